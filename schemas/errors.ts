@@ -1,0 +1,49 @@
+/**
+ * Errors answer two questions: which one it is (a stable code), and whether trying again can help.
+ * Nothing is ever classified by the text of a message.
+ */
+export class AppError extends Error {
+  readonly code: ErrorCode;
+  readonly retryable: boolean;
+  readonly details: Readonly<Record<string, unknown>>;
+
+  constructor(
+    code: ErrorCode,
+    message: string,
+    options: { retryable?: boolean; cause?: unknown; details?: Readonly<Record<string, unknown>> } = {},
+  ) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.name = 'AppError';
+    this.code = code;
+    this.retryable = options.retryable ?? false;
+    this.details = options.details ?? {};
+  }
+}
+
+/** Every code, with what an operator makes of it. */
+export const errorCodes = {
+  CONFIG_INVALID: 'a setting is missing or wrong; the message names all of them',
+  NODE_UNREACHABLE: 'the Starknet node did not answer (time-out, connection, 429, 5xx)',
+  NODE_ANSWER_INVALID: 'the node answered something that is not the specification',
+  NODE_ERROR: 'the node answered with a JSON-RPC error',
+  BLOCK_INCOMPLETE: 'a block body does not hold what its header counts',
+  LEASE_LOST: 'another writer has taken this chunk',
+  CHECKPOINT_CONFLICT: 'another process moved this checkpoint',
+  CHECKPOINT_OUTSIDE_LOG: 'a checkpoint points outside the topic, or into another topic of that name',
+  TOPIC_MISMATCH: 'a topic exists with other partitions than the registry says',
+  MESSAGE_INVALID: 'a message could not be parsed; its partition is halted',
+  SHAPE_CHANGED: 'a table.sql changed without a new version',
+  VERSION_MISMATCH: 'this program writes another version of the projection',
+  STORE_UNAVAILABLE: 'Kafka, ClickHouse, Postgres or Redis did not answer',
+  COMMAND_TIMEOUT: 'a command was appended but its outcome is not known yet',
+  NOT_FOUND: 'what was named does not exist',
+  CONFLICT: 'the state does not allow it',
+  INVALID: 'the input is wrong',
+} as const;
+
+export type ErrorCode = keyof typeof errorCodes;
+
+/** True for an `AppError` that says so, and for nothing else: unknown errors are bugs. */
+export function isRetryable(error: unknown): boolean {
+  return error instanceof AppError && error.retryable;
+}

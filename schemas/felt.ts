@@ -1,0 +1,53 @@
+/**
+ * Felts and 256-bit numbers: the borders where strings become values.
+ *
+ * A felt travels as lowercase `0x` + 64 hex digits (`Felt`) in every message, table and answer. It is normalised once,
+ * where it enters; code behind the border compares strings.
+ */
+
+/** The field's prime, 2^251 + 17·2^192 + 1 (Starknet's felt252). A felt is below it. */
+export const FELT_PRIME = (1n << 251n) + 17n * (1n << 192n) + 1n;
+
+export const U128 = 1n << 128n;
+export const U256 = 1n << 256n;
+
+/** Lowercase `0x` + 64 hex digits, below the prime. */
+export type Felt = string & { readonly __felt: unique symbol };
+
+const CANONICAL = /^0x0[0-9a-f]{63}$/;
+const LOOSE = /^0[xX][0-9a-fA-F]{1,64}$/;
+
+/** Tells whether a string is already in canonical form (and so needs no work). */
+export function isFelt(text: string): text is Felt {
+  return CANONICAL.test(text) && (text < '0x08' || BigInt(text) < FELT_PRIME);
+}
+
+/**
+ * Parses any common hex form (`0x1`, unpadded, upper case, up to 64 digits); `null` when it is not a felt.
+ * Bare decimal and hex without `0x` are refused: they cannot be told apart.
+ */
+export function parseFelt(text: string): Felt | null {
+  if (!LOOSE.test(text)) return null;
+  const canonical = `0x${text.slice(2).toLowerCase().padStart(64, '0')}`;
+  return isFelt(canonical) ? canonical : null;
+}
+
+/** The canonical form of a value; throws a RangeError outside the field. */
+export function toFelt(value: bigint): Felt {
+  const felt = value < 0n ? null : parseFelt(`0x${value.toString(16)}`);
+  if (felt === null) throw new RangeError(`not a felt: ${value}`);
+  return felt;
+}
+
+export const ZERO_FELT: Felt = toFelt(0n);
+
+/** ETH's and STRK's contracts: the two tokens fees are paid in (WEI and FRI). Source: Starknet documentation. */
+export const ETH_TOKEN: Felt = toFelt(0x049d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7n);
+export const STRK_TOKEN: Felt = toFelt(0x04718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938dn);
+
+/** Joins the halves of a u256; `null` when either is 2^128 or more. */
+export function joinU256(low: Felt, high: Felt): bigint | null {
+  const lo = BigInt(low);
+  const hi = BigInt(high);
+  return lo < U128 && hi < U128 ? (hi << 128n) | lo : null;
+}

@@ -1,0 +1,29 @@
+import { z } from 'zod';
+
+import { felt, height, unixMillis } from './common.ts';
+
+const at = { v: z.literal(1), observed_at: unixMillis };
+
+export const chainStatusMessage = z.discriminatedUnion('type', [
+  /** The chain this log is about, and what its node can do; written at first start. */
+  z.object({
+    type: z.literal('network.identified'),
+    ...at,
+    chain_id: felt,
+    spec_version: z.string(),
+    has_header_counts: z.boolean(),
+    has_l1_tag: z.boolean(),
+  }),
+  z.object({ type: z.literal('head.seen'), ...at, height, hash: felt }),
+  /** Everything at or below this height is accepted on L1 and can no longer be reverted. */
+  z.object({ type: z.literal('l1.accepted'), ...at, height }),
+  z.object({
+    type: z.literal('chunk.opened'),
+    ...at,
+    name: z.string(),
+    start: height,
+    end: height.nullable(),
+  }),
+  z.object({ type: z.literal('chunk.finished'), ...at, name: z.string() }),
+]);
+export type ChainStatusMessage = z.infer<typeof chainStatusMessage>;

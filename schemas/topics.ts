@@ -1,0 +1,70 @@
+import type { z } from 'zod';
+
+import { chainBlocksMessage } from './messages/chain-blocks.ts';
+import { chainStatusMessage } from './messages/chain-status.ts';
+import { commandsMessage } from './messages/commands.ts';
+import { quarantineMessage } from './messages/quarantine.ts';
+import { tokensMessage } from './messages/tokens.ts';
+
+/**
+ * Every topic, spelt once. A reader and a writer name a topic by its entry here; a test or a second installation on one
+ * broker puts a prefix before all of them (`KAFKA_TOPIC_PREFIX`).
+ */
+export interface Topic<M> {
+  readonly name: string;
+  /** What the key is, in words. */
+  readonly key: string;
+  /** Fixed for the topic's life; checked at start. */
+  readonly partitions: number;
+  /** Milliseconds, or `forever` for topics that hold the truth. */
+  readonly retention: number | 'forever';
+  /** Strict border parser of one message's value. */
+  readonly schema: z.ZodType<M>;
+}
+
+export type MessageOf<T> = T extends Topic<infer M> ? M : never;
+
+function topic<M>(entry: Topic<M>): Topic<M> {
+  return entry;
+}
+
+/** Heights of one range share a partition, so that every message about a height is in one partition, in order. */
+export const HEIGHT_RANGE = 1024;
+export const CHAIN_BLOCKS_PARTITIONS = 8;
+
+/** The partition of `chain.blocks` that holds every message about a height. */
+export function partitionOfHeight(height: number): number {
+  return Math.floor(height / HEIGHT_RANGE) % CHAIN_BLOCKS_PARTITIONS;
+}
+
+export const topics = {
+  chainBlocks: topic({
+    name: 'chain.blocks',
+    key: 'height (the partition is sent explicitly: partitionOfHeight)',
+    partitions: CHAIN_BLOCKS_PARTITIONS,
+    retention: 'forever',
+    schema: chainBlocksMessage,
+  }),
+  chainStatus: topic({
+    name: 'chain.status',
+    key: 'none',
+    partitions: 1,
+    retention: 'forever',
+    schema: chainStatusMessage,
+  }),
+  tokens: topic({ name: 'tokens', key: 'token', partitions: 4, retention: 'forever', schema: tokensMessage }),
+  commands: topic({
+    name: 'commands',
+    key: 'none',
+    partitions: 1,
+    retention: 'forever',
+    schema: commandsMessage,
+  }),
+  quarantine: topic({
+    name: 'quarantine',
+    key: 'id',
+    partitions: 1,
+    retention: 'forever',
+    schema: quarantineMessage,
+  }),
+} as const;
