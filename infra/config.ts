@@ -1,0 +1,190 @@
+import { z } from 'zod';
+
+import { AppError } from '../schemas/errors.ts';
+
+/**
+ * Every setting, declared, checked and documented here and nowhere else. Settings come from the environment; a wrong
+ * one is named at start, all of them at once. Product code sees URLs only and cannot tell an embedded part from a real one.
+ */
+
+const integer = (min: number, max: number) => z.coerce.number().int().min(min).max(max);
+const port = integer(0, 65_535);
+const url = (...schemes: string[]) =>
+  z.url({ protocol: new RegExp(`^(${schemes.join('|')})$`), error: `must be a URL (${schemes.join(', ')})` });
+const list = z.string().transform((text) =>
+  text
+    .split(',')
+    .map((item) => item.trim())
+    .filter((item) => item !== ''),
+);
+
+interface Setting<T> {
+  readonly env: string;
+  readonly schema: z.ZodType<T>;
+  /** What an unset variable means. */
+  readonly fallback: T;
+  readonly doc: string;
+}
+
+function setting<T>(env: string, schema: z.ZodType<T>, fallback: NoInfer<T>, doc: string): Setting<T> {
+  return { env, schema, fallback, doc };
+}
+
+export const settings = {
+  starknetRpcUrl: setting(
+    'STARKNET_RPC_URL',
+    url('http', 'https').nullable(),
+    null,
+    'Starknet JSON-RPC 0.8, 0.9 or 0.10; unset: a simulated chain',
+  ),
+  kafkaBrokers: setting('KAFKA_BROKERS', list, [], 'host:port list; unset: embedded Apache Kafka'),
+  kafkaTopicPrefix: setting(
+    'KAFKA_TOPIC_PREFIX',
+    z.string().regex(/^[A-Za-z0-9._-]*$/),
+    '',
+    'put before every topic and consumer group',
+  ),
+  clickhouseUrl: setting(
+    'CLICKHOUSE_URL',
+    url('http', 'https').nullable(),
+    null,
+    'with user, password and database in it; unset: embedded ClickHouse',
+  ),
+  apiClickhouseUrl: setting(
+    'API_CLICKHOUSE_URL',
+    url('http', 'https').nullable(),
+    null,
+    'the same database as a read-only user; the only one the API is given',
+  ),
+  databaseUrl: setting(
+    'DATABASE_URL',
+    url('postgres', 'postgresql').nullable(),
+    null,
+    'PostgreSQL; unset: embedded PostgreSQL',
+  ),
+  apiDatabaseUrl: setting(
+    'API_DATABASE_URL',
+    url('postgres', 'postgresql').nullable(),
+    null,
+    'the same database as a role that may only SELECT; `tds migrate` makes the role',
+  ),
+  redisUrl: setting(
+    'REDIS_URL',
+    url('redis', 'rediss').nullable(),
+    null,
+    'Redis, for counters that may be lost; unset: embedded redis-server',
+  ),
+  port: setting('PORT', port, 8080, "the API's port"),
+  host: setting('HOST', z.string().min(1), '127.0.0.1', "the API's address"),
+  metricsPort: setting('METRICS_PORT', port, 0, 'where a role serves /metrics on loopback; 0: any free port'),
+  dataDir: setting('DATA_DIR', z.string().min(1), '.data', 'where the embedded parts keep their data'),
+  indexFrom: setting(
+    'INDEX_FROM',
+    integer(0, 0xffff_fffe).nullable(),
+    null,
+    'first height; unset: 0 on the simulated chain, the height accepted on L1 at first start on a real node',
+  ),
+  secretKey: setting(
+    'SECRET_KEY',
+    z
+      .string()
+      .regex(/^[0-9a-fA-F]{64}$/, 'must be 32 bytes as 64 hex digits')
+      .transform((hex) => Buffer.from(hex, 'hex'))
+      .nullable(),
+    null,
+    'seals what must be read back; 32 bytes as hex; an embedded start makes DATA_DIR/secret.key',
+  ),
+  backfillChunkBlocks: setting(
+    'BACKFILL_CHUNK_BLOCKS',
+    integer(1, 100_000_000),
+    100_000,
+    'heights in one backfill chunk',
+  ),
+  backfillConcurrency: setting(
+    'BACKFILL_CONCURRENCY',
+    integer(1, 64),
+    2,
+    'backfill chunks indexed side by side by one ingester',
+  ),
+  prefetchBytes: setting(
+    'PREFETCH_BYTES',
+    integer(1_000_000, 4_000_000_000),
+    32_000_000,
+    'bound of the blocks held ahead by one chunk',
+  ),
+  rpcConcurrency: setting(
+    'RPC_CONCURRENCY',
+    integer(1, 256),
+    16,
+    'calls to the node in flight, over all chunks of one process',
+  ),
+  rpcTimeoutMs: setting('RPC_TIMEOUT_MS', integer(100, 600_000), 10_000, 'one call to the node'),
+  headPollMs: setting('HEAD_POLL_MS', integer(10, 60_000), 250, 'pause between looks at the head'),
+  l1PollSeconds: setting(
+    'L1_POLL_SECONDS',
+    integer(1, 3600),
+    2,
+    'pause between looks at the height accepted on L1',
+  ),
+  stallSeconds: setting('STALL_SECONDS', integer(1, 86_400), 60, 'no progress for so long is an alarm'),
+  batchRows: setting(
+    'BATCH_ROWS',
+    integer(1, 1_000_000),
+    50_000,
+    'rows of the largest table in one insert while catching up',
+  ),
+  trustedProxies: setting('TRUSTED_PROXIES', list, [], 'CIDR list of proxies whose X-Forwarded-For counts'),
+  adminUsername: setting(
+    'ADMIN_USERNAME',
+    z.string().min(1).nullable(),
+    null,
+    'this user is made to exist at start',
+  ),
+  adminPassword: setting('ADMIN_PASSWORD', z.string().min(8).nullable(), null, "that user's password"),
+  sessionHours: setting('SESSION_HOURS', integer(1, 8760), 24, 'absolute lifetime of a session'),
+  commandTimeoutMs: setting(
+    'COMMAND_TIMEOUT_MS',
+    integer(100, 60_000),
+    5000,
+    'how long a write waits for its outcome before 503',
+  ),
+  logLevel: setting(
+    'LOG_LEVEL',
+    z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']),
+    'info',
+    'level of the JSON log lines',
+  ),
+} as const;
+
+export type Config = {
+  readonly [K in keyof typeof settings]: (typeof settings)[K] extends Setting<infer T> ? T : never;
+};
+
+/** Parses the environment; throws `CONFIG_INVALID` naming every wrong setting at once. */
+export function loadConfig(env: NodeJS.ProcessEnv): Config {
+  const problems: string[] = [];
+  const entries = Object.entries<Setting<unknown>>(settings).map(([key, { env: name, schema, fallback }]) => {
+    const text = env[name];
+    if (text === undefined || text === '') return [key, fallback];
+    const parsed = schema.safeParse(text);
+    if (parsed.success) return [key, parsed.data];
+    problems.push(`${name}: ${parsed.error.issues.map((issue) => issue.message).join('; ')}`);
+    return [key, fallback];
+  });
+  if ((env['ADMIN_USERNAME'] ?? '') !== '' && (env['ADMIN_PASSWORD'] ?? '') === '') {
+    problems.push('ADMIN_PASSWORD: must be set when ADMIN_USERNAME is');
+  }
+  if (problems.length > 0)
+    throw new AppError('CONFIG_INVALID', `Wrong settings:\n  ${problems.join('\n  ')}`);
+  // Keys and value types are those of `settings`, which TypeScript cannot follow through Object.entries.
+  return Object.freeze(Object.fromEntries(entries)) as Config;
+}
+
+/** The value of a setting that a role cannot do without. */
+export function required<K extends keyof Config>(config: Config, key: K): NonNullable<Config[K]> {
+  const value = config[key];
+  if (value === null || (Array.isArray(value) && value.length === 0)) {
+    throw new AppError('CONFIG_INVALID', `${settings[key].env} must be set: ${settings[key].doc}`);
+  }
+  return value as NonNullable<Config[K]>;
+}

@@ -1,0 +1,43 @@
+/**
+ * Every resource pushes its own undo; shutdown runs them in reverse order. A release that fails is reported and does
+ * not keep the others from running.
+ */
+export class Releasers {
+  readonly #entries: { name: string; release: () => Promise<void> | void }[] = [];
+  readonly #onError: (name: string, error: unknown) => void;
+
+  constructor(onError: (name: string, error: unknown) => void) {
+    this.#onError = onError;
+  }
+
+  push(name: string, release: () => Promise<void> | void): void {
+    this.#entries.push({ name, release });
+  }
+
+  async releaseAll(): Promise<void> {
+    for (let entry = this.#entries.pop(); entry !== undefined; entry = this.#entries.pop()) {
+      try {
+        await entry.release();
+      } catch (error) {
+        this.#onError(entry.name, error);
+      }
+    }
+  }
+}
+
+/** Resolves after `ms`, or at once when the signal fires; never rejects. */
+export function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal?.aborted === true) {
+      resolve();
+      return;
+    }
+    const finish = (): void => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', finish);
+      resolve();
+    };
+    const timer = setTimeout(finish, ms);
+    signal?.addEventListener('abort', finish, { once: true });
+  });
+}

@@ -1,0 +1,79 @@
+import pg from 'pg';
+import type { z } from 'zod';
+
+import { AppError } from '../../schemas/errors.ts';
+
+export type Pool = pg.Pool;
+export type PoolClient = pg.PoolClient;
+/** Anything that takes a statement: a pool, or a client inside a transaction. */
+export type Sql = Pick<pg.ClientBase, 'query'> | Pool;
+
+/** int8 arrives as a number (offsets, heights, milliseconds: all far below 2^53); a larger one is refused, not rounded. */
+const types = {
+  getTypeParser(oid: number, format?: 'text' | 'binary'): unknown {
+    if (oid !== pg.types.builtins.INT8) return pg.types.getTypeParser(oid, format);
+    return (text: string) => {
+      const value = Number(text);
+      if (!Number.isSafeInteger(value)) throw new RangeError(`int8 out of the safe range: ${text}`);
+      return value;
+    };
+  },
+} as pg.CustomTypesConfig;
+
+export function createPool(
+  connectionString: string,
+  options: { applicationName: string; max?: number; onError?: (error: Error) => void },
+): Pool {
+  const pool = new pg.Pool({
+    connectionString,
+    types,
+    max: options.max ?? 10,
+    application_name: options.applicationName,
+    connectionTimeoutMillis: 5000,
+    keepAlive: true,
+  });
+  // An idle client that loses its server must not end the process; the next query says what is wrong.
+  pool.on('error', (error) => options.onError?.(error));
+  return pool;
+}
+
+/** Runs `work` in one transaction; any error rolls it back. */
+export async function inTransaction<T>(pool: Pool, work: (tx: PoolClient) => Promise<T>): Promise<T> {
+  const client = await pool.connect();
+  let broken = false;
+  try {
+    await client.query('BEGIN');
+    const result = await work(client);
+    await client.query('COMMIT');
+    return result;
+  } catch (error) {
+    await client.query('ROLLBACK').catch(() => {
+      broken = true;
+    });
+    throw error;
+  } finally {
+    client.release(broken);
+  }
+}
+
+/** Rows of a query, parsed at the border. */
+export async function sqlRows<T>(
+  db: Sql,
+  row: z.ZodType<T>,
+  text: string,
+  values: readonly unknown[] = [],
+): Promise<T[]> {
+  const result = await db.query(text, [...values]);
+  return result.rows.map((raw: unknown) => row.parse(raw));
+}
+
+/** True where trying again can help: the server is away, starting, stopping, or gave up on a conflict (SQLSTATE 08, 40, 53, 57). */
+export function isPostgresUnavailable(error: unknown): boolean {
+  if (!(error instanceof Error) || error instanceof AppError) return false;
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
+  if (/^(08|40|53|57P)/.test(code)) return true;
+  if (['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN'].includes(code))
+    return true;
+  // pg reports a connection that ended, and its own connection time-out, as plain errors without a code.
+  return code === '' && error.message.toLowerCase().includes('connection');
+}
