@@ -1,0 +1,99 @@
+import { readFileSync } from 'node:fs';
+
+import type { ColumnSpec, Row } from '../infra/clickhouse/row-binary.ts';
+import type { PoolClient } from '../infra/postgres/client.ts';
+import { AppError } from '../schemas/errors.ts';
+import type { DecodedBlock } from '../schemas/decode/index.ts';
+import type { ChainBlocksMessage } from '../schemas/messages/chain-blocks.ts';
+import type { Topic } from '../schemas/topics.ts';
+
+/**
+ * A projection turns a topic into tables. It has a version, which is part of its tables' names; one set of its tables
+ * is a *build*; several builds can stand side by side while one of them is served.
+ *
+ * A projection's folder holds `table.sql` (shape), `projector.ts` (write) and `queries.ts` (read). Its name is the
+ * folder's. SQL names tables by placeholders: `{{transfers}}` is `transfers_v1_b1` in build 1 of version 1,
+ * `{{schema}}` is the Postgres schema of the build.
+ */
+export type Projection = ClickHouseProjection | PostgresProjection<unknown>;
+
+/** One message of `chain.blocks`, parsed and decoded once for all projections of the topic. */
+export interface ChainBatchItem {
+  readonly message: ChainBlocksMessage;
+  readonly decoded: DecodedBlock;
+  readonly partition: number;
+  readonly offset: number;
+}
+
+export interface ClickHouseProjection {
+  readonly kind: 'clickhouse';
+  /** The folder's name. */
+  readonly name: string;
+  readonly version: number;
+  readonly topic: Topic<ChainBlocksMessage>;
+  /** The text of table.sql: CREATE TABLE statements of `{{table}}`s, each ended by a semicolon at the end of a line. */
+  readonly ddl: string;
+  /** The tables that `project` fills, by placeholder. Derived tables are only in the DDL. */
+  readonly tables: Readonly<Record<string, { readonly columns: readonly ColumnSpec[] }>>;
+  /** Inserted after every other projection's tables and derived tables of the batch, so that totals never lead. */
+  readonly insertLast?: boolean;
+  /** Pure: the rows depend on the message alone. Doing it twice gives the same rows. */
+  project(item: ChainBatchItem): Readonly<Record<string, readonly Row[]>>;
+  /**
+   * Pure: the statements that recompute the buckets which these messages touched, each from the projection's own base
+   * table, versioned by the highest offset among the messages that touched the bucket. Run after the rows of these
+   * and of all earlier messages are acknowledged.
+   */
+  derive?(touched: readonly TouchedBlock[]): readonly DeriveStatement[];
+}
+
+export interface TouchedBlock {
+  readonly height: number;
+  readonly chunk: string;
+  readonly offset: number;
+}
+
+/** `INSERT INTO {{derived}} SELECT … FROM {{base}}`, with ClickHouse's `{name:Type}` parameters. */
+export interface DeriveStatement {
+  readonly sql: string;
+  readonly params: Readonly<Record<string, unknown>>;
+}
+
+export interface PostgresProjection<M> {
+  readonly kind: 'postgres';
+  readonly name: string;
+  readonly version: number;
+  readonly topic: Topic<M>;
+  /** The text of table.sql: its tables are created as `{{schema}}.table`. */
+  readonly ddl: string;
+  /** Waked by `pg_notify` when the transaction that folded a message commits. Equal payloads of one batch are sent once. */
+  readonly notify?: { readonly channel: string; payload(message: M): string };
+  /**
+   * Folds one message in the transaction that moves the checkpoint. It decides from the tables and the message alone;
+   * an error other than an unavailable database halts the partition at this message.
+   */
+  fold(tx: PoolClient, message: M, meta: FoldMeta): Promise<void>;
+}
+
+export interface FoldMeta {
+  readonly partition: number;
+  readonly offset: number;
+  /** Unix milliseconds at which the log took the message. */
+  readonly timestamp: number;
+  /** The Postgres schema of the build that is being written. */
+  readonly schema: string;
+}
+
+/** Reads the `table.sql` beside a projector: `tableSql(import.meta.url)`. */
+export function tableSql(projectorUrl: string): string {
+  return readFileSync(new URL('table.sql', projectorUrl), 'utf8');
+}
+
+/** Puts names in the place of `{{placeholders}}`; an unknown one is a bug and throws. */
+export function withNames(sql: string, names: Readonly<Record<string, string>>): string {
+  return sql.replaceAll(/\{\{([a-z_]+)\}\}/g, (_, placeholder: string) => {
+    const name = names[placeholder];
+    if (name === undefined) throw new AppError('NOT_FOUND', `No table is known as {{${placeholder}}}`);
+    return name;
+  });
+}
