@@ -1,0 +1,49 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+import { Registry, collectDefaultMetrics } from 'prom-client';
+
+export { Counter, Gauge, Histogram } from 'prom-client';
+export type { Registry } from 'prom-client';
+
+/** One registry a process, with Node's own figures (memory, event loop, handles) and the role as a label. */
+export function createMetrics(role: string): Registry {
+  const registry = new Registry();
+  registry.setDefaultLabels({ role });
+  collectDefaultMetrics({ register: registry, prefix: 'tds_' });
+  return registry;
+}
+
+/** Serves `GET /metrics` and `GET /healthz` of a role on loopback. Port 0 takes any free port. */
+export async function serveMetrics(
+  registry: Registry,
+  port: number,
+): Promise<{ url: string; close(): Promise<void> }> {
+  const server = createServer((request, response) => {
+    if (request.url === '/healthz') {
+      response.end('ok\n');
+      return;
+    }
+    if (request.url !== '/metrics') {
+      response.writeHead(404).end();
+      return;
+    }
+    registry.metrics().then(
+      (text) => response.setHeader('content-type', registry.contentType).end(text),
+      () => response.writeHead(500).end(),
+    );
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, '127.0.0.1', resolve);
+  });
+  const address = server.address() as AddressInfo;
+  return {
+    url: `http://127.0.0.1:${address.port}`,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
