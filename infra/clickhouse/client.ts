@@ -28,6 +28,8 @@ export interface ClickHouse {
   command(sql: string, options?: { params?: Params; settings?: Settings }): Promise<void>;
   /** Resolves when ClickHouse has acknowledged every row. */
   insert(table: string, columns: readonly ColumnSpec[], rows: readonly Row[]): Promise<void>;
+  /** The same for rows that are already RowBinary in the order of `columns`. */
+  insertEncoded(table: string, columns: readonly ColumnSpec[], bytes: Buffer): Promise<void>;
   /** True when it answers. */
   ping(): Promise<boolean>;
   close(): Promise<void>;
@@ -50,6 +52,17 @@ export function createClickHouse(
     clickhouse_settings: { output_format_json_quote_64bit_integers: 1, wait_end_of_query: 1 },
   });
 
+  const insertEncoded: ClickHouse['insertEncoded'] = async (table, columns, bytes) => {
+    const names = columns.map(({ name }) => `\`${name}\``).join(', ');
+    const result = await client.exec({
+      query: `INSERT INTO ${table} (${names}) FORMAT RowBinary`,
+      values: Readable.from([bytes], { objectMode: false }),
+      clickhouse_settings: { async_insert: 0 },
+    });
+    // The answer's body is empty; it must be read to its end so that the connection is free again.
+    for await (const chunk of result.stream) void chunk;
+  };
+
   return {
     async rows(query, params, { signal, settings } = {}) {
       const result = await client.query({
@@ -70,16 +83,9 @@ export function createClickHouse(
       });
     },
     async insert(table, columns, rows) {
-      if (rows.length === 0) return;
-      const names = columns.map(({ name }) => `\`${name}\``).join(', ');
-      const result = await client.exec({
-        query: `INSERT INTO ${table} (${names}) FORMAT RowBinary`,
-        values: Readable.from([encodeRows(columns, rows)], { objectMode: false }),
-        clickhouse_settings: { async_insert: 0 },
-      });
-      // The answer's body is empty; it must be read to its end so that the connection is free again.
-      for await (const chunk of result.stream) void chunk;
+      if (rows.length > 0) await insertEncoded(table, columns, encodeRows(columns, rows));
     },
+    insertEncoded,
     async ping() {
       return (await client.ping({ select: true })).success;
     },

@@ -34,12 +34,12 @@ const MASK_64 = (1n << 64n) - 1n;
 
 /** A buffer that grows; reused by one encoder for all its rows. */
 class Sink {
-  bytes = Buffer.allocUnsafe(1 << 20);
+  bytes = Buffer.allocUnsafeSlow(1 << 14);
   length = 0;
 
   reserve(more: number): void {
     if (this.length + more <= this.bytes.length) return;
-    const grown = Buffer.allocUnsafe(Math.max(this.bytes.length * 2, this.length + more));
+    const grown = Buffer.allocUnsafeSlow(Math.max(this.bytes.length * 2, this.length + more));
     this.bytes.copy(grown, 0, 0, this.length);
     this.bytes = grown;
   }
@@ -56,7 +56,7 @@ class Sink {
 
   take(): Buffer {
     const out = this.bytes.subarray(0, this.length);
-    this.bytes = Buffer.allocUnsafe(1 << 16);
+    this.bytes = Buffer.allocUnsafeSlow(1 << 14);
     this.length = 0;
     return out;
   }
@@ -143,16 +143,58 @@ const writers: Readonly<Record<ColumnType, Write>> = {
   'Array(UInt32)': array(writeUInt32),
 };
 
-/** Encodes rows in the order of `columns`. Throws a TypeError on a value that its column cannot hold: nothing is cut. */
-export function encodeRows(columns: readonly ColumnSpec[], rows: readonly Row[]): Buffer {
+/** Gathers rows of one table as bytes, so that what waits for an insert is bounded by what it weighs. */
+export interface RowEncoder {
+  readonly columns: readonly ColumnSpec[];
+  readonly rows: number;
+  readonly bytes: number;
+  /** Throws a TypeError on a value that its column cannot hold: nothing is cut. */
+  add(rows: readonly Row[]): void;
+  /** @returns what takes back all rows added since */
+  mark(): () => void;
+  /** The bytes of all rows; the encoder is empty afterwards. */
+  take(): Buffer;
+}
+
+export function createRowEncoder(columns: readonly ColumnSpec[]): RowEncoder {
   const sink = new Sink();
   const plan = columns.map(({ name, type }) => ({ name, write: writers[type] }));
-  for (const row of rows) {
-    for (const { name, write } of plan) {
-      const cell = row[name];
-      if (cell === undefined) throw new TypeError(`a row lacks column ${name}`);
-      write(sink, cell);
-    }
-  }
-  return sink.take();
+  let count = 0;
+  return {
+    columns,
+    get rows() {
+      return count;
+    },
+    get bytes() {
+      return sink.length;
+    },
+    add(rows) {
+      for (const row of rows) {
+        for (const { name, write } of plan) {
+          const cell = row[name];
+          if (cell === undefined) throw new TypeError(`a row lacks column ${name}`);
+          write(sink, cell);
+        }
+      }
+      count += rows.length;
+    },
+    mark() {
+      const before = { length: sink.length, count };
+      return () => {
+        sink.length = before.length;
+        count = before.count;
+      };
+    },
+    take() {
+      count = 0;
+      return sink.take();
+    },
+  };
+}
+
+/** Encodes rows in the order of `columns`. Throws a TypeError on a value that its column cannot hold: nothing is cut. */
+export function encodeRows(columns: readonly ColumnSpec[], rows: readonly Row[]): Buffer {
+  const encoder = createRowEncoder(columns);
+  encoder.add(rows);
+  return encoder.take();
 }
