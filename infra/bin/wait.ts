@@ -1,0 +1,29 @@
+import { AppError } from '../../schemas/errors.ts';
+import { pause } from '../lifecycle.ts';
+import type { Logger } from '../log.ts';
+
+/**
+ * Tries until it succeeds, and says what it waits for: at start the stores may still be starting. Errors that another
+ * try cannot mend end the wait.
+ */
+export async function waitFor<T>(
+  what: string,
+  attempt: () => Promise<T>,
+  {
+    log,
+    signal,
+    isTransient,
+  }: { log: Logger; signal: AbortSignal; isTransient: (error: unknown) => boolean },
+): Promise<T> {
+  for (let tries = 0; ; tries += 1) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (signal.aborted || !isTransient(error)) throw error;
+      if (tries % 10 === 0) log.warn({ err: error }, `waiting for ${what}`);
+      await pause(Math.min(2000, 100 * 2 ** Math.min(tries, 5)), signal);
+      if (signal.aborted)
+        throw new AppError('STORE_UNAVAILABLE', `stopped while waiting for ${what}`, { cause: error });
+    }
+  }
+}

@@ -1,0 +1,88 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+
+import { encodeRows } from '../../../../infra/clickhouse/row-binary.ts';
+import type { ColumnType } from '../../../../infra/clickhouse/row-binary.ts';
+
+const one = (type: ColumnType, cell: unknown): string =>
+  encodeRows([{ name: 'c', type }], [{ c: cell as never }]).toString('hex');
+
+/** Two's complement, 32 bytes, least significant byte first: written out apart from the encoder. */
+function littleEndian256(value: bigint): string {
+  let rest = value < 0n ? value + 2n ** 256n : value;
+  let hex = '';
+  for (let i = 0; i < 32; i += 1) {
+    hex += (rest % 256n).toString(16).padStart(2, '0');
+    rest /= 256n;
+  }
+  return hex;
+}
+
+describe('RowBinary, as ClickHouse documents it', () => {
+  test.each([
+    ['UInt8', 255, 'ff'],
+    ['UInt16', 258, '0201'],
+    ['UInt32', 4_294_967_295, 'ffffffff'],
+    ['DateTime', 1_685_168_481, '61a17164'],
+    ['UInt64', 1_763_887_048_000, '4065dcaf9a010000'],
+    ['UInt64', 18_446_744_073_709_551_615n, 'ffffffffffffffff'],
+    ['String', '', '00'],
+    ['String', 'é', '02c3a9'],
+    ['LowCardinality(String)', 'ab', '026162'],
+    ['Array(UInt32)', [1, 2], '020100000002000000'],
+    ['FixedString(32)', `0x${'0'.repeat(62)}1f`, `${'00'.repeat(31)}1f`],
+    ['Array(FixedString(32))', [`0x0${'a'.repeat(63)}`], `010a${'aa'.repeat(31)}`],
+  ] as const)('%s %s', (type, cell, hex) => {
+    expect(one(type, cell)).toBe(hex);
+  });
+
+  test('a string longer than 127 bytes has its length as a varint, and the buffer grows', () => {
+    const text = 'x'.repeat(3_000_000);
+    const bytes = encodeRows([{ name: 'c', type: 'String' }], [{ c: text }]);
+    expect(bytes.subarray(0, 4).toString('hex')).toBe('c08db701');
+    expect(bytes.subarray(4).toString()).toBe(text);
+  });
+
+  test('256-bit numbers, signed and not, are two’s complement', () => {
+    fc.assert(
+      fc.property(fc.bigInt({ min: 0n, max: 2n ** 256n - 1n }), (value) => {
+        expect(one('UInt256', value)).toBe(littleEndian256(value));
+      }),
+    );
+    fc.assert(
+      fc.property(fc.bigInt({ min: -(2n ** 255n), max: 2n ** 255n - 1n }), (value) => {
+        expect(one('Int256', value)).toBe(littleEndian256(value));
+      }),
+    );
+    expect(one('Int256', -1n)).toBe('ff'.repeat(32));
+    expect(one('UInt256', 2n ** 64n)).toBe(`${'00'.repeat(8)}01${'00'.repeat(23)}`);
+  });
+});
+
+describe('nothing is cut to fit', () => {
+  test.each([
+    ['UInt8', 256],
+    ['UInt8', -1],
+    ['UInt16', 1.5],
+    ['UInt32', 4_294_967_296],
+    ['UInt32', '1'],
+    ['UInt64', -1n],
+    ['UInt64', 2n ** 64n],
+    ['UInt64', 2 ** 53],
+    ['UInt256', -1n],
+    ['UInt256', 2n ** 256n],
+    ['UInt256', 1],
+    ['Int256', 2n ** 255n],
+    ['Int256', -(2n ** 255n) - 1n],
+    ['String', 1],
+    ['FixedString(32)', '0x1'],
+    ['FixedString(32)', `0x${'g'.repeat(64)}`],
+    ['Array(UInt32)', 1],
+  ] as const)('%s refuses %s', (type, cell) => {
+    expect(() => one(type, cell)).toThrow(TypeError);
+  });
+
+  test('a missing column is refused', () => {
+    expect(() => encodeRows([{ name: 'c', type: 'UInt8' }], [{}])).toThrow(/lacks column c/);
+  });
+});

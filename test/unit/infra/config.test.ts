@@ -1,0 +1,55 @@
+import { describe, expect, test } from 'vitest';
+
+import { loadConfig, required } from '../../../infra/config.ts';
+
+describe('settings', () => {
+  test('an empty environment is every default', () => {
+    const config = loadConfig({});
+    expect(config.port).toBe(8080);
+    expect(config.host).toBe('127.0.0.1');
+    expect(config.dataDir).toBe('.data');
+    expect(config.rpcTimeoutMs).toBe(10_000);
+    expect(config.indexFrom).toBeNull();
+    expect(config.secretKey).toBeNull();
+  });
+
+  test('values are parsed into what they mean', () => {
+    const config = loadConfig({
+      KAFKA_BROKERS: 'a:9092, b:9092',
+      SECRET_KEY: 'AB'.repeat(32),
+      INDEX_FROM: '0',
+      TRUSTED_PROXIES: '10.0.0.0/8',
+      PORT: '',
+    });
+    expect(config.kafkaBrokers).toEqual(['a:9092', 'b:9092']);
+    expect(config.secretKey).toEqual(Buffer.alloc(32, 0xab));
+    expect(config.indexFrom).toBe(0);
+    expect(config.trustedProxies).toEqual(['10.0.0.0/8']);
+    expect(config.port).toBe(8080);
+  });
+
+  test('all wrong settings are named at once', () => {
+    const wrong = {
+      PORT: 'eighty',
+      SECRET_KEY: 'short',
+      STARKNET_RPC_URL: 'ftp://node',
+      DATABASE_URL: 'not a url',
+      RPC_TIMEOUT_MS: '0',
+      ADMIN_USERNAME: 'root',
+    };
+    const names = Object.keys(wrong).filter((name) => name !== 'ADMIN_USERNAME');
+    expect(() => loadConfig(wrong)).toThrow(
+      new RegExp(
+        names
+          .toSorted()
+          .map((name) => `(?=[\\s\\S]*${name}:)`)
+          .join('') + '(?=[\\s\\S]*ADMIN_PASSWORD:)',
+      ),
+    );
+  });
+
+  test('a setting that a role cannot do without is named', () => {
+    expect(() => required(loadConfig({}), 'databaseUrl')).toThrow(/DATABASE_URL must be set/);
+    expect(() => required(loadConfig({}), 'kafkaBrokers')).toThrow(/KAFKA_BROKERS must be set/);
+  });
+});
