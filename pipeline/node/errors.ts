@@ -1,0 +1,44 @@
+import { AppError } from '../../schemas/errors.ts';
+
+/** JSON-RPC error codes the service tells apart (Starknet's specification, and JSON-RPC's own). */
+export const rpcCodes = {
+  contractNotFound: 20,
+  entrypointNotFound: 21,
+  blockNotFound: 24,
+  noBlocks: 32,
+  contractError: 40,
+  methodNotFound: -32601,
+  invalidParams: -32602,
+} as const;
+
+/** The node understood the call and refused it. */
+export class RpcError extends AppError {
+  readonly rpcCode: number;
+  readonly data: unknown;
+
+  constructor(method: string, rpcCode: number, message: string, data: unknown) {
+    super('NODE_ERROR', `${method}: ${message.slice(0, 500)} (${rpcCode})`, {
+      retryable: isServerFault(rpcCode),
+      details: { method, rpcCode },
+    });
+    this.rpcCode = rpcCode;
+    this.data = data;
+  }
+}
+
+/** JSON-RPC's internal error and its range for servers: the node failed, the call may be right. */
+function isServerFault(rpcCode: number): boolean {
+  return rpcCode === -32603 || (rpcCode <= -32000 && rpcCode >= -32099);
+}
+
+export function isRpcError(error: unknown, ...codes: readonly number[]): error is RpcError {
+  return error instanceof RpcError && codes.includes(error.rpcCode);
+}
+
+/** What the node answered is not the specification. Worth asking again: many nodes stand behind a balancer. */
+export function invalidAnswer(message: string, cause?: unknown): AppError {
+  return new AppError('NODE_ANSWER_INVALID', message, {
+    retryable: true,
+    ...(cause === undefined ? {} : { cause }),
+  });
+}

@@ -1,0 +1,121 @@
+import { pause } from '../../infra/lifecycle.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import { readClass, readFelt, readFelts, readHeight, readPoint, readVersion } from './answers.ts';
+import { invalidAnswer, isRpcError, rpcCodes } from './errors.ts';
+import { createL1Finder } from './l1-accepted.ts';
+import type { NodeMetrics } from './metrics.ts';
+import { parseBlockHeader, parseBlockWithReceipts } from './parse-block.ts';
+import { createRpc } from './rpc.ts';
+import type { RpcCall } from './rpc.ts';
+import type { BlockId, BlockPoint, CallOptions, FunctionCall, Node } from './types.ts';
+
+export interface NodeOptions {
+  readonly url: string;
+  readonly timeoutMs: number;
+  readonly maxConcurrent: number;
+  readonly metrics: NodeMetrics;
+  readonly attempts?: number;
+  readonly maxAnswerBytes?: number;
+  readonly sleep?: (ms: number, signal?: AbortSignal) => Promise<void>;
+  readonly now?: () => number;
+  readonly random?: () => number;
+}
+
+/** A Starknet node by URL, JSON-RPC 0.8 to 0.10. It is untrusted: every answer is parsed before it is used. */
+export function createNode(options: NodeOptions): Node {
+  const rpc = createRpc({ sleep: pause, now: Date.now, random: Math.random, ...options });
+
+  const headerCall = (id: BlockId) => ({
+    method: 'starknet_getBlockWithTxHashes',
+    params: [blockId(id)],
+    parse: parseBlockHeader,
+  });
+  const functionCall = ({ contract, selector, calldata }: FunctionCall, at: BlockId): RpcCall<Felt[]> => ({
+    method: 'starknet_call',
+    params: [
+      {
+        contract_address: shortHex(contract),
+        entry_point_selector: shortHex(selector),
+        calldata: calldata.map(shortHex),
+      },
+      blockId(at),
+    ],
+    parse: readFelts,
+  });
+  const classHashCall = (contract: Felt, at: BlockId) => ({
+    method: 'starknet_getClassHashAt',
+    params: [blockId(at), shortHex(contract)],
+    parse: readFelt,
+  });
+  const ask = async <T>(
+    method: string,
+    params: unknown[],
+    parse: (result: unknown, bytes: number) => T,
+    callOptions?: CallOptions,
+  ): Promise<T> => await rpc.call({ method, params, parse }, callOptions);
+
+  const findL1 = createL1Finder();
+  const node: Node = {
+    chainId: (callOptions) => ask('starknet_chainId', [], readFelt, callOptions),
+    specVersion: (callOptions) => ask('starknet_specVersion', [], readVersion, callOptions),
+    blockNumber: (callOptions) => ask('starknet_blockNumber', [], readHeight, callOptions),
+    async blockHashAndNumber(callOptions) {
+      try {
+        return await ask('starknet_blockHashAndNumber', [], readPoint, callOptions);
+      } catch (error) {
+        if (isRpcError(error, rpcCodes.noBlocks, rpcCodes.blockNotFound)) return null;
+        throw error;
+      }
+    },
+    async getBlockWithReceipts(id, callOptions) {
+      const fetched = await ask(
+        'starknet_getBlockWithReceipts',
+        [blockId(id)],
+        parseBlockWithReceipts,
+        callOptions,
+      );
+      checkIdentity(id, fetched.body);
+      return fetched;
+    },
+    async getBlockHeader(id, callOptions) {
+      const header = await rpc.call(headerCall(id), callOptions);
+      checkIdentity(id, header);
+      return header;
+    },
+    l1Accepted: (known, callOptions) => findL1(node, known, callOptions),
+    call: (request, at, callOptions) => rpc.call(functionCall(request, at), callOptions),
+    getClassAt: (contract, at, callOptions) =>
+      ask('starknet_getClassAt', [blockId(at), shortHex(contract)], readClass, callOptions),
+    getClassHashAt: (contract, at, callOptions) => rpc.call(classHashCall(contract, at), callOptions),
+    callMany: (requests, at, callOptions) =>
+      rpc.batch(
+        requests.map((request) => functionCall(request, at)),
+        callOptions,
+      ),
+    getClassHashesAt: (contracts, at, callOptions) =>
+      rpc.batch(
+        contracts.map((contract) => classHashCall(contract, at)),
+        callOptions,
+      ),
+    close: () => rpc.close(),
+  };
+  return node;
+}
+
+function blockId(id: BlockId): unknown {
+  if (typeof id === 'string') return id;
+  return typeof id === 'number' ? { block_number: id } : { block_hash: shortHex(id.hash) };
+}
+
+/** The specification's felts have no leading zeros on the way in. */
+function shortHex(felt: Felt): string {
+  return `0x${felt.slice(2).replace(/^0+(?=.)/, '')}`;
+}
+
+/** A balancer or a cache in front of the node may answer with another block than the one asked for. */
+function checkIdentity(id: BlockId, found: BlockPoint): void {
+  const right =
+    typeof id === 'string' || (typeof id === 'number' ? found.height === id : found.hash === id.hash);
+  if (!right)
+    throw invalidAnswer(`asked for block ${JSON.stringify(id)}, answered with ${found.height} ${found.hash}`);
+}
