@@ -1,10 +1,17 @@
 import type { z } from 'zod';
 
+import { adsMessage } from './messages/ads.ts';
+import { balancesMessage } from './messages/balances.ts';
 import { chainBlocksMessage } from './messages/chain-blocks.ts';
 import { chainStatusMessage } from './messages/chain-status.ts';
 import { commandsMessage } from './messages/commands.ts';
+import { nftMessage } from './messages/nft.ts';
+import { pricesMessage } from './messages/prices.ts';
 import { quarantineMessage } from './messages/quarantine.ts';
+import { requestsMessage } from './messages/requests.ts';
+import { snapshotsMessage } from './messages/snapshots.ts';
 import { tokensMessage } from './messages/tokens.ts';
+import { usageMessage } from './messages/usage.ts';
 
 /**
  * Every topic, spelt once. A reader and a writer name a topic by its entry here; a test or a second installation on one
@@ -37,6 +44,8 @@ export function partitionOfHeight(height: number): number {
   return Math.floor(height / HEIGHT_RANGE) % CHAIN_BLOCKS_PARTITIONS;
 }
 
+const DAY_MS = 86_400_000;
+
 export const topics = {
   chainBlocks: topic({
     name: 'chain.blocks',
@@ -53,12 +62,43 @@ export const topics = {
     schema: chainStatusMessage,
   }),
   tokens: topic({ name: 'tokens', key: 'token', partitions: 4, retention: 'forever', schema: tokensMessage }),
+  prices: topic({ name: 'prices', key: 'token', partitions: 4, retention: 'forever', schema: pricesMessage }),
+  balances: topic({
+    name: 'balances',
+    key: 'account:token',
+    partitions: 4,
+    retention: 'forever',
+    schema: balancesMessage,
+  }),
+  nft: topic({ name: 'nft', key: 'token:id', partitions: 4, retention: 'forever', schema: nftMessage }),
   commands: topic({
     name: 'commands',
     key: 'none',
     partitions: 1,
     retention: 'forever',
     schema: commandsMessage,
+  }),
+  snapshots: topic({
+    name: 'snapshots',
+    key: 'none',
+    partitions: 1,
+    retention: 'forever',
+    schema: snapshotsMessage,
+  }),
+  ads: topic({ name: 'ads', key: 'ad', partitions: 1, retention: 'forever', schema: adsMessage }),
+  requests: topic({
+    name: 'requests',
+    key: 'subject (account:token, token, token:id)',
+    partitions: 4,
+    retention: DAY_MS,
+    schema: requestsMessage,
+  }),
+  usage: topic({
+    name: 'usage',
+    key: 'API key',
+    partitions: 1,
+    retention: 400 * DAY_MS,
+    schema: usageMessage,
   }),
   quarantine: topic({
     name: 'quarantine',
