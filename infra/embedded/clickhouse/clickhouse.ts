@@ -1,0 +1,58 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { keptSecret } from '../secrets.ts';
+import { startService } from '../service.ts';
+import type { EmbeddedService, ServiceLog } from '../service.ts';
+
+export interface EmbeddedClickHouse extends EmbeddedService {
+  /** The same database as the user `api`, who may only SELECT. */
+  readonly apiUrl: string;
+}
+
+/** Starts the embedded ClickHouse (server.ts) as a process of its own; its passwords are kept in `dataDir`. */
+export async function startClickHouse(options: {
+  dataDir: string;
+  port: number;
+  /** What the engine may hold; a query over it ends with MEMORY_LIMIT_EXCEEDED (241). */
+  memoryMb?: number;
+  log: ServiceLog;
+}): Promise<EmbeddedClickHouse> {
+  const { port, log } = options;
+  const home = join(options.dataDir, 'clickhouse');
+  mkdirSync(home, { recursive: true });
+  const writer = keptSecret(join(options.dataDir, 'clickhouse.password'));
+  const reader = keptSecret(join(options.dataDir, 'clickhouse-api.password'));
+  const server = fileURLToPath(new URL('server.ts', import.meta.url));
+  const address = `127.0.0.1:${port}/tds`;
+  const service = await startService({
+    name: 'clickhouse',
+    url: `http://default:${writer}@${address}`,
+    program: {
+      command: process.execPath,
+      args: [server, '--data', home, '--port', String(port), '--memory-mb', String(options.memoryMb ?? 3072)],
+      stopSignal: 'SIGTERM',
+      graceMs: 4000,
+    },
+    watch: 'stdin',
+    env: {
+      EMBEDDED_CLICKHOUSE_PASSWORD: writer,
+      EMBEDDED_CLICKHOUSE_API_PASSWORD: reader,
+      // Queries run on Node's thread pool: 8 reads, 2 inserts, and as many calls besides.
+      UV_THREADPOOL_SIZE: '24',
+      TZ: 'UTC',
+    },
+    pidFile: join(home, 'clickhouse.pids'),
+    answers: (signal) => ping(`http://127.0.0.1:${port}/ping`, signal),
+    readyMs: 30_000,
+    log,
+  });
+  return { ...service, apiUrl: `http://api:${reader}@${address}` };
+}
+
+async function ping(url: string, signal: AbortSignal): Promise<void> {
+  const response = await fetch(url, { signal });
+  await response.text();
+  if (!response.ok) throw new Error(`ClickHouse answered ${response.status}`);
+}

@@ -1,0 +1,218 @@
+import { randomUUID } from 'node:crypto';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+
+import PQueue from 'p-queue';
+
+import { pause } from '../../lifecycle.ts';
+import { ClickHouseException, fromEngine } from './errors.ts';
+
+/** The addon under the package `chdb`, as far as it is used here. */
+interface Native {
+  CreateConnection(path: string, args?: readonly string[]): Connection;
+  CloseConnection(connection: Connection): void;
+  QueryAsyncConnection(connection: Connection, sql: string, format: string): Promise<NativeResult>;
+  /** Starts one statement; two in one text are refused by the engine. Blocks for some 2 ms, not for the query. */
+  StreamQuery(connection: Connection, sql: string, format: string): StreamHandle;
+  StreamFetch(handle: StreamHandle): Promise<{ bytes: Uint8Array; numRows: number; done: boolean }>;
+  /** Must follow every StreamQuery, and never while a fetch is under way. */
+  StreamCancel(handle: StreamHandle): void;
+}
+interface NativeResult {
+  readonly bytes: Uint8Array;
+  readonly rowsRead: number;
+  readonly bytesRead: number;
+}
+export type Connection = { readonly __connection: never };
+type StreamHandle = { readonly __stream: never };
+
+export interface Statement {
+  readonly sql: string;
+  /** Runs first, on the same connection: `USE`, `SET`. */
+  readonly prelude: readonly string[];
+  readonly format: string;
+  /** Hand the answer over block by block: only for formats whose blocks can be put together by joining bytes. */
+  readonly streamed: boolean;
+  /** Of the caller; the query is killed when it fires. */
+  readonly signal: AbortSignal;
+  /** The caller's `log_comment`. */
+  readonly comment: string;
+}
+
+export interface Stats {
+  readonly rows: number;
+  readonly rowsRead: number;
+  readonly bytesRead: number;
+}
+
+export interface Engine {
+  readonly version: string;
+  /** Waits for a slot, then runs the statement and hands its answer to `consume`, waiting for it each time. */
+  run(
+    slot: 'read' | 'insert',
+    statement: Statement,
+    consume: (chunk: Uint8Array) => Promise<void> | void,
+    session?: Connection,
+  ): Promise<Stats>;
+  openSession(): Connection;
+  /** Puts settings back to what they are by default. */
+  reset(connection: Connection, settings: readonly string[]): Promise<void>;
+  closeSession(connection: Connection): void;
+  /** Waits for what runs, then lets go of the folder. */
+  close(): Promise<void>;
+}
+
+/** Each query has a connection of its own (0.1 ms): one connection runs one query at a time, two run side by side. */
+const readSlots = 8;
+const insertSlots = 2;
+
+/**
+ * The ClickHouse engine over one folder. One connection stays open for the process's life, or the engine would close
+ * the folder between two queries.
+ */
+export async function openEngine(options: {
+  dataDir: string;
+  /** Bytes the engine may hold altogether, and one query. */
+  memory: number;
+  queryMemory: number;
+  markCache: number;
+}): Promise<Engine> {
+  const native = loadNative();
+  const keep = native.CreateConnection(options.dataDir, [
+    `--max_server_memory_usage=${options.memory}`,
+    `--mark_cache_size=${options.markCache}`,
+    // The background pools of a server for hundreds of tables would hold some 100 threads.
+    '--background_pool_size=4',
+    '--background_schedule_pool_size=8',
+    '--background_fetches_pool_size=1',
+    '--background_common_pool_size=2',
+    '--background_move_pool_size=1',
+  ]);
+  const reads = new PQueue({ concurrency: readSlots });
+  const inserts = new PQueue({ concurrency: insertSlots });
+  const housekeeping = new PQueue({ concurrency: 2 });
+
+  const text = async (connection: Connection, sql: string): Promise<string> => {
+    const result = await native.QueryAsyncConnection(connection, sql, 'TabSeparated');
+    return Buffer.from(result.bytes).toString('utf8');
+  };
+  const version = (await text(keep, 'SELECT version()')).trim();
+  await text(keep, 'CREATE DATABASE IF NOT EXISTS tds ENGINE = Atomic');
+
+  /** Kills until the query has ended: it may not be known to the engine yet. `SYNC` would hang. */
+  async function killUntil(tag: string, ended: AbortSignal): Promise<void> {
+    while (!ended.aborted) {
+      await housekeeping.add(async () => {
+        const connection = native.CreateConnection(options.dataDir);
+        try {
+          await text(connection, `KILL QUERY WHERE Settings['log_comment'] = '${tag}' ASYNC`);
+        } catch {
+          // Nothing of that tag yet, or no longer.
+        } finally {
+          native.CloseConnection(connection);
+        }
+      });
+      await pause(100, ended);
+    }
+  }
+
+  async function onConnection(
+    connection: Connection,
+    statement: Statement,
+    consume: (chunk: Uint8Array) => Promise<void> | void,
+  ): Promise<Stats> {
+    for (const sql of batches(statement.prelude)) await native.QueryAsyncConnection(connection, sql, 'Null');
+    if (!statement.streamed) {
+      const result = await native.QueryAsyncConnection(connection, statement.sql, statement.format);
+      await consume(result.bytes);
+      return { rows: 0, rowsRead: result.rowsRead, bytesRead: result.bytesRead };
+    }
+    const handle = native.StreamQuery(connection, statement.sql, statement.format);
+    let rows = 0;
+    try {
+      for (;;) {
+        const block = await native.StreamFetch(handle);
+        if (block.done) break;
+        rows += block.numRows;
+        await consume(block.bytes);
+        if (statement.signal.aborted) throw cancelled();
+      }
+    } finally {
+      native.StreamCancel(handle);
+    }
+    return { rows, rowsRead: rows, bytesRead: 0 };
+  }
+
+  async function run(
+    statement: Statement,
+    consume: (chunk: Uint8Array) => Promise<void> | void,
+    session: Connection | undefined,
+  ): Promise<Stats> {
+    if (statement.signal.aborted) throw cancelled();
+    const tag = `${randomUUID()}${statement.comment === '' ? '' : ` ${quotable(statement.comment)}`}`;
+    const ended = new AbortController();
+    const onAbort = (): void => void killUntil(tag, ended.signal);
+    const connection = session ?? native.CreateConnection(options.dataDir);
+    statement.signal.addEventListener('abort', onAbort, { once: true });
+    try {
+      const cap = `SET max_memory_usage = ${options.queryMemory}`;
+      const prelude = [cap, ...statement.prelude, `SET log_comment = '${tag}'`];
+      return await onConnection(connection, { ...statement, prelude: readonlyLast(prelude) }, consume);
+    } catch (error) {
+      throw fromEngine(error);
+    } finally {
+      ended.abort();
+      statement.signal.removeEventListener('abort', onAbort);
+      if (session === undefined) native.CloseConnection(connection);
+    }
+  }
+
+  return {
+    version,
+    async run(slot, statement, consume, session) {
+      const queue = slot === 'insert' ? inserts : reads;
+      return await queue.add(() => run(statement, consume, session));
+    },
+    openSession: () => native.CreateConnection(options.dataDir),
+    async reset(connection, settings) {
+      for (const name of settings) await text(connection, `SET ${name} = DEFAULT`).catch(() => '');
+    },
+    closeSession: (connection) => native.CloseConnection(connection),
+    async close() {
+      reads.clear();
+      inserts.clear();
+      await Promise.all([reads.onIdle(), inserts.onIdle(), housekeeping.onIdle()]);
+      native.CloseConnection(keep);
+    },
+  };
+}
+
+function loadNative(): Native {
+  const require = createRequire(import.meta.url);
+  // The loader knows the platform's package; the package's own front serialises queries with parameters.
+  const loader: unknown = require(join(dirname(require.resolve('chdb/package.json')), 'dist', 'loader.js'));
+  return (loader as { loadNative(): Native }).loadNative();
+}
+
+/** After `readonly = 1` nothing can be set any more. */
+function readonlyLast(prelude: readonly string[]): string[] {
+  const isLast = (sql: string): boolean => sql === setReadonly;
+  return [...prelude.filter((sql) => !isLast(sql)), ...prelude.filter(isLast)];
+}
+
+export const setReadonly = 'SET readonly = 1';
+
+/** One text for all, after one that makes room for it where parameters are larger than a query may be (262,144). */
+function batches(prelude: readonly string[]): string[] {
+  const all = prelude.join(';\n');
+  const bytes = Buffer.byteLength(all);
+  return bytes < 200_000 ? [all] : [`SET max_query_size = ${bytes * 2}`, all];
+}
+
+function quotable(comment: string): string {
+  return comment.replaceAll(/[^\w .:/-]/g, '_').slice(0, 200);
+}
+
+function cancelled(): ClickHouseException {
+  return new ClickHouseException(394, 'QUERY_WAS_CANCELLED', 'Query was cancelled');
+}

@@ -1,0 +1,153 @@
+import { ClickHouseException } from './errors.ts';
+import { isSymbol, isWord, outermost, statements } from './statement.ts';
+import type { Token } from './statement.ts';
+
+/**
+ * What the read-only user may run: one SELECT over tables of databases of ours.
+ *
+ * The engine's own `readonly=1` stands behind this and refuses INSERT, DDL and table functions. It lets through what
+ * reaches files or changes the server all the same (`file()` as a function, `INTO OUTFILE`, `SYSTEM`, and the database
+ * `default`, in which every file of the machine is a table), so those are refused here, by tokens and not by text.
+ */
+export interface ReadOnlySelect {
+  /** Without its `SETTINGS`: they are set before `readonly=1`, which would refuse them. */
+  readonly sql: string;
+  readonly settings: ReadonlyMap<string, string>;
+}
+
+/** Names that reach files, the network, other processes, or the server itself. */
+const refusedFunctions = new Set(
+  `
+  file fileCluster url urlCluster remote remoteSecure cluster clusterAllReplicas python s3 s3Cluster
+  gcs hdfs hdfsCluster azureBlobStorage azureBlobStorageCluster cosn oss iceberg icebergS3
+  icebergLocal icebergAzure icebergHDFS deltaLake deltaLakeLocal hudi paimon mysql postgresql sqlite
+  odbc jdbc mongodb redis executable input ytsaurus arrowFlight dictionary merge loop view
+  generateRandom zookeeper fuzzQuery fuzzJSON sleep sleepEachRow trap catboostEvaluate showCertificate
+  getServerSetting getMacro addressToLine addressToLineWithInlines addressToSymbol hostName fqdn
+  filesystemAvailable filesystemCapacity filesystemUnreserved getOSKernelVersion serverUUID logTrace
+  `
+    .toLowerCase()
+    .trim()
+    .split(/\s+/),
+);
+
+/** Tables of `system` that tell a reader nothing of other queries, settings or files. */
+const systemTables = new Set(['one', 'numbers', 'tables', 'columns', 'parts', 'databases']);
+
+/** Settings a reader may choose: how answers look (but not `output_format_schema`, which writes a file), and how much work a query may be. */
+const readerSettings =
+  /^(output_format_(?!schema)[a-z0-9_]+|format_csv_[a-z_]+|log_comment|final|do_not_merge_across_partitions_select_final|max_threads|max_block_size|max_execution_time|max_result_rows|max_result_bytes|max_rows_to_read|max_bytes_to_read|result_overflow_mode|read_overflow_mode|timeout_overflow_mode|join_algorithm|join_use_nulls|optimize_[a-z0-9_]+|use_[a-z0-9_]+|query_plan_[a-z0-9_]+|enable_analyzer|prefer_column_name_to_alias|date_time_output_format|session_timezone|extremes|async_insert|wait_for_async_insert)$/;
+
+/** Throws what ClickHouse would; gives the statement to run. */
+export function readOnlySelect(sql: string): ReadOnlySelect {
+  const found = statements(sql);
+  const [statement] = found;
+  if (statement === undefined) throw new ClickHouseException(62, 'SYNTAX_ERROR', 'Syntax error: empty query');
+  const unknown = found.flat().find(({ kind }) => kind === 'unknown');
+  if (unknown !== undefined) {
+    throw new ClickHouseException(
+      62,
+      'SYNTAX_ERROR',
+      `Syntax error: failed at position ${unknown.start + 1}: not accepted from a read-only user`,
+    );
+  }
+  if (found.length > 1) {
+    throw new ClickHouseException(62, 'SYNTAX_ERROR', 'Syntax error (Multi-statements are not allowed)');
+  }
+  const first = statement.find((token) => !isSymbol(token, '('));
+  if (!isWord(first, 'SELECT', 'WITH')) {
+    throw new ClickHouseException(164, 'READONLY', 'api: Cannot execute query in readonly mode');
+  }
+  statement.forEach((token, index) =>
+    checkToken(token, statement[index - 1], statement[index + 1], statement[index + 2]),
+  );
+  return withoutSettings(sql, statement);
+}
+
+function checkToken(
+  token: Token,
+  before: Token | undefined,
+  after: Token | undefined,
+  second: Token | undefined,
+): void {
+  const name = token.text.toLowerCase();
+  if (isWord(token, 'OUTFILE', 'INFILE', 'APPLY')) throw denied(token.text.toUpperCase());
+  // `WITH … INSERT INTO …` and `SELECT … PARALLEL WITH …` carry a second statement without a semicolon.
+  if (isWord(token, 'INSERT', 'PARALLEL') && isWord(after, 'INTO', 'WITH')) throw denied(name);
+  if (token.kind !== 'word' && token.kind !== 'quoted') return;
+  if (isSymbol(after, '(') && refusedFunctions.has(name)) throw denied(`function ${token.text}`);
+  if (isSymbol(after, '(') && isWord(before, 'FROM', 'JOIN')) throw denied(`table function ${token.text}`);
+  if (isSymbol(after, '.') && !isSymbol(before, '.')) checkDatabase(name, second);
+  if (token.kind === 'quoted' && name === 'default') throw denied('database default');
+}
+
+function checkDatabase(name: string, table: Token | undefined): void {
+  if (name === 'default') throw denied('database default');
+  if (name === 'information_schema') throw denied('database information_schema');
+  if (name === 'system' && !systemTables.has((table?.text ?? '').toLowerCase())) {
+    throw denied(`system.${table?.text ?? ''}`);
+  }
+}
+
+/** Databases that a request of the read-only user may be in, by URL or by `Identifier` parameter. */
+export function checkReadOnlyName(name: string): void {
+  const [database] = name.toLowerCase().split('.');
+  if (!/^[A-Za-z_][A-Za-z0-9_.]*$/.test(name) || database === undefined) throw denied(`identifier ${name}`);
+  if (['default', 'system', 'information_schema'].includes(database)) throw denied(`database ${database}`);
+}
+
+export function checkReadOnlySetting(name: string): void {
+  if (readerSettings.test(name)) return;
+  throw new ClickHouseException(
+    452,
+    'SETTING_CONSTRAINT_VIOLATION',
+    `Setting ${name} should not be changed by a read-only user`,
+  );
+}
+
+/** Takes the outermost `SETTINGS a = 1, b = 'x'` out of a statement. */
+function withoutSettings(sql: string, statement: readonly Token[]): ReadOnlySelect {
+  const settings = new Map<string, string>();
+  const end = statement.at(-1)?.end ?? 0;
+  let kept = '';
+  let from = statement[0]?.start ?? 0;
+  for (const { token, index } of outermost(statement)) {
+    if (!isWord(token, 'SETTINGS') || statement[index + 1]?.kind !== 'word') continue;
+    if (!isSymbol(statement[index + 2], '=')) continue;
+    kept += sql.slice(from, token.start);
+    let at = index + 1;
+    for (;;) {
+      const name = statement[at];
+      const value = statement[at + 2];
+      const literal = value !== undefined && ['word', 'number', 'string'].includes(value.kind);
+      if (name?.kind !== 'word' || !isSymbol(statement[at + 1], '=') || !literal) {
+        throw new ClickHouseException(62, 'SYNTAX_ERROR', 'Syntax error: a setting must be a literal here');
+      }
+      checkReadOnlySetting(name.text);
+      settings.set(name.text, literalText(sql.slice(value.start, value.end)));
+      at += 3;
+      // 0.5 is two numbers around a dot.
+      if (isSymbol(statement[at], '.') && statement[at + 1]?.kind === 'number') {
+        settings.set(name.text, sql.slice(value.start, statement[at + 1]?.end));
+        at += 2;
+      }
+      if (!isSymbol(statement[at], ',')) break;
+      at++;
+    }
+    from = statement[at]?.start ?? end;
+  }
+  return { sql: kept + sql.slice(from, end), settings };
+}
+
+function literalText(literal: string): string {
+  if (!literal.startsWith("'")) return literal;
+  return literal.slice(1, -1).replaceAll("''", "'").replaceAll(/\\(.)/gs, '$1');
+}
+
+function denied(what: string): ClickHouseException {
+  return new ClickHouseException(
+    497,
+    'ACCESS_DENIED',
+    `api: Not enough privileges. A read-only user has no access to ${what}`,
+  );
+}

@@ -1,0 +1,51 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+
+/**
+ * A loopback port for each name, the one that was used in this folder before where it is still free. New ones are taken
+ * below 32768: above it the system hands ports to outgoing connections, and one of those could take it meanwhile.
+ */
+export async function takePorts<Name extends string>(
+  dataDir: string,
+  names: readonly Name[],
+): Promise<Record<Name, number>> {
+  const file = join(dataDir, 'ports.json');
+  const known = readPorts(file);
+  const taken = new Set<number>();
+  const entries: [Name, number][] = [];
+  for (const name of names) {
+    let port = known[name] ?? randomPort();
+    while (taken.has(port) || !(await isFree(port))) port = randomPort();
+    taken.add(port);
+    entries.push([name, port]);
+  }
+  const ports = Object.fromEntries(entries) as Record<Name, number>;
+  writeFileSync(file, `${JSON.stringify({ ...known, ...ports }, null, 2)}\n`);
+  return ports;
+}
+
+function readPorts(file: string): Record<string, number> {
+  try {
+    const parsed: unknown = JSON.parse(readFileSync(file, 'utf8'));
+    const pairs = typeof parsed === 'object' && parsed !== null ? Object.entries(parsed) : [];
+    return Object.fromEntries(
+      pairs.filter(([, port]) => Number.isInteger(port) && port > 1023 && port < 65_536),
+    );
+  } catch {
+    // None yet, or a file that a kill cut short: new ports do as well.
+    return {};
+  }
+}
+
+function randomPort(): number {
+  return 20_000 + Math.floor(Math.random() * 12_000);
+}
+
+function isFree(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', () => resolve(false));
+    server.listen({ port, host: '127.0.0.1', exclusive: true }, () => server.close(() => resolve(true)));
+  });
+}
