@@ -2,61 +2,88 @@ import { z } from 'zod';
 
 import { unixMillis } from './common.ts';
 
+/** An argon2id hash in PHC string format. */
+const passwordHash = z.string().startsWith('$argon2id$');
+/** Lowercase hex SHA-256. */
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
+const userId = z.int().positive();
+/** Also what PostgreSQL's text can hold. */
+const text = z.string().refine((value) => !value.includes('\0'), 'holds a NUL character');
+
 /**
  * Commands: what users and operators ask for. The projector decides each once, in log order, from the state and the
- * command alone: time is `issued_at`, integer ids are the offset, values from settings travel in the body.
+ * command alone: time is `issued_at`, integer ids are the offset plus one, values from settings travel in the body.
  * Plain keys, passwords and tokens never enter the log, only their hashes.
  */
 const envelope = {
   v: z.literal(1),
   /** Names the command; the same id twice is one command. */
-  id: z.string().min(1).max(200),
+  id: text.min(1).max(200),
   issued_at: unixMillis,
   /** Who asks: `user:<id>`, `operator`, `system`. */
-  actor: z.string(),
+  actor: text,
+  /**
+   * Keyed hash of the request that the command came from, so that a repeat of an id with another request is noticed.
+   * Keyed, because a request may hold what must not be guessed from a hash.
+   */
+  request_hash: sha256.nullable(),
 };
 
-/** An argon2id hash in PHC string format. */
-const passwordHash = z.string().startsWith('$argon2id$');
-/** Lowercase hex SHA-256. */
-const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
+export const userCreate = z.object({
+  ...envelope,
+  type: z.literal('user.create'),
+  body: z.object({
+    username: text.min(1),
+    email: text.min(1).nullable(),
+    password_hash: passwordHash,
+    is_admin: z.boolean(),
+  }),
+});
+/** Ends every session of the user. */
+export const userSetPassword = z.object({
+  ...envelope,
+  type: z.literal('user.set-password'),
+  body: z.object({ user_id: userId, password_hash: passwordHash }),
+});
+export const sessionOpen = z.object({
+  ...envelope,
+  type: z.literal('session.open'),
+  body: z.object({ user_id: userId, token_hash: sha256, expires_at: unixMillis }),
+});
+export const sessionClose = z.object({
+  ...envelope,
+  type: z.literal('session.close'),
+  body: z.object({ token_hash: sha256 }),
+});
+export const apiKeyCreate = z.object({
+  ...envelope,
+  type: z.literal('api-key.create'),
+  body: z.object({
+    user_id: userId,
+    name: text.min(1),
+    key_hash: sha256,
+    /** The first characters of the key, to recognise it by. */
+    prefix: text,
+    allowed_origins: z.array(text),
+    allowed_ips: z.array(text),
+    rate_limit_per_hour: z.int().positive().max(2_147_483_647).nullable(),
+  }),
+});
+export const apiKeyDelete = z.object({
+  ...envelope,
+  type: z.literal('api-key.delete'),
+  body: z.object({ user_id: userId, key_id: z.int() }),
+});
 
 export const commandsMessage = z.discriminatedUnion('type', [
-  z.object({
-    ...envelope,
-    type: z.literal('user.create'),
-    body: z.object({
-      username: z.string(),
-      email: z.string().nullable(),
-      password_hash: passwordHash,
-      is_admin: z.boolean(),
-    }),
-  }),
-  z.object({
-    ...envelope,
-    type: z.literal('session.open'),
-    body: z.object({ user_id: z.int(), token_hash: sha256, expires_at: unixMillis }),
-  }),
-  z.object({ ...envelope, type: z.literal('session.close'), body: z.object({ token_hash: sha256 }) }),
-  z.object({
-    ...envelope,
-    type: z.literal('api-key.create'),
-    body: z.object({
-      user_id: z.int(),
-      name: z.string(),
-      key_hash: sha256,
-      /** The first characters of the key, to recognise it by. */
-      prefix: z.string(),
-      allowed_origins: z.array(z.string()),
-      allowed_ips: z.array(z.string()),
-      rate_limit_per_hour: z.int().positive().nullable(),
-    }),
-  }),
-  z.object({
-    ...envelope,
-    type: z.literal('api-key.delete'),
-    body: z.object({ user_id: z.int(), key_id: z.int() }),
-  }),
+  userCreate,
+  userSetPassword,
+  sessionOpen,
+  sessionClose,
+  apiKeyCreate,
+  apiKeyDelete,
 ]);
 export type Command = z.infer<typeof commandsMessage>;
 export type CommandType = Command['type'];
+/** The command of one type: `CommandOf<'user.create'>`. */
+export type CommandOf<T extends CommandType> = Extract<Command, { type: T }>;
