@@ -1,0 +1,97 @@
+import { invalidPage } from './errors.ts';
+import type { PageParameter } from './params.ts';
+
+/** Rows that can be reached by page number; past them a cursor goes on. */
+export const REACHABLE_ROWS = 1_000_000;
+
+export interface Page {
+  readonly number: number;
+  readonly limit: number;
+  /** Rows before the page's first. */
+  readonly offset: number;
+  readonly totalPages: number;
+}
+
+/** The page that was asked for; 404 "Invalid page." when there is none. The first page of an empty list exists. */
+export function resolvePage(page: PageParameter, limit: number, count: number): Page {
+  const reachable = Math.floor(REACHABLE_ROWS / limit);
+  const totalPages = Math.max(1, Math.min(Math.ceil(count / limit), reachable));
+  const number = page === 'last' ? totalPages : page;
+  if (number === 'invalid' || number > totalPages) throw invalidPage();
+  return { number, limit, offset: (number - 1) * limit, totalPages };
+}
+
+export interface Envelope<T> {
+  links: { next: string | null; previous: string | null; next_cursor?: string | null };
+  count: number;
+  count_is_estimate?: true;
+  total_pages: number;
+  results: T[];
+}
+
+export interface EnvelopeOptions {
+  /** The query as it was sent; everything but paging goes into the links. */
+  readonly query: Readonly<Record<string, string>>;
+  readonly count: number;
+  readonly countIsEstimate?: boolean;
+  /** Opaque cursor of the next page; null at the end. Left out where a list has no cursors. */
+  readonly nextCursor?: string | null;
+  /** What the list calls its `limit`. */
+  readonly limitName?: 'limit' | 'page_size';
+}
+
+/** The envelope of a page found by its number. */
+export function envelope<T>(results: T[], page: Page, options: EnvelopeOptions): Envelope<T> {
+  const link = (number: number): string =>
+    linkTo([['page', String(number)]], page.limit, options.query, options.limitName);
+  return {
+    links: {
+      next: page.number < page.totalPages ? link(page.number + 1) : null,
+      previous: page.number > 1 ? link(page.number - 1) : null,
+      ...(options.nextCursor === undefined ? {} : { next_cursor: options.nextCursor }),
+    },
+    count: options.count,
+    ...(options.countIsEstimate === true ? { count_is_estimate: true } : {}),
+    total_pages: page.totalPages,
+    results,
+  };
+}
+
+/** The envelope of a page found by a cursor: it knows where it goes on, not where it stands. */
+export function cursorEnvelope<T>(
+  results: T[],
+  limit: number,
+  options: EnvelopeOptions & { readonly nextCursor: string | null },
+): Envelope<T> {
+  const { nextCursor } = options;
+  return {
+    links: {
+      next:
+        nextCursor === null
+          ? null
+          : linkTo([['cursor', nextCursor]], limit, options.query, options.limitName),
+      previous: null,
+      next_cursor: nextCursor,
+    },
+    count: options.count,
+    ...(options.countIsEstimate === true ? { count_is_estimate: true } : {}),
+    total_pages: resolvePage(1, limit, options.count).totalPages,
+    results,
+  };
+}
+
+const PAGING = new Set(['page', 'limit', 'page_size', 'cursor']);
+
+function linkTo(
+  place: readonly [string, string][],
+  limit: number,
+  query: Readonly<Record<string, string>>,
+  limitName = 'limit',
+): string {
+  const filters = Object.entries(query).filter(([name]) => !PAGING.has(name));
+  const pairs = [...place, [limitName, String(limit)], ...filters];
+  return `?${pairs.map(([name = '', value = '']) => `${encode(name)}=${encode(value)}`).join('&')}`;
+}
+
+/** `encodeURIComponent` that takes half a surrogate pair, too. */
+const encode = (value: string): string => encodeURIComponent(value.toWellFormed());

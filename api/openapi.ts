@@ -1,0 +1,119 @@
+import { z } from 'zod';
+import { createDocument } from 'zod-openapi';
+import type { ZodOpenApiOperationObject, ZodOpenApiPathsObject } from 'zod-openapi';
+
+import { errorBody } from '../schemas/api/common.ts';
+import type { Auth, Route } from './route.ts';
+
+/** Of the API's contract; also the `X-API-Version` header. */
+export const API_VERSION = '1.0.0';
+
+const security: Readonly<Record<Auth, Record<string, string[]>[]>> = {
+  none: [],
+  key: [{ ApiKey: [] }],
+  session: [{ Bearer: [] }],
+  'key-or-session': [{ ApiKey: [] }, { Bearer: [] }],
+};
+
+const headers = z.object({
+  'X-Request-Id': z.string(),
+  'X-API-Version': z.string(),
+  'X-Indexed-Block': z
+    .string()
+    .optional()
+    .meta({ description: 'The highest height that can be queried; absent before the first' }),
+});
+
+/** The OpenAPI 3.1 document of the declared routes. */
+export function describeApi(routes: readonly Route[]): ReturnType<typeof createDocument> {
+  const paths: ZodOpenApiPathsObject = {};
+  for (const route of routes) {
+    const methods = (paths[route.path] ??= {});
+    const method = route.method.toLowerCase();
+    Object.assign(methods, { [method]: describeRoute(route) });
+  }
+  return createDocument({
+    openapi: '3.1.1',
+    info: {
+      title: 'Token data service',
+      version: API_VERSION,
+      description:
+        'Every path is served with and without its trailing slash. An empty query parameter counts as absent, the last of several with one name counts, and unknown ones are ignored.',
+    },
+    servers: [{ url: '/' }],
+    paths,
+    components: {
+      securitySchemes: {
+        ApiKey: { type: 'apiKey', in: 'header', name: 'api-key' },
+        Bearer: { type: 'http', scheme: 'bearer' },
+      },
+    },
+  });
+}
+
+function describeRoute(route: Route): ZodOpenApiOperationObject {
+  const errors = errorStatuses(route).map((status) => [
+    status,
+    {
+      description: reasons[status] ?? 'Error',
+      headers,
+      content: { 'application/json': { schema: errorBody } },
+    },
+  ]);
+  const answers = Object.entries(route.response).map(([status, schema]) => [
+    status,
+    {
+      description: reasons[Number(status)] ?? 'Answer',
+      headers,
+      ...(schema === null ? {} : { content: { 'application/json': { schema } } }),
+    },
+  ]);
+  return {
+    summary: route.summary,
+    ...(route.description === undefined ? {} : { description: route.description }),
+    tags: [route.tag],
+    security: security[route.auth],
+    requestParams: {
+      ...(route.params === undefined ? {} : { path: route.params }),
+      ...(route.query === undefined ? {} : { query: route.query }),
+    },
+    ...(route.body === undefined
+      ? {}
+      : { requestBody: { required: true, content: { 'application/json': { schema: route.body } } } }),
+    responses: Object.fromEntries([...errors, ...answers]),
+  };
+}
+
+const reasons: Readonly<Record<number, string>> = {
+  200: 'OK',
+  201: 'Created',
+  202: 'Accepted',
+  204: 'No content',
+  400: 'The input is wrong; `errors` names the fields',
+  401: 'No credentials, or credentials that are not good',
+  403: 'The credentials do not allow it',
+  404: 'Not found',
+  409: 'The state does not allow it',
+  413: 'The body is too large',
+  415: 'The body is not JSON',
+  422: 'The Idempotency-Key was used with another body',
+  429: 'Too many requests; `Retry-After` says when',
+  500: 'Server error',
+  503: 'Unavailable; `Retry-After` says when',
+};
+
+/** The errors that the framework itself answers with; a route declares no more than its own. */
+function errorStatuses({ auth, body, params, query, method }: Route): number[] {
+  const hasInput = body !== undefined || query !== undefined || params !== undefined;
+  return [
+    ...(hasInput ? [400] : []),
+    ...(auth === 'none' ? [] : [401]),
+    ...(auth === 'key' || auth === 'key-or-session' ? [403] : []),
+    404,
+    ...(body === undefined ? [] : [413, 415]),
+    ...(method === 'GET' ? [] : [409, 422]),
+    429,
+    500,
+    503,
+  ];
+}

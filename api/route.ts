@@ -1,0 +1,166 @@
+import { z } from 'zod';
+
+import { parseInput } from './validation.ts';
+
+/** The names that readers use, all of one moment; read once a request. */
+export interface ServedBuilds {
+  /** ClickHouse table by placeholder. */
+  table(placeholder: string): string;
+  /** Postgres schema by projection. */
+  schema(projection: string): string;
+}
+
+/** Who calls, by session. */
+export interface CallerUser {
+  readonly id: number;
+  readonly username: string;
+  readonly email: string | null;
+}
+
+/** Who calls, by API key. */
+export interface CallerKey {
+  readonly id: number;
+  readonly userId: number;
+  readonly rateLimitPerHour: number | null;
+}
+
+/** How each kind of route learns who calls; every one of them throws 401 or 403. */
+export interface Identify {
+  none(): Promise<Record<never, never>>;
+  key(): Promise<{ key: CallerKey }>;
+  session(): Promise<{ user: CallerUser; tokenHash: string }>;
+  /** An `api-key` header goes before a bearer token. */
+  'key-or-session'(): Promise<{ key: CallerKey; user?: never } | { user: CallerUser; key?: never }>;
+}
+export type Auth = keyof Identify;
+type Identity<A extends Auth> = Awaited<ReturnType<Identify[A]>>;
+
+/** What a handler may want to know of the request besides its input. */
+export interface RequestInfo {
+  readonly id: string;
+  readonly method: string;
+  /** The route's path as declared. */
+  readonly path: string;
+  /** The client's address, found through trusted proxies only. */
+  readonly ip: string;
+  /** The query as it was sent: the last of several with one name, empty ones left out. */
+  readonly query: Readonly<Record<string, string>>;
+  /** Aborted when the client goes away. */
+  readonly signal: AbortSignal;
+  /** A request header, '' when absent. */
+  header(name: string): string;
+}
+
+/** One request on its way into a route. */
+export interface Call {
+  readonly params: Readonly<Record<string, string>>;
+  readonly request: RequestInfo;
+  readonly identify: Identify;
+  served(): Promise<ServedBuilds>;
+  /** The parsed JSON body; throws 400, 413 or 415. */
+  body(): Promise<unknown>;
+}
+
+/** Answer schemas by status; null where there is no body. */
+export type Responses = Readonly<Record<number, z.ZodType | null>>;
+
+/** What a handler returns: a declared status with the body that it promises. */
+export type Reply<R extends Responses> = {
+  [S in keyof R]: {
+    status: S;
+    body: R[S] extends z.ZodType ? z.input<R[S]> : null;
+    headers?: Readonly<Record<string, string>>;
+  };
+}[keyof R];
+
+export interface HandlerContext<P extends z.ZodObject, Q extends z.ZodObject, B extends z.ZodType> {
+  readonly input: { readonly params: z.output<P>; readonly query: z.output<Q>; readonly body: z.output<B> };
+  readonly served: ServedBuilds;
+  readonly request: RequestInfo;
+}
+
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+
+interface Declaration<
+  A extends Auth,
+  P extends z.ZodObject,
+  Q extends z.ZodObject,
+  B extends z.ZodType,
+  R extends Responses,
+> {
+  readonly method: Method;
+  /** With the trailing slash, parameters in braces: `/api/tokens/{address}/`. Served with and without the slash. */
+  readonly path: `/${string}/`;
+  readonly summary: string;
+  readonly description?: string;
+  /** Groups routes in the OpenAPI document. */
+  readonly tag: string;
+  readonly auth: A;
+  readonly params?: P;
+  readonly query?: Q;
+  readonly body?: B;
+  readonly response: R;
+  handler(context: HandlerContext<P, Q, B> & Identity<A>): Promise<Reply<R>>;
+}
+
+/** A declared route, its types closed in: everything about it comes from the declaration. */
+export interface Route {
+  readonly method: Method;
+  readonly path: string;
+  readonly summary: string;
+  readonly description: string | undefined;
+  readonly tag: string;
+  readonly auth: Auth;
+  readonly params: z.ZodObject | undefined;
+  readonly query: z.ZodObject | undefined;
+  readonly body: z.ZodType | undefined;
+  readonly response: Responses;
+  /** True where successes carry `success: true`; errors of the route then carry `success: false`. */
+  readonly hasSuccessFlag: boolean;
+  run(call: Call): Promise<{ status: number; body: unknown; headers?: Readonly<Record<string, string>> }>;
+}
+
+const nothing = z.object({});
+
+/**
+ * Declares a route once: validation, the answer's shape and the OpenAPI document all come from here. Who calls is
+ * settled first, then the input is parsed, then the handler runs.
+ */
+export function defineRoute<
+  A extends Auth,
+  R extends Responses,
+  P extends z.ZodObject = typeof nothing,
+  Q extends z.ZodObject = typeof nothing,
+  B extends z.ZodType = typeof nothing,
+>(declaration: Declaration<A, P, Q, B, R>): Route {
+  const { method, path, summary, description, tag, auth, params, query, body, response } = declaration;
+  // A part that is not declared has the type of `nothing`, which the compiler cannot see from `undefined`.
+  const parse = <S extends z.ZodType>(schema: S | undefined, value: unknown): z.output<S> =>
+    schema === undefined ? ({} as z.output<S>) : parseInput(schema, value);
+  return {
+    method,
+    path,
+    summary,
+    description,
+    tag,
+    auth,
+    params,
+    query,
+    body,
+    response,
+    hasSuccessFlag: Object.values(response).some(
+      (schema) => schema instanceof z.ZodObject && 'success' in schema.shape,
+    ),
+    async run(call) {
+      const identity = (await call.identify[auth]()) as Identity<A>;
+      const input = {
+        params: parse(params, call.params),
+        query: parse(query, call.request.query),
+        body: parse(body, body === undefined ? undefined : await call.body()),
+      };
+      const context = { input, served: await call.served(), request: call.request };
+      const { status, body: answer, headers } = await declaration.handler({ ...context, ...identity });
+      return { status: Number(status), body: answer, ...(headers === undefined ? {} : { headers }) };
+    },
+  };
+}
