@@ -56,7 +56,7 @@ export async function servedBuilds(db: Sql): Promise<ServedBuilds> {
  */
 export async function openBuild(
   pool: Pool,
-  clickhouse: Pick<ClickHouse, 'command'>,
+  clickhouse: Pick<ClickHouse, 'command'> | null,
   projection: Projection,
 ): Promise<Build> {
   const { name, version } = projection;
@@ -88,13 +88,14 @@ export async function openBuild(
 
 async function makeBuild(
   tx: PoolClient,
-  clickhouse: Pick<ClickHouse, 'command'>,
+  clickhouse: Pick<ClickHouse, 'command'> | null,
   projection: Projection,
   earlier: readonly BuildRow[],
 ): Promise<Build> {
   const build = describeBuild(projection, 1 + Math.max(0, ...earlier.map((row) => row.build)));
   // ClickHouse has no part in the transaction: a crash between leaves empty tables, which IF NOT EXISTS takes over.
   if (projection.kind === 'clickhouse') {
+    if (clickhouse === null) throw new TypeError(`${projection.name} has its tables in ClickHouse`);
     for (const statement of statements(withNames(projection.ddl, build.names))) {
       await clickhouse.command(statement);
     }

@@ -7,9 +7,11 @@ import type { QuarantineMessage } from '../schemas/messages/quarantine.ts';
 import type { Build } from './builds.ts';
 
 /** A message that stops its partition: what it is, and why. */
-export interface Poison {
+export interface Halt {
   readonly message: LogMessage;
   readonly reason: string;
+  /** True once Postgres and the quarantine know of it. */
+  announced: boolean;
 }
 
 /** What of an unreadable message goes to the quarantine. */
@@ -21,7 +23,7 @@ const skipRow = z.object({ projection: z.string() });
 export async function recordHalt(
   db: Sql,
   builds: readonly Build[],
-  { message, reason }: Poison,
+  { message, reason }: Halt,
 ): Promise<void> {
   await db.query(
     `INSERT INTO tds.projection_halts (projection, build, topic, partition, message_offset, reason)
@@ -53,7 +55,7 @@ export async function isSkipped(db: Sql, builds: readonly Build[], message: LogM
 }
 
 /** The quarantine's record of a message; its id names the place in the log, so saying it twice says it once. */
-export function messageQuarantined({ message, reason }: Poison, now: number): QuarantineMessage {
+export function messageQuarantined({ message, reason }: Halt, now: number): QuarantineMessage {
   return {
     type: 'message.quarantined',
     v: 1,

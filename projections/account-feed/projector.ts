@@ -1,0 +1,30 @@
+import { topics } from '../../schemas/topics.ts';
+import { rowVersion, sides, transferColumns, transferRow } from '../chain-rows.ts';
+import { tableSql } from '../define.ts';
+import type { ClickHouseProjection } from '../define.ts';
+
+export const accountFeed: ClickHouseProjection = {
+  kind: 'clickhouse',
+  name: 'account-feed',
+  version: 1,
+  topic: topics.chainBlocks,
+  ddl: tableSql(import.meta.url),
+  tables: {
+    account_feed: {
+      columns: [
+        { name: 'account', type: 'FixedString(32)' },
+        { name: 'leg', type: 'UInt8' },
+        ...transferColumns,
+      ],
+    },
+  },
+  project(item) {
+    const version = rowVersion(item);
+    return {
+      account_feed: item.decoded.transfers.flatMap((transfer) => {
+        const row = transferRow(item, transfer, version);
+        return sides(transfer).map(({ account, leg }) => ({ account, leg, ...row }));
+      }),
+    };
+  },
+};

@@ -1,0 +1,26 @@
+-- An account's transfers, newest first: every transfer once for each account it touches, the zero address too.
+CREATE TABLE IF NOT EXISTS {{account_feed}} (
+  account FixedString(32),
+  leg UInt8,             -- 1: out (from), 2: in (to), 3: both, a transfer to oneself
+  token FixedString(32),
+  block_desc UInt32,     -- 0xffffffff - height
+  position_desc UInt32,  -- 0xffffffff - position of the event in the block
+  item_desc UInt32,      -- 0xffffffff - item in a batch event
+  from_address FixedString(32),
+  to_address FixedString(32),
+  kind LowCardinality(String),
+  amount UInt256,
+  token_id UInt256,      -- 0 where the kind has none
+  tx_hash FixedString(32),
+  event_in_tx UInt32,
+  timestamp UInt32,      -- unix seconds
+  fee UInt256,           -- of the whole transaction, in fee_unit
+  fee_unit FixedString(32),
+  is_fee UInt8,
+  execution_status LowCardinality(String),
+  block_hash FixedString(32),
+  seq UInt64,
+  is_deleted UInt8
+) ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (account, block_desc, position_desc, item_desc, leg)
+SETTINGS index_granularity = 1024;

@@ -1,0 +1,164 @@
+import type { ClickHouse } from '../infra/clickhouse/client.ts';
+import { isClickHouseUnavailable } from '../infra/clickhouse/client.ts';
+import type { Logger } from '../infra/log.ts';
+import { isPostgresUnavailable } from '../infra/postgres/client.ts';
+import type { Pool } from '../infra/postgres/client.ts';
+import type { Topic } from '../schemas/topics.ts';
+import type { Batch, Reading } from './chain-batch.ts';
+import { moveCheckpoints } from './checkpoints.ts';
+import { withNames } from './define.ts';
+import type { ProjectionMetrics } from './metrics.ts';
+import { persist } from './persist.ts';
+
+/** Two inserts side by side use ClickHouse best; more only hold more in memory. */
+const IN_FLIGHT = 2;
+
+export interface ChainWriter {
+  /** Begins to write a batch. Its checkpoints move when it and every batch before it are whole. */
+  submit(batch: Batch): void;
+  hasRoom(): boolean;
+  /** Resolves when a batch is done; at once when there is room. */
+  room(): Promise<void>;
+  /** Resolves when nothing is in flight. */
+  idle(): Promise<void>;
+}
+
+interface Dependencies {
+  readonly clickhouse: ClickHouse;
+  readonly pool: Pool;
+  readonly topic: Topic<unknown>;
+  readonly log: Logger;
+  readonly metrics: ProjectionMetrics;
+  readonly signal: AbortSignal;
+  /** A checkpoint was moved by another process. */
+  onRefused(reading: Reading): void;
+  onRoom(): void;
+  onFatal(error: unknown): void;
+}
+
+/**
+ * Writes batches: rows of up to two at once, everything that depends on order one batch after the other. A batch goes
+ * base rows → derived tables → the rows that tell what is indexed → checkpoints; a checkpoint thus never moves over a
+ * gap, and totals never lead what can be queried. Doing any part again gives the same tables.
+ */
+export function createChainWriter(dependencies: Dependencies): ChainWriter {
+  const { clickhouse, pool, topic, log, metrics, signal } = dependencies;
+  let inFlight = 0;
+  let tail: Promise<void> = Promise.resolve();
+  let waiting: (() => void)[] = [];
+
+  const wake = (): void => {
+    const woken = waiting;
+    waiting = [];
+    for (const resolve of woken) resolve();
+  };
+  signal.addEventListener('abort', wake, { once: true });
+
+  const patiently =
+    (store: string, isUnavailable: (error: unknown) => boolean) =>
+    <T>(work: () => Promise<T>): Promise<T> =>
+      persist(work, {
+        isUnavailable,
+        signal,
+        onWaiting(error, pauseMs) {
+          metrics.waiting.set({ store }, error === null ? 0 : 1);
+          if (error === null) log.info({ store }, 'the store answers again');
+          else log.warn({ store, err: error, pauseMs }, 'the store does not answer; trying again');
+        },
+      });
+  const onClickHouse = patiently('clickhouse', isClickHouseUnavailable);
+  const onPostgres = patiently('postgres', isPostgresUnavailable);
+
+  const insert = async (batch: Batch, last: boolean): Promise<void> => {
+    const shares = batch.shares.filter(({ target }) => (target.projection.insertLast ?? false) === last);
+    const inserts = shares.flatMap(({ target: { projection, build }, tables }) =>
+      [...tables].map(async ([placeholder, encoder]) => {
+        const { rows, columns } = encoder;
+        if (rows === 0) return;
+        const bytes = encoder.take();
+        const done = metrics.insertSeconds.startTimer({ projection: projection.name });
+        const table = withNames(`{{${placeholder}}}`, build.names);
+        await onClickHouse(() => clickhouse.insertEncoded(table, columns, bytes));
+        done();
+        metrics.rows.inc({ projection: projection.name }, rows);
+      }),
+    );
+    await Promise.all(inserts);
+  };
+
+  const derive = async (batch: Batch, last: boolean): Promise<void> => {
+    for (const { target, touched } of batch.shares) {
+      const { projection, build } = target;
+      if ((projection.insertLast ?? false) !== last || projection.derive === undefined) continue;
+      const done = metrics.deriveSeconds.startTimer({ projection: projection.name });
+      for (const { sql, params } of projection.derive(touched)) {
+        await onClickHouse(() => clickhouse.command(withNames(sql, build.names), { params }));
+      }
+      done();
+    }
+  };
+
+  const moveOver = async (batch: Batch): Promise<void> => {
+    const moves = batch.moves();
+    const refused = new Set(
+      await onPostgres(() =>
+        moveCheckpoints(
+          pool,
+          topic,
+          moves.map(({ move }) => move),
+        ),
+      ),
+    );
+    for (const { move, reading, target } of moves) {
+      if (!refused.has(move)) {
+        reading.stored.set(target, move.next);
+        metrics.messages.inc({ projection: move.build.projection }, move.next - move.expected);
+      } else if (reading.current) {
+        reading.current = false;
+        dependencies.onRefused(reading);
+      }
+    }
+  };
+
+  const finish = async (batch: Batch, inserted: Promise<void>): Promise<void> => {
+    await inserted;
+    await derive(batch, false);
+    await insert(batch, true);
+    await derive(batch, true);
+    await moveOver(batch);
+  };
+
+  return {
+    submit(batch) {
+      inFlight += 1;
+      metrics.batchRows.observe(batch.rows());
+      const inserted = insert(batch, false);
+      inserted.catch(() => {}); // reported by `finish`, which may come to it later
+      tail = tail
+        .then(() => finish(batch, inserted))
+        .then(
+          () => {
+            inFlight -= 1;
+            wake();
+            dependencies.onRoom();
+          },
+          (error: unknown) => {
+            // Nothing may be written after a gap: the run ends here, with room for no further batch.
+            if (!signal.aborted) dependencies.onFatal(error);
+            throw error;
+          },
+        );
+      tail.catch(() => {});
+    },
+    hasRoom: () => inFlight < IN_FLIGHT,
+    async room() {
+      signal.throwIfAborted();
+      if (inFlight < IN_FLIGHT) return;
+      await new Promise<void>((resolve) => {
+        waiting.push(resolve);
+      });
+      signal.throwIfAborted();
+    },
+    idle: () => tail.catch(() => {}),
+  };
+}

@@ -1,0 +1,85 @@
+import type { Batch } from './chain-batch.ts';
+import type { ChainWriter } from './chain-writer.ts';
+
+export interface GatherLimits {
+  /** Rows of the largest table in one batch. */
+  readonly rows: number;
+  /** Encoded bytes of one batch; one is gathered while two are in flight, so three times this is held at most. */
+  readonly bytes: number;
+  /** Longest wait of a message for a fuller batch, behind the head. */
+  readonly waitMs: number;
+  /** Shortest time between two batches at the head: many small inserts cost ClickHouse more than they give. */
+  readonly gapMs: number;
+}
+
+export interface Gatherer {
+  /** Waits while the batch is full and ClickHouse has all it can take. */
+  ready(): Promise<void>;
+  /** The batch that is being filled. Another one after any pause: what was written must not be added to. */
+  batch(): Batch;
+  /** Something was added. */
+  added(): void;
+  /** Nothing more is in the log: what is gathered goes out as soon as there is room. */
+  caughtUp(): void;
+  /** The writer has room again. */
+  roomMade(): void;
+  close(): void;
+}
+
+/** Decides when a batch is done: when it is full, when it has waited long enough, or when there is nothing to wait for. */
+export function createGatherer(
+  writer: ChainWriter,
+  newBatch: () => Batch,
+  limits: GatherLimits,
+  now: () => number = () => performance.now(),
+): Gatherer {
+  let batch = newBatch();
+  let lastLaunch = -Infinity;
+  /** It is time; only room is missing. */
+  let due = false;
+  let timer: { readonly at: number; readonly handle: NodeJS.Timeout } | null = null;
+
+  const isFull = (): boolean => batch.rows() >= limits.rows || batch.bytes() >= limits.bytes;
+  const disarm = (): void => {
+    clearTimeout(timer?.handle);
+    timer = null;
+  };
+  const launch = (): void => {
+    disarm();
+    due = false;
+    if (batch.messages() === 0) return;
+    lastLaunch = now();
+    const full = batch;
+    batch = newBatch();
+    writer.submit(full);
+  };
+  const launchWhenRoom = (): void => {
+    if (writer.hasRoom()) launch();
+    else due = true;
+  };
+  const arm = (at: number): void => {
+    if (due || (timer !== null && timer.at <= at)) return;
+    disarm();
+    const ms = at - now();
+    if (ms <= 0) launchWhenRoom();
+    else timer = { at, handle: setTimeout(launchWhenRoom, ms) };
+  };
+
+  return {
+    async ready() {
+      while (isFull()) {
+        await writer.room();
+        if (isFull() && writer.hasRoom()) launch();
+      }
+    },
+    batch: () => batch,
+    added: () => arm(now() + limits.waitMs),
+    caughtUp() {
+      if (batch.messages() > 0) arm(lastLaunch + limits.gapMs);
+    },
+    roomMade() {
+      if (due || isFull()) launch();
+    },
+    close: disarm,
+  };
+}

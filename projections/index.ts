@@ -1,0 +1,25 @@
+import { accountFeed } from './account-feed/projector.ts';
+import { accountLedger } from './account-ledger/projector.ts';
+import { accounts } from './accounts/projector.ts';
+import type { ClickHouseProjection, PostgresProjection, Projection } from './define.ts';
+import { indexedBlocks } from './indexed-blocks/projector.ts';
+import { nftTransfers } from './nft-transfers/projector.ts';
+import { transferCounts } from './transfer-counts/projector.ts';
+import { transfers } from './transfers/projector.ts';
+import { txIndex } from './tx-index/projector.ts';
+
+/** The tables made from `chain.blocks`; all of them share one consumer. */
+export const chainProjections: readonly ClickHouseProjection[] = [
+  transfers,
+  nftTransfers,
+  accountFeed,
+  accountLedger,
+  txIndex,
+  transferCounts,
+  indexedBlocks,
+];
+
+/** Each folds one topic in a consumer of its own. */
+export const postgresProjections: readonly PostgresProjection<unknown>[] = [accounts];
+
+export const projections: readonly Projection[] = [...chainProjections, ...postgresProjections];

@@ -1,0 +1,79 @@
+import { topics } from '../../schemas/topics.ts';
+import { descending, rowVersion, touchedRanges, versionColumns } from '../chain-rows.ts';
+import { tableSql } from '../define.ts';
+import type { ClickHouseProjection } from '../define.ts';
+
+/**
+ * Every chunk that has blocks in the range, or had some when it was last recomputed: one that has none left gets a
+ * tombstone. Reading the derived table only tells which chunks to recompute; no figure is taken from it.
+ */
+const RECOMPUTE_RANGE = `
+INSERT INTO {{indexed_block_ranges}}
+  (chunk, range, blocks, transfers, first_block, last_block, latest_transfer_block, seq, is_deleted)
+SELECT chunk, {range:UInt32}, countIf(indexed) AS found, sumIf(moved, indexed), minIf(height, indexed),
+  maxIf(height, indexed),
+  if(countIf(indexed AND moved > 0) = 0, 0xffffffff, maxIf(height, indexed AND moved > 0)), {offset:UInt64}, found = 0
+FROM (
+  SELECT chunk, toUInt32(0xffffffff - block_desc) AS height, transfers AS moved, true AS indexed
+  FROM {{indexed_blocks}} FINAL
+  WHERE block_desc BETWEEN {newest_desc:UInt32} AND {oldest_desc:UInt32}
+  UNION ALL
+  SELECT chunk, toUInt32(0), toUInt32(0), false FROM {{indexed_block_ranges}} FINAL WHERE range = {range:UInt32}
+)
+GROUP BY chunk`;
+
+export const indexedBlocks: ClickHouseProjection = {
+  kind: 'clickhouse',
+  name: 'indexed-blocks',
+  version: 1,
+  topic: topics.chainBlocks,
+  ddl: tableSql(import.meta.url),
+  insertLast: true,
+  tables: {
+    indexed_blocks: {
+      columns: [
+        { name: 'block_desc', type: 'UInt32' },
+        { name: 'block_hash', type: 'FixedString(32)' },
+        { name: 'parent_hash', type: 'FixedString(32)' },
+        { name: 'timestamp', type: 'UInt32' },
+        { name: 'chunk', type: 'LowCardinality(String)' },
+        { name: 'transactions', type: 'UInt32' },
+        { name: 'events', type: 'UInt32' },
+        { name: 'transfers', type: 'UInt32' },
+        { name: 'malformed', type: 'UInt32' },
+        { name: 'tokens', type: 'Array(FixedString(32))' },
+        { name: 'log_partition', type: 'UInt16' },
+        { name: 'log_offset', type: 'UInt64' },
+        ...versionColumns,
+      ],
+    },
+  },
+  project(item) {
+    const { block, chunk } = item.message;
+    const { transfers, malformed } = item.decoded;
+    return {
+      indexed_blocks: [
+        {
+          block_desc: descending(block.height),
+          block_hash: block.hash,
+          parent_hash: block.parent_hash,
+          timestamp: block.timestamp,
+          chunk,
+          transactions: block.transactions.length,
+          events: block.transactions.reduce((sum, { events }) => sum + events.length, 0),
+          transfers: transfers.length,
+          malformed: malformed.length,
+          tokens: [...new Set(transfers.map(({ token }) => token))],
+          log_partition: item.partition,
+          log_offset: item.offset,
+          ...rowVersion(item),
+        },
+      ],
+    };
+  },
+  derive: (touched) =>
+    touchedRanges(touched).map(({ range, start, end, offset }) => ({
+      sql: RECOMPUTE_RANGE,
+      params: { range, newest_desc: descending(end), oldest_desc: descending(start), offset },
+    })),
+};

@@ -1,0 +1,35 @@
+-- The blocks that are indexed, newest first: what they hold, and where in the log their bodies lie.
+CREATE TABLE IF NOT EXISTS {{indexed_blocks}} (
+  block_desc UInt32,      -- 0xffffffff - height
+  block_hash FixedString(32),
+  parent_hash FixedString(32),
+  timestamp UInt32,       -- unix seconds
+  chunk LowCardinality(String),
+  transactions UInt32,
+  events UInt32,
+  transfers UInt32,
+  malformed UInt32,
+  tokens Array(FixedString(32)),  -- those with a transfer in the block, each once
+  log_partition UInt16,
+  log_offset UInt64,
+  seq UInt64,
+  is_deleted UInt8
+) ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY block_desc
+SETTINGS index_granularity = 1024;
+
+-- Derived: the blocks of a chunk in one range of 1024 heights, recomputed from indexed_blocks.
+-- seq is the highest log offset that touched the range; all of a range lies in one partition.
+CREATE TABLE IF NOT EXISTS {{indexed_block_ranges}} (
+  chunk LowCardinality(String),
+  range UInt32,                  -- floor(height / 1024)
+  blocks UInt32,
+  transfers UInt64,
+  first_block UInt32,
+  last_block UInt32,
+  latest_transfer_block UInt32,  -- 0xffffffff: none has a transfer
+  seq UInt64,
+  is_deleted UInt8
+) ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (chunk, range)
+SETTINGS index_granularity = 1024;

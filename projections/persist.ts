@@ -1,0 +1,35 @@
+import { pause } from '../infra/lifecycle.ts';
+
+export interface PersistOptions {
+  /** True for an error that passes by itself: the store is away, starting, or short of something. */
+  isUnavailable(error: unknown): boolean;
+  /** Told of every failed attempt, and with null when the store answers again. */
+  onWaiting(error: unknown, pauseMs: number): void;
+  readonly signal: AbortSignal;
+}
+
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 10_000;
+
+/**
+ * Tries for as long as it takes: what was read from the log is never dropped because a store is away. Pauses grow to
+ * 10 s, with jitter, so that processes do not come back in step. Throws any error that waiting cannot mend, and, instead
+ * of trying once more, the reason of a signal that fired.
+ */
+export async function persist<T>(work: () => Promise<T>, options: PersistOptions): Promise<T> {
+  const { signal } = options;
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      const result = await work();
+      if (attempt > 0) options.onWaiting(null, 0);
+      return result;
+    } catch (error) {
+      if (!options.isUnavailable(error)) throw error;
+      const longest = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempt);
+      const pauseMs = Math.round(longest * (0.5 + Math.random() / 2));
+      options.onWaiting(error, pauseMs);
+      await pause(pauseMs, signal);
+      signal.throwIfAborted();
+    }
+  }
+}

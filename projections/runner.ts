@@ -1,0 +1,180 @@
+import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
+
+import type { ClickHouse } from '../infra/clickhouse/client.ts';
+import type { Consumption, Kafka, LogBatch, LogMessage } from '../infra/kafka/client.ts';
+import type { Logger } from '../infra/log.ts';
+import type { Pool } from '../infra/postgres/client.ts';
+import { topics } from '../schemas/topics.ts';
+import { openBuild } from './builds.ts';
+import { createBatch } from './chain-batch.ts';
+import type { Reading, Target } from './chain-batch.ts';
+import { describe, readChainMessage } from './chain-message.ts';
+import { createReadings } from './chain-readings.ts';
+import { createChainWriter } from './chain-writer.ts';
+import { identifyLog } from './checkpoints.ts';
+import type { ChainBatchItem, ClickHouseProjection } from './define.ts';
+import { createGatherer } from './gatherer.ts';
+import type { GatherLimits } from './gatherer.ts';
+import type { ProjectionMetrics } from './metrics.ts';
+import { createWatch } from './watch.ts';
+
+export interface ProjectionRun {
+  /** Rejects when the run cannot go on: a checkpoint outside the log, a bug, a consumer that gave up. */
+  readonly done: Promise<void>;
+  /** Stops reading, lets what is in flight end (unless its store is away), and resolves `done`. */
+  stop(): Promise<void>;
+}
+
+export interface ChainProjectionsOptions {
+  readonly kafka: Kafka;
+  readonly clickhouse: ClickHouse;
+  readonly pool: Pool;
+  readonly projections: readonly ClickHouseProjection[];
+  readonly groupId: string;
+  readonly log: Logger;
+  readonly metrics: ProjectionMetrics;
+  readonly limits?: Partial<GatherLimits>;
+}
+
+const DEFAULT_LIMITS: GatherLimits = { rows: 50_000, bytes: 48_000_000, waitMs: 1000, gapMs: 150 };
+
+/** Opens the builds that this program writes and keeps them up with `chain.blocks`. */
+export async function runChainProjections(options: ChainProjectionsOptions): Promise<ProjectionRun> {
+  const targets: Target[] = [];
+  for (const projection of options.projections) {
+    targets.push({ projection, build: await openBuild(options.pool, options.clickhouse, projection) });
+  }
+  return await runTargets(options, targets);
+}
+
+/**
+ * Keeps any set of builds up with `chain.blocks`: one consumer, one decompression, one parse, one decode for all. A
+ * rebuild runs the new build's targets in a group of its own.
+ *
+ * A message goes: log → `readChainMessage` → `project` for each target that has not passed it → a batch of bytes →
+ * `ChainWriter`. The consumer waits in `onBatch` while the batch is full and two are in flight.
+ */
+async function runTargets(
+  options: Omit<ChainProjectionsOptions, 'projections'>,
+  targets: readonly Target[],
+): Promise<ProjectionRun> {
+  const { kafka, clickhouse, pool, log, metrics } = options;
+  const topic = topics.chainBlocks;
+  const ending = Promise.withResolvers<void>();
+  ending.promise.catch(() => {});
+  const abort = new AbortController();
+  const fail = (error: unknown): void => {
+    ending.reject(error);
+    abort.abort(error);
+  };
+
+  const readings = createReadings(pool, kafka, await identifyLog(kafka, topic), targets);
+  const consuming = Promise.withResolvers<Consumption>();
+  const goOnFrom = (partition: number, offset: number): void =>
+    void consuming.promise.then((consumption) => consumption.seek(topic.name, partition, offset));
+  const writer = createChainWriter({
+    clickhouse,
+    pool,
+    topic,
+    log,
+    metrics,
+    signal: abort.signal,
+    onRoom: () => gatherer.roomMade(),
+    onFatal: fail,
+    onRefused({ partition }) {
+      log.warn({ partition }, 'another process moved the checkpoint; going on from where it stands');
+      readings.reopen(partition).then(({ next }) => goOnFrom(partition, next), fail);
+    },
+  });
+  const limits = { ...DEFAULT_LIMITS, ...options.limits };
+  const gatherer = createGatherer(writer, () => createBatch(targets), limits);
+  const watch = createWatch<Reading>({
+    kafka,
+    pool,
+    topic,
+    log,
+    metrics,
+    builds: targets.map(({ build }) => build),
+    readings: () => readings.all(),
+    position: ({ stored }, build) => [...stored].find(([target]) => target.build === build)?.[1] ?? 0,
+    resume,
+    onError: fail,
+  });
+
+  /** Reads one message into the batch; anything that makes it unreadable halts the partition here. */
+  async function take(reading: Reading, message: LogMessage): Promise<void> {
+    const item = readChainMessage(topic, message);
+    await gatherer.ready();
+    if (!reading.current) return;
+    const reason = 'reason' in item ? item.reason : project(reading, item);
+    if (reason === null) {
+      gatherer.added();
+    } else {
+      reading.halt = { message, reason, announced: false };
+      watch.wake();
+    }
+  }
+
+  function project(reading: Reading, item: ChainBatchItem): string | null {
+    try {
+      gatherer.batch().add(reading, item);
+      return null;
+    } catch (error) {
+      return `projecting failed: ${describe(error)}`;
+    }
+  }
+
+  /** An operator has told all these projections to pass over the message that halts this partition. */
+  async function resume(reading: Reading): Promise<void> {
+    await gatherer.ready();
+    if (!reading.current || reading.halt === null) return;
+    gatherer.batch().pass(reading, reading.halt.message.offset);
+    reading.halt = null;
+    gatherer.caughtUp();
+    goOnFrom(reading.partition, reading.next);
+  }
+
+  async function onBatch({ partition, messages, highWatermark }: LogBatch): Promise<void> {
+    const reading = readings.get(partition);
+    if (reading === undefined) return;
+    watch.sawHead(partition, highWatermark);
+    let lastYield = performance.now();
+    for (const message of messages) {
+      if (!reading.current || reading.halt !== null || abort.signal.aborted) return;
+      if (message.offset < reading.next) continue;
+      if (message.offset > reading.next) return goOnFrom(partition, reading.next);
+      await take(reading, message);
+      // A fetch can hold seconds of work; heartbeats and answers of the stores come in between.
+      if (performance.now() - lastYield > 10) {
+        await yieldToEventLoop();
+        lastYield = performance.now();
+      }
+    }
+    if (reading.next >= highWatermark || reading.halt !== null) gatherer.caughtUp();
+  }
+
+  await readings.check(); // a checkpoint outside the log is told now, by name
+  const consumption = await kafka.consume({
+    groupId: options.groupId,
+    topics: [topic],
+    startAt: async (_, partition) => (await readings.open(partition)).next,
+    onBatch,
+    onRevoked: (parts) => parts.forEach(({ partition }) => readings.drop(partition)),
+    onCrash: fail,
+  });
+  consuming.resolve(consumption);
+  watch.start();
+  log.info({ projections: targets.map(({ build }) => build) }, 'projecting chain.blocks');
+
+  return {
+    done: ending.promise,
+    async stop() {
+      abort.abort(new Error('stopped'));
+      gatherer.close();
+      await consumption.stop();
+      await watch.stop();
+      await writer.idle();
+      ending.resolve();
+    },
+  };
+}

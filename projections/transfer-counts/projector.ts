@@ -1,0 +1,69 @@
+import { HEIGHT_RANGE, topics } from '../../schemas/topics.ts';
+import { rowVersion, sides, touchedRanges, versionColumns } from '../chain-rows.ts';
+import { tableSql } from '../define.ts';
+import type { ClickHouseProjection } from '../define.ts';
+
+const TOKEN = 1;
+const ACCOUNT = 2;
+
+/**
+ * Recomputes the subjects that appear in the touched heights, over their whole range. The newest version of each base
+ * row is taken by hand, not by FINAL, which would hide the tombstones: a subject with nothing left must come out as 0.
+ */
+const RECOMPUTE_SUBJECTS = `
+INSERT INTO {{transfer_counts}} (subject_kind, subject, range, transfers, seq, is_deleted)
+SELECT subject_kind, subject, {range:UInt32}, sum(alive) AS total, {offset:UInt64}, total = 0
+FROM (
+  SELECT subject_kind, subject, argMax(if(is_deleted = 1, 0, transfers), seq) AS alive
+  FROM {{transfer_counts_by_block}}
+  WHERE range = {range:UInt32} AND (subject_kind, subject) IN (
+    SELECT subject_kind, subject FROM {{transfer_counts_by_block}}
+    WHERE range = {range:UInt32} AND block BETWEEN {first:UInt32} AND {last:UInt32}
+  )
+  GROUP BY subject_kind, subject, block
+)
+GROUP BY subject_kind, subject`;
+
+export const transferCounts: ClickHouseProjection = {
+  kind: 'clickhouse',
+  name: 'transfer-counts',
+  version: 1,
+  topic: topics.chainBlocks,
+  ddl: tableSql(import.meta.url),
+  tables: {
+    transfer_counts_by_block: {
+      columns: [
+        { name: 'range', type: 'UInt32' },
+        { name: 'subject_kind', type: 'UInt8' },
+        { name: 'subject', type: 'FixedString(32)' },
+        { name: 'block', type: 'UInt32' },
+        { name: 'transfers', type: 'UInt32' },
+        ...versionColumns,
+      ],
+    },
+  },
+  project(item) {
+    const { height } = item.message.block;
+    const tokens = new Map<string, number>();
+    const accounts = new Map<string, number>();
+    for (const transfer of item.decoded.transfers) {
+      tokens.set(transfer.token, (tokens.get(transfer.token) ?? 0) + 1);
+      for (const { account } of sides(transfer)) accounts.set(account, (accounts.get(account) ?? 0) + 1);
+    }
+    const rows = (kind: number, counts: ReadonlyMap<string, number>) =>
+      [...counts].map(([subject, transfers]) => ({
+        range: Math.floor(height / HEIGHT_RANGE),
+        subject_kind: kind,
+        subject,
+        block: height,
+        transfers,
+        ...rowVersion(item),
+      }));
+    return { transfer_counts_by_block: [...rows(TOKEN, tokens), ...rows(ACCOUNT, accounts)] };
+  },
+  derive: (touched) =>
+    touchedRanges(touched).map(({ range, first, last, offset }) => ({
+      sql: RECOMPUTE_SUBJECTS,
+      params: { range, first, last, offset },
+    })),
+};

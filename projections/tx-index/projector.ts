@@ -1,0 +1,41 @@
+import { topics } from '../../schemas/topics.ts';
+import { descending, rowVersion, versionColumns } from '../chain-rows.ts';
+import { tableSql } from '../define.ts';
+import type { ClickHouseProjection } from '../define.ts';
+
+export const txIndex: ClickHouseProjection = {
+  kind: 'clickhouse',
+  name: 'tx-index',
+  version: 1,
+  topic: topics.chainBlocks,
+  ddl: tableSql(import.meta.url),
+  tables: {
+    tx_index: {
+      columns: [
+        { name: 'tx_hash', type: 'FixedString(32)' },
+        { name: 'block_desc', type: 'UInt32' },
+        { name: 'timestamp', type: 'UInt32' },
+        { name: 'tokens', type: 'Array(FixedString(32))' },
+        { name: 'positions', type: 'Array(UInt32)' },
+        { name: 'items', type: 'Array(UInt32)' },
+        ...versionColumns,
+      ],
+    },
+  },
+  project(item) {
+    const { block } = item.message;
+    const version = rowVersion(item);
+    const byTransaction = Map.groupBy(item.decoded.transfers, ({ txHash }) => txHash);
+    return {
+      tx_index: [...byTransaction].map(([hash, transfers]) => ({
+        tx_hash: hash,
+        block_desc: descending(block.height),
+        timestamp: block.timestamp,
+        tokens: transfers.map(({ token }) => token),
+        positions: transfers.map(({ position }) => position),
+        items: transfers.map((transfer) => transfer.item),
+        ...version,
+      })),
+    };
+  },
+};

@@ -1,0 +1,125 @@
+import type { Kafka } from '../infra/kafka/client.ts';
+import type { Logger } from '../infra/log.ts';
+import { isPostgresUnavailable } from '../infra/postgres/client.ts';
+import type { Pool } from '../infra/postgres/client.ts';
+import { isRetryable } from '../schemas/errors.ts';
+import { topics } from '../schemas/topics.ts';
+import type { Topic } from '../schemas/topics.ts';
+import type { Build } from './builds.ts';
+import { isSkipped, messageQuarantined, messageSkipped, recordHalt } from './halts.ts';
+import type { Halt } from './halts.ts';
+import type { ProjectionMetrics } from './metrics.ts';
+
+/** A partition as the watch sees it. */
+interface Watched {
+  readonly partition: number;
+  readonly halt: Halt | null;
+}
+
+interface Dependencies<R extends Watched> {
+  readonly kafka: Kafka;
+  readonly pool: Pool;
+  readonly topic: Topic<unknown>;
+  readonly log: Logger;
+  readonly metrics: ProjectionMetrics;
+  readonly builds: readonly Build[];
+  readings(): Iterable<R>;
+  /** Where a build stands in a partition: everything before it is written. */
+  position(reading: R, build: Build): number;
+  /** Goes on after the message that halted the partition. */
+  resume(reading: R): Promise<void>;
+  onError(error: unknown): void;
+}
+
+/** Looks after what does not come with messages: halts and their end, and how far behind the log every build is. */
+export interface Watch {
+  start(): void;
+  stop(): Promise<void>;
+  /** A partition was halted: look at once. */
+  wake(): void;
+  /** The high watermark that came with a batch. */
+  sawHead(partition: number, highWatermark: number): void;
+}
+
+const LOOK_MS = 1000;
+/** Every so many looks the log is asked for its ends, also of partitions that bring nothing. */
+const LOOKS_PER_OFFSETS = 5;
+
+export function createWatch<R extends Watched>(dependencies: Dependencies<R>): Watch {
+  const { kafka, pool, topic, log, metrics, builds } = dependencies;
+  const quarantine = kafka.publisher();
+  const heads = new Map<number, number>();
+  let timer: NodeJS.Timeout | null = null;
+  let looking: Promise<void> = Promise.resolve();
+  let looks = 0;
+
+  /** To every process through Postgres, and to the operator through the quarantine. */
+  const announce = async (halt: Halt): Promise<void> => {
+    const { partition, offset } = halt.message;
+    log.error({ topic: topic.name, partition, offset, reason: halt.reason }, 'a message halts its partition');
+    await recordHalt(pool, builds, halt);
+    await quarantine.publish(topics.quarantine, [{ value: messageQuarantined(halt, Date.now()) }]);
+    halt.announced = true;
+  };
+
+  const passOver = async (reading: R, halt: Halt): Promise<void> => {
+    const { partition, offset } = halt.message;
+    log.warn({ topic: topic.name, partition, offset }, 'passing over a message, as an operator said');
+    await dependencies.resume(reading);
+    if (!halt.announced) return; // a replay meets it again; the quarantine knows already
+    await quarantine.publish(topics.quarantine, [{ value: messageSkipped(halt.message, Date.now()) }]);
+  };
+
+  const lookAtHalts = async (): Promise<void> => {
+    for (const reading of dependencies.readings()) {
+      const { halt } = reading;
+      if (halt === null) continue;
+      if (await isSkipped(pool, builds, halt.message)) await passOver(reading, halt);
+      else if (!halt.announced) await announce(halt);
+    }
+  };
+
+  const measure = async (): Promise<void> => {
+    if (looks % LOOKS_PER_OFFSETS === 0) {
+      for (const { partition, high } of await kafka.offsets(topic)) heads.set(partition, high);
+    }
+    for (const reading of dependencies.readings()) {
+      const { partition } = reading;
+      for (const build of builds) {
+        const lag = (heads.get(partition) ?? 0) - dependencies.position(reading, build);
+        metrics.lag.set({ projection: build.projection, partition }, Math.max(0, lag));
+        metrics.halted.set({ projection: build.projection, partition }, reading.halt === null ? 0 : 1);
+      }
+    }
+  };
+
+  const look = async (): Promise<void> => {
+    try {
+      await lookAtHalts();
+      await measure();
+      looks += 1;
+    } catch (error) {
+      // A store that is away is looked for again; everything else is a bug.
+      if (isRetryable(error) || isPostgresUnavailable(error))
+        log.warn({ err: error }, 'the watch goes blind');
+      else dependencies.onError(error);
+    }
+  };
+
+  const lookSoon = (): void => {
+    looking = looking.then(look);
+  };
+
+  return {
+    wake: lookSoon,
+    sawHead: (partition, highWatermark) => void heads.set(partition, highWatermark),
+    start() {
+      timer = setInterval(lookSoon, LOOK_MS);
+    },
+    async stop() {
+      clearInterval(timer ?? undefined);
+      await looking;
+      await quarantine.close();
+    },
+  };
+}
