@@ -1,0 +1,173 @@
+import { createActors, sequencerAt, type Actors } from './actors.ts';
+import type { ForkTree } from './forks.ts';
+import { createIdCodec, feltOfWords, idTags, mix, seedWord } from './hash.ts';
+import { renderGenesis } from './genesis.ts';
+import {
+  renderTx,
+  type Draft,
+  type RenderContext,
+  type SimTx,
+  type TrueMalformed,
+  type TrueTransfer,
+} from './render.ts';
+import { createSchedule, type Density, type Schedule, type TxPlan } from './schedule.ts';
+
+/** A block of one fork, without what depends on the day it is asked for: its status. */
+export type SimBlock = {
+  height: number;
+  hash: string;
+  parentHash: string;
+  header: Record<string, unknown>;
+  /** What spec 0.10 added to the header. */
+  counts: Record<string, unknown>;
+  txs: readonly SimTx[];
+  transfers: readonly TrueTransfer[];
+  malformed: readonly TrueMalformed[];
+};
+
+export type BlockSource = {
+  schedule: Schedule;
+  actors: Actors;
+  block(forkId: number, height: number): SimBlock;
+  hash(forkId: number, height: number): string;
+  /** Which fork and height a block hash was made for. */
+  findBlock(hash: string): { fork: number; height: number } | null;
+  /** The block of a fork that holds a transaction, and its place there. */
+  findTx(forkId: number, hash: string, head: number): { block: SimBlock; index: number } | null;
+};
+
+export type BlockOptions = {
+  seed: string;
+  density: Density;
+  malformed: number;
+  tree: ForkTree;
+  timestamp: (height: number) => number;
+};
+
+const CACHED_BLOCKS = 256;
+const GENESIS_SALT = 0x7fffffff;
+
+/** Blocks as a pure function of (seed, options, forks): any height at any time, in any order. */
+export function createBlockSource(options: BlockOptions): BlockSource {
+  const { tree, density } = options;
+  const seed = seedWord(options.seed);
+  const codec = createIdCodec(
+    `${options.seed}:${density.slots}:${density.movesPerSlot}:${options.malformed}`,
+  );
+  const actors = createActors(options.seed, codec);
+  const schedule = createSchedule(seed, density, tree);
+  const cache = new Map<string, SimBlock>();
+
+  const context: RenderContext = {
+    seed,
+    actors,
+    contents: schedule.contents,
+    tokenOfNote: schedule.tokenOfNote,
+    malformed: options.malformed,
+    txHash: (plan) =>
+      codec.encode(
+        idTags.transaction,
+        plan.origin * 65536 + plan.slot,
+        plan.salt * 8 + plan.sub,
+        digest(plan),
+      ),
+  };
+
+  const hash = (forkId: number, height: number) =>
+    codec.encode(idTags.block, height, tree.governing(forkId, height), 0);
+
+  function draftOf(forkId: number, height: number): Draft {
+    if (height === 0) {
+      return renderGenesis(context, schedule, (index) =>
+        codec.encode(idTags.transaction, index, GENESIS_SALT, 0),
+      );
+    }
+    const draft: Draft = { txs: [], transfers: [], malformed: [], events: 0 };
+    const place = { height, sequencer: sequencerAt(height) };
+    for (const plan of schedule.planBlock(forkId, height)) renderTx(context, place, plan, draft);
+    return draft;
+  }
+
+  function make(forkId: number, height: number): SimBlock {
+    const draft = draftOf(forkId, height);
+    const salt = tree.governing(forkId, height);
+    const words = (n: number) => feltOfWords(seed, height, salt, n);
+    const price = 0x3b9aca00 + (mix(seed, height, salt, 1) % 0x3b9aca00);
+    const gas = {
+      price_in_fri: `0x${(price * 20_000).toString(16)}`,
+      price_in_wei: `0x${price.toString(16)}`,
+    };
+    return {
+      height,
+      hash: hash(forkId, height),
+      parentHash: height === 0 ? '0x0' : hash(forkId, height - 1),
+      header: {
+        block_number: height,
+        new_root: words(11),
+        timestamp: options.timestamp(height),
+        sequencer_address: actors.hex(sequencerAt(height)),
+        l1_gas_price: gas,
+        l1_data_gas_price: { price_in_fri: '0x5645', price_in_wei: '0x1' },
+        l1_da_mode: 'BLOB',
+        starknet_version: '0.14.1',
+        l2_gas_price: { price_in_fri: '0xb2d05e00', price_in_wei: '0x21299' },
+      },
+      counts: {
+        transaction_commitment: words(12),
+        event_commitment: words(13),
+        receipt_commitment: words(14),
+        state_diff_commitment: words(15),
+        event_count: draft.events,
+        transaction_count: draft.txs.length,
+        state_diff_length: draft.events * 2 + 1,
+      },
+      txs: draft.txs,
+      transfers: draft.transfers,
+      malformed: draft.malformed,
+    };
+  }
+
+  function block(forkId: number, height: number): SimBlock {
+    const key = `${tree.governing(forkId, height)}:${height}`;
+    const known = cache.get(key);
+    if (known !== undefined) return known;
+    const made = make(forkId, height);
+    if (cache.size >= CACHED_BLOCKS) {
+      const oldest = cache.keys().next();
+      if (oldest.done !== true) cache.delete(oldest.value);
+    }
+    cache.set(key, made);
+    return made;
+  }
+
+  return {
+    schedule,
+    actors,
+    block,
+    hash,
+    findBlock(id) {
+      const parts = codec.decode(id);
+      return parts?.tag === idTags.block ? { fork: parts.b, height: parts.a } : null;
+    },
+    findTx(forkId, id, head) {
+      const parts = codec.decode(id);
+      if (parts?.tag !== idTags.transaction) return null;
+      const origin = parts.b === GENESIS_SALT ? 0 : Math.floor(parts.a / 65536);
+      // It stands at the height it was drawn for, or one later.
+      for (const height of [origin, origin + 1]) {
+        if (height > head) continue;
+        const found = block(forkId, height);
+        const index = found.txs.findIndex((tx) => tx.hash === id);
+        if (index !== -1) return { block: found, index };
+      }
+      return null;
+    },
+  };
+}
+
+/** A transaction whose content a fork changed is another transaction: its hash covers who sends what to whom. */
+function digest(plan: TxPlan): number {
+  let sum = mix(plan.sender, plan.fee, plan.moves.length, 0x6d);
+  for (const move of plan.moves) sum = mix(sum, move.note, move.from, move.to);
+  return sum;
+}

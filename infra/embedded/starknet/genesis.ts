@@ -1,0 +1,102 @@
+import { ACTORS, NOBODY, SEQUENCERS } from './actors.ts';
+import { feltOfWords, hexOf, item } from './hash.ts';
+import { encodeEvent, type RawEvent } from './layouts.ts';
+import type { Draft, RenderContext, TrueTransfer } from './render.ts';
+import { FEE_ENDOWMENTS, type Schedule } from './schedule.ts';
+import { layoutOf, tokens, type Token } from './tokens.ts';
+
+/** What each holder gets of an ERC-20 in block 0: its notes and, of the two fee tokens, the endowment. */
+export function endowments(schedule: Schedule, token: Token): Map<number, bigint> {
+  const sums = new Map<number, bigint>();
+  const { first, count } = schedule.notesOf(token.index);
+  for (let note = first; note < first + count; note++) {
+    const owner = schedule.firstOwner(note);
+    if (owner === NOBODY) continue;
+    for (const { amount } of schedule.contents(token.index, note))
+      sums.set(owner, (sums.get(owner) ?? 0n) + amount);
+  }
+  const extra = FEE_ENDOWMENTS[token.index];
+  if (extra !== undefined) {
+    for (let actor = 0; actor < ACTORS; actor++) sums.set(actor, (sums.get(actor) ?? 0n) + extra);
+  }
+  return sums;
+}
+
+/** Block 0: one transaction a token, which mints what the actors begin with. It pays no fee. */
+export function renderGenesis(
+  context: RenderContext,
+  schedule: Schedule,
+  hashOf: (index: number) => string,
+): Draft {
+  const draft: Draft = { txs: [], transfers: [], malformed: [], events: 0 };
+  const sender = context.actors.hex(SEQUENCERS);
+  for (const token of tokens) {
+    const sums = [...endowments(schedule, token)].sort(([a], [b]) => a - b);
+    if (sums.length === 0) continue;
+    const txIndex = draft.txs.length;
+    const hash = hashOf(txIndex);
+    const events: RawEvent[] = [];
+    for (const [holder, sum] of sums) {
+      const to = context.actors.address(holder);
+      const layout = layoutOf(token, 0, holder, false);
+      const facts: TrueTransfer = {
+        block: 0,
+        txIndex,
+        txHash: hash,
+        position: draft.events + events.length,
+        eventIndex: events.length,
+        item: 0,
+        token: token.address,
+        standard: token.standard,
+        from: 0n,
+        to,
+        tokenId: null,
+        amount: layout === 'erc20:3/0' ? 0n : sum,
+        isFee: false,
+        fee: 0n,
+        feeToken: item(tokens, 1).address,
+        reverted: false,
+        layout,
+      };
+      draft.transfers.push(facts);
+      events.push(
+        encodeEvent(layout, token.hex, { from: 0n, to, operator: 0n, items: [{ id: null, amount: sum }] }),
+      );
+    }
+    draft.events += events.length;
+    draft.txs.push(genesisTx(context.seed, txIndex, hash, sender, token.hex, events));
+  }
+  return draft;
+}
+
+function genesisTx(
+  seed: number,
+  index: number,
+  hash: string,
+  sender: string,
+  token: string,
+  events: RawEvent[],
+) {
+  return {
+    hash,
+    events,
+    transaction: {
+      type: 'INVOKE',
+      version: '0x1',
+      signature: [feltOfWords(seed, index, 0, 1), feltOfWords(seed, index, 0, 2)],
+      nonce: hexOf(BigInt(index)),
+      sender_address: sender,
+      calldata: ['0x1', token, '0x0', '0x0'],
+      max_fee: '0x0',
+    },
+    receipt: {
+      type: 'INVOKE',
+      transaction_hash: hash,
+      actual_fee: { amount: '0x0', unit: 'WEI' },
+      execution_status: 'SUCCEEDED',
+      messages_sent: [],
+      events,
+      execution_resources: { l1_gas: 0, l2_gas: 0, l1_data_gas: 0 },
+    },
+  };
+}

@@ -1,0 +1,152 @@
+import { hexOf } from './hash.ts';
+import { selectors } from './selectors.ts';
+
+export type RawEvent = { from_address: string; keys: string[]; data: string[] };
+
+/** What moved, before any event exists: the truth that layouts encode and tests compare with. */
+export type Movement = {
+  from: bigint;
+  to: bigint;
+  /** Who acts; ERC-1155 events name it. */
+  operator: bigint;
+  /** One pair, but for a batch. `id` is null where the layout has a value only. */
+  items: readonly { id: bigint | null; amount: bigint }[];
+};
+
+/**
+ * The shapes of token events, named `<keys>/<data>` and by what the numbers mean. The trailing comment of each entry in
+ * `encoders` says where it is seen.
+ */
+export const layoutNames = [
+  'erc20:3/2',
+  'erc20:1/4',
+  'erc20:5/0',
+  'erc20:3/1',
+  'erc20:1/3',
+  'erc20:4/0',
+  'erc20:3/0',
+  'erc20:component',
+  'erc20:component-data',
+  'erc721:5/0',
+  'erc721:1/4',
+  'erc721:1/3',
+  'erc721:4/0',
+  'erc721:component',
+  'erc1155:4/4',
+  'erc1155:1/7',
+  'erc1155:4/2',
+  'erc1155:component',
+  'erc1155:batch',
+  'erc1155:legacy-batch',
+  'erc1155:component-batch',
+] as const;
+export type Layout = (typeof layoutNames)[number];
+
+const MASK = (1n << 128n) - 1n;
+const low = (value: bigint) => hexOf(value & MASK);
+const high = (value: bigint) => hexOf(value >> 128n);
+
+type Shape = { keys: string[]; data: string[] };
+type Encoder = (move: Movement, from: string, to: string) => Shape;
+
+const T = selectors.Transfer;
+const single = selectors.TransferSingle;
+const batch = selectors.TransferBatch;
+
+/** The number of a Transfer: a token id where the standard has one, else the amount. */
+function number(move: Movement): bigint {
+  const first = move.items[0];
+  if (first === undefined) return 0n;
+  return first.id ?? first.amount;
+}
+
+function pair(move: Movement): { id: bigint; amount: bigint } {
+  const first = move.items[0];
+  return { id: first?.id ?? 0n, amount: first?.amount ?? 0n };
+}
+
+function idAndAmount(move: Movement): string[] {
+  const { id, amount } = pair(move);
+  return [low(id), high(id), low(amount), high(amount)];
+}
+
+/** Span<u256> twice: its length, then low and high of each. */
+function spans(move: Movement): string[] {
+  const count = hexOf(BigInt(move.items.length));
+  return [
+    count,
+    ...move.items.flatMap(({ id }) => [low(id ?? 0n), high(id ?? 0n)]),
+    count,
+    ...move.items.flatMap(({ amount }) => [low(amount), high(amount)]),
+  ];
+}
+
+const keyedPair: Encoder = (move, from, to) => ({
+  keys: [T, from, to],
+  data: [low(number(move)), high(number(move))],
+});
+const dataPair: Encoder = (move, from, to) => ({
+  keys: [T],
+  data: [from, to, low(number(move)), high(number(move))],
+});
+const allKeys: Encoder = (move, from, to) => ({
+  keys: [T, from, to, low(number(move)), high(number(move))],
+  data: [],
+});
+const feltData: Encoder = (move, from, to) => ({ keys: [T], data: [from, to, hexOf(number(move))] });
+const feltKey: Encoder = (move, from, to) => ({ keys: [T, from, to, hexOf(number(move))], data: [] });
+
+/** An event of a component that is not `#[flat]`: the variant's selector comes before the event's. */
+function nested(variant: string, inner: Encoder): Encoder {
+  return (move, from, to) => {
+    const shape = inner(move, from, to);
+    return { keys: [variant, ...shape.keys], data: shape.data };
+  };
+}
+
+const singleKeyed: Encoder = (move, from, to) => ({
+  keys: [single, hexOf(move.operator), from, to],
+  data: idAndAmount(move),
+});
+const batchKeyed: Encoder = (move, from, to) => ({
+  keys: [batch, hexOf(move.operator), from, to],
+  data: spans(move),
+});
+
+const encoders: Record<Layout, Encoder> = {
+  'erc20:3/2': keyedPair, // OpenZeppelin from 0.7.0, USDC
+  'erc20:1/4': dataPair, // Cairo 0, StarkGate
+  'erc20:5/0': allKeys,
+  'erc20:3/1': (move, from, to) => ({ keys: [T, from, to], data: [hexOf(number(move))] }),
+  'erc20:1/3': feltData,
+  'erc20:4/0': feltKey,
+  'erc20:3/0': (_move, from, to) => ({ keys: [T, from, to], data: [] }), // no amount: zero
+  'erc20:component': nested(selectors.ERC20Event, keyedPair),
+  'erc20:component-data': nested(selectors.ERC20Event, dataPair),
+  'erc721:5/0': allKeys, // OpenZeppelin from 0.7.0
+  'erc721:1/4': dataPair, // Cairo 0
+  'erc721:1/3': feltData,
+  'erc721:4/0': feltKey,
+  'erc721:component': nested(selectors.ERC721Event, allKeys),
+  'erc1155:4/4': singleKeyed,
+  'erc1155:1/7': (move, from, to) => ({
+    keys: [single],
+    data: [hexOf(move.operator), from, to, ...idAndAmount(move)],
+  }),
+  'erc1155:4/2': (move, from, to) => ({
+    keys: [single, hexOf(move.operator), from, to],
+    data: [hexOf(pair(move).id), hexOf(pair(move).amount)],
+  }),
+  'erc1155:component': nested(selectors.ERC1155Event, singleKeyed),
+  'erc1155:batch': batchKeyed,
+  'erc1155:legacy-batch': (move, from, to) => ({
+    keys: [batch],
+    data: [hexOf(move.operator), from, to, ...spans(move)],
+  }),
+  'erc1155:component-batch': nested(selectors.ERC1155Event, batchKeyed),
+};
+
+export function encodeEvent(layout: Layout, tokenHex: string, move: Movement): RawEvent {
+  const shape = encoders[layout](move, hexOf(move.from), hexOf(move.to));
+  return { from_address: tokenHex, keys: shape.keys, data: shape.data };
+}

@@ -1,0 +1,308 @@
+import { ACTORS, EXCHANGE, HOLDERS, NOBODY, PASSIVE, SEQUENCERS, isActor, sequencerAt } from './actors.ts';
+import type { ForkTree } from './forks.ts';
+import { item, mix } from './hash.ts';
+import { ETH, STRK, tokens, wideNumber } from './tokens.ts';
+
+/**
+ * The schedule says who sends what in which block, without a replay. All value is cut into notes (an ERC-721 id, a
+ * bundle of ERC-1155 amounts, a fixed amount of an ERC-20), and every note has its turn once in `notes` moves: the n-th
+ * move of the chain belongs to one note, and the turns of a note are known. Its owner at any height is where its last
+ * turn that took place sent it. So nothing is ever sent by somebody who does not hold it, on any fork.
+ */
+export type Density = {
+  /** Transaction slots in a block; about three of four are taken. */
+  slots: number;
+  /** Moves a transaction may make. */
+  movesPerSlot: number;
+};
+
+export type Kind = 'empty' | 'moves' | 'quiet' | 'reverted' | 'deposit' | 'deploy' | 'declare';
+
+export type MovePlan = { note: number; from: number; to: number };
+
+export type TxPlan = {
+  kind: Exclude<Kind, 'empty'> | 'fund';
+  /** The height and slot the transaction was drawn for: its identity, wherever it lands. */
+  origin: number;
+  slot: number;
+  sub: number;
+  salt: number;
+  sender: number;
+  moves: readonly MovePlan[];
+  /** Token the fee is paid in, and the fee in that token's fee units; 0: none. */
+  feeToken: number;
+  fee: number;
+  /** A deposit's or a funding's token, receiver and units. */
+  grant: { token: number; to: number; units: number } | null;
+};
+
+/** Fees and grants are whole multiples of these. */
+export const FEE_UNITS: readonly bigint[] = [1_000_000_007n, 10_007n];
+export const GRANT_UNITS: ReadonlyMap<number, bigint> = new Map([
+  [0, 1_000_000_007n],
+  [1, 1_000_003n],
+  [2, 1n],
+  [4, 1_000_003n],
+]);
+
+/** What every actor gets in block 0 to pay fees with; the busiest spends about 0.02 STRK a block. */
+export const FEE_ENDOWMENTS: readonly bigint[] = [1_000_000n * 10n ** 18n, 1_000n * 10n ** 18n];
+
+const SMALL_HOLDERS = 24;
+const NONE = -2;
+const BURN = 0.02;
+
+export type Schedule = ReturnType<typeof createSchedule>;
+
+export function createSchedule(seed: number, density: Density, tree: ForkTree) {
+  const { slots, movesPerSlot } = density;
+  const perBlock = slots * movesPerSlot;
+
+  // Every note rests for at least eight blocks, so that a transaction that lands a block late is still in order.
+  const wanted = tokens.reduce((sum, token) => sum + token.notes, 0);
+  const scale = Math.max(1, Math.ceil((perBlock * 8) / wanted));
+  const counts = tokens.map((token) => token.notes * scale);
+  let total = counts.reduce((sum, count) => sum + count, 0);
+  // No common factor with the block's moves, or a note would always stand at the same place of its transaction.
+  while (gcd(total, perBlock) !== 1 || gcd(total, 7919) !== 1) {
+    counts[STRK] = item(counts, STRK) + 1;
+    total++;
+  }
+  const firstNote: number[] = [];
+  const tokenOfNote = new Uint16Array(total);
+  let next = 0;
+  for (const [token, count] of counts.entries()) {
+    firstNote.push(next);
+    tokenOfNote.fill(token, next, next + count);
+    next += count;
+  }
+  const inverse = inverseOf(7919, total);
+  const offset = seed % total;
+
+  const noteOfTurn = (turn: number) => ((turn % total) * 7919 + offset) % total;
+  const turnOfNote = (note: number) => (((note - offset + total) % total) * inverse) % total;
+
+  function kindOf(height: number, slot: number, salt: number): Kind {
+    const events = salt === 0 ? 'same' : tree.get(salt).events;
+    const chance = mix(seed, height, slot, salt ^ 0x71d) / 2 ** 32;
+    const taken = events === 'same' ? 0.75 : events === 'more' ? 0.97 : 0.4;
+    if (chance >= taken) return 'empty';
+    const kind = chance / taken;
+    if (kind < 0.76) return 'moves';
+    if (kind < 0.86) return 'quiet';
+    if (kind < 0.91) return 'reverted';
+    if (kind < 0.95) return 'deposit';
+    if (kind < 0.98) return 'deploy';
+    return 'declare';
+  }
+
+  /** Where a turn sends its note: a holder, NOBODY (a burn), or NONE when the turn does not take place. */
+  function destination(forkId: number, turn: number): { to: number; late: boolean } | null {
+    const height = Math.floor(turn / perBlock);
+    const rest = turn - height * perBlock;
+    const slot = Math.floor(rest / movesPerSlot);
+    const landing = tree.landing(forkId, height, slot);
+    if (landing === null) return null;
+    const to = moveOf(height, slot, rest % movesPerSlot, landing.salt);
+    return to === NONE ? null : { to, late: landing.late };
+  }
+
+  function moveOf(height: number, slot: number, move: number, salt: number): number {
+    if (kindOf(height, slot, salt) !== 'moves') return NONE;
+    const chance = mix(seed, height, slot * movesPerSlot + move, salt ^ 0x3e11);
+    const events = salt === 0 ? 'same' : tree.get(salt).events;
+    if (move > 0) {
+      const present = events === 'more' ? 0.85 : events === 'fewer' ? 0 : move === 1 ? 0.4 : 0.25;
+      if (chance / 2 ** 32 >= present) return NONE;
+    }
+    return receiver(mix(chance, slot, move, 0x77));
+  }
+
+  function receiver(chance: number): number {
+    const share = (chance >>> 8) / 2 ** 24;
+    if (share < BURN) return NOBODY;
+    if (share < 0.08) return EXCHANGE;
+    if (share < 0.13) return EXCHANGE + 1 + (chance % (HOLDERS - EXCHANGE - 3));
+    if (share < 0.14) return SEQUENCERS;
+    if (share < 0.3) return ACTORS + Math.floor(((share - 0.14) / 0.16) * PASSIVE);
+    const skewed = (share - 0.3) / 0.7;
+    return Math.floor(ACTORS * skewed * skewed);
+  }
+
+  /** The owner in block 0. NFTs begin unminted, and so does a tenth of the ERC-20 notes. */
+  function firstOwner(note: number): number {
+    const token = item(tokens, item(tokenOfNote, note));
+    if (token.standard === 'erc721' || token.standard === 'erc1155') return NOBODY;
+    const chance = mix(seed, note, 0x0e3d, 0);
+    if (chance % 10 === 0) return NOBODY;
+    return (chance >>> 8) % (token.notes >= 1000 ? ACTORS : SMALL_HOLDERS);
+  }
+
+  /** The owner after all turns of the note before `turn`. */
+  function ownerBefore(forkId: number, note: number, turn: number): number {
+    for (let at = turn - total; at >= perBlock; at -= total) {
+      const sent = destination(forkId, at);
+      if (sent !== null) return sent.to;
+    }
+    return firstOwner(note);
+  }
+
+  /** The owner after the block at `height`. */
+  function ownerAt(forkId: number, note: number, height: number): number {
+    const place = turnOfNote(note);
+    const last = (height + 1) * perBlock - 1;
+    if (last < place) return firstOwner(note);
+    let at = place + Math.floor((last - place) / total) * total;
+    for (; at >= perBlock; at -= total) {
+      const sent = destination(forkId, at);
+      if (sent !== null && !(sent.late && Math.floor(at / perBlock) === height)) return sent.to;
+    }
+    return firstOwner(note);
+  }
+
+  function movesOf(forkId: number, height: number, slot: number, salt: number): MovePlan[] {
+    const moves: MovePlan[] = [];
+    for (let move = 0; move < movesPerSlot; move++) {
+      const to = moveOf(height, slot, move, salt);
+      if (to === NONE) continue;
+      const turn = (height * slots + slot) * movesPerSlot + move;
+      const note = noteOfTurn(turn);
+      const from = ownerBefore(forkId, note, turn);
+      // What nobody holds cannot be burnt: the turn changes nothing, so it makes no event.
+      if (from !== NOBODY || to !== NOBODY) moves.push({ note, from, to });
+    }
+    return moves;
+  }
+
+  function planSlot(forkId: number, height: number, slot: number, salt: number): TxPlan[] {
+    const kind = kindOf(height, slot, salt);
+    if (kind === 'empty') return [];
+    const chance = mix(seed, height, slot, salt ^ 0xac);
+    const feeToken = chance % 8 === 0 ? ETH : STRK;
+    const fee = feeToken === STRK ? 2_000_000 + (chance >>> 6) : 1_000_000 + chance;
+    const plan = { origin: height, slot, sub: 0, salt, moves: [], feeToken, fee, grant: null };
+    const actor = (chance >>> 4) % ACTORS;
+    switch (kind) {
+      case 'moves': {
+        const moves = movesOf(forkId, height, slot, salt);
+        return [{ ...plan, kind, moves, sender: senderOf(moves, actor) }];
+      }
+      case 'deposit': {
+        const token = item([ETH, 2, 4], (chance >>> 12) % 3);
+        const units = 1_000_000 + mix(chance, 1, 2, 3) * 100;
+        return [{ ...plan, kind, sender: NOBODY, fee: 0, grant: { token, to: actor, units } }];
+      }
+      case 'deploy': {
+        const account = (1 << 20) + height * slots + slot;
+        const funds = { token: STRK, to: account, units: 4_000_000_000 };
+        // One slot, so that the funding lands, moves and drops together with what it pays for.
+        return [
+          { ...plan, kind: 'fund', sender: actor, grant: funds },
+          { ...plan, kind, sub: 1, feeToken: STRK, fee: 2_000_000 + (chance >>> 7), sender: account },
+        ];
+      }
+      case 'quiet':
+      case 'reverted':
+      case 'declare':
+        return [{ ...plan, kind, sender: actor }];
+    }
+  }
+
+  /** The transactions of a block, in order: first those of the block before that landed late. */
+  function planBlock(forkId: number, height: number): TxPlan[] {
+    if (height === 0) return [];
+    const plans: TxPlan[] = [];
+    if (tree.governing(forkId, height - 1) !== 0 && height > 1) {
+      for (let slot = 0; slot < slots; slot++) {
+        const landing = tree.landing(forkId, height - 1, slot);
+        if (landing?.late === true) plans.push(...planSlot(forkId, height - 1, slot, landing.salt));
+      }
+    }
+    for (let slot = 0; slot < slots; slot++) {
+      const landing = tree.landing(forkId, height, slot);
+      if (landing !== null && !landing.late) plans.push(...planSlot(forkId, height, slot, landing.salt));
+    }
+    return plans;
+  }
+
+  return {
+    slots,
+    notes: total,
+    planBlock,
+    ownerAt,
+    firstOwner,
+    sequencerAt,
+    tokenOfNote: (note: number) => item(tokenOfNote, note),
+    notesOf: (token: number) => ({ first: item(firstNote, token), count: item(counts, token) }),
+    contents: createContents(seed, firstNote),
+  };
+}
+
+function senderOf(moves: readonly MovePlan[], otherwise: number): number {
+  const first = moves[0];
+  if (first === undefined) return otherwise;
+  if (isActor(first.from)) return first.from;
+  return isActor(first.to) ? first.to : otherwise;
+}
+
+export type NoteItem = { id: bigint | null; amount: bigint };
+
+/** What a note is worth: fixed for its life. */
+function createContents(seed: number, firstNote: readonly number[]) {
+  const known = new Map<number, readonly NoteItem[]>();
+  return (tokenIndex: number, note: number): readonly NoteItem[] => {
+    const found = known.get(note);
+    if (found !== undefined) return found;
+    const made = contentsOf(seed, tokenIndex, note - item(firstNote, tokenIndex), note);
+    known.set(note, made);
+    return made;
+  };
+}
+
+function contentsOf(seed: number, tokenIndex: number, ordinal: number, note: number): readonly NoteItem[] {
+  const token = item(tokens, tokenIndex);
+  const chance = mix(seed, note, tokenIndex, 0xa3);
+  const idOf = (n: number): bigint => {
+    switch (token.numbers) {
+      case 'felt-ids':
+        return wideNumber(seed, tokenIndex, n) >> 6n;
+      case 'wide-ids':
+        return n % 8 === 0 ? (1n << 256n) - 1n - BigInt(n) : wideNumber(seed, tokenIndex, n);
+      case 'sequence':
+      case 'units':
+      case 'zero':
+      case 'beyond-128-bits':
+        return BigInt(n);
+    }
+  };
+  if (token.standard === 'erc721') return [{ id: idOf(ordinal), amount: 1n }];
+  if (token.standard === 'erc1155') {
+    const size = item([1, 1, 1, 1, 2, 3, 6, 0], chance % 8);
+    return Array.from({ length: size }, (_, i) => ({
+      id: idOf(mix(seed, note, i, 0xb7) % 24),
+      amount: BigInt(1 + (mix(seed, note, i, 0xc1) % (i === 2 ? 1_000_000 : 20))),
+    }));
+  }
+  if (token.numbers === 'zero') return [{ id: null, amount: 0n }];
+  if (token.numbers === 'beyond-128-bits')
+    return [{ id: null, amount: wideNumber(seed, tokenIndex, note) >> 14n }];
+  if (chance % 97 === 0) return [{ id: null, amount: 0n }];
+  // Log-uniform from a thousandth to ten thousand whole tokens.
+  const places = Math.min(token.decimals, 30);
+  const exponent = Math.max(0, places - 9) + (chance % 7);
+  return [{ id: null, amount: BigInt(1_000_000 + (chance % 8_999_993)) * 10n ** BigInt(exponent) }];
+}
+
+function gcd(a: number, b: number): number {
+  return b === 0 ? a : gcd(b, a % b);
+}
+
+function inverseOf(value: number, modulus: number): number {
+  let [r0, r1, t0, t1] = [modulus, value % modulus, 0, 1];
+  while (r1 !== 0) {
+    const quotient = Math.floor(r0 / r1);
+    [r0, r1] = [r1, r0 - quotient * r1];
+    [t0, t1] = [t1, t0 - quotient * t1];
+  }
+  return ((t0 % modulus) + modulus) % modulus;
+}
