@@ -1,0 +1,68 @@
+import { findRows } from '../../projections/transfer-counts/queries.ts';
+import type { Subject } from '../../projections/transfer-counts/queries.ts';
+import { transferCount, transferSample } from '../../projections/transfers/queries.ts';
+import type { CarriedCount } from './cursor.ts';
+import type { Reading } from './read.ts';
+
+/** Matches are counted exactly up to here. */
+export const EXACT_COUNT = 100_000;
+
+/** Newest rows of a source that an estimate looks at. */
+const SAMPLE_ROWS = 50_000;
+
+/**
+ * Counting stops after this long. Only a filter that matches few of tens of millions of rows gets there (8 M rows take
+ * some 300 ms); it then has an estimate rather than a slow page.
+ */
+const COUNT_SECONDS = 2;
+
+/**
+ * How many transfers match: exact at any size for one token or one account, by the maintained counts; else exact to
+ * 100,000, and an estimate beyond.
+ */
+export async function countTransfers(reading: Reading): Promise<CarriedCount> {
+  const { clickhouse, plan, filters, signal } = reading;
+  if (plan.exact !== null) {
+    return { count: await subjectCount(reading, plan.exact), isEstimate: false };
+  }
+  const sources = plan.sources.map(({ source }) => source);
+  const { query, params } = transferCount(sources, filters, EXACT_COUNT + 1);
+  const settings = { max_threads: 2, max_execution_time: COUNT_SECONDS, timeout_overflow_mode: 'break' };
+  const started = performance.now();
+  const [counted] = await clickhouse.rows(query, params, { signal, settings });
+  // A count that was broken off looks like any other.
+  const isWhole = performance.now() - started < COUNT_SECONDS * 1000;
+  const n = counted?.n ?? 0;
+  if (n <= EXACT_COUNT && isWhole) return { count: n, isEstimate: false };
+  return { count: Math.max(n, await estimate(reading)), isEstimate: true };
+}
+
+/** Each source's rows, times the share of its newest ones that match. */
+async function estimate(reading: Reading): Promise<number> {
+  const { clickhouse, plan, filters, signal } = reading;
+  const parts = plan.sources.map(async ({ source, subject }) => {
+    if (subject === null) return 0;
+    const { query, params } = transferSample(source, filters, SAMPLE_ROWS);
+    const settings = { max_threads: 1 };
+    const [total, [sample]] = await Promise.all([
+      subjectCount(reading, subject),
+      clickhouse.rows(query, params, { signal, settings }),
+    ]);
+    return sample === undefined || sample.seen === 0
+      ? 0
+      : Math.round((total * sample.matching) / Math.max(sample.seen, Math.min(total, SAMPLE_ROWS)));
+  });
+  return (await Promise.all(parts)).reduce((sum, part) => sum + part, 0);
+}
+
+async function subjectCount(reading: Reading, subject: Subject): Promise<number> {
+  const { clickhouse, tables, filters } = reading;
+  const { total } = await findRows(clickhouse, tables, subject, {
+    order: 'desc',
+    lo: filters.lo,
+    hi: filters.hi,
+    skip: 0,
+    need: 0,
+  });
+  return total;
+}

@@ -1,0 +1,59 @@
+import { createHash } from 'node:crypto';
+
+import type { TransferPosition } from '../../projections/transfers/queries.ts';
+
+/** A count that was found for the first page, so that the pages after it need not count again. */
+export interface CarriedCount {
+  readonly count: number;
+  readonly isEstimate: boolean;
+}
+
+export interface TransferCursor {
+  /** The last transfer of the page before. */
+  readonly after: TransferPosition;
+  readonly carried: CarriedCount | null;
+}
+
+/**
+ * 28 bytes, base64url: version, block, position, item, digest of what was asked for, kind of count, count. A digest of
+ * other filters or another order makes it a cursor of another walk.
+ */
+const VERSION = 1;
+const BYTES = 28;
+const DIGEST_AT = 13;
+const DIGEST_BYTES = 8;
+const COUNT_KIND_AT = 21;
+const MAX_COUNT = 2 ** 48 - 1;
+
+export function encodeCursor(cursor: TransferCursor, asked: string): string {
+  const bytes = Buffer.alloc(BYTES);
+  bytes.writeUInt8(VERSION, 0);
+  bytes.writeUInt32BE(cursor.after.block, 1);
+  bytes.writeUInt32BE(cursor.after.position, 5);
+  bytes.writeUInt32BE(cursor.after.item, 9);
+  digestOf(asked).copy(bytes, DIGEST_AT);
+  if (cursor.carried !== null) {
+    bytes.writeUInt8(cursor.carried.isEstimate ? 2 : 1, COUNT_KIND_AT);
+    bytes.writeUIntBE(Math.min(cursor.carried.count, MAX_COUNT), COUNT_KIND_AT + 1, 6);
+  }
+  return bytes.toString('base64url');
+}
+
+/** `null` for anything that `encodeCursor` did not make for the same filters and order. */
+export function decodeCursor(text: string, asked: string): TransferCursor | null {
+  if (!/^[A-Za-z0-9_-]{38}$/.test(text)) return null;
+  const bytes = Buffer.from(text, 'base64url');
+  if (bytes.length !== BYTES || bytes.toString('base64url') !== text || bytes[0] !== VERSION) return null;
+  if (!bytes.subarray(DIGEST_AT, DIGEST_AT + DIGEST_BYTES).equals(digestOf(asked))) return null;
+  const kind = bytes.readUInt8(COUNT_KIND_AT);
+  const count = bytes.readUIntBE(COUNT_KIND_AT + 1, 6);
+  if (kind > 2 || (kind === 0 && count !== 0)) return null;
+  return {
+    after: { block: bytes.readUInt32BE(1), position: bytes.readUInt32BE(5), item: bytes.readUInt32BE(9) },
+    carried: kind === 0 ? null : { count, isEstimate: kind === 2 },
+  };
+}
+
+function digestOf(asked: string): Buffer {
+  return createHash('sha256').update(asked).digest().subarray(0, DIGEST_BYTES);
+}

@@ -1,0 +1,151 @@
+import { z } from 'zod';
+
+import type { FeltFilter, TransferOrder } from '../../projections/transfers/queries.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import { address, hash, limit, page, timestamp } from '../params.ts';
+import { invalidInput } from '../errors.ts';
+
+/** Every name that is a filter. `from_block`, `to_block` and the times only narrow what a filter found. */
+export const allowedFilters = [
+  'account',
+  'account_address',
+  'from_account',
+  'from_address',
+  'to_account',
+  'to_address',
+  'token',
+  'token_address',
+  'block',
+  'txhash',
+  'search',
+] as const;
+
+/** A height; one above all that can be is parsed too, and matches nothing. */
+function height(description: string) {
+  return z
+    .string()
+    .transform((text, context): number => {
+      if (/^\s*\+?[0-9]{1,1000}\s*$/.test(text)) return Number(text);
+      const isNegative = /^\s*-[0-9]{1,1000}\s*$/.test(text);
+      context.addIssue({
+        code: 'custom',
+        message: isNegative
+          ? 'Ensure this value is greater than or equal to 0.'
+          : 'A valid integer is required.',
+      });
+      return z.NEVER;
+    })
+    .meta({ description, override: { type: 'integer', minimum: 0 } });
+}
+
+const order = z
+  .string()
+  .transform((text, context): TransferOrder => {
+    const word = text.trim().toLowerCase();
+    if (word === 'desc' || word === 'asc') return word;
+    context.addIssue({ code: 'custom', message: `"${text.slice(0, 100)}" is not a valid choice.` });
+    return z.NEVER;
+  })
+  .meta({
+    description: '`desc`, newest first (the default), or `asc`',
+    override: { type: 'string', enum: ['desc', 'asc'], default: 'desc' },
+  });
+
+const alias = (of: string) => address(`The same as \`${of}\``).optional();
+
+/** The query of `GET /api/transfers/`. */
+export const transfersQuery = z.object({
+  account: address('Matches from or to').optional(),
+  account_address: alias('account'),
+  from_account: address('Matches from').optional(),
+  from_address: alias('from_account'),
+  to_account: address('Matches to').optional(),
+  to_address: alias('to_account'),
+  token: address("The token's contract").optional(),
+  token_address: alias('token'),
+  block: height('Matches one height').optional(),
+  txhash: hash().optional(),
+  search: address('An address or a hash in any 0x form; matches from, to, token and txhash').optional(),
+  from_block: height('Lowest height, inclusive').optional(),
+  to_block: height('Highest height, inclusive').optional(),
+  start_time: timestamp('Earliest block time, inclusive').optional(),
+  end_time: timestamp('Latest block time, inclusive').optional(),
+  order: order.optional(),
+  page: page(),
+  limit: limit(),
+  cursor: z.string().optional().meta({
+    description:
+      'From `links.next_cursor` of an answer to the same filters and order; goes before `page`. Pages at constant cost to the end and does not drift while new rows land; `count` then is that of the first page where it takes counting',
+  }),
+});
+export type TransfersQuery = z.output<typeof transfersQuery>;
+
+/** What was asked for, its aliases settled. */
+export interface TransfersAsked {
+  readonly felts: Readonly<Partial<Record<FeltFilter, Felt>>>;
+  readonly block: number | null;
+  readonly fromBlock: number | null;
+  readonly toBlock: number | null;
+  /** Unix seconds, inclusive. */
+  readonly startTime: number | null;
+  readonly endTime: number | null;
+  readonly order: TransferOrder;
+}
+
+/** Settles aliases; 400 when no filter is given, two aliases differ, or a range is upside down. */
+export function askedOf(query: TransfersQuery): TransfersAsked {
+  const errors: Record<string, string[]> = {};
+  const either = (name: keyof TransfersQuery, first?: Felt, second?: Felt): Felt | undefined => {
+    if (first !== undefined && second !== undefined && first !== second) {
+      errors[name] = ['This is another name of the same filter and differs from it.'];
+    }
+    return first ?? second;
+  };
+  const named: readonly (readonly [FeltFilter, Felt | undefined])[] = [
+    ['account', either('account_address', query.account, query.account_address)],
+    ['from', either('from_address', query.from_account, query.from_address)],
+    ['to', either('to_address', query.to_account, query.to_address)],
+    ['token', either('token_address', query.token, query.token_address)],
+    ['txhash', query.txhash],
+    ['search', query.search],
+  ];
+  const given = named.filter(([, felt]) => felt !== undefined);
+  if (given.length === 0 && query.block === undefined) {
+    throw invalidInput(
+      { non_field_errors: ['At least one filter is required.'] },
+      { allowed_filters: [...allowedFilters] },
+    );
+  }
+  const asked: TransfersAsked = {
+    felts: Object.fromEntries(given),
+    block: query.block ?? null,
+    fromBlock: query.from_block ?? null,
+    toBlock: query.to_block ?? null,
+    // A block's time is a whole second: between two of them there is none.
+    startTime: query.start_time === undefined ? null : Math.ceil(query.start_time.getTime() / 1000),
+    endTime: query.end_time === undefined ? null : Math.floor(query.end_time.getTime() / 1000),
+    order: query.order ?? 'desc',
+  };
+  if (query.from_block !== undefined && query.to_block !== undefined && query.from_block > query.to_block) {
+    errors['to_block'] = ['Ensure this value is greater than or equal to from_block.'];
+  }
+  if (query.start_time !== undefined && query.end_time !== undefined && query.start_time > query.end_time) {
+    errors['end_time'] = ['Ensure this value is not before start_time.'];
+  }
+  if (Object.keys(errors).length > 0) throw invalidInput(errors);
+  return asked;
+}
+
+/** What a cursor is bound to: everything that says which transfers, and in which order. */
+export function walkOf(asked: TransfersAsked): string {
+  const felts = Object.entries(asked.felts).toSorted(([a], [b]) => (a < b ? -1 : 1));
+  return JSON.stringify([
+    felts,
+    asked.block,
+    asked.fromBlock,
+    asked.toBlock,
+    asked.startTime,
+    asked.endTime,
+    asked.order,
+  ]);
+}

@@ -1,0 +1,160 @@
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
+import type { Subject } from '../../projections/transfer-counts/queries.ts';
+import { MAX_HEIGHT, newestHeightAt } from '../../projections/transfers/queries.ts';
+import type { StoredTransfer, TransferFilters } from '../../projections/transfers/queries.ts';
+import { hasTransaction } from '../../projections/tx-index/queries.ts';
+import { REACHABLE_ROWS, cursorEnvelope, envelope, resolvePage } from '../envelope.ts';
+import type { Envelope } from '../envelope.ts';
+import { invalidInput, invalidPage } from '../errors.ts';
+import type { PageParameter } from '../params.ts';
+import type { ServedBuilds } from '../route.ts';
+import { countTransfers } from './count.ts';
+import { decodeCursor, encodeCursor } from './cursor.ts';
+import type { CarriedCount } from './cursor.ts';
+import { walkOf } from './filters.ts';
+import type { TransfersAsked } from './filters.ts';
+import { planTransfers, subjectsToCount } from './plan.ts';
+import type { Plan } from './plan.ts';
+import { readAfter, readByOffset } from './read.ts';
+import type { Reading } from './read.ts';
+
+export interface TransferListDeps {
+  readonly clickhouse: ClickHouse;
+  readonly tables: Pick<ServedBuilds, 'table'>;
+  readonly signal: AbortSignal;
+}
+
+export interface TransferListRequest {
+  readonly asked: TransfersAsked;
+  readonly page: PageParameter;
+  readonly limit: number;
+  readonly cursor: string | undefined;
+  /** The query as it was sent, for the links. */
+  readonly query: Readonly<Record<string, string>>;
+}
+
+/** One page of transfers, found by number or by cursor. */
+export async function listTransfers(
+  deps: TransferListDeps,
+  request: TransferListRequest,
+): Promise<Envelope<StoredTransfer>> {
+  const { asked, cursor } = request;
+  const walk = walkOf(asked);
+  const place = cursor === undefined ? null : decodeCursor(cursor, walk);
+  if (cursor !== undefined && place === null) {
+    throw invalidInput({ cursor: ['Not a cursor of these filters and this order.'] });
+  }
+  const filters = await heightsOf(deps, asked);
+  const plan = filters === null ? nothing : await planOf(deps, asked);
+  const reading: Reading = {
+    ...deps,
+    plan,
+    filters: filters ?? { felts: asked.felts, lo: 0, hi: 0 },
+    order: asked.order,
+  };
+  return place === null
+    ? await pageByNumber(reading, request, walk)
+    : await pageByCursor(reading, request, walk, place);
+}
+
+/** A plan without a source: bounds that no height is between. */
+const nothing: Plan = { sources: [], subject: null, exact: null };
+
+async function pageByNumber(
+  reading: Reading,
+  request: TransferListRequest,
+  walk: string,
+): Promise<Envelope<StoredTransfer>> {
+  const { page, limit, query } = request;
+  if (page === 'invalid' || (page !== 'last' && page * limit > REACHABLE_ROWS)) throw invalidPage();
+  const [count, early] = await Promise.all([
+    counted(reading),
+    page === 'last' ? null : rowsByOffset(reading, (page - 1) * limit, limit + 1),
+  ]);
+  // Rows that landed after they were counted, or that the counts do not hold yet, are not left out.
+  const seen =
+    early === null || early.length === 0 || page === 'last' ? 0 : (page - 1) * limit + early.length;
+  const total = Math.max(count.count, seen);
+  const found = resolvePage(page, limit, total);
+  const rows = early ?? (await rowsByOffset(reading, found.offset, limit + 1));
+  return envelope(rows.slice(0, limit), found, {
+    query,
+    count: total,
+    countIsEstimate: count.isEstimate,
+    nextCursor: nextCursor(rows, limit, reading, count, walk),
+  });
+}
+
+async function pageByCursor(
+  reading: Reading,
+  request: TransferListRequest,
+  walk: string,
+  place: NonNullable<ReturnType<typeof decodeCursor>>,
+): Promise<Envelope<StoredTransfer>> {
+  const { limit, query } = request;
+  const [count, rows] = await Promise.all([
+    place.carried ?? counted(reading),
+    reading.plan.sources.length === 0 ? [] : readAfter(reading, place.after, limit + 1),
+  ]);
+  return cursorEnvelope(rows.slice(0, limit), limit, {
+    query,
+    count: count.count,
+    countIsEstimate: count.isEstimate,
+    nextCursor: nextCursor(rows, limit, reading, count, walk),
+  });
+}
+
+async function counted(reading: Reading): Promise<CarriedCount> {
+  return reading.plan.sources.length === 0 ? { count: 0, isEstimate: false } : await countTransfers(reading);
+}
+
+async function rowsByOffset(reading: Reading, offset: number, limit: number): Promise<StoredTransfer[]> {
+  return reading.plan.sources.length === 0 ? [] : await readByOffset(reading, offset, limit);
+}
+
+/** `rows` holds one more than the page when there is a next one. Counts that are kept anyway are not carried along. */
+function nextCursor(
+  rows: readonly StoredTransfer[],
+  limit: number,
+  reading: Reading,
+  count: CarriedCount,
+  walk: string,
+): string | null {
+  const last = rows[limit - 1];
+  if (last === undefined || rows.length <= limit) return null;
+  const { block, position, item } = last;
+  return encodeCursor(
+    { after: { block, position, item }, carried: reading.plan.exact === null ? count : null },
+    walk,
+  );
+}
+
+/** Heights and times as one pair of bounds; `null` when nothing can lie between them. */
+async function heightsOf(deps: TransferListDeps, asked: TransfersAsked): Promise<TransferFilters | null> {
+  const { clickhouse, tables } = deps;
+  const { block, fromBlock, toBlock, startTime, endTime, felts } = asked;
+  const [before, until] = await Promise.all([
+    startTime === null ? null : newestHeightAt(clickhouse, tables, startTime - 1),
+    endTime === null ? MAX_HEIGHT : newestHeightAt(clickhouse, tables, endTime),
+  ]);
+  if (until === null) return null;
+  const lo = Math.max(block ?? 0, fromBlock ?? 0, before === null ? 0 : before + 1);
+  const hi = Math.min(block ?? MAX_HEIGHT, toBlock ?? MAX_HEIGHT, until);
+  return lo > hi ? null : { felts, lo, hi };
+}
+
+async function planOf(deps: TransferListDeps, asked: TransfersAsked): Promise<Plan> {
+  const { clickhouse, tables } = deps;
+  const { felts, block } = asked;
+  const subjects = subjectsToCount(felts);
+  const [totals, searchIsHash] = await Promise.all([
+    subjectTotals(clickhouse, tables, subjects),
+    felts.search === undefined || felts.txhash !== undefined
+      ? false
+      : hasTransaction(clickhouse, tables, felts.search),
+  ]);
+  const total = ({ kind, felt }: Subject): number =>
+    totals[subjects.findIndex((subject) => subject.kind === kind && subject.felt === felt)] ?? 0;
+  return planTransfers(tables, felts, block, { total, searchIsHash });
+}

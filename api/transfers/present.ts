@@ -1,0 +1,52 @@
+import type { StoredTransfer } from '../../projections/transfers/queries.ts';
+import type { TransferAnswer } from '../../schemas/api/transfers.ts';
+import { eventIndex } from '../../schemas/decode/index.ts';
+import type { TokenStandard } from '../../schemas/messages/common.ts';
+
+/** What the catalogue knows of a token; null where its contract gives nothing. */
+export interface TokenTexts {
+  readonly symbol: string | null;
+  readonly name: string | null;
+  readonly decimals: number | null;
+}
+
+const isNft = (kind: TokenStandard): boolean => kind === 'erc721' || kind === 'erc1155';
+
+/** Decimals of a token whose contract gives none: an NFT's values are counts, anything else is taken as 18. */
+export function decimalsOf(decimals: number | null, kind: TokenStandard): number {
+  return decimals ?? (isNft(kind) ? 0 : 18);
+}
+
+/** Unix seconds as ISO 8601 without a fraction. */
+export function isoSeconds(seconds: number): string {
+  return new Date(seconds * 1000).toISOString().replace('.000Z', 'Z');
+}
+
+/** A stored transfer as the API shows it. `l1Height`: everything at or below it is accepted on L1; null: nothing is. */
+export function presentTransfer(
+  transfer: StoredTransfer,
+  token: TokenTexts | undefined,
+  l1Height: number | null,
+): TransferAnswer {
+  const { kind, block } = transfer;
+  return {
+    from_address: transfer.from,
+    to_address: transfer.to,
+    token_address: transfer.token,
+    token_symbol: token?.symbol ?? '',
+    token_name: token?.name ?? '',
+    token_decimals: decimalsOf(token?.decimals ?? null, kind),
+    value: transfer.amount,
+    nft_token_id: isNft(kind) ? transfer.token_id : '',
+    txhash: transfer.txhash,
+    timestamp: isoSeconds(transfer.timestamp),
+    block,
+    status: l1Height !== null && block <= l1Height ? 'ACCEPTED_ON_L1' : 'ACCEPTED_ON_L2',
+    fee: transfer.fee,
+    fee_unit: transfer.fee_unit,
+    event_index: eventIndex(transfer.position, transfer.item),
+    is_fee: transfer.is_fee === 1,
+    execution_status: transfer.execution_status,
+    kind,
+  };
+}

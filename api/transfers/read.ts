@@ -1,0 +1,132 @@
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import { findRows } from '../../projections/transfer-counts/queries.ts';
+import type { Subject } from '../../projections/transfer-counts/queries.ts';
+import { transferPage } from '../../projections/transfers/queries.ts';
+import type {
+  PageRead,
+  StoredTransfer,
+  TransferFilters,
+  TransferOrder,
+  TransferPosition,
+} from '../../projections/transfers/queries.ts';
+import type { ServedBuilds } from '../route.ts';
+import type { Plan } from './plan.ts';
+
+/** One request's reading: the stores, what is asked, and how it is found. */
+export interface Reading {
+  readonly clickhouse: ClickHouse;
+  readonly tables: Pick<ServedBuilds, 'table'>;
+  readonly plan: Plan;
+  readonly filters: TransferFilters;
+  readonly order: TransferOrder;
+  readonly signal: AbortSignal;
+}
+
+/** Up to here a page by number skips its rows; deeper it is found by the counts (10,000 rows skipped: some 10 ms). */
+const SHALLOW_ROWS = 1000;
+
+/**
+ * How many of a subject's rows the first step of an ascending read looks through for those that match; each further
+ * step takes four times as many.
+ */
+const FIRST_STEP_ROWS = 20_000;
+
+/** Rows `offset` … `offset + limit` in the order asked for. */
+export async function readByOffset(
+  reading: Reading,
+  offset: number,
+  limit: number,
+): Promise<StoredTransfer[]> {
+  const { plan, order, filters } = reading;
+  if (order === 'desc' && (plan.exact === null || offset + limit <= SHALLOW_ROWS)) {
+    return await read(reading, filters, { after: null, offset, limit });
+  }
+  if (plan.exact !== null) return await readByCounts(reading, plan.exact, offset, limit);
+  if (plan.subject !== null && offset === 0) return await readUpwards(reading, plan.subject, null, limit);
+  // No key is read backwards under FINAL: all rows that match are looked at, the lowest are kept.
+  return await read(reading, filters, { after: null, offset, limit });
+}
+
+/** The rows after one in the order asked for. */
+export async function readAfter(
+  reading: Reading,
+  after: TransferPosition,
+  limit: number,
+): Promise<StoredTransfer[]> {
+  const { plan, order, filters } = reading;
+  if (order === 'asc' && plan.subject !== null) {
+    return await readUpwards(reading, plan.subject, after, limit);
+  }
+  return await read(reading, filters, { after, offset: 0, limit });
+}
+
+/** A deep page, or an ascending one: the counts say between which heights it lies, and only those are read. */
+async function readByCounts(
+  reading: Reading,
+  subject: Subject,
+  offset: number,
+  limit: number,
+): Promise<StoredTransfer[]> {
+  const { clickhouse, tables, filters, order } = reading;
+  const { found } = await findRows(clickhouse, tables, subject, {
+    order,
+    lo: filters.lo,
+    hi: filters.hi,
+    skip: offset,
+    need: limit,
+  });
+  if (found === null) return [];
+  const bounds = { ...filters, lo: found.lo, hi: found.hi };
+  return await read(reading, bounds, { after: null, offset: found.skip, limit });
+}
+
+/** Ascending from a place: windows of heights, each holding so many of the subject's rows, until enough match. */
+async function readUpwards(
+  reading: Reading,
+  subject: Subject,
+  after: TransferPosition | null,
+  limit: number,
+): Promise<StoredTransfer[]> {
+  const { clickhouse, tables, plan, filters } = reading;
+  const rows: StoredTransfer[] = [];
+  let lo = after === null ? filters.lo : Math.max(filters.lo, after.block);
+  // The rest of the cursor's own block is read as well, but not counted on.
+  let countedFrom = after === null ? lo : Math.max(filters.lo, after.block + 1);
+  let need = plan.exact === null ? FIRST_STEP_ROWS : limit;
+  for (;;) {
+    const { found } =
+      countedFrom > filters.hi
+        ? { found: null }
+        : await findRows(clickhouse, tables, subject, {
+            order: 'asc',
+            lo: countedFrom,
+            hi: filters.hi,
+            skip: 0,
+            need,
+          });
+    const isLast = found === null || found.rows < need;
+    const hi = isLast ? filters.hi : found.hi;
+    if (lo > hi) return rows;
+    const more = await read(
+      reading,
+      { ...filters, lo, hi },
+      { after, offset: 0, limit: limit - rows.length },
+    );
+    rows.push(...more);
+    if (isLast || rows.length >= limit) return rows;
+    lo = hi + 1;
+    countedFrom = lo;
+    need *= 4;
+  }
+}
+
+async function read(
+  reading: Reading,
+  filters: TransferFilters,
+  page: Omit<PageRead, 'order'>,
+): Promise<StoredTransfer[]> {
+  const { clickhouse, plan, order, signal } = reading;
+  const sources = plan.sources.map(({ source }) => source);
+  const { query, params } = transferPage(sources, filters, { ...page, order });
+  return await clickhouse.rows(query, params, { signal, settings: { max_threads: 1 } });
+}
