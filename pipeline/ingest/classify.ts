@@ -1,0 +1,155 @@
+import { AppError } from '../../schemas/errors.ts';
+import { parseFelt } from '../../schemas/felt.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import type { ContractFacts } from '../../schemas/messages/chain-blocks.ts';
+import type { TokenStandard } from '../../schemas/messages/common.ts';
+import { isRpcError } from '../node/errors.ts';
+import type { BlockId, BlockPoint, Node } from '../node/types.ts';
+import { classifyAbi } from './abi.ts';
+
+/** What the look-up asks of the node. */
+export type ClassifyingNode = Pick<Node, 'call' | 'getClassAt' | 'getClassHashAt'>;
+
+export interface Classification extends ContractFacts {
+  /** What told it. */
+  readonly basis: 'abi' | 'src5' | 'decimals' | 'nothing';
+}
+
+/** What the ABI of a class says; the same for every contract of the class. */
+export type AbiVerdict = ReturnType<typeof classifyAbi>;
+
+function constant(hex: string): Felt {
+  const felt = parseFelt(hex);
+  if (felt === null) throw new RangeError(`not a felt: ${hex}`);
+  return felt;
+}
+
+/** sn_keccak of the names: test/unit/pipeline/ingest/classify.test.ts computes them. */
+const SELECTORS = {
+  supports_interface: constant('0x00fe80f537b66d12a00b6d3c072b44afbb716e78dde5c3f0ef116ee93d3e3283'),
+  supportsInterface: constant('0x029e211664c0b63c79638fbea474206ca74016b3e9a3dc4f9ac300ffd8bdf2cd'),
+  decimals: constant('0x004c4fb1ab068f6039d5780c68dd0fa2f8742cceb3426d19667778ca7f3518a9'),
+} as const;
+
+/** Interface ids: SRC-5's (the XOR of the extended selectors), and those of EIP-165, which Cairo 0 contracts took over. */
+const INTERFACES = {
+  erc721: [
+    constant('0x33eb2f84c309543403fd69f0d0f363781ef06ef6faeb0131ff16ea3175bd943'),
+    constant('0x80ac58cd'),
+  ],
+  erc1155: [
+    constant('0x6114a8f75559e1b39fcba08ce02961a1aa082d9256a158dd3e64964e4b1b52'),
+    constant('0xd9b67a26'),
+  ],
+} as const;
+
+/** Belongs to no interface (EIP-165): a contract that claims it says yes to everything. */
+const NO_INTERFACE = constant('0xffffffff');
+
+/**
+ * Settles what a contract is: by the ABI of its class, else by SRC-5, else by the presence of `decimals`; `unknown`
+ * when the chain has answered and it cannot be told. Where the node does not have the state of that block any more,
+ * the newest state answers.
+ *
+ * @param abiOf what the ABI of a class says, remembered by the caller
+ * @throws a retryable `AppError` when an answer is missing for a reason that is not the chain's
+ */
+export async function classify(
+  node: ClassifyingNode,
+  contract: Felt,
+  at: BlockPoint,
+  abiOf: (classHash: Felt, fetch: () => Promise<AbiVerdict>) => Promise<AbiVerdict>,
+): Promise<Classification> {
+  const chain = askAt(node, at);
+  const classHash = await chain.classHash(contract);
+  if (classHash === null) return { standard: 'unknown', class_hash: null, basis: 'nothing' };
+  const facts = (standard: TokenStandard, basis: Classification['basis']): Classification => ({
+    standard,
+    class_hash: classHash,
+    basis,
+  });
+  const byAbi = await abiOf(classHash, () => chain.abiVerdict(contract));
+  if (byAbi !== null) return facts(byAbi, 'abi');
+  const bySrc5 = await askSrc5(chain, contract);
+  if (bySrc5 !== null) return facts(bySrc5, 'src5');
+  const decimals = await chain.call(contract, SELECTORS.decimals, []);
+  return decimals !== null && decimals.length > 0 ? facts('erc20', 'decimals') : facts('unknown', 'nothing');
+}
+
+async function askSrc5(chain: Chain, contract: Felt): Promise<'erc721' | 'erc1155' | null> {
+  for (const selector of [SELECTORS.supports_interface, SELECTORS.supportsInterface]) {
+    const supports = async (id: Felt): Promise<boolean | null> => {
+      const answer = await chain.call(contract, selector, [id]);
+      return answer === null ? null : answer.length === 1 && BigInt(answer[0] ?? 0) === 1n;
+    };
+    // Without an answer to the first id the entry point is taken to be missing.
+    const first = await supports(INTERFACES.erc721[0]);
+    if (first === null) continue;
+    const isErc721 = first || (await supports(INTERFACES.erc721[1])) === true;
+    const isErc1155 =
+      (await supports(INTERFACES.erc1155[0])) === true || (await supports(INTERFACES.erc1155[1])) === true;
+    if (isErc721 === isErc1155) continue;
+    if ((await supports(NO_INTERFACE)) === true) continue;
+    return isErc721 ? 'erc721' : 'erc1155';
+  }
+  return null;
+}
+
+/** The chain's answers at one block; `null` where the chain says no. */
+interface Chain {
+  classHash(contract: Felt): Promise<Felt | null>;
+  abiVerdict(contract: Felt): Promise<AbiVerdict>;
+  call(contract: Felt, selector: Felt, calldata: readonly Felt[]): Promise<readonly Felt[] | null>;
+}
+
+function askAt(node: ClassifyingNode, { hash }: BlockPoint): Chain {
+  let block: BlockId = { hash };
+  const ask = async <T>(question: (block: BlockId) => Promise<T>): Promise<T | null> => {
+    for (;;) {
+      try {
+        return await question(block);
+      } catch (error) {
+        if (isRefusal(error)) return null;
+        if (block === 'latest' || !mayLackState(error)) throw heldBack(error);
+        block = 'latest';
+      }
+    }
+  };
+  return {
+    async classHash(contract) {
+      const found = await ask((id) => node.getClassHashAt(contract, id));
+      if (found !== null || block === 'latest') return found;
+      // It has an event in this block, so it exists: the node answers for another state than the block's.
+      block = 'latest';
+      return await ask((id) => node.getClassHashAt(contract, id));
+    },
+    async abiVerdict(contract) {
+      const found = await ask((id) => node.getClassAt(contract, id));
+      return found === null ? null : classifyAbi(found.abi);
+    },
+    call: (contract, selector, calldata) => ask((id) => node.call({ contract, selector, calldata }, id)),
+  };
+}
+
+/**
+ * Answers of the contract or about it: 20 contract not found, 21 entry point not found (before 0.8: invalid selector),
+ * 22 invalid call data, 28 class not found, 40 contract error (where some nodes put a missing entry point), 41 execution
+ * error.
+ */
+function isRefusal(error: unknown): boolean {
+  return isRpcError(error, 20, 21, 22, 28, 40, 41);
+}
+
+/**
+ * 24 is block not found, which nodes also say of a block whose state they have pruned, or that they have orphaned. Some
+ * say it with a code of their own. What failed for another reason fails for the newest state too.
+ */
+function mayLackState(error: unknown): boolean {
+  return error instanceof AppError && error.code === 'NODE_ERROR' && !isRpcError(error, -32603);
+}
+
+/** Whatever kept the chain from answering, the block waits and is looked up again. */
+function heldBack(error: unknown): unknown {
+  if (!(error instanceof AppError) || error.retryable) return error;
+  return new AppError(error.code, error.message, { retryable: true, cause: error, details: error.details });
+}

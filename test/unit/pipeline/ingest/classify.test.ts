@@ -1,0 +1,181 @@
+import { hash } from 'starknet';
+import { describe, expect, it } from 'vitest';
+
+import { classify } from '../../../../pipeline/ingest/classify.ts';
+import type { AbiVerdict, ClassifyingNode } from '../../../../pipeline/ingest/classify.ts';
+import { RpcError } from '../../../../pipeline/node/errors.ts';
+import type { BlockId } from '../../../../pipeline/node/types.ts';
+import { AppError, isRetryable } from '../../../../schemas/errors.ts';
+import { toFelt } from '../../../../schemas/felt.ts';
+import type { Felt } from '../../../../schemas/felt.ts';
+import { cairo0Proxy, sierraToken } from './abis.ts';
+
+const selector = (name: string): Felt => toFelt(BigInt(hash.getSelectorFromName(name)));
+const TOKEN = toFelt(0x1234n);
+const CLASS = toFelt(0xc1a55n);
+const AT = { height: 7, hash: toFelt(0xb10cn) };
+
+/** SRC-5: the id of an interface is the XOR of the selectors of its functions' extended signatures. */
+const src5 = (...signatures: string[]): bigint =>
+  signatures.reduce((id, signature) => id ^ BigInt(hash.getSelectorFromName(signature)), 0n);
+const A = 'ContractAddress';
+const U = '(u128,u128)';
+const FELTS = '(@Array<felt252>)';
+const BOOL = 'E((),())';
+const IDS = {
+  erc721: src5(
+    `balance_of(${A})->${U}`,
+    `owner_of(${U})->${A}`,
+    `safe_transfer_from(${A},${A},${U},${FELTS})`,
+    `transfer_from(${A},${A},${U})`,
+    `approve(${A},${U})`,
+    `set_approval_for_all(${A},${BOOL})`,
+    `get_approved(${U})->${A}`,
+    `is_approved_for_all(${A},${A})->${BOOL}`,
+  ),
+  erc1155: src5(
+    `balance_of(${A},${U})->${U}`,
+    `balance_of_batch((@Array<${A}>),(@Array<${U}>))->(@Array<${U}>)`,
+    `safe_transfer_from(${A},${A},${U},${U},${FELTS})`,
+    `safe_batch_transfer_from(${A},${A},(@Array<${U}>),(@Array<${U}>),${FELTS})`,
+    `set_approval_for_all(${A},${BOOL})`,
+    `is_approved_for_all(${A},${A})->${BOOL}`,
+  ),
+  // EIP-165: what Cairo 0 contracts took over from EIP-721 and EIP-1155.
+  oldErc721: 0x80ac58cdn,
+  oldErc1155: 0xd9b67a26n,
+};
+
+const refuse = (code: number): never => {
+  throw new RpcError('starknet_call', code, 'no', null);
+};
+
+interface Script {
+  abi?: readonly unknown[];
+  /** By name of the entry point; others are refused with `missing`. */
+  entryPoints?: Record<string, (argument: bigint | undefined) => bigint[]>;
+  missing?: number;
+  /** Runs before every answer. */
+  before?: (block: BlockId, method: string) => void;
+}
+
+function scripted({ abi = cairo0Proxy, entryPoints = {}, missing = 21, before }: Script) {
+  const asked: { block: BlockId; method: string }[] = [];
+  const note = (block: BlockId, method: string): void => {
+    asked.push({ block, method });
+    before?.(block, method);
+  };
+  const names = new Map(Object.keys(entryPoints).map((name) => [selector(name), name]));
+  const node: ClassifyingNode = {
+    async getClassHashAt(_, block) {
+      note(block, 'getClassHashAt');
+      return CLASS;
+    },
+    async getClassAt(_, block) {
+      note(block, 'getClassAt');
+      return { abi };
+    },
+    async call(request, block) {
+      const name = names.get(request.selector);
+      note(block, name ?? 'missing');
+      const [argument] = request.calldata;
+      const entryPoint = name === undefined ? undefined : entryPoints[name];
+      if (entryPoint === undefined) return refuse(missing);
+      return entryPoint(argument === undefined ? undefined : BigInt(argument)).map(toFelt);
+    },
+  };
+  return { node, asked };
+}
+
+const fetchAlways = (_: Felt, fetch: () => Promise<AbiVerdict>): Promise<AbiVerdict> => fetch();
+const run = (node: ClassifyingNode) => classify(node, TOKEN, AT, fetchAlways);
+const supporting =
+  (...ids: bigint[]) =>
+  (id: bigint | undefined): bigint[] => [ids.includes(id ?? -1n) ? 1n : 0n];
+
+describe('classify', () => {
+  it('believes the ABI and asks no more', async () => {
+    const { node, asked } = scripted({ abi: sierraToken('erc1155') });
+    expect(await run(node)).toEqual({ standard: 'erc1155', class_hash: CLASS, basis: 'abi' });
+    expect(asked.map(({ method }) => method)).toEqual(['getClassHashAt', 'getClassAt']);
+    expect(asked.every(({ block }) => typeof block === 'object' && block.hash === AT.hash)).toBe(true);
+  });
+
+  it.each([
+    ['erc721', 'supports_interface', 'erc721'],
+    ['erc721', 'supports_interface', 'oldErc721'],
+    ['erc721', 'supportsInterface', 'oldErc721'],
+    ['erc1155', 'supports_interface', 'erc1155'],
+    ['erc1155', 'supportsInterface', 'oldErc1155'],
+  ] as const)('knows a proxied %s by %s(%s)', async (standard, name, id) => {
+    for (const missing of [21, 40]) {
+      const { node } = scripted({ entryPoints: { [name]: supporting(IDS[id]) }, missing });
+      expect(await run(node)).toEqual({ standard, class_hash: CLASS, basis: 'src5' });
+    }
+  });
+
+  it('goes on to decimals when SRC-5 knows neither', async () => {
+    const { node } = scripted({ entryPoints: { supports_interface: supporting(), decimals: () => [18n] } });
+    expect(await run(node)).toEqual({ standard: 'erc20', class_hash: CLASS, basis: 'decimals' });
+  });
+
+  it('does not believe a contract that supports every interface', async () => {
+    const { node } = scripted({ entryPoints: { supports_interface: () => [1n] } });
+    expect(await run(node)).toMatchObject({ standard: 'unknown', basis: 'nothing' });
+    const one = scripted({
+      entryPoints: { supports_interface: supporting(IDS.erc721, IDS.oldErc721, 0xffffffffn) },
+    });
+    expect(await run(one.node)).toMatchObject({ standard: 'unknown' });
+  });
+
+  it.each([20, 21, 22, 40])('is unknown when every probe is refused with code %i', async (missing) => {
+    const { node } = scripted({ missing });
+    expect(await run(node)).toEqual({ standard: 'unknown', class_hash: CLASS, basis: 'nothing' });
+  });
+
+  it('is unknown, without a class, when neither that block nor the newest has the contract', async () => {
+    const { node, asked } = scripted({ before: (_, method) => method === 'getClassHashAt' && refuse(20) });
+    expect(await run(node)).toEqual({ standard: 'unknown', class_hash: null, basis: 'nothing' });
+    expect(asked.map(({ block }) => block)).toEqual([{ hash: AT.hash }, 'latest']);
+  });
+
+  it.each([24, 1, -32001])('asks the newest state when that of the block is gone (code %i)', async (code) => {
+    const { node, asked } = scripted({
+      entryPoints: { decimals: () => [6n] },
+      before: (block) => void (block !== 'latest' && refuse(code)),
+    });
+    expect(await run(node)).toMatchObject({ standard: 'erc20', basis: 'decimals' });
+    // Only the first question meets the missing state.
+    expect(asked.filter(({ block }) => block !== 'latest')).toHaveLength(1);
+  });
+
+  it.each([
+    ['unreachable', new AppError('NODE_UNREACHABLE', 'away', { retryable: true })],
+    ['given up', new AppError('NODE_UNREACHABLE', 'given up')],
+    ['answering nonsense', new AppError('NODE_ANSWER_INVALID', 'nonsense', { retryable: true })],
+    ['failing inside', new RpcError('starknet_call', -32603, 'internal', null)],
+    ['failing in a way of its own, at any block', new RpcError('starknet_call', -32000, 'busy', null)],
+    ['not knowing the method', new RpcError('starknet_call', -32601, 'no such method', null)],
+  ])('throws retryable while the node is %s, at every question', async (_, error) => {
+    const entryPoints = { decimals: () => [18n] };
+    const questions = (await drain(scripted({ entryPoints }))).length;
+    expect(questions).toBe(5);
+    for (let failing = 0; failing < questions; failing += 1) {
+      let count = 0;
+      const { node } = scripted({
+        entryPoints,
+        before: () => {
+          count += 1;
+          if (count > failing) throw error;
+        },
+      });
+      const outcome = await run(node).catch((thrown: unknown) => thrown);
+      expect(isRetryable(outcome), `question ${failing}`).toBe(true);
+    }
+  });
+});
+
+async function drain({ node, asked }: ReturnType<typeof scripted>) {
+  await run(node);
+  return asked;
+}
