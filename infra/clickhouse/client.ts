@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 
-import { ClickHouseError, createClient } from '@clickhouse/client';
+import { ClickHouseError, ClickHouseLogLevel, createClient } from '@clickhouse/client';
 import type { z } from 'zod';
 
 import { encodeRows } from './row-binary.ts';
@@ -49,6 +49,7 @@ export function createClickHouse(
     request_timeout: options.timeoutMs ?? 120_000,
     max_open_connections: options.connections ?? 10,
     keep_alive: { enabled: true },
+    log: { level: ClickHouseLogLevel.ERROR },
     clickhouse_settings: { output_format_json_quote_64bit_integers: 1, wait_end_of_query: 1 },
   });
 
