@@ -15,7 +15,7 @@ CREATE UNIQUE INDEX builds_one_served ON tds.builds (projection) WHERE state = '
 
 -- The one row that names what is served, so that swapping several tables is one moment for every reader.
 CREATE TABLE tds.served (
-  only boolean PRIMARY KEY DEFAULT true CHECK (only),
+  singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
   -- placeholder -> name of the ClickHouse table
   tables jsonb NOT NULL,
   -- projection -> Postgres schema
