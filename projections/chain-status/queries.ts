@@ -1,0 +1,49 @@
+import { z } from 'zod';
+
+import { sqlRows } from '../../infra/postgres/client.ts';
+import type { Sql } from '../../infra/postgres/client.ts';
+import { felt } from '../../schemas/messages/common.ts';
+
+/** Read side of the chain's status. `schema` is the served build's: `served.schema('chain-status')`. */
+
+const statusRow = z.object({
+  chain_id: felt.nullable(),
+  spec_version: z.string().nullable(),
+  has_header_counts: z.boolean().nullable(),
+  has_l1_tag: z.boolean().nullable(),
+  head_height: z.number().nullable(),
+  head_hash: felt.nullable(),
+  /** Unix milliseconds. */
+  head_seen_at: z.number().nullable(),
+  l1_height: z.number().nullable(),
+  l1_seen_at: z.number().nullable(),
+});
+export type ChainStatusRow = z.infer<typeof statusRow>;
+
+/** Fields are null until they were heard of. */
+export async function chainStatusRow(db: Sql, schema: string): Promise<ChainStatusRow> {
+  const columns = Object.keys(statusRow.shape);
+  const [row] = await sqlRows(db, statusRow, `SELECT ${columns.join(', ')} FROM ${schema}.status`);
+  return row ?? statusRow.parse(Object.fromEntries(columns.map((column) => [column, null])));
+}
+
+const chunkRow = z.object({
+  name: z.string(),
+  /** First and last height, both inclusive; no last one for the chunk at the head. */
+  start: z.number(),
+  end: z.number().nullable(),
+  /** Unix milliseconds. */
+  opened_at: z.number(),
+  finished_at: z.number().nullable(),
+});
+export type ChunkRow = z.infer<typeof chunkRow>;
+
+/** All chunks, lowest first. */
+export async function chunkRows(db: Sql, schema: string): Promise<ChunkRow[]> {
+  return await sqlRows(
+    db,
+    chunkRow,
+    `SELECT name, first_height AS start, last_height AS "end", opened_at, finished_at
+     FROM ${schema}.chunks ORDER BY first_height, name`,
+  );
+}

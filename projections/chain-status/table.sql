@@ -1,0 +1,26 @@
+-- What is known of the chain as a whole. Times are unix milliseconds.
+
+CREATE TABLE {{schema}}.status (
+  only              boolean PRIMARY KEY DEFAULT true CHECK (only),
+  chain_id          text,
+  spec_version      text,
+  has_header_counts boolean,
+  has_l1_tag        boolean,
+  -- the head may go down: a reorg, or a node that is behind
+  head_height       bigint,
+  head_hash         text,
+  head_seen_at      bigint,
+  -- never goes down: what is accepted on L1 stays accepted
+  l1_height         bigint,
+  l1_seen_at        bigint
+);
+INSERT INTO {{schema}}.status DEFAULT VALUES;
+
+CREATE TABLE {{schema}}.chunks (
+  name         text PRIMARY KEY,
+  first_height bigint NOT NULL,
+  -- null: open-ended
+  last_height  bigint,
+  opened_at    bigint NOT NULL,
+  finished_at  bigint
+);

@@ -1,0 +1,61 @@
+import { topics } from '../../schemas/topics.ts';
+import type { QuarantineMessage } from '../../schemas/messages/quarantine.ts';
+import { storable } from '../../schemas/text.ts';
+import { tableSql } from '../define.ts';
+import type { PostgresProjection } from '../define.ts';
+
+/** Entries by id: the same thing quarantined twice is one, and one that comes up again after it was settled is open again. */
+export const quarantine: PostgresProjection<QuarantineMessage> = {
+  kind: 'postgres',
+  name: 'quarantine',
+  version: 1,
+  topic: topics.quarantine,
+  ddl: tableSql(import.meta.url),
+  async fold(tx, message, { schema }) {
+    switch (message.type) {
+      case 'event.quarantined':
+        await tx.query(
+          `INSERT INTO ${schema}.entries
+             (id, kind, reason, quarantined_at, block, block_hash, position, transaction_hash, event)
+           VALUES ($1, 'event', $2, $3, $4, $5, $6, $7, $8)
+           ON CONFLICT (id) DO UPDATE SET reason = excluded.reason, quarantined_at = excluded.quarantined_at,
+             event = excluded.event, resolution = NULL, resolved_at = NULL`,
+          [
+            storable(message.id),
+            storable(message.reason),
+            message.quarantined_at,
+            message.block,
+            message.block_hash,
+            message.position,
+            message.transaction_hash,
+            JSON.stringify(message.event),
+          ],
+        );
+        return;
+      case 'message.quarantined':
+        await tx.query(
+          `INSERT INTO ${schema}.entries
+             (id, kind, reason, quarantined_at, topic, partition, message_offset, value)
+           VALUES ($1, 'message', $2, $3, $4, $5, $6, $7)
+           ON CONFLICT (id) DO UPDATE SET reason = excluded.reason, quarantined_at = excluded.quarantined_at,
+             value = excluded.value, resolution = NULL, resolved_at = NULL`,
+          [
+            storable(message.id),
+            storable(message.reason),
+            message.quarantined_at,
+            storable(message.topic),
+            message.partition,
+            storable(message.offset),
+            storable(message.value),
+          ],
+        );
+        return;
+      case 'quarantine.resolved':
+        await tx.query(
+          `UPDATE ${schema}.entries SET resolution = $2, resolved_at = $3 WHERE id = $1 AND resolution IS NULL`,
+          [storable(message.id), message.resolution, message.resolved_at],
+        );
+        return;
+    }
+  },
+};

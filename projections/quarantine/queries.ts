@@ -1,0 +1,72 @@
+import { z } from 'zod';
+
+import { sqlRows } from '../../infra/postgres/client.ts';
+import type { Sql } from '../../infra/postgres/client.ts';
+import { rawEvent } from '../../schemas/messages/chain-blocks.ts';
+import { felt } from '../../schemas/messages/common.ts';
+
+/** Read side of the quarantine. `schema` is the served build's: `served.schema('quarantine')`. */
+
+const entryRow = z.object({
+  id: z.string(),
+  kind: z.enum(['event', 'message']),
+  reason: z.string(),
+  /** Unix milliseconds. */
+  quarantined_at: z.number(),
+  /** null while it is open. */
+  resolution: z.enum(['reverted', 'repaired', 'skipped']).nullable(),
+  resolved_at: z.number().nullable(),
+  block: z.number().nullable(),
+  block_hash: felt.nullable(),
+  position: z.number().nullable(),
+  transaction_hash: felt.nullable(),
+  event: rawEvent.nullable(),
+  topic: z.string().nullable(),
+  partition: z.number().nullable(),
+  message_offset: z.string().nullable(),
+  /** Base64. */
+  value: z.string().nullable(),
+});
+export type QuarantineEntry = z.infer<typeof entryRow>;
+
+const COLUMNS = Object.keys(entryRow.shape).join(', ');
+
+export interface QuarantineFilter {
+  readonly open: boolean;
+  readonly limit: number;
+  readonly offset?: number;
+}
+
+/** Newest first. */
+export async function quarantineEntries(
+  db: Sql,
+  schema: string,
+  { open, limit, offset = 0 }: QuarantineFilter,
+): Promise<QuarantineEntry[]> {
+  return await sqlRows(
+    db,
+    entryRow,
+    `SELECT ${COLUMNS} FROM ${schema}.entries WHERE ($1::boolean IS FALSE OR resolution IS NULL)
+     ORDER BY quarantined_at DESC, id LIMIT $2 OFFSET $3`,
+    [open, limit, offset],
+  );
+}
+
+export async function quarantineEntry(db: Sql, schema: string, id: string): Promise<QuarantineEntry | null> {
+  const [entry] = await sqlRows(db, entryRow, `SELECT ${COLUMNS} FROM ${schema}.entries WHERE id = $1`, [id]);
+  return entry ?? null;
+}
+
+const countRow = z.object({ kind: z.enum(['event', 'message']), reason: z.string(), count: z.number() });
+export type QuarantineCount = z.infer<typeof countRow>;
+
+/** Open entries by kind and reason, most frequent first. */
+export async function quarantineCounts(db: Sql, schema: string, limit = 100): Promise<QuarantineCount[]> {
+  return await sqlRows(
+    db,
+    countRow,
+    `SELECT kind, reason, count(*) AS count FROM ${schema}.entries WHERE resolution IS NULL
+     GROUP BY kind, reason ORDER BY count(*) DESC, kind, reason LIMIT $1`,
+    [limit],
+  );
+}
