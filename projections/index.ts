@@ -1,9 +1,12 @@
 import { accountFeed } from './account-feed/projector.ts';
 import { accountLedger } from './account-ledger/projector.ts';
 import { accounts } from './accounts/projector.ts';
+import { chainStatus } from './chain-status/projector.ts';
 import type { ClickHouseProjection, PostgresProjection, Projection } from './define.ts';
 import { indexedBlocks } from './indexed-blocks/projector.ts';
 import { nftTransfers } from './nft-transfers/projector.ts';
+import { quarantine } from './quarantine/projector.ts';
+import { tokens } from './tokens/projector.ts';
 import { transferCounts } from './transfer-counts/projector.ts';
 import { transfers } from './transfers/projector.ts';
 import { txIndex } from './tx-index/projector.ts';
@@ -20,6 +23,11 @@ export const chainProjections: readonly ClickHouseProjection[] = [
 ];
 
 /** Each folds one topic in a consumer of its own. */
-export const postgresProjections: readonly PostgresProjection<unknown>[] = [accounts];
+export const postgresProjections: readonly PostgresProjection<unknown>[] = [
+  accounts,
+  tokens,
+  chainStatus,
+  quarantine,
+];
 
 export const projections: readonly Projection[] = [...chainProjections, ...postgresProjections];
