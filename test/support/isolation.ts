@@ -1,0 +1,80 @@
+import { randomBytes } from 'node:crypto';
+
+import { createClient } from '@clickhouse/client';
+import { Redis } from 'ioredis';
+import pg from 'pg';
+import { inject } from 'vitest';
+
+import type { EmbeddedUrls } from '../../infra/embedded/index.ts';
+
+/** A corner of the back end for one test file: databases of its own and a prefix before every topic. */
+export interface Isolated {
+  /** As a role of the service takes them: spread it over `process.env`. */
+  readonly env: EmbeddedUrls & { readonly KAFKA_TOPIC_PREFIX: string };
+  /** Drops the databases; topics are left to the broker, which ends with the run. */
+  drop(): Promise<void>;
+}
+
+/**
+ * `const own = await isolated()` in `beforeAll`, `await own.drop()` in `afterAll`. Databases cost milliseconds, servers
+ * seconds. Redis has one database for all, emptied here: files run one at a time.
+ */
+export async function isolated(): Promise<Isolated> {
+  const { urls } = inject('backend');
+  const name = `t_${randomBytes(6).toString('hex')}`;
+  await Promise.all([
+    onPostgres(urls.DATABASE_URL, `CREATE DATABASE ${name}`),
+    onClickHouse(urls.CLICKHOUSE_URL, `CREATE DATABASE ${name} ENGINE = Atomic`),
+    emptyRedis(urls.REDIS_URL),
+  ]);
+  return {
+    env: {
+      KAFKA_BROKERS: urls.KAFKA_BROKERS,
+      KAFKA_TOPIC_PREFIX: `${name}.`,
+      CLICKHOUSE_URL: inDatabase(urls.CLICKHOUSE_URL, name),
+      API_CLICKHOUSE_URL: inDatabase(urls.API_CLICKHOUSE_URL, name),
+      DATABASE_URL: inDatabase(urls.DATABASE_URL, name),
+      REDIS_URL: urls.REDIS_URL,
+    },
+    async drop() {
+      await Promise.all([
+        onPostgres(urls.DATABASE_URL, `DROP DATABASE ${name} WITH (FORCE)`),
+        onClickHouse(urls.CLICKHOUSE_URL, `DROP DATABASE ${name} SYNC`),
+      ]);
+    },
+  };
+}
+
+function inDatabase(url: string, name: string): string {
+  const changed = new URL(url);
+  changed.pathname = `/${name}`;
+  return changed.href;
+}
+
+async function onPostgres(url: string, sql: string): Promise<void> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  try {
+    await client.query(sql);
+  } finally {
+    await client.end();
+  }
+}
+
+async function onClickHouse(url: string, sql: string): Promise<void> {
+  const client = createClient({ url });
+  try {
+    await client.command({ query: sql });
+  } finally {
+    await client.close();
+  }
+}
+
+async function emptyRedis(url: string): Promise<void> {
+  const client = new Redis(url);
+  try {
+    await client.flushall();
+  } finally {
+    client.disconnect();
+  }
+}
