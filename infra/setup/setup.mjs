@@ -1,0 +1,315 @@
+/**
+ * Makes a fresh clone able to run: `node infra/setup/setup.mjs [--quiet]`.
+ *
+ * Plain JavaScript for Node 20 and newer without any dependency, because it is what installs them. Each step is done
+ * only when something is missing; when all is there it takes some tens of milliseconds. Downloads go to temporary
+ * folders and are renamed when whole, so a killed run leaves nothing half-done behind. Runs at the same time wait for
+ * each other.
+ *
+ *   packages    npm ci                                     always
+ *   Java        17 or newer, to run the embedded Kafka     not with KAFKA_BROKERS
+ *   Kafka       its jars, fetched by Maven into .cache/    not with KAFKA_BROKERS
+ *   Redis       redis-server                               not with REDIS_URL
+ */
+import { spawn, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import {
+  accessSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  realpathSync,
+} from 'node:fs';
+import { renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const cache = join(root, '.cache');
+const kafkaHome = join(cache, 'kafka-4.3.0');
+const quiet = process.argv.includes('--quiet');
+const { env } = process;
+
+/** A step that cannot be done; its message says what to do instead. */
+class SetupError extends Error {}
+
+const set = (name) => (env[name] ?? '') !== '';
+const containers = env['TEST_BACKEND'] === 'testcontainers';
+const wantsKafka = !set('KAFKA_BROKERS') && !containers;
+const wantsRedis = !set('REDIS_URL') && !containers;
+
+/** What is missing now, in the order in which it is made. */
+function missing() {
+  const jars = wantsKafka && !existsSync(join(kafkaHome, 'lib'));
+  return {
+    packages: !packagesCurrent(),
+    java: wantsKafka && (javaVersion() ?? 0) < 17,
+    maven: jars && find('mvn') === null,
+    jars,
+    redis: wantsRedis && find('redis-server') === null,
+  };
+}
+
+async function main() {
+  if (Number(process.versions.node.split('.')[0]) < 20) {
+    throw new SetupError(`Node.js 20 or newer is needed; this is ${process.versions.node}.`);
+  }
+  if (Object.values(missing()).some(Boolean)) {
+    mkdirSync(cache, { recursive: true });
+    const unlock = await lock(join(cache, 'setup.lock'));
+    try {
+      await provide(missing());
+    } finally {
+      unlock();
+    }
+  } else if (!quiet) {
+    say('Set-up: everything is there.');
+  }
+}
+
+async function provide(needs) {
+  if (needs.java || needs.maven || needs.redis) await installSystemPackages(needs);
+  const fetching = needs.jars ? [fetchKafka()] : [];
+  if (needs.packages) fetching.push(installPackages());
+  // Both are awaited, so that no download goes on behind a failure of the other.
+  const failed = (await Promise.allSettled(fetching)).find(({ status }) => status === 'rejected');
+  if (failed !== undefined) throw failed.reason;
+}
+
+// --- npm packages
+
+const lockFile = join(root, 'package-lock.json');
+const stampFile = join(root, 'node_modules', '.setup-stamp');
+
+function packagesCurrent() {
+  const hash = createHash('sha256').update(readFileSync(lockFile)).digest('hex');
+  if (read(stampFile) === hash) return true;
+  if (!installedMatchesLock()) return false;
+  // Installed by hand (`npm install`): nothing to do but to remember it.
+  writeFileSync(stampFile, hash);
+  return true;
+}
+
+/** npm writes what it installed to node_modules/.package-lock.json. */
+function installedMatchesLock() {
+  const installed = json(join(root, 'node_modules', '.package-lock.json'))?.packages;
+  const wanted = json(lockFile)?.packages;
+  if (installed === undefined || wanted === undefined) return false;
+  return Object.entries(wanted).every(
+    ([path, { version, optional, devOptional }]) =>
+      path === '' ||
+      (installed[path]?.version === version && existsSync(join(root, path))) ||
+      (installed[path] === undefined && (optional === true || devOptional === true)),
+  );
+}
+
+async function installPackages() {
+  const npm = env['npm_execpath'];
+  const [command, ...args] = npm?.endsWith('.js') ? [process.execPath, npm] : ['npm'];
+  await run('packages (npm ci)', command, [...args, 'ci', '--no-audit', '--no-fund'], {
+    otherwise: 'run `npm ci` yourself and see what it says',
+  });
+  writeFileSync(stampFile, createHash('sha256').update(readFileSync(lockFile)).digest('hex'));
+}
+
+// --- Kafka
+
+async function fetchKafka() {
+  const temporary = `${kafkaHome}.${process.pid}`;
+  for (const name of readdirSync(cache)) {
+    if (name.startsWith('kafka-4.3.0.')) rmSync(join(cache, name), { recursive: true, force: true });
+  }
+  const pom = join(root, 'infra', 'embedded', 'kafka', 'pom.xml');
+  const goal = ['dependency:copy-dependencies', `-DoutputDirectory=${join(temporary, 'lib')}`];
+  await run('Apache Kafka 4.3 (45 jars, 44 MB, by Maven)', 'mvn', ['-q', '-B', '-f', pom, ...goal], {
+    otherwise: 'check that Maven reaches its repository, or set KAFKA_BROKERS to a Kafka of yours',
+    attempts: 2,
+  });
+  rmSync(kafkaHome, { recursive: true, force: true });
+  renameSync(temporary, kafkaHome);
+}
+
+// --- programs of the system
+
+/** The major version of the Java that infra/embedded/kafka would run; asked once a binary, since a JVM takes 0.1 s to say it. */
+function javaVersion() {
+  const home = env['JAVA_HOME'];
+  const java = home !== undefined && home !== '' ? join(home, 'bin', 'java') : find('java');
+  if (java === null || !existsSync(java)) return null;
+  const file = realpathSync(java);
+  const key = `${file} ${statSync(file).mtimeMs}`;
+  const known = json(join(cache, 'java.json'));
+  if (known?.key === key) return known.version;
+  const said = spawnSync(file, ['-version'], { encoding: 'utf8' });
+  const [, first, second] =
+    /version "(\d+)(?:\.(\d+))?/.exec(`${said.stderr ?? ''}${said.stdout ?? ''}`) ?? [];
+  if (first === undefined) return null;
+  const version = Number(first === '1' ? second : first);
+  mkdirSync(cache, { recursive: true });
+  writeFileSync(join(cache, 'java.json'), JSON.stringify({ key, version }));
+  return version;
+}
+
+const advice = {
+  java: 'Java 17 or newer is missing: install it (Debian: apt-get install openjdk-17-jre-headless), or set KAFKA_BROKERS to a Kafka of yours.',
+  maven:
+    "Maven is missing, which fetches Kafka's jars: install it (Debian: apt-get install maven), or set KAFKA_BROKERS to a Kafka of yours.",
+  redis:
+    'redis-server is missing: install it (Debian: apt-get install redis-server), or set REDIS_URL to a Redis of yours.',
+};
+
+async function installSystemPackages(needs) {
+  const names = ['java', 'maven', 'redis'].filter((name) => needs[name]);
+  const sentences = names.map((name) => advice[name]).join('\n');
+  const asRoot = process.getuid?.() === 0 ? [] : ['sudo', '-n'];
+  const mayInstall =
+    find('apt-get') !== null &&
+    (asRoot.length === 0 || (find('sudo') !== null && spawnSync('sudo', ['-n', 'true']).status === 0));
+  if (!mayInstall) throw new SetupError(sentences);
+
+  const apt = async (title, ...args) => {
+    const [command, ...rest] = [
+      ...asRoot,
+      'env',
+      'DEBIAN_FRONTEND=noninteractive',
+      'apt-get',
+      '-qq',
+      ...args,
+    ];
+    await run(title, command, rest, { otherwise: sentences, attempts: 2 });
+  };
+  await apt('package lists (apt-get update)', 'update');
+  // Releases of Debian differ in which Java they have.
+  const java17 = spawnSync('apt-cache', ['show', 'openjdk-17-jre-headless']).status === 0;
+  const packages = {
+    java: java17 ? 'openjdk-17-jre-headless' : 'default-jre-headless',
+    maven: 'maven',
+    redis: 'redis-server',
+  };
+  const wanted = names.map((name) => packages[name]);
+  await apt(`${wanted.join(', ')} (apt-get install)`, 'install', '-y', '--no-install-recommends', ...wanted);
+  for (const name of names) if (missing()[name]) throw new SetupError(advice[name]);
+}
+
+// --- helpers
+
+function find(program) {
+  for (const folder of (env['PATH'] ?? '').split(delimiter)) {
+    const file = join(folder, program);
+    try {
+      accessSync(file, constants.X_OK);
+      return file;
+    } catch {
+      // Not here.
+    }
+  }
+  return null;
+}
+
+function read(file) {
+  try {
+    return readFileSync(file, 'utf8').trim();
+  } catch {
+    return null;
+  }
+}
+
+function json(file) {
+  try {
+    return JSON.parse(readFileSync(file, 'utf8'));
+  } catch {
+    return undefined;
+  }
+}
+
+function say(line) {
+  process.stdout.write(`${line}\n`);
+}
+
+/** Runs a program with its output held back; on failure its last lines are shown. */
+async function run(title, command, args, { otherwise, attempts = 1 }) {
+  say(`Set-up: ${title} …`);
+  const began = Date.now();
+  const ticking = setInterval(() => say(`Set-up: ${title}: ${seconds(began)} so far`), 15_000);
+  try {
+    for (let attempt = 1; ; attempt++) {
+      const { code, output } = await collect(command, args);
+      if (code === 0) break;
+      if (attempt < attempts) continue;
+      const last = output.trim().split('\n').slice(-15).join('\n  ');
+      throw new SetupError(`${title} failed (code ${code}):\n  ${last}\nWhat to do: ${otherwise}`);
+    }
+  } finally {
+    clearInterval(ticking);
+  }
+  say(`Set-up: ${title}: done in ${seconds(began)}`);
+}
+
+function collect(command, args) {
+  return new Promise((done) => {
+    const child = spawn(command, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] });
+    let output = '';
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk));
+    child.on('error', (error) => done({ code: 127, output: error.message }));
+    child.on('close', (code) => done({ code: code ?? 1, output }));
+  });
+}
+
+function seconds(since) {
+  return `${((Date.now() - since) / 1000).toFixed(1)} s`;
+}
+
+/** A folder is made by one process only; the pid in it tells a lock that is held from one that was left. */
+async function lock(folder) {
+  const pidFile = join(folder, 'pid');
+  for (let told = false, recovered = false; ;) {
+    try {
+      mkdirSync(folder);
+      writeFileSync(pidFile, String(process.pid));
+      // Two that found the same lock left behind could each remove the other's: the one whose pid stays has it.
+      if (recovered) await sleep(100);
+      if (read(pidFile) !== String(process.pid)) continue;
+      return () => rmSync(folder, { recursive: true, force: true });
+    } catch (error) {
+      if (error.code !== 'EEXIST') throw error;
+    }
+    if (!held(folder, pidFile)) {
+      rmSync(folder, { recursive: true, force: true });
+      recovered = true;
+      continue;
+    }
+    if (!told) say('Set-up: waiting for another set-up to end …');
+    told = true;
+    await sleep(200);
+  }
+}
+
+function held(folder, pidFile) {
+  const pid = Number(read(pidFile) ?? Number.NaN);
+  if (Number.isInteger(pid) && pid > 0) {
+    try {
+      process.kill(pid, 0);
+      return true;
+    } catch (error) {
+      return error.code === 'EPERM';
+    }
+  }
+  // Its maker is between making the folder and writing its pid, or was killed there.
+  try {
+    return Date.now() - statSync(folder).mtimeMs < 5000;
+  } catch {
+    return false;
+  }
+}
+
+try {
+  await main();
+} catch (error) {
+  process.stderr.write(
+    error instanceof SetupError ? `${error.message}\n` : `Set-up failed: ${error.stack}\n`,
+  );
+  process.exitCode = 1;
+}
