@@ -1,0 +1,135 @@
+import { z } from 'zod';
+
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import { HEIGHT_RANGE } from '../../schemas/topics.ts';
+import type { ServedBuilds } from '../builds.ts';
+import { feltHex, feltParam } from '../transfer-reads.ts';
+
+type Tables = Pick<ServedBuilds, 'table'>;
+
+/** What transfers are counted for. An account counts its transfers in and out; one to itself once. */
+export interface Subject {
+  readonly kind: 'token' | 'account';
+  readonly felt: Felt;
+}
+
+const kinds = { token: 1, account: 2 } as const;
+const settings = { max_threads: 1 } as const;
+const uint = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
+
+const totalRow = z.object({ i: z.int(), total: uint });
+
+/** How many transfers each subject has, in the order asked. */
+export async function subjectTotals(
+  clickhouse: ClickHouse,
+  tables: Tables,
+  subjects: readonly Subject[],
+): Promise<number[]> {
+  if (subjects.length === 0) return [];
+  const selects = subjects.map(
+    ({ kind }, i) => `SELECT ${i} AS i, sum(transfers) AS total FROM ${tables.table('transfer_counts')} FINAL
+      WHERE subject_kind = ${kinds[kind]} AND subject = ${feltParam(`s${i}`)}`,
+  );
+  const params = Object.fromEntries(subjects.map(({ felt }, i) => [`s${i}`, feltHex(felt)]));
+  const query = { name: 'transfer-counts.totals', sql: selects.join(' UNION ALL '), row: totalRow };
+  const rows = await clickhouse.rows(query, params, { settings });
+  return subjects.map((_, i) => rows.find((row) => row.i === i)?.total ?? 0);
+}
+
+/** Which rows of a subject are looked for: the `need` after `skip`, between two heights, in an order. */
+export interface RowsWanted {
+  readonly order: 'desc' | 'asc';
+  /** Both inclusive. */
+  readonly lo: number;
+  readonly hi: number;
+  readonly skip: number;
+  readonly need: number;
+}
+
+/** Where those rows lie: between these heights, after `skip` of the rows there; `rows` there in all. */
+export interface RowsFound {
+  readonly lo: number;
+  readonly hi: number;
+  readonly skip: number;
+  readonly rows: number;
+}
+
+const windowRow = z.object({ total: uint, hits: uint, first: uint, last: uint, before: uint, inside: uint });
+
+/**
+ * The buckets that hold the wanted rows, found by summing counts instead of reading rows. `buckets` gives (bucket, n).
+ */
+function windowSql(buckets: string, order: 'desc' | 'asc'): string {
+  const way = order === 'desc' ? 'DESC' : 'ASC';
+  return `SELECT max(everything) AS total, countIf(hit) AS hits, minIf(bucket, hit) AS first, maxIf(bucket, hit) AS last,
+      minIf(upto - n, hit) AS before, sumIf(n, hit) AS inside
+    FROM (
+      SELECT bucket, n, sum(n) OVER (ORDER BY bucket ${way} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS upto,
+        sum(n) OVER () AS everything, upto > {skip:UInt64} AND upto - n < {skip:UInt64} + {need:UInt64} AS hit
+      FROM (${buckets})
+    )`;
+}
+
+/** A window that holds more rows than this is narrowed to single heights. */
+const WIDE_WINDOW_ROWS = 4000;
+
+/**
+ * Finds where a subject's n-th row lies, and how many rows the bounds hold in all: one small read for the ranges of 1024
+ * heights, and one for the heights where a range holds many.
+ */
+export async function findRows(
+  clickhouse: ClickHouse,
+  tables: Tables,
+  subject: Subject,
+  wanted: RowsWanted,
+): Promise<{ total: number; found: RowsFound | null }> {
+  const { order, lo, hi, skip, need } = wanted;
+  const where = `subject_kind = ${kinds[subject.kind]} AND subject = ${feltParam('subject')}`;
+  const first = Math.floor(lo / HEIGHT_RANGE);
+  const last = Math.floor(hi / HEIGHT_RANGE);
+  // Ranges that the bounds cut are counted height by height.
+  const cut = [
+    ...(lo % HEIGHT_RANGE === 0 ? [] : [first]),
+    ...((hi + 1) % HEIGHT_RANGE === 0 || hi >= OPEN_END ? [] : [last]),
+  ];
+  const whole = `SELECT range AS bucket, transfers AS n FROM ${tables.table('transfer_counts')} FINAL
+    WHERE ${where} AND range BETWEEN {first:UInt32} AND {last:UInt32}${cut.map((range) => ` AND range != ${range}`).join('')}`;
+  const parts = `SELECT range AS bucket, sum(transfers) AS n FROM ${tables.table('transfer_counts_by_block')} FINAL
+    WHERE range IN (${cut.join(', ')}) AND ${where} AND block BETWEEN {lo:UInt32} AND {hi:UInt32} GROUP BY range`;
+  const params = { subject: feltHex(subject.felt), lo, hi, first, last, skip, need };
+  const [ranges] = await clickhouse.rows(
+    {
+      name: 'transfer-counts.ranges',
+      sql: windowSql(cut.length === 0 ? whole : `${whole} UNION ALL ${parts}`, order),
+      row: windowRow,
+    },
+    params,
+    { settings },
+  );
+  if (ranges === undefined || ranges.hits === 0) return { total: ranges?.total ?? 0, found: null };
+  const found: RowsFound = {
+    lo: Math.max(lo, ranges.first * HEIGHT_RANGE),
+    hi: Math.min(hi, ranges.last * HEIGHT_RANGE + HEIGHT_RANGE - 1),
+    skip: skip - ranges.before,
+    rows: ranges.inside,
+  };
+  if (found.rows <= WIDE_WINDOW_ROWS) return { total: ranges.total, found };
+
+  // Only ranges with few rows each can lie between the first and the last, so this reads few rows too.
+  const heights = `SELECT block AS bucket, transfers AS n FROM ${tables.table('transfer_counts_by_block')} FINAL
+    WHERE range BETWEEN {first:UInt32} AND {last:UInt32} AND ${where} AND block BETWEEN {lo:UInt32} AND {hi:UInt32}`;
+  const [blocks] = await clickhouse.rows(
+    { name: 'transfer-counts.heights', sql: windowSql(heights, order), row: windowRow },
+    { ...params, first: ranges.first, last: ranges.last, lo: found.lo, hi: found.hi, skip: found.skip },
+    { settings },
+  );
+  if (blocks === undefined || blocks.hits === 0) return { total: ranges.total, found };
+  return {
+    total: ranges.total,
+    found: { lo: blocks.first, hi: blocks.last, skip: found.skip - blocks.before, rows: blocks.inside },
+  };
+}
+
+/** From here on there is no upper bound: the highest height there can be. */
+const OPEN_END = 0xffff_fffe;

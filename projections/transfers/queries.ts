@@ -1,0 +1,87 @@
+import { z } from 'zod';
+
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { ServedBuilds } from '../builds.ts';
+import { feltParam } from '../transfer-reads.ts';
+import type { TransferSource } from '../transfer-reads.ts';
+
+export { MAX_HEIGHT, feltFilters, transferCount, transferPage, transferSample } from '../transfer-reads.ts';
+export type {
+  FeltFilter,
+  PageRead,
+  StoredTransfer,
+  TransferFilters,
+  TransferOrder,
+  TransferPosition,
+  TransferSource,
+} from '../transfer-reads.ts';
+
+type Tables = Pick<ServedBuilds, 'table'>;
+
+/** A token's transfers, in the order of the key. */
+export function transfersOfToken(tables: Tables): TransferSource {
+  return {
+    sql: `FROM ${tables.table('transfers')} FINAL WHERE token = ${feltParam('token')}`,
+    settles: 'token',
+  };
+}
+
+/** The transfers of the searched token that the searched account has no part in: the rest of a search is its feed. */
+export function transfersOfSearchedToken(tables: Tables): TransferSource {
+  const search = feltParam('search');
+  return {
+    sql: `FROM ${tables.table('transfers')} FINAL WHERE token = ${search} AND from_address != ${search} AND to_address != ${search}`,
+    settles: 'search',
+  };
+}
+
+/** Every transfer at one height, `{height:UInt32}` being it counted down: the block says which tokens it holds. */
+export function transfersOfBlock(tables: Tables, height: number): TransferSource {
+  const desc = 0xffff_ffff - height;
+  return {
+    sql: `FROM ${tables.table('transfers')} FINAL WHERE token IN (
+      SELECT arrayJoin(tokens) FROM ${tables.table('indexed_blocks')} FINAL WHERE block_desc = ${desc}
+    ) AND block_desc = ${desc}`,
+    settles: null,
+  };
+}
+
+/** A transaction's transfers, by the full keys that `tx_index` holds. A hash that landed twice has both blocks' rows. */
+export function transfersOfTransaction(tables: Tables): TransferSource {
+  return { sql: transactionRows(tables, 'txhash'), settles: 'txhash' };
+}
+
+/** The transfers of the searched hash that the searched address has no part in. */
+export function transfersOfSearchedTransaction(tables: Tables): TransferSource {
+  const search = feltParam('search');
+  return {
+    sql: `${transactionRows(tables, 'search')} AND token != ${search} AND from_address != ${search} AND to_address != ${search}`,
+    settles: 'search',
+  };
+}
+
+/** The repeated `tx_hash` guards against a key that another transaction took in the same height between the two reads. */
+function transactionRows(tables: Tables, param: 'txhash' | 'search'): string {
+  return `FROM ${tables.table('transfers')} FINAL WHERE tx_hash = ${feltParam(param)}
+    AND (token, block_desc, position_desc, item_desc) IN (
+      SELECT of_token, block_desc, toUInt32(4294967295 - of_position), toUInt32(4294967295 - of_item)
+      FROM ${tables.table('tx_index')} FINAL
+      ARRAY JOIN tokens AS of_token, positions AS of_position, items AS of_item
+      WHERE tx_hash = ${feltParam(param)}
+    )`;
+}
+
+const heightRow = z.object({ height: z.int() });
+
+/** The newest indexed height whose block is no later than a time (unix seconds); `null` when there is none. */
+export async function newestHeightAt(
+  clickhouse: ClickHouse,
+  tables: Tables,
+  seconds: number,
+): Promise<number | null> {
+  const sql = `SELECT toUInt32(4294967295 - block_desc) AS height FROM ${tables.table('indexed_blocks')} FINAL
+    WHERE timestamp <= {seconds:Int64} ORDER BY block_desc LIMIT 1`;
+  const query = { name: 'indexed-blocks.newest-at', sql, row: heightRow };
+  const [row] = await clickhouse.rows(query, { seconds }, { settings: { max_threads: 1 } });
+  return row?.height ?? null;
+}

@@ -1,0 +1,33 @@
+import { z } from 'zod';
+
+export const chunkAnswer = z
+  .object({
+    name: z.string(),
+    range: z.tuple([z.int().min(0), z.int().min(0).nullable()]).meta({
+      description: 'First and last height, both inclusive; the last is null for `live`',
+    }),
+    latest_block: z.int().min(0).meta({
+      description:
+        'Highest block in which the chunk indexed a transfer; the start of its range until there is one',
+    }),
+    transfers: z.int().min(0),
+    percent: z.number().min(0).max(1).nullable().meta({
+      description:
+        '0 to 1: (latest_block - start) / (end - start); null for `live` and for a range of one height',
+    }),
+  })
+  .meta({ id: 'IndexerChunk' });
+
+export const progressAnswer = z
+  .object({
+    network: z.string().meta({
+      description: 'mainnet, sepolia, or the chain id as text; empty until the node has been asked',
+    }),
+    chunks: z.array(chunkAnswer),
+    totals: z.object({
+      transfers: z.int().min(0).meta({ description: 'Sum over the chunks' }),
+      latest_block_overall: z.int().min(0).meta({ description: 'Highest `latest_block`; 0 without a chunk' }),
+    }),
+  })
+  .meta({ id: 'IndexerProgress' });
+export type ProgressAnswer = z.infer<typeof progressAnswer>;

@@ -1,0 +1,317 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+import { askedOf, transfersQuery } from '../../../api/transfers/filters.ts';
+import { listTransfers } from '../../../api/transfers/list.ts';
+import { parseInput } from '../../../api/validation.ts';
+import { createClickHouse } from '../../../infra/clickhouse/client.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import type { StoredTransfer } from '../../../projections/transfers/queries.ts';
+import type { Transfer } from '../../../schemas/decode/index.ts';
+import { toFelt } from '../../../schemas/felt.ts';
+import { isolated } from '../../support/isolation.ts';
+import type { Isolated } from '../../support/isolation.ts';
+import {
+  createWorldTables,
+  randomBlock,
+  randomWorld,
+  seeded,
+  worldTables,
+  writeBlocks,
+} from '../../support/transfer-world.ts';
+import type { WorldBlock } from '../../support/transfer-world.ts';
+
+/** Pages of transfers out of a real ClickHouse, compared with a list in memory that is filtered and sorted plainly. */
+
+let own: Isolated;
+let writer: ClickHouse;
+let clickhouse: ClickHouse;
+/** What is indexed now, by height. */
+const chain = new Map<number, WorldBlock>();
+let seq = 1;
+let offset = 0;
+
+async function accept(blocks: readonly WorldBlock[]): Promise<void> {
+  await writeBlocks(writer, blocks, { seq: (seq += 1), offset: (offset += 1000) });
+  for (const block of blocks) chain.set(block.height, block);
+}
+
+async function revert(blocks: readonly WorldBlock[]): Promise<void> {
+  await writeBlocks(writer, blocks, { seq: (seq += 1), offset: (offset += 1000), type: 'block.reverted' });
+  for (const block of blocks) chain.delete(block.height);
+}
+
+/** Two stretches far apart, one of them over a border of 1024 heights; one height holds more than a window may. */
+const heights = [
+  ...Array.from({ length: 60 }, (_, i) => i),
+  ...Array.from({ length: 70 }, (_, i) => 990 + i),
+  ...Array.from({ length: 40 }, (_, i) => 8000 + 3 * i),
+];
+
+beforeAll(async () => {
+  own = await isolated();
+  writer = createClickHouse(own.env.CLICKHOUSE_URL, { application: 'test' });
+  clickhouse = createClickHouse(own.env.API_CLICKHOUSE_URL, { application: 'test-api' });
+  await createWorldTables(writer);
+  const random = seeded(20_260_101);
+  const blocks = heights.map((height) =>
+    randomBlock(random, height, height === 995 ? 9000 : 20 + random.below(30)),
+  );
+  for (let i = 0; i < blocks.length; i += 40) await accept(blocks.slice(i, i + 40));
+  // A fork: eight heights lost, six of them taken again by other blocks.
+  const lost = blocks.slice(50, 58);
+  await revert(lost);
+  await accept(lost.slice(0, 6).map(({ height }) => randomBlock(random, height, 25)));
+}, 120_000);
+
+afterAll(async () => {
+  await clickhouse.close();
+  await writer.close();
+  await own.drop();
+});
+
+type Query = Record<string, string>;
+interface Row extends Transfer {
+  readonly block: number;
+  readonly timestamp: number;
+}
+
+const keyOf = (row: { block: number; position: number; item: number }): string =>
+  `${row.block}:${row.position}:${row.item}`;
+
+/** The oracle: the contract's filters as they read, over everything indexed. */
+function expected(query: Query): Row[] {
+  const rows: Row[] = [...chain.values()].flatMap(({ height, timestamp, transfers }) =>
+    transfers.map((transfer) => ({ ...transfer, block: height, timestamp })),
+  );
+  const same = (felt: string, text: string): boolean => BigInt(felt) === BigInt(text);
+  const tests: Record<string, (row: Row, text: string) => boolean> = {
+    account: (row, text) => same(row.from, text) || same(row.to, text),
+    from_account: (row, text) => same(row.from, text),
+    to_account: (row, text) => same(row.to, text),
+    token: (row, text) => same(row.token, text),
+    txhash: (row, text) => same(row.txHash, text),
+    search: (row, text) => [row.from, row.to, row.token, row.txHash].some((felt) => same(felt, text)),
+    block: (row, text) => row.block === Number(text),
+    from_block: (row, text) => row.block >= Number(text),
+    to_block: (row, text) => row.block <= Number(text),
+    start_time: (row, text) => row.timestamp * 1000 >= Date.parse(text),
+    end_time: (row, text) => row.timestamp * 1000 <= Date.parse(text),
+  };
+  const way = query['order'] === 'asc' ? 1 : -1;
+  return rows
+    .filter((row) => Object.entries(query).every(([name, text]) => tests[name]?.(row, text) ?? true))
+    .toSorted((a, b) => way * (a.block - b.block || a.position - b.position || a.item - b.item));
+}
+
+async function list(query: Query) {
+  const parsed = parseInput(transfersQuery, query);
+  const { page, limit, cursor } = parsed;
+  return await listTransfers(
+    { clickhouse, tables: worldTables, signal: new AbortController().signal },
+    { asked: askedOf(parsed), page, limit, cursor, query },
+  );
+}
+
+const stored = (row: Row): StoredTransfer => ({
+  token: row.token,
+  block: row.block,
+  position: row.position,
+  item: row.item,
+  from: row.from,
+  to: row.to,
+  kind: row.kind,
+  amount: row.amount.toString(),
+  token_id: (row.tokenId ?? 0n).toString(),
+  txhash: row.txHash,
+  timestamp: row.timestamp,
+  fee: row.fee.toString(),
+  fee_unit: row.feeToken,
+  is_fee: row.isFee ? 1 : 0,
+  execution_status: row.executionStatus,
+});
+
+/** A random query over every filter; each is there often enough to meet the others, and rows often enough match. */
+function randomQuery(random: ReturnType<typeof seeded>): Query {
+  const rows = expected({});
+  const seed = random.pick(rows);
+  const stranger = toFelt(0xdead_beefn);
+  const felt = (likely: string, others: readonly string[]): string =>
+    random.below(8) === 0 ? (random.below(4) === 0 ? stranger : random.pick(others)) : likely;
+  const { tokens, accounts, ambiguous } = randomWorld;
+  const iso = (seconds: number): string => new Date(seconds * 1000).toISOString();
+  const makers: Record<string, () => string> = {
+    account: () => felt(random.below(2) === 0 ? seed.from : seed.to, accounts),
+    from_account: () => felt(seed.from, accounts),
+    to_account: () => felt(seed.to, accounts),
+    token: () => felt(seed.token, tokens),
+    txhash: () => felt(seed.txHash, ambiguous),
+    search: () => felt(random.pick([seed.from, seed.to, seed.token, seed.txHash, ...ambiguous]), ambiguous),
+    block: () => String(random.below(10) === 0 ? 77_777 : seed.block),
+  };
+  const names = Object.keys(makers);
+  const query: Query = {};
+  const first = random.pick(names);
+  for (const name of names) {
+    if (name === first || random.below(5) === 0) query[name] = makers[name]?.() ?? '';
+  }
+  if (random.below(4) === 0) query['from_block'] = String(Math.max(0, seed.block - random.below(1100)));
+  if (random.below(4) === 0) query['to_block'] = String(seed.block + random.below(1100));
+  if (random.below(6) === 0) query['start_time'] = iso(seed.timestamp - random.below(3000));
+  if (random.below(6) === 0) query['end_time'] = iso(seed.timestamp + random.below(3000));
+  if (random.below(2) === 0) query['order'] = 'asc';
+  return query;
+}
+
+async function walk(query: Query, between?: () => Promise<void>): Promise<string[]> {
+  const seen: string[] = [];
+  let page = await list(query);
+  seen.push(...page.results.map(keyOf));
+  while (typeof page.links.next_cursor === 'string') {
+    await between?.();
+    page = await list({ ...query, cursor: page.links.next_cursor });
+    expect(page.results.length).toBeGreaterThan(0);
+    seen.push(...page.results.map(keyOf));
+  }
+  return seen;
+}
+
+const [hotToken = ''] = randomWorld.tokens;
+const [zero = '', hotAccount = ''] = randomWorld.accounts;
+
+describe('a page by number', () => {
+  it('holds what the filters say, in order, with an exact count', { timeout: 300_000 }, async () => {
+    const random = seeded(7);
+    for (let run = 0; run < 200; run += 1) {
+      const query = randomQuery(random);
+      const all = expected(query);
+      const limit = random.pick([1, 7, 25, 100]);
+      const pages = Math.max(1, Math.ceil(all.length / limit));
+      const page = random.below(3) === 0 ? 1 : 1 + random.below(pages);
+      const answer = await list({ ...query, limit: String(limit), page: String(page) });
+      const context = JSON.stringify({ ...query, limit, page });
+      expect(answer.results, context).toEqual(all.slice((page - 1) * limit, page * limit).map(stored));
+      expect({ count: answer.count, pages: answer.total_pages }, context).toEqual({
+        count: all.length,
+        pages,
+      });
+      expect(answer.count_is_estimate, context).toBeUndefined();
+      expect(answer.links.next === null, context).toBe(page === pages);
+    }
+  });
+
+  it('is as right far out as near, in both orders', { timeout: 120_000 }, async () => {
+    for (const filter of [
+      { token: hotToken },
+      { account: hotAccount },
+      { account: zero },
+      { to_account: hotAccount },
+    ]) {
+      for (const order of ['desc', 'asc']) {
+        const query: Query = { ...filter, order, limit: '100' };
+        const all = expected(query);
+        const pages = Math.ceil(all.length / 100);
+        for (const page of [1, 2, Math.floor(pages / 2), pages - 1, pages]) {
+          const answer = await list({ ...query, page: String(page) });
+          expect(answer.results.map(keyOf)).toEqual(all.slice((page - 1) * 100, page * 100).map(keyOf));
+        }
+        const last = await list({ ...query, page: 'last' });
+        expect(last.results.map(keyOf)).toEqual(all.slice((pages - 1) * 100).map(keyOf));
+      }
+    }
+  });
+
+  it('is not there past the last one', async () => {
+    for (const query of [
+      { token: hotToken, page: '100000' },
+      { token: hotToken, page: '40001', limit: '25' },
+      { token: hotToken, page: '999999999999999' },
+      { txhash: '0x1', page: '2' },
+      { account: hotAccount, page: '0' },
+      { account: hotAccount, page: '-1' },
+      { account: hotAccount, page: 'two' },
+    ]) {
+      await expect(list(query), JSON.stringify(query)).rejects.toMatchObject({
+        status: 404,
+        message: 'Invalid page.',
+      });
+    }
+  });
+
+  it('of nothing is an empty first page', async () => {
+    for (const query of [
+      { token: '0xdead' },
+      { search: '0xdead' },
+      { block: '123456' },
+      { txhash: '0xdead' },
+    ]) {
+      const answer = await list(query);
+      expect(answer).toEqual({
+        links: { next: null, previous: null, next_cursor: null },
+        count: 0,
+        total_pages: 1,
+        results: [],
+      });
+    }
+  });
+
+  it('links to its neighbours with the filters kept', async () => {
+    const answer = await list({ token: hotToken, order: 'asc', page: '2', limit: '10' });
+    expect(answer.links).toMatchObject({
+      next: `?page=3&limit=10&token=${hotToken}&order=asc`,
+      previous: `?page=1&limit=10&token=${hotToken}&order=asc`,
+    });
+  });
+});
+
+describe('a walk by cursor', () => {
+  it('meets every row once, in order', { timeout: 300_000 }, async () => {
+    const random = seeded(99);
+    const wide: Query[] = ['desc', 'asc'].flatMap((order) => [
+      { account: hotAccount, order, limit: '100' },
+      { search: randomWorld.ambiguous[0] ?? '', order, limit: '37' },
+      { search: randomWorld.ambiguous[1] ?? '', order, limit: '37' },
+      { from_account: zero, order, limit: '50' },
+      { token: hotToken, account: hotAccount, order, limit: '100' },
+      { block: '995', order, limit: '100', from_account: zero },
+    ]);
+    const narrow = Array.from({ length: 20 }, () => ({ ...randomQuery(random), limit: '100' }));
+    for (const query of [...wide, ...narrow]) {
+      expect(await walk(query), JSON.stringify(query)).toEqual(expected(query).map(keyOf));
+    }
+  });
+
+  it('does not drift while blocks land and are lost', { timeout: 120_000 }, async () => {
+    const random = seeded(5);
+    const top = 9000;
+    for (const order of ['desc', 'asc']) {
+      const query: Query = { token: hotToken, from_block: '8000', order, limit: '60' };
+      const before = expected(query).map(keyOf);
+      let next = top + (order === 'asc' ? 500 : 0);
+      const seen = await walk(query, async () => {
+        if (next < top + 504) await accept([randomBlock(random, (next += 1), 30)]);
+      });
+      if (order === 'desc') expect(seen).toEqual(before);
+      else expect(seen).toEqual(expected(query).map(keyOf));
+    }
+    const lost = [...chain.values()].filter(({ height }) => height > top);
+    await revert(lost);
+    expect(await walk({ token: hotToken, from_block: '8900', limit: '60' })).toEqual([]);
+  });
+
+  it('refuses a cursor of other filters, another order, or of nobody', async () => {
+    const { links } = await list({ token: hotToken, limit: '5' });
+    const cursor = links.next_cursor ?? '';
+    expect((await list({ token: hotToken, limit: '9', cursor })).results).toHaveLength(9);
+    for (const query of [
+      { account: hotToken, cursor },
+      { token: hotToken, order: 'asc', cursor },
+      { token: hotToken, to_block: '9999', cursor },
+      { token: hotToken, cursor: `${cursor}A` },
+      { token: hotToken, cursor: cursor.slice(1) },
+      { token: hotToken, cursor: 'null' },
+      { token: hotToken, cursor: '\0' },
+    ]) {
+      await expect(list(query), JSON.stringify(query)).rejects.toMatchObject({ status: 400 });
+    }
+  });
+});

@@ -1,0 +1,204 @@
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import { accountFeed } from '../../projections/account-feed/projector.ts';
+import { withNames } from '../../projections/define.ts';
+import type { ChainBatchItem, ClickHouseProjection } from '../../projections/define.ts';
+import { indexedBlocks } from '../../projections/indexed-blocks/projector.ts';
+import { transferCounts } from '../../projections/transfer-counts/projector.ts';
+import { transfers } from '../../projections/transfers/projector.ts';
+import { txIndex } from '../../projections/tx-index/projector.ts';
+import type { Transfer } from '../../schemas/decode/index.ts';
+import { STRK_TOKEN, toFelt } from '../../schemas/felt.ts';
+import type { Felt } from '../../schemas/felt.ts';
+
+/** A chain of decoded blocks put into ClickHouse through the projectors themselves, without a log or a node. */
+
+export interface WorldBlock {
+  readonly height: number;
+  readonly timestamp: number;
+  readonly chunk: string;
+  readonly transfers: readonly Transfer[];
+}
+
+const projections: readonly ClickHouseProjection[] = [
+  transfers,
+  accountFeed,
+  txIndex,
+  transferCounts,
+  indexedBlocks,
+];
+
+/** Tables under their own placeholders. */
+export const worldTables = { table: (placeholder: string): string => placeholder };
+
+const names = Object.fromEntries(
+  projections.flatMap(({ ddl }) =>
+    [...ddl.matchAll(/\{\{([a-z_]+)\}\}/g)].map(([, name = '']) => [name, name]),
+  ),
+);
+
+export async function createWorldTables(clickhouse: ClickHouse): Promise<void> {
+  for (const { ddl } of projections) {
+    for (const statement of withNames(ddl, names).split(/;\s*$/m)) {
+      if (statement.replaceAll(/--.*$/gm, '').trim() !== '') await clickhouse.command(statement);
+    }
+  }
+}
+
+/** Writes blocks as one batch: base rows, derived tables, and what tells that they are indexed. */
+export async function writeBlocks(
+  clickhouse: ClickHouse,
+  blocks: readonly WorldBlock[],
+  version: { seq: number; offset: number; type?: 'block.accepted' | 'block.reverted' },
+): Promise<void> {
+  const items = blocks.map((block, i) => batchItem(block, { ...version, offset: version.offset + i }));
+  for (const projection of projections) {
+    for (const [table, { columns }] of Object.entries(projection.tables)) {
+      const rows = items.flatMap((item) => projection.project(item)[table] ?? []);
+      await clickhouse.insert(table, columns, rows);
+    }
+    const touched = items.map(({ message, offset }) => ({
+      height: message.block.height,
+      chunk: message.chunk,
+      offset,
+    }));
+    for (const { sql, params } of projection.derive?.(touched) ?? []) {
+      await clickhouse.command(withNames(sql, names), { params });
+    }
+  }
+}
+
+function batchItem(
+  { height, timestamp, chunk, transfers: moved }: WorldBlock,
+  version: { seq: number; offset: number; type?: 'block.accepted' | 'block.reverted' },
+): ChainBatchItem {
+  return {
+    message: {
+      type: version.type ?? 'block.accepted',
+      v: 1,
+      seq: version.seq,
+      cause: 'new',
+      chunk,
+      contracts: {},
+      block: {
+        height,
+        hash: toFelt(0xb10c_0000n + BigInt(height)),
+        parent_hash: toFelt(0xb10c_0000n + BigInt(Math.max(0, height - 1))),
+        timestamp,
+        sequencer_address: toFelt(1n),
+        starknet_version: '0.14.0',
+        transaction_count: null,
+        event_count: null,
+        transactions: [],
+      },
+    },
+    decoded: { transfers: [...moved], malformed: [] },
+    partition: 0,
+    offset: version.offset,
+  };
+}
+
+/** A transfer with everything that a test does not care about filled in. */
+export function aTransfer(
+  fields: Pick<Transfer, 'token' | 'from' | 'to' | 'position' | 'txHash'> & Partial<Transfer>,
+): Transfer {
+  return {
+    kind: 'erc20',
+    amount: 1n,
+    tokenId: null,
+    item: 0,
+    txIndex: 0,
+    eventInTx: 0,
+    isFee: false,
+    executionStatus: 'SUCCEEDED',
+    fee: 5n,
+    feeToken: STRK_TOKEN,
+    ...fields,
+  };
+}
+
+/** A small generator of numbers that gives the same ones for the same seed (mulberry32). */
+export function seeded(seed: number): { below(limit: number): number; pick<T>(from: readonly T[]): T } {
+  let state = seed >>> 0;
+  const below = (limit: number): number => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * limit);
+  };
+  return {
+    below,
+    pick<T>(from: readonly T[]): T {
+      const one = from[below(from.length)];
+      if (one === undefined) throw new RangeError('nothing to pick from');
+      return one;
+    },
+  };
+}
+
+export interface World {
+  readonly tokens: readonly Felt[];
+  readonly accounts: readonly Felt[];
+  /** Felts that are more than one thing: token and account, or account and transaction hash. */
+  readonly ambiguous: readonly Felt[];
+}
+
+export const randomWorld: World = (() => {
+  const tokens = Array.from({ length: 12 }, (_, i) => toFelt(0x70_0000n + BigInt(i)));
+  const accounts = [
+    toFelt(0n),
+    ...Array.from({ length: 24 }, (_, i) => toFelt(0xacc_0000_0000n + BigInt(i))),
+  ];
+  const both = toFelt(0xb07_0001n);
+  const accountAndHash = toFelt(0xb07_0002n);
+  return {
+    tokens: [...tokens, both],
+    accounts: [...accounts, both, accountAndHash],
+    ambiguous: [both, accountAndHash],
+  };
+})();
+
+const EDGES = [0n, 1n, (1n << 128n) - 1n, 1n << 128n, (1n << 256n) - 1n];
+
+/** A block of random transfers: half of them of the first token, a third touching the second account. */
+export function randomBlock(random: ReturnType<typeof seeded>, height: number, events: number): WorldBlock {
+  const { tokens, accounts, ambiguous } = randomWorld;
+  const moved: Transfer[] = [];
+  let hash = toFelt(0x7a_0000_0000_0000n + BigInt(height) * 100_000n);
+  for (let position = 0; position < events; position += 1) {
+    const opens = random.below(3) === 0;
+    if (opens) hash = toFelt(BigInt(hash) + 1n);
+    // One account's address is a transaction's hash, too.
+    const txHash = height % 50 === 7 && position === 0 ? (ambiguous[1] ?? hash) : hash;
+    const isHot = random.below(2) === 0;
+    const [firstToken, secondAccount] = [tokens[0] ?? hash, accounts[1] ?? hash];
+    const token = isHot ? firstToken : random.pick(tokens);
+    const kind = isHot ? 'erc20' : random.pick(['erc20', 'erc721', 'erc1155', 'unknown'] as const);
+    const from = random.pick(accounts);
+    const to = random.below(3) === 0 ? secondAccount : random.below(10) === 0 ? from : random.pick(accounts);
+    const items = kind === 'erc1155' ? 1 + random.below(4) : 1;
+    for (let item = 0; item < items; item += 1) {
+      moved.push(
+        aTransfer({
+          token,
+          from,
+          to,
+          position: position * 2,
+          item,
+          txHash,
+          kind,
+          amount: kind === 'erc721' ? 1n : random.pick(EDGES),
+          tokenId: kind === 'erc721' || kind === 'erc1155' ? random.pick(EDGES) : null,
+          isFee: random.below(4) === 0,
+          executionStatus: random.below(5) === 0 ? 'REVERTED' : 'SUCCEEDED',
+          fee: random.pick(EDGES),
+        }),
+      );
+    }
+  }
+  return {
+    height,
+    timestamp: 1_700_000_000 + height * 2,
+    chunk: height < 5000 ? 'c0' : 'live',
+    transfers: moved,
+  };
+}
