@@ -8,7 +8,7 @@
  * |---|---|
  * | KAFKA_BROKERS | Apache Kafka, one node (kafka/) |
  * | CLICKHOUSE_URL, API_CLICKHOUSE_URL | the ClickHouse engine in a process of its own (clickhouse/) |
- * | DATABASE_URL | PostgreSQL (postgres.ts) |
+ * | DATABASE_URL, API_DATABASE_URL | PostgreSQL (postgres.ts) |
  * | REDIS_URL | redis-server (redis.ts) |
  */
 import { resolve } from 'node:path';
@@ -28,6 +28,8 @@ export interface EmbeddedUrls {
   /** The same ClickHouse as a user who may only SELECT. */
   readonly API_CLICKHOUSE_URL: string;
   readonly DATABASE_URL: string;
+  /** The same PostgreSQL as a role that may only SELECT; the role is made when the stores are prepared. */
+  readonly API_DATABASE_URL?: string;
   readonly REDIS_URL: string;
 }
 
@@ -80,21 +82,23 @@ export async function startEmbedded(options: {
       const service = await keep(startClickHouse({ ...common, port: ports.clickhouse }));
       return { CLICKHOUSE_URL: service.url, API_CLICKHOUSE_URL: service.apiUrl };
     };
-    const others = {
-      KAFKA_BROKERS: () =>
-        startKafka({ ...common, port: ports.kafka, controllerPort: ports.kafkaController }),
-      DATABASE_URL: () => startPostgres({ ...common, port: ports.postgres }),
-      REDIS_URL: () => startRedis({ ...common, port: ports.redis }),
+    const postgres = async (): Promise<Pick<EmbeddedUrls, 'DATABASE_URL' | 'API_DATABASE_URL'>> => {
+      const url = given('DATABASE_URL');
+      const reader = given('API_DATABASE_URL');
+      if (url !== null) {
+        return { DATABASE_URL: url, ...(reader === null ? {} : { API_DATABASE_URL: reader }) };
+      }
+      const service = await keep(startPostgres({ ...common, port: ports.postgres }));
+      return { DATABASE_URL: service.url, API_DATABASE_URL: service.apiUrl };
     };
-    const urlOf = async (name: keyof typeof others): Promise<string> =>
-      given(name) ?? (await keep(others[name]())).url;
+    const kafka = async (): Promise<string> => {
+      const { kafka: port, kafkaController: controllerPort } = ports;
+      return given('KAFKA_BROKERS') ?? (await keep(startKafka({ ...common, port, controllerPort }))).url;
+    };
+    const redis = async (): Promise<string> =>
+      given('REDIS_URL') ?? (await keep(startRedis({ ...common, port: ports.redis }))).url;
 
-    const starting = [
-      clickhouse(),
-      urlOf('KAFKA_BROKERS'),
-      urlOf('DATABASE_URL'),
-      urlOf('REDIS_URL'),
-    ] as const;
+    const starting = [clickhouse(), postgres(), kafka(), redis()] as const;
     // All are waited for, also when one fails, so that none is still starting when the others are stopped.
     const ended = await Promise.allSettled(starting);
     const failures = ended.flatMap((one) => (one.status === 'rejected' ? [one.reason as unknown] : []));
@@ -102,8 +106,8 @@ export async function startEmbedded(options: {
       const messages = failures.map((one) => (one instanceof Error ? one.message : String(one)));
       throw new AppError('STORE_UNAVAILABLE', messages.join('\n'), { cause: failures[0] });
     }
-    const [stores, KAFKA_BROKERS, DATABASE_URL, REDIS_URL] = await Promise.all(starting);
-    return { urls: { ...stores, KAFKA_BROKERS, DATABASE_URL, REDIS_URL }, services, stop };
+    const [analytics, accounts, KAFKA_BROKERS, REDIS_URL] = await Promise.all(starting);
+    return { urls: { ...analytics, ...accounts, KAFKA_BROKERS, REDIS_URL }, services, stop };
   } catch (error) {
     await stop();
     throw error;

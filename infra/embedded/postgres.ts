@@ -27,6 +27,11 @@ import type { EmbeddedService, ServiceLog } from './service.ts';
 
 const database = 'tds';
 
+export interface EmbeddedPostgres extends EmbeddedService {
+  /** The same database as the role `tds_api`, which does not exist until the stores are prepared. */
+  readonly apiUrl: string;
+}
+
 /**
  * Starts a real PostgreSQL on loopback (no Unix socket), with one superuser whose password is kept in
  * `dataDir/postgres.password`, and a database `tds`.
@@ -38,12 +43,13 @@ export async function startPostgres(options: {
   dataDir: string;
   port: number;
   log: ServiceLog;
-}): Promise<EmbeddedService> {
+}): Promise<EmbeddedPostgres> {
   const { port, log } = options;
   const home = join(options.dataDir, 'postgres');
   mkdirSync(home, { recursive: true });
   const data = join(realpathSync(home), 'data');
   const password = keptSecret(join(options.dataDir, 'postgres.password'));
+  const apiPassword = keptSecret(join(options.dataDir, 'postgres-api.password'));
   const { postgres, initdb } = await binaries();
   const account = postgresAccount(existsSync(data) ? statSync(data) : null, [postgres, dirname(data)]);
 
@@ -64,7 +70,7 @@ export async function startPostgres(options: {
     dynamic_shared_memory_type: 'mmap',
   };
   const args = Object.entries(settings).flatMap(([key, value]) => ['-c', `${key}=${value}`]);
-  return startService({
+  const service = await startService({
     name: 'postgres',
     url,
     // SIGINT is PostgreSQL's fast shutdown; SIGTERM would wait for every client to leave.
@@ -75,6 +81,7 @@ export async function startPostgres(options: {
     readyMs: 30_000,
     log,
   });
+  return { ...service, apiUrl: `postgres://tds_api:${apiPassword}@127.0.0.1:${port}/${database}` };
 }
 
 async function binaries(): Promise<{ postgres: string; initdb: string }> {

@@ -44,7 +44,7 @@ export async function startContainers(): Promise<{ urls: EmbeddedUrls; stop(): P
     urls: {
       KAFKA_BROKERS: kafka.value,
       ...clickhouse.value,
-      DATABASE_URL: postgres.value,
+      ...postgres.value,
       REDIS_URL: redis.value,
     },
     stop,
@@ -122,7 +122,7 @@ async function startClickHouse(
   };
 }
 
-async function startPostgres(keep: Keep): Promise<string> {
+async function startPostgres(keep: Keep): Promise<Pick<EmbeddedUrls, 'DATABASE_URL' | 'API_DATABASE_URL'>> {
   const container = await keep(
     new GenericContainer(images.postgres)
       .withExposedPorts(5432)
@@ -132,7 +132,11 @@ async function startPostgres(keep: Keep): Promise<string> {
       .withWaitStrategy(Wait.forLogMessage(/database system is ready to accept connections/, 2))
       .start(),
   );
-  return `postgres://postgres:postgres@${container.getHost()}:${container.getMappedPort(5432)}/tds`;
+  const address = `${container.getHost()}:${container.getMappedPort(5432)}/tds`;
+  return {
+    DATABASE_URL: `postgres://postgres:postgres@${address}`,
+    API_DATABASE_URL: `postgres://tds_api:reader@${address}`,
+  };
 }
 
 async function startRedis(keep: Keep): Promise<string> {

@@ -34,6 +34,9 @@ export async function isolated(): Promise<Isolated> {
       CLICKHOUSE_URL: inDatabase(urls.CLICKHOUSE_URL, name),
       API_CLICKHOUSE_URL: inDatabase(urls.API_CLICKHOUSE_URL, name),
       DATABASE_URL: inDatabase(urls.DATABASE_URL, name),
+      ...(urls.API_DATABASE_URL === undefined
+        ? {}
+        : { API_DATABASE_URL: inDatabase(urls.API_DATABASE_URL, name) }),
       REDIS_URL: urls.REDIS_URL,
     },
     async drop() {
