@@ -100,7 +100,7 @@ interface Declaration<
   readonly query?: Q;
   readonly body?: B;
   readonly response: R;
-  handler(context: HandlerContext<P, Q, B> & Identity<A>): Promise<Reply<R>>;
+  handler(context: HandlerContext<P, Q, B> & Identity<A>): Promise<Reply<NoInfer<R>>>;
 }
 
 /** A declared route, its types closed in: everything about it comes from the declaration. */

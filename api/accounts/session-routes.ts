@@ -1,0 +1,100 @@
+import { randomBytes } from 'node:crypto';
+
+import { z } from 'zod';
+
+import type { Sql } from '../../infra/postgres/client.ts';
+import { loginKey, userByLogin } from '../../projections/accounts/queries.ts';
+import { doneAnswer, loginAnswer } from '../../schemas/api/accounts.ts';
+import { hashSecret } from '../api-key.ts';
+import type { CommandBus } from '../commands.ts';
+import { HttpError, throttled } from '../errors.ts';
+import { textField } from '../fields.ts';
+import type { PasswordChecker } from '../passwords.ts';
+import { defineRoute } from '../route.ts';
+import type { Route } from '../route.ts';
+import type { Throttle } from '../throttle.ts';
+
+export interface SessionRouteDeps {
+  readonly pool: Sql;
+  readonly commands: CommandBus;
+  readonly passwords: PasswordChecker;
+  /** Failed log-ins, by `ip:` and `user:`. */
+  readonly throttle: Throttle;
+  readonly sessionHours: number;
+  readonly now: () => number;
+}
+
+/** Failed log-ins a minute. A user's limit holds for every address, so that many addresses do not help. */
+export const LOGIN_WINDOW_MS = 60_000;
+export const loginLimit = (name: string): number => (name.startsWith('ip:') ? 30 : 10);
+
+export function sessionRoutes(deps: SessionRouteDeps): Route[] {
+  const { pool, commands, passwords, throttle, sessionHours, now } = deps;
+
+  const login = defineRoute({
+    method: 'POST',
+    path: '/api/users/auth/login/',
+    summary: 'Log in',
+    description: 'Makes a session. Failed log-ins are limited by address and by user (429).',
+    tag: 'Account and keys',
+    auth: 'none',
+    body: z.object({
+      username: textField({ max: 254, description: 'Username or e-mail address' }),
+      password: textField({ max: 1024, isTrimmed: false }),
+    }),
+    response: { 200: loginAnswer },
+    async handler({ input: { body }, request, served }) {
+      const slot = throttle.reserve([`ip:${request.ip}`, `user:${loginKey(body.username)}`]);
+      if ('wait' in slot) throw throttled(slot.wait);
+      let isFailure = false;
+      try {
+        const user = await userByLogin(pool, served.schema('accounts'), body.username);
+        const isRight = await passwords.check(user?.password_hash ?? null, body.password);
+        if (user === null || !isRight) {
+          isFailure = true;
+          throw new HttpError(401, 'authentication_failed', 'Unable to log in with provided credentials.', {
+            headers: { 'WWW-Authenticate': 'Bearer' },
+          });
+        }
+        const token = randomBytes(32).toString('base64url');
+        const expiresAt = now() + sessionHours * 3_600_000;
+        await commands.submit({
+          type: 'session.open',
+          actor: `user:${user.id}`,
+          body: { user_id: user.id, token_hash: hashSecret(token), expires_at: expiresAt },
+        });
+        return {
+          status: 200,
+          body: {
+            token,
+            token_type: 'Bearer' as const,
+            expires_at: new Date(expiresAt).toISOString(),
+            user: { id: user.id, username: user.username, email: user.email },
+          },
+        };
+      } finally {
+        if (!isFailure) slot.giveBack();
+      }
+    },
+  });
+
+  const logout = defineRoute({
+    method: 'POST',
+    path: '/api/users/auth/logout/',
+    summary: 'End the session',
+    tag: 'Account and keys',
+    auth: 'session',
+    response: { 200: doneAnswer },
+    async handler({ user, tokenHash }) {
+      // A refusal says that the session is gone already.
+      await commands.submit({
+        type: 'session.close',
+        actor: `user:${user.id}`,
+        body: { token_hash: tokenHash },
+      });
+      return { status: 200, body: { success: true as const, detail: 'Logged out.' } };
+    },
+  });
+
+  return [login, logout];
+}

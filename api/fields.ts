@@ -1,0 +1,29 @@
+import { z } from 'zod';
+
+/** Border parsers of JSON body fields, for what zod alone words or allows differently. */
+
+/** Text without NUL characters, which Postgres cannot hold; trimmed, and not blank. */
+export function textField(options: { max: number; isTrimmed?: boolean; description?: string }) {
+  const { max, isTrimmed = true, description } = options;
+  const base = isTrimmed ? z.string().trim() : z.string();
+  return base
+    .min(1)
+    .max(max)
+    .refine((value) => !value.includes('\0'), 'Null characters are not allowed.')
+    .meta(description === undefined ? {} : { description });
+}
+
+/** A JSON number without a fraction; texts are refused. */
+export function integerField(options: { min?: number; max?: number; description?: string } = {}) {
+  const { min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEGER, description } = options;
+  return z
+    .int({
+      error: ({ input }) => {
+        if (input === undefined) return 'This field is required.';
+        return input === null ? 'This field may not be null.' : 'A valid integer is required.';
+      },
+    })
+    .min(min)
+    .max(max)
+    .meta(description === undefined ? {} : { description });
+}

@@ -1,0 +1,28 @@
+import type { ClickHouse } from '../infra/clickhouse/client.ts';
+import type { Sql } from '../infra/postgres/client.ts';
+import { apiKeyRoutes } from './accounts/api-key-routes.ts';
+import { sessionRoutes } from './accounts/session-routes.ts';
+import type { CommandBus } from './commands.ts';
+import type { PasswordChecker } from './passwords.ts';
+import type { Route } from './route.ts';
+import type { Throttle } from './throttle.ts';
+
+/** What routes are made from. */
+export interface RouteDeps {
+  /** May only SELECT. */
+  readonly pool: Sql;
+  /** May only read. */
+  readonly clickhouse: ClickHouse;
+  readonly commands: CommandBus;
+  readonly passwords: PasswordChecker;
+  readonly loginThrottle: Throttle;
+  readonly secretKey: Buffer;
+  readonly sessionHours: number;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}
+
+/** Every route of the contract that is served. */
+export function apiRoutes(deps: RouteDeps): Route[] {
+  return [...sessionRoutes({ ...deps, throttle: deps.loginThrottle }), ...apiKeyRoutes(deps)];
+}

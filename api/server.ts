@@ -1,0 +1,143 @@
+import { createServer } from 'node:http';
+import type { Server } from 'node:http';
+
+import { z } from 'zod';
+
+import type { ClickHouse } from '../infra/clickhouse/client.ts';
+import { required } from '../infra/config.ts';
+import type { Config } from '../infra/config.ts';
+import type { Kafka, Publisher } from '../infra/kafka/client.ts';
+import { Releasers, pause } from '../infra/lifecycle.ts';
+import type { Logger } from '../infra/log.ts';
+import type { Registry } from '../infra/metrics.ts';
+import type { Pool } from '../infra/postgres/client.ts';
+import { loginLimit, LOGIN_WINDOW_MS } from './accounts/session-routes.ts';
+import { createApp } from './app.ts';
+import { parseNetwork } from './client-address.ts';
+import { openCommandChannel } from './command-channel.ts';
+import type { HealthDeps } from './health.ts';
+import type { KeyLimits } from './identify.ts';
+import { watchIndexedHeight } from './indexed-height.ts';
+import { createPasswordChecker } from './passwords.ts';
+import { createReadiness } from './readiness.ts';
+import type { ServedBuilds } from './route.ts';
+import { apiRoutes } from './routes.ts';
+import { createThrottle } from './throttle.ts';
+import { AppError } from '../schemas/errors.ts';
+
+export interface ApiOptions {
+  readonly config: Config;
+  /** Of the role that may only SELECT (`API_DATABASE_URL`). */
+  readonly pool: Pool;
+  /** Of the user who may only read (`API_CLICKHOUSE_URL`). */
+  readonly clickhouse: ClickHouse;
+  readonly publisher: Publisher;
+  /** Asked how far the topics are, for /readyz. */
+  readonly kafka: Pick<Kafka, 'offsets'>;
+  /** `servedBuilds(pool)` of the projections. */
+  readonly servedBuilds: () => Promise<ServedBuilds>;
+  readonly log: Logger;
+  readonly metrics: Registry;
+  readonly metricsText?: HealthDeps['metricsText'];
+  readonly keyLimits?: KeyLimits;
+}
+
+/** Requests in flight have so long to end once the API is closed. */
+const DRAIN_MS = 10_000;
+
+const newestBlock = z.object({ block_desc: z.number() });
+
+/** Serves the API; resolves when it listens. The stores stay the caller's, and are closed after it. */
+export async function startApi(options: ApiOptions): Promise<{ url: string; close(): Promise<void> }> {
+  const { config, pool, clickhouse, publisher, kafka, servedBuilds, log, metrics } = options;
+  for (const text of config.trustedProxies) {
+    if (parseNetwork(text) === null) {
+      throw new AppError('CONFIG_INVALID', `TRUSTED_PROXIES: ${text} is no address or network`);
+    }
+  }
+  const releasers = new Releasers((name, error) => log.error({ err: error, name }, 'release failed'));
+  const commands = openCommandChannel({
+    publisher,
+    pool,
+    databaseUrl: required(config, 'apiDatabaseUrl'),
+    servedBuilds,
+    timeoutMs: config.commandTimeoutMs,
+    log,
+  });
+  releasers.push('command channel', () => commands.close());
+  const height = watchIndexedHeight(async () => {
+    const table = (await servedBuilds()).table('indexed_blocks');
+    const [newest] = await clickhouse.rows({
+      name: 'newest-block',
+      sql: `SELECT block_desc FROM ${table} FINAL ORDER BY block_desc LIMIT 1`,
+      row: newestBlock,
+    });
+    return newest === undefined ? null : 0xffff_ffff - newest.block_desc;
+  }, log);
+  releasers.push('indexed height', () => height.close());
+
+  const now = Date.now;
+  const app = createApp({
+    routes: apiRoutes({
+      pool,
+      clickhouse,
+      commands,
+      passwords: await createPasswordChecker(),
+      loginThrottle: createThrottle({ limit: loginLimit, windowMs: LOGIN_WINDOW_MS, now }),
+      secretKey: required(config, 'secretKey'),
+      sessionHours: config.sessionHours,
+      now,
+    }),
+    pool,
+    now,
+    log,
+    metrics,
+    servedBuilds,
+    keyLimits: options.keyLimits,
+    trustedProxies: config.trustedProxies,
+    isStrict: process.env['NODE_ENV'] !== 'production',
+    indexedHeight: () => height.current(),
+    readiness: createReadiness({
+      pool,
+      clickhouse,
+      kafka,
+      servedBuilds,
+      indexedHeight: () => height.current(),
+    }),
+    metricsText: options.metricsText,
+  });
+
+  const server = createServer({ requestTimeout: 30_000, headersTimeout: 15_000 }, app.callback());
+  // Longer than a load balancer keeps its side open, so that it never sends into a closing connection.
+  server.keepAliveTimeout = 75_000;
+  try {
+    const url = await listenOn(server, config.port, config.host);
+    releasers.push('http server', () => drain(server));
+    return { url, close: () => releasers.releaseAll() };
+  } catch (error) {
+    await releasers.releaseAll();
+    throw error;
+  }
+}
+
+async function listenOn(server: Server, port: number, host: string): Promise<string> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, host, resolve);
+  });
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new AppError('INVALID', 'no TCP address');
+  const shown = address.family === 'IPv6' ? `[${address.address}]` : address.address;
+  return `http://${shown}:${address.port}`;
+}
+
+/** Takes no more connections, lets requests in flight end, and closes the rest after `DRAIN_MS`. */
+async function drain(server: Server): Promise<void> {
+  const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+  server.closeIdleConnections();
+  const isClosed = new AbortController();
+  void closed.then(() => isClosed.abort());
+  await pause(DRAIN_MS, isClosed.signal);
+  server.closeAllConnections();
+  await closed;
+}

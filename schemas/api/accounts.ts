@@ -1,0 +1,38 @@
+import { z } from 'zod';
+
+import { isoTimestamp } from './common.ts';
+
+export const loginAnswer = z
+  .object({
+    token: z.string().meta({ description: 'Session token, sent as `Authorization: Bearer <token>`' }),
+    token_type: z.literal('Bearer'),
+    expires_at: isoTimestamp,
+    user: z.object({ id: z.int(), username: z.string(), email: z.string().nullable() }),
+  })
+  .meta({ id: 'Session' });
+
+/** What a list shows of a key. */
+export const listedKeyAnswer = z
+  .object({
+    id: z.int(),
+    name: z.string(),
+    created_at: isoTimestamp,
+    last_used_at: isoTimestamp.nullable(),
+  })
+  .meta({ id: 'ApiKey' });
+
+export const createdKeyAnswer = z
+  .object({
+    id: z.int(),
+    name: z.string(),
+    key: z.string().meta({ description: 'The whole key; shown here and never again' }),
+    prefix: z.string().meta({ description: 'The first characters of the key, to recognise it by' }),
+    created_at: isoTimestamp,
+    last_used_at: z.null(),
+    allowed_origins: z.array(z.string()),
+    allowed_ips: z.array(z.string()),
+    rate_limit_per_hour: z.int().nullable(),
+  })
+  .meta({ id: 'CreatedApiKey' });
+
+export const doneAnswer = z.object({ success: z.literal(true), detail: z.string() }).meta({ id: 'Done' });
