@@ -54,19 +54,23 @@ export interface Batch {
   moves(): BatchMove[];
 }
 
-export function createBatch(targets: readonly Target[]): Batch {
+/** `sizeLike`: the batch before, whose sizes are the best guess of this one's. */
+export function createBatch(targets: readonly Target[], sizeLike?: Batch): Batch {
   let messages = 0;
-  const shares = targets.map((target): Share => ({
-    target,
-    tables: new Map(
-      Object.entries(target.projection.tables).map(([name, { columns }]) => [
-        name,
-        createRowEncoder(columns),
-      ]),
-    ),
-    touched: [],
-    moves: new Map(),
-  }));
+  const shares = targets.map((target, index): Share => {
+    const before = sizeLike?.shares[index]?.tables;
+    return {
+      target,
+      tables: new Map(
+        Object.entries(target.projection.tables).map(([name, { columns }]) => [
+          name,
+          createRowEncoder(columns, before?.get(name)?.bytes),
+        ]),
+      ),
+      touched: [],
+      moves: new Map(),
+    };
+  });
   const encoders = shares.flatMap(({ tables }) => [...tables.values()]);
   const wanting = (reading: Reading, offset: number): Share[] =>
     shares.filter(({ target }) => (reading.planned.get(target) ?? Infinity) <= offset);

@@ -29,7 +29,7 @@ export interface Gatherer {
 /** Decides when a batch is done: when it is full, when it has waited long enough, or when there is nothing to wait for. */
 export function createGatherer(
   writer: ChainWriter,
-  newBatch: () => Batch,
+  newBatch: (before?: Batch) => Batch,
   limits: GatherLimits,
   now: () => number = () => performance.now(),
 ): Gatherer {
@@ -50,7 +50,7 @@ export function createGatherer(
     if (batch.messages() === 0) return;
     lastLaunch = now();
     const full = batch;
-    batch = newBatch();
+    batch = newBatch(full);
     writer.submit(full);
   };
   const launchWhenRoom = (): void => {

@@ -87,7 +87,7 @@ async function runTargets(
     },
   });
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
-  const gatherer = createGatherer(writer, () => createBatch(targets), limits);
+  const gatherer = createGatherer(writer, (before) => createBatch(targets, before), limits);
   const watch = createWatch<Reading>({
     kafka,
     pool,
