@@ -4,6 +4,8 @@ import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { loginKey } from './users.ts';
 
+export { loginKey } from './users.ts';
+
 /** Read side of the accounts. `schema` is the served build's: `served.schema('accounts')`. */
 
 const userRow = z.object({
