@@ -107,7 +107,11 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
     metricsText: options.metricsText,
   });
 
-  const server = createServer({ requestTimeout: 30_000, headersTimeout: 15_000 }, app.callback());
+  const handle = app.callback();
+  const server = createServer(
+    { requestTimeout: 30_000, headersTimeout: 15_000 },
+    (request, response) => void handle(request, response),
+  );
   // Longer than a load balancer keeps its side open, so that it never sends into a closing connection.
   server.keepAliveTimeout = 75_000;
   try {
@@ -134,10 +138,14 @@ async function listenOn(server: Server, port: number, host: string): Promise<str
 /** Takes no more connections, lets requests in flight end, and closes the rest after `DRAIN_MS`. */
 async function drain(server: Server): Promise<void> {
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-  server.closeIdleConnections();
   const isClosed = new AbortController();
   void closed.then(() => isClosed.abort());
-  await pause(DRAIN_MS, isClosed.signal);
+  const deadline = performance.now() + DRAIN_MS;
+  while (!isClosed.signal.aborted && performance.now() < deadline) {
+    // A connection that has just answered is idle and would be kept alive.
+    server.closeIdleConnections();
+    await pause(50, isClosed.signal);
+  }
   server.closeAllConnections();
   await closed;
 }
