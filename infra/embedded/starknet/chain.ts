@@ -72,6 +72,7 @@ export function createChain(options: ChainOptions): SimulatedChain {
     genesisTime:
       options.genesisTime ?? Math.floor(options.now() - options.initialHead * options.blockSeconds),
     head: options.initialHead,
+    firstHead: options.initialHead,
     l1: 0,
     fork: 0,
     offsets: [],
@@ -161,8 +162,7 @@ export function createChain(options: ChainOptions): SimulatedChain {
     const last = tree.get(count - 1);
     const chance = mix(seed, count, 0x4e06, 0);
     const gap = Math.ceil(every * (0.75 + (chance % 512) / 1024));
-    if (state.head < Math.max(last.from + last.depth, count === 1 ? options.initialHead : 0) + gap)
-      return null;
+    if (state.head < Math.max(last.from + last.depth, count === 1 ? state.firstHead : 0) + gap) return null;
     const depth = Math.min(1 + ((chance >>> 9) % maxDepth), state.head - state.l1);
     if (depth < 1) return null;
     const length = Math.max(1, depth - 1 + ((chance >>> 16) % 3));

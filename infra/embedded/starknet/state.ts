@@ -12,6 +12,8 @@ const stateSchema = z.object({
   identity: z.string(),
   genesisTime: z.int(),
   head: height,
+  /** The head at the very first start. */
+  firstHead: height,
   l1: height,
   fork: height,
   /** Seconds added to the schedule from a height on: a chain that stood still does not fall behind the clock. */

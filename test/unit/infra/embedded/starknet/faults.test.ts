@@ -1,0 +1,151 @@
+import { describe, expect, test } from 'vitest';
+
+import type { Fault } from '../../../../../infra/embedded/starknet/faults.ts';
+import { blockAt, jsonOf, post, rpc, withNode, type Block, type Json } from './support.ts';
+
+const BLOCKS = 'starknet_getBlockWithReceipts';
+
+describe('faults', () => {
+  const run = (fault: Fault, use: (url: string) => Promise<void>) =>
+    withNode({}, async ({ url, faults }) => {
+      faults.add(fault);
+      await use(url);
+    });
+  const ask = (url: string) => post(url, { jsonrpc: '2.0', id: 1, method: BLOCKS, params: ['latest'] });
+
+  test('429 with Retry-After, so many times', () =>
+    run({ kind: 'http429', retryAfter: 3, times: 2 }, async (url) => {
+      const answers = [await ask(url), await ask(url), await ask(url)];
+      expect(answers.map(({ status }) => status)).toEqual([429, 429, 200]);
+      expect(answers[0]?.headers.get('retry-after')).toBe('3');
+    }));
+
+  test('503 for some methods only', () =>
+    run({ kind: 'http503', methods: [BLOCKS] }, async (url) => {
+      expect((await ask(url)).status).toBe(503);
+      expect((await rpc(url, 'starknet_blockNumber')).result).toBe(50);
+    }));
+
+  test('half of the JSON', () =>
+    run({ kind: 'truncated', times: 1 }, async (url) => {
+      const text = await (await ask(url)).text();
+      expect(text.length).toBeGreaterThan(1000);
+      expect(() => JSON.parse(text)).toThrow();
+      expect((await ask(url)).ok).toBe(true);
+    }));
+
+  test('no answer at all', () =>
+    run({ kind: 'hang', times: 1 }, async (url) => {
+      const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: BLOCKS, params: ['latest'] });
+      await expect(fetch(url, { method: 'POST', body, signal: AbortSignal.timeout(150) })).rejects.toThrow();
+      expect((await ask(url)).ok).toBe(true);
+    }));
+
+  test('latency', () =>
+    run({ kind: 'latency', ms: 120, times: 1 }, async (url) => {
+      const began = performance.now();
+      await ask(url);
+      expect(performance.now() - began).toBeGreaterThan(110);
+    }));
+
+  test('a null block at one height', () =>
+    run({ kind: 'null-result', heights: { from: 30, to: 30 } }, async (url) => {
+      const { result } = await rpc(url, BLOCKS, [{ block_number: 30 }]);
+      expect(result).toBeNull();
+      expect((await blockAt(url, { block_number: 31 })).block_number).toBe(31);
+    }));
+
+  test('an event or a transaction short, under the full count; the chain itself is whole', async () => {
+    const events = (block: Block) => block.transactions.flatMap(({ receipt }) => receipt.events).length;
+    await run({ kind: 'missing-events', times: 1 }, async (url) => {
+      const short = await blockAt(url, 'latest');
+      expect(events(short)).toBe(short.event_count - 1);
+      expect(short.transactions).toHaveLength(short.transaction_count);
+      const whole = await blockAt(url, 'latest');
+      expect([events(whole), whole.event_count]).toEqual([short.event_count, short.event_count]);
+    });
+    await run({ kind: 'missing-transactions', times: 1 }, async (url) => {
+      const short = await blockAt(url, 'latest');
+      expect(short.transactions).toHaveLength(short.transaction_count - 1);
+      expect((await blockAt(url, 'latest')).transactions).toHaveLength(short.transaction_count);
+    });
+  });
+
+  test('a wrong parent', () =>
+    run({ kind: 'wrong-parent', times: 1 }, async (url) => {
+      expect((await blockAt(url, 'latest')).parent_hash).toBe('0xbad');
+      expect((await blockAt(url, 'latest')).parent_hash).toBe(
+        (await blockAt(url, { block_number: 49 })).block_hash,
+      );
+    }));
+
+  test('an error of the given code', () =>
+    run({ kind: 'error', code: 20, message: 'x', data: { y: 1 }, methods: [BLOCKS] }, async (url) => {
+      expect((await rpc(url, BLOCKS, ['latest'])).error).toEqual({ code: 20, message: 'x', data: { y: 1 } });
+    }));
+
+  test('two calls answered from two forks', () =>
+    withNode({}, async ({ url, chain, faults }) => {
+      const old = await blockAt(url, 'latest');
+      chain?.reorg({ depth: 3 });
+      const now = await blockAt(url, { block_number: 50 });
+      faults.add({ kind: 'two-forks', methods: [BLOCKS] });
+      const seen = [];
+      for (let i = 0; i < 4; i++) seen.push((await blockAt(url, { block_number: 50 })).block_hash);
+      expect(seen).toEqual([old.block_hash, now.block_hash, old.block_hash, now.block_hash]);
+    }));
+});
+
+describe('control over HTTP', () => {
+  const command = (url: string, body: unknown) => jsonOf(post(`${url}/control`, body));
+
+  test('moves the chain and says where it stands', () =>
+    withNode({ control: true }, async ({ url }) => {
+      expect(await command(url, { command: 'advance', blocks: 3 })).toMatchObject({ head: 53, fork: 0 });
+      expect(await command(url, { command: 'reorg', depth: 2, length: 4, events: 'more' })).toMatchObject({
+        head: 55,
+        fork: 1,
+      });
+      expect(await command(url, { command: 'switch', fork: 0 })).toMatchObject({ head: 53, fork: 0 });
+      expect(await command(url, { command: 'setL1', height: 40 })).toMatchObject({ l1: 40 });
+      expect(await command(url, { command: 'setHead', height: 45 })).toMatchObject({
+        head: 53,
+        servedHead: 45,
+      });
+      expect((await rpc(url, 'starknet_blockNumber')).result).toBe(45);
+      expect(await command(url, { command: 'setHead', height: null })).toMatchObject({ servedHead: 53 });
+      expect(await command(url, { command: 'fault', fault: { kind: 'http503', times: 5 } })).toMatchObject({
+        faults: [{ fault: { kind: 'http503' }, struck: 0 }],
+      });
+      expect(await command(url, { command: 'clearFaults' })).toMatchObject({ faults: [] });
+      expect(await command(url, { command: 'reorg', depth: 30 })).toMatchObject({
+        error: expect.stringContaining('L1'),
+      });
+      expect(await command(url, { command: 'fly' })).toMatchObject({ error: expect.any(String) });
+    }));
+
+  test('tells the truth: counts, transfers and balances', () =>
+    withNode({ control: true }, async ({ url, ledger, chain }) => {
+      const transfers = await jsonOf(fetch(`${url}/control/transfers?from=10&to=12`));
+      const wanted = [10, 11, 12].flatMap((height) => ledger.at(height)?.transfers ?? []);
+      expect(transfers.map(({ txHash, position, item }: Json) => [txHash, position, item])).toEqual(
+        wanted.map(({ txHash, position, item }) => [txHash, position, item]),
+      );
+      expect(transfers[0].token).toMatch(/^0x[0-9a-f]{64}$/);
+      const stats = await jsonOf(fetch(`${url}/control/stats?from=10&to=12`));
+      expect([stats.blocks, stats.transfers]).toEqual([3, wanted.length]);
+      const counted: number[] = Object.values(stats.byToken);
+      expect(counted.reduce((sum, count) => sum + count, 0)).toBe(wanted.length);
+      const { token, to } = transfers[0];
+      const { balance } = await jsonOf(
+        fetch(`${url}/control/balance?token=${token}&account=${to}&height=12`),
+      );
+      expect(BigInt(balance)).toBeGreaterThan(0n);
+      expect(chain?.head()).toBe(50);
+    }));
+
+  test('is closed unless asked for', () =>
+    withNode({}, async ({ url }) => {
+      expect((await command(url, { command: 'advance' })).error.code).toBe(-32600);
+    }));
+});

@@ -1,0 +1,46 @@
+import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { expect, test } from 'vitest';
+
+import { createSimulatedNode } from '../../../../../infra/embedded/starknet/node.ts';
+import { countRange } from '../../../../../infra/embedded/starknet/oracle.ts';
+import { blockAt, rpc } from './support.ts';
+
+test('a prepared chain answers as the live one does, is made once, and knows its truth', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'prepared-'));
+  const options = { manual: true, initialHead: 120, transfersPerBlock: 60, seed: 'bench' };
+  const live = await createSimulatedNode({ ...options, genesisTime: 1_735_689_600 });
+  live.chain?.setL1(120);
+  try {
+    const made = new Map<string, number>();
+    for (const round of [1, 2]) {
+      const node = await createSimulatedNode({ ...options, preparedDir: dir });
+      try {
+        for (const height of [0, 1, 77, 120]) {
+          expect(await blockAt(node.url, { block_number: height })).toEqual(
+            await blockAt(live.url, { block_number: height }),
+          );
+        }
+        expect(
+          (await rpc(node.url, 'starknet_getBlockWithReceipts', [{ block_number: 121 }])).error?.code,
+        ).toBe(24);
+        expect(node.preparedTruth).toEqual(await countRange(live.ledger, 0, 120));
+        expect((node.preparedTruth?.transfers ?? 0) / 121).toBeGreaterThan(45);
+        node.chain?.advance();
+        expect((await blockAt(node.url, 'latest')).block_number).toBe(121);
+      } finally {
+        await node.close();
+      }
+      for (const file of readdirSync(dir)) {
+        const { mtimeMs } = statSync(join(dir, file));
+        if (round === 1) made.set(file, mtimeMs);
+        else expect(made.get(file)).toBe(mtimeMs);
+      }
+    }
+  } finally {
+    await live.close();
+    rmSync(dir, { recursive: true });
+  }
+});

@@ -1,0 +1,79 @@
+import { existsSync, readFileSync, readdirSync } from 'node:fs';
+import { resolve } from 'node:path';
+
+import { describe, expect, test } from 'vitest';
+
+import { createSimulatedNode } from '../../../../../infra/embedded/starknet/node.ts';
+import { blockAt, rpc } from './support.ts';
+
+const dir = resolve(process.cwd(), '../shared/blocks');
+// The recorded blocks lie beside the repository, not in it.
+const absent = existsSync(dir) ? false : '../shared/blocks is absent: recorded blocks were not checked';
+if (absent !== false) console.warn(`SKIPPED: ${absent}`);
+
+const files = absent === false ? readdirSync(dir).filter((file) => file.endsWith('.json')) : [];
+const read = (file: string) => JSON.parse(readFileSync(resolve(dir, file), 'utf8'));
+
+describe.skipIf(absent !== false)('recorded blocks', () => {
+  test('are served as they were recorded, at their heights, by number and hash', async () => {
+    const node = await createSimulatedNode({ recorded: { dir } });
+    try {
+      for (const file of files) {
+        const block = read(file);
+        expect(await blockAt(node.url, { block_number: block.block_number })).toEqual(block);
+        expect(await blockAt(node.url, { block_hash: block.block_hash })).toEqual(block);
+      }
+      const { error } = await rpc(node.url, 'starknet_getBlockWithReceipts', [{ block_number: 2501 }]);
+      expect(error?.code).toBe(24);
+      expect((await rpc(node.url, 'starknet_blockNumber')).result).toBe(3_100_000);
+    } finally {
+      await node.close();
+    }
+  });
+
+  test('re-based they are linked from 0, with their events untouched', async () => {
+    const node = await createSimulatedNode({ recorded: { dir, rebase: true } });
+    try {
+      const recorded = files.map(read).sort((a, b) => a.block_number - b.block_number);
+      let parent = '0x0';
+      for (const [height, block] of recorded.entries()) {
+        const served = await blockAt(node.url, { block_number: height });
+        expect([served.block_number, served.parent_hash]).toEqual([height, parent]);
+        expect({ ...served, block_hash: 0, parent_hash: 0, block_number: 0 }).toEqual({
+          ...block,
+          block_hash: 0,
+          parent_hash: 0,
+          block_number: 0,
+        });
+        parent = served.block_hash;
+      }
+      expect((await rpc(node.url, 'starknet_blockNumber')).result).toBe(recorded.length - 1);
+    } finally {
+      await node.close();
+    }
+  });
+
+  test('contracts answer by the table that is passed, others cannot be told', async () => {
+    const collection = '0x057c4b510d66eb1188a7173f31cccee47b9736d40185da8144377b896d5ff3';
+    const node = await createSimulatedNode({ recorded: { dir, standards: { [collection]: 'erc721' } } });
+    const abiOf = async (address: string) => {
+      const { result, error } = await rpc(node.url, 'starknet_getClassAt', [
+        { block_number: 65000 },
+        address,
+      ]);
+      return error?.code ?? JSON.stringify(result.abi);
+    };
+    try {
+      expect(await abiOf(collection)).toContain('owner_of');
+      expect(await abiOf('0x049d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7')).toContain(
+        'decimals',
+      );
+      expect(await abiOf('0x1108cdbe5d82737b9057590adaf97d34e74b5452f0628161d237746b6fe69e')).toContain(
+        '__default__',
+      );
+      expect(await abiOf('0xdead')).toBe(20);
+    } finally {
+      await node.close();
+    }
+  });
+});

@@ -1,0 +1,230 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+
+import { createChain, type SimulatedChain } from '../../../../../infra/embedded/starknet/chain.ts';
+import type { SimBlock } from '../../../../../infra/embedded/starknet/blocks.ts';
+import { layoutNames } from '../../../../../infra/embedded/starknet/layouts.ts';
+import { chainOptionsOf } from '../../../../../infra/embedded/starknet/node.ts';
+import { tokenAt, tokens } from '../../../../../infra/embedded/starknet/tokens.ts';
+
+const HEAD = 3000;
+const FEE_TOKENS: Record<string, bigint> = {
+  FRI: 0x04718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938dn,
+  WEI: 0x049d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7n,
+};
+const HALF = 1n << 128n;
+
+/** A chain with a reorg every 60 blocks: what is checked is the canonical chain that came out. */
+function grown(malformed: number): SimulatedChain {
+  const options = chainOptionsOf({ initialHead: 10, genesisTime: 1_700_000_000, malformed });
+  const chain = createChain({ ...options, reorgs: { every: 60, maxDepth: 12 } });
+  while (chain.head() < HEAD) chain.tick();
+  return chain;
+}
+
+let chain: SimulatedChain;
+let blocks: SimBlock[];
+beforeAll(() => {
+  chain = grown(0);
+  blocks = Array.from({ length: chain.head() + 1 }, (_, height) => chain.block(height));
+});
+
+describe('the truth of 3,000 blocks with forks', () => {
+  test('headers count what the bodies hold', () => {
+    for (const block of blocks) {
+      const events = block.txs.reduce((sum, tx) => sum + tx.events.length, 0);
+      expect([block.counts['event_count'], block.counts['transaction_count']]).toEqual([
+        events,
+        block.txs.length,
+      ]);
+      for (const tx of block.txs) expect(tx.receipt['events']).toBe(tx.events);
+    }
+  });
+
+  test('every layout occurs in any 1,000 blocks', () => {
+    for (const from of [1, 1000, 2000]) {
+      const seen = new Set(
+        blocks.slice(from, from + 1000).flatMap(({ transfers }) => transfers.map((one) => one.layout)),
+      );
+      expect([...seen].sort()).toEqual([...layoutNames].sort());
+    }
+  });
+
+  test('every transfer points at its event, and every token event has its transfers', () => {
+    for (const block of blocks.slice(0, 200)) {
+      const events = block.txs.flatMap((tx, txIndex) =>
+        tx.events.map((event, eventIndex) => ({ event, txIndex, eventIndex, hash: tx.hash })),
+      );
+      const pointed = new Set<number>();
+      for (const transfer of block.transfers) {
+        const at = events[transfer.position];
+        expect(at).toMatchObject({
+          txIndex: transfer.txIndex,
+          eventIndex: transfer.eventIndex,
+          hash: transfer.txHash,
+        });
+        const felts = [...(at?.event.keys ?? []), ...(at?.event.data ?? [])].map(BigInt);
+        expect(BigInt(at?.event.from_address ?? 0)).toBe(transfer.token);
+        for (const value of [transfer.from, transfer.to]) expect(felts).toContain(value);
+        const number = transfer.tokenId ?? transfer.amount;
+        if (transfer.layout !== 'erc20:3/0')
+          expect(felts.includes(number) || felts.includes(number % HALF)).toBe(true);
+        pointed.add(transfer.position);
+      }
+      for (const [position, { event }] of events.entries()) {
+        if (!event.keys.some((key) => transferSelectors.has(key)) || pointed.has(position)) continue;
+        // Only an empty batch has no transfer: two spans of no length.
+        expect(event.keys).toContain(BATCH);
+        expect(event.data.slice(event.keys.length === 1 ? 3 : 0)).toEqual(['0x0', '0x0']);
+      }
+    }
+  });
+
+  test('the fee is the last event: sender to sequencer, the receipt’s amount, in the token of its unit', () => {
+    let checked = 0;
+    for (const block of blocks.slice(1, 1000)) {
+      for (const [index, tx] of block.txs.entries()) {
+        const fees = block.transfers.filter((transfer) => transfer.txIndex === index && transfer.isFee);
+        const paid = tx.receipt['actual_fee'] as { amount: string; unit: string };
+        if (tx.transaction['type'] === 'L1_HANDLER') {
+          expect([fees.length, paid.amount]).toEqual([0, '0x0']);
+          continue;
+        }
+        const last = tx.events.at(-1);
+        expect(fees).toHaveLength(1);
+        expect(fees[0]).toMatchObject({
+          eventIndex: tx.events.length - 1,
+          token: FEE_TOKENS[paid.unit],
+          amount: BigInt(paid.amount),
+          to: BigInt(String(block.header['sequencer_address'])),
+          from: BigInt(String(tx.transaction['sender_address'] ?? tx.receipt['contract_address'])),
+        });
+        expect(last?.data.includes(paid.amount)).toBe(true);
+        expect(paid.unit).toBe(tx.transaction['version'] === '0x3' ? 'FRI' : 'WEI');
+        if (tx.receipt['execution_status'] === 'REVERTED') {
+          expect(tx.events).toHaveLength(1);
+          expect(tx.receipt['revert_reason']).toEqual(expect.any(String));
+        }
+        checked++;
+      }
+    }
+    expect(checked).toBeGreaterThan(8000);
+  });
+
+  test('transactions of all kinds occur, and no hash twice', () => {
+    const kinds = new Map<string, number>();
+    const seen = new Set<string>();
+    for (const { txs } of blocks) {
+      for (const tx of txs) {
+        const kind = `${String(tx.transaction['type'])} ${String(tx.transaction['version'])} ${String(tx.receipt['execution_status'])}`;
+        kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
+        expect(seen.has(tx.hash)).toBe(false);
+        seen.add(tx.hash);
+      }
+    }
+    for (const kind of [
+      'INVOKE 0x3 SUCCEEDED',
+      'INVOKE 0x1 SUCCEEDED',
+      'INVOKE 0x3 REVERTED',
+      'INVOKE 0x1 REVERTED',
+      'L1_HANDLER 0x0 SUCCEEDED',
+      'DEPLOY_ACCOUNT 0x3 SUCCEEDED',
+      'DECLARE 0x3 SUCCEEDED',
+    ]) {
+      expect([kind, (kinds.get(kind) ?? 0) > 20]).toEqual([kind, true]);
+    }
+  });
+
+  test('an NFT is sent by its owner only; no balance is ever negative; the chain’s own balances agree', () => {
+    const owners = new Map<string, bigint>();
+    const balances = new Map<string, bigint>();
+    const heights = [0, 1, 64, 511, 512, 513, 1500, HEAD];
+    for (const block of blocks) {
+      for (const { standard, token, tokenId, from, to, amount } of block.transfers) {
+        if (standard === 'erc721') {
+          const key = `${token}:${tokenId}`;
+          expect(from).toBe(owners.get(key) ?? 0n);
+          owners.set(key, to);
+        }
+        const unit = standard === 'erc1155' ? `${token}:${tokenId}` : `${token}`;
+        for (const [account, delta] of [[from, -amount] as const, [to, amount] as const]) {
+          const key = `${unit}/${account}`;
+          const balance = (balances.get(key) ?? 0n) + delta;
+          if (balance < 0n && account !== 0n) expect([block.height, key, balance]).toBe('not negative');
+          balances.set(key, balance);
+        }
+      }
+      if (heights.includes(block.height)) compare(block.height, balances, owners);
+    }
+  }, 60_000);
+
+  function compare(height: number, balances: Map<string, bigint>, owners: Map<string, bigint>) {
+    let compared = 0;
+    const minted = new Map<string, bigint>();
+    for (const [key, balance] of balances) {
+      const [unit = '', account = ''] = key.split('/');
+      const [address = '', id] = unit.split(':');
+      const token = tokenAt(BigInt(address));
+      const holder = chain.source.actors.find(BigInt(account));
+      if (token === null || holder === null) throw new Error(`unknown ${key}`);
+      if (account === '0') minted.set(unit, -balance);
+      if (account === '0' || compared++ % 7 !== 0) continue;
+      const said = chain.balances.balance(
+        chain.fork(),
+        height,
+        token,
+        holder,
+        id === undefined ? null : BigInt(id),
+      );
+      expect([key, said]).toEqual([key, balance]);
+    }
+    for (const token of tokens.filter(({ standard }) => standard !== 'erc1155')) {
+      const supply = chain.balances.supply(chain.fork(), height, token, null);
+      expect([token.key, supply]).toEqual([token.key, minted.get(`${token.address}`) ?? 0n]);
+    }
+    for (const [key, owner] of owners) {
+      const [address = '', id = ''] = key.split(':');
+      const token = tokenAt(BigInt(address));
+      if (token === null) throw new Error(`unknown ${key}`);
+      const said = chain.balances.ownerOf(chain.fork(), height, token, BigInt(id));
+      expect(said === null ? 0n : chain.source.actors.address(said)).toBe(owner);
+    }
+  }
+
+  test('256-bit amounts and ids, zero amounts, transfers to oneself and to the sequencer occur', () => {
+    const all = blocks.slice(1).flatMap(({ transfers }) => transfers);
+    const sequencers = new Set(blocks.map(({ header }) => BigInt(String(header['sequencer_address']))));
+    expect(all.some(({ amount }) => amount >= HALF)).toBe(true);
+    expect(all.some(({ tokenId }) => tokenId !== null && tokenId >= 1n << 251n)).toBe(true);
+    expect(all.some(({ amount, layout }) => amount === 0n && layout !== 'erc20:3/0')).toBe(true);
+    expect(all.some(({ from, to }) => from === to)).toBe(true);
+    expect(all.some(({ to, isFee }) => !isFee && sequencers.has(to))).toBe(true);
+    expect(all.some(({ item }) => item > 3)).toBe(true);
+    expect(all.every(({ from, to }) => from !== 0n || to !== 0n)).toBe(true);
+  });
+});
+
+const BATCH = '0x2563683c757f3abe19c4b7237e2285d8993417ddffe0b54a19eb212ea574b08';
+const transferSelectors = new Set([
+  '0x99cd8bde557814842a3121e8ddfd433a539b8c9f14bf31ebf108d12e6196e9',
+  '0x182d859c0807ba9db63baf8b9d9fdbfeb885d820be6e206b9dab626d995c433',
+  BATCH,
+]);
+
+describe('malformed events', () => {
+  test('occur when asked for, are listed apart, and shift no truth', () => {
+    const spoilt = grown(0.05);
+    const kinds = new Set<string>();
+    for (let height = 1; height <= 1000; height++) {
+      const block = spoilt.block(height);
+      const events = block.txs.flatMap((tx) => tx.events);
+      for (const { position, token, kind } of block.malformed) {
+        expect(BigInt(events[position]?.from_address ?? 0)).toBe(token);
+        expect(block.transfers.some((transfer) => transfer.position === position)).toBe(false);
+        kinds.add(kind);
+      }
+      expect(block.counts['event_count']).toBe(events.length);
+    }
+    expect(kinds.size).toBe(10);
+    expect(blocks.every(({ malformed }) => malformed.length === 0)).toBe(true);
+  });
+});
