@@ -1,7 +1,8 @@
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import { newestHeightAt } from '../../projections/indexed-blocks/queries.ts';
 import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
 import type { Subject } from '../../projections/transfer-counts/queries.ts';
-import { MAX_HEIGHT, newestHeightAt } from '../../projections/transfers/queries.ts';
+import { MAX_HEIGHT } from '../../projections/transfers/queries.ts';
 import type { StoredTransfer, TransferFilters } from '../../projections/transfers/queries.ts';
 import { hasTransaction } from '../../projections/tx-index/queries.ts';
 import { REACHABLE_ROWS, cursorEnvelope, envelope, resolvePage } from '../envelope.ts';

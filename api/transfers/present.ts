@@ -2,6 +2,7 @@ import type { StoredTransfer } from '../../projections/transfers/queries.ts';
 import type { TransferAnswer } from '../../schemas/api/transfers.ts';
 import { eventIndex } from '../../schemas/decode/index.ts';
 import type { TokenStandard } from '../../schemas/messages/common.ts';
+import { decimalsOf } from '../tokens/present.ts';
 
 /** What the catalogue knows of a token; null where its contract gives nothing. */
 export interface TokenTexts {
@@ -11,11 +12,6 @@ export interface TokenTexts {
 }
 
 const isNft = (kind: TokenStandard): boolean => kind === 'erc721' || kind === 'erc1155';
-
-/** Decimals of a token whose contract gives none: an NFT's values are counts, anything else is taken as 18. */
-export function decimalsOf(decimals: number | null, kind: TokenStandard): number {
-  return decimals ?? (isNft(kind) ? 0 : 18);
-}
 
 /** Unix seconds as ISO 8601 without a fraction. */
 export function isoSeconds(seconds: number): string {

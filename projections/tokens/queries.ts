@@ -44,3 +44,64 @@ export async function tokensByAddress(
   );
   return new Map(rows.map((row) => [row.token, row]));
 }
+
+export interface TokenFilters {
+  readonly common?: boolean | undefined;
+  readonly verified?: boolean | undefined;
+  readonly public?: boolean | undefined;
+  readonly hidden?: boolean | undefined;
+  readonly standard?: TokenRow['standard'] | undefined;
+  readonly address?: Felt | undefined;
+  /** Part of a name or symbol, in any case. */
+  readonly text?: string | undefined;
+  /** The same search read as an address: matches as well. */
+  readonly textAsAddress?: Felt | undefined;
+}
+
+const countRow = z.object({ n: z.number() });
+
+/** Conditions and their values; a filter that is not given is none. */
+function tokenConditions(filters: TokenFilters): { where: string; values: unknown[] } {
+  const values: unknown[] = [];
+  const bind = (value: unknown): string => `$${values.push(value)}`;
+  const conditions: string[] = [];
+  for (const flag of ['common', 'verified', 'public', 'hidden'] as const) {
+    if (filters[flag] !== undefined) conditions.push(`${flag} = ${bind(filters[flag])}`);
+  }
+  if (filters.standard !== undefined) conditions.push(`standard = ${bind(filters.standard)}`);
+  if (filters.address !== undefined) conditions.push(`token = ${bind(filters.address)}`);
+  if (filters.text !== undefined) {
+    const part = bind(`%${filters.text.replaceAll(/[\\%_]/g, (special) => `\\${special}`)}%`);
+    const address = filters.textAsAddress === undefined ? '' : ` OR token = ${bind(filters.textAsAddress)}`;
+    conditions.push(`(name ILIKE ${part} OR symbol ILIKE ${part}${address})`);
+  }
+  return { where: conditions.length === 0 ? 'true' : conditions.join(' AND '), values };
+}
+
+export async function countTokens(db: Sql, schema: string, filters: TokenFilters): Promise<number> {
+  const { where, values } = tokenConditions(filters);
+  const [row] = await sqlRows(
+    db,
+    countRow,
+    `SELECT count(*) AS n FROM ${schema}.tokens WHERE ${where}`,
+    values,
+  );
+  return row?.n ?? 0;
+}
+
+/** The curated ones first, then by address: an order that new tokens do not shuffle. */
+export async function listTokens(
+  db: Sql,
+  schema: string,
+  filters: TokenFilters,
+  page: { offset: number; limit: number },
+): Promise<TokenRow[]> {
+  const { where, values } = tokenConditions(filters);
+  return await sqlRows(
+    db,
+    tokenRow,
+    `SELECT ${TOKEN_COLUMNS} FROM ${schema}.tokens WHERE ${where}
+     ORDER BY common DESC, verified DESC, token LIMIT $${values.length + 1} OFFSET $${values.length + 2}`,
+    [...values, page.limit, page.offset],
+  );
+}

@@ -1,6 +1,3 @@
-import { z } from 'zod';
-
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { ServedBuilds } from '../builds.ts';
 import { feltParam } from '../transfer-reads.ts';
 import type { TransferSource } from '../transfer-reads.ts';
@@ -69,19 +66,4 @@ function transactionRows(tables: Tables, param: 'txhash' | 'search'): string {
       ARRAY JOIN tokens AS of_token, positions AS of_position, items AS of_item
       WHERE tx_hash = ${feltParam(param)}
     )`;
-}
-
-const heightRow = z.object({ height: z.int() });
-
-/** The newest indexed height whose block is no later than a time (unix seconds); `null` when there is none. */
-export async function newestHeightAt(
-  clickhouse: ClickHouse,
-  tables: Tables,
-  seconds: number,
-): Promise<number | null> {
-  const sql = `SELECT toUInt32(4294967295 - block_desc) AS height FROM ${tables.table('indexed_blocks')} FINAL
-    WHERE timestamp <= {seconds:Int64} ORDER BY block_desc LIMIT 1`;
-  const query = { name: 'indexed-blocks.newest-at', sql, row: heightRow };
-  const [row] = await clickhouse.rows(query, { seconds }, { settings: { max_threads: 1 } });
-  return row?.height ?? null;
 }

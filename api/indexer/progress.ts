@@ -1,0 +1,46 @@
+import type { ChunkRow } from '../../projections/chain-status/queries.ts';
+import type { ChunkTotals } from '../../projections/indexed-blocks/queries.ts';
+import type { ProgressAnswer } from '../../schemas/api/progress.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import { decodeShortString } from '../../schemas/text.ts';
+
+const networks: Readonly<Record<string, string>> = { SN_MAIN: 'mainnet', SN_SEPOLIA: 'sepolia' };
+
+/** The contract's name of a network, or the chain id as text; as hex when it is no text. */
+export function networkName(chainId: Felt | null): string {
+  if (chainId === null) return '';
+  const text = decodeShortString(chainId) ?? chainId;
+  return networks[text] ?? text;
+}
+
+/**
+ * Every chunk that was opened, also one without a block or a transfer yet: its `latest_block` is the start of its range,
+ * which makes its percent 0.
+ */
+export function presentProgress(
+  chainId: Felt | null,
+  chunks: readonly Pick<ChunkRow, 'name' | 'start' | 'end'>[],
+  totals: readonly ChunkTotals[],
+): ProgressAnswer {
+  const shown = chunks.map(({ name, start, end }) => {
+    const indexed = totals.find(({ chunk }) => chunk === name);
+    const latest = indexed?.latest_transfer_block ?? start;
+    const range: [number, number | null] = [start, end];
+    return {
+      name,
+      range,
+      latest_block: latest,
+      transfers: indexed?.transfers ?? 0,
+      percent:
+        end === null || end === start ? null : Math.min(1, Math.max(0, (latest - start) / (end - start))),
+    };
+  });
+  return {
+    network: networkName(chainId),
+    chunks: shown,
+    totals: {
+      transfers: shown.reduce((sum, { transfers }) => sum + transfers, 0),
+      latest_block_overall: shown.reduce((highest, chunk) => Math.max(highest, chunk.latest_block), 0),
+    },
+  };
+}

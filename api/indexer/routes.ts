@@ -1,0 +1,36 @@
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { Sql } from '../../infra/postgres/client.ts';
+import { chainStatusRow, chunkRows } from '../../projections/chain-status/queries.ts';
+import { chunkTotals } from '../../projections/indexed-blocks/queries.ts';
+import { progressAnswer } from '../../schemas/api/progress.ts';
+import { defineRoute } from '../route.ts';
+import type { Route } from '../route.ts';
+import { presentProgress } from './progress.ts';
+
+export interface IndexerRouteDeps {
+  readonly clickhouse: ClickHouse;
+  readonly pool: Sql;
+}
+
+export function indexerRoutes({ clickhouse, pool }: IndexerRouteDeps): Route[] {
+  const progress = defineRoute({
+    method: 'GET',
+    path: '/api/indexer/progress/',
+    summary: 'How far the index is',
+    description:
+      'Chunks are ranges of history with a cursor each. Totals never lead what can be queried. `latest_block` does not advance across blocks without transfers.',
+    tag: 'Indexer',
+    auth: 'key',
+    response: { 200: progressAnswer },
+    async handler({ served }) {
+      const schema = served.schema('chain-status');
+      const [status, chunks, totals] = await Promise.all([
+        chainStatusRow(pool, schema),
+        chunkRows(pool, schema),
+        chunkTotals(clickhouse, served),
+      ]);
+      return { status: 200, body: presentProgress(status.chain_id, chunks, totals) };
+    },
+  });
+  return [progress];
+}

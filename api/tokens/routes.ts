@@ -1,0 +1,80 @@
+import { z } from 'zod';
+
+import type { Sql } from '../../infra/postgres/client.ts';
+import { countTokens, listTokens, tokensByAddress } from '../../projections/tokens/queries.ts';
+import { tokenAnswer, tokenListAnswer } from '../../schemas/api/tokens.ts';
+import { parseFelt } from '../../schemas/felt.ts';
+import { tokenStandards } from '../../schemas/messages/common.ts';
+import { envelope, resolvePage } from '../envelope.ts';
+import { notFound } from '../errors.ts';
+import { address, boolean, limit, page, text } from '../params.ts';
+import { defineRoute } from '../route.ts';
+import type { Route } from '../route.ts';
+import { presentToken } from './present.ts';
+
+export interface TokenRouteDeps {
+  readonly pool: Sql;
+}
+
+export function tokenRoutes({ pool }: TokenRouteDeps): Route[] {
+  const list = defineRoute({
+    method: 'GET',
+    path: '/api/tokens/',
+    summary: 'List tokens',
+    description: 'The curated ones first. Hidden tokens are left out unless `hidden` is given.',
+    tag: 'Tokens',
+    auth: 'key',
+    query: z.object({
+      common: boolean('In the curated set').optional(),
+      verified: boolean('Manually reviewed').optional(),
+      public: boolean('Publicly listed').optional(),
+      hidden: boolean('`true`: only hidden ones').optional(),
+      type: z.enum(tokenStandards).optional().meta({ description: 'Standard of the contract' }),
+      search: text({
+        max: 200,
+        description: 'Part of a name or symbol in any case, or an address',
+      }).optional(),
+      address: address().optional(),
+      page: page(),
+      limit: limit(),
+    }),
+    response: { 200: tokenListAnswer },
+    async handler({ input: { query }, served, request }) {
+      const schema = served.schema('tokens');
+      const { common, verified, hidden = false, type, search, address: token } = query;
+      const asAddress = search === undefined ? null : parseFelt(search.trim());
+      const filters = {
+        common,
+        verified,
+        public: query.public,
+        hidden,
+        standard: type,
+        address: token,
+        text: search,
+        textAsAddress: asAddress ?? undefined,
+      };
+      const count = await countTokens(pool, schema, filters);
+      const found = resolvePage(query.page, query.limit, count);
+      const rows = await listTokens(pool, schema, filters, found);
+      return { status: 200, body: envelope(rows.map(presentToken), found, { query: request.query, count }) };
+    },
+  });
+
+  const one = defineRoute({
+    method: 'GET',
+    path: '/api/tokens/{address}/',
+    summary: 'One token',
+    tag: 'Tokens',
+    auth: 'key',
+    params: z.object({ address: address() }),
+    response: { 200: tokenAnswer },
+    async handler({ input: { params }, served }) {
+      const known = await tokensByAddress(pool, served.schema('tokens'), [params.address]);
+      const token = known.get(params.address);
+      if (token === undefined) throw notFound();
+      return { status: 200, body: presentToken(token) };
+    },
+  });
+
+  return [list, one];
+}
