@@ -133,6 +133,18 @@ export const settings = {
     50_000,
     'rows of the largest table in one insert while catching up',
   ),
+  observerConcurrency: setting(
+    'OBSERVER_CONCURRENCY',
+    integer(1, 256),
+    8,
+    'calls to the node in flight for names and other observations',
+  ),
+  observerCallsPerSecond: setting(
+    'OBSERVER_CALLS_PER_SECOND',
+    integer(1, 100_000),
+    100,
+    'calls to the node a second for names and other observations',
+  ),
   trustedProxies: setting('TRUSTED_PROXIES', list, [], 'CIDR list of proxies whose X-Forwarded-For counts'),
   adminUsername: setting(
     'ADMIN_USERNAME',

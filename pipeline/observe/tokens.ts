@@ -1,0 +1,184 @@
+import PQueue from 'p-queue';
+import { z } from 'zod';
+
+import type { Config } from '../../infra/config.ts';
+import type { Consumption, Kafka, LogBatch } from '../../infra/kafka/client.ts';
+import { pause } from '../../infra/lifecycle.ts';
+import type { Logger } from '../../infra/log.ts';
+import type { Registry } from '../../infra/metrics.ts';
+import { isPostgresUnavailable } from '../../infra/postgres/client.ts';
+import type { Pool } from '../../infra/postgres/client.ts';
+import { contractsMap } from '../../schemas/messages/chain-blocks.ts';
+import { felt, height } from '../../schemas/messages/common.ts';
+import { tokensMessage } from '../../schemas/messages/tokens.ts';
+import type { TokensMessage } from '../../schemas/messages/tokens.ts';
+import { topics } from '../../schemas/topics.ts';
+import { createMemory } from '../ingest/memory.ts';
+import type { Node } from '../node/types.ts';
+import { createAttempts } from './attempts.ts';
+import type { Task } from './attempts.ts';
+import { describeToken, tokenTask } from './describe.ts';
+import type { TokenTask } from './describe.ts';
+import { createObserverMetrics } from './metrics.ts';
+import { startWorker } from './worker.ts';
+
+export interface TokenObserverOptions {
+  readonly config: Pick<Config, 'observerConcurrency' | 'observerCallsPerSecond'>;
+  readonly node: Pick<Node, 'call'>;
+  readonly pool: Pool;
+  readonly kafka: Kafka;
+  readonly log: Logger;
+  /** Of one process; its observer's figures are registered here. */
+  readonly metrics: Registry;
+  readonly signal?: AbortSignal;
+  /** Unix milliseconds. */
+  readonly now?: () => number;
+  readonly pollMs?: number;
+}
+
+export interface ObserverRun {
+  /** Rejects when the run cannot go on. */
+  readonly done: Promise<void>;
+  stop(): Promise<void>;
+}
+
+const OBSERVER = 'tokens';
+
+/** What of a message of `chain.blocks` says which tokens there are. The rest of a block is not looked at. */
+const blockNews = z.object({
+  type: z.string(),
+  seq: z.int(),
+  cause: z.string(),
+  block: z.object({ height }),
+  contracts: contractsMap,
+});
+
+/**
+ * Describes every contract that a block's `contracts` map names: reads name, symbol and decimals from the chain and
+ * publishes `token.described`, once a token however often its blocks are replayed. Reading the log only writes tasks
+ * down; a worker does them at the pace of the node.
+ */
+export async function runTokenObserver(options: TokenObserverOptions): Promise<ObserverRun> {
+  const { config, node, pool, kafka, log, now = Date.now } = options;
+  const metrics = createObserverMetrics(options.metrics);
+  const topic = topics.chainBlocks;
+  const attempts = createAttempts(pool, OBSERVER);
+  /** Tokens with facts that are written down already, so that most blocks cost no more than moving the position. */
+  const seen = createMemory<string, true>(100_000);
+  const topicId = await kafka.topicId(topic);
+  const publisher = kafka.publisher();
+  const stopping = new AbortController();
+  let consumption: Consumption | null = null;
+  const ending = Promise.withResolvers<void>();
+  ending.promise.catch(() => {});
+
+  const calls = new PQueue({
+    concurrency: config.observerConcurrency,
+    interval: 1000,
+    intervalCap: config.observerCallsPerSecond,
+  });
+  const pacedNode: Pick<Node, 'call'> = {
+    call: (request, at, callOptions = {}) =>
+      calls.add(() => node.call(request, at, callOptions), {
+        ...(callOptions.signal === undefined ? {} : { signal: callOptions.signal }),
+      }),
+  };
+
+  const worker = startWorker<TokensMessage>(
+    {
+      observer: OBSERVER,
+      attempts,
+      concurrency: config.observerConcurrency,
+      log,
+      metrics,
+      now,
+      ...(options.pollMs === undefined ? {} : { pollMs: options.pollMs }),
+      observe: (subject, task, signal) =>
+        describeToken(pacedNode, felt.parse(subject), tokenTask.parse(task), now, { signal }),
+      publish: async (token, message) => {
+        await publisher.publish(topics.tokens, [{ key: token, value: message }]);
+      },
+      readMessage: (written) => tokensMessage.parse(written),
+    },
+    ending.reject,
+  );
+
+  /** Waits for a Postgres that is away: what was read is not dropped. */
+  async function patiently<T>(work: () => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        return await work();
+      } catch (error) {
+        if (!isPostgresUnavailable(error) || stopping.signal.aborted) throw error;
+        log.warn({ err: error, observer: OBSERVER }, 'Postgres does not answer; trying again');
+        await pause(1000, stopping.signal);
+      }
+    }
+  }
+
+  async function startAt(partition: number): Promise<number | 'beginning'> {
+    const stored = await patiently(() => attempts.position(topic.name, topicId, partition));
+    if (stored === null) return 'beginning';
+    const range = (await kafka.offsets(topic)).find((entry) => entry.partition === partition);
+    if (range !== undefined && stored >= range.low && stored <= range.high) return stored;
+    log.warn({ partition, stored, range }, 'the position lies outside the log; reading from its beginning');
+    return 'beginning';
+  }
+
+  async function onBatch({ partition, messages }: LogBatch): Promise<void> {
+    const tasks = new Map<string, Task>();
+    for (const { offset, value } of messages) {
+      const news = readNews(value);
+      // The projections halt at such a message and keep it; the observer has nothing to lose by it.
+      if (news === null) log.warn({ partition, offset }, 'passed over a message that cannot be read');
+      for (const task of news === null ? [] : tasksOf(news)) {
+        const key = `${task.subject}:${task.facts}`;
+        if (seen.get(key) === true && task.revision === 0) continue;
+        if (!tasks.has(task.subject) || task.revision > 0) tasks.set(task.subject, task);
+      }
+    }
+    const nextOffset = (messages.at(-1)?.offset ?? -1) + 1;
+    const added = await patiently(() =>
+      attempts.add([...tasks.values()], { topic: topic.name, topicId, partition, nextOffset }, now()),
+    );
+    for (const { subject, facts } of tasks.values()) seen.set(`${subject}:${facts}`, true);
+    if (added > 0) worker.wake();
+    consumption?.commit(topic.name, partition, nextOffset).catch(() => {}); // for the display of lag alone
+  }
+
+  consumption = await kafka.consume({
+    groupId: `observe-${OBSERVER}`,
+    topics: [topic],
+    startAt: (_, partition) => startAt(partition),
+    onBatch,
+    onCrash: ending.reject,
+  });
+
+  let stopped: Promise<void> | null = null;
+  const stop = (): Promise<void> =>
+    (stopped ??= (async () => {
+      stopping.abort();
+      await consumption?.stop();
+      await worker.stop();
+      await publisher.close();
+      ending.resolve();
+    })());
+  options.signal?.addEventListener('abort', () => void stop().catch(ending.reject), { once: true });
+  return { done: ending.promise, stop };
+}
+
+function readNews(value: Buffer): z.infer<typeof blockNews> | null {
+  try {
+    return blockNews.parse(JSON.parse(value.toString('utf8')));
+  } catch {
+    return null;
+  }
+}
+
+function tasksOf({ type, seq, cause, block, contracts }: z.infer<typeof blockNews>): Task[] {
+  if (type !== 'block.accepted') return [];
+  return Object.entries(contracts).map(([subject, facts]) => {
+    const task: TokenTask = { ...facts, block: block.height };
+    return { subject, task, facts: facts.standard, revision: cause === 'repair' ? seq : 0 };
+  });
+}
