@@ -190,7 +190,7 @@ export function createSchedule(seed: number, density: Density, tree: ForkTree) {
       case 'deposit': {
         const token = item([ETH, 2, 4], (chance >>> 12) % 3);
         const units = 1_000_000 + mix(chance, 1, 2, 3) * 100;
-        return [{ ...plan, kind, sender: NOBODY, fee: 0, grant: { token, to: actor, units } }];
+        return [{ ...plan, kind, sender: NOBODY, feeToken: ETH, fee: 0, grant: { token, to: actor, units } }];
       }
       case 'deploy': {
         const account = (1 << 20) + height * slots + slot;

@@ -1,10 +1,12 @@
-import { beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test, vi } from 'vitest';
 
 import { createChain, type SimulatedChain } from '../../../../../infra/embedded/starknet/chain.ts';
 import type { SimBlock } from '../../../../../infra/embedded/starknet/blocks.ts';
 import { layoutNames } from '../../../../../infra/embedded/starknet/layouts.ts';
 import { chainOptionsOf } from '../../../../../infra/embedded/starknet/node.ts';
 import { tokenAt, tokens } from '../../../../../infra/embedded/starknet/tokens.ts';
+
+vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
 const HEAD = 3000;
 const FEE_TOKENS: Record<string, bigint> = {
@@ -155,7 +157,7 @@ describe('the truth of 3,000 blocks with forks', () => {
       }
       if (heights.includes(block.height)) compare(block.height, balances, owners);
     }
-  }, 60_000);
+  });
 
   function compare(height: number, balances: Map<string, bigint>, owners: Map<string, bigint>) {
     let compared = 0;
