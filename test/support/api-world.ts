@@ -1,0 +1,198 @@
+import { randomBytes } from 'node:crypto';
+import { Writable } from 'node:stream';
+
+import { pino } from 'pino';
+
+import { openCommandChannel } from '../../api/command-channel.ts';
+import type { CommandChannel } from '../../api/command-channel.ts';
+import { addUser } from '../../api/operator.ts';
+import { startApi } from '../../api/server.ts';
+import { createClickHouse } from '../../infra/clickhouse/client.ts';
+import { loadConfig } from '../../infra/config.ts';
+import { createKafka } from '../../infra/kafka/client.ts';
+import type { Kafka } from '../../infra/kafka/client.ts';
+import { createMetrics } from '../../infra/metrics.ts';
+import { grantApiRole } from '../../infra/postgres/api-role.ts';
+import { createPool } from '../../infra/postgres/client.ts';
+import type { Pool } from '../../infra/postgres/client.ts';
+import { migrate } from '../../infra/postgres/migrate.ts';
+import { Releasers } from '../../infra/lifecycle.ts';
+import { accounts } from '../../projections/accounts/projector.ts';
+import { openBuild, servedBuilds } from '../../projections/builds.ts';
+import { indexedBlocks } from '../../projections/indexed-blocks/projector.ts';
+import { createProjectionMetrics } from '../../projections/metrics.ts';
+import { runPostgresProjection } from '../../projections/postgres-runner.ts';
+import type { ProjectionRun } from '../../projections/runner.ts';
+import { isolated } from './isolation.ts';
+
+/** An API on real stores, with the projector of accounts beside it. */
+export interface ApiWorld {
+  readonly url: string;
+  readonly env: Readonly<Record<string, string>>;
+  readonly kafka: Kafka;
+  /** Of the tables' owner. */
+  readonly pool: Pool;
+  /** Of the role that the API has. */
+  readonly apiPool: Pool;
+  readonly commands: CommandChannel;
+  /** Every line that API and projector have logged. */
+  logged(): string;
+  /** Starts and stops the projector of accounts; it runs at first. */
+  startProjector(): Promise<void>;
+  stopProjector(): Promise<void>;
+  /** Makes a user and logs in. */
+  makeUser(username: string, email?: string): Promise<{ token: string; password: string; id: number }>;
+  call(
+    method: string,
+    path: string,
+    options?: { headers?: Record<string, string>; token?: string; json?: unknown; body?: string | Buffer },
+  ): Promise<Answer>;
+  close(): Promise<void>;
+}
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  /** The parsed body; undefined when it is not JSON. */
+  // oxlint-disable-next-line typescript/no-explicit-any -- tests read answers of any shape
+  readonly json: any;
+}
+
+export async function apiWorld(env: Readonly<Record<string, string>> = {}): Promise<ApiWorld> {
+  const own = await isolated();
+  const releasers = new Releasers((name, error) => process.stderr.write(`${name}: ${String(error)}\n`));
+  releasers.push('databases', () => own.drop());
+  const lines: string[] = [];
+  const log = pino(
+    { level: 'trace' },
+    new Writable({
+      write(chunk, _encoding, done) {
+        lines.push(String(chunk));
+        done();
+      },
+    }),
+  );
+
+  const apiUrl = new URL(own.env.DATABASE_URL);
+  apiUrl.username = `api_${randomBytes(4).toString('hex')}`;
+  apiUrl.password = randomBytes(12).toString('base64url');
+  const fullEnv = {
+    ...own.env,
+    API_DATABASE_URL: apiUrl.href,
+    SECRET_KEY: randomBytes(32).toString('hex'),
+    PORT: '0',
+    ...env,
+  };
+  const config = loadConfig({ ...fullEnv, PORT: undefined });
+  const pool = createPool(fullEnv.DATABASE_URL, { applicationName: 'test', max: 5 });
+  releasers.push('pool', async () => {
+    await pool.query(`DROP OWNED BY ${apiUrl.username}`);
+    await pool.query(`DROP ROLE ${apiUrl.username}`);
+    await pool.end();
+  });
+  await migrate(pool);
+  await grantApiRole(pool, fullEnv.API_DATABASE_URL);
+  const kafka = createKafka({
+    brokers: config.kafkaBrokers,
+    clientId: 'test',
+    topicPrefix: config.kafkaTopicPrefix,
+    log,
+  });
+  releasers.push('kafka', () => kafka.close());
+  await kafka.ensureTopics();
+  const owner = createClickHouse(fullEnv.CLICKHOUSE_URL, { application: 'test' });
+  releasers.push('clickhouse', () => owner.close());
+  await openBuild(pool, owner, indexedBlocks);
+
+  let projector: ProjectionRun | null = null;
+  const projectionMetrics = createProjectionMetrics(createMetrics('project'));
+  const startProjector = async (): Promise<void> => {
+    projector = await runPostgresProjection({
+      kafka,
+      pool,
+      projection: accounts,
+      groupId: 'accounts',
+      log,
+      metrics: projectionMetrics,
+    });
+  };
+  const stopProjector = async (): Promise<void> => {
+    await projector?.stop();
+    projector = null;
+  };
+  await startProjector();
+  releasers.push('projector', stopProjector);
+
+  const apiPool = createPool(fullEnv.API_DATABASE_URL, { applicationName: 'test-api', max: 10 });
+  releasers.push('api pool', () => apiPool.end());
+  const reader = createClickHouse(fullEnv.API_CLICKHOUSE_URL, { application: 'test-api' });
+  releasers.push('api clickhouse', () => reader.close());
+  const publisher = kafka.publisher();
+  releasers.push('publisher', () => publisher.close());
+  const builds = () => servedBuilds(apiPool);
+  const commands = openCommandChannel({
+    publisher,
+    pool: apiPool,
+    databaseUrl: fullEnv.API_DATABASE_URL,
+    servedBuilds: builds,
+    timeoutMs: config.commandTimeoutMs,
+    log,
+  });
+  releasers.push('commands', () => commands.close());
+  const api = await startApi({
+    config: { ...config, port: 0 },
+    pool: apiPool,
+    clickhouse: reader,
+    publisher,
+    kafka,
+    servedBuilds: builds,
+    log,
+    metrics: createMetrics('api'),
+  });
+  releasers.push('api', () => api.close());
+
+  const call: ApiWorld['call'] = async (method, path, { headers = {}, token, json, body } = {}) => {
+    const response = await fetch(api.url + path, {
+      method,
+      headers: {
+        ...(json === undefined ? {} : { 'content-type': 'application/json' }),
+        ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+        ...headers,
+      },
+      ...(json === undefined ? {} : { body: JSON.stringify(json) }),
+      ...(body === undefined ? {} : { body: new Uint8Array(Buffer.from(body)) }),
+    });
+    const text = await response.text();
+    const isJson = response.headers.get('content-type')?.includes('json') === true && text !== '';
+    return {
+      status: response.status,
+      headers: response.headers,
+      text,
+      json: isJson ? JSON.parse(text) : undefined,
+    };
+  };
+
+  return {
+    url: api.url,
+    env: fullEnv,
+    kafka,
+    pool,
+    apiPool,
+    commands,
+    logged: () => lines.join(''),
+    startProjector,
+    stopProjector,
+    async makeUser(username, email) {
+      const password = `pw-${randomBytes(9).toString('base64url')}`;
+      const { id } = await addUser(
+        { commands, pool: apiPool, servedBuilds: builds },
+        { username, password, email: email ?? null },
+      );
+      const { json } = await call('POST', '/api/users/auth/login/', { json: { username, password } });
+      return { token: json.token, password, id };
+    },
+    call,
+    close: () => releasers.releaseAll(),
+  };
+}
