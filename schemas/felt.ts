@@ -14,12 +14,17 @@ export const U256 = 1n << 256n;
 /** Lowercase `0x` + 64 hex digits, below the prime. */
 export type Felt = string & { readonly __felt: unique symbol };
 
+/** Canonical texts are of one length, so they compare as their values do. */
+const hex64 = (value: bigint) => `0x${value.toString(16).padStart(64, '0')}`;
+const PRIME_TEXT = hex64(FELT_PRIME);
+const U128_TEXT = hex64(U128);
+
 const CANONICAL = /^0x0[0-9a-f]{63}$/;
 const LOOSE = /^0[xX][0-9a-fA-F]{1,64}$/;
 
 /** Tells whether a string is already in canonical form (and so needs no work). */
 export function isFelt(text: string): text is Felt {
-  return CANONICAL.test(text) && (text < '0x08' || BigInt(text) < FELT_PRIME);
+  return CANONICAL.test(text) && text < PRIME_TEXT;
 }
 
 /**
@@ -47,7 +52,6 @@ export const STRK_TOKEN: Felt = toFelt(0x04718f5a0fc34cc1af16a1cdee98ffb20c31f5c
 
 /** Joins the halves of a u256; `null` when either is 2^128 or more. */
 export function joinU256(low: Felt, high: Felt): bigint | null {
-  const lo = BigInt(low);
-  const hi = BigInt(high);
-  return lo < U128 && hi < U128 ? (hi << 128n) | lo : null;
+  if (low >= U128_TEXT || high >= U128_TEXT) return null;
+  return high === ZERO_FELT ? BigInt(low) : BigInt(`0x${high.slice(34)}${low.slice(34)}`);
 }
