@@ -27,7 +27,7 @@ export function isMalformed(outcome: Reading | Malformed): outcome is Malformed 
 }
 
 /**
- * Reads one event; `null` when it is no token event: none of its first two keys is a token selector. (An event without
+ * Reads one event; `null` when it is no token event: neither of its first two keys is a token selector. (An event without
  * keys says nothing of what it is; mainnet block 2500 has one.)
  *
  * An event of a component that is not `#[flat]` has the variant's selector before its own, whatever the variant is called:
@@ -40,7 +40,9 @@ export function readEvent(event: EventShape, standard: TokenStandard): Reading |
   if (nested === undefined) return flat === undefined ? null : readAs(flat, event, standard);
 
   const inner = readAs(nested, { keys: event.keys.slice(1), data: event.data }, standard);
-  if (flat === undefined) return inner;
+  if (flat === undefined) {
+    return isMalformed(inner) ? { reason: `behind its variant's key: ${inner.reason}` } : inner;
+  }
   const outer = readAs(flat, event, standard);
   if (isMalformed(inner)) return outer;
   if (isMalformed(outer)) return inner;

@@ -49,10 +49,14 @@ const MAX_ITEMS = 2 ** 32;
 
 /** The public `event_index`: unique in its block, and the position itself but for the later items of a batch. */
 export function eventIndex(position: number, item: number): number {
-  if (position >= EVENT_INDEX_ITEM_FACTOR || item >= MAX_ITEMS) {
+  if (!isIndex(position, EVENT_INDEX_ITEM_FACTOR) || !isIndex(item, MAX_ITEMS)) {
     throw new RangeError(`no event_index for item ${item} at position ${position}`);
   }
   return item * EVENT_INDEX_ITEM_FACTOR + position;
+}
+
+function isIndex(value: number, bound: number): boolean {
+  return Number.isInteger(value) && value >= 0 && value < bound;
 }
 
 const feeTokens: Readonly<Record<BlockTransaction['fee_unit'], Felt>> = { WEI: ETH_TOKEN, FRI: STRK_TOKEN };
