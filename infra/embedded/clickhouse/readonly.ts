@@ -105,38 +105,54 @@ export function checkReadOnlySetting(name: string): void {
   );
 }
 
-/** Takes the outermost `SETTINGS a = 1, b = 'x'` out of a statement. */
+/** Takes the outermost `SETTINGS a = 1, b = 'x'` out of a statement; those of subqueries stay, when they are allowed. */
 function withoutSettings(sql: string, statement: readonly Token[]): ReadOnlySelect {
   const settings = new Map<string, string>();
+  const outer = new Set(outermost(statement).map(({ index }) => index));
   const end = statement.at(-1)?.end ?? 0;
   let kept = '';
   let from = statement[0]?.start ?? 0;
-  for (const { token, index } of outermost(statement)) {
-    if (!isWord(token, 'SETTINGS') || statement[index + 1]?.kind !== 'word') continue;
-    if (!isSymbol(statement[index + 2], '=')) continue;
+  statement.forEach((token, index) => {
+    if (!isWord(token, 'SETTINGS') || !isAssignment(statement, index + 1)) return;
+    const { entries, next } = settingsFrom(sql, statement, index + 1);
+    if (!outer.has(index)) return;
+    for (const [name, value] of entries) settings.set(name, value);
     kept += sql.slice(from, token.start);
-    let at = index + 1;
-    for (;;) {
-      const name = statement[at];
-      const value = statement[at + 2];
-      const literal = value !== undefined && ['word', 'number', 'string'].includes(value.kind);
-      if (name?.kind !== 'word' || !isSymbol(statement[at + 1], '=') || !literal) {
-        throw new ClickHouseException(62, 'SYNTAX_ERROR', 'Syntax error: a setting must be a literal here');
-      }
-      checkReadOnlySetting(name.text);
-      settings.set(name.text, literalText(sql.slice(value.start, value.end)));
-      at += 3;
-      // 0.5 is two numbers around a dot.
-      if (isSymbol(statement[at], '.') && statement[at + 1]?.kind === 'number') {
-        settings.set(name.text, sql.slice(value.start, statement[at + 1]?.end));
-        at += 2;
-      }
-      if (!isSymbol(statement[at], ',')) break;
-      at++;
-    }
-    from = statement[at]?.start ?? end;
-  }
+    from = statement[next]?.start ?? end;
+  });
   return { sql: kept + sql.slice(from, end), settings };
+}
+
+function isAssignment(statement: readonly Token[], at: number): boolean {
+  const name = statement[at];
+  return (name?.kind === 'word' || name?.kind === 'quoted') && isSymbol(statement[at + 1], '=');
+}
+
+/** Reads `a = 1, b = 'x'`, refusing what a reader may not set; `next` is the token behind it. */
+function settingsFrom(
+  sql: string,
+  statement: readonly Token[],
+  first: number,
+): { entries: [string, string][]; next: number } {
+  const entries: [string, string][] = [];
+  for (let at = first; ; at++) {
+    const name = statement[at];
+    const value = statement[at + 2];
+    if (name === undefined || value === undefined || !isAssignment(statement, at) || !isLiteral(value)) {
+      throw new ClickHouseException(62, 'SYNTAX_ERROR', 'Syntax error: a setting must be a literal here');
+    }
+    checkReadOnlySetting(name.text);
+    at += 3;
+    // 0.5 is two numbers around a dot.
+    const fraction = isSymbol(statement[at], '.') ? statement[at + 1] : undefined;
+    if (fraction?.kind === 'number') at += 2;
+    entries.push([name.text, literalText(sql.slice(value.start, fraction?.end ?? value.end))]);
+    if (!isSymbol(statement[at], ',')) return { entries, next: at };
+  }
+}
+
+function isLiteral(token: Token): boolean {
+  return token.kind === 'word' || token.kind === 'number' || token.kind === 'string';
 }
 
 function literalText(literal: string): string {

@@ -157,13 +157,13 @@ export function outermost(statement: readonly Token[]): { token: Token; index: n
   });
 }
 
-/** What a statement's `FORMAT` says, if it says it. */
+/** What a statement's `FORMAT` says, if it says it: it stands last, or before `SETTINGS`. */
 export function formatOf(statement: readonly Token[]): string | null {
-  const outer = outermost(statement);
-  for (let i = outer.length - 2; i >= 0; i--) {
-    const name = outer[i + 1]?.token;
-    if (isWord(outer[i]?.token, 'FORMAT') && name !== undefined && isWord(name, name.text.toUpperCase()))
-      return name.text;
+  const outer = outermost(statement).map(({ token }) => token);
+  for (const [i, token] of outer.entries()) {
+    const [name, after] = [outer[i + 1], outer[i + 2]];
+    const last = after === undefined || isWord(after, 'SETTINGS');
+    if (isWord(token, 'FORMAT') && name?.kind === 'word' && last) return name.text;
   }
   return null;
 }

@@ -1,0 +1,277 @@
+import { randomBytes } from 'node:crypto';
+
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+import { codeOf, rowsOf, startTestServer } from './clickhouse-server.ts';
+import type { TestServer } from './clickhouse-server.ts';
+
+/** The unmodified client against the embedded server: questions and answers. */
+let server: TestServer;
+beforeAll(async () => {
+  server = await startTestServer();
+});
+afterAll(() => server.stop());
+
+const hostile = [
+  "it's",
+  "''; DROP TABLE t; --",
+  '\\',
+  "\\'; SELECT 1; --",
+  'line\nline\n\nSELECT 1\r\n\ttab',
+  '`"{x:String}"`',
+  '/* comment */ -- # $a$',
+  '‘typographic’ “quotes”',
+  'emoji 😀 and ü',
+  'nul\u0000byte',
+  '',
+];
+
+describe('parameters', () => {
+  test.each(hostile)('a String comes back as it was sent: %j', async (text) => {
+    expect(await rowsOf(server.writer(), 'SELECT {x:String} AS x', { x: text })).toEqual([{ x: text }]);
+  });
+
+  test('every type that the service binds comes back exactly', async () => {
+    const largest = (1n << 256n) - 1n;
+    const [row] = await rowsOf(
+      server.writer(),
+      `SELECT {u:UInt256} AS u, {i:Int256} AS i, {strings:Array(String)} AS strings, {nothing:Nullable(String)} AS nothing,
+              {map:Map(String, String)} AS map, {flag:Bool} AS flag, hex({felt:FixedString(4)}) AS felt`,
+      {
+        u: largest,
+        i: -(1n << 255n),
+        strings: hostile.filter((text) => !text.includes('\0')),
+        nothing: null,
+        map: { "k'1": "v'\\" },
+        flag: true,
+        felt: 'abcd',
+      },
+    );
+    expect(row).toEqual({
+      u: largest.toString(),
+      i: (-(1n << 255n)).toString(),
+      strings: hostile.filter((text) => !text.includes('\0')),
+      nothing: null,
+      map: { "k'1": "v'\\" },
+      flag: true,
+      felt: '61626364',
+    });
+  });
+
+  test('an Identifier names a column', async () => {
+    const query = 'SELECT {column:Identifier} AS x FROM (SELECT 7 AS `odd name`)';
+    expect(await rowsOf(server.writer(), query, { column: 'odd name' })).toEqual([{ x: 7 }]);
+  });
+
+  test('a parameter larger than a query may be travels in the URL and in a form', async () => {
+    const inUrl = 'x'.repeat(400_000);
+    expect(await rowsOf(server.writer(), 'SELECT length({x:String}) AS n', { x: inUrl })).toEqual([
+      { n: '400000' },
+    ]);
+    const inForm = server.writer({ use_multipart_params: true });
+    const large = "it's\n\n".repeat(300_000);
+    expect(await rowsOf(inForm, 'SELECT length({x:String}) AS n', { x: large })).toEqual([
+      { n: String(large.length) },
+    ]);
+    expect(await rowsOf(inForm, 'SELECT {x:String} AS x', { x: '\r\n--boundary 😀' })).toEqual([
+      { x: '\r\n--boundary 😀' },
+    ]);
+  });
+
+  test('a parameter that was not given is named in the error', async () => {
+    expect(await codeOf(rowsOf(server.writer(), 'SELECT {missing:String}'))).toBe('456');
+  });
+});
+
+describe('answers', () => {
+  test('documents, lines and binary formats', async () => {
+    const client = server.writer();
+    const query = 'SELECT number AS n FROM numbers(3)';
+    const json = await (await client.query({ query, format: 'JSON' })).json<{ n: string }>();
+    expect(json.rows).toBe(3);
+    expect(await (await client.query({ query, format: 'CSV' })).text()).toBe('0\n1\n2\n');
+    expect(await (await client.query({ query, format: 'TabSeparatedWithNames' })).text()).toBe(
+      'n\n0\n1\n2\n',
+    );
+    const binary = await client.exec({ query: `${query} FORMAT RowBinary` });
+    const chunks: Buffer[] = [];
+    for await (const chunk of binary.stream) chunks.push(Buffer.from(chunk));
+    expect(Buffer.concat(chunks).toString('hex')).toBe('000000000000000001000000000000000200000000000000');
+  });
+
+  test('a document of many blocks is one document, a stream of many blocks has every row once', async () => {
+    const query = 'SELECT number AS n FROM numbers(300000)';
+    const client = server.writer();
+    const document = await (await client.query({ query, format: 'JSONCompact' })).json<[number]>();
+    expect(document.rows).toBe(300_000);
+    expect(document.data).toHaveLength(300_000);
+    let sum = 0;
+    for await (const rows of (await client.query({ query, format: 'JSONCompactEachRow' })).stream()) {
+      for (const row of rows) sum += Number((row.json<[number]>() as [number])[0]);
+    }
+    expect(sum).toBe((300_000 * 299_999) / 2);
+  });
+
+  test.each(['gzip', 'zstd'] as const)('an answer compressed with %s', async (codec) => {
+    const client = server.writer({ compression: { response: { codec } } });
+    const result = await client.query({
+      query: 'SELECT number AS n FROM numbers(100000)',
+      format: 'JSONEachRow',
+    });
+    expect(result.response_headers['content-encoding']).toBe(codec);
+    expect(await result.json()).toHaveLength(100_000);
+  });
+
+  test('an empty answer, and TOTALS at the end', async () => {
+    expect(await rowsOf(server.writer(), 'SELECT 1 AS x WHERE 0')).toEqual([]);
+    const totals = await server.writer().query({
+      query: 'SELECT number % 2 AS k, count() AS n FROM numbers(10) GROUP BY k WITH TOTALS ORDER BY k',
+      format: 'TabSeparated',
+    });
+    expect(await totals.text()).toBe('0\t5\n1\t5\n\n0\t10\n');
+  });
+
+  test('many callers at once get their own answers', async () => {
+    const client = server.writer({ max_open_connections: 40 });
+    const answers = await Promise.all(
+      Array.from({ length: 200 }, (_, i) => rowsOf(client, 'SELECT {i:UInt32} AS i', { i })),
+    );
+    expect(answers.flat()).toEqual(Array.from({ length: 200 }, (_, i) => ({ i })));
+  });
+});
+
+describe('errors', () => {
+  test.each([
+    ['SELECT * FROM nothing_here', '60', 'UNKNOWN_TABLE'],
+    ['SELECT nothing_here', '47', 'UNKNOWN_IDENTIFIER'],
+    ['SELECT nothing_here()', '46', 'UNKNOWN_FUNCTION'],
+    ['SELECT (', '62', 'SYNTAX_ERROR'],
+    ['SELECT 1; SELECT 2', '62', 'SYNTAX_ERROR'],
+    ["SELECT toUInt8('x')", '6', 'CANNOT_PARSE_TEXT'],
+    ['SELECT throwIf(number = 3) FROM numbers(5)', '395', 'FUNCTION_THROW_IF_VALUE_IS_NON_ZERO'],
+  ])('%s', async (query, code, type) => {
+    const call = server.writer().query({ query, format: 'JSONEachRow' });
+    await expect(call.then((result) => result.text())).rejects.toMatchObject({ code, type });
+  });
+
+  test('an error after the first block breaks the answer, for whoever reads it', async () => {
+    const query = "SELECT number, throwIf(number = 200000, 'late') FROM numbers(300000)";
+    const streamed = await server
+      .writer()
+      .query({ query, format: 'JSONEachRow', clickhouse_settings: { max_block_size: '10000' } });
+    const read = async (): Promise<number> => {
+      let count = 0;
+      for await (const rows of streamed.stream()) count += rows.length;
+      return count;
+    };
+    await expect(read()).rejects.toThrow(/late|aborted/);
+
+    const whole = await server
+      .writer()
+      .query({ query, format: 'JSONEachRow', clickhouse_settings: { max_block_size: '10000' } });
+    await expect(whole.text()).rejects.toThrow();
+
+    const waited = server.writer().query({
+      query,
+      format: 'JSONEachRow',
+      clickhouse_settings: { max_block_size: '10000', wait_end_of_query: 1 },
+    });
+    await expect(waited).rejects.toMatchObject({ code: '395' });
+  });
+
+  test('limits of a query: time and memory', async () => {
+    const client = server.writer();
+    const slow = client.query({
+      query: 'SELECT count() FROM numbers(100000000000) WHERE sipHash64(number) = 1',
+      clickhouse_settings: { max_execution_time: 1 },
+    });
+    expect(await codeOf(slow)).toBe('159');
+    const greedy = client.query({
+      query: 'SELECT groupArray(toString(number)) FROM numbers(50000000)',
+      clickhouse_settings: { max_memory_usage: '100000000' },
+    });
+    expect(await codeOf(greedy)).toBe('241');
+    expect(await rowsOf(client, 'SELECT 1 AS x')).toEqual([{ x: 1 }]);
+  });
+
+  test('an unknown setting, user, password and database', async () => {
+    const client = server.writer();
+    const odd = { no_such_setting: '1' };
+    expect(await codeOf(client.query({ query: 'SELECT 1', clickhouse_settings: odd }))).toBe('115');
+    const { url } = server.service;
+    for (const [name, password] of [
+      ['default', ''],
+      ['default', randomBytes(24).toString('hex')],
+      ['api', new URL(url).password],
+      ['nobody', ''],
+    ]) {
+      const stranger = server.writer({
+        url: new URL(url).origin,
+        username: name ?? '',
+        password: password ?? '',
+      });
+      expect(await codeOf(stranger.query({ query: 'SELECT 1' })), name).toBe('516');
+    }
+    const elsewhere = new URL(url);
+    elsewhere.pathname = '/nowhere';
+    expect(await codeOf(rowsOf(server.writer({ url: elsewhere }), 'SELECT 1'))).toBe('81');
+  });
+});
+
+describe('life of a query', () => {
+  test("a caller that goes away has its query killed, and the slot is another's", async () => {
+    const client = server.writer({ max_open_connections: 20 });
+    const endless = (signal: AbortSignal) =>
+      client.query({
+        query: 'SELECT count() FROM numbers(1000000000000) WHERE sipHash64(number) = 1',
+        abort_signal: signal,
+        clickhouse_settings: { max_threads: 1 },
+      });
+    const abort = new AbortController();
+    const calls = Array.from({ length: 10 }, () => endless(abort.signal).catch(() => 'aborted'));
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    abort.abort();
+    expect(await Promise.all(calls)).toEqual(Array.from({ length: 10 }, () => 'aborted'));
+    // All eight read slots were taken by the ten: an answer means that they are free again.
+    const running = "SELECT count() AS n FROM system.processes WHERE query LIKE '%1000000000000%'";
+    await expect
+      .poll(() => rowsOf(client, `${running} AND query NOT LIKE '%processes%'`), { timeout: 10_000 })
+      .toEqual([{ n: '0' }]);
+  });
+
+  test('a session keeps temporary tables and settings, and is for one query at a time', async () => {
+    const client = server.writer({ session_id: 'one' });
+    await client.command({ query: 'CREATE TEMPORARY TABLE kept (x UInt8)' });
+    await client.command({ query: 'SET max_block_size = 1234' });
+    await client.insert({ table: 'kept', values: [{ x: 5 }], format: 'JSONEachRow' });
+    const query = "SELECT x, toString(getSetting('max_block_size')) AS s FROM kept";
+    expect(await rowsOf(client, query)).toEqual([{ x: 5, s: '1234' }]);
+    expect(await codeOf(rowsOf(server.writer({ session_id: 'two' }), query))).toBe('60');
+
+    const slow = rowsOf(client, 'SELECT sleep(0.5) AS s');
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(await codeOf(rowsOf(client, 'SELECT 1'))).toBe('373');
+    await slow;
+    expect(await rowsOf(client, 'SELECT 1 AS x')).toEqual([{ x: 1 }]);
+  });
+
+  test('settings of one request do not reach the next', async () => {
+    const client = server.writer();
+    const setting = "SELECT getSetting('max_block_size') AS s";
+    const [usual] = await rowsOf(client, setting);
+    await client.query({ query: setting, clickhouse_settings: { max_block_size: '77' } });
+    await client.command({ query: 'SET max_block_size = 78' });
+    expect(await rowsOf(client, setting)).toEqual([usual]);
+  });
+
+  test('a GET only reads', async () => {
+    const { origin, username, password } = new URL(server.service.url);
+    const authorization = `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`;
+    const get = (query: string) =>
+      fetch(`${origin}/?query=${encodeURIComponent(query)}`, { headers: { authorization } });
+    expect(await (await get('SELECT 1')).text()).toBe('1\n');
+    const refused = await get('CREATE TABLE by_get (x UInt8) ENGINE = Memory');
+    expect(refused.headers.get('x-clickhouse-exception-code')).toBe('164');
+    expect(await codeOf(rowsOf(server.writer(), 'SELECT * FROM by_get'))).toBe('60');
+  });
+});

@@ -1,0 +1,31 @@
+import { expect, test } from 'vitest';
+
+import { exceptionText, fromEngine, statusOf } from '../../../../../infra/embedded/clickhouse/errors.ts';
+
+// Texts of the engine, as it wrote them.
+const plain =
+  "Code: 60. DB::Exception: Unknown table expression identifier 'nope' in scope SELECT * FROM nope. Maybe you meant system.one?. (UNKNOWN_TABLE)";
+const wrapped =
+  "Code: 164. DB::Exception: Code: 164. DB::Exception: Cannot modify 'max_threads' setting in readonly mode. (READONLY) (version 26.7.2.1). (READONLY)";
+
+test('an exception of the engine', () => {
+  const error = fromEngine(new Error(plain));
+  expect([error.code, error.type, statusOf(error)]).toEqual([60, 'UNKNOWN_TABLE', 404]);
+  expect(exceptionText(error, '26.7.2.1')).toBe(`${plain} (version 26.7.2.1 (embedded))\n`);
+});
+
+test('one wrapped in another is told once', () => {
+  const error = fromEngine(new Error(wrapped));
+  expect([error.code, error.type]).toEqual([164, 'READONLY']);
+  expect(error.message).toBe("Cannot modify 'max_threads' setting in readonly mode.");
+});
+
+test('a text that is no exception of ClickHouse is still one to its reader', () => {
+  const error = fromEngine(new Error('out of luck'));
+  expect([error.code, error.type, error.message, statusOf(error)]).toEqual([
+    1002,
+    'UNKNOWN_EXCEPTION',
+    'out of luck',
+    500,
+  ]);
+});
