@@ -8,7 +8,7 @@ import type { Reading } from './read.ts';
 export const EXACT_COUNT = 100_000;
 
 /** Newest rows of a source that an estimate looks at. */
-const SAMPLE_ROWS = 50_000;
+const SAMPLE_ROWS = 20_000;
 
 /**
  * Counting stops after this long. Only a filter that matches few of tens of millions of rows gets there (8 M rows take

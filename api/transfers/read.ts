@@ -31,6 +31,9 @@ const SHALLOW_ROWS = 1000;
  */
 const FIRST_STEP_ROWS = 20_000;
 
+/** In blocks of the default 65,409 rows a page of 100 out of 1.3 M took 37 ms, in these 18 ms (`SELECT 1`: 9 ms). */
+const PAGE_SETTINGS = { max_threads: 1, max_block_size: 2048 } as const;
+
 /** Rows `offset` … `offset + limit` in the order asked for. */
 export async function readByOffset(
   reading: Reading,
@@ -128,5 +131,5 @@ async function read(
   const { clickhouse, plan, order, signal } = reading;
   const sources = plan.sources.map(({ source }) => source);
   const { query, params } = transferPage(sources, filters, { ...page, order });
-  return await clickhouse.rows(query, params, { signal, settings: { max_threads: 1 } });
+  return await clickhouse.rows(query, params, { signal, settings: PAGE_SETTINGS });
 }
