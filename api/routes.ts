@@ -3,9 +3,12 @@ import type { Sql } from '../infra/postgres/client.ts';
 import { apiKeyRoutes } from './accounts/api-key-routes.ts';
 import { sessionRoutes } from './accounts/session-routes.ts';
 import type { CommandBus } from './commands.ts';
+import { indexerRoutes } from './indexer/routes.ts';
 import type { PasswordChecker } from './passwords.ts';
 import type { Route } from './route.ts';
 import type { Throttle } from './throttle.ts';
+import { tokenRoutes } from './tokens/routes.ts';
+import { transferRoutes } from './transfers/routes.ts';
 
 /** What routes are made from. */
 export interface RouteDeps {
@@ -24,5 +27,11 @@ export interface RouteDeps {
 
 /** Every route of the contract that is served. */
 export function apiRoutes(deps: RouteDeps): Route[] {
-  return [...sessionRoutes({ ...deps, throttle: deps.loginThrottle }), ...apiKeyRoutes(deps)];
+  return [
+    ...sessionRoutes({ ...deps, throttle: deps.loginThrottle }),
+    ...apiKeyRoutes(deps),
+    ...transferRoutes(deps),
+    ...tokenRoutes(deps),
+    ...indexerRoutes(deps),
+  ];
 }
