@@ -3,7 +3,7 @@ import type { TokenStandard } from '../messages/common.ts';
 import { layouts, selectors, wordAt } from './layouts.ts';
 import type { EventShape, Item, Layout, Malformed } from './layouts.ts';
 
-export interface Reading {
+interface Reading {
   readonly from: Felt;
   readonly to: Felt;
   /** Empty for a batch of none. */

@@ -21,6 +21,10 @@ export interface Transfer {
   txIndex: number;
   eventInTx: number;
   txHash: Felt;
+  /**
+   * It pays the transaction's fee: the last event of its transaction, from the token the fee was paid in, of the actual fee,
+   * to the block's sequencer; all of them, else false. Where the fee is 0 none was paid, so a transfer of 0 is not one.
+   */
   isFee: boolean;
   executionStatus: BlockTransaction['execution_status'];
   /** Actual fee of the transaction, in `feeToken`. */

@@ -89,7 +89,7 @@ export const layouts = [
 }[];
 
 export type Layout = (typeof layouts)[number];
-export type TokenEvent = Layout['event'];
+type TokenEvent = Layout['event'];
 
 /** sn_keccak of the event's name. */
 export const selectors: Readonly<Record<TokenEvent, Felt>> = {
