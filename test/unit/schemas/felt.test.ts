@@ -1,13 +1,25 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { ETH_TOKEN, STRK_TOKEN, isFelt, joinU256, parseFelt, toFelt } from '../../../schemas/felt.ts';
+import {
+  ETH_TOKEN,
+  FELT_PRIME,
+  STRK_TOKEN,
+  isFelt,
+  joinU256,
+  parseFelt,
+  toFelt,
+} from '../../../schemas/felt.ts';
 
 const zeros = (count: number) => '0'.repeat(count);
 
 /** 2^251 + 17·2^192 + 1, written out. */
 const PRIME = `0x0800000000000011${zeros(47)}1`;
 const LAST = `0x0800000000000011${zeros(48)}`;
+
+test('the prime', () => {
+  expect(FELT_PRIME).toBe(BigInt(PRIME));
+});
 
 describe('parseFelt', () => {
   test.each([
