@@ -7,10 +7,10 @@ import { feltOfText, hexOf, idTags, type IdCodec } from './hash.ts';
  */
 export const ACTORS = 256;
 export const PASSIVE = 512;
-export const CONTRACTS = 8;
+const CONTRACTS = 8;
 export const EXCHANGE = ACTORS + PASSIVE;
 export const SEQUENCERS = EXCHANGE + CONTRACTS;
-export const SEQUENCER_COUNT = 2;
+const SEQUENCER_COUNT = 2;
 export const HOLDERS = SEQUENCERS + SEQUENCER_COUNT;
 export const NEW_ACCOUNTS = 1 << 20;
 

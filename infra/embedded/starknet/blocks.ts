@@ -44,7 +44,7 @@ export type BlockOptions = {
   timestamp: (height: number) => number;
 };
 
-const CACHED_BLOCKS = 256;
+const CACHED_BLOCKS = 32;
 const GENESIS_SALT = 0x7fffffff;
 
 /** Blocks as a pure function of (seed, options, forks): any height at any time, in any order. */

@@ -6,13 +6,13 @@ import { hexOf } from './hash.ts';
 import { interfaceIds, selectorName } from './selectors.ts';
 import { tokenAt, tokens, type TextAnswer, type Token } from './tokens.ts';
 
-export type CallAnswer =
+type CallAnswer =
   | { is: 'result'; felts: string[] }
   | { is: 'no-contract' }
   | { is: 'no-entry-point' }
   | { is: 'reverted'; reason: string; classHash: string };
 
-export type CallRequest = { address: bigint; selector: bigint; calldata: readonly bigint[]; height: number };
+type CallRequest = { address: bigint; selector: bigint; calldata: readonly bigint[]; height: number };
 
 /** What a node's state knows of contracts, at a height. */
 export type Contracts = {
@@ -154,7 +154,7 @@ function feltOfBytes(bytes: Buffer): string {
 }
 
 /** A ByteArray: how many words of 31 bytes, the words, the rest, the rest's length. */
-export function byteArray(bytes: Buffer): string[] {
+function byteArray(bytes: Buffer): string[] {
   const full = Math.floor(bytes.length / 31);
   const words = Array.from({ length: full }, (_, i) => feltOfBytes(bytes.subarray(i * 31, i * 31 + 31)));
   const rest = bytes.subarray(full * 31);

@@ -25,7 +25,7 @@ export type ChainOptions = {
   now: () => number;
 };
 
-export type ReorgRequest = {
+type ReorgRequest = {
   depth: number;
   /** Blocks of the new fork; default: as many as were taken off. */
   length?: number | undefined;

@@ -18,7 +18,7 @@ export const faultSchema = z.object({
     'error', // a JSON-RPC error: `code`, `message`, `data`
   ]),
   /** Default: all. */
-  methods: z.array(z.string()).optional(),
+  methods: z.array(z.string()).readonly().optional(),
   /** Only calls about a block in this range. */
   heights: z.object({ from: z.int(), to: z.int() }).optional(),
   /** How many calls it strikes; default: all until it is cleared. */

@@ -17,7 +17,7 @@ export type Fork = {
 };
 
 /** Where a slot's transaction stands on a fork: under which fork's salt it was drawn, and whether a block late. */
-export type Landing = { salt: number; late: boolean };
+type Landing = { salt: number; late: boolean };
 
 export type ForkTree = {
   list(): readonly Fork[];

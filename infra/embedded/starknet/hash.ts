@@ -34,18 +34,28 @@ export function feltOfText(text: string): bigint {
   return BigInt(`0x${sha256(text).subarray(0, 31).toString('hex')}`);
 }
 
-/** A felt below 2^248 in hex, from words: what nobody reads back (signatures, commitments, roots). */
+const POOL_BITS = 16;
+const pool = Array.from({ length: 2 ** (POOL_BITS - 6) + 1 }, (_, i) =>
+  sha256(`pool:${i}`).toString('hex'),
+).join('');
+
+/**
+ * A felt in hex, from words: what nobody reads back (signatures, commitments, roots). Cut from sha256 output that is made
+ * once, three pieces at places drawn from the words: a tenth of the cost of hashing them.
+ */
 export function feltOfWords(seed: number, a: number, b: number, c: number): string {
-  let hex = '';
-  for (let i = 0; i < 8; i++) {
-    const word = mix(seed + i, a, b, c);
-    hex += (i === 0 ? word >>> 8 : word).toString(16).padStart(i === 0 ? 6 : 8, '0');
+  let felt = '0x';
+  for (let i = 0; i < 3; i++) {
+    const at = mix(seed + i, a, b, c);
+    if (i === 0) felt += String(1 + (at % 7));
+    const place = at >>> (32 - POOL_BITS);
+    felt += pool.slice(place, place + (i === 2 ? 20 : 21));
   }
-  return unpadded(hex);
+  return felt;
 }
 
 /** Real nodes leave out a felt's leading zeros. */
-export function unpadded(hex: string): string {
+function unpadded(hex: string): string {
   const digits = hex.replace(/^0+/, '');
   return `0x${digits === '' ? '0' : digits}`;
 }
@@ -55,10 +65,10 @@ export function hexOf(value: bigint): string {
 }
 
 export const idTags = { block: 1, transaction: 2, account: 3 } as const;
-export type IdTag = (typeof idTags)[keyof typeof idTags];
+type IdTag = (typeof idTags)[keyof typeof idTags];
 
 /** What an id stands for: `a` below 2^48, `b` and `c` below 2^32. */
-export type IdParts = { tag: IdTag; a: number; b: number; c: number };
+type IdParts = { tag: IdTag; a: number; b: number; c: number };
 
 export type IdCodec = {
   encode(tag: IdTag, a: number, b: number, c: number): string;

@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
 
 import { createChain, type ChainOptions, type SimulatedChain } from './chain.ts';
-import { createControlHandler, type ControlOptions } from './control.ts';
+import { createControlHandler, describe, runCommand, type Command, type ControlOptions } from './control.ts';
 import { createFaults, type Faults } from './faults.ts';
 import { createRpcHandler, send } from './http.ts';
 import { simulatedLedger, type Ledger } from './ledger.ts';
@@ -48,7 +48,8 @@ export type SimulatedNode = {
   chain: SimulatedChain | null;
   ledger: Ledger;
   faults: Faults;
-  control: ControlOptions;
+  /** The commands of `POST /control`, in process; says where the chain stands then. */
+  control(command: Command): Record<string, unknown>;
   /** The truth about prepared blocks. */
   preparedTruth: Truth | null;
   transfersAt(height: number): readonly TrueTransfer[];
@@ -61,7 +62,7 @@ const TRANSFERS_PER_SLOT = 1.8;
 /** 2025-01-01. */
 const PREPARED_GENESIS = 1_735_689_600;
 /** 'SN_SIM' as a short string. */
-export const SIM_CHAIN_ID = '0x534e5f53494d';
+const SIM_CHAIN_ID = '0x534e5f53494d';
 
 export function chainOptionsOf(options: NodeOptions): ChainOptions {
   const { initialHead = 300, blockSeconds = 2, malformed = 0, transfersPerBlock = 28 } = options;
@@ -111,8 +112,8 @@ export async function createSimulatedNode(options: NodeOptions = {}): Promise<Si
     },
   };
   const preparedTruth = prepared?.truth ?? null;
-  const control: ControlOptions = { chain, ledger, faults, clock, preparedTruth };
-  const answerControl = createControlHandler(control);
+  const controlled: ControlOptions = { chain, ledger, faults, clock, preparedTruth };
+  const answerControl = createControlHandler(controlled);
   const answerRpc = createRpcHandler({
     context,
     faults,
@@ -146,8 +147,11 @@ export async function createSimulatedNode(options: NodeOptions = {}): Promise<Si
     chain,
     ledger,
     faults,
-    control,
     preparedTruth,
+    control(command) {
+      runCommand(controlled, command);
+      return describe(controlled);
+    },
     transfersAt: (height) => ledger.at(height)?.transfers ?? [],
     malformedAt: (height) => ledger.at(height)?.malformed ?? [],
     async close() {

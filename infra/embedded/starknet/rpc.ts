@@ -204,10 +204,6 @@ async function prepared(context: RpcContext, id: BlockId): Promise<ReadyJson | n
   return json === undefined || json === null ? null : new ReadyJson(json);
 }
 
-export function knowsMethod(name: string): boolean {
-  return Object.hasOwn(methods, name);
-}
-
 /** Runs one method; throws RpcError. */
 export async function callMethod(context: RpcContext, name: string, params: unknown): Promise<unknown> {
   const method = Object.hasOwn(methods, name) ? methods[name] : undefined;

@@ -14,7 +14,7 @@ export type Naming = 'snake' | 'camel' | 'both';
 /** What the class tells: a Sierra ABI (nested in interfaces or flat), a Cairo 0 ABI, or a proxy's, which tells nothing. */
 export type ClassForm = 'sierra' | 'sierra-flat' | 'cairo0' | 'proxy';
 
-export type TokenSpec = {
+type TokenSpec = {
   key: string;
   address: bigint;
   standard: Standard;
@@ -65,7 +65,7 @@ const own = (key: string) => feltOfText(`token:${key}`);
  * The tokens of the simulated network. The first six stand at their mainnet addresses; the others have addresses made
  * from their key, the same for every seed.
  */
-export const tokenSpecs: readonly TokenSpec[] = [
+const tokenSpecs: readonly TokenSpec[] = [
   {
     ...erc20,
     key: 'strk',

@@ -1,7 +1,7 @@
 import type { NodeOptions, SimulatedNode } from '../../../../../infra/embedded/starknet/node.ts';
 import { createSimulatedNode } from '../../../../../infra/embedded/starknet/node.ts';
 
-export type Receipt = {
+type Receipt = {
   transaction_hash: string;
   execution_status: string;
   finality_status: string;
