@@ -26,7 +26,7 @@ interface Surface {
  * Both naming styles count. An ABI is declared, not proven, but so is everything else a contract says of itself.
  *
  * Numbers of inputs are looked at only where they are the same in both languages (Cairo 0 lists an array as two), and
- * where they tell standards apart: `balance_of` of an ERC-1155 also takes an id, `transfer` of an ERC-6909 takes three.
+ * where they tell standards apart: `transfer` of an ERC-6909, which has many ids, takes three.
  */
 export function classifyAbi(abi: readonly unknown[]): Exclude<TokenStandard, 'unknown'> | null {
   const { functions, events } = surfaceOf(abi);
@@ -38,7 +38,13 @@ export function classifyAbi(abi: readonly unknown[]): Exclude<TokenStandard, 'un
 
   const isErc1155 =
     offers(['balance_of_batch', 'balanceOfBatch']) ||
-    (offers(['balance_of', 'balanceOf'], 2) && events.has('TransferSingle'));
+    (events.has('TransferSingle') &&
+      offers([
+        'safe_transfer_from',
+        'safeTransferFrom',
+        'safe_batch_transfer_from',
+        'safeBatchTransferFrom',
+      ]));
   const isErc721 = offers(['owner_of', 'ownerOf'], 1) && offers(['transfer_from', 'transferFrom'], 3);
   const isErc20 = offers(['transfer'], 2) && offers(['balance_of', 'balanceOf'], 1) && events.has('Transfer');
 

@@ -79,9 +79,10 @@ export async function runTokenObserver(options: TokenObserverOptions): Promise<O
   });
   const pacedNode: Pick<Node, 'call'> = {
     call: (request, at, callOptions = {}) =>
-      calls.add(() => node.call(request, at, callOptions), {
-        ...(callOptions.signal === undefined ? {} : { signal: callOptions.signal }),
-      }),
+      calls.add(
+        () => node.call(request, at, callOptions),
+        callOptions.signal === undefined ? {} : { signal: callOptions.signal },
+      ),
   };
 
   const worker = startWorker<TokensMessage>(

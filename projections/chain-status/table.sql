@@ -1,7 +1,7 @@
 -- What is known of the chain as a whole. Times are unix milliseconds.
 
 CREATE TABLE {{schema}}.status (
-  only              boolean PRIMARY KEY DEFAULT true CHECK (only),
+  singleton         boolean PRIMARY KEY DEFAULT true CHECK (singleton),
   chain_id          text,
   spec_version      text,
   has_header_counts boolean,

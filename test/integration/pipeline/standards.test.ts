@@ -1,0 +1,157 @@
+import { Registry } from 'prom-client';
+import { pino } from 'pino';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+
+import type { Fault } from '../../../infra/embedded/starknet/faults.ts';
+import { createSimulatedNode } from '../../../infra/embedded/starknet/node.ts';
+import type { SimulatedNode } from '../../../infra/embedded/starknet/node.ts';
+import { tokens } from '../../../infra/embedded/starknet/tokens.ts';
+import { createPool } from '../../../infra/postgres/client.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import { migrate } from '../../../infra/postgres/migrate.ts';
+import type { ClassifyingNode } from '../../../pipeline/ingest/classify.ts';
+import { REREAD_MS, createStandards } from '../../../pipeline/ingest/standards.ts';
+import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
+import { createNode } from '../../../pipeline/node/node.ts';
+import type { BlockPoint, Node } from '../../../pipeline/node/types.ts';
+import { isRetryable } from '../../../schemas/errors.ts';
+import { toFelt } from '../../../schemas/felt.ts';
+import { isolated } from '../../support/isolation.ts';
+import type { Isolated } from '../../support/isolation.ts';
+
+const log = pino({ level: 'silent' });
+const all = tokens.map(({ address }) => toFelt(address));
+const truth = new Map(tokens.map(({ address, standard }) => [toFelt(address), standard]));
+const meant = new Map<string, string>(truth);
+/** Below the head, so that `latest` is another state. */
+const HEIGHT = 100;
+
+let own: Isolated;
+let pool: Pool;
+let simulated: SimulatedNode;
+let node: Node;
+let at: BlockPoint;
+
+beforeAll(async () => {
+  own = await isolated();
+  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
+  await migrate(pool);
+  simulated = await createSimulatedNode({ manual: true, initialHead: 120 });
+  node = createNode({
+    url: simulated.url,
+    timeoutMs: 2000,
+    maxConcurrent: 8,
+    attempts: 1,
+    metrics: createNodeMetrics(new Registry()),
+  });
+  const { height, hash } = await node.getBlockHeader(HEIGHT);
+  at = { height, hash };
+});
+afterAll(async () => {
+  await node.close();
+  await simulated.close();
+  await pool.end();
+  await own.drop();
+});
+beforeEach(() => pool.query('TRUNCATE tds.contract_standards'));
+afterEach(() => simulated.faults.clear());
+
+const open = (over: ClassifyingNode = node, now = Date.now) =>
+  createStandards({ node: over, pool, log, now });
+
+/** Counts the questions that reach the node. */
+function counted(): { node: ClassifyingNode; questions: () => number } {
+  let questions = 0;
+  const count = <A extends unknown[], R>(question: (...args: A) => R) => {
+    return (...args: A): R => {
+      questions += 1;
+      return question(...args);
+    };
+  };
+  return {
+    node: {
+      call: count(node.call),
+      getClassAt: count(node.getClassAt),
+      getClassHashAt: count(node.getClassHashAt),
+    },
+    questions: () => questions,
+  };
+}
+
+const standardsOf = (facts: ReadonlyMap<string, { standard: string }>) =>
+  new Map([...facts].map(([contract, { standard }]) => [contract, standard]));
+
+test('tells every simulated token for what it is, and keeps it for the next process', async () => {
+  const found = await open().resolve(all, at);
+  expect(standardsOf(found)).toEqual(truth);
+  const { node: other, questions } = counted();
+  expect(await open(other).resolve(all, at)).toEqual(found);
+  expect(questions()).toBe(0);
+});
+
+test('looks a contract up once for all who ask', async () => {
+  const { node: once, questions } = counted();
+  await open(once).resolve(all, at);
+  const needed = questions();
+  await pool.query('TRUNCATE tds.contract_standards');
+  const { node: many, questions: asked } = counted();
+  const standards = open(many);
+  const answers = await Promise.all(
+    Array.from({ length: 10 }, () => standards.resolve([...all, ...all], at)),
+  );
+  expect(asked()).toBe(needed);
+  for (const answer of answers) expect(standardsOf(answer)).toEqual(truth);
+});
+
+test('two processes that ask at once say the same', async () => {
+  const [mine, yours] = await Promise.all([open().resolve(all, at), open().resolve(all, at)]);
+  expect(mine).toEqual(yours);
+});
+
+test.each<Fault>([
+  { kind: 'error', code: -32603, methods: ['starknet_getClassAt'] },
+  { kind: 'error', code: -32603, methods: ['starknet_call'], times: 1 },
+  { kind: 'http429', retryAfter: 0, methods: ['starknet_getClassHashAt'], times: 1 },
+  { kind: 'http503' },
+  { kind: 'truncated', methods: ['starknet_call'] },
+])('holds the block back when the node fails ($kind), and keeps no guess', async (fault) => {
+  simulated.faults.add(fault);
+  const standards = open();
+  const outcome = await standards.resolve(all, at).catch((error: unknown) => error);
+  expect(isRetryable(outcome)).toBe(true);
+  const { rows } = await pool.query<{ contract: string; standard: string }>(
+    'SELECT contract, standard FROM tds.contract_standards',
+  );
+  expect(rows.filter(({ contract, standard }) => standard !== meant.get(contract))).toEqual([]);
+  simulated.faults.clear();
+  expect(standardsOf(await standards.resolve(all, at))).toEqual(truth);
+});
+
+test('asks the newest state when the node has pruned that of the block', async () => {
+  simulated.faults.add({ kind: 'error', code: 24, heights: { from: 0, to: HEIGHT } });
+  expect(standardsOf(await open().resolve(all, at))).toEqual(truth);
+});
+
+test('an address without a contract is unknown and has no class', async () => {
+  const nobody = toFelt(0xdeadn);
+  expect(await open().resolve([nobody], at)).toEqual(
+    new Map([[nobody, { standard: 'unknown', class_hash: null }]]),
+  );
+});
+
+test('what an operator has looked up again reaches other processes in time', async () => {
+  const [contract = toFelt(0n)] = all;
+  let now = 1_000_000;
+  await pool.query(
+    `INSERT INTO tds.contract_standards (contract, standard, basis, block) VALUES ($1, 'unknown', 'nothing', 1)`,
+    [contract],
+  );
+  const ingester = open(node, () => now);
+  expect(standardsOf(await ingester.resolve([contract], at)).get(contract)).toBe('unknown');
+  const { before, after } = await open().reclassify(contract, at);
+  expect([before?.standard, after.standard]).toEqual(['unknown', 'erc20']);
+  now += REREAD_MS - 1;
+  expect(standardsOf(await ingester.resolve([contract], at)).get(contract)).toBe('unknown');
+  now += 1;
+  expect(standardsOf(await ingester.resolve([contract], at)).get(contract)).toBe('erc20');
+});

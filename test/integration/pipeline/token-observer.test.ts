@@ -1,0 +1,292 @@
+import { Registry } from 'prom-client';
+import { pino } from 'pino';
+import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
+
+import { createSimulatedNode } from '../../../infra/embedded/starknet/node.ts';
+import type { SimulatedNode } from '../../../infra/embedded/starknet/node.ts';
+import { tokens } from '../../../infra/embedded/starknet/tokens.ts';
+import { createKafka } from '../../../infra/kafka/client.ts';
+import type { Kafka } from '../../../infra/kafka/client.ts';
+import { createPool } from '../../../infra/postgres/client.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import { migrate } from '../../../infra/postgres/migrate.ts';
+import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
+import { createNode } from '../../../pipeline/node/node.ts';
+import type { Node } from '../../../pipeline/node/types.ts';
+import { runTokenObserver } from '../../../pipeline/observe/tokens.ts';
+import type { ObserverRun } from '../../../pipeline/observe/tokens.ts';
+import { toFelt } from '../../../schemas/felt.ts';
+import type { Felt } from '../../../schemas/felt.ts';
+import type { BlockAccepted, ContractsMap } from '../../../schemas/messages/chain-blocks.ts';
+import type { TokenStandard } from '../../../schemas/messages/common.ts';
+import { tokensMessage } from '../../../schemas/messages/tokens.ts';
+import type { TokensMessage } from '../../../schemas/messages/tokens.ts';
+import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
+import { accepted, makeBlock } from '../../support/chain-messages.ts';
+import { isolated } from '../../support/isolation.ts';
+import type { Isolated } from '../../support/isolation.ts';
+
+const log = pino({ level: 'silent' });
+let own: Isolated;
+let pool: Pool;
+let kafka: Kafka;
+let simulated: SimulatedNode;
+let node: Node;
+let running: ObserverRun | null = null;
+/** The observer's clock: it stands until a test moves it. */
+let now = 1_700_000_000_000;
+
+beforeAll(async () => {
+  own = await isolated();
+  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
+  await migrate(pool);
+  kafka = createKafka({
+    brokers: own.env.KAFKA_BROKERS.split(','),
+    clientId: 'test',
+    topicPrefix: own.env.KAFKA_TOPIC_PREFIX,
+    log,
+  });
+  await kafka.ensureTopics();
+  simulated = await createSimulatedNode({ manual: true, initialHead: 100 });
+  node = createNode({
+    url: simulated.url,
+    timeoutMs: 1000,
+    maxConcurrent: 8,
+    attempts: 1,
+    metrics: createNodeMetrics(new Registry()),
+  });
+});
+afterEach(() => stop());
+afterAll(async () => {
+  await node.close();
+  await simulated.close();
+  await kafka.close();
+  await pool.end();
+  await own.drop();
+});
+
+async function start(): Promise<void> {
+  running = await runTokenObserver({
+    config: { observerConcurrency: 4, observerCallsPerSecond: 1000 },
+    node,
+    pool,
+    kafka,
+    log,
+    metrics: new Registry(),
+    now: () => now,
+    pollMs: 20,
+  });
+}
+
+async function stop(): Promise<void> {
+  await running?.stop();
+  await running?.done;
+  running = null;
+}
+
+const addressOf = (key: string): Felt => toFelt(tokens.find((token) => token.key === key)?.address ?? 0n);
+
+function block(
+  height: number,
+  contracts: ContractsMap,
+  more: Partial<Pick<BlockAccepted, 'seq' | 'cause'>> = {},
+): BlockAccepted {
+  return { ...accepted(makeBlock({ height, transactions: [] }), height + 1), contracts, ...more };
+}
+
+async function publish(messages: readonly BlockAccepted[]): Promise<void> {
+  const publisher = kafka.publisher();
+  await publisher.publish(
+    topics.chainBlocks,
+    messages.map((value) => ({ value, partition: partitionOfHeight(value.block.height) })),
+  );
+  await publisher.close();
+}
+
+async function described(): Promise<Extract<TokensMessage, { type: 'token.described' }>[]> {
+  const found: TokensMessage[] = [];
+  for (const { partition, low, high } of await kafka.offsets(topics.tokens)) {
+    for await (const { key, value } of kafka.readRange(topics.tokens, partition, low, high)) {
+      const message = tokensMessage.parse(JSON.parse(value.toString()));
+      expect(key).toBe(message.token);
+      found.push(message);
+    }
+  }
+  return found.filter((message) => message.type === 'token.described');
+}
+
+interface Attempt {
+  subject: string;
+  attempts: number;
+  next_at: number | null;
+  last_error: string | null;
+}
+async function attemptsOf(subject: Felt): Promise<Attempt | undefined> {
+  const { rows } = await pool.query<Attempt>('SELECT * FROM tds.observer_attempts WHERE subject = $1', [
+    subject,
+  ]);
+  return rows[0];
+}
+
+/** Waits until the observer has read everything there is. */
+async function untilRead(): Promise<void> {
+  const ends = (await kafka.offsets(topics.chainBlocks)).filter(({ high }) => high > 0);
+  await vi.waitFor(
+    async () => {
+      const { rows } = await pool.query<{ partition: number; next_offset: number }>(
+        'SELECT partition, next_offset FROM tds.observer_positions',
+      );
+      for (const { partition, high } of ends) {
+        expect(rows).toContainEqual({ partition, next_offset: high });
+      }
+    },
+    { timeout: 20_000, interval: 50 },
+  );
+}
+
+async function untilIdle(): Promise<void> {
+  await untilRead();
+  await vi.waitFor(
+    async () => {
+      const { rows } = await pool.query(
+        'SELECT subject FROM tds.observer_attempts WHERE next_at IS NOT NULL',
+      );
+      expect(rows).toEqual([]);
+    },
+    { timeout: 20_000, interval: 50 },
+  );
+}
+
+const contractsOf = (some: readonly { address: bigint; standard: TokenStandard }[]): ContractsMap =>
+  Object.fromEntries(
+    some.map(({ address, standard }) => [toFelt(address), { standard, class_hash: toFelt(0xc1n) }]),
+  );
+
+test('a token is tried again with growing pauses while the node is away, over a restart, then described', async () => {
+  const token = addressOf('usdc');
+  simulated.faults.add({ kind: 'http503' });
+  await publish([block(0, { [token]: { standard: 'erc20', class_hash: null } })]);
+  await start();
+  const pauses: number[] = [];
+  for (let failures = 1; failures <= 5; failures += 1) {
+    if (failures === 4) {
+      await stop();
+      await start();
+    }
+    await vi.waitFor(
+      async () => {
+        const attempt = await attemptsOf(token);
+        expect(attempt).toMatchObject({ attempts: failures, last_error: 'the node answered HTTP 503' });
+        pauses.push((attempt?.next_at ?? 0) - now);
+      },
+      { timeout: 20_000, interval: 20 },
+    );
+    now += pauses.at(-1) ?? 0;
+  }
+  expect(pauses.every((pause, index) => index === 0 || pause > (pauses[index - 1] ?? 0))).toBe(true);
+  expect(pauses[4]).toBeGreaterThanOrEqual(12_800);
+  expect(await described()).toEqual([]);
+
+  simulated.faults.clear();
+  now += 60_000;
+  await untilIdle();
+  expect(await described()).toEqual([
+    {
+      type: 'token.described',
+      v: 1,
+      token,
+      standard: 'erc20',
+      class_hash: null,
+      name: 'USD Coin',
+      symbol: 'USDC',
+      decimals: 6,
+      block: 0,
+      observed_at: now,
+    },
+  ]);
+});
+
+test('every simulated token has its name, hostile ones included, once however often blocks are replayed', async () => {
+  const blocks = [
+    block(1, contractsOf(tokens.slice(0, 10))),
+    block(1024, contractsOf(tokens)),
+    block(2048, contractsOf(tokens.slice(5))),
+  ];
+  await start();
+  await publish([...blocks, ...blocks]);
+  await untilIdle();
+  await stop();
+
+  const found = new Map((await described()).map((message) => [message.token, message]));
+  expect((await described()).length).toBe(tokens.length);
+  for (const { key, address, standard, decimals, answers, form } of tokens) {
+    const message = found.get(toFelt(address));
+    expect(message, key).toMatchObject({ standard });
+    const tellsDecimals = standard === 'erc20' && (form !== 'proxy' || answers.includes('decimals'));
+    expect([key, message?.decimals]).toEqual([key, tellsDecimals ? decimals : null]);
+  }
+  const said = (key: string) => {
+    const message = found.get(addressOf(key));
+    return [message?.name, message?.symbol];
+  };
+  expect(said('strk')).toEqual(['Starknet Token', 'STRK']);
+  expect(said('component')).toEqual([
+    'A Component Token Whose Name Does Not Fit Into One Felt, Nor Into Two: 🚀',
+    'COMPONENT-WITH-A-SYMBOL-BEYOND-31-BYTES',
+  ]);
+  expect(said('hostile')).toEqual([
+    `<script>alert("x")</script>'; DROP TABLE tokens; --🦊\u202egnp.exe`,
+    '"␀\\💩',
+  ]);
+  expect(said('hostile-felt')).toEqual(['A␀B\uFFFD\uFFFD"\'', '<b>א\u202e']);
+  expect(said('nameless')).toEqual([null, null]);
+  expect(said('untold')).toEqual([null, null]);
+  expect(said('decimals-only')).toEqual([null, null]);
+  expect(said('items')).toEqual(['Game Items', 'ITEM']);
+
+  // The position is lost, as with an older backup: everything is read again, nothing is said again.
+  await pool.query('DELETE FROM tds.observer_positions');
+  await start();
+  await publish(blocks);
+  await untilIdle();
+  expect((await described()).length).toBe(tokens.length);
+});
+
+test('a token is described again when a repair says another standard of it, and only then', async () => {
+  const token = addressOf('foxes');
+  const before = (await described()).length;
+  const as = (standard: TokenStandard, seq: number, cause: BlockAccepted['cause']) =>
+    block(5, { [token]: { standard, class_hash: null } }, { seq, cause });
+  await start();
+  // Blocks that were made before the repair may still come, and may come again.
+  await publish([as('unknown', 500, 'new'), as('erc20', 600, 'repair')]);
+  await untilIdle();
+  await publish([
+    as('erc721', 400, 'replay'),
+    as('erc721', 550, 'repair'),
+    as('erc20', 600, 'repair'),
+    as('erc20', 700, 'repair'),
+  ]);
+  await untilIdle();
+  const about = (await described()).filter((message) => message.token === token);
+  expect((await described()).length).toBe(before + 1);
+  expect(about.map(({ standard, name }) => [standard, name])).toEqual([
+    ['erc721', 'Seeded Foxes'],
+    ['erc20', 'Seeded Foxes'],
+  ]);
+});
+
+test('a message that cannot be read keeps nobody from the next one', async () => {
+  const token = toFelt(0xabcdefn);
+  const publisher = kafka.publisher();
+  const broken = { ...block(3, {}), contracts: { nonsense: 1 } } as unknown as BlockAccepted;
+  await publisher.publish(topics.chainBlocks, [{ value: broken, partition: 0 }]);
+  await publisher.close();
+  await publish([block(4, { [token]: { standard: 'unknown', class_hash: null } })]);
+  await start();
+  await untilIdle();
+  // No contract is there: the chain's answer is no, and it is an answer.
+  expect((await described()).filter((message) => message.token === token)).toMatchObject([
+    { standard: 'unknown', name: null, symbol: null, decimals: null, block: 4 },
+  ]);
+});
