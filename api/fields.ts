@@ -18,7 +18,8 @@ export function integerField(options: { min?: number; max?: number; description?
   const { min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEGER, description } = options;
   return z
     .int({
-      error: ({ input }) => {
+      error: ({ code, input }) => {
+        if (code !== 'invalid_type') return undefined;
         if (input === undefined) return 'This field is required.';
         return input === null ? 'This field may not be null.' : 'A valid integer is required.';
       },

@@ -102,8 +102,8 @@ const reasons: Readonly<Record<number, string>> = {
   503: 'Unavailable; `Retry-After` says when',
 };
 
-/** The errors that the framework itself answers with; a route declares no more than its own. */
-function errorStatuses({ auth, body, params, query, method }: Route): number[] {
+/** The errors that the framework itself answers with, and the route's own. */
+function errorStatuses({ auth, body, params, query, method, errors }: Route): number[] {
   const hasInput = body !== undefined || query !== undefined || params !== undefined;
   return [
     ...(hasInput ? [400] : []),
@@ -115,5 +115,6 @@ function errorStatuses({ auth, body, params, query, method }: Route): number[] {
     429,
     500,
     503,
+    ...errors,
   ];
 }

@@ -100,6 +100,8 @@ interface Declaration<
   readonly query?: Q;
   readonly body?: B;
   readonly response: R;
+  /** Statuses of errors that are the route's own, besides those that its declaration makes plain. */
+  readonly errors?: readonly number[];
   handler(context: HandlerContext<P, Q, B> & Identity<A>): Promise<Reply<NoInfer<R>>>;
 }
 
@@ -115,6 +117,7 @@ export interface Route {
   readonly query: z.ZodObject | undefined;
   readonly body: z.ZodType | undefined;
   readonly response: Responses;
+  readonly errors: readonly number[];
   /** True where successes carry `success: true`; errors of the route then carry `success: false`. */
   readonly hasSuccessFlag: boolean;
   run(call: Call): Promise<{ status: number; body: unknown; headers?: Readonly<Record<string, string>> }>;
@@ -148,6 +151,7 @@ export function defineRoute<
     query,
     body,
     response,
+    errors: declaration.errors ?? [],
     hasSuccessFlag: Object.values(response).some(
       (schema) => schema instanceof z.ZodObject && 'success' in schema.shape,
     ),

@@ -43,6 +43,7 @@ export function sessionRoutes(deps: SessionRouteDeps): Route[] {
       password: textField({ max: 1024, isTrimmed: false }),
     }),
     response: { 200: loginAnswer },
+    errors: [401],
     async handler({ input: { body }, request, served }) {
       const slot = throttle.reserve([`ip:${request.ip}`, `user:${loginKey(body.username)}`]);
       if ('wait' in slot) throw throttled(slot.wait);

@@ -9,14 +9,14 @@ import { decideUser, loginKey } from '../../../../projections/accounts/users.ts'
 import type { UsersState } from '../../../../projections/accounts/users.ts';
 import type { Command, CommandOf } from '../../../../schemas/messages/commands.ts';
 
-/** given a state, when a command is decided, then this comes out; twice, as a replay must decide the same. */
+/** given a state, when a command is decided, this comes out; twice, as a replay must decide the same. */
 function given<S, K extends Command, C>(
   decide: (state: S, command: K, newId: number) => Decision<C>,
   state: S,
 ) {
   return {
     when: (command: K) => ({
-      then(expected: { result: unknown; changes: readonly unknown[] }) {
+      accepted(expected: { result: unknown; changes: readonly unknown[] }) {
         for (const _ of [1, 2]) {
           const { outcome, changes } = decide(structuredClone(state), structuredClone(command), 42);
           expect(outcome).toEqual({ accepted: true, result: expected.result });
@@ -49,7 +49,7 @@ describe('users', () => {
   it('are made with the id of their command', () => {
     given(decideUser, state())
       .when(create)
-      .then({
+      .accepted({
         result: { id: 42, username: 'Alice', email: 'Alice@Example.org' },
         changes: [
           {
@@ -86,7 +86,7 @@ describe('users', () => {
     };
     given(decideUser, { ...state(), userExists: true })
       .when(command)
-      .then({
+      .accepted({
         result: { id: 7 },
         changes: [{ type: 'user.password-set', id: 7, passwordHash: password_hash }],
       });
@@ -110,7 +110,7 @@ describe('sessions', () => {
   it('open for users, and sweep out the expired ones', () => {
     given(decideSession, state({}))
       .when(open)
-      .then({
+      .accepted({
         result: { expires_at: 1_700_000_100_000 },
         changes: [
           { type: 'sessions.expired', atOrBefore: 1_700_000_000_000 },
@@ -136,7 +136,7 @@ describe('sessions', () => {
   it('close once', () => {
     given(decideSession, state({ sessionExists: true }))
       .when(close)
-      .then({ result: {}, changes: [{ type: 'session.closed', tokenHash: hash }] });
+      .accepted({ result: {}, changes: [{ type: 'session.closed', tokenHash: hash }] });
     given(decideSession, state({})).when(close).refused('NOT_FOUND');
   });
 });
@@ -168,7 +168,7 @@ describe('API keys', () => {
     const { user_id: _user, key_hash: _hash, ...shown } = body;
     given(decideApiKey, state({}))
       .when(create)
-      .then({
+      .accepted({
         // Neither hash nor owner is part of what the outcome keeps.
         result: { id: 42, ...shown, created_at: 1_700_000_000_000 },
         changes: [{ type: 'api-key.added', key: { id: 42, ...body, created_at: 1_700_000_000_000 } }],
@@ -184,7 +184,7 @@ describe('API keys', () => {
   it('are deleted by their owner; to others they do not exist', () => {
     given(decideApiKey, state({ keyOwner: 7 }))
       .when(remove)
-      .then({ result: { id: 3 }, changes: [{ type: 'api-key.removed', id: 3 }] });
+      .accepted({ result: { id: 3 }, changes: [{ type: 'api-key.removed', id: 3 }] });
     given(decideApiKey, state({ keyOwner: 8 }))
       .when(remove)
       .refused('NOT_FOUND');
