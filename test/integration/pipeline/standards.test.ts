@@ -70,9 +70,9 @@ function counted(): { node: ClassifyingNode; questions: () => number } {
   };
   return {
     node: {
-      call: count(node.call),
-      getClassAt: count(node.getClassAt),
-      getClassHashAt: count(node.getClassHashAt),
+      call: count((...args) => node.call(...args)),
+      getClassAt: count((...args) => node.getClassAt(...args)),
+      getClassHashAt: count((...args) => node.getClassHashAt(...args)),
     },
     questions: () => questions,
   };
