@@ -13,7 +13,9 @@ CREATE TABLE IF NOT EXISTS {{indexed_blocks}} (
   log_partition UInt16,
   log_offset UInt64,
   seq UInt64,
-  is_deleted UInt8
+  is_deleted UInt8,
+  -- Times grow with heights, so the height at a time is in few granules.
+  INDEX timestamps timestamp TYPE minmax GRANULARITY 1
 ) ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY block_desc
 SETTINGS index_granularity = 1024;

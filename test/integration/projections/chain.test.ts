@@ -1,0 +1,217 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+import { chainProjections } from '../../../projections/index.ts';
+import { decodeBlock } from '../../../schemas/decode/index.ts';
+import type { Transfer } from '../../../schemas/decode/index.ts';
+import type { BlockBody, ChainBlocksMessage } from '../../../schemas/messages/chain-blocks.ts';
+import { accepted, busyBlock, reverted } from '../../support/chain-messages.ts';
+import { projectionWorld } from '../../support/projection-world.ts';
+import type { ProjectionWorld } from '../../support/projection-world.ts';
+
+/** A history with reorgs, projected by the real stores, and compared with the blocks that are left. */
+
+let world: ProjectionWorld;
+let seq = 0;
+/** The blocks that hold their height now, with the chunk that published them. */
+const chain = new Map<number, { message: ChainBlocksMessage; chunk: string }>();
+
+const nextSeq = (): number => (seq += 1);
+const accept = (block: BlockBody, chunk: string): ChainBlocksMessage => {
+  const message = accepted(block, nextSeq(), chunk);
+  chain.set(block.height, { message, chunk });
+  return message;
+};
+const revert = (height: number): ChainBlocksMessage => {
+  const held = chain.get(height);
+  if (held === undefined) throw new Error(`nothing at ${height}`);
+  chain.delete(height);
+  return reverted(held.message.block, nextSeq(), held.chunk);
+};
+const heights = (first: number, last: number): number[] =>
+  Array.from({ length: last - first + 1 }, (_, index) => first + index);
+
+/** 1000 to 1059 crosses a border of ranges, and so of partitions; 3000 to 3019 lies elsewhere. */
+function history(): ChainBlocksMessage[] {
+  const backfill = heights(1000, 1059).map((height) => accept(busyBlock(height, 12), 'backfill-1'));
+  const live = heights(3000, 3019).map((height) => accept(busyBlock(height, 12), 'live'));
+  const fork = [
+    ...heights(3012, 3019).toReversed().map(revert),
+    ...heights(3012, 3021).map((height) => accept(busyBlock(height, 9, 1), 'live')),
+  ];
+  return [...backfill, ...live, ...fork];
+}
+
+beforeAll(async () => {
+  world = await projectionWorld();
+  await world.publish(history());
+  await world.catchUp();
+});
+afterAll(async () => await world.close());
+
+const transfersNow = (): { transfer: Transfer; block: BlockBody; chunk: string }[] =>
+  [...chain.values()].flatMap(({ message: { block, contracts }, chunk }) =>
+    decodeBlock(block, contracts).transfers.map((transfer) => ({ transfer, block, chunk })),
+  );
+
+async function expectTablesOfChain(): Promise<void> {
+  const all = transfersNow();
+  const tokens = Map.groupBy(all, ({ transfer }) => transfer.token);
+  const accounts = new Map<string, number>();
+  for (const { transfer } of all) {
+    for (const account of new Set([transfer.from, transfer.to])) {
+      accounts.set(account, (accounts.get(account) ?? 0) + 1);
+    }
+  }
+  const counted = (kind: number): Promise<Record<string, unknown>[]> =>
+    world.select(
+      `SELECT concat('0x', lower(hex(subject))) AS subject, toUInt32(sum(transfers)) AS n
+       FROM {{transfer_counts}} FINAL WHERE subject_kind = ${kind} GROUP BY subject`,
+    );
+  const asMap = (rows: readonly Record<string, unknown>[]) =>
+    new Map(rows.map(({ subject, n }) => [subject, n]));
+
+  expect(await world.select('SELECT toUInt32(count()) AS n FROM {{transfers}} FINAL')).toEqual([
+    { n: all.length },
+  ]);
+  expect(asMap(await counted(1))).toEqual(new Map([...tokens].map(([token, of]) => [token, of.length])));
+  expect(asMap(await counted(2))).toEqual(accounts);
+  expect(
+    await world
+      .select(
+        `SELECT concat('0x', lower(hex(account))) AS subject, toUInt32(count()) AS n
+       FROM {{account_feed}} FINAL GROUP BY account`,
+      )
+      .then(asMap),
+  ).toEqual(accounts);
+  // The legs of a token sum to zero.
+  expect(
+    await world.select('SELECT token FROM {{account_ledger}} FINAL GROUP BY token HAVING sum(delta) != 0'),
+  ).toEqual([]);
+
+  const ranges = Map.groupBy(chain.values(), ({ chunk, message }) =>
+    [chunk, Math.floor(message.block.height / 1024)].join(),
+  );
+  const expectedRanges = [...ranges].map(([name, held]) => {
+    const blocks = held.map(({ message }) => message.block.height);
+    const of = all.filter(({ block, chunk }) => name === [chunk, Math.floor(block.height / 1024)].join());
+    return {
+      name,
+      blocks: blocks.length,
+      transfers: of.length,
+      first_block: Math.min(...blocks),
+      last_block: Math.max(...blocks),
+      latest_transfer_block: Math.max(...of.map(({ block }) => block.height)),
+    };
+  });
+  expect(
+    await world.select(
+      `SELECT concat(chunk, ',', toString(range)) AS name, blocks, toUInt32(transfers) AS transfers, first_block,
+         last_block, latest_transfer_block FROM {{indexed_block_ranges}} FINAL ORDER BY name`,
+    ),
+  ).toEqual(expectedRanges.toSorted((a, b) => (a.name < b.name ? -1 : 1)));
+}
+
+const rewind = async (projections: readonly string[], offset = 0): Promise<void> => {
+  await world.pool.query('UPDATE tds.checkpoints SET next_offset = least(next_offset, $2) WHERE projection = ANY ($1)', [
+    projections,
+    offset,
+  ]);
+};
+const names = chainProjections.map(({ name }) => name);
+
+describe('the tables of a chain with reorgs', () => {
+  test('hold what the blocks that are left say', async () => {
+    await expectTablesOfChain();
+  });
+
+  test('are the same when everything is read again, in other batches', async () => {
+    const before = await world.checksums();
+    await rewind(names);
+    await world.catchUp({ limits: { rows: 150, waitMs: 20, gapMs: 0 } });
+    expect(await world.checksums()).toEqual(before);
+    await rewind(names, 5);
+    await world.catchUp({ limits: { rows: 1, waitMs: 5, gapMs: 0 } });
+    expect(await world.checksums()).toEqual(before);
+  });
+
+  test('one projection is rebuilt alone, from its own checkpoint', async () => {
+    const before = await world.checksums();
+    await world.select('SELECT 1');
+    await world.clickhouse.command('TRUNCATE TABLE account_feed_v1_b1');
+    await rewind(['account-feed']);
+    const others = world.metrics.rows;
+    const rowsOf = async (name: string): Promise<number> =>
+      (await others.get()).values.find(({ labels }) => labels.projection === name)?.value ?? 0;
+    const transfersBefore = await rowsOf('transfers');
+    await world.catchUp();
+    expect(await world.checksums()).toEqual(before);
+    expect(await rowsOf('transfers')).toBe(transfersBefore);
+  });
+
+  test('a range whose blocks are all reverted is gone from counts and ranges, and comes back', async () => {
+    const before = await world.checksums();
+    const taken = heights(3000, 3021).toReversed();
+    const blocks = taken.map((height) => chain.get(height)?.message.block);
+    await world.publish(taken.map(revert));
+    await world.catchUp();
+    await expectTablesOfChain();
+    expect(await world.select('SELECT 1 AS found FROM {{transfer_counts}} FINAL WHERE range = 2')).toEqual(
+      [],
+    );
+    expect(await world.select('SELECT chunk FROM {{indexed_block_ranges}} FINAL')).toEqual([
+      { chunk: 'backfill-1' },
+      { chunk: 'backfill-1' },
+    ]);
+
+    await world.publish(
+      blocks.toReversed().flatMap((block) => (block === undefined ? [] : [accept(block, 'live')])),
+    );
+    await world.catchUp();
+    await expectTablesOfChain();
+    const after = await world.checksums();
+    expect(after['transfer_counts']).toBe(before['transfer_counts']);
+    expect(after['indexed_block_ranges']).toBe(before['indexed_block_ranges']);
+  });
+
+  test('a block that another chunk publishes again leaves the first one’s figures', async () => {
+    const block = chain.get(1059)?.message.block;
+    if (block === undefined) throw new Error('nothing at 1059');
+    await world.publish([revert(1059), accept(block, 'repair')]);
+    await world.catchUp();
+    await expectTablesOfChain();
+  });
+});
+
+describe('several processes', () => {
+  test('share the partitions, hand them over, and write each row to the same end', async () => {
+    const limits = { rows: 200, waitMs: 20, gapMs: 0 };
+    const first = await world.run({ limits });
+    await world.publish(heights(5000, 5200).map((height) => accept(busyBlock(height, 5), 'live')));
+    const second = await world.run({ limits });
+    await world.publish(heights(1060, 1120).map((height) => accept(busyBlock(height, 5), 'backfill-1')));
+    await world.publish(heights(5195, 5200).toReversed().map(revert));
+    await first.stop();
+    await world.publish(heights(5195, 5230).map((height) => accept(busyBlock(height, 5, 2), 'live')));
+    await world.settled();
+    await second.stop();
+    await expectTablesOfChain();
+    const once = await world.checksums();
+    await rewind(names);
+    await world.catchUp();
+    expect(await world.checksums()).toEqual(once);
+  });
+
+  test('a checkpoint that another process moved sends the writer back to where it stands', async () => {
+    const run = await world.run();
+    await world.settled();
+    const { rowCount } = await world.pool.query(
+      `UPDATE tds.checkpoints SET next_offset = next_offset - 3
+       WHERE projection IN ('transfers', 'transfer-counts') AND partition = 4 AND next_offset > 3`,
+    );
+    expect(rowCount).toBe(2);
+    await world.publish(heights(5231, 5240).map((height) => accept(busyBlock(height, 5), 'live')));
+    await Promise.race([world.settled(), run.done]);
+    await run.stop();
+    await expectTablesOfChain();
+  });
+});

@@ -1,0 +1,158 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+
+import { Registry } from 'prom-client';
+import { z } from 'zod';
+
+import { createClickHouse } from '../../infra/clickhouse/client.ts';
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import { createKafka } from '../../infra/kafka/client.ts';
+import type { Kafka } from '../../infra/kafka/client.ts';
+import { createLogger } from '../../infra/log.ts';
+import type { Logger } from '../../infra/log.ts';
+import { createPool } from '../../infra/postgres/client.ts';
+import type { Pool } from '../../infra/postgres/client.ts';
+import { migrate } from '../../infra/postgres/migrate.ts';
+import { chainProjections } from '../../projections/index.ts';
+import { createProjectionMetrics } from '../../projections/metrics.ts';
+import type { ProjectionMetrics } from '../../projections/metrics.ts';
+import { runChainProjections } from '../../projections/runner.ts';
+import type { ChainProjectionsOptions, ProjectionRun } from '../../projections/runner.ts';
+import type { ChainBlocksMessage } from '../../schemas/messages/chain-blocks.ts';
+import { partitionOfHeight, topics } from '../../schemas/topics.ts';
+import type { Topic } from '../../schemas/topics.ts';
+import { isolated } from './isolation.ts';
+
+/** Real stores of one test file, with what a test of projections does to them again and again. */
+export interface ProjectionWorld {
+  readonly kafka: Kafka;
+  readonly pool: Pool;
+  readonly clickhouse: ClickHouse;
+  readonly log: Logger;
+  readonly metrics: ProjectionMetrics;
+  publish(messages: readonly ChainBlocksMessage[]): Promise<void>;
+  /** Starts all projections of chain.blocks; stopped by `close` at the latest. */
+  run(options?: Partial<ChainProjectionsOptions>): Promise<ProjectionRun>;
+  /** Waits until every checkpoint of these projections stands at the end of the log. */
+  settled(projections?: readonly string[]): Promise<void>;
+  /** Runs everything there is and stops. */
+  catchUp(options?: Partial<ChainProjectionsOptions>): Promise<void>;
+  /** By table: number and hash of the rows that can be queried. Derived rows without their version. */
+  checksums(): Promise<Record<string, string>>;
+  /** Rows as ClickHouse gives them; `{{table}}` stands for the table of build 1. */
+  select(sql: string): Promise<Record<string, unknown>[]>;
+  close(): Promise<void>;
+}
+
+const tables: readonly string[] = chainProjections.flatMap(({ ddl }) =>
+  [...ddl.matchAll(/\{\{([a-z_]+)\}\}/g)].map(([, name = '']) => name),
+);
+const derived = new Set(['transfer_counts', 'indexed_block_ranges']);
+
+export async function projectionWorld(): Promise<ProjectionWorld> {
+  const own = await isolated();
+  const log = createLogger('test', process.env['LOG_LEVEL'] ?? 'silent');
+  const kafka = createKafka({
+    brokers: own.env.KAFKA_BROKERS.split(','),
+    clientId: 'test',
+    topicPrefix: own.env.KAFKA_TOPIC_PREFIX,
+    log,
+  });
+  const pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
+  const clickhouse = createClickHouse(own.env.CLICKHOUSE_URL, { application: 'test' });
+  const metrics = createProjectionMetrics(new Registry());
+  const publisher = kafka.publisher();
+  const runs = new Set<ProjectionRun>();
+  await Promise.all([migrate(pool), kafka.ensureTopics()]);
+
+  const select: ProjectionWorld['select'] = (sql) =>
+    clickhouse.rows({
+      name: 'test',
+      sql: sql.replaceAll(/\{\{([a-z_]+)\}\}/g, '$1_v1_b1'),
+      row: z.record(z.string(), z.unknown()),
+    });
+
+  const world: ProjectionWorld = {
+    kafka,
+    pool,
+    clickhouse,
+    log,
+    metrics,
+    select,
+    async publish(messages) {
+      await publisher.publish(
+        topics.chainBlocks,
+        messages.map((value) => ({ value, partition: partitionOfHeight(value.block.height) })),
+      );
+    },
+    async run(options = {}) {
+      const run = await runChainProjections({
+        kafka,
+        clickhouse,
+        pool,
+        projections: chainProjections,
+        groupId: 'project',
+        log,
+        metrics,
+        ...options,
+      });
+      runs.add(run);
+      return run;
+    },
+    async settled(projections = chainProjections.map(({ name }) => name)) {
+      await until(async () => await atEnd(kafka, pool, topics.chainBlocks, projections));
+    },
+    async catchUp(options) {
+      const run = await world.run(options);
+      try {
+        await Promise.race([world.settled(), run.done]);
+      } finally {
+        await run.stop();
+      }
+    },
+    async checksums() {
+      const sums: Record<string, string> = {};
+      for (const table of tables) {
+        const columns = derived.has(table) ? '* EXCEPT (seq)' : '*';
+        const [row] = await select(
+          `SELECT count() AS rows, groupBitXor(cityHash64(${columns})) AS hash FROM {{${table}}} FINAL`,
+        );
+        sums[table] = `${String(row?.['rows'])} ${String(row?.['hash'])}`;
+      }
+      return sums;
+    },
+    async close() {
+      for (const run of runs) await run.stop();
+      await publisher.close();
+      await Promise.all([kafka.close(), pool.end(), clickhouse.close()]);
+      await own.drop();
+    },
+  };
+  return world;
+}
+
+/** True when the checkpoints of all these projections stand at the end of the topic, in every partition. */
+export async function atEnd(
+  kafka: Kafka,
+  pool: Pool,
+  topic: Topic<unknown>,
+  projections: readonly string[],
+): Promise<boolean> {
+  const heads = new Map((await kafka.offsets(topic)).map(({ partition, high }) => [partition, high]));
+  const { rows } = await pool.query<{ partition: number; next_offset: number }>(
+    'SELECT partition, next_offset FROM tds.checkpoints WHERE topic = $1 AND projection = ANY ($2)',
+    [topic.name, projections],
+  );
+  return (
+    rows.length === heads.size * projections.length &&
+    rows.every(({ partition, next_offset }) => heads.get(partition) === next_offset)
+  );
+}
+
+/** Looks again until it holds; fails after `ms`. */
+export async function until(holds: () => Promise<boolean>, ms = 30_000): Promise<void> {
+  const end = Date.now() + ms;
+  while (!(await holds())) {
+    if (Date.now() > end) throw new Error(`does not hold after ${ms} ms: ${holds.toString()}`);
+    await sleep(50);
+  }
+}
