@@ -1,22 +1,33 @@
-import { mkdirSync, openSync, closeSync, readFileSync, rmSync, writeSync } from 'node:fs';
+import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 import { AppError } from '../../schemas/errors.ts';
+import { pause } from '../lifecycle.ts';
 import { markOf, readMarks, runs } from './processes.ts';
+
+/** A holder that was just killed is still in the process table for a moment. */
+const patienceMs = 1500;
 
 /**
  * Takes a data folder for this process. A second start on it is refused, naming who holds it; what a killed process
  * left is taken over. Returns the release.
  */
-export function lockDataDir(dataDir: string): () => void {
+export async function lockDataDir(dataDir: string): Promise<() => void> {
   mkdirSync(dataDir, { recursive: true });
   const file = join(dataDir, 'lock');
-  for (let attempt = 0; attempt < 5; attempt++) {
-    const mine = `${process.pid} ${markOf(process.pid)?.began ?? '-'}\n`;
+  const deadline = Date.now() + patienceMs;
+  const mine = `${process.pid} ${markOf(process.pid)?.began ?? '-'}\n`;
+  // Linked into place, so that nobody ever reads a lock that is still being written.
+  const draft = `${file}.${process.pid}`;
+  writeFileSync(draft, mine);
+  let recovered = false;
+  for (;;) {
     try {
-      const handle = openSync(file, 'wx');
-      writeSync(handle, mine);
-      closeSync(handle);
+      linkSync(draft, file);
+      // Two that found the same lock left behind could each remove the other's: the one whose mark stays has it.
+      if (recovered) await pause(100);
+      if (contentOf(file) !== mine) continue;
+      rmSync(draft, { force: true });
       return () => {
         if (contentOf(file) === mine) rmSync(file, { force: true });
       };
@@ -24,15 +35,19 @@ export function lockDataDir(dataDir: string): () => void {
       if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
     }
     const holder = readMarks(file).find((mark) => runs(mark));
-    if (holder !== undefined) {
+    if (holder === undefined) {
+      rmSync(file, { force: true });
+      recovered = true;
+    } else if (Date.now() < deadline) {
+      await pause(50);
+    } else {
+      rmSync(draft, { force: true });
       throw new AppError(
         'CONFLICT',
         `${dataDir} is in use by process ${holder.pid}: stop that one first, or set DATA_DIR to another folder`,
       );
     }
-    rmSync(file, { force: true });
   }
-  throw new AppError('CONFLICT', `${dataDir} is being taken by another start`);
 }
 
 function contentOf(file: string): string | null {

@@ -11,13 +11,14 @@
  * | DATABASE_URL, API_DATABASE_URL | PostgreSQL (postgres.ts) |
  * | REDIS_URL | redis-server (redis.ts) |
  */
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 
 import { AppError } from '../../schemas/errors.ts';
 import { startClickHouse } from './clickhouse/clickhouse.ts';
 import { lockDataDir } from './data-dir.ts';
 import { startKafka } from './kafka/kafka.ts';
 import { takePorts } from './ports.ts';
+import { settleEarlier } from './processes.ts';
 import { startPostgres } from './postgres.ts';
 import { startRedis } from './redis.ts';
 import type { EmbeddedService, ServiceLog } from './service.ts';
@@ -52,7 +53,7 @@ export async function startEmbedded(options: {
 }): Promise<Embedded> {
   const { log, env } = options;
   const dataDir = resolve(options.dataDir);
-  const release = lockDataDir(dataDir);
+  const release = await lockDataDir(dataDir);
   const services: EmbeddedService[] = [];
   const stop = async (): Promise<void> => {
     await Promise.all(services.map((service) => service.stop()));
@@ -69,6 +70,9 @@ export async function startEmbedded(options: {
   };
 
   try {
+    // What a killed start left is waited for before ports are looked at: it still holds those that are remembered.
+    const parts = ['kafka', 'clickhouse', 'postgres', 'redis'];
+    await Promise.all(parts.map((part) => settleEarlier(join(dataDir, part, `${part}.pids`), 8000)));
     const ports = await takePorts(dataDir, portNames);
     const common = { dataDir, log };
     const clickhouse = async (): Promise<Pick<EmbeddedUrls, 'CLICKHOUSE_URL' | 'API_CLICKHOUSE_URL'>> => {
