@@ -3,6 +3,8 @@ import { isRpcError, rpcCodes } from './errors.ts';
 import { knowsL1Tag } from './l1-accepted.ts';
 import type { CallOptions, Node } from './types.ts';
 
+type AskedNode = Pick<Node, 'chainId' | 'specVersion' | 'getBlockHeader' | 'blockHashAndNumber'>;
+
 export interface Capabilities {
   readonly chainId: Felt;
   readonly specVersion: string;
@@ -13,7 +15,7 @@ export interface Capabilities {
 }
 
 /** What the node serves and can do, found by asking it. */
-export async function capabilities(node: Node, options?: CallOptions): Promise<Capabilities> {
+export async function capabilities(node: AskedNode, options?: CallOptions): Promise<Capabilities> {
   const chainId = await node.chainId(options);
   const specVersion = await node.specVersion(options);
   return {
@@ -24,7 +26,7 @@ export async function capabilities(node: Node, options?: CallOptions): Promise<C
   };
 }
 
-async function givesCounts(node: Node, specVersion: string, options?: CallOptions): Promise<boolean> {
+async function givesCounts(node: AskedNode, specVersion: string, options?: CallOptions): Promise<boolean> {
   try {
     return (await node.getBlockHeader('latest', options)).transactionCount !== null;
   } catch (error) {

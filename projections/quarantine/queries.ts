@@ -2,6 +2,7 @@ import { z } from 'zod';
 
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
+import type { Felt } from '../../schemas/felt.ts';
 import { rawEvent } from '../../schemas/messages/chain-blocks.ts';
 import { felt } from '../../schemas/messages/common.ts';
 
@@ -69,4 +70,16 @@ export async function quarantineCounts(db: Sql, schema: string, limit = 100): Pr
      GROUP BY kind, reason ORDER BY count(*) DESC, kind, reason LIMIT $1`,
     [limit],
   );
+}
+
+/** Every height at which an event of a contract is quarantined and open, lowest first. */
+export async function quarantinedHeights(db: Sql, schema: string, contract: Felt): Promise<number[]> {
+  const rows = await sqlRows(
+    db,
+    z.object({ block: z.number() }),
+    `SELECT DISTINCT block FROM ${schema}.entries
+     WHERE kind = 'event' AND resolution IS NULL AND event ->> 'from_address' = $1 ORDER BY block`,
+    [contract],
+  );
+  return rows.map(({ block }) => block);
 }

@@ -1,5 +1,9 @@
+import { z } from 'zod';
+
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { Felt } from '../../schemas/felt.ts';
 import type { ServedBuilds } from '../builds.ts';
-import { feltParam } from '../transfer-reads.ts';
+import { feltHex, feltParam } from '../transfer-reads.ts';
 import type { TransferSource } from '../transfer-reads.ts';
 
 export { MAX_HEIGHT, feltFilters, transferCount, transferPage, transferSample } from '../transfer-reads.ts';
@@ -66,4 +70,18 @@ function transactionRows(tables: Tables, param: 'txhash' | 'search'): string {
       ARRAY JOIN tokens AS of_token, positions AS of_position, items AS of_item
       WHERE tx_hash = ${feltParam(param)}
     )`;
+}
+
+const heightRow = z.object({ height: z.int() });
+
+/** Every height at which a contract has a transfer, lowest first. */
+export async function transferHeights(
+  clickhouse: ClickHouse,
+  tables: Tables,
+  token: Felt,
+): Promise<number[]> {
+  const sql = `SELECT DISTINCT toUInt32(4294967295 - block_desc) AS height FROM ${tables.table('transfers')} FINAL
+    WHERE token = ${feltParam('token')} ORDER BY height`;
+  const query = { name: 'transfers.heights', sql, row: heightRow };
+  return (await clickhouse.rows(query, { token: feltHex(token) })).map(({ height }) => height);
 }

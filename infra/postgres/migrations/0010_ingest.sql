@@ -2,7 +2,7 @@
 
 -- The one chain this installation indexes; a node of another chain is refused.
 CREATE TABLE tds.chain (
-  only boolean PRIMARY KEY DEFAULT true CHECK (only),
+  singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
   chain_id text NOT NULL,
   -- What `network.identified` last said of the node; null until it is in the log.
   announced jsonb
@@ -30,9 +30,10 @@ CREATE TABLE tds.chunks (
   lease_until timestamptz,
   -- No message was ever sent with a higher seq: it is reserved ahead.
   seq_ceiling bigint NOT NULL DEFAULT 0,
-  updated_at timestamptz NOT NULL DEFAULT now()
+  updated_at timestamptz NOT NULL DEFAULT now(),
+  -- A height belongs to one chunk for ever; no end means no upper bound.
+  CONSTRAINT chunks_disjoint EXCLUDE USING gist (int8range(range_start, range_end, '[]') WITH &&)
 );
-CREATE UNIQUE INDEX chunks_one_open_ended ON tds.chunks ((range_end IS NULL)) WHERE range_end IS NULL;
 
 -- Blocks above the final height of their chunk, one a height, each the child of the one below. Those at or above the
 -- cursor may or may not have reached the log: they are settled before anything else is done.

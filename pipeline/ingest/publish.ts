@@ -1,0 +1,172 @@
+import { tokenContracts } from '../../schemas/decode/index.ts';
+import type { BlockBody, BlockCause, ContractsMap } from '../../schemas/messages/chain-blocks.ts';
+import type { ChainStatusMessage } from '../../schemas/messages/chain-status.ts';
+import type { QuarantineMessage } from '../../schemas/messages/quarantine.ts';
+import { topics } from '../../schemas/topics.ts';
+import type { Lease } from './lease.ts';
+import {
+  acceptedMessage,
+  malformedEvents,
+  outgoing,
+  quarantineId,
+  quarantined,
+  resolved,
+  revertedMessage,
+} from './messages.ts';
+import type { Clock, IngestDeps, PublishedBlock, RecordedBlock } from './ports.ts';
+
+export type PublishDeps = Pick<IngestDeps, 'publisher' | 'clock' | 'metrics'>;
+
+/** Blocks taken back in one send: bodies are whole blocks, some tens to hundreds of kB each. */
+export const REVERT_PAGE = 32;
+
+/** Publishes blocks as accepted, then what in them could not be read. Resolves after Kafka has all of it. */
+export async function publishAccepted(
+  deps: PublishDeps,
+  lease: Lease,
+  blocks: readonly PublishedBlock[],
+  causeOf: (height: number) => BlockCause,
+): Promise<void> {
+  const { publisher, clock, metrics } = deps;
+  lease.assertHeld();
+  const seq = lease.seq.current();
+  await publisher.publish(
+    topics.chainBlocks,
+    blocks.map(({ block, contracts }) =>
+      outgoing(acceptedMessage(block, contracts, { seq, cause: causeOf(block.height), chunk: lease.name })),
+    ),
+  );
+  await publishQuarantine(
+    deps,
+    blocks.flatMap(({ block, contracts }) =>
+      malformedEvents(block, contracts).map((event) => quarantined(block, event, clock.now())),
+    ),
+  );
+  metrics.accepted(
+    lease.name,
+    blocks.length,
+    blocks.reduce((sum, { block }) => sum + countEvents(block), 0),
+  );
+}
+
+/**
+ * Publishes blocks as reverted, newest first, under one seq. A block that may have been published with several maps is
+ * reverted with each of them, for its rows depend on the map.
+ */
+export async function publishReverted(
+  deps: PublishDeps,
+  lease: Lease,
+  blocks: readonly RecordedBlock[],
+  seq: number,
+): Promise<void> {
+  const { publisher, clock, metrics } = deps;
+  const newestFirst = blocks.toSorted((a, b) => b.body.height - a.body.height);
+  const messages = [];
+  for (const { body, maps } of newestFirst) {
+    for (const [index, map] of distinctMaps(maps).entries()) {
+      const own = index === 0 ? seq : await lease.seq.next();
+      messages.push(outgoing(revertedMessage(body, map, { seq: own, cause: 'reorg', chunk: lease.name })));
+    }
+  }
+  lease.assertHeld();
+  await publisher.publish(topics.chainBlocks, messages);
+  await publishQuarantine(
+    deps,
+    newestFirst.flatMap(({ body, maps }) =>
+      quarantineIds(body, maps).map((id) => resolved(id, 'reverted', clock.now())),
+    ),
+  );
+  metrics.reverted(lease.name, blocks.length);
+}
+
+/** Publishes a block anew with better knowledge: everything that may be in the log of it is reverted first. */
+export async function publishRepaired(
+  deps: PublishDeps,
+  lease: Lease,
+  block: BlockBody,
+  maps: readonly ContractsMap[],
+  fresh: ContractsMap,
+): Promise<void> {
+  const { publisher, clock, metrics } = deps;
+  const stamp = { cause: 'repair', chunk: lease.name } as const;
+  const messages = [];
+  for (const map of distinctMaps(maps)) {
+    messages.push(outgoing(revertedMessage(block, map, { ...stamp, seq: await lease.seq.next() })));
+  }
+  messages.push(outgoing(acceptedMessage(block, fresh, { ...stamp, seq: await lease.seq.next() })));
+  lease.assertHeld();
+  await publisher.publish(topics.chainBlocks, messages);
+  const malformed = malformedEvents(block, fresh);
+  const still = new Set(malformed.map((event) => quarantineId(block, event)));
+  await publishQuarantine(deps, [
+    ...quarantineIds(block, maps)
+      .filter((id) => !still.has(id))
+      .map((id) => resolved(id, 'repaired', clock.now())),
+    ...malformed.map((event) => quarantined(block, event, clock.now())),
+  ]);
+  metrics.repaired(1);
+}
+
+export async function publishStatus(
+  { publisher }: Pick<IngestDeps, 'publisher'>,
+  messages: readonly ChainStatusMessage[],
+): Promise<void> {
+  await publisher.publish(
+    topics.chainStatus,
+    messages.map((value) => ({ value })),
+  );
+}
+
+/** The `contracts` map of a block: what the chain says of every contract with a token-shaped event. */
+export async function resolveContracts(
+  { standards }: Pick<IngestDeps, 'standards'>,
+  block: BlockBody,
+): Promise<ContractsMap> {
+  const contracts = tokenContracts(block);
+  if (contracts.length === 0) return {};
+  const facts = await standards.resolve(contracts, { height: block.height, hash: block.hash });
+  const entries = contracts.map((contract) => {
+    const known = facts.get(contract);
+    if (known === undefined) throw new Error(`no standard was given for ${contract}`);
+    return [contract, known] as const;
+  });
+  return Object.fromEntries(entries);
+}
+
+/** Maps that differ. They are small, and compared whatever the order of their contracts. */
+export function distinctMaps(maps: readonly ContractsMap[]): ContractsMap[] {
+  const seen = new Map<string, ContractsMap>();
+  for (const map of maps) {
+    const entries = Object.entries(map).toSorted(([a], [b]) => (a < b ? -1 : 1));
+    seen.set(
+      JSON.stringify(entries.map(([contract, facts]) => [contract, facts.standard, facts.class_hash])),
+      map,
+    );
+  }
+  return [...seen.values()];
+}
+
+export function statusStamp(clock: Clock): { v: 1; observed_at: number } {
+  return { v: 1, observed_at: clock.now() };
+}
+
+async function publishQuarantine(
+  { publisher, metrics }: PublishDeps,
+  messages: readonly QuarantineMessage[],
+): Promise<void> {
+  if (messages.length === 0) return;
+  await publisher.publish(
+    topics.quarantine,
+    messages.map((value) => ({ value, key: value.id })),
+  );
+  metrics.quarantined(messages.filter(({ type }) => type === 'event.quarantined').length);
+}
+
+function quarantineIds(block: BlockBody, maps: readonly ContractsMap[]): string[] {
+  const ids = maps.flatMap((map) => malformedEvents(block, map).map((event) => quarantineId(block, event)));
+  return [...new Set(ids)];
+}
+
+function countEvents(block: BlockBody): number {
+  return block.transactions.reduce((sum, { events }) => sum + events.length, 0);
+}

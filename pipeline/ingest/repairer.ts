@@ -1,0 +1,66 @@
+import type { Lease } from './lease.ts';
+import type { IngestDeps, RecordedBlock, Repair } from './ports.ts';
+import { publishRepaired, resolveContracts } from './publish.ts';
+
+/** Pause between looks at what is asked for. */
+export const REPAIR_POLL_MS = 2000;
+const REPAIRS_AT_ONCE = 50;
+
+/**
+ * Carries out the repairs asked of a chunk, as its writer: each block is reverted and accepted again under seqs of its
+ * own. The answer is how many were done; those whose block the projections do not know yet wait.
+ */
+export function createRepairer(deps: IngestDeps, lease: Lease): { run(): Promise<number> } {
+  const { store, clock } = deps;
+  const { start, end } = lease.taken;
+  let lookAt = 0;
+  return {
+    async run() {
+      if (clock.now() < lookAt) return 0;
+      let done = 0;
+      const pending = await store.pendingRepairs({ start, end }, REPAIRS_AT_ONCE);
+      for (const repair of pending) if (await repairHeight(deps, lease, repair)) done += 1;
+      // More may be waiting behind a full page that was worked off.
+      if (pending.length < REPAIRS_AT_ONCE || done === 0) lookAt = clock.now() + REPAIR_POLL_MS;
+      return done;
+    },
+  };
+}
+
+/**
+ * A crash in between leaves the repair pending, with every map that may be in the log written down: it is done again
+ * whole, and reverts the block with each of those maps.
+ */
+async function repairHeight(deps: IngestDeps, lease: Lease, repair: Repair): Promise<boolean> {
+  const { store, log } = deps;
+  const { cursor } = await store.chunk(lease);
+  if (repair.height >= cursor) {
+    // Not indexed, or about to be settled: its contracts are looked up when it is.
+    await store.finishRepair(lease, repair, null);
+    return true;
+  }
+  const known = await publishedBlock(deps, lease, repair.height);
+  if (known === null) return false;
+  const fresh = await resolveContracts(deps, known.body);
+  const maps = [...known.maps, ...(await store.repairMaps(repair.height))];
+  await store.planRepair(lease, repair, fresh);
+  await publishRepaired(deps, lease, known.body, maps, fresh);
+  await store.finishRepair(lease, repair, fresh);
+  log.info({ chunk: lease.name, height: repair.height }, 'block repaired');
+  return true;
+}
+
+/** What the log holds as accepted at a height: from our own record, else from the log; null while it cannot be told. */
+async function publishedBlock(
+  { store, node, bodyOf }: IngestDeps,
+  lease: Lease,
+  height: number,
+): Promise<RecordedBlock | null> {
+  const [recorded] = await store.recordedBlocks(lease.name, height, height);
+  if (recorded !== undefined) return recorded;
+  const published = await bodyOf(height);
+  if (published === null) return null;
+  // Projections that are behind may still name a block that was reverted.
+  const { hash } = await node.getBlockHeader(height);
+  return published.block.hash === hash ? { body: published.block, maps: [published.contracts] } : null;
+}

@@ -1,0 +1,70 @@
+import { z } from 'zod';
+
+import { contractsMap } from '../../schemas/messages/chain-blocks.ts';
+import { height } from '../../schemas/messages/common.ts';
+import type { IngestStore } from './ports.ts';
+import type { Statements } from './store-sql.ts';
+
+type RepairStore = Pick<
+  IngestStore,
+  'pendingRepairs' | 'repairMaps' | 'planRepair' | 'finishRepair' | 'raiseAlarm' | 'clearAlarm'
+>;
+
+const held = 'held AS (SELECT 1 FROM tds.chunks WHERE name = $1 AND epoch = $2 FOR NO KEY UPDATE)';
+
+/** Repairs that were asked for, and alarms. */
+export function createRepairStore({ rows, fenced }: Statements): RepairStore {
+  return {
+    pendingRepairs: ({ start, end }, limit) =>
+      rows(
+        z.object({ id: z.int(), height }),
+        `SELECT id, height FROM tds.repairs
+         WHERE done_at IS NULL AND height >= $1 AND ($2::bigint IS NULL OR height <= $2)
+         ORDER BY id LIMIT $3`,
+        [start, end, limit],
+      ),
+    async repairMaps(atHeight) {
+      const found = await rows(
+        z.object({ map: contractsMap }),
+        `SELECT map FROM tds.repairs, jsonb_array_elements(maps) WITH ORDINALITY AS item (map, place)
+         WHERE height = $1 ORDER BY id, place`,
+        [atHeight],
+      );
+      return found.map(({ map }) => map);
+    },
+    planRepair: (fence, repair, map) =>
+      fenced(
+        fence,
+        `WITH ${held}, planned AS (
+           UPDATE tds.repairs SET maps = maps || jsonb_build_array($4::jsonb)
+           WHERE id = $3 AND EXISTS (SELECT 1 FROM held)),
+         known AS (
+           UPDATE tds.recorded_blocks SET maps = maps || jsonb_build_array($4::jsonb)
+           WHERE chunk = $1 AND height = $5 AND EXISTS (SELECT 1 FROM held))
+         SELECT count(*) AS held FROM held`,
+        [repair.id, JSON.stringify(map), repair.height],
+      ),
+    finishRepair: (fence, repair, map) =>
+      fenced(
+        fence,
+        `WITH ${held}, done AS (
+           UPDATE tds.repairs SET done_at = now() WHERE id = $3 AND EXISTS (SELECT 1 FROM held)),
+         known AS (
+           UPDATE tds.recorded_blocks SET maps = jsonb_build_array($4::jsonb)
+           WHERE chunk = $1 AND height = $5 AND $4::jsonb IS NOT NULL AND EXISTS (SELECT 1 FROM held))
+         SELECT count(*) AS held FROM held`,
+        [repair.id, map === null ? null : JSON.stringify(map), repair.height],
+      ),
+    async raiseAlarm(name, detail) {
+      await rows(
+        z.unknown(),
+        `INSERT INTO tds.alarms (name, detail) VALUES ($1, $2)
+         ON CONFLICT (name) DO UPDATE SET detail = EXCLUDED.detail WHERE tds.alarms.detail <> EXCLUDED.detail`,
+        [name, detail],
+      );
+    },
+    async clearAlarm(name) {
+      await rows(z.unknown(), 'DELETE FROM tds.alarms WHERE name = $1', [name]);
+    },
+  };
+}
