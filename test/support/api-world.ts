@@ -19,7 +19,7 @@ import { migrate } from '../../infra/postgres/migrate.ts';
 import { Releasers } from '../../infra/lifecycle.ts';
 import { accounts } from '../../projections/accounts/projector.ts';
 import { openBuild, servedBuilds } from '../../projections/builds.ts';
-import { indexedBlocks } from '../../projections/indexed-blocks/projector.ts';
+import { projections } from '../../projections/index.ts';
 import { createProjectionMetrics } from '../../projections/metrics.ts';
 import { runPostgresProjection } from '../../projections/postgres-runner.ts';
 import type { ProjectionRun } from '../../projections/runner.ts';
@@ -103,7 +103,8 @@ export async function apiWorld(env: Readonly<Record<string, string>> = {}): Prom
   await kafka.ensureTopics();
   const owner = createClickHouse(fullEnv.CLICKHOUSE_URL, { application: 'test' });
   releasers.push('clickhouse', () => owner.close());
-  await openBuild(pool, owner, indexedBlocks);
+  // Their tables stay empty: only accounts are projected here.
+  for (const projection of projections) await openBuild(pool, owner, projection);
 
   let projector: ProjectionRun | null = null;
   const projectionMetrics = createProjectionMetrics(createMetrics('project'));

@@ -1,0 +1,536 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+import { isWellFormedApiKey } from '../../../api/api-key.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { apiWorld } from '../../support/api-world.ts';
+import type { Answer, ApiWorld } from '../../support/api-world.ts';
+import { openApiChecker } from '../../support/openapi.ts';
+import type { Complaints } from '../../support/openapi.ts';
+
+/** Log-in, sessions and API keys through HTTP, on the real log, projector and stores. */
+
+const LOGIN = '/api/users/auth/login/';
+const LOGOUT = '/api/users/auth/logout/';
+const CREATE = '/api/users/auth/create-api-key/';
+const LIST = '/api/users/auth/api-keys/';
+const DELETE = '/api/users/auth/api-keys/delete/';
+/** A route that takes a key. */
+const WITH_KEY = '/api/indexer/progress/';
+
+let world: ApiWorld;
+let complaints: Complaints;
+let alice: { token: string; password: string; id: number };
+let bob: { token: string; password: string; id: number };
+/** Everything that must appear in no topic, table or log line. */
+const secrets = new Set<string>();
+
+beforeAll(async () => {
+  world = await apiWorld({ COMMAND_TIMEOUT_MS: '3000', TRUSTED_PROXIES: '127.0.0.0/8' });
+  complaints = await openApiChecker(world);
+  alice = await world.makeUser('alice', 'Alice@Example.org');
+  bob = await world.makeUser('bob');
+  for (const { token, password } of [alice, bob]) secrets.add(token).add(password);
+});
+afterAll(async () => {
+  await world.close();
+});
+
+/** A call whose answer must be as the OpenAPI document says, and never 5xx. */
+async function call(...[method, path, options]: Parameters<ApiWorld['call']>): Promise<Answer> {
+  const answer = await world.call(method, path, options);
+  expect(complaints(method, path, answer)).toEqual([]);
+  if (answer.json?.key !== undefined) secrets.add(answer.json.key);
+  if (answer.json?.token !== undefined) secrets.add(answer.json.token);
+  return answer;
+}
+
+const withKey = (key: string, headers: Record<string, string> = {}) =>
+  call('GET', WITH_KEY, { headers: { 'api-key': key, ...headers } });
+
+const makeKey = async (json: Record<string, unknown>, token = alice.token): Promise<Answer['json']> => {
+  const answer = await call('POST', CREATE, { token, json });
+  expect(answer.status).toBe(201);
+  return answer.json;
+};
+
+/** From another address each time, so that no test runs into another's throttle. */
+let addresses = 0;
+const elsewhere = () => ({ 'X-Forwarded-For': `198.51.100.${(addresses += 1)}` });
+
+describe('log-in', () => {
+  it.each(['alice', 'ALICE', ' alice ', 'alice@example.org', 'Alice@Example.ORG'])(
+    'as %j',
+    async (username) => {
+      const { status, json } = await call('POST', LOGIN, {
+        json: { username, password: alice.password },
+        headers: elsewhere(),
+      });
+      expect(status).toBe(200);
+      expect(json).toEqual({
+        token: expect.stringMatching(/^[A-Za-z0-9_-]{43}$/),
+        token_type: 'Bearer',
+        expires_at: expect.any(String),
+        user: { id: alice.id, username: 'alice', email: 'Alice@Example.org' },
+      });
+      const hours = (Date.parse(json.expires_at) - Date.now()) / 3_600_000;
+      expect(hours).toBeGreaterThan(23.9);
+      expect(hours).toBeLessThanOrEqual(24);
+      expect((await call('GET', LIST, { token: json.token })).status).toBe(200);
+    },
+  );
+
+  it('answers a wrong password and an unknown user alike', async () => {
+    const wrong = [
+      { username: 'alice', password: 'wrong' },
+      { username: 'alice', password: `${alice.password} ` },
+      { username: 'nobody', password: alice.password },
+      { username: "' OR 1=1 --", password: "' OR 1=1 --" },
+      { username: '%', password: 'x' },
+    ];
+    for (const json of wrong) {
+      const answer = await call('POST', LOGIN, { json, headers: elsewhere() });
+      expect(answer.status).toBe(401);
+      expect(answer.headers.get('www-authenticate')).toBe('Bearer');
+      const { request_id: _id, ...rest } = answer.json;
+      expect(rest).toEqual({
+        detail: 'Unable to log in with provided credentials.',
+        code: 'authentication_failed',
+        status: 401,
+      });
+    }
+  });
+
+  const good = { username: 'alice', password: 'x' };
+  it.each([
+    [{}, { username: ['This field is required.'], password: ['This field is required.'] }],
+    [{ ...good, username: '' }, { username: ['This field may not be blank.'] }],
+    [{ ...good, password: '' }, { password: ['This field may not be blank.'] }],
+    [{ ...good, username: null }, { username: ['This field may not be null.'] }],
+    [{ ...good, username: 5 }, { username: ['Not a valid string.'] }],
+    [{ ...good, password: { $ne: '' } }, { password: ['Not a valid string.'] }],
+    [{ ...good, username: 'a\0b' }, { username: ['Null characters are not allowed.'] }],
+    [
+      { ...good, username: 'x'.repeat(255) },
+      { username: ['Ensure this field has no more than 254 characters.'] },
+    ],
+    [
+      { ...good, password: 'x'.repeat(1025) },
+      { password: ['Ensure this field has no more than 1024 characters.'] },
+    ],
+    [[], { non_field_errors: ['Invalid data. Expected a dictionary, but got list.'] }],
+  ])('%j is answered 400 naming the field', async (json, errors) => {
+    const answer = await call('POST', LOGIN, { json, headers: elsewhere() });
+    expect(answer.status).toBe(400);
+    expect(answer.json.errors).toEqual(errors);
+  });
+
+  it('takes half a surrogate pair for a user that does not exist', async () => {
+    const body = '{"username":"\\ud800","password":"\\udfff"}';
+    const headers = { 'content-type': 'application/json', ...elsewhere() };
+    expect((await call('POST', LOGIN, { body, headers })).status).toBe(401);
+  });
+
+  it('is throttled by user, and by address, for failures only', async () => {
+    const attempt = (username: string, password: string, ip: string) =>
+      call('POST', LOGIN, { json: { username, password }, headers: { 'X-Forwarded-For': ip } });
+    for (let i = 0; i < 10; i += 1) {
+      expect((await attempt('victim', 'wrong', `203.0.113.${i}`)).status).toBe(401);
+    }
+    const throttled = await attempt('Victim', 'wrong', '203.0.113.99');
+    expect(throttled.status).toBe(429);
+    const wait = Number(throttled.headers.get('retry-after'));
+    expect(wait).toBeGreaterThan(0);
+    expect(wait).toBeLessThanOrEqual(60);
+    expect(throttled.json.detail).toBe(`Request was throttled. Expected available in ${wait} seconds.`);
+
+    for (let i = 0; i < 30; i += 1) {
+      expect((await attempt(`guess-${i}`, 'wrong', '192.0.2.1')).status).toBe(401);
+    }
+    expect((await attempt('guess-31', 'wrong', '192.0.2.1')).status).toBe(429);
+    for (let i = 0; i < 32; i += 1) {
+      expect((await attempt('bob', bob.password, '192.0.2.2')).status).toBe(200);
+    }
+  });
+});
+
+describe('sessions', () => {
+  it.each([
+    ['', 'Authentication credentials were not provided.', 'not_authenticated'],
+    ['Basic YTpi', 'Authentication credentials were not provided.', 'not_authenticated'],
+    ['Bearer', 'Invalid token header.', 'authentication_failed'],
+    ['Bearer a b', 'Invalid token header.', 'authentication_failed'],
+    ['Bearer x', 'Invalid token.', 'authentication_failed'],
+    [`Bearer ${'x'.repeat(5000)}`, 'Invalid token.', 'authentication_failed'],
+  ])('%j is answered 401', async (authorization, detail, code) => {
+    for (const [method, path] of [
+      ['GET', LIST],
+      ['POST', CREATE],
+      ['POST', DELETE],
+      ['POST', LOGOUT],
+    ] as const) {
+      const answer = await call(method, path, { headers: authorization === '' ? {} : { authorization } });
+      expect(answer.status).toBe(401);
+      expect(answer.headers.get('www-authenticate')).toBe('Bearer');
+      expect(answer.json).toMatchObject({ detail, code });
+      expect(answer.json.success).toBe(path === DELETE || path === LOGOUT ? false : undefined);
+    }
+  });
+
+  it('end at once by logging out, and only they', async () => {
+    const json = { username: 'bob', password: bob.password };
+    const token = (await call('POST', LOGIN, { json, headers: elsewhere() })).json.token;
+    expect((await call('GET', LIST, { token })).status).toBe(200);
+    const out = await call('POST', LOGOUT, { token });
+    expect([out.status, out.json]).toEqual([200, { success: true, detail: 'Logged out.' }]);
+    expect((await call('GET', LIST, { token })).status).toBe(401);
+    expect((await call('POST', LOGOUT, { token })).status).toBe(401);
+    expect((await call('GET', LIST, { token: bob.token })).status).toBe(200);
+  });
+
+  it('end when their time is over', async () => {
+    const { hashSecret } = await import('../../../api/api-key.ts');
+    const token = 'a-token-that-ends-soon';
+    const open = (expires_at: number, name: string) =>
+      world.commands.submit({
+        type: 'session.open',
+        actor: 'operator',
+        body: { user_id: alice.id, token_hash: hashSecret(name), expires_at },
+      });
+    await open(Date.now() + 60_000, `${token}-later`);
+    await open(Date.now() - 1, token);
+    expect((await call('GET', LIST, { token })).status).toBe(401);
+    expect((await call('GET', LIST, { token: `${token}-later` })).status).toBe(200);
+  });
+
+  it('are not keys, nor keys sessions', async () => {
+    const { key } = await makeKey({ name: 'not a session' });
+    expect((await call('GET', LIST, { headers: { authorization: `Bearer ${key}` } })).status).toBe(401);
+    expect((await withKey(alice.token)).status).toBe(401);
+    expect((await call('GET', WITH_KEY, { token: alice.token })).status).toBe(401);
+  });
+});
+
+describe('keys', () => {
+  it('are made with what was asked, shown once, and listed without the key', async () => {
+    const made = await makeKey({
+      name: ' My key ',
+      allowed_origins: ['https://app.example.org', '*.example.org', 'https://app.example.org'],
+      allowed_ips: ['198.51.100.0/24', '2001:db8::1'],
+      rate_limit_per_hour: 100,
+    });
+    expect(isWellFormedApiKey(made.key)).toBe(true);
+    expect(made).toEqual({
+      id: expect.any(Number),
+      name: 'My key',
+      key: made.key,
+      prefix: made.key.slice(0, 12),
+      created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/),
+      last_used_at: null,
+      allowed_origins: ['https://app.example.org', '*.example.org'],
+      allowed_ips: ['198.51.100.0/24', '2001:db8::1'],
+      rate_limit_per_hour: 100,
+    });
+    const { json: list } = await call('GET', LIST, { token: alice.token });
+    expect(list).toContainEqual({
+      id: made.id,
+      name: 'My key',
+      created_at: made.created_at,
+      last_used_at: null,
+    });
+    expect(JSON.stringify(list)).not.toContain(made.prefix);
+    const { json: foreign } = await call('GET', LIST, { token: bob.token });
+    expect(foreign.map(({ id }: { id: number }) => id)).not.toContain(made.id);
+  });
+
+  it('know the older single domain', async () => {
+    expect((await makeKey({ name: 'a', domain: 'https://old.test' })).allowed_origins).toEqual([
+      'https://old.test',
+    ]);
+    expect((await makeKey({ name: 'a', domain: '' })).allowed_origins).toEqual([]);
+    expect(
+      (await makeKey({ name: 'a', domain: null, allowed_ips: null, rate_limit_per_hour: null }))
+        .rate_limit_per_hour,
+    ).toBeNull();
+    expect(
+      (await makeKey({ name: 'a', domain: 'b.test', allowed_origins: ['a.test'] })).allowed_origins,
+    ).toEqual(['a.test', 'b.test']);
+  });
+
+  const name = 'k';
+  const origin = 'Enter an origin: https://example.org, example.org or *.example.org.';
+  const ip = 'Enter an IP address or a network in CIDR notation.';
+  it.each([
+    [{}, { name: ['This field is required.'] }],
+    [{ name: '' }, { name: ['This field may not be blank.'] }],
+    [{ name: null }, { name: ['This field may not be null.'] }],
+    [{ name: ['k'] }, { name: ['Not a valid string.'] }],
+    [{ name: 'x'.repeat(101) }, { name: ['Ensure this field has no more than 100 characters.'] }],
+    [{ name: 'a\0' }, { name: ['Null characters are not allowed.'] }],
+    [
+      { name, allowed_origins: 'https://a.test' },
+      { allowed_origins: ['Expected a list of items but got type "str".'] },
+    ],
+    [{ name, allowed_origins: ['https://a.test', 5] }, { allowed_origins: ['1: Not a valid string.'] }],
+    [{ name, allowed_origins: ['*'] }, { allowed_origins: [`0: ${origin}`] }],
+    [{ name, allowed_origins: ['https://a.test/path'] }, { allowed_origins: [`0: ${origin}`] }],
+    [
+      { name, allowed_origins: Array(101).fill('a.test') },
+      { allowed_origins: ['Ensure this field has no more than 100 elements.'] },
+    ],
+    [{ name, allowed_ips: ['10.0.0.0/40'] }, { allowed_ips: [`0: ${ip}`] }],
+    [{ name, allowed_ips: ['localhost'] }, { allowed_ips: [`0: ${ip}`] }],
+    [{ name, allowed_ips: {} }, { allowed_ips: ['Expected a list of items but got type "dict".'] }],
+    [
+      { name, rate_limit_per_hour: 0 },
+      { rate_limit_per_hour: ['Ensure this value is greater than or equal to 1.'] },
+    ],
+    [
+      { name, rate_limit_per_hour: -1 },
+      { rate_limit_per_hour: ['Ensure this value is greater than or equal to 1.'] },
+    ],
+    [{ name, rate_limit_per_hour: 1.5 }, { rate_limit_per_hour: ['A valid integer is required.'] }],
+    [{ name, rate_limit_per_hour: '5' }, { rate_limit_per_hour: ['A valid integer is required.'] }],
+    [
+      { name, rate_limit_per_hour: 2_147_483_648 },
+      { rate_limit_per_hour: ['Ensure this value is less than or equal to 2147483647.'] },
+    ],
+    [{ name, domain: 5 }, { domain: [expect.any(String)] }],
+    [{ name, domain: 'not an origin' }, { domain: [expect.any(String)] }],
+  ])('%j is answered 400 naming the field', async (json, errors) => {
+    const answer = await call('POST', CREATE, { token: alice.token, json });
+    expect(answer.status).toBe(400);
+    expect(answer.json.errors).toEqual(errors);
+  });
+
+  it('work at once, and get 401 at once when they are deleted', async () => {
+    for (let round = 0; round < 10; round += 1) {
+      const { id, key } = await makeKey({ name: `round ${round}` });
+      expect((await withKey(key)).status).toBe(200);
+      const deleted = await call('POST', DELETE, { token: alice.token, json: { key_id: id } });
+      expect([deleted.status, deleted.json]).toEqual([200, { success: true, detail: 'API key deleted.' }]);
+      const after = await withKey(key);
+      expect([after.status, after.json.detail]).toEqual([401, 'Invalid API key.']);
+      expect(after.headers.get('www-authenticate')).toBe('ApiKey');
+    }
+  });
+
+  it('are made side by side, each with an id and a key of its own', async () => {
+    const made = await Promise.all(Array.from({ length: 20 }, (_, i) => makeKey({ name: `side ${i}` })));
+    expect(new Set(made.map(({ id }) => id)).size).toBe(20);
+    expect(new Set(made.map(({ key }) => key)).size).toBe(20);
+    const answers = await Promise.all(made.map(({ key }) => withKey(key)));
+    expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
+  });
+
+  it.each([
+    [undefined, 'Authentication credentials were not provided.'],
+    ['', 'Authentication credentials were not provided.'],
+    ['x', 'Invalid API key.'],
+    [`tds_${'0'.repeat(49)}`, 'Invalid API key.'],
+    ['x'.repeat(5000), 'Invalid API key.'],
+    ["' OR 1=1 --", 'Invalid API key.'],
+  ])('%j is answered 401', async (key, detail) => {
+    const answer = await call('GET', WITH_KEY, { headers: key === undefined ? {} : { 'api-key': key } });
+    expect([answer.status, answer.json.detail]).toEqual([401, detail]);
+    expect(answer.headers.get('www-authenticate')).toBe('ApiKey');
+  });
+
+  it.each([
+    [{}, { key_id: ['This field is required.'] }],
+    [{ key_id: null }, { key_id: ['This field may not be null.'] }],
+    [{ key_id: '1' }, { key_id: ['A valid integer is required.'] }],
+    [{ key_id: 1.5 }, { key_id: ['A valid integer is required.'] }],
+    [{ key_id: [1] }, { key_id: ['A valid integer is required.'] }],
+    [{ key_id: true }, { key_id: ['A valid integer is required.'] }],
+  ])('deleting %j is answered 400 naming the field', async (json, errors) => {
+    const answer = await call('POST', DELETE, { token: alice.token, json });
+    expect(answer.status).toBe(400);
+    expect(answer.json).toMatchObject({ success: false, errors });
+  });
+
+  it('of others, or of nobody, cannot be deleted, nor told apart', async () => {
+    const { id, key } = await makeKey({ name: "alice's" });
+    for (const key_id of [id, 0, -1, 999_999, Number.MAX_SAFE_INTEGER]) {
+      const answer = await call('POST', DELETE, { token: bob.token, json: { key_id } });
+      expect(answer.status).toBe(404);
+      expect(answer.json).toMatchObject({ success: false, detail: 'Not found.', code: 'not_found' });
+    }
+    expect((await withKey(key)).status).toBe(200);
+  });
+});
+
+describe('where a key may be used from', () => {
+  it('is decided by the origin where there is one, else by the address', async () => {
+    const { key } = await makeKey({
+      name: 'restricted',
+      allowed_origins: ['https://app.test', '*.wild.test', 'bare.test'],
+      allowed_ips: ['198.51.100.0/24'],
+    });
+    const table: [Record<string, string>, number][] = [
+      [{ Origin: 'https://app.test' }, 200],
+      [{ Origin: 'http://app.test' }, 403],
+      [{ Origin: 'https://evil.test' }, 403],
+      [{ Origin: 'null' }, 403],
+      [{ Origin: 'https://a.wild.test' }, 200],
+      [{ Origin: 'https://wild.test' }, 403],
+      [{ Origin: 'http://bare.test' }, 200],
+      [{ 'X-Origin': 'https://app.test' }, 200],
+      [{ 'X-Origin': 'https://evil.test' }, 403],
+      [{ Origin: 'https://evil.test', 'X-Origin': 'https://app.test' }, 403],
+      [{ Origin: 'https://app.test', 'X-Origin': 'https://evil.test' }, 200],
+      [{ Origin: 'https://app.test', 'X-Forwarded-For': '203.0.113.1' }, 200],
+      [{ 'X-Forwarded-For': '198.51.100.7' }, 200],
+      [{ 'X-Forwarded-For': '203.0.113.1' }, 403],
+      [{ 'X-Forwarded-For': '198.51.100.7, 203.0.113.1' }, 403],
+      [{}, 403],
+    ];
+    for (const [headers, status] of table) {
+      expect([headers, (await withKey(key, headers)).status]).toEqual([headers, status]);
+    }
+    const { json } = await withKey(key, { Origin: 'https://evil.test' });
+    expect(json).toMatchObject({
+      detail: 'This API key may not be used from this origin.',
+      code: 'permission_denied',
+    });
+  });
+});
+
+describe('Idempotency-Key', () => {
+  const create = (json: unknown, idempotencyKey: string, token = alice.token) =>
+    call('POST', CREATE, { token, json, headers: { 'Idempotency-Key': idempotencyKey } });
+
+  it('makes a retry show the same key, and one key only', async () => {
+    const json = { name: 'once', allowed_ips: ['127.0.0.1'] };
+    const [first, ...repeats] = await Promise.all([1, 2, 3, 4].map(() => create(json, 'retry-1')));
+    repeats.push(await create({ allowed_ips: ['127.0.0.1'], name: ' once' }, 'retry-1'));
+    expect(first?.status).toBe(201);
+    for (const { status, json: again } of repeats) expect([status, again]).toEqual([201, first?.json]);
+    expect((await withKey(first?.json.key)).status).toBe(200);
+    const { json: list } = await call('GET', LIST, { token: alice.token });
+    expect(list.filter(({ name }: { name: string }) => name === 'once')).toHaveLength(1);
+  });
+
+  it('is refused for another body, and is each user’s own', async () => {
+    const mine = await create({ name: 'mine' }, 'shared');
+    const reused = await create({ name: 'other' }, 'shared');
+    expect([reused.status, reused.json.code]).toEqual([422, 'idempotency_key_reused']);
+    expect(reused.text).not.toContain(mine.json.key);
+    const theirs = await create({ name: 'mine' }, 'shared', bob.token);
+    expect(theirs.status).toBe(201);
+    expect(theirs.json.key).not.toBe(mine.json.key);
+  });
+
+  it.each(['é', 'x'.repeat(256), 'a\tb'])('%j is none', async (idempotencyKey) => {
+    const answer = await create({ name: 'a' }, Buffer.from(idempotencyKey).toString('latin1'));
+    expect([answer.status, Object.keys(answer.json.errors)]).toEqual([400, ['Idempotency-Key']]);
+  });
+
+  it('makes a deletion answer the same again', async () => {
+    const { id } = await makeKey({ name: 'to go' });
+    const remove = () =>
+      call('POST', DELETE, {
+        token: alice.token,
+        json: { key_id: id },
+        headers: { 'Idempotency-Key': 'gone' },
+      });
+    expect((await remove()).status).toBe(200);
+    expect((await remove()).status).toBe(200);
+    expect((await call('POST', DELETE, { token: alice.token, json: { key_id: id } })).status).toBe(404);
+  });
+
+  it('finds the outcome of a command that was not decided in time', async () => {
+    await world.stopProjector();
+    try {
+      const late = await create({ name: 'late' }, 'late-1');
+      expect([late.status, late.json.code]).toEqual([503, 'command_timeout']);
+      expect(Number(late.headers.get('retry-after'))).toBeGreaterThan(0);
+    } finally {
+      await world.startProjector();
+    }
+    const found = await create({ name: 'late' }, 'late-1');
+    expect(found.status).toBe(201);
+    expect((await withKey(found.json.key)).status).toBe(200);
+    const { json: list } = await call('GET', LIST, { token: alice.token });
+    expect(list.filter(({ name }: { name: string }) => name === 'late')).toHaveLength(1);
+  });
+});
+
+describe('operators', () => {
+  it('make a user exist, with the password that is configured', async () => {
+    const { ensureUser, addApiKey } = await import('../../../api/operator.ts');
+    const { servedBuilds } = await import('../../../projections/builds.ts');
+    const deps = {
+      commands: world.commands,
+      pool: world.apiPool,
+      servedBuilds: () => servedBuilds(world.apiPool),
+    };
+    const passwords = ['first-password', 'second-password'] as const;
+    for (const password of passwords) secrets.add(password);
+    const login = async (password: string) =>
+      await call('POST', LOGIN, { json: { username: 'admin', password }, headers: elsewhere() });
+    const { id } = await ensureUser(deps, { username: 'admin', password: passwords[0], isAdmin: true });
+    const session = await login(passwords[0]);
+    expect(session.json.user.id).toBe(id);
+    expect(await ensureUser(deps, { username: 'Admin', password: passwords[0] })).toEqual({ id });
+    expect((await call('GET', LIST, { token: session.json.token })).status).toBe(200);
+    // Another password ends the sessions that the old one opened.
+    expect(await ensureUser(deps, { username: 'admin', password: passwords[1] })).toEqual({ id });
+    expect((await call('GET', LIST, { token: session.json.token })).status).toBe(401);
+    expect((await login(passwords[0])).status).toBe(401);
+    expect((await login(passwords[1])).status).toBe(200);
+    const { key } = await addApiKey(deps, { username: 'admin', name: 'cli' });
+    secrets.add(key);
+    expect((await withKey(key)).status).toBe(200);
+    await expect(addApiKey(deps, { username: 'nobody', name: 'cli' })).rejects.toMatchObject({
+      code: 'NOT_FOUND',
+    });
+  });
+});
+
+describe('readiness', () => {
+  it('says how far each projection is, and is 503 while one is halted', async () => {
+    const ready = await world.call('GET', '/readyz');
+    expect(ready.status).toBe(200);
+    const place = { projection: 'accounts', topic: 'commands', partition: 0 };
+    expect(ready.json.projections).toContainEqual({ ...place, next_offset: expect.any(Number), lag: 0 });
+    await world.pool.query(
+      `INSERT INTO tds.projection_halts (projection, build, topic, partition, message_offset, reason)
+       VALUES ('accounts', 1, 'commands', 0, 7, 'unreadable')`,
+    );
+    const halted = await world.call('GET', '/readyz');
+    expect(halted.status).toBe(503);
+    expect(halted.json.halted).toEqual([
+      expect.objectContaining({ ...place, message_offset: 7, reason: 'unreadable' }),
+    ]);
+    await world.pool.query('DELETE FROM tds.projection_halts');
+    expect((await world.call('GET', '/readyz')).status).toBe(200);
+  });
+});
+
+// Last, when everything above has left its traces.
+describe('secrets', () => {
+  it('are in no topic, no table and no log line', async () => {
+    expect(secrets.size).toBeGreaterThan(60);
+    const [offsets] = await world.kafka.offsets(topics.commands);
+    let topic = '';
+    let messages = 0;
+    for await (const { value, key } of world.kafka.readRange(topics.commands, 0, 0, offsets!.high)) {
+      topic += `${key ?? ''}\n${value.toString()}\n`;
+      messages += 1;
+    }
+    expect(messages).toBe(offsets!.high);
+    expect(topic).toContain('"type":"api-key.create"');
+    const tables = await Promise.all(
+      ['users', 'sessions', 'api_keys', 'command_outcomes'].map(async (table) => {
+        const { rows } = await world.pool.query(`SELECT * FROM accounts_v1_b1.${table}`);
+        return JSON.stringify(rows);
+      }),
+    );
+    const log = world.logged();
+    expect(log).toContain('"msg":"request"');
+    for (const [where, text] of Object.entries({ topic, tables: tables.join('\n'), log })) {
+      const found = [...secrets].filter((secret) => text.includes(secret));
+      expect([where, found]).toEqual([where, []]);
+    }
+  });
+});

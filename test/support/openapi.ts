@@ -1,0 +1,45 @@
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import addFormats from 'ajv-formats';
+
+import type { Answer, ApiWorld } from './api-world.ts';
+
+/** Complaints about an answer, by the OpenAPI document that the API itself serves; none when it conforms. */
+export type Complaints = (method: string, path: string, answer: Answer) => string[];
+
+export async function openApiChecker(world: Pick<ApiWorld, 'call'>): Promise<Complaints> {
+  const { json: document } = await world.call('GET', '/api/openapi.json');
+  const ajv = new Ajv2020({ strict: false, allErrors: true });
+  addFormats.default(ajv);
+  ajv.addSchema(document, 'document');
+  const patterns = Object.keys(document.paths).map((path) => ({
+    path,
+    pattern: new RegExp(`^${path.replace(/\/$/, '').replaceAll(/\{[a-z_]+\}/g, '[^/]+')}/?$`),
+  }));
+  return (method, path, answer) => {
+    const bare = path.split('?')[0] ?? '';
+    const known = patterns
+      .filter(({ pattern }) => pattern.test(bare))
+      .toSorted((a, b) => a.path.split('{').length - b.path.split('{').length)[0];
+    const operation = known && document.paths[known.path][method.toLowerCase()];
+    if (operation === undefined) return [`${method} ${bare} is not described`];
+    const response = operation.responses[answer.status];
+    if (response === undefined) return [`${method} ${bare}: ${answer.status} is not described`];
+    const content = response.content?.['application/json'];
+    if (content === undefined) return answer.text === '' ? [] : [`${answer.status} has a body`];
+    const pointer = ['paths', known?.path, method.toLowerCase(), 'responses', String(answer.status)]
+      .concat(['content', 'application/json', 'schema'])
+      .map((part) =>
+        String(part)
+          .replaceAll('~', '~0')
+          .replaceAll('/', '~1')
+          .replaceAll('{', '%7B')
+          .replaceAll('}', '%7D'),
+      )
+      .join('/');
+    const validate = ajv.getSchema(`document#/${pointer}`);
+    if (validate === undefined) return [`no schema at ${pointer}`];
+    return validate(answer.json) === true
+      ? []
+      : (validate.errors ?? []).map(({ instancePath, message }) => `${instancePath} ${message}`);
+  };
+}
