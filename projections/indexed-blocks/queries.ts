@@ -38,3 +38,18 @@ export async function chunkTotals(clickhouse: ClickHouse, tables: Tables): Promi
     FROM ${tables.table('indexed_block_ranges')} FINAL GROUP BY chunk`;
   return await clickhouse.rows({ name: 'indexed-blocks.chunks', sql, row: chunkRow }, {}, { settings });
 }
+
+const placeRow = z.object({ partition: z.int(), offset: count });
+
+/** Where the message lies that accepted the block which is indexed at a height; null when none is. */
+export async function placeOfBlock(
+  clickhouse: ClickHouse,
+  tables: Tables,
+  height: number,
+): Promise<z.infer<typeof placeRow> | null> {
+  const sql = `SELECT log_partition AS partition, log_offset AS offset FROM ${tables.table('indexed_blocks')} FINAL
+    WHERE block_desc = toUInt32(4294967295 - {height:UInt32})`;
+  const query = { name: 'indexed-blocks.place', sql, row: placeRow };
+  const [row] = await clickhouse.rows(query, { height }, { settings });
+  return row ?? null;
+}

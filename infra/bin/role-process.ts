@@ -1,0 +1,33 @@
+import { createLogger } from '../log.ts';
+import { createMetrics, serveMetrics } from '../metrics.ts';
+import { isPostgresUnavailable } from '../postgres/client.ts';
+import { isRetryable } from '../../schemas/errors.ts';
+import { runProcess } from './process.ts';
+import type { Role } from './roles.ts';
+import { commandConfig } from './settings.ts';
+import type { readyMessage } from './supervise.ts';
+import { waitFor } from './wait.ts';
+import type { z } from 'zod';
+
+/** Runs one role as this process, with metrics of its own, and tells a supervisor when it does its work. */
+export async function runRole(role: Role, only: readonly string[]): Promise<never> {
+  const config = commandConfig(process.env);
+  const log = createLogger(role.name, config.logLevel);
+  return await runProcess(log, async ({ releasers, signal, fail }) => {
+    const metrics = createMetrics(role.name);
+    const exposed = await serveMetrics(metrics, config.metricsPort);
+    releasers.push('metrics', () => exposed.close());
+    const { url } = await waitFor(
+      'the stores',
+      () => role.start({ config, log, metrics, releasers, signal, fail }, only),
+      {
+        log,
+        signal,
+        isTransient: (error) => isRetryable(error) || isPostgresUnavailable(error),
+      },
+    );
+    log.info({ url, metrics_url: exposed.url }, `${role.name} is ready`);
+    const message: z.infer<typeof readyMessage> = { ready: true, url, metrics_url: exposed.url };
+    process.send?.(message);
+  });
+}

@@ -1,0 +1,236 @@
+import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
+
+import { startApi } from '../../api/server.ts';
+import { startIngester } from '../../pipeline/ingest/ingest.ts';
+import { createIngestMetrics } from '../../pipeline/ingest/metrics.ts';
+import { createStandards } from '../../pipeline/ingest/standards.ts';
+import { createIngestStore } from '../../pipeline/ingest/store.ts';
+import { createNodeMetrics } from '../../pipeline/node/metrics.ts';
+import { createNode } from '../../pipeline/node/node.ts';
+import { runTokenObserver } from '../../pipeline/observe/tokens.ts';
+import { servedBuilds } from '../../projections/builds.ts';
+import { chainProjections, postgresProjections, projections } from '../../projections/index.ts';
+import { createProjectionMetrics } from '../../projections/metrics.ts';
+import { runPostgresProjection } from '../../projections/postgres-runner.ts';
+import { runChainProjections } from '../../projections/runner.ts';
+import type { ProjectionRun } from '../../projections/runner.ts';
+import { AppError } from '../../schemas/errors.ts';
+import { createClickHouse } from '../clickhouse/client.ts';
+import type { ClickHouse } from '../clickhouse/client.ts';
+import { required } from '../config.ts';
+import type { Config } from '../config.ts';
+import { createKafka } from '../kafka/client.ts';
+import type { Kafka } from '../kafka/client.ts';
+import { pause } from '../lifecycle.ts';
+import type { Releasers } from '../lifecycle.ts';
+import type { Logger } from '../log.ts';
+import { createMetrics } from '../metrics.ts';
+import type { Registry } from '../metrics.ts';
+import { createPool } from '../postgres/client.ts';
+import type { Pool } from '../postgres/client.ts';
+import { bodyReader } from './body-reader.ts';
+import { serviceMetrics } from './service-metrics.ts';
+
+/** What a role is given; whatever it opens it pushes to `releasers`. */
+export interface RoleContext {
+  readonly config: Config;
+  readonly log: Logger;
+  readonly metrics: Registry;
+  readonly releasers: Releasers;
+  readonly signal: AbortSignal;
+  /** Ends the process: a supervisor starts it again. */
+  fail(error: unknown): void;
+}
+
+/** A writer that is silent for so long has lost its chunks to another process. */
+const LEASE_MS = 15_000;
+
+export interface Role {
+  readonly name: string;
+  readonly summary: string;
+  /** Resolves when the role does its work; gives its URL when it serves one. */
+  start(context: RoleContext, only: readonly string[]): Promise<{ url: string | null }>;
+}
+
+const ingest: Role = {
+  name: 'ingest',
+  summary: 'follow the chain and write its blocks to the log',
+  async start({ config, log, metrics, releasers, signal, fail }) {
+    const kafka = openKafka({ config, log, releasers }, 'tds-ingest');
+    const pool = openPool(config, releasers, 'tds-ingest', 8, log);
+    const clickhouse = openClickHouse(releasers, required(config, 'clickhouseUrl'), 'tds-ingest');
+    const node = openNode(config, log, metrics, releasers);
+    const publisher = kafka.publisher();
+    releasers.push('publisher', () => publisher.close());
+    const ingester = startIngester(
+      {
+        node,
+        store: createIngestStore(pool),
+        publisher,
+        standards: createStandards({ node, pool, log }),
+        bodyOf: bodyReader({ pool, clickhouse, kafka }),
+        clock: { now: Date.now, sleep: pause },
+        random: Math.random,
+        log,
+        metrics: createIngestMetrics(metrics),
+        settings: {
+          indexFrom: config.indexFrom,
+          backfillChunkBlocks: config.backfillChunkBlocks,
+          backfillConcurrency: config.backfillConcurrency,
+          prefetchBytes: config.prefetchBytes,
+          prefetchConcurrency: config.rpcConcurrency,
+          headPollMs: config.headPollMs,
+          l1PollMs: config.l1PollSeconds * 1000,
+          stallMs: config.stallSeconds * 1000,
+          leaseMs: LEASE_MS,
+          holder: `${hostname()}:${process.pid}:${randomUUID().slice(0, 8)}`,
+        },
+      },
+      signal,
+    );
+    ingester.done.catch(fail);
+    releasers.push('ingester', () => ingester.stop());
+    return { url: null };
+  },
+};
+
+const project: Role = {
+  name: 'project',
+  summary: 'build the read models from the log; all of them, or those that are named',
+  async start({ config, log, metrics: registry, releasers, fail }, only) {
+    const unknown = only.filter((name) => !projections.some((projection) => projection.name === name));
+    if (unknown.length > 0) {
+      const names = projections.map(({ name }) => name).join(', ');
+      throw new AppError('INVALID', `No projection is called ${unknown.join(', ')}; there are ${names}`);
+    }
+    const wanted = ({ name }: { name: string }): boolean => only.length === 0 || only.includes(name);
+    const kafka = openKafka({ config, log, releasers }, 'tds-project');
+    const pool = openPool(config, releasers, 'tds-project', 12, log);
+    const clickhouse = openClickHouse(releasers, required(config, 'clickhouseUrl'), 'tds-project');
+    const metrics = createProjectionMetrics(registry);
+    const runs: Promise<ProjectionRun>[] = postgresProjections.filter(wanted).map((projection) =>
+      runPostgresProjection({
+        kafka,
+        pool,
+        projection,
+        groupId: `project-${projection.name}`,
+        log,
+        metrics,
+      }),
+    );
+    const chain = chainProjections.filter(wanted);
+    if (chain.length > 0) {
+      const groupId =
+        only.length === 0 ? 'project-chain' : `project-chain-${chain.map(({ name }) => name).join('-')}`;
+      const limits = { rows: config.batchRows };
+      runs.push(
+        runChainProjections({ kafka, clickhouse, pool, projections: chain, groupId, log, metrics, limits }),
+      );
+    }
+    for (const run of await Promise.all(runs)) {
+      run.done.catch(fail);
+      releasers.push('projection', () => run.stop());
+    }
+    return { url: null };
+  },
+};
+
+const observe: Role = {
+  name: 'observe',
+  summary: 'ask the chain what the log makes one want to know: names and decimals of tokens',
+  async start({ config, log, metrics, releasers, signal, fail }) {
+    const kafka = openKafka({ config, log, releasers }, 'tds-observe');
+    const pool = openPool(config, releasers, 'tds-observe', 6, log);
+    const node = openNode(config, log, metrics, releasers);
+    const observer = await runTokenObserver({ config, node, pool, kafka, log, metrics, signal });
+    observer.done.catch(fail);
+    releasers.push('token observer', () => observer.stop());
+    return { url: null };
+  },
+};
+
+const api: Role = {
+  name: 'api',
+  summary: 'serve the read models over HTTP',
+  async start({ config, log, metrics, releasers }) {
+    const kafka = openKafka({ config, log, releasers }, 'tds-api');
+    const publisher = kafka.publisher();
+    releasers.push('publisher', () => publisher.close());
+    const pool = createPool(required(config, 'apiDatabaseUrl'), {
+      applicationName: 'tds-api',
+      max: 12,
+      onError: (error) => log.warn({ err: error }, 'PostgreSQL connection lost'),
+    });
+    releasers.push('PostgreSQL', () => pool.end());
+    const clickhouse = openClickHouse(releasers, required(config, 'apiClickhouseUrl'), 'tds-api');
+    const served = (): ReturnType<typeof servedBuilds> => servedBuilds(pool);
+    const server = await startApi({
+      config,
+      pool,
+      clickhouse,
+      publisher,
+      kafka,
+      servedBuilds: served,
+      log,
+      metrics,
+      metricsText: serviceMetrics({ registry: metrics, pool, clickhouse, kafka, servedBuilds: served }),
+    });
+    releasers.push('http server', () => server.close());
+    return { url: server.url };
+  },
+};
+
+export const roles: readonly Role[] = [ingest, project, observe, api];
+
+function openKafka(
+  { config, log, releasers }: Pick<RoleContext, 'config' | 'log' | 'releasers'>,
+  clientId: string,
+): Kafka {
+  const kafka = createKafka({
+    brokers: required(config, 'kafkaBrokers'),
+    clientId,
+    topicPrefix: config.kafkaTopicPrefix,
+    log,
+  });
+  releasers.push('Kafka', () => kafka.close());
+  return kafka;
+}
+
+function openPool(
+  config: Config,
+  releasers: Releasers,
+  applicationName: string,
+  max: number,
+  log: Logger,
+): Pool {
+  const pool = createPool(required(config, 'databaseUrl'), {
+    applicationName,
+    max,
+    onError: (error) => log.warn({ err: error }, 'PostgreSQL connection lost'),
+  });
+  releasers.push('PostgreSQL', () => pool.end());
+  return pool;
+}
+
+function openClickHouse(releasers: Releasers, url: string, application: string): ClickHouse {
+  const clickhouse = createClickHouse(url, { application });
+  releasers.push('ClickHouse', () => clickhouse.close());
+  return clickhouse;
+}
+
+function openNode(
+  config: Config,
+  log: Logger,
+  metrics: Registry,
+  releasers: Releasers,
+): ReturnType<typeof createNode> {
+  const node = createNode({
+    url: required(config, 'starknetRpcUrl'),
+    timeoutMs: config.rpcTimeoutMs,
+    maxConcurrent: config.rpcConcurrency,
+    metrics: createNodeMetrics(metrics),
+  });
+  releasers.push('node', () => node.close());
+  return node;
+}

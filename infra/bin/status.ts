@@ -1,0 +1,83 @@
+import { z } from 'zod';
+
+import { servedBuilds } from '../../projections/builds.ts';
+import { chainStatusRow } from '../../projections/chain-status/queries.ts';
+import { quarantineCounts } from '../../projections/quarantine/queries.ts';
+import type { Kafka } from '../kafka/client.ts';
+import { sqlRows } from '../postgres/client.ts';
+import type { Sql } from '../postgres/client.ts';
+import { projectionHalts, projectionLags, raisedAlarms } from '../working-state.ts';
+
+const chunkRow = z.object({
+  name: z.string(),
+  range_start: z.number(),
+  range_end: z.number().nullable(),
+  cursor: z.number(),
+  status: z.enum(['open', 'finished']),
+  holder: z.string().nullable(),
+});
+
+export type ServiceStatus = Awaited<ReturnType<typeof readStatus>>;
+
+/** Everything `tds status` shows, read in one go. */
+export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets'>) {
+  const served = await servedBuilds(db);
+  const [chain, chunks, lags, halts, alarms, quarantine] = await Promise.all([
+    chainStatusRow(db, served.schema('chain-status')),
+    sqlRows(
+      db,
+      chunkRow,
+      `SELECT name, range_start, range_end, cursor, status, CASE WHEN lease_until > now() THEN holder END AS holder
+       FROM tds.chunks ORDER BY range_start`,
+    ),
+    projectionLags(db, kafka),
+    projectionHalts(db),
+    raisedAlarms(db),
+    quarantineCounts(db, served.schema('quarantine')),
+  ]);
+  return { chain, chunks, lags, halts, alarms, quarantine };
+}
+
+/** The status as lines for a terminal. */
+export function renderStatus({ chain, chunks, lags, halts, alarms, quarantine }: ServiceStatus): string {
+  const lines = [
+    `chain        ${chain.chain_id === null ? 'not seen yet' : (decodeChainId(chain.chain_id) ?? chain.chain_id)}${
+      chain.spec_version === null ? '' : `, JSON-RPC ${chain.spec_version}`
+    }${chain.has_header_counts === false ? ', headers without counts' : ''}${
+      chain.has_l1_tag === false ? ', no l1_accepted tag' : ''
+    }`,
+    `node head    ${chain.head_height ?? '-'}`,
+    `L1 height    ${chain.l1_height ?? '-'}`,
+    '',
+    'chunk                                   next height   done      writer',
+    ...chunks.map(({ name, range_start, range_end, cursor, status, holder }) => {
+      const end = range_end ?? chain.head_height ?? cursor;
+      const share = end < range_start ? 1 : Math.min(1, (cursor - range_start) / (end - range_start + 1));
+      const done =
+        range_end === null ? `${Math.max(0, end - cursor + 1)} left` : `${(100 * share).toFixed(1)} %`;
+      return `${name.padEnd(38)}  ${String(cursor).padStart(11)}   ${done.padEnd(8)}  ${status === 'finished' ? 'finished' : (holder ?? 'none')}`;
+    }),
+    '',
+    'projection           behind (messages, by partition)',
+    ...[...Map.groupBy(lags, ({ projection }) => projection)].map(
+      ([name, parts]) => `${name.padEnd(19)}  ${parts.map(({ lag }) => lag ?? '?').join(' ')}`,
+    ),
+    '',
+    `quarantine   ${quarantine.length === 0 ? 'empty' : ''}`,
+    ...quarantine.map(({ kind, reason, count }) => `  ${String(count).padStart(8)}  ${kind}: ${reason}`),
+    ...halts.map(
+      ({ projection, topic, partition, message_offset, reason }) =>
+        `HALTED       ${projection} at ${topic}:${partition}:${message_offset}: ${reason}`,
+    ),
+    ...alarms.map(
+      ({ name, detail, raised_at }) => `ALARM        ${name} since ${raised_at.toISOString()}: ${detail}`,
+    ),
+  ];
+  return lines.join('\n');
+}
+
+/** A chain id is a short string, such as SN_MAIN; null where it is not printable. */
+function decodeChainId(felt: string): string | null {
+  const text = Buffer.from(felt.slice(2), 'hex').toString('latin1').replaceAll('\0', '');
+  return /^[\x20-\x7e]+$/.test(text) ? text : null;
+}

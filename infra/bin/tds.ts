@@ -1,0 +1,34 @@
+import { Command } from 'commander';
+
+import { AppError } from '../../schemas/errors.ts';
+import { settings } from '../config.ts';
+import { commands } from './commands.ts';
+import { runRole } from './role-process.ts';
+import { roles } from './roles.ts';
+
+/**
+ * The command line: `npm run tds -- <command>`. A role is a process that runs until it is told to stop; the other
+ * commands do one thing. Settings come from the environment, or from an embedded start found through `DATA_DIR`.
+ */
+const program = new Command('tds').description('Token data service for Starknet').addHelpText(
+  'after',
+  `\nSettings (environment):\n${Object.values(settings)
+    .map(({ env, doc }) => `  ${env.padEnd(24)} ${doc}`)
+    .join('\n')}`,
+);
+
+for (const role of roles) {
+  const command = program.command(role.name).description(role.summary);
+  if (role.name === 'project') command.argument('[name...]', 'only these projections');
+  command.action(async (names: string[] | object) => await runRole(role, Array.isArray(names) ? names : []));
+}
+for (const register of commands) register(program);
+
+try {
+  await program.parseAsync();
+} catch (error) {
+  process.stderr.write(
+    `${error instanceof AppError ? error.message : String(error instanceof Error ? error.stack : error)}\n`,
+  );
+  process.exitCode = 1;
+}

@@ -1,0 +1,78 @@
+import { z } from 'zod';
+
+import { topics } from '../schemas/topics.ts';
+import type { Kafka } from './kafka/client.ts';
+import { sqlRows } from './postgres/client.ts';
+import type { Sql } from './postgres/client.ts';
+
+/** What the served builds say of themselves: how far each has read, where one is halted, and what raised an alarm. */
+
+const checkpointRow = z.object({
+  projection: z.string(),
+  topic: z.string(),
+  partition: z.number(),
+  next_offset: z.number(),
+});
+const haltRow = z.object({
+  projection: z.string(),
+  topic: z.string(),
+  partition: z.number(),
+  message_offset: z.number(),
+  reason: z.string(),
+  halted_at: z.date(),
+});
+const alarmRow = z.object({ name: z.string(), detail: z.string(), raised_at: z.date() });
+
+export type Halt = z.infer<typeof haltRow>;
+export type Alarm = z.infer<typeof alarmRow>;
+
+export interface Lag extends z.infer<typeof checkpointRow> {
+  /** Messages in the log that the projection has not finished with; null while the log does not answer. */
+  readonly lag: number | null;
+}
+
+/** By projection, topic and partition. The log is asked after the table, so a lag is never negative by a race. */
+export async function projectionLags(db: Sql, kafka: Pick<Kafka, 'offsets'>): Promise<Lag[]> {
+  const checkpoints = await sqlRows(
+    db,
+    checkpointRow,
+    `SELECT projection, topic, partition, next_offset
+     FROM tds.checkpoints JOIN tds.builds USING (projection, build)
+     WHERE state = 'serving' ORDER BY projection, topic, partition`,
+  );
+  const heads = await highWatermarks(kafka, new Set(checkpoints.map(({ topic }) => topic)));
+  return checkpoints.map((place) => {
+    const head = heads?.get(`${place.topic}:${place.partition}`);
+    return { ...place, lag: head === undefined ? null : Math.max(0, head - place.next_offset) };
+  });
+}
+
+/** Next offset to be written, by `topic:partition`; null while the log does not answer. */
+async function highWatermarks(
+  kafka: Pick<Kafka, 'offsets'>,
+  names: ReadonlySet<string>,
+): Promise<Map<string, number> | null> {
+  try {
+    const asked = Object.values(topics).filter(({ name }) => names.has(name));
+    const found = await Promise.all(
+      asked.map(async (topic) => (await kafka.offsets(topic)).map((place) => ({ ...place, topic }))),
+    );
+    return new Map(found.flat().map(({ topic, partition, high }) => [`${topic.name}:${partition}`, high]));
+  } catch {
+    return null;
+  }
+}
+
+export async function projectionHalts(db: Sql): Promise<Halt[]> {
+  return await sqlRows(
+    db,
+    haltRow,
+    `SELECT projection, topic, partition, message_offset, reason, halted_at
+     FROM tds.projection_halts JOIN tds.builds USING (projection, build)
+     WHERE state = 'serving' ORDER BY projection, topic, partition`,
+  );
+}
+
+export async function raisedAlarms(db: Sql): Promise<Alarm[]> {
+  return await sqlRows(db, alarmRow, 'SELECT name, detail, raised_at FROM tds.alarms ORDER BY name');
+}
