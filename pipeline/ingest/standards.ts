@@ -87,7 +87,7 @@ export function createStandards(options: StandardsOptions): Standards {
       const asked = [...new Set(contracts)];
       for (const contract of asked) {
         const known = remembered.get(contract);
-        if (known !== undefined && known.readAt > 0) facts.set(contract, known.facts);
+        if (known !== undefined && known.readAt > due) facts.set(contract, known.facts);
       }
       const unsure = asked.filter((contract) => !facts.has(contract));
       for (const [contract, stored] of await read(pool, unsure)) {

@@ -135,7 +135,7 @@ export async function runTokenObserver(options: TokenObserverOptions): Promise<O
       for (const task of news === null ? [] : tasksOf(news)) {
         const key = `${task.subject}:${task.facts}`;
         if (seen.get(key) === true && task.revision === 0) continue;
-        if (!tasks.has(task.subject) || task.revision > 0) tasks.set(task.subject, task);
+        if (task.revision > (tasks.get(task.subject)?.revision ?? -1)) tasks.set(task.subject, task);
       }
     }
     const nextOffset = (messages.at(-1)?.offset ?? -1) + 1;

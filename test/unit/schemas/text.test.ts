@@ -129,6 +129,7 @@ describe('decodeText', () => {
     ['a pending length of a full word', felts(0, 0x41, 31)],
     ['a pending length near 2^251', felts(0, 0x41, (1n << 251n) - 1n)],
     ['a pending word longer than its length', felts(0, 0x4142, 1)],
+    ['more words than the length says', felts(0, 0x41, 0x42, 0, 0)],
     ['a word of 32 bytes', felts(1, 1n << 248n, 0, 0)],
     ['an array with a felt of 32 bytes', felts(2, 0x41, 1n << 248n)],
   ])('knows no text in %s', (_, answer) => {
