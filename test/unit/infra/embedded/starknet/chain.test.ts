@@ -9,7 +9,12 @@ import {
   type ChainOptions,
   type SimulatedChain,
 } from '../../../../../infra/embedded/starknet/chain.ts';
+import { SEQUENCERS } from '../../../../../infra/embedded/starknet/actors.ts';
+import { item } from '../../../../../infra/embedded/starknet/hash.ts';
 import { chainOptionsOf } from '../../../../../infra/embedded/starknet/node.ts';
+import { STRK, tokens } from '../../../../../infra/embedded/starknet/tokens.ts';
+
+const strk = item(tokens, STRK);
 
 function chainOf(options: Partial<ChainOptions> = {}): SimulatedChain {
   return createChain({ ...chainOptionsOf({ initialHead: 200, genesisTime: 1_700_000_000 }), ...options });
@@ -141,6 +146,38 @@ describe('a simulated chain', () => {
     chain.switchTo(b.id);
     expect(chain.head()).toBe(202);
     expect(hashes(chain, 190, 202)).toEqual(hashesOfB);
+  });
+
+  test('above what was replaced all forks draw on the same transactions', () => {
+    const chain = chainOf();
+    const fork = chain.reorg({ depth: 3, share: 0 });
+    chain.advance(20);
+    const onRoot = new Set(chain.block(210, 0).txs.map(({ hash }) => hash));
+    const shared = chain.block(210, fork.id).txs.filter(({ hash }) => onRoot.has(hash));
+    expect(shared.length).toBeGreaterThan(onRoot.size / 2);
+    expect(
+      chain
+        .block(200, fork.id)
+        .txs.filter(({ hash }) => chain.block(200, 0).txs.some((tx) => tx.hash === hash)),
+    ).toEqual([]);
+  });
+
+  test('balances do not depend on the order in which heights and forks are asked', () => {
+    const chain = chainOf();
+    const fork = chain.reorg({ depth: 10, share: 0.3 });
+    const questions = [205, 190, 3, 180, 195, 200, 192].flatMap((height) =>
+      [0, fork.id].map((id) => ({ height, id })),
+    );
+    const ask = (from: SimulatedChain) =>
+      questions.map(({ height, id }) => from.balances.balance(id, height, strk, SEQUENCERS, null));
+    // Each answer of a chain that has been asked nothing before.
+    const fresh = questions.map(({ height, id }) => {
+      const other = chainOf();
+      other.reorg({ depth: 10, share: 0.3 });
+      return other.balances.balance(id, height, strk, SEQUENCERS, null);
+    });
+    expect(ask(chain)).toEqual(fresh);
+    expect(new Set(fresh).size).toBeGreaterThan(8);
   });
 
   test('a reorg over a reorg', () => {
