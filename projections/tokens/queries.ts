@@ -7,7 +7,7 @@ import { felt, tokenStandard } from '../../schemas/messages/common.ts';
 
 /** Read side of the tokens. `schema` is the served build's: `served.schema('tokens')`. */
 
-export const tokenRow = z.object({
+const tokenRow = z.object({
   token: felt,
   standard: tokenStandard.nullable(),
   class_hash: felt.nullable(),
@@ -27,7 +27,7 @@ export const tokenRow = z.object({
 export type TokenRow = z.infer<typeof tokenRow>;
 
 /** The columns of `tokenRow`, in its order. */
-export const TOKEN_COLUMNS = Object.keys(tokenRow.shape).join(', ');
+const TOKEN_COLUMNS = Object.keys(tokenRow.shape).join(', ');
 
 /** The tokens that are known among these, by address. */
 export async function tokensByAddress(
