@@ -239,13 +239,23 @@ async function run(title, command, args, { otherwise, attempts = 1 }) {
       const { code, output } = await collect(command, args);
       if (code === 0) break;
       if (attempt < attempts) continue;
-      const last = output.trim().split('\n').slice(-15).join('\n  ');
-      throw new SetupError(`${title} failed (code ${code}):\n  ${last}\nWhat to do: ${otherwise}`);
+      throw new SetupError(`${title} failed (code ${code}):\n${excerpt(output)}\nWhat to do: ${otherwise}`);
     }
   } finally {
     clearInterval(ticking);
   }
   say(`Set-up: ${title}: done in ${seconds(began)}`);
+}
+
+/** Programs differ in where they say what went wrong: first (npm) or last (Maven, apt). */
+function excerpt(output) {
+  const lines = output
+    .split('\n')
+    .filter((line) => line.trim() !== '' && !/^npm (warn|notice)/.test(line))
+    .map((line) => `  ${line}`);
+  return lines.length <= 24
+    ? lines.join('\n')
+    : [...lines.slice(0, 12), '  …', ...lines.slice(-12)].join('\n');
 }
 
 function collect(command, args) {
