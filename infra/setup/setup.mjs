@@ -177,6 +177,8 @@ async function installSystemPackages(needs) {
       'DEBIAN_FRONTEND=noninteractive',
       'apt-get',
       '-qq',
+      '-o',
+      'DPkg::Lock::Timeout=120',
       ...args,
     ];
     await run(title, command, rest, { otherwise: sentences, attempts: 2 });
