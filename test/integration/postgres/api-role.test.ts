@@ -1,0 +1,146 @@
+import { randomBytes } from 'node:crypto';
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+import { grantApiRole } from '../../../infra/postgres/api-role.ts';
+import { createPool } from '../../../infra/postgres/client.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import { migrate } from '../../../infra/postgres/migrate.ts';
+import { isolated } from '../../support/isolation.ts';
+import type { Isolated } from '../../support/isolation.ts';
+
+/** What the API's role may do, tried from a connection of its own. */
+
+let own: Isolated;
+let owner: Pool;
+let api: Pool;
+const role = `api_${randomBytes(4).toString('hex')}`;
+let url: URL;
+
+beforeAll(async () => {
+  own = await isolated();
+  owner = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
+  await migrate(owner);
+  await owner.query('CREATE SCHEMA before_v1_b1');
+  await owner.query('CREATE TABLE before_v1_b1.things AS SELECT 1 AS x');
+  url = new URL(own.env.DATABASE_URL);
+  url.username = role;
+  url.password = encodeURIComponent('it\'s a "pass\\word"');
+  await grantApiRole(owner, url.href);
+  await grantApiRole(owner, url.href);
+  await owner.query('CREATE SCHEMA after_v1_b2');
+  await owner.query('CREATE TABLE after_v1_b2.things AS SELECT 2 AS x');
+  api = createPool(url.href, { applicationName: 'test-api' });
+});
+afterAll(async () => {
+  await api.end();
+  await owner.query(`DROP OWNED BY ${role}`);
+  await owner.query(`DROP ROLE ${role}`);
+  await owner.end();
+  await own.drop();
+});
+
+describe('the role of the API', () => {
+  it.each([
+    'before_v1_b1.things',
+    'after_v1_b2.things',
+    'tds.served',
+    'tds.builds',
+    'tds.checkpoints',
+    'tds.projection_halts',
+    'tds.alarms',
+  ])('reads %s', async (table) => {
+    await expect(api.query(`SELECT * FROM ${table}`)).resolves.toBeDefined();
+  });
+
+  it('listens', async () => {
+    await expect(api.query('LISTEN tds_commands_decided')).resolves.toBeDefined();
+  });
+
+  it.each([
+    'tds.migrations',
+    'tds.chunks',
+    'tds.recorded_blocks',
+    'pg_catalog.pg_authid',
+    'pg_catalog.pg_user_mapping',
+  ])('does not read %s', async (table) => {
+    await expect(api.query(`SELECT * FROM ${table}`)).rejects.toMatchObject({ code: '42501' });
+  });
+
+  // Also where the role turns off the read-only default, which it may.
+  const statements = [
+    'INSERT INTO before_v1_b1.things VALUES (9)',
+    'UPDATE before_v1_b1.things SET x = 9',
+    'DELETE FROM before_v1_b1.things',
+    'TRUNCATE before_v1_b1.things',
+    'DROP TABLE before_v1_b1.things',
+    'ALTER TABLE before_v1_b1.things ADD y int',
+    'BEGIN; LOCK TABLE before_v1_b1.things IN EXCLUSIVE MODE',
+    "UPDATE tds.served SET tables = '{}'",
+    'CREATE TABLE public.mine (x int)',
+    'CREATE TABLE before_v1_b1.mine (x int)',
+    'CREATE SCHEMA mine',
+    'CREATE TEMP TABLE mine (x int)',
+    'CREATE ROLE mine',
+    'CREATE DATABASE mine',
+    'CREATE EXTENSION dblink',
+    "CREATE FUNCTION public.f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "SELECT pg_read_file('/etc/passwd')",
+    "SELECT pg_read_binary_file('/etc/passwd')",
+    "SELECT pg_ls_dir('/')",
+    "SELECT lo_import('/etc/passwd')",
+    "COPY before_v1_b1.things TO '/tmp/things'",
+    "COPY before_v1_b1.things TO PROGRAM 'cat'",
+    "COPY before_v1_b1.things FROM PROGRAM 'echo 1'",
+    'SELECT pg_reload_conf()',
+    'SET ROLE postgres',
+    'SET SESSION AUTHORIZATION postgres',
+    "ALTER SYSTEM SET log_statement = 'none'",
+    `ALTER ROLE ${role} SUPERUSER`,
+  ];
+  it.each(statements)('cannot: %s', async (statement) => {
+    for (const mode of ['on', 'off']) {
+      const client = await api.connect();
+      try {
+        await client.query(`SET default_transaction_read_only = ${mode}`);
+        // 42501: not allowed; 25006: not in a read-only transaction.
+        const codes = mode === 'on' ? ['42501', '25006'] : ['42501'];
+        const error = await client.query(statement).then(
+          () => null,
+          (refused: unknown) => refused,
+        );
+        expect(error).toMatchObject({ code: expect.toSatisfy((code) => codes.includes(String(code))) });
+      } finally {
+        client.release(true);
+      }
+    }
+  });
+
+  it('is read-only and short of time by default', async () => {
+    const show = async (name: string) => (await api.query(`SHOW ${name}`)).rows[0][name];
+    expect(await show('default_transaction_read_only')).toBe('on');
+    expect(await show('statement_timeout')).toBe('15s');
+  });
+
+  it('loses what was given to it by mistake, at the next grant', async () => {
+    await owner.query(`ALTER ROLE ${role} CREATEDB`);
+    await owner.query(`GRANT pg_read_all_data TO ${role}`);
+    await owner.query(`GRANT CREATE ON DATABASE ${url.pathname.slice(1)} TO ${role}`);
+    await grantApiRole(owner, url.href);
+    await expect(api.query('SELECT * FROM tds.chunks')).rejects.toMatchObject({ code: '42501' });
+    const { rows } = await owner.query('SELECT rolcreatedb, rolsuper FROM pg_roles WHERE rolname = $1', [
+      role,
+    ]);
+    expect(rows).toEqual([{ rolcreatedb: false, rolsuper: false }]);
+  });
+
+  it('gets a new password by a new URL, and must be another role than the owner', async () => {
+    const changed = new URL(url);
+    changed.password = 'another';
+    await grantApiRole(owner, changed.href);
+    const fresh = createPool(changed.href, { applicationName: 'test' });
+    await expect(fresh.query('SELECT 1')).resolves.toBeDefined();
+    await fresh.end();
+    await expect(grantApiRole(owner, own.env.DATABASE_URL)).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
+  });
+});

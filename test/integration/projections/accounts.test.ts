@@ -1,0 +1,238 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+
+import { createPool, inTransaction } from '../../../infra/postgres/client.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import { accounts } from '../../../projections/accounts/projector.ts';
+import {
+  keyByHash,
+  outcomeById,
+  sessionByTokenHash,
+  userByLogin,
+} from '../../../projections/accounts/queries.ts';
+import { withNames } from '../../../projections/define.ts';
+import { commandsMessage } from '../../../schemas/messages/commands.ts';
+import type { Command, CommandOf, CommandType } from '../../../schemas/messages/commands.ts';
+import { isolated } from '../../support/isolation.ts';
+import type { Isolated } from '../../support/isolation.ts';
+
+/** Commands folded into real tables. */
+
+const HOUR = 3_600_000;
+const NOON = Date.UTC(2026, 0, 1, 12);
+const password_hash = '$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA';
+const sha = (digit: string): string => digit.repeat(64);
+
+let own: Isolated;
+let pool: Pool;
+let schema: string;
+let schemas = 0;
+
+beforeAll(async () => {
+  own = await isolated();
+  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
+});
+afterAll(async () => {
+  await pool.end();
+  await own.drop();
+});
+
+async function newSchema(): Promise<string> {
+  const name = `accounts_${(schemas += 1)}`;
+  await pool.query(`CREATE SCHEMA ${name}`);
+  await pool.query(withNames(accounts.ddl, { schema: name }));
+  return name;
+}
+beforeEach(async () => {
+  schema = await newSchema();
+});
+
+/** Where the log of a schema ends. */
+const ends = new Map<string, number>();
+
+/** Commands in the order of the log, as many to a transaction as asked. */
+async function fold(commands: readonly Command[], into = schema, together = 1): Promise<void> {
+  const end = ends.get(into) ?? 0;
+  ends.set(into, end + commands.length);
+  for (let at = 0; at < commands.length; at += together) {
+    await inTransaction(pool, async (tx) => {
+      for (const [i, command] of commands.slice(at, at + together).entries()) {
+        const meta = { partition: 0, offset: end + at + i, timestamp: 0, schema: into };
+        await accounts.fold(tx, commandsMessage.parse(command), meta);
+      }
+    });
+  }
+}
+
+async function dump(of = schema): Promise<Record<string, unknown[]>> {
+  const tables = ['users', 'sessions', 'api_keys', 'command_outcomes'];
+  const found = await Promise.all(
+    tables.map(async (table) => (await pool.query(`SELECT * FROM ${of}.${table} ORDER BY 1`)).rows),
+  );
+  return Object.fromEntries(tables.map((table, i) => [table, found[i] ?? []]));
+}
+
+let ids = 0;
+function command<T extends CommandType>(
+  type: T,
+  body: CommandOf<T>['body'],
+  rest: { id?: string; issued_at?: number; request_hash?: string } = {},
+): Command {
+  return commandsMessage.parse({
+    v: 1,
+    id: `c${(ids += 1)}`,
+    issued_at: NOON,
+    actor: 'operator',
+    request_hash: null,
+    ...rest,
+    type,
+    body,
+  });
+}
+
+const user = (username: string, rest = {}, email: string | null = null): Command =>
+  command('user.create', { username, email, password_hash, is_admin: false }, rest);
+const session = (user_id: number, token: string, expires_at: number, rest = {}): Command =>
+  command('session.open', { user_id, token_hash: sha(token), expires_at }, rest);
+const key = (user_id: number, hash: string, rest = {}): Command =>
+  command(
+    'api-key.create',
+    {
+      user_id,
+      name: `key ${hash}`,
+      key_hash: sha(hash),
+      prefix: 'tds_12345678',
+      allowed_origins: ['https://a.test'],
+      allowed_ips: ['10.0.0.0/8'],
+      rate_limit_per_hour: 7,
+    },
+    rest,
+  );
+
+describe('commands', () => {
+  it('are decided in log order; ids are offsets plus one', async () => {
+    await fold([user('alice', {}, 'a@x.test'), session(1, 'a', NOON + HOUR), key(1, 'b'), key(9, 'c')]);
+    expect(await userByLogin(pool, schema, 'A@X.test')).toMatchObject({ id: 1, username: 'alice' });
+    expect(await sessionByTokenHash(pool, schema, sha('a'))).toMatchObject({
+      user_id: 1,
+      expires_at: NOON + HOUR,
+    });
+    expect(await keyByHash(pool, schema, sha('b'))).toEqual({
+      id: 3,
+      user_id: 1,
+      allowed_origins: ['https://a.test'],
+      allowed_ips: ['10.0.0.0/8'],
+      rate_limit_per_hour: 7,
+    });
+    expect(await keyByHash(pool, schema, sha('c'))).toBeNull();
+  });
+
+  it('that are refused leave an outcome and no change', async () => {
+    await fold([user('alice', {}, 'bob')]);
+    const before = await dump();
+    const refused = [
+      user('ALICE', { id: 'taken' }),
+      user('bob', { id: 'taken-by-e-mail' }),
+      user('carol', { id: 'e-mail-taken' }, 'Alice'),
+      key(99, 'f', { id: 'no-user' }),
+      session(99, 'f', NOON, { id: 'no-user-2' }),
+      command('session.close', { token_hash: sha('e') }, { id: 'no-session' }),
+      command('api-key.delete', { user_id: 1, key_id: 5 }, { id: 'no-key' }),
+      command('user.set-password', { user_id: 5, password_hash }, { id: 'no-user-3' }),
+    ];
+    await fold(refused, schema, 3);
+    const after = await dump();
+    for (const table of ['users', 'sessions', 'api_keys']) expect(after[table]).toEqual(before[table]);
+    for (const { id } of refused) {
+      expect(await outcomeById(pool, schema, id)).toMatchObject({ accepted: false });
+    }
+  });
+
+  it('that come again have the first outcome, and change nothing', async () => {
+    const first = key(1, 'b', { id: 'once', request_hash: sha('1') });
+    const second = key(1, 'c', { id: 'once', request_hash: sha('2') });
+    await fold([user('alice'), first]);
+    const before = await dump();
+    await fold([first, second, first], schema, 3);
+    expect(await dump()).toEqual(before);
+    expect((await outcomeById(pool, schema, 'once'))?.request_hash).toBe(sha('1'));
+  });
+
+  it('stay refused when they come again and would be accepted by then', async () => {
+    const early = key(2, 'b', { id: 'early' });
+    await fold([early, user('alice'), early]);
+    expect(await outcomeById(pool, schema, 'early')).toMatchObject({ accepted: false });
+    expect((await dump())['api_keys']).toEqual([]);
+  });
+
+  it('have outcomes for 48 hours of the log’s time', async () => {
+    const at = (hours: number, id: string) => user(id, { id, issued_at: NOON + hours * HOUR });
+    await fold([at(0, 'old'), at(1, 'newer'), at(47.999, 'tick')]);
+    expect(await outcomeById(pool, schema, 'old')).not.toBeNull();
+    await fold([at(48, 'tock')]);
+    expect(await outcomeById(pool, schema, 'old')).toBeNull();
+    expect(await outcomeById(pool, schema, 'newer')).not.toBeNull();
+    // A command that was written long ago is decided all the same, and its outcome is known for a while.
+    await fold([at(-100, 'late')]);
+    expect(await outcomeById(pool, schema, 'late')).toMatchObject({ accepted: true });
+  });
+
+  it('sweep out sessions that have expired, by the time of the command', async () => {
+    await fold([
+      user('alice'),
+      session(1, 'a', NOON + HOUR),
+      session(1, 'b', NOON + 2 * HOUR),
+      session(1, 'c', NOON + 9 * HOUR, { issued_at: NOON + HOUR }),
+    ]);
+    expect(await sessionByTokenHash(pool, schema, sha('a'))).toBeNull();
+    expect(await sessionByTokenHash(pool, schema, sha('b'))).not.toBeNull();
+  });
+
+  it('end the sessions of a user whose password is set, and of no other', async () => {
+    await fold([
+      user('alice'),
+      user('bob'),
+      session(1, 'a', NOON + HOUR),
+      session(2, 'b', NOON + HOUR),
+      command('user.set-password', { user_id: 1, password_hash: `${password_hash}new` }),
+    ]);
+    expect(await sessionByTokenHash(pool, schema, sha('a'))).toBeNull();
+    expect(await sessionByTokenHash(pool, schema, sha('b'))).not.toBeNull();
+    expect(await userByLogin(pool, schema, 'alice')).toMatchObject({ password_hash: `${password_hash}new` });
+  });
+
+  it('delete keys of their owner only', async () => {
+    const remove = (user_id: number, id: string) => command('api-key.delete', { user_id, key_id: 3 }, { id });
+    await fold([user('alice'), user('bob'), key(1, 'b'), remove(2, 'foreign')]);
+    expect(await keyByHash(pool, schema, sha('b'))).not.toBeNull();
+    await fold([remove(1, 'own')]);
+    expect(await keyByHash(pool, schema, sha('b'))).toBeNull();
+  });
+});
+
+describe('a replay', () => {
+  it('gives the same tables, in whatever transactions', async () => {
+    const log: Command[] = [user('user0'), user('user1')];
+    for (let i = 0; i < 300; i += 1) {
+      const issued_at = NOON + i * HOUR * 0.5;
+      const rest = { issued_at, id: `r${(i * 7) % 250}` };
+      const who = 1 + (i % 3);
+      const digit = (i % 16).toString(16);
+      const kinds = [
+        () => user(`user${i % 20}`, rest),
+        () => session(who, digit, issued_at + 5 * HOUR, rest),
+        () => key(who, digit, rest),
+        () => command('api-key.delete', { user_id: who, key_id: 1 + ((i * 13) % i || 1) }, rest),
+        () => command('session.close', { token_hash: sha(digit) }, rest),
+      ];
+      log.push((kinds[(i * i + i) % 5] ?? kinds[0]!)());
+    }
+    await fold(log);
+    const first = await dump();
+    for (const table of Object.values(first)) expect(table.length).toBeGreaterThan(0);
+    for (const together of [7, 302]) {
+      const again = await newSchema();
+      await fold(log, again, together);
+      expect(await dump(again)).toEqual(first);
+    }
+  });
+});
