@@ -1,3 +1,5 @@
+import { setImmediate as turn } from 'node:timers/promises';
+
 import { NEW_ACCOUNTS, NOBODY, sequencerAt } from './actors.ts';
 import type { BlockSource } from './blocks.ts';
 import type { ForkTree } from './forks.ts';
@@ -20,6 +22,8 @@ export type Balances = {
   supply(forkId: number, height: number, token: Token, id: bigint | null): bigint;
   /** Null for an id that is not minted, or does not exist. */
   ownerOf(forkId: number, height: number, token: Token, id: bigint): number | null;
+  /** Makes the sums below a height beforehand, letting other work in: about a second for a day's 43,200 blocks. */
+  warm(forkId: number, height: number, signal: AbortSignal): Promise<void>;
 };
 
 export function isNft(token: Token): boolean {
@@ -140,6 +144,12 @@ export function createBalances(source: BlockSource, tree: ForkTree): Balances {
       if (isNft(token)) return sum;
       for (const amount of grantedAtGenesis(token).values()) sum += amount;
       return sum - flows(forkId, height, token.index, NOBODY);
+    },
+    async warm(forkId, height, signal) {
+      for (let span = 1; span <= Math.floor((height + 1) / SPAN) && !signal.aborted; span++) {
+        sumsBelow(forkId, span);
+        await turn();
+      }
     },
     ownerOf(forkId, height, token, id) {
       let ids = idIndex.get(token.index);

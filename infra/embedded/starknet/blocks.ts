@@ -1,15 +1,9 @@
 import { createActors, sequencerAt, type Actors } from './actors.ts';
 import type { ForkTree } from './forks.ts';
 import { createIdCodec, feltOfWords, idTags, mix, seedWord } from './hash.ts';
+import type { SimTx } from './envelope.ts';
 import { renderGenesis } from './genesis.ts';
-import {
-  renderTx,
-  type Draft,
-  type RenderContext,
-  type SimTx,
-  type TrueMalformed,
-  type TrueTransfer,
-} from './render.ts';
+import { renderTx, type Draft, type RenderContext, type TrueMalformed, type TrueTransfer } from './render.ts';
 import { createSchedule, type Density, type Schedule, type TxPlan } from './schedule.ts';
 
 /** A block of one fork, without what depends on the day it is asked for: its status. */

@@ -2,7 +2,7 @@ import { gzipSync } from 'node:zlib';
 
 import { feltOfText, hexOf } from './hash.ts';
 import { layoutNames, type Layout } from './layouts.ts';
-import { accountClassHash } from './render.ts';
+import { accountClassHash } from './envelope.ts';
 import { selectors, type SelectorName } from './selectors.ts';
 import type { ClassForm, Naming, Standard, Token } from './tokens.ts';
 

@@ -141,6 +141,8 @@ export async function createSimulatedNode(options: NodeOptions = {}): Promise<Si
   const address = server.address();
   if (address === null || typeof address === 'string') throw new TypeError('no TCP address');
   if (options.manual !== true) clock.resume();
+  const closing = new AbortController();
+  const warmed = chain?.balances.warm(chain.fork(), chain.l1(), closing.signal);
 
   return {
     url: `http://127.0.0.1:${address.port}`,
@@ -156,6 +158,8 @@ export async function createSimulatedNode(options: NodeOptions = {}): Promise<Si
     malformedAt: (height) => ledger.at(height)?.malformed ?? [],
     async close() {
       clock.pause();
+      closing.abort();
+      await warmed;
       server.closeAllConnections();
       await new Promise<void>((resolve) => server.close(() => resolve()));
       await prepared?.close();

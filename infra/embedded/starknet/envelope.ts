@@ -1,0 +1,125 @@
+import type { Actors } from './actors.ts';
+import { feltOfWords, hexOf } from './hash.ts';
+import type { RawEvent } from './layouts.ts';
+import type { TxPlan } from './schedule.ts';
+import { selectors } from './selectors.ts';
+import { ETH } from './tokens.ts';
+
+/** A transaction of a block with its receipt; the finality is added when it is served. */
+export type SimTx = {
+  hash: string;
+  transaction: Record<string, unknown>;
+  receipt: Record<string, unknown>;
+  events: RawEvent[];
+};
+
+export const bridgeHex = '0x73314940630fd6dcda0d772d4c972c4e0a9946bef9dabf4ef84eda8ef542b82';
+export const poolHex = '0x4d0390b777b424e43839cd1e744799f3de6c176c7e32c1812a41dbd9c19db6a';
+
+const bounds = { max_amount: '0x5f5e100', max_price_per_unit: '0xba43b7400' };
+const v3 = {
+  resource_bounds: { l1_gas: bounds, l2_gas: bounds, l1_data_gas: bounds },
+  tip: '0x0',
+  paymaster_data: [],
+  account_deployment_data: [],
+  nonce_data_availability_mode: 'L1',
+  fee_data_availability_mode: 'L1',
+};
+
+/** Puts a transaction and its receipt around its events, in the shape of its type. */
+export function envelope(
+  context: { seed: number; actors: Actors },
+  plan: TxPlan,
+  chance: number,
+  hash: string,
+  fee: bigint,
+  events: RawEvent[],
+): SimTx {
+  const words = (n: number) => feltOfWords(context.seed, chance, plan.origin, n);
+  const old = plan.feeToken === ETH;
+  const sender = context.actors.hex(plan.sender);
+  const nonce = hexOf(BigInt(plan.origin * 64 + plan.slot));
+  const account = { signature: [words(1), words(2)], nonce: plan.kind === 'deploy' ? '0x0' : nonce };
+  const pay = old ? { max_fee: hexOf(fee * 2n) } : v3;
+  const version = old ? '0x1' : '0x3';
+  const unit = old ? 'WEI' : 'FRI';
+  const done = plan.kind === 'reverted' ? revertedAs(plan, sender) : { execution_status: 'SUCCEEDED' };
+  const receipt = {
+    type: 'INVOKE',
+    transaction_hash: hash,
+    actual_fee: { amount: hexOf(fee), unit },
+    ...done,
+    messages_sent: [],
+    events,
+    execution_resources: {
+      l1_gas: 0,
+      l2_gas: 700_000 + (chance % 9_000_000),
+      l1_data_gas: 128 + (chance % 512),
+    },
+  };
+
+  switch (plan.kind) {
+    case 'deploy': {
+      const { account_deployment_data: _none, ...resources } = v3;
+      const transaction = {
+        type: 'DEPLOY_ACCOUNT',
+        version,
+        ...account,
+        contract_address_salt: words(3),
+        constructor_calldata: [words(4), '0x0'],
+        class_hash: accountClassHash,
+        ...resources,
+      };
+      return {
+        hash,
+        events,
+        transaction,
+        receipt: { ...receipt, type: 'DEPLOY_ACCOUNT', contract_address: sender },
+      };
+    }
+    case 'declare': {
+      const transaction = {
+        type: 'DECLARE',
+        version: old ? '0x2' : '0x3',
+        ...account,
+        sender_address: sender,
+        class_hash: words(5),
+        compiled_class_hash: words(6),
+        ...pay,
+      };
+      return { hash, events, transaction, receipt: { ...receipt, type: 'DECLARE' } };
+    }
+    case 'deposit': {
+      const transaction = {
+        type: 'L1_HANDLER',
+        version: '0x0',
+        nonce,
+        contract_address: bridgeHex,
+        entry_point_selector: selectors.handle_deposit,
+        calldata: [words(7).slice(0, 42), events[0]?.data[1] ?? '0x0', '0x1', '0x0'],
+      };
+      const extra = {
+        type: 'L1_HANDLER',
+        actual_fee: { amount: '0x0', unit: 'WEI' },
+        message_hash: words(8),
+      };
+      return { hash, events, transaction, receipt: { ...receipt, ...extra } };
+    }
+    case 'moves':
+    case 'quiet':
+    case 'fund':
+    case 'reverted': {
+      const called = events[0]?.from_address ?? poolHex;
+      const calldata = ['0x1', called, selectors.transfer, '0x3', words(9), hexOf(BigInt(chance)), '0x0'];
+      const transaction = { type: 'INVOKE', version, ...account, sender_address: sender, calldata, ...pay };
+      return { hash, events, transaction, receipt };
+    }
+  }
+}
+
+export const accountClassHash = '0x36078334509b514626504edc9fb252328d1a240e4e948bef8d0c08dff45927f';
+
+function revertedAs(plan: TxPlan, sender: string): Record<string, string> {
+  const reason = `Transaction execution has failed:\n0: Error in the called contract (contract address: ${sender}):\nExecution failed. Failure reason: ("u256_sub Overflow") at slot ${plan.slot}.`;
+  return { execution_status: 'REVERTED', revert_reason: reason };
+}
