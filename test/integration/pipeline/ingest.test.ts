@@ -1,0 +1,248 @@
+import { afterEach, expect, test } from 'vitest';
+
+import { decodeBlock } from '../../../schemas/decode/index.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { differences, ingestWorld, until } from '../../support/ingest-world.ts';
+import type { IngestWorld } from '../../support/ingest-world.ts';
+
+let world: IngestWorld;
+afterEach(() => world.close());
+
+async function cursorOf(name: string): Promise<number | null> {
+  const { rows } = await world.pool.query<{ cursor: number }>(
+    'SELECT cursor FROM tds.chunks WHERE name = $1',
+    [name],
+  );
+  return rows[0]?.cursor ?? null;
+}
+
+test('backfill and live together hold the chain, block for block and transfer for transfer', async () => {
+  world = await ingestWorld({ seed: 'whole', initialHead: 260, malformed: 0.05 });
+  world.node.control({ command: 'setL1', height: 230 });
+  world.start();
+  await world.indexed(260);
+  await until('backfill finished', async () => {
+    const { rows } = await world.pool.query("SELECT name FROM tds.chunks WHERE status = 'finished'");
+    return rows.length === 3;
+  });
+  expect(await differences(world)).toEqual([]);
+
+  const blocks = (await world.read(topics.chainBlocks)).toSorted((a, b) => a.block.height - b.block.height);
+  expect(blocks).toHaveLength(261);
+  for (const { block, contracts } of blocks) {
+    const found = decodeBlock(block, contracts).transfers.map((one) => [
+      BigInt(one.token),
+      BigInt(one.from),
+      BigInt(one.to),
+      one.kind,
+      one.amount,
+      one.tokenId,
+      one.position,
+      one.item,
+      one.isFee,
+    ]);
+    const truth = world.node
+      .transfersAt(block.height)
+      .map((one) => [
+        one.token,
+        one.from,
+        one.to,
+        one.standard,
+        one.amount,
+        one.tokenId,
+        one.position,
+        one.item,
+        one.isFee,
+      ]);
+    expect(found, `block ${block.height}`).toEqual(truth);
+  }
+
+  const quarantined = await world.read(topics.quarantine);
+  const malformed = blocks.flatMap(({ block }) =>
+    world.node.malformedAt(block.height).map(({ position }) => `${block.hash}:${position}`),
+  );
+  expect(malformed.length).toBeGreaterThan(0);
+  expect(quarantined.map((message) => message.id).toSorted()).toEqual(malformed.toSorted());
+
+  const status = await world.read(topics.chainStatus);
+  const opened = status.flatMap((one) =>
+    one.type === 'chunk.opened' ? [[one.name, one.start, one.end]] : [],
+  );
+  expect(opened).toEqual([
+    ['backfill-000000000-000000099', 0, 99],
+    ['backfill-000000100-000000199', 100, 199],
+    ['backfill-000000200-000000230', 200, 230],
+    ['live', 231, null],
+  ]);
+  expect(status.flatMap((one) => (one.type === 'chunk.finished' ? [one.name] : [])).toSorted()).toEqual(
+    opened.slice(0, 3).map(([name]) => name),
+  );
+  expect(status.filter(({ type }) => type === 'network.identified')).toMatchObject([
+    { spec_version: expect.stringMatching(/^0\.10/), has_header_counts: true, has_l1_tag: true },
+  ]);
+  expect(status.filter(({ type }) => type === 'head.seen').at(-1)).toMatchObject({ height: 260 });
+  expect(status.filter(({ type }) => type === 'l1.accepted').at(-1)).toMatchObject({ height: 230 });
+});
+
+test.each([1, 5, 40])('a reorg %i deep is taken back newest first and replaced', async (depth) => {
+  world = await ingestWorld({ seed: `reorg-${depth}`, initialHead: 60 });
+  world.node.control({ command: 'setL1', height: 10 });
+  world.start();
+  await world.indexed(60);
+  world.node.control({ command: 'reorg', depth, length: depth + 2 });
+  await world.indexed(62);
+  expect(await differences(world)).toEqual([]);
+
+  const messages = await world.read(topics.chainBlocks);
+  const reverts = messages.filter(({ type }) => type === 'block.reverted');
+  const expected = Array.from({ length: depth }, (_, index) => 60 - index);
+  expect(reverts.map(({ block }) => block.height)).toEqual(expected);
+  const replaced = messages.filter((one) => one.type === 'block.accepted' && one.cause === 'reorg');
+  for (const revert of reverts) {
+    const after = replaced.filter(({ block }) => block.height === revert.block.height);
+    expect(after.map(({ seq }) => seq)).toEqual([revert.seq + 1]);
+  }
+});
+
+test('forks that come and go, A to B to A, leave the chain in force', async () => {
+  world = await ingestWorld({ seed: 'aba', initialHead: 40, malformed: 0.1 });
+  world.node.control({ command: 'setL1', height: 5 });
+  world.start();
+  await world.indexed(40);
+  world.node.control({ command: 'reorg', depth: 8, length: 9 });
+  await world.indexed(41);
+  world.node.control({ command: 'switch', fork: 0 });
+  world.node.control({ command: 'advance', blocks: 3 });
+  await world.indexed(43);
+  expect(await differences(world)).toEqual([]);
+
+  // What the quarantine holds open is what the chain in force has.
+  const open = new Set<string>();
+  for (const message of await world.read(topics.quarantine)) {
+    if (message.type === 'quarantine.resolved') open.delete(message.id);
+    else open.add(message.id);
+  }
+  const truth = (await world.read(topics.chainBlocks))
+    .filter(({ block }) => BigInt(block.hash) === BigInt(world.node.ledger.at(block.height)?.hash ?? '0x0'))
+    .flatMap(({ block }) =>
+      world.node.malformedAt(block.height).map(({ position }) => `${block.hash}:${position}`),
+    );
+  expect([...open].toSorted()).toEqual([...new Set(truth)].toSorted());
+});
+
+test('a replacement at the same height is found though no new block comes', async () => {
+  world = await ingestWorld({ seed: 'same-height', initialHead: 30 });
+  world.start();
+  await world.indexed(30);
+  world.node.control({ command: 'reorg', depth: 1, length: 1 });
+  await until('the new block is there', async () => (await differences(world)).length === 0);
+});
+
+test('a node that is behind reverts nothing; a lower fork is taken once it is served', async () => {
+  world = await ingestWorld({ seed: 'behind', initialHead: 50 });
+  world.node.control({ command: 'setL1', height: 5 });
+  world.start();
+  await world.indexed(50);
+  world.node.control({ command: 'setHead', height: 44 });
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  expect((await world.read(topics.chainBlocks)).filter(({ type }) => type === 'block.reverted')).toEqual([]);
+  expect(await cursorOf('live')).toBe(51);
+  world.node.control({ command: 'setHead', height: null });
+  // A fork lower than what is indexed: seven blocks off, four of another fork on.
+  world.node.control({ command: 'reorg', depth: 7, length: 4 });
+  await until('the fork is taken', async () => (await cursorOf('live')) === 48);
+  expect(await differences(world)).toEqual([]);
+});
+
+test.each(['missing-events', 'missing-transactions', 'wrong-parent', 'truncated', 'null-result'] as const)(
+  'blocks spoilt by %s are never published',
+  async (kind) => {
+    world = await ingestWorld({ seed: `spoilt-${kind}`, initialHead: 30 });
+    world.node.control({ command: 'setL1', height: 20 });
+    for (const heights of [
+      { from: 7, to: 9 },
+      { from: 25, to: 27 },
+    ]) {
+      const methods = ['starknet_getBlockWithReceipts'];
+      world.node.control({ command: 'fault', fault: { kind, methods, heights, times: 8 } });
+    }
+    world.start();
+    await world.indexed(30);
+    await until('backfill', async () => (await cursorOf('backfill-000000000-000000020')) === 21);
+    expect(await differences(world)).toEqual([]);
+    expect(await world.read(topics.chainBlocks)).toHaveLength(31);
+  },
+);
+
+test('two forks answered by one node in turns never leave a block without its parent', async () => {
+  world = await ingestWorld({ seed: 'two-forks', initialHead: 40 });
+  world.node.control({ command: 'setL1', height: 20 });
+  world.start();
+  await world.indexed(40);
+  world.node.control({ command: 'reorg', depth: 6, length: 8 });
+  world.node.control({ command: 'fault', fault: { kind: 'two-forks', times: 300 } });
+  await until('the faults are over', async () => {
+    const faults = world.node.faults.list();
+    return (faults[0]?.struck ?? 0) >= 300;
+  });
+  await until('the chain in force', async () => (await differences(world)).length === 0);
+});
+
+test('recorded blocks go once they are accepted on L1, and a later reorg above still works', async () => {
+  world = await ingestWorld({ seed: 'prune', initialHead: 30 });
+  world.node.control({ command: 'setL1', height: 5 });
+  world.start();
+  await world.indexed(30);
+  world.node.control({ command: 'setL1', height: 25 });
+  await until('recorded blocks dropped', async () => {
+    const { rows } = await world.pool.query<{ height: number }>(
+      'SELECT height FROM tds.recorded_blocks ORDER BY height',
+    );
+    return rows.map(({ height }) => height).join() === '26,27,28,29,30';
+  });
+  world.node.control({ command: 'reorg', depth: 5, length: 6 });
+  await world.indexed(31);
+  expect(await differences(world)).toEqual([]);
+});
+
+test('another block where one was accepted on L1 stops the chunk by name', async () => {
+  world = await ingestWorld({ seed: 'below', initialHead: 30 });
+  world.node.control({ command: 'setL1', height: 10 });
+  world.start();
+  await world.indexed(30);
+  world.node.control({ command: 'setL1', height: 20 });
+  await until('L1 known', async () => {
+    const { rows } = await world.pool.query<{ final_height: number }>(
+      "SELECT final_height FROM tds.chunks WHERE name = 'live'",
+    );
+    return rows[0]?.final_height === 20;
+  });
+  world.node.control({ command: 'reorg', depth: 15, length: 20, force: true });
+  world.node.control({ command: 'setL1', height: 25 });
+  await until('the alarm', async () => {
+    const { rows } = await world.pool.query<{ detail: string }>(
+      "SELECT detail FROM tds.alarms WHERE name = 'ingest.failing:live'",
+    );
+    return rows[0]?.detail.startsWith('REORG_BELOW_L1') === true;
+  });
+  expect((await world.read(topics.chainBlocks)).filter(({ type }) => type === 'block.reverted')).toEqual([]);
+});
+
+test('a node of another chain is refused by name', async () => {
+  world = await ingestWorld({ seed: 'chain-id', initialHead: 5 });
+  await world.pool.query('INSERT INTO tds.chain (chain_id) VALUES ($1)', [`0x${'0'.repeat(56)}534e5f58`]);
+  await expect(world.start().done).rejects.toMatchObject({ code: 'CHAIN_MISMATCH' });
+});
+
+test('a lower first height makes chunks of what is missing', async () => {
+  world = await ingestWorld({ seed: 'lower', initialHead: 60 });
+  world.node.control({ command: 'setL1', height: 50 });
+  const first = world.start({ settings: { indexFrom: 40 } });
+  await world.indexed(60);
+  await until('backfill', async () => (await cursorOf('backfill-000000040-000000050')) === 51);
+  expect(await differences(world, 40)).toEqual([]);
+  await first.stop();
+  world.start({ settings: { indexFrom: 10 } });
+  await until('the rest', async () => (await cursorOf('backfill-000000010-000000039')) === 40);
+  expect(await differences(world, 10)).toEqual([]);
+});

@@ -1,0 +1,187 @@
+import { createKafka } from '../../infra/kafka/client.ts';
+import type { Kafka } from '../../infra/kafka/client.ts';
+import { createSimulatedNode } from '../../infra/embedded/starknet/node.ts';
+import type { NodeOptions, SimulatedNode } from '../../infra/embedded/starknet/node.ts';
+import { pause } from '../../infra/lifecycle.ts';
+import { createLogger } from '../../infra/log.ts';
+import { createMetrics } from '../../infra/metrics.ts';
+import { createPool } from '../../infra/postgres/client.ts';
+import type { Pool } from '../../infra/postgres/client.ts';
+import { migrate } from '../../infra/postgres/migrate.ts';
+import { startIngester } from '../../pipeline/ingest/ingest.ts';
+import type { Ingester } from '../../pipeline/ingest/ingest.ts';
+import { createIngestMetrics } from '../../pipeline/ingest/metrics.ts';
+import type { IngestDeps, IngestSettings } from '../../pipeline/ingest/ports.ts';
+import { createStandards } from '../../pipeline/ingest/standards.ts';
+import { createIngestStore } from '../../pipeline/ingest/store.ts';
+import { createNodeMetrics } from '../../pipeline/node/metrics.ts';
+import { createNode } from '../../pipeline/node/node.ts';
+import type { ChainBlocksMessage } from '../../schemas/messages/chain-blocks.ts';
+import { topics } from '../../schemas/topics.ts';
+import type { Topic } from '../../schemas/topics.ts';
+import { isolated } from './isolation.ts';
+
+/** A simulated node, real Postgres and Kafka, and ingesters on them that a test starts and kills. */
+export interface IngestWorld {
+  readonly node: SimulatedNode;
+  readonly pool: Pool;
+  readonly kafka: Kafka;
+  /** Parts may be replaced, to let them fail at a chosen moment. */
+  start(overrides?: Overrides): Ingester;
+  /** Everything in a topic, by partition and offset. */
+  read<M>(topic: Topic<M>): Promise<M[]>;
+  /** Waits until the live chunk's cursor has passed a height. */
+  indexed(height: number): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface Overrides {
+  readonly settings?: Partial<IngestSettings>;
+  readonly deps?: (deps: IngestDeps) => Partial<IngestDeps>;
+}
+
+export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
+  const own = await isolated();
+  const log = createLogger('ingest-test', process.env['TEST_LOG'] ?? 'silent');
+  const pool = createPool(own.env.DATABASE_URL, { applicationName: 'test-ingest', max: 12 });
+  await migrate(pool);
+  const kafka = createKafka({
+    brokers: [own.env.KAFKA_BROKERS],
+    clientId: 'test-ingest',
+    topicPrefix: own.env.KAFKA_TOPIC_PREFIX,
+    log,
+  });
+  await kafka.ensureTopics();
+  const node = await createSimulatedNode({ manual: true, l1: null, ...options });
+  const started: { stop(): Promise<void> }[] = [];
+  let processes = 0;
+
+  return {
+    node,
+    pool,
+    kafka,
+    start({ settings = {}, deps: replace }: Overrides = {}) {
+      processes += 1;
+      const registry = createMetrics('test');
+      const client = createNode({
+        url: node.url,
+        timeoutMs: 2000,
+        maxConcurrent: 16,
+        attempts: 3,
+        metrics: createNodeMetrics(registry),
+      });
+      const publisher = kafka.publisher();
+      const deps: IngestDeps = {
+        node: client,
+        store: createIngestStore(pool),
+        publisher,
+        standards: createStandards({ node: client, pool, log }),
+        bodyOf: async () => null,
+        clock: { now: Date.now, sleep: pause },
+        random: Math.random,
+        log,
+        metrics: createIngestMetrics(registry),
+        settings: {
+          indexFrom: 0,
+          backfillChunkBlocks: 100,
+          backfillConcurrency: 2,
+          prefetchBytes: 8_000_000,
+          prefetchConcurrency: 8,
+          headPollMs: 25,
+          l1PollMs: 100,
+          stallMs: 60_000,
+          leaseMs: 1500,
+          holder: `test-${processes}`,
+          ...settings,
+        },
+      };
+      const ingester = startIngester({ ...deps, ...replace?.(deps) });
+      const stop = async (): Promise<void> => {
+        await ingester.stop();
+        await publisher.close();
+        await client.close();
+      };
+      started.push({ stop });
+      return { done: ingester.done, stop };
+    },
+    async read<M>(topic: Topic<M>) {
+      const messages: M[] = [];
+      for (const { partition, low, high } of await kafka.offsets(topic)) {
+        for await (const { value } of kafka.readRange(topic, partition, low, high)) {
+          messages.push(topic.schema.parse(JSON.parse(value.toString())));
+        }
+      }
+      return messages;
+    },
+    async indexed(height) {
+      await until(`height ${height} indexed`, async () => {
+        const { rows } = await pool.query<{ cursor: number }>(
+          "SELECT cursor FROM tds.chunks WHERE name = 'live'",
+        );
+        return (rows[0]?.cursor ?? -1) > height;
+      });
+    },
+    async close() {
+      for (const { stop } of started) await stop();
+      await node.close();
+      await kafka.close();
+      await pool.end();
+      await own.drop();
+    },
+  };
+}
+
+export async function until(what: string, met: () => Promise<boolean>, timeoutMs = 30_000): Promise<void> {
+  for (const end = Date.now() + timeoutMs; !(await met()); await pause(20)) {
+    if (Date.now() > end) throw new Error(`not met in ${timeoutMs} ms: ${what}`);
+  }
+}
+
+/**
+ * What the log says in the end, by the rule of the tables: of every (height, block, contracts) the message with the
+ * highest seq counts. Answers the accepted hashes by height, and every breach of the log's own promises.
+ */
+export function foldLog(messages: readonly ChainBlocksMessage[]): {
+  accepted: Map<number, string>;
+  breaches: string[];
+} {
+  const breaches: string[] = [];
+  const newest = new Map<string, ChainBlocksMessage>();
+  const bySeq = new Map<string, string>();
+  for (const message of messages) {
+    const { seq, block, type } = message;
+    // Postgres does not keep the order of keys.
+    const contracts = JSON.stringify(
+      Object.entries(message.contracts).toSorted(([a], [b]) => (a < b ? -1 : 1)),
+    );
+    const said = JSON.stringify([type, block.hash, contracts]);
+    const place = `${block.height}@${seq}`;
+    if ((bySeq.get(place) ?? said) !== said) breaches.push(`two messages share ${place}`);
+    bySeq.set(place, said);
+    const rows = `${block.height}:${block.hash}:${contracts}`;
+    const known = newest.get(rows);
+    if (known === undefined || known.seq <= seq) newest.set(rows, message);
+  }
+  const accepted = new Map<number, string>();
+  for (const { type, block } of newest.values()) {
+    if (type !== 'block.accepted') continue;
+    if (accepted.has(block.height)) breaches.push(`two blocks are accepted at ${block.height}`);
+    accepted.set(block.height, block.hash);
+  }
+  return { accepted, breaches };
+}
+
+/** Compares what the log says with the node's chain in force, from a height to its head. */
+export async function differences(world: IngestWorld, from = 0): Promise<string[]> {
+  const { accepted, breaches } = foldLog(await world.read(topics.chainBlocks));
+  const head = world.node.ledger.head();
+  for (let height = from; height <= head; height += 1) {
+    const truth = world.node.ledger.at(height)?.hash ?? '';
+    const found = accepted.get(height);
+    if (found === undefined || BigInt(found) !== BigInt(truth))
+      breaches.push(`${height}: ${found ?? 'none'}, the chain has ${truth}`);
+    accepted.delete(height);
+  }
+  for (const [height, hash] of accepted) breaches.push(`${height}: ${hash} is not on the chain`);
+  return breaches;
+}
