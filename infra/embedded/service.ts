@@ -12,7 +12,7 @@ import { settleEarlier, writeMarks } from './processes.ts';
 
 export type ServiceLog = Pick<Logger, 'debug' | 'info' | 'warn' | 'error'>;
 
-export interface Exit {
+interface Exit {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
 }

@@ -26,7 +26,7 @@ interface NativeResult {
 export type Connection = { readonly __connection: never };
 type StreamHandle = { readonly __stream: never };
 
-export interface Statement {
+interface Statement {
   readonly sql: string;
   /** Runs first, on the same connection: `USE`, `SET`. */
   readonly prelude: readonly string[];
