@@ -19,7 +19,7 @@ export interface WorldBlock {
   readonly transfers: readonly Transfer[];
 }
 
-const projections: readonly ClickHouseProjection[] = [
+export const worldProjections: readonly ClickHouseProjection[] = [
   transfers,
   accountFeed,
   txIndex,
@@ -27,18 +27,21 @@ const projections: readonly ClickHouseProjection[] = [
   indexedBlocks,
 ];
 
+/** Real names of tables by placeholder. */
+export type TableNames = Readonly<Record<string, string>>;
+
 /** Tables under their own placeholders. */
 export const worldTables = { table: (placeholder: string): string => placeholder };
 
-const names = Object.fromEntries(
-  projections.flatMap(({ ddl }) =>
+const plainNames: TableNames = Object.fromEntries(
+  worldProjections.flatMap(({ ddl }) =>
     [...ddl.matchAll(/\{\{([a-z_]+)\}\}/g)].map(([, name = '']) => [name, name]),
   ),
 );
 
 export async function createWorldTables(clickhouse: ClickHouse): Promise<void> {
-  for (const { ddl } of projections) {
-    for (const statement of withNames(ddl, names).split(/;\s*$/m)) {
+  for (const { ddl } of worldProjections) {
+    for (const statement of withNames(ddl, plainNames).split(/;\s*$/m)) {
       if (statement.replaceAll(/--.*$/gm, '').trim() !== '') await clickhouse.command(statement);
     }
   }
@@ -49,12 +52,13 @@ export async function writeBlocks(
   clickhouse: ClickHouse,
   blocks: readonly WorldBlock[],
   version: { seq: number; offset: number; type?: 'block.accepted' | 'block.reverted' },
+  names = plainNames,
 ): Promise<void> {
   const items = blocks.map((block, i) => batchItem(block, { ...version, offset: version.offset + i }));
-  for (const projection of projections) {
+  for (const projection of worldProjections) {
     for (const [table, { columns }] of Object.entries(projection.tables)) {
       const rows = items.flatMap((item) => projection.project(item)[table] ?? []);
-      await clickhouse.insert(table, columns, rows);
+      await clickhouse.insert(names[table] ?? table, columns, rows);
     }
     const touched = items.map(({ message, offset }) => ({
       height: message.block.height,

@@ -1,0 +1,380 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+import { STRK_TOKEN } from '../../../schemas/felt.ts';
+import { apiWorld } from '../../support/api-world.ts';
+import type { Answer, ApiWorld } from '../../support/api-world.ts';
+import {
+  ALICE,
+  BOB,
+  COIN,
+  HIDDEN,
+  MAX,
+  MULTI,
+  NAME,
+  NAMELESS,
+  NFT,
+  TX1,
+  writeSmallChain,
+} from '../../support/small-chain.ts';
+
+/** The read endpoints of the chain over HTTP, on real stores, with a small chain that is known by heart. */
+
+let world: ApiWorld;
+let apiKey = '';
+
+beforeAll(async () => {
+  world = await apiWorld();
+  ({ apiKey } = await writeSmallChain(world));
+});
+
+afterAll(() => world.close());
+
+const get = (path: string): Promise<Answer> => world.call('GET', path, { headers: { 'api-key': apiKey } });
+const transfers = (query: Record<string, string>): Promise<Answer> =>
+  get(`/api/transfers/?${new URLSearchParams(query).toString()}`);
+
+describe('GET /api/transfers/', () => {
+  it('shows every field as the contract has it', async () => {
+    const { status, json } = await transfers({ txhash: '0xF1' });
+    expect(status).toBe(200);
+    const common = {
+      token_address: COIN,
+      token_symbol: 'C\u2400OIN',
+      token_name: NAME,
+      token_decimals: 6,
+      nft_token_id: '',
+      txhash: TX1,
+      timestamp: '2023-11-14T22:13:30Z',
+      block: 10,
+      status: 'ACCEPTED_ON_L1',
+      fee: '5',
+      fee_unit: STRK_TOKEN,
+      execution_status: 'SUCCEEDED',
+      kind: 'erc20',
+    };
+    expect(json).toEqual({
+      links: { next: null, previous: null, next_cursor: null },
+      count: 2,
+      total_pages: 1,
+      results: [
+        {
+          ...common,
+          from_address: ALICE,
+          to_address: ALICE,
+          value: MAX.toString(),
+          event_index: 3,
+          is_fee: true,
+        },
+        { ...common, from_address: ALICE, to_address: BOB, value: '0', event_index: 0, is_fee: false },
+      ],
+    });
+  });
+
+  it('shows NFTs, batches and what cannot be told', async () => {
+    const { json } = await transfers({ block: '40', order: 'asc' });
+    const shown = json.results.map((row: Record<string, unknown>) => ({
+      kind: row['kind'],
+      value: row['value'],
+      id: row['nft_token_id'],
+      index: row['event_index'],
+      status: row['status'],
+      decimals: row['token_decimals'],
+      name: row['token_name'],
+    }));
+    const L2 = 'ACCEPTED_ON_L2';
+    expect(shown).toEqual([
+      { kind: 'erc721', value: '1', id: MAX.toString(), index: 1, status: L2, decimals: 0, name: 'Crabs' },
+      {
+        kind: 'erc1155',
+        value: (1n << 128n).toString(),
+        id: '0',
+        index: 2,
+        status: L2,
+        decimals: 0,
+        name: '',
+      },
+      {
+        kind: 'erc1155',
+        value: '7',
+        id: (1n << 128n).toString(),
+        index: 1_048_578,
+        status: L2,
+        decimals: 0,
+        name: '',
+      },
+      { kind: 'unknown', value: '99', id: '', index: 4, status: L2, decimals: 18, name: '' },
+    ]);
+    expect(json.results[3]).toMatchObject({ execution_status: 'REVERTED', fee: MAX.toString() });
+  });
+
+  it('wants a filter, and names them all', async () => {
+    const everything = [
+      '',
+      '?',
+      '?account=&token=',
+      '?page=2&limit=5',
+      '?from_block=1&to_block=2',
+      '?foo=0x1',
+    ];
+    for (const query of [...everything, '?start_time=2020-01-01', '?order=asc', '?cursor=abc']) {
+      const { status, json } = await get(`/api/transfers/${query}`);
+      expect(status, query).toBe(400);
+      expect(json.allowed_filters, query).toEqual([
+        'account',
+        'account_address',
+        'from_account',
+        'from_address',
+        'to_account',
+        'to_address',
+        'token',
+        'token_address',
+        'block',
+        'txhash',
+        'search',
+      ]);
+    }
+  });
+
+  it('takes every alias, in any 0x form', async () => {
+    const counts: [string, string, number][] = [
+      ['account', '0xA11CE', 2],
+      ['account_address', '0X00a11cE', 2],
+      ['from_account', BOB, 3],
+      ['from_address', '0xb0b', 3],
+      ['to_account', '0xB0B', 2],
+      ['to_address', '0x0B0B', 2],
+      ['token', '0x1155', 2],
+      ['token_address', MULTI, 2],
+      ['search', '0xca201', 4],
+      ['search', '0xf2', 4],
+      ['search', '0xc01', 2],
+      ['txhash', `0x${'0'.repeat(62)}F2`, 4],
+      ['block', '0010', 2],
+      ['block', '11', 0],
+      ['block', '99999999999999999999', 0],
+      ['token', `0x${(2n ** 251n).toString(16)}`, 0],
+    ];
+    for (const [name, value, count] of counts) {
+      const { status, json } = await transfers({ [name]: value });
+      expect([status, json.count], `${name}=${value}`).toEqual([200, count]);
+    }
+    expect((await get('/api/transfers?token=0xc01')).json.count).toBe(2);
+    expect((await get('/api/transfers/?token=0x1&token=0xc01')).json.count).toBe(2);
+    expect((await transfers({ token: '0xc01', token_address: COIN })).json.count).toBe(2);
+  });
+
+  it('answers what is wrong with 400, by name', async () => {
+    const prime = '0x800000000000011000000000000000000000000000000000000000000000001';
+    const wrong: [string, string][] = [
+      ...[
+        '0x',
+        'c01',
+        '0xzz',
+        '1155',
+        '\0',
+        '0x1\0',
+        '🦀',
+        "' OR 1=1",
+        `0x${'f'.repeat(65)}`,
+        prime,
+        ' ',
+      ].flatMap((value): [string, string][] =>
+        ['account', 'from_address', 'to_account', 'token', 'txhash', 'search'].map((name) => [name, value]),
+      ),
+      ...['-1', '1.5', '1e3', 'latest', '0x10', '\0', '٣'].flatMap((value): [string, string][] =>
+        ['block', 'from_block', 'to_block'].map((name) => [name, value]),
+      ),
+      ...['yesterday', '2024-13-01', '1700000000', '\0'].flatMap((value): [string, string][] =>
+        ['start_time', 'end_time'].map((name) => [name, value]),
+      ),
+      ['order', 'newest'],
+      ['cursor', 'AAAA'],
+      ['cursor', '🦀'],
+      ['cursor', 'A'.repeat(38)],
+      ['cursor', 'A'.repeat(100_00)],
+    ];
+    for (const [name, value] of wrong) {
+      const { status, json } = await transfers({ token: '0xc01', [name]: value });
+      expect(status, `${name}=${value}`).toBe(400);
+      expect(Object.keys(json.errors), `${name}=${value}`).toEqual([name]);
+      expect(json).toMatchObject({ code: 'invalid', status: 400 });
+    }
+    const upsideDown = await transfers({ token: '0xc01', from_block: '5', to_block: '4' });
+    expect(upsideDown.json.errors).toHaveProperty('to_block');
+    const backwards = await transfers({
+      token: '0xc01',
+      start_time: '2024-01-02T00:00:00Z',
+      end_time: '2024-01-01T00:00:00Z',
+    });
+    expect(backwards.json.errors).toHaveProperty('end_time');
+    const two = await transfers({ account: '0x1', account_address: '0x2' });
+    expect(two.json.errors).toHaveProperty('account_address');
+  });
+
+  it('pages as its framework does', async () => {
+    const query = { account: BOB };
+    for (const limit of ['0', '-3', 'many', '1.5', '']) {
+      expect((await transfers({ ...query, limit })).json.results, limit).toHaveLength(5);
+    }
+    expect((await transfers({ ...query, limit: '100000' })).json.links.next).toBeNull();
+    const second = await transfers({ ...query, page: '2', limit: '2' });
+    expect(second.json).toMatchObject({
+      count: 5,
+      total_pages: 3,
+      links: {
+        next: `?page=3&limit=2&account=${BOB}`,
+        previous: `?page=1&limit=2&account=${BOB}`,
+      },
+    });
+    const third = await get(`/api/transfers/${second.json.links.next}`);
+    expect(third.json.results).toHaveLength(1);
+    expect((await transfers({ ...query, page: 'last', limit: '2' })).json.results).toEqual(
+      third.json.results,
+    );
+    for (const page of ['0', '-1', 'x', '4', '1e9', '99999999999999999999', '\0']) {
+      const { status, json } = await transfers({ ...query, page, limit: '2' });
+      expect([status, json.detail], page).toEqual([404, 'Invalid page.']);
+    }
+  });
+
+  it('goes on by cursor, with the filters in the link', async () => {
+    const first = await transfers({ account: BOB, limit: '2', order: 'asc' });
+    const cursor: string = first.json.links.next_cursor;
+    const second = await transfers({ account: BOB, limit: '2', order: 'asc', cursor, page: '77' });
+    expect(second.json.links.next).toBe(
+      `?cursor=${second.json.links.next_cursor}&limit=2&account=${BOB}&order=asc`,
+    );
+    const third = await get(`/api/transfers/${second.json.links.next}`);
+    const all = await transfers({ account: BOB, order: 'asc' });
+    expect([...first.json.results, ...second.json.results, ...third.json.results]).toEqual(all.json.results);
+    expect(third.json.links).toEqual({ next: null, previous: null, next_cursor: null });
+    const other = await transfers({ account: ALICE, limit: '2', order: 'asc', cursor });
+    expect([other.status, Object.keys(other.json.errors)]).toEqual([400, ['cursor']]);
+  });
+
+  it('narrows by height and time, both ends included', async () => {
+    const cases: [Record<string, string>, number][] = [
+      [{ from_block: '10', to_block: '10' }, 1],
+      [{ from_block: '11' }, 4],
+      [{ to_block: '39' }, 1],
+      [{ to_block: '9' }, 0],
+      [{ from_block: '99999999999' }, 0],
+      [{ start_time: '2023-11-14T22:13:30Z', end_time: '2023-11-14T22:13:30Z' }, 1],
+      [{ start_time: '2023-11-14T22:13:30.001Z' }, 4],
+      [{ end_time: '2023-11-14T22:13:29.999Z' }, 0],
+      [{ end_time: '2023-11-14T23:13:30 01:00' }, 1],
+      [{ start_time: '2023-11-14' }, 5],
+      [{ start_time: '0001-01-01', end_time: '9999-12-31' }, 5],
+      [{ block: '10', from_block: '11' }, 0],
+    ];
+    for (const [bounds, count] of cases) {
+      const { status, json } = await transfers({ account: BOB, ...bounds });
+      expect([status, json.count, json.results.length], JSON.stringify(bounds)).toEqual([200, count, count]);
+    }
+  });
+
+  it('is for holders of a key', async () => {
+    expect((await world.call('GET', '/api/transfers/?token=0x1')).status).toBe(401);
+    expect(
+      (await world.call('POST', '/api/transfers/?token=0x1', { headers: { 'api-key': apiKey } })).status,
+    ).toBe(405);
+  });
+});
+
+describe('GET /api/tokens/', () => {
+  const addresses = async (query: string): Promise<string[]> =>
+    (await get(`/api/tokens/${query}`)).json.results.map((row: { address: string }) => row.address);
+
+  it('shows a token', async () => {
+    const { status, json } = await get('/api/tokens/0xAF7/');
+    expect([status, json]).toEqual([
+      200,
+      {
+        address: NFT,
+        symbol: 'CRAB',
+        name: 'Crabs',
+        decimals: 0,
+        logo: 'https://example.org/a.png',
+        current_price_usd: null,
+        price_updated_at: null,
+        verified: true,
+        common: true,
+        public: false,
+        hidden: false,
+        is_erc20: false,
+        is_erc721: true,
+        is_erc1155: false,
+      },
+    ]);
+    expect((await get(`/api/tokens/${HIDDEN}`)).json).toMatchObject({ hidden: true, decimals: 255 });
+    expect((await get('/api/tokens/0xae0/')).json).toMatchObject({ name: '', symbol: '', decimals: 18 });
+    for (const [path, status] of [
+      ['0xdead', 404],
+      ['dead', 400],
+      ['0x', 400],
+      ['%00', 400],
+      ["0x1'--", 400],
+    ] as const) {
+      expect((await get(`/api/tokens/${path}/`)).status, path).toBe(status);
+    }
+  });
+
+  it('lists the curated ones first, and hidden ones only when asked', async () => {
+    expect(await addresses('')).toEqual([NFT, ...[NAMELESS, COIN, MULTI].toSorted()]);
+    expect(await addresses('?hidden=true')).toEqual([HIDDEN]);
+    expect(await addresses('?hidden=no&common=YES')).toEqual([NFT]);
+    expect(await addresses('?verified=false&type=erc20')).toEqual([NAMELESS, COIN].toSorted());
+    expect(await addresses('?public=1')).toEqual([]);
+    expect(await addresses('?public=1&hidden=1')).toEqual([HIDDEN]);
+    expect(await addresses('?type=erc1155')).toEqual([MULTI]);
+    expect(await addresses('?address=0xC01')).toEqual([COIN]);
+    const { json } = await get('/api/tokens/?limit=1&page=2');
+    expect(json).toMatchObject({
+      count: 4,
+      total_pages: 4,
+      links: { next: '?page=3&limit=1', previous: '?page=1&limit=1' },
+    });
+    expect((await get('/api/tokens/?page=2')).status).toBe(404);
+    for (const query of [
+      '?common=maybe',
+      '?type=erc777',
+      '?address=c01',
+      '?search=%00',
+      `?search=${'a'.repeat(201)}`,
+    ]) {
+      expect((await get(`/api/tokens/${query}`)).status, query).toBe(400);
+    }
+  });
+
+  it('searches name, symbol and address literally', async () => {
+    const search = (text: string): Promise<string[]> => addresses(`?search=${encodeURIComponent(text)}`);
+    expect(await search('crab')).toEqual([NFT]);
+    expect(await search('%_')).toEqual([COIN]);
+    expect(await search('\\ %')).toEqual([COIN]);
+    expect(await search("a'b")).toEqual([COIN]);
+    expect(await search('\u{1F980}')).toEqual([COIN]);
+    expect(await search('0x1155')).toEqual([MULTI]);
+    expect(await search('__')).toEqual([]);
+    expect(await search('scam')).toEqual([]);
+    expect(await search("'; DROP TABLE tokens; --")).toEqual([]);
+  });
+});
+
+describe('GET /api/indexer/progress/', () => {
+  it('shows every chunk, the one without a block too', async () => {
+    const { status, json } = await get('/api/indexer/progress/');
+    expect([status, json]).toEqual([
+      200,
+      {
+        network: 'SN_SIM',
+        chunks: [
+          { name: 'blocks-0', range: [0, 20], latest_block: 10, transfers: 2, percent: 0.5 },
+          { name: 'blocks-21', range: [21, 30], latest_block: 21, transfers: 0, percent: 0 },
+          { name: 'blocks-31', range: [31, 31], latest_block: 31, transfers: 0, percent: null },
+          { name: 'live', range: [32, null], latest_block: 40, transfers: 4, percent: null },
+        ],
+        totals: { transfers: 6, latest_block_overall: 40 },
+      },
+    ]);
+  });
+});

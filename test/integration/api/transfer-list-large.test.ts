@@ -1,0 +1,134 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+import { askedOf, transfersQuery } from '../../../api/transfers/filters.ts';
+import { listTransfers } from '../../../api/transfers/list.ts';
+import { parseInput } from '../../../api/validation.ts';
+import { createClickHouse } from '../../../infra/clickhouse/client.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import { toFelt } from '../../../schemas/felt.ts';
+import { isolated } from '../../support/isolation.ts';
+import type { Isolated } from '../../support/isolation.ts';
+import { keyOf } from '../../support/transfer-oracle.ts';
+import type { Query } from '../../support/transfer-oracle.ts';
+import { aTransfer, createWorldTables, worldTables, writeBlocks } from '../../support/transfer-world.ts';
+
+/** 150,000 rows of one token, one sender and one receiver: past what is counted one by one. */
+
+let own: Isolated;
+let writer: ClickHouse;
+let clickhouse: ClickHouse;
+
+async function list(query: Query) {
+  const parsed = parseInput(transfersQuery, query);
+  const { page, limit, cursor } = parsed;
+  return await listTransfers(
+    { clickhouse, tables: worldTables, signal: new AbortController().signal },
+    { asked: askedOf(parsed), page, limit, cursor, query },
+  );
+}
+
+describe('a filter that matches more than is counted', () => {
+  const [crowd, sender, receiver, rare] = [
+    toFelt(0xc70dn),
+    toFelt(0x5e4dn),
+    toFelt(0x4ecen),
+    toFelt(0x4a4en),
+  ];
+  const [base, perBlock, rows] = [20_000, 100, 150_000];
+
+  /** Row i, oldest first. */
+  const keyAt = (i: number): string => `${base + Math.floor(i / perBlock)}:${i % perBlock}:0`;
+
+  beforeAll(async () => {
+    own = await isolated();
+    writer = createClickHouse(own.env.CLICKHOUSE_URL, { application: 'test' });
+    clickhouse = createClickHouse(own.env.API_CLICKHOUSE_URL, { application: 'test-api' });
+    await createWorldTables(writer);
+    const hex = (felt: string): string => `toFixedString(unhex('${felt.slice(2)}'), 32)`;
+    const columns = `token, block_desc, position_desc, item_desc, from_address, to_address, kind, amount, tx_hash, fee_unit, execution_status, seq`;
+    const values = `${hex(crowd)}, 4294967295 - (${base} + intDiv(number, ${perBlock})), 4294967295 - number % ${perBlock}, 4294967295,
+      ${hex(sender)}, ${hex(receiver)}, 'erc20', 1, ${hex(crowd)}, ${hex(crowd)}, 'SUCCEEDED', 1`;
+    await writer.command(`INSERT INTO transfers (${columns}) SELECT ${values} FROM numbers(${rows})`);
+    for (const [leg, account] of [sender, receiver].entries()) {
+      await writer.command(
+        `INSERT INTO account_feed (account, leg, ${columns}) SELECT ${hex(account)}, ${leg + 1}, ${values} FROM numbers(${rows})`,
+      );
+    }
+    for (const [kind, subject] of [
+      [1, crowd],
+      [2, sender],
+      [2, receiver],
+    ] as const) {
+      await writer.command(`INSERT INTO transfer_counts_by_block (range, subject_kind, subject, block, transfers, seq)
+        SELECT intDiv(block, 1024), ${kind}, ${hex(subject)}, ${base} + number AS block, ${perBlock}, 1
+        FROM numbers(${rows / perBlock})`);
+    }
+    await writer.command(`INSERT INTO transfer_counts (subject_kind, subject, range, transfers, seq)
+      SELECT subject_kind, subject, range, sum(transfers), 1 FROM transfer_counts_by_block
+      WHERE block >= ${base} GROUP BY subject_kind, subject, range`);
+  });
+
+  afterAll(async () => {
+    await clickhouse.close();
+    await writer.close();
+    await own.drop();
+  });
+
+  it('is counted exactly by token and by account, and estimated by anything else', async () => {
+    for (const filter of [{ token: crowd }, { account: sender }, { search: receiver }] as Query[]) {
+      const {
+        count,
+        count_is_estimate: isEstimate,
+        total_pages: pages,
+      } = await list({ ...filter, limit: '100' });
+      expect({ count, isEstimate, pages }).toEqual({ count: rows, isEstimate: undefined, pages: 1500 });
+    }
+    for (const filter of [{ from_account: sender }, { token: crowd, to_account: receiver }] as Query[]) {
+      const answer = await list(filter);
+      expect(answer.count_is_estimate).toBe(true);
+      expect(answer.count).toBeGreaterThan(0.9 * rows);
+      expect(answer.count).toBeLessThan(1.1 * rows);
+    }
+    const mixed = await list({ from_account: sender, token: rare });
+    expect([mixed.count, mixed.count_is_estimate]).toEqual([0, undefined]);
+  });
+
+  it('is counted exactly up to 100,000', async () => {
+    const upTo = async (blocks: number): Promise<unknown[]> => {
+      const answer = await list({ from_account: sender, to_block: String(base + blocks - 1) });
+      return [answer.count, answer.count_is_estimate];
+    };
+    expect(await upTo(1000)).toEqual([100_000, undefined]);
+    expect((await upTo(1001))[1]).toBe(true);
+  });
+
+  it('has its far pages where they belong', async () => {
+    for (const filter of [{ token: crowd }, { account: receiver }, { from_account: sender }] as Query[]) {
+      for (const page of [2, 11, 777, 1400]) {
+        const first = (page - 1) * 100;
+        const expectedKeys = Array.from({ length: 100 }, (_, i) => first + i);
+        const down = await list({ ...filter, limit: '100', page: String(page) });
+        expect(down.results.map(keyOf)).toEqual(expectedKeys.map((i) => keyAt(rows - 1 - i)));
+        const up = await list({ ...filter, limit: '100', page: String(page), order: 'asc' });
+        expect(up.results.map(keyOf)).toEqual(expectedKeys.map(keyAt));
+      }
+    }
+  });
+
+  it('is walked upwards from anywhere, also where few of many rows match', async () => {
+    const odd = aTransfer({ token: rare, from: sender, to: receiver, position: 500, txHash: rare });
+    const block = { height: 21_499, timestamp: 1, chunk: 'live', transfers: [odd] };
+    await writeBlocks(writer, [block], { seq: 2, offset: 2 });
+    const up = await list({ from_account: sender, token: rare, order: 'asc' });
+    expect(up.results.map(keyOf)).toEqual(['21499:500:0']);
+    const far = await list({ from_account: sender, order: 'asc', page: '1499', limit: '100' });
+    const beyond = await list({
+      from_account: sender,
+      order: 'asc',
+      limit: '100',
+      cursor: far.links.next_cursor ?? '',
+    });
+    expect(beyond.results.map(keyOf)).toEqual(Array.from({ length: 100 }, (_, i) => keyAt(149_900 + i)));
+    expect(beyond.links.next_cursor).not.toBeNull();
+  });
+});

@@ -1,0 +1,68 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+
+import { decodeCursor, encodeCursor } from '../../../../api/transfers/cursor.ts';
+import type { TransferCursor } from '../../../../api/transfers/cursor.ts';
+
+const uint32 = fc.integer({ min: 0, max: 0xffff_ffff });
+const cursors: fc.Arbitrary<TransferCursor> = fc.record({
+  after: fc.record({ block: uint32, position: uint32, item: uint32 }),
+  carried: fc.option(
+    fc.record({ count: fc.integer({ min: 0, max: 2 ** 48 - 1 }), isEstimate: fc.boolean() }),
+  ),
+});
+
+describe('a cursor of transfers', () => {
+  it('comes back as it went, for what it was made for', () => {
+    fc.assert(
+      fc.property(cursors, fc.string(), (cursor, asked) => {
+        expect(decodeCursor(encodeCursor(cursor, asked), asked)).toEqual(cursor);
+      }),
+    );
+  });
+
+  it('is of no use to another walk', () => {
+    fc.assert(
+      fc.property(cursors, fc.string(), fc.string(), (cursor, asked, other) => {
+        fc.pre(asked !== other);
+        expect(decodeCursor(encodeCursor(cursor, asked), other)).toBeNull();
+      }),
+    );
+  });
+
+  it('is safe in a URL as it stands', () => {
+    fc.assert(
+      fc.property(cursors, (cursor) => {
+        const text = encodeCursor(cursor, 'w');
+        expect(encodeURIComponent(text)).toBe(text);
+      }),
+    );
+  });
+
+  it('is refused when it is anything else, and never throws', () => {
+    fc.assert(
+      fc.property(fc.oneof(fc.string(), fc.base64String(), fc.string({ unit: 'binary' })), (text) => {
+        expect(decodeCursor(text, 'w')).toBeNull();
+      }),
+    );
+  });
+
+  it('is refused when a byte of its frame is changed', () => {
+    const valid = Buffer.from(
+      encodeCursor({ after: { block: 9, position: 8, item: 7 }, carried: null }, 'w'),
+      'base64url',
+    );
+    // Version, digest, kind of count, and a count that it says it has not.
+    for (const at of [0, ...Array.from({ length: 8 }, (_, i) => 13 + i), 21, 27]) {
+      const changed = Buffer.from(valid);
+      changed[at] = (changed[at] ?? 0) ^ 0x83;
+      expect(decodeCursor(changed.toString('base64url'), 'w'), `byte ${at}`).toBeNull();
+    }
+    for (const length of [0, 1, 27, 29, 56]) {
+      expect(decodeCursor(Buffer.alloc(length, valid).toString('base64url'), 'w')).toBeNull();
+    }
+    // Spare bits after the last byte: another spelling of the same bytes.
+    const text = valid.toString('base64url');
+    expect(decodeCursor(`${text.slice(0, -1)}B`, 'w')).toBeNull();
+  });
+});

@@ -1,0 +1,120 @@
+import { describe, expect, it } from 'vitest';
+
+import { planTransfers, subjectsToCount } from '../../../../api/transfers/plan.ts';
+import type { Knowledge } from '../../../../api/transfers/plan.ts';
+import type { FeltFilter } from '../../../../projections/transfers/queries.ts';
+import { toFelt } from '../../../../schemas/felt.ts';
+import type { Felt } from '../../../../schemas/felt.ts';
+
+const [A, B, T, S] = [toFelt(0xan), toFelt(0xbn), toFelt(0x7n), toFelt(0x5n)];
+const tables = { table: (name: string): string => `<${name}>` };
+
+function knowing(totals: Record<string, number>, searchIsHash = false): Knowledge {
+  const known = new Map(Object.entries(totals).map(([key, rows]) => [key, rows]));
+  return { searchIsHash, total: ({ kind, felt }) => known.get(`${kind}:${BigInt(felt).toString(16)}`) ?? 0 };
+}
+
+/** What a plan reads, in short: table and the filter that its key answers. */
+function reads(
+  felts: Partial<Record<FeltFilter, Felt>>,
+  known: Knowledge,
+  block: number | null = null,
+): { from: string[]; exact: string | null; subject: string | null } {
+  const plan = planTransfers(tables, felts, block, known);
+  return {
+    from: plan.sources.map(({ source }) =>
+      `${/<(\w+)>/.exec(source.sql)?.[1]} ${source.settles ?? ''}`.trim(),
+    ),
+    exact: plan.exact === null ? null : `${plan.exact.kind}:${BigInt(plan.exact.felt).toString(16)}`,
+    subject: plan.subject === null ? null : `${plan.subject.kind}:${BigInt(plan.subject.felt).toString(16)}`,
+  };
+}
+
+describe('the plan of a page of transfers', () => {
+  it('is the key of the one filter, with counts that are kept', () => {
+    expect(reads({ token: T }, knowing({}))).toEqual({
+      from: ['transfers token'],
+      exact: 'token:7',
+      subject: 'token:7',
+    });
+    expect(reads({ account: A }, knowing({}))).toEqual({
+      from: ['account_feed account'],
+      exact: 'account:a',
+      subject: 'account:a',
+    });
+  });
+
+  it('has no exact count for one side of an account', () => {
+    for (const filter of ['from', 'to'] as const) {
+      expect(reads({ [filter]: A }, knowing({}))).toEqual({
+        from: [`account_feed ${filter}`],
+        exact: null,
+        subject: 'account:a',
+      });
+    }
+  });
+
+  it('goes by the filter with the fewest rows', () => {
+    const both = { account: A, token: T };
+    expect(reads(both, knowing({ 'account:a': 9_000_000, 'token:7': 12 })).from).toEqual(['transfers token']);
+    expect(reads(both, knowing({ 'account:a': 12, 'token:7': 9_000_000 })).from).toEqual([
+      'account_feed account',
+    ]);
+    expect(reads(both, knowing({ 'account:a': 1, 'token:7': 2 })).exact).toBeNull();
+    const sides = { from: A, to: B, token: T };
+    expect(reads(sides, knowing({ 'account:a': 5, 'account:b': 3, 'token:7': 4 })).from).toEqual([
+      'account_feed to',
+    ]);
+    expect(
+      reads({ search: S, token: T }, knowing({ 'token:7': 3, 'account:5': 2, 'token:5': 2 })).from,
+    ).toEqual(['transfers token']);
+  });
+
+  it('goes by the transaction before anything, and by the block after anything', () => {
+    const known = knowing({ 'account:a': 1, 'token:7': 1 });
+    expect(reads({ txhash: S, account: A, token: T }, known, 7).from).toEqual(['transfers txhash']);
+    expect(reads({ account: A }, known, 7).from).toEqual(['account_feed account']);
+    const plan = planTransfers(tables, {}, 7, known);
+    expect(plan.sources[0]?.source.sql).toContain('<indexed_blocks>');
+    expect(plan.exact).toBeNull();
+  });
+
+  it('takes a search for what it turns out to be', () => {
+    const search = { search: S };
+    expect(reads(search, knowing({ 'account:5': 3 }))).toMatchObject({
+      from: ['account_feed search'],
+      exact: 'account:5',
+    });
+    expect(reads(search, knowing({ 'token:5': 3 }))).toMatchObject({
+      from: ['transfers search'],
+      exact: 'token:5',
+    });
+    expect(reads(search, knowing({}, true))).toEqual({
+      from: ['transfers search'],
+      exact: null,
+      subject: null,
+    });
+    expect(reads(search, knowing({ 'account:5': 1, 'token:5': 3 }, true))).toEqual({
+      from: ['account_feed search', 'transfers search', 'transfers search'],
+      exact: null,
+      subject: null,
+    });
+    expect(reads(search, knowing({})).from).toHaveLength(3);
+    expect(reads({ search: S, account: A }, knowing({ 'account:5': 1, 'account:a': 2 }))).toMatchObject({
+      from: ['account_feed search'],
+      exact: null,
+    });
+  });
+
+  it('asks for totals only where there is a choice', () => {
+    expect(subjectsToCount({ token: T })).toEqual([]);
+    expect(subjectsToCount({ from: A })).toEqual([]);
+    expect(subjectsToCount({ txhash: S, account: A, token: T })).toEqual([]);
+    expect(subjectsToCount({})).toEqual([]);
+    expect(subjectsToCount({ from: A, token: T })).toHaveLength(2);
+    expect(subjectsToCount({ search: S })).toEqual([
+      { kind: 'account', felt: S },
+      { kind: 'token', felt: S },
+    ]);
+  });
+});
