@@ -26,7 +26,8 @@ export interface Reading {
   halt: Halt | null;
 }
 
-interface Share {
+/** What one target has of a batch. */
+export interface Share {
   readonly target: Target;
   readonly tables: ReadonlyMap<string, RowEncoder>;
   readonly touched: TouchedBlock[];

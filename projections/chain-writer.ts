@@ -4,7 +4,7 @@ import type { Logger } from '../infra/log.ts';
 import { isPostgresUnavailable } from '../infra/postgres/client.ts';
 import type { Pool } from '../infra/postgres/client.ts';
 import type { Topic } from '../schemas/topics.ts';
-import type { Batch, Reading } from './chain-batch.ts';
+import type { Batch, Reading, Share } from './chain-batch.ts';
 import { moveCheckpoints } from './checkpoints.ts';
 import { withNames } from './define.ts';
 import type { ProjectionMetrics } from './metrics.ts';
@@ -69,33 +69,27 @@ export function createChainWriter(dependencies: Dependencies): ChainWriter {
   const onClickHouse = patiently('clickhouse', isClickHouseUnavailable);
   const onPostgres = patiently('postgres', isPostgresUnavailable);
 
-  const insert = async (batch: Batch, last: boolean): Promise<void> => {
-    const shares = batch.shares.filter(({ target }) => (target.projection.insertLast ?? false) === last);
-    const inserts = shares.flatMap(({ target: { projection, build }, tables }) =>
-      [...tables].map(async ([placeholder, encoder]) => {
-        const { rows, columns } = encoder;
-        if (rows === 0) return;
-        const bytes = encoder.take();
-        const done = metrics.insertSeconds.startTimer({ projection: projection.name });
-        const table = withNames(`{{${placeholder}}}`, build.names);
-        await onClickHouse(() => clickhouse.insertEncoded(table, columns, bytes));
-        done();
-        metrics.rows.inc({ projection: projection.name }, rows);
-      }),
-    );
+  const insert = async ({ target: { projection, build }, tables }: Share): Promise<void> => {
+    const inserts = [...tables].map(async ([placeholder, encoder]) => {
+      const { rows, columns } = encoder;
+      if (rows === 0) return;
+      const bytes = encoder.take();
+      const done = metrics.insertSeconds.startTimer({ projection: projection.name });
+      const table = withNames(`{{${placeholder}}}`, build.names);
+      await onClickHouse(() => clickhouse.insertEncoded(table, columns, bytes));
+      done();
+      metrics.rows.inc({ projection: projection.name }, rows);
+    });
     await Promise.all(inserts);
   };
 
-  const derive = async (batch: Batch, last: boolean): Promise<void> => {
-    for (const { target, touched } of batch.shares) {
-      const { projection, build } = target;
-      if ((projection.insertLast ?? false) !== last || projection.derive === undefined) continue;
-      const done = metrics.deriveSeconds.startTimer({ projection: projection.name });
-      for (const { sql, params } of projection.derive(touched)) {
-        await onClickHouse(() => clickhouse.command(withNames(sql, build.names), { params }));
-      }
-      done();
+  const derive = async ({ target: { projection, build }, touched }: Share): Promise<void> => {
+    if (projection.derive === undefined || touched.length === 0) return;
+    const done = metrics.deriveSeconds.startTimer({ projection: projection.name });
+    for (const { sql, params } of projection.derive(touched)) {
+      await onClickHouse(() => clickhouse.command(withNames(sql, build.names), { params }));
     }
+    done();
   };
 
   const moveOver = async (batch: Batch): Promise<void> => {
@@ -120,11 +114,18 @@ export function createChainWriter(dependencies: Dependencies): ChainWriter {
     }
   };
 
-  const finish = async (batch: Batch, inserted: Promise<void>): Promise<void> => {
-    await inserted;
-    await derive(batch, false);
-    await insert(batch, true);
-    await derive(batch, true);
+  /** Called when every earlier batch is whole. */
+  const finish = async (batch: Batch, inserting: ReadonlyMap<Share, Promise<void>>): Promise<void> => {
+    await Promise.all(
+      [...inserting].map(async ([share, inserted]) => {
+        await inserted;
+        await derive(share);
+      }),
+    );
+    for (const share of batch.shares.filter((one) => !inserting.has(one))) {
+      await insert(share);
+      await derive(share);
+    }
     await moveOver(batch);
   };
 
@@ -132,10 +133,11 @@ export function createChainWriter(dependencies: Dependencies): ChainWriter {
     submit(batch) {
       inFlight += 1;
       metrics.batchRows.observe(batch.rows());
-      const inserted = insert(batch, false);
-      inserted.catch(() => {}); // reported by `finish`, which may come to it later
+      const first = batch.shares.filter(({ target }) => target.projection.insertLast !== true);
+      const inserting = new Map(first.map((share) => [share, insert(share)]));
+      for (const inserted of inserting.values()) inserted.catch(() => {}); // `finish` reports it, maybe later
       tail = tail
-        .then(() => finish(batch, inserted))
+        .then(() => finish(batch, inserting))
         .then(
           () => {
             inFlight -= 1;

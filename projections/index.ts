@@ -11,14 +11,14 @@ import { transferCounts } from './transfer-counts/projector.ts';
 import { transfers } from './transfers/projector.ts';
 import { txIndex } from './tx-index/projector.ts';
 
-/** The tables made from `chain.blocks`; all of them share one consumer. */
+/** The tables made from `chain.blocks`; all of them share one consumer. Inserts begin in this order: derived ones first. */
 export const chainProjections: readonly ClickHouseProjection[] = [
+  transferCounts,
   transfers,
   nftTransfers,
   accountFeed,
   accountLedger,
   txIndex,
-  transferCounts,
   indexedBlocks,
 ];
 

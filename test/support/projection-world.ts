@@ -30,7 +30,7 @@ export interface ProjectionWorld {
   readonly log: Logger;
   readonly metrics: ProjectionMetrics;
   publish(messages: readonly ChainBlocksMessage[]): Promise<void>;
-  /** Starts all projections of chain.blocks; stopped by `close` at the latest. */
+  /** Starts all projections of chain.blocks; stopped by `stopRuns` at the latest. */
   run(options?: Partial<ChainProjectionsOptions>): Promise<ProjectionRun>;
   /** Waits until every checkpoint of these projections stands at the end of the log. */
   settled(projections?: readonly string[]): Promise<void>;
@@ -40,6 +40,7 @@ export interface ProjectionWorld {
   checksums(): Promise<Record<string, string>>;
   /** Rows as ClickHouse gives them; `{{table}}` stands for the table of build 1. */
   select(sql: string): Promise<Record<string, unknown>[]>;
+  stopRuns(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -120,8 +121,12 @@ export async function projectionWorld(): Promise<ProjectionWorld> {
       }
       return sums;
     },
-    async close() {
+    async stopRuns() {
       for (const run of runs) await run.stop();
+      runs.clear();
+    },
+    async close() {
+      await world.stopRuns();
       await publisher.close();
       await Promise.all([kafka.close(), pool.end(), clickhouse.close()]);
       await own.drop();
