@@ -166,17 +166,18 @@ export function createHttpServer(engine: Engine, spool: Spool, authenticate: Aut
 
   const server = createServer({ maxHeaderSize: 1 << 20, requestTimeout: 0, keepAliveTimeout: 30_000 });
   server.on('request', (request: IncomingMessage, response: ServerResponse) => {
-    const { pathname, search } = new URL(request.url ?? '/', 'http://localhost');
-    if (
-      pathname === '/ping' ||
-      pathname === '/replicas_status' ||
-      (pathname === '/' && request.method === 'GET' && search === '')
-    ) {
+    const [path = '/', search = ''] = (request.url ?? '/').split('?', 2);
+    const asks = request.method === 'POST' || (request.method === 'GET' && search !== '');
+    if (path === '/ping' || path === '/replicas_status' || (path === '/' && !asks)) {
       response.writeHead(200, { 'Content-Type': 'text/html; charset=UTF-8' }).end('Ok.\n');
-    } else if (pathname === '/' && (request.method === 'GET' || request.method === 'POST')) {
-      void handle(request, response);
+    } else if (path === '/') {
+      handle(request, response).catch((error: unknown) => {
+        // A bug of ours costs its own request, not the server.
+        process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`);
+        response.destroy();
+      });
     } else {
-      response.writeHead(404, { 'Content-Type': 'text/plain' }).end(`There is no handle ${pathname}\n`);
+      response.writeHead(404, { 'Content-Type': 'text/plain' }).end(`There is no handle ${path}\n`);
     }
   });
   return server;

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { PassThrough, pipeline } from 'node:stream';
-import type { Readable } from 'node:stream';
+import type { Readable, Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
 
 import { ClickHouseException } from './errors.ts';
@@ -121,16 +121,18 @@ function encodingOf(accepted: string): HttpQuery['encoding'] {
   return (['zstd', 'gzip', 'br', 'deflate'] as const).find((name) => names.includes(name)) ?? null;
 }
 
+const decoders: ReadonlyMap<string, () => Transform> = new Map([
+  ['identity', () => new PassThrough()],
+  ['gzip', () => createGunzip()],
+  ['deflate', () => createInflate()],
+  ['br', () => createBrotliDecompress()],
+  ['zstd', () => createZstdDecompress()],
+]);
+
 /** The body, decompressed; ends with an error when the upload is cut. */
 export function bodyOf(request: IncomingMessage): Readable {
   const encoding = request.headers['content-encoding'] ?? 'identity';
-  const inflate = {
-    identity: () => new PassThrough(),
-    gzip: () => createGunzip(),
-    deflate: () => createInflate(),
-    br: () => createBrotliDecompress(),
-    zstd: () => createZstdDecompress(),
-  }[encoding];
+  const inflate = decoders.get(encoding);
   if (inflate === undefined) {
     throw new ClickHouseException(89, 'UNKNOWN_COMPRESSION_METHOD', `Unknown compression method ${encoding}`);
   }

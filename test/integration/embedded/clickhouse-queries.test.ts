@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { connect } from 'node:net';
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
@@ -274,4 +275,29 @@ describe('life of a query', () => {
     expect(refused.headers.get('x-clickhouse-exception-code')).toBe('164');
     expect(await codeOf(rowsOf(server.writer(), 'SELECT * FROM by_get'))).toBe('60');
   });
+});
+
+test.each([
+  'GET // HTTP/1.1',
+  'GET /?query=SELECT%201&query_id=%0a HTTP/1.1',
+  'POST /?query=SELECT%201&default_format=a%0ab HTTP/1.1\r\nContent-Length: 0',
+  'POST /?param_%F0=1 HTTP/1.1\r\nContent-Length: 0',
+  'POST / HTTP/1.1\r\nContent-Encoding: constructor\r\nContent-Length: 0',
+  'POST / HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=x\r\nContent-Length: 3\r\n\r\nodd',
+  'POST / HTTP/1.1\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nodd',
+])('an odd request harms nobody else: %j', async (head) => {
+  const { hostname, port, username, password } = new URL(server.service.url);
+  const authorization = Buffer.from(`${username}:${password}`).toString('base64');
+  const answered = await new Promise<string>((resolve, reject) => {
+    const socket = connect({ host: hostname, port: Number(port) });
+    let text = '';
+    socket.on('data', (chunk: Buffer) => (text += chunk.toString()));
+    socket.on('error', reject).on('close', () => resolve(text));
+    const [first, ...rest] = head.split('\r\n');
+    const fields = ['Host: x', 'Connection: close', `Authorization: Basic ${authorization}`];
+    const ending = rest.includes('') ? '' : '\r\n\r\n';
+    socket.write([first, ...fields, ...rest].join('\r\n') + ending);
+  });
+  expect(answered).toMatch(/^HTTP\/1\.1 [245]\d\d /);
+  expect(await rowsOf(server.writer(), 'SELECT 1 AS x')).toEqual([{ x: 1 }]);
 });
