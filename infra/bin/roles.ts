@@ -44,7 +44,7 @@ export interface RoleContext {
 }
 
 /** A writer that is silent for so long has lost its chunks to another process. */
-const LEASE_MS = 15_000;
+const LEASE_MS = 10_000;
 
 export interface Role {
   readonly name: string;

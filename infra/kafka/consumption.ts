@@ -63,7 +63,8 @@ export async function consume(
   const consumer = kafka.consumer({
     groupId: topicPrefix + options.groupId,
     allowAutoTopicCreation: false,
-    sessionTimeout: 30_000,
+    // A killed member's partitions move to another after so long; heartbeats go on during a batch.
+    sessionTimeout: 12_000,
     rebalanceTimeout: 30_000,
     heartbeatInterval: 3000,
     maxWaitTimeInMs: options.maxWaitMs ?? 250,

@@ -1,0 +1,166 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+
+import { createSimulatedNode } from '../../infra/embedded/starknet/node.ts';
+import type { SimulatedNode } from '../../infra/embedded/starknet/node.ts';
+import { isolated } from '../support/isolation.ts';
+import type { Isolated } from '../support/isolation.ts';
+import { allTransfers, eventually, freePort, startService } from '../support/service.ts';
+import type { RunningService, ServedTransfer } from '../support/service.ts';
+
+/** Mirrors one row of the node's own truth, which never went through the decoder. */
+const hex = (value: bigint): string => `0x${value.toString(16).padStart(64, '0')}`;
+type Truth = ReturnType<SimulatedNode['transfersAt']>[number];
+const trueRow = (row: Truth): string =>
+  [
+    row.block,
+    row.item * 1_048_576 + row.position,
+    hex(row.token),
+    hex(row.from),
+    hex(row.to),
+    row.standard,
+    row.standard === 'erc721' ? '1' : row.amount,
+    row.tokenId ?? '',
+    hex(BigInt(row.txHash)),
+    row.fee,
+    row.isFee,
+    row.reverted ? 'REVERTED' : 'SUCCEEDED',
+  ].join(' ');
+const servedRow = (row: ServedTransfer): string =>
+  [
+    row.block,
+    row.event_index,
+    row.token_address,
+    row.from_address,
+    row.to_address,
+    row.kind,
+    row.value,
+    row.nft_token_id,
+    row.txhash,
+    row.fee,
+    row.is_fee,
+    row.execution_status,
+  ].join(' ');
+
+const progress = z.object({
+  chunks: z.array(
+    z.object({
+      name: z.string(),
+      range: z.array(z.number().nullable()),
+      latest_block: z.number(),
+      transfers: z.number(),
+      percent: z.number().nullable(),
+    }),
+  ),
+  totals: z.object({ transfers: z.number(), latest_block_overall: z.number() }),
+});
+
+describe('a simulated chain, through the whole service', () => {
+  let own: Isolated;
+  let node: SimulatedNode;
+  let service: RunningService;
+  let dataDir: string;
+  let settings: Record<string, string>;
+
+  const head = (): number =>
+    z.object({ head: z.number() }).parse(node.control({ command: 'clearFaults' })).head;
+
+  /** Every height answers exactly what the node says is there, and the totals say so too. */
+  const expectEqualToChain = async (): Promise<void> => {
+    const top = head();
+    let total = 0;
+    for (let height = 0; height <= top; height += 1) {
+      const truth = node.transfersAt(height);
+      total += truth.length;
+      await eventually(async () => {
+        const { count, rows } = await allTransfers(service, `block=${height}`);
+        expect(rows.map(servedRow).toReversed()).toEqual(truth.map(trueRow));
+        expect(count).toBe(truth.length);
+      }, 60_000);
+    }
+    await eventually(async () => {
+      const { totals } = progress.parse((await service.get('/api/indexer/progress/')).json);
+      expect(totals).toEqual({ transfers: total, latest_block_overall: top });
+    });
+  };
+
+  beforeAll(async () => {
+    own = await isolated();
+    dataDir = mkdtempSync(join(tmpdir(), 'tds-e2e-'));
+    node = await createSimulatedNode({
+      seed: 'e2e',
+      manual: true,
+      initialHead: 60,
+      l1: { lag: 30, step: 5 },
+      malformed: 0.02,
+    });
+    settings = {
+      ...own.env,
+      STARKNET_RPC_URL: node.url,
+      INDEX_FROM: '0',
+      BACKFILL_CHUNK_BLOCKS: '10',
+      PORT: String(await freePort()),
+    };
+    service = await startService(dataDir, settings);
+  });
+  afterAll(async () => {
+    await service?.stop();
+    await node?.close();
+    await own?.drop();
+    rmSync(dataDir, { recursive: true, force: true });
+  });
+
+  test('backfill and live together serve every transfer of the chain, and nothing else', async () => {
+    await expectEqualToChain();
+    const { chunks } = progress.parse((await service.get('/api/indexer/progress/')).json);
+    expect(chunks.length).toBeGreaterThan(3);
+    // A range of one height has no width to be a share of.
+    const finished = chunks.filter(({ name, range: [start, end] }) => name !== 'live' && start !== end);
+    expect(finished.map(({ percent }) => percent)).toEqual(finished.map(() => 1));
+    expect(chunks.find(({ name }) => name === 'live')?.percent).toBeNull();
+  });
+
+  test('an account’s and a token’s feed hold exactly its transfers, newest first', async () => {
+    const all = Array.from({ length: head() + 1 }, (_, height) => node.transfersAt(height)).flat();
+    const newestFirst = all.toSorted(
+      (a, b) => b.block - a.block || b.position - a.position || b.item - a.item,
+    );
+    const someone = all.at(-1)!.from;
+    const mine = newestFirst.filter(({ from, to }) => from === someone || to === someone);
+    const feed = await allTransfers(service, `account=${hex(someone)}`);
+    expect(feed.rows.map(servedRow)).toEqual(mine.map(trueRow));
+    expect(feed.count).toBe(mine.length);
+    const token = all.at(-1)!.token;
+    const its = newestFirst.filter((row) => row.token === token);
+    const tokenFeed = await allTransfers(service, `token=0x${token.toString(16)}`);
+    expect(tokenFeed.rows.map(servedRow)).toEqual(its.map(trueRow));
+    expect(tokenFeed.count).toBe(its.length);
+  });
+
+  test('a reorg takes its rows back and brings the new fork’s', async () => {
+    node.control({ command: 'reorg', depth: 7, length: 5, share: 0.5, events: 'fewer' });
+    node.control({ command: 'advance', blocks: 4 });
+    await expectEqualToChain();
+  });
+
+  test('roles that are killed come back, and nothing is lost or doubled', async () => {
+    const { ingest = 0, project = 0, api = 0 } = service.pids();
+    for (const pid of [ingest, project, api]) process.kill(pid, 'SIGKILL');
+    node.control({ command: 'advance', blocks: 10 });
+    await eventually(async () => expect((await service.get('/healthz')).status).toBe(200), 30_000);
+    await expectEqualToChain();
+  });
+
+  test('a restart goes on where it stopped; a reorg meanwhile is noticed', async () => {
+    expect(await service.stop('SIGTERM')).toBeLessThan(10_000);
+    node.control({ command: 'reorg', depth: 4, length: 9, events: 'more' });
+    const { api_key } = service.demo;
+    service = await startService(dataDir, settings);
+    expect(service.demo.api_key).toBe(api_key);
+    await expectEqualToChain();
+  });
+});
