@@ -4,7 +4,7 @@ import type { Context } from 'koa';
 import { HttpError } from './errors.ts';
 
 /** Bytes of a request body, after decompression. */
-export const BODY_LIMIT = 1_048_576;
+const BODY_LIMIT = 1_048_576;
 
 const statusOf = (error: unknown): number =>
   error instanceof Error && 'status' in error && typeof error.status === 'number' ? error.status : 400;

@@ -32,7 +32,9 @@ const haltRow = z.object({
 });
 const alarmRow = z.object({ name: z.string(), detail: z.string(), raised_at: z.date() });
 
-const ANSWER_WITHIN_MS = 3000;
+/** A store that does not answer by then is away, and the rest is told. */
+const STORE_WITHIN_MS = 1500;
+const ANSWER_WITHIN_MS = 4000;
 
 /**
  * 200 when the API can answer from its stores and no projection is halted, also during backfill and while the node or
@@ -54,6 +56,15 @@ export function createReadiness(deps: ReadinessDeps): () => Promise<Readiness> {
     }
   };
 
+  /** One question at a time: while the log is away, more would only pile up. */
+  let asking: Promise<Map<string, number> | null> | null = null;
+  const watermarks = async (names: ReadonlySet<string>): Promise<Map<string, number> | null> => {
+    asking ??= highWatermarks(names).finally(() => {
+      asking = null;
+    });
+    return await withTimeout(asking, STORE_WITHIN_MS, null);
+  };
+
   const look = async (): Promise<Readiness> => {
     const [served, checkpoints, halts, alarms, clickhouseAnswers] = await Promise.all([
       servedBuilds(),
@@ -72,13 +83,17 @@ export function createReadiness(deps: ReadinessDeps): () => Promise<Readiness> {
          WHERE state = 'serving' ORDER BY projection, topic, partition`,
       ),
       sqlRows(pool, alarmRow, 'SELECT name, detail, raised_at FROM tds.alarms ORDER BY name'),
-      clickhouse
-        .rows({ name: 'readiness', sql: 'SELECT 1 AS one', row: z.unknown() })
-        .then(() => true)
-        .catch(() => false),
+      withTimeout(
+        clickhouse
+          .rows({ name: 'readiness', sql: 'SELECT 1 AS one', row: z.unknown() })
+          .then(() => true)
+          .catch(() => false),
+        STORE_WITHIN_MS,
+        false,
+      ),
     ]);
     const canRead = isServed(served);
-    const heads = await withTimeout(highWatermarks(new Set(checkpoints.map(({ topic }) => topic))), null);
+    const heads = await watermarks(new Set(checkpoints.map(({ topic }) => topic)));
     const ok = clickhouseAnswers && canRead && halts.length === 0;
     return {
       ok,
@@ -103,22 +118,25 @@ export function createReadiness(deps: ReadinessDeps): () => Promise<Readiness> {
   return async () =>
     await withTimeout(
       look().catch(() => away),
+      ANSWER_WITHIN_MS,
       away,
     );
 }
 
-/** What every route needs is served: accounts, and the blocks that are indexed. */
+/** The read models that most routes need are there. */
 function isServed(served: ServedBuilds): boolean {
   try {
-    return served.schema('accounts') !== '' && served.table('indexed_blocks') !== '';
+    for (const name of ['accounts', 'chain-status', 'tokens']) served.schema(name);
+    for (const name of ['transfers', 'account_feed', 'indexed_blocks']) served.table(name);
+    return true;
   } catch {
     return false;
   }
 }
 
-async function withTimeout<T>(work: Promise<T>, late: T): Promise<T> {
+async function withTimeout<T>(work: Promise<T>, ms: number, late: T): Promise<T> {
   const timer = Promise.withResolvers<T>();
-  const handle = setTimeout(() => timer.resolve(late), ANSWER_WITHIN_MS);
+  const handle = setTimeout(() => timer.resolve(late), ms);
   try {
     return await Promise.race([work, timer.promise]);
   } finally {

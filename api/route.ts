@@ -52,7 +52,7 @@ export interface RequestInfo {
 }
 
 /** One request on its way into a route. */
-export interface Call {
+interface Call {
   readonly params: Readonly<Record<string, string>>;
   readonly request: RequestInfo;
   readonly identify: Identify;
@@ -65,7 +65,7 @@ export interface Call {
 export type Responses = Readonly<Record<number, z.ZodType | null>>;
 
 /** What a handler returns: a declared status with the body that it promises. */
-export type Reply<R extends Responses> = {
+type Reply<R extends Responses> = {
   [S in keyof R]: {
     status: S;
     body: R[S] extends z.ZodType ? z.input<R[S]> : null;
@@ -73,13 +73,13 @@ export type Reply<R extends Responses> = {
   };
 }[keyof R];
 
-export interface HandlerContext<P extends z.ZodObject, Q extends z.ZodObject, B extends z.ZodType> {
+interface HandlerContext<P extends z.ZodObject, Q extends z.ZodObject, B extends z.ZodType> {
   readonly input: { readonly params: z.output<P>; readonly query: z.output<Q>; readonly body: z.output<B> };
   readonly served: ServedBuilds;
   readonly request: RequestInfo;
 }
 
-export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
 interface Declaration<
   A extends Auth,

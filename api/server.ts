@@ -1,8 +1,6 @@
 import { createServer } from 'node:http';
 import type { Server } from 'node:http';
 
-import { z } from 'zod';
-
 import type { ClickHouse } from '../infra/clickhouse/client.ts';
 import { required } from '../infra/config.ts';
 import type { Config } from '../infra/config.ts';
@@ -11,8 +9,11 @@ import { Releasers, pause } from '../infra/lifecycle.ts';
 import type { Logger } from '../infra/log.ts';
 import type { Registry } from '../infra/metrics.ts';
 import type { Pool } from '../infra/postgres/client.ts';
-import { loginLimit, LOGIN_WINDOW_MS } from './accounts/session-routes.ts';
+import { newestHeightAt } from '../projections/indexed-blocks/queries.ts';
+import { AppError } from '../schemas/errors.ts';
+import { LOGIN_WINDOW_MS, loginLimit } from './accounts/session-routes.ts';
 import { createApp } from './app.ts';
+import { guardClickHouse } from './clickhouse.ts';
 import { parseNetwork } from './client-address.ts';
 import { openCommandChannel } from './command-channel.ts';
 import type { HealthDeps } from './health.ts';
@@ -23,7 +24,6 @@ import { createReadiness } from './readiness.ts';
 import type { ServedBuilds } from './route.ts';
 import { apiRoutes } from './routes.ts';
 import { createThrottle } from './throttle.ts';
-import { AppError } from '../schemas/errors.ts';
 
 export interface ApiOptions {
   readonly config: Config;
@@ -45,11 +45,13 @@ export interface ApiOptions {
 /** Requests in flight have so long to end once the API is closed. */
 const DRAIN_MS = 10_000;
 
-const newestBlock = z.object({ block_desc: z.number() });
+/** Unix seconds, as far as a block's timestamp goes. */
+const END_OF_TIME = 0xffff_ffff;
 
 /** Serves the API; resolves when it listens. The stores stay the caller's, and are closed after it. */
 export async function startApi(options: ApiOptions): Promise<{ url: string; close(): Promise<void> }> {
-  const { config, pool, clickhouse, publisher, kafka, servedBuilds, log, metrics } = options;
+  const { config, pool, publisher, kafka, servedBuilds, log, metrics } = options;
+  const clickhouse = guardClickHouse(options.clickhouse);
   for (const text of config.trustedProxies) {
     if (parseNetwork(text) === null) {
       throw new AppError('CONFIG_INVALID', `TRUSTED_PROXIES: ${text} is no address or network`);
@@ -65,15 +67,10 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
     log,
   });
   releasers.push('command channel', () => commands.close());
-  const height = watchIndexedHeight(async () => {
-    const table = (await servedBuilds()).table('indexed_blocks');
-    const [newest] = await clickhouse.rows({
-      name: 'newest-block',
-      sql: `SELECT block_desc FROM ${table} FINAL ORDER BY block_desc LIMIT 1`,
-      row: newestBlock,
-    });
-    return newest === undefined ? null : 0xffff_ffff - newest.block_desc;
-  }, log);
+  const height = watchIndexedHeight(
+    async () => await newestHeightAt(clickhouse, await servedBuilds(), END_OF_TIME),
+    log,
+  );
   releasers.push('indexed height', () => height.close());
 
   const now = Date.now;

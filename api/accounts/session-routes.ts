@@ -59,11 +59,12 @@ export function sessionRoutes(deps: SessionRouteDeps): Route[] {
         }
         const token = randomBytes(32).toString('base64url');
         const expiresAt = now() + sessionHours * 3_600_000;
-        await commands.submit({
+        const outcome = await commands.submit({
           type: 'session.open',
           actor: `user:${user.id}`,
           body: { user_id: user.id, token_hash: hashSecret(token), expires_at: expiresAt },
         });
+        if (!outcome.accepted) throw new HttpError(409, 'conflict', outcome.result.detail);
         return {
           status: 200,
           body: {

@@ -2,7 +2,7 @@ import type { CommandOf } from '../../schemas/messages/commands.ts';
 import { accept, refuse } from './decision.ts';
 import type { Decision } from './decision.ts';
 
-export interface ApiKeyRow {
+interface ApiKeyRow {
   readonly id: number;
   readonly user_id: number;
   readonly name: string;

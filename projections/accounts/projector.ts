@@ -18,7 +18,7 @@ import type { UserChange } from './users.ts';
 type Change = UserChange | SessionChange | ApiKeyChange;
 
 /** How long an outcome can be asked for, in milliseconds of the log's time. */
-export const OUTCOME_LIFETIME_MS = 48 * 3_600_000;
+const OUTCOME_LIFETIME_MS = 48 * 3_600_000;
 
 /** Users, sessions, API keys and the outcomes of commands: decides every command once, in log order. */
 export const accounts: PostgresProjection<Command> = {

@@ -2,7 +2,7 @@ import type { CommandOf } from '../../schemas/messages/commands.ts';
 import { accept, refuse } from './decision.ts';
 import type { Decision } from './decision.ts';
 
-export interface SessionRow {
+interface SessionRow {
   readonly token_hash: string;
   readonly user_id: number;
   readonly created_at: number;

@@ -2,7 +2,7 @@ import type { CommandOf } from '../../schemas/messages/commands.ts';
 import { accept, refuse } from './decision.ts';
 import type { Decision } from './decision.ts';
 
-export interface UserRow {
+interface UserRow {
   readonly id: number;
   readonly username: string;
   readonly email: string | null;

@@ -29,7 +29,7 @@ const envelope = {
   request_hash: sha256.nullable(),
 };
 
-export const userCreate = z.object({
+const userCreate = z.object({
   ...envelope,
   type: z.literal('user.create'),
   body: z.object({
@@ -40,22 +40,22 @@ export const userCreate = z.object({
   }),
 });
 /** Ends every session of the user. */
-export const userSetPassword = z.object({
+const userSetPassword = z.object({
   ...envelope,
   type: z.literal('user.set-password'),
   body: z.object({ user_id: userId, password_hash: passwordHash }),
 });
-export const sessionOpen = z.object({
+const sessionOpen = z.object({
   ...envelope,
   type: z.literal('session.open'),
   body: z.object({ user_id: userId, token_hash: sha256, expires_at: unixMillis }),
 });
-export const sessionClose = z.object({
+const sessionClose = z.object({
   ...envelope,
   type: z.literal('session.close'),
   body: z.object({ token_hash: sha256 }),
 });
-export const apiKeyCreate = z.object({
+const apiKeyCreate = z.object({
   ...envelope,
   type: z.literal('api-key.create'),
   body: z.object({
@@ -69,7 +69,7 @@ export const apiKeyCreate = z.object({
     rate_limit_per_hour: z.int().positive().max(2_147_483_647).nullable(),
   }),
 });
-export const apiKeyDelete = z.object({
+const apiKeyDelete = z.object({
   ...envelope,
   type: z.literal('api-key.delete'),
   body: z.object({ user_id: userId, key_id: z.int() }),
