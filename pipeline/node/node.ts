@@ -6,7 +6,7 @@ import { createL1Finder } from './l1-accepted.ts';
 import type { NodeMetrics } from './metrics.ts';
 import { parseBlockHeader, parseBlockWithReceipts } from './parse-block.ts';
 import { createRpc } from './rpc.ts';
-import type { RpcCall } from './rpc.ts';
+import type { RpcCall, RpcParams } from './rpc.ts';
 import type { BlockId, BlockPoint, CallOptions, FunctionCall, Node } from './types.ts';
 
 export interface NodeOptions {
@@ -27,41 +27,41 @@ export function createNode(options: NodeOptions): Node {
 
   const headerCall = (id: BlockId) => ({
     method: 'starknet_getBlockWithTxHashes',
-    params: [blockId(id)],
+    params: { block_id: blockId(id) },
     parse: parseBlockHeader,
   });
   const functionCall = ({ contract, selector, calldata }: FunctionCall, at: BlockId): RpcCall<Felt[]> => ({
     method: 'starknet_call',
-    params: [
-      {
+    params: {
+      request: {
         contract_address: shortHex(contract),
         entry_point_selector: shortHex(selector),
         calldata: calldata.map(shortHex),
       },
-      blockId(at),
-    ],
+      block_id: blockId(at),
+    },
     parse: readFelts,
   });
   const classHashCall = (contract: Felt, at: BlockId) => ({
     method: 'starknet_getClassHashAt',
-    params: [blockId(at), shortHex(contract)],
+    params: { block_id: blockId(at), contract_address: shortHex(contract) },
     parse: readFelt,
   });
   const ask = async <T>(
     method: string,
-    params: unknown[],
+    params: RpcParams,
     parse: (result: unknown, bytes: number) => T,
     callOptions?: CallOptions,
   ): Promise<T> => await rpc.call({ method, params, parse }, callOptions);
 
   const findL1 = createL1Finder();
   const node: Node = {
-    chainId: (callOptions) => ask('starknet_chainId', [], readFelt, callOptions),
-    specVersion: (callOptions) => ask('starknet_specVersion', [], readVersion, callOptions),
-    blockNumber: (callOptions) => ask('starknet_blockNumber', [], readHeight, callOptions),
+    chainId: (callOptions) => ask('starknet_chainId', {}, readFelt, callOptions),
+    specVersion: (callOptions) => ask('starknet_specVersion', {}, readVersion, callOptions),
+    blockNumber: (callOptions) => ask('starknet_blockNumber', {}, readHeight, callOptions),
     async blockHashAndNumber(callOptions) {
       try {
-        return await ask('starknet_blockHashAndNumber', [], readPoint, callOptions);
+        return await ask('starknet_blockHashAndNumber', {}, readPoint, callOptions);
       } catch (error) {
         if (isRpcError(error, rpcCodes.noBlocks, rpcCodes.blockNotFound)) return null;
         throw error;
@@ -70,7 +70,7 @@ export function createNode(options: NodeOptions): Node {
     async getBlockWithReceipts(id, callOptions) {
       const fetched = await ask(
         'starknet_getBlockWithReceipts',
-        [blockId(id)],
+        { block_id: blockId(id) },
         parseBlockWithReceipts,
         callOptions,
       );
@@ -85,7 +85,12 @@ export function createNode(options: NodeOptions): Node {
     l1Accepted: (known, callOptions) => findL1(node, known, callOptions),
     call: (request, at, callOptions) => rpc.call(functionCall(request, at), callOptions),
     getClassAt: (contract, at, callOptions) =>
-      ask('starknet_getClassAt', [blockId(at), shortHex(contract)], readClass, callOptions),
+      ask(
+        'starknet_getClassAt',
+        { block_id: blockId(at), contract_address: shortHex(contract) },
+        readClass,
+        callOptions,
+      ),
     getClassHashAt: (contract, at, callOptions) => rpc.call(classHashCall(contract, at), callOptions),
     callMany: (requests, at, callOptions) =>
       rpc.batch(

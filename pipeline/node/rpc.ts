@@ -20,9 +20,12 @@ export interface RpcOptions {
   readonly metrics: NodeMetrics;
 }
 
+/** By name: nodes differ in how many positions a method has (`response_flags` came with 0.10.1), not in the names. */
+export type RpcParams = Readonly<Record<string, unknown>>;
+
 export interface RpcCall<T> {
   readonly method: string;
-  readonly params: readonly unknown[];
+  readonly params: RpcParams;
   /** Border parser; throws when the answer is not the specification. */
   readonly parse: (result: unknown, bytes: number) => T;
 }
@@ -145,7 +148,7 @@ export function createRpc(options: RpcOptions): Rpc {
       const id = nextId++;
       return await withRetries(
         method,
-        { jsonrpc: '2.0', id, method, params },
+        envelope(id, method, params),
         ({ json, bytes }) => {
           const outcome = readEnvelope(method, json, id);
           if (!outcome.ok) throw outcome.error;
@@ -159,12 +162,7 @@ export function createRpc(options: RpcOptions): Rpc {
       if (first === undefined) return [];
       const firstId = nextId;
       nextId += calls.length;
-      const body = calls.map(({ method, params }, index) => ({
-        jsonrpc: '2.0',
-        id: firstId + index,
-        method,
-        params,
-      }));
+      const body = calls.map(({ method, params }, index) => envelope(firstId + index, method, params));
       return await withRetries(
         `${first.method}[]`,
         body,
@@ -265,4 +263,9 @@ function delayBefore(error: unknown, tries: number, random: () => number): numbe
   const jittered = random() * Math.min(MAX_DELAY_MS, BASE_DELAY_MS * 2 ** tries);
   const asked = error instanceof AppError ? error.details['retryAfterMs'] : null;
   return typeof asked === 'number' ? asked + jittered : jittered;
+}
+
+/** A method without parameters is sent an empty list, which every node takes. */
+function envelope(id: number, method: string, params: RpcParams): object {
+  return { jsonrpc: '2.0', id, method, params: Object.keys(params).length === 0 ? [] : params };
 }
