@@ -25,7 +25,6 @@ import type { Kafka } from '../kafka/client.ts';
 import { pause } from '../lifecycle.ts';
 import type { Releasers } from '../lifecycle.ts';
 import type { Logger } from '../log.ts';
-import { createMetrics } from '../metrics.ts';
 import type { Registry } from '../metrics.ts';
 import { createPool } from '../postgres/client.ts';
 import type { Pool } from '../postgres/client.ts';
@@ -40,7 +39,7 @@ export interface RoleContext {
   readonly releasers: Releasers;
   readonly signal: AbortSignal;
   /** Ends the process: a supervisor starts it again. */
-  fail(error: unknown): void;
+  readonly fail: (error: unknown) => void;
 }
 
 /** A writer that is silent for so long has lost its chunks to another process. */

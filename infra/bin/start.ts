@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 
 import { startEmbedded } from '../embedded/index.ts';
@@ -7,7 +7,6 @@ import { startStarknet } from '../embedded/starknet/starknet.ts';
 import { loadConfig } from '../config.ts';
 import type { Config } from '../config.ts';
 import { createLogger } from '../log.ts';
-import type { Logger } from '../log.ts';
 import { prepareStores } from './prepare.ts';
 import { introduce } from './introduce.ts';
 import { runProcess } from './process.ts';
