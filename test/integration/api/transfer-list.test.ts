@@ -171,6 +171,15 @@ describe('a page by number', () => {
     }
   });
 
+  it('holds nothing of the blocks that a fork took', async () => {
+    for (let height = 48; height < 60; height += 1) {
+      const block = String(height);
+      const answer = await list({ block, limit: '100' });
+      expect(answer.results, block).toEqual(expected({ block }).map(stored));
+      expect(answer.count).toBe(answer.results.length);
+    }
+  });
+
   it('links to its neighbours with the filters kept', async () => {
     const answer = await list({ token: hotToken, order: 'asc', page: '2', limit: '10' });
     expect(answer.links).toMatchObject({
