@@ -6,7 +6,7 @@ import type { ServedBuilds } from '../builds.ts';
 import { feltHex, feltParam } from '../transfer-reads.ts';
 import type { TransferSource } from '../transfer-reads.ts';
 
-export { MAX_HEIGHT, feltFilters, transferCount, transferPage, transferSample } from '../transfer-reads.ts';
+export { MAX_HEIGHT, transferCount, transferPage, transferSample } from '../transfer-reads.ts';
 export type {
   FeltFilter,
   PageRead,
