@@ -1,3 +1,5 @@
+import { createHmac } from 'node:crypto';
+
 import { z } from 'zod';
 
 import { AppError } from '../schemas/errors.ts';
@@ -66,7 +68,7 @@ export const settings = {
     'API_DATABASE_URL',
     url('postgres', 'postgresql').nullable(),
     null,
-    'the same database as a role that may only SELECT; `tds migrate` makes the role',
+    'the same database as a role that may only SELECT; unset: role `tds_api`, its password made from SECRET_KEY; `tds migrate` makes the role',
   ),
   redisUrl: setting(
     'REDIS_URL',
@@ -189,7 +191,17 @@ export function loadConfig(env: NodeJS.ProcessEnv): Config {
   if (problems.length > 0)
     throw new AppError('CONFIG_INVALID', `Wrong settings:\n  ${problems.join('\n  ')}`);
   // Keys and value types are those of `settings`, which TypeScript cannot follow through Object.entries.
-  return Object.freeze(Object.fromEntries(entries)) as Config;
+  const config = Object.fromEntries(entries) as Config;
+  return Object.freeze({ ...config, apiDatabaseUrl: config.apiDatabaseUrl ?? derivedApiUrl(config) });
+}
+
+/** The reading role of a database that was given by its owner's URL alone; every process derives the same. */
+function derivedApiUrl({ databaseUrl, secretKey }: Config): string | null {
+  if (databaseUrl === null || secretKey === null) return null;
+  const url = new URL(databaseUrl);
+  url.username = 'tds_api';
+  url.password = createHmac('sha256', secretKey).update('password of the role tds_api').digest('base64url');
+  return url.href;
 }
 
 /** The value of a setting that a role cannot do without. */

@@ -1,3 +1,4 @@
+import { loadConfig } from '../config.ts';
 import { createLogger } from '../log.ts';
 import { createMetrics, serveMetrics } from '../metrics.ts';
 import { isPostgresUnavailable } from '../postgres/client.ts';
@@ -11,7 +12,8 @@ import type { z } from 'zod';
 
 /** Runs one role as this process, with metrics of its own, and tells a supervisor when it does its work. */
 export async function runRole(role: Role, only: readonly string[]): Promise<never> {
-  const config = commandConfig(process.env);
+  // A supervisor has said everything; the API is not given the owners' URLs, and must not find them either.
+  const config = process.send === undefined ? commandConfig(process.env) : loadConfig(process.env);
   const log = createLogger(role.name, config.logLevel);
   return await runProcess(log, async ({ releasers, signal, fail }) => {
     const metrics = createMetrics(role.name);

@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path';
 
 import { startEmbedded } from '../embedded/index.ts';
 import { startStarknet } from '../embedded/starknet/starknet.ts';
-import { loadConfig } from '../config.ts';
+import { loadConfig, required } from '../config.ts';
 import type { Config } from '../config.ts';
 import { createLogger } from '../log.ts';
 import { prepareStores } from './prepare.ts';
@@ -52,12 +52,13 @@ await runProcess(log, async ({ releasers, signal, fail }) => {
   env['SECRET_KEY'] ??= keptSecretKey(dataDir);
   const demo = demoUser(env, dataDir);
   const config = loadConfig(env);
+  env['API_DATABASE_URL'] = required(config, 'apiDatabaseUrl');
 
   await prepareStores(config, log, signal);
   say(`Stores are ready after ${seconds(began)}.`);
 
   const logs = join(dataDir, 'logs');
-  const roles = roleNames.map((role) => superviseRole({ role, env, logs, log }));
+  const roles = roleNames.map((role) => superviseRole({ role, env: envOf(role, env), logs, log }));
   releasers.push(
     'roles',
     async () => void (await Promise.all(roles.map((role) => role.stop(ROLE_GRACE_MS)))),
@@ -82,6 +83,13 @@ Token data service: ${baseUrl}   (ready after ${seconds(began)}; Ctrl-C stops ev
 These are kept in ${join(dataDir, 'demo.json')}. Try:
   curl -H "api-key: ${file.api_key}" "${baseUrl}/api/transfers/?token=0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d"`);
 });
+
+/** The API reads and appends commands: it is not given what could write to a read model. */
+function envOf(role: (typeof roleNames)[number], settings: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  if (role !== 'api') return settings;
+  const { DATABASE_URL: _database, CLICKHOUSE_URL: _clickhouse, ...rest } = settings;
+  return rest;
+}
 
 function seconds(since: number): string {
   return `${((performance.now() - since) / 1000).toFixed(1)} s`;

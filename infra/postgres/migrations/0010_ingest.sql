@@ -58,6 +58,8 @@ CREATE TABLE tds.repairs (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   height bigint NOT NULL,
   reason text NOT NULL,
+  -- Counts how often it was asked for: one that is asked for while it is under way is done again.
+  round integer NOT NULL DEFAULT 1,
   -- Every `contracts` map a repair of this height may have published.
   maps jsonb NOT NULL DEFAULT '[]',
   requested_at timestamptz NOT NULL DEFAULT now(),

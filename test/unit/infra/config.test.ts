@@ -53,3 +53,16 @@ describe('settings', () => {
     expect(() => required(loadConfig({}), 'kafkaBrokers')).toThrow(/KAFKA_BROKERS must be set/);
   });
 });
+
+test('the reading role of a database is derived, the same in every process, unless it is given', () => {
+  const env = { DATABASE_URL: 'postgres://owner:secret@db:5432/tds', SECRET_KEY: 'ab'.repeat(32) };
+  const url = new URL(required(loadConfig(env), 'apiDatabaseUrl'));
+  expect([url.username, url.host, url.pathname]).toEqual(['tds_api', 'db:5432', '/tds']);
+  expect(url.password.length).toBeGreaterThan(40);
+  expect(loadConfig(env).apiDatabaseUrl).toBe(url.href);
+  expect(loadConfig({ ...env, SECRET_KEY: 'cd'.repeat(32) }).apiDatabaseUrl).not.toBe(url.href);
+  expect(loadConfig({ ...env, API_DATABASE_URL: 'postgres://r:p@db/tds' }).apiDatabaseUrl).toBe(
+    'postgres://r:p@db/tds',
+  );
+  expect(loadConfig({ DATABASE_URL: env.DATABASE_URL }).apiDatabaseUrl).toBeNull();
+});
