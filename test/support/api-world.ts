@@ -47,6 +47,8 @@ export interface ApiWorld {
     path: string,
     options?: { headers?: Record<string, string>; token?: string; json?: unknown; body?: string | Buffer },
   ): Promise<Answer>;
+  /** Ends the API only; `close` ends everything. */
+  closeApi(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -194,6 +196,7 @@ export async function apiWorld(env: Readonly<Record<string, string>> = {}): Prom
       return { token: json.token, password, id };
     },
     call,
+    closeApi: () => api.close(),
     close: () => releasers.releaseAll(),
   };
 }
