@@ -3,6 +3,7 @@ import type { Sql } from '../infra/postgres/client.ts';
 import type { Reading, Target } from './chain-batch.ts';
 import { loadCheckpoints } from './checkpoints.ts';
 import type { LogIdentity } from './checkpoints.ts';
+import type { Patience } from './persist.ts';
 
 /** The partitions that are being read, each from the lowest checkpoint of its targets. */
 export interface Readings {
@@ -22,6 +23,7 @@ export function createReadings(
   kafka: Kafka,
   identity: LogIdentity,
   targets: readonly Target[],
+  patiently: Patience,
 ): Readings {
   const readings = new Map<number, Reading>();
   let loading: Promise<Map<Target, Map<number, number>>> | null = null;
@@ -35,7 +37,7 @@ export function createReadings(
     return stored;
   };
   const begin = async (partition: number): Promise<Reading> => {
-    loading ??= load().finally(() => {
+    loading ??= patiently(load).finally(() => {
       loading = null;
     });
     const stored = await loading;

@@ -8,7 +8,7 @@ import type { Batch, Reading, Share } from './chain-batch.ts';
 import { moveCheckpoints } from './checkpoints.ts';
 import { withNames } from './define.ts';
 import type { ProjectionMetrics } from './metrics.ts';
-import { persist } from './persist.ts';
+import { patience } from './persist.ts';
 
 /** Two inserts side by side use ClickHouse best; more only hold more in memory. */
 const IN_FLIGHT = 2;
@@ -42,7 +42,7 @@ interface Dependencies {
  * gap, and totals never lead what can be queried. Doing any part again gives the same tables.
  */
 export function createChainWriter(dependencies: Dependencies): ChainWriter {
-  const { clickhouse, pool, topic, log, metrics, signal } = dependencies;
+  const { clickhouse, pool, topic, metrics, signal } = dependencies;
   let inFlight = 0;
   let tail: Promise<void> = Promise.resolve();
   let waiting: (() => void)[] = [];
@@ -54,20 +54,8 @@ export function createChainWriter(dependencies: Dependencies): ChainWriter {
   };
   signal.addEventListener('abort', wake, { once: true });
 
-  const patiently =
-    (store: string, isUnavailable: (error: unknown) => boolean) =>
-    <T>(work: () => Promise<T>): Promise<T> =>
-      persist(work, {
-        isUnavailable,
-        signal,
-        onWaiting(error, pauseMs) {
-          metrics.waiting.set({ store }, error === null ? 0 : 1);
-          if (error === null) log.info({ store }, 'the store answers again');
-          else log.warn({ store, err: error, pauseMs }, 'the store does not answer; trying again');
-        },
-      });
-  const onClickHouse = patiently('clickhouse', isClickHouseUnavailable);
-  const onPostgres = patiently('postgres', isPostgresUnavailable);
+  const onClickHouse = patience('clickhouse', isClickHouseUnavailable, dependencies);
+  const onPostgres = patience('postgres', isPostgresUnavailable, dependencies);
 
   const insert = async ({ target: { projection, build }, tables }: Share): Promise<void> => {
     const inserts = [...tables].map(async ([placeholder, encoder]) => {

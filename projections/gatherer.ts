@@ -23,6 +23,7 @@ export interface Gatherer {
   caughtUp(): void;
   /** The writer has room again. */
   roomMade(): void;
+  /** What is gathered stays unwritten: the next run reads it again. */
   close(): void;
 }
 
@@ -37,6 +38,7 @@ export function createGatherer(
   let lastLaunch = -Infinity;
   /** It is time; only room is missing. */
   let due = false;
+  let closed = false;
   let timer: { readonly at: number; readonly handle: NodeJS.Timeout } | null = null;
 
   const isFull = (): boolean => batch.rows() >= limits.rows || batch.bytes() >= limits.bytes;
@@ -47,7 +49,7 @@ export function createGatherer(
   const launch = (): void => {
     disarm();
     due = false;
-    if (batch.messages() === 0) return;
+    if (closed || batch.messages() === 0) return;
     lastLaunch = now();
     const full = batch;
     batch = newBatch(full);
@@ -80,6 +82,9 @@ export function createGatherer(
     roomMade() {
       if (due || isFull()) launch();
     },
-    close: disarm,
+    close() {
+      closed = true;
+      disarm();
+    },
   };
 }

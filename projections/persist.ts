@@ -1,4 +1,8 @@
 import { pause } from '../infra/lifecycle.ts';
+import type { Logger } from '../infra/log.ts';
+import { isPostgresUnavailable } from '../infra/postgres/client.ts';
+import { isRetryable } from '../schemas/errors.ts';
+import type { ProjectionMetrics } from './metrics.ts';
 
 export interface PersistOptions {
   /** True for an error that passes by itself: the store is away, starting, or short of something. */
@@ -32,4 +36,29 @@ export async function persist<T>(work: () => Promise<T>, options: PersistOptions
       signal.throwIfAborted();
     }
   }
+}
+
+/** Postgres, or the log that a checkpoint is compared with, is away. */
+export function isAway(error: unknown): boolean {
+  return isRetryable(error) || isPostgresUnavailable(error);
+}
+
+/** Runs work against one store, waiting for it as long as it is away; the wait is in the log and in the metrics. */
+export type Patience = <T>(work: () => Promise<T>) => Promise<T>;
+
+export function patience(
+  store: 'clickhouse' | 'postgres',
+  isUnavailable: (error: unknown) => boolean,
+  { log, metrics, signal }: { log: Logger; metrics: ProjectionMetrics; signal: AbortSignal },
+): Patience {
+  return (work) =>
+    persist(work, {
+      isUnavailable,
+      signal,
+      onWaiting(error, pauseMs) {
+        metrics.waiting.set({ store }, error === null ? 0 : 1);
+        if (error === null) log.info({ store }, 'the store answers again');
+        else log.warn({ store, err: error, pauseMs }, 'the store does not answer; trying again');
+      },
+    });
 }

@@ -1,14 +1,14 @@
 import type { Consumption, Kafka, LogBatch, LogMessage } from '../infra/kafka/client.ts';
 import type { Logger } from '../infra/log.ts';
-import { inTransaction, isPostgresUnavailable } from '../infra/postgres/client.ts';
+import { inTransaction } from '../infra/postgres/client.ts';
 import type { Pool } from '../infra/postgres/client.ts';
 import { openBuild } from './builds.ts';
-import { describe, parseMessage } from './chain-message.ts';
+import { describe, parseMessage } from './read-message.ts';
 import { identifyLog, loadCheckpoints, moveCheckpoints } from './checkpoints.ts';
 import type { PostgresProjection } from './define.ts';
 import type { Halt } from './halts.ts';
 import type { ProjectionMetrics } from './metrics.ts';
-import { persist } from './persist.ts';
+import { isAway, patience } from './persist.ts';
 import type { ProjectionRun } from './runner.ts';
 import { createWatch } from './watch.ts';
 
@@ -67,15 +67,7 @@ export async function runPostgresProjection<M>(
     ending.reject(error);
     abort.abort(error);
   };
-  const patiently = <T>(work: () => Promise<T>): Promise<T> =>
-    persist(work, {
-      signal: abort.signal,
-      isUnavailable: isPostgresUnavailable,
-      onWaiting(error, pauseMs) {
-        metrics.waiting.set({ store: 'postgres' }, error === null ? 0 : 1);
-        if (error !== null) log.warn({ err: error, pauseMs }, 'Postgres does not answer; trying again');
-      },
-    });
+  const patiently = patience('postgres', isAway, { log, metrics, signal: abort.signal });
 
   const goOn = async ({ partition, next }: Reading): Promise<void> =>
     (await consuming.promise).seek(topic.name, partition, next);
@@ -96,6 +88,7 @@ export async function runPostgresProjection<M>(
     builds: [build],
     readings: () => readings.values(),
     position: ({ next }) => next,
+    concerned: () => [build],
     onError: fail,
     async resume(reading) {
       const { partition, next: expected } = reading;
@@ -122,7 +115,7 @@ export async function runPostgresProjection<M>(
             const { offset, timestamp } = from;
             await projection.fold(tx, message, { partition, offset, timestamp, schema });
           } catch (error) {
-            if (isPostgresUnavailable(error)) throw error;
+            if (isAway(error)) throw error;
             throw new FoldFailed(index, error);
           }
         }

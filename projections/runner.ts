@@ -8,7 +8,7 @@ import { topics } from '../schemas/topics.ts';
 import { openBuild } from './builds.ts';
 import { createBatch } from './chain-batch.ts';
 import type { Reading, Target } from './chain-batch.ts';
-import { describe, readChainMessage } from './chain-message.ts';
+import { describe, readChainMessage } from './read-message.ts';
 import { createReadings } from './chain-readings.ts';
 import { createChainWriter } from './chain-writer.ts';
 import { identifyLog } from './checkpoints.ts';
@@ -16,6 +16,7 @@ import type { ChainBatchItem, ClickHouseProjection } from './define.ts';
 import { createGatherer } from './gatherer.ts';
 import type { GatherLimits } from './gatherer.ts';
 import type { ProjectionMetrics } from './metrics.ts';
+import { isAway, patience } from './persist.ts';
 import { createWatch } from './watch.ts';
 
 export interface ProjectionRun {
@@ -68,10 +69,16 @@ async function runTargets(
     abort.abort(error);
   };
 
-  const readings = createReadings(pool, kafka, await identifyLog(kafka, topic), targets);
+  const patiently = patience('postgres', isAway, { log, metrics, signal: abort.signal });
+  const readings = createReadings(pool, kafka, await identifyLog(kafka, topic), targets, patiently);
   const consuming = Promise.withResolvers<Consumption>();
   const goOnFrom = (partition: number, offset: number): void =>
     void consuming.promise.then((consumption) => consumption.seek(topic.name, partition, offset));
+  const beginAgain = async (partition: number): Promise<void> => {
+    const assigned = (await consuming.promise).assigned();
+    if (assigned.every((place) => place.partition !== partition)) return readings.drop(partition);
+    goOnFrom(partition, (await readings.reopen(partition)).next);
+  };
   const writer = createChainWriter({
     clickhouse,
     pool,
@@ -83,7 +90,7 @@ async function runTargets(
     onFatal: fail,
     onRefused({ partition }) {
       log.warn({ partition }, 'another process moved the checkpoint; going on from where it stands');
-      readings.reopen(partition).then(({ next }) => goOnFrom(partition, next), fail);
+      beginAgain(partition).catch(fail);
     },
   });
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
@@ -97,6 +104,8 @@ async function runTargets(
     builds: targets.map(({ build }) => build),
     readings: () => readings.all(),
     position: ({ stored }, build) => [...stored].find(([target]) => target.build === build)?.[1] ?? 0,
+    concerned: ({ planned }, { message }) =>
+      targets.filter((target) => (planned.get(target) ?? 0) <= message.offset).map(({ build }) => build),
     resume,
     onError: fail,
   });

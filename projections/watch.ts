@@ -1,14 +1,13 @@
 import type { Kafka } from '../infra/kafka/client.ts';
 import type { Logger } from '../infra/log.ts';
-import { isPostgresUnavailable } from '../infra/postgres/client.ts';
 import type { Pool } from '../infra/postgres/client.ts';
-import { isRetryable } from '../schemas/errors.ts';
 import { topics } from '../schemas/topics.ts';
 import type { Topic } from '../schemas/topics.ts';
 import type { Build } from './builds.ts';
 import { isSkipped, messageQuarantined, messageSkipped, recordHalt } from './halts.ts';
 import type { Halt } from './halts.ts';
 import type { ProjectionMetrics } from './metrics.ts';
+import { isAway } from './persist.ts';
 
 /** A partition as the watch sees it. */
 interface Watched {
@@ -26,6 +25,8 @@ interface Dependencies<R extends Watched> {
   readings(): Iterable<R>;
   /** Where a build stands in a partition: everything before it is written. */
   position(reading: R, build: Build): number;
+  /** The builds that the message which halts this partition stops: those that have not passed it before. */
+  concerned(reading: R, halt: Halt): readonly Build[];
   /** Goes on after the message that halted the partition. */
   resume(reading: R): Promise<void>;
   onError(error: unknown): void;
@@ -52,12 +53,13 @@ export function createWatch<R extends Watched>(dependencies: Dependencies<R>): W
   let timer: NodeJS.Timeout | null = null;
   let looking: Promise<void> = Promise.resolve();
   let looks = 0;
+  let measured = new Set<number>();
 
   /** To every process through Postgres, and to the operator through the quarantine. */
-  const announce = async (halt: Halt): Promise<void> => {
+  const announce = async (halt: Halt, stopped: readonly Build[]): Promise<void> => {
     const { partition, offset } = halt.message;
     log.error({ topic: topic.name, partition, offset, reason: halt.reason }, 'a message halts its partition');
-    await recordHalt(pool, builds, halt);
+    await recordHalt(pool, stopped, halt);
     await quarantine.publish(topics.quarantine, [{ value: messageQuarantined(halt, Date.now()) }]);
     halt.announced = true;
   };
@@ -74,8 +76,9 @@ export function createWatch<R extends Watched>(dependencies: Dependencies<R>): W
     for (const reading of dependencies.readings()) {
       const { halt } = reading;
       if (halt === null) continue;
-      if (await isSkipped(pool, builds, halt.message)) await passOver(reading, halt);
-      else if (!halt.announced) await announce(halt);
+      const stopped = dependencies.concerned(reading, halt);
+      if (await isSkipped(pool, stopped, halt.message)) await passOver(reading, halt);
+      else if (!halt.announced) await announce(halt, stopped);
     }
   };
 
@@ -83,14 +86,26 @@ export function createWatch<R extends Watched>(dependencies: Dependencies<R>): W
     if (looks % LOOKS_PER_OFFSETS === 0) {
       for (const { partition, high } of await kafka.offsets(topic)) heads.set(partition, high);
     }
+    const read = new Set<number>();
     for (const reading of dependencies.readings()) {
-      const { partition } = reading;
+      const { partition, halt } = reading;
+      read.add(partition);
       for (const build of builds) {
+        const labels = { projection: build.projection, partition };
         const lag = (heads.get(partition) ?? 0) - dependencies.position(reading, build);
-        metrics.lag.set({ projection: build.projection, partition }, Math.max(0, lag));
-        metrics.halted.set({ projection: build.projection, partition }, reading.halt === null ? 0 : 1);
+        metrics.lag.set(labels, Math.max(0, lag));
+        metrics.halted.set(labels, halt === null ? 0 : 1);
       }
     }
+    // What another process reads now is for that process to tell.
+    for (const partition of measured) {
+      if (read.has(partition)) continue;
+      for (const { projection } of builds) {
+        metrics.lag.remove({ projection, partition });
+        metrics.halted.remove({ projection, partition });
+      }
+    }
+    measured = read;
   };
 
   const look = async (): Promise<void> => {
@@ -100,8 +115,7 @@ export function createWatch<R extends Watched>(dependencies: Dependencies<R>): W
       looks += 1;
     } catch (error) {
       // A store that is away is looked for again; everything else is a bug.
-      if (isRetryable(error) || isPostgresUnavailable(error))
-        log.warn({ err: error }, 'the watch goes blind');
+      if (isAway(error)) log.warn({ err: error }, 'the watch goes blind');
       else dependencies.onError(error);
     }
   };
