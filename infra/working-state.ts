@@ -23,6 +23,9 @@ const haltRow = z.object({
 });
 const alarmRow = z.object({ name: z.string(), detail: z.string(), raised_at: z.date() });
 
+/** A store that does not answer by then is away, and the rest is told. */
+export const STORE_WITHIN_MS = 1500;
+
 export type Halt = z.infer<typeof haltRow>;
 export type Alarm = z.infer<typeof alarmRow>;
 
@@ -32,7 +35,10 @@ export interface Lag extends z.infer<typeof checkpointRow> {
 }
 
 /** By projection, topic and partition. The log is asked after the table, so a lag is never negative by a race. */
-export async function projectionLags(db: Sql, kafka: Pick<Kafka, 'offsets'>): Promise<Lag[]> {
+export async function projectionLags(
+  db: Sql,
+  kafka: Pick<Kafka, 'offsets'>,
+): Promise<{ lags: Lag[]; logAnswers: boolean }> {
   const checkpoints = await sqlRows(
     db,
     checkpointRow,
@@ -40,11 +46,16 @@ export async function projectionLags(db: Sql, kafka: Pick<Kafka, 'offsets'>): Pr
      FROM tds.checkpoints JOIN tds.builds USING (projection, build)
      WHERE state = 'serving' ORDER BY projection, topic, partition`,
   );
-  const heads = await highWatermarks(kafka, new Set(checkpoints.map(({ topic }) => topic)));
-  return checkpoints.map((place) => {
+  const heads = await withTimeout(
+    highWatermarks(kafka, new Set(checkpoints.map(({ topic }) => topic))),
+    STORE_WITHIN_MS,
+    null,
+  );
+  const lags = checkpoints.map((place) => {
     const head = heads?.get(`${place.topic}:${place.partition}`);
     return { ...place, lag: head === undefined ? null : Math.max(0, head - place.next_offset) };
   });
+  return { lags, logAnswers: heads !== null };
 }
 
 /** Next offset to be written, by `topic:partition`; null while the log does not answer. */
@@ -60,6 +71,17 @@ async function highWatermarks(
     return new Map(found.flat().map(({ topic, partition, high }) => [`${topic.name}:${partition}`, high]));
   } catch {
     return null;
+  }
+}
+
+/** What `work` gives, or `late` when it has not by then. */
+export async function withTimeout<T>(work: Promise<T>, ms: number, late: T): Promise<T> {
+  const timer = Promise.withResolvers<T>();
+  const handle = setTimeout(() => timer.resolve(late), ms);
+  try {
+    return await Promise.race([work, timer.promise]);
+  } finally {
+    clearTimeout(handle);
   }
 }
 

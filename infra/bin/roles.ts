@@ -45,6 +45,9 @@ export interface RoleContext {
 /** A writer that is silent for so long has lost its chunks to another process. */
 const LEASE_MS = 10_000;
 
+/** No query of a request takes so long; a client has gone by then. */
+const REQUEST_MS = 15_000;
+
 export interface Role {
   readonly name: string;
   readonly summary: string;
@@ -162,7 +165,7 @@ const api: Role = {
       onError: (error) => log.warn({ err: error }, 'PostgreSQL connection lost'),
     });
     releasers.push('PostgreSQL', () => pool.end());
-    const clickhouse = openClickHouse(releasers, required(config, 'apiClickhouseUrl'), 'tds-api');
+    const clickhouse = openClickHouse(releasers, required(config, 'apiClickhouseUrl'), 'tds-api', REQUEST_MS);
     const served = (): ReturnType<typeof servedBuilds> => servedBuilds(pool);
     const server = await startApi({
       config,
@@ -212,8 +215,13 @@ function openPool(
   return pool;
 }
 
-function openClickHouse(releasers: Releasers, url: string, application: string): ClickHouse {
-  const clickhouse = createClickHouse(url, { application });
+function openClickHouse(
+  releasers: Releasers,
+  url: string,
+  application: string,
+  timeoutMs = 120_000,
+): ClickHouse {
+  const clickhouse = createClickHouse(url, { application, timeoutMs });
   releasers.push('ClickHouse', () => clickhouse.close());
   return clickhouse;
 }

@@ -46,7 +46,7 @@ export function serviceMetrics(deps: {
 
   const refresh = async (): Promise<void> => {
     const served = await deps.servedBuilds();
-    const [lags, chain, chunks, quarantine, halts, raised] = await Promise.all([
+    const [{ lags }, chain, chunks, quarantine, halts, raised] = await Promise.all([
       projectionLags(pool, kafka),
       chainStatusRow(pool, served.schema('chain-status')),
       chunkTotals(clickhouse, served),

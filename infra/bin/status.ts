@@ -22,7 +22,7 @@ export type ServiceStatus = Awaited<ReturnType<typeof readStatus>>;
 /** Everything `tds status` shows, read in one go. */
 export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets'>) {
   const served = await servedBuilds(db);
-  const [chain, chunks, lags, halts, alarms, quarantine] = await Promise.all([
+  const [chain, chunks, { lags }, halts, alarms, quarantine] = await Promise.all([
     chainStatusRow(db, served.schema('chain-status')),
     sqlRows(
       db,
