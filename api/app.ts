@@ -13,19 +13,9 @@ import type { DispatchDeps } from './dispatch.ts';
 import { HttpError, notFound, toHttpError } from './errors.ts';
 import { mountHealth } from './health.ts';
 import type { HealthDeps } from './health.ts';
-import type { CallerNote } from './identify.ts';
 import { API_VERSION, describeApi } from './openapi.ts';
+import type { RequestState } from './request-state.ts';
 import type { Route } from './route.ts';
-
-/** What the middleware of one request tell each other. */
-export interface RequestState {
-  requestId: string;
-  ip: string;
-  /** Of the matched route, as declared. */
-  path?: string;
-  route?: Route;
-  note: CallerNote;
-}
 
 export interface AppDeps extends DispatchDeps, HealthDeps {
   readonly routes: readonly Route[];

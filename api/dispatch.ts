@@ -3,7 +3,7 @@ import type { Context } from 'koa';
 import type { z } from 'zod';
 
 import type { Logger } from '../infra/log.ts';
-import type { RequestState } from './app.ts';
+import type { RequestState } from './request-state.ts';
 import { readBody } from './body.ts';
 import { createIdentify } from './identify.ts';
 import type { IdentifyDeps } from './identify.ts';

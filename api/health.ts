@@ -1,6 +1,6 @@
 import type Router from '@koa/router';
 
-import type { RequestState } from './app.ts';
+import type { RequestState } from './request-state.ts';
 
 /** What /readyz answers: 200 when ok, else 503; the body says what is behind, and by how much. */
 export interface Readiness {
