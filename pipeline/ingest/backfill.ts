@@ -2,6 +2,7 @@ import { rpcCodes, isRpcError } from '../node/errors.ts';
 import type { BlockPoint } from '../node/types.ts';
 import { assertStillFinal, inconsistent, linkedLength } from './fork.ts';
 import type { IngestDeps } from './ports.ts';
+import { createPlans } from './plans.ts';
 import { createPrefetch } from './prefetch.ts';
 import type { ReadyBlock } from './prefetch.ts';
 import { publishAccepted, publishStatus, statusStamp } from './publish.ts';
@@ -23,16 +24,17 @@ export async function runBackfill(deps: IngestDeps, task: ChunkTask): Promise<vo
   const neighbours = await findNeighbours(deps, chunk.start, chunk.end);
   let cursor = chunk.cursor;
   let tip = cursor === chunk.start ? neighbours.below : chunk.finalHash;
-  const source = createPrefetch(deps, cursor, { priority: 0, finalOnly: true });
+  const plans = createPlans(deps, lease, chunk.plan);
+  const source = createPrefetch(deps, cursor, { priority: 0, finalOnly: true, signal: lease.signal });
   try {
     source.setEnd(chunk.end);
     while (cursor <= chunk.end) {
-      await task.runRepairs();
+      if (await task.runRepairs()) source.restart(cursor);
       const ready = await nextLinked(deps, source, { cursor, end: chunk.end, tip, above: neighbours.above });
       const first = ready[0];
       const last = ready.at(-1);
       if (first === undefined || last === undefined) throw inconsistent(cursor);
-      await publishAccepted(deps, lease, ready, () => 'new');
+      await publishAccepted(deps, lease, await plans.settle(ready, cursor), () => 'new');
       const { height, hash } = last.block;
       await store.moveCursor(lease, {
         from: cursor,

@@ -24,9 +24,7 @@ export async function runChunk(deps: IngestDeps, health: Health, lease: Lease): 
   const repairer = createRepairer(deps, lease);
   const task: ChunkTask = {
     lease,
-    async runRepairs() {
-      await repairer.run();
-    },
+    runRepairs: async () => (await repairer.run()) > 0,
     async progress() {
       failures = 0;
       await health.progress(chunk);

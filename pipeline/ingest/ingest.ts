@@ -4,7 +4,7 @@ import { createHealth } from './health.ts';
 import { identifyChain } from './identify.ts';
 import { takeLease } from './lease.ts';
 import { LIVE, planChunks } from './plan.ts';
-import type { Chunk, IngestDeps } from './ports.ts';
+import type { IngestDeps } from './ports.ts';
 import { publishStatus, statusStamp } from './publish.ts';
 import { createRepairer } from './repairer.ts';
 
@@ -16,6 +16,8 @@ export interface Ingester {
 
 /** Pause between looks for chunks to take, and for stalls. */
 const TICK_MS = 1000;
+/** Repairs looked at in one tick for finished chunks that have one. */
+const REPAIRS_LOOKED_AT = 1000;
 
 /**
  * The ingester of one process. It makes sure of the chain, cuts history into chunks, and keeps a writer on `live` and on
@@ -29,33 +31,40 @@ export function startIngester(deps: IngestDeps, stopping?: AbortSignal): Ingeste
   /** Chunks this process writes, by name. */
   const writing = new Map<string, Promise<void>>();
   const halted = new Set<string>();
+  /** Ends the pause between two ticks. */
+  let wake = (): void => {};
 
-  const write = async (name: string): Promise<void> => {
+  /** False when another process has the chunk. */
+  const write = async (name: string): Promise<boolean> => {
     const lease = await takeLease(deps, name);
-    if (lease === null) return;
-    const letGo = (): void => void lease.release().catch(() => {});
-    signal.addEventListener('abort', letGo, { once: true });
+    if (lease === null) return false;
+    const giveUp = (): void => lease.giveUp();
+    signal.addEventListener('abort', giveUp, { once: true });
     try {
-      if (signal.aborted) return;
-      if (lease.taken.finished) {
-        await createRepairer(deps, lease).run();
-        return;
-      }
+      if (signal.aborted) return false;
+      if (lease.taken.finished) return (await createRepairer(deps, lease).run()) > 0;
       log.info({ chunk: name, epoch: lease.epoch, cursor: lease.taken.cursor }, 'writing chunk');
       health.watch(name);
       if ((await runChunk(deps, health, lease)) === 'halted') halted.add(name);
+      return true;
     } finally {
-      signal.removeEventListener('abort', letGo);
+      signal.removeEventListener('abort', giveUp);
       health.unwatch(name);
       await lease.release();
     }
   };
 
   const begin = (name: string): void => {
-    const run = write(name)
-      .catch((error: unknown) => log.warn({ chunk: name, err: error }, 'chunk let go'))
-      .finally(() => writing.delete(name));
-    writing.set(name, run);
+    const run = async (): Promise<void> => {
+      try {
+        if (await write(name)) wake();
+      } catch (error) {
+        log.warn({ chunk: name, err: error }, 'chunk let go');
+      } finally {
+        writing.delete(name);
+      }
+    };
+    writing.set(name, run());
   };
 
   /** Starts writers for what is not written yet: live, the lowest chunks of backfill, finished chunks with repairs to do. */
@@ -67,13 +76,11 @@ export function startIngester(deps: IngestDeps, stopping?: AbortSignal): Ingeste
       if ([...writing.keys()].filter((other) => other !== LIVE).length >= settings.backfillConcurrency) break;
       begin(name);
     }
-    for (const chunk of chunks.filter(({ finished }) => finished)) {
-      if (!writing.has(chunk.name) && (await hasRepairs(chunk))) begin(chunk.name);
+    const repairs = await store.pendingRepairs({ start: 0, end: null }, REPAIRS_LOOKED_AT);
+    for (const { name, start, end } of chunks.filter(({ finished }) => finished)) {
+      if (repairs.some(({ height }) => height >= start && height <= (end ?? height))) begin(name);
     }
   };
-
-  const hasRepairs = async (chunk: Chunk): Promise<boolean> =>
-    (await store.pendingRepairs(chunk, 1)).length > 0;
 
   const plan = async (): Promise<void> => {
     const { indexFrom, backfillChunkBlocks: chunkBlocks } = settings;
@@ -121,7 +128,9 @@ export function startIngester(deps: IngestDeps, stopping?: AbortSignal): Ingeste
         log.warn({ err: error }, 'chunks not looked for');
       }
       await health.check();
-      await Promise.race([clock.sleep(TICK_MS, signal), ...writing.values()]);
+      const woken = new AbortController();
+      wake = () => woken.abort();
+      await clock.sleep(TICK_MS, AbortSignal.any([signal, woken.signal]));
     }
     await Promise.all(writing.values());
   };

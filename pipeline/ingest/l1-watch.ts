@@ -6,8 +6,8 @@ import { publishStatus, statusStamp } from './publish.ts';
 
 /** Follows what is accepted on L1 beside the live chunk, and makes it count between two steps of its writer. */
 export interface L1Watch {
-  /** The highest height the node has named; -1 before the first. */
-  height(): number;
+  /** The highest block the node has named; null before the first. */
+  newest(): BlockPoint | null;
   /**
    * Announces a new height, and drops what was recorded for blocks that can no longer be reverted - once our block at that
    * height is seen to be the very one accepted. Where it is not, there is a fork to be left first.
@@ -39,15 +39,17 @@ export function createL1Watch(deps: IngestDeps, lease: Lease, known: number): L1
   void poll();
 
   return {
-    height: () => newest?.height ?? -1,
+    newest: () => newest,
     async settle(ours) {
       const point = newest;
       if (point === null || ours.revertingFrom() !== null) return;
       const at = Math.min(point.height, ours.cursor() - 1);
       if (at > ours.floor().height && point.height > announced) {
-        const hash = at === point.height ? point.hash : (await node.getBlockHeader(at, options)).hash;
-        if (hash !== ours.hashAt(at)) {
-          log.warn({ height: at, hash }, 'another block than ours is accepted on L1');
+        // Asked a second time, by number: what is final is never given up, so one answer is not enough.
+        const { hash, status } = await node.getBlockHeader(at, options);
+        const agreed = status === 'ACCEPTED_ON_L1' && (at < point.height || hash === point.hash);
+        if (!agreed || hash !== ours.hashAt(at)) {
+          log.warn({ height: at, hash, status }, 'what is accepted on L1 is not what is held');
           return;
         }
         await store.setFinal(lease, { height: at, hash });

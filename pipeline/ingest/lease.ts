@@ -13,7 +13,9 @@ export interface Lease extends Fence {
   readonly signal: AbortSignal;
   /** Throws `LEASE_LOST` once the lease may have run out. To be asked before every send: Kafka knows no epochs. */
   assertHeld(): void;
-  /** Lets another holder take it at once. */
+  /** Stops what is under way; the lease is kept until it is released. */
+  giveUp(): void;
+  /** Lets another holder take it at once. To be called when nothing is under way any more. */
   release(): Promise<void>;
 }
 
@@ -67,6 +69,7 @@ export async function takeLease(deps: LeaseDeps, name: string): Promise<Lease | 
       if (!stopped.signal.aborted && clock.now() >= heldUntil) lost('it ran out');
       if (stopped.signal.aborted) throw leaseLost(fence);
     },
+    giveUp: () => stopped.abort(),
     async release() {
       stopped.abort();
       await renewing;

@@ -5,6 +5,7 @@ import { createHeads } from './heads.ts';
 import { createL1Watch } from './l1-watch.ts';
 import { createOurChain } from './our-chain.ts';
 import type { IngestDeps } from './ports.ts';
+import { createPlans } from './plans.ts';
 import { createPrefetch } from './prefetch.ts';
 import type { ReadyBlock } from './prefetch.ts';
 import { REVERT_PAGE, publishAccepted, publishReverted } from './publish.ts';
@@ -27,8 +28,10 @@ export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> 
   const { node, store, log, metrics } = deps;
   const { lease } = task;
   const options = { signal: lease.signal, priority: PRIORITY };
-  const ours = createOurChain(await store.chunk(lease), await store.recordedHeaders(lease));
-  const source = createPrefetch(deps, ours.cursor(), { priority: PRIORITY, finalOnly: false });
+  const chunk = await store.chunk(lease);
+  const ours = createOurChain(chunk, await store.recordedHeaders(lease));
+  const plans = createPlans(deps, lease, chunk.plan);
+  const source = createPrefetch(deps, ours.cursor(), { ...options, finalOnly: false });
   const heads = createHeads(deps);
   const l1 = createL1Watch(deps, lease, ours.floor().height);
   /** Blocks up to this height take the place of reverted ones. */
@@ -36,15 +39,13 @@ export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> 
 
   /** Takes back everything that is to be reverted, newest first, page by page. */
   const takeBack = async (from: number): Promise<void> => {
-    const seq = await lease.seq.next();
+    const seq = await lease.seq.forRevert();
     for (let high = ours.tip().height; high >= from; high -= REVERT_PAGE) {
       const low = Math.max(from, high - REVERT_PAGE + 1);
       await publishReverted(deps, lease, await store.recordedBlocks(lease.name, low, high), seq);
       await store.dropReverted(lease, low);
       ours.dropped(low);
     }
-    // The blocks that take the heights again come after all of it.
-    await lease.seq.next();
     source.restart(ours.cursor());
   };
 
@@ -82,14 +83,15 @@ export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> 
     const first = ready[0];
     const last = ready.at(-1)?.block;
     if (first === undefined || last === undefined) return;
+    const settled = await plans.settle(ready, ours.cursor(), final);
     if (!final) {
       await store.record(
         lease,
-        ready.map(({ block, contracts }) => ({ body: block, maps: [contracts] })),
+        settled.map(({ block, contracts }) => ({ body: block, maps: [contracts] })),
       );
       ours.recorded(ready.map(({ block }) => block));
     }
-    await publishAccepted(deps, lease, ready, (height) => (height <= reorgTop ? 'reorg' : 'new'));
+    await publishAccepted(deps, lease, settled, (height) => (height <= reorgTop ? 'reorg' : 'new'));
     for (const { block } of ready) heads.published(block.height);
     await move(last.height + 1, final ? last : null, first.block.parent_hash);
     source.consume(ready.length);
@@ -111,8 +113,9 @@ export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> 
     }
     // Final already, as the node says of the very block, and nothing recorded below: it cannot be reverted.
     const settledFloor = ours.floor().height === ours.tip().height;
+    const accepted = l1.newest();
     const open = linked.findIndex(
-      ({ block, status }) => status !== 'ACCEPTED_ON_L1' || block.height > l1.height(),
+      ({ block, status }) => status !== 'ACCEPTED_ON_L1' || !isUpTo(block, accepted),
     );
     const finals = settledFloor ? (open === -1 ? linked.length : open) : 0;
     await accept(linked.slice(0, finals), true);
@@ -148,7 +151,7 @@ export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> 
 
   try {
     while (!lease.signal.aborted) {
-      await task.runRepairs();
+      if (await task.runRepairs()) source.restart(ours.cursor());
       const outcome = await stepOrWait(step);
       await l1.settle(ours);
       await heads.announce();
@@ -169,4 +172,10 @@ async function stepOrWait(step: () => Promise<Step>): Promise<Step> {
     if (isRpcError(error, rpcCodes.blockNotFound)) return 'waiting';
     throw error;
   }
+}
+
+/** Below the point, or the very block of it. */
+function isUpTo(block: BlockPoint, point: BlockPoint | null): boolean {
+  if (point === null || block.height > point.height) return false;
+  return block.height < point.height || block.hash === point.hash;
 }

@@ -49,6 +49,16 @@ export interface Chunk {
   readonly firstParent: Felt | null;
   readonly finished: boolean;
   readonly opened: boolean;
+  readonly plan: Plan;
+}
+
+/**
+ * Blocks that are not recorded, from the cursor up to a height, may be in the log with these facts about contracts. They
+ * are published with the very same again, whatever was learned since: rows depend on them.
+ */
+export interface Plan {
+  readonly to: number;
+  readonly facts: ContractsMap;
 }
 
 export interface NewChunk {
@@ -98,6 +108,8 @@ export interface CursorMove {
 export interface Repair {
   readonly id: number;
   readonly height: number;
+  /** How often it was asked for when it was read: asked for once more, it stays pending. */
+  readonly round: number;
 }
 
 /**
@@ -129,6 +141,8 @@ export interface IngestStore {
   reserveSeq(fence: Fence, ceiling: number): Promise<void>;
 
   chunk(fence: Fence): Promise<Chunk>;
+  /** Written down before blocks are published that are not recorded. */
+  plan(fence: Fence, plan: Plan): Promise<void>;
   /** Compare-and-set on the cursor. */
   moveCursor(fence: Fence, move: CursorMove): Promise<void>;
   finish(fence: Fence): Promise<void>;

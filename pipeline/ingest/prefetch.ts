@@ -18,7 +18,7 @@ const PREFETCH_BLOCKS = 2000;
 export function createPrefetch(
   deps: Pick<IngestDeps, 'node' | 'standards' | 'settings'>,
   from: number,
-  options: { readonly priority: number; readonly finalOnly: boolean },
+  options: { readonly priority: number; readonly finalOnly: boolean; readonly signal: AbortSignal },
 ): Source<ReadyBlock> {
   const { node, settings } = deps;
   return createSource<ReadyBlock>({
@@ -26,9 +26,9 @@ export function createPrefetch(
     concurrency: settings.prefetchConcurrency,
     maxBytes: settings.prefetchBytes,
     maxBlocks: PREFETCH_BLOCKS,
-    fetch: async (height, signal) => {
+    fetch: async (height, closed) => {
       const { body, status, bytes } = await node.getBlockWithReceipts(height, {
-        signal,
+        signal: AbortSignal.any([closed, options.signal]),
         priority: options.priority,
       });
       if (options.finalOnly && status !== 'ACCEPTED_ON_L1') throw notFinal(height);

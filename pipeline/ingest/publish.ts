@@ -28,8 +28,8 @@ export async function publishAccepted(
   causeOf: (height: number) => BlockCause,
 ): Promise<void> {
   const { publisher, clock, metrics } = deps;
+  const seq = await lease.seq.forAccept();
   lease.assertHeld();
-  const seq = lease.seq.current();
   await publisher.publish(
     topics.chainBlocks,
     blocks.map(({ block, contracts }) =>
@@ -64,7 +64,7 @@ export async function publishReverted(
   const messages = [];
   for (const { body, maps } of newestFirst) {
     for (const [index, map] of distinctMaps(maps).entries()) {
-      const own = index === 0 ? seq : await lease.seq.next();
+      const own = index === 0 ? seq : await lease.seq.forRevert();
       messages.push(outgoing(revertedMessage(body, map, { seq: own, cause: 'reorg', chunk: lease.name })));
     }
   }
@@ -91,9 +91,9 @@ export async function publishRepaired(
   const stamp = { cause: 'repair', chunk: lease.name } as const;
   const messages = [];
   for (const map of distinctMaps(maps)) {
-    messages.push(outgoing(revertedMessage(block, map, { ...stamp, seq: await lease.seq.next() })));
+    messages.push(outgoing(revertedMessage(block, map, { ...stamp, seq: await lease.seq.forRevert() })));
   }
-  messages.push(outgoing(acceptedMessage(block, fresh, { ...stamp, seq: await lease.seq.next() })));
+  messages.push(outgoing(acceptedMessage(block, fresh, { ...stamp, seq: await lease.seq.forAccept() })));
   lease.assertHeld();
   await publisher.publish(topics.chainBlocks, messages);
   const malformed = malformedEvents(block, fresh);

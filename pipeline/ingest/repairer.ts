@@ -1,3 +1,4 @@
+import { AppError } from '../../schemas/errors.ts';
 import type { Lease } from './lease.ts';
 import type { IngestDeps, RecordedBlock, Repair } from './ports.ts';
 import { publishRepaired, resolveContracts } from './publish.ts';
@@ -11,7 +12,7 @@ const REPAIRS_AT_ONCE = 50;
  * own. The answer is how many were done; those whose block the projections do not know yet wait.
  */
 export function createRepairer(deps: IngestDeps, lease: Lease): { run(): Promise<number> } {
-  const { store, clock } = deps;
+  const { store, clock, log } = deps;
   const { start, end } = lease.taken;
   let lookAt = 0;
   return {
@@ -19,7 +20,15 @@ export function createRepairer(deps: IngestDeps, lease: Lease): { run(): Promise
       if (clock.now() < lookAt) return 0;
       let done = 0;
       const pending = await store.pendingRepairs({ start, end }, REPAIRS_AT_ONCE);
-      for (const repair of pending) if (await repairHeight(deps, lease, repair)) done += 1;
+      for (const repair of pending) {
+        try {
+          if (await repairHeight(deps, lease, repair)) done += 1;
+        } catch (error) {
+          if (error instanceof AppError && error.code === 'LEASE_LOST') throw error;
+          // It stays asked for; following the chain must not wait for it.
+          log.warn({ chunk: lease.name, height: repair.height, err: error }, 'block not repaired yet');
+        }
+      }
       // More may be waiting behind a full page that was worked off.
       if (pending.length < REPAIRS_AT_ONCE || done === 0) lookAt = clock.now() + REPAIR_POLL_MS;
       return done;
@@ -33,8 +42,11 @@ export function createRepairer(deps: IngestDeps, lease: Lease): { run(): Promise
  */
 async function repairHeight(deps: IngestDeps, lease: Lease, repair: Repair): Promise<boolean> {
   const { store, log } = deps;
-  const { cursor } = await store.chunk(lease);
+  const { cursor, plan } = await store.chunk(lease);
   if (repair.height >= cursor) {
+    // It may be in the log, or be published as it was recorded, though the cursor is not past it.
+    const recorded = await store.recordedBlocks(lease.name, repair.height, repair.height);
+    if (repair.height <= plan.to || recorded.length > 0) return false;
     // Not indexed, or about to be settled: its contracts are looked up when it is.
     await store.finishRepair(lease, repair, null);
     return true;

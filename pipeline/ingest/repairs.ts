@@ -10,7 +10,7 @@ import type { Standards } from './standards.ts';
 
 const ENQUEUE_AT_ONCE = 10_000;
 
-/** Asks for repairs of heights; one that is waiting already is not asked for twice. Answers how many are new. */
+/** Asks for repairs of heights, each given once; one that is waiting already is only asked for more firmly. */
 export async function requestRepairs(
   pool: Pool,
   heights: readonly number[],
@@ -22,7 +22,7 @@ export async function requestRepairs(
       pool,
       z.object({ id: z.int() }),
       `INSERT INTO tds.repairs (height, reason) SELECT unnest($1::bigint[]), $2
-       ON CONFLICT (height) WHERE done_at IS NULL DO NOTHING RETURNING id`,
+       ON CONFLICT (height) WHERE done_at IS NULL DO UPDATE SET round = tds.repairs.round + 1 RETURNING id`,
       [heights.slice(from, from + ENQUEUE_AT_ONCE), reason],
     );
     asked += rows.length;

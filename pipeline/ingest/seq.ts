@@ -2,16 +2,16 @@
 export const SEQ_RESERVE = 1000;
 
 export interface Seq {
-  /** What blocks are accepted with now. It stands still between reverts. */
-  current(): number;
-  /** A seq above every one used so far: what a revert carries, then what the blocks after it carry. */
-  next(): Promise<number>;
+  /** What blocks are accepted with: above every revert so far. It stands still between reverts. */
+  forAccept(): Promise<number>;
+  /** What a revert carries: above everything so far. */
+  forRevert(): Promise<number>;
 }
 
 /**
- * Orders everything said about a height. Blocks are accepted with the current seq; a revert takes the next one (n), and
- * what is accepted after it the one after that (n + 1). So no two messages about one height share a seq, though
- * messages about different heights do. `reserve` writes a ceiling down before anything up to it is used.
+ * Orders everything said about a height. Reverts take the next seq (n), what is accepted after them the one after (n + 1),
+ * also when it was not heard what became of a revert. So no two messages about one height share a seq, though messages
+ * about different heights do. `reserve` writes a ceiling down before anything up to it is used.
  */
 export function createSeq(
   grant: { readonly seq: number; readonly seqCeiling: number },
@@ -19,16 +19,28 @@ export function createSeq(
 ): Seq {
   let current = grant.seq;
   let ceiling = grant.seqCeiling;
+  let reverted = false;
+
+  const next = async (): Promise<number> => {
+    if (current + 1 > ceiling) {
+      const wanted = current + SEQ_RESERVE;
+      await reserve(wanted);
+      ceiling = Math.max(ceiling, wanted);
+    }
+    current += 1;
+    return current;
+  };
+
   return {
-    current: () => current,
-    async next() {
-      if (current + 1 > ceiling) {
-        const wanted = current + SEQ_RESERVE;
-        await reserve(wanted);
-        ceiling = Math.max(ceiling, wanted);
-      }
-      current += 1;
+    async forAccept() {
+      if (reverted) await next();
+      reverted = false;
       return current;
+    },
+    async forRevert() {
+      const seq = await next();
+      reverted = true;
+      return seq;
     },
   };
 }

@@ -18,6 +18,7 @@ type ChunkStore = Pick<
   | 'release'
   | 'reserveSeq'
   | 'chunk'
+  | 'plan'
   | 'moveCursor'
   | 'finish'
 >;
@@ -123,6 +124,14 @@ export function createChunkStore({ rows, fenced }: Statements): ChunkStore {
       if (found === undefined) throw leaseLost(fence);
       return found;
     },
+    plan: (fence, { to, facts }) =>
+      fenced(
+        fence,
+        `WITH held AS (
+           UPDATE tds.chunks SET plan_to = $3, plan_facts = $4 WHERE name = $1 AND epoch = $2 RETURNING 1)
+         SELECT count(*) AS held FROM held`,
+        [to, JSON.stringify(facts)],
+      ),
     moveCursor: (fence, { from, to, final, firstParent }) =>
       fenced(
         fence,

@@ -17,8 +17,8 @@ export function createRepairStore({ rows, fenced }: Statements): RepairStore {
   return {
     pendingRepairs: ({ start, end }, limit) =>
       rows(
-        z.object({ id: z.int(), height }),
-        `SELECT id, height FROM tds.repairs
+        z.object({ id: z.int(), height, round: z.int() }),
+        `SELECT id, height, round FROM tds.repairs
          WHERE done_at IS NULL AND height >= $1 AND ($2::bigint IS NULL OR height <= $2)
          ORDER BY id LIMIT $3`,
         [start, end, limit],
@@ -48,12 +48,12 @@ export function createRepairStore({ rows, fenced }: Statements): RepairStore {
       fenced(
         fence,
         `WITH ${held}, done AS (
-           UPDATE tds.repairs SET done_at = now() WHERE id = $3 AND EXISTS (SELECT 1 FROM held)),
+           UPDATE tds.repairs SET done_at = now() WHERE id = $3 AND round = $6 AND EXISTS (SELECT 1 FROM held)),
          known AS (
            UPDATE tds.recorded_blocks SET maps = jsonb_build_array($4::jsonb)
            WHERE chunk = $1 AND height = $5 AND $4::jsonb IS NOT NULL AND EXISTS (SELECT 1 FROM held))
          SELECT count(*) AS held FROM held`,
-        [repair.id, map === null ? null : JSON.stringify(map), repair.height],
+        [repair.id, map === null ? null : JSON.stringify(map), repair.height, repair.round],
       ),
     async raiseAlarm(name, detail) {
       await rows(

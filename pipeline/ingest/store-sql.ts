@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { isPostgresUnavailable } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { AppError } from '../../schemas/errors.ts';
+import { contractsMap } from '../../schemas/messages/chain-blocks.ts';
 import { felt, height } from '../../schemas/messages/common.ts';
 import type { Chunk, Fence } from './ports.ts';
 
@@ -51,7 +52,7 @@ export function sqlState(error: unknown): string | null {
 }
 
 export const chunkColumns =
-  'name, range_start, range_end, cursor, final_height, final_hash, first_parent, status, opened';
+  'name, range_start, range_end, cursor, final_height, final_hash, first_parent, status, opened, plan_to, plan_facts';
 
 export const chunkRow = z
   .object({
@@ -64,6 +65,8 @@ export const chunkRow = z
     first_parent: felt.nullable(),
     status: z.enum(['open', 'finished']),
     opened: z.boolean(),
+    plan_to: z.int(),
+    plan_facts: contractsMap,
   })
   .transform((row): Chunk => ({
     name: row.name,
@@ -75,4 +78,5 @@ export const chunkRow = z
     firstParent: row.first_parent,
     finished: row.status === 'finished',
     opened: row.opened,
+    plan: { to: row.plan_to, facts: row.plan_facts },
   }));

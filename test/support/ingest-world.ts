@@ -16,9 +16,9 @@ import { createStandards } from '../../pipeline/ingest/standards.ts';
 import { createIngestStore } from '../../pipeline/ingest/store.ts';
 import { createNodeMetrics } from '../../pipeline/node/metrics.ts';
 import { createNode } from '../../pipeline/node/node.ts';
-import type { ChainBlocksMessage } from '../../schemas/messages/chain-blocks.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Topic } from '../../schemas/topics.ts';
+import { foldLog } from './fold-log.ts';
 import { isolated } from './isolation.ts';
 
 /** A simulated node, real Postgres and Kafka, and ingesters on them that a test starts and kills. */
@@ -53,7 +53,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
   });
   await kafka.ensureTopics();
   const node = await createSimulatedNode({ manual: true, l1: null, ...options });
-  const started: { stop(): Promise<void> }[] = [];
+  const started: (() => Promise<void>)[] = [];
   let processes = 0;
 
   return {
@@ -101,7 +101,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
         await publisher.close();
         await client.close();
       };
-      started.push({ stop });
+      started.push(stop);
       return { done: ingester.done, stop };
     },
     async read<M>(topic: Topic<M>) {
@@ -122,7 +122,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
       });
     },
     async close() {
-      for (const { stop } of started) await stop();
+      for (const stop of started) await stop();
       await node.close();
       await kafka.close();
       await pool.end();
@@ -135,40 +135,6 @@ export async function until(what: string, met: () => Promise<boolean>, timeoutMs
   for (const end = Date.now() + timeoutMs; !(await met()); await pause(20)) {
     if (Date.now() > end) throw new Error(`not met in ${timeoutMs} ms: ${what}`);
   }
-}
-
-/**
- * What the log says in the end, by the rule of the tables: of every (height, block, contracts) the message with the
- * highest seq counts. Answers the accepted hashes by height, and every breach of the log's own promises.
- */
-export function foldLog(messages: readonly ChainBlocksMessage[]): {
-  accepted: Map<number, string>;
-  breaches: string[];
-} {
-  const breaches: string[] = [];
-  const newest = new Map<string, ChainBlocksMessage>();
-  const bySeq = new Map<string, string>();
-  for (const message of messages) {
-    const { seq, block, type } = message;
-    // Postgres does not keep the order of keys.
-    const contracts = JSON.stringify(
-      Object.entries(message.contracts).toSorted(([a], [b]) => (a < b ? -1 : 1)),
-    );
-    const said = JSON.stringify([type, block.hash, contracts]);
-    const place = `${block.height}@${seq}`;
-    if ((bySeq.get(place) ?? said) !== said) breaches.push(`two messages share ${place}`);
-    bySeq.set(place, said);
-    const rows = `${block.height}:${block.hash}:${contracts}`;
-    const known = newest.get(rows);
-    if (known === undefined || known.seq <= seq) newest.set(rows, message);
-  }
-  const accepted = new Map<number, string>();
-  for (const { type, block } of newest.values()) {
-    if (type !== 'block.accepted') continue;
-    if (accepted.has(block.height)) breaches.push(`two blocks are accepted at ${block.height}`);
-    accepted.set(block.height, block.hash);
-  }
-  return { accepted, breaches };
 }
 
 /** Compares what the log says with the node's chain in force, from a height to its head. */

@@ -21,6 +21,10 @@ CREATE TABLE tds.chunks (
   final_hash text,
   -- Parent hash of the block at range_start: what the chunk below must end in.
   first_parent text,
+  -- Blocks that are not recorded, from the cursor to plan_to, may be in the log with these contracts: they are published
+  -- with the very same again.
+  plan_to bigint NOT NULL DEFAULT -1,
+  plan_facts jsonb NOT NULL DEFAULT '{}',
   status text NOT NULL DEFAULT 'open' CHECK (status IN ('open', 'finished')),
   -- `chunk.opened` is in the log.
   opened boolean NOT NULL DEFAULT false,

@@ -1,0 +1,35 @@
+import type { ChainBlocksMessage } from '../../schemas/messages/chain-blocks.ts';
+
+/**
+ * What the log says in the end, by the rule of the tables: of every (height, block, contracts) the message with the
+ * highest seq counts. Answers the accepted hashes by height, and every breach of the log's own promises.
+ */
+export function foldLog(messages: readonly ChainBlocksMessage[]): {
+  accepted: Map<number, string>;
+  breaches: string[];
+} {
+  const breaches: string[] = [];
+  const newest = new Map<string, ChainBlocksMessage>();
+  const bySeq = new Map<string, string>();
+  for (const message of messages) {
+    const { seq, block, type } = message;
+    // Postgres does not keep the order of keys.
+    const contracts = JSON.stringify(
+      Object.entries(message.contracts).toSorted(([a], [b]) => (a < b ? -1 : 1)),
+    );
+    const said = JSON.stringify([type, block.hash, contracts]);
+    const place = `${block.height}@${seq}`;
+    if ((bySeq.get(place) ?? said) !== said) breaches.push(`two messages share ${place}`);
+    bySeq.set(place, said);
+    const rows = `${block.height}:${block.hash}:${contracts}`;
+    const known = newest.get(rows);
+    if (known === undefined || known.seq <= seq) newest.set(rows, message);
+  }
+  const accepted = new Map<number, string>();
+  for (const { type, block } of newest.values()) {
+    if (type !== 'block.accepted') continue;
+    if (accepted.has(block.height)) breaches.push(`two blocks are accepted at ${block.height}`);
+    accepted.set(block.height, block.hash);
+  }
+  return { accepted, breaches };
+}

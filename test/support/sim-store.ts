@@ -1,0 +1,204 @@
+import { SEQ_RESERVE } from '../../pipeline/ingest/seq.ts';
+import type { Chunk, Fence, IngestStore, RecordedBlock } from '../../pipeline/ingest/ports.ts';
+import { leaseLost } from '../../pipeline/ingest/store-sql.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import type { ContractsMap } from '../../schemas/messages/chain-blocks.ts';
+
+interface Row {
+  chunk: Chunk;
+  holder: string | null;
+  epoch: number;
+  until: number;
+  ceiling: number;
+  recorded: Map<number, RecordedBlock & { intent: 'accept' | 'revert' }>;
+}
+
+interface RepairRow {
+  readonly id: number;
+  readonly height: number;
+  round: number;
+  maps: ContractsMap[];
+  done: boolean;
+}
+
+export interface SimStore extends IngestStore {
+  requestRepair(height: number): void;
+  readonly alarms: ReadonlyMap<string, string>;
+  pendingCount(): number;
+}
+
+/**
+ * The rules of migrations/0010_ingest.sql in memory: an oracle for the timing of faults. What Postgres itself does with the
+ * statements is tested on Postgres (test/integration/pipeline).
+ */
+export function createSimStore(now: () => number): SimStore {
+  const rows = new Map<string, Row>();
+  const repairs: RepairRow[] = [];
+  const alarms = new Map<string, string>();
+  let chain: Felt | null = null;
+  let announced: unknown = null;
+
+  const held = ({ name, epoch }: Fence): Row => {
+    const row = rows.get(name);
+    if (row === undefined || row.epoch !== epoch) throw leaseLost({ name, epoch });
+    return row;
+  };
+  const copy = <T>(value: T): T => structuredClone(value);
+
+  return {
+    alarms,
+    requestRepair(height) {
+      const pending = repairs.find((one) => one.height === height && !one.done);
+      if (pending === undefined)
+        repairs.push({ id: repairs.length + 1, height, round: 1, maps: [], done: false });
+      else pending.round += 1;
+    },
+    pendingCount: () => repairs.filter(({ done }) => !done).length,
+    async identify(chainId) {
+      chain ??= chainId;
+      return chain;
+    },
+    announced: async () => announced,
+    async setAnnounced(what) {
+      announced = copy(what);
+    },
+    chunks: async () => [...rows.values()].map(({ chunk }) => copy(chunk)),
+    async createChunks(chunks) {
+      const end = (one: { end: number | null }): number => one.end ?? Infinity;
+      for (const { chunk } of rows.values()) {
+        if (chunks.some((one) => one.start <= end(chunk) && chunk.start <= end(one))) return false;
+      }
+      for (const { name, start, end: last, finalHash } of chunks) {
+        const chunk = { name, start, end: last, cursor: start, finalHeight: start - 1, finalHash };
+        rows.set(name, {
+          chunk: { ...chunk, firstParent: null, finished: false, opened: false, plan: { to: -1, facts: {} } },
+          holder: null,
+          epoch: 0,
+          until: 0,
+          ceiling: 0,
+          recorded: new Map(),
+        });
+      }
+      return true;
+    },
+    async markOpened(name) {
+      const row = rows.get(name);
+      if (row !== undefined) row.chunk = { ...row.chunk, opened: true };
+    },
+    async acquire({ name, holder, ttlMs, nowMs, reserve }) {
+      const row = rows.get(name);
+      if (row === undefined || (row.holder !== null && row.until >= now())) return null;
+      row.ceiling = Math.max(row.ceiling + 1, nowMs) + reserve;
+      Object.assign(row, { holder, epoch: row.epoch + 1, until: now() + ttlMs });
+      return {
+        chunk: copy(row.chunk),
+        epoch: row.epoch,
+        seq: row.ceiling - reserve,
+        seqCeiling: row.ceiling,
+      };
+    },
+    async renew(fence, ttlMs) {
+      held(fence).until = now() + ttlMs;
+    },
+    async release({ name, epoch }) {
+      const row = rows.get(name);
+      if (row?.epoch === epoch) row.holder = null;
+    },
+    async reserveSeq(fence, ceiling) {
+      const row = held(fence);
+      if (ceiling > row.ceiling + SEQ_RESERVE + 1) throw new Error('more is reserved than was agreed');
+      row.ceiling = Math.max(row.ceiling, ceiling);
+    },
+    chunk: async (fence) => copy(held(fence).chunk),
+    async plan(fence, plan) {
+      const row = held(fence);
+      row.chunk = { ...row.chunk, plan: copy(plan) };
+    },
+    async moveCursor(fence, { from, to, final, firstParent }) {
+      const row = held(fence);
+      if (row.chunk.cursor !== from) throw leaseLost(fence);
+      row.chunk = {
+        ...row.chunk,
+        cursor: to,
+        ...(final === null ? {} : { finalHeight: final.height, finalHash: final.hash }),
+        ...(from === row.chunk.start ? { firstParent } : {}),
+      };
+    },
+    async finish(fence) {
+      const row = held(fence);
+      if (row.chunk.cursor !== (row.chunk.end ?? 0) + 1) throw leaseLost(fence);
+      row.chunk = { ...row.chunk, finished: true };
+    },
+    async recordedHeaders(fence) {
+      const all = [...(rows.get(fence.name)?.recorded.values() ?? [])];
+      return all
+        .map(({ body, intent }) => ({
+          height: body.height,
+          hash: body.hash,
+          parentHash: body.parent_hash,
+          intent,
+        }))
+        .toSorted((a, b) => a.height - b.height);
+    },
+    async recordedBlocks(name, from, to) {
+      const all = [...(rows.get(name)?.recorded.values() ?? [])];
+      return all
+        .filter(({ body }) => body.height >= from && body.height <= to)
+        .toSorted((a, b) => a.body.height - b.body.height)
+        .map(({ body, maps }) => copy({ body, maps }));
+    },
+    async record(fence, blocks) {
+      const { recorded } = held(fence);
+      for (const { body, maps } of blocks) {
+        if (recorded.has(body.height)) throw new Error(`height ${body.height} is recorded already`);
+        recorded.set(body.height, copy({ body, maps, intent: 'accept' }));
+      }
+    },
+    async intendRevert(fence, fork) {
+      const row = held(fence);
+      row.chunk = { ...row.chunk, cursor: Math.min(row.chunk.cursor, fork + 1) };
+      for (const [height, block] of row.recorded) if (height > fork) block.intent = 'revert';
+    },
+    async dropReverted(fence, from) {
+      const { recorded } = held(fence);
+      for (const [height, { intent }] of recorded) {
+        if (height >= from && intent === 'revert') recorded.delete(height);
+      }
+    },
+    async setFinal(fence, point) {
+      const row = held(fence);
+      if (row.chunk.finalHeight >= point.height || row.chunk.cursor <= point.height) throw leaseLost(fence);
+      row.chunk = { ...row.chunk, finalHeight: point.height, finalHash: point.hash };
+      for (const height of row.recorded.keys()) if (height <= point.height) row.recorded.delete(height);
+    },
+    async pendingRepairs({ start, end }, limit) {
+      const due = repairs.filter(
+        (one) => !one.done && one.height >= start && one.height <= (end ?? Infinity),
+      );
+      return due.slice(0, limit).map(({ id, height, round }) => ({ id, height, round }));
+    },
+    repairMaps: async (height) =>
+      copy(repairs.filter((one) => one.height === height).flatMap(({ maps }) => maps)),
+    async planRepair(fence, { id, height }, map) {
+      const row = held(fence);
+      repairs.find((one) => one.id === id)?.maps.push(copy(map));
+      const recorded = row.recorded.get(height);
+      if (recorded !== undefined)
+        row.recorded.set(height, { ...recorded, maps: [...recorded.maps, copy(map)] });
+    },
+    async finishRepair(fence, { id, height, round }, map) {
+      const row = held(fence);
+      const repair = repairs.find((one) => one.id === id);
+      if (repair?.round === round) repair.done = true;
+      const recorded = row.recorded.get(height);
+      if (recorded !== undefined && map !== null)
+        row.recorded.set(height, { ...recorded, maps: [copy(map)] });
+    },
+    async raiseAlarm(name, detail) {
+      alarms.set(name, detail);
+    },
+    async clearAlarm(name) {
+      alarms.delete(name);
+    },
+  };
+}
