@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 /** Border parsers of JSON body fields, for what zod alone words or allows differently. */
 
-/** Text without NUL characters, which Postgres cannot hold; trimmed, and not blank. */
+/** Text that Postgres can hold: no NUL characters, no half of a surrogate pair. Trimmed, and not blank. */
 export function textField(options: { max: number; isTrimmed?: boolean; description?: string }) {
   const { max, isTrimmed = true, description } = options;
   const base = isTrimmed ? z.string().trim() : z.string();
@@ -10,6 +10,7 @@ export function textField(options: { max: number; isTrimmed?: boolean; descripti
     .min(1)
     .max(max)
     .refine((value) => !value.includes('\0'), 'Null characters are not allowed.')
+    .refine((value) => value.isWellFormed(), 'Surrogate characters are not allowed.')
     .meta(description === undefined ? {} : { description });
 }
 

@@ -20,6 +20,11 @@ export function storable(text: string): string {
   return text.replaceAll('\0', '\u2400').toWellFormed();
 }
 
+/** Whether PostgreSQL can hold a text as it is: no U+0000, and no half of a surrogate pair, which its JSON refuses. */
+export function isStorable(text: string): boolean {
+  return text.isWellFormed() && !text.includes('\0');
+}
+
 /** A felt short string; `null` for a felt of more than 31 bytes, which is none. */
 export function decodeShortString(felt: Felt): string | null {
   return joinBytes([shortStringBytes(felt)]);

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 
+import { isStorable } from '../text.ts';
 import { unixMillis } from './common.ts';
 
 /** An argon2id hash in PHC string format. */
@@ -7,8 +8,8 @@ const passwordHash = z.string().startsWith('$argon2id$');
 /** Lowercase hex SHA-256. */
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const userId = z.int().positive();
-/** Also what PostgreSQL's text can hold. */
-const text = z.string().refine((value) => !value.includes('\0'), 'holds a NUL character');
+/** What PostgreSQL can hold, as text and inside JSON: a command that it cannot store would halt all that come after. */
+const text = z.string().refine(isStorable, 'holds a NUL character or half of a surrogate pair');
 
 /**
  * Commands: what users and operators ask for. The projector decides each once, in log order, from the state and the

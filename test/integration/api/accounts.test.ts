@@ -109,6 +109,8 @@ describe('log-in', () => {
     [{ ...good, username: 5 }, { username: ['Not a valid string.'] }],
     [{ ...good, password: { $ne: '' } }, { password: ['Not a valid string.'] }],
     [{ ...good, username: 'a\0b' }, { username: ['Null characters are not allowed.'] }],
+    [{ ...good, username: '\ud800' }, { username: ['Surrogate characters are not allowed.'] }],
+    [{ ...good, password: '\udfff' }, { password: ['Surrogate characters are not allowed.'] }],
     [
       { ...good, username: 'x'.repeat(255) },
       { username: ['Ensure this field has no more than 254 characters.'] },
@@ -122,12 +124,6 @@ describe('log-in', () => {
     const answer = await call('POST', LOGIN, { json, headers: elsewhere() });
     expect(answer.status).toBe(400);
     expect(answer.json.errors).toEqual(errors);
-  });
-
-  it('takes half a surrogate pair for a user that does not exist', async () => {
-    const body = '{"username":"\\ud800","password":"\\udfff"}';
-    const headers = { 'content-type': 'application/json', ...elsewhere() };
-    expect((await call('POST', LOGIN, { body, headers })).status).toBe(401);
   });
 
   it('is throttled by user, and by address, for failures only', async () => {
@@ -266,6 +262,9 @@ describe('keys', () => {
     [{ name: ['k'] }, { name: ['Not a valid string.'] }],
     [{ name: 'x'.repeat(101) }, { name: ['Ensure this field has no more than 100 characters.'] }],
     [{ name: 'a\0' }, { name: ['Null characters are not allowed.'] }],
+    // PostgreSQL's JSON refuses it: in the log it would halt every command after it.
+    [{ name: 'a\ud800' }, { name: ['Surrogate characters are not allowed.'] }],
+    [{ name: 'a\udc00b' }, { name: ['Surrogate characters are not allowed.'] }],
     [
       { name, allowed_origins: 'https://a.test' },
       { allowed_origins: ['Expected a list of items but got type "str".'] },

@@ -236,6 +236,7 @@ describe('bodies', () => {
     ['{"name":5}', { name: ['Not a valid string.'] }],
     ['{"name":["a"]}', { name: ['Not a valid string.'] }],
     ['{"name":"a\\u0000b"}', { name: ['Null characters are not allowed.'] }],
+    ['{"name":"a\\ud800b"}', { name: ['Surrogate characters are not allowed.'] }],
     ['{"name":"12345678901"}', { name: ['Ensure this field has no more than 10 characters.'] }],
     ['{"name":"a","size":"5"}', { size: ['A valid integer is required.'] }],
     ['{"name":"a","size":1.5}', { size: ['A valid integer is required.'] }],

@@ -51,6 +51,12 @@ describe('submit', () => {
     expect(published).toEqual([{ v: 1, issued_at: 1_700_000_000_000, request_hash: null, ...close }]);
   });
 
+  it.each(['a\0', 'a\ud800', '\udc00b'])('never appends %j, which PostgreSQL cannot hold', async (actor) => {
+    const { commands, published } = bus();
+    await expect(commands.submit({ ...close, actor })).rejects.toThrow('surrogate');
+    expect(published).toEqual([]);
+  });
+
   it('finds an outcome whose notification was lost', async () => {
     const { commands, outcomes, looks } = bus();
     setTimeout(() => outcomes.set('c1', accepted), 20);

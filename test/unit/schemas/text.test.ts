@@ -9,6 +9,7 @@ import {
   decodeDecimals,
   decodeShortString,
   decodeText,
+  isStorable,
   storable,
 } from '../../../schemas/text.ts';
 
@@ -159,5 +160,10 @@ describe('decodeDecimals', () => {
 describe('storable', () => {
   it('makes U+0000 visible and replaces lone surrogates', () => {
     expect(storable('a\u0000b\ud800')).toBe('a␀b\uFFFD');
+  });
+
+  it.each(['\u0000', 'a\ud800b', '\udc00', '\udc00\ud800'])('says that %j is not', (text) => {
+    expect(isStorable(text)).toBe(false);
+    expect(isStorable(storable(text))).toBe(true);
   });
 });
