@@ -10,41 +10,8 @@ import type { SimulatedNode } from '../../infra/embedded/starknet/node.ts';
 import { isolated } from '../support/isolation.ts';
 import type { Isolated } from '../support/isolation.ts';
 import { allTransfers, eventually, freePort, startService } from '../support/service.ts';
-import type { RunningService, ServedTransfer } from '../support/service.ts';
-
-/** Mirrors one row of the node's own truth, which never went through the decoder. */
-const hex = (value: bigint): string => `0x${value.toString(16).padStart(64, '0')}`;
-type Truth = ReturnType<SimulatedNode['transfersAt']>[number];
-const trueRow = (row: Truth): string =>
-  [
-    row.block,
-    row.item * 1_048_576 + row.position,
-    hex(row.token),
-    hex(row.from),
-    hex(row.to),
-    row.standard,
-    row.standard === 'erc721' ? '1' : row.amount,
-    row.tokenId ?? '',
-    hex(BigInt(row.txHash)),
-    row.fee,
-    row.isFee,
-    row.reverted ? 'REVERTED' : 'SUCCEEDED',
-  ].join(' ');
-const servedRow = (row: ServedTransfer): string =>
-  [
-    row.block,
-    row.event_index,
-    row.token_address,
-    row.from_address,
-    row.to_address,
-    row.kind,
-    row.value,
-    row.nft_token_id,
-    row.txhash,
-    row.fee,
-    row.is_fee,
-    row.execution_status,
-  ].join(' ');
+import type { RunningService } from '../support/service.ts';
+import { hex, servedRow, trueRow } from '../support/truth.ts';
 
 const progress = z.object({
   chunks: z.array(

@@ -1,0 +1,39 @@
+import type { SimulatedNode } from '../../infra/embedded/starknet/node.ts';
+import type { ServedTransfer } from './service.ts';
+
+/** One transfer of the node's own truth, which never went through the decoder. */
+export type Truth = ReturnType<SimulatedNode['transfersAt']>[number];
+
+export const hex = (value: bigint): string => `0x${value.toString(16).padStart(64, '0')}`;
+
+/** One line a transfer, the same for what is true and for what is served. */
+export const trueRow = (row: Truth): string =>
+  [
+    row.block,
+    row.item * 1_048_576 + row.position,
+    hex(row.token),
+    hex(row.from),
+    hex(row.to),
+    row.standard,
+    row.standard === 'erc721' ? '1' : row.amount,
+    row.tokenId ?? '',
+    hex(BigInt(row.txHash)),
+    row.fee,
+    row.isFee,
+    row.reverted ? 'REVERTED' : 'SUCCEEDED',
+  ].join(' ');
+export const servedRow = (row: ServedTransfer): string =>
+  [
+    row.block,
+    row.event_index,
+    row.token_address,
+    row.from_address,
+    row.to_address,
+    row.kind,
+    row.value,
+    row.nft_token_id,
+    row.txhash,
+    row.fee,
+    row.is_fee,
+    row.execution_status,
+  ].join(' ');
