@@ -122,7 +122,8 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
       });
     },
     async close() {
-      for (const stop of started) await stop();
+      // A process that a test has killed never ends.
+      await Promise.all(started.map((stop) => Promise.race([stop(), pause(1000)])));
       await node.close();
       await kafka.close();
       await pool.end();

@@ -30,7 +30,7 @@ export function createSimWorld(seed: number) {
   const random = seeded(seed);
   const clock = createSimClock(1_700_000_000_000);
   const chain = createSimChain(20 + random.below(20));
-  const store = createSimStore(clock.now);
+  const store = createSimStore(() => clock.now());
   const log: ChainBlocksMessage[] = [];
   const quarantine: QuarantineMessage[] = [];
   const weather: Weather = { faults: 0, kills: 0, mixedViews: 0 };
@@ -65,7 +65,7 @@ export function createSimWorld(seed: number) {
   const makeNode = (process: { killed: boolean }): IngestNode => {
     const view = (): readonly BlockBody[] => {
       if (!chance(weather.mixedViews)) return chain.blocks();
-      const former = chain.former(random.below);
+      const former = chain.former((count) => random.below(count));
       return former.slice(0, former.length - random.below(5));
     };
     /** A node may be behind and on a dead fork, but takes no block for accepted on L1 that is not. */

@@ -23,7 +23,7 @@ async function storm(seed: number): Promise<string[]> {
     () => chain.advance(1),
     () => chain.reorg(1 + random.below(3), 1 + random.below(4)),
     () => chain.reorg(1 + random.below(30), 1 + random.below(35)),
-    () => chain.goBack(random.below),
+    () => chain.goBack((count) => random.below(count)),
     () => chain.acceptOnL1(chain.l1() + random.below(6)),
     () => {
       coin.standard = random.pick(['unknown', 'erc20', 'erc721']);

@@ -1,0 +1,243 @@
+import { afterEach, expect, test } from 'vitest';
+
+import type { IngestDeps } from '../../../pipeline/ingest/ports.ts';
+import { requestRepairs } from '../../../pipeline/ingest/repairs.ts';
+import type { ContractFacts } from '../../../schemas/messages/chain-blocks.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { foldLog } from '../../support/fold-log.ts';
+import { differences, ingestWorld, until } from '../../support/ingest-world.ts';
+import type { IngestWorld } from '../../support/ingest-world.ts';
+
+let world: IngestWorld;
+afterEach(() => world.close());
+
+type Part = 'record' | 'plan' | 'moveCursor' | 'intendRevert' | 'dropReverted' | 'setFinal' | 'publish';
+
+/** A process that dies at a call, before or after it took effect: from then on nothing it does reaches anything. */
+function mortal(part: Part, moment: 'before' | 'after', armed: () => boolean) {
+  let killed = false;
+  const dead = new Promise<never>(() => {});
+  const through = async <T>(name: string, work: () => Promise<T>): Promise<T> => {
+    if (killed) return await dead;
+    if (name !== part || !armed()) {
+      const result = await work();
+      return killed ? await dead : result;
+    }
+    killed = true;
+    if (moment === 'after') await work();
+    return await dead;
+  };
+  const wrap = <T extends object>(target: T): T =>
+    new Proxy(target, {
+      get(object, name) {
+        const method: unknown = Reflect.get(object, name);
+        if (typeof method !== 'function') return method;
+        return (...args: unknown[]) =>
+          through(String(name), async () => (await Reflect.apply(method, object, args)) as unknown);
+      },
+    });
+  return {
+    isDead: () => killed,
+    deps: ({ store, publisher, node }: IngestDeps) => ({
+      store: wrap(store),
+      publisher: wrap(publisher),
+      node: wrap(node),
+    }),
+  };
+}
+
+const moments = ['before', 'after'] as const;
+const whileFollowing = (['record', 'publish', 'moveCursor', 'setFinal'] as const).flatMap((part) =>
+  moments.map((moment) => [moment, part] as const),
+);
+const whileReverting = (['intendRevert', 'publish', 'dropReverted', 'record', 'moveCursor'] as const).flatMap(
+  (part) => moments.map((moment) => [moment, part] as const),
+);
+
+test.each(whileFollowing)('a kill %s %s, and another fork while nobody looks', async (moment, part) => {
+  world = await ingestWorld({ seed: `kill-${part}-${moment}`, initialHead: 30 });
+  world.node.control({ command: 'setL1', height: 10 });
+  let armed = false;
+  const first = mortal(part, moment, () => armed);
+  world.start({ deps: first.deps });
+  await world.indexed(30);
+  armed = true;
+  world.node.control({ command: 'advance', blocks: 3 });
+  if (part === 'setFinal') world.node.control({ command: 'setL1', height: 15 });
+  await until('the process is dead', async () => first.isDead());
+  world.node.control({ command: 'reorg', depth: 5, length: 6 });
+  world.start();
+  await world.indexed(34);
+  expect(await differences(world)).toEqual([]);
+});
+
+test.each([
+  ['after', 'record'],
+  ['after', 'publish'],
+  ['before', 'moveCursor'],
+] as const)('a kill %s %s, and the same chain afterwards', async (moment, part) => {
+  world = await ingestWorld({ seed: `same-${part}-${moment}`, initialHead: 30 });
+  world.node.control({ command: 'setL1', height: 10 });
+  let armed = false;
+  const first = mortal(part, moment, () => armed);
+  world.start({ deps: first.deps });
+  await world.indexed(30);
+  armed = true;
+  world.node.control({ command: 'advance', blocks: 1 });
+  await until('the process is dead', async () => first.isDead());
+  world.start();
+  await world.indexed(31);
+  expect(await differences(world)).toEqual([]);
+  const messages = await world.read(topics.chainBlocks);
+  expect(messages.filter(({ type }) => type === 'block.reverted')).toEqual([]);
+});
+
+test.each(whileReverting)('a kill %s %s during a reorg, and back to the first fork', async (moment, part) => {
+  world = await ingestWorld({ seed: `back-${part}-${moment}`, initialHead: 80 });
+  world.node.control({ command: 'setL1', height: 10 });
+  let armed = false;
+  const first = mortal(part, moment, () => armed);
+  world.start({ deps: first.deps });
+  await world.indexed(80);
+  armed = true;
+  world.node.control({ command: 'reorg', depth: 40, length: 42 });
+  await until('the process is dead', async () => first.isDead());
+  world.node.control({ command: 'switch', fork: 0 });
+  world.node.control({ command: 'advance', blocks: 5 });
+  world.start();
+  await world.indexed(85);
+  expect(await differences(world)).toEqual([]);
+});
+
+test.each([
+  ['after', 'plan', 1],
+  ['after', 'publish', 6],
+  ['before', 'moveCursor', 2],
+] as const)('a kill %s %s in backfill leaves no gap', async (moment, part, calls) => {
+  world = await ingestWorld({ seed: `backfill-${part}-${moment}`, initialHead: 130 });
+  world.node.control({ command: 'setL1', height: 120 });
+  let seen = 0;
+  const first = mortal(part, moment, () => (seen += 1) > calls);
+  world.start({ deps: first.deps });
+  await until('the process is dead', async () => first.isDead());
+  world.start();
+  await world.indexed(130);
+  await until('backfill', async () => {
+    const { rows } = await world.pool.query("SELECT 1 FROM tds.chunks WHERE status = 'finished'");
+    return rows.length === 2;
+  });
+  expect(await differences(world)).toEqual([]);
+});
+
+test('a repair takes back what was published with the old knowledge, in finished chunks and in live', async () => {
+  world = await ingestWorld({ seed: 'repair', initialHead: 60 });
+  world.node.control({ command: 'setL1', height: 40 });
+  let standard: ContractFacts['standard'] = 'unknown';
+  world.start({
+    deps: () => ({
+      standards: {
+        resolve: async (contracts) => new Map(contracts.map((one) => [one, { standard, class_hash: null }])),
+      },
+      async bodyOf(height) {
+        const all = await world.read(topics.chainBlocks);
+        const newest = all
+          .filter(({ block }) => block.height === height)
+          .toSorted((a, b) => b.seq - a.seq)[0];
+        return newest?.type === 'block.accepted' ? newest : null;
+      },
+    }),
+  });
+  await world.indexed(60);
+  await until('backfill', async () => {
+    const { rows } = await world.pool.query("SELECT 1 FROM tds.chunks WHERE status = 'finished'");
+    return rows.length === 1;
+  });
+  standard = 'erc20';
+  const heights = [7, 55, 900];
+  expect(await requestRepairs(world.pool, heights, 'test')).toBe(3);
+  await until('the repairs are done', async () => {
+    const { rows } = await world.pool.query('SELECT 1 FROM tds.repairs WHERE done_at IS NULL');
+    return rows.length === 0;
+  });
+
+  const messages = await world.read(topics.chainBlocks);
+  for (const height of [7, 55]) {
+    const said = messages
+      .filter(({ block }) => block.height === height)
+      .toSorted((a, b) => a.seq - b.seq)
+      .map(({ type, cause, contracts }) => [
+        type,
+        cause,
+        ...new Set(Object.values(contracts).map((one) => one.standard)),
+      ]);
+    expect(said).toEqual([
+      ['block.accepted', 'new', 'unknown'],
+      ['block.reverted', 'repair', 'unknown'],
+      ['block.accepted', 'repair', 'erc20'],
+    ]);
+  }
+  expect(foldLog(messages).breaches).toEqual([]);
+  expect(await differences(world)).toEqual([]);
+
+  // A later reorg takes back the block as it was repaired.
+  world.node.control({ command: 'reorg', depth: 10, length: 11 });
+  await world.indexed(61);
+  expect(await differences(world)).toEqual([]);
+});
+
+test('two ingesters share the chunks, and one takes over what the other leaves', async () => {
+  world = await ingestWorld({ seed: 'two', initialHead: 90 });
+  world.node.control({ command: 'setL1', height: 80 });
+  const settings = { backfillChunkBlocks: 10, backfillConcurrency: 1 };
+  const first = world.start({ settings });
+  world.start({ settings });
+  await world.indexed(90);
+  await first.stop();
+  world.node.control({ command: 'advance', blocks: 5 });
+  await world.indexed(95);
+  await until('backfill', async () => {
+    const { rows } = await world.pool.query("SELECT 1 FROM tds.chunks WHERE status = 'finished'");
+    return rows.length === 9;
+  });
+  expect(await differences(world)).toEqual([]);
+  expect(await world.read(topics.chainBlocks)).toHaveLength(96);
+});
+
+test('a writer that was away while another took its chunk changes nothing any more', async () => {
+  world = await ingestWorld({ seed: 'zombie', initialHead: 30 });
+  let hold = false;
+  let letGo = (): void => {};
+  const held = new Promise<void>((resolve) => {
+    letGo = resolve;
+  });
+  // It stands still right before it publishes, for longer than its lease.
+  world.start({
+    deps: ({ publisher, store }) => ({
+      publisher: {
+        async publish(topic, messages) {
+          if (hold && topic.name === topics.chainBlocks.name) await held;
+          return await publisher.publish(topic, messages);
+        },
+      },
+      store: new Proxy(store, {
+        get(object, name: keyof typeof store) {
+          if (name === 'renew') return async () => (hold ? await held : undefined);
+          return object[name];
+        },
+      }),
+    }),
+  });
+  await world.indexed(30);
+  hold = true;
+  world.node.control({ command: 'advance', blocks: 1 });
+  await new Promise((resolve) => setTimeout(resolve, 2500));
+  world.node.control({ command: 'reorg', depth: 3, length: 4 });
+  world.start();
+  await world.indexed(32);
+  hold = false;
+  letGo();
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  world.node.control({ command: 'advance', blocks: 1 });
+  await world.indexed(33);
+  expect(await differences(world)).toEqual([]);
+});

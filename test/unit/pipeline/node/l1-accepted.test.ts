@@ -1,0 +1,63 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+
+import { RpcError } from '../../../../pipeline/node/errors.ts';
+import { bisectL1, createL1Finder } from '../../../../pipeline/node/l1-accepted.ts';
+import type { BlockHeader, BlockId } from '../../../../pipeline/node/types.ts';
+import { toFelt } from '../../../../schemas/felt.ts';
+
+/** A chain up to `head`, accepted on L1 up to `l1`; a node that knows the tag or refuses it. */
+function chain(head: number, l1: number, tag: 'known' | 'refused' = 'refused') {
+  const asked: BlockId[] = [];
+  const hash = (height: number) => toFelt(BigInt(height + 1000));
+  return {
+    asked,
+    blockHashAndNumber: async () => (head < 0 ? null : { height: head, hash: hash(head) }),
+    async getBlockHeader(id: BlockId): Promise<BlockHeader> {
+      asked.push(id);
+      if (id === 'l1_accepted' && tag === 'refused') throw new RpcError('m', -32602, 'Invalid params', null);
+      const height = id === 'l1_accepted' ? l1 : Number(id);
+      if (height < 0 || height > head) throw new RpcError('m', 24, 'Block not found', null);
+      return {
+        height,
+        hash: hash(height),
+        parentHash: hash(height - 1),
+        status: height <= l1 ? 'ACCEPTED_ON_L1' : 'ACCEPTED_ON_L2',
+        timestamp: 0,
+        transactionCount: null,
+      };
+    },
+  };
+}
+
+test('bisecting finds the last accepted height from any known one, in few calls', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.integer({ min: -1, max: 100_000 }),
+      fc.integer({ min: -1, max: 100_000 }),
+      fc.integer({ min: 0, max: 100_000 }),
+      async (head, most, below) => {
+        const l1 = Math.min(head, most);
+        const known = below <= l1 ? below : null;
+        const node = chain(head, l1);
+        expect((await bisectL1(node, known))?.height ?? -1).toBe(l1);
+        expect(node.asked.length).toBeLessThan(45);
+      },
+    ),
+  );
+});
+
+test('one call is enough while nothing changed', async () => {
+  const node = chain(1000, 700);
+  await bisectL1(node, 700);
+  expect(node.asked).toEqual([701, 700]);
+});
+
+test.each([
+  ['known', 700, 700],
+  ['refused', 700, 700],
+  ['known', -1, -1],
+] as const)('a tag that is %s, accepted up to %i', async (tag, l1, expected) => {
+  const find = createL1Finder();
+  expect((await find(chain(1000, l1, tag), null))?.height ?? -1).toBe(expected);
+});

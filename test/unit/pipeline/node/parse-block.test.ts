@@ -1,0 +1,197 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+
+import { describe, expect, test } from 'vitest';
+
+import { parseBlockHeader, parseBlockWithReceipts } from '../../../../pipeline/node/parse-block.ts';
+import { blockBody } from '../../../../schemas/messages/chain-blocks.ts';
+
+const recorded = resolve(process.cwd(), '../shared/blocks');
+const padded = (hex: string): string => `0x${hex.slice(2).padStart(64, '0')}`;
+
+type Json = Record<string, unknown>;
+
+function transaction(change: { transaction?: Json; receipt?: Json } = {}): Json {
+  return {
+    transaction: { type: 'INVOKE', version: '0x3', sender_address: '0xA', ...change.transaction },
+    receipt: {
+      type: 'INVOKE',
+      transaction_hash: '0x7',
+      actual_fee: { amount: '0x10', unit: 'FRI' },
+      execution_status: 'SUCCEEDED',
+      finality_status: 'ACCEPTED_ON_L2',
+      messages_sent: [],
+      events: [{ from_address: '0xC0', keys: ['0x1', '0x0'], data: [] }],
+      ...change.receipt,
+    },
+  };
+}
+
+/** A block as specification 0.8 gives it: no counts in the header. */
+function block(change: Json = {}): Json {
+  return {
+    status: 'ACCEPTED_ON_L2',
+    block_hash: '0xB',
+    parent_hash: '0xa',
+    block_number: 7,
+    timestamp: 1_700_000_000,
+    sequencer_address: '0x5',
+    starknet_version: '0.13.0',
+    new_root: '0x0',
+    transactions: [transaction()],
+    ...change,
+  };
+}
+
+describe('a block', () => {
+  test('is normalised: felts padded and lower case, fees decimal', () => {
+    expect(parseBlockWithReceipts(block(), 123)).toEqual({
+      status: 'ACCEPTED_ON_L2',
+      bytes: 123,
+      body: {
+        height: 7,
+        hash: padded('0xb'),
+        parent_hash: padded('0xa'),
+        timestamp: 1_700_000_000,
+        sequencer_address: padded('0x5'),
+        starknet_version: '0.13.0',
+        transaction_count: null,
+        event_count: null,
+        transactions: [
+          {
+            hash: padded('0x7'),
+            type: 'INVOKE',
+            sender_address: padded('0xa'),
+            fee: '16',
+            fee_unit: 'FRI',
+            execution_status: 'SUCCEEDED',
+            events: [{ from_address: padded('0xc0'), keys: [padded('0x1'), padded('0x0')], data: [] }],
+          },
+        ],
+      },
+    });
+  });
+
+  test.each([
+    [
+      'an old bare fee of version 1',
+      { transaction: { version: '0x1' }, receipt: { actual_fee: '0xff' } },
+      '255',
+      'WEI',
+    ],
+    ['a bare fee of version 3', { receipt: { actual_fee: '0x1' } }, '1', 'FRI'],
+    [
+      'a fee without a unit',
+      { transaction: { version: '0x0' }, receipt: { actual_fee: { amount: '0x0' } } },
+      '0',
+      'WEI',
+    ],
+    [
+      'a fee above 2^64',
+      { receipt: { actual_fee: { amount: '0xffffffffffffffffff', unit: 'WEI' } } },
+      '4722366482869645213695',
+      'WEI',
+    ],
+  ])('%s', (_, change, fee, unit) => {
+    const { body } = parseBlockWithReceipts(block({ transactions: [transaction(change)] }), 1);
+    expect(body.transactions[0]).toMatchObject({ fee, fee_unit: unit });
+  });
+
+  test.each([
+    [
+      'INVOKE of version 0',
+      { type: 'INVOKE', contract_address: '0xcc', sender_address: undefined },
+      {},
+      padded('0xcc'),
+    ],
+    ['DECLARE', { type: 'DECLARE', sender_address: '0xd' }, {}, padded('0xd')],
+    [
+      'DEPLOY_ACCOUNT',
+      { type: 'DEPLOY_ACCOUNT', sender_address: undefined },
+      { contract_address: '0xe' },
+      padded('0xe'),
+    ],
+    ['DEPLOY', { type: 'DEPLOY', sender_address: undefined }, { contract_address: '0xe' }, null],
+    ['L1_HANDLER', { type: 'L1_HANDLER', sender_address: undefined, contract_address: '0xf' }, {}, null],
+  ])('names the sender of %s', (_, tx, receipt, sender) => {
+    const { body } = parseBlockWithReceipts(
+      block({ transactions: [transaction({ transaction: tx, receipt })] }),
+      1,
+    );
+    expect(body.transactions[0]?.sender_address).toBe(sender);
+  });
+
+  test.each([
+    ['pending', { status: 'PENDING' }],
+    ['pre-confirmed', { status: 'PRE_CONFIRMED' }],
+    [
+      'pre-confirmed in 0.10: no hash, no status',
+      { status: undefined, block_hash: undefined, parent_hash: undefined },
+    ],
+    ['rejected', { status: 'REJECTED' }],
+    ['without a hash', { block_hash: undefined }],
+    ['with a hash above the field', { block_hash: `0x${'f'.repeat(64)}` }],
+    ['with a height in a string', { block_number: '7' }],
+    ['with a fractional height', { block_number: 7.5 }],
+    ['with a negative time', { timestamp: -1 }],
+    ['with transactions that are no list', { transactions: {} }],
+    ['with bare transaction hashes', { transactions: ['0x1'] }],
+    ['with a count that is no number', { transaction_count: '1' }],
+    [
+      'with an unknown execution status',
+      { transactions: [transaction({ receipt: { execution_status: 'DONE' } })] },
+    ],
+    ['without events', { transactions: [transaction({ receipt: { events: undefined } })] }],
+    [
+      'with a key that is a number',
+      {
+        transactions: [transaction({ receipt: { events: [{ from_address: '0x1', keys: [1], data: [] }] } })],
+      },
+    ],
+    [
+      'with an unknown unit',
+      { transactions: [transaction({ receipt: { actual_fee: { amount: '0x1', unit: 'GWEI' } } })] },
+    ],
+  ])('%s is refused, and may be asked for again', (_, change) => {
+    expect(() => parseBlockWithReceipts(block(change), 1)).toThrow(
+      expect.objectContaining({ code: 'NODE_ANSWER_INVALID', retryable: true }),
+    );
+  });
+
+  test.each([
+    ['a transaction short', { transaction_count: 2, event_count: 1 }],
+    ['an event short', { transaction_count: 1, event_count: 2 }],
+    ['an event too many', { transaction_count: 1, event_count: 0 }],
+  ])('%s is incomplete', (_, counts) => {
+    expect(() => parseBlockWithReceipts(block(counts), 1)).toThrow(
+      expect.objectContaining({ code: 'BLOCK_INCOMPLETE', retryable: true }),
+    );
+    expect(() => parseBlockHeader(block(counts))).not.toThrow();
+  });
+
+  test('with right counts keeps them', () => {
+    const { body } = parseBlockWithReceipts(block({ transaction_count: 1, event_count: 1 }), 1);
+    expect([body.transaction_count, body.event_count]).toEqual([1, 1]);
+  });
+});
+
+// Figures of ../shared/blocks/README.md.
+describe.each([
+  ['mainnet-2500', 2500, 426, 26],
+  ['mainnet-2800', 2800, 184, 196],
+  ['mainnet-65000', 65_000, 236, 814],
+  ['sepolia-3100000', 3_100_000, 3, 3],
+])('recorded %s', (name, height, transactions, events) => {
+  const file = resolve(recorded, `${name}.json`);
+  const there = existsSync(file);
+  const reason = there ? '' : 'SKIPPED: ../shared/blocks is absent, recorded blocks were not checked - ';
+  test.skipIf(!there)(`${reason}parses whole, into what the topic's schema takes`, () => {
+    const text = readFileSync(file, 'utf8');
+    const { body, status } = parseBlockWithReceipts(JSON.parse(text), text.length);
+    expect(status).toBe('ACCEPTED_ON_L1');
+    expect(body.height).toBe(height);
+    expect(body.transactions).toHaveLength(transactions);
+    expect(body.transactions.flatMap((one) => one.events)).toHaveLength(events);
+    expect(blockBody.parse(body)).toEqual(body);
+  });
+});

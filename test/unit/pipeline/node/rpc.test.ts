@@ -1,0 +1,168 @@
+import { createServer } from 'node:http';
+import type { RequestListener } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+import { afterEach, describe, expect, test } from 'vitest';
+
+import { createMetrics } from '../../../../infra/metrics.ts';
+import { createNodeMetrics } from '../../../../pipeline/node/metrics.ts';
+import { createRpc } from '../../../../pipeline/node/rpc.ts';
+
+const closers: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0)) await close();
+});
+
+type Answer = (
+  call: { id: number; method: string },
+  count: number,
+) => { status?: number; headers?: Record<string, string>; body: string } | 'hang' | 'reset';
+
+async function rpcTo(answer: Answer, options: { timeoutMs?: number; maxAnswerBytes?: number } = {}) {
+  const slept: number[] = [];
+  let count = 0;
+  const listener: RequestListener = (request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      count += 1;
+      const call: unknown = JSON.parse(Buffer.concat(chunks).toString());
+      const first = (Array.isArray(call) ? call[0] : call) as { id: number; method: string };
+      const said = answer(first, count);
+      if (said === 'hang') return;
+      if (said === 'reset') {
+        response.destroy();
+        return;
+      }
+      response.writeHead(said.status ?? 200, said.headers ?? {}).end(said.body);
+    });
+  };
+  const server = createServer(listener);
+  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
+  const { port } = server.address() as AddressInfo;
+  const rpc = createRpc({
+    url: `http://127.0.0.1:${port}`,
+    timeoutMs: 2000,
+    maxConcurrent: 2,
+    attempts: 4,
+    sleep: async (ms) => void slept.push(ms),
+    now: Date.now,
+    random: () => 0.5,
+    metrics: createNodeMetrics(createMetrics('test')),
+    ...options,
+  });
+  closers.push(async () => {
+    await rpc.close();
+    server.closeAllConnections();
+    await new Promise((done) => server.close(done));
+  });
+  return { rpc, slept, calls: () => count };
+}
+
+const ok = (id: number, result: unknown) => ({ body: JSON.stringify({ jsonrpc: '2.0', id, result }) });
+const ask = { method: 'm', params: {}, parse: (result: unknown) => result };
+
+describe('what is tried again', () => {
+  test.each<[string, Answer]>([
+    ['HTTP 503', ({ id }, count) => (count < 3 ? { status: 503, body: '' } : ok(id, 1))],
+    ['HTTP 429', ({ id }, count) => (count < 3 ? { status: 429, body: '' } : ok(id, 1))],
+    ['a reset connection', ({ id }, count) => (count < 3 ? 'reset' : ok(id, 1))],
+    ['JSON cut short', ({ id }, count) => (count < 3 ? { body: ok(id, 1).body.slice(0, 9) } : ok(id, 1))],
+    ['an empty answer', ({ id }, count) => (count < 3 ? { body: '' } : ok(id, 1))],
+    ['an answer to another call', ({ id }, count) => ok(count < 3 ? id + 99 : id, 1)],
+    [
+      'an internal error',
+      ({ id }, count) =>
+        count < 3
+          ? { body: JSON.stringify({ jsonrpc: '2.0', id, error: { code: -32603, message: 'x' } }) }
+          : ok(id, 1),
+    ],
+  ])('%s', async (_, answer) => {
+    const { rpc, calls } = await rpcTo(answer);
+    expect(await rpc.call(ask)).toBe(1);
+    expect(calls()).toBe(3);
+  });
+
+  test('a hang, after the time-out, until the attempts are used up', async () => {
+    const { rpc, calls } = await rpcTo(() => 'hang', { timeoutMs: 100 });
+    await expect(rpc.call(ask)).rejects.toMatchObject({ code: 'NODE_UNREACHABLE', retryable: true });
+    expect(calls()).toBe(4);
+  });
+
+  test('not sooner than Retry-After says', async () => {
+    const { rpc, slept } = await rpcTo(({ id }, count) =>
+      count === 1 ? { status: 429, headers: { 'retry-after': '2' }, body: '' } : ok(id, 1),
+    );
+    await rpc.call(ask);
+    expect(slept).toHaveLength(1);
+    expect(slept[0]).toBeGreaterThanOrEqual(2000);
+  });
+});
+
+describe('what is not', () => {
+  test.each([20, 21, 24, 40, -32601, -32602])('JSON-RPC error %i keeps its code', async (code) => {
+    const { rpc, calls } = await rpcTo(({ id }) => ({
+      body: JSON.stringify({ jsonrpc: '2.0', id, error: { code, message: 'no', data: { why: 1 } } }),
+    }));
+    await expect(rpc.call(ask)).rejects.toMatchObject({
+      code: 'NODE_ERROR',
+      rpcCode: code,
+      retryable: false,
+      data: { why: 1 },
+    });
+    expect(calls()).toBe(1);
+  });
+
+  test('an answer larger than the cap', async () => {
+    const { rpc, calls } = await rpcTo(({ id }) => ok(id, 'x'.repeat(100_000)), { maxAnswerBytes: 10_000 });
+    await expect(rpc.call(ask)).rejects.toMatchObject({ code: 'NODE_ANSWER_INVALID', retryable: false });
+    expect(calls()).toBe(1);
+  });
+
+  test('HTTP 401', async () => {
+    const { rpc, calls } = await rpcTo(() => ({ status: 401, body: 'no' }));
+    await expect(rpc.call(ask)).rejects.toMatchObject({ code: 'NODE_UNREACHABLE', retryable: false });
+    expect(calls()).toBe(1);
+  });
+
+  test('a call that was given up', async () => {
+    const { rpc } = await rpcTo(() => 'hang');
+    const stop = new AbortController();
+    const call = rpc.call(ask, { signal: stop.signal });
+    setTimeout(() => stop.abort(), 50);
+    await expect(call).rejects.toMatchObject({ retryable: false });
+  });
+});
+
+describe('a batch', () => {
+  test('is matched by id, in any order, each with its outcome', async () => {
+    const { rpc } = await rpcTo(({ id }) => ({
+      body: JSON.stringify([
+        { jsonrpc: '2.0', id: id + 1, error: { code: 20, message: 'none' } },
+        { jsonrpc: '2.0', id, result: 'first' },
+      ]),
+    }));
+    expect(await rpc.batch([ask, ask])).toMatchObject([
+      { ok: true, value: 'first' },
+      { ok: false, error: { rpcCode: 20 } },
+    ]);
+  });
+
+  test('with an answer missing is asked again whole', async () => {
+    const { rpc, calls } = await rpcTo(({ id }, count) => ({
+      body: JSON.stringify(
+        [
+          { id, result: 1 },
+          { id: id + 1, result: 2 },
+        ]
+          .slice(0, count)
+          .map((one) => ({ jsonrpc: '2.0', ...one })),
+      ),
+    }));
+    expect(await rpc.batch([ask, ask])).toEqual([
+      { ok: true, value: 1 },
+      { ok: true, value: 2 },
+    ]);
+    expect(calls()).toBe(2);
+  });
+});
