@@ -62,7 +62,7 @@ export function createReadings(
   };
 
   return {
-    check: async () => void (await load()),
+    check: async () => void (await patiently(load)),
     async open(partition) {
       const going = readings.get(partition);
       return going?.current === true ? going : await begin(partition);

@@ -47,7 +47,7 @@ export function isAway(error: unknown): boolean {
 export type Patience = <T>(work: () => Promise<T>) => Promise<T>;
 
 export function patience(
-  store: 'clickhouse' | 'postgres',
+  store: 'clickhouse' | 'postgres' | 'postgres or kafka',
   isUnavailable: (error: unknown) => boolean,
   { log, metrics, signal }: { log: Logger; metrics: ProjectionMetrics; signal: AbortSignal },
 ): Patience {

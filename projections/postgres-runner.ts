@@ -57,7 +57,6 @@ export async function runPostgresProjection<M>(
   const { topic } = projection;
   const build = await openBuild(pool, null, projection);
   const schema = build.names['schema'] ?? '';
-  const identity = await identifyLog(kafka, topic);
   const readings = new Map<number, Reading>();
   const consuming = Promise.withResolvers<Consumption>();
   const ending = Promise.withResolvers<void>();
@@ -67,7 +66,9 @@ export async function runPostgresProjection<M>(
     ending.reject(error);
     abort.abort(error);
   };
-  const patiently = patience('postgres', isAway, { log, metrics, signal: abort.signal });
+  const patiently = patience('postgres or kafka', isAway, { log, metrics, signal: abort.signal });
+
+  const identity = await patiently(() => identifyLog(kafka, topic));
 
   const goOn = async ({ partition, next }: Reading): Promise<void> =>
     (await consuming.promise).seek(topic.name, partition, next);
@@ -89,6 +90,7 @@ export async function runPostgresProjection<M>(
     readings: () => readings.values(),
     position: ({ next }) => next,
     concerned: () => [build],
+    commit: async (partition, next) => await (await consuming.promise).commit(topic.name, partition, next),
     onError: fail,
     async resume(reading) {
       const { partition, next: expected } = reading;
@@ -173,7 +175,7 @@ export async function runPostgresProjection<M>(
     }
   };
 
-  await loadCheckpoints(pool, kafka, identity, build); // a checkpoint outside the log is told now, by name
+  await patiently(() => loadCheckpoints(pool, kafka, identity, build)); // a checkpoint outside the log is told now, by name
   const consumption = await kafka.consume({
     groupId: options.groupId,
     topics: [topic],

@@ -69,8 +69,9 @@ async function runTargets(
     abort.abort(error);
   };
 
-  const patiently = patience('postgres', isAway, { log, metrics, signal: abort.signal });
-  const readings = createReadings(pool, kafka, await identifyLog(kafka, topic), targets, patiently);
+  const patiently = patience('postgres or kafka', isAway, { log, metrics, signal: abort.signal });
+  const identity = await patiently(() => identifyLog(kafka, topic));
+  const readings = createReadings(pool, kafka, identity, targets, patiently);
   const consuming = Promise.withResolvers<Consumption>();
   const goOnFrom = (partition: number, offset: number): void =>
     void consuming.promise.then((consumption) => consumption.seek(topic.name, partition, offset));
@@ -107,6 +108,7 @@ async function runTargets(
     concerned: ({ planned }, { message }) =>
       targets.filter((target) => (planned.get(target) ?? 0) <= message.offset).map(({ build }) => build),
     resume,
+    commit: async (partition, next) => await (await consuming.promise).commit(topic.name, partition, next),
     onError: fail,
   });
 
