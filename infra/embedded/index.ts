@@ -16,6 +16,7 @@ import { join, resolve } from 'node:path';
 import { AppError } from '../../schemas/errors.ts';
 import { startClickHouse } from './clickhouse/clickhouse.ts';
 import { lockDataDir } from './data-dir.ts';
+import { keepRunning } from './keep-running.ts';
 import { startKafka } from './kafka/kafka.ts';
 import { takePorts } from './ports.ts';
 import { settleEarlier } from './processes.ts';
@@ -50,8 +51,10 @@ export async function startEmbedded(options: {
   dataDir: string;
   log: ServiceLog;
   env: Readonly<Record<string, string | undefined>>;
+  /** With it, a service that ends by itself is started again, and this is called then. */
+  onRestart?: () => void;
 }): Promise<Embedded> {
-  const { log, env } = options;
+  const { log, env, onRestart } = options;
   const dataDir = resolve(options.dataDir);
   const release = await lockDataDir(dataDir);
   const services: EmbeddedService[] = [];
@@ -63,8 +66,8 @@ export async function startEmbedded(options: {
     const value = env[name];
     return value === undefined || value === '' ? null : value;
   };
-  const keep = async <S extends EmbeddedService>(starting: Promise<S>): Promise<S> => {
-    const service = await starting;
+  const keep = async <S extends EmbeddedService>(start: () => Promise<S>): Promise<S> => {
+    const service = await (onRestart === undefined ? start() : keepRunning(start, { log, onRestart }));
     services.push(service);
     return service;
   };
@@ -83,7 +86,7 @@ export async function startEmbedded(options: {
           log.warn({}, 'API_CLICKHOUSE_URL is not set: the API is given the writer of CLICKHOUSE_URL');
         return { CLICKHOUSE_URL: url, API_CLICKHOUSE_URL: reader ?? url };
       }
-      const service = await keep(startClickHouse({ ...common, port: ports.clickhouse }));
+      const service = await keep(() => startClickHouse({ ...common, port: ports.clickhouse }));
       return { CLICKHOUSE_URL: service.url, API_CLICKHOUSE_URL: service.apiUrl };
     };
     const postgres = async (): Promise<Pick<EmbeddedUrls, 'DATABASE_URL' | 'API_DATABASE_URL'>> => {
@@ -92,15 +95,17 @@ export async function startEmbedded(options: {
       if (url !== null) {
         return { DATABASE_URL: url, ...(reader === null ? {} : { API_DATABASE_URL: reader }) };
       }
-      const service = await keep(startPostgres({ ...common, port: ports.postgres }));
+      const service = await keep(() => startPostgres({ ...common, port: ports.postgres }));
       return { DATABASE_URL: service.url, API_DATABASE_URL: service.apiUrl };
     };
     const kafka = async (): Promise<string> => {
       const { kafka: port, kafkaController: controllerPort } = ports;
-      return given('KAFKA_BROKERS') ?? (await keep(startKafka({ ...common, port, controllerPort }))).url;
+      return (
+        given('KAFKA_BROKERS') ?? (await keep(() => startKafka({ ...common, port, controllerPort }))).url
+      );
     };
     const redis = async (): Promise<string> =>
-      given('REDIS_URL') ?? (await keep(startRedis({ ...common, port: ports.redis }))).url;
+      given('REDIS_URL') ?? (await keep(() => startRedis({ ...common, port: ports.redis }))).url;
 
     const starting = [clickhouse(), postgres(), kafka(), redis()] as const;
     // All are waited for, also when one fails, so that none is still starting when the others are stopped.

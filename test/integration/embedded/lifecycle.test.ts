@@ -121,6 +121,25 @@ test('services killed with their parent leave nothing that keeps the next start 
   expect(await readEverywhere(second.urls)).toMatchObject({ clickhouse: [{ x: 7 }], postgres: [{ x: 7 }] });
 });
 
+test('a service that is killed under a start that keeps them running is back where it was, with what was written', async () => {
+  let restarts = 0;
+  const embedded = await startEmbedded({ dataDir, log, env: {}, onRestart: () => void (restarts += 1) });
+  releases.push(() => embedded.stop());
+  await writeEverywhere(embedded.urls);
+  const before = embedded.services.map(({ pid }) => pid);
+  for (const pid of before) process.kill(pid, 'SIGKILL');
+  await expect.poll(() => restarts, { timeout: 60_000 }).toBe(before.length);
+  expect(await readEverywhere(embedded.urls)).toEqual({
+    clickhouse: [{ x: 7 }],
+    postgres: [{ x: 7 }],
+    kafka: ['1'],
+  });
+  const after = embedded.services.map(({ pid }) => pid);
+  for (const [i, pid] of after.entries()) expect(pid).not.toBe(before[i]);
+  await embedded.stop();
+  for (const pid of after) expect(markOf(pid)).toBeNull();
+}, 120_000);
+
 test('a second start on a folder in use is refused, and says by whom; the first goes on', async () => {
   const first = await start(dataDir, noUrl);
   await expect(startEmbedded({ dataDir, log, env: noUrl })).rejects.toMatchObject({

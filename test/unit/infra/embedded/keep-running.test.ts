@@ -1,0 +1,105 @@
+import { expect, test } from 'vitest';
+
+import { keepRunning } from '../../../../infra/embedded/keep-running.ts';
+import type { EmbeddedService } from '../../../../infra/embedded/service.ts';
+
+type Exit = Awaited<EmbeddedService['exited']>;
+const killed: Exit = { code: null, signal: 'SIGKILL' };
+const quiet = { debug() {}, info() {}, warn() {}, error() {} };
+
+/** A server whose starts and ends are the test's to decide. */
+function scripted() {
+  const running: { kill(): void }[] = [];
+  const stopped: number[] = [];
+  let starts = 0;
+  let gate: Promise<void> = Promise.resolve();
+  let refusals = 0;
+  const start = async (): Promise<EmbeddedService> => {
+    const pid = 100 + starts++;
+    await gate;
+    if (refusals > 0) {
+      refusals -= 1;
+      throw new Error('the port is taken');
+    }
+    const { promise: exited, resolve } = Promise.withResolvers<Exit>();
+    running.push({ kill: () => resolve(killed) });
+    const stop = async (): Promise<void> => {
+      stopped.push(pid);
+      resolve({ code: 0, signal: null });
+    };
+    return { name: 'store', url: 'store://here', pid, stop, exited };
+  };
+  return {
+    start,
+    running,
+    stopped,
+    starts: () => starts,
+    refuse: (times: number) => void (refusals = times),
+    hold: (until: Promise<void>) => void (gate = until),
+  };
+}
+
+function kept(server: ReturnType<typeof scripted>) {
+  let restarts = 0;
+  const service = keepRunning(server.start, {
+    log: quiet,
+    onRestart: () => void (restarts += 1),
+    firstPauseMs: 1,
+  });
+  return { service, restarts: () => restarts };
+}
+
+const until = async (holds: () => boolean): Promise<void> => {
+  const deadline = Date.now() + 2000;
+  while (!holds()) {
+    if (Date.now() > deadline) throw new Error('it never came to hold');
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+};
+
+test('a server that is killed is started again, also when its first tries fail', async () => {
+  const server = scripted();
+  const { service: starting, restarts } = kept(server);
+  const service = await starting;
+  expect(service.pid).toBe(100);
+  server.refuse(2);
+  server.running[0]?.kill();
+  await until(() => restarts() === 1);
+  expect(service.pid).toBe(103);
+  expect(service.url).toBe('store://here');
+  await service.stop();
+  expect(server.stopped).toEqual([103]);
+  expect(server.starts()).toBe(4);
+});
+
+test('a stop is no end to recover from', async () => {
+  const server = scripted();
+  const { service: starting, restarts } = kept(server);
+  const service = await starting;
+  await service.stop();
+  await expect(service.exited).resolves.toEqual({ code: 0, signal: null });
+  expect(server.starts()).toBe(1);
+  expect(restarts()).toBe(0);
+});
+
+test('a stop in the middle of a new start waits for it and ends it', async () => {
+  const server = scripted();
+  const service = await kept(server).service;
+  const { promise, resolve } = Promise.withResolvers<void>();
+  server.hold(promise);
+  server.running[0]?.kill();
+  await until(() => server.starts() === 2);
+  const stopped = service.stop();
+  resolve();
+  await stopped;
+  expect(server.stopped).toContain(101);
+});
+
+test('a server that never comes back is given up, and its end is told', async () => {
+  const server = scripted();
+  const service = await kept(server).service;
+  server.refuse(1000);
+  server.running[0]?.kill();
+  await expect(service.exited).resolves.toEqual(killed);
+  expect(server.starts()).toBe(9);
+});
