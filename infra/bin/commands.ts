@@ -15,13 +15,13 @@ import { createPool } from '../postgres/client.ts';
 import { asOperator } from './introduce.ts';
 import { prepareStores } from './prepare.ts';
 import { reclassify } from './reclassify.ts';
-import { commandConfig } from './settings.ts';
+import { commandConfig, earlyLogLevel } from './settings.ts';
 import { readStatus, renderStatus } from './status.ts';
 
 /** The commands that do one thing. Each adds itself to the program. */
 type Register = (program: Command) => void;
 
-const log = createLogger('tds', process.env['LOG_LEVEL'] ?? 'warn');
+const log = createLogger('tds', earlyLogLevel(process.env, 'warn'));
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 
 const migrateCommand: Register = (program) => {

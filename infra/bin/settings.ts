@@ -1,4 +1,4 @@
-import { loadConfig } from '../config.ts';
+import { loadConfig, settings } from '../config.ts';
 import type { Config } from '../config.ts';
 import { isAlive, readRunFile } from './run-file.ts';
 
@@ -11,4 +11,9 @@ export function commandConfig(env: NodeJS.ProcessEnv): Config {
   const run = readRunFile(own.dataDir);
   if (run === null || !isAlive(run.pid)) return own;
   return loadConfig({ ...run.env, ...env });
+}
+
+/** LOG_LEVEL for the logger that is there before the settings are; a wrong one is named when they are read. */
+export function earlyLogLevel(env: NodeJS.ProcessEnv, fallback: Config['logLevel']): Config['logLevel'] {
+  return settings.logLevel.schema.safeParse(env['LOG_LEVEL']).data ?? fallback;
 }

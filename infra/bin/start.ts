@@ -1,19 +1,25 @@
 import { randomBytes } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { accessSync, constants, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
 
+import { AppError } from '../../schemas/errors.ts';
 import { startEmbedded } from '../embedded/index.ts';
+import { keepRunning } from '../embedded/keep-running.ts';
+import type { EmbeddedService } from '../embedded/service.ts';
 import { startStarknet } from '../embedded/starknet/starknet.ts';
-import { loadConfig, required } from '../config.ts';
+import { loadConfig, required, settings } from '../config.ts';
 import type { Config } from '../config.ts';
 import { createLogger } from '../log.ts';
 import { prepareStores } from './prepare.ts';
 import { introduce } from './introduce.ts';
-import { runProcess } from './process.ts';
+import { isMistake, logFailure, runProcess } from './process.ts';
+import type { ProcessContext } from './process.ts';
 import { readDemoFile, writeDemoFile, writeRunFile } from './run-file.ts';
 import type { DemoFile } from './run-file.ts';
+import { earlyLogLevel } from './settings.ts';
 import { superviseRole } from './supervise.ts';
-import type { SupervisedRole } from './supervise.ts';
 
 /**
  * `npm start`: everything with one command. Parts whose URL is not set are started on loopback, the schema is migrated,
@@ -21,33 +27,47 @@ import type { SupervisedRole } from './supervise.ts';
  */
 const roleNames = ['project', 'ingest', 'observe', 'api'] as const;
 const ROLE_GRACE_MS = 4000;
+const startedAt = new Date().toISOString();
 
 const env: NodeJS.ProcessEnv = { ...process.env };
-const log = createLogger('start', env['LOG_LEVEL'] ?? 'warn');
+const log = createLogger('start', earlyLogLevel(env, 'warn'));
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 
-await runProcess(log, async ({ releasers, signal, fail }) => {
-  const dataDir = resolve(loadConfig(env).dataDir);
-  mkdirSync(dataDir, { recursive: true });
+await runProcess(log, main, (error) => {
+  if (isMistake(error)) process.stderr.write(`${error.message}\n`);
+  else logFailure(log, error);
+});
+
+async function main({ releasers, signal, fail }: ProcessContext): Promise<void> {
+  // An empty variable is an unset one.
+  for (const { env: name } of Object.values(settings)) if (env[name] === '') delete env[name];
+  const { dataDir, host, port } = await settle(loadConfig(env));
   env['DATA_DIR'] = dataDir;
+  env['PORT'] = String(port);
+  const baseUrl = `http://${shownHost(host)}:${port}`;
   const began = performance.now();
 
-  const embedded = await startEmbedded({ dataDir, log, env });
+  /** Written anew whenever a process takes another's place. */
+  let record = (): void => {};
+  const onRestart = (): void => record();
+  const embedded = await startEmbedded({ dataDir, log, env, onRestart });
   releasers.push('embedded services', () => embedded.stop());
   Object.assign(env, embedded.urls);
-  for (const service of embedded.services) {
-    say(`  ${service.name.padEnd(12)} embedded, pid ${service.pid}`);
+  const services = [...embedded.services];
+  for (const service of services) say(`  ${service.name.padEnd(12)} embedded, pid ${service.pid}`);
+  if (env['STARKNET_RPC_URL'] === undefined) {
+    const chain = await startChain(join(dataDir, 'starknet'), onRestart);
+    releasers.push('simulated chain', () => chain.stop());
+    services.push(chain);
+    env['STARKNET_RPC_URL'] = chain.url;
+    env['INDEX_FROM'] ??= '0';
+    say(`  ${'Starknet'.padEnd(12)} simulated chain at ${chain.url}`);
+  }
+  for (const service of services) {
     void service.exited.then((exit) => {
       if (!signal.aborted)
         fail(new Error(`embedded ${service.name} ended (${exit.signal ?? `code ${exit.code}`})`));
     });
-  }
-  if ((env['STARKNET_RPC_URL'] ?? '') === '') {
-    const chain = await startStarknet({ dataDir: join(dataDir, 'starknet'), log });
-    releasers.push('simulated chain', () => chain.stop());
-    env['STARKNET_RPC_URL'] = chain.url;
-    env['INDEX_FROM'] ??= '0';
-    say(`  ${'Starknet'.padEnd(12)} simulated chain at ${chain.url}`);
   }
   env['SECRET_KEY'] ??= keptSecretKey(dataDir);
   const demo = demoUser(env, dataDir);
@@ -58,22 +78,26 @@ await runProcess(log, async ({ releasers, signal, fail }) => {
   say(`Stores are ready after ${seconds(began)}.`);
 
   const logs = join(dataDir, 'logs');
-  const roles = roleNames.map((role) => superviseRole({ role, env: envOf(role, env), logs, log }));
+  const roles = roleNames.map((role, at) =>
+    superviseRole({ role, env: envOf(role, at, env), logs, log, onStart: () => record() }),
+  );
   releasers.push(
     'roles',
     async () => void (await Promise.all(roles.map((role) => role.stop(ROLE_GRACE_MS)))),
   );
+  record = () => recordRun(dataDir, env, baseUrl, [...roles, ...services]);
   await Promise.all(roles.map((role) => Promise.race([role.ready, aborted(signal)])));
   if (signal.aborted) return;
 
-  const baseUrl = `http://${config.host}:${config.port}`;
-  const { apiKey } = await introduce(config, log, {
-    ...demo,
-    apiKey: readDemoFile(dataDir)?.api_key ?? null,
-  });
-  const file: DemoFile = { base_url: baseUrl, ...demo, api_key: apiKey };
+  const { apiKey } = await introduce(config, log, demo);
+  const file: DemoFile = {
+    base_url: baseUrl,
+    username: demo.username,
+    password: demo.password,
+    api_key: apiKey,
+  };
   writeDemoFile(dataDir, file);
-  recordRun(dataDir, config, env, baseUrl, roles, embedded.services);
+  record();
   say(`
 Token data service: ${baseUrl}   (ready after ${seconds(began)}; Ctrl-C stops everything)
   user      ${file.username}
@@ -82,12 +106,73 @@ Token data service: ${baseUrl}   (ready after ${seconds(began)}; Ctrl-C stops ev
   logs      ${logs}
 These are kept in ${join(dataDir, 'demo.json')}. Try:
   curl -H "api-key: ${file.api_key}" "${baseUrl}/api/transfers/?token=0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d"`);
-});
+}
 
-/** The API reads and appends commands: it is not given what could write to a read model. */
-function envOf(role: (typeof roleNames)[number], settings: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
-  if (role !== 'api') return settings;
-  const { DATABASE_URL: _database, CLICKHOUSE_URL: _clickhouse, ...rest } = settings;
+/** What the start needs for itself: a folder that it may write to, and a port that is free. */
+async function settle(config: Config): Promise<{ dataDir: string; host: string; port: number }> {
+  const dataDir = resolve(config.dataDir);
+  try {
+    mkdirSync(dataDir, { recursive: true });
+    accessSync(dataDir, constants.W_OK);
+  } catch (cause) {
+    throw new AppError('CONFIG_INVALID', `DATA_DIR: ${dataDir} cannot be written to (${codeOf(cause)})`, {
+      cause,
+    });
+  }
+  const probe = createServer();
+  try {
+    probe.listen(config.port, config.host);
+    await once(probe, 'listening');
+  } catch (cause) {
+    throw new AppError(
+      'CONFIG_INVALID',
+      `The API cannot listen on ${config.host}, port ${config.port} (${codeOf(cause)}): set PORT or HOST to others`,
+      { cause },
+    );
+  }
+  const address = probe.address();
+  await new Promise((done) => probe.close(done));
+  return {
+    dataDir,
+    host: config.host,
+    port: typeof address === 'object' && address !== null ? address.port : config.port,
+  };
+}
+
+function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : String(error);
+}
+
+/** As a person writes it into a URL: an address of this machine where the setting means all of them. */
+function shownHost(host: string): string {
+  if (host === '0.0.0.0') return '127.0.0.1';
+  if (host === '::') return '[::1]';
+  return host.includes(':') ? `[${host}]` : host;
+}
+
+/** The simulated chain, on the port that it had before whenever it is started again. */
+async function startChain(dataDir: string, onRestart: () => void): Promise<EmbeddedService> {
+  let port: number | undefined;
+  return await keepRunning(
+    async () => {
+      const chain = await startStarknet({ dataDir, log, port });
+      port = Number(new URL(chain.url).port);
+      return chain;
+    },
+    { log, onRestart },
+  );
+}
+
+/**
+ * The API reads and appends commands: it is not given what could write to a read model. Each role has a metrics port of
+ * its own.
+ */
+function envOf(role: (typeof roleNames)[number], at: number, given: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  const { ADMIN_USERNAME: _username, ADMIN_PASSWORD: _password, ...own } = given;
+  const { metricsPort } = loadConfig(own);
+  if (metricsPort > 0) own['METRICS_PORT'] = String(metricsPort + at);
+  if (role !== 'api') return own;
+  const { DATABASE_URL: _database, CLICKHOUSE_URL: _clickhouse, ...rest } = own;
   return rest;
 }
 
@@ -106,21 +191,23 @@ function keptSecretKey(dataDir: string): string {
   return readFileSync(file, 'utf8').trim();
 }
 
-/** The configured admin, or `demo` with a generated password that is kept. */
-function demoUser(settings: NodeJS.ProcessEnv, dataDir: string): { username: string; password: string } {
+/** The configured admin, or `demo` with a generated password that is kept; and his key, if one was made before. */
+function demoUser(
+  given: NodeJS.ProcessEnv,
+  dataDir: string,
+): { username: string; password: string; apiKey: string | null } {
   const known = readDemoFile(dataDir);
-  settings['ADMIN_USERNAME'] ??= known?.username ?? 'demo';
-  settings['ADMIN_PASSWORD'] ??= known?.password ?? randomBytes(12).toString('base64url');
-  return { username: settings['ADMIN_USERNAME'], password: settings['ADMIN_PASSWORD'] };
+  const username = given['ADMIN_USERNAME'] ?? known?.username ?? 'demo';
+  const own = known?.username === username ? known : null;
+  const password = given['ADMIN_PASSWORD'] ?? own?.password ?? randomBytes(12).toString('base64url');
+  return { username, password, apiKey: own?.api_key ?? null };
 }
 
 function recordRun(
   dataDir: string,
-  config: Config,
-  settings: NodeJS.ProcessEnv,
+  given: NodeJS.ProcessEnv,
   baseUrl: string,
-  roles: readonly SupervisedRole[],
-  services: readonly { name: string; pid: number }[],
+  processes: readonly { name: string; pid: number | (() => number | undefined) }[],
 ): void {
   const kept = [
     'STARKNET_RPC_URL',
@@ -136,14 +223,11 @@ function recordRun(
   ];
   writeRunFile(dataDir, {
     pid: process.pid,
-    started_at: new Date().toISOString(),
+    started_at: startedAt,
     base_url: baseUrl,
-    env: Object.fromEntries(
-      kept.flatMap((name) => (settings[name] === undefined ? [] : [[name, settings[name]]])),
+    env: Object.fromEntries(kept.flatMap((name) => (given[name] === undefined ? [] : [[name, given[name]]]))),
+    pids: Object.fromEntries(
+      processes.map(({ name, pid }) => [name, (typeof pid === 'number' ? pid : pid()) ?? 0]),
     ),
-    pids: Object.fromEntries([
-      ...roles.map((role) => [role.name, role.pid() ?? 0] as const),
-      ...services.map((service) => [service.name, service.pid] as const),
-    ]),
   });
 }

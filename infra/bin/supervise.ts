@@ -1,11 +1,12 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
-import { mkdirSync, openSync, closeSync, renameSync, statSync } from 'node:fs';
+import { closeSync, copyFileSync, mkdirSync, openSync, statSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { z } from 'zod';
 
+import { AppError } from '../../schemas/errors.ts';
 import { pause } from '../lifecycle.ts';
 import type { Logger } from '../log.ts';
 
@@ -18,11 +19,18 @@ export const readyMessage = z.object({
   metrics_url: z.string(),
 });
 
+/** What a role tells its supervisor when it ends by itself. */
+export const failedMessage = z.object({ failed: z.string() });
+const roleMessage = z.union([readyMessage, failedMessage]);
+
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 15_000;
 /** A role that lived so long is taken for healthy: its next restart is quick again. */
 const HEALTHY_MS = 60_000;
 const ROTATE_BYTES = 20_000_000;
+const ROTATE_EVERY_MS = 30_000;
+/** The exit code of a role for a mistake that another start does not mend. */
+const MISTAKE = 1;
 
 export interface SupervisedRole {
   readonly name: string;
@@ -30,7 +38,7 @@ export interface SupervisedRole {
   restarts(): number;
   /** Where the role last said that its metrics are. */
   metricsUrl(): string | null;
-  /** Resolves at the first start's readiness. */
+  /** Resolves at the first readiness; rejects when it never was ready and says that another start cannot help. */
   readonly ready: Promise<void>;
   /** SIGTERM, then SIGKILL after the grace. */
   stop(graceMs: number): Promise<void>;
@@ -38,27 +46,36 @@ export interface SupervisedRole {
 
 /**
  * Runs a role as a process of its own and starts it again, with growing pauses, whenever it ends. Its output goes to
- * `<logs>/<role>.log`. The process ends by itself when its supervisor is gone: the IPC channel closes.
+ * `<logs>/<role>.log`, which is kept short. The process ends by itself when its supervisor is gone: the IPC channel closes.
  */
 export function superviseRole(options: {
   role: string;
   env: NodeJS.ProcessEnv;
   logs: string;
   log: Logger;
+  /** Told after each start. */
+  onStart?: () => void;
 }): SupervisedRole {
-  const { role, env, logs, log } = options;
+  const { role, env, logs, log, onStart } = options;
   const file = join(logs, `${role}.log`);
   const stopping = new AbortController();
   let child: ChildProcess | null = null;
   let restarts = 0;
   let metricsUrl: string | null = null;
+  let complaint = '';
   const ready = Promise.withResolvers<void>();
+  ready.promise.catch(() => {});
+  const rotating = setInterval(() => rotate(file), ROTATE_EVERY_MS);
+  rotating.unref();
 
   const run = async (): Promise<void> => {
     for (let failures = 0; !stopping.signal.aborted;) {
       const startedAt = Date.now();
       const exit = await runOnce();
       if (stopping.signal.aborted) return;
+      if (exit === `code ${MISTAKE}`) {
+        ready.reject(new AppError('CONFIG_INVALID', `${role} does not start: ${complaint || `see ${file}`}`));
+      }
       failures = Date.now() - startedAt > HEALTHY_MS ? 1 : failures + 1;
       restarts += 1;
       const delay = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (failures - 1));
@@ -70,19 +87,23 @@ export function superviseRole(options: {
   const runOnce = (): Promise<string> =>
     new Promise((resolve) => {
       mkdirSync(logs, { recursive: true });
-      rotate(file);
       const output = openSync(file, 'a');
-      child = spawn(process.execPath, ['--disable-warning=TimeoutNegativeWarning', program, role], {
+      child = spawn(process.execPath, [program, role], {
         env,
         stdio: ['ignore', output, output, 'ipc'],
         // A process group of its own: Ctrl-C reaches the supervisor alone, which stops the roles in order.
         detached: true,
       });
       closeSync(output);
+      child.once('spawn', () => onStart?.());
       child.on('message', (raw) => {
-        const message = readyMessage.safeParse(raw);
-        if (!message.success) return;
-        metricsUrl = message.data.metrics_url;
+        const { data: message } = roleMessage.safeParse(raw);
+        if (message === undefined) return;
+        if ('failed' in message) {
+          complaint = message.failed;
+          return;
+        }
+        metricsUrl = message.metrics_url;
         ready.resolve();
       });
       child.once('error', (error) => resolve(error.message));
@@ -98,6 +119,7 @@ export function superviseRole(options: {
     ready: ready.promise,
     async stop(graceMs) {
       stopping.abort();
+      clearInterval(rotating);
       const current = child;
       current?.kill('SIGTERM');
       const killer = setTimeout(() => current?.kill('SIGKILL'), graceMs);
@@ -107,7 +129,14 @@ export function superviseRole(options: {
   };
 }
 
+/** A role keeps its file open and appends: what it has written is copied aside, and the file begins anew. */
 function rotate(file: string): void {
   const size = statSync(file, { throwIfNoEntry: false })?.size ?? 0;
-  if (size > ROTATE_BYTES) renameSync(file, `${file}.1`);
+  if (size <= ROTATE_BYTES) return;
+  try {
+    copyFileSync(file, `${file}.1`);
+  } catch {
+    // A full disk: room matters more than old lines.
+  }
+  truncateSync(file);
 }

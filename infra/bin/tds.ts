@@ -3,6 +3,7 @@ import { Command } from 'commander';
 import { AppError } from '../../schemas/errors.ts';
 import { settings } from '../config.ts';
 import { commands } from './commands.ts';
+import { dropKnownWarnings } from './process.ts';
 import { runRole } from './role-process.ts';
 import { roles } from './roles.ts';
 
@@ -24,6 +25,7 @@ for (const role of roles) {
 }
 for (const register of commands) register(program);
 
+dropKnownWarnings();
 try {
   await program.parseAsync();
 } catch (error) {

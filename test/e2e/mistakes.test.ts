@@ -1,0 +1,107 @@
+import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { afterAll, beforeAll, expect, test } from 'vitest';
+
+import { freePort } from '../support/service.ts';
+
+/** What a person does wrong is told in a sentence: no stack, no endless new try, and nothing left running. */
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'tds-mistakes-'));
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+async function run(
+  program: string,
+  args: readonly string[],
+  settings: Readonly<Record<string, string>>,
+): Promise<{ code: number | null; out: string; err: string }> {
+  const env: NodeJS.ProcessEnv = { DATA_DIR: join(folder, 'data'), ...settings };
+  for (const name of ['PATH', 'HOME', 'JAVA_HOME']) if (process.env[name]) env[name] = process.env[name];
+  const child = spawn(process.execPath, [join('infra/bin', program), ...args], { env });
+  child.stdin.end();
+  const [out, err] = [child.stdout, child.stderr].map((stream) => {
+    let text = '';
+    stream.on('data', (chunk: Buffer) => (text += chunk.toString()));
+    return () => text;
+  }) as [() => string, () => string];
+  const kill = setTimeout(() => child.kill('SIGTERM'), 30_000);
+  const code = await new Promise<number | null>((resolve) => child.on('close', resolve));
+  clearTimeout(kill);
+  return { code, out: out(), err: err() };
+}
+
+const noStores = {
+  KAFKA_BROKERS: '127.0.0.1:1',
+  CLICKHOUSE_URL: 'http://default:x@127.0.0.1:1/tds',
+  API_CLICKHOUSE_URL: 'http://api:x@127.0.0.1:1/tds',
+  DATABASE_URL: 'postgres://postgres:x@127.0.0.1:1/tds',
+  REDIS_URL: 'redis://127.0.0.1:1',
+  STARKNET_RPC_URL: 'http://127.0.0.1:1',
+};
+
+function expectSentence({ code, out, err }: Awaited<ReturnType<typeof run>>, sentence: RegExp): void {
+  expect(err).toMatch(sentence);
+  expect(err + out).not.toMatch(/\n\s+at |"stack"/);
+  expect(code).toBe(1);
+}
+
+test.each(['start.ts', 'tds.ts'])('%s names every wrong setting at once', async (program) => {
+  const args = program === 'tds.ts' ? ['status'] : [];
+  const answer = await run(program, args, { PORT: '99999', LOG_LEVEL: 'loud', REDIS_URL: 'http://x' });
+  expectSentence(answer, /^Wrong settings:\n {2}REDIS_URL: .*\n {2}PORT: .*\n {2}LOG_LEVEL: .*\n$/);
+});
+
+test('a port that is taken ends the start before anything is started', async () => {
+  const squatter = createServer();
+  const port = await freePort();
+  await new Promise<void>((resolve) => squatter.listen(port, '127.0.0.1', resolve));
+  try {
+    const began = performance.now();
+    const answer = await run('start.ts', [], { PORT: String(port) });
+    expectSentence(
+      answer,
+      new RegExp(`^The API cannot listen on 127\\.0\\.0\\.1, port ${port} \\(EADDRINUSE\\): .*\\n$`),
+    );
+    expect(performance.now() - began).toBeLessThan(10_000);
+  } finally {
+    await new Promise((resolve) => squatter.close(resolve));
+  }
+});
+
+test('a data folder that cannot be', async () => {
+  const file = join(folder, 'file');
+  writeFileSync(file, '');
+  const answer = await run('start.ts', [], { ...noStores, DATA_DIR: join(file, 'data'), PORT: '0' });
+  expectSentence(answer, /^DATA_DIR: .*file\/data cannot be written to \(ENOTDIR\)\n$/);
+});
+
+test.each([
+  [['ingest'], /STARKNET_RPC_URL must be set|KAFKA_BROKERS must be set/],
+  [['status'], /^DATABASE_URL must be set: .*\n$/],
+  [['migrate'], /^KAFKA_BROKERS must be set: .*\n$/],
+  [['users', 'add', 'someone'], /^No password was given\n$/],
+  [['keys', 'add', 'someone', 'for nothing'], /^DATABASE_URL must be set: .*\n$/],
+  [['reclassify', '0xnot'], /^Not an address: 0xnot\n$/],
+  [['reclassify', '0x1'], /^DATABASE_URL must be set: .*\n$/],
+  [['nonsense'], /^error: unknown command 'nonsense'\n/],
+  [['keys', 'add'], /^error: missing required argument 'username'\n/],
+] as const)('tds %j without what it needs', async (args, sentence) => {
+  const { code, out, err } = await run('tds.ts', args, {});
+  // A role speaks in log lines, a command to a person.
+  const said = args[0] === 'ingest' ? out : err;
+  expect(said).toMatch(sentence);
+  expect(out + err).not.toMatch(/\n\s+at |"stack"/);
+  expect(code).toBe(1);
+});
+
+test('a projection that does not exist', async () => {
+  const { code, out, err } = await run('tds.ts', ['project', 'transfer', 'tokens'], noStores);
+  expect(out).toContain('No projection is called transfer; there are ');
+  expect(out + err).not.toMatch(/\n\s+at |"stack"/);
+  expect(code).toBe(1);
+});
