@@ -1,0 +1,73 @@
+import type { World } from './world.ts';
+
+/** What is wanted of a figure: reached at `least`, good at `aim`. */
+interface Want {
+  readonly better: 'higher' | 'lower';
+  readonly least: number;
+  readonly aim?: number;
+}
+
+export interface Figure {
+  readonly name: string;
+  readonly value: number;
+  readonly unit: string;
+  readonly want?: Want;
+}
+
+/** What the service has beside what an independent count says; anything but 0 between them fails the run. */
+export interface Completeness {
+  readonly what: string;
+  readonly expected: number;
+  readonly found: number;
+}
+
+export interface Table {
+  readonly title: string;
+  readonly columns: readonly string[];
+  readonly rows: readonly (readonly (string | number)[])[];
+}
+
+export interface CaseReport {
+  readonly figures: readonly Figure[];
+  readonly completeness: readonly Completeness[];
+  readonly tables?: readonly Table[];
+  /** How it was measured, in sentences. */
+  readonly notes?: readonly string[];
+}
+
+export interface Scale {
+  /** Transfers on the chain that `backfill` indexes. */
+  readonly transfers: number;
+  /** Transfers in the tables that `pages` reads. */
+  readonly rows: number;
+  /** Transfers in a block of the chains that are made. */
+  readonly perBlock: number;
+  /** Measurements of one kind: blocks, messages, pages, keys. Each case has its own default. */
+  readonly samples: number | null;
+}
+
+export interface BenchCase {
+  readonly name: string;
+  readonly summary: string;
+  run(world: World, scale: Scale): Promise<CaseReport>;
+}
+
+const higher = (least: number, aim: number): Want => ({ better: 'higher', least, aim });
+const lower = (least: number, aim?: number): Want =>
+  aim === undefined ? { better: 'lower', least } : { better: 'lower', least, aim };
+
+/** What is asked of the service on one machine of two cores, in the units of the figures. */
+export const wanted = {
+  backfillRate: higher(10_000, 20_000),
+  roleMemory: lower(512, 300),
+  pageMedian: lower(20, 10),
+  pageTail: lower(60, 30),
+  pageRate: higher(150, 400),
+  hashTail: lower(30, 15),
+  headMedian: lower(1000, 300),
+  headTail: lower(3000, 1000),
+  pipelineMedian: lower(150, 50),
+  firstStart: lower(60),
+  stop: lower(10),
+  secondStart: lower(20),
+} as const;

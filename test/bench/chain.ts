@@ -1,0 +1,87 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+
+import { z } from 'zod';
+
+import { createClient } from './client.ts';
+
+const program = fileURLToPath(new URL('../../infra/embedded/starknet/server.ts', import.meta.url));
+
+const counts = z.record(z.string(), z.number());
+/** The simulated node's own count, from the transfers as they were meant: no event was decoded for it. */
+const truth = z.object({
+  blocks: z.number(),
+  transactions: z.number(),
+  events: z.number(),
+  transfers: z.number(),
+  malformed: z.number(),
+  byToken: counts,
+  byAccount: counts,
+});
+export type Truth = z.infer<typeof truth>;
+
+export interface ChainProcess {
+  readonly url: string;
+  readonly pid: number;
+  /** Makes blocks; resolves when the node serves them. */
+  advance(blocks: number): Promise<{ head: number }>;
+  /** Of all blocks, or of a range. */
+  truth(range?: { from: number; to: number }): Promise<Truth>;
+  stop(): Promise<void>;
+}
+
+/** The simulated node in a process of its own; blocks come by `advance` only. */
+export async function startChain(options: {
+  head: number;
+  perBlock: number;
+  /** Blocks up to `head` are made ahead, in this folder, so that serving one costs a read. */
+  preparedDir?: string;
+}): Promise<ChainProcess> {
+  const { head, perBlock, preparedDir } = options;
+  const child = spawn(
+    process.execPath,
+    [
+      program,
+      '--manual',
+      '--control',
+      '--watch-stdin',
+      '--seed=bench',
+      `--head=${head}`,
+      `--transfers=${perBlock}`,
+      ...(preparedDir === undefined ? [] : ['--prepared', preparedDir]),
+    ],
+    // Ctrl-C is for the bench alone, which ends this in its turn.
+    { stdio: ['pipe', 'pipe', 'inherit'], detached: true },
+  );
+  const ended = once(child, 'exit');
+  const line = await Promise.race([
+    once(createInterface({ input: child.stdout }), 'line').then(([text]) => String(text)),
+    ended.then(() => {
+      throw new Error('the simulated node ended before it served');
+    }),
+  ]);
+  const { url, pid } = z.object({ url: z.string(), pid: z.number() }).parse(JSON.parse(line));
+  const control = createClient(url);
+  const place = z.object({ head: z.number() });
+  return {
+    url,
+    pid,
+    async advance(blocks) {
+      const { status, body } = await control.post('/control', { command: 'advance', blocks });
+      if (status !== 200) throw new Error(`the simulated node answered ${status}: ${body}`);
+      return place.parse(JSON.parse(body));
+    },
+    truth: (range) =>
+      control.read(
+        range === undefined ? '/control/stats' : `/control/stats?from=${range.from}&to=${range.to}`,
+        truth,
+      ),
+    async stop() {
+      control.close();
+      child.kill('SIGTERM');
+      await ended;
+    },
+  };
+}

@@ -1,0 +1,132 @@
+import { mkdirSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+
+import type { BenchCase, CaseReport, Scale } from './case.ts';
+import { backfill } from './cases/backfill.ts';
+import { commands } from './cases/commands.ts';
+import { headLag } from './cases/head-lag.ts';
+import { pages } from './cases/pages.ts';
+import { pipeline } from './cases/pipeline.ts';
+import { start } from './cases/start.ts';
+import { summarizeProfiles } from './profile.ts';
+import { describeMachine, difference, isComplete, renderMachine, renderReport, verdict } from './report.ts';
+import { createWorld } from './world.ts';
+import type { World } from './world.ts';
+
+const cases: readonly BenchCase[] = [backfill, pages, headLag, pipeline, start, commands];
+
+const help = `npm run bench [-- case… options]
+
+Measures the whole service on this machine: simulated node, Kafka, ClickHouse, PostgreSQL and the service's own
+processes, beside the program that measures. Without a case all of them run, one after the other, each on a fresh
+service in a folder of its own.
+
+Cases
+${cases.map(({ name, summary }) => `  ${name.padEnd(10)} ${summary}`).join('\n')}
+
+Options
+  --transfers N   transfers on the chain of backfill (1,000,000)
+  --rows N        transfers in the tables of pages (5,000,000)
+  --per-block N   transfers in a block (100)
+  --samples N     measurements of one kind, instead of each case's own number
+  --profile DIR   keep CPU profiles of the service's Node processes there, and show what costs most
+  --json          print one JSON document instead of tables
+
+A figure is "missed", "reached" or at its "aim". The exit code is 1 when a completeness difference is not 0 (or a case
+fails), and does not depend on times: read those knowing what else the machine did (see the load).
+`;
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    transfers: { type: 'string', default: '1000000' },
+    rows: { type: 'string', default: '5000000' },
+    'per-block': { type: 'string', default: '100' },
+    samples: { type: 'string' },
+    profile: { type: 'string' },
+    json: { type: 'boolean', default: false },
+    help: { type: 'boolean', default: false },
+  },
+});
+
+function count(name: string, text: string): number {
+  const value = Number(text.replaceAll(/[_,]/g, ''));
+  if (Number.isSafeInteger(value) && value > 0) return value;
+  process.stderr.write(`--${name} wants a whole number above 0, not ${text}\n`);
+  process.exit(2);
+}
+
+const unknown = positionals.filter((name) => cases.every((one) => one.name !== name));
+if (values.help || unknown.length > 0) {
+  if (unknown.length > 0) process.stderr.write(`No case is called ${unknown.join(', ')}.\n\n`);
+  process.stdout.write(help);
+  process.exit(unknown.length > 0 ? 2 : 0);
+}
+const scale: Scale = {
+  transfers: count('transfers', values.transfers),
+  rows: count('rows', values.rows),
+  perBlock: count('per-block', values['per-block']),
+  samples: values.samples === undefined ? null : count('samples', values.samples),
+};
+const chosen = positionals.length === 0 ? cases : cases.filter(({ name }) => positionals.includes(name));
+const profileDir = values.profile === undefined ? null : resolve(values.profile);
+if (profileDir !== null) mkdirSync(profileDir, { recursive: true });
+
+/** Results go to stdout, how it goes to stderr. */
+const say = (line: string): void => void process.stderr.write(`${line}\n`);
+const print = (text: string): void => void (values.json || process.stdout.write(`${text}\n`));
+
+// One that kafkajs causes at every connection and nobody can act on.
+process.removeAllListeners('warning').on('warning', ({ name, message }) => {
+  if (name !== 'TimeoutNegativeWarning') say(`${name}: ${message}`);
+});
+
+let world: World | null = null;
+let interrupted = false;
+const interrupt = (): void => {
+  if (interrupted) return;
+  interrupted = true;
+  say('Stopping …');
+  void (world?.close() ?? Promise.resolve()).finally(() => process.exit(130));
+};
+process.on('SIGINT', interrupt).on('SIGTERM', interrupt);
+
+async function runCase(one: BenchCase): Promise<CaseReport> {
+  const folder = profileDir === null ? null : resolve(profileDir, one.name);
+  world = createWorld({ say: (line) => say(`  ${one.name}: ${line}`), profileDir: folder });
+  let report: CaseReport;
+  try {
+    report = await one.run(world, scale);
+  } finally {
+    // Interrupted, it is closed already; this never comes back then.
+    await (interrupted ? new Promise<never>(() => {}) : world.close());
+  }
+  if (folder === null) return report;
+  return { ...report, tables: [...(report.tables ?? []), ...summarizeProfiles(folder, world.names)] };
+}
+
+const machine = describeMachine();
+print(renderMachine(machine));
+const reports: Record<string, object> = {};
+let isGood = true;
+for (const one of chosen) {
+  print(`\n${one.name}: ${one.summary}\n`);
+  try {
+    const report = await runCase(one);
+    isGood &&= isComplete(report);
+    print(renderReport(report));
+    reports[one.name] = {
+      ...report,
+      figures: report.figures.map((figure) => ({ ...figure, verdict: verdict(figure) })),
+      completeness: report.completeness.map((each) => ({ ...each, difference: difference(each) })),
+    };
+  } catch (error) {
+    isGood = false;
+    const message = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    say(`${one.name} failed: ${message}`);
+    reports[one.name] = { error: message };
+  }
+}
+if (values.json) process.stdout.write(`${JSON.stringify({ machine, scale, cases: reports }, null, 2)}\n`);
+process.exit(isGood ? 0 : 1);

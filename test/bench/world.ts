@@ -1,0 +1,99 @@
+import { chmodSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { Releasers, pause } from '../../infra/lifecycle.ts';
+import { freePort, startService } from '../support/service.ts';
+import type { RunningService } from '../support/service.ts';
+import { startChain } from './chain.ts';
+import type { ChainProcess } from './chain.ts';
+import { createClient } from './client.ts';
+import type { Client } from './client.ts';
+import { childrenOf, isAlive } from './processes.ts';
+import { openStores } from './stores.ts';
+import type { Stores } from './stores.ts';
+
+/** What a case starts: in a folder of its own, on free ports, and gone when the case ends. */
+export interface World {
+  readonly dir: string;
+  /** Names of the processes that were started, by pid. */
+  readonly names: ReadonlyMap<number, string>;
+  /** Says how it goes; not part of the result. */
+  readonly say: (line: string) => void;
+  chain(options: Parameters<typeof startChain>[0]): Promise<ChainProcess>;
+  /** The whole service, as `npm start` runs it. */
+  service(
+    name: string,
+    settings?: Readonly<Record<string, string>>,
+  ): Promise<{ service: RunningService; dataDir: string }>;
+  stores(dataDir: string): Promise<Stores>;
+  client(base: string, headers?: Readonly<Record<string, string>>): Client;
+  close(): Promise<void>;
+}
+
+/** A service that is not ready by then is no figure but a failure. */
+const READY_MS = 180_000;
+const LAST_GRACE_MS = 15_000;
+
+export function createWorld(options: {
+  readonly say: (line: string) => void;
+  /** Where every Node process of the service leaves a CPU profile when it ends. */
+  profileDir: string | null;
+}): World {
+  const { say, profileDir } = options;
+  const dir = mkdtempSync(join(tmpdir(), 'tds-bench-'));
+  // PostgreSQL may run as another user, who must get through.
+  chmodSync(dir, 0o755);
+  const releasers = new Releasers((name, error) => say(`${name} did not end: ${String(error)}`));
+  releasers.push('folder', () => rmSync(dir, { recursive: true, force: true }));
+  // What was just being started when Ctrl-C came is known to nobody else.
+  releasers.push('processes', endChildren);
+  const names = new Map<number, string>();
+  const profiling: Record<string, string> =
+    profileDir === null ? {} : { NODE_OPTIONS: `--cpu-prof --cpu-prof-dir=${profileDir}` };
+  return {
+    dir,
+    names,
+    say,
+    async chain(asked) {
+      const chain = await startChain(asked);
+      releasers.push('simulated node', () => chain.stop());
+      return chain;
+    },
+    async service(name, settings = {}) {
+      const dataDir = join(dir, name);
+      mkdirSync(dataDir, { recursive: true });
+      const port = String(await freePort());
+      const service = await startService(
+        dataDir,
+        { PORT: port, ...profiling, ...settings },
+        { withinMs: READY_MS },
+      );
+      names.set(service.pid, 'supervisor');
+      for (const [role, pid] of Object.entries(service.pids())) names.set(pid, role);
+      releasers.push('service', async () => void (isAlive(service.pid) && (await service.stop())));
+      return { service, dataDir };
+    },
+    async stores(dataDir) {
+      const stores = await openStores(dataDir);
+      releasers.push('stores', () => stores.close());
+      return stores;
+    },
+    client(base, headers) {
+      const client = createClient(base, headers);
+      releasers.push('client', () => client.close());
+      return client;
+    },
+    close: () => releasers.releaseAll(),
+  };
+}
+
+async function endChildren(): Promise<void> {
+  const alive = (): number[] => childrenOf(process.pid);
+  const signal = (name: NodeJS.Signals): void => {
+    for (const pid of alive()) process.kill(pid, name);
+  };
+  signal('SIGTERM');
+  for (let waited = 0; waited < LAST_GRACE_MS && alive().length > 0; waited += 100) await pause(100);
+  signal('SIGKILL');
+}
