@@ -14,7 +14,7 @@ import type { Publisher } from './publisher.ts';
 import { fetchTopicId } from './topic-id.ts';
 
 export type { ConsumeOptions, Consumption, LogBatch, LogMessage } from './consumption.ts';
-export type { Publication, Publisher } from './publisher.ts';
+export type { Publisher } from './publisher.ts';
 
 export interface TopicOffsets {
   readonly partition: number;
