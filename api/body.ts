@@ -29,11 +29,11 @@ export async function readBody(context: Context): Promise<unknown> {
       `Unsupported media type "${type.slice(0, 100)}" in request.`,
     );
   }
-  if ((context.request.length ?? 0) > BODY_LIMIT) throw tooLarge();
+  if ((context.request.length ?? 0) > BODY_LIMIT) throw tooLarge(context);
   try {
     await read(context, async () => {});
   } catch (cause) {
-    if (statusOf(cause) === 413) throw tooLarge();
+    if (statusOf(cause) === 413) throw tooLarge(context);
     if (statusOf(cause) === 415)
       throw new HttpError(415, 'unsupported_media_type', 'Unsupported content encoding or character set.');
     // The parser's own message repeats the body, which may hold a password.
@@ -42,9 +42,12 @@ export async function readBody(context: Context): Promise<unknown> {
   return context.request.body;
 }
 
-/** The rest of the body is not read, so the connection cannot go on. */
-function tooLarge(): HttpError {
-  return new HttpError(413, 'too_large', `Request body exceeds ${BODY_LIMIT} bytes.`, {
-    headers: { Connection: 'close' },
-  });
+/**
+ * The rest of the body is taken and dropped, for as long as a request may take: closing on a client that still sends
+ * would reset the connection, and the client would never see the answer.
+ */
+function tooLarge({ req }: Context): HttpError {
+  req.unpipe();
+  req.resume();
+  return new HttpError(413, 'too_large', `Request body exceeds ${BODY_LIMIT} bytes.`);
 }

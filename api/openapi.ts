@@ -98,6 +98,7 @@ const reasons: Readonly<Record<number, string>> = {
   415: 'The body is not JSON',
   422: 'The Idempotency-Key was used with another body',
   429: 'Too many requests; `Retry-After` says when',
+  431: 'Address and headers are too large',
   500: 'Server error',
   503: 'Unavailable; `Retry-After` says when',
 };
@@ -113,6 +114,7 @@ function errorStatuses({ auth, body, params, query, method, errors }: Route): nu
     ...(body === undefined ? [] : [413, 415]),
     ...(method === 'GET' ? [] : [409, 422]),
     429,
+    431,
     500,
     503,
     ...errors,

@@ -13,6 +13,7 @@ import { newestHeightAt } from '../projections/indexed-blocks/queries.ts';
 import { AppError } from '../schemas/errors.ts';
 import { LOGIN_WINDOW_MS, loginLimit } from './accounts/session-routes.ts';
 import { createApp } from './app.ts';
+import { answerBrokenRequests } from './broken-requests.ts';
 import { guardClickHouse } from './clickhouse.ts';
 import { parseNetwork } from './client-address.ts';
 import { openCommandChannel } from './command-channel.ts';
@@ -109,6 +110,7 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
     { requestTimeout: 30_000, headersTimeout: 15_000 },
     (request, response) => void handle(request, response),
   );
+  answerBrokenRequests(server);
   // Longer than a load balancer keeps its side open, so that it never sends into a closing connection.
   server.keepAliveTimeout = 75_000;
   try {

@@ -9,6 +9,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 
 import { createApp } from '../../../api/app.ts';
+import { answerBrokenRequests } from '../../../api/broken-requests.ts';
 import { HttpError } from '../../../api/errors.ts';
 import { integerField, textField } from '../../../api/fields.ts';
 import { address, boolean, integer } from '../../../api/params.ts';
@@ -115,6 +116,7 @@ beforeAll(async () => {
   });
   const handle = app.callback();
   server = createServer((request, response) => void handle(request, response));
+  answerBrokenRequests(server);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   port = (server.address() as AddressInfo).port;
   base = `http://127.0.0.1:${port}`;
@@ -308,6 +310,27 @@ describe('bodies', () => {
     expect(chunked.status).toBe(413);
   });
 
+  it('far over 1 MiB are answered, and the connection stays until the client has sent all', async () => {
+    const size = 8 * 1_048_576;
+    const answer = await new Promise<string>((resolve, reject) => {
+      const socket = connect(port, '127.0.0.1');
+      let text = '';
+      socket.on('data', (chunk) => (text += String(chunk)));
+      socket.on('close', () => resolve(text));
+      socket.on('error', reject);
+      socket.write(
+        `POST /api/things/ HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${size}\r\n\r\n`,
+      );
+      const part = Buffer.alloc(size / 8, 0x20);
+      const send = (left: number): void => {
+        if (left > 0) socket.write(part, () => setTimeout(send, 20, left - 1));
+        else socket.write('GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n');
+      };
+      send(8);
+    });
+    expect(answer).toMatch(/^HTTP\/1\.1 413 [^]*HTTP\/1\.1 200 /);
+  });
+
   it('in an unknown encoding are answered 415; JSON is UTF-8, whatever its type says', async () => {
     expect((await post('{"name":"é"}', 'application/json; charset=klingon')).json).toEqual({ name: 'é' });
     const odd = await call('POST', '/api/things/', {
@@ -473,19 +496,26 @@ describe('the OpenAPI document', () => {
 });
 
 describe('bytes that are no HTTP', () => {
-  it.each([
-    'GARBAGE\r\n\r\n',
-    'GET /api/things/a HTTP/1.1\r\nHost: x\r\nX: \u0000\r\n\r\n',
-    'GET /\u0000 HTTP/1.1\r\nHost: x\r\n\r\n',
-  ])('%j are answered 400', async (bytes) => {
-    const answer = await new Promise<string>((resolve, reject) => {
+  const exchange = (bytes: string): Promise<string> =>
+    new Promise((resolve, reject) => {
       const socket = connect(port, '127.0.0.1', () => socket.write(bytes));
       let text = '';
       socket.on('data', (chunk) => (text += String(chunk)));
       socket.on('close', () => resolve(text));
       socket.on('error', reject);
     });
-    expect(answer).toMatch(/^HTTP\/1\.1 400 /);
+
+  it.each([
+    ['GARBAGE\r\n\r\n', 400, 'bad_request'],
+    ['GET /api/things/a HTTP/1.1\r\nHost: x\r\nX: \u0000\r\n\r\n', 400, 'bad_request'],
+    ['GET /\u0000 HTTP/1.1\r\nHost: x\r\n\r\n', 400, 'bad_request'],
+    [`GET /?${'x'.repeat(2_000_000)} HTTP/1.1\r\nHost: x\r\n\r\n`, 431, 'headers_too_large'],
+  ])('%.40j are answered like any other error', async (bytes, status, code) => {
+    const [head = '', body = ''] = (await exchange(bytes)).split('\r\n\r\n');
+    const [line, ...headers] = head.toLowerCase().split('\r\n');
+    expect(line).toMatch(`http/1.1 ${status} `);
+    const id = headers.find((header) => header.startsWith('x-request-id: '))?.slice('x-request-id: '.length);
+    expect(JSON.parse(body)).toEqual({ detail: expect.any(String), code, status, request_id: id });
     expect((await call('GET', '/healthz')).status).toBe(200);
   });
 });
