@@ -1,7 +1,18 @@
-/** Counts failures in a window, in this process. What was reserved and did not fail is given back. */
+/** Limits failures in a window, in this process. */
 export interface Throttle {
-  /** Takes a slot of every name; returns the seconds to wait when one of them has none left, and takes nothing. */
-  reserve(names: readonly string[]): { wait: number } | { giveBack(): void };
+  /**
+   * Begins an attempt that counts for every one of these names; returns the seconds to wait when one of them has failed
+   * too often. Attempts under way might all fail, so no more of them run at once than may still fail: one that is too
+   * many waits until others have ended. So guesses made all at once do not pass the limit, and right log-ins do not
+   * meet it. `end` must be called.
+   */
+  begin(names: readonly string[]): Promise<{ wait: number } | { end(isFailure: boolean): void }>;
+}
+
+interface Window {
+  readonly began: number;
+  failures: number;
+  underWay: number;
 }
 
 /** Names held at once: an attacker may invent names without end. */
@@ -14,12 +25,13 @@ export function createThrottle(options: {
   readonly now: () => number;
 }): Throttle {
   const { limit, windowMs, now } = options;
-  const windows = new Map<string, { began: number; count: number }>();
+  const windows = new Map<string, Window>();
+  let ended = Promise.withResolvers<void>();
 
-  const current = (name: string): { began: number; count: number } => {
+  const current = (name: string): Window => {
     const known = windows.get(name);
     if (known !== undefined && now() - known.began < windowMs) return known;
-    const fresh = { began: now(), count: 0 };
+    const fresh = { began: now(), failures: 0, underWay: 0 };
     windows.delete(name);
     windows.set(name, fresh);
     return fresh;
@@ -33,17 +45,27 @@ export function createThrottle(options: {
   };
 
   return {
-    reserve(names) {
-      makeRoom();
-      const taken = names.map((name) => ({ name, window: current(name) }));
-      const full = taken.find(({ name, window }) => window.count >= limit(name));
-      if (full !== undefined) return { wait: (full.window.began + windowMs - now()) / 1000 };
-      for (const { window } of taken) window.count += 1;
-      return {
-        giveBack() {
-          for (const { window } of taken) window.count -= 1;
-        },
-      };
+    async begin(names) {
+      for (;;) {
+        makeRoom();
+        const taken = names.map((name) => ({ most: limit(name), window: current(name) }));
+        const full = taken.find(({ most, window }) => window.failures >= most);
+        if (full !== undefined) return { wait: (full.window.began + windowMs - now()) / 1000 };
+        if (taken.every(({ most, window }) => window.failures + window.underWay < most)) {
+          for (const { window } of taken) window.underWay += 1;
+          return {
+            end(isFailure) {
+              for (const { window } of taken) {
+                window.underWay -= 1;
+                if (isFailure) window.failures += 1;
+              }
+              ended.resolve();
+              ended = Promise.withResolvers();
+            },
+          };
+        }
+        await ended.promise;
+      }
     },
   };
 }

@@ -4,6 +4,7 @@ import { z } from 'zod';
 
 import type { Sql } from '../../infra/postgres/client.ts';
 import { loginKey, userByLogin } from '../../projections/accounts/queries.ts';
+import type { UserForLogin } from '../../projections/accounts/queries.ts';
 import { doneAnswer, loginAnswer } from '../../schemas/api/accounts.ts';
 import { hashSecret } from '../api-key.ts';
 import type { CommandBus } from '../commands.ts';
@@ -45,38 +46,38 @@ export function sessionRoutes(deps: SessionRouteDeps): Route[] {
     response: { 200: loginAnswer },
     errors: [401],
     async handler({ input: { body }, request, served }) {
-      const slot = throttle.reserve([`ip:${request.ip}`, `user:${loginKey(body.username)}`]);
-      if ('wait' in slot) throw throttled(slot.wait);
-      let isFailure = false;
+      const attempt = await throttle.begin([`ip:${request.ip}`, `user:${loginKey(body.username)}`]);
+      if ('wait' in attempt) throw throttled(attempt.wait);
+      let user: UserForLogin | null = null;
+      let isWrong = false;
       try {
-        const user = await userByLogin(pool, served.schema('accounts'), body.username);
-        const isRight = await passwords.check(user?.password_hash ?? null, body.password);
-        if (user === null || !isRight) {
-          isFailure = true;
-          throw new HttpError(401, 'authentication_failed', 'Unable to log in with provided credentials.', {
-            headers: { 'WWW-Authenticate': 'Bearer' },
-          });
-        }
-        const token = randomBytes(32).toString('base64url');
-        const expiresAt = now() + sessionHours * 3_600_000;
-        const outcome = await commands.submit({
-          type: 'session.open',
-          actor: `user:${user.id}`,
-          body: { user_id: user.id, token_hash: hashSecret(token), expires_at: expiresAt },
-        });
-        if (!outcome.accepted) throw new HttpError(409, 'conflict', outcome.result.detail);
-        return {
-          status: 200,
-          body: {
-            token,
-            token_type: 'Bearer' as const,
-            expires_at: new Date(expiresAt).toISOString(),
-            user: { id: user.id, username: user.username, email: user.email },
-          },
-        };
+        user = await userByLogin(pool, served.schema('accounts'), body.username);
+        isWrong = !(await passwords.check(user?.password_hash ?? null, body.password));
       } finally {
-        if (!isFailure) slot.giveBack();
+        attempt.end(isWrong);
       }
+      if (user === null || isWrong) {
+        throw new HttpError(401, 'authentication_failed', 'Unable to log in with provided credentials.', {
+          headers: { 'WWW-Authenticate': 'Bearer' },
+        });
+      }
+      const token = randomBytes(32).toString('base64url');
+      const expiresAt = now() + sessionHours * 3_600_000;
+      const outcome = await commands.submit({
+        type: 'session.open',
+        actor: `user:${user.id}`,
+        body: { user_id: user.id, token_hash: hashSecret(token), expires_at: expiresAt },
+      });
+      if (!outcome.accepted) throw new HttpError(409, 'conflict', outcome.result.detail);
+      return {
+        status: 200,
+        body: {
+          token,
+          token_type: 'Bearer' as const,
+          expires_at: new Date(expiresAt).toISOString(),
+          user: { id: user.id, username: user.username, email: user.email },
+        },
+      };
     },
   });
 

@@ -146,6 +146,8 @@ describe('log-in', () => {
     for (let i = 0; i < 32; i += 1) {
       expect((await attempt('bob', bob.password, '192.0.2.2')).status).toBe(200);
     }
+    const atOnce = Array.from({ length: 40 }, () => attempt('bob', bob.password, '192.0.2.2'));
+    expect((await Promise.all(atOnce)).map(({ status }) => status)).toEqual(Array(40).fill(200));
   });
 });
 
