@@ -39,9 +39,37 @@ export interface ReclassifyDeps {
   readonly sleep: (ms: number) => Promise<void>;
 }
 
+/** How long writers are given to drop what they fetched ahead; one that is away will drop it when it starts. */
+const REFRESH_MS = 15_000;
+const REFRESH_POLL_MS = 250;
+
+/**
+ * Has every writer forget what it fetched ahead with the old answer: a repair at its cursor does that.
+ */
+async function refreshWriters(pool: Pool, sleep: ReclassifyDeps['sleep'], reason: string): Promise<void> {
+  const open = await sqlRows(
+    pool,
+    z.object({ cursor: z.int() }),
+    "SELECT cursor FROM tds.chunks WHERE status = 'open' AND cursor <= COALESCE(range_end, cursor)",
+  );
+  const cursors = open.map(({ cursor }) => cursor);
+  await requestRepairs(pool, cursors, reason);
+  for (let waited = 0; waited < REFRESH_MS; waited += REFRESH_POLL_MS) {
+    const [left] = await sqlRows(
+      pool,
+      z.object({ pending: z.int() }),
+      'SELECT count(*) AS pending FROM tds.repairs WHERE done_at IS NULL AND height = ANY($1)',
+      [cursors],
+    );
+    if (left?.pending === 0) return;
+    await sleep(REFRESH_POLL_MS);
+  }
+}
+
 /**
  * Asks the chain again what a contract is, and for a repair of every block with an event of it. Every process uses the
- * new answer before the blocks are looked for, so a block that is published meanwhile needs no repair or is found.
+ * new answer before the blocks are looked for, so a block that is published meanwhile needs no repair or is found - as far
+ * as the projections have read the log: where they are far behind, it is to be done again when they are not.
  */
 export async function reclassifyContract(
   { pool, standards, heightsOf, head, sleep }: ReclassifyDeps,
@@ -49,6 +77,7 @@ export async function reclassifyContract(
 ): Promise<{ before: ContractFacts | null; after: ContractFacts; heights: number }> {
   const { before, after } = await standards.reclassify(contract, head);
   await sleep(REREAD_MS);
+  await refreshWriters(pool, sleep, `reclassify ${contract}`);
   const recorded = await sqlRows(
     pool,
     z.object({ height: z.int() }),

@@ -25,6 +25,8 @@ export interface Weather {
   mixedViews: number;
 }
 
+type Part = 'node' | 'store' | 'log';
+
 /** The real ingester on virtual time, with a chain, a store and a log in memory, all driven by one seed. */
 export function createSimWorld(seed: number) {
   const random = seeded(seed);
@@ -44,7 +46,7 @@ export function createSimWorld(seed: number) {
   const chance = (perThousand: number): boolean => random.below(1000) < perThousand;
 
   /** One call of one process: takes time, and may fail before, after, or for good. */
-  const through = async <T>(process: { killed: boolean }, work: () => Promise<T>): Promise<T> => {
+  const through = async <T>(process: { killed: boolean }, part: Part, work: () => Promise<T>): Promise<T> => {
     await clock.sleep(1 + random.below(15));
     if (process.killed) return await dead;
     if (chance(weather.kills)) {
@@ -57,6 +59,7 @@ export function createSimWorld(seed: number) {
           .catch(() => {});
       return await dead;
     }
+    if (world.faulty !== 'all' && part !== world.faulty) return await work();
     if (!chance(weather.faults)) return await work();
     if (chance(500)) await work();
     throw new AppError('STORE_UNAVAILABLE', 'the answer is lost', { retryable: true });
@@ -79,16 +82,17 @@ export function createSimWorld(seed: number) {
       return block;
     };
     return {
-      chainId: () => through(process, async () => toFelt(0x534e5f53494dn)),
-      specVersion: () => through(process, async () => '0.10.0'),
-      blockHashAndNumber: () => through(process, async () => pointOf(at('latest'))),
-      getBlockHeader: (id) => through(process, async () => headerOf(at(id), isFinal)),
+      chainId: () => through(process, 'node', async () => toFelt(0x534e5f53494dn)),
+      specVersion: () => through(process, 'node', async () => '0.10.0'),
+      blockHashAndNumber: () => through(process, 'node', async () => pointOf(at('latest'))),
+      getBlockHeader: (id) => through(process, 'node', async () => headerOf(at(id), isFinal)),
       getBlockWithReceipts: (id) =>
-        through(process, async () => {
+        through(process, 'node', async () => {
           const body = at(id);
           return { body, status: headerOf(body, isFinal).status, bytes: 500 };
         }),
-      l1Accepted: () => through(process, async () => (chain.l1() < 0 ? null : pointOf(at('l1_accepted')))),
+      l1Accepted: () =>
+        through(process, 'node', async () => (chain.l1() < 0 ? null : pointOf(at('l1_accepted')))),
     };
   };
 
@@ -96,7 +100,7 @@ export function createSimWorld(seed: number) {
     new Proxy<IngestStore>(store, {
       get(target, name: keyof IngestStore) {
         const method: (...args: never[]) => Promise<unknown> = target[name];
-        return (...args: never[]) => through(process, async () => await method(...args));
+        return (...args: never[]) => through(process, 'store', async () => await method(...args));
       },
     });
 
@@ -108,7 +112,9 @@ export function createSimWorld(seed: number) {
     return messages.map((_, offset) => ({ partition: 0, offset }));
   };
 
-  return {
+  const world = {
+    /** Whose answers are lost. */
+    faulty: 'all' as Part | 'all',
     random,
     clock,
     chain,
@@ -124,10 +130,10 @@ export function createSimWorld(seed: number) {
       const ingester = startIngester({
         node: makeNode(process),
         store: makeStore(process),
-        publisher: { publish: (topic, messages) => through(process, () => publish(topic, messages)) },
+        publisher: { publish: (topic, messages) => through(process, 'log', () => publish(topic, messages)) },
         standards: {
           resolve: (contracts) =>
-            through(process, async () => {
+            through(process, 'node', async () => {
               const facts = { standard: coin.standard, class_hash: null };
               return new Map(contracts.map((contract) => [contract, facts]));
             }),
@@ -173,4 +179,5 @@ export function createSimWorld(seed: number) {
       await stopping;
     },
   };
+  return world;
 }

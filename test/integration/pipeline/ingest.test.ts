@@ -180,10 +180,10 @@ test('two forks answered by one node in turns never leave a block without its pa
   world.start();
   await world.indexed(40);
   world.node.control({ command: 'reorg', depth: 6, length: 8 });
-  world.node.control({ command: 'fault', fault: { kind: 'two-forks', times: 300 } });
+  world.node.control({ command: 'fault', fault: { kind: 'two-forks', times: 100 } });
   await until('the faults are over', async () => {
     const faults = world.node.faults.list();
-    return (faults[0]?.struck ?? 0) >= 300;
+    return (faults[0]?.struck ?? 0) >= 100;
   });
   await until('the chain in force', async () => (await differences(world)).length === 0);
 });

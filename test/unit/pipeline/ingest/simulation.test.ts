@@ -9,7 +9,7 @@ import { createSimWorld } from '../../../support/sim-world.ts';
  * the quarantine holds open what that chain has. `SIM_FROM` and `SIM_SEEDS` choose others.
  */
 const first = Number(process.env['SIM_FROM'] ?? 1);
-const seeds = Array.from({ length: Number(process.env['SIM_SEEDS'] ?? 60) }, (_, index) => first + index);
+const seeds = Array.from({ length: Number(process.env['SIM_SEEDS'] ?? 100) }, (_, index) => first + index);
 
 async function storm(seed: number): Promise<string[]> {
   const world = createSimWorld(seed);
