@@ -37,6 +37,8 @@ export interface ConsumeOptions {
   onCrash(error: unknown): void;
   /** Longest wait of one fetch for new messages; also how long `stop` may take. */
   readonly maxWaitMs?: number;
+  /** Compressed bytes of one fetch; a larger record batch still comes, alone. Bounds what is decompressed at once. */
+  readonly fetchBytes?: number;
 }
 
 export interface Consumption {
@@ -69,8 +71,8 @@ export async function consume(
     heartbeatInterval: 3000,
     maxWaitTimeInMs: options.maxWaitMs ?? 250,
     minBytes: 1,
-    maxBytes: 4 * MAX_MESSAGE_BYTES,
-    maxBytesPerPartition: MAX_MESSAGE_BYTES,
+    maxBytes: options.fetchBytes ?? 4 * MAX_MESSAGE_BYTES,
+    maxBytesPerPartition: Math.min(MAX_MESSAGE_BYTES, options.fetchBytes ?? MAX_MESSAGE_BYTES),
     retry: { retries: 10, initialRetryTime: 100, maxRetryTime: 5000 },
   });
   const registered = new Map(options.topics.map((topic) => [topicPrefix + topic.name, topic]));
