@@ -154,7 +154,7 @@ export async function atEnd(
 }
 
 /** Looks again until it holds; fails after `ms`. */
-export async function until(holds: () => Promise<boolean>, ms = 30_000): Promise<void> {
+export async function until(holds: () => Promise<boolean>, ms = 50_000): Promise<void> {
   const end = Date.now() + ms;
   while (!(await holds())) {
     if (Date.now() > end) throw new Error(`does not hold after ${ms} ms: ${holds.toString()}`);

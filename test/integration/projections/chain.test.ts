@@ -127,10 +127,10 @@ describe('the tables of a chain with reorgs', () => {
   test('are the same when everything is read again, in other batches', async () => {
     const before = await world.checksums();
     await rewind(names);
-    await world.catchUp({ limits: { rows: 150, waitMs: 20, gapMs: 0 } });
+    await world.catchUp({ limits: { rows: 500, waitMs: 20, gapMs: 0 } });
     expect(await world.checksums()).toEqual(before);
     await rewind(names, 5);
-    await world.catchUp({ limits: { rows: 40, waitMs: 5, gapMs: 0 } });
+    await world.catchUp({ limits: { rows: 170, waitMs: 20, gapMs: 0 } });
     expect(await world.checksums()).toEqual(before);
   });
 
