@@ -24,6 +24,19 @@ const headers = z.object({
     .meta({ description: 'The highest height that can be queried; absent before the first' }),
 });
 
+const idempotencyKey = z.object({
+  'Idempotency-Key': z
+    .string()
+    .min(1)
+    .max(255)
+    .regex(/^[\x20-\x7e]*$/)
+    .optional()
+    .meta({
+      description:
+        'A repeat under the same key is answered as the first was, for 48 hours; one with another body 422',
+    }),
+});
+
 /** The OpenAPI 3.1 document of the declared routes. */
 export function describeApi(routes: readonly Route[]): ReturnType<typeof createDocument> {
   const paths: ZodOpenApiPathsObject = {};
@@ -76,6 +89,7 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
     requestParams: {
       ...(route.params === undefined ? {} : { path: route.params }),
       ...(route.query === undefined ? {} : { query: route.query }),
+      ...(route.isIdempotent ? { header: idempotencyKey } : {}),
     },
     ...(route.body === undefined
       ? {}
@@ -104,15 +118,16 @@ const reasons: Readonly<Record<number, string>> = {
 };
 
 /** The errors that the framework itself answers with, and the route's own. */
-function errorStatuses({ auth, body, params, query, method, errors }: Route): number[] {
-  const hasInput = body !== undefined || query !== undefined || params !== undefined;
+function errorStatuses({ auth, body, params, query, method, isIdempotent, errors }: Route): number[] {
+  const hasInput = body !== undefined || query !== undefined || params !== undefined || isIdempotent;
   return [
     ...(hasInput ? [400] : []),
     ...(auth === 'none' ? [] : [401]),
     ...(auth === 'key' || auth === 'key-or-session' ? [403] : []),
     404,
     ...(body === undefined ? [] : [413, 415]),
-    ...(method === 'GET' ? [] : [409, 422]),
+    ...(method === 'GET' ? [] : [409]),
+    ...(isIdempotent ? [422] : []),
     429,
     431,
     500,

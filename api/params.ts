@@ -13,6 +13,9 @@ const refuse = (context: z.core.$RefinementCtx, message: string): never => {
   return z.NEVER;
 };
 
+/** What the OpenAPI document says of them; besides, they are below the field's prime. */
+const HEX = '^0[xX][0-9a-fA-F]{1,64}$';
+
 /** Any common 0x form of an address or hash, as a canonical felt. */
 export function address(description = 'Address in any 0x form') {
   return z
@@ -21,7 +24,11 @@ export function address(description = 'Address in any 0x form') {
       (text, context): Felt =>
         parseFelt(text) ?? refuse(context, 'Enter a valid address (0x and up to 64 hex digits).'),
     )
-    .meta({ description, example: '0x49d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7' });
+    .meta({
+      description,
+      example: '0x49d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7',
+      override: { type: 'string', pattern: HEX },
+    });
 }
 
 /** A transaction hash in any 0x form, as a canonical felt. */
@@ -32,7 +39,7 @@ export function hash(description = 'Transaction hash in any 0x form') {
       (text, context): Felt =>
         parseFelt(text) ?? refuse(context, 'Enter a valid hash (0x and up to 64 hex digits).'),
     )
-    .meta({ description });
+    .meta({ description, override: { type: 'string', pattern: HEX } });
 }
 
 /** A whole decimal number within bounds (both included, at most 2^53 − 1). */
@@ -56,17 +63,18 @@ export function integer(
     });
 }
 
+const TOKEN_ID = '^([0-9]{1,78}|0[xX][0-9a-fA-F]{1,64})$';
+
 /** An NFT's id: below 2^256, decimal or 0x. */
 export function tokenId(description = 'Token id, decimal or 0x') {
   return z
     .string()
     .transform((text, context): bigint => {
-      if (!/^([0-9]{1,78}|0[xX][0-9a-fA-F]{1,64})$/.test(text))
-        return refuse(context, 'Enter a valid token id.');
+      if (!new RegExp(TOKEN_ID).test(text)) return refuse(context, 'Enter a valid token id.');
       const value = BigInt(text.toLowerCase());
       return value < U256 ? value : refuse(context, 'Enter a valid token id.');
     })
-    .meta({ description });
+    .meta({ description, override: { type: 'string', pattern: TOKEN_ID } });
 }
 
 const TRUE = new Set(['t', 'y', 'yes', 'true', 'on', '1']);

@@ -100,6 +100,8 @@ interface Declaration<
   readonly query?: Q;
   readonly body?: B;
   readonly response: R;
+  /** A repeat with the same `Idempotency-Key` header is answered as the first was (`identifyCommand`). */
+  readonly isIdempotent?: true;
   /** Statuses of errors that are the route's own, besides those that its declaration makes plain. */
   readonly errors?: readonly number[];
   handler(context: HandlerContext<P, Q, B> & Identity<A>): Promise<Reply<NoInfer<R>>>;
@@ -117,6 +119,7 @@ export interface Route {
   readonly query: z.ZodObject | undefined;
   readonly body: z.ZodType | undefined;
   readonly response: Responses;
+  readonly isIdempotent: boolean;
   readonly errors: readonly number[];
   /** True where successes carry `success: true`; errors of the route then carry `success: false`. */
   readonly hasSuccessFlag: boolean;
@@ -151,6 +154,7 @@ export function defineRoute<
     query,
     body,
     response,
+    isIdempotent: declaration.isIdempotent === true,
     errors: declaration.errors ?? [],
     hasSuccessFlag: Object.values(response).some(
       (schema) => schema instanceof z.ZodObject && 'success' in schema.shape,

@@ -51,6 +51,7 @@ export function apiKeyRoutes({ pool, commands, secretKey }: ApiKeyRouteDeps): Ro
       'With an `Idempotency-Key` header a retry shows the same key again, for 48 hours; another body under the same header is answered 422.',
     tag: 'Account and keys',
     auth: 'session',
+    isIdempotent: true,
     body: z.object({
       name: textField({ max: 100 }),
       allowed_origins: z.array(origin).max(LIST_LENGTH).nullish(),
@@ -116,6 +117,7 @@ export function apiKeyRoutes({ pool, commands, secretKey }: ApiKeyRouteDeps): Ro
     description: 'A request with the key is answered 401 from then on.',
     tag: 'Account and keys',
     auth: 'session',
+    isIdempotent: true,
     body: z.object({ key_id: integerField() }),
     response: { 200: doneAnswer },
     async handler({ input: { body }, user, request }) {

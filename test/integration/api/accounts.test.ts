@@ -397,6 +397,18 @@ describe('where a key may be used from', () => {
 });
 
 describe('Idempotency-Key', () => {
+  it('is described where it counts, and nowhere else', async () => {
+    const { json: document } = await world.call('GET', '/api/openapi.json');
+    const described = Object.entries<Record<string, { parameters?: { in: string; name: string }[] }>>(
+      document.paths,
+    ).flatMap(([path, operations]) =>
+      Object.values(operations).flatMap(({ parameters = [] }) =>
+        parameters.some((one) => one.in === 'header' && one.name === 'Idempotency-Key') ? [path] : [],
+      ),
+    );
+    expect(described.toSorted()).toEqual([DELETE, CREATE].toSorted());
+  });
+
   const create = (json: unknown, idempotencyKey: string, token = alice.token) =>
     call('POST', CREATE, { token, json, headers: { 'Idempotency-Key': idempotencyKey } });
 

@@ -488,6 +488,7 @@ describe('the OpenAPI document', () => {
       ['block', 'query', undefined],
       ['hidden', 'query', undefined],
     ]);
+    expect(get.parameters[1].schema.pattern).toBe('^0[xX][0-9a-fA-F]{1,64}$');
     expect(get.parameters[2].schema.type).toBe('integer');
     expect(Object.keys(json.paths['/api/things/'].post.responses)).toEqual(
       expect.arrayContaining(['201', '204', '400', '413', '415', '503']),
