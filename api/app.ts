@@ -116,7 +116,11 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
     } catch (error) {
       const answer = toHttpError(error);
       const { requestId, route, note } = context.state;
-      if (answer.status >= 500) log.error({ err: error, request_id: requestId }, 'request failed');
+      if (answer.status >= 500) {
+        // What a client broke off by going away failed for nobody.
+        const level = context.res.closed ? 'debug' : 'error';
+        log[level]({ err: error, request_id: requestId }, 'request failed');
+      }
       context.status = answer.status;
       context.set(answer.headers);
       context.body = {

@@ -1,18 +1,55 @@
+import PQueue from 'p-queue';
+
 import { isClickHouseUnavailable } from '../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../infra/clickhouse/client.ts';
 import { AppError } from '../schemas/errors.ts';
 
-/** The same client, whose reads say by their error whether trying again can help. */
-export function guardClickHouse(clickhouse: ClickHouse): ClickHouse {
+/** What a client waits for at most; far more than any page takes. */
+const PATIENCE_MS = 15_000;
+
+interface GateOptions {
+  /** Reads that run at once. The client has some connections more, so that looks at its health never wait in line. */
+  readonly sideBySide?: number;
+  /** Reads that may wait; more are refused at once. */
+  readonly waiting?: number;
+  /** A read that is not done by then, waiting included, is given up. */
+  readonly patienceMs?: number;
+}
+
+/**
+ * The same client for requests: what it cannot do in time is refused instead of piling up, a read whose client has gone
+ * away is dropped, also out of the line, and errors say whether trying again can help.
+ */
+export function guardClickHouse(
+  clickhouse: ClickHouse,
+  { sideBySide = 8, waiting = 2000, patienceMs = PATIENCE_MS }: GateOptions = {},
+): ClickHouse {
+  const line = new PQueue({ concurrency: sideBySide });
+  const unavailable = (why: string, cause?: unknown): AppError =>
+    new AppError('STORE_UNAVAILABLE', `ClickHouse ${why}`, { retryable: true, cause });
   return {
     ...clickhouse,
-    async rows(query, params, options) {
+    async rows(query, params, options = {}) {
+      if (line.size >= waiting) throw unavailable('has too much to do');
+      const deadline = AbortSignal.timeout(patienceMs);
+      const signal = options.signal === undefined ? deadline : AbortSignal.any([options.signal, deadline]);
       try {
-        return await clickhouse.rows(query, params, options);
+        return await line.add(() => clickhouse.rows(query, params, { ...options, signal }), { signal });
       } catch (cause) {
+        if (options.signal?.aborted === true) throw unavailable('was not waited for', cause);
+        if (deadline.aborted) throw unavailable(`did not answer within ${patienceMs} ms`, cause);
         if (!isClickHouseUnavailable(cause)) throw cause;
-        throw new AppError('STORE_UNAVAILABLE', 'ClickHouse did not answer', { retryable: true, cause });
+        throw unavailable('did not answer', cause);
       }
     },
+  };
+}
+
+/** The same client for one request: all that it reads ends with the signal, or when the request takes too long. */
+export function endingWith(gone: AbortSignal, clickhouse: ClickHouse): ClickHouse {
+  const signal = AbortSignal.any([gone, AbortSignal.timeout(PATIENCE_MS)]);
+  return {
+    ...clickhouse,
+    rows: (query, params, options) => clickhouse.rows(query, params, { ...options, signal }),
   };
 }

@@ -69,7 +69,7 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
   });
   releasers.push('command channel', () => commands.close());
   const height = watchIndexedHeight(
-    async () => await newestHeightAt(clickhouse, await servedBuilds(), END_OF_TIME),
+    async () => await newestHeightAt(options.clickhouse, await servedBuilds(), END_OF_TIME),
     log,
   );
   releasers.push('indexed height', () => height.close());
@@ -97,7 +97,8 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
     indexedHeight: () => height.current(),
     readiness: createReadiness({
       pool,
-      clickhouse,
+      // Not in line behind requests: many of them are no reason to be taken for broken.
+      clickhouse: options.clickhouse,
       kafka,
       servedBuilds,
       indexedHeight: () => height.current(),

@@ -3,6 +3,7 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import { chainStatusRow, chunkRows } from '../../projections/chain-status/queries.ts';
 import { chunkTotals } from '../../projections/indexed-blocks/queries.ts';
 import { progressAnswer } from '../../schemas/api/progress.ts';
+import { endingWith } from '../clickhouse.ts';
 import { defineRoute } from '../route.ts';
 import type { Route } from '../route.ts';
 import { presentProgress } from './progress.ts';
@@ -22,12 +23,12 @@ export function indexerRoutes({ clickhouse, pool }: IndexerRouteDeps): Route[] {
     tag: 'Indexer',
     auth: 'key',
     response: { 200: progressAnswer },
-    async handler({ served }) {
+    async handler({ served, request }) {
       const schema = served.schema('chain-status');
       const [status, chunks, totals] = await Promise.all([
         chainStatusRow(pool, schema),
         chunkRows(pool, schema),
-        chunkTotals(clickhouse, served),
+        chunkTotals(endingWith(request.signal, clickhouse), served),
       ]);
       return { status: 200, body: presentProgress(status.chain_id, chunks, totals) };
     },

@@ -21,7 +21,7 @@ const COUNT_SECONDS = 4;
  * 100,000, and an estimate beyond.
  */
 export async function countTransfers(reading: Reading): Promise<CarriedCount> {
-  const { clickhouse, plan, filters, signal } = reading;
+  const { clickhouse, plan, filters } = reading;
   if (plan.exact !== null) {
     return { count: await subjectCount(reading, plan.exact), isEstimate: false };
   }
@@ -29,7 +29,7 @@ export async function countTransfers(reading: Reading): Promise<CarriedCount> {
   const { query, params } = transferCount(sources, filters, EXACT_COUNT + 1);
   const settings = { max_threads: 2, max_execution_time: COUNT_SECONDS, timeout_overflow_mode: 'break' };
   const started = performance.now();
-  const [counted] = await clickhouse.rows(query, params, { signal, settings });
+  const [counted] = await clickhouse.rows(query, params, { settings });
   // A count that was broken off looks like any other.
   const isWhole = performance.now() - started < COUNT_SECONDS * 1000;
   const n = counted?.n ?? 0;
@@ -39,14 +39,14 @@ export async function countTransfers(reading: Reading): Promise<CarriedCount> {
 
 /** Each source's rows, times the share of its newest ones that match. */
 async function estimate(reading: Reading): Promise<number> {
-  const { clickhouse, plan, filters, signal } = reading;
+  const { clickhouse, plan, filters } = reading;
   const parts = plan.sources.map(async ({ source, subject }) => {
     if (subject === null) return 0;
     const { query, params } = transferSample(source, filters, SAMPLE_ROWS);
     const settings = { max_threads: 1 };
     const [total, [sample]] = await Promise.all([
       subjectCount(reading, subject),
-      clickhouse.rows(query, params, { signal, settings }),
+      clickhouse.rows(query, params, { settings }),
     ]);
     return sample === undefined || sample.seen === 0
       ? 0

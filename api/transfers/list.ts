@@ -23,7 +23,6 @@ import type { Reading } from './read.ts';
 export interface TransferListDeps {
   readonly clickhouse: ClickHouse;
   readonly tables: Pick<ServedBuilds, 'table'>;
-  readonly signal: AbortSignal;
 }
 
 export interface TransferListRequest {

@@ -19,7 +19,6 @@ export interface Reading {
   readonly plan: Plan;
   readonly filters: TransferFilters;
   readonly order: TransferOrder;
-  readonly signal: AbortSignal;
 }
 
 /** Up to here a page by number skips its rows; deeper it is found by the counts (10,000 rows skipped: some 10 ms). */
@@ -128,8 +127,8 @@ async function read(
   filters: TransferFilters,
   page: Omit<PageRead, 'order'>,
 ): Promise<StoredTransfer[]> {
-  const { clickhouse, plan, order, signal } = reading;
+  const { clickhouse, plan, order } = reading;
   const sources = plan.sources.map(({ source }) => source);
   const { query, params } = transferPage(sources, filters, { ...page, order });
-  return await clickhouse.rows(query, params, { signal, settings: PAGE_SETTINGS });
+  return await clickhouse.rows(query, params, { settings: PAGE_SETTINGS });
 }

@@ -3,6 +3,7 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import { chainStatusRow } from '../../projections/chain-status/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import { transferListAnswer } from '../../schemas/api/transfers.ts';
+import { endingWith } from '../clickhouse.ts';
 import { defineRoute } from '../route.ts';
 import type { Route } from '../route.ts';
 import { allowedFilters, askedOf, transfersQuery } from './filters.ts';
@@ -36,7 +37,7 @@ export function transferRoutes({ clickhouse, pool }: TransferRouteDeps): Route[]
       // Awaited below, after the pages are read; a failure before that must not end the process.
       status.catch(() => undefined);
       const found = await listTransfers(
-        { clickhouse, tables: served, signal: request.signal },
+        { clickhouse: endingWith(request.signal, clickhouse), tables: served },
         { asked, page: query.page, limit: query.limit, cursor: query.cursor, query: request.query },
       );
       const tokens = await tokensByAddress(

@@ -22,7 +22,7 @@ async function list(query: Query) {
   const parsed = parseInput(transfersQuery, query);
   const { page, limit, cursor } = parsed;
   return await listTransfers(
-    { clickhouse, tables: worldTables, signal: new AbortController().signal },
+    { clickhouse, tables: worldTables },
     { asked: askedOf(parsed), page, limit, cursor, query },
   );
 }
