@@ -3,12 +3,11 @@ import { randomUUID } from 'node:crypto';
 import kafkajs from 'kafkajs';
 
 import { AppError } from '../../schemas/errors.ts';
-import { topics } from '../../schemas/topics.ts';
 import type { Topic } from '../../schemas/topics.ts';
-import { pause } from '../lifecycle.ts';
 import type { Logger } from '../log.ts';
-import { MAX_MESSAGE_BYTES, consume } from './consumption.ts';
+import { consume } from './consumption.ts';
 import type { ConsumeOptions, Consumption, LogMessage } from './consumption.ts';
+import { ensureTopics } from './ensure-topics.ts';
 import { createPublisher } from './publisher.ts';
 import type { Publisher } from './publisher.ts';
 import { fetchTopicId } from './topic-id.ts';
@@ -88,52 +87,8 @@ export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOption
     }
   };
 
-  const ensureTopics = async (): Promise<void> => {
-    const client = await admin();
-    const existing = new Set(await client.listTopics());
-    const missing = Object.values(topics).filter(({ name }) => !existing.has(topicPrefix + name));
-    await client.createTopics({
-      waitForLeaders: true,
-      topics: missing.map(({ name, partitions, retention }) => ({
-        topic: topicPrefix + name,
-        numPartitions: partitions,
-        replicationFactor: -1,
-        configEntries: [
-          { name: 'cleanup.policy', value: 'delete' },
-          { name: 'retention.ms', value: retention === 'forever' ? '-1' : String(retention) },
-          { name: 'retention.bytes', value: '-1' },
-          { name: 'max.message.bytes', value: String(MAX_MESSAGE_BYTES) },
-        ],
-      })),
-    });
-    const expected = new Map(
-      Object.values(topics).map((topic) => [topicPrefix + topic.name, topic.partitions]),
-    );
-    for (let attempt = 1; ; attempt += 1) {
-      const metadata = await client
-        .fetchTopicMetadata({ topics: [...expected.keys()] })
-        .catch(() => ({ topics: [] }));
-      for (const { name, partitions } of metadata.topics) {
-        const count = expected.get(name);
-        if (count !== partitions.length) {
-          throw new AppError(
-            'TOPIC_MISMATCH',
-            `topic ${name} has ${partitions.length} partitions, this program wants ${count}`,
-          );
-        }
-      }
-      const led = metadata.topics.filter(({ partitions }) => partitions.every(({ leader }) => leader >= 0));
-      if (led.length === expected.size) return;
-      if (attempt === 100)
-        throw new AppError('STORE_UNAVAILABLE', 'Kafka elected no leaders for the topics', {
-          retryable: true,
-        });
-      await pause(100);
-    }
-  };
-
   return {
-    ensureTopics,
+    ensureTopics: async () => await ensureTopics(await admin(), topicPrefix),
     offsets,
     async topicId(topic) {
       let last: unknown;

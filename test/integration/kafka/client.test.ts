@@ -1,0 +1,82 @@
+import { randomBytes } from 'node:crypto';
+
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+
+import { createKafka } from '../../../infra/kafka/client.ts';
+import type { Kafka } from '../../../infra/kafka/client.ts';
+import { createLogger } from '../../../infra/log.ts';
+import { topics } from '../../../schemas/topics.ts';
+
+const topicPrefix = `k_${randomBytes(4).toString('hex')}.`;
+const log = createLogger('test', 'silent');
+const open = (): Kafka =>
+  createKafka({
+    brokers: inject('backend').urls.KAFKA_BROKERS.split(','),
+    clientId: 'test',
+    topicPrefix,
+    log,
+  });
+const finished = (name: string) => ({
+  value: { type: 'chunk.finished' as const, v: 1 as const, observed_at: 1, name },
+});
+
+let kafka: Kafka;
+beforeAll(async () => {
+  kafka = open();
+});
+afterAll(async () => {
+  await kafka.close();
+});
+
+test('processes that make the topics at once all succeed, and the topics can be written to at once', async () => {
+  const others = [open(), open(), open()];
+  await Promise.all([kafka, ...others].map((each) => each.ensureTopics()));
+  await Promise.all(others.map((each) => each.close()));
+  const publisher = kafka.publisher();
+  for (const topic of Object.values(topics))
+    expect(await kafka.offsets(topic)).toHaveLength(topic.partitions);
+  expect(await publisher.publish(topics.chainStatus, [finished('a')])).toEqual([{ partition: 0, offset: 0 }]);
+  await publisher.close();
+});
+
+test('publishing tells where each message lies, in order, also when calls share a request', async () => {
+  const publisher = kafka.publisher();
+  const places = await Promise.all(
+    Array.from({ length: 50 }, (_, n) =>
+      publisher.publish(topics.chainStatus, [finished(`${n}`), finished(`${n} again`)]),
+    ),
+  );
+  const offsets = places.flat().map(({ offset }) => offset);
+  expect(offsets).toEqual(Array.from({ length: 100 }, (_, n) => offsets[0]! + n));
+  const names: string[] = [];
+  for await (const { value } of kafka.readRange(topics.chainStatus, 0, offsets[0]!, offsets[0]! + 100)) {
+    const message = topics.chainStatus.schema.parse(JSON.parse(value.toString()));
+    if (message.type === 'chunk.finished') names.push(message.name);
+  }
+  expect(names).toEqual(Array.from({ length: 50 }, (_, n) => [`${n}`, `${n} again`]).flat());
+  await publisher.close();
+});
+
+test('a range ends where it is told to, where the log ends, and when the reader stops early', async () => {
+  const [place] = await kafka.offsets(topics.chainStatus);
+  const read = async (from: number, to: number, most = Infinity): Promise<number[]> => {
+    const seen: number[] = [];
+    for await (const { offset } of kafka.readRange(topics.chainStatus, 0, from, to)) {
+      seen.push(offset);
+      if (seen.length >= most) break;
+    }
+    return seen;
+  };
+  expect(await read(3, 6)).toEqual([3, 4, 5]);
+  expect(await read(place!.high - 2, place!.high + 100)).toEqual([place!.high - 2, place!.high - 1]);
+  expect(await read(place!.high, place!.high + 100)).toEqual([]);
+  expect(await read(0, 50, 2)).toEqual([0, 1]);
+});
+
+test('a topic of another name has another id; the same one keeps it', async () => {
+  const id = await kafka.topicId(topics.commands);
+  expect(id).toMatch(/^[0-9a-f]{32}$/);
+  expect(await kafka.topicId(topics.commands)).toBe(id);
+  expect(await kafka.topicId(topics.tokens)).not.toBe(id);
+  expect(id).not.toBe('0'.repeat(32));
+});
