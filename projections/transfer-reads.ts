@@ -4,6 +4,7 @@ import type { ChQuery, Params } from '../infra/clickhouse/client.ts';
 import { isFelt } from '../schemas/felt.ts';
 import type { Felt } from '../schemas/felt.ts';
 import { tokenStandard, uint } from '../schemas/messages/common.ts';
+import type { TokenStandard } from '../schemas/messages/common.ts';
 
 /**
  * Reading transfers: what the queries over `transfers` and `account_feed` share. Both hold whole rows, newest first in
@@ -51,43 +52,79 @@ export function feltHex(felt: Felt): string {
   return felt.slice(2);
 }
 
-const felt = z.custom<Felt>((value) => typeof value === 'string' && isFelt(value), 'not a canonical felt');
-const uint32 = z.int().min(0).max(MAX_UINT32);
-
-const transfer = z.object({
-  token: felt,
-  block: uint32,
-  position: uint32,
-  item: uint32,
-  from: felt,
-  to: felt,
-  kind: tokenStandard,
-  amount: uint,
-  token_id: uint,
-  txhash: felt,
-  timestamp: uint32,
-  fee: uint,
-  fee_unit: felt,
-  is_fee: uint32,
-  execution_status: z.enum(['SUCCEEDED', 'REVERTED']),
+const felt = z.string().transform((hex, context): Felt => {
+  const text = `0x${hex.toLowerCase()}`;
+  if (isFelt(text)) return text;
+  context.addIssue('not a felt');
+  return z.NEVER;
 });
+const uint32 = z.int().min(0).max(MAX_UINT32);
+const ascending = uint32.transform((desc) => MAX_UINT32 - desc);
+
 /** One stored transfer. Amounts are decimal strings; `token_id` is "0" where the kind has none. */
-export type StoredTransfer = z.infer<typeof transfer>;
+export interface StoredTransfer {
+  readonly token: Felt;
+  readonly block: number;
+  readonly position: number;
+  readonly item: number;
+  readonly from: Felt;
+  readonly to: Felt;
+  readonly kind: TokenStandard;
+  readonly amount: string;
+  readonly token_id: string;
+  readonly txhash: Felt;
+  readonly timestamp: number;
+  readonly fee: string;
+  readonly fee_unit: Felt;
+  readonly is_fee: number;
+  readonly execution_status: 'SUCCEEDED' | 'REVERTED';
+}
 
 /**
- * Names of their own, never a column's: ClickHouse would take `token` in a WHERE for the alias. Renamed outside.
- * 256-bit integers leave as text: a JSON number would round them.
+ * Names of their own, never a column's: ClickHouse would take `token` in a WHERE for the alias. Columns leave as they
+ * are kept and are turned here: of a page of 51 rows most of the time is analysing the statement, and each function in it
+ * counts. The client has 256-bit integers quoted; one that came as a number is refused, for it was rounded.
  */
-const inner = `lower(hex(token)) AS o_token, block_desc AS o_block, position_desc AS o_position, item_desc AS o_item,
-  lower(hex(from_address)) AS o_from, lower(hex(to_address)) AS o_to, kind AS o_kind, toString(amount) AS o_amount,
-  toString(token_id) AS o_token_id, lower(hex(tx_hash)) AS o_txhash, timestamp AS o_timestamp, toString(fee) AS o_fee,
-  lower(hex(fee_unit)) AS o_fee_unit, is_fee AS o_is_fee, execution_status AS o_execution_status`;
+const columns = `hex(token) AS o_token, block_desc AS o_block, position_desc AS o_position, item_desc AS o_item,
+  hex(from_address) AS o_from, hex(to_address) AS o_to, kind AS o_kind, amount AS o_amount, token_id AS o_token_id,
+  hex(tx_hash) AS o_txhash, timestamp AS o_timestamp, fee AS o_fee, hex(fee_unit) AS o_fee_unit, is_fee AS o_is_fee,
+  execution_status AS o_execution_status`;
 
-const outer = `concat('0x', o_token) AS token, toUInt32(${MAX_UINT32} - o_block) AS block,
-  toUInt32(${MAX_UINT32} - o_position) AS position, toUInt32(${MAX_UINT32} - o_item) AS item,
-  concat('0x', o_from) AS from, concat('0x', o_to) AS to, o_kind AS kind, o_amount AS amount,
-  o_token_id AS token_id, concat('0x', o_txhash) AS txhash, o_timestamp AS timestamp, o_fee AS fee,
-  concat('0x', o_fee_unit) AS fee_unit, o_is_fee AS is_fee, o_execution_status AS execution_status`;
+const transfer = z
+  .object({
+    o_token: felt,
+    o_block: ascending,
+    o_position: ascending,
+    o_item: ascending,
+    o_from: felt,
+    o_to: felt,
+    o_kind: tokenStandard,
+    o_amount: uint,
+    o_token_id: uint,
+    o_txhash: felt,
+    o_timestamp: uint32,
+    o_fee: uint,
+    o_fee_unit: felt,
+    o_is_fee: uint32,
+    o_execution_status: z.enum(['SUCCEEDED', 'REVERTED']),
+  })
+  .transform((row): StoredTransfer => ({
+    token: row.o_token,
+    block: row.o_block,
+    position: row.o_position,
+    item: row.o_item,
+    from: row.o_from,
+    to: row.o_to,
+    kind: row.o_kind,
+    amount: row.o_amount,
+    token_id: row.o_token_id,
+    txhash: row.o_txhash,
+    timestamp: row.o_timestamp,
+    fee: row.o_fee,
+    fee_unit: row.o_fee_unit,
+    is_fee: row.o_is_fee,
+    execution_status: row.o_execution_status,
+  }));
 
 const predicates: Readonly<Record<FeltFilter, string>> = {
   account: `(from_address = ${feltParam('account')} OR to_address = ${feltParam('account')})`,
@@ -116,20 +153,16 @@ export function transferPage(
   const by = (prefix: string, suffix: string): string =>
     ['block', 'position', 'item'].map((name) => `${prefix}${name}${suffix}${way}`).join(', ');
   const selects = sources.map(
-    (source) => `SELECT ${inner} ${filtered(source, filters, read)} ORDER BY ${by('', '_desc')}`,
+    (source) => `SELECT ${columns} ${filtered(source, filters, read)} ORDER BY ${by('', '_desc')}`,
   );
   const [only] = selects;
-  const rows =
+  const sql =
     selects.length === 1
       ? `${only} LIMIT {limit:UInt32} OFFSET {offset:UInt32}`
       : `SELECT * FROM (${selects.map((select) => `(${select} LIMIT {reach:UInt32})`).join(' UNION ALL ')})
          ORDER BY ${by('o_', '')} LIMIT {limit:UInt32} OFFSET {offset:UInt32}`;
   return {
-    query: {
-      name: 'transfers.page',
-      sql: `SELECT ${outer} FROM (${rows}) ORDER BY ${by('o_', '')}`,
-      row: transfer,
-    },
+    query: { name: 'transfers.page', sql, row: transfer },
     params: {
       ...filterParams(filters),
       ...afterParams(read.after),

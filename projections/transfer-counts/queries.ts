@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { ClickHouse, Params } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { HEIGHT_RANGE } from '../../schemas/topics.ts';
 import type { ServedBuilds } from '../builds.ts';
@@ -98,10 +98,12 @@ export async function findRows(
   const parts = `SELECT range AS bucket, sum(transfers) AS n FROM ${tables.table('transfer_counts_by_block')} FINAL
     WHERE range IN (${cut.join(', ')}) AND ${where} AND block BETWEEN {lo:UInt32} AND {hi:UInt32} GROUP BY range`;
   const params = { subject: feltHex(subject.felt), lo, hi, first, last, skip, need };
+  const buckets = cut.length === 0 ? whole : `${whole} UNION ALL ${parts}`;
+  if (need === 0) return { total: await totalOf(clickhouse, buckets, params), found: null };
   const [ranges] = await clickhouse.rows(
     {
       name: 'transfer-counts.ranges',
-      sql: windowSql(cut.length === 0 ? whole : `${whole} UNION ALL ${parts}`, order),
+      sql: windowSql(buckets, order),
       row: windowRow,
     },
     params,
@@ -129,6 +131,17 @@ export async function findRows(
     total: ranges.total,
     found: { lo: blocks.first, hi: blocks.last, skip: found.skip - blocks.before, rows: blocks.inside },
   };
+}
+
+const sumRow = z.object({ total: uint });
+
+/** How many rows the buckets hold: a third of the time of looking for a window among them. */
+async function totalOf(clickhouse: ClickHouse, buckets: string, params: Params): Promise<number> {
+  const sql = `SELECT sum(n) AS total FROM (${buckets})`;
+  const [sum] = await clickhouse.rows({ name: 'transfer-counts.total', sql, row: sumRow }, params, {
+    settings,
+  });
+  return sum?.total ?? 0;
 }
 
 /** From here on there is no upper bound: the highest height there can be. */
