@@ -1,12 +1,13 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
-import { closeSync, copyFileSync, mkdirSync, openSync, statSync, truncateSync } from 'node:fs';
+import { closeSync, copyFileSync, openSync, statSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { z } from 'zod';
 
 import { AppError } from '../../schemas/errors.ts';
+import { makeClosedFolder } from '../embedded/data-dir.ts';
 import { pause } from '../lifecycle.ts';
 import type { Logger } from '../log.ts';
 
@@ -86,7 +87,7 @@ export function superviseRole(options: {
 
   const runOnce = (): Promise<string> =>
     new Promise((resolve) => {
-      mkdirSync(logs, { recursive: true });
+      makeClosedFolder(logs);
       const output = openSync(file, 'a');
       child = spawn(process.execPath, [program, role], {
         env,

@@ -1,4 +1,4 @@
-import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 import { AppError } from '../../schemas/errors.ts';
@@ -7,6 +7,12 @@ import { markOf, readMarks, runs } from './processes.ts';
 
 /** A holder that was just killed is still in the process table for a moment. */
 const patienceMs = 1500;
+
+/** Makes a folder that its owner alone may enter: what servers write into it is readable to all by its own mode. */
+export function makeClosedFolder(folder: string): void {
+  mkdirSync(folder, { recursive: true });
+  chmodSync(folder, 0o700);
+}
 
 /**
  * Takes a data folder for this process. A second start on it is refused, naming who holds it; what a killed process

@@ -1,7 +1,7 @@
-import { mkdirSync } from 'node:fs';
 import { createConnection } from 'node:net';
 import { join } from 'node:path';
 
+import { makeClosedFolder } from './data-dir.ts';
 import { startService } from './service.ts';
 import type { EmbeddedService, ServiceLog } from './service.ts';
 
@@ -16,7 +16,7 @@ export function startRedis(options: {
 }): Promise<EmbeddedService> {
   const { port, log } = options;
   const dataDir = join(options.dataDir, 'redis');
-  mkdirSync(dataDir, { recursive: true });
+  makeClosedFolder(dataDir);
   return startService({
     name: 'redis',
     url: `redis://127.0.0.1:${port}`,

@@ -69,7 +69,7 @@ describe('one command, everything embedded', () => {
     });
     expect(login.status).toBe(200);
     expect(a.printed()).toContain(a.demo.api_key);
-    for (const name of ['demo.json', 'run.json', 'secret.key']) {
+    for (const name of ['demo.json', 'run.json', 'secret.key', 'kafka', 'clickhouse', 'logs']) {
       expect(statSync(join(first, name)).mode & 0o077, name).toBe(0);
     }
 

@@ -1,8 +1,8 @@
-import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { keptSecret } from '../secrets.ts';
+import { makeClosedFolder } from '../data-dir.ts';
 import { startService } from '../service.ts';
 import type { EmbeddedService, ServiceLog } from '../service.ts';
 
@@ -21,7 +21,7 @@ export async function startClickHouse(options: {
 }): Promise<EmbeddedClickHouse> {
   const { port, log } = options;
   const home = join(options.dataDir, 'clickhouse');
-  mkdirSync(home, { recursive: true });
+  makeClosedFolder(home);
   const writer = keptSecret(join(options.dataDir, 'clickhouse.password'));
   const reader = keptSecret(join(options.dataDir, 'clickhouse-api.password'));
   const server = fileURLToPath(new URL('server.ts', import.meta.url));

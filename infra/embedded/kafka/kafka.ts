@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -8,6 +8,7 @@ import { promisify } from 'node:util';
 import { Kafka, logLevel } from 'kafkajs';
 
 import { AppError } from '../../../schemas/errors.ts';
+import { makeClosedFolder } from '../data-dir.ts';
 import { startService } from '../service.ts';
 import type { EmbeddedService, ServiceLog } from '../service.ts';
 
@@ -37,7 +38,7 @@ export async function startKafka(options: {
     );
   }
   const home = join(options.dataDir, 'kafka');
-  mkdirSync(home, { recursive: true });
+  makeClosedFolder(home);
   const java =
     process.env['JAVA_HOME'] === undefined ? 'java' : join(process.env['JAVA_HOME'], 'bin', 'java');
   const classPath = join(jars, '*');

@@ -1,8 +1,8 @@
-import { mkdirSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { makeClosedFolder } from '../data-dir.ts';
 import { startService, type EmbeddedService, type ServiceLog } from '../service.ts';
 
 export type StarknetOptions = {
@@ -22,7 +22,7 @@ const demoArgs = ['--head', '300', '--reorg-every', '150', '--reorg-depth', '5',
 /** Starts the simulated Starknet node in a process of its own; its `url` speaks JSON-RPC 0.10. */
 export async function startStarknet(options: StarknetOptions): Promise<EmbeddedService> {
   const { dataDir, log, seed = 'demo', args = demoArgs } = options;
-  mkdirSync(dataDir, { recursive: true });
+  makeClosedFolder(dataDir);
   const port = options.port ?? (await freePort());
   const url = `http://127.0.0.1:${port}`;
   const server = fileURLToPath(new URL('server.ts', import.meta.url));
