@@ -5,7 +5,7 @@ import type { ClickHouse } from '../infra/clickhouse/client.ts';
 import { AppError } from '../schemas/errors.ts';
 
 /** What a client waits for at most; far more than any page takes. */
-const PATIENCE_MS = 15_000;
+const PATIENCE_MS = 10_000;
 
 interface GateOptions {
   /** Reads that run at once. The client has some connections more, so that looks at its health never wait in line. */

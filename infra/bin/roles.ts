@@ -48,6 +48,10 @@ const LEASE_MS = 10_000;
 /** No query of a request takes so long; a client has gone by then. */
 const REQUEST_MS = 15_000;
 
+/** A statement of a role that takes longer meets a server that hangs. Those of requests are far quicker, or of no use. */
+const ROLE_QUERY_MS = 60_000;
+const API_QUERY_MS = 8000;
+
 export interface Role {
   readonly name: string;
   readonly summary: string;
@@ -162,6 +166,7 @@ const api: Role = {
     const pool = createPool(required(config, 'apiDatabaseUrl'), {
       applicationName: 'tds-api',
       max: 12,
+      queryTimeoutMs: API_QUERY_MS,
       onError: (error) => log.warn({ err: error }, 'PostgreSQL connection lost'),
     });
     releasers.push('PostgreSQL', () => pool.end());
@@ -209,6 +214,7 @@ function openPool(
   const pool = createPool(required(config, 'databaseUrl'), {
     applicationName,
     max,
+    queryTimeoutMs: ROLE_QUERY_MS,
     onError: (error) => log.warn({ err: error }, 'PostgreSQL connection lost'),
   });
   releasers.push('PostgreSQL', () => pool.end());

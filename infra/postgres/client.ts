@@ -22,14 +22,23 @@ const types = {
 
 export function createPool(
   connectionString: string,
-  options: { applicationName: string; max?: number; onError?: (error: Error) => void },
+  options: {
+    applicationName: string;
+    max?: number;
+    /** For a free connection, and for a new one. */
+    connectTimeoutMs?: number;
+    /** A statement that takes longer fails and costs its connection: the server hangs, or the way to it is cut. */
+    queryTimeoutMs?: number;
+    onError?: (error: Error) => void;
+  },
 ): Pool {
   const pool = new pg.Pool({
     connectionString,
     types,
     max: options.max ?? 10,
     application_name: options.applicationName,
-    connectionTimeoutMillis: 5000,
+    connectionTimeoutMillis: options.connectTimeoutMs ?? 5000,
+    ...(options.queryTimeoutMs === undefined ? {} : { query_timeout: options.queryTimeoutMs }),
     keepAlive: true,
   });
   // An idle client that loses its server must not end the process; the next query says what is wrong.
@@ -74,6 +83,9 @@ export function isPostgresUnavailable(error: unknown): boolean {
   if (/^(08|40|53|57P)/.test(code)) return true;
   if (['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN'].includes(code))
     return true;
-  // pg reports a connection that ended, and its own connection time-out, as plain errors without a code.
-  return code === '' && error.message.toLowerCase().includes('connection');
+  // pg reports a connection that ended, and its own time-outs, as plain errors without a code.
+  return (
+    code === '' &&
+    /connection|timeout exceeded when trying to connect|query read timeout/i.test(error.message)
+  );
 }

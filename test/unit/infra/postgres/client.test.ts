@@ -1,0 +1,73 @@
+import { createServer } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
+
+import { afterEach, expect, test } from 'vitest';
+
+import { createPool, isPostgresUnavailable } from '../../../../infra/postgres/client.ts';
+import type { Pool } from '../../../../infra/postgres/client.ts';
+
+/** AuthenticationOk, ReadyForQuery: from then on the server is silent. */
+const greeting = Buffer.from('5200000008000000005a0000000549', 'hex');
+
+const closers: (() => Promise<unknown> | void)[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0).toReversed()) await close();
+});
+
+async function poolOn(
+  greet: boolean,
+  options: { max?: number; queryTimeoutMs?: number },
+): Promise<{ pool: Pool; connections: () => number }> {
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    sockets.add(socket.on('error', () => {}));
+    if (greet) socket.once('data', () => socket.write(greeting));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  const pool = createPool(`postgres://u:p@127.0.0.1:${port}/d`, {
+    applicationName: 'test',
+    connectTimeoutMs: 100,
+    ...options,
+  });
+  closers.push(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return { pool, connections: () => sockets.size };
+}
+
+const failureOf = async (work: Promise<unknown>): Promise<unknown> =>
+  await work.then(
+    () => null,
+    (error: unknown) => error,
+  );
+
+test('a server that takes connections and says nothing is away', async () => {
+  const { pool } = await poolOn(false, {});
+  expect(isPostgresUnavailable(await failureOf(pool.query('SELECT 1')))).toBe(true);
+});
+
+test('so is one whose connections are all taken by statements that hang', async () => {
+  const { pool } = await poolOn(true, { max: 1 });
+  void failureOf(pool.query('SELECT 1'));
+  expect(isPostgresUnavailable(await failureOf(pool.query('SELECT 2')))).toBe(true);
+});
+
+test('a statement that hangs ends in time, and costs its connection', async () => {
+  const { pool, connections } = await poolOn(true, { max: 1, queryTimeoutMs: 150 });
+  for (const sql of ['SELECT 1', 'SELECT 2']) {
+    expect(isPostgresUnavailable(await failureOf(pool.query(sql)))).toBe(true);
+  }
+  expect(connections()).toBe(2);
+});
+
+test.each([
+  ['42P01', 'relation "x" does not exist', false],
+  ['23505', 'duplicate key', false],
+  ['57P01', 'terminating connection due to administrator command', true],
+  ['53300', 'too many connections', true],
+  ['40001', 'could not serialize access', true],
+])('SQLSTATE %s: %s', (code, message, expected) => {
+  expect(isPostgresUnavailable(Object.assign(new Error(message), { code }))).toBe(expected);
+});
