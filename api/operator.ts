@@ -22,7 +22,12 @@ export async function addUser(
   user: { username: string; email?: string | null; password: string; isAdmin?: boolean },
 ): Promise<{ id: number }> {
   const { username, email = null, password, isAdmin = false } = user;
-  if (username.trim() === '') throw new AppError('INVALID', 'A username may not be blank');
+  if (!isName(username, 150)) {
+    throw new AppError('INVALID', 'A username has 1 to 150 characters, none of them a control character');
+  }
+  if (email !== null && !/^[^\s@]{1,150}@[^\s@]{1,100}$/.test(email)) {
+    throw new AppError('INVALID', `Not an e-mail address: ${email}`);
+  }
   if (password.length < 8) throw new AppError('INVALID', 'A password has at least 8 characters');
   const result = await accepted(deps, {
     type: 'user.create',
@@ -70,6 +75,9 @@ export async function addApiKey(
   },
 ): Promise<{ id: number; key: string }> {
   const { username, name, allowedOrigins = [], allowedIps = [], rateLimitPerHour = null } = options;
+  if (!isName(name, 100)) {
+    throw new AppError('INVALID', "A key's name has 1 to 100 characters, none of them a control character");
+  }
   const wrong = [
     ...allowedOrigins.filter((text) => parseOriginRule(text) === null),
     ...allowedIps.filter((text) => parseNetwork(text) === null),
@@ -92,6 +100,10 @@ export async function addApiKey(
     },
   });
   return { id: Number(result['id']), key };
+}
+
+function isName(text: string, max: number): boolean {
+  return text.trim() !== '' && text.length <= max && text.isWellFormed() && !/\p{Cc}/u.test(text);
 }
 
 async function findUser({ pool, servedBuilds }: OperatorDeps, username: string) {

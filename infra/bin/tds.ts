@@ -1,11 +1,11 @@
 import { Command } from 'commander';
 
-import { AppError } from '../../schemas/errors.ts';
 import { settings } from '../config.ts';
 import { commands } from './commands.ts';
 import { dropKnownWarnings } from './process.ts';
 import { runRole } from './role-process.ts';
 import { roles } from './roles.ts';
+import { sentenceOf } from './sentence.ts';
 
 /**
  * The command line: `npm run tds -- <command>`. A role is a process that runs until it is told to stop; the other
@@ -29,8 +29,6 @@ dropKnownWarnings();
 try {
   await program.parseAsync();
 } catch (error) {
-  process.stderr.write(
-    `${error instanceof AppError ? error.message : String(error instanceof Error ? error.stack : error)}\n`,
-  );
+  process.stderr.write(`${sentenceOf(error)}\n`);
   process.exitCode = 1;
 }

@@ -1,6 +1,7 @@
 import { AppError } from '../../schemas/errors.ts';
 import { pause } from '../lifecycle.ts';
 import type { Logger } from '../log.ts';
+import { reasonOf } from './sentence.ts';
 
 /**
  * Tries until it succeeds, and says what it waits for: at start the stores may still be starting. Errors that another
@@ -20,7 +21,7 @@ export async function waitFor<T>(
       return await attempt();
     } catch (error) {
       if (signal.aborted || !isTransient(error)) throw error;
-      if (tries % 10 === 0) log.warn({ err: error }, `waiting for ${what}`);
+      if (tries % 10 === 0) log.warn({ reason: reasonOf(error) }, `waiting for ${what}`);
       await pause(Math.min(2000, 100 * 2 ** Math.min(tries, 5)), signal);
       if (signal.aborted)
         throw new AppError('STORE_UNAVAILABLE', `stopped while waiting for ${what}`, { cause: error });

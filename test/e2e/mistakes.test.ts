@@ -105,3 +105,11 @@ test('a projection that does not exist', async () => {
   expect(out + err).not.toMatch(/\n\s+at |"stack"/);
   expect(code).toBe(1);
 });
+
+test.each([['status'], ['keys', 'add', 'someone', 'thing'], ['reclassify', '0x1']])(
+  'tds %s while the stores are away',
+  async (...args) => {
+    const answer = await run('tds.ts', args, noStores);
+    expectSentence({ ...answer, out: '' }, /^(PostgreSQL|the node|Kafka) did not answer.*\n$/);
+  },
+);
