@@ -31,6 +31,7 @@ Options
   --per-block N   transfers in a block (100)
   --samples N     measurements of one kind, instead of each case's own number
   --profile DIR   keep CPU profiles of the service's Node processes there, and show what costs most
+  --node-options=TEXT   NODE_OPTIONS of the service's processes, to try what another setting of Node brings
   --json          print one JSON document instead of tables
 
 A figure is "missed", "reached" or at its "aim". The exit code is 1 when a completeness difference is not 0 (or a case
@@ -45,6 +46,7 @@ const { values, positionals } = parseArgs({
     'per-block': { type: 'string', default: '100' },
     samples: { type: 'string' },
     profile: { type: 'string' },
+    'node-options': { type: 'string', default: '' },
     json: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
@@ -94,7 +96,11 @@ process.on('SIGINT', interrupt).on('SIGTERM', interrupt);
 
 async function runCase(one: BenchCase): Promise<CaseReport> {
   const folder = profileDir === null ? null : resolve(profileDir, one.name);
-  world = createWorld({ say: (line) => say(`  ${one.name}: ${line}`), profileDir: folder });
+  world = createWorld({
+    say: (line) => say(`  ${one.name}: ${line}`),
+    profileDir: folder,
+    nodeOptions: values['node-options'],
+  });
   let report: CaseReport;
   try {
     report = await one.run(world, scale);

@@ -39,8 +39,9 @@ export function createWorld(options: {
   readonly say: (line: string) => void;
   /** Where every Node process of the service leaves a CPU profile when it ends. */
   profileDir: string | null;
+  nodeOptions: string;
 }): World {
-  const { say, profileDir } = options;
+  const { say, profileDir, nodeOptions } = options;
   const dir = mkdtempSync(join(tmpdir(), 'tds-bench-'));
   // PostgreSQL may run as another user, who must get through.
   chmodSync(dir, 0o755);
@@ -49,8 +50,8 @@ export function createWorld(options: {
   // What was just being started when Ctrl-C came is known to nobody else.
   releasers.push('processes', endChildren);
   const names = new Map<number, string>();
-  const profiling: Record<string, string> =
-    profileDir === null ? {} : { NODE_OPTIONS: `--cpu-prof --cpu-prof-dir=${profileDir}` };
+  const asProfiled = profileDir === null ? '' : ` --cpu-prof --cpu-prof-dir=${profileDir}`;
+  const ofNode = { NODE_OPTIONS: `${nodeOptions}${asProfiled}`.trim() };
   return {
     dir,
     names,
@@ -66,7 +67,7 @@ export function createWorld(options: {
       const port = String(await freePort());
       const service = await startService(
         dataDir,
-        { PORT: port, ...profiling, ...settings },
+        { PORT: port, ...ofNode, ...settings },
         { withinMs: READY_MS },
       );
       names.set(service.pid, 'supervisor');
