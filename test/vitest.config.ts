@@ -23,8 +23,8 @@ const skipReasons: Reporter = {
 const onBackend = {
   globalSetup: ['test/support/global-setup.ts'],
   fileParallelism: false,
-  testTimeout: 60_000,
-  hookTimeout: 120_000,
+  testTimeout: 120_000,
+  hookTimeout: 240_000,
 };
 
 export default defineConfig({
@@ -34,7 +34,13 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: 'unit', include: ['test/unit/**/*.test.ts'], sequence: { groupOrder: 0 } },
+        test: {
+          name: 'unit',
+          include: ['test/unit/**/*.test.ts'],
+          sequence: { groupOrder: 0 },
+          // No test asserts a time: a busy machine may be ten times slower.
+          testTimeout: 120_000,
+        },
       },
       {
         extends: true,
@@ -52,7 +58,7 @@ export default defineConfig({
           include: ['test/e2e/**/*.test.ts'],
           sequence: { groupOrder: 2 },
           ...onBackend,
-          testTimeout: 180_000,
+          testTimeout: 300_000,
         },
       },
     ],
