@@ -117,7 +117,7 @@ describe.skipIf(absent)(title, () => {
           ].join(' '),
         );
       expect(served).toEqual(wanted);
-    }, 60_000);
+    }, 120_000);
   });
 
   test('times and fee tokens are those of the receipts', async () => {

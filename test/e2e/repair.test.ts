@@ -92,7 +92,7 @@ test('a contract that nobody can tell is listed as unknown, with the raw number'
     expect(rows.map(({ value, nft_token_id }) => [value, nft_token_id])).toEqual(
       truth.map(({ amount }) => [String(amount), '']),
     );
-  }, 60_000);
+  }, 120_000);
 });
 
 test('a node of 0.8 is served alike, and status shows what it lacks', async () => {
@@ -112,7 +112,7 @@ test('reclassify asks the chain again and repairs every block, each row once', a
     const { rows, count } = await itsRows();
     expect(rows.map(servedRow)).toEqual(truth.map(trueRow));
     expect(count).toBe(truth.length);
-  }, 60_000);
+  }, 120_000);
   // The other contracts' rows of the repaired blocks are what they were.
   for (const height of new Set(truth.map(({ block }) => block))) {
     const { rows } = await allTransfers(service, `block=${height}&order=asc`);

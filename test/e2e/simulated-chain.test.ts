@@ -47,7 +47,7 @@ describe('a simulated chain, through the whole service', () => {
         const { count, rows } = await allTransfers(service, `block=${height}`);
         expect(rows.map(servedRow).toReversed()).toEqual(truth.map(trueRow));
         expect(count).toBe(truth.length);
-      }, 60_000);
+      }, 120_000);
     }
     await eventually(async () => {
       const { totals } = progress.parse((await service.get('/api/indexer/progress/')).json);
