@@ -59,3 +59,13 @@ export function clientAddress(
   }
   return client.toString();
 }
+
+/** What one client holds of the address space, to count its failures by: an IPv6 address stands for its /64. */
+export function addressBlock(ip: string): string {
+  const address = parseAddress(ip);
+  if (address === null || !(address instanceof ipaddr.IPv6)) return ip;
+  return `${address.parts
+    .slice(0, 4)
+    .map((part) => part.toString(16))
+    .join(':')}::/64`;
+}

@@ -15,7 +15,7 @@ interface Window {
   underWay: number;
 }
 
-/** Names held at once: an attacker may invent names without end. */
+/** Names held at once: an attacker may invent names without end. Refused attempts leave none behind. */
 const NAMES = 50_000;
 
 export function createThrottle(options: {
@@ -31,10 +31,14 @@ export function createThrottle(options: {
   const current = (name: string): Window => {
     const known = windows.get(name);
     if (known !== undefined && now() - known.began < windowMs) return known;
-    const fresh = { began: now(), failures: 0, underWay: 0 };
-    windows.delete(name);
-    windows.set(name, fresh);
-    return fresh;
+    return { began: now(), failures: 0, underWay: 0 };
+  };
+
+  const keep = (name: string, window: Window): void => {
+    if (windows.get(name) === window) return;
+    windows.delete(name); // the oldest stay first
+    windows.set(name, window);
+    makeRoom();
   };
 
   const makeRoom = (): void => {
@@ -47,12 +51,14 @@ export function createThrottle(options: {
   return {
     async begin(names) {
       for (;;) {
-        makeRoom();
-        const taken = names.map((name) => ({ most: limit(name), window: current(name) }));
+        const taken = names.map((name) => ({ name, most: limit(name), window: current(name) }));
         const full = taken.find(({ most, window }) => window.failures >= most);
         if (full !== undefined) return { wait: (full.window.began + windowMs - now()) / 1000 };
         if (taken.every(({ most, window }) => window.failures + window.underWay < most)) {
-          for (const { window } of taken) window.underWay += 1;
+          for (const { name, window } of taken) {
+            keep(name, window);
+            window.underWay += 1;
+          }
           return {
             end(isFailure) {
               for (const { window } of taken) {

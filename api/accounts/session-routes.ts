@@ -7,6 +7,7 @@ import { loginKey, userByLogin } from '../../projections/accounts/queries.ts';
 import type { UserForLogin } from '../../projections/accounts/queries.ts';
 import { doneAnswer, loginAnswer } from '../../schemas/api/accounts.ts';
 import { hashSecret } from '../api-key.ts';
+import { addressBlock } from '../client-address.ts';
 import type { CommandBus } from '../commands.ts';
 import { HttpError, throttled } from '../errors.ts';
 import { textField } from '../fields.ts';
@@ -46,7 +47,10 @@ export function sessionRoutes(deps: SessionRouteDeps): Route[] {
     response: { 200: loginAnswer },
     errors: [401],
     async handler({ input: { body }, request, served }) {
-      const attempt = await throttle.begin([`ip:${request.ip}`, `user:${loginKey(body.username)}`]);
+      const attempt = await throttle.begin([
+        `ip:${addressBlock(request.ip)}`,
+        `user:${loginKey(body.username)}`,
+      ]);
       if ('wait' in attempt) throw throttled(attempt.wait);
       let user: UserForLogin | null = null;
       let isWrong = false;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { clientAddress, parseAddress, parseNetwork } from '../../../api/client-address.ts';
+import { addressBlock, clientAddress, parseAddress, parseNetwork } from '../../../api/client-address.ts';
 
 const networks = (...texts: string[]) => texts.map((text) => parseNetwork(text)!);
 
@@ -64,4 +64,14 @@ describe('parseNetwork', () => {
   it('takes IPv4 in IPv6 for IPv4', () => {
     expect(parseAddress('::ffff:1.2.3.4')?.toString()).toBe('1.2.3.4');
   });
+});
+
+it.each([
+  ['203.0.113.7', '203.0.113.7'],
+  ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
+  ['2001:db8:1:2::ffff', '2001:db8:1:2::/64'],
+  ['2001:db8:1:3::ffff', '2001:db8:1:3::/64'],
+  ['::1', '0:0:0:0::/64'],
+])('failures of %s count for %s', (ip, block) => {
+  expect(addressBlock(ip)).toBe(block);
 });
