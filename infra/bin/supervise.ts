@@ -80,7 +80,10 @@ export function superviseRole(options: {
       failures = Date.now() - startedAt > HEALTHY_MS ? 1 : failures + 1;
       restarts += 1;
       const delay = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (failures - 1));
-      log.warn({ role, exit, restarts, delay_ms: delay, file }, `${role} ended; it is started again`);
+      log.warn(
+        { role, exit, reason: complaint || undefined, restarts, delay_ms: delay, file },
+        `${role} ended; it is started again`,
+      );
       await pause(delay, stopping.signal);
     }
   };
@@ -88,6 +91,7 @@ export function superviseRole(options: {
   const runOnce = (): Promise<string> =>
     new Promise((resolve) => {
       makeClosedFolder(logs);
+      complaint = '';
       const output = openSync(file, 'a');
       child = spawn(process.execPath, [program, role], {
         env,
