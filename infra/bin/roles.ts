@@ -18,11 +18,11 @@ import type { ProjectionRun } from '../../projections/runner.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { createClickHouse } from '../clickhouse/client.ts';
 import type { ClickHouse } from '../clickhouse/client.ts';
+import { systemClock } from '../clock.ts';
 import { required } from '../config.ts';
 import type { Config } from '../config.ts';
 import { createKafka } from '../kafka/client.ts';
 import type { Kafka } from '../kafka/client.ts';
-import { pause } from '../lifecycle.ts';
 import type { Releasers } from '../lifecycle.ts';
 import type { Logger } from '../log.ts';
 import type { Registry } from '../metrics.ts';
@@ -76,8 +76,7 @@ const ingest: Role = {
         publisher,
         standards: createStandards({ node, pool, log }),
         bodyOf: bodyReader({ pool, clickhouse, kafka }),
-        clock: { now: Date.now, sleep: pause },
-        random: Math.random,
+        clock: systemClock,
         log,
         metrics: createIngestMetrics(metrics),
         settings: {

@@ -18,7 +18,7 @@ const ALARMING_FAILURES = 5;
  * what is in memory may be wrong about what was done. A contradiction of what is final stops the chunk by name.
  */
 export async function runChunk(deps: IngestDeps, health: Health, lease: Lease): Promise<'done' | 'halted'> {
-  const { clock, random, log, metrics } = deps;
+  const { clock, log, metrics } = deps;
   const chunk = lease.name;
   let failures = 0;
   const repairer = createRepairer(deps, lease);
@@ -51,7 +51,7 @@ export async function runChunk(deps: IngestDeps, health: Health, lease: Lease): 
       log[retryable ? 'warn' : 'error']({ chunk, err: error, failures }, 'step failed');
       if (!retryable || failures === ALARMING_FAILURES) await health.alarm(chunk, detail);
       const limit = retryable ? MAX_DELAY_MS : MAX_DELAY_OF_OTHERS_MS;
-      await clock.sleep(random() * Math.min(limit, BASE_DELAY_MS * 2 ** failures), lease.signal);
+      await clock.sleep(clock.random() * Math.min(limit, BASE_DELAY_MS * 2 ** failures), lease.signal);
     }
   }
 }

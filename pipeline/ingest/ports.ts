@@ -1,3 +1,4 @@
+import type { Clock } from '../../infra/clock.ts';
 import type { Logger } from '../../infra/log.ts';
 import type { Publisher } from '../../infra/kafka/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
@@ -12,13 +13,6 @@ import type { IngestMetrics } from './metrics.ts';
  * Words: a chunk is a named range of heights with a cursor; a lease is the right to write one, fenced by its epoch;
  * a recorded block is one written down before it is published; to settle is to find out what became of it.
  */
-
-export interface Clock {
-  /** Unix milliseconds. */
-  now(): number;
-  /** Never rejects; ends early when the signal fires. */
-  sleep(ms: number, signal?: AbortSignal): Promise<void>;
-}
 
 export type IngestNode = Pick<
   Node,
@@ -182,7 +176,6 @@ export interface IngestDeps {
   readonly standards: Standards;
   readonly bodyOf: BodyOf;
   readonly clock: Clock;
-  readonly random: () => number;
   readonly log: Logger;
   readonly metrics: IngestMetrics;
   readonly settings: IngestSettings;

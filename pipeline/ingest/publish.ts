@@ -1,3 +1,4 @@
+import type { Clock } from '../../infra/clock.ts';
 import { tokenContracts } from '../../schemas/decode/index.ts';
 import type { BlockBody, BlockCause, ContractsMap } from '../../schemas/messages/chain-blocks.ts';
 import type { ChainStatusMessage } from '../../schemas/messages/chain-status.ts';
@@ -13,7 +14,7 @@ import {
   resolved,
   revertedMessage,
 } from './messages.ts';
-import type { Clock, IngestDeps, PublishedBlock, RecordedBlock } from './ports.ts';
+import type { IngestDeps, PublishedBlock, RecordedBlock } from './ports.ts';
 
 export type PublishDeps = Pick<IngestDeps, 'publisher' | 'clock' | 'metrics'>;
 

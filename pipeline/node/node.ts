@@ -1,4 +1,4 @@
-import { pause } from '../../infra/lifecycle.ts';
+import { systemClock } from '../../infra/clock.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { readClass, readFelt, readFelts, readHeight, readPoint, readVersion } from './answers.ts';
 import { invalidAnswer, isRpcError, rpcCodes } from './errors.ts';
@@ -23,7 +23,7 @@ export interface NodeOptions {
 
 /** A Starknet node by URL, JSON-RPC 0.8 to 0.10. It is untrusted: every answer is parsed before it is used. */
 export function createNode(options: NodeOptions): Node {
-  const rpc = createRpc({ sleep: pause, now: Date.now, random: Math.random, ...options });
+  const rpc = createRpc({ ...systemClock, ...options });
 
   const headerCall = (id: BlockId) => ({
     method: 'starknet_getBlockWithTxHashes',

@@ -2,7 +2,7 @@ import { createKafka } from '../../infra/kafka/client.ts';
 import type { Kafka } from '../../infra/kafka/client.ts';
 import { createSimulatedNode } from '../../infra/embedded/starknet/node.ts';
 import type { NodeOptions, SimulatedNode } from '../../infra/embedded/starknet/node.ts';
-import { pause } from '../../infra/lifecycle.ts';
+import { systemClock } from '../../infra/clock.ts';
 import { createLogger } from '../../infra/log.ts';
 import { createMetrics } from '../../infra/metrics.ts';
 import { createPool } from '../../infra/postgres/client.ts';
@@ -77,8 +77,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
         publisher,
         standards: createStandards({ node: client, pool, log }),
         bodyOf: async () => null,
-        clock: { now: Date.now, sleep: pause },
-        random: Math.random,
+        clock: systemClock,
         log,
         metrics: createIngestMetrics(registry),
         settings: {

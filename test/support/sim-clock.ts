@@ -1,4 +1,4 @@
-import type { Clock } from '../../pipeline/ingest/ports.ts';
+import type { Clock } from '../../infra/clock.ts';
 
 export interface SimClock extends Clock {
   /** Lets virtual time pass until `done`, or until a limit; everything that is due runs in the order of its time. */
@@ -6,12 +6,13 @@ export interface SimClock extends Clock {
 }
 
 /** Virtual time: nothing waits for real, and the same seed gives the same order of everything. */
-export function createSimClock(startMs: number): SimClock {
+export function createSimClock(startMs: number, random: () => number): SimClock {
   let time = startMs;
   let order = 0;
   let timers: { at: number; order: number; wake(): void }[] = [];
 
   return {
+    random,
     now: () => Math.floor(time),
     sleep(ms, signal) {
       return new Promise((resolve) => {

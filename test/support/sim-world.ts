@@ -30,7 +30,7 @@ type Part = 'node' | 'store' | 'log';
 /** The real ingester on virtual time, with a chain, a store and a log in memory, all driven by one seed. */
 export function createSimWorld(seed: number) {
   const random = seeded(seed);
-  const clock = createSimClock(1_700_000_000_000);
+  const clock = createSimClock(1_700_000_000_000, () => random.below(1000) / 1000);
   const chain = createSimChain(20 + random.below(20));
   const store = createSimStore(() => clock.now());
   const log: ChainBlocksMessage[] = [];
@@ -147,7 +147,6 @@ export function createSimWorld(seed: number) {
           return newest?.type === 'block.accepted' ? newest : null;
         },
         clock,
-        random: () => random.below(1000) / 1000,
         log: silent,
         metrics,
         settings: {

@@ -1,0 +1,13 @@
+import { pause } from './lifecycle.ts';
+
+/** Time and chance, as code is given them that also runs in a seeded simulation. */
+export interface Clock {
+  /** Milliseconds since the Unix epoch. */
+  now(): number;
+  /** Never rejects; ends early when the signal fires. */
+  sleep(ms: number, signal?: AbortSignal): Promise<void>;
+  /** From 0 to before 1. */
+  random(): number;
+}
+
+export const systemClock: Clock = { now: Date.now, sleep: pause, random: Math.random };
