@@ -1,0 +1,174 @@
+import { once } from 'node:events';
+import { connect, createServer } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
+
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+
+import { startProxy } from '../../../support/faults/proxy.ts';
+import type { FaultProxy } from '../../../support/faults/proxy.ts';
+
+/** A server that answers every chunk with `<chunk>!`, and keeps what it was asked. */
+let asked: string[];
+let answer: (chunk: Buffer) => Buffer | string;
+let server: ReturnType<typeof createServer>;
+let proxy: FaultProxy;
+const clients: Socket[] = [];
+
+beforeEach(async () => {
+  asked = [];
+  answer = (chunk) => `${chunk.toString()}!`;
+  server = createServer((socket) => {
+    socket.on('error', () => {});
+    socket.on('data', (chunk) => {
+      asked.push(chunk.toString());
+      socket.write(answer(chunk));
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  proxy = await startProxy({ host: '127.0.0.1', port: portOf(), advertised: false });
+});
+afterEach(async () => {
+  for (const client of clients.splice(0)) client.destroy();
+  await proxy.close();
+  server.close();
+});
+const portOf = (): number => (server.address() as AddressInfo).port;
+
+async function open(to: FaultProxy = proxy): Promise<Socket> {
+  const client = connect({ host: '127.0.0.1', port: to.port });
+  client.on('error', () => {});
+  clients.push(client);
+  await once(client, 'connect');
+  return client;
+}
+
+async function ask(client: Socket, text: string): Promise<string> {
+  client.write(text);
+  return await answerOf(client);
+}
+
+/** Unlike `once`, minds no reset. */
+function answerOf(client: Socket): Promise<string> {
+  return new Promise((resolve) => client.once('data', (chunk: Buffer) => resolve(chunk.toString())));
+}
+
+function closing(client: Socket): Promise<void> {
+  return new Promise((resolve) => (client.closed ? resolve() : client.once('close', () => resolve())));
+}
+
+/** What becomes of a request within a moment. */
+async function outcome(client: Socket, text: string): Promise<string> {
+  const later = new Promise<string>((resolve) => setTimeout(() => resolve('silence'), 200));
+  const closed = closing(client).then(() => 'cut');
+  return await Promise.race([ask(client, text), closed, later]);
+}
+
+describe('traps', () => {
+  test('hold: the server never sees the request; others go on; released, it is answered', async () => {
+    const trap = proxy.trap({ request: /^second/, act: 'hold' });
+    const [one, other] = [await open(), await open()];
+    expect(await ask(one, 'first second')).toBe('first second!');
+    expect(await outcome(one, 'second')).toBe('silence');
+    await trap.sprung;
+    expect(await ask(other, 'third')).toBe('third!');
+    expect(asked).toEqual(['first second', 'third']);
+    trap.release();
+    expect(await answerOf(one)).toBe('second!');
+    expect(await ask(one, 'second')).toBe('second!');
+  });
+
+  test('a client that goes away takes what is held with it', async () => {
+    const trap = proxy.trap({ request: /ask/, act: 'hold' });
+    const client = await open();
+    client.write('ask');
+    await trap.sprung;
+    client.end();
+    await closing(client);
+    trap.release();
+    await expect.poll(() => proxy.connections()).toBe(0);
+    expect(asked).toEqual([]);
+  });
+
+  test('lose-answer: what was asked was done, and the client does not know', async () => {
+    const trap = proxy.trap({ request: /ask/, nth: 2, act: 'lose-answer' });
+    const client = await open();
+    expect(await ask(client, 'ask 1')).toBe('ask 1!');
+    expect(await outcome(client, 'ask 2')).toBe('cut');
+    await trap.sprung;
+    expect(asked).toEqual(['ask 1', 'ask 2']);
+    expect(await ask(await open(), 'ask 3')).toBe('ask 3!');
+  });
+
+  test('a text that comes in two pieces is seen; reset: the server never has the whole of it', async () => {
+    let seen = 0;
+    proxy.trap({ request: /one two/, act: 'reset', onSprung: () => (seen += 1) });
+    const client = await open();
+    answer = () => '';
+    client.write('one ');
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    expect(await outcome(client, 'two')).toBe('cut');
+    expect(seen).toBe(1);
+    expect(asked.join('')).not.toContain('two');
+  });
+});
+
+describe('weather', () => {
+  test('half-open: accepted and silent, until it is fair again', async () => {
+    const client = await open();
+    proxy.weather({ halfOpen: true });
+    expect(await outcome(client, 'a')).toBe('silence');
+    expect(await outcome(await open(), 'b')).toBe('silence');
+    proxy.weather({});
+    expect(await answerOf(client)).toBe('a!');
+  });
+
+  test('cut after so many bytes of answers, refused, and all cut at once', async () => {
+    proxy.weather({ cutAfterBytes: 5 });
+    const client = await open();
+    expect(await ask(client, 'abc')).toBe('abc!');
+    expect(await ask(client, 'defg')).toBe('d');
+    await closing(client);
+    proxy.weather({ refuse: true });
+    const refused = connect({ host: '127.0.0.1', port: proxy.port }).on('error', () => {});
+    await closing(refused);
+    proxy.weather({});
+    const last = await open();
+    expect(await ask(last, 'x')).toBe('x!');
+    proxy.reset();
+    await closing(last);
+  });
+
+  test('latency delays each way and keeps the order', async () => {
+    proxy.weather({ latencyMs: 30 });
+    const client = await open();
+    const began = performance.now();
+    expect(await ask(client, 'a')).toBe('a!');
+    expect(performance.now() - began).toBeGreaterThan(50);
+  });
+});
+
+test('an advertised address is the proxy’s, in small frames, however they arrive', async () => {
+  const frame = (body: Buffer): Buffer => {
+    const size = Buffer.alloc(4);
+    size.writeInt32BE(body.length);
+    return Buffer.concat([size, body]);
+  };
+  const port = (number: number): Buffer => {
+    const bytes = Buffer.alloc(4);
+    bytes.writeInt32BE(number);
+    return bytes;
+  };
+  const told = (number: number): Buffer => Buffer.concat([Buffer.from('\0\t127.0.0.1'), port(number)]);
+  const large = Buffer.concat([Buffer.alloc(70_000, 1), told(portOf())]);
+  answer = () => Buffer.concat([frame(told(portOf())), frame(large), frame(told(portOf()))]);
+  const kafka = await startProxy({ host: '127.0.0.1', port: portOf(), advertised: true });
+  const client = await open(kafka);
+  const expected = Buffer.concat([frame(told(kafka.port)), frame(large), frame(told(kafka.port))]);
+  let got = Buffer.alloc(0);
+  client.on('data', (chunk) => (got = Buffer.concat([got, chunk])));
+  client.write('?');
+  await expect.poll(() => got.length).toBe(expected.length);
+  expect(got.equals(expected)).toBe(true);
+  await kafka.close();
+});
