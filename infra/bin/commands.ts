@@ -12,6 +12,7 @@ import { createKafka } from '../kafka/client.ts';
 import { pause } from '../lifecycle.ts';
 import { createLogger } from '../log.ts';
 import { createPool } from '../postgres/client.ts';
+import { quarantineCommand } from './commands/quarantine.ts';
 import { asOperator } from './introduce.ts';
 import { prepareStores } from './prepare.ts';
 import { reclassify } from './reclassify.ts';
@@ -125,6 +126,7 @@ export const commands: readonly Register[] = [
   keysCommand,
   reclassifyCommand,
   statusCommand,
+  (program) => quarantineCommand(program, log, say),
 ];
 
 /** From a terminal without echo; else the first line of standard input. */

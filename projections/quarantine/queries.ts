@@ -33,23 +33,31 @@ export type QuarantineEntry = z.infer<typeof entryRow>;
 const COLUMNS = Object.keys(entryRow.shape).join(', ');
 
 export interface QuarantineFilter {
+  /** Only what is not settled. */
   readonly open: boolean;
   readonly limit: number;
   readonly offset?: number;
+  readonly kind?: QuarantineEntry['kind'] | undefined;
+  /** Events of this contract. */
+  readonly contract?: Felt | undefined;
+  /** Events at this height. */
+  readonly block?: number | undefined;
 }
 
 /** Newest first. */
 export async function quarantineEntries(
   db: Sql,
   schema: string,
-  { open, limit, offset = 0 }: QuarantineFilter,
+  { open, limit, offset = 0, kind, contract, block }: QuarantineFilter,
 ): Promise<QuarantineEntry[]> {
   return await sqlRows(
     db,
     entryRow,
-    `SELECT ${COLUMNS} FROM ${schema}.entries WHERE ($1::boolean IS FALSE OR resolution IS NULL)
+    `SELECT ${COLUMNS} FROM ${schema}.entries
+     WHERE ($1::boolean IS FALSE OR resolution IS NULL) AND ($4::text IS NULL OR kind = $4)
+       AND ($5::text IS NULL OR event ->> 'from_address' = $5) AND ($6::bigint IS NULL OR block = $6)
      ORDER BY quarantined_at DESC, id LIMIT $2 OFFSET $3`,
-    [open, limit, offset],
+    [open, limit, offset, kind ?? null, contract ?? null, block ?? null],
   );
 }
 

@@ -1,0 +1,168 @@
+import { z } from 'zod';
+
+import { requestRepairs } from '../../pipeline/ingest/repairs.ts';
+import { servedBuilds } from '../../projections/builds.ts';
+import { quarantineEntries, quarantineEntry } from '../../projections/quarantine/queries.ts';
+import type { QuarantineEntry, QuarantineFilter } from '../../projections/quarantine/queries.ts';
+import { AppError } from '../../schemas/errors.ts';
+import { topics } from '../../schemas/topics.ts';
+import type { Publisher } from '../kafka/client.ts';
+import { pause } from '../lifecycle.ts';
+import { sqlRows } from '../postgres/client.ts';
+import type { Pool, Sql } from '../postgres/client.ts';
+
+/** One thing that was not understood: a token event, or a message that halts its partition. */
+export interface QuarantineItem {
+  readonly id: string;
+  readonly kind: 'event' | 'message';
+  readonly where: string;
+  readonly reason: string;
+  readonly since: string;
+  readonly state: 'open' | 'reverted' | 'repaired' | 'skipped';
+  /** The projections that this message halts. */
+  readonly halts: readonly string[];
+  /** What the read model has of it; null while the quarantine's own projection is behind, or is the one that is halted. */
+  readonly entry: QuarantineEntry | null;
+}
+
+const haltRow = z.object({
+  projection: z.string(),
+  topic: z.string(),
+  partition: z.number(),
+  message_offset: z.number(),
+  reason: z.string(),
+  halted_at: z.date(),
+});
+type HaltRow = z.infer<typeof haltRow>;
+
+/** How long a settled entry may take to show. */
+const SETTLED_WITHIN_MS = 10_000;
+const LOOK_MS = 100;
+
+/** Newest first. What halts a partition now is listed whether or not the read model has it. */
+export async function listQuarantine(pool: Pool, filter: QuarantineFilter): Promise<QuarantineItem[]> {
+  const [served, halts] = await Promise.all([servedBuilds(pool), allHalts(pool)]);
+  const entries = await quarantineEntries(pool, served.schema('quarantine'), filter);
+  const known = new Set(entries.map(({ id }) => id));
+  const onlyMessages = filter.kind !== 'event' && filter.contract === undefined && filter.block === undefined;
+  const unlisted = [...new Set(onlyMessages ? halts.map(idOfHalt) : [])].filter((id) => !known.has(id));
+  return [
+    ...unlisted.map((id) => itemOf(id, null, halts)),
+    ...entries.map((one) => itemOf(one.id, one, halts)),
+  ];
+}
+
+/** @throws `NOT_FOUND` when nothing of that id is, or was, in the quarantine */
+export async function findQuarantined(pool: Pool, id: string): Promise<QuarantineItem> {
+  const [served, halts] = await Promise.all([servedBuilds(pool), allHalts(pool)]);
+  const entry = await quarantineEntry(pool, served.schema('quarantine'), id);
+  if (entry === null && !halts.some((halt) => idOfHalt(halt) === id)) {
+    throw new AppError('NOT_FOUND', `Nothing in the quarantine is called ${id}`);
+  }
+  return itemOf(id, entry, halts);
+}
+
+/**
+ * Has it tried again: the block of an event is reverted and accepted again by the ingester; the projections that a message
+ * halts read it once more.
+ */
+export async function retryQuarantined(pool: Pool, id: string): Promise<string> {
+  const item = await findQuarantined(pool, id);
+  if (item.kind === 'message') {
+    if (item.halts.length === 0) throw new AppError('CONFLICT', `${id} halts no projection now`);
+    const { topic, partition, offset } = placeOf(id);
+    await pool.query(
+      'DELETE FROM tds.projection_halts WHERE topic = $1 AND partition = $2 AND message_offset = $3',
+      [topic, partition, offset],
+    );
+    return `${item.halts.join(', ')} will read ${id} again; what cannot be read halts again.`;
+  }
+  assertOpen(item);
+  const height = item.entry?.block ?? null;
+  if (height === null) throw new AppError('CONFLICT', `${id} does not say its height`);
+  await requestRepairs(pool, [height], `quarantine ${id}`);
+  return `The ingester is asked to repair block ${height}, which holds the event.`;
+}
+
+/**
+ * Has it passed over: a message by the projections that it halts, now and in every rebuild; an event is settled as skipped,
+ * which changes no table.
+ */
+export async function skipQuarantined(
+  { pool, publisher, now }: { pool: Pool; publisher: Pick<Publisher, 'publish'>; now: () => number },
+  id: string,
+): Promise<string> {
+  const item = await findQuarantined(pool, id);
+  const settle = async (): Promise<void> => {
+    const value = {
+      type: 'quarantine.resolved',
+      v: 1,
+      id,
+      resolution: 'skipped',
+      resolved_at: now(),
+    } as const;
+    await publisher.publish(topics.quarantine, [{ key: id, value }]);
+  };
+  if (item.kind === 'message') {
+    if (item.halts.length === 0) throw new AppError('CONFLICT', `${id} halts no projection now`);
+    const { topic, partition, offset } = placeOf(id);
+    await pool.query(
+      `INSERT INTO tds.skips (projection, topic, partition, message_offset)
+       SELECT DISTINCT projection, topic, partition, message_offset FROM tds.projection_halts
+       WHERE topic = $1 AND partition = $2 AND message_offset = $3 ON CONFLICT DO NOTHING`,
+      [topic, partition, offset],
+    );
+    // Projections that start later pass over it without a word.
+    await settle();
+    return `${item.halts.join(', ')} will pass over ${id}, in a rebuild too.`;
+  }
+  assertOpen(item);
+  await settle();
+  for (const end = now() + SETTLED_WITHIN_MS; now() < end; await pause(LOOK_MS)) {
+    if ((await findQuarantined(pool, id)).state !== 'open') return `${id} is settled as skipped.`;
+  }
+  return `${id} will show as skipped when its projection has read that.`;
+}
+
+/** The place in the log that the id of a message names. */
+export function placeOf(id: string): { topic: string; partition: number; offset: number } {
+  const [, topic = '', partition = '', offset = ''] = /^(.+):(\d+):(\d+)$/.exec(id) ?? [];
+  return { topic, partition: Number(partition), offset: Number(offset) };
+}
+
+function assertOpen({ id, state }: QuarantineItem): void {
+  if (state !== 'open') throw new AppError('CONFLICT', `${id} is settled already: ${state}`);
+}
+
+async function allHalts(db: Sql): Promise<HaltRow[]> {
+  return await sqlRows(
+    db,
+    haltRow,
+    `SELECT projection, topic, partition, message_offset, reason, halted_at FROM tds.projection_halts
+     ORDER BY halted_at DESC, projection`,
+  );
+}
+
+function idOfHalt({ topic, partition, message_offset }: HaltRow): string {
+  return `${topic}:${partition}:${message_offset}`;
+}
+
+function itemOf(id: string, entry: QuarantineEntry | null, all: readonly HaltRow[]): QuarantineItem {
+  const halts = all.filter((halt) => idOfHalt(halt) === id);
+  const names = [...new Set(halts.map(({ projection }) => projection))];
+  const { topic, partition, offset } = placeOf(id);
+  return {
+    id,
+    kind: entry?.kind ?? 'message',
+    where:
+      entry?.kind === 'event'
+        ? `block ${entry.block}, event ${entry.position} of ${entry.event?.from_address ?? 'a contract'}`
+        : `${topic}, partition ${partition}, offset ${offset}`,
+    reason: entry?.reason ?? halts[0]?.reason ?? '',
+    since: new Date(entry?.quarantined_at ?? halts[0]?.halted_at ?? 0).toISOString(),
+    // What halts a projection now is open, whatever was said of it before.
+    state: halts.length > 0 ? 'open' : (entry?.resolution ?? 'open'),
+    halts: names,
+    entry,
+  };
+}
