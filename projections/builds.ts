@@ -18,6 +18,12 @@ export interface Build {
   readonly names: Readonly<Record<string, string>>;
 }
 
+/** Another build of a projection; `building` ones are shadows that a rebuild fills beside the one that is served. */
+export interface KnownBuild extends Build {
+  readonly state: 'building' | 'serving' | 'retired';
+  readonly retiredAt: Date | null;
+}
+
 /** The names that readers use, all of one moment. Read it once a request and hand it on. */
 export interface ServedBuilds {
   /** ClickHouse table by placeholder; throws `NOT_FOUND` when no build of it is served. */
@@ -31,10 +37,13 @@ const servedRow = z.object({
   schemas: z.record(z.string(), z.string()),
 });
 const buildRow = z.object({
+  projection: z.string(),
   build: z.number(),
   version: z.number(),
   shape_hash: z.string(),
   state: z.enum(['building', 'serving', 'retired']),
+  names: z.record(z.string(), z.string()),
+  retired_at: z.date().nullable(),
 });
 type BuildRow = z.infer<typeof buildRow>;
 
@@ -60,20 +69,17 @@ export async function openBuild(
   projection: Projection,
 ): Promise<Build> {
   const { name, version } = projection;
-  return await inTransaction(pool, async (tx) => {
-    await tx.query("SELECT pg_advisory_xact_lock(hashtext('tds.builds'))");
-    const rows = await sqlRows(
-      tx,
-      buildRow,
-      'SELECT build, version, shape_hash, state FROM tds.builds WHERE projection = $1 ORDER BY build',
-      [name],
-    );
+  return await changingBuilds(pool, name, async (tx, rows) => {
     const serving = rows.find(({ state }) => state === 'serving');
-    if (serving === undefined) return await makeBuild(tx, clickhouse, projection, rows);
+    if (serving === undefined) {
+      const build = await makeBuild(tx, clickhouse, projection, rows, 'serving');
+      await serve(tx, projection, build);
+      return build;
+    }
     if (serving.version !== version) {
       throw new AppError(
         'VERSION_MISMATCH',
-        `${name} is served in version ${serving.version}, this program writes version ${version}`,
+        `${name} is served in version ${serving.version}, this program writes version ${version}: \`tds rebuild ${name}\` builds that beside it and swaps them`,
       );
     }
     if (serving.shape_hash !== shapeHash(projection.ddl)) {
@@ -86,11 +92,172 @@ export async function openBuild(
   });
 }
 
+/**
+ * The shadow that a rebuild fills: the one that an earlier rebuild left unfinished, or a new one. Shadows of another
+ * version or shape are of no use any more and are dropped.
+ */
+export async function openShadow(
+  pool: Pool,
+  clickhouse: Pick<ClickHouse, 'command'>,
+  projection: Projection,
+): Promise<{ shadow: Build; isResumed: boolean }> {
+  return await changingBuilds(pool, projection.name, async (tx, rows) => {
+    let found: BuildRow | null = null;
+    for (const row of rows.filter(({ state }) => state === 'building')) {
+      const isOurs = row.version === projection.version && row.shape_hash === shapeHash(projection.ddl);
+      if (isOurs) found = row;
+      else await removeBuild(tx, clickhouse, knownBuild(row));
+    }
+    if (found !== null) return { shadow: describeBuild(projection, found.build), isResumed: true };
+    return { shadow: await makeBuild(tx, clickhouse, projection, rows, 'building'), isResumed: false };
+  });
+}
+
+/** The build that is served, of any version; null when none is. */
+export async function servedBuild(db: Sql, projection: Projection): Promise<KnownBuild | null> {
+  return (await knownBuilds(db, projection.name)).find(({ state }) => state === 'serving') ?? null;
+}
+
+/** Every build there is, or those of one projection, oldest first. */
+export async function knownBuilds(db: Sql, projection: string | null = null): Promise<KnownBuild[]> {
+  return (await buildRows(db, projection)).map(knownBuild);
+}
+
+/** Drops a build's tables and everything that is known of it; refuses (`CONFLICT`) the one that is served. */
+export async function dropBuild(
+  pool: Pool,
+  clickhouse: Pick<ClickHouse, 'command'>,
+  projection: string,
+  number: number,
+): Promise<void> {
+  await changingBuilds(pool, projection, async (tx, rows) => {
+    const row = rows.find(({ build }) => build === number);
+    if (row === undefined) throw new AppError('NOT_FOUND', `${projection} has no build ${number}`);
+    if (row.state === 'serving') {
+      throw new AppError('CONFLICT', `Build ${number} of ${projection} is served: rebuild it first`);
+    }
+    await removeBuild(tx, clickhouse, knownBuild(row));
+  });
+}
+
+/**
+ * Puts shadows in the place of what is served, in the transaction of `holdSwap`: for a reader that is one moment. What
+ * was served stays, retired, until it is dropped.
+ */
+export async function serveInstead(
+  tx: PoolClient,
+  shadows: readonly { readonly projection: Projection; readonly build: Build }[],
+): Promise<void> {
+  for (const { projection, build } of shadows) {
+    await tx.query(
+      `UPDATE tds.builds SET state = 'retired', retired_at = now() WHERE projection = $1 AND state = 'serving'`,
+      [projection.name],
+    );
+    await tx.query(`UPDATE tds.builds SET state = 'serving' WHERE projection = $1 AND build = $2`, [
+      projection.name,
+      build.build,
+    ]);
+    await serve(tx, projection, build);
+  }
+}
+
+/** Ends the hold; nothing happens when it is called again. */
+export interface Hold {
+  release(): Promise<void>;
+}
+
+/**
+ * A writer of served builds holds them from before it writes the first row of a batch until its checkpoints have
+ * moved; a swap waits for all holds to end, and then for itself alone. So nothing of a served table is in flight while
+ * it is compared and swapped. Throws `BUILD_RETIRED` when one of them is served no more.
+ */
+export async function holdServed(pool: Pool, builds: readonly Build[]): Promise<Hold> {
+  const client = await pool.connect();
+  const onError = (): void => {}; // a lost connection has lost the lock; the move of the checkpoint tells
+  client.on('error', onError);
+  let isHeld = true;
+  const letGo = async (how: 'COMMIT' | 'ROLLBACK'): Promise<void> => {
+    if (!isHeld) return;
+    isHeld = false;
+    const broken = await client.query(how).then(
+      () => false,
+      () => true,
+    );
+    client.off('error', onError);
+    client.release(broken);
+  };
+  try {
+    await client.query('BEGIN');
+    await assertServed(client, builds);
+  } catch (error) {
+    await letGo('ROLLBACK');
+    throw error;
+  }
+  return { release: () => letGo('COMMIT') };
+}
+
+/** The same for the length of a transaction that writes rows and checkpoint together. */
+export async function assertServed(tx: Pick<PoolClient, 'query'>, builds: readonly Build[]): Promise<void> {
+  await tx.query(`SELECT pg_advisory_xact_lock_shared(${SERVED_LOCK})`);
+  await checkServed(tx, builds);
+}
+
+/** Throws `BUILD_RETIRED` when one of these is served no more. */
+export async function checkServed(db: Pick<Sql, 'query'>, builds: readonly Build[]): Promise<void> {
+  const { rows } = await db.query<{ projection: string; build: number }>(
+    `SELECT projection, build FROM unnest($1::text[], $2::int[]) AS b (projection, build)
+     WHERE NOT EXISTS (SELECT FROM tds.builds s
+       WHERE s.projection = b.projection AND s.build = b.build AND s.state = 'serving')`,
+    [builds.map(({ projection }) => projection), builds.map(({ build }) => build)],
+  );
+  const [retired] = rows;
+  if (retired !== undefined) {
+    throw new AppError('BUILD_RETIRED', `Build ${retired.build} of ${retired.projection} is served no more`);
+  }
+}
+
+/** Runs `work` while no writer is in the middle of a batch and none can begin one; readers are not kept waiting. */
+export async function holdSwap<T>(pool: Pool, work: (tx: PoolClient) => Promise<T>): Promise<T> {
+  return await inTransaction(pool, async (tx) => {
+    await tx.query(`SELECT pg_advisory_xact_lock(${SERVED_LOCK})`);
+    return await work(tx);
+  });
+}
+
+const SERVED_LOCK = "hashtext('tds.served')";
+
+/** Builds of one projection are made, dropped and looked through one process at a time. */
+async function changingBuilds<T>(
+  pool: Pool,
+  projection: string,
+  work: (tx: PoolClient, rows: readonly BuildRow[]) => Promise<T>,
+): Promise<T> {
+  return await inTransaction(pool, async (tx) => {
+    await tx.query("SELECT pg_advisory_xact_lock(hashtext('tds.builds'))");
+    return await work(tx, await buildRows(tx, projection));
+  });
+}
+
+async function buildRows(db: Sql, projection: string | null): Promise<BuildRow[]> {
+  return await sqlRows(
+    db,
+    buildRow,
+    `SELECT projection, build, version, shape_hash, state, names, retired_at FROM tds.builds
+     WHERE $1::text IS NULL OR projection = $1 ORDER BY projection, build`,
+    [projection],
+  );
+}
+
+function knownBuild({ projection, version, build, names, state, retired_at }: BuildRow): KnownBuild {
+  return { projection, version, build, names, state, retiredAt: retired_at };
+}
+
 async function makeBuild(
   tx: PoolClient,
   clickhouse: Pick<ClickHouse, 'command'> | null,
   projection: Projection,
   earlier: readonly BuildRow[],
+  state: 'building' | 'serving',
 ): Promise<Build> {
   const build = describeBuild(projection, 1 + Math.max(0, ...earlier.map((row) => row.build)));
   // ClickHouse has no part in the transaction: a crash between leaves empty tables, which IF NOT EXISTS takes over.
@@ -104,16 +271,40 @@ async function makeBuild(
     await tx.query(withNames(projection.ddl, build.names));
   }
   await tx.query(
-    `INSERT INTO tds.builds (projection, build, version, shape_hash, state) VALUES ($1, $2, $3, $4, 'serving')`,
-    [projection.name, build.build, projection.version, shapeHash(projection.ddl)],
+    'INSERT INTO tds.builds (projection, build, version, shape_hash, state, names) VALUES ($1, $2, $3, $4, $5, $6)',
+    [
+      projection.name,
+      build.build,
+      projection.version,
+      shapeHash(projection.ddl),
+      state,
+      JSON.stringify(build.names),
+    ],
   );
+  return build;
+}
+
+async function removeBuild(
+  tx: PoolClient,
+  clickhouse: Pick<ClickHouse, 'command'>,
+  { projection, build, names }: KnownBuild,
+): Promise<void> {
+  const { schema, ...tables } = names;
+  if (schema !== undefined) await tx.query(`DROP SCHEMA IF EXISTS ${schema} CASCADE`);
+  for (const table of Object.values(tables)) await clickhouse.command(`DROP TABLE IF EXISTS ${table} SYNC`);
+  for (const table of ['checkpoints', 'projection_halts', 'builds']) {
+    await tx.query(`DELETE FROM tds.${table} WHERE projection = $1 AND build = $2`, [projection, build]);
+  }
+}
+
+/** From the commit on, readers read this build. */
+async function serve(tx: PoolClient, projection: Projection, build: Build): Promise<void> {
   await (projection.kind === 'clickhouse'
     ? tx.query('UPDATE tds.served SET tables = tables || $1', [JSON.stringify(build.names)])
     : tx.query('UPDATE tds.served SET schemas = schemas || jsonb_build_object($1::text, $2::text)', [
         projection.name,
         build.names['schema'],
       ]));
-  return build;
 }
 
 function describeBuild(projection: Projection, build: number): Build {

@@ -1,9 +1,7 @@
-import type { Kafka } from '../infra/kafka/client.ts';
-import type { Sql } from '../infra/postgres/client.ts';
 import type { Reading, Target } from './chain-batch.ts';
-import { loadCheckpoints } from './checkpoints.ts';
 import type { LogIdentity } from './checkpoints.ts';
 import type { Patience } from './persist.ts';
+import type { ProjectionState } from './state.ts';
 
 /** The partitions that are being read, each from the lowest checkpoint of its targets. */
 export interface Readings {
@@ -19,20 +17,19 @@ export interface Readings {
 }
 
 export function createReadings(
-  db: Sql,
-  kafka: Kafka,
+  state: Pick<ProjectionState, 'checkpoints'>,
   identity: LogIdentity,
   targets: readonly Target[],
   patiently: Patience,
 ): Readings {
   const readings = new Map<number, Reading>();
-  let loading: Promise<Map<Target, Map<number, number>>> | null = null;
+  let loading: Promise<Map<Target, ReadonlyMap<number, number>>> | null = null;
 
   /** All partitions of one assignment ask at once, and share one answer. */
-  const load = async (): Promise<Map<Target, Map<number, number>>> => {
-    const stored = new Map<Target, Map<number, number>>();
+  const load = async (): Promise<Map<Target, ReadonlyMap<number, number>>> => {
+    const stored = new Map<Target, ReadonlyMap<number, number>>();
     for (const target of targets) {
-      stored.set(target, await loadCheckpoints(db, kafka, identity, target.build));
+      stored.set(target, await state.checkpoints(identity, target.build));
     }
     return stored;
   };

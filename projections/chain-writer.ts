@@ -1,14 +1,14 @@
+import type { Clock } from '../infra/clock.ts';
 import type { ClickHouse } from '../infra/clickhouse/client.ts';
 import { isClickHouseUnavailable } from '../infra/clickhouse/client.ts';
 import type { Logger } from '../infra/log.ts';
-import { isPostgresUnavailable } from '../infra/postgres/client.ts';
-import type { Pool } from '../infra/postgres/client.ts';
 import type { Topic } from '../schemas/topics.ts';
+import type { Hold } from './builds.ts';
 import type { Batch, Reading, Share } from './chain-batch.ts';
-import { moveCheckpoints } from './checkpoints.ts';
 import { withNames } from './define.ts';
 import type { ProjectionMetrics } from './metrics.ts';
-import { patience } from './persist.ts';
+import { isAway, patience } from './persist.ts';
+import type { ProjectionState } from './state.ts';
 
 /** Two inserts side by side use ClickHouse best; more only hold more in memory. */
 const IN_FLIGHT = 2;
@@ -24,8 +24,11 @@ export interface ChainWriter {
 }
 
 interface Dependencies {
-  readonly clickhouse: ClickHouse;
-  readonly pool: Pool;
+  readonly clickhouse: Pick<ClickHouse, 'insertEncoded' | 'command'>;
+  readonly state: Pick<ProjectionState, 'move' | 'hold'>;
+  /** What is written is served, so a swap must wait for the end of a batch; a build in the making is written without. */
+  readonly isServed: boolean;
+  readonly clock: Clock;
   readonly topic: Topic<unknown>;
   readonly log: Logger;
   readonly metrics: ProjectionMetrics;
@@ -42,7 +45,7 @@ interface Dependencies {
  * gap, and totals never lead what can be queried. Doing any part again gives the same tables.
  */
 export function createChainWriter(dependencies: Dependencies): ChainWriter {
-  const { clickhouse, pool, topic, metrics, signal } = dependencies;
+  const { clickhouse, state, isServed, topic, metrics, signal } = dependencies;
   let inFlight = 0;
   let tail: Promise<void> = Promise.resolve();
   let waiting: (() => void)[] = [];
@@ -55,7 +58,7 @@ export function createChainWriter(dependencies: Dependencies): ChainWriter {
   signal.addEventListener('abort', wake, { once: true });
 
   const onClickHouse = patience('clickhouse', isClickHouseUnavailable, dependencies);
-  const onPostgres = patience('postgres', isPostgresUnavailable, dependencies);
+  const onPostgres = patience('postgres', isAway, dependencies);
 
   const insert = async ({ target: { projection, build }, tables }: Share): Promise<void> => {
     const inserts = [...tables].map(async ([placeholder, encoder]) => {
@@ -84,8 +87,7 @@ export function createChainWriter(dependencies: Dependencies): ChainWriter {
     const moves = batch.moves();
     const refused = new Set(
       await onPostgres(() =>
-        moveCheckpoints(
-          pool,
+        state.move(
           topic,
           moves.map(({ move }) => move),
         ),
@@ -117,15 +119,23 @@ export function createChainWriter(dependencies: Dependencies): ChainWriter {
     await moveOver(batch);
   };
 
+  const hold = async (batch: Batch): Promise<Hold> =>
+    isServed
+      ? await onPostgres(() => state.hold(batch.shares.map(({ target }) => target.build)))
+      : { release: async () => {} };
+
   return {
     submit(batch) {
       inFlight += 1;
       metrics.batchRows.observe(batch.rows());
+      const held = hold(batch);
       const first = batch.shares.filter(({ target }) => target.projection.insertLast !== true);
-      const inserting = new Map(first.map((share) => [share, insert(share)]));
+      const inserting = new Map(first.map((share) => [share, held.then(() => insert(share))]));
       for (const inserted of inserting.values()) inserted.catch(() => {}); // `finish` reports it, maybe later
       tail = tail
+        .then(() => held)
         .then(() => finish(batch, inserting))
+        .finally(async () => await (await held).release())
         .then(
           () => {
             inFlight -= 1;

@@ -24,7 +24,10 @@ export interface LogIdentity {
 const checkpointRow = z.object({ partition: z.number(), topic_id: z.string(), next_offset: z.number() });
 const movedRow = z.object({ projection: z.string(), partition: z.number() });
 
-export async function identifyLog(kafka: Kafka, topic: Topic<unknown>): Promise<LogIdentity> {
+export async function identifyLog(
+  kafka: Pick<Kafka, 'topicId'>,
+  topic: Topic<unknown>,
+): Promise<LogIdentity> {
   return { topic, topicId: await kafka.topicId(topic) };
 }
 
@@ -34,7 +37,7 @@ export async function identifyLog(kafka: Kafka, topic: Topic<unknown>): Promise<
  */
 export async function loadCheckpoints(
   db: Sql,
-  kafka: Kafka,
+  kafka: Pick<Kafka, 'offsets'>,
   log: LogIdentity,
   build: Build,
 ): Promise<Map<number, number>> {

@@ -1,3 +1,4 @@
+import type { Clock } from '../infra/clock.ts';
 import type { Batch } from './chain-batch.ts';
 import type { ChainWriter } from './chain-writer.ts';
 
@@ -32,25 +33,25 @@ export function createGatherer(
   writer: ChainWriter,
   newBatch: (before?: Batch) => Batch,
   limits: GatherLimits,
-  now: () => number = () => performance.now(),
+  clock: Clock,
 ): Gatherer {
   let batch = newBatch();
   let lastLaunch = -Infinity;
   /** It is time; only room is missing. */
   let due = false;
   let closed = false;
-  let timer: { readonly at: number; readonly handle: NodeJS.Timeout } | null = null;
+  let timer: { readonly at: number; readonly stop: AbortController } | null = null;
 
   const isFull = (): boolean => batch.rows() >= limits.rows || batch.bytes() >= limits.bytes;
   const disarm = (): void => {
-    clearTimeout(timer?.handle);
+    timer?.stop.abort();
     timer = null;
   };
   const launch = (): void => {
     disarm();
     due = false;
     if (closed || batch.messages() === 0) return;
-    lastLaunch = now();
+    lastLaunch = clock.now();
     const full = batch;
     batch = newBatch(full);
     writer.submit(full);
@@ -62,9 +63,13 @@ export function createGatherer(
   const arm = (at: number): void => {
     if (due || (timer !== null && timer.at <= at)) return;
     disarm();
-    const ms = at - now();
+    const ms = at - clock.now();
     if (ms <= 0) launchWhenRoom();
-    else timer = { at, handle: setTimeout(launchWhenRoom, ms) };
+    else {
+      const stop = new AbortController();
+      timer = { at, stop };
+      void clock.sleep(ms, stop.signal).then(() => stop.signal.aborted || launchWhenRoom());
+    }
   };
 
   return {
@@ -75,7 +80,7 @@ export function createGatherer(
       }
     },
     batch: () => batch,
-    added: () => arm(now() + limits.waitMs),
+    added: () => arm(clock.now() + limits.waitMs),
     caughtUp() {
       if (batch.messages() > 0) arm(lastLaunch + limits.gapMs);
     },

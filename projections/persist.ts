@@ -1,4 +1,4 @@
-import { pause } from '../infra/lifecycle.ts';
+import type { Clock } from '../infra/clock.ts';
 import type { Logger } from '../infra/log.ts';
 import { isPostgresUnavailable } from '../infra/postgres/client.ts';
 import { isRetryable } from '../schemas/errors.ts';
@@ -10,6 +10,7 @@ export interface PersistOptions {
   /** Told of every failed attempt, and with null when the store answers again. */
   onWaiting(error: unknown, pauseMs: number): void;
   readonly signal: AbortSignal;
+  readonly clock: Clock;
 }
 
 const FIRST_PAUSE_MS = 100;
@@ -21,7 +22,7 @@ const LONGEST_PAUSE_MS = 10_000;
  * of trying once more, the reason of a signal that fired.
  */
 export async function persist<T>(work: () => Promise<T>, options: PersistOptions): Promise<T> {
-  const { signal } = options;
+  const { signal, clock } = options;
   for (let attempt = 0; ; attempt += 1) {
     try {
       const result = await work();
@@ -30,9 +31,9 @@ export async function persist<T>(work: () => Promise<T>, options: PersistOptions
     } catch (error) {
       if (!options.isUnavailable(error)) throw error;
       const longest = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempt);
-      const pauseMs = Math.round(longest * (0.5 + Math.random() / 2));
+      const pauseMs = Math.round(longest * (0.5 + clock.random() / 2));
       options.onWaiting(error, pauseMs);
-      await pause(pauseMs, signal);
+      await clock.sleep(pauseMs, signal);
       signal.throwIfAborted();
     }
   }
@@ -49,12 +50,18 @@ export type Patience = <T>(work: () => Promise<T>) => Promise<T>;
 export function patience(
   store: 'clickhouse' | 'postgres' | 'postgres or kafka',
   isUnavailable: (error: unknown) => boolean,
-  { log, metrics, signal }: { log: Logger; metrics: ProjectionMetrics; signal: AbortSignal },
+  {
+    log,
+    metrics,
+    signal,
+    clock,
+  }: { log: Logger; metrics: ProjectionMetrics; signal: AbortSignal; clock: Clock },
 ): Patience {
   return (work) =>
     persist(work, {
       isUnavailable,
       signal,
+      clock,
       onWaiting(error, pauseMs) {
         metrics.waiting.set({ store }, error === null ? 0 : 1);
         if (error === null) log.info({ store }, 'the store answers again');

@@ -1,5 +1,7 @@
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 
+import { systemClock } from '../infra/clock.ts';
+import type { Clock } from '../infra/clock.ts';
 import type { ClickHouse } from '../infra/clickhouse/client.ts';
 import type { Consumption, Kafka, LogBatch, LogMessage } from '../infra/kafka/client.ts';
 import type { Logger } from '../infra/log.ts';
@@ -13,56 +15,69 @@ import { createReadings } from './chain-readings.ts';
 import { createChainWriter } from './chain-writer.ts';
 import { identifyLog } from './checkpoints.ts';
 import type { ChainBatchItem, ClickHouseProjection } from './define.ts';
+import { followServed } from './follow-served.ts';
+import type { ProjectionRun } from './follow-served.ts';
 import { createGatherer } from './gatherer.ts';
 import type { GatherLimits } from './gatherer.ts';
 import type { ProjectionMetrics } from './metrics.ts';
 import { isAway, patience } from './persist.ts';
+import { projectionState } from './state.ts';
+import type { ProjectionState } from './state.ts';
 import { createWatch } from './watch.ts';
 
-export interface ProjectionRun {
-  /** Rejects when the run cannot go on: a checkpoint outside the log, a bug, a consumer that gave up. */
-  readonly done: Promise<void>;
-  /** Stops reading, lets what is in flight end (unless its store is away), and resolves `done`. */
-  stop(): Promise<void>;
+/** What projecting reaches the world through: real stores and time, or simulated ones. */
+export interface ChainPorts {
+  readonly kafka: Pick<Kafka, 'consume' | 'offsets' | 'topicId' | 'publisher'>;
+  readonly clickhouse: Pick<ClickHouse, 'insertEncoded' | 'command'>;
+  readonly state: ProjectionState;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly metrics: ProjectionMetrics;
 }
 
-export interface ChainProjectionsOptions {
+interface RunOptions {
+  readonly groupId: string;
+  readonly limits?: Partial<GatherLimits>;
+}
+
+export interface ChainProjectionsOptions extends RunOptions, Pick<ChainPorts, 'log' | 'metrics'> {
   readonly kafka: Kafka;
   readonly clickhouse: ClickHouse;
   readonly pool: Pool;
   readonly projections: readonly ClickHouseProjection[];
-  readonly groupId: string;
-  readonly log: Logger;
-  readonly metrics: ProjectionMetrics;
-  readonly limits?: Partial<GatherLimits>;
 }
 
-const DEFAULT_LIMITS: GatherLimits = { rows: 50_000, bytes: 48_000_000, waitMs: 1000, gapMs: 150 };
+export const DEFAULT_LIMITS: GatherLimits = { rows: 50_000, bytes: 48_000_000, waitMs: 1000, gapMs: 150 };
 
 /** Blocks compress to an eighth: some 50 MB of JSON a fetch, half a second's work. */
 const FETCH_BYTES = 6_000_000;
 
-/** Opens the builds that this program writes and keeps them up with `chain.blocks`. */
+/** Opens the builds that this program writes, keeps them up with `chain.blocks`, and follows every swap. */
 export async function runChainProjections(options: ChainProjectionsOptions): Promise<ProjectionRun> {
-  const targets: Target[] = [];
-  for (const projection of options.projections) {
-    targets.push({ projection, build: await openBuild(options.pool, options.clickhouse, projection) });
-  }
-  return await runTargets(options, targets);
+  const { pool, kafka, clickhouse, projections } = options;
+  const ports = { ...options, state: projectionState(pool, kafka), clock: systemClock };
+  const start = async (): Promise<ProjectionRun> => {
+    const targets: Target[] = [];
+    for (const projection of projections) {
+      targets.push({ projection, build: await openBuild(pool, clickhouse, projection) });
+    }
+    return await runTargets(ports, options, targets);
+  };
+  return await followServed(start, options.log);
 }
 
 /**
- * Keeps any set of builds up with `chain.blocks`: one consumer, one decompression, one parse, one decode for all. A
- * rebuild runs the new build's targets in a group of its own.
+ * Keeps the served builds up with `chain.blocks`: one consumer, one decompression, one parse, one decode for all.
  *
  * A message goes: log → `readChainMessage` → `project` for each target that has not passed it → a batch of bytes →
  * `ChainWriter`. The consumer waits in `onBatch` while the batch is full and two are in flight.
  */
-async function runTargets(
-  options: Omit<ChainProjectionsOptions, 'projections'>,
+export async function runTargets(
+  ports: ChainPorts,
+  options: RunOptions,
   targets: readonly Target[],
 ): Promise<ProjectionRun> {
-  const { kafka, clickhouse, pool, log, metrics } = options;
+  const { kafka, clickhouse, state, clock, log, metrics } = ports;
   const topic = topics.chainBlocks;
   const ending = Promise.withResolvers<void>();
   ending.promise.catch(() => {});
@@ -72,9 +87,9 @@ async function runTargets(
     abort.abort(error);
   };
 
-  const patiently = patience('postgres or kafka', isAway, { log, metrics, signal: abort.signal });
+  const patiently = patience('postgres or kafka', isAway, { log, metrics, clock, signal: abort.signal });
   const identity = await patiently(() => identifyLog(kafka, topic));
-  const readings = createReadings(pool, kafka, identity, targets, patiently);
+  const readings = createReadings(state, identity, targets, patiently);
   const consuming = Promise.withResolvers<Consumption>();
   const goOnFrom = (partition: number, offset: number): void =>
     void consuming.promise.then((consumption) => consumption.seek(topic.name, partition, offset));
@@ -85,7 +100,9 @@ async function runTargets(
   };
   const writer = createChainWriter({
     clickhouse,
-    pool,
+    state,
+    isServed: true,
+    clock,
     topic,
     log,
     metrics,
@@ -98,10 +115,11 @@ async function runTargets(
     },
   });
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
-  const gatherer = createGatherer(writer, (before) => createBatch(targets, before), limits);
+  const gatherer = createGatherer(writer, (before) => createBatch(targets, before), limits, clock);
   const watch = createWatch<Reading>({
     kafka,
-    pool,
+    state,
+    clock,
     topic,
     log,
     metrics,
@@ -152,16 +170,16 @@ async function runTargets(
     const reading = readings.get(partition);
     if (reading === undefined) return;
     watch.sawHead(partition, highWatermark);
-    let lastYield = performance.now();
+    let lastYield = clock.now();
     for (const message of messages) {
       if (!reading.current || reading.halt !== null || abort.signal.aborted) return;
       if (message.offset < reading.next) continue;
       if (message.offset > reading.next) return goOnFrom(partition, reading.next);
       await take(reading, message);
       // A fetch can hold seconds of work; heartbeats and answers of the stores come in between.
-      if (performance.now() - lastYield > 10) {
+      if (clock.now() - lastYield > 10) {
         await yieldToEventLoop();
-        lastYield = performance.now();
+        lastYield = clock.now();
       }
     }
     if (reading.next >= highWatermark || reading.halt !== null) gatherer.caughtUp();

@@ -1,13 +1,14 @@
+import type { Clock } from '../infra/clock.ts';
 import type { Kafka } from '../infra/kafka/client.ts';
 import type { Logger } from '../infra/log.ts';
-import type { Pool } from '../infra/postgres/client.ts';
 import { topics } from '../schemas/topics.ts';
 import type { Topic } from '../schemas/topics.ts';
 import type { Build } from './builds.ts';
-import { isSkipped, messageQuarantined, messageSkipped, recordHalt } from './halts.ts';
+import { messageQuarantined, messageSkipped } from './halts.ts';
 import type { Halt } from './halts.ts';
 import type { ProjectionMetrics } from './metrics.ts';
 import { isAway } from './persist.ts';
+import type { WatchState } from './state.ts';
 
 /** A partition as the watch sees it. */
 interface Watched {
@@ -16,8 +17,9 @@ interface Watched {
 }
 
 interface Dependencies<R extends Watched> {
-  readonly kafka: Kafka;
-  readonly pool: Pool;
+  readonly kafka: Pick<Kafka, 'offsets' | 'publisher'>;
+  readonly state: WatchState;
+  readonly clock: Clock;
   readonly topic: Topic<unknown>;
   readonly log: Logger;
   readonly metrics: ProjectionMetrics;
@@ -49,11 +51,11 @@ const LOOK_MS = 1000;
 const LOOKS_PER_OFFSETS = 5;
 
 export function createWatch<R extends Watched>(dependencies: Dependencies<R>): Watch {
-  const { kafka, pool, topic, log, metrics, builds } = dependencies;
+  const { kafka, state, clock, topic, log, metrics, builds } = dependencies;
   const quarantine = kafka.publisher();
   const heads = new Map<number, number>();
   const committed = new Map<number, number>();
-  let timer: NodeJS.Timeout | null = null;
+  const stopping = new AbortController();
   let looking: Promise<void> = Promise.resolve();
   let looks = 0;
   let measured = new Set<number>();
@@ -62,8 +64,8 @@ export function createWatch<R extends Watched>(dependencies: Dependencies<R>): W
   const announce = async (halt: Halt, stopped: readonly Build[]): Promise<void> => {
     const { partition, offset } = halt.message;
     log.error({ topic: topic.name, partition, offset, reason: halt.reason }, 'a message halts its partition');
-    await recordHalt(pool, stopped, halt);
-    await quarantine.publish(topics.quarantine, [{ value: messageQuarantined(halt, Date.now()) }]);
+    await state.recordHalt(stopped, halt);
+    await quarantine.publish(topics.quarantine, [{ value: messageQuarantined(halt, clock.now()) }]);
     halt.announced = true;
   };
 
@@ -72,7 +74,7 @@ export function createWatch<R extends Watched>(dependencies: Dependencies<R>): W
     log.warn({ topic: topic.name, partition, offset }, 'passing over a message, as an operator said');
     await dependencies.resume(reading);
     if (!halt.announced) return; // a replay meets it again; the quarantine knows already
-    await quarantine.publish(topics.quarantine, [{ value: messageSkipped(halt.message, Date.now()) }]);
+    await quarantine.publish(topics.quarantine, [{ value: messageSkipped(halt.message, clock.now()) }]);
   };
 
   const lookAtHalts = async (): Promise<void> => {
@@ -80,12 +82,13 @@ export function createWatch<R extends Watched>(dependencies: Dependencies<R>): W
       const { halt } = reading;
       if (halt === null) continue;
       const stopped = dependencies.concerned(reading, halt);
-      if (await isSkipped(pool, stopped, halt.message)) await passOver(reading, halt);
+      if (await state.isSkipped(stopped, halt.message)) await passOver(reading, halt);
       else if (!halt.announced) await announce(halt, stopped);
     }
   };
 
   const compareWithLog = async (): Promise<void> => {
+    await state.checkServed(builds);
     for (const { partition, high } of await kafka.offsets(topic)) heads.set(partition, high);
     for (const reading of dependencies.readings()) {
       const next = Math.min(...builds.map((build) => dependencies.position(reading, build)));
@@ -140,10 +143,17 @@ export function createWatch<R extends Watched>(dependencies: Dependencies<R>): W
     wake: lookSoon,
     sawHead: (partition, highWatermark) => void heads.set(partition, highWatermark),
     start() {
-      timer = setInterval(lookSoon, LOOK_MS);
+      const { signal } = stopping;
+      void (async () => {
+        while (!signal.aborted) {
+          await clock.sleep(LOOK_MS, signal);
+          if (!signal.aborted) lookSoon();
+          await looking;
+        }
+      })();
     },
     async stop() {
-      clearInterval(timer ?? undefined);
+      stopping.abort();
       await looking;
       await quarantine.close();
     },

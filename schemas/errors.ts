@@ -35,6 +35,8 @@ export const errorCodes = {
   CHECKPOINT_OUTSIDE_LOG: 'a checkpoint points outside the topic, or into another topic of that name',
   TOPIC_MISMATCH: 'a topic exists with other partitions than the registry says',
   MESSAGE_INVALID: 'a message could not be parsed; its partition is halted',
+  BUILD_RETIRED: 'another build of a projection took the place of the one that was being written',
+  LOG_BEGINNING_GONE: 'the beginning of a topic is gone, so nothing can be rebuilt from it',
   SHAPE_CHANGED: 'a table.sql changed without a new version',
   VERSION_MISMATCH: 'this program writes another version of the projection',
   STORE_UNAVAILABLE: 'Kafka, ClickHouse, Postgres or Redis did not answer',

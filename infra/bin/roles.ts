@@ -14,7 +14,7 @@ import { chainProjections, postgresProjections, projections } from '../../projec
 import { createProjectionMetrics } from '../../projections/metrics.ts';
 import { runPostgresProjection } from '../../projections/postgres-runner.ts';
 import { runChainProjections } from '../../projections/runner.ts';
-import type { ProjectionRun } from '../../projections/runner.ts';
+import type { ProjectionRun } from '../../projections/follow-served.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { createClickHouse } from '../clickhouse/client.ts';
 import type { ClickHouse } from '../clickhouse/client.ts';

@@ -22,7 +22,7 @@ import { openBuild, servedBuilds } from '../../projections/builds.ts';
 import { projections } from '../../projections/index.ts';
 import { createProjectionMetrics } from '../../projections/metrics.ts';
 import { runPostgresProjection } from '../../projections/postgres-runner.ts';
-import type { ProjectionRun } from '../../projections/runner.ts';
+import type { ProjectionRun } from '../../projections/follow-served.ts';
 import { isolated } from './isolation.ts';
 
 /** An API on real stores, with the projector of accounts beside it. */

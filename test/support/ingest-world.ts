@@ -3,6 +3,7 @@ import type { Kafka } from '../../infra/kafka/client.ts';
 import { createSimulatedNode } from '../../infra/embedded/starknet/node.ts';
 import type { NodeOptions, SimulatedNode } from '../../infra/embedded/starknet/node.ts';
 import { systemClock } from '../../infra/clock.ts';
+import { pause } from '../../infra/lifecycle.ts';
 import { createLogger } from '../../infra/log.ts';
 import { createMetrics } from '../../infra/metrics.ts';
 import { createPool } from '../../infra/postgres/client.ts';

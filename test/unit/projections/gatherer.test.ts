@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
+import { pause } from '../../../infra/lifecycle.ts';
 import type { Batch } from '../../../projections/chain-batch.ts';
 import type { ChainWriter } from '../../../projections/chain-writer.ts';
 import { createGatherer } from '../../../projections/gatherer.ts';
@@ -31,8 +32,11 @@ function setup() {
     };
     return batch;
   };
-  const gatherer = createGatherer(writer, newBatch, { rows: 5, bytes: 1000, waitMs: 1000, gapMs: 100 }, () =>
-    Date.now(),
+  const gatherer = createGatherer(
+    writer,
+    newBatch,
+    { rows: 5, bytes: 1000, waitMs: 1000, gapMs: 100 },
+    { now: Date.now, sleep: pause, random: Math.random },
   );
   return {
     submitted,
@@ -65,7 +69,7 @@ describe('a batch goes out', () => {
     await add();
     gatherer.caughtUp();
     expect(submitted).toEqual([1]);
-    vi.advanceTimersByTime(100);
+    await vi.advanceTimersByTimeAsync(100);
     expect(submitted).toEqual([1, 2]);
   });
 
@@ -73,9 +77,9 @@ describe('a batch goes out', () => {
     const { submitted, add } = setup();
     for (let row = 0; row < 6; row += 1) await add();
     expect(submitted).toEqual([5]);
-    vi.advanceTimersByTime(999);
+    await vi.advanceTimersByTimeAsync(999);
     expect(submitted).toEqual([5]);
-    vi.advanceTimersByTime(1);
+    await vi.advanceTimersByTimeAsync(1);
     expect(submitted).toEqual([5, 1]);
   });
 
@@ -115,7 +119,7 @@ describe('a batch goes out', () => {
     const { gatherer, submitted, add } = setup();
     await add();
     gatherer.close();
-    vi.advanceTimersByTime(5000);
+    await vi.advanceTimersByTimeAsync(5000);
     gatherer.roomMade();
     expect(submitted).toEqual([]);
   });

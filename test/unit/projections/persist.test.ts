@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 
+import { systemClock as clock } from '../../../infra/clock.ts';
 import { persist } from '../../../projections/persist.ts';
 
 class Away extends Error {}
@@ -18,6 +19,7 @@ test('tries again with pauses that grow to ten seconds and never come in step', 
     },
     {
       isUnavailable,
+      clock,
       signal: new AbortController().signal,
       onWaiting: (error, ms) => error !== null && pauses.push(ms),
     },
@@ -39,7 +41,7 @@ test('gives an error that waiting cannot mend to the caller at once', async () =
       attempts += 1;
       throw new TypeError('a bug');
     },
-    { isUnavailable, signal: new AbortController().signal, onWaiting: () => {} },
+    { isUnavailable, clock, signal: new AbortController().signal, onWaiting: () => {} },
   );
   await expect(work).rejects.toThrow('a bug');
   expect(attempts).toBe(1);
@@ -48,6 +50,7 @@ test('gives an error that waiting cannot mend to the caller at once', async () =
 test('stops waiting when told to, but lets an attempt end', async () => {
   const stop = new AbortController();
   const work = persist(() => Promise.reject(new Away()), {
+    clock,
     isUnavailable,
     signal: stop.signal,
     onWaiting: () => {},
@@ -56,6 +59,11 @@ test('stops waiting when told to, but lets an attempt end', async () => {
   await vi.advanceTimersByTimeAsync(5000);
   stop.abort(new Error('stopped'));
   await outcome;
-  const last = persist(async () => 'written', { isUnavailable, signal: stop.signal, onWaiting: () => {} });
+  const last = persist(async () => 'written', {
+    isUnavailable,
+    clock,
+    signal: stop.signal,
+    onWaiting: () => {},
+  });
   expect(await last).toBe('written');
 });
