@@ -129,20 +129,27 @@ export function createChainWriter(dependencies: Dependencies): ChainWriter {
       inFlight += 1;
       metrics.batchRows.observe(batch.rows());
       const held = hold(batch);
+      const letGo = async (): Promise<void> => {
+        const acquired = await held.catch(() => null);
+        await acquired?.release();
+      };
       const first = batch.shares.filter(({ target }) => target.projection.insertLast !== true);
       const inserting = new Map(first.map((share) => [share, held.then(() => insert(share))]));
       for (const inserted of inserting.values()) inserted.catch(() => {}); // `finish` reports it, maybe later
       tail = tail
-        .then(() => held)
-        .then(() => finish(batch, inserting))
-        .finally(async () => await (await held).release())
+        .then(async () => {
+          await held;
+          await finish(batch, inserting);
+        })
         .then(
-          () => {
+          async () => {
+            await letGo();
             inFlight -= 1;
             wake();
             dependencies.onRoom();
           },
-          (error: unknown) => {
+          async (error: unknown) => {
+            await letGo();
             // Nothing may be written after a gap: the run ends here, with room for no further batch.
             if (!signal.aborted) dependencies.onFatal(error);
             throw error;

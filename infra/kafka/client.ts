@@ -1,5 +1,3 @@
-import { randomUUID } from 'node:crypto';
-
 import kafkajs from 'kafkajs';
 
 import { AppError } from '../../schemas/errors.ts';
@@ -10,10 +8,13 @@ import type { ConsumeOptions, Consumption, LogMessage } from './consumption.ts';
 import { ensureTopics } from './ensure-topics.ts';
 import { createPublisher } from './publisher.ts';
 import type { Publisher } from './publisher.ts';
+import { readRanges } from './read-ranges.ts';
+import type { OffsetRange } from './read-ranges.ts';
 import { fetchTopicId } from './topic-id.ts';
 
 export type { ConsumeOptions, Consumption, LogBatch, LogMessage } from './consumption.ts';
 export type { Publisher } from './publisher.ts';
+export type { OffsetRange } from './read-ranges.ts';
 
 export interface TopicOffsets {
   readonly partition: number;
@@ -28,10 +29,21 @@ export interface Kafka {
   /** Makes the registry's topics with their retention, checks the partitions of those that exist, waits for leaders. */
   ensureTopics(): Promise<void>;
   offsets(topic: Topic<unknown>): Promise<TopicOffsets[]>;
+  /** By partition, the first offset whose message is not older than this (unix milliseconds); the next one where all are. */
+  offsetsAt(topic: Topic<unknown>, timestamp: number): Promise<{ partition: number; offset: number }[]>;
   /** Changes when a topic is deleted and made again. */
   topicId(topic: Topic<unknown>): Promise<string>;
   publisher(): Publisher;
   consume(options: ConsumeOptions): Promise<Consumption>;
+  /**
+   * Ranges of several partitions at once, in batches of one partition; each ends at its `to`, or at the high watermark of
+   * the moment it began.
+   */
+  readRanges(
+    topic: Topic<unknown>,
+    ranges: readonly OffsetRange[],
+    fetchBytes?: number,
+  ): AsyncIterable<{ readonly partition: number; readonly messages: readonly LogMessage[] }>;
   /** Messages of one partition from `from` to before `to`; ends there, or at the high watermark of the moment it began. */
   readRange(topic: Topic<unknown>, partition: number, from: number, to: number): AsyncIterable<LogMessage>;
   close(): Promise<void>;
@@ -87,9 +99,21 @@ export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOption
     }
   };
 
-  return {
+  const client: Kafka = {
     ensureTopics: async () => await ensureTopics(await admin(), topicPrefix),
     offsets,
+    async offsetsAt(topic, timestamp) {
+      try {
+        const found = await (await admin()).fetchTopicOffsetsByTimestamp(topicPrefix + topic.name, timestamp);
+        return found.map(({ partition, offset }) => ({ partition, offset: Number(offset) }));
+      } catch (cause) {
+        if (cause instanceof AppError) throw cause;
+        throw new AppError('STORE_UNAVAILABLE', `Kafka did not tell the offsets of ${topic.name}`, {
+          retryable: true,
+          cause,
+        });
+      }
+    },
     async topicId(topic) {
       let last: unknown;
       for (const broker of brokers) {
@@ -103,59 +127,29 @@ export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOption
     },
     publisher: () => createPublisher(kafka, topicPrefix),
     consume: (options) => consume(kafka, topicPrefix, offsets, options),
+    async *readRanges(topic, ranges, fetchBytes) {
+      const highs = new Map((await offsets(topic)).map(({ partition, high }) => [partition, high]));
+      const there = ranges.map((range) => ({
+        ...range,
+        to: Math.min(range.to, highs.get(range.partition) ?? 0),
+      }));
+      const forget = async (groupId: string): Promise<void> =>
+        void (await (await admin()).deleteGroups([topicPrefix + groupId]).catch(() => {}));
+      yield* readRanges(
+        topic,
+        there,
+        (options) => consume(kafka, topicPrefix, offsets, options),
+        forget,
+        fetchBytes,
+      );
+    },
     async *readRange(topic, partition, from, to) {
-      const high = (await offsets(topic)).find((entry) => entry.partition === partition)?.high ?? 0;
-      const end = Math.min(to, high);
-      if (from >= end) return;
-      // One batch is handed over at a time: the reader's pace bounds what is held in memory.
-      const waiting: { messages: readonly LogMessage[]; done: () => void }[] = [];
-      let failure: { error: unknown } | null = null;
-      let wake: () => void = () => {};
-      const groupId = `read-${randomUUID()}`;
-      const consumption = await consume(kafka, topicPrefix, offsets, {
-        groupId,
-        topics: [topic],
-        partitions: [partition],
-        startAt: async () => from,
-        onBatch: ({ messages }) =>
-          new Promise<void>((done) => {
-            waiting.push({ messages, done });
-            wake();
-          }),
-        onCrash: (error) => {
-          failure = { error };
-          wake();
-        },
-      });
-      try {
-        for (let at = from; at < end;) {
-          if (failure !== null) throw (failure as { error: unknown }).error;
-          const batch = waiting.shift();
-          if (batch === undefined) {
-            await new Promise<void>((resolve) => {
-              wake = resolve;
-            });
-            continue;
-          }
-          try {
-            for (const message of batch.messages) {
-              if (message.offset >= end) return;
-              at = message.offset + 1;
-              yield message;
-            }
-          } finally {
-            batch.done();
-          }
-        }
-      } finally {
-        for (const { done } of waiting) done();
-        await consumption.stop();
-        await (await admin()).deleteGroups([topicPrefix + groupId]).catch(() => {});
-      }
+      for await (const { messages } of client.readRanges(topic, [{ partition, from, to }])) yield* messages;
     },
     async close() {
       const connected = await connectedAdmin?.catch(() => null);
       await connected?.disconnect();
     },
   };
+  return client;
 }

@@ -48,6 +48,8 @@ export interface Consumption {
   /** Moves the group's offset: shows lag to Kafka's own tools, decides nothing. */
   commit(topic: string, partition: number, nextOffset: number): Promise<void>;
   assigned(): readonly { topic: string; partition: number }[];
+  /** Brings nothing more of a partition. */
+  pause(topic: string, partition: number): void;
 }
 
 /** Largest record batch a broker keeps for us, and what one fetch may bring for one partition. */
@@ -204,6 +206,7 @@ export async function consume(
       await consumer.commitOffsets([{ topic: topicPrefix + topic, partition, offset: String(nextOffset) }]);
     },
     assigned: () => [...expected.keys()].map(placeOf),
+    pause: (topic, partition) => consumer.pause([{ topic: topicPrefix + topic, partitions: [partition] }]),
   };
 }
 

@@ -1,0 +1,84 @@
+import { randomUUID } from 'node:crypto';
+
+import type { Topic } from '../../schemas/topics.ts';
+import type { ConsumeOptions, Consumption, LogMessage } from './consumption.ts';
+
+/** Offsets `from` to before `to` of one partition. */
+export interface OffsetRange {
+  readonly partition: number;
+  readonly from: number;
+  readonly to: number;
+}
+
+interface Waiting {
+  readonly partition: number;
+  readonly messages: readonly LogMessage[];
+  done(): void;
+}
+
+/**
+ * The messages of some ranges of a topic, as batches of one partition each, in order within a partition. One batch is
+ * handed over at a time, so the reader's pace bounds what is held in memory. The reader is a group of its own for as
+ * long as it reads; `forget` removes it.
+ */
+export async function* readRanges(
+  topic: Topic<unknown>,
+  ranges: readonly OffsetRange[],
+  consume: (options: ConsumeOptions) => Promise<Consumption>,
+  forget: (groupId: string) => Promise<void>,
+  fetchBytes?: number,
+): AsyncGenerator<{ partition: number; messages: readonly LogMessage[] }> {
+  const left = new Map(
+    ranges.filter(({ from, to }) => from < to).map((range) => [range.partition, { ...range }]),
+  );
+  if (left.size === 0) return;
+  const waiting: Waiting[] = [];
+  let failure: { readonly error: unknown } | null = null;
+  let wake: () => void = () => {};
+  const groupId = `read-${randomUUID()}`;
+  const consumption = await consume({
+    groupId,
+    topics: [topic],
+    partitions: [...left.keys()],
+    startAt: async (_, partition) => left.get(partition)?.from ?? 'end',
+    onBatch: ({ partition, messages }) =>
+      new Promise<void>((done) => {
+        waiting.push({ partition, messages, done });
+        wake();
+      }),
+    onCrash: (error) => {
+      failure = { error };
+      wake();
+    },
+    ...(fetchBytes === undefined ? {} : { fetchBytes }),
+  });
+  try {
+    while (left.size > 0) {
+      if (failure !== null) throw (failure as { error: unknown }).error;
+      const batch = waiting.shift();
+      if (batch === undefined) {
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+        continue;
+      }
+      try {
+        const range = left.get(batch.partition);
+        // A fetch may have begun before its partition was done with.
+        const messages = batch.messages.filter(({ offset }) => range !== undefined && offset < range.to);
+        if (messages.length > 0) yield { partition: batch.partition, messages };
+        const next = (batch.messages.at(-1)?.offset ?? 0) + 1;
+        if (range === undefined || next >= range.to) {
+          left.delete(batch.partition);
+          consumption.pause(topic.name, batch.partition);
+        }
+      } finally {
+        batch.done();
+      }
+    }
+  } finally {
+    for (const { done } of waiting) done();
+    await consumption.stop();
+    await forget(groupId);
+  }
+}
