@@ -2,6 +2,7 @@ import { z } from 'zod';
 
 import type { ClickHouse } from '../infra/clickhouse/client.ts';
 import type { Kafka } from '../infra/kafka/client.ts';
+import { roleStates } from '../infra/role-states.ts';
 import type { Sql } from '../infra/postgres/client.ts';
 import {
   STORE_WITHIN_MS,
@@ -16,7 +17,8 @@ import type { ServedBuilds } from './route.ts';
 export interface ReadinessDeps {
   readonly pool: Sql;
   readonly clickhouse: Pick<ClickHouse, 'rows'>;
-  readonly kafka: Pick<Kafka, 'offsets'>;
+  readonly kafka: Pick<Kafka, 'offsets' | 'offsetsAt'>;
+  readonly stallSeconds: number;
   readonly servedBuilds: () => Promise<ServedBuilds>;
   readonly indexedHeight: () => number | null;
 }
@@ -28,19 +30,21 @@ const ANSWER_WITHIN_MS = 4000;
  * the log is away; the body says what is behind, and by how much.
  */
 export function createReadiness(deps: ReadinessDeps): () => Promise<Readiness> {
-  const { pool, clickhouse, kafka, servedBuilds, indexedHeight } = deps;
+  const { pool, clickhouse, kafka, servedBuilds, indexedHeight, stallSeconds } = deps;
 
   /** One question at a time: while the log is away, more would only pile up. */
-  let asking: ReturnType<typeof projectionLags> | null = null;
-  const lagsOf = async (): ReturnType<typeof projectionLags> =>
-    await (asking ??= projectionLags(pool, kafka).finally(() => {
+  let asking: ReturnType<typeof askLog> | null = null;
+  const askLog = async () =>
+    await Promise.all([projectionLags(pool, kafka), roleStates(pool, kafka, stallSeconds)]);
+  const lagsAndRoles = async (): ReturnType<typeof askLog> =>
+    await (asking ??= askLog().finally(() => {
       asking = null;
     }));
 
   const look = async (): Promise<Readiness> => {
-    const [served, { lags, logAnswers }, halts, alarms, clickhouseAnswers] = await Promise.all([
+    const [served, [{ lags, logAnswers }, roles], halts, alarms, clickhouseAnswers] = await Promise.all([
       servedBuilds(),
-      lagsOf(),
+      lagsAndRoles(),
       projectionHalts(pool),
       raisedAlarms(pool),
       withTimeout(
@@ -65,6 +69,7 @@ export function createReadiness(deps: ReadinessDeps): () => Promise<Readiness> {
         indexed_block: indexedHeight(),
         halted: halts.map(({ halted_at, ...halt }) => ({ ...halt, halted_at: halted_at.toISOString() })),
         alarms: alarms.map(({ raised_at, ...alarm }) => ({ ...alarm, raised_at: raised_at.toISOString() })),
+        roles,
         projections: lags,
       },
     };

@@ -34,7 +34,7 @@ export interface ApiOptions {
   readonly clickhouse: ClickHouse;
   readonly publisher: Publisher;
   /** Asked how far the topics are, for /readyz. */
-  readonly kafka: Pick<Kafka, 'offsets'>;
+  readonly kafka: Pick<Kafka, 'offsets' | 'offsetsAt'>;
   /** `servedBuilds(pool)` of the projections. */
   readonly servedBuilds: () => Promise<ServedBuilds>;
   readonly log: Logger;
@@ -101,6 +101,7 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
       clickhouse: options.clickhouse,
       kafka,
       servedBuilds,
+      stallSeconds: config.stallSeconds,
       indexedHeight: () => height.current(),
     }),
     metricsText: options.metricsText,

@@ -107,7 +107,7 @@ const statusCommand: Register = (program) => {
       try {
         const watch = process.stdout.isTTY && !options.once && !options.json;
         do {
-          const status = await readStatus(pool, kafka);
+          const status = await readStatus(pool, kafka, config.stallSeconds);
           if (options.json) say(JSON.stringify(status, null, 2));
           else if (watch) screen(renderStatus(status));
           else say(renderStatus(status));

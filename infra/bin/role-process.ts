@@ -1,8 +1,16 @@
+import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
+
 import { loadConfig } from '../config.ts';
+import type { Config } from '../config.ts';
+import type { Logger } from '../log.ts';
+import type { Releasers } from '../lifecycle.ts';
 import { createLogger } from '../log.ts';
 import { createMetrics, serveMetrics } from '../metrics.ts';
-import { isPostgresUnavailable } from '../postgres/client.ts';
+import { createPool, isPostgresUnavailable } from '../postgres/client.ts';
+import { announceProcess } from '../role-processes.ts';
 import { isRetryable } from '../../schemas/errors.ts';
+import { storesAway } from './away.ts';
 import { logFailure, runProcess } from './process.ts';
 import type { Role } from './roles.ts';
 import { commandConfig } from './settings.ts';
@@ -20,7 +28,10 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
     const exposed = await serveMetrics(metrics, config.metricsPort);
     releasers.push('metrics', () => exposed.close());
     const { url } = await waitFor(
-      'the stores',
+      async () => {
+        const away = await storesAway(config, log);
+        return away.length > 0 ? away.join(' and ') : 'the stores, which answer again';
+      },
       () => role.start({ config, log, metrics, releasers, signal, fail }, only),
       {
         log,
@@ -28,6 +39,7 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
         isTransient: (error) => isRetryable(error) || isPostgresUnavailable(error),
       },
     );
+    announce(role, config, releasers, log);
     log.info({ url, metrics_url: exposed.url }, `${role.name} is ready`);
     const message: z.infer<typeof readyMessage> = { ready: true, url, metrics_url: exposed.url };
     process.send?.(message);
@@ -39,4 +51,22 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
     };
     if (process.connected) process.send?.(message);
   });
+}
+
+/** The API is the one that tells of the others, and writes nothing. */
+function announce({ name }: Role, { databaseUrl }: Config, releasers: Releasers, log: Logger): void {
+  if (databaseUrl === null || name === 'api') return;
+  const pool = createPool(databaseUrl, {
+    applicationName: `tds-${name}-presence`,
+    max: 1,
+    queryTimeoutMs: 5000,
+  });
+  releasers.push('presence pool', () => pool.end());
+  const presence = announceProcess(
+    pool,
+    name,
+    `${hostname()}:${process.pid}:${randomUUID().slice(0, 8)}`,
+    log,
+  );
+  releasers.push('presence', () => presence.stop());
 }

@@ -180,7 +180,14 @@ const api: Role = {
       servedBuilds: served,
       log,
       metrics,
-      metricsText: serviceMetrics({ registry: metrics, pool, clickhouse, kafka, servedBuilds: served }),
+      metricsText: serviceMetrics({
+        registry: metrics,
+        pool,
+        clickhouse,
+        kafka,
+        stallSeconds: config.stallSeconds,
+        servedBuilds: served,
+      }),
     });
     releasers.push('http server', () => server.close());
     return { url: server.url };

@@ -7,6 +7,7 @@ import type { Kafka } from '../kafka/client.ts';
 import { Gauge } from '../metrics.ts';
 import type { Registry } from '../metrics.ts';
 import type { Sql } from '../postgres/client.ts';
+import { roleStates } from '../role-states.ts';
 import { projectionHalts, projectionLags, raisedAlarms } from '../working-state.ts';
 
 /**
@@ -17,7 +18,8 @@ export function serviceMetrics(deps: {
   registry: Registry;
   pool: Sql;
   clickhouse: ClickHouse;
-  kafka: Pick<Kafka, 'offsets'>;
+  kafka: Pick<Kafka, 'offsets' | 'offsetsAt'>;
+  stallSeconds: number;
   servedBuilds: () => Promise<ServedBuilds>;
 }): () => Promise<{ contentType: string; text: string }> {
   const { registry, pool, clickhouse, kafka } = deps;
@@ -43,18 +45,23 @@ export function serviceMetrics(deps: {
     'partition',
   ]);
   const alarms = gauge('tds_alarms', 'Alarms that are raised', ['name']);
+  const roles = gauge('tds_role_state', '1 for the state that a role is in: working, stalled or missing', [
+    'name',
+    'state',
+  ]);
 
   const refresh = async (): Promise<void> => {
     const served = await deps.servedBuilds();
-    const [{ lags }, chain, chunks, quarantine, halts, raised] = await Promise.all([
+    const [{ lags }, chain, chunks, quarantine, halts, raised, states] = await Promise.all([
       projectionLags(pool, kafka),
       chainStatusRow(pool, served.schema('chain-status')),
       chunkTotals(clickhouse, served),
       quarantineCounts(pool, served.schema('quarantine')),
       projectionHalts(pool),
       raisedAlarms(pool),
+      roleStates(pool, kafka, deps.stallSeconds),
     ]);
-    for (const each of [lag, indexed, transfers, quarantined, halted, alarms]) each.reset();
+    for (const each of [lag, indexed, transfers, quarantined, halted, alarms, roles]) each.reset();
     for (const { projection, topic, partition, lag: behind } of lags) {
       if (behind !== null) lag.set({ projection, topic, partition: String(partition) }, behind);
     }
@@ -69,6 +76,7 @@ export function serviceMetrics(deps: {
       halted.set({ projection, topic, partition: String(partition) }, 1);
     }
     for (const { name } of raised) alarms.set({ name }, 1);
+    for (const { name, state } of states) roles.set({ name, state }, 1);
   };
 
   return async () => {

@@ -6,6 +6,7 @@ import { quarantineCounts } from '../../projections/quarantine/queries.ts';
 import type { Kafka } from '../kafka/client.ts';
 import { sqlRows } from '../postgres/client.ts';
 import type { Sql } from '../postgres/client.ts';
+import { roleStates } from '../role-states.ts';
 import { projectionHalts, projectionLags, raisedAlarms } from '../working-state.ts';
 
 const chunkRow = z.object({
@@ -20,9 +21,9 @@ const chunkRow = z.object({
 export type ServiceStatus = Awaited<ReturnType<typeof readStatus>>;
 
 /** Everything `tds status` shows, read in one go. */
-export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets'>) {
+export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets' | 'offsetsAt'>, stallSeconds: number) {
   const served = await servedBuilds(db);
-  const [chain, chunks, { lags }, halts, alarms, quarantine] = await Promise.all([
+  const [chain, chunks, { lags }, halts, alarms, quarantine, roles] = await Promise.all([
     chainStatusRow(db, served.schema('chain-status')),
     sqlRows(
       db,
@@ -34,12 +35,14 @@ export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets'>) {
     projectionHalts(db),
     raisedAlarms(db),
     quarantineCounts(db, served.schema('quarantine')),
+    roleStates(db, kafka, stallSeconds),
   ]);
-  return { chain, chunks, lags, halts, alarms, quarantine };
+  return { chain, chunks, lags, halts, alarms, quarantine, roles };
 }
 
 /** The status as lines for a terminal. */
-export function renderStatus({ chain, chunks, lags, halts, alarms, quarantine }: ServiceStatus): string {
+export function renderStatus(status: ServiceStatus): string {
+  const { chain, chunks, lags, halts, alarms, quarantine, roles } = status;
   const lines = [
     `chain        ${chain.chain_id === null ? 'not seen yet' : (decodeChainId(chain.chain_id) ?? chain.chain_id)}${
       chain.spec_version === null ? '' : `, JSON-RPC ${chain.spec_version}`
@@ -48,6 +51,11 @@ export function renderStatus({ chain, chunks, lags, halts, alarms, quarantine }:
     }`,
     `node head    ${chain.head_height ?? '-'}`,
     `L1 height    ${chain.l1_height ?? '-'}`,
+    '',
+    ...roles.map(
+      ({ name, state, since, detail }) =>
+        `${name.padEnd(11)}  ${state}${since === null ? '' : ` since ${since}`}${detail === null ? '' : `: ${detail}`}`,
+    ),
     '',
     'chunk                                   next height   done      writer',
     ...chunks.map(({ name, range_start, range_end, cursor, status, holder }) => {

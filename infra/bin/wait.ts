@@ -8,7 +8,7 @@ import { reasonOf } from './sentence.ts';
  * try cannot mend end the wait.
  */
 export async function waitFor<T>(
-  what: string,
+  what: string | (() => Promise<string>),
   attempt: () => Promise<T>,
   {
     log,
@@ -21,10 +21,11 @@ export async function waitFor<T>(
       return await attempt();
     } catch (error) {
       if (signal.aborted || !isTransient(error)) throw error;
-      if (tries % 10 === 0) log.warn({ reason: reasonOf(error) }, `waiting for ${what}`);
+      const name = typeof what === 'string' ? what : await what();
+      if (tries % 10 === 0) log.warn({ reason: reasonOf(error) }, `waiting for ${name}`);
       await pause(Math.min(2000, 100 * 2 ** Math.min(tries, 5)), signal);
       if (signal.aborted)
-        throw new AppError('STORE_UNAVAILABLE', `stopped while waiting for ${what}`, { cause: error });
+        throw new AppError('STORE_UNAVAILABLE', `stopped while waiting for ${name}`, { cause: error });
     }
   }
 }

@@ -4,8 +4,18 @@ import { AppError } from '../../schemas/errors.ts';
 import { inTransaction } from './client.ts';
 import type { Pool } from './client.ts';
 
-/** Tables of working state that the API shows or needs; it sees no other table of the schema `tds`. */
-const WORKING_TABLES = ['served', 'builds', 'checkpoints', 'projection_halts', 'alarms'];
+/** Tables and views of working state that the API shows or needs; it sees no other of the schema `tds`. */
+const WORKING_TABLES = [
+  'served',
+  'builds',
+  'checkpoints',
+  'projection_halts',
+  'alarms',
+  'role_processes',
+  'chunk_writers',
+  'observer_readings',
+  'observer_progress',
+];
 
 const STATEMENT_TIMEOUT_MS = 15_000;
 
@@ -75,7 +85,7 @@ export async function grantApiRole(pool: Pool, apiDatabaseUrl: string): Promise<
     await tx.query(`REVOKE ALL ON ALL TABLES IN SCHEMA tds FROM ${role}`);
     await tx.query(`GRANT USAGE ON SCHEMA tds TO ${role}`);
     const working = await tx.query<{ name: string }>(
-      "SELECT tablename AS name FROM pg_tables WHERE schemaname = 'tds' AND tablename = ANY ($1)",
+      "SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'tds' AND table_name = ANY ($1)",
       [WORKING_TABLES],
     );
     for (const { name: table } of working.rows) {

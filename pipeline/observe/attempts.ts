@@ -84,7 +84,7 @@ export function createAttempts(pool: Pool, observer: string) {
           `INSERT INTO tds.observer_positions (observer, topic, partition, topic_id, next_offset)
            VALUES ($1, $2, $3, $4, $5)
            ON CONFLICT (observer, topic, partition) DO UPDATE
-             SET topic_id = excluded.topic_id, next_offset = excluded.next_offset`,
+             SET topic_id = excluded.topic_id, next_offset = excluded.next_offset, updated_at = now()`,
           [observer, position.topic, position.partition, position.topicId, position.nextOffset],
         );
         return added;

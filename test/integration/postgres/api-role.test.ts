@@ -49,6 +49,10 @@ describe('the role of the API', () => {
     'tds.checkpoints',
     'tds.projection_halts',
     'tds.alarms',
+    'tds.role_processes',
+    'tds.chunk_writers',
+    'tds.observer_readings',
+    'tds.observer_progress',
   ])('reads %s', async (table) => {
     await expect(api.query(`SELECT * FROM ${table}`)).resolves.toBeDefined();
   });

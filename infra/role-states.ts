@@ -1,0 +1,212 @@
+import { z } from 'zod';
+
+import { topics } from '../schemas/topics.ts';
+import type { Kafka } from './kafka/client.ts';
+import { sqlRows } from './postgres/client.ts';
+import type { Sql } from './postgres/client.ts';
+import { SILENT_SECONDS } from './role-processes.ts';
+import { STORE_WITHIN_MS, withTimeout } from './working-state.ts';
+
+/**
+ * Whether each role gets anywhere, told by the stores alone: so it is known of processes elsewhere, of one that hangs or
+ * is stopped (SIGSTOP), and of one that was never started.
+ */
+export interface RoleState {
+  readonly name: string;
+  /** missing: no process of it is heard of; stalled: there is work, and for STALL_SECONDS nothing came of it. */
+  readonly state: 'working' | 'stalled' | 'missing';
+  /** ISO time: of the start, of the last progress, of when it was last heard of; null where it never was. */
+  readonly since: string | null;
+  readonly detail: string | null;
+}
+
+/** The roles every installation needs, besides the API, which answers for itself. */
+const NEEDED = ['ingest', 'project', 'observe'];
+
+const processRow = z.object({
+  role: z.string(),
+  alive: z.boolean(),
+  process: z.string(),
+  started_at: z.date(),
+  heard_at: z.date(),
+});
+/** One place in the log that a reader stands at without having moved for long. */
+const standingRow = z.object({
+  reader: z.string(),
+  topic: z.string(),
+  partition: z.number(),
+  next_offset: z.number(),
+  updated_at: z.date(),
+});
+type Standing = z.infer<typeof standingRow>;
+const chunksRow = z.object({
+  open: z.number(),
+  held: z.number(),
+  live_held: z.boolean(),
+  updated_at: z.date().nullable(),
+});
+const alarmRow = z.object({ name: z.string(), detail: z.string(), raised_at: z.date() });
+const overdueRow = z.object({ observer: z.string(), first_due: z.number() });
+
+interface Stall {
+  readonly since: Date;
+  readonly detail: string;
+}
+
+export async function roleStates(
+  db: Sql,
+  kafka: Pick<Kafka, 'offsetsAt'>,
+  stallSeconds: number,
+): Promise<RoleState[]> {
+  const [processes, projecting, ingesting, observing] = await Promise.all([
+    sqlRows(
+      db,
+      processRow,
+      `SELECT role, process, started_at, coalesce(stopped_at, seen_at) AS heard_at,
+         stopped_at IS NULL AND seen_at > now() - make_interval(secs => $1) AS alive
+       FROM tds.role_processes ORDER BY role, started_at`,
+      [SILENT_SECONDS],
+    ),
+    projectStalls(db, kafka, stallSeconds),
+    ingestStalls(db, stallSeconds),
+    observeStalls(db, kafka, stallSeconds),
+  ]);
+  const stalls: Readonly<Record<string, readonly Stall[]>> = {
+    project: projecting,
+    ingest: ingesting,
+    observe: observing,
+  };
+  const names = [...new Set([...NEEDED, ...processes.map(({ role }) => role)])];
+  return names.map((name): RoleState => {
+    const own = processes.filter(({ role }) => role === name);
+    const alive = own.filter((one) => one.alive);
+    const first = alive[0];
+    if (first === undefined) {
+      const heard = own.map(({ heard_at }) => heard_at.getTime());
+      return {
+        name,
+        state: 'missing',
+        since: heard.length === 0 ? null : new Date(Math.max(...heard)).toISOString(),
+        detail:
+          heard.length === 0
+            ? 'no process was ever heard of'
+            : `not heard of for ${SILENT_SECONDS} s or more`,
+      };
+    }
+    // What stood still before this process began is not its doing yet.
+    const patience = first.started_at.getTime() + stallSeconds * 1000;
+    const [stall, ...more] = Date.now() < patience ? [] : (stalls[name] ?? []);
+    if (stall !== undefined) {
+      const rest = more.length === 0 ? '' : `, and ${more.length} more`;
+      return { name, state: 'stalled', since: stall.since.toISOString(), detail: stall.detail + rest };
+    }
+    const detail = alive.map(({ process }) => process).join(', ');
+    return { name, state: 'working', since: first.started_at.toISOString(), detail };
+  });
+}
+
+/** Projections that have not moved although what they are to read next has been in the log for that long. */
+async function projectStalls(
+  db: Sql,
+  kafka: Pick<Kafka, 'offsetsAt'>,
+  stallSeconds: number,
+): Promise<Stall[]> {
+  const standing = await sqlRows(
+    db,
+    standingRow,
+    `SELECT projection AS reader, topic, partition, next_offset, updated_at
+     FROM tds.checkpoints c JOIN tds.builds b USING (projection, build)
+     WHERE b.state = 'serving' AND updated_at < now() - make_interval(secs => $1)
+       AND NOT EXISTS (SELECT 1 FROM tds.projection_halts h
+         WHERE h.projection = c.projection AND h.build = c.build AND h.topic = c.topic AND h.partition = c.partition)
+     ORDER BY updated_at`,
+    [stallSeconds],
+  );
+  return await leftBehind(kafka, standing, stallSeconds);
+}
+
+async function ingestStalls(db: Sql, stallSeconds: number): Promise<Stall[]> {
+  const [alarms, [chunks]] = await Promise.all([
+    sqlRows(
+      db,
+      alarmRow,
+      "SELECT name, detail, raised_at FROM tds.alarms WHERE name LIKE 'ingest.stalled:%' ORDER BY raised_at",
+    ),
+    sqlRows(
+      db,
+      chunksRow,
+      `SELECT count(*) AS open, count(*) FILTER (WHERE held) AS held, coalesce(bool_or(held AND is_live), false) AS live_held,
+         max(updated_at) AS updated_at FROM tds.chunk_writers`,
+    ),
+  ]);
+  const stalled = alarms.map(({ name, detail, raised_at }) => ({
+    since: raised_at,
+    detail: `${name.replace('ingest.stalled:', '')}: ${detail}`,
+  }));
+  if (chunks === undefined || chunks.updated_at === null || chunks.open === 0) return stalled;
+  const quiet = Date.now() - chunks.updated_at.getTime() > stallSeconds * 1000;
+  if (chunks.held > 0 || !quiet) return stalled;
+  return [
+    ...stalled,
+    { since: chunks.updated_at, detail: `no writer holds any of ${chunks.open} open chunks` },
+  ];
+}
+
+async function observeStalls(
+  db: Sql,
+  kafka: Pick<Kafka, 'offsetsAt'>,
+  stallSeconds: number,
+): Promise<Stall[]> {
+  const [standing, overdue] = await Promise.all([
+    sqlRows(
+      db,
+      standingRow,
+      `SELECT observer AS reader, topic, partition, next_offset, updated_at FROM tds.observer_readings
+       WHERE updated_at < now() - make_interval(secs => $1) ORDER BY updated_at`,
+      [stallSeconds],
+    ),
+    sqlRows(
+      db,
+      overdueRow,
+      `SELECT observer, first_due FROM tds.observer_progress,
+         (SELECT (extract(epoch FROM now()) * 1000)::bigint AS now_ms) AS clock
+       WHERE first_due < now_ms - $1 AND last_due < now_ms AND coalesce(done_at, 0) < now_ms - $1`,
+      [stallSeconds * 1000],
+    ),
+  ]);
+  return [
+    ...(await leftBehind(kafka, standing, stallSeconds)),
+    ...overdue.map(({ observer, first_due }) => ({
+      since: new Date(first_due),
+      detail: `${observer}: tasks are due that nobody takes up`,
+    })),
+  ];
+}
+
+/** Of the readers that stand still, those with a message before them that is older than the patience. */
+async function leftBehind(
+  kafka: Pick<Kafka, 'offsetsAt'>,
+  standing: readonly Standing[],
+  stallSeconds: number,
+): Promise<Stall[]> {
+  const names = new Set(standing.map(({ topic }) => topic));
+  const asked = Object.values(topics).filter(({ name }) => names.has(name));
+  const before = Date.now() - stallSeconds * 1000;
+  const found = await withTimeout(
+    Promise.all(
+      asked.map(async (topic) => {
+        const offsets = await kafka.offsetsAt(topic, before);
+        return offsets.map(({ partition, offset }) => [`${topic.name}:${partition}`, offset] as const);
+      }),
+    ).catch(() => []),
+    STORE_WITHIN_MS,
+    [],
+  );
+  const old = new Map(found.flat());
+  return standing
+    .filter(({ topic, partition, next_offset }) => next_offset < (old.get(`${topic}:${partition}`) ?? 0))
+    .map(({ reader, topic, partition, next_offset, updated_at }) => ({
+      since: updated_at,
+      detail: `${reader} stands at ${topic}:${partition}:${next_offset}`,
+    }));
+}
