@@ -54,6 +54,24 @@ export async function isSkipped(db: Sql, builds: readonly Build[], message: LogM
   return builds.every(({ projection }) => names.has(projection));
 }
 
+/** False once an operator has taken the halt away: the message is to be read again. */
+export async function isHalted(db: Sql, builds: readonly Build[], message: LogMessage): Promise<boolean> {
+  const halted = await sqlRows(
+    db,
+    skipRow,
+    `SELECT projection FROM tds.projection_halts JOIN unnest($1::text[], $2::int[]) AS b (projection, build)
+       USING (projection, build) WHERE topic = $3 AND partition = $4 AND message_offset = $5`,
+    [
+      builds.map(({ projection }) => projection),
+      builds.map(({ build }) => build),
+      message.topic,
+      message.partition,
+      message.offset,
+    ],
+  );
+  return halted.length > 0;
+}
+
 /** The quarantine's record of a message; its id names the place in the log, so saying it twice says it once. */
 export function messageQuarantined({ message, reason }: Halt, now: number): QuarantineMessage {
   return {

@@ -86,6 +86,10 @@ async function runServed<M>(options: PostgresProjectionOptions<M>): Promise<Proj
     concerned: () => [build],
     commit: async (partition, next) => await (await consuming.promise).commit(topic.name, partition, next),
     onError: fail,
+    async readAgain(reading) {
+      reading.halt = null;
+      await goOn(reading);
+    },
     async resume(reading) {
       const { partition, next: expected } = reading;
       const next = expected + 1;

@@ -50,7 +50,7 @@ export interface ChainProjectionsOptions extends RunOptions, Pick<ChainPorts, 'l
 export const DEFAULT_LIMITS: GatherLimits = { rows: 50_000, bytes: 48_000_000, waitMs: 1000, gapMs: 150 };
 
 /** Blocks compress to an eighth: some 50 MB of JSON a fetch, half a second's work. */
-const FETCH_BYTES = 6_000_000;
+export const FETCH_BYTES = 6_000_000;
 
 /** Opens the builds that this program writes, keeps them up with `chain.blocks`, and follows every swap. */
 export async function runChainProjections(options: ChainProjectionsOptions): Promise<ProjectionRun> {
@@ -129,6 +129,10 @@ export async function runTargets(
     concerned: ({ planned }, { message }) =>
       targets.filter((target) => (planned.get(target) ?? 0) <= message.offset).map(({ build }) => build),
     resume,
+    readAgain(reading) {
+      reading.halt = null;
+      goOnFrom(reading.partition, reading.next);
+    },
     commit: async (partition, next) => await (await consuming.promise).commit(topic.name, partition, next),
     onError: fail,
   });

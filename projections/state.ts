@@ -5,7 +5,7 @@ import { checkServed, holdServed } from './builds.ts';
 import type { Build, Hold } from './builds.ts';
 import { loadCheckpoints, moveCheckpoints } from './checkpoints.ts';
 import type { CheckpointMove, LogIdentity } from './checkpoints.ts';
-import { isSkipped, recordHalt } from './halts.ts';
+import { isHalted, isSkipped, recordHalt } from './halts.ts';
 import type { Halt } from './halts.ts';
 
 /**
@@ -26,6 +26,8 @@ export interface WatchState {
   recordHalt(builds: readonly Build[], halt: Halt): Promise<void>;
   /** True when an operator has told every one of these projections to pass over this message. */
   isSkipped(builds: readonly Build[], message: LogMessage): Promise<boolean>;
+  /** False once an operator has taken a recorded halt away: the message is to be read again. */
+  isHalted(builds: readonly Build[], message: LogMessage): Promise<boolean>;
   /** Throws `BUILD_RETIRED` when one of these is served no more. */
   checkServed(builds: readonly Build[]): Promise<void>;
 }
@@ -34,6 +36,7 @@ export function watchState(pool: Pool): WatchState {
   return {
     recordHalt: (builds, halt) => recordHalt(pool, builds, halt),
     isSkipped: (builds, message) => isSkipped(pool, builds, message),
+    isHalted: (builds, message) => isHalted(pool, builds, message),
     checkServed: (builds) => checkServed(pool, builds),
   };
 }

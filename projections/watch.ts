@@ -31,6 +31,8 @@ interface Dependencies<R extends Watched> {
   concerned(reading: R, halt: Halt): readonly Build[];
   /** Goes on after the message that halted the partition. */
   resume(reading: R): Promise<void>;
+  /** Goes on at the message that halted the partition. */
+  readAgain(reading: R): Promise<void> | void;
   /** Moves the group's offset, which Kafka's own tools show lag by. Nothing is read from there. */
   commit(partition: number, nextOffset: number): Promise<void>;
   onError(error: unknown): void;
@@ -77,6 +79,11 @@ export function createWatch<R extends Watched>(dependencies: Dependencies<R>): W
     await quarantine.publish(topics.quarantine, [{ value: messageSkipped(halt.message, clock.now()) }]);
   };
 
+  const readAgain = async (reading: R, { message: { partition, offset } }: Halt): Promise<void> => {
+    log.warn({ topic: topic.name, partition, offset }, 'reading a message again, as an operator said');
+    await dependencies.readAgain(reading);
+  };
+
   const lookAtHalts = async (): Promise<void> => {
     for (const reading of dependencies.readings()) {
       const { halt } = reading;
@@ -84,6 +91,7 @@ export function createWatch<R extends Watched>(dependencies: Dependencies<R>): W
       const stopped = dependencies.concerned(reading, halt);
       if (await state.isSkipped(stopped, halt.message)) await passOver(reading, halt);
       else if (!halt.announced) await announce(halt, stopped);
+      else if (!(await state.isHalted(stopped, halt.message))) await readAgain(reading, halt);
     }
   };
 
