@@ -25,6 +25,8 @@ import { isolated } from './isolation.ts';
 
 /** Real stores of one test file, with what a test of projections does to them again and again. */
 export interface ProjectionWorld {
+  /** Settings of a process on the same stores. */
+  readonly env: Readonly<Record<string, string>>;
   readonly kafka: Kafka;
   readonly pool: Pool;
   readonly clickhouse: ClickHouse;
@@ -74,6 +76,7 @@ export async function projectionWorld(): Promise<ProjectionWorld> {
     });
 
   const world: ProjectionWorld = {
+    env: { ...own.env },
     kafka,
     pool,
     clickhouse,

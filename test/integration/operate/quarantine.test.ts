@@ -1,0 +1,199 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+import { listQuarantine, retryQuarantined, skipQuarantined } from '../../../infra/bin/quarantine.ts';
+import { showQuarantined } from '../../../infra/bin/quarantine-show.ts';
+import type { Publisher } from '../../../infra/kafka/client.ts';
+import { chainProjections } from '../../../projections/index.ts';
+import { runPostgresProjection } from '../../../projections/postgres-runner.ts';
+import { quarantine } from '../../../projections/quarantine/projector.ts';
+import { transfers } from '../../../projections/transfers/projector.ts';
+import { toFelt } from '../../../schemas/felt.ts';
+import type { QuarantineMessage } from '../../../schemas/messages/quarantine.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { selectors } from '../../../schemas/decode/layouts.ts';
+import { COIN, accepted, busyBlock } from '../../support/chain-messages.ts';
+import { projectionWorld, until } from '../../support/projection-world.ts';
+import type { ProjectionWorld } from '../../support/projection-world.ts';
+import { tds } from '../../support/tds.ts';
+
+/** What an operator does about what was not understood, on real stores, with the projections running. */
+
+let world: ProjectionWorld;
+let publisher: Publisher;
+/** The projector of `transfers` refuses this height for as long as it is set. */
+let refused = -1;
+const stops: (() => Promise<void>)[] = [];
+
+const stubborn = {
+  ...transfers,
+  project: (item: Parameters<typeof transfers.project>[0]) => {
+    if (item.message.block.height === refused) throw new Error('cannot do this yet');
+    return transfers.project(item);
+  },
+};
+
+beforeAll(async () => {
+  world = await projectionWorld();
+  publisher = world.kafka.publisher();
+  await world.run({
+    projections: [stubborn, ...chainProjections.filter(({ name }) => name !== 'transfers')],
+  });
+  const run = await runPostgresProjection({
+    kafka: world.kafka,
+    pool: world.pool,
+    projection: quarantine,
+    groupId: 'quarantine',
+    log: world.log,
+    metrics: world.metrics,
+  });
+  stops.push(() => run.stop());
+});
+afterAll(async () => {
+  for (const stop of stops) await stop();
+  await publisher?.close();
+  await world?.close();
+});
+
+const open = async () => await listQuarantine(world.pool, { open: true, limit: 100 });
+const halts = async (): Promise<number> =>
+  (await world.pool.query('SELECT 1 FROM tds.projection_halts')).rows.length;
+const isIndexed = async (height: number): Promise<boolean> =>
+  (
+    await world.select(
+      `SELECT 1 AS x FROM {{indexed_blocks}} FINAL WHERE block_desc = 0xffffffff - ${height}`,
+    )
+  ).length === 1;
+const publishEvent = async (id: string, block: number): Promise<void> => {
+  const value: QuarantineMessage = {
+    type: 'event.quarantined',
+    v: 1,
+    id,
+    reason: 'no layout of Transfer has 3 keys and 4 data felts',
+    block,
+    block_hash: toFelt(0xb10cn),
+    position: 7,
+    transaction_hash: toFelt(0x7n),
+    event: {
+      from_address: COIN,
+      keys: [selectors.Transfer, toFelt(1n), toFelt(2n)],
+      data: [toFelt(5n), toFelt(0n)],
+    },
+    quarantined_at: 1_700_000_000_000,
+  };
+  await publisher.publish(topics.quarantine, [{ key: id, value }]);
+  await until(async () => (await listQuarantine(world.pool, { open: true, limit: 9, block })).length === 1);
+};
+
+describe('a message', () => {
+  test('that could not be projected is read again on request, without a restart', async () => {
+    refused = 3;
+    await world.publish([2, 3, 4].map((height) => accepted(busyBlock(height, 3), height)));
+    await until(async () => (await halts()) === chainProjections.length);
+    await until(async () => (await open()).some(({ entry }) => entry !== null));
+    const [item] = await open();
+    expect(item).toMatchObject({
+      id: 'chain.blocks:0:1',
+      kind: 'message',
+      state: 'open',
+      halts: chainProjections.map(({ name }) => name).toSorted(),
+      reason: 'projecting failed: cannot do this yet',
+    });
+
+    // It halts again for as long as it cannot be projected.
+    await retryQuarantined(world.pool, 'chain.blocks:0:1');
+    await until(async () => (await halts()) === chainProjections.length);
+    expect(await isIndexed(4)).toBe(false);
+    refused = -1;
+    const retried = await tds(world.env, 'quarantine', 'retry', 'chain.blocks:0:1');
+    expect(retried).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('will read chain.blocks:0:1 again'),
+    });
+    await until(async () => await isIndexed(4));
+    await world.settled();
+    expect(await halts()).toBe(0);
+  });
+
+  test('that cannot be read is shown, and skipped by name', async () => {
+    const text = '{"type":"block.accepted","v":1,"seq":"no number","block":{"height":1030}}';
+    const [place] = await publisher.publish(topics.chainBlocks, [
+      { value: JSON.parse(text) as never, partition: 1 },
+    ]);
+    await world.publish([accepted(busyBlock(1031, 3), 1031)]);
+    const id = `chain.blocks:1:${place?.offset}`;
+    await until(async () => (await halts()) === chainProjections.length);
+    expect(await showQuarantined(world, id)).toMatchObject({
+      id,
+      state: 'open',
+      topic: 'chain.blocks',
+      bytes: text.length,
+      readable_now: false,
+      message: { type: 'block.accepted', block: { height: 1030 } },
+    });
+    const skipped = await tds(world.env, 'quarantine', 'skip', id);
+    expect(skipped).toMatchObject({ code: 0, stderr: '' });
+    await until(async () => await isIndexed(1031));
+    await until(async () => !(await open()).some((item) => item.id === id));
+    const all = await listQuarantine(world.pool, { open: false, limit: 9, kind: 'message' });
+    expect(all.find((item) => item.id === id)).toMatchObject({ state: 'skipped', halts: [] });
+
+    const again = await tds(world.env, 'quarantine', 'skip', id);
+    expect(again).toEqual({ code: 1, stdout: '', stderr: `${id} halts no projection now\n` });
+  });
+
+  test('that halts the quarantine itself is listed and skipped all the same', async () => {
+    const [place] = await publisher.publish(topics.quarantine, [{ value: { v: 1 } as never, key: 'x' }]);
+    const id = `quarantine:0:${place?.offset}`;
+    await until(async () => (await open()).some((item) => item.id === id));
+    expect((await open()).find((item) => item.id === id)).toMatchObject({ halts: ['quarantine'] });
+    await skipQuarantined({ pool: world.pool, publisher, now: Date.now }, id);
+    await until(async () => (await halts()) === 0);
+    await until(async () => !(await open()).some((item) => item.id === id));
+  });
+});
+
+describe('an event', () => {
+  test('is shown with what each standard would make of it', async () => {
+    await publishEvent('0xb10c:7', 77);
+    expect(await showQuarantined(world, '0xb10c:7')).toMatchObject({
+      kind: 'event',
+      where: `block 77, event 7 of ${COIN}`,
+      contract: { address: COIN, standard: 'not looked up' },
+      selectors: ['Transfer', 'not of a token event'],
+      readings: {
+        erc20: [{ from: toFelt(1n), to: toFelt(2n), amount: '5', token_id: null }],
+        erc721: [{ amount: '1', token_id: '5' }],
+      },
+    });
+  });
+
+  test('has its block repaired on request, or is settled by an operator', async () => {
+    await publishEvent('0xb10c:8', 78);
+    const retried = await tds(world.env, 'quarantine', 'retry', '0xb10c:8');
+    expect(retried).toMatchObject({ code: 0, stdout: expect.stringContaining('block 78') });
+    const { rows } = await world.pool.query('SELECT height, done_at FROM tds.repairs');
+    expect(rows).toEqual([{ height: 78, done_at: null }]);
+
+    const skipped = await tds(world.env, 'quarantine', 'skip', '0xb10c:8');
+    expect(skipped).toMatchObject({ code: 0, stdout: '0xb10c:8 is settled as skipped.\n' });
+    const listed = await tds(world.env, 'quarantine', 'list', '--all', '--block', '78', '--json');
+    expect(JSON.parse(listed.stdout)).toEqual([
+      {
+        id: '0xb10c:8',
+        kind: 'event',
+        where: `block 78, event 7 of ${COIN}`,
+        reason: 'no layout of Transfer has 3 keys and 4 data felts',
+        since: '2023-11-14T22:13:20.000Z',
+        state: 'skipped',
+        halts: [],
+      },
+    ]);
+    const again = await tds(world.env, 'quarantine', 'retry', '0xb10c:8');
+    expect(again).toEqual({ code: 1, stdout: '', stderr: '0xb10c:8 is settled already: skipped\n' });
+  });
+
+  test('that nobody knows is named', async () => {
+    const result = await tds(world.env, 'quarantine', 'show', 'nobody');
+    expect(result).toEqual({ code: 1, stdout: '', stderr: 'Nothing in the quarantine is called nobody\n' });
+  });
+});
