@@ -22,6 +22,8 @@ export interface Gatherer {
   added(): void;
   /** Nothing more is in the log: what is gathered goes out as soon as there is room. */
   caughtUp(): void;
+  /** Writes what is gathered, and resolves when nothing is in flight any more. */
+  drain(): Promise<void>;
   /** The writer has room again. */
   roomMade(): void;
   /** What is gathered stays unwritten: the next run reads it again. */
@@ -83,6 +85,13 @@ export function createGatherer(
     added: () => arm(clock.now() + limits.waitMs),
     caughtUp() {
       if (batch.messages() > 0) arm(lastLaunch + limits.gapMs);
+    },
+    async drain() {
+      while (batch.messages() > 0) {
+        await writer.room();
+        if (writer.hasRoom()) launch();
+      }
+      await writer.idle();
     },
     roomMade() {
       if (due || isFull()) launch();
