@@ -1,0 +1,113 @@
+import { spawn } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+
+import { startProxy } from './proxy.ts';
+import type { FaultProxy } from './proxy.ts';
+
+const program = fileURLToPath(new URL('../../../infra/bin/tds.ts', import.meta.url));
+
+/** The servers that a role reaches; each through a proxy of its own, so a trap tells whose connection it is. */
+export type Server = 'kafka' | 'clickhouse' | 'postgres' | 'node';
+
+/** One role as a process of its own, as in production: signals to it are real. */
+export interface Role {
+  readonly name: string;
+  readonly pid: number;
+  readonly proxies: Readonly<Record<Server, FaultProxy>>;
+  /** Resolves when it says that it does its work; rejects when it ends before. */
+  readonly ready: Promise<void>;
+  /** Resolves with how it ended. */
+  readonly ended: Promise<string>;
+  isRunning(): boolean;
+  signal(signal: NodeJS.Signals): void;
+  /** Prometheus text of the process. */
+  metrics(): Promise<string>;
+  /** The last of what it wrote. */
+  output(): string;
+  /** Ends it and its proxies. */
+  stop(): Promise<void>;
+}
+
+const KEPT_OUTPUT = 20_000;
+
+export async function startRole(
+  name: 'ingest' | 'project' | 'observe',
+  env: Readonly<Record<string, string>>,
+): Promise<Role> {
+  const { proxies, env: throughProxies } = await proxied(env);
+  const child = spawn(process.execPath, ['--disable-warning=TimeoutNegativeWarning', program, name], {
+    env: { PATH: process.env['PATH'] ?? '', ...throughProxies },
+    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+  });
+  let output = '';
+  const keep = (chunk: Buffer): void => {
+    output = (output + chunk.toString()).slice(-KEPT_OUTPUT);
+  };
+  child.stdout?.on('data', keep);
+  child.stderr?.on('data', keep);
+  const ready = Promise.withResolvers<void>();
+  ready.promise.catch(() => {});
+  let metricsUrl = '';
+  child.on('message', (message) => {
+    if (typeof message !== 'object' || message === null || !('metrics_url' in message)) return;
+    metricsUrl = String(message.metrics_url);
+    ready.resolve();
+  });
+  let running = true;
+  const ended = new Promise<string>((resolve) => {
+    child.once('exit', (code, signal) => {
+      running = false;
+      ready.reject(new Error(`${name} ended before it was ready:\n${output}`));
+      resolve(signal ?? `code ${code}`);
+    });
+  });
+  return {
+    name,
+    pid: child.pid ?? 0,
+    proxies,
+    ready: ready.promise,
+    ended,
+    isRunning: () => running,
+    signal: (signal) => void child.kill(signal),
+    metrics: async () => await (await fetch(`${metricsUrl}/metrics`)).text(),
+    output: () => output,
+    async stop() {
+      child.kill('SIGCONT');
+      child.kill('SIGTERM');
+      const killer = setTimeout(() => child.kill('SIGKILL'), 8000);
+      await ended;
+      clearTimeout(killer);
+      await Promise.all(Object.values(proxies).map((proxy) => proxy.close()));
+    },
+  };
+}
+
+/** The same settings with a proxy in the place of every server. */
+async function proxied(env: Readonly<Record<string, string>>): Promise<{
+  proxies: Record<Server, FaultProxy>;
+  env: Record<string, string>;
+}> {
+  const before = async (name: string): Promise<{ proxy: FaultProxy; url: string }> => {
+    const url = new URL(env[name] ?? '');
+    const proxy = await startProxy({ host: url.hostname, port: Number(url.port) });
+    url.port = String(proxy.port);
+    return { proxy, url: url.href };
+  };
+  const broker = new URL(`kafka://${env['KAFKA_BROKERS'] ?? ''}`);
+  const [clickhouse, postgres, node, kafka] = await Promise.all([
+    before('CLICKHOUSE_URL'),
+    before('DATABASE_URL'),
+    before('STARKNET_RPC_URL'),
+    startProxy({ host: broker.hostname, port: Number(broker.port), advertised: true }),
+  ]);
+  return {
+    proxies: { kafka, clickhouse: clickhouse.proxy, postgres: postgres.proxy, node: node.proxy },
+    env: {
+      ...env,
+      CLICKHOUSE_URL: clickhouse.url,
+      DATABASE_URL: postgres.url,
+      STARKNET_RPC_URL: node.url,
+      KAFKA_BROKERS: `${kafka.host}:${kafka.port}`,
+    },
+  };
+}
