@@ -13,6 +13,7 @@ import { pause } from '../lifecycle.ts';
 import { createLogger } from '../log.ts';
 import { createPool } from '../postgres/client.ts';
 import { quarantineCommand } from './commands/quarantine.ts';
+import { rebuildCommand } from './commands/rebuild.ts';
 import { asOperator } from './introduce.ts';
 import { prepareStores } from './prepare.ts';
 import { reclassify } from './reclassify.ts';
@@ -30,8 +31,14 @@ const migrateCommand: Register = (program) => {
     .command('migrate')
     .description('make the topics, the tables and the roles of the stores; may be done again at any time')
     .action(async () => {
-      const applied = await prepareStores(commandConfig(process.env), log, new AbortController().signal);
+      const config = commandConfig(process.env);
+      const { applied, outdated } = await prepareStores(config, log, new AbortController().signal);
       say(applied.length === 0 ? 'Nothing to migrate.' : `Applied ${applied.join(', ')}.`);
+      for (const { name, version } of outdated) {
+        say(
+          `${name} is served in another version than ${version}: \`tds rebuild ${name}\` builds that and swaps.`,
+        );
+      }
     });
 };
 
@@ -127,6 +134,7 @@ export const commands: readonly Register[] = [
   reclassifyCommand,
   statusCommand,
   (program) => quarantineCommand(program, log, say),
+  (program) => rebuildCommand(program, log, say),
 ];
 
 /** From a terminal without echo; else the first line of standard input. */

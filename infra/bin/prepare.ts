@@ -1,4 +1,5 @@
-import { openBuild } from '../../projections/builds.ts';
+import { openBuild, servedBuild } from '../../projections/builds.ts';
+import type { Projection } from '../../projections/define.ts';
 import { projections } from '../../projections/index.ts';
 import { createClickHouse, isClickHouseUnavailable } from '../clickhouse/client.ts';
 import { required } from '../config.ts';
@@ -11,13 +12,19 @@ import { migrate } from '../postgres/migrate.ts';
 import { isRetryable } from '../../schemas/errors.ts';
 import { waitFor } from './wait.ts';
 
+/** What was done, and what is left to do. */
+export interface Prepared {
+  /** Migrations applied now. */
+  readonly applied: readonly string[];
+  /** Projections that are served in another version than this program writes: to be rebuilt. */
+  readonly outdated: readonly Projection[];
+}
+
 /**
  * Makes the stores ready for the roles: topics with their retention, working tables, the tables of every projection's
  * served build, and the role that may only read. Everything in it may be done again.
- *
- * @returns the migrations applied now
  */
-export async function prepareStores(config: Config, log: Logger, signal: AbortSignal): Promise<string[]> {
+export async function prepareStores(config: Config, log: Logger, signal: AbortSignal): Promise<Prepared> {
   const kafka = createKafka({
     brokers: required(config, 'kafkaBrokers'),
     clientId: 'tds-prepare',
@@ -36,9 +43,17 @@ export async function prepareStores(config: Config, log: Logger, signal: AbortSi
         isTransient: isClickHouseUnavailable,
       }),
     ]);
-    for (const projection of projections) await openBuild(pool, clickhouse, projection);
+    const outdated: Projection[] = [];
+    for (const projection of projections) {
+      const served = await servedBuild(pool, projection);
+      if (served === null || served.version === projection.version) {
+        await openBuild(pool, clickhouse, projection);
+      } else {
+        outdated.push(projection);
+      }
+    }
     if (config.apiDatabaseUrl !== null) await grantApiRole(pool, config.apiDatabaseUrl);
-    return applied;
+    return { applied, outdated };
   } finally {
     await Promise.all([kafka.close(), pool.end(), clickhouse.close()]);
   }

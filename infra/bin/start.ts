@@ -12,6 +12,7 @@ import { startStarknet } from '../embedded/starknet/starknet.ts';
 import { loadConfig, required, settings } from '../config.ts';
 import type { Config } from '../config.ts';
 import { createLogger } from '../log.ts';
+import { rebuildOutdated } from './commands/rebuild.ts';
 import { prepareStores } from './prepare.ts';
 import { introduce } from './introduce.ts';
 import { isMistake, logFailure, runProcess } from './process.ts';
@@ -74,7 +75,9 @@ async function main({ releasers, signal, fail }: ProcessContext): Promise<void> 
   const config = loadConfig(env);
   env['API_DATABASE_URL'] = required(config, 'apiDatabaseUrl');
 
-  await prepareStores(config, log, signal);
+  const { outdated } = await prepareStores(config, log, signal);
+  // Nobody else could: the stores are up only as long as this process.
+  if (outdated.length > 0) await rebuildOutdated(config, outdated, log, say);
   say(`Stores are ready after ${seconds(began)}.`);
 
   const logs = join(dataDir, 'logs');
