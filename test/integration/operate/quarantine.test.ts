@@ -1,11 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
-import { listQuarantine, retryQuarantined, skipQuarantined } from '../../../infra/bin/quarantine.ts';
-import { showQuarantined } from '../../../infra/bin/quarantine-show.ts';
+import { z } from 'zod';
+
 import type { Publisher } from '../../../infra/kafka/client.ts';
 import { chainProjections } from '../../../projections/index.ts';
 import { runPostgresProjection } from '../../../projections/postgres-runner.ts';
 import { quarantine } from '../../../projections/quarantine/projector.ts';
+import { quarantineEntry } from '../../../projections/quarantine/queries.ts';
 import { transfers } from '../../../projections/transfers/projector.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import type { QuarantineMessage } from '../../../schemas/messages/quarantine.ts';
@@ -54,7 +55,14 @@ afterAll(async () => {
   await world?.close();
 });
 
-const open = async () => await listQuarantine(world.pool, { open: true, limit: 100 });
+const itemRow = z.looseObject({ id: z.string(), state: z.string(), halts: z.array(z.string()) });
+/** `tds quarantine …`, as a process. */
+const command = async (...args: readonly string[]) => await tds(world.env, 'quarantine', ...args);
+const list = async (...filter: readonly string[]) =>
+  z.array(itemRow).parse(JSON.parse((await command('list', '--json', ...filter)).stdout));
+const show = async (id: string): Promise<unknown> => JSON.parse((await command('show', id)).stdout);
+/** As the read model has it. */
+const entryOf = async (id: string) => await quarantineEntry(world.pool, 'quarantine_v1_b1', id);
 const halts = async (): Promise<number> =>
   (await world.pool.query('SELECT 1 FROM tds.projection_halts')).rows.length;
 const isIndexed = async (height: number): Promise<boolean> =>
@@ -81,7 +89,7 @@ const publishEvent = async (id: string, block: number): Promise<void> => {
     quarantined_at: 1_700_000_000_000,
   };
   await publisher.publish(topics.quarantine, [{ key: id, value }]);
-  await until(async () => (await listQuarantine(world.pool, { open: true, limit: 9, block })).length === 1);
+  await until(async () => (await entryOf(id)) !== null);
 };
 
 describe('a message', () => {
@@ -89,8 +97,8 @@ describe('a message', () => {
     refused = 3;
     await world.publish([2, 3, 4].map((height) => accepted(busyBlock(height, 3), height)));
     await until(async () => (await halts()) === chainProjections.length);
-    await until(async () => (await open()).some(({ entry }) => entry !== null));
-    const [item] = await open();
+    await until(async () => (await entryOf('chain.blocks:0:1')) !== null);
+    const [item] = await list();
     expect(item).toMatchObject({
       id: 'chain.blocks:0:1',
       kind: 'message',
@@ -100,11 +108,13 @@ describe('a message', () => {
     });
 
     // It halts again for as long as it cannot be projected.
-    await retryQuarantined(world.pool, 'chain.blocks:0:1');
-    await until(async () => (await halts()) === chainProjections.length);
+    const since = (await entryOf('chain.blocks:0:1'))?.quarantined_at ?? 0;
+    await command('retry', 'chain.blocks:0:1');
+    await until(async () => ((await entryOf('chain.blocks:0:1'))?.quarantined_at ?? 0) > since);
+    expect(await halts()).toBe(chainProjections.length);
     expect(await isIndexed(4)).toBe(false);
     refused = -1;
-    const retried = await tds(world.env, 'quarantine', 'retry', 'chain.blocks:0:1');
+    const retried = await command('retry', 'chain.blocks:0:1');
     expect(retried).toMatchObject({
       code: 0,
       stdout: expect.stringContaining('will read chain.blocks:0:1 again'),
@@ -122,7 +132,7 @@ describe('a message', () => {
     await world.publish([accepted(busyBlock(1031, 3), 1031)]);
     const id = `chain.blocks:1:${place?.offset}`;
     await until(async () => (await halts()) === chainProjections.length);
-    expect(await showQuarantined(world, id)).toMatchObject({
+    expect(await show(id)).toMatchObject({
       id,
       state: 'open',
       topic: 'chain.blocks',
@@ -130,32 +140,33 @@ describe('a message', () => {
       readable_now: false,
       message: { type: 'block.accepted', block: { height: 1030 } },
     });
-    const skipped = await tds(world.env, 'quarantine', 'skip', id);
+    const skipped = await command('skip', id);
     expect(skipped).toMatchObject({ code: 0, stderr: '' });
     await until(async () => await isIndexed(1031));
-    await until(async () => !(await open()).some((item) => item.id === id));
-    const all = await listQuarantine(world.pool, { open: false, limit: 9, kind: 'message' });
+    await until(async () => (await entryOf(id))?.resolution === 'skipped');
+    expect((await list()).map((item) => item.id)).not.toContain(id);
+    const all = await list('--all', '--kind', 'message');
     expect(all.find((item) => item.id === id)).toMatchObject({ state: 'skipped', halts: [] });
 
-    const again = await tds(world.env, 'quarantine', 'skip', id);
+    const again = await command('skip', id);
     expect(again).toEqual({ code: 1, stdout: '', stderr: `${id} halts no projection now\n` });
   });
 
   test('that halts the quarantine itself is listed and skipped all the same', async () => {
     const [place] = await publisher.publish(topics.quarantine, [{ value: { v: 1 } as never, key: 'x' }]);
     const id = `quarantine:0:${place?.offset}`;
-    await until(async () => (await open()).some((item) => item.id === id));
-    expect((await open()).find((item) => item.id === id)).toMatchObject({ halts: ['quarantine'] });
-    await skipQuarantined({ pool: world.pool, publisher, now: Date.now }, id);
+    await until(async () => (await halts()) === 1);
+    expect((await list()).find((item) => item.id === id)).toMatchObject({ halts: ['quarantine'] });
+    expect(await command('skip', id)).toMatchObject({ code: 0 });
     await until(async () => (await halts()) === 0);
-    await until(async () => !(await open()).some((item) => item.id === id));
+    expect((await list()).map((item) => item.id)).not.toContain(id);
   });
 });
 
 describe('an event', () => {
   test('is shown with what each standard would make of it', async () => {
     await publishEvent('0xb10c:7', 77);
-    expect(await showQuarantined(world, '0xb10c:7')).toMatchObject({
+    expect(await show('0xb10c:7')).toMatchObject({
       kind: 'event',
       where: `block 77, event 7 of ${COIN}`,
       contract: { address: COIN, standard: 'not looked up' },
@@ -169,14 +180,14 @@ describe('an event', () => {
 
   test('has its block repaired on request, or is settled by an operator', async () => {
     await publishEvent('0xb10c:8', 78);
-    const retried = await tds(world.env, 'quarantine', 'retry', '0xb10c:8');
+    const retried = await command('retry', '0xb10c:8');
     expect(retried).toMatchObject({ code: 0, stdout: expect.stringContaining('block 78') });
     const { rows } = await world.pool.query('SELECT height, done_at FROM tds.repairs');
     expect(rows).toEqual([{ height: 78, done_at: null }]);
 
-    const skipped = await tds(world.env, 'quarantine', 'skip', '0xb10c:8');
+    const skipped = await command('skip', '0xb10c:8');
     expect(skipped).toMatchObject({ code: 0, stdout: '0xb10c:8 is settled as skipped.\n' });
-    const listed = await tds(world.env, 'quarantine', 'list', '--all', '--block', '78', '--json');
+    const listed = await command('list', '--all', '--block', '78', '--json');
     expect(JSON.parse(listed.stdout)).toEqual([
       {
         id: '0xb10c:8',
@@ -188,12 +199,12 @@ describe('an event', () => {
         halts: [],
       },
     ]);
-    const again = await tds(world.env, 'quarantine', 'retry', '0xb10c:8');
+    const again = await command('retry', '0xb10c:8');
     expect(again).toEqual({ code: 1, stdout: '', stderr: '0xb10c:8 is settled already: skipped\n' });
   });
 
   test('that nobody knows is named', async () => {
-    const result = await tds(world.env, 'quarantine', 'show', 'nobody');
+    const result = await command('show', 'nobody');
     expect(result).toEqual({ code: 1, stdout: '', stderr: 'Nothing in the quarantine is called nobody\n' });
   });
 });
