@@ -41,8 +41,10 @@ export function createPool(
     ...(options.queryTimeoutMs === undefined ? {} : { query_timeout: options.queryTimeoutMs }),
     keepAlive: true,
   });
-  // An idle client that loses its server must not end the process; the next query says what is wrong.
+  // A client that loses its server must not end the process. The next query says what is wrong with an idle one, the
+  // statement under way with one that is lent out: the pool listens to that one no more.
   pool.on('error', (error) => options.onError?.(error));
+  pool.on('connect', (client) => client.on('error', () => {}));
   return pool;
 }
 

@@ -3,7 +3,7 @@ import type { AddressInfo, Socket } from 'node:net';
 
 import { afterEach, expect, test } from 'vitest';
 
-import { createPool, isPostgresUnavailable } from '../../../../infra/postgres/client.ts';
+import { createPool, inTransaction, isPostgresUnavailable } from '../../../../infra/postgres/client.ts';
 import type { Pool } from '../../../../infra/postgres/client.ts';
 
 /** AuthenticationOk, ReadyForQuery: from then on the server is silent. */
@@ -17,7 +17,7 @@ afterEach(async () => {
 async function poolOn(
   greet: boolean,
   options: { max?: number; queryTimeoutMs?: number },
-): Promise<{ pool: Pool; connections: () => number }> {
+): Promise<{ pool: Pool; connections: () => number; reset: () => void }> {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {
     sockets.add(socket.on('error', () => {}));
@@ -34,7 +34,8 @@ async function poolOn(
     for (const socket of sockets) socket.destroy();
     server.close();
   });
-  return { pool, connections: () => sockets.size };
+  const reset = (): void => sockets.forEach((socket) => socket.resetAndDestroy());
+  return { pool, connections: () => sockets.size, reset };
 }
 
 const failureOf = async (work: Promise<unknown>): Promise<unknown> =>
@@ -70,4 +71,20 @@ test.each([
   ['40001', 'could not serialize access', true],
 ])('SQLSTATE %s: %s', (code, message, expected) => {
   expect(isPostgresUnavailable(Object.assign(new Error(message), { code }))).toBe(expected);
+});
+
+test('a connection that is lost within a transaction fails it, and not the process', async () => {
+  const { pool, connections, reset } = await poolOn(true, {});
+  closers.push(() => pool.end());
+  const uncaught: unknown[] = [];
+  const listener = (error: unknown): void => void uncaught.push(error);
+  process.prependListener('uncaughtException', listener);
+  closers.push(() => void process.off('uncaughtException', listener));
+  const failed = failureOf(inTransaction(pool, async () => {}));
+  await expect.poll(connections).toBe(1);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  reset();
+  expect(isPostgresUnavailable(await failed)).toBe(true);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(uncaught).toEqual([]);
 });
