@@ -1,0 +1,140 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+import type { Publisher } from '../../../infra/kafka/client.ts';
+import { announceProcess } from '../../../infra/role-processes.ts';
+import type { Presence } from '../../../infra/role-processes.ts';
+import { roleStates } from '../../../infra/role-states.ts';
+import { openBuild } from '../../../projections/builds.ts';
+import { quarantine } from '../../../projections/quarantine/projector.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { projectionWorld, until } from '../../support/projection-world.ts';
+import type { ProjectionWorld } from '../../support/projection-world.ts';
+
+/** What the stores tell of roles that live, stand still, or are not there. */
+
+const STALL_SECONDS = 2;
+let world: ProjectionWorld;
+let publisher: Publisher;
+const presences = new Map<string, Presence>();
+
+beforeAll(async () => {
+  world = await projectionWorld();
+  publisher = world.kafka.publisher();
+});
+afterAll(async () => {
+  await Promise.all([...presences.values()].map((presence) => presence.stop()));
+  await publisher?.close();
+  await world?.close();
+});
+
+const state = async (name: string, stallSeconds = STALL_SECONDS) =>
+  (await roleStates(world.pool, world.kafka, stallSeconds)).find((role) => role.name === name);
+const sql = async (text: string, values: unknown[] = []): Promise<void> =>
+  void (await world.pool.query(text, values));
+const aged = async (): Promise<void> =>
+  await sql("UPDATE tds.role_processes SET started_at = now() - interval '1 hour'");
+
+test('a role without a process is missing, one with a process works', async () => {
+  expect(await roleStates(world.pool, world.kafka, STALL_SECONDS)).toEqual(
+    ['ingest', 'project', 'observe'].map((name) => ({
+      name,
+      state: 'missing',
+      since: null,
+      detail: 'no process was ever heard of',
+    })),
+  );
+  for (const role of ['ingest', 'project', 'observe']) {
+    presences.set(role, announceProcess(world.pool, role, `here:1:${role}`, world.log));
+  }
+  for (const role of ['ingest', 'project', 'observe']) {
+    await until(async () => (await state(role))?.state === 'working');
+  }
+  expect(await state('project')).toMatchObject({ detail: 'here:1:project' });
+});
+
+test('a process that falls silent, or that ended in order, is missed', async () => {
+  const silent = announceProcess(world.pool, 'dispatch', 'here:2', world.log);
+  await until(async () => (await state('dispatch'))?.state === 'working');
+  // As SIGSTOP, a hang or kill -9 leave it: nothing more is said.
+  await silent.stop();
+  await sql(
+    "UPDATE tds.role_processes SET stopped_at = NULL, seen_at = now() - interval '13 seconds' WHERE role = 'dispatch'",
+  );
+  expect(await state('dispatch')).toMatchObject({ state: 'missing', since: expect.any(String) });
+  await sql("UPDATE tds.role_processes SET seen_at = now() WHERE role = 'dispatch'");
+  expect(await state('dispatch')).toMatchObject({ state: 'working' });
+  await sql("UPDATE tds.role_processes SET stopped_at = now() WHERE role = 'dispatch'");
+  expect(await state('dispatch')).toMatchObject({ state: 'missing' });
+});
+
+describe('a projection', () => {
+  test('that does not move stalls once what is before it is old, however long it was idle before', async () => {
+    await aged();
+    const { build } = await openBuild(world.pool, world.clickhouse, quarantine);
+    await sql(
+      `INSERT INTO tds.checkpoints (projection, build, topic, partition, topic_id, next_offset, updated_at)
+       VALUES ('quarantine', $1, 'quarantine', 0, 'x', 0, now() - interval '1 hour')`,
+      [build],
+    );
+    expect(await state('project')).toMatchObject({ state: 'working' });
+    await publisher.publish(topics.quarantine, [
+      { value: { type: 'quarantine.resolved', v: 1, id: 'x', resolution: 'skipped', resolved_at: 1 } },
+    ]);
+    // The lag has only just appeared.
+    expect(await state('project', 60)).toMatchObject({ state: 'working' });
+    await until(async () => (await state('project'))?.state === 'stalled');
+    expect(await state('project')).toMatchObject({ detail: 'quarantine stands at quarantine:0:0' });
+    // It moves, though it is behind.
+    await sql('UPDATE tds.checkpoints SET updated_at = now()');
+    expect(await state('project', 60)).toMatchObject({ state: 'working' });
+    await sql("UPDATE tds.checkpoints SET next_offset = 1, updated_at = now() - interval '1 hour'");
+    expect(await state('project')).toMatchObject({ state: 'working' });
+  });
+
+  test('is given the same patience after a start', async () => {
+    await sql('UPDATE tds.checkpoints SET next_offset = 0');
+    expect(await state('project')).toMatchObject({ state: 'stalled' });
+    await sql("UPDATE tds.role_processes SET started_at = now() WHERE role = 'project'");
+    expect(await state('project', 30)).toMatchObject({ state: 'working' });
+    await aged();
+    await sql('UPDATE tds.checkpoints SET next_offset = 1');
+  });
+});
+
+test('an ingester stalls by its own alarm, and without a writer for any open chunk', async () => {
+  await sql(
+    `INSERT INTO tds.chunks (name, range_start, cursor, final_height, holder, lease_until, updated_at)
+     VALUES ('live', 0, 0, -1, 'somebody', now() + interval '1 hour', now() - interval '1 hour')`,
+  );
+  expect(await state('ingest')).toMatchObject({ state: 'working' });
+  await sql("INSERT INTO tds.alarms (name, detail) VALUES ('ingest.stalled:live', 'no progress for 60 s')");
+  expect(await state('ingest')).toMatchObject({ state: 'stalled', detail: 'live: no progress for 60 s' });
+  await sql('DELETE FROM tds.alarms');
+  await sql("UPDATE tds.chunks SET lease_until = now() - interval '1 minute'");
+  expect(await state('ingest')).toMatchObject({
+    state: 'stalled',
+    detail: 'no writer holds any of 1 open chunks',
+  });
+  await sql("UPDATE tds.chunks SET status = 'finished'");
+  expect(await state('ingest')).toMatchObject({ state: 'working' });
+});
+
+test('an observer stalls when nobody takes up what is due, not when it is only behind', async () => {
+  const attempt = async (subject: string, dueIn: number, doneAt: number | null = null): Promise<void> =>
+    await sql(
+      `INSERT INTO tds.observer_attempts (observer, subject, task, facts, next_at, done_at)
+       VALUES ('tokens', $1, '{}', '', CASE WHEN $3::bigint IS NULL THEN $2::bigint END, $3)`,
+      [subject, Date.now() + dueIn, doneAt],
+    );
+  await attempt('old', -600_000);
+  expect(await state('observe')).toMatchObject({
+    state: 'stalled',
+    detail: 'tokens: tasks are due that nobody takes up',
+  });
+  // Another task is claimed.
+  await attempt('claimed', 50_000);
+  expect(await state('observe')).toMatchObject({ state: 'working' });
+  await sql("DELETE FROM tds.observer_attempts WHERE subject = 'claimed'");
+  await attempt('done', 0, Date.now());
+  expect(await state('observe', 60)).toMatchObject({ state: 'working' });
+});
