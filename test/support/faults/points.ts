@@ -8,7 +8,11 @@ export const insertInto = (table: string): RegExp =>
 export const checkpointOf = (topic: string): RegExp =>
   new RegExp(`UPDATE tds\\.checkpoints[^]*${topic.replace('.', '\\.')}`);
 
+/** Postgres: the end of an explicit transaction. */
+export const commit = /Q\0\0\0\x0bCOMMIT\0/;
+
 /** Postgres: a statement of the ingester's, by its beginning. */
+export const record = /INSERT INTO tds\.recorded_blocks/;
 export const moveCursor = /UPDATE tds\.chunks\s+SET cursor = \$4/;
 export const dropReverted =
   /DELETE FROM tds\.recorded_blocks\s+WHERE chunk = \$1 AND height >= \$3 AND intent/;

@@ -136,6 +136,9 @@ export async function faultWorld(options: NodeOptions = {}): Promise<FaultWorld>
       const outputs = (): string => roles.map((role) => `--- ${role.name}\n${role.output()}`).join('\n');
       const end = Date.now() + PATIENCE_MS;
       while (!((await logIsWhole()) && (await tablesAreRead()))) {
+        const newest = [...new Map(roles.map((role) => [role.name, role])).values()];
+        const gone = newest.filter((role) => !role.isRunning()).map(({ name }) => name);
+        if (gone.length > 0) throw new Error(`${gone.join()} ended by itself:\n${outputs()}`);
         if (Date.now() > end) throw new Error(`not settled after ${PATIENCE_MS} ms:\n${outputs()}`);
         await new Promise((resolve) => setTimeout(resolve, 100));
       }
