@@ -324,7 +324,8 @@ function shapeHash(ddl: string): string {
   return createHash('sha256').update(shape).digest('hex');
 }
 
-function statements(ddl: string): string[] {
+/** The statements of a table.sql. */
+export function statements(ddl: string): string[] {
   return ddl
     .split(/;\s*$/m)
     .map((statement) => statement.trim())

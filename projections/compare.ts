@@ -30,6 +30,12 @@ export interface Comparison {
   readonly differing: readonly BucketDifference[];
 }
 
+/** Both inclusive. */
+export interface Heights {
+  readonly from: number;
+  readonly to: number;
+}
+
 /** One row that only one table has, or that has other values in each. */
 export interface RowDifference {
   readonly kind: 'missing' | 'extra' | 'different';
@@ -37,6 +43,12 @@ export interface RowDifference {
   readonly key: string;
 }
 
+interface Limits {
+  readonly buckets?: readonly number[];
+  readonly heights?: Heights;
+}
+
+const MAX_UINT32 = 0xffff_ffff;
 const NOTHING: BucketSum = { rows: 0, checksum: '0' };
 
 /** What can be said of a table's shape. `bucket` is an expression over its columns. */
@@ -63,12 +75,12 @@ const settings = { max_threads: 1 } as const;
 export async function compareTables(
   clickhouse: Pick<ClickHouse, 'rows'>,
   pair: TablePair,
-  options: { readonly isDerived: boolean; readonly buckets?: readonly number[] },
+  options: { readonly isDerived: boolean; readonly buckets?: readonly number[]; readonly heights?: Heights },
 ): Promise<Comparison> {
   const shape = await commonShape(clickhouse, pair, options.isDerived);
   const [ours, theirs] = [
-    await bucketSums(clickhouse, pair.ours, shape, options.buckets),
-    await bucketSums(clickhouse, pair.theirs, shape, options.buckets),
+    await bucketSums(clickhouse, pair.ours, shape, options),
+    await bucketSums(clickhouse, pair.theirs, shape, options),
   ];
   const differing = [...new Set([...ours.keys(), ...theirs.keys()])]
     .map((bucket) => ({
@@ -85,13 +97,18 @@ export async function compareTables(
 export async function differingRows(
   clickhouse: Pick<ClickHouse, 'rows'>,
   pair: TablePair,
-  options: { readonly isDerived: boolean; readonly buckets: readonly number[]; readonly limit: number },
+  options: {
+    readonly isDerived: boolean;
+    readonly buckets: readonly number[];
+    readonly heights?: Heights;
+    readonly limit: number;
+  },
 ): Promise<RowDifference[]> {
   const shape = await commonShape(clickhouse, pair, options.isDerived);
   const key = shape.key.map(({ name }) => name);
   const side = (table: string, number: 1 | 2): string =>
     `SELECT ${key.join(', ')}, cityHash64(${shape.columns.join(', ')}) AS row_hash, ${number} AS side
-     FROM ${table} FINAL ${within(shape, options.buckets)}`;
+     FROM ${table} FINAL ${within(shape, options)}`;
   const shown = shape.key.map(readable).join(", ' ', ");
   const sql = `SELECT concat(${shown}) AS key, if(max(row_hash) != min(row_hash), 3, max(side)) AS sides
     FROM (${side(pair.ours, 1)} UNION ALL ${side(pair.theirs, 2)})
@@ -113,33 +130,36 @@ async function bucketSums(
   clickhouse: Pick<ClickHouse, 'rows'>,
   table: string,
   shape: Shape,
-  buckets?: readonly number[],
+  limits: Limits,
 ): Promise<Map<number, BucketSum>> {
   const sql = `SELECT ${shape.bucket} AS bucket, count() AS rows,
       toString(sum(cityHash64(${shape.columns.join(', ')}))) AS checksum
-    FROM ${table} FINAL ${buckets === undefined ? '' : within(shape, buckets)} GROUP BY bucket`;
+    FROM ${table} FINAL ${within(shape, limits)} GROUP BY bucket`;
   const found = await clickhouse.rows({ name: 'compare.buckets', sql, row: bucketRow }, {}, { settings });
   return new Map(found.map(({ bucket: number, rows, checksum }) => [number, { rows, checksum }]));
 }
 
 /**
- * Keeps to some buckets. The condition is on columns of the key alone, which all versions of a row share, so it may be
+ * Keeps to some buckets, and to some heights where the table knows them. The condition is on columns of the key alone, which all versions of a row share, so it may be
  * met before versions are merged, and the key's order can be used.
  */
-function within({ bucket, height }: Shape, buckets: readonly number[]): string {
-  if (buckets.length === 0) return 'WHERE false';
-  if (height === null) return `PREWHERE ${bucket} IN (${buckets.join(', ')})`;
+function within({ bucket, height }: Shape, { buckets, heights }: Limits): string {
+  if (buckets === undefined && (heights === undefined || height === null)) return '';
+  if (buckets?.length === 0) return 'WHERE false';
+  if (height === null) return `PREWHERE ${bucket} IN (${(buckets ?? []).join(', ')})`;
   const spans: { first: number; last: number }[] = [];
-  for (const number of buckets.toSorted((a, b) => a - b)) {
+  if (buckets === undefined) spans.push({ first: 0, last: Math.floor(MAX_UINT32 / HEIGHT_RANGE) });
+  for (const number of (buckets ?? []).toSorted((a, b) => a - b)) {
     const span = spans.at(-1);
     if (span !== undefined && number <= span.last + 1) span.last = number;
     else spans.push({ first: number, last: number });
   }
+  const { from, to } = heights ?? { from: 0, to: MAX_UINT32 };
   const conditions = spans.map(({ first, last }) => {
-    const [low, high] = [first * HEIGHT_RANGE, (last + 1) * HEIGHT_RANGE - 1];
+    const [low, high] = [Math.max(from, first * HEIGHT_RANGE), Math.min(to, (last + 1) * HEIGHT_RANGE - 1)];
     return height === 'block'
       ? `block BETWEEN ${low} AND ${high}`
-      : `block_desc BETWEEN ${0xffff_ffff - high} AND ${0xffff_ffff - low}`;
+      : `block_desc BETWEEN ${MAX_UINT32 - high} AND ${MAX_UINT32 - low}`;
   });
   return `PREWHERE ${conditions.join(' OR ')}`;
 }
