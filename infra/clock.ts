@@ -1,3 +1,5 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+
 import { pause } from './lifecycle.ts';
 
 /** Time and chance, as code is given them that also runs in a seeded simulation. */
@@ -6,6 +8,8 @@ export interface Clock {
   now(): number;
   /** Never rejects; ends early when the signal fires. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
+  /** Lets everything else that waits for the event loop go first. */
+  turn(): Promise<void>;
   /** From 0 to before 1. */
   random(): number;
 }
@@ -14,5 +18,6 @@ export interface Clock {
 export const systemClock: Clock = {
   now: () => Math.round(performance.timeOrigin + performance.now()),
   sleep: pause,
+  turn: () => nextTurn(),
   random: Math.random,
 };

@@ -1,5 +1,3 @@
-import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
-
 import type { Clock } from '../infra/clock.ts';
 import type { ClickHouse } from '../infra/clickhouse/client.ts';
 import type { Kafka, LogMessage } from '../infra/kafka/client.ts';
@@ -22,7 +20,9 @@ import { isAway, patience } from './persist.ts';
 import type { Patience } from './persist.ts';
 import { readChainMessage } from './read-message.ts';
 import { DEFAULT_LIMITS, FETCH_BYTES } from './runner.ts';
+import type { ChainPorts } from './runner.ts';
 import { projectionState } from './state.ts';
+import type { ProjectionState } from './state.ts';
 
 export interface ReplayDeps {
   readonly kafka: Kafka;
@@ -40,23 +40,40 @@ export type Goal = ReadonlyMap<number, number>;
 /** Told of what was read: messages, and the heights that they are about where there are any. */
 export type OnRead = (messages: number, height?: number) => void;
 
-/**
- * Reads `chain.blocks` from the checkpoints of some builds up to a goal, writes their rows, and resolves when all of it
- * is written and the checkpoints stand at the goal. The builds are nobody's yet: no hold is taken. It may end at any
- * moment and be begun again.
- */
+/** What reading `chain.blocks` again reaches the world through: real stores and time, or simulated ones. */
+export interface ReplayPorts
+  extends Pick<ChainPorts, 'clickhouse' | 'clock' | 'log' | 'metrics'>, Pick<ReplayDeps, 'signal'> {
+  readonly kafka: Pick<Kafka, 'topicId' | 'readRanges'>;
+  readonly state: Pick<ProjectionState, 'checkpoints' | 'move' | 'hold' | 'isSkipped'>;
+}
+
+/** `replayTargets` on real stores. */
 export async function replayChain(
   deps: ReplayDeps,
   targets: readonly Target[],
   goal: Goal,
   onRead: OnRead,
 ): Promise<void> {
-  const { kafka, clickhouse, pool, clock, log, metrics } = deps;
+  const state = projectionState(deps.pool, deps.kafka);
+  await replayTargets({ ...deps, state }, targets, goal, onRead);
+}
+
+/**
+ * Reads `chain.blocks` from the checkpoints of some builds up to a goal, writes their rows, and resolves when all of it
+ * is written and the checkpoints stand at the goal. The builds are nobody's yet: no hold is taken. It may end at any
+ * moment and be begun again.
+ */
+export async function replayTargets(
+  ports: ReplayPorts,
+  targets: readonly Target[],
+  goal: Goal,
+  onRead: OnRead,
+): Promise<void> {
+  const { kafka, clickhouse, state, clock, log, metrics } = ports;
   const topic = topics.chainBlocks;
   const failed = new AbortController();
-  const signal = AbortSignal.any([deps.signal, failed.signal]);
-  const patiently = patienceOf(deps);
-  const state = projectionState(pool, kafka);
+  const signal = AbortSignal.any([ports.signal, failed.signal]);
+  const patiently = patienceOf(ports);
   const identity = await patiently(() => identifyLog(kafka, topic));
   const readings = createReadings(state, identity, targets, patiently);
   const writer = createChainWriter({
@@ -99,7 +116,7 @@ export async function replayChain(
         }
         gatherer.added();
         if (clock.now() - lastYield > 10) {
-          await yieldToEventLoop();
+          await clock.turn();
           lastYield = clock.now();
         }
         signal.throwIfAborted();
@@ -183,6 +200,11 @@ function unreadable({ topic, partition, offset }: LogMessage, reason: string): A
   );
 }
 
-function patienceOf({ log, metrics, clock, signal }: ReplayDeps): Patience {
+function patienceOf({
+  log,
+  metrics,
+  clock,
+  signal,
+}: Pick<ReplayDeps, 'log' | 'metrics' | 'clock' | 'signal'>): Patience {
   return patience('postgres or kafka', isAway, { log, metrics, clock, signal });
 }

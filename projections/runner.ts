@@ -1,5 +1,3 @@
-import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
-
 import { systemClock } from '../infra/clock.ts';
 import type { Clock } from '../infra/clock.ts';
 import type { ClickHouse } from '../infra/clickhouse/client.ts';
@@ -182,7 +180,7 @@ export async function runTargets(
       await take(reading, message);
       // A fetch can hold seconds of work; heartbeats and answers of the stores come in between.
       if (clock.now() - lastYield > 10) {
-        await yieldToEventLoop();
+        await clock.turn();
         lastYield = clock.now();
       }
     }

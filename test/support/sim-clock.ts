@@ -27,6 +27,7 @@ export function createSimClock(startMs: number, random: () => number): SimClock 
         return signal?.addEventListener('abort', wake, { once: true });
       });
     },
+    turn: async () => {},
     async run(limitMs, done = () => false) {
       const end = time + limitMs;
       for (;;) {
