@@ -27,7 +27,7 @@ GROUP BY subject_kind, subject`;
 export const transferCounts: ClickHouseProjection = {
   kind: 'clickhouse',
   name: 'transfer-counts',
-  version: 1,
+  version: 2,
   topic: topics.chainBlocks,
   ddl: tableSql(import.meta.url),
   tables: {

@@ -9,7 +9,8 @@ CREATE TABLE IF NOT EXISTS {{transfer_counts_by_block}} (
   seq UInt64,
   is_deleted UInt8
 ) ENGINE = ReplacingMergeTree(seq, is_deleted)
-ORDER BY (range, subject_kind, subject, block);
+ORDER BY (range, subject_kind, subject, block)
+SETTINGS min_bytes_for_wide_part = 1000000000000;
 
 -- Derived: the same per range of 1024 heights, recomputed from transfer_counts_by_block.
 -- seq is the highest log offset that touched the range; all of a range lies in one partition.
@@ -22,4 +23,4 @@ CREATE TABLE IF NOT EXISTS {{transfer_counts}} (
   is_deleted UInt8
 ) ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (subject_kind, subject, range)
-SETTINGS index_granularity = 1024;
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 1000000000000;

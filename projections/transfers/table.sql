@@ -1,4 +1,6 @@
 -- A token's transfers, newest first. One row is one item of one token event.
+-- A page reads every column of few rows from each part: with one file a part (compact) and small granules it takes 8 ms of
+-- CPU over 9 parts, with a file a column and granules of 1024 rows 12.5.
 CREATE TABLE IF NOT EXISTS {{transfers}} (
   token FixedString(32),
   block_desc UInt32,     -- 0xffffffff - height
@@ -21,4 +23,4 @@ CREATE TABLE IF NOT EXISTS {{transfers}} (
   is_deleted UInt8
 ) ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, block_desc, position_desc, item_desc)
-SETTINGS index_granularity = 1024;
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 1000000000000;

@@ -6,7 +6,7 @@ import type { ClickHouseProjection } from '../define.ts';
 export const txIndex: ClickHouseProjection = {
   kind: 'clickhouse',
   name: 'tx-index',
-  version: 1,
+  version: 2,
   topic: topics.chainBlocks,
   ddl: tableSql(import.meta.url),
   tables: {

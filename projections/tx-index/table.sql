@@ -11,4 +11,4 @@ CREATE TABLE IF NOT EXISTS {{tx_index}} (
   is_deleted UInt8
 ) ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (tx_hash, block_desc)
-SETTINGS index_granularity = 1024;
+SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000;

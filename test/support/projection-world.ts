@@ -30,6 +30,8 @@ export interface ProjectionWorld {
   readonly kafka: Kafka;
   readonly pool: Pool;
   readonly clickhouse: ClickHouse;
+  /** For what the log's own client does not do. */
+  readonly kafkaAddress: { readonly brokers: readonly string[]; readonly prefix: string };
   readonly log: Logger;
   readonly metrics: ProjectionMetrics;
   publish(messages: readonly ChainBlocksMessage[]): Promise<void>;
@@ -52,6 +54,12 @@ const tables: readonly string[] = chainProjections.flatMap(({ ddl }) =>
 );
 const derived = new Set(['transfer_counts', 'indexed_block_ranges']);
 
+/** The table of the first build of the projection that has it. */
+export function firstTable(placeholder: string): string {
+  const { version = 1 } = chainProjections.find(({ ddl }) => ddl.includes(`{{${placeholder}}}`)) ?? {};
+  return `${placeholder}_v${version}_b1`;
+}
+
 export async function projectionWorld(): Promise<ProjectionWorld> {
   const own = await isolated();
   const log = createLogger('test', process.env['LOG_LEVEL'] ?? 'silent');
@@ -71,7 +79,7 @@ export async function projectionWorld(): Promise<ProjectionWorld> {
   const select: ProjectionWorld['select'] = (sql) =>
     clickhouse.rows({
       name: 'test',
-      sql: sql.replaceAll(/\{\{([a-z_]+)\}\}/g, '$1_v1_b1'),
+      sql: sql.replaceAll(/\{\{([a-z_]+)\}\}/g, (_, name: string) => firstTable(name)),
       row: z.record(z.string(), z.unknown()),
     });
 
@@ -80,6 +88,7 @@ export async function projectionWorld(): Promise<ProjectionWorld> {
     kafka,
     pool,
     clickhouse,
+    kafkaAddress: { brokers: own.env.KAFKA_BROKERS.split(','), prefix: own.env.KAFKA_TOPIC_PREFIX },
     log,
     metrics,
     select,
@@ -139,7 +148,7 @@ export async function projectionWorld(): Promise<ProjectionWorld> {
   return world;
 }
 
-/** True when the checkpoints of all these projections stand at the end of the topic, in every partition. */
+/** True when the checkpoints of what is served of all these projections stand at the end of the topic, in every partition. */
 export async function atEnd(
   kafka: Kafka,
   pool: Pool,
@@ -148,7 +157,8 @@ export async function atEnd(
 ): Promise<boolean> {
   const heads = new Map((await kafka.offsets(topic)).map(({ partition, high }) => [partition, high]));
   const { rows } = await pool.query<{ partition: number; next_offset: number }>(
-    'SELECT partition, next_offset FROM tds.checkpoints WHERE topic = $1 AND projection = ANY ($2)',
+    `SELECT partition, next_offset FROM tds.checkpoints JOIN tds.builds USING (projection, build)
+     WHERE state = 'serving' AND topic = $1 AND projection = ANY ($2)`,
     [topic.name, projections],
   );
   return (

@@ -5,7 +5,7 @@ import { decodeBlock } from '../../../schemas/decode/index.ts';
 import type { Transfer } from '../../../schemas/decode/index.ts';
 import type { BlockBody, ChainBlocksMessage } from '../../../schemas/messages/chain-blocks.ts';
 import { accepted, busyBlock, reverted } from '../../support/chain-messages.ts';
-import { projectionWorld } from '../../support/projection-world.ts';
+import { firstTable, projectionWorld } from '../../support/projection-world.ts';
 import type { ProjectionWorld } from '../../support/projection-world.ts';
 
 /** A history with reorgs, projected by the real stores, and compared with the blocks that are left. */
@@ -137,7 +137,7 @@ describe('the tables of a chain with reorgs', () => {
   test('one projection is rebuilt alone, from its own checkpoint', async () => {
     const before = await world.checksums();
     await world.select('SELECT 1');
-    await world.clickhouse.command('TRUNCATE TABLE account_feed_v1_b1');
+    await world.clickhouse.command(`TRUNCATE TABLE ${firstTable('account_feed')}`);
     await rewind(['account-feed']);
     const others = world.metrics.rows;
     const rowsOf = async (name: string): Promise<number> =>
