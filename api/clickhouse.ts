@@ -7,6 +7,9 @@ import { AppError } from '../schemas/errors.ts';
 /** What a client waits for at most; far more than any page takes. */
 const PATIENCE_MS = 10_000;
 
+/** No page comes near; a server that knows an answer to be small need not stream it. */
+const SMALL_ANSWER = { max_result_rows: 10_000 } as const;
+
 interface GateOptions {
   /** Reads that run at once. The client has some connections more, so that looks at its health never wait in line. */
   readonly sideBySide?: number;
@@ -34,7 +37,10 @@ export function guardClickHouse(
       const deadline = AbortSignal.timeout(patienceMs);
       const signal = options.signal === undefined ? deadline : AbortSignal.any([options.signal, deadline]);
       try {
-        return await line.add(() => clickhouse.rows(query, params, { ...options, signal }), { signal });
+        const settings = { ...SMALL_ANSWER, ...options.settings };
+        return await line.add(() => clickhouse.rows(query, params, { ...options, settings, signal }), {
+          signal,
+        });
       } catch (cause) {
         if (options.signal?.aborted === true) throw unavailable('was not waited for', cause);
         if (deadline.aborted) throw unavailable(`did not answer within ${patienceMs} ms`, cause);

@@ -1,6 +1,6 @@
-import { findRows } from '../../projections/transfer-counts/queries.ts';
+import { findRows, subjectTotals } from '../../projections/transfer-counts/queries.ts';
 import type { Subject } from '../../projections/transfer-counts/queries.ts';
-import { transferCount, transferSample } from '../../projections/transfers/queries.ts';
+import { MAX_HEIGHT, transferCount, transferSample } from '../../projections/transfers/queries.ts';
 import type { CarriedCount } from './cursor.ts';
 import type { Reading } from './read.ts';
 
@@ -57,6 +57,10 @@ async function estimate(reading: Reading): Promise<number> {
 
 async function subjectCount(reading: Reading, subject: Subject): Promise<number> {
   const { clickhouse, tables, filters } = reading;
+  if (filters.lo === 0 && filters.hi === MAX_HEIGHT) {
+    const [total = 0] = await subjectTotals(clickhouse, tables, [subject]);
+    return total;
+  }
   const { total } = await findRows(clickhouse, tables, subject, {
     order: 'desc',
     lo: filters.lo,

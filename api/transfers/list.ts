@@ -15,7 +15,7 @@ import { decodeCursor, encodeCursor } from './cursor.ts';
 import type { CarriedCount } from './cursor.ts';
 import { walkOf } from './filters.ts';
 import type { TransfersAsked } from './filters.ts';
-import { planTransfers, subjectsToCount } from './plan.ts';
+import { nothing, planTransfers, subjectsToCount } from './plan.ts';
 import type { Plan } from './plan.ts';
 import { readAfter, readByOffset } from './read.ts';
 import type { Reading } from './read.ts';
@@ -58,9 +58,6 @@ export async function listTransfers(
     : await pageByCursor(reading, request, walk, place);
 }
 
-/** A plan without a source: bounds that no height is between. */
-const nothing: Plan = { sources: [], subject: null, exact: null };
-
 async function pageByNumber(
   reading: Reading,
   request: TransferListRequest,
@@ -68,9 +65,11 @@ async function pageByNumber(
 ): Promise<Envelope<StoredTransfer>> {
   const { page, limit, query } = request;
   if (page === 'invalid' || (page !== 'last' && page * limit > REACHABLE_ROWS)) throw invalidPage();
+  const reads = page === 'last' ? null : rowsByOffset(reading, (page - 1) * limit, limit + 1);
+  const whole = reading.plan.isShort && page === 1 ? await reads : null;
   const [count, early] = await Promise.all([
-    counted(reading),
-    page === 'last' ? null : rowsByOffset(reading, (page - 1) * limit, limit + 1),
+    whole !== null && whole.length <= limit ? { count: whole.length, isEstimate: false } : counted(reading),
+    reads,
   ]);
   // Rows that landed after they were counted, or that the counts do not hold yet, are not left out.
   const seen =

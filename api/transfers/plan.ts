@@ -27,7 +27,12 @@ export interface Plan {
   readonly exact: Subject | null;
   /** The one subject among whose rows the answer is found. */
   readonly subject: Subject | null;
+  /** Mostly all of it is on its first page: only where that is full are the rows worth counting. */
+  readonly isShort: boolean;
 }
+
+/** No row can match. */
+export const nothing: Plan = { sources: [], subject: null, exact: null, isShort: false };
 
 /** What the plan rests on besides the filters. */
 export interface Knowledge {
@@ -71,7 +76,7 @@ export function subjectsToCount(felts: Felts): Subject[] {
  * account with a rare token stays fast), else a block's. The other filters are conditions on those rows.
  */
 export function planTransfers(tables: Tables, felts: Felts, block: number | null, known: Knowledge): Plan {
-  if (felts.txhash !== undefined) return alone(transfersOfTransaction(tables));
+  if (felts.txhash !== undefined) return { ...alone(transfersOfTransaction(tables)), isShort: true };
   const weighed = candidatesOf(felts).map((candidate) => ({
     ...candidate,
     rows:
@@ -89,6 +94,7 @@ export function planTransfers(tables: Tables, felts: Felts, block: number | null
         sources: [{ source: transfersOfToken(tables), subject }],
         subject,
         exact: isOnly ? subject : null,
+        isShort: false,
       };
     case 'account':
     case 'from':
@@ -97,6 +103,7 @@ export function planTransfers(tables: Tables, felts: Felts, block: number | null
         sources: [{ source: transfersOfAccount(tables, best.filter), subject }],
         subject,
         exact: isOnly && best.filter === 'account' ? subject : null,
+        isShort: false,
       };
     case 'search':
       return planSearch(tables, felts.search, known, isOnly);
@@ -110,7 +117,7 @@ export function planTransfers(tables: Tables, felts: Felts, block: number | null
  * the counts, and then as good as that filter. An unknown one reads all three, which hold nothing.
  */
 function planSearch(tables: Tables, felt: Felt | undefined, known: Knowledge, isOnly: boolean): Plan {
-  if (felt === undefined) return { sources: [], subject: null, exact: null };
+  if (felt === undefined) return nothing;
   const all = [
     {
       source: transfersOfAccount(tables, 'search'),
@@ -123,9 +130,9 @@ function planSearch(tables: Tables, felt: Felt | undefined, known: Knowledge, is
   const holding = all.filter(({ holds }) => holds);
   const sources = holding.length === 0 ? all : holding;
   const subject = sources.length === 1 ? (sources[0]?.subject ?? null) : null;
-  return { sources, subject, exact: isOnly ? subject : null };
+  return { sources, subject, exact: isOnly ? subject : null, isShort: false };
 }
 
 function alone(source: TransferSource): Plan {
-  return { sources: [{ source, subject: null }], subject: null, exact: null };
+  return { ...nothing, sources: [{ source, subject: null }] };
 }
