@@ -36,7 +36,11 @@ export async function followServed(start: () => Promise<ProjectionRun>, log: Log
     done: ending.promise,
     async stop() {
       isStopping = true;
-      await (await current).stop();
+      // One that could not be started again has nothing to stop.
+      await current.then(
+        (run) => run.stop(),
+        () => {},
+      );
       await ending.promise.catch(() => {});
     },
   };

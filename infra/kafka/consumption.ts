@@ -116,7 +116,7 @@ export async function consume(
         expected.set(place, start);
         start.then(
           (offset) => {
-            if (mine !== generation) return;
+            if (mine !== generation || stopping) return;
             expected.set(place, offset);
             consumer.seek({ topic: fullName, partition, offset: String(offset) });
           },

@@ -13,7 +13,7 @@ export interface OffsetRange {
 interface Waiting {
   readonly partition: number;
   readonly messages: readonly LogMessage[];
-  done(): void;
+  readonly done: () => void;
 }
 
 /**

@@ -1,0 +1,438 @@
+import kafkajs from 'kafkajs';
+import { Registry } from 'prom-client';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+
+import { systemClock } from '../../../infra/clock.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import { dropBuild, knownBuilds, servedBuilds } from '../../../projections/builds.ts';
+import type { Projection } from '../../../projections/define.ts';
+import { chainProjections, postgresProjections } from '../../../projections/index.ts';
+import { createProjectionMetrics } from '../../../projections/metrics.ts';
+import { runPostgresProjection } from '../../../projections/postgres-runner.ts';
+import { rebuild } from '../../../projections/rebuild.ts';
+import type { RebuildProgress, RebuildReport } from '../../../projections/rebuild.ts';
+import { runChainProjections } from '../../../projections/runner.ts';
+import { transfers } from '../../../projections/transfers/projector.ts';
+import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
+import { accepted, busyBlock, reverted } from '../../support/chain-messages.ts';
+import { atEnd, projectionWorld, until } from '../../support/projection-world.ts';
+import type { ProjectionWorld } from '../../support/projection-world.ts';
+
+/** Read models made anew from the log, beside a runner that goes on writing what is served. */
+
+let world: ProjectionWorld;
+let seq = 0;
+beforeAll(async () => {
+  world = await projectionWorld();
+});
+afterAll(async () => await world.close());
+afterEach(async () => await world.stopRuns());
+beforeEach(() => {
+  seq += 1_000_000;
+});
+
+const chain = chainProjections as readonly Projection[];
+const blocks = (first: number, count: number, fork = 0) =>
+  Array.from({ length: count }, (_, index) => accepted(busyBlock(first + index, 4, fork), (seq += 1)));
+
+interface Attempt {
+  readonly projections?: readonly Projection[];
+  readonly swap?: boolean;
+  readonly clickhouse?: ClickHouse;
+  readonly signal?: AbortSignal;
+  readonly onProgress?: (progress: RebuildProgress) => void;
+}
+const rebuildNow = async (attempt: Attempt = {}): Promise<RebuildReport> =>
+  await rebuild(
+    {
+      kafka: world.kafka,
+      clickhouse: attempt.clickhouse ?? world.clickhouse,
+      pool: world.pool,
+      clock: systemClock,
+      log: world.log,
+      metrics: createProjectionMetrics(new Registry()),
+      signal: attempt.signal ?? new AbortController().signal,
+    },
+    attempt.projections ?? chain,
+    { swap: attempt.swap ?? true, onProgress: attempt.onProgress ?? (() => {}) },
+  );
+
+/** Rows of what is served, by table: their number, and a hash of all their values. */
+const served = async (): Promise<Record<string, unknown>> => {
+  const names = await servedBuilds(world.pool);
+  const sums: Record<string, unknown> = {};
+  for (const projection of chainProjections) {
+    const derived = new Set(['transfer_counts', 'indexed_block_ranges']);
+    for (const [, table = ''] of projection.ddl.matchAll(/EXISTS \{\{([a-z_]+)\}\}/g)) {
+      const columns = derived.has(table) ? '* EXCEPT (seq)' : '*';
+      const [row] = await world.select(
+        `SELECT count() AS rows, groupBitXor(sipHash64(${columns})) AS hash FROM ${names.table(table)} FINAL`,
+      );
+      sums[table] = row;
+    }
+  }
+  return sums;
+};
+const buildsOf = async (name: string): Promise<string[]> =>
+  (await knownBuilds(world.pool, name)).map(({ build, state }) => `${build} ${state}`);
+const heightsServed = async (first: number, count: number): Promise<number> => {
+  const table = (await servedBuilds(world.pool)).table('indexed_blocks');
+  const rows = await world.select(
+    `SELECT block_desc FROM ${table} FINAL WHERE block_desc BETWEEN ${0xffff_ffff - first - count + 1} AND ${0xffff_ffff - first}`,
+  );
+  return rows.length;
+};
+const settled = (): Promise<void> => world.settled();
+
+describe('a rebuild from the log', () => {
+  test('gives the same tables, in builds of their own, while the runner goes on; the runner follows', async () => {
+    await world.publish(blocks(0, 30));
+    const fork = blocks(20, 10, 1);
+    const orphans = blocks(20, 10)
+      .map(({ block }) => reverted(block, (seq += 1)))
+      .toReversed();
+    await world.publish([...orphans, ...fork, ...blocks(5000, 20)]);
+    const run = await world.run();
+    await settled();
+    const before = await served();
+
+    const report = await rebuildNow();
+    expect(report.tables.filter(({ differing }) => differing.length > 0)).toEqual([]);
+    expect(report.tables.find(({ table }) => table === 'transfers')?.rows).toBe(
+      Number((before['transfers'] as { rows: unknown }).rows),
+    );
+    expect(report.isSwapped).toBe(true);
+    expect(await buildsOf('transfers')).toEqual(['1 retired', '2 serving']);
+    expect(await served()).toEqual(before);
+
+    // The runner that wrote build 1 goes on with build 2, and with that alone.
+    await world.publish(blocks(30, 5));
+    await settled();
+    expect(await heightsServed(30, 5)).toBe(5);
+    expect(await world.select('SELECT 1 AS x FROM {{transfers}} WHERE block_desc = 0xffffffff - 34')).toEqual(
+      [],
+    );
+    await run.stop();
+    await run.done;
+  });
+
+  test('names what differs, and serves what the log says', async () => {
+    await world.publish(blocks(0, 12));
+    await world.catchUp();
+    const before = await served();
+    const names = await servedBuilds(world.pool);
+    const [ledger, counts] = [names.table('account_ledger'), names.table('transfer_counts')];
+    const alter = async (table: string, change: string, where: string): Promise<void> =>
+      await world.clickhouse.command(
+        `INSERT INTO ${table} SELECT * REPLACE (${change}) FROM (SELECT * FROM ${table} FINAL WHERE ${where} LIMIT 1)`,
+      );
+    await alter(names.table('transfers'), 'amount + 1 AS amount', 'block_desc = 0xffffffff - 3');
+    await alter(ledger, 'toUInt8(1) AS is_deleted', 'block_desc = 0xffffffff - 5');
+    await alter(ledger, 'toUInt32(0xffffffff - 7000000) AS block_desc', 'block_desc = 0xffffffff - 6');
+    await alter(counts, 'transfers + 5 AS transfers', 'range = 0');
+    expect(await served()).not.toEqual(before);
+
+    const report = await rebuildNow({
+      projections: chain.filter(({ name }) =>
+        ['transfers', 'account-ledger', 'transfer-counts'].includes(name),
+      ),
+    });
+    const found = report.tables.flatMap(({ table, differing, samples }) =>
+      differing.length === 0
+        ? []
+        : [{ table, ranges: differing.map(({ bucket }) => bucket), kinds: samples.map(({ kind }) => kind) }],
+    );
+    expect(found.toSorted((a, b) => a.table.localeCompare(b.table))).toEqual([
+      { table: 'account_ledger', ranges: [0, 6835], kinds: expect.arrayContaining(['missing', 'extra']) },
+      { table: 'transfer_counts', ranges: [0], kinds: ['different'] },
+      { table: 'transfers', ranges: [0], kinds: ['different'] },
+    ]);
+    const sample = report.tables.find(({ table }) => table === 'transfers')?.samples[0]?.key;
+    expect(sample).toMatch(/^token=0x[0-9a-f]{64} block=3 position=\d+ item=0$/);
+    expect(await served()).toEqual(before);
+  });
+
+  test('ended anywhere, goes on with its shadow; without a swap nothing is served differently', async () => {
+    await world.publish(blocks(9000, 60));
+    await world.catchUp();
+    const before = await served();
+    const serving = (await buildsOf('transfers')).at(-1);
+
+    const stop = new AbortController();
+    const slow: ClickHouse = {
+      ...world.clickhouse,
+      async insertEncoded(table, columns, bytes) {
+        await world.clickhouse.insertEncoded(table, columns, bytes);
+        stop.abort(new Error('killed'));
+      },
+    };
+    await expect(rebuildNow({ clickhouse: slow, signal: stop.signal })).rejects.toThrow('killed');
+    expect((await buildsOf('transfers')).slice(-2)).toEqual([serving, expect.stringMatching(/building$/)]);
+
+    const report = await rebuildNow({ swap: false });
+    expect(report.builds.every(({ isResumed }) => isResumed)).toBe(true);
+    expect(report.tables.filter(({ differing }) => differing.length > 0)).toEqual([]);
+    expect(await buildsOf('transfers')).toContain(serving);
+    const again = await rebuildNow();
+    expect(again.messages).toBe(0);
+    expect(await served()).toEqual(before);
+  });
+
+  test('a reorg that lands while it compares is in what is served afterwards', async () => {
+    await world.publish(blocks(12_000, 20));
+    const run = await world.run();
+    await settled();
+    let published: Promise<void> | null = null;
+    const report = await rebuildNow({
+      onProgress({ phase }) {
+        if (phase !== 'comparing' || published !== null) return;
+        const orphans = blocks(12_010, 10)
+          .map(({ block }) => reverted(block, (seq += 1)))
+          .toReversed();
+        published = world.publish([...orphans, ...blocks(12_010, 13, 1)]);
+      },
+    });
+    await published;
+    await settled();
+    expect(report.tables.filter(({ differing }) => differing.length > 0)).toEqual([]);
+    expect(await heightsServed(12_000, 40)).toBe(23);
+    const after = await served();
+    expect((await rebuildNow()).tables.filter(({ differing }) => differing.length > 0)).toEqual([]);
+    expect(await served()).toEqual(after);
+    await run.stop();
+  });
+
+  test('waits for a batch that is being written, and keeps the next one waiting', async () => {
+    await world.publish(blocks(15_000, 5));
+    const gate = Promise.withResolvers<void>();
+    const entered = Promise.withResolvers<void>();
+    const held: ClickHouse = {
+      ...world.clickhouse,
+      async insertEncoded(table, columns, bytes) {
+        if (table.startsWith('tx_index')) {
+          entered.resolve();
+          await gate.promise;
+        }
+        await world.clickhouse.insertEncoded(table, columns, bytes);
+      },
+    };
+    await world.catchUp();
+    const run = await world.run({ clickhouse: held });
+    await world.publish(blocks(15_005, 5));
+    await entered.promise;
+    const phases: string[] = [];
+    let isDone = false;
+    const rebuilding = rebuildNow({
+      projections: chain.filter(({ name }) => name === 'transfers'),
+      onProgress: ({ phase }) => phases.push(phase),
+    }).finally(() => {
+      isDone = true;
+    });
+    await until(async () => phases.at(-1) === 'waiting for the writers');
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    expect(isDone).toBe(false);
+    gate.resolve();
+    const report = await rebuilding;
+    expect(report.tables.flatMap(({ differing }) => differing)).toEqual([]);
+    await settled();
+    expect(await heightsServed(15_000, 10)).toBe(10);
+    await run.stop();
+  });
+});
+
+describe('a rebuild refuses', () => {
+  test('while another one is under way', async () => {
+    await world.catchUp();
+    let second: Promise<RebuildReport> | null = null;
+    await rebuildNow({
+      projections: [transfers],
+      onProgress() {
+        second ??= rebuildNow({ projections: [transfers] });
+        second.catch(() => {}); // looked at below
+      },
+    });
+    await expect(second).rejects.toMatchObject({
+      code: 'CONFLICT',
+      message: expect.stringContaining('transfers'),
+    });
+  });
+
+  test('a message that cannot be read, until it is skipped', async () => {
+    await world.catchUp();
+    const publisher = world.kafka.publisher();
+    const partition = partitionOfHeight(3 * 1024);
+    const [place] = await publisher.publish(topics.chainBlocks, [{ value: { v: 9 } as never, partition }]);
+    await publisher.close();
+    const id = `chain.blocks:${partition}:${place?.offset}`;
+    const skipFor = async (names: readonly string[]): Promise<void> =>
+      void (await world.pool.query(
+        `INSERT INTO tds.skips (projection, topic, partition, message_offset)
+         SELECT *, 'chain.blocks', $2::int, $3::bigint FROM unnest($1::text[]) ON CONFLICT DO NOTHING`,
+        [names, partition, place?.offset],
+      ));
+    // Served, it was skipped for one projection only, by hand.
+    await skipFor(chain.map(({ name }) => name));
+    await world.publish(blocks(3 * 1024, 2));
+    await world.catchUp();
+    await world.pool.query("DELETE FROM tds.skips WHERE projection = 'transfers'");
+    await expect(rebuildNow({ projections: [transfers] })).rejects.toMatchObject({
+      code: 'MESSAGE_INVALID',
+      message: expect.stringContaining(`tds quarantine skip ${id}`),
+    });
+    await skipFor(['transfers']);
+    const report = await rebuildNow({ projections: [transfers] });
+    expect(report.tables.flatMap(({ differing }) => differing)).toEqual([]);
+  });
+
+  test('to drop what is served, and drops the rest with everything that is known of it', async () => {
+    const [first] = await knownBuilds(world.pool, 'tx-index');
+    const serving = (await knownBuilds(world.pool, 'tx-index')).find(({ state }) => state === 'serving');
+    await expect(
+      dropBuild(world.pool, world.clickhouse, 'tx-index', serving?.build ?? 0),
+    ).rejects.toMatchObject({ code: 'CONFLICT' });
+    expect(first?.state).toBe('retired');
+    await dropBuild(world.pool, world.clickhouse, 'tx-index', first?.build ?? 0);
+    expect((await knownBuilds(world.pool, 'tx-index')).map(({ build }) => build)).not.toContain(first?.build);
+    await expect(world.select(`SELECT 1 AS x FROM ${first?.names['tx_index']}`)).rejects.toThrow();
+    const { rows } = await world.pool.query(
+      "SELECT 1 FROM tds.checkpoints WHERE projection = 'tx-index' AND build = $1",
+      [first?.build],
+    );
+    expect(rows).toEqual([]);
+  });
+
+  test('when the beginning of the topic is gone', async () => {
+    const { name } = topics.chainBlocks;
+    const { brokers, prefix } = world.kafkaAddress;
+    const admin = new kafkajs.Kafka({ brokers: [...brokers], logLevel: kafkajs.logLevel.NOTHING }).admin();
+    await admin.connect();
+    const builds = await knownBuilds(world.pool, 'transfers');
+    await admin.fetchTopicMetadata({ topics: [prefix + name] });
+    await admin.deleteTopicRecords({ topic: prefix + name, partitions: [{ partition: 0, offset: '3' }] });
+    await admin.disconnect();
+    await expect(rebuildNow({ projections: [transfers] })).rejects.toMatchObject({
+      code: 'LOG_BEGINNING_GONE',
+      message: expect.stringContaining('partition 0 begins at offset 3'),
+    });
+    expect(await knownBuilds(world.pool, 'transfers')).toEqual(builds);
+  });
+});
+
+test('another version is built beside the one that is served, whose writer ends by name', async () => {
+  const own = await projectionWorld();
+  try {
+    await own.publish(blocks(0, 6));
+    const run = await own.run({ projections: [transfers] });
+    await until(async () => await atEnd(own.kafka, own.pool, topics.chainBlocks, ['transfers']));
+    const next = {
+      ...transfers,
+      version: transfers.version + 1,
+      ddl: transfers.ddl.replace('is_deleted UInt8', "is_deleted UInt8,\n  note String DEFAULT ''"),
+    };
+    const { tables, builds } = await rebuild(
+      {
+        ...own,
+        clock: systemClock,
+        metrics: createProjectionMetrics(new Registry()),
+        signal: new AbortController().signal,
+      },
+      [next],
+      { swap: true, onProgress: () => {} },
+    );
+    expect(builds).toEqual([
+      { projection: 'transfers', version: next.version, before: 1, after: 2, isResumed: false },
+    ]);
+    expect(tables).toEqual([
+      { projection: 'transfers', table: 'transfers', rows: 48, differing: [], samples: [] },
+    ]);
+    expect((await servedBuilds(own.pool)).table('transfers')).toBe(`transfers_v${next.version}_b2`);
+    // The old program meets the swap at its next message, and says why it ends.
+    await own.publish(blocks(6, 1));
+    await expect(run.done).rejects.toMatchObject({ code: 'VERSION_MISMATCH' });
+    await run.stop();
+    const renewed = await runChainProjections({
+      ...own,
+      projections: [next],
+      groupId: 'renewed',
+      metrics: createProjectionMetrics(new Registry()),
+    });
+    await until(async () => {
+      const [row] = await own.select(`SELECT count() AS rows FROM transfers_v${next.version}_b2 FINAL`);
+      return Number(row?.['rows']) === 56;
+    });
+    await renewed.stop();
+  } finally {
+    await own.close();
+  }
+});
+
+test('PostgreSQL projections are folded anew, compared and swapped; what differs is named', async () => {
+  const own = await projectionWorld();
+  try {
+    const tokens = postgresProjections.find(({ name }) => name === 'tokens');
+    if (tokens === undefined) throw new Error('there is no projection of tokens');
+    const publisher = own.kafka.publisher();
+    const describeTokens = async (first: number, count: number): Promise<void> => {
+      await publisher.publish(
+        topics.tokens,
+        Array.from({ length: count }, (_, index) => ({
+          key: String(first + index),
+          value: topics.tokens.schema.parse({
+            type: 'token.described',
+            v: 1,
+            token: `0x${(first + index).toString(16).padStart(64, '0')}`,
+            name: `Coin ${first + index}`,
+            symbol: 'C',
+            decimals: 18,
+            standard: 'erc20',
+            class_hash: null,
+            block: 1,
+            observed_at: 1_700_000_000_000,
+          }),
+        })),
+      );
+    };
+    await describeTokens(1, 1200);
+    const options = {
+      ...own,
+      projection: tokens,
+      groupId: 'tokens',
+      metrics: createProjectionMetrics(new Registry()),
+    };
+    const run = await runPostgresProjection(options);
+    const caughtUp = async (count: number): Promise<void> =>
+      await until(async () => {
+        const schema = (await servedBuilds(own.pool)).schema('tokens');
+        const { rows } = await own.pool.query(`SELECT count(*) AS n FROM ${schema}.tokens`);
+        return rows[0].n === count;
+      });
+    await caughtUp(1200);
+    await own.pool.query(`UPDATE tokens_v1_b1.tokens SET name = 'Forged' WHERE name = 'Coin 7'`);
+    const { tables } = await rebuild(
+      {
+        ...own,
+        clock: systemClock,
+        metrics: createProjectionMetrics(new Registry()),
+        signal: new AbortController().signal,
+      },
+      [tokens],
+      { swap: true, onProgress: () => {} },
+    );
+    expect(tables.find(({ table }) => table === 'tokens')).toMatchObject({
+      rows: 1200,
+      samples: [
+        { kind: 'extra', key: expect.stringContaining('Forged') },
+        { kind: 'missing', key: expect.stringContaining('Coin 7') },
+      ],
+    });
+    // The runner goes on with what is served now.
+    await describeTokens(2000, 10);
+    await caughtUp(1210);
+    const { rows } = await own.pool.query(`SELECT count(*) AS n FROM tokens_v1_b1.tokens`);
+    expect(rows[0].n).toBe(1200);
+    await run.stop();
+    await publisher.close();
+  } finally {
+    await own.close();
+  }
+});
