@@ -182,17 +182,17 @@ describe('a rebuild from the log', () => {
     await world.publish(blocks(12_000, 20));
     const run = await world.run();
     await settled();
-    let published: Promise<void> | null = null;
+    const published: Promise<void>[] = [];
     const report = await rebuildNow({
       onProgress({ phase }) {
-        if (phase !== 'comparing' || published !== null) return;
+        if (phase !== 'comparing' || published.length > 0) return;
         const orphans = blocks(12_010, 10)
           .map(({ block }) => reverted(block, (seq += 1)))
           .toReversed();
-        published = world.publish([...orphans, ...blocks(12_010, 13, 1)]);
+        published.push(world.publish([...orphans, ...blocks(12_010, 13, 1)]));
       },
     });
-    await published;
+    await Promise.all(published);
     await settled();
     expect(report.tables.filter(({ differing }) => differing.length > 0)).toEqual([]);
     expect(await heightsServed(12_000, 40)).toBe(23);
