@@ -199,6 +199,7 @@ export async function consume(
       await consumer.disconnect();
     },
     seek(topic, partition, offset) {
+      if (stopping) return;
       expected.set(`${topic}:${partition}`, offset);
       consumer.seek({ topic: topicPrefix + topic, partition, offset: String(offset) });
     },

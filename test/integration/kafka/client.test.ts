@@ -80,3 +80,23 @@ test('a topic of another name has another id; the same one keeps it', async () =
   expect(await kafka.topicId(topics.tokens)).not.toBe(id);
   expect(id).not.toBe('0'.repeat(32));
 });
+
+test('a consumption may be stopped while a checkpoint is still being read, and sought in after', async () => {
+  const unhandled: unknown[] = [];
+  const listener = (error: unknown): void => void unhandled.push(error);
+  process.prependListener('unhandledRejection', listener);
+  const checkpoint = Promise.withResolvers<number>();
+  const consumption = await kafka.consume({
+    groupId: 'stopped-early',
+    topics: [topics.chainStatus],
+    startAt: () => checkpoint.promise,
+    onBatch: async () => {},
+    onCrash: () => {},
+  });
+  await consumption.stop();
+  checkpoint.resolve(0);
+  expect(() => consumption.seek(topics.chainStatus.name, 0, 0)).not.toThrow();
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  process.off('unhandledRejection', listener);
+  expect(unhandled).toEqual([]);
+});
