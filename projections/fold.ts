@@ -1,5 +1,5 @@
 import { inTransaction } from '../infra/postgres/client.ts';
-import type { Pool } from '../infra/postgres/client.ts';
+import type { Pool, PoolClient } from '../infra/postgres/client.ts';
 import type { LogMessage } from '../infra/kafka/client.ts';
 import { assertServed } from './builds.ts';
 import type { Build } from './builds.ts';
@@ -10,6 +10,8 @@ import { isAway } from './persist.ts';
 
 /** Behind the head, so many messages share a transaction. */
 const MESSAGES_PER_TRANSACTION = 500;
+/** Less than a session in the group: whoever is given the partition does not wait for a process that is frozen. */
+const IDLE_MS = 10_000;
 
 interface Folding<M> {
   readonly message: M;
@@ -74,24 +76,23 @@ export function createFolder<M>({
     batch: readonly Folding<M>[],
   ): Promise<void> => {
     if (batch.length === 0) return;
-    await patiently(() =>
-      inTransaction(pool, async (tx) => {
-        if (isServed) await assertServed(tx, [build]);
-        const next = expected + batch.length;
-        const refused = await moveCheckpoints(tx, topic, [{ build, partition, expected, next }]);
-        if (refused.length > 0) throw new Refused();
-        for (const [index, { message, from }] of batch.entries()) {
-          try {
-            const { offset, timestamp } = from;
-            await projection.fold(tx, message, { partition, offset, timestamp, schema });
-          } catch (error) {
-            if (isAway(error)) throw error;
-            throw new FoldFailed(index, error);
-          }
+    const work = async (tx: PoolClient): Promise<void> => {
+      if (isServed) await assertServed(tx, [build]);
+      const next = expected + batch.length;
+      const refused = await moveCheckpoints(tx, topic, [{ build, partition, expected, next }]);
+      if (refused.length > 0) throw new Refused();
+      for (const [index, { message, from }] of batch.entries()) {
+        try {
+          const { offset, timestamp } = from;
+          await projection.fold(tx, message, { partition, offset, timestamp, schema });
+        } catch (error) {
+          if (isAway(error)) throw error;
+          throw new FoldFailed(index, error);
         }
-        if (isServed) await tell(tx, batch);
-      }),
-    );
+      }
+      if (isServed) await tell(tx, batch);
+    };
+    await patiently(() => inTransaction(pool, work, { idleMs: IDLE_MS }));
   };
 
   /** Delivered by Postgres when the transaction commits, and only then. */

@@ -48,12 +48,22 @@ export function createPool(
   return pool;
 }
 
-/** Runs `work` in one transaction; any error rolls it back. */
-export async function inTransaction<T>(pool: Pool, work: (tx: PoolClient) => Promise<T>): Promise<T> {
+/**
+ * Runs `work` in one transaction; any error rolls it back.
+ *
+ * @param options.idleMs a transaction that asks nothing for so long is rolled back by the server, and lets go of its locks:
+ * its process stands still, is frozen, or is cut off
+ */
+export async function inTransaction<T>(
+  pool: Pool,
+  work: (tx: PoolClient) => Promise<T>,
+  { idleMs }: { idleMs?: number } = {},
+): Promise<T> {
   const client = await pool.connect();
   let broken = false;
   try {
-    await client.query('BEGIN');
+    const bounded = idleMs === undefined ? '' : `; SET LOCAL idle_in_transaction_session_timeout = ${idleMs}`;
+    await client.query(`BEGIN${bounded}`);
     const result = await work(client);
     await client.query('COMMIT');
     return result;
@@ -78,11 +88,11 @@ export async function sqlRows<T>(
   return result.rows.map((raw: unknown) => row.parse(raw));
 }
 
-/** True where trying again can help: the server is away, starting, stopping, or gave up on a conflict (SQLSTATE 08, 40, 53, 57). */
+/** True where trying again can help: the server is away, starting, stopping, or gave up on a conflict or on a transaction that stood still (SQLSTATE 08, 40, 53, 57P, 25P03). */
 export function isPostgresUnavailable(error: unknown): boolean {
   if (!(error instanceof Error) || error instanceof AppError) return false;
   const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
-  if (/^(08|40|53|57P)/.test(code)) return true;
+  if (/^(08|40|53|57P|25P03)/.test(code)) return true;
   if (['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN'].includes(code))
     return true;
   // pg reports a connection that ended, and its own time-outs, as plain errors without a code.

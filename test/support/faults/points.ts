@@ -8,8 +8,11 @@ export const insertInto = (table: string): RegExp =>
 export const checkpointOf = (topic: string): RegExp =>
   new RegExp(`UPDATE tds\\.checkpoints[^]*${topic.replace('.', '\\.')}`);
 
+/** Postgres: a fold writes rows, its checkpoint being moved in the same transaction. */
+export const foldInto = (projection: string): RegExp => new RegExp(`${projection.replace('-', '_')}_v\\d`);
+
 /** Postgres: the end of an explicit transaction. */
-export const commit = /Q\0\0\0\x0bCOMMIT\0/;
+export const commit = /Q[^]{4}COMMIT/;
 
 /** Postgres: a statement of the ingester's, by its beginning. */
 export const record = /INSERT INTO tds\.recorded_blocks/;

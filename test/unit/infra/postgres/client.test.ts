@@ -68,6 +68,7 @@ test.each([
   ['23505', 'duplicate key', false],
   ['57P01', 'terminating connection due to administrator command', true],
   ['53300', 'too many connections', true],
+  ['25P03', 'terminating connection due to idle-in-transaction timeout', true],
   ['40001', 'could not serialize access', true],
 ])('SQLSTATE %s: %s', (code, message, expected) => {
   expect(isPostgresUnavailable(Object.assign(new Error(message), { code }))).toBe(expected);
