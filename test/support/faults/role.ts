@@ -9,7 +9,7 @@ const program = fileURLToPath(new URL('../../../infra/bin/tds.ts', import.meta.u
 /** The servers that a role reaches; each through a proxy of its own, so a trap tells whose connection it is. */
 export type Server = 'kafka' | 'clickhouse' | 'postgres' | 'node';
 
-/** One role as a process of its own, as in production: signals to it are real. */
+/** One role, or a command that works as long as one, as a process of its own, as in production: signals to it are real. */
 export interface Role {
   readonly name: string;
   readonly pid: number;
@@ -31,14 +31,19 @@ export interface Role {
 const KEPT_OUTPUT = 20_000;
 
 export async function startRole(
-  name: 'ingest' | 'project' | 'observe',
+  name: 'ingest' | 'project' | 'observe' | 'rebuild',
   env: Readonly<Record<string, string>>,
+  args: readonly string[] = [],
 ): Promise<Role> {
   const { proxies, env: throughProxies } = await proxied(env);
-  const child = spawn(process.execPath, ['--disable-warning=TimeoutNegativeWarning', program, name], {
-    env: { PATH: process.env['PATH'] ?? '', ...throughProxies },
-    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-  });
+  const child = spawn(
+    process.execPath,
+    ['--disable-warning=TimeoutNegativeWarning', program, name, ...args],
+    {
+      env: { PATH: process.env['PATH'] ?? '', ...throughProxies },
+      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+    },
+  );
   let output = '';
   const keep = (chunk: Buffer): void => {
     output = (output + chunk.toString()).slice(-KEPT_OUTPUT);
