@@ -47,6 +47,8 @@ export interface RebuildReport {
     readonly isResumed: boolean;
   }[];
   readonly messages: number;
+  /** From the first message to the last row of the shadows, before they are compared. */
+  readonly readMs: number;
   readonly tables: readonly TableReport[];
   readonly isSwapped: boolean;
   /** How long writers were held; null when nothing was swapped. Readers are not held. */
@@ -112,7 +114,9 @@ export async function rebuild(
       }
     };
 
+    const beganAt = performance.now();
     await catchUp();
+    const readMs = Math.round(performance.now() - beganAt);
     touched.clear();
     phase = 'comparing';
     say();
@@ -147,6 +151,7 @@ export async function rebuild(
         isResumed,
       })),
       messages: read,
+      readMs,
       tables,
       isSwapped: swap,
       heldMs,

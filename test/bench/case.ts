@@ -59,6 +59,7 @@ const lower = (least: number, aim?: number): Want =>
 /** What is asked of the service on one machine of two cores, in the units of the figures. */
 export const wanted = {
   backfillRate: higher(10_000, 20_000),
+  rebuildRate: higher(25_000, 60_000),
   roleMemory: lower(512, 300),
   pageMedian: lower(20, 10),
   pageTail: lower(60, 30),

@@ -8,13 +8,14 @@ import { commands } from './cases/commands.ts';
 import { headLag } from './cases/head-lag.ts';
 import { pages } from './cases/pages.ts';
 import { pipeline } from './cases/pipeline.ts';
+import { rebuild } from './cases/rebuild.ts';
 import { start } from './cases/start.ts';
 import { summarizeProfiles } from './profile.ts';
 import { describeMachine, difference, isComplete, renderMachine, renderReport, verdict } from './report.ts';
 import { createWorld } from './world.ts';
 import type { World } from './world.ts';
 
-const cases: readonly BenchCase[] = [backfill, pages, headLag, pipeline, start, commands];
+const cases: readonly BenchCase[] = [backfill, rebuild, pages, headLag, pipeline, start, commands];
 
 const help = `npm run bench [-- case… options]
 
@@ -26,7 +27,7 @@ Cases
 ${cases.map(({ name, summary }) => `  ${name.padEnd(10)} ${summary}`).join('\n')}
 
 Options
-  --transfers N   transfers on the chain of backfill (1,000,000)
+  --transfers N   transfers on the chain of backfill and rebuild (1,000,000)
   --rows N        transfers in the tables of pages (5,000,000)
   --per-block N   transfers in a block (100)
   --samples N     measurements of one kind, instead of each case's own number

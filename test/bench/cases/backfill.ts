@@ -118,7 +118,8 @@ export const backfill: BenchCase = {
 /** How many transfers could be queried when, in milliseconds since the beginning. */
 type Reached = readonly { at: number; transfers: number }[];
 
-async function follow(world: World, client: Client, total: number, began: number): Promise<Reached> {
+/** Polls the API's totals until they name every transfer. */
+export async function follow(world: World, client: Client, total: number, began: number): Promise<Reached> {
   const reached: { at: number; transfers: number }[] = [];
   const givenUp = (1000 * total) / HOPELESS_RATE + 120_000;
   for (let said = 0; ;) {
