@@ -11,6 +11,9 @@ export const checkpointOf = (topic: string): RegExp =>
 /** Postgres: a fold writes rows, its checkpoint being moved in the same transaction. */
 export const foldInto = (projection: string): RegExp => new RegExp(`${projection.replace('-', '_')}_v\\d`);
 
+/** Postgres: what is served changes. */
+export const swapBuilds = /UPDATE tds\.served/;
+
 /** Postgres: the end of an explicit transaction. */
 export const commit = /Q[^]{4}COMMIT/;
 

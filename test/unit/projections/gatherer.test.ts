@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
-import { pause } from '../../../infra/lifecycle.ts';
+import { systemClock } from '../../../infra/clock.ts';
 import type { Batch } from '../../../projections/chain-batch.ts';
 import type { ChainWriter } from '../../../projections/chain-writer.ts';
 import { createGatherer } from '../../../projections/gatherer.ts';
@@ -36,7 +36,7 @@ function setup() {
     writer,
     newBatch,
     { rows: 5, bytes: 1000, waitMs: 1000, gapMs: 100 },
-    { now: Date.now, sleep: pause, random: Math.random },
+    { ...systemClock, now: Date.now },
   );
   return {
     submitted,
