@@ -143,7 +143,7 @@ async function bucketSums(
  * Keeps to some buckets, and to some heights where the table knows them. The condition is on columns of the key alone, which all versions of a row share, so it may be
  * met before versions are merged, and the key's order can be used.
  */
-function within({ bucket, height }: Shape, { buckets, heights }: Limits): string {
+export function within({ bucket, height }: Shape, { buckets, heights }: Limits): string {
   if (buckets === undefined && (heights === undefined || height === null)) return '';
   if (buckets?.length === 0) return 'WHERE false';
   if (height === null) return `PREWHERE ${bucket} IN (${(buckets ?? []).join(', ')})`;
@@ -165,7 +165,7 @@ function within({ bucket, height }: Shape, { buckets, heights }: Limits): string
 }
 
 /** The columns that both tables have: of two versions of a projection, what they have in common. */
-async function commonShape(
+export async function commonShape(
   clickhouse: Pick<ClickHouse, 'rows'>,
   { ours, theirs }: TablePair,
   isDerived: boolean,
