@@ -22,8 +22,6 @@ export interface AppDeps extends DispatchDeps, HealthDeps {
   readonly log: Logger;
   readonly metrics: Registry;
   readonly trustedProxies: readonly string[];
-  /** The highest height that can be queried; null before the first. */
-  readonly indexedHeight: () => number | null;
 }
 
 const OUR_HEADERS = [

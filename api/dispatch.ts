@@ -3,8 +3,9 @@ import type { Context } from 'koa';
 import type { z } from 'zod';
 
 import type { Logger } from '../infra/log.ts';
-import type { RequestState } from './request-state.ts';
+import { keepAnswers } from './answers.ts';
 import { readBody } from './body.ts';
+import type { RequestState } from './request-state.ts';
 import { createIdentify } from './identify.ts';
 import type { IdentifyDeps } from './identify.ts';
 import type { RequestInfo, Route, ServedBuilds } from './route.ts';
@@ -14,27 +15,48 @@ export interface DispatchDeps extends IdentifyDeps {
   readonly servedBuilds: () => Promise<ServedBuilds>;
   /** An answer that is not what its route declares is 500; else it is logged and sent as it is. */
   readonly isStrict: boolean;
+  /** The highest height that can be queried; null before the first. */
+  readonly indexedHeight: () => number | null;
 }
 
 /** Runs a declared route for a request. */
 export function dispatch(route: Route, deps: DispatchDeps): RouterMiddleware<RequestState> {
+  const kept = keepAnswers(deps.now);
   return async (context) => {
     const { state } = context;
     state.route = route;
     state.path = route.path;
     const request = requestInfo(context, route, state);
     let builds: Promise<ServedBuilds> | null = null;
-    const served = (): Promise<ServedBuilds> => (builds ??= deps.servedBuilds());
-    const { status, body, headers } = await route.run({
+    const readServed = (): Promise<ServedBuilds> => (builds ??= deps.servedBuilds());
+    // The height that the answer's headers tell: an answer that does not hold it yet is never given with it.
+    const height = deps.indexedHeight();
+    const { served, answer } = await route.begin({
       params: context.params,
       request,
-      identify: createIdentify(deps, request, served, state.note),
-      served,
+      identify: createIdentify(deps, request, readServed, state.note),
+      served: readServed,
       body: () => readBody(context),
     });
+    const key = route.isReusable && served.state !== null ? `${served.state} ${height} ${context.url}` : null;
+    const again = key === null ? undefined : kept.get(key);
+    if (again !== undefined) {
+      context.type = 'json';
+      context.body = again;
+      return;
+    }
+    const { status, body, headers, isPassing } = await answer();
+    const shaped = shape(route, status, body, deps);
     context.status = status;
     context.set(headers ?? {});
-    context.body = shape(route, status, body, deps);
+    if (key === null || status !== 200) {
+      context.body = shaped;
+      return;
+    }
+    const json = Buffer.from(JSON.stringify(shaped));
+    context.type = 'json';
+    context.body = json;
+    if (isPassing !== true) kept.keep(key, json);
   };
 }
 

@@ -8,6 +8,8 @@ export interface ServedBuilds {
   table(placeholder: string): string;
   /** Postgres schema by projection. */
   schema(projection: string): string;
+  /** While this stays the same, so does what is told of the chain; null: not known. */
+  readonly state: string | null;
 }
 
 /** Who calls, by session. */
@@ -70,6 +72,8 @@ type Reply<R extends Responses> = {
     status: S;
     body: R[S] extends z.ZodType ? z.input<R[S]> : null;
     headers?: Readonly<Record<string, string>>;
+    /** Not to be given again: what it lacks may be there in a moment. */
+    isPassing?: boolean;
   };
 }[keyof R];
 
@@ -102,6 +106,8 @@ interface Declaration<
   readonly response: R;
   /** A repeat with the same `Idempotency-Key` header is answered as the first was (`identifyCommand`). */
   readonly isIdempotent?: true;
+  /** Its answers rest on the query and on what is told of the chain alone: one may be given again while that stays. */
+  readonly isReusable?: true;
   /** Statuses of errors that are the route's own, besides those that its declaration makes plain. */
   readonly errors?: readonly number[];
   handler(context: HandlerContext<P, Q, B> & Identity<A>): Promise<Reply<NoInfer<R>>>;
@@ -121,9 +127,18 @@ export interface Route {
   readonly response: Responses;
   readonly isIdempotent: boolean;
   readonly errors: readonly number[];
+  readonly isReusable: boolean;
   /** True where successes carry `success: true`; errors of the route then carry `success: false`. */
   readonly hasSuccessFlag: boolean;
-  run(call: Call): Promise<{ status: number; body: unknown; headers?: Readonly<Record<string, string>> }>;
+  /** Settles who calls and what is asked, before anything is answered. */
+  begin(call: Call): Promise<{ readonly served: ServedBuilds; readonly answer: () => Promise<RouteAnswer> }>;
+}
+
+export interface RouteAnswer {
+  readonly status: number;
+  readonly body: unknown;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  readonly isPassing?: boolean | undefined;
 }
 
 const nothing = z.object({});
@@ -155,20 +170,27 @@ export function defineRoute<
     body,
     response,
     isIdempotent: declaration.isIdempotent === true,
+    isReusable: declaration.isReusable === true,
     errors: declaration.errors ?? [],
     hasSuccessFlag: Object.values(response).some(
       (schema) => schema instanceof z.ZodObject && 'success' in schema.shape,
     ),
-    async run(call) {
+    async begin(call) {
       const identity = (await call.identify[auth]()) as Identity<A>;
       const input = {
         params: parse(params, call.params),
         query: parse(query, call.request.query),
         body: parse(body, body === undefined ? undefined : await call.body()),
       };
-      const context = { input, served: await call.served(), request: call.request };
-      const { status, body: answer, headers } = await declaration.handler({ ...context, ...identity });
-      return { status: Number(status), body: answer, ...(headers === undefined ? {} : { headers }) };
+      const served = await call.served();
+      const context = { input, served, request: call.request, ...identity };
+      return {
+        served,
+        answer: async () => {
+          const { status, ...rest } = await declaration.handler(context);
+          return { status: Number(status), ...rest };
+        },
+      };
     },
   };
 }

@@ -30,11 +30,17 @@ export interface ServedBuilds {
   table(placeholder: string): string;
   /** Postgres schema by projection; throws `NOT_FOUND` when no build of it is served. */
   schema(projection: string): string;
+  /**
+   * Which builds these are, and how far each has read its topic: while this stays the same, so do their tables, but for
+   * rows of a batch that is being written. null: nothing was read yet.
+   */
+  readonly state: string | null;
 }
 
 const servedRow = z.object({
   tables: z.record(z.string(), z.string()),
   schemas: z.record(z.string(), z.string()),
+  state: z.string().nullable(),
 });
 const buildRow = z.object({
   projection: z.string(),
@@ -47,15 +53,26 @@ const buildRow = z.object({
 });
 type BuildRow = z.infer<typeof buildRow>;
 
+/** Commands and the quarantine tell nothing of the chain, so their checkpoints are no part of the state. */
+const SELECT_SERVED = `SELECT tables, schemas, md5(tables::text || schemas::text || (
+    SELECT string_agg(next_offset::text, ' ' ORDER BY projection, build, topic, partition)
+    FROM tds.checkpoints WHERE topic NOT IN ('commands', 'quarantine')
+  )) AS state
+  FROM tds.served`;
+
 export async function servedBuilds(db: Sql): Promise<ServedBuilds> {
-  const [row] = await sqlRows(db, servedRow, 'SELECT tables, schemas FROM tds.served');
+  const [row] = await sqlRows(db, servedRow, SELECT_SERVED);
   const known = (names: Readonly<Record<string, string>>, name: string): string => {
     const served = names[name];
     if (served === undefined) throw new AppError('NOT_FOUND', `No build of ${name} is served yet`);
     return served;
   };
-  const { tables = {}, schemas = {} } = row ?? {};
-  return { table: (placeholder) => known(tables, placeholder), schema: (name) => known(schemas, name) };
+  const { tables = {}, schemas = {}, state = null } = row ?? {};
+  return {
+    table: (placeholder) => known(tables, placeholder),
+    schema: (name) => known(schemas, name),
+    state,
+  };
 }
 
 /**
@@ -141,7 +158,7 @@ export async function dropBuild(
 }
 
 /**
- * Puts shadows in the place of what is served, in the transaction of `holdSwap`: for a reader that is one moment. What
+ * Puts shadows in the place of what is served, in the transaction of `holdSwap` (holds.ts): for a reader that is one moment. What
  * was served stays, retired, until it is dropped.
  */
 export async function serveInstead(
@@ -160,71 +177,6 @@ export async function serveInstead(
     await serve(tx, projection, build);
   }
 }
-
-/** Ends the hold; nothing happens when it is called again. */
-export interface Hold {
-  release(): Promise<void>;
-}
-
-/**
- * A writer of served builds holds them from before it writes the first row of a batch until its checkpoints have
- * moved; a swap waits for all holds to end, and then for itself alone. So nothing of a served table is in flight while
- * it is compared and swapped. Throws `BUILD_RETIRED` when one of them is served no more.
- */
-export async function holdServed(pool: Pool, builds: readonly Build[]): Promise<Hold> {
-  const client = await pool.connect();
-  const onError = (): void => {}; // a lost connection has lost the lock; the move of the checkpoint tells
-  client.on('error', onError);
-  let isHeld = true;
-  const letGo = async (how: 'COMMIT' | 'ROLLBACK'): Promise<void> => {
-    if (!isHeld) return;
-    isHeld = false;
-    const broken = await client.query(how).then(
-      () => false,
-      () => true,
-    );
-    client.off('error', onError);
-    client.release(broken);
-  };
-  try {
-    await client.query('BEGIN');
-    await assertServed(client, builds);
-  } catch (error) {
-    await letGo('ROLLBACK');
-    throw error;
-  }
-  return { release: () => letGo('COMMIT') };
-}
-
-/** The same for the length of a transaction that writes rows and checkpoint together. */
-export async function assertServed(tx: Pick<PoolClient, 'query'>, builds: readonly Build[]): Promise<void> {
-  await tx.query(`SELECT pg_advisory_xact_lock_shared(${SERVED_LOCK})`);
-  await checkServed(tx, builds);
-}
-
-/** Throws `BUILD_RETIRED` when one of these is served no more. */
-export async function checkServed(db: Pick<Sql, 'query'>, builds: readonly Build[]): Promise<void> {
-  const { rows } = await db.query<{ projection: string; build: number }>(
-    `SELECT projection, build FROM unnest($1::text[], $2::int[]) AS b (projection, build)
-     WHERE NOT EXISTS (SELECT FROM tds.builds s
-       WHERE s.projection = b.projection AND s.build = b.build AND s.state = 'serving')`,
-    [builds.map(({ projection }) => projection), builds.map(({ build }) => build)],
-  );
-  const [retired] = rows;
-  if (retired !== undefined) {
-    throw new AppError('BUILD_RETIRED', `Build ${retired.build} of ${retired.projection} is served no more`);
-  }
-}
-
-/** Runs `work` while no writer is in the middle of a batch and none can begin one; readers are not kept waiting. */
-export async function holdSwap<T>(pool: Pool, work: (tx: PoolClient) => Promise<T>): Promise<T> {
-  return await inTransaction(pool, async (tx) => {
-    await tx.query(`SELECT pg_advisory_xact_lock(${SERVED_LOCK})`);
-    return await work(tx);
-  });
-}
-
-const SERVED_LOCK = "hashtext('tds.served')";
 
 /** Builds of one projection are made, dropped and looked through one process at a time. */
 async function changingBuilds<T>(

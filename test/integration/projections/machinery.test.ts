@@ -264,6 +264,31 @@ describe('what a start refuses', () => {
 });
 
 describe('builds', () => {
+  test('say in what state they are: another one whenever a checkpoint of the chain moves', async () => {
+    const state = async () => (await servedBuilds(world.pool)).state;
+    await world.publish(blocks(2));
+    await world.catchUp();
+    const first = await state();
+    expect(first).toMatch(/^[0-9a-f]{32}$/);
+    expect(await state()).toBe(first);
+    await world.publish(blocks(1));
+    await world.catchUp();
+    const second = await state();
+    expect(second).not.toBe(first);
+    const insert = `INSERT INTO tds.checkpoints (projection, build, topic, partition, topic_id, next_offset)
+      VALUES ($1, 1, $2, 99, 'id', 1)`;
+    await world.pool.query(insert, ['accounts', 'commands']);
+    expect(await state()).toBe(second);
+    await world.pool.query(insert, ['tokens', 'tokens']);
+    expect(await state()).not.toBe(second);
+    await world.pool.query('DELETE FROM tds.checkpoints WHERE partition = 99');
+    expect(await state()).toBe(second);
+    await world.pool.query('UPDATE tds.served SET tables = tables || $1', [JSON.stringify({ more: 'x' })]);
+    expect(await state()).not.toBe(second);
+    await world.pool.query("UPDATE tds.served SET tables = tables - 'more'");
+    expect(await state()).toBe(second);
+  });
+
   test('are made once by processes that start together, and served by name', async () => {
     const fresh = {
       ...transfers,

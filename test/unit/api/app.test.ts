@@ -49,6 +49,22 @@ const routes = [
     handler: async () => ({ status: 200, body: { found: 'search' as const } }),
   }),
   defineRoute({
+    method: 'GET',
+    path: '/api/told/{name}/',
+    summary: 'how often it was asked for',
+    tag: 'things',
+    auth: 'none',
+    isReusable: true,
+    params: z.object({ name: z.string() }),
+    query: z.object({ status: integer().optional() }),
+    response: { 200: z.object({ times: z.int(), name: z.string() }), 202: z.object({ times: z.int() }) },
+    handler: async ({ input: { params, query } }) => {
+      asked += 1;
+      if (query.status === 202) return { status: 202, body: { times: asked } };
+      return { status: 200, body: { times: asked, name: params.name }, isPassing: params.name === 'nobody' };
+    },
+  }),
+  defineRoute({
     method: 'POST',
     path: '/api/things/',
     summary: 'make a thing',
@@ -80,12 +96,14 @@ const routes = [
   }),
 ];
 
+let asked = 0;
 let server: Server;
 let base: string;
 let port: number;
 const lines: string[] = [];
 const metrics = createMetrics('api');
 let height: number | null = null;
+let state: string | null = null;
 
 beforeAll(async () => {
   const log = pino(
@@ -110,7 +128,7 @@ beforeAll(async () => {
     now: Date.now,
     isStrict: true,
     trustedProxies: ['127.0.0.0/8'],
-    servedBuilds: async () => ({ table: (name) => name, schema: (name) => name }),
+    servedBuilds: async () => ({ table: (name) => name, schema: (name) => name, state }),
     indexedHeight: () => height,
     readiness: async () => ({ ok: height !== null, body: { status: 'so' } }),
   });
@@ -193,6 +211,55 @@ describe('paths and methods', () => {
     const { status, headers, text } = await call('OPTIONS', '/api/things/');
     expect([status, text, headers.get('allow')]).toEqual([204, '', 'POST, OPTIONS']);
     expect((await call('OPTIONS', '/api/nope/')).status).toBe(404);
+  });
+});
+
+describe('an answer is given again', () => {
+  const times = async (path: string): Promise<number> => (await call('GET', path)).json.times;
+
+  it('while what is told of the chain stays as it is, and as it was', async () => {
+    state = 'one';
+    const first = await call('GET', '/api/told/ann/?x=%F0%9F%90%88');
+    const again = await call('GET', '/api/told/ann/?x=%F0%9F%90%88');
+    expect(again.text).toBe(first.text);
+    expect(first.json).toEqual({ times: asked, name: 'ann' });
+    for (const name of ['content-type', 'content-length', 'cache-control']) {
+      expect(again.headers.get(name)).toBe(first.headers.get(name));
+    }
+    expect(first.headers.get('content-type')).toBe(
+      (await call('GET', '/api/things/a/')).headers.get('content-type'),
+    );
+    expect(again.headers.get('x-request-id')).not.toBe(first.headers.get('x-request-id'));
+    expect((await call('HEAD', '/api/told/ann/?x=%F0%9F%90%88')).headers.get('content-length')).toBe(
+      String(first.text.length),
+    );
+    expect(await times('/api/told/ann/?x=%F0%9F%90%88')).toBe(first.json.times);
+  });
+
+  it('to the same question only, in the same state, and at the same height', async () => {
+    state = 'two';
+    const first = await times('/api/told/ann/');
+    expect(await times('/api/told/bob/')).toBe(first + 1);
+    expect(await times('/api/told/ann/?page=2')).toBe(first + 2);
+    state = 'three';
+    expect(await times('/api/told/ann/')).toBe(first + 3);
+    height = 7;
+    expect(await times('/api/told/ann/')).toBe(first + 4);
+    expect(await times('/api/told/ann/')).toBe(first + 4);
+    height = null;
+  });
+
+  it('never where the state is not known, it may be more in a moment, or it is no 200', async () => {
+    for (const [now, path] of [
+      [null, '/api/told/ann/'],
+      ['four', '/api/told/nobody/'],
+      ['four', '/api/told/ann/?status=202'],
+    ] as const) {
+      state = now;
+      const first = await times(path);
+      expect(await times(path)).toBe(first + 1);
+    }
+    state = null;
   });
 });
 
@@ -476,6 +543,7 @@ describe('the OpenAPI document', () => {
     expect(Object.keys(json.paths)).toEqual([
       '/api/things/{name}/',
       '/api/things/search/',
+      '/api/told/{name}/',
       '/api/things/',
       '/api/broken/{how}/',
     ]);
