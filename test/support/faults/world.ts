@@ -12,6 +12,8 @@ import type { Role } from './role.ts';
 /** A simulated chain, real stores, and roles as processes that reach everything through proxies. */
 export interface FaultWorld extends Inspector {
   readonly node: SimulatedNode;
+  /** The settings of its roles, without proxies. */
+  readonly env: Readonly<Record<string, string>>;
   /** Starts a role and waits until it does its work. */
   start(role: 'ingest' | 'project', settings?: Readonly<Record<string, string>>): Promise<Role>;
   /** Waits until the log says the chain in force and every table has read the log to its end. */
@@ -39,6 +41,7 @@ export async function faultWorld(options: NodeOptions = {}): Promise<FaultWorld>
   return {
     ...inspected,
     node,
+    env,
     async start(name, settings = {}) {
       const role = await startRole(name, { ...env, ...settings });
       roles.push(role);
