@@ -2,10 +2,11 @@ import type { Clock } from '../infra/clock.ts';
 import type { ClickHouse } from '../infra/clickhouse/client.ts';
 import { isClickHouseUnavailable } from '../infra/clickhouse/client.ts';
 import type { Logger } from '../infra/log.ts';
+import { AppError } from '../schemas/errors.ts';
 import type { Topic } from '../schemas/topics.ts';
-import type { Hold } from './builds.ts';
 import type { Batch, Reading, Share } from './chain-batch.ts';
 import { withNames } from './define.ts';
+import type { Hold } from './holds.ts';
 import type { ProjectionMetrics } from './metrics.ts';
 import { isAway, patience } from './persist.ts';
 import type { ProjectionState } from './state.ts';
@@ -71,7 +72,7 @@ export function createChainWriter(dependencies: Dependencies): ChainWriter {
       done();
       metrics.rows.inc({ projection: projection.name }, rows);
     });
-    await Promise.all(inserts);
+    await allOf(inserts);
   };
 
   const derive = async ({ target: { projection, build }, touched }: Share): Promise<void> => {
@@ -105,13 +106,19 @@ export function createChainWriter(dependencies: Dependencies): ChainWriter {
   };
 
   /** Called when every earlier batch is whole. */
-  const finish = async (batch: Batch, inserting: ReadonlyMap<Share, Promise<void>>): Promise<void> => {
-    await Promise.all(
+  const finish = async (
+    batch: Batch,
+    inserting: ReadonlyMap<Share, Promise<void>>,
+    held: Hold | null,
+  ): Promise<void> => {
+    await allOf(
       [...inserting].map(async ([share, inserted]) => {
         await inserted;
         await derive(share);
       }),
     );
+    // This process stood still, and what is served may have changed: what was written is read and written again.
+    if (held?.isLost() === true) throw new AppError('BUILD_RETIRED', 'The hold on what is served was lost');
     for (const share of batch.shares.filter((one) => !inserting.has(one))) {
       await insert(share);
       await derive(share);
@@ -119,10 +126,8 @@ export function createChainWriter(dependencies: Dependencies): ChainWriter {
     await moveOver(batch);
   };
 
-  const hold = async (batch: Batch): Promise<Hold> =>
-    isServed
-      ? await onPostgres(() => state.hold(batch.shares.map(({ target }) => target.build)))
-      : { release: async () => {} };
+  const hold = async (batch: Batch): Promise<Hold | null> =>
+    isServed ? await onPostgres(() => state.hold(batch.shares.map(({ target }) => target.build))) : null;
 
   return {
     submit(batch) {
@@ -138,8 +143,7 @@ export function createChainWriter(dependencies: Dependencies): ChainWriter {
       for (const inserted of inserting.values()) inserted.catch(() => {}); // `finish` reports it, maybe later
       tail = tail
         .then(async () => {
-          await held;
-          await finish(batch, inserting);
+          await finish(batch, inserting, await held);
         })
         .then(
           async () => {
@@ -168,4 +172,11 @@ export function createChainWriter(dependencies: Dependencies): ChainWriter {
     },
     idle: () => tail.catch(() => {}),
   };
+}
+
+/** Ends when all of them have, so that nothing is under way any more when one fails. */
+async function allOf(works: readonly Promise<void>[]): Promise<void> {
+  for (const result of await Promise.allSettled(works)) {
+    if (result.status === 'rejected') throw result.reason;
+  }
 }

@@ -107,6 +107,8 @@ export async function moveCheckpoints(
        FROM wanted w
        WHERE c.topic = $1 AND c.projection = w.projection AND c.build = w.build AND c.partition = w.partition
          AND c.next_offset = w.expected
+         AND NOT EXISTS (SELECT FROM tds.builds b
+           WHERE b.projection = w.projection AND b.build = w.build AND b.state = 'retired')
        RETURNING c.projection, c.build, c.partition, c.next_offset
      ), cleared AS (
        DELETE FROM tds.projection_halts h USING moved m

@@ -1,10 +1,10 @@
 import { inTransaction } from '../infra/postgres/client.ts';
 import type { Pool, PoolClient } from '../infra/postgres/client.ts';
 import type { LogMessage } from '../infra/kafka/client.ts';
-import { assertServed } from './builds.ts';
 import type { Build } from './builds.ts';
 import { moveCheckpoints } from './checkpoints.ts';
 import type { PostgresProjection } from './define.ts';
+import { assertServed } from './holds.ts';
 import { describe, parseMessage } from './read-message.ts';
 import { isAway } from './persist.ts';
 

@@ -1,12 +1,13 @@
 import type { Kafka, LogMessage } from '../infra/kafka/client.ts';
 import type { Pool } from '../infra/postgres/client.ts';
 import type { Topic } from '../schemas/topics.ts';
-import { checkServed, holdServed } from './builds.ts';
-import type { Build, Hold } from './builds.ts';
+import type { Build } from './builds.ts';
 import { loadCheckpoints, moveCheckpoints } from './checkpoints.ts';
 import type { CheckpointMove, LogIdentity } from './checkpoints.ts';
 import { isHalted, isSkipped, recordHalt } from './halts.ts';
 import type { Halt } from './halts.ts';
+import { checkServed, holdServed } from './holds.ts';
+import type { Hold } from './holds.ts';
 
 /**
  * What projecting into ClickHouse keeps in Postgres, as the runner sees it: the very same runner works on virtual time

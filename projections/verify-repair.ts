@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import type { ClickHouse } from '../infra/clickhouse/client.ts';
 import type { Pool } from '../infra/postgres/client.ts';
-import { holdServed } from './builds.ts';
+import { holdServed } from './holds.ts';
 import { commonShape, within } from './compare.ts';
 import type { Heights, TablePair } from './compare.ts';
 import type { Difference } from './difference.ts';
