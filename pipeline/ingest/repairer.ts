@@ -72,7 +72,9 @@ async function publishedBlock(
   if (recorded !== undefined) return recorded;
   const published = await bodyOf(height);
   if (published === null) return null;
-  // Projections that are behind may still name a block that was reverted.
-  const { hash } = await node.getBlockHeader(height);
-  return published.block.hash === hash ? { body: published.block, maps: [published.contracts] } : null;
+  // Projections that are behind may still name a block that was reverted, and a node that is behind may still have it.
+  // What is not recorded any more was accepted on L1, which no node says of an orphan.
+  const { hash, status } = await node.getBlockHeader(height);
+  const isInForce = published.block.hash === hash && status === 'ACCEPTED_ON_L1';
+  return isInForce ? { body: published.block, maps: [published.contracts] } : null;
 }
