@@ -41,7 +41,8 @@ export const accountLedger: ClickHouseProjection = {
           position_desc: descending(transfer.position),
           item_desc: descending(transfer.item),
           leg: number,
-          delta,
+          // Modulo 2^256: any contract may emit an amount of 2^255 or more, and a sum of deltas wraps the same way.
+          delta: BigInt.asIntN(256, delta),
           kind: transfer.kind,
           token_id: transfer.tokenId ?? 0n,
           timestamp: block.timestamp,

@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS {{account_ledger}} (
   position_desc UInt32,  -- 0xffffffff - position of the event in the block
   item_desc UInt32,      -- 0xffffffff - item in a batch event
   leg UInt8,             -- 1: out, 2: in; a transfer to oneself has both
-  delta Int256,          -- sum(UInt256) would wrap silently
+  delta Int256,          -- modulo 2^256, as is every sum of them: a balance is the sum as a UInt256
   kind LowCardinality(String),
   token_id UInt256,      -- 0 where the kind has none
   timestamp UInt32,      -- unix seconds
