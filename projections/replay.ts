@@ -8,17 +8,17 @@ import { topics } from '../schemas/topics.ts';
 import type { Topic } from '../schemas/topics.ts';
 import type { Build } from './builds.ts';
 import { createBatch } from './chain-batch.ts';
-import type { Target } from './chain-batch.ts';
+import type { Batch, Reading, Target } from './chain-batch.ts';
 import { createReadings } from './chain-readings.ts';
 import { createChainWriter } from './chain-writer.ts';
 import { identifyLog, loadCheckpoints, moveCheckpoints } from './checkpoints.ts';
-import type { PostgresProjection } from './define.ts';
+import type { ChainBatchItem, PostgresProjection } from './define.ts';
 import { createFolder } from './fold.ts';
 import { createGatherer } from './gatherer.ts';
 import type { ProjectionMetrics } from './metrics.ts';
 import { isAway, patience } from './persist.ts';
 import type { Patience } from './persist.ts';
-import { readChainMessage } from './read-message.ts';
+import { describe, readChainMessage } from './read-message.ts';
 import { DEFAULT_LIMITS, FETCH_BYTES } from './runner.ts';
 import type { ChainPorts } from './runner.ts';
 import { projectionState } from './state.ts';
@@ -106,14 +106,13 @@ export async function replayTargets(
       for (const message of messages) {
         const item = readChainMessage(topic, message);
         await gatherer.ready();
-        if ('reason' in item) {
-          if (!(await state.isSkipped(builds, message))) throw unreadable(message, item.reason);
+        const reason = 'reason' in item ? item.reason : project(gatherer.batch(), reading, item);
+        if (reason !== null) {
+          if (!(await state.isSkipped(builds, message))) throw unreadable(message, reason);
+          await gatherer.ready();
           gatherer.batch().pass(reading, message.offset);
-          onRead(1);
-        } else {
-          gatherer.batch().add(reading, item);
-          onRead(1, item.message.block.height);
         }
+        onRead(1, 'reason' in item ? undefined : item.message.block.height);
         gatherer.added();
         if (clock.now() - lastYield > 10) {
           await clock.turn();
@@ -191,6 +190,16 @@ export async function assertWholeLog(kafka: Pick<Kafka, 'offsets'>, topic: Topic
       `Restore the topic from a backup; or index the chain again into an empty installation (DATA_DIR, or ` +
       `KAFKA_TOPIC_PREFIX and databases of its own). What is served now stays as it is.`,
   );
+}
+
+/** Adds a message; why it cannot be, or null. */
+function project(batch: Batch, reading: Reading, item: ChainBatchItem): string | null {
+  try {
+    batch.add(reading, item);
+    return null;
+  } catch (error) {
+    return `projecting failed: ${describe(error)}`;
+  }
 }
 
 function unreadable({ topic, partition, offset }: LogMessage, reason: string): AppError {
