@@ -86,3 +86,53 @@ test.concurrent.each(points)('killed $name', async ({ name, reach, served }) => 
     await world.close();
   }
 });
+
+test.concurrent('frozen in the middle of the swap, it keeps nobody waiting, and swaps nothing when it wakes', async () => {
+  const world = await faultWorld({ seed: 'rebuild: frozen', initialHead: 60 });
+  try {
+    await world.start('project');
+    await world.start('ingest');
+    await world.settled();
+    const rebuild = await startRole('rebuild', world.env, TABLES);
+    const held = rebuild.proxies.postgres.trap({ request: swapBuilds, nth: 2, act: 'hold' });
+    await held.sprung;
+    rebuild.signal('SIGSTOP');
+    held.release();
+    world.node.control({ command: 'reorg', depth: 8, length: 12 });
+    await world.settled();
+    expect(await world.differences()).toEqual([]);
+    rebuild.signal('SIGCONT');
+    expect(await rebuild.ended).not.toBe('code 0');
+    await rebuild.stop();
+    expect((await servedBuilds(world.pool)).table('transfers')).toMatch(/_b1$/);
+    await world.settled();
+    expect(await world.differences()).toEqual([]);
+  } finally {
+    await world.close();
+  }
+});
+
+test.concurrent('a projector that is frozen in a batch holds up no swap, and does no harm when it wakes', async () => {
+  const world = await faultWorld({ seed: 'rebuild: frozen writer', initialHead: 60 });
+  try {
+    const frozen = await world.start('project');
+    await world.start('ingest');
+    await world.settled();
+    const held = frozen.proxies.clickhouse.trap({ request: insertInto('account_ledger'), act: 'hold' });
+    world.node.control({ command: 'advance', blocks: 5 });
+    await held.sprung;
+    frozen.signal('SIGSTOP');
+    await world.start('project');
+    const rebuild = await startRole('rebuild', world.env, TABLES);
+    expect(await rebuild.ended, rebuild.output()).toBe('code 0');
+    await rebuild.stop();
+    expect((await servedBuilds(world.pool)).table('transfers')).toMatch(/_b2$/);
+    held.release();
+    frozen.signal('SIGCONT');
+    world.node.control({ command: 'reorg', depth: 8, length: 12 });
+    await world.settled();
+    expect(await world.differences()).toEqual([]);
+  } finally {
+    await world.close();
+  }
+});
