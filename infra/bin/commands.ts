@@ -14,6 +14,7 @@ import { createLogger } from '../log.ts';
 import { createPool } from '../postgres/client.ts';
 import { quarantineCommand } from './commands/quarantine.ts';
 import { rebuildCommand } from './commands/rebuild.ts';
+import { verifyCommand } from './commands/verify.ts';
 import { asOperator } from './introduce.ts';
 import { prepareStores } from './prepare.ts';
 import { reclassify } from './reclassify.ts';
@@ -134,6 +135,7 @@ export const commands: readonly Register[] = [
   reclassifyCommand,
   statusCommand,
   (program) => quarantineCommand(program, log, say),
+  (program) => verifyCommand(program, log, say),
   (program) => rebuildCommand(program, log, say),
 ];
 

@@ -104,6 +104,8 @@ export interface Repair {
   readonly height: number;
   /** How often it was asked for when it was read: asked for once more, it stays pending. */
   readonly round: number;
+  /** What the log has of the block is missing or short: it is taken from the node again. */
+  readonly reread?: boolean;
 }
 
 /**
@@ -161,8 +163,8 @@ export interface IngestStore {
   repairMaps(height: number): Promise<ContractsMap[]>;
   /** Writes down the map a repair is about to publish, also at the recorded block. */
   planRepair(fence: Fence, repair: Repair, map: ContractsMap): Promise<void>;
-  /** The map is in force; null: there was nothing to repair. */
-  finishRepair(fence: Fence, repair: Repair, map: ContractsMap | null): Promise<void>;
+  /** The map is in force; null: there was nothing to repair. A body takes the place of the one that is recorded. */
+  finishRepair(fence: Fence, repair: Repair, map: ContractsMap | null, body?: BlockBody): Promise<void>;
 
   raiseAlarm(name: string, detail: string): Promise<void>;
   clearAlarm(name: string): Promise<void>;

@@ -80,19 +80,23 @@ export async function publishReverted(
   metrics.reverted(lease.name, blocks.length);
 }
 
-/** Publishes a block anew with better knowledge: everything that may be in the log of it is reverted first. */
+/**
+ * Publishes a block anew with better knowledge: everything that may be in the log of it is reverted first, each of its
+ * bodies with each of its maps.
+ */
 export async function publishRepaired(
   deps: PublishDeps,
   lease: Lease,
-  block: BlockBody,
-  maps: readonly ContractsMap[],
-  fresh: ContractsMap,
+  known: { readonly bodies: readonly BlockBody[]; readonly maps: readonly ContractsMap[] },
+  { block, contracts: fresh }: PublishedBlock,
 ): Promise<void> {
   const { publisher, clock, metrics } = deps;
   const stamp = { cause: 'repair', chunk: lease.name } as const;
   const messages = [];
-  for (const map of distinctMaps(maps)) {
-    messages.push(outgoing(revertedMessage(block, map, { ...stamp, seq: await lease.seq.forRevert() })));
+  for (const body of known.bodies) {
+    for (const map of distinctMaps(known.maps)) {
+      messages.push(outgoing(revertedMessage(body, map, { ...stamp, seq: await lease.seq.forRevert() })));
+    }
   }
   messages.push(outgoing(acceptedMessage(block, fresh, { ...stamp, seq: await lease.seq.forAccept() })));
   lease.assertHeld();
@@ -100,7 +104,8 @@ export async function publishRepaired(
   const malformed = malformedEvents(block, fresh);
   const still = new Set(malformed.map((event) => quarantineId(block, event)));
   await publishQuarantine(deps, [
-    ...quarantineIds(block, maps)
+    ...known.bodies
+      .flatMap((body) => quarantineIds(body, known.maps))
       .filter((id) => !still.has(id))
       .map((id) => resolved(id, 'repaired', clock.now())),
     ...malformed.map((event) => quarantined(block, event, clock.now())),

@@ -1,6 +1,7 @@
 import { AppError } from '../../schemas/errors.ts';
+import type { BlockBody } from '../../schemas/messages/chain-blocks.ts';
 import type { Lease } from './lease.ts';
-import type { IngestDeps, RecordedBlock, Repair } from './ports.ts';
+import type { IngestDeps, PublishedBlock, RecordedBlock, Repair } from './ports.ts';
 import { publishRepaired, resolveContracts } from './publish.ts';
 
 /** Pause between looks at what is asked for. */
@@ -52,14 +53,54 @@ async function repairHeight(deps: IngestDeps, lease: Lease, repair: Repair): Pro
     return true;
   }
   const known = await publishedBlock(deps, lease, repair.height);
-  if (known === null) return false;
-  const fresh = await resolveContracts(deps, known.body);
-  const maps = [...known.maps, ...(await store.repairMaps(repair.height))];
+  if (known === null && repair.reread !== true) return false;
+  const again = repair.reread === true ? await readAgain(deps, lease, repair.height, known) : null;
+  if (repair.reread === true && again === null) return false;
+  const body = again ?? known?.body;
+  if (body === undefined) return false;
+  const fresh = await resolveContracts(deps, body);
+  const begun = await store.repairMaps(repair.height);
   await store.planRepair(lease, repair, fresh);
-  await publishRepaired(deps, lease, known.body, maps, fresh);
-  await store.finishRepair(lease, repair, fresh);
-  log.info({ chunk: lease.name, height: repair.height }, 'block repaired');
+  // If this was begun before, what was read again may be in the log already.
+  const bodies = [
+    ...(known === null ? [] : [known.body]),
+    ...(again === null || begun.length === 0 ? [] : [again]),
+  ];
+  const maps = [...(known?.maps ?? []), ...begun];
+  await publishRepaired(deps, lease, { bodies, maps }, { block: body, contracts: fresh });
+  await store.finishRepair(lease, repair, fresh, again ?? undefined);
+  log.info({ chunk: lease.name, height: repair.height, reread: again !== null }, 'block repaired');
   return true;
+}
+
+/** The block as the node has it now; null where it is not the one that is ours at this height. */
+async function readAgain(
+  { node, bodyOf, log }: IngestDeps,
+  lease: Lease,
+  height: number,
+  known: RecordedBlock | null,
+): Promise<BlockBody | null> {
+  const { body, status } = await node.getBlockWithReceipts(height, { signal: lease.signal });
+  if (known !== null) return known.body.hash === body.hash ? body : null;
+  const below = await inLog(bodyOf, height - 1);
+  const above = await inLog(bodyOf, height + 1);
+  const isLinked =
+    (below === null || below.block.hash === body.parent_hash) &&
+    (above === null || above.block.parent_hash === body.hash);
+  if (isLinked && status === 'ACCEPTED_ON_L1') return body;
+  log.warn({ height, hash: body.hash, status, isLinked }, 'a block that is missing cannot be filled in yet');
+  return null;
+}
+
+/** null also where the log does not hold what is indexed. */
+async function inLog(bodyOf: IngestDeps['bodyOf'], height: number): Promise<PublishedBlock | null> {
+  if (height < 0) return null;
+  try {
+    return await bodyOf(height);
+  } catch (error) {
+    if (error instanceof AppError && error.code === 'MESSAGE_INVALID') return null;
+    throw error;
+  }
 }
 
 /** What the log holds as accepted at a height: from our own record, else from the log; null while it cannot be told. */
@@ -70,7 +111,7 @@ async function publishedBlock(
 ): Promise<RecordedBlock | null> {
   const [recorded] = await store.recordedBlocks(lease.name, height, height);
   if (recorded !== undefined) return recorded;
-  const published = await bodyOf(height);
+  const published = await inLog(bodyOf, height);
   if (published === null) return null;
   // Projections that are behind may still name a block that was reverted, and a node that is behind may still have it.
   // What is not recorded any more was accepted on L1, which no node says of an orphan.

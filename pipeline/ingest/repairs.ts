@@ -10,20 +10,26 @@ import type { Standards } from './standards.ts';
 
 const ENQUEUE_AT_ONCE = 10_000;
 
-/** Asks for repairs of heights, each given once; one that is waiting already is only asked for more firmly. */
+/**
+ * Asks for repairs of heights, each given once; one that is waiting already is only asked for more firmly.
+ *
+ * @param reread the blocks are taken from the node again, instead of from the log
+ */
 export async function requestRepairs(
   pool: Pool,
   heights: readonly number[],
   reason: string,
+  { reread = false }: { reread?: boolean } = {},
 ): Promise<number> {
   let asked = 0;
   for (let from = 0; from < heights.length; from += ENQUEUE_AT_ONCE) {
     const rows = await sqlRows(
       pool,
       z.object({ id: z.int() }),
-      `INSERT INTO tds.repairs (height, reason) SELECT unnest($1::bigint[]), $2
-       ON CONFLICT (height) WHERE done_at IS NULL DO UPDATE SET round = tds.repairs.round + 1 RETURNING id`,
-      [heights.slice(from, from + ENQUEUE_AT_ONCE), reason],
+      `INSERT INTO tds.repairs (height, reason, reread) SELECT unnest($1::bigint[]), $2, $3
+       ON CONFLICT (height) WHERE done_at IS NULL
+       DO UPDATE SET round = tds.repairs.round + 1, reread = tds.repairs.reread OR excluded.reread RETURNING id`,
+      [heights.slice(from, from + ENQUEUE_AT_ONCE), reason, reread],
     );
     asked += rows.length;
   }

@@ -4,6 +4,7 @@ import { constants, zstdCompress, zstdDecompress } from 'node:zlib';
 import { z } from 'zod';
 
 import { blockBody, contractsMap } from '../../schemas/messages/chain-blocks.ts';
+import type { BlockBody } from '../../schemas/messages/chain-blocks.ts';
 import { felt, height } from '../../schemas/messages/common.ts';
 import type { IngestStore, RecordedBlock } from './ports.ts';
 import type { Statements } from './store-sql.ts';
@@ -17,6 +18,11 @@ const compress = promisify(zstdCompress);
 const decompress = promisify(zstdDecompress);
 /** Level 1: some 120 MB/s, and a block of 974 kB becomes 114 kB. */
 const level = { params: { [constants.ZSTD_c_compressionLevel]: 1 } };
+
+/** As it is recorded. */
+export async function compressBody(body: BlockBody): Promise<Buffer> {
+  return await compress(Buffer.from(JSON.stringify(body)), level);
+}
 
 const headerRow = z
   .object({ height, hash: felt, parent_hash: felt, intent: z.enum(['accept', 'revert']) })
@@ -50,9 +56,7 @@ export function createRecordedStore({ rows, fenced }: Statements): RecordedStore
       );
     },
     async record(fence, blocks) {
-      const bodies = await Promise.all(
-        blocks.map(({ body }) => compress(Buffer.from(JSON.stringify(body)), level)),
-      );
+      const bodies = await Promise.all(blocks.map(({ body }) => compressBody(body)));
       await fenced(
         fence,
         // A height that is recorded already refuses the statement: its block is to be settled first.

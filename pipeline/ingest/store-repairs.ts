@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { contractsMap } from '../../schemas/messages/chain-blocks.ts';
 import { height } from '../../schemas/messages/common.ts';
 import type { IngestStore } from './ports.ts';
+import { compressBody } from './store-recorded.ts';
 import type { Statements } from './store-sql.ts';
 
 type RepairStore = Pick<
@@ -17,8 +18,8 @@ export function createRepairStore({ rows, fenced }: Statements): RepairStore {
   return {
     pendingRepairs: ({ start, end }, limit) =>
       rows(
-        z.object({ id: z.int(), height, round: z.int() }),
-        `SELECT id, height, round FROM tds.repairs
+        z.object({ id: z.int(), height, round: z.int(), reread: z.boolean() }),
+        `SELECT id, height, round, reread FROM tds.repairs
          WHERE done_at IS NULL AND height >= $1 AND ($2::bigint IS NULL OR height <= $2)
          ORDER BY id LIMIT $3`,
         [start, end, limit],
@@ -44,16 +45,22 @@ export function createRepairStore({ rows, fenced }: Statements): RepairStore {
          SELECT count(*) AS held FROM held`,
         [repair.id, JSON.stringify(map), repair.height],
       ),
-    finishRepair: (fence, repair, map) =>
-      fenced(
+    finishRepair: async (fence, repair, map, body) =>
+      await fenced(
         fence,
         `WITH ${held}, done AS (
            UPDATE tds.repairs SET done_at = now() WHERE id = $3 AND round = $6 AND EXISTS (SELECT 1 FROM held)),
          known AS (
-           UPDATE tds.recorded_blocks SET maps = jsonb_build_array($4::jsonb)
+           UPDATE tds.recorded_blocks SET maps = jsonb_build_array($4::jsonb), body = coalesce($7, body)
            WHERE chunk = $1 AND height = $5 AND $4::jsonb IS NOT NULL AND EXISTS (SELECT 1 FROM held))
          SELECT count(*) AS held FROM held`,
-        [repair.id, map === null ? null : JSON.stringify(map), repair.height, repair.round],
+        [
+          repair.id,
+          map === null ? null : JSON.stringify(map),
+          repair.height,
+          repair.round,
+          body === undefined ? null : await compressBody(body),
+        ],
       ),
     async raiseAlarm(name, detail) {
       await rows(

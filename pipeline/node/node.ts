@@ -82,6 +82,8 @@ export function createNode(options: NodeOptions): Node {
       checkIdentity(id, header);
       return header;
     },
+    getBlockTransactionCount: (id, callOptions) =>
+      ask('starknet_getBlockTransactionCount', { block_id: blockId(id) }, readHeight, callOptions),
     l1Accepted: (known, callOptions) => findL1(node, known, callOptions),
     call: (request, at, callOptions) => rpc.call(functionCall(request, at), callOptions),
     getClassAt: (contract, at, callOptions) =>

@@ -60,6 +60,7 @@ export interface Node {
   /** Throws `BLOCK_INCOMPLETE` (retryable) when the body does not hold what its header counts. */
   getBlockWithReceipts(id: BlockId, options?: CallOptions): Promise<FetchedBlock>;
   getBlockHeader(id: BlockId, options?: CallOptions): Promise<BlockHeader>;
+  getBlockTransactionCount(id: BlockId, options?: CallOptions): Promise<number>;
   /**
    * The newest block accepted on L1; null when there is none. Nodes without the tag are asked for the status of blocks
    * between `known` (accepted before) and the head.

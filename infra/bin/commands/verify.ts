@@ -1,0 +1,198 @@
+import type { Command } from 'commander';
+import { createLogUpdate } from 'log-update';
+
+import { requestRepairs } from '../../../pipeline/ingest/repairs.ts';
+import { compareBlocks } from '../../../pipeline/node/compare-blocks.ts';
+import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
+import { createNode } from '../../../pipeline/node/node.ts';
+import type { Difference } from '../../../projections/difference.ts';
+import { chainProjections } from '../../../projections/index.ts';
+import { verify } from '../../../projections/verify.ts';
+import type { VerifyOptions, VerifyProgress, VerifyReport } from '../../../projections/verify.ts';
+import { isRetryable } from '../../../schemas/errors.ts';
+import type { Config } from '../../config.ts';
+import { pause } from '../../lifecycle.ts';
+import type { Logger } from '../../log.ts';
+import { createMetrics } from '../../metrics.ts';
+import { sqlRows } from '../../postgres/client.ts';
+import { sentenceOf } from '../sentence.ts';
+import { commandConfig } from '../settings.ts';
+import { withStores } from '../stores.ts';
+import type { Stores } from '../stores.ts';
+import { whole } from './quarantine.ts';
+import { z } from 'zod';
+
+interface Options {
+  from?: number;
+  to?: number;
+  repair: boolean;
+  node: boolean;
+  json: boolean;
+}
+
+const DIFFERENCES = 1;
+const CANNOT_TELL = 2;
+const SAY_EVERY_MS = 5000;
+/** How long the ingester is given to read blocks again. */
+const REREAD_WITHIN_MS = 120_000;
+
+/** `tds verify`: is everything there, once, and right. The exit code says it: 0 yes, 1 no, 2 it could not be told. */
+export function verifyCommand(program: Command, log: Logger, say: (line: string) => void): void {
+  program
+    .command('verify')
+    .description(
+      'compare header counts, the log, every table made from it, their sums and the checkpoints; ' +
+        'exit code 0: no difference, 1: differences, 2: it could not be told',
+    )
+    .option('--from <height>', 'lowest height; default: the lowest indexed', whole)
+    .option('--to <height>', 'highest height; default: the highest indexed', whole)
+    .option('--repair', 'make the tables what the log says, and read again what the log lacks', false)
+    .option(
+      '--node',
+      'read every block from the node once more, not only those whose header has no counts',
+      false,
+    )
+    .option('--json', 'the outcome as JSON', false)
+    .action(async (options: Options) => {
+      try {
+        const config = commandConfig(process.env);
+        const report = await withStores(config, 'tds-verify', log, (stores) =>
+          verifyNow(stores, config, options, log),
+        );
+        if (options.json) say(JSON.stringify(report, null, 2));
+        else for (const line of described(report)) say(line);
+        if (report.differences.length > 0) process.exitCode = DIFFERENCES;
+      } catch (error) {
+        process.stderr.write(`${sentenceOf(error)}\n`);
+        process.exitCode = CANNOT_TELL;
+      }
+    });
+}
+
+async function verifyNow(
+  { pool, clickhouse, kafka, releasers }: Stores,
+  config: Config,
+  options: Options,
+  log: Logger,
+): Promise<VerifyReport> {
+  const stop = new AbortController();
+  const onSignal = (): void => stop.abort(new Error('stopped'));
+  process.once('SIGINT', onSignal);
+  process.once('SIGTERM', onSignal);
+  const progress = showProgress(options.json);
+  const deps = { pool, clickhouse, kafka, projections: chainProjections, signal: stop.signal };
+  const node = config.starknetRpcUrl === null ? null : openNode(config);
+  if (node !== null) releasers.push('node', () => node.close());
+  const compare: VerifyOptions['compareBlocks'] = async (blocks) => {
+    if (node === null) return [];
+    try {
+      const found = await compareBlocks(node, blocks(!options.node), { signal: stop.signal });
+      return found.map(({ height, what }) => ({
+        kind: 'node' as const,
+        what,
+        heights: { from: height, to: height },
+        reread: true,
+      }));
+    } catch (error) {
+      // Asked for, it must be told; else a node that is away is no difference.
+      if (options.node || !isRetryable(error)) throw error;
+      log.warn({ err: error }, 'the node did not answer: blocks without counts were not compared with it');
+      return [];
+    }
+  };
+  const how = {
+    from: options.from ?? null,
+    to: options.to ?? null,
+    repair: options.repair,
+    onProgress: progress.show,
+    compareBlocks: compare,
+  };
+  try {
+    const report = await verify(deps, how);
+    const heights = report.differences.filter(({ reread }) => reread === true).flatMap(heightsOf);
+    if (!options.repair || heights.length === 0) return report;
+    await requestRepairs(pool, [...new Set(heights)], 'verify', { reread: true });
+    await repaired(pool, heights, stop.signal);
+    const again = await verify(deps, how);
+    return { ...again, found: report.found, repairedRows: report.repairedRows + again.repairedRows };
+  } finally {
+    progress.end();
+    process.off('SIGINT', onSignal);
+    process.off('SIGTERM', onSignal);
+  }
+}
+
+/** Waits until the ingester has read these blocks again, or has had its time. */
+async function repaired(
+  pool: Stores['pool'],
+  heights: readonly number[],
+  signal: AbortSignal,
+): Promise<void> {
+  for (
+    const end = Date.now() + REREAD_WITHIN_MS;
+    Date.now() < end && !signal.aborted;
+    await pause(500, signal)
+  ) {
+    const [left] = await sqlRows(
+      pool,
+      z.object({ pending: z.number() }),
+      'SELECT count(*) AS pending FROM tds.repairs WHERE done_at IS NULL AND height = ANY($1)',
+      [[...heights]],
+    );
+    if (left?.pending === 0) return;
+  }
+}
+
+function openNode(config: Config): ReturnType<typeof createNode> {
+  return createNode({
+    url: config.starknetRpcUrl ?? '',
+    timeoutMs: config.rpcTimeoutMs,
+    maxConcurrent: 8,
+    metrics: createNodeMetrics(createMetrics('verify')),
+  });
+}
+
+function heightsOf({ heights }: Difference): number[] {
+  if (heights === null) return [];
+  return Array.from({ length: heights.to - heights.from + 1 }, (_, index) => heights.from + index);
+}
+
+function described({ heights, messages, differences, found, repairedRows }: VerifyReport): string[] {
+  const where =
+    heights === null
+      ? 'Nothing is indexed yet'
+      : `Blocks ${heights.from} to ${heights.to}, ${messages} messages`;
+  const mended = found.length - differences.length;
+  return [
+    ...differences.map(({ kind, what }) => `${kind}: ${what}`),
+    ...(repairedRows > 0 || mended > 0
+      ? [`${found.length} differences were found, ${repairedRows} wrong rows taken away.`]
+      : []),
+    differences.length === 0
+      ? `${where}: no difference.`
+      : `${where}: ${differences.length} difference${differences.length === 1 ? '' : 's'}.`,
+  ];
+}
+
+/** In place on a terminal; else a line now and then, to standard error. */
+function showProgress(quiet: boolean): { show: (progress: VerifyProgress) => void; end: () => void } {
+  const began = performance.now();
+  const screen = process.stderr.isTTY ? createLogUpdate(process.stderr) : null;
+  let saidAt = began;
+  return {
+    show({ phase, read, total }) {
+      const now = performance.now();
+      if (quiet || now - saidAt < (screen === null ? SAY_EVERY_MS : 200)) return;
+      saidAt = now;
+      const rate = read / Math.max(0.001, (now - began) / 1000);
+      const left = rate > 0 ? Math.ceil((total - read) / rate) : 0;
+      const line =
+        phase === 'reading the log'
+          ? `${((100 * read) / Math.max(1, total)).toFixed(1)} % of ${total} messages, ${Math.round(rate)}/s, ${left} s left`
+          : phase;
+      if (screen === null) process.stderr.write(`${line}\n`);
+      else screen(line);
+    },
+    end: () => screen?.clear(),
+  };
+}

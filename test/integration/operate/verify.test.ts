@@ -1,0 +1,255 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+import { servedBuilds } from '../../../projections/builds.ts';
+import { withNames } from '../../../projections/define.ts';
+import type { Difference } from '../../../projections/difference.ts';
+import { chainProjections } from '../../../projections/index.ts';
+import { verify } from '../../../projections/verify.ts';
+import type { VerifyOptions, VerifyReport } from '../../../projections/verify.ts';
+import { accepted, busyBlock, reverted } from '../../support/chain-messages.ts';
+import { projectionWorld } from '../../support/projection-world.ts';
+import type { ProjectionWorld } from '../../support/projection-world.ts';
+
+/** Every kind of difference, planted in real stores: each is named, nothing else is, and what can be repaired is. */
+
+const FIRST = 1000;
+const LAST = 1059;
+let world: ProjectionWorld;
+let names: Record<string, string>;
+
+beforeAll(async () => {
+  world = await projectionWorld();
+  const orphan = busyBlock(1010, 4, 1);
+  // Over the bound of two ranges, and so of two partitions; a reorg, and a block that was repaired.
+  const heights = Array.from({ length: LAST - FIRST + 1 }, (_, index) => FIRST + index);
+  await world.publish([accepted(orphan, 1), reverted(orphan, 2)]);
+  await world.publish(heights.map((height) => accepted(busyBlock(height, 4), 3)));
+  await world.publish([reverted(busyBlock(1030, 4), 4), accepted(busyBlock(1030, 4), 5)]);
+  await world.catchUp();
+  await world.pool.query(
+    `INSERT INTO tds.chunks (name, range_start, cursor, final_height) VALUES ('live', $1, $2, $1)`,
+    [FIRST, LAST + 1],
+  );
+  const served = await servedBuilds(world.pool);
+  const placeholders = chainProjections.flatMap(({ ddl }) =>
+    [...ddl.matchAll(/\{\{([a-z_]+)\}\}/g)].map(([, name = '']) => name),
+  );
+  names = Object.fromEntries(placeholders.map((name) => [name, served.table(name)]));
+});
+afterAll(async () => await world?.close());
+
+const look = async (options: Partial<VerifyOptions> = {}): Promise<VerifyReport> =>
+  await verify(
+    { ...world, projections: chainProjections, signal: new AbortController().signal },
+    { from: null, to: null, repair: false, waitMs: 5000, betweenLooksMs: 50, ...options },
+  );
+const plant = async (sql: string): Promise<void> =>
+  await world.clickhouse.command(withNames(sql, names), { settings: { lightweight_deletes_sync: 2 } });
+const told = (differences: readonly Difference[]): string[] => differences.map(({ what }) => what).toSorted();
+const select = async (sql: string) => await world.select(withNames(sql, names));
+/** A row's columns, some of them changed. */
+const copy = (table: string, changes: string, where: string): string =>
+  `INSERT INTO {{${table}}} SELECT * REPLACE (${changes}) FROM {{${table}}} FINAL WHERE ${where}`;
+const at = (height: number): string => `block_desc = 0xffffffff - ${height}`;
+
+const contents = async (): Promise<Record<string, unknown>> => {
+  const sums: Record<string, unknown> = {};
+  for (const [name, table] of Object.entries(names)) {
+    const columns = ['transfer_counts', 'indexed_block_ranges'].includes(name) ? '* EXCEPT (seq)' : '*';
+    const [row] = await select(
+      `SELECT count() AS rows, sum(cityHash64(${columns})) AS hash FROM ${table} FINAL`,
+    );
+    sums[name] = row;
+  }
+  return sums;
+};
+
+test('what is as it must be shows no difference, also in part', async () => {
+  const whole = await look();
+  expect(whole).toMatchObject({ heights: { from: FIRST, to: LAST }, differences: [], repairedRows: 0 });
+  // The orphan lies before everything that is in force.
+  expect(whole.messages).toBe(62);
+  const part = await look({ from: 1020, to: 1021 });
+  expect(part).toMatchObject({ heights: { from: 1020, to: 1021 }, differences: [] });
+});
+
+/** What is planted, and how it must be named. */
+const plants: readonly [planted: string, name: RegExp][] = [
+  [
+    `DELETE FROM {{transfers}} WHERE ${at(1005)} AND position_desc = 0xffffffff - 1`,
+    /^transfers: missing row .*block=1005 position=1 item=0$/,
+  ],
+  [
+    copy('transfers', 'amount + 1 AS amount', `${at(1006)} LIMIT 1`),
+    /^transfers: different row .*block=1006 /,
+  ],
+  // Says of itself that it is newer than what the log says.
+  [
+    copy('account_feed', 'amount + 1 AS amount, seq + 9 AS seq', `${at(1007)} LIMIT 1`),
+    /^account_feed: different row .*block=1007 /,
+  ],
+  [
+    copy('nft_transfers', 'token_id + 1 AS token_id', `${at(1008)} LIMIT 1`),
+    /^nft_transfers: extra row .*block=1008 /,
+  ],
+  [
+    copy('tx_index', "toFixedString('orphan', 32) AS tx_hash", `${at(1010)} LIMIT 1`),
+    /^tx_index: extra row .*block=1010$/,
+  ],
+  [
+    copy('indexed_blocks', 'log_offset + 7 AS log_offset', at(1030)),
+    /^indexed_blocks: different row block=1030$/,
+  ],
+  [
+    // All rows of one message.
+    `DELETE FROM {{account_ledger}} WHERE ${at(1050)}`,
+    /^account_ledger: missing row .*block=1050 /,
+  ],
+  [
+    copy(
+      'account_ledger',
+      'delta + 5 AS delta',
+      `${at(1040)} AND leg = 2 AND token = (SELECT max(token) FROM {{account_ledger}} WHERE ${at(1040)}) LIMIT 1`,
+    ),
+    /^account_ledger: different row .*block=1040 .*leg=2$/,
+  ],
+  [
+    copy('transfer_counts_by_block', 'transfers + 1 AS transfers', 'block = 1055 LIMIT 1'),
+    /^transfer_counts_by_block: different row .*block=1055$/,
+  ],
+  [
+    copy('transfer_counts', 'transfers + 1 AS transfers, seq + 1000 AS seq', 'range = 0 LIMIT 1'),
+    /^transfer_counts: different row .*range=0$/,
+  ],
+  [
+    copy('indexed_block_ranges', "'nobody' AS chunk", 'range = 0 LIMIT 1'),
+    /^indexed_block_ranges: extra row chunk=nobody range=0$/,
+  ],
+  [
+    'DELETE FROM {{indexed_block_ranges}} WHERE range = 1',
+    /^indexed_block_ranges: missing row chunk=live range=1$/,
+  ],
+];
+/** What follows from them. */
+const consequences = [
+  // The total of a base row that is wrong.
+  /^transfer_counts: different row .*range=1$/,
+  /^token 0x[0-9a-f]{64}, blocks 1000 to 1059: its legs sum to 5; /,
+  /^token 0x[0-9a-f]{64}, blocks 1000 to 1059: its legs sum to -?[0-9]+; [0-9]+ legs for [0-9]+ transfers$/,
+];
+
+test('every difference is named, nothing else is, and the tables are as before once they are repaired', async () => {
+  const before = await contents();
+  for (const [planted] of plants) await plant(planted);
+  const without = await look();
+  for (const [planted, name] of plants) {
+    expect(
+      without.differences.some(({ what }) => name.test(what)),
+      planted,
+    ).toBe(true);
+  }
+  for (const name of consequences)
+    expect(told(without.differences)).toContainEqual(expect.stringMatching(name));
+  const known = [...plants.map(([, name]) => name), ...consequences];
+  expect(told(without.differences).filter((what) => !known.some((name) => name.test(what)))).toEqual([]);
+  // Only elsewhere: nothing there is wrong but the totals of the whole range.
+  const elsewhere = await look({ from: 1011, to: 1020 });
+  expect(new Set(elsewhere.differences.map(({ kind }) => kind))).toEqual(new Set(['derived']));
+
+  const repaired = await look({ repair: true });
+  expect(told(repaired.found)).toEqual(told(without.differences));
+  expect(repaired.differences).toEqual([]);
+  expect(repaired.repairedRows).toBeGreaterThanOrEqual(8);
+  expect(await contents()).toEqual(before);
+});
+
+test('tables that were emptied are filled again from the log', async () => {
+  const before = await contents();
+  await plant('TRUNCATE TABLE {{account_ledger}}');
+  await plant('TRUNCATE TABLE {{transfer_counts}}');
+  const report = await look({ repair: true });
+  expect(report.found.length).toBeGreaterThan(100);
+  expect(report.differences).toEqual([]);
+  expect(await contents()).toEqual(before);
+});
+
+test('what is written while it is repaired stays', async () => {
+  const block = busyBlock(1041, 4);
+  await plant(`DELETE FROM {{transfers}} WHERE ${at(1041)}`);
+  // Read from the log already, not yet inserted: meanwhile the block is reverted, and its rows are taken back.
+  let meanwhile = async (): Promise<void> => {
+    await world.publish([reverted(block, 8)]);
+    await world.catchUp();
+  };
+  const clickhouse: ProjectionWorld['clickhouse'] = {
+    ...world.clickhouse,
+    async command(sql, options) {
+      if (sql.startsWith(`INSERT INTO ${names['transfers']}`)) {
+        await meanwhile();
+        meanwhile = async () => {};
+      }
+      await world.clickhouse.command(sql, options);
+    },
+  };
+  const report = await verify(
+    { ...world, clickhouse, projections: chainProjections, signal: new AbortController().signal },
+    { from: null, to: null, repair: true, betweenLooksMs: 50 },
+  );
+  expect(told(report.differences)).toEqual(['block 1041 of the log: no block is accepted']);
+  expect(await select(`SELECT 1 AS x FROM {{transfers}} FINAL WHERE ${at(1041)}`)).toEqual([]);
+  await world.publish([accepted(block, 9)]);
+  await world.catchUp();
+  expect((await look()).differences).toEqual([]);
+});
+
+describe('the state', () => {
+  const update = async (set: string, where: string): Promise<void> =>
+    void (await world.pool.query(`UPDATE tds.checkpoints SET ${set} WHERE ${where}`));
+
+  test('a checkpoint outside the log, or in another topic of that name, is named', async () => {
+    await update('next_offset = 900', "projection = 'tx-index' AND partition = 2");
+    await update("topic_id = 'x' || topic_id", "projection = 'transfers' AND partition = 3");
+    expect(told((await look()).differences)).toEqual([
+      'the checkpoint of transfers in chain.blocks:3 belongs to another topic of that name',
+      'the checkpoint of tx-index in chain.blocks:2 is 900, the log holds 0 to 0',
+    ]);
+    await update('next_offset = 0', "projection = 'tx-index' AND partition = 2");
+    await update('topic_id = substr(topic_id, 2)', "projection = 'transfers' AND partition = 3");
+  });
+
+  test('a projection that is behind makes it impossible to tell', async () => {
+    await update('next_offset = next_offset - 1', "projection = 'tx-index' AND partition = 0");
+    await expect(look({ waitMs: 10 })).rejects.toMatchObject({ code: 'CONFLICT' });
+    await world.catchUp();
+    expect((await look()).differences).toEqual([]);
+  });
+});
+
+test('blocks of the log that are missing, short, double or unlinked are named', async () => {
+  const stranger = busyBlock(2054, 4, 3);
+  await world.publish([
+    accepted(busyBlock(2048, 4), 6),
+    accepted({ ...busyBlock(2050, 4), event_count: 99 }, 6),
+    accepted(busyBlock(2051, 4), 6),
+    accepted(busyBlock(2052, 4, 3), 6),
+    accepted(busyBlock(2052, 4), 7),
+    accepted(busyBlock(2053, 4), 7),
+    accepted({ ...stranger, parent_hash: stranger.hash }, 7),
+  ]);
+  await world.catchUp();
+  await world.pool.query('UPDATE tds.chunks SET range_end = $1', [LAST]);
+  await world.pool.query(
+    "INSERT INTO tds.chunks (name, range_start, cursor, final_height) VALUES ('later', 2048, 2055, 2048)",
+  );
+  const { differences } = await look({ from: 2048 });
+  const ofLog = differences.filter(({ kind }) => kind === 'log');
+  expect(told(ofLog)).toEqual([
+    'block 2049 of the log: no block is accepted',
+    'block 2050 of the log: the header counts 4 transactions and 99 events, the body holds 4 and 12',
+    expect.stringMatching(/^block 2052 of the log: two blocks are accepted: 0x/),
+    expect.stringMatching(/^block 2054 of the log: names a parent that is not accepted below it: 0x/),
+  ]);
+  expect(differences.filter(({ reread }) => reread === true).map(({ heights }) => heights?.from)).toEqual([
+    2050, 2049,
+  ]);
+});
