@@ -25,6 +25,8 @@ export interface Inspector {
   isSettled(): Promise<boolean>;
   /** How log, tables and quarantine differ from the chain in force: nothing lost, nothing double. */
   differences(): Promise<string[]>;
+  /** The same without reading the log, which grows with every fork. */
+  tableDifferences(): Promise<string[]>;
   /** Rows of a ClickHouse table that are visible now; 0 while it does not exist. */
   count(table: string): Promise<number>;
   close(): Promise<void>;
@@ -95,24 +97,26 @@ export function inspector(node: SimulatedNode, env: Readonly<Record<string, stri
     );
   };
 
+  const allTables = async (): Promise<string[]> => {
+    const { rows } = await pool.query<{ name: string; range_start: number; range_end: number | null }>(
+      'SELECT name, range_start, range_end FROM tds.chunks',
+    );
+    const chunkOf = (height: number): string =>
+      rows.find((row) => height >= row.range_start && height <= (row.range_end ?? Infinity))?.name ?? '';
+    const served = await servedBuilds(pool);
+    return [
+      ...(await tableDifferences(clickhouse, trueTables(node, chunkOf), (table) => served.table(table))),
+      ...(await quarantineDifferences()),
+    ];
+  };
+
   return {
     pool,
     kafka,
     clickhouse,
     isSettled: async () => (await logIsWhole()) && (await tablesAreRead()),
-    async differences() {
-      const { rows } = await pool.query<{ name: string; range_start: number; range_end: number | null }>(
-        'SELECT name, range_start, range_end FROM tds.chunks',
-      );
-      const chunkOf = (height: number): string =>
-        rows.find((row) => height >= row.range_start && height <= (row.range_end ?? Infinity))?.name ?? '';
-      const served = await servedBuilds(pool);
-      return [
-        ...(await logDifferences()),
-        ...(await tableDifferences(clickhouse, trueTables(node, chunkOf), (table) => served.table(table))),
-        ...(await quarantineDifferences()),
-      ];
-    },
+    differences: async () => [...(await logDifferences()), ...(await allTables())],
+    tableDifferences: allTables,
     async count(table) {
       const name = await tableName(table).catch(() => null);
       if (name === null) return 0;

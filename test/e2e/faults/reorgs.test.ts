@@ -1,0 +1,165 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
+
+import { createSimulatedNode } from '../../../infra/embedded/starknet/node.ts';
+import type { SimulatedNode } from '../../../infra/embedded/starknet/node.ts';
+import { inspector } from '../../support/faults/inspect.ts';
+import type { Inspector } from '../../support/faults/inspect.ts';
+import { isolated } from '../../support/isolation.ts';
+import type { Isolated } from '../../support/isolation.ts';
+import { eventually, freePort, startService } from '../../support/service.ts';
+import type { RunningService } from '../../support/service.ts';
+
+/** Reorgs through the whole service on real stores: after each, every table is what the fork in force meant. */
+
+const HEAD = 1700;
+const L1 = 150;
+const STRK = '0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d';
+let own: Isolated;
+let node: SimulatedNode;
+let service: RunningService;
+let inspected: Inspector;
+let dataDir: string;
+
+beforeAll(async () => {
+  own = await isolated();
+  dataDir = mkdtempSync(join(tmpdir(), 'tds-reorgs-'));
+  node = await createSimulatedNode({
+    seed: 'reorgs',
+    manual: true,
+    initialHead: HEAD,
+    transfersPerBlock: 5,
+    malformed: 0.02,
+    l1: null,
+  });
+  node.control({ command: 'setL1', height: L1 });
+  // History is slow, so that it is still being read when the first reorg comes.
+  const slow = { kind: 'latency', ms: 400, heights: { from: 0, to: L1 - 1 } } as const;
+  node.control({ command: 'fault', fault: slow });
+  const env = {
+    ...own.env,
+    STARKNET_RPC_URL: node.url,
+    INDEX_FROM: '0',
+    BACKFILL_CHUNK_BLOCKS: '40',
+    BACKFILL_CONCURRENCY: '1',
+    HEAD_POLL_MS: '50',
+    LOG_LEVEL: 'warn',
+    PORT: String(await freePort()),
+  };
+  service = await startService(dataDir, env);
+  inspected = inspector(node, env);
+});
+afterAll(async () => {
+  await inspected?.close();
+  await service?.stop();
+  await node?.close();
+  await own?.drop();
+  rmSync(dataDir, { recursive: true, force: true });
+});
+
+const settled = async (): Promise<void> => {
+  await eventually(async () => expect(await inspected.isSettled()).toBe(true), 200_000);
+};
+const liveCursor = async (): Promise<number> => {
+  const { rows } = await inspected.pool.query<{ cursor: number }>(
+    "SELECT cursor FROM tds.chunks WHERE name = 'live'",
+  );
+  return rows[0]?.cursor ?? 0;
+};
+const openChunks = async (): Promise<number> =>
+  (await inspected.pool.query("SELECT 1 FROM tds.chunks WHERE name <> 'live' AND status <> 'finished'")).rows
+    .length;
+
+test('while history is still being indexed', async () => {
+  await eventually(async () => expect(await liveCursor()).toBe(HEAD + 1), 120_000);
+  expect(await openChunks()).toBeGreaterThan(0);
+  node.control({ command: 'reorg', depth: 30, length: 31, events: 'more' });
+  await eventually(async () => expect(await liveCursor()).toBe(HEAD + 2), 120_000);
+  node.control({ command: 'clearFaults' });
+  await settled();
+  expect(await inspected.tableDifferences()).toEqual([]);
+});
+
+test.each([
+  { depth: 1, length: 1, events: 'fewer', share: 0 },
+  { depth: 1, length: 2, events: 'more', share: 0.6 },
+  { depth: 40, length: 40, events: 'same', share: 0.6 },
+  { depth: 40, length: 25, events: 'fewer', share: 0.2 },
+  { depth: 40, length: 56, events: 'more', share: 0.9 },
+] as const)('$depth deep, $length blocks instead, with $events events', async (fork) => {
+  await settled();
+  node.control({ command: 'reorg', ...fork });
+  await settled();
+  expect(await inspected.tableDifferences()).toEqual([]);
+});
+
+test('from A to B to A', async () => {
+  const a = z.object({ fork: z.number() }).parse(node.control({ command: 'clearFaults' })).fork;
+  node.control({ command: 'reorg', depth: 25, length: 30, share: 0.3 });
+  await settled();
+  node.control({ command: 'switch', fork: a });
+  await settled();
+  expect(await inspected.tableDifferences()).toEqual([]);
+});
+
+test('1,500 deep, with fewer events, and back again', async () => {
+  const a = z.object({ fork: z.number() }).parse(node.control({ command: 'clearFaults' })).fork;
+  node.control({ command: 'reorg', depth: 1500, length: 1490, share: 0.4, events: 'fewer' });
+  await settled();
+  expect(await inspected.tableDifferences()).toEqual([]);
+  node.control({ command: 'switch', fork: a });
+  await settled();
+  expect(await inspected.tableDifferences()).toEqual([]);
+});
+
+const page = z.object({
+  links: z.object({ next_cursor: z.string().nullable() }),
+  results: z.array(z.object({ block: z.number(), event_index: z.number(), txhash: z.string() })),
+});
+
+test.each(['desc', 'asc'])(
+  'while a client pages with a cursor (%s): no row twice, none missed that stayed',
+  async (order) => {
+    const before = Array.from({ length: node.ledger.head() + 1 }, (_, height) => ({
+      hash: node.ledger.at(height)?.hash,
+      keys: node
+        .transfersAt(height)
+        .filter(({ token }) => token === BigInt(STRK))
+        .map((row) => `${height}:${row.item * 1_048_576 + row.position}`),
+    }));
+    const seen: string[] = [];
+    let cursor: string | null = '';
+    const head = node.ledger.head();
+    const from = head - 300;
+    // Forks meet the client behind where it is, at it, and before it.
+    const forks = [5, 150, 290, 40, 220];
+    for (let pages = 0; cursor !== null; pages += 1) {
+      const suffix: string = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;
+      const query = `token=${STRK}&from_block=${from}&order=${order}&limit=40${suffix}`;
+      const { status, json } = await service.get(`/api/transfers/?${query}`);
+      expect(status, JSON.stringify(json)).toBe(200);
+      const { results, links } = page.parse(json);
+      seen.push(...results.map((row) => `${row.block}:${row.event_index}`));
+      cursor = links.next_cursor;
+      const depth = pages % 2 === 0 ? forks.shift() : undefined;
+      if (depth === undefined) continue;
+      node.control({ command: 'reorg', depth, length: depth + 1, share: 0.5 });
+      // Some pages are read while the fork is being taken back, others after.
+      if (pages % 4 === 0) await settled();
+    }
+    expect(forks).toEqual([]);
+    expect(seen).toHaveLength(new Set(seen).size);
+    const stayed = before.flatMap(({ hash, keys }, height) =>
+      height >= from && node.ledger.at(height)?.hash === hash ? keys : [],
+    );
+    expect(stayed.length).toBeGreaterThan(10);
+    const known = new Set(seen);
+    expect(stayed.filter((key) => !known.has(key))).toEqual([]);
+    await settled();
+    expect(await inspected.differences()).toEqual([]);
+  },
+);
