@@ -40,6 +40,8 @@ export interface Scale {
   readonly transfers: number;
   /** Transfers in the tables that `pages` reads. */
   readonly rows: number;
+  /** Legs of the account with most of them in `pages`. */
+  readonly hotLegs: number;
   /** Transfers in a block of the chains that are made. */
   readonly perBlock: number;
   /** Measurements of one kind: blocks, messages, pages, keys. Each case has its own default. */

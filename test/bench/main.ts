@@ -29,6 +29,7 @@ ${cases.map(({ name, summary }) => `  ${name.padEnd(10)} ${summary}`).join('\n')
 Options
   --transfers N   transfers on the chain of backfill and rebuild (1,000,000)
   --rows N        transfers in the tables of pages (5,000,000)
+  --hot-legs N    legs of the largest account in pages (20,000,000)
   --per-block N   transfers in a block (100)
   --samples N     measurements of one kind, instead of each case's own number
   --profile DIR   keep CPU profiles of the service's Node processes there, and show what costs most
@@ -44,6 +45,7 @@ const { values, positionals } = parseArgs({
   options: {
     transfers: { type: 'string', default: '1000000' },
     rows: { type: 'string', default: '5000000' },
+    'hot-legs': { type: 'string', default: '20000000' },
     'per-block': { type: 'string', default: '100' },
     samples: { type: 'string' },
     profile: { type: 'string' },
@@ -69,6 +71,7 @@ if (values.help || unknown.length > 0) {
 const scale: Scale = {
   transfers: count('transfers', values.transfers),
   rows: count('rows', values.rows),
+  hotLegs: count('hot-legs', values['hot-legs']),
   perBlock: count('per-block', values['per-block']),
   samples: values.samples === undefined ? null : count('samples', values.samples),
 };

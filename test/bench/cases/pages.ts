@@ -5,6 +5,7 @@ import { wanted } from '../case.ts';
 import type { BenchCase, Completeness, Figure } from '../case.ts';
 import type { Client } from '../client.ts';
 import { fill, untilMerged } from '../fill.ts';
+import { fillHotAccount } from '../hot-account.ts';
 import { latency, randomNumbers, timed } from '../measure.ts';
 import { watchProcesses } from '../processes.ts';
 import { tableSizes } from '../stores.ts';
@@ -30,7 +31,7 @@ export const pages: BenchCase = {
   name: 'pages',
   summary:
     'pages of 50 transfers through the API: of accounts, of tokens, by hash; alone and from 16 connections',
-  async run(world, { rows, samples }) {
+  async run(world, { rows, hotLegs, samples }) {
     const chain = await world.chain({ head: 3, perBlock: 20 });
     const { service, dataDir } = await world.service('pages', {
       STARKNET_RPC_URL: chain.url,
@@ -43,6 +44,8 @@ export const pages: BenchCase = {
     const filling = performance.now();
     await fill(stores, synthetic, { first: FIRST_HEIGHT, count: blocks }, world.say);
     const fillSeconds = (performance.now() - filling) / 1000;
+    world.say(`filling an account with ${hotLegs} legs`);
+    const hot = await fillHotAccount(stores, hotLegs);
     await describeTokens(stores, synthetic);
     world.say('waiting for the merges of ClickHouse');
     const mergeSeconds = await untilMerged(stores);
@@ -51,7 +54,7 @@ export const pages: BenchCase = {
     world.say('comparing');
     const completeness = [
       ...(await tableCompleteness(stores, synthetic)),
-      ...(await pageCompleteness(client, synthetic)),
+      ...(await pageCompleteness(client, synthetic, hot)),
     ];
 
     const count = samples ?? SAMPLES;
@@ -66,6 +69,9 @@ export const pages: BenchCase = {
       const { status, body } = await client.get(path);
       if (status !== 200) throw new Error(`${path}: ${status} ${body}`);
     };
+    // A parameter that the API does not know makes it another question with the same answer: read, not given again.
+    let questions = 0;
+    const anew = (path: string): string => `${path}&question=${(questions += 1)}`;
     const limit = `limit=${LIMIT}`;
     const accountPage = (): string => pathOf({ account: one(synthetic.accounts).felt });
     const tokenPage = (): string => pathOf({ token: one(synthetic.tokens).felt });
@@ -76,6 +82,11 @@ export const pages: BenchCase = {
       ['account page', accountPage, wish],
       ['token page', tokenPage, wish],
       ['page of the account in half of all rows', busiestPage, wish],
+      [
+        `page of the account with ${hotLegs.toLocaleString('en-US')} legs`,
+        () => pathOf({ account: hot.felt }),
+        wish,
+      ],
       ['page of the token with half of all rows', halfPage, wish],
       ['page 150 of that token', () => `${halfPage()}&page=150`, {}],
       ['account page, ascending', () => `${accountPage()}&order=asc`, {}],
@@ -87,9 +98,15 @@ export const pages: BenchCase = {
     ];
     for (const [name, path, want] of kinds) {
       world.say(name);
-      await timed(20, 1, () => get(path()));
-      figures.push(...latency(name, (await timed(count, 1, () => get(path()))).samples, want));
+      await timed(20, 1, () => get(anew(path())));
+      figures.push(...latency(name, (await timed(count, 1, () => get(anew(path())))).samples, want));
     }
+    world.say('the same page again');
+    const again = halfPage();
+    await get(again);
+    figures.push(
+      ...latency('a page that was asked for before', (await timed(count, 1, () => get(again))).samples),
+    );
 
     world.say(`${CONNECTIONS} connections`);
     const watched = watchProcesses({ ...service.pids(), bench: process.pid });
@@ -98,6 +115,9 @@ export const pages: BenchCase = {
       get(one([mixed[index % mixed.length] ?? halfPage])()),
     );
     const uses = watched.end();
+    const unlike = await timed(Math.ceil(together.samples.length / 4), CONNECTIONS, (index) =>
+      get(anew(one([mixed[index % mixed.length] ?? halfPage])())),
+    );
     figures.push(
       {
         name: `${CONNECTIONS} connections, these four pages in turn`,
@@ -106,6 +126,11 @@ export const pages: BenchCase = {
         want: wanted.pageRate,
       },
       ...latency(`${CONNECTIONS} connections`, together.samples),
+      {
+        name: `${CONNECTIONS} connections, every page read anew`,
+        value: unlike.samples.length / unlike.seconds,
+        unit: 'req/s',
+      },
     );
     const sizes = await tableSizes(stores);
     return {
@@ -138,7 +163,8 @@ export const pages: BenchCase = {
       ],
       notes: [
         `The tables were filled through the projectors' own code (project, encoder, RowBinary inserts of 50,000 transfers, derive) in ${fillSeconds.toFixed(0)} s, without log and decoder; measured after ${mergeSeconds.toFixed(0)} s of waiting for merges.`,
-        `Accounts and tokens asked for are ${PROBES} each, of all sizes; every page is counted and answered in full, without a cursor.`,
+        `Accounts and tokens asked for are ${PROBES} each, of all sizes; every page is counted and answered in full, without a cursor. Alone, every page is read anew; side by side, one that was asked for before is given again, as it is to any client while nothing new is indexed.`,
+        `The account with ${hotLegs.toLocaleString('en-US')} legs is in the tables that its page reads, and in no other.`,
       ],
     };
   },
@@ -217,7 +243,7 @@ async function tableCompleteness(
 }
 
 /** What the API answers for every subject that is asked for later: its count, and its newest page. */
-async function pageCompleteness(client: Client, synthetic: Synthetic): Promise<Completeness[]> {
+async function pageCompleteness(client: Client, synthetic: Synthetic, hot: Probe): Promise<Completeness[]> {
   let counts = 0;
   let rows = 0;
   const look = async (path: string, expected: { count: number; keys: readonly string[] }): Promise<void> => {
@@ -232,7 +258,7 @@ async function pageCompleteness(client: Client, synthetic: Synthetic): Promise<C
       count: transfers,
       keys: newest.slice(0, LIMIT),
     });
-  for (const probe of [...synthetic.accounts, synthetic.busiest]) await lookAt('account', probe);
+  for (const probe of [...synthetic.accounts, synthetic.busiest, hot]) await lookAt('account', probe);
   for (const probe of synthetic.tokens) await lookAt('token', probe);
   // The simulated node's own few blocks have STRK, too; they are older than all of these.
   const { count } = await client.read(
