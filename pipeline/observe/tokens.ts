@@ -1,5 +1,4 @@
 import PQueue from 'p-queue';
-import { z } from 'zod';
 
 import type { Config } from '../../infra/config.ts';
 import type { Consumption, Kafka, LogBatch } from '../../infra/kafka/client.ts';
@@ -8,8 +7,7 @@ import type { Logger } from '../../infra/log.ts';
 import type { Registry } from '../../infra/metrics.ts';
 import { isPostgresUnavailable } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
-import { contractsMap } from '../../schemas/messages/chain-blocks.ts';
-import { felt, height } from '../../schemas/messages/common.ts';
+import { felt } from '../../schemas/messages/common.ts';
 import { tokensMessage } from '../../schemas/messages/tokens.ts';
 import type { TokensMessage } from '../../schemas/messages/tokens.ts';
 import { topics } from '../../schemas/topics.ts';
@@ -17,6 +15,8 @@ import { createMemory } from '../ingest/memory.ts';
 import type { Node } from '../node/types.ts';
 import { createAttempts } from './attempts.ts';
 import type { Task } from './attempts.ts';
+import { readBlockNews } from './block-news.ts';
+import type { BlockNews } from './block-news.ts';
 import { describeToken, tokenTask } from './describe.ts';
 import type { TokenTask } from './describe.ts';
 import { createObserverMetrics } from './metrics.ts';
@@ -43,15 +43,6 @@ export interface ObserverRun {
 }
 
 const OBSERVER = 'tokens';
-
-/** What of a message of `chain.blocks` says which tokens there are. The rest of a block is not looked at. */
-const blockNews = z.object({
-  type: z.string(),
-  seq: z.int(),
-  cause: z.string(),
-  block: z.object({ height }),
-  contracts: contractsMap,
-});
 
 /**
  * Describes every contract that a block's `contracts` map names: reads name, symbol and decimals from the chain and
@@ -129,7 +120,7 @@ export async function runTokenObserver(options: TokenObserverOptions): Promise<O
   async function onBatch({ partition, messages }: LogBatch): Promise<void> {
     const tasks = new Map<string, Task>();
     for (const { offset, value } of messages) {
-      const news = readNews(value);
+      const news = readBlockNews(value);
       // The projections halt at such a message and keep it; the observer has nothing to lose by it.
       if (news === null) log.warn({ partition, offset }, 'passed over a message that cannot be read');
       for (const task of news === null ? [] : tasksOf(news)) {
@@ -168,15 +159,7 @@ export async function runTokenObserver(options: TokenObserverOptions): Promise<O
   return { done: ending.promise, stop };
 }
 
-function readNews(value: Buffer): z.infer<typeof blockNews> | null {
-  try {
-    return blockNews.parse(JSON.parse(value.toString('utf8')));
-  } catch {
-    return null;
-  }
-}
-
-function tasksOf({ type, seq, cause, block, contracts }: z.infer<typeof blockNews>): Task[] {
+function tasksOf({ type, seq, cause, block, contracts }: BlockNews): Task[] {
   if (type !== 'block.accepted') return [];
   return Object.entries(contracts).map(([subject, facts]) => {
     const task: TokenTask = { ...facts, block: block.height };
