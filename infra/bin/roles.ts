@@ -15,6 +15,7 @@ import { createProjectionMetrics } from '../../projections/metrics.ts';
 import { runPostgresProjection } from '../../projections/postgres-runner.ts';
 import { runChainProjections } from '../../projections/runner.ts';
 import type { ProjectionRun } from '../../projections/follow-served.ts';
+import { startSampling } from '../../projections/sampling.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { createClickHouse } from '../clickhouse/client.ts';
 import type { ClickHouse } from '../clickhouse/client.ts';
@@ -136,6 +137,10 @@ const project: Role = {
     for (const run of await Promise.all(runs)) {
       run.done.catch(fail);
       releasers.push('projection', () => run.stop());
+    }
+    if (only.length === 0) {
+      const sampling = startSampling({ pool, clickhouse, kafka, clock: systemClock, log, metrics: registry });
+      releasers.push('sampling', () => sampling.stop());
     }
     return { url: null };
   },

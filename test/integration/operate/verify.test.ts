@@ -1,13 +1,17 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
+import { systemClock } from '../../../infra/clock.ts';
+import { pause } from '../../../infra/lifecycle.ts';
+import { createMetrics } from '../../../infra/metrics.ts';
 import { servedBuilds } from '../../../projections/builds.ts';
 import { withNames } from '../../../projections/define.ts';
 import type { Difference } from '../../../projections/difference.ts';
 import { chainProjections } from '../../../projections/index.ts';
+import { startSampling } from '../../../projections/sampling.ts';
 import { verify } from '../../../projections/verify.ts';
 import type { VerifyOptions, VerifyReport } from '../../../projections/verify.ts';
 import { accepted, busyBlock, reverted } from '../../support/chain-messages.ts';
-import { projectionWorld } from '../../support/projection-world.ts';
+import { projectionWorld, until } from '../../support/projection-world.ts';
 import type { ProjectionWorld } from '../../support/projection-world.ts';
 
 /** Every kind of difference, planted in real stores: each is named, nothing else is, and what can be repaired is. */
@@ -200,6 +204,52 @@ test('what is written while it is repaired stays', async () => {
   await world.publish([accepted(block, 9)]);
   await world.catchUp();
   expect((await look()).differences).toEqual([]);
+});
+
+test('a sample finds what differs, raises an alarm that names it, and takes it back', async () => {
+  const metrics = createMetrics('test');
+  const sampling = startSampling({
+    ...world,
+    metrics,
+    everyMs: 1,
+    clock: {
+      ...systemClock,
+      sleep: async (ms, signal) => await pause(Math.min(ms, 2), signal),
+      // Three heights of sixty, among them every one that is spoilt below.
+      random: () => ([3.5, 5.5, 12.5][Math.floor(Math.random() * 3)] ?? 0) / 60,
+    },
+  });
+  const figure = async (name: string): Promise<number> =>
+    (await metrics.getSingleMetric(name)?.get())?.values[0]?.value ?? 0;
+  const alarms = async (): Promise<unknown[]> =>
+    (await world.pool.query('SELECT name, detail FROM tds.alarms ORDER BY name')).rows;
+  try {
+    await until(async () => (await figure('tds_verify_blocks_total')) > 30);
+    expect(await alarms()).toEqual([]);
+    expect(await figure('tds_verify_differences_total')).toBe(0);
+
+    await plant(`DELETE FROM {{transfers}} WHERE ${at(1005)} AND position_desc = 0xffffffff - 1`);
+    await plant(copy('account_ledger', 'delta + 5 AS delta', `${at(1012)} AND leg = 2 LIMIT 1`));
+    await plant(copy('indexed_blocks', 'log_offset + 1 AS log_offset', at(1003)));
+    await until(async () => (await alarms()).length === 3, 100_000);
+    expect(await alarms()).toEqual([
+      {
+        name: 'verify.block:1003',
+        detail: expect.stringMatching(/^chain\.blocks:0:\d+ does not hold the block 0x/),
+      },
+      {
+        name: 'verify.block:1005',
+        detail:
+          '8 transfers are counted, 7 rows are in transfers: `tds verify --from 1005 --to 1005 --repair`',
+      },
+      { name: 'verify.block:1012', detail: expect.stringMatching(/legs, which sum to 5 and move/) },
+    ]);
+    expect(await figure('tds_verify_differences_total')).toBeGreaterThan(2);
+    expect((await look({ repair: true })).differences).toEqual([]);
+    await until(async () => (await alarms()).length === 0, 100_000);
+  } finally {
+    await sampling.stop();
+  }
 });
 
 describe('the state', () => {
