@@ -25,6 +25,10 @@ export interface SimStore extends IngestStore {
   requestRepair(height: number): void;
   readonly alarms: ReadonlyMap<string, string>;
   pendingCount(): number;
+  /** The chunk that a height belongs to. */
+  chunkAt(height: number): string;
+  /** Every chunk is finished, or stands at this height. */
+  isAt(cursor: number): boolean;
 }
 
 /**
@@ -53,6 +57,14 @@ export function createSimStore(now: () => number): SimStore {
         repairs.push({ id: repairs.length + 1, height, round: 1, maps: [], done: false });
       else pending.round += 1;
     },
+    chunkAt(height) {
+      const found = [...rows.values()].find(
+        ({ chunk }) => height >= chunk.start && height <= (chunk.end ?? Infinity),
+      );
+      return found?.chunk.name ?? 'none';
+    },
+    isAt: (cursor) =>
+      rows.size > 0 && [...rows.values()].every(({ chunk }) => chunk.finished || chunk.cursor === cursor),
     pendingCount: () => repairs.filter(({ done }) => !done).length,
     async identify(chainId) {
       chain ??= chainId;

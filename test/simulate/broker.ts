@@ -1,0 +1,193 @@
+import type { Kafka, LogMessage, Publisher } from '../../infra/kafka/client.ts';
+import { readRanges } from '../../infra/kafka/read-ranges.ts';
+import { AppError } from '../../schemas/errors.ts';
+import { topics } from '../../schemas/topics.ts';
+import type { Topic } from '../../schemas/topics.ts';
+import type { SimClock } from './clock.ts';
+import { createGroup } from './consumer-group.ts';
+import type { ConsumerGroup } from './consumer-group.ts';
+import type { Count } from './coverage.ts';
+import type { SimProcess, Weather } from './process.ts';
+import type { Random } from './random.ts';
+
+export interface BrokerWorld {
+  readonly clock: SimClock;
+  readonly random: Random;
+  readonly weather: Weather;
+  readonly count: Count;
+  readonly trace: (event: string) => void;
+}
+
+export type SimKafka = Pick<Kafka, 'consume' | 'offsets' | 'topicId' | 'publisher' | 'readRanges'>;
+
+/** The log: partitions that keep everything, and groups of consumers. */
+export interface SimBroker {
+  append(topic: Topic<unknown>, partition: number, key: string | null, value: Buffer): number;
+  read(topic: Topic<unknown>, partition: number): readonly LogMessage[];
+  /** Values of all partitions of a topic, parsed; those that cannot be are left out. */
+  messages<M>(topic: Topic<M>): M[];
+  /** The log as one process reaches it. */
+  client(process: SimProcess): SimKafka;
+}
+
+interface Pending {
+  readonly topic: Topic<unknown>;
+  readonly messages: readonly {
+    readonly value: Buffer;
+    readonly key?: string;
+    readonly partition?: number;
+  }[];
+  resolve(places: { partition: number; offset: number }[]): void;
+  reject(error: unknown): void;
+}
+
+export function createBroker(world: BrokerWorld): SimBroker {
+  const { clock, random, count, trace } = world;
+  const partitions = new Map<string, LogMessage[]>();
+  const groups = new Map<string, ConsumerGroup>();
+
+  const partitionOf = (topic: Topic<unknown>, partition: number): LogMessage[] => {
+    const name = `${topic.name}:${partition}`;
+    const there = partitions.get(name) ?? [];
+    partitions.set(name, there);
+    return there;
+  };
+
+  const append: SimBroker['append'] = (topic, partition, key, value) => {
+    const messages = partitionOf(topic, partition);
+    const offset = messages.length;
+    messages.push({ topic: topic.name, partition, offset, key, value, timestamp: clock.now() });
+    trace(`log ${topic.name}:${partition}:${offset} ${value.toString('latin1', 0, 190)}`);
+    return offset;
+  };
+
+  /**
+   * As infra/kafka/publisher.ts: one request in flight; calls made meanwhile share the next one. What goes to one
+   * partition is stored whole or not at all, but a request may reach some partitions and not others. Its own retries
+   * double nothing; the caller's do.
+   */
+  const createPublisher = (process: SimProcess): Publisher => {
+    let queue: Pending[] = [];
+    let isSending = false;
+    let isClosed = false;
+
+    const store = (batch: readonly Pending[], isReached: () => boolean): void => {
+      const reached = new Map<string, boolean>();
+      for (const pending of batch) {
+        const { topic, messages } = pending;
+        const places = [];
+        for (const { value, key = null, partition = 0 } of messages) {
+          const place = `${topic.name}:${partition}`;
+          const isStored = reached.get(place) ?? isReached();
+          reached.set(place, isStored);
+          if (!isStored) continue;
+          places.push({ partition, offset: append(topic, partition, key, value) });
+        }
+        pending.resolve(places);
+      }
+      if (new Set(reached.values()).size > 1) count('log: part of a request stored');
+    };
+
+    const send = async (): Promise<void> => {
+      isSending = true;
+      while (queue.length > 0) {
+        const batch = queue.splice(0, 1 + random.below(queue.length));
+        if (batch.length > 1) count('log: calls in one request');
+        // Resolves and rejections reach the callers only when the request is answered.
+        const answers: (() => void)[] = [];
+        const heard = batch.map((pending): Pending => ({
+          ...pending,
+          resolve: (places) => void answers.push(() => pending.resolve(places)),
+        }));
+        const names = [...new Set(batch.map(({ topic }) => topic.name))].join('+');
+        // Only rows that carry a seq are safe from a message that comes after its successors.
+        const mayBeLate = batch.every(({ topic }) => topic.name === topics.chainBlocks.name);
+        const arrive = async (): Promise<void> => {
+          // A slow broker: what is asked for meanwhile goes out in one request.
+          if (random.chance(world.weather.slow / 2)) await clock.sleep(random.below(800));
+          // One that goes to several partitions may reach some of them only.
+          const places = batch.flatMap(({ topic, messages }) =>
+            messages.map(({ partition = 0 }) => `${topic.name}:${partition}`),
+          );
+          const isCut = world.weather.faults > 0 && new Set(places).size > 1 && random.chance(400);
+          store(heard, () => !isCut || random.chance(500));
+          if (isCut) throw unavailable();
+        };
+        try {
+          await process.call('log', `publish ${names}`, arrive, { mayBeLate });
+          for (const answer of answers) answer();
+        } catch (error) {
+          for (const pending of batch) pending.reject(error);
+        }
+      }
+      isSending = false;
+    };
+
+    return {
+      publish: (topic, messages) =>
+        new Promise((resolve, reject) => {
+          if (isClosed) throw new AppError('STORE_UNAVAILABLE', 'the publisher is closed');
+          if (messages.length === 0) return resolve([]);
+          const encoded = messages.map((message) => ({
+            ...message,
+            value: Buffer.from(JSON.stringify(message.value)),
+          }));
+          queue.push({ topic, messages: encoded, resolve, reject });
+          if (!isSending) void send();
+          return undefined;
+        }),
+      async close() {
+        isClosed = true;
+      },
+    };
+  };
+
+  const broker: SimBroker = {
+    append,
+    read: partitionOf,
+    messages<M>(topic: Topic<M>) {
+      return Array.from({ length: topic.partitions }, (_, partition) => partitionOf(topic, partition))
+        .flat()
+        .flatMap(({ value }) => {
+          const parsed = topic.schema.safeParse(jsonOf(value));
+          return parsed.success ? [parsed.data] : [];
+        });
+    },
+    client(process) {
+      const offsetsOf = (topic: Topic<unknown>) =>
+        Array.from({ length: topic.partitions }, (_, partition) => ({
+          partition,
+          low: 0,
+          high: partitionOf(topic, partition).length,
+        }));
+      const consume: Kafka['consume'] = async (options) => {
+        const [topic] = options.topics;
+        if (topic === undefined) throw new TypeError('a consumer of no topic');
+        const group = groups.get(options.groupId) ?? createGroup(world, topic.partitions);
+        groups.set(options.groupId, group);
+        return await group.consume(process, topic, options, (partition) => partitionOf(topic, partition));
+      };
+      return {
+        consume,
+        offsets: (topic) => process.call('log', 'offsets', async () => offsetsOf(topic)),
+        topicId: (topic) => process.call('log', 'topicId', async () => `id of ${topic.name}`),
+        publisher: () => createPublisher(process),
+        readRanges: (topic, ranges, fetchBytes) =>
+          readRanges(topic, ranges, consume, async () => {}, fetchBytes),
+      };
+    },
+  };
+  return broker;
+}
+
+function jsonOf(value: Buffer): unknown {
+  try {
+    return JSON.parse(value.toString('utf8'));
+  } catch {
+    return null;
+  }
+}
+
+function unavailable(): AppError {
+  return new AppError('STORE_UNAVAILABLE', 'Kafka did not acknowledge', { retryable: true });
+}

@@ -1,0 +1,228 @@
+import type { ConsumeOptions, Consumption, LogMessage } from '../../infra/kafka/client.ts';
+import type { Topic } from '../../schemas/topics.ts';
+import type { BrokerWorld } from './broker.ts';
+import type { SimProcess } from './process.ts';
+
+/** One group of consumers of one topic, as infra/kafka/consumption.ts and a broker's coordinator make it. */
+export interface ConsumerGroup {
+  consume(
+    process: SimProcess,
+    topic: Topic<unknown>,
+    options: ConsumeOptions,
+    read: (partition: number) => readonly LogMessage[],
+  ): Promise<Consumption>;
+}
+
+const SESSION_MS = 12_000;
+const HEARTBEAT_MS = 3000;
+/** Members that have not come back to a rebalance by then are left out of it. */
+const REBALANCE_MS = 10_000;
+const COORDINATOR_MS = 500;
+const LONGEST_FETCH_WAIT_MS = 250;
+
+interface Member {
+  readonly process: SimProcess;
+  lastBeat: number;
+  /** In a rebalance: resolves with what is assigned. Null until the member has come to it. */
+  joining: ((assigned: readonly number[]) => void) | null;
+  isMember: boolean;
+}
+
+export function createGroup(world: BrokerWorld, partitionCount: number): ConsumerGroup {
+  const { clock, random, count, trace } = world;
+  let members: Member[] = [];
+  let rebalancingSince: number | null = null;
+  let isWatched = false;
+
+  const rebalance = (): void => {
+    rebalancingSince ??= clock.now();
+  };
+
+  const leave = (member: Member): void => {
+    if (!member.isMember) return;
+    member.isMember = false;
+    members = members.filter((one) => one !== member);
+    if (members.length === 0) rebalancingSince = null;
+    else rebalance();
+  };
+
+  /** Looks for members that are gone, and ends a rebalance when all have come to it or its time is over. */
+  const look = (): void => {
+    for (const member of members) {
+      if (clock.now() - member.lastBeat <= SESSION_MS) continue;
+      count('session ran out');
+      member.process.isOut = true;
+      leave(member);
+    }
+    if (rebalancingSince === null) return;
+    const isOver = clock.now() - rebalancingSince > REBALANCE_MS;
+    const missing = members.filter(({ joining }) => joining === null);
+    if (missing.length > 0 && !isOver) return;
+    for (const member of missing) {
+      member.process.isOut = true;
+      leave(member);
+    }
+    rebalancingSince = null;
+    if (members.length === 0) return;
+    count(members.length > 1 ? 'rebalance among several' : 'rebalance');
+    const shift = random.below(members.length);
+    const share: number[][] = members.map(() => []);
+    for (let partition = 0; partition < partitionCount; partition += 1) {
+      share[(partition + shift) % members.length]?.push(partition);
+    }
+    for (const [index, { joining }] of members.entries()) joining?.(share[index] ?? []);
+    for (const member of members) member.joining = null;
+  };
+
+  const watch = async (): Promise<void> => {
+    isWatched = true;
+    while (members.length > 0) {
+      await clock.sleep(COORDINATOR_MS);
+      look();
+    }
+    isWatched = false;
+  };
+
+  const consume: ConsumerGroup['consume'] = async (process, topic, options, read) => {
+    /** Next offset of each assigned partition; a promise while it is being asked for. */
+    let expected = new Map<number, Promise<number> | number>();
+    /** What the coordinator gave; a seek to anything else is remembered and moves nothing. */
+    let assignment: readonly number[] = [];
+    const paused = new Set<number>();
+    const isWanted = (partition: number): boolean =>
+      (options.partitions?.includes(partition) ?? true) && !paused.has(partition);
+    let generation = 0;
+    let isStopping = false;
+    let member: Member = { process, lastBeat: 0, joining: null, isMember: false };
+
+    const crash = (error: unknown): void => {
+      if (isStopping) return;
+      isStopping = true;
+      leave(member);
+      options.onCrash(error);
+    };
+
+    const startOf = async (partition: number): Promise<number> => {
+      const start = await options.startAt(topic.name, partition);
+      if (typeof start === 'number') return start;
+      return start === 'beginning' ? 0 : read(partition).length;
+    };
+
+    const onAssigned = (assigned: readonly number[]): void => {
+      process.isOut = false;
+      generation += 1;
+      const mine = generation;
+      const before = expected;
+      expected = new Map();
+      assignment = assigned;
+      for (const partition of assigned.filter(isWanted)) {
+        const start = startOf(partition);
+        expected.set(partition, start);
+        start.then(
+          (offset) => {
+            if (mine === generation) expected.set(partition, offset);
+          },
+          (error: unknown) => crash(error),
+        );
+      }
+      const lost = [...before.keys()].filter((partition) => !expected.has(partition));
+      if (lost.length > 0) count('partitions moved to another');
+      if (lost.length > 0) options.onRevoked?.(lost.map((partition) => ({ topic: topic.name, partition })));
+    };
+
+    const join = async (): Promise<void> => {
+      if (!member.isMember) {
+        member = { process, lastBeat: clock.now(), joining: null, isMember: true };
+        members.push(member);
+        rebalance();
+        if (!isWatched) void watch();
+      }
+      const own = member;
+      const assigned = await new Promise<readonly number[] | null>((resolve) => {
+        own.joining = resolve;
+        void (async () => {
+          // Left out of it: it comes again as a new member.
+          while (own.isMember && own.joining === resolve) await clock.sleep(COORDINATOR_MS);
+          resolve(null);
+        })();
+      });
+      await process.clock.sleep(random.below(100));
+      if (assigned !== null && own.isMember && !isStopping) onAssigned(assigned);
+    };
+
+    const beat = async (): Promise<void> => {
+      while (!isStopping && !process.isKilled()) {
+        if (process.beats()) member.lastBeat = clock.now();
+        await clock.sleep(HEARTBEAT_MS / 2 + random.below(HEARTBEAT_MS));
+      }
+    };
+
+    const handOver = async (partition: number): Promise<void> => {
+      const mine = generation;
+      // A start that failed has crashed the consumer already.
+      const next = await Promise.resolve(expected.get(partition)).catch(() => undefined);
+      if (next === undefined || mine !== generation || isStopping) return;
+      const log = read(partition);
+      const most = 1 + random.below(random.pick([3, 10, 60]));
+      const messages = log.slice(next, next + most);
+      const highWatermark = log.length;
+      await process.clock.sleep(1 + random.below(random.chance(50) ? 2000 : 20)); // the fetch on its way
+      // Sought elsewhere meanwhile: what the fetch brings is not wanted.
+      if (messages.length === 0 || mine !== generation || expected.get(partition) !== next || isStopping)
+        return;
+      trace(`${process.name} reads ${partition}:${next} and ${messages.length - 1} more`);
+      try {
+        await options.onBatch({ topic: topic.name, partition, messages, highWatermark });
+      } catch (error) {
+        crash(error);
+        return;
+      }
+      if (mine !== generation || expected.get(partition) !== next) return; // taken away, or sought elsewhere, meanwhile
+      expected.set(partition, next + messages.length);
+    };
+
+    const run = async (): Promise<void> => {
+      while (!isStopping) {
+        await process.awake();
+        if (!member.isMember || rebalancingSince !== null) {
+          // Heard of with the next heartbeat, and only between two batches.
+          await process.clock.sleep(random.below(HEARTBEAT_MS));
+          await join();
+          continue;
+        }
+        const ready = assignment.filter((partition) => {
+          const next = expected.get(partition);
+          return (
+            next !== undefined &&
+            isWanted(partition) &&
+            (typeof next !== 'number' || next < read(partition).length)
+          );
+        });
+        if (ready.length === 0) await process.clock.sleep(1 + random.below(LONGEST_FETCH_WAIT_MS));
+        else await handOver(random.pick(ready));
+      }
+    };
+
+    void beat();
+    const running = run();
+    await process.clock.sleep(random.below(50));
+    return {
+      async stop() {
+        isStopping = true;
+        await running;
+        leave(member);
+      },
+      seek(_, partition, offset) {
+        expected.set(partition, offset);
+      },
+      pause: (_, partition) => void paused.add(partition),
+      commit: (_, partition, offset) =>
+        process.call('log', 'commit', async () => {
+          if (rebalancingSince !== null) throw new Error(`rebalancing: ${partition}:${offset} is not kept`);
+        }),
+      assigned: () => [...expected.keys()].map((partition) => ({ topic: topic.name, partition })),
+    };
+  };
+
+  return { consume };
+}

@@ -1,0 +1,12 @@
+/** Counts what a world met, so that a run can show that it met everything it is there for. */
+export type Count = (kind: string, times?: number) => void;
+
+export type Coverage = Map<string, number>;
+
+export function counter(coverage: Coverage): Count {
+  return (kind, times = 1) => void coverage.set(kind, (coverage.get(kind) ?? 0) + times);
+}
+
+export function addCoverage(sum: Coverage, more: Coverage): void {
+  for (const [kind, times] of more) sum.set(kind, (sum.get(kind) ?? 0) + times);
+}

@@ -1,0 +1,92 @@
+import type { Row } from '../../infra/clickhouse/row-binary.ts';
+import type { SimTable } from './tables.ts';
+
+/*
+ * The two `derive` statements once more, in TypeScript, on the simulated base tables. They are SQL, which the simulation
+ * does not run; that ClickHouse makes the same of them is for test/integration/projections to show. What is simulated is
+ * when they read, when they write, and under which version.
+ */
+
+type Table = (name: string) => SimTable;
+type Pick = (equal: number) => number;
+
+const MAX_UINT32 = 0xffff_ffff;
+
+/** The rows that the statement which writes this table inserts; throws on one that has no twin here. */
+export function deriveRows(
+  name: string,
+  params: Readonly<Record<string, unknown>>,
+  table: Table,
+  pick: Pick,
+): Row[] {
+  const [, stem = '', version = ''] = /^([a-z_]+)(_v\d+_b\d+)$/.exec(name) ?? [];
+  const numbers = (key: string): number => Number(params[key]);
+  switch (stem) {
+    case 'transfer_counts':
+      return countSubjects(table(`transfer_counts_by_block${version}`).latest(pick), numbers);
+    case 'indexed_block_ranges':
+      return countBlocks(table(`indexed_blocks${version}`).final(), table(name).final(), numbers);
+    default:
+      throw new TypeError(`no twin of the statement that derives ${name}`);
+  }
+}
+
+function countSubjects(base: readonly Row[], param: (key: string) => number): Row[] {
+  const [range, first, last, offset] = [param('range'), param('first'), param('last'), param('offset')];
+  const subjectOf = (row: Row): string => `${String(row['subject_kind'])}|${String(row['subject'])}`;
+  const inRange = base.filter((row) => row['range'] === range);
+  const touched = new Set(
+    inRange.filter((row) => Number(row['block']) >= first && Number(row['block']) <= last).map(subjectOf),
+  );
+  const bySubject = Map.groupBy(
+    inRange.filter((row) => touched.has(subjectOf(row))),
+    subjectOf,
+  );
+  return [...bySubject.values()].map((rows) => {
+    const total = rows.reduce(
+      (sum, row) => sum + (row['is_deleted'] === 1 ? 0 : Number(row['transfers'])),
+      0,
+    );
+    return {
+      subject_kind: rows[0]?.['subject_kind'] ?? 0,
+      subject: rows[0]?.['subject'] ?? '',
+      range,
+      transfers: total,
+      seq: offset,
+      is_deleted: total === 0 ? 1 : 0,
+    };
+  });
+}
+
+function countBlocks(blocks: readonly Row[], before: readonly Row[], param: (key: string) => number): Row[] {
+  const [range, newest, oldest, offset] = [
+    param('range'),
+    param('newest_desc'),
+    param('oldest_desc'),
+    param('offset'),
+  ];
+  const inRange = blocks.filter(
+    (row) => Number(row['block_desc']) >= newest && Number(row['block_desc']) <= oldest,
+  );
+  const byChunk = Map.groupBy(inRange, (row) => String(row['chunk']));
+  const known = before.filter((row) => row['range'] === range).map((row) => String(row['chunk']));
+  return [...new Set([...byChunk.keys(), ...known])].map((chunk) => {
+    const rows = byChunk.get(chunk) ?? [];
+    const heights = rows.map((row) => MAX_UINT32 - Number(row['block_desc']));
+    const moved = rows.filter((row) => Number(row['transfers']) > 0);
+    return {
+      chunk,
+      range,
+      blocks: rows.length,
+      transfers: rows.reduce((sum, row) => sum + Number(row['transfers']), 0),
+      first_block: rows.length === 0 ? 0 : Math.min(...heights),
+      last_block: rows.length === 0 ? 0 : Math.max(...heights),
+      latest_transfer_block:
+        moved.length === 0
+          ? MAX_UINT32
+          : Math.max(...moved.map((row) => MAX_UINT32 - Number(row['block_desc']))),
+      seq: offset,
+      is_deleted: rows.length === 0 ? 1 : 0,
+    };
+  });
+}

@@ -1,0 +1,81 @@
+import type { IngestNode, Standards } from '../../pipeline/ingest/ports.ts';
+import { RpcError, rpcCodes } from '../../pipeline/node/errors.ts';
+import type { BlockHeader, BlockPoint } from '../../pipeline/node/types.ts';
+import { toFelt } from '../../schemas/felt.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import type { BlockBody } from '../../schemas/messages/chain-blocks.ts';
+import type { TokenStandard } from '../../schemas/messages/common.ts';
+import type { SimBlock, SimChain } from './chain.ts';
+import type { Count } from './coverage.ts';
+import type { SimProcess, Weather } from './process.ts';
+import type { Random } from './random.ts';
+
+interface NodeWorld {
+  readonly chain: SimChain;
+  readonly random: Random;
+  readonly weather: Weather;
+  readonly count: Count;
+}
+
+/** The node as one process sees it: behind a balancer, some answers are those of a node that is behind or on a dead fork. */
+export function createSimNode({ chain, random, weather, count }: NodeWorld, process: SimProcess): IngestNode {
+  const view = (): readonly SimBlock[] => {
+    if (!random.chance(weather.mixedViews)) return chain.blocks();
+    count('answer of another node');
+    const former = chain.former();
+    return former.slice(0, former.length - random.below(5));
+  };
+  /** A node may be behind and on a dead fork, but takes no block for accepted on L1 that is not. */
+  const isFinal = ({ height, hash }: BlockBody): boolean =>
+    height <= chain.l1() && chain.at(height)?.body.hash === hash;
+  const at = (id: unknown): BlockBody => {
+    const seen = view();
+    const block =
+      id === 'latest'
+        ? seen.at(-1)
+        : id === 'l1_accepted'
+          ? seen.findLast(({ body }) => isFinal(body))
+          : seen[Number(id) - chain.base];
+    if (block === undefined) throw new RpcError('block', rpcCodes.blockNotFound, 'Block not found', null);
+    return block.body;
+  };
+  const header = (block: BlockBody): BlockHeader => ({
+    height: block.height,
+    hash: block.hash,
+    parentHash: block.parent_hash,
+    status: isFinal(block) ? 'ACCEPTED_ON_L1' : 'ACCEPTED_ON_L2',
+    timestamp: block.timestamp,
+    transactionCount: block.transaction_count,
+  });
+  const point = ({ height, hash }: BlockBody): BlockPoint => ({ height, hash });
+  const ask = <T>(name: string, answer: () => T): Promise<T> =>
+    process.call('node', name, async () => answer());
+
+  return {
+    chainId: () => ask('chainId', () => toFelt(0x534e5f53494dn)),
+    specVersion: () => ask('specVersion', () => '0.10.0'),
+    blockHashAndNumber: () => ask('head', () => point(at('latest'))),
+    getBlockHeader: (id) => ask('header', () => header(at(id))),
+    getBlockWithReceipts: (id) =>
+      ask('block', () => {
+        const body = at(id);
+        return { body, status: header(body).status, bytes: 500 };
+      }),
+    l1Accepted: () => ask('l1', () => (chain.l1() < 0 ? null : point(at('l1_accepted')))),
+  };
+}
+
+/** What the chain says of each contract, at the moment it is asked. */
+export function createSimStandards(
+  standardOf: (contract: Felt) => TokenStandard,
+  process: SimProcess,
+): Standards {
+  return {
+    resolve: (contracts) =>
+      process.call('node', 'standards', async () => {
+        return new Map(
+          contracts.map((contract) => [contract, { standard: standardOf(contract), class_hash: null }]),
+        );
+      }),
+  };
+}

@@ -1,0 +1,237 @@
+import type { Row } from '../../infra/clickhouse/row-binary.ts';
+import { STRK_TOKEN } from '../../schemas/felt.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import type { TokenStandard } from '../../schemas/messages/common.ts';
+import type { SimBlock } from './chain.ts';
+
+/*
+ * What the tables must hold, from the chain in force and from what the author of each event meant. Nothing of decoding or
+ * projecting is used: only the columns' names, and what DESIGN and the table.sql files say of them. Versions and places in
+ * the log are not part of it.
+ */
+
+export interface Truth {
+  readonly tables: Readonly<Record<string, Row[]>>;
+  /** Ids of the events that nobody can read. */
+  readonly malformed: ReadonlySet<string>;
+}
+
+/** One thing that moved. */
+interface Moved {
+  readonly token: Felt;
+  readonly kind: TokenStandard;
+  readonly from: Felt;
+  readonly to: Felt;
+  readonly amount: bigint;
+  readonly id: bigint | null;
+  readonly position: number;
+  readonly item: number;
+  readonly tx: SimBlock['transactions'][number];
+  readonly eventInTx: number;
+  readonly isFee: boolean;
+}
+
+const RANGE = 1024;
+const desc = (number: number): number => 4_294_967_295 - number;
+
+export function truthOf(
+  blocks: readonly SimBlock[],
+  standardOf: (contract: Felt) => TokenStandard,
+  chunkOf: (height: number) => string,
+): Truth {
+  const tables: Record<string, Row[]> = {
+    transfers: [],
+    nft_transfers: [],
+    account_feed: [],
+    account_ledger: [],
+    tx_index: [],
+    indexed_blocks: [],
+    indexed_block_ranges: [],
+    transfer_counts_by_block: [],
+    transfer_counts: [],
+  };
+  const malformed = new Set<string>();
+  const put = (table: string, row: Row): void => void tables[table]?.push(row);
+  /** (range, kind of subject, subject) → transfers. */
+  const counts = new Map<string, number>();
+  const ranges = new Map<
+    string,
+    { blocks: number; transfers: number; first: number; last: number; moved: number }
+  >();
+
+  for (const block of blocks) {
+    const { height, hash, parent_hash, timestamp } = block.body;
+    const { moved, unread, events } = movedIn(block, standardOf);
+    for (const position of unread) malformed.add(`${hash}:${position}`);
+    const inBlock = new Map<string, number>();
+    const countOne = (subject: string): void => void inBlock.set(subject, (inBlock.get(subject) ?? 0) + 1);
+
+    for (const one of moved) {
+      const { token, kind, from, to, amount, id } = one;
+      const key = { block_desc: desc(height), position_desc: desc(one.position), item_desc: desc(one.item) };
+      const whole = {
+        token,
+        ...key,
+        from_address: from,
+        to_address: to,
+        kind,
+        amount,
+        token_id: id ?? 0n,
+        tx_hash: one.tx.body.hash,
+        event_in_tx: one.eventInTx,
+        timestamp,
+        fee: BigInt(one.tx.body.fee),
+        fee_unit: STRK_TOKEN,
+        is_fee: one.isFee ? 1 : 0,
+        execution_status: one.tx.body.execution_status,
+        block_hash: hash,
+      };
+      put('transfers', whole);
+      countOne(`1|${token}`);
+      for (const account of new Set([from, to])) {
+        const leg = from === to ? 3 : account === from ? 1 : 2;
+        put('account_feed', { account, leg, ...whole });
+        countOne(`2|${account}`);
+      }
+      const facts = { kind, tx_hash: one.tx.body.hash, timestamp };
+      if (id !== null) {
+        put('nft_transfers', {
+          token,
+          token_id: id,
+          ...key,
+          from_address: from,
+          to_address: to,
+          amount,
+          ...facts,
+        });
+      }
+      if (kind === 'unknown') continue;
+      for (const [account, leg, delta] of [
+        [from, 1, -amount],
+        [to, 2, amount],
+      ] as const) {
+        put('account_ledger', {
+          account,
+          token,
+          ...key,
+          leg,
+          delta: signed(delta),
+          token_id: id ?? 0n,
+          ...facts,
+        });
+      }
+    }
+
+    for (const tx of block.transactions) {
+      const own = moved.filter((one) => one.tx === tx);
+      if (own.length === 0) continue;
+      put('tx_index', {
+        tx_hash: tx.body.hash,
+        block_desc: desc(height),
+        timestamp,
+        tokens: own.map(({ token }) => token),
+        positions: own.map(({ position }) => position),
+        items: own.map(({ item }) => item),
+      });
+    }
+    const chunk = chunkOf(height);
+    put('indexed_blocks', {
+      block_desc: desc(height),
+      block_hash: hash,
+      parent_hash,
+      timestamp,
+      chunk,
+      transactions: block.transactions.length,
+      events,
+      transfers: moved.length,
+      malformed: unread.length,
+      tokens: [...new Set(moved.map(({ token }) => token))],
+    });
+
+    const range = Math.floor(height / RANGE);
+    for (const [subject, transfers] of inBlock) {
+      const [kind = '', felt = ''] = subject.split('|');
+      put('transfer_counts_by_block', {
+        range,
+        subject_kind: Number(kind),
+        subject: felt,
+        block: height,
+        transfers,
+      });
+      counts.set(`${range}|${subject}`, (counts.get(`${range}|${subject}`) ?? 0) + transfers);
+    }
+    const place = `${range}|${chunk}`;
+    const before = ranges.get(place) ?? {
+      blocks: 0,
+      transfers: 0,
+      first: height,
+      last: height,
+      moved: 4_294_967_295,
+    };
+    ranges.set(place, {
+      blocks: before.blocks + 1,
+      transfers: before.transfers + moved.length,
+      first: before.first,
+      last: height,
+      moved: moved.length > 0 ? height : before.moved,
+    });
+  }
+
+  for (const [place, transfers] of counts) {
+    const [range = '', kind = '', subject = ''] = place.split('|');
+    put('transfer_counts', { subject_kind: Number(kind), subject, range: Number(range), transfers });
+  }
+  for (const [place, { blocks: indexed, transfers, first, last, moved }] of ranges) {
+    const [range = '', chunk = ''] = place.split('|');
+    put('indexed_block_ranges', {
+      chunk,
+      range: Number(range),
+      blocks: indexed,
+      transfers,
+      first_block: first,
+      last_block: last,
+      latest_transfer_block: moved,
+    });
+  }
+  return { tables, malformed };
+}
+
+/** As an Int256 holds it: a number of 2^255 or more is stored as what it is modulo 2^256. */
+function signed(delta: bigint): bigint {
+  const whole = ((delta % MODULUS) + MODULUS) % MODULUS;
+  return whole < MODULUS / 2n ? whole : whole - MODULUS;
+}
+const MODULUS = 2n ** 256n;
+
+function movedIn(
+  block: SimBlock,
+  standardOf: (contract: Felt) => TokenStandard,
+): { moved: Moved[]; unread: number[]; events: number } {
+  const moved: Moved[] = [];
+  const unread: number[] = [];
+  let position = 0;
+  for (const tx of block.transactions) {
+    for (const [eventInTx, meaning] of tx.meanings.entries()) {
+      const token = tx.body.events[eventInTx]?.from_address;
+      if (token === undefined) throw new RangeError('a meaning without an event');
+      const standard = standardOf(token);
+      const isFee = tx.paysFee && eventInTx === tx.meanings.length - 1;
+      const at = { token, position, tx, eventInTx };
+      if (meaning.kind === 'malformed' || (meaning.kind === 'numberless' && standard === 'erc721')) {
+        unread.push(position);
+      } else if (meaning.kind === 'items') {
+        for (const [item, [id, amount]] of meaning.items.entries()) {
+          moved.push({ ...at, ...meaning, kind: 'erc1155', amount, id, item, isFee: false });
+        }
+      } else if (meaning.kind !== 'nothing') {
+        const number = meaning.kind === 'transfer' ? meaning.number : 0n;
+        const isNft = standard === 'erc721';
+        const amount = isNft ? 1n : number;
+        const kind = standard === 'erc1155' ? 'unknown' : standard;
+        moved.push({ ...at, ...meaning, kind, amount, id: isNft ? number : null, item: 0, isFee });
+      }
+      position += 1;
+    }
+  }
+  return { moved, unread, events: position };
+}

@@ -1,0 +1,179 @@
+import type { Clock } from '../../infra/clock.ts';
+import { AppError } from '../../schemas/errors.ts';
+import type { SimClock } from './clock.ts';
+import type { Count } from './coverage.ts';
+import type { Random } from './random.ts';
+
+/** How badly things go: each a chance in a thousand. */
+export interface Weather {
+  /** A call fails, having worked or not, or working only later. */
+  faults: number;
+  /** The process dies at a call and hears of nothing any more. What it sent may still arrive. */
+  kills: number;
+  /** The node answers from another chain than the one in force, or from a shorter one. */
+  mixedViews: number;
+  /** ClickHouse takes seconds over an insert. */
+  slow: number;
+}
+
+export type Part = 'node' | 'store' | 'log' | 'clickhouse' | 'state';
+
+interface CallOptions {
+  /** What it does may also be done after its failure was reported: a client gave up, the server went on. */
+  readonly mayBeLate?: boolean;
+  readonly error?: () => Error;
+}
+
+/** One process of the service: everything it does to the world goes through `call`, and its time through `clock`. */
+export interface SimProcess {
+  readonly name: string;
+  /** Its sleeps end while it runs, and never once it is dead. */
+  readonly clock: Clock;
+  isKilled(): boolean;
+  /** `kill -9`. */
+  kill(): void;
+  /** SIGSTOP, and SIGCONT later: the world goes on without it. */
+  pause(ms: number): void;
+  /** It is paused, for so long already that servers give up on it. */
+  standsStill(): boolean;
+  /** True from its first pause of that length on. */
+  hasStoodStill(): boolean;
+  /** Cut off from its consumer group, but from nothing else: it writes on and does not know. */
+  isolate(ms: number): void;
+  /** False while heartbeats do not arrive. */
+  beats(): boolean;
+  /** Its group has given its partitions to others, and it has not heard of that. */
+  isOut: boolean;
+  onKill(work: () => void): void;
+  call<T>(part: Part, name: string, work: () => Promise<T>, options?: CallOptions): Promise<T>;
+  /** Resolves at once while the process runs, after a pause, or never. */
+  awake(): Promise<void>;
+}
+
+export interface ProcessWorld {
+  readonly clock: SimClock;
+  readonly random: Random;
+  readonly weather: Weather;
+  readonly count: Count;
+  readonly trace: (event: string) => void;
+  /** Whose answers are lost. */
+  readonly isFaulty: (part: Part) => boolean;
+}
+
+/** Shorter than a lease lasts: Kafka knows no epochs, so nothing sent under a lease may arrive after its end. */
+const LATE_MS = 4000;
+/** As projections/holds.ts has it. */
+const IDLE_MS = 10_000;
+
+export function createProcess(world: ProcessWorld, name: string): SimProcess {
+  const { clock, random, weather, count, trace } = world;
+  const never = new Promise<never>(() => {});
+  const onKill: (() => void)[] = [];
+  let killed = false;
+  let pausedAt = 0;
+  let pausedUntil = 0;
+  let stoodStill = false;
+  let isolatedUntil = 0;
+
+  const awake = async (): Promise<void> => {
+    if (killed) await never;
+    while (clock.now() < pausedUntil) await clock.sleep(pausedUntil - clock.now());
+    if (killed) await never;
+  };
+
+  const kill = (): void => {
+    if (killed) return;
+    killed = true;
+    count('process killed');
+    trace(`${name} dies`);
+    for (const work of onKill) work();
+  };
+
+  const applyLater = (work: () => Promise<unknown>): void =>
+    void clock
+      .sleep(random.below(LATE_MS))
+      .then(work)
+      .catch(() => {});
+
+  const call: SimProcess['call'] = async (part, what, work, options = {}) => {
+    const label = `${name} ${part}.${what}`;
+    if (killed) return await never;
+    if (random.chance(weather.kills)) {
+      kill();
+      const sent = random.chance(500);
+      trace(`${label} dies in it${sent ? ', sent' : ''}`);
+      if (sent) {
+        count('sent by the dead');
+        applyLater(work);
+      }
+      return await never;
+    }
+    await clock.sleep(1 + random.below(15));
+    if (killed) {
+      if (random.chance(500)) work().catch(() => {});
+      return await never;
+    }
+    const fails = world.isFaulty(part) && random.chance(weather.faults);
+    const kind = fails ? random.below(options.mayBeLate === true ? 3 : 2) : -1;
+    if (kind === -1) {
+      try {
+        const value = await work();
+        trace(label);
+        return value;
+      } catch (error) {
+        trace(`${label} refused`);
+        throw error;
+      } finally {
+        if (random.chance(100)) await clock.sleep(random.below(200));
+        await awake();
+      }
+    }
+    trace(`${label} ${['fails', 'answer lost', 'late'][kind]}`);
+    count(`${part}: ${['call failed', 'answer lost', 'applied late'][kind]}`);
+    if (kind === 1) await work().catch(() => {});
+    if (kind === 2) applyLater(work);
+    await awake();
+    throw (options.error ?? lost)();
+  };
+
+  return {
+    name,
+    isOut: false,
+    awake,
+    call,
+    kill,
+    isKilled: () => killed,
+    pause(ms) {
+      count('process paused');
+      trace(`${name} is paused for ${ms}`);
+      if (clock.now() >= pausedUntil) pausedAt = clock.now();
+      pausedUntil = Math.max(pausedUntil, clock.now() + ms);
+      stoodStill ||= pausedUntil - pausedAt >= IDLE_MS;
+    },
+    standsStill: () => clock.now() < pausedUntil && clock.now() - pausedAt >= IDLE_MS,
+    hasStoodStill: () => stoodStill,
+    isolate(ms) {
+      count('process cut off from its group');
+      trace(`${name} is cut off for ${ms}`);
+      isolatedUntil = Math.max(isolatedUntil, clock.now() + ms);
+    },
+    beats: () => !killed && clock.now() >= pausedUntil && clock.now() >= isolatedUntil,
+    onKill: (work) => void onKill.push(work),
+    clock: {
+      now: () => clock.now(),
+      random: () => clock.random(),
+      async sleep(ms, signal) {
+        await clock.sleep(ms, signal);
+        await awake();
+      },
+      async turn() {
+        await clock.turn();
+        await awake();
+      },
+    },
+  };
+}
+
+function lost(): AppError {
+  return new AppError('STORE_UNAVAILABLE', 'the answer is lost', { retryable: true });
+}

@@ -1,0 +1,290 @@
+import { AppError } from '../../schemas/errors.ts';
+import { CHAIN_BLOCKS_PARTITIONS } from '../../schemas/topics.ts';
+import type { Build } from '../../projections/builds.ts';
+import type { ClickHouseProjection } from '../../projections/define.ts';
+import type { ProjectionState } from '../../projections/state.ts';
+import type { SimClock } from './clock.ts';
+import type { Count } from './coverage.ts';
+import type { SimProcess } from './process.ts';
+
+/*
+ * The rules of what projecting keeps in Postgres (projections/builds.ts, checkpoints.ts, halts.ts), in memory: an oracle
+ * for the timing of faults. What Postgres itself does with the statements is tested on Postgres
+ * (test/integration/projections).
+ */
+
+export interface SimBuild extends Build {
+  state: 'building' | 'serving' | 'retired';
+}
+
+export interface SimProjectionState {
+  /** The build that is served. */
+  served(projection: string): SimBuild;
+  /** The shadow that a rebuild fills: one that was left unfinished, or a new one. */
+  openShadow(projection: ClickHouseProjection): SimBuild;
+  /** Next offsets by partition; a copy. */
+  checkpoints(build: Build): ReadonlyMap<number, number>;
+  /**
+   * Waits for the end of every hold and keeps new ones waiting; gone when the process is, or when it stands still. Then
+   * `serveInstead` does nothing.
+   */
+  holdSwap(
+    process: SimProcess,
+    work: (serveInstead: (shadows: readonly SimBuild[]) => void) => Promise<void>,
+  ): Promise<void>;
+  /** Messages that halt a served build, as `<partition>:<offset>`. */
+  halted(): string[];
+  /** An operator has the projections that a message halts pass over it. */
+  skip(place: string): void;
+  /** An operator has it read again. */
+  retry(place: string): void;
+  isWritten(): boolean;
+  port(process: SimProcess): ProjectionState;
+}
+
+export interface StateWorld {
+  readonly projections: readonly ClickHouseProjection[];
+  readonly count: Count;
+  /** Makes the tables of a build. */
+  readonly create: (projection: ClickHouseProjection, names: Build['names']) => void;
+  /** The end of a partition of `chain.blocks`. */
+  readonly high: (partition: number) => number;
+  readonly clock: Pick<SimClock, 'sleep'>;
+  readonly later: (work: () => void) => void;
+}
+
+export function createProjectionState(world: StateWorld): SimProjectionState {
+  const { count } = world;
+  const builds: SimBuild[] = [];
+  const checkpoints = new Map<string, number>();
+  const halts = new Map<string, number>();
+  const skips = new Set<string>();
+  const lock = createLock(world);
+
+  const place = ({ projection, build }: Build, partition: number): string =>
+    `${projection}/${build}/${partition}`;
+
+  const makeBuild = (projection: ClickHouseProjection, state: SimBuild['state']): SimBuild => {
+    const number = 1 + builds.filter((one) => one.projection === projection.name).length;
+    const placeholders = [...projection.ddl.matchAll(/CREATE TABLE IF NOT EXISTS \{\{([a-z_]+)\}\}/g)];
+    const names = Object.fromEntries(
+      placeholders.map(([, name = '']) => [name, `${name}_v${projection.version}_b${number}`]),
+    );
+    const build: SimBuild = {
+      projection: projection.name,
+      version: projection.version,
+      build: number,
+      names,
+      state,
+    };
+    world.create(projection, names);
+    builds.push(build);
+    return build;
+  };
+  for (const projection of world.projections) makeBuild(projection, 'serving');
+
+  const find = ({ projection, build }: Build): SimBuild => {
+    const found = builds.find((one) => one.projection === projection && one.build === build);
+    if (found === undefined) throw new RangeError(`no build ${build} of ${projection}`);
+    return found;
+  };
+  const serve = (shadow: SimBuild): void => {
+    for (const build of builds) {
+      if (build.projection === shadow.projection && build.state === 'serving') build.state = 'retired';
+    }
+    find(shadow).state = 'serving';
+    count('build swapped');
+  };
+  const checkServed = (written: readonly Build[]): void => {
+    const retired = written.find((build) => find(build).state !== 'serving');
+    if (retired === undefined) return;
+    throw new AppError('BUILD_RETIRED', `Build ${retired.build} of ${retired.projection} is served no more`);
+  };
+  const ofBuild = (build: Build): Map<number, number> =>
+    new Map(
+      Array.from({ length: CHAIN_BLOCKS_PARTITIONS }, (_, partition) => [
+        partition,
+        checkpoints.get(place(build, partition)) ?? 0,
+      ]),
+    );
+
+  return {
+    served(projection) {
+      const found = builds.find((one) => one.projection === projection && one.state === 'serving');
+      if (found === undefined) throw new RangeError(`nothing of ${projection} is served`);
+      return found;
+    },
+    openShadow: (projection) =>
+      builds.find((one) => one.projection === projection.name && one.state === 'building') ??
+      makeBuild(projection, 'building'),
+    checkpoints: ofBuild,
+    async holdSwap(process, work) {
+      const held = await lock.exclusive(process);
+      try {
+        await work((shadows) => {
+          if (held.isLost() || process.isKilled()) return;
+          for (const shadow of shadows) serve(shadow);
+        });
+      } finally {
+        held.release();
+      }
+    },
+    halted() {
+      const places = [...halts].flatMap(([key, offset]) => {
+        const [projection = '', build = '', partition = ''] = key.split('/');
+        const isServed = builds.some(
+          (one) => one.projection === projection && one.build === Number(build) && one.state === 'serving',
+        );
+        return isServed ? [`${partition}:${offset}`] : [];
+      });
+      return [...new Set(places)];
+    },
+    skip(message) {
+      for (const [key, offset] of halts) {
+        const [projection = '', , partition = ''] = key.split('/');
+        if (`${partition}:${offset}` === message) skips.add(`${projection}/${message}`);
+      }
+    },
+    retry(message) {
+      for (const [key, offset] of halts) {
+        if (`${key.split('/')[2]}:${offset}` === message) halts.delete(key);
+      }
+    },
+    isWritten: () => lock.isHeld(),
+
+    port(process) {
+      const ask = <T>(name: string, answer: () => T, mayBeLate = false): Promise<T> =>
+        process.call('state', name, async () => answer(), { mayBeLate });
+      const skipped = (build: Build, { partition, offset }: { partition: number; offset: number }): boolean =>
+        skips.has(`${build.projection}/${partition}:${offset}`);
+      return {
+        checkpoints: ({ topicId }, build) =>
+          ask('checkpoints', () => {
+            for (const [partition, next] of ofBuild(build)) {
+              const high = world.high(partition);
+              if (next <= high) continue;
+              throw new AppError(
+                'CHECKPOINT_OUTSIDE_LOG',
+                `${place(build, partition)} of ${topicId}: ${next}, not ${high}`,
+              );
+            }
+            return ofBuild(build);
+          }),
+        move: (_, moves) =>
+          ask(
+            'move',
+            () => {
+              const refused = moves.filter(({ build, partition, expected, next }) => {
+                const key = place(build, partition);
+                if ((checkpoints.get(key) ?? 0) !== expected || find(build).state === 'retired') return true;
+                checkpoints.set(key, next);
+                if ((halts.get(key) ?? Infinity) < next) halts.delete(key);
+                return false;
+              });
+              if (refused.length > 0) count('checkpoint move refused');
+              if (refused.length < moves.length) count('checkpoint moved');
+              return refused;
+            },
+            true,
+          ),
+        async hold(written) {
+          const granted: Held[] = [];
+          let isGivenUp = false;
+          const letGo = (): void => granted.forEach((held) => held.release());
+          try {
+            await process.call('state', 'hold', async () => {
+              granted.push(await lock.shared(process));
+              // The connection of a call that failed is gone, and its lock with it.
+              if (isGivenUp) letGo();
+              checkServed(written);
+            });
+          } catch (error) {
+            isGivenUp = true;
+            letGo();
+            throw error;
+          }
+          return {
+            isLost: () => granted.some((held) => held.isLost()),
+            release: () => process.call('state', 'release', async () => letGo()).catch(letGo),
+          };
+        },
+        recordHalt: (stopped, { message }) =>
+          ask('recordHalt', () => {
+            count('partition halted');
+            for (const build of stopped) halts.set(place(build, message.partition), message.offset);
+          }),
+        isSkipped: (stopped, message) =>
+          ask('isSkipped', () => stopped.every((build) => skipped(build, message))),
+        isHalted: (stopped, { partition, offset }) =>
+          ask('isHalted', () => stopped.some((build) => halts.get(place(build, partition)) === offset)),
+        checkServed: (written) => ask('checkServed', () => checkServed(written)),
+      };
+    },
+  };
+}
+
+interface Held {
+  /** True when it was taken away from a process that stood still. */
+  isLost(): boolean;
+  release(): void;
+}
+
+/** Shared and exclusive, first come first served, as Postgres's advisory locks are. A dead holder's ends a little later. */
+function createLock({ clock, count, later }: Pick<StateWorld, 'clock' | 'count' | 'later'>) {
+  let shared = 0;
+  let isExclusive = false;
+  let queue: { readonly isExclusive: boolean; grant(): void }[] = [];
+
+  const serve = (): void => {
+    for (let next = queue[0]; next !== undefined; next = queue[0]) {
+      if (isExclusive || (next.isExclusive && shared > 0)) return;
+      queue = queue.slice(1);
+      if (next.isExclusive) isExclusive = true;
+      else shared += 1;
+      next.grant();
+    }
+  };
+
+  const acquire = (wantsExclusive: boolean, process: SimProcess): Promise<Held> =>
+    new Promise((resolve) => {
+      let isHeld = false;
+      let isOver = false;
+      let isLost = false;
+      const release = (): void => {
+        if (isOver) return;
+        isOver = true;
+        if (!isHeld) queue = queue.filter((one) => one !== entry);
+        else if (wantsExclusive) isExclusive = false;
+        else shared -= 1;
+        serve();
+      };
+      const guard = async (): Promise<void> => {
+        while (!isOver) {
+          await clock.sleep(LOOK_MS);
+          if (isOver || !process.standsStill()) continue;
+          count('hold lost by a frozen process');
+          isLost = true;
+          release();
+        }
+      };
+      const entry = {
+        isExclusive: wantsExclusive,
+        grant(): void {
+          isHeld = true;
+          void guard();
+          resolve({ isLost: () => isLost, release });
+        },
+      };
+      if (process.isKilled()) return;
+      process.onKill(() => later(release));
+      queue.push(entry);
+      serve();
+    });
+  return {
+    isHeld: () => isExclusive || shared > 0,
+    shared: (process: SimProcess) => acquire(false, process),
+    exclusive: (process: SimProcess) => acquire(true, process),
+  };
+}
+
+const LOOK_MS = 1000;

@@ -1,0 +1,180 @@
+import { createHash } from 'node:crypto';
+
+import { Registry } from 'prom-client';
+
+import type { Row } from '../../infra/clickhouse/row-binary.ts';
+import { createLogger } from '../../infra/log.ts';
+import { followServed } from '../../projections/follow-served.ts';
+import type { ProjectionRun } from '../../projections/follow-served.ts';
+import type { GatherLimits } from '../../projections/gatherer.ts';
+import { chainProjections } from '../../projections/index.ts';
+import { createProjectionMetrics } from '../../projections/metrics.ts';
+import { runTargets } from '../../projections/runner.ts';
+import type { Target } from '../../projections/chain-batch.ts';
+import { AppError, isRetryable } from '../../schemas/errors.ts';
+import { topics } from '../../schemas/topics.ts';
+import { createBroker } from './broker.ts';
+import { createSimClock } from './clock.ts';
+import { counter } from './coverage.ts';
+import type { Coverage } from './coverage.ts';
+import { createProcess } from './process.ts';
+import type { Part, SimProcess, Weather } from './process.ts';
+import { createProjectionState } from './projection-state.ts';
+import { createRandom } from './random.ts';
+import { createSimClickHouse } from './tables.ts';
+import type { SimTable } from './tables.ts';
+
+export const log = createLogger('sim', process.env['SIM_LOG'] ?? 'silent');
+export const metrics = createProjectionMetrics(new Registry());
+
+/** A process of the service as a storm deals with it. */
+export interface Running {
+  readonly process: SimProcess;
+  /** SIGTERM. */
+  stop(): Promise<void>;
+}
+
+export interface StageOptions {
+  readonly seed: number;
+  /** Told of everything that happens, as it happens. */
+  readonly onTrace?: ((line: string) => void) | undefined;
+}
+
+/** Virtual time, the stores, and the processes that project: all driven by one seed. */
+export function createStage({ seed, onTrace }: StageOptions) {
+  const random = createRandom(seed);
+  const clock = createSimClock(1_700_000_000_000, () => random.below(1000) / 1000);
+  const weather: Weather = { faults: 0, kills: 0, mixedViews: 0, slow: 0 };
+  const coverage: Coverage = new Map();
+  const count = counter(coverage);
+  const hash = createHash('sha256');
+  const faulty: { part: Part | 'all' } = { part: 'all' };
+  const breaches: string[] = [];
+
+  const trace = (event: string): void => {
+    const line = `${clock.now() - 1_700_000_000_000} ${event}`;
+    hash.update(line);
+    onTrace?.(line);
+  };
+  const world = {
+    clock,
+    random,
+    weather,
+    count,
+    trace,
+    isFaulty: (part: Part) => faulty.part === 'all' || faulty.part === part,
+  };
+  const broker = createBroker(world);
+  const clickhouse = createSimClickHouse(world);
+  const state = createProjectionState({
+    projections: chainProjections,
+    count,
+    clock,
+    create: (projection, names) => clickhouse.create(projection.ddl, names),
+    high: (partition) => broker.read(topics.chainBlocks, partition).length,
+    later: (work) => void clock.sleep(random.below(1500)).then(work),
+  });
+  let processes = 0;
+  const newProcess = (role: string): SimProcess => createProcess(world, `${role}-${(processes += 1)}`);
+
+  /** What ends a process by itself: a store that is away may, a bug may not. */
+  const ended = (one: SimProcess, error: unknown, expected: readonly string[] = []): void => {
+    const code = error instanceof AppError ? error.code : '';
+    if (!isRetryable(error) && !expected.includes(code))
+      breaches.push(`${one.name} failed: ${String(error)}`);
+    count('process gave up');
+    one.kill();
+  };
+
+  const table = (name: string): SimTable => {
+    const owner = chainProjections.find(({ ddl }) => ddl.includes(`{{${name}}}`));
+    const build = state.served(owner?.name ?? '');
+    return clickhouse.table(build.names[name] ?? '');
+  };
+
+  /** A block that is counted as indexed can be queried: the rows of its transfers are there, or newer ones. */
+  clickhouse.onInsert = (name, rows, by) => {
+    if (name !== state.served('indexed-blocks').names['indexed_blocks'] || by.hasStoodStill()) return;
+    const row = rows.find((one) => one['is_deleted'] === 0 && Number(one['transfers']) > 0);
+    if (row === undefined || !random.chance(200)) return;
+    count('totals looked at');
+    const isThere = (one: Row): boolean =>
+      one['block_desc'] === row['block_desc'] && Number(one['seq']) >= Number(row['seq']);
+    const found = table('transfers')
+      .latest(() => 0)
+      .filter(isThere).length;
+    if (found >= Number(row['transfers'])) return;
+    breaches.push(
+      `${by.name} counts block ${0xffff_ffff - Number(row['block_desc'])}, of which ${found} transfers are there`,
+    );
+  };
+
+  const startProjector = (limits: Partial<GatherLimits>, groupId = 'project'): Running => {
+    const own = newProcess('project');
+    const ports = {
+      kafka: broker.client(own),
+      clickhouse: clickhouse.client(own),
+      state: state.port(own),
+      clock: own.clock,
+      log,
+      metrics,
+    };
+    const open = async (): Promise<ProjectionRun> => {
+      const targets: Target[] = [];
+      for (const projection of chainProjections) {
+        const build = await own.call('state', 'openBuild', async () => ({
+          ...state.served(projection.name),
+        }));
+        targets.push({ projection, build });
+      }
+      return await runTargets(ports, { groupId, limits }, targets);
+    };
+    const run = followServed(open, log);
+    run.then(({ done }) => done).catch((error: unknown) => ended(own, error));
+    return { process: own, stop: async () => await (await run).stop() };
+  };
+
+  return {
+    seed,
+    random,
+    clock,
+    weather,
+    coverage,
+    count,
+    trace,
+    faulty,
+    breaches,
+    broker,
+    clickhouse,
+    state,
+    newProcess,
+    ended,
+    servedTable: table,
+    startProjector,
+    traceHash: (): string => hash.copy().digest('hex').slice(0, 16),
+    /** Every served build stands at the end of the log, and nothing is being written. */
+    isCaughtUp: (): boolean =>
+      !state.isWritten() &&
+      chainProjections.every(({ name }) =>
+        [...state.checkpoints(state.served(name))].every(
+          ([partition, next]) => next === broker.read(topics.chainBlocks, partition).length,
+        ),
+      ),
+    /** `tds quarantine skip`: what halts a partition is passed over, and settled. */
+    skipHalts(): void {
+      for (const place of state.halted()) {
+        state.skip(place);
+        count('message skipped by an operator');
+        trace(`operator skips ${place}`);
+        const value = {
+          type: 'quarantine.resolved',
+          v: 1,
+          id: `${topics.chainBlocks.name}:${place}`,
+          resolution: 'skipped',
+          resolved_at: clock.now(),
+        };
+        broker.append(topics.quarantine, 0, value.id, Buffer.from(JSON.stringify(value)));
+      }
+    },
+  };
+}

@@ -1,0 +1,166 @@
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { Row } from '../../infra/clickhouse/row-binary.ts';
+import { sortingKey } from '../support/replacing.ts';
+import type { SimClock } from './clock.ts';
+import type { Count } from './coverage.ts';
+import { deriveRows } from './derive.ts';
+import type { SimProcess, Weather } from './process.ts';
+import type { Random } from './random.ts';
+import { decodeRows } from './row-decoder.ts';
+
+interface Version {
+  readonly row: Row;
+  readonly seq: number;
+}
+
+/** A ReplacingMergeTree(seq, is_deleted): all versions of a row that no merge has dropped yet, in the order they came. */
+export class SimTable {
+  readonly name: string;
+  readonly #key: readonly string[];
+  readonly #versions = new Map<string, Version[]>();
+
+  constructor(name: string, key: readonly string[]) {
+    this.name = name;
+    this.#key = key;
+  }
+
+  idOf(row: Row): string {
+    return this.#key.map((column) => String(row[column])).join('|');
+  }
+
+  insert(rows: readonly Row[]): void {
+    for (const row of rows) {
+      const version = { row, seq: Number(row['seq']) };
+      const id = this.idOf(row);
+      const known = this.#versions.get(id);
+      if (known === undefined) this.#versions.set(id, [version]);
+      else known.push(version);
+    }
+  }
+
+  /** What a merge leaves of each row: the newest version, of equal ones the one that came last, deleted or not. */
+  merge(isMerged: () => boolean): void {
+    for (const [id, versions] of this.#versions) {
+      if (versions.length > 1 && isMerged()) this.#versions.set(id, [newest(versions)]);
+    }
+  }
+
+  /** The newest version of every row, deleted or not. Where equal ones differ, which of them it is cannot be told. */
+  latest(pick: (count: number) => number): Row[] {
+    return [...this.#versions.values()].map((versions) => {
+      const last = newest(versions);
+      const equal = versions.filter(({ seq }) => seq === last.seq);
+      return (equal.length === 1 ? last : (equal[pick(equal.length)] ?? last)).row;
+    });
+  }
+
+  /** What is there under FINAL. */
+  final(): Row[] {
+    return [...this.#versions.values()]
+      .map((versions) => newest(versions).row)
+      .filter((row) => row['is_deleted'] === 0);
+  }
+
+  get(id: string): Row | undefined {
+    const versions = this.#versions.get(id);
+    return versions === undefined ? undefined : newest(versions).row;
+  }
+}
+
+function newest(versions: readonly Version[]): Version {
+  return versions.reduce((best, one) => (one.seq >= best.seq ? one : best));
+}
+
+/** Told of every insert as it lands: where a test looks at what must hold at every moment. */
+export type OnInsert = (table: string, rows: readonly Row[], process: SimProcess) => void;
+
+interface ClickHouseWorld {
+  readonly clock: SimClock;
+  readonly random: Random;
+  readonly weather: Weather;
+  readonly count: Count;
+}
+
+export interface SimClickHouse {
+  create(ddl: string, names: Readonly<Record<string, string>>): void;
+  table(name: string): SimTable;
+  /** Names of tables that a living process is writing at this moment. */
+  beingWritten(): { readonly process: SimProcess; readonly table: string }[];
+  /** ClickHouse as one process reaches it. */
+  client(process: SimProcess): Pick<ClickHouse, 'insertEncoded' | 'command'>;
+  onInsert: OnInsert;
+}
+
+export function createSimClickHouse({ clock, random, weather, count }: ClickHouseWorld): SimClickHouse {
+  const tables = new Map<string, SimTable>();
+  /** One entry a call under way. */
+  const calls = new Set<{ readonly process: SimProcess; readonly table: string }>();
+
+  const table = (name: string): SimTable => {
+    const found = tables.get(name);
+    if (found === undefined) throw new RangeError(`no table ${name}`);
+    return found;
+  };
+  const land = (process: SimProcess, name: string, rows: readonly Row[]): void => {
+    table(name).insert(rows);
+    if (process.isOut && !process.isKilled()) count('zombie write');
+    clickhouse.onInsert(name, rows, process);
+    if (!random.chance(40)) return;
+    count('clickhouse: parts merged');
+    random.pick([...tables.values()]).merge(() => random.chance(700));
+  };
+  const takesAWhile = async (): Promise<void> => {
+    const isSlow = random.chance(weather.slow);
+    if (isSlow) count('clickhouse: slow');
+    await clock.sleep(isSlow ? random.below(5000) : random.below(12));
+  };
+  const error = (): Error => new Error('socket hang up');
+
+  const during = async (process: SimProcess, name: string, work: () => Promise<void>): Promise<void> => {
+    const call = { process, table: name };
+    calls.add(call);
+    try {
+      await work();
+    } finally {
+      calls.delete(call);
+    }
+  };
+
+  const clickhouse: SimClickHouse = {
+    onInsert: () => {},
+    table,
+    create(ddl, names) {
+      for (const [placeholder, name] of Object.entries(names)) {
+        tables.set(name, new SimTable(name, sortingKey(ddl, placeholder)));
+      }
+    },
+    beingWritten: () => [...calls].filter(({ process }) => !process.isKilled()),
+    client: (process) => ({
+      insertEncoded: (name, columns, bytes) =>
+        during(process, name, async () => {
+          const rows = decodeRows(columns, bytes);
+          const work = async (): Promise<void> => {
+            await takesAWhile();
+            land(process, name, rows);
+          };
+          await process.call('clickhouse', `insert ${rows.length} into ${name}`, work, {
+            mayBeLate: true,
+            error,
+          });
+        }),
+      command: (sql, options) => {
+        const [, name = ''] = /INSERT INTO ([a-z0-9_]+)/.exec(sql) ?? [];
+        return during(process, name, async () => {
+          const work = async (): Promise<void> => {
+            const rows = deriveRows(name, options?.params ?? {}, table, (equal) => random.below(equal));
+            // It read at one moment and writes at a later one.
+            await takesAWhile();
+            land(process, name, rows);
+          };
+          await process.call('clickhouse', `derive ${name}`, work, { mayBeLate: true, error });
+        });
+      },
+    }),
+  };
+  return clickhouse;
+}

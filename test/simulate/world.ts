@@ -1,0 +1,139 @@
+import { Registry } from 'prom-client';
+
+import { startIngester } from '../../pipeline/ingest/ingest.ts';
+import { createIngestMetrics } from '../../pipeline/ingest/metrics.ts';
+import type { IngestDeps, IngestStore } from '../../pipeline/ingest/ports.ts';
+import { chainProjections } from '../../projections/index.ts';
+import { replayTargets } from '../../projections/replay.ts';
+import type { ReplayPorts } from '../../projections/replay.ts';
+import type { ClickHouseProjection } from '../../projections/define.ts';
+import { AppError } from '../../schemas/errors.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import type { TokenStandard } from '../../schemas/messages/common.ts';
+import { topics } from '../../schemas/topics.ts';
+import { COIN } from '../support/chain-messages.ts';
+import { createSimChain, fixedStandards } from './chain.ts';
+import { createSimStore } from './ingest-store.ts';
+import { createSimNode, createSimStandards } from './node.ts';
+import type { SimProcess } from './process.ts';
+import { createStage, log, metrics } from './stage.ts';
+import type { Running, StageOptions } from './stage.ts';
+
+const ingestMetrics = createIngestMetrics(new Registry());
+
+export type SimWorld = ReturnType<typeof createWorld>;
+
+/**
+ * The whole chain of one installation on virtual time: a node, the real ingester, a log, the real projections and their
+ * tables. The chain's first height is given, so that it may cross the border of two partitions.
+ */
+export function createWorld(options: StageOptions & { readonly base?: number; readonly blocks?: number }) {
+  const stage = createStage(options);
+  const { random, clock, weather, count, trace, broker, clickhouse, state } = stage;
+  const base = options.base ?? 0;
+  const chain = createSimChain(random, count, base, options.blocks ?? 20 + random.below(20));
+  const store = createSimStore(() => clock.now());
+  /** What the chain says of `COIN` at the moment. */
+  const coin: { standard: TokenStandard } = { standard: 'unknown' };
+  const standardOf = (contract: Felt): TokenStandard =>
+    contract === COIN ? coin.standard : (fixedStandards.get(contract) ?? 'unknown');
+
+  /** As infra/bin/body-reader.ts: where the index says that it lies. */
+  const bodyOf = async (height: number): ReturnType<IngestDeps['bodyOf']> => {
+    const row = stage.servedTable('indexed_blocks').get(String(0xffff_ffff - height));
+    if (row === undefined || row['is_deleted'] === 1) return null;
+    const there = broker.read(topics.chainBlocks, Number(row['log_partition']))[Number(row['log_offset'])];
+    const message = topics.chainBlocks.schema.parse(JSON.parse(there?.value.toString() ?? ''));
+    if (message.type === 'block.accepted' && message.block.height === height) return message;
+    throw new AppError('MESSAGE_INVALID', `no body of ${height} where the index says`);
+  };
+
+  const storeOf = (own: SimProcess): IngestStore =>
+    new Proxy<IngestStore>(store, {
+      get(target, name: keyof IngestStore) {
+        const method: (...args: never[]) => Promise<unknown> = target[name];
+        return (...args: never[]) => own.call('store', name, async () => await method(...args));
+      },
+    });
+
+  const start = (): Running => {
+    const own = stage.newProcess('ingest');
+    const ingester = startIngester({
+      node: createSimNode({ chain, random, weather, count }, own),
+      store: storeOf(own),
+      publisher: broker.client(own).publisher(),
+      standards: createSimStandards(standardOf, own),
+      bodyOf: (height) => own.call('clickhouse', 'bodyOf', () => bodyOf(height)),
+      clock: own.clock,
+      log,
+      metrics: ingestMetrics,
+      settings: {
+        indexFrom: base,
+        backfillChunkBlocks: 7,
+        backfillConcurrency: 2,
+        prefetchBytes: 5000,
+        prefetchConcurrency: 4,
+        headPollMs: 200,
+        l1PollMs: 500,
+        stallMs: 60_000,
+        leaseMs: 5000,
+        holder: own.name,
+      },
+    });
+    ingester.done.catch((error: unknown) => stage.ended(own, error));
+    return { process: own, stop: () => ingester.stop() };
+  };
+
+  /** Nothing of what is served may be under way while it is compared and swapped. */
+  const assertQuiet = (when: string): void => {
+    const served = new Set(chainProjections.flatMap(({ name }) => Object.values(state.served(name).names)));
+    for (const { process, table } of clickhouse.beingWritten()) {
+      // What a frozen process has sent is under way when its hold is taken from it.
+      if (served.has(table) && !process.hasStoodStill())
+        stage.breaches.push(`${process.name} writes ${table} ${when}`);
+    }
+  };
+
+  /** As projections/rebuild.ts: shadows are read up to where the served builds stand, and put in their place. */
+  const rebuild = (projections: readonly ClickHouseProjection[]): Running => {
+    const own = stage.newProcess('rebuild');
+    const stopping = new AbortController();
+    const port = state.port(own);
+    const ports: ReplayPorts = {
+      kafka: broker.client(own),
+      clickhouse: clickhouse.client(own),
+      state: port,
+      clock: own.clock,
+      log,
+      metrics,
+      signal: stopping.signal,
+    };
+    const run = async (): Promise<void> => {
+      const shadows = await own.call('state', 'openShadow', async () =>
+        projections.map((projection) => ({ projection, build: state.openShadow(projection) })),
+      );
+      const catchUp = async (): Promise<void> => {
+        for (const target of shadows) {
+          const goal = state.checkpoints(state.served(target.projection.name));
+          await replayTargets(ports, [target], goal, () => {});
+        }
+      };
+      await catchUp();
+      await state.holdSwap(own, async (serveInstead) => {
+        assertQuiet('when a swap begins');
+        await catchUp();
+        if (!own.hasStoodStill()) assertQuiet('when a swap ends');
+        trace(`${own.name} swaps`);
+        serveInstead(shadows.map(({ build }) => build));
+      });
+      own.kill();
+    };
+    run().catch((error: unknown) => stage.ended(own, error, ['MESSAGE_INVALID', 'CHECKPOINT_CONFLICT']));
+    return {
+      process: own,
+      stop: async () => stopping.abort(new AppError('CONFLICT', 'stopped', { retryable: true })),
+    };
+  };
+
+  return { ...stage, chain, store, coin, standardOf, startIngester: start, rebuild };
+}
