@@ -24,7 +24,8 @@ export async function followServed(start: () => Promise<ProjectionRun>, log: Log
       try {
         return await run.done;
       } catch (error) {
-        if (isStopping || !(error instanceof AppError) || error.code !== 'BUILD_RETIRED') throw error;
+        if (!(error instanceof AppError) || error.code !== 'BUILD_RETIRED') throw error;
+        if (isStopping) return;
         log.info({ reason: error.message }, 'going on with the build that is served now');
         current = run.stop().then(start);
       }
