@@ -153,6 +153,8 @@ export function createChainWriter(dependencies: Dependencies): ChainWriter {
             dependencies.onRoom();
           },
           async (error: unknown) => {
+            // Where an earlier batch failed, this one is under way: a swap must not meet it.
+            await Promise.allSettled(inserting.values());
             await letGo();
             // Nothing may be written after a gap: the run ends here, with room for no further batch.
             if (!signal.aborted) dependencies.onFatal(error);
