@@ -17,6 +17,10 @@ const tail = /(?:\s*\(version [^()]*(?:\([^()]*\))?[^()]*\)\.?)?\s*\((?<type>[A-
 /** The engine reports an exception as text, at times one wrapped in another. */
 export function fromEngine(error: unknown): ClickHouseException {
   if (error instanceof ClickHouseException) return error;
+  // The spool is written by this process, and a full disk meets it first.
+  if (error instanceof Error && 'code' in error && (error.code === 'ENOSPC' || error.code === 'EDQUOT')) {
+    return new ClickHouseException(243, 'NOT_ENOUGH_SPACE', error.message);
+  }
   let text = (error instanceof Error ? error.message : String(error)).trim();
   const code = Number(wrapped.exec(text)?.groups?.['code'] ?? 1002);
   text = text.replace(wrapped, '');

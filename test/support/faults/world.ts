@@ -22,11 +22,16 @@ export interface FaultWorld extends Inspector {
 
 const PATIENCE_MS = 150_000;
 
-export async function faultWorld(options: NodeOptions = {}): Promise<FaultWorld> {
+/** `servers`: settings of servers that take the place of the common ones. */
+export async function faultWorld(
+  options: NodeOptions = {},
+  servers: Readonly<Record<string, string>> = {},
+): Promise<FaultWorld> {
   const own = await isolated();
   const node = await createSimulatedNode({ manual: true, l1: null, malformed: 0.02, ...options });
   const env = {
     ...own.env,
+    ...servers,
     STARKNET_RPC_URL: node.url,
     INDEX_FROM: '0',
     HEAD_POLL_MS: '50',

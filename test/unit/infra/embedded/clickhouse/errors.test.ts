@@ -29,3 +29,9 @@ test('a text that is no exception of ClickHouse is still one to its reader', () 
     500,
   ]);
 });
+
+test('a disk that is full is told as the engine tells it: a client waits and tries again', () => {
+  const full = Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' });
+  const error = fromEngine(full);
+  expect([error.code, error.type]).toEqual([243, 'NOT_ENOUGH_SPACE']);
+});

@@ -1,0 +1,77 @@
+import { expect, test } from 'vitest';
+
+import { startClickHouse } from '../../../infra/embedded/clickhouse/clickhouse.ts';
+import { startKafka } from '../../../infra/embedded/kafka/kafka.ts';
+import { createLogger } from '../../../infra/log.ts';
+import { mountSmallDisk } from '../../support/faults/small-disk.ts';
+import { faultWorld } from '../../support/faults/world.ts';
+import { eventually, freePort } from '../../support/service.ts';
+
+/** A server's disk is full: the roles wait and say for what, nothing is lost, and all goes on when there is room again. */
+
+const log = createLogger('disk-full', 'silent');
+
+test('ClickHouse', async (ctx) => {
+  const disk = mountSmallDisk(200);
+  if ('refused' in disk) return ctx.skip(disk.refused);
+  const clickhouse = await startClickHouse({ dataDir: disk.path, port: await freePort(), log });
+  const world = await faultWorld(
+    { seed: 'disk of ClickHouse', initialHead: 60 },
+    { CLICKHOUSE_URL: clickhouse.url },
+  );
+  try {
+    world.node.control({ command: 'setL1', height: 20 });
+    const [project] = await Promise.all([world.start('project'), world.start('ingest')]);
+    await world.settled();
+    const before = await world.count('transfers');
+    disk.fill();
+    world.node.control({ command: 'reorg', depth: 5, length: 12 });
+    await eventually(async () => {
+      expect(await project.metrics()).toMatch(/waiting\{store="clickhouse".*\} 1/);
+    }, 60_000);
+    expect(project.output()).toContain('the store does not answer');
+    // What was there can be read all the while.
+    expect(await world.count('transfers')).toBeGreaterThan(before / 2);
+    await new Promise((resolve) => setTimeout(resolve, 3000));
+    expect(project.isRunning()).toBe(true);
+    disk.free();
+    await world.settled();
+    expect(await world.differences()).toEqual([]);
+  } finally {
+    await world.close();
+    await clickhouse.stop();
+    disk.unmount();
+  }
+});
+
+test('Kafka', async (ctx) => {
+  const disk = mountSmallDisk(120);
+  if ('refused' in disk) return ctx.skip(disk.refused);
+  const ports = { port: await freePort(), controllerPort: await freePort() };
+  let kafka = await startKafka({ dataDir: disk.path, ...ports, log });
+  const world = await faultWorld({ seed: 'disk of Kafka', initialHead: 60 }, { KAFKA_BROKERS: kafka.url });
+  let isDown = false;
+  void kafka.exited.then(() => (isDown = true));
+  try {
+    world.node.control({ command: 'setL1', height: 20 });
+    const [project, ingest] = await Promise.all([world.start('project'), world.start('ingest')]);
+    await world.settled();
+    disk.fill();
+    world.node.control({ command: 'reorg', depth: 5, length: 40 });
+    // The broker cannot write on, and ends; whoever keeps it running starts it again when there is room.
+    await eventually(async () => {
+      expect(isDown).toBe(true);
+      expect(ingest.output()).toContain('Kafka did not acknowledge');
+    }, 90_000);
+    world.node.control({ command: 'advance', blocks: 5 });
+    expect([ingest.isRunning(), project.isRunning()]).toEqual([true, true]);
+    disk.free();
+    kafka = await startKafka({ dataDir: disk.path, ...ports, log });
+    await world.settled();
+    expect(await world.differences()).toEqual([]);
+  } finally {
+    await world.close();
+    await kafka.stop();
+    disk.unmount();
+  }
+});
