@@ -6,7 +6,7 @@ import type { ClickHouseProjection } from '../define.ts';
 export const accountFeed: ClickHouseProjection = {
   kind: 'clickhouse',
   name: 'account-feed',
-  version: 2,
+  version: 3,
   topic: topics.chainBlocks,
   ddl: tableSql(import.meta.url),
   tables: {

@@ -1,5 +1,5 @@
 -- An account's transfers, newest first: every transfer once for each account it touches, the zero address too.
--- Compact parts and small granules for the reason that `transfers` has them.
+-- Parts and granules are as those of `transfers`.
 CREATE TABLE IF NOT EXISTS {{account_feed}} (
   account FixedString(32),
   leg UInt8,             -- 1: out (from), 2: in (to), 3: both, a transfer to oneself
@@ -24,4 +24,4 @@ CREATE TABLE IF NOT EXISTS {{account_feed}} (
   is_deleted UInt8
 ) ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (account, block_desc, position_desc, item_desc, leg)
-SETTINGS index_granularity = 512, min_bytes_for_wide_part = 1000000000000;
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 134217728;

@@ -6,7 +6,7 @@ import type { ClickHouseProjection } from '../define.ts';
 export const transfers: ClickHouseProjection = {
   kind: 'clickhouse',
   name: 'transfers',
-  version: 2,
+  version: 3,
   topic: topics.chainBlocks,
   ddl: tableSql(import.meta.url),
   tables: { transfers: { columns: transferColumns } },
