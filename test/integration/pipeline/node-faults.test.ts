@@ -1,0 +1,111 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+
+import type { Fault } from '../../../infra/embedded/starknet/faults.ts';
+import { pause } from '../../../infra/lifecycle.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { differences, ingestWorld, until } from '../../support/ingest-world.ts';
+import type { IngestWorld } from '../../support/ingest-world.ts';
+
+/** A node that answers wrongly, late or not at all: no wrong block, no false reorg, and recovery by itself. */
+
+const L1 = 140;
+const HEAD = 180;
+const BLOCKS = ['starknet_getBlockWithReceipts'];
+/** Hashes that were ever accepted, by height, and how many reverts there are. */
+const said = async (world: IngestWorld) => {
+  const messages = await world.read(topics.chainBlocks);
+  return {
+    top: Math.max(...messages.map(({ block }) => block.height)),
+    reverts: messages.filter(({ type }) => type === 'block.reverted').length,
+  };
+};
+
+describe('at the head', () => {
+  let world: IngestWorld;
+  beforeAll(async () => {
+    world = await ingestWorld({ seed: 'node faults', initialHead: 60 });
+    world.node.control({ command: 'setL1', height: 20 });
+    world.start();
+    await world.indexed(60);
+  });
+  afterAll(async () => await world.close());
+  beforeEach(() => world.node.control({ command: 'clearFaults' }));
+
+  test.each<[string, Fault]>([
+    ['is asked too often', { kind: 'http429', retryAfter: 1 }],
+    ['is away behind its gateway', { kind: 'http503' }],
+    ['sends half of its answers', { kind: 'truncated' }],
+    ['never answers', { kind: 'hang' }],
+    ['answers with nothing', { kind: 'null-result' }],
+    ['has no block where its head is', { kind: 'null-result', methods: BLOCKS }],
+    ['leaves out an event under the right count', { kind: 'missing-events' }],
+    ['leaves out a transaction under the right count', { kind: 'missing-transactions' }],
+    ['names a parent that is nobody', { kind: 'wrong-parent' }],
+    ['fails inside', { kind: 'error', code: -32603 }],
+  ])('a node that %s', async (_, fault) => {
+    const before = world.node.ledger.head();
+    world.node.control({ command: 'fault', fault });
+    world.node.control({ command: 'advance', blocks: 3 });
+    await until('the fault strikes', async () => (world.node.faults.list()[0]?.struck ?? 0) >= 3);
+    await pause(300);
+    expect(await said(world)).toEqual({ top: before, reverts: 0 });
+    world.node.control({ command: 'clearFaults' });
+    await world.indexed(before + 3);
+    expect(await said(world)).toEqual({ top: before + 3, reverts: 0 });
+    expect(await differences(world)).toEqual([]);
+  });
+
+  test('a node that does all of that now and then, while the chain grows and forks', async () => {
+    const kinds = [
+      'http429',
+      'http503',
+      'truncated',
+      'null-result',
+      'missing-events',
+      'wrong-parent',
+    ] as const;
+    for (let round = 0; round < 12; round += 1) {
+      const kind = kinds[round % kinds.length] ?? 'http503';
+      world.node.control({ command: 'fault', fault: { kind, times: 3, retryAfter: 0 } });
+      if (round % 3 === 2) world.node.control({ command: 'reorg', depth: 1 + round, length: 2 + round });
+      else world.node.control({ command: 'advance', blocks: 2 });
+      await pause(150);
+    }
+    await world.indexed(world.node.ledger.head());
+    await until('the log says the chain', async () => (await differences(world)).length === 0);
+  });
+});
+
+test('in history: every fault somewhere, and no block is passed over', { timeout: 240_000 }, async () => {
+  const world = await ingestWorld({ seed: 'faulty history', initialHead: HEAD });
+  try {
+    world.node.control({ command: 'setL1', height: L1 });
+    const at = (from: number, fault: Omit<Fault, 'heights'>): void =>
+      void world.node.control({ command: 'fault', fault: { ...fault, heights: { from, to: from + 1 } } });
+    at(3, { kind: 'missing-events', times: 2 });
+    at(10, { kind: 'null-result', times: 5 });
+    at(25, { kind: 'truncated', times: 4 });
+    at(40, { kind: 'wrong-parent', times: 4 });
+    at(60, { kind: 'missing-transactions', times: 3 });
+    at(80, { kind: 'hang', times: 2 });
+    at(99, { kind: 'wrong-parent', times: 3 });
+    at(100, { kind: 'http429', retryAfter: 1, times: 3 });
+    at(120, { kind: 'http503', times: 4 });
+    at(L1, { kind: 'missing-events', times: 2 });
+    world.start();
+    await world.indexed(HEAD);
+    await until(
+      'backfill',
+      async () => {
+        const { rows } = await world.pool.query("SELECT 1 FROM tds.chunks WHERE status = 'finished'");
+        return rows.length === 2;
+      },
+      120_000,
+    );
+    expect(world.node.faults.list().filter(({ struck }) => struck === 0)).toEqual([]);
+    expect(await differences(world)).toEqual([]);
+    expect((await said(world)).reverts).toBe(0);
+  } finally {
+    await world.close();
+  }
+});
