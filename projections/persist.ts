@@ -65,7 +65,17 @@ export function patience(
       onWaiting(error, pauseMs) {
         metrics.waiting.set({ store }, error === null ? 0 : 1);
         if (error === null) log.info({ store }, 'the store answers again');
-        else log.warn({ store, err: error, pauseMs }, 'the store does not answer; trying again');
+        else
+          log.warn(
+            { store, err: error, pauseMs },
+            `the store does not answer; waiting for ${nameOf(store, error)}`,
+          );
       },
     });
+}
+
+/** As a person calls it. Where it may be either, the error tells which. */
+function nameOf(store: 'clickhouse' | 'postgres' | 'postgres or kafka', error: unknown): string {
+  if (store === 'clickhouse') return 'ClickHouse';
+  return store === 'postgres' || isPostgresUnavailable(error) ? 'PostgreSQL' : 'Kafka';
 }
