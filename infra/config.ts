@@ -111,7 +111,7 @@ export const settings = {
   prefetchBytes: setting(
     'PREFETCH_BYTES',
     integer(1_000_000, 4_000_000_000),
-    32_000_000,
+    16_000_000,
     'bound of the blocks held ahead by one chunk',
   ),
   rpcConcurrency: setting(

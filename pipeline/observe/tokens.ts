@@ -44,6 +44,9 @@ export interface ObserverRun {
 
 const OBSERVER = 'tokens';
 
+/** Compressed: what a fetch brings is held in memory tenfold. */
+const FETCH_BYTES = 2_000_000;
+
 /**
  * Describes every contract that a block's `contracts` map names: reads name, symbol and decimals from the chain and
  * publishes `token.described`, once a token however often its blocks are replayed. Reading the log only writes tasks
@@ -143,6 +146,7 @@ export async function runTokenObserver(options: TokenObserverOptions): Promise<O
     topics: [topic],
     startAt: (_, partition) => startAt(partition),
     onBatch,
+    fetchBytes: FETCH_BYTES,
     onCrash: ending.reject,
   });
 
