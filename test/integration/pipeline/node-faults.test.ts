@@ -105,6 +105,13 @@ test('in history: every fault somewhere, and no block is passed over', { timeout
     expect(world.node.faults.list().filter(({ struck }) => struck === 0)).toEqual([]);
     expect(await differences(world)).toEqual([]);
     expect((await said(world)).reverts).toBe(0);
+    const short = (await world.read(topics.chainBlocks)).filter(({ block }) => {
+      const truth = world.node.ledger.at(block.height)?.txs ?? [];
+      const counts = (events: readonly { readonly events: readonly unknown[] }[]): string =>
+        events.map((one) => one.events.length).join();
+      return counts(block.transactions) !== counts(truth);
+    });
+    expect(short.map(({ block }) => block.height)).toEqual([]);
   } finally {
     await world.close();
   }
