@@ -13,6 +13,9 @@ import type { Logger } from '../log.ts';
 
 const program = fileURLToPath(new URL('./tds.ts', import.meta.url));
 
+/** Room for young objects, thrice: with V8's own bound a backfill peaks 80 MiB higher in ingest and is no faster. */
+const YOUNG_MIB = 8;
+
 /** What a role tells its supervisor, once, when it does its work. */
 export const readyMessage = z.object({
   ready: z.literal(true),
@@ -93,7 +96,7 @@ export function superviseRole(options: {
       makeClosedFolder(logs);
       complaint = '';
       const output = openSync(file, 'a');
-      child = spawn(process.execPath, [program, role], {
+      child = spawn(process.execPath, [`--max-semi-space-size=${YOUNG_MIB}`, program, role], {
         env,
         stdio: ['ignore', output, output, 'ipc'],
         // A process group of its own: Ctrl-C reaches the supervisor alone, which stops the roles in order.
