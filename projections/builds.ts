@@ -31,7 +31,7 @@ export interface ServedBuilds {
   /** Postgres schema by projection; throws `NOT_FOUND` when no build of it is served. */
   schema(projection: string): string;
   /**
-   * Which builds these are, and how far each has read its topic: while this stays the same, so do their tables, but for
+   * Which builds these are, how far each has read its topic, and how often tables were mended: while this stays the same, so do their tables, but for
    * rows of a batch that is being written. null: nothing was read yet.
    */
   readonly state: string | null;
@@ -54,7 +54,7 @@ const buildRow = z.object({
 type BuildRow = z.infer<typeof buildRow>;
 
 /** Commands and the quarantine tell nothing of the chain, so their checkpoints are no part of the state. */
-const SELECT_SERVED = `SELECT tables, schemas, md5(tables::text || schemas::text || (
+const SELECT_SERVED = `SELECT tables, schemas, md5(tables::text || schemas::text || mended || ' ' || (
     SELECT string_agg(next_offset::text, ' ' ORDER BY projection, build, topic, partition)
     FROM tds.checkpoints WHERE topic NOT IN ('commands', 'quarantine')
   )) AS state

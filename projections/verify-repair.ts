@@ -54,6 +54,7 @@ export async function repairTables(
     }
   } finally {
     await clickhouse.command(`DROP TABLE IF EXISTS ${WRONG} SYNC`);
+    await pool.query('UPDATE tds.served SET mended = mended + 1');
     await hold.release();
   }
   return rows;
