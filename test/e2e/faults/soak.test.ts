@@ -103,7 +103,7 @@ async function sample(service: RunningService, { clickhouse, kafka, pool }: Insp
 
 /** How much of the second half may be above the first: a share of it, and so much besides. */
 const slack: readonly [prefix: string, share: number, besides: number][] = [
-  ['memory', 0.2, 40],
+  ['memory', 0.1, 30],
   ['handles', 0.1, 8],
   ['parts', 0.3, 15],
   ['messages', 1, 10],
