@@ -85,6 +85,23 @@ export async function loadCheckpoints(
   return new Map(stored.map(({ partition, next_offset }) => [partition, next_offset]));
 }
 
+/** Where the build that is served goes on in a partition; null when it has read nothing of it yet. */
+export async function servedCheckpoint(
+  db: Sql,
+  projection: string,
+  topic: Topic<unknown>,
+  partition: number,
+): Promise<number | null> {
+  const [row] = await sqlRows(
+    db,
+    z.object({ next_offset: z.number() }),
+    `SELECT next_offset FROM tds.checkpoints JOIN tds.builds USING (projection, build)
+     WHERE projection = $1 AND state = 'serving' AND topic = $2 AND partition = $3`,
+    [projection, topic.name, partition],
+  );
+  return row?.next_offset ?? null;
+}
+
 /**
  * Moves checkpoints by compare-and-set, all in one statement, and clears the halts they pass.
  *

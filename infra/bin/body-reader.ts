@@ -1,13 +1,17 @@
 import type { BodyOf } from '../../pipeline/ingest/ports.ts';
 import { servedBuilds } from '../../projections/builds.ts';
+import { servedCheckpoint } from '../../projections/checkpoints.ts';
 import { placeOfBlock } from '../../projections/indexed-blocks/queries.ts';
 import { AppError } from '../../schemas/errors.ts';
-import { topics } from '../../schemas/topics.ts';
+import { partitionOfHeight, topics } from '../../schemas/topics.ts';
 import type { ClickHouse } from '../clickhouse/client.ts';
 import type { Kafka } from '../kafka/client.ts';
 import type { Sql } from '../postgres/client.ts';
 
-/** Reads the newest accepted message about a height from the log, where the index says that it lies. */
+/**
+ * Reads the newest accepted message about a height from the log, where the index says that it lies. Throws (retryable) while
+ * the index has not read the height's partition to its end: it may still name a message that another has replaced since.
+ */
 export function bodyReader({
   pool,
   clickhouse,
@@ -15,9 +19,19 @@ export function bodyReader({
 }: {
   pool: Sql;
   clickhouse: ClickHouse;
-  kafka: Pick<Kafka, 'readRange'>;
+  kafka: Pick<Kafka, 'offsets' | 'readRange'>;
 }): BodyOf {
+  const assertRead = async (height: number): Promise<void> => {
+    const partition = partitionOfHeight(height);
+    const high = (await kafka.offsets(topics.chainBlocks)).find((one) => one.partition === partition)?.high;
+    const next = await servedCheckpoint(pool, 'indexed-blocks', topics.chainBlocks, partition);
+    if (high !== undefined && next !== null && next >= high) return;
+    throw new AppError('STORE_UNAVAILABLE', `the index has not read partition ${partition} to its end yet`, {
+      retryable: true,
+    });
+  };
   return async (height) => {
+    await assertRead(height);
     const place = await placeOfBlock(clickhouse, await servedBuilds(pool), height);
     if (place === null) return null;
     for await (const { value } of kafka.readRange(
