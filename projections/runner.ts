@@ -81,6 +81,7 @@ export async function runTargets(
   ending.promise.catch(() => {});
   const abort = new AbortController();
   const fail = (error: unknown): void => {
+    if (abort.signal.aborted) return; // told to stop, or failed already
     ending.reject(error);
     abort.abort(error);
   };
