@@ -57,7 +57,9 @@ export function createBroker(world: BrokerWorld): SimBroker {
     const messages = partitionOf(topic, partition);
     const offset = messages.length;
     messages.push({ topic: topic.name, partition, offset, key, value, timestamp: clock.now() });
-    trace(`log ${topic.name}:${partition}:${offset} ${value.toString('latin1', 0, 190)}`);
+    trace(
+      `log ${topic.name}:${partition}:${offset} ${value.toString('latin1', 0, 190)} … ${value.toString('latin1', Math.max(190, value.length - 120))}`,
+    );
     return offset;
   };
 

@@ -34,6 +34,7 @@ export interface SimProcess {
   kill(): void;
   /** SIGSTOP, and SIGCONT later: the world goes on without it. */
   pause(ms: number): void;
+  isPaused(): boolean;
   /** It is paused, for so long already that servers give up on it. */
   standsStill(): boolean;
   /** True from its first pause of that length on. */
@@ -150,6 +151,7 @@ export function createProcess(world: ProcessWorld, name: string): SimProcess {
       pausedUntil = Math.max(pausedUntil, clock.now() + ms);
       stoodStill ||= pausedUntil - pausedAt >= IDLE_MS;
     },
+    isPaused: () => clock.now() < pausedUntil,
     standsStill: () => clock.now() < pausedUntil && clock.now() - pausedAt >= IDLE_MS,
     hasStoodStill: () => stoodStill,
     isolate(ms) {

@@ -44,6 +44,8 @@ export async function storm(seed: number, onTrace?: (line: string) => void): Pro
     await clock.run(random.below(3000));
     random.pick(happenings)(world, crew);
   }
+  // Something is always half way when it becomes calm.
+  random.pick([cutOff, cutOff, pause, kill])(world, crew);
   Object.assign(weather, { faults: 0, kills: 0, mixedViews: 0, slow: 0 });
   chain.advance(1);
   const isAtRest = await rest(world, crew);
@@ -121,11 +123,14 @@ const goBack: Happening = ({ chain }) => chain.goBack();
 const acceptOnL1: Happening = ({ chain, random }) =>
   chain.acceptOnL1(Math.max(chain.l1(), chain.base) + random.below(6));
 
-const reclassify: Happening = ({ chain, coin, count, random, store }) => {
+const reclassify: Happening = ({ chain, clock, coin, count, random, store }) => {
   coin.standard = random.pick(['unknown', 'erc20', 'erc721']);
   count('contract reclassified');
   // Also above the head: what is fetched ahead may rest on the old answer.
   for (let height = chain.base; height < chain.head() + 60; height += 1) store.requestRepair(height);
+  // A fork that meets the repairs half way: their blocks may be in the log with several maps.
+  if (random.below(2) > 0) return;
+  void clock.sleep(random.below(4000)).then(() => chain.reorg(1 + random.below(8), 1 + random.below(8)));
 };
 
 const anotherIngester: Happening = (_, crew) => crew.ingesters.length < 2 && crew.startIngester();
@@ -177,7 +182,7 @@ const weighted: readonly (readonly [Happening, number])[] = [
   [forkDeeply, 1],
   [goBack, 2],
   [acceptOnL1, 2],
-  [reclassify, 1],
+  [reclassify, 2],
   [anotherIngester, 1],
   [anotherProjector, 2],
   [kill, 2],
@@ -202,6 +207,7 @@ async function rest(world: SimWorld, crew: Crew): Promise<boolean> {
       store.pendingCount() === 0 &&
       store.isAt(chain.head() + 1) &&
       crew.rebuild === null &&
+      ![...crew.ingesters, ...crew.projectors].some((one) => one.process.isPaused()) &&
       world.isCaughtUp();
     quiet = isDone ? quiet + 1 : 0;
     if (quiet === 3) return true;

@@ -10,7 +10,7 @@ import type { ClickHouseProjection } from '../../projections/define.ts';
 import { AppError } from '../../schemas/errors.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { TokenStandard } from '../../schemas/messages/common.ts';
-import { topics } from '../../schemas/topics.ts';
+import { partitionOfHeight, topics } from '../../schemas/topics.ts';
 import { COIN } from '../support/chain-messages.ts';
 import { createSimChain, fixedStandards } from './chain.ts';
 import { createSimStore } from './ingest-store.ts';
@@ -38,8 +38,13 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
   const standardOf = (contract: Felt): TokenStandard =>
     contract === COIN ? coin.standard : (fixedStandards.get(contract) ?? 'unknown');
 
-  /** As infra/bin/body-reader.ts: where the index says that it lies. */
+  /** As infra/bin/body-reader.ts: where the index says that it lies, once it has read the log to its end. */
   const bodyOf = async (height: number): ReturnType<IngestDeps['bodyOf']> => {
+    const partition = partitionOfHeight(height);
+    const next = state.checkpoints(state.served('indexed-blocks')).get(partition) ?? 0;
+    if (next < broker.read(topics.chainBlocks, partition).length) {
+      throw new AppError('STORE_UNAVAILABLE', 'the index is behind', { retryable: true });
+    }
     const row = stage.servedTable('indexed_blocks').get(String(0xffff_ffff - height));
     if (row === undefined || row['is_deleted'] === 1) return null;
     const there = broker.read(topics.chainBlocks, Number(row['log_partition']))[Number(row['log_offset'])];
