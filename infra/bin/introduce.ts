@@ -1,7 +1,7 @@
 import { openCommandChannel } from '../../api/command-channel.ts';
 import { addApiKey, ensureUser } from '../../api/operator.ts';
 import type { OperatorDeps } from '../../api/operator.ts';
-import { servedBuilds } from '../../projections/builds.ts';
+import { servedBuilds } from '../../projections/served.ts';
 import { required } from '../config.ts';
 import type { Config } from '../config.ts';
 import { createKafka } from '../kafka/client.ts';

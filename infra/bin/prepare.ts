@@ -1,4 +1,4 @@
-import { openBuild, servedBuild } from '../../projections/builds.ts';
+import { openBuild, servedBuild } from '../../projections/engine/builds.ts';
 import type { Projection } from '../../projections/define.ts';
 import { projections } from '../../projections/index.ts';
 import { createClickHouse, isClickHouseUnavailable } from '../clickhouse/client.ts';

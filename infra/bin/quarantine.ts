@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
 import { requestRepairs } from '../../pipeline/ingest/repairs.ts';
-import { servedBuilds } from '../../projections/builds.ts';
+import { servedBuilds } from '../../projections/served.ts';
 import { quarantineEntries, quarantineEntry } from '../../projections/quarantine/queries.ts';
 import type { QuarantineEntry, QuarantineFilter } from '../../projections/quarantine/queries.ts';
 import { AppError } from '../../schemas/errors.ts';

@@ -3,7 +3,7 @@ import { reclassifyContract } from '../../pipeline/ingest/repairs.ts';
 import { createStandards } from '../../pipeline/ingest/standards.ts';
 import { createNodeMetrics } from '../../pipeline/node/metrics.ts';
 import { createNode } from '../../pipeline/node/node.ts';
-import { servedBuilds } from '../../projections/builds.ts';
+import { servedBuilds } from '../../projections/served.ts';
 import { quarantinedHeights } from '../../projections/quarantine/queries.ts';
 import { transferHeights } from '../../projections/transfers/queries.ts';
 import { AppError } from '../../schemas/errors.ts';

@@ -1,7 +1,7 @@
 import { chainStatusRow } from '../../projections/chain-status/queries.ts';
 import { chunkTotals } from '../../projections/indexed-blocks/queries.ts';
 import { quarantineCounts } from '../../projections/quarantine/queries.ts';
-import type { ServedBuilds } from '../../projections/builds.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 import type { ClickHouse } from '../clickhouse/client.ts';
 import type { Kafka } from '../kafka/client.ts';
 import { Gauge } from '../metrics.ts';

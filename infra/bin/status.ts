@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { servedBuilds } from '../../projections/builds.ts';
+import { servedBuilds } from '../../projections/served.ts';
 import { chainStatusRow } from '../../projections/chain-status/queries.ts';
 import { quarantineCounts } from '../../projections/quarantine/queries.ts';
 import type { Kafka } from '../kafka/client.ts';

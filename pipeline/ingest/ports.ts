@@ -29,7 +29,10 @@ export interface PublishedBlock {
   readonly contracts: ContractsMap;
 }
 
-/** The newest accepted message about a height, as the log has it; null while the projections do not know it. */
+/**
+ * The newest accepted message about a height, as the log has it; null where the projections do not know one. Throws
+ * (retryable) while they are behind: what they know may have been replaced.
+ */
 export type BodyOf = (height: number) => Promise<PublishedBlock | null>;
 
 export interface Chunk {

@@ -1,4 +1,4 @@
-import type { ServedBuilds } from '../builds.ts';
+import type { ServedBuilds } from '../served.ts';
 import { feltParam } from '../transfer-reads.ts';
 import type { TransferSource } from '../transfer-reads.ts';
 

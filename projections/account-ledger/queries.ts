@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
-import type { ServedBuilds } from '../builds.ts';
+import type { ServedBuilds } from '../served.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;
 

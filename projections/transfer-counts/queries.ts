@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { ClickHouse, Params } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { HEIGHT_RANGE } from '../../schemas/topics.ts';
-import type { ServedBuilds } from '../builds.ts';
+import type { ServedBuilds } from '../served.ts';
 import { feltHex, feltParam } from '../transfer-reads.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;

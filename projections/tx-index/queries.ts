@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import type { ServedBuilds } from '../builds.ts';
+import type { ServedBuilds } from '../served.ts';
 import { feltHex, feltParam } from '../transfer-reads.ts';
 
 const row = z.object({ found: z.int() });

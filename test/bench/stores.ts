@@ -10,8 +10,8 @@ import type { Kafka } from '../../infra/kafka/client.ts';
 import { createLogger } from '../../infra/log.ts';
 import { createPool } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
-import { servedBuilds } from '../../projections/builds.ts';
-import type { ServedBuilds } from '../../projections/builds.ts';
+import { servedBuilds } from '../../projections/served.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 
 /** The stores of a service that runs, as their owner. */
 export interface Stores {

@@ -17,12 +17,13 @@ interface RepairRow {
   readonly id: number;
   readonly height: number;
   round: number;
+  reread: boolean;
   maps: ContractsMap[];
   done: boolean;
 }
 
 export interface SimStore extends IngestStore {
-  requestRepair(height: number): void;
+  requestRepair(height: number, reread?: boolean): void;
   readonly alarms: ReadonlyMap<string, string>;
   pendingCount(): number;
   /** The chunk that a height belongs to. */
@@ -51,11 +52,14 @@ export function createSimStore(now: () => number): SimStore {
 
   return {
     alarms,
-    requestRepair(height) {
+    requestRepair(height, reread = false) {
       const pending = repairs.find((one) => one.height === height && !one.done);
-      if (pending === undefined)
-        repairs.push({ id: repairs.length + 1, height, round: 1, maps: [], done: false });
-      else pending.round += 1;
+      if (pending === undefined) {
+        repairs.push({ id: repairs.length + 1, height, round: 1, reread, maps: [], done: false });
+      } else {
+        pending.round += 1;
+        pending.reread ||= reread;
+      }
     },
     chunkAt(height) {
       const found = [...rows.values()].find(
@@ -187,7 +191,7 @@ export function createSimStore(now: () => number): SimStore {
       const due = repairs.filter(
         (one) => !one.done && one.height >= start && one.height <= (end ?? Infinity),
       );
-      return due.slice(0, limit).map(({ id, height, round }) => ({ id, height, round }));
+      return due.slice(0, limit).map(({ id, height, round, reread }) => ({ id, height, round, reread }));
     },
     repairMaps: async (height) =>
       copy(repairs.filter((one) => one.height === height).flatMap(({ maps }) => maps)),
@@ -198,13 +202,13 @@ export function createSimStore(now: () => number): SimStore {
       if (recorded !== undefined)
         row.recorded.set(height, { ...recorded, maps: [...recorded.maps, copy(map)] });
     },
-    async finishRepair(fence, { id, height, round }, map) {
+    async finishRepair(fence, { id, height, round }, map, body) {
       const row = held(fence);
       const repair = repairs.find((one) => one.id === id);
       if (repair?.round === round) repair.done = true;
       const recorded = row.recorded.get(height);
-      if (recorded !== undefined && map !== null)
-        row.recorded.set(height, { ...recorded, maps: [copy(map)] });
+      if (recorded === undefined || map === null) return;
+      row.recorded.set(height, { ...recorded, body: copy(body ?? recorded.body), maps: [copy(map)] });
     },
     async raiseAlarm(name, detail) {
       alarms.set(name, detail);

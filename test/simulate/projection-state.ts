@@ -1,8 +1,8 @@
 import { AppError } from '../../schemas/errors.ts';
 import { CHAIN_BLOCKS_PARTITIONS } from '../../schemas/topics.ts';
-import type { Build } from '../../projections/builds.ts';
+import type { Build } from '../../projections/engine/builds.ts';
 import type { ClickHouseProjection } from '../../projections/define.ts';
-import type { ProjectionState } from '../../projections/state.ts';
+import type { ProjectionState } from '../../projections/engine/state.ts';
 import type { SimClock } from './clock.ts';
 import type { Count } from './coverage.ts';
 import type { SimProcess } from './process.ts';

@@ -133,6 +133,14 @@ const reclassify: Happening = ({ chain, clock, coin, count, random, store }) => 
   void clock.sleep(random.below(4000)).then(() => chain.reorg(1 + random.below(8), 1 + random.below(8)));
 };
 
+/** `tds verify --repair` */
+const readAgain: Happening = ({ chain, count, random, store }) => {
+  count('block read again from the node');
+  for (let blocks = random.below(8); blocks >= 0; blocks -= 1) {
+    store.requestRepair(chain.base + random.below(chain.blocks().length), true);
+  }
+};
+
 const anotherIngester: Happening = (_, crew) => crew.ingesters.length < 2 && crew.startIngester();
 const anotherProjector: Happening = (_, crew) => crew.projectors.length < 3 && crew.startProjector();
 const kill: Happening = (world, crew) => pickProcess(world, crew)?.process.kill();
@@ -183,6 +191,7 @@ const weighted: readonly (readonly [Happening, number])[] = [
   [goBack, 2],
   [acceptOnL1, 2],
   [reclassify, 2],
+  [readAgain, 1],
   [anotherIngester, 1],
   [anotherProjector, 2],
   [kill, 2],

@@ -18,11 +18,12 @@ import type { Pool } from '../../infra/postgres/client.ts';
 import { migrate } from '../../infra/postgres/migrate.ts';
 import { Releasers } from '../../infra/lifecycle.ts';
 import { accounts } from '../../projections/accounts/projector.ts';
-import { openBuild, servedBuilds } from '../../projections/builds.ts';
+import { openBuild } from '../../projections/engine/builds.ts';
+import { servedBuilds } from '../../projections/served.ts';
 import { projections } from '../../projections/index.ts';
-import { createProjectionMetrics } from '../../projections/metrics.ts';
-import { runPostgresProjection } from '../../projections/postgres-runner.ts';
-import type { ProjectionRun } from '../../projections/follow-served.ts';
+import { createProjectionMetrics } from '../../projections/engine/metrics.ts';
+import { runPostgresProjection } from '../../projections/engine/run/postgres-runner.ts';
+import type { ProjectionRun } from '../../projections/engine/run/follow-served.ts';
 import { isolated } from './isolation.ts';
 
 /** An API on real stores, with the projector of accounts beside it. */

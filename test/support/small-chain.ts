@@ -1,6 +1,6 @@
 import { createClickHouse } from '../../infra/clickhouse/client.ts';
 import { inTransaction } from '../../infra/postgres/client.ts';
-import { openBuild } from '../../projections/builds.ts';
+import { openBuild } from '../../projections/engine/builds.ts';
 import { chainStatus } from '../../projections/chain-status/projector.ts';
 import { tokens } from '../../projections/tokens/projector.ts';
 import { toFelt } from '../../schemas/felt.ts';

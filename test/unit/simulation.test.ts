@@ -33,6 +33,7 @@ test('the storms bring everything that they are there for', () => {
     'back to a fork that was left',
     'build swapped',
     'checkpoint move refused',
+    'block read again from the node',
     'clickhouse: answer lost',
     'clickhouse: applied late',
     'clickhouse: call failed',

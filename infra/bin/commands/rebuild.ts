@@ -1,13 +1,13 @@
 import type { Command } from 'commander';
 import { createLogUpdate } from 'log-update';
 
-import { dropBuild, knownBuilds } from '../../../projections/builds.ts';
-import type { KnownBuild } from '../../../projections/builds.ts';
+import { dropBuild, knownBuilds } from '../../../projections/engine/builds.ts';
+import type { KnownBuild } from '../../../projections/engine/builds.ts';
 import type { Projection } from '../../../projections/define.ts';
 import { projections } from '../../../projections/index.ts';
-import { createProjectionMetrics } from '../../../projections/metrics.ts';
-import { rebuild } from '../../../projections/rebuild.ts';
-import type { RebuildProgress, RebuildReport } from '../../../projections/rebuild.ts';
+import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
+import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
+import type { RebuildProgress, RebuildReport } from '../../../projections/engine/rebuild/rebuild.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { systemClock } from '../../clock.ts';
 import type { Config } from '../../config.ts';

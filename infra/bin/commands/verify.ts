@@ -5,10 +5,14 @@ import { requestRepairs } from '../../../pipeline/ingest/repairs.ts';
 import { compareBlocks } from '../../../pipeline/node/compare-blocks.ts';
 import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
 import { createNode } from '../../../pipeline/node/node.ts';
-import type { Difference } from '../../../projections/difference.ts';
+import type { Difference } from '../../../projections/engine/verify/difference.ts';
 import { chainProjections } from '../../../projections/index.ts';
-import { verify } from '../../../projections/verify.ts';
-import type { VerifyOptions, VerifyProgress, VerifyReport } from '../../../projections/verify.ts';
+import { verify } from '../../../projections/engine/verify/verify.ts';
+import type {
+  VerifyOptions,
+  VerifyProgress,
+  VerifyReport,
+} from '../../../projections/engine/verify/verify.ts';
 import { isRetryable } from '../../../schemas/errors.ts';
 import type { Config } from '../../config.ts';
 import { pause } from '../../lifecycle.ts';

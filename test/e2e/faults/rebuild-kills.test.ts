@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { servedBuilds } from '../../../projections/builds.ts';
+import { servedBuilds } from '../../../projections/served.ts';
 import { checkpointOf, commit, insertInto, swapBuilds } from '../../support/faults/points.ts';
 import { startRole } from '../../support/faults/role.ts';
 import type { Role } from '../../support/faults/role.ts';

@@ -471,7 +471,7 @@ describe('Idempotency-Key', () => {
 describe('operators', () => {
   it('make a user exist, with the password that is configured', async () => {
     const { ensureUser, addApiKey } = await import('../../../api/operator.ts');
-    const { servedBuilds } = await import('../../../projections/builds.ts');
+    const { servedBuilds } = await import('../../../projections/served.ts');
     const deps = {
       commands: world.commands,
       pool: world.apiPool,

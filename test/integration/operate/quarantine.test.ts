@@ -4,7 +4,7 @@ import { z } from 'zod';
 
 import type { Publisher } from '../../../infra/kafka/client.ts';
 import { chainProjections } from '../../../projections/index.ts';
-import { runPostgresProjection } from '../../../projections/postgres-runner.ts';
+import { runPostgresProjection } from '../../../projections/engine/run/postgres-runner.ts';
 import { quarantine } from '../../../projections/quarantine/projector.ts';
 import { quarantineEntry } from '../../../projections/quarantine/queries.ts';
 import { transfers } from '../../../projections/transfers/projector.ts';

@@ -4,7 +4,7 @@ import type { Publisher } from '../../../infra/kafka/client.ts';
 import { announceProcess } from '../../../infra/role-processes.ts';
 import type { Presence } from '../../../infra/role-processes.ts';
 import { roleStates } from '../../../infra/role-states.ts';
-import { openBuild } from '../../../projections/builds.ts';
+import { openBuild } from '../../../projections/engine/builds.ts';
 import { quarantine } from '../../../projections/quarantine/projector.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { projectionWorld, until } from '../../support/projection-world.ts';

@@ -1,7 +1,8 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
-import { openBuild, servedBuilds } from '../../../projections/builds.ts';
+import { openBuild } from '../../../projections/engine/builds.ts';
+import { servedBuilds } from '../../../projections/served.ts';
 import { indexedBlocks } from '../../../projections/indexed-blocks/projector.ts';
 import { chainProjections } from '../../../projections/index.ts';
 import { transfers } from '../../../projections/transfers/projector.ts';

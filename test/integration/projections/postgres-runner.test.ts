@@ -3,8 +3,8 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 
 import type { PostgresProjection } from '../../../projections/define.ts';
 import { withNames } from '../../../projections/define.ts';
-import { runPostgresProjection } from '../../../projections/postgres-runner.ts';
-import type { ProjectionRun } from '../../../projections/follow-served.ts';
+import { runPostgresProjection } from '../../../projections/engine/run/postgres-runner.ts';
+import type { ProjectionRun } from '../../../projections/engine/run/follow-served.ts';
 import type { QuarantineMessage } from '../../../schemas/messages/quarantine.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { atEnd, projectionWorld, until } from '../../support/projection-world.ts';

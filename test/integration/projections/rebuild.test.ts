@@ -4,14 +4,15 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 
 import { systemClock } from '../../../infra/clock.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
-import { dropBuild, knownBuilds, servedBuilds } from '../../../projections/builds.ts';
+import { dropBuild, knownBuilds } from '../../../projections/engine/builds.ts';
+import { servedBuilds } from '../../../projections/served.ts';
 import type { Projection } from '../../../projections/define.ts';
 import { chainProjections, postgresProjections } from '../../../projections/index.ts';
-import { createProjectionMetrics } from '../../../projections/metrics.ts';
-import { runPostgresProjection } from '../../../projections/postgres-runner.ts';
-import { rebuild } from '../../../projections/rebuild.ts';
-import type { RebuildProgress, RebuildReport } from '../../../projections/rebuild.ts';
-import { runChainProjections } from '../../../projections/runner.ts';
+import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
+import { runPostgresProjection } from '../../../projections/engine/run/postgres-runner.ts';
+import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
+import type { RebuildProgress, RebuildReport } from '../../../projections/engine/rebuild/rebuild.ts';
+import { runChainProjections } from '../../../projections/engine/run/runner.ts';
 import { transfers } from '../../../projections/transfers/projector.ts';
 import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import { accepted, busyBlock, reverted } from '../../support/chain-messages.ts';

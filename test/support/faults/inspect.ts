@@ -8,7 +8,7 @@ import type { Kafka } from '../../../infra/kafka/client.ts';
 import { createLogger } from '../../../infra/log.ts';
 import { createPool } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
-import { servedBuilds } from '../../../projections/builds.ts';
+import { servedBuilds } from '../../../projections/served.ts';
 import { chainProjections, postgresProjections } from '../../../projections/index.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { foldLog } from '../fold-log.ts';

@@ -1,0 +1,245 @@
+import { createHash } from 'node:crypto';
+
+import { z } from 'zod';
+
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import { inTransaction, sqlRows } from '../../infra/postgres/client.ts';
+import type { Pool, PoolClient, Sql } from '../../infra/postgres/client.ts';
+import { AppError } from '../../schemas/errors.ts';
+import { withNames } from '../define.ts';
+import type { Projection } from '../define.ts';
+
+/** One set of a projection's tables, by which its checkpoints are kept. */
+export interface Build {
+  readonly projection: string;
+  readonly version: number;
+  readonly build: number;
+  /** Placeholder → real name: ClickHouse tables, or `schema` of a Postgres projection. */
+  readonly names: Readonly<Record<string, string>>;
+}
+
+/** Another build of a projection; `building` ones are shadows that a rebuild fills beside the one that is served. */
+export interface KnownBuild extends Build {
+  readonly state: 'building' | 'serving' | 'retired';
+  readonly retiredAt: Date | null;
+}
+
+const buildRow = z.object({
+  projection: z.string(),
+  build: z.number(),
+  version: z.number(),
+  shape_hash: z.string(),
+  state: z.enum(['building', 'serving', 'retired']),
+  names: z.record(z.string(), z.string()),
+  retired_at: z.date().nullable(),
+});
+type BuildRow = z.infer<typeof buildRow>;
+
+/**
+ * The build that this program writes; made, and served from then on, when the projection has none. Refuses to run
+ * against tables of another version (`VERSION_MISMATCH`) and against a table.sql that changed without one
+ * (`SHAPE_CHANGED`). Processes that start together make a build once.
+ */
+export async function openBuild(
+  pool: Pool,
+  clickhouse: Pick<ClickHouse, 'command'> | null,
+  projection: Projection,
+): Promise<Build> {
+  const { name, version } = projection;
+  return await changingBuilds(pool, name, async (tx, rows) => {
+    const serving = rows.find(({ state }) => state === 'serving');
+    if (serving === undefined) {
+      const build = await makeBuild(tx, clickhouse, projection, rows, 'serving');
+      await serve(tx, projection, build);
+      return build;
+    }
+    if (serving.version !== version) {
+      throw new AppError(
+        'VERSION_MISMATCH',
+        `${name} is served in version ${serving.version}, this program writes version ${version}: \`tds rebuild ${name}\` builds that beside it and swaps them`,
+      );
+    }
+    if (serving.shape_hash !== shapeHash(projection.ddl)) {
+      throw new AppError(
+        'SHAPE_CHANGED',
+        `projections/${name}/table.sql differs from the tables of version ${version}: give the projection a new version`,
+      );
+    }
+    return describeBuild(projection, serving.build);
+  });
+}
+
+/**
+ * The shadow that a rebuild fills: the one that an earlier rebuild left unfinished, or a new one. Shadows of another
+ * version or shape are of no use any more and are dropped.
+ */
+export async function openShadow(
+  pool: Pool,
+  clickhouse: Pick<ClickHouse, 'command'>,
+  projection: Projection,
+): Promise<{ shadow: Build; isResumed: boolean }> {
+  return await changingBuilds(pool, projection.name, async (tx, rows) => {
+    let found: BuildRow | null = null;
+    for (const row of rows.filter(({ state }) => state === 'building')) {
+      const isOurs = row.version === projection.version && row.shape_hash === shapeHash(projection.ddl);
+      if (isOurs) found = row;
+      else await removeBuild(tx, clickhouse, knownBuild(row));
+    }
+    if (found !== null) return { shadow: describeBuild(projection, found.build), isResumed: true };
+    return { shadow: await makeBuild(tx, clickhouse, projection, rows, 'building'), isResumed: false };
+  });
+}
+
+/** The build that is served, of any version; null when none is. */
+export async function servedBuild(db: Sql, projection: Projection): Promise<KnownBuild | null> {
+  return (await knownBuilds(db, projection.name)).find(({ state }) => state === 'serving') ?? null;
+}
+
+/** Every build there is, or those of one projection, oldest first. */
+export async function knownBuilds(db: Sql, projection: string | null = null): Promise<KnownBuild[]> {
+  return (await buildRows(db, projection)).map(knownBuild);
+}
+
+/** Drops a build's tables and everything that is known of it; refuses (`CONFLICT`) the one that is served. */
+export async function dropBuild(
+  pool: Pool,
+  clickhouse: Pick<ClickHouse, 'command'>,
+  projection: string,
+  number: number,
+): Promise<void> {
+  await changingBuilds(pool, projection, async (tx, rows) => {
+    const row = rows.find(({ build }) => build === number);
+    if (row === undefined) throw new AppError('NOT_FOUND', `${projection} has no build ${number}`);
+    if (row.state === 'serving') {
+      throw new AppError('CONFLICT', `Build ${number} of ${projection} is served: rebuild it first`);
+    }
+    await removeBuild(tx, clickhouse, knownBuild(row));
+  });
+}
+
+/**
+ * Puts shadows in the place of what is served, in the transaction of `holdSwap` (holds.ts): for a reader that is one moment. What
+ * was served stays, retired, until it is dropped.
+ */
+export async function serveInstead(
+  tx: PoolClient,
+  shadows: readonly { readonly projection: Projection; readonly build: Build }[],
+): Promise<void> {
+  for (const { projection, build } of shadows) {
+    await tx.query(
+      `UPDATE tds.builds SET state = 'retired', retired_at = now() WHERE projection = $1 AND state = 'serving'`,
+      [projection.name],
+    );
+    await tx.query(`UPDATE tds.builds SET state = 'serving' WHERE projection = $1 AND build = $2`, [
+      projection.name,
+      build.build,
+    ]);
+    await serve(tx, projection, build);
+  }
+}
+
+/** Builds of one projection are made, dropped and looked through one process at a time. */
+async function changingBuilds<T>(
+  pool: Pool,
+  projection: string,
+  work: (tx: PoolClient, rows: readonly BuildRow[]) => Promise<T>,
+): Promise<T> {
+  return await inTransaction(pool, async (tx) => {
+    await tx.query("SELECT pg_advisory_xact_lock(hashtext('tds.builds'))");
+    return await work(tx, await buildRows(tx, projection));
+  });
+}
+
+async function buildRows(db: Sql, projection: string | null): Promise<BuildRow[]> {
+  return await sqlRows(
+    db,
+    buildRow,
+    `SELECT projection, build, version, shape_hash, state, names, retired_at FROM tds.builds
+     WHERE $1::text IS NULL OR projection = $1 ORDER BY projection, build`,
+    [projection],
+  );
+}
+
+function knownBuild({ projection, version, build, names, state, retired_at }: BuildRow): KnownBuild {
+  return { projection, version, build, names, state, retiredAt: retired_at };
+}
+
+async function makeBuild(
+  tx: PoolClient,
+  clickhouse: Pick<ClickHouse, 'command'> | null,
+  projection: Projection,
+  earlier: readonly BuildRow[],
+  state: 'building' | 'serving',
+): Promise<Build> {
+  const build = describeBuild(projection, 1 + Math.max(0, ...earlier.map((row) => row.build)));
+  // ClickHouse has no part in the transaction: a crash between leaves empty tables, which IF NOT EXISTS takes over.
+  if (projection.kind === 'clickhouse') {
+    if (clickhouse === null) throw new TypeError(`${projection.name} has its tables in ClickHouse`);
+    for (const statement of statements(withNames(projection.ddl, build.names))) {
+      await clickhouse.command(statement);
+    }
+  } else {
+    await tx.query(`CREATE SCHEMA IF NOT EXISTS ${build.names['schema']}`);
+    await tx.query(withNames(projection.ddl, build.names));
+  }
+  await tx.query(
+    'INSERT INTO tds.builds (projection, build, version, shape_hash, state, names) VALUES ($1, $2, $3, $4, $5, $6)',
+    [
+      projection.name,
+      build.build,
+      projection.version,
+      shapeHash(projection.ddl),
+      state,
+      JSON.stringify(build.names),
+    ],
+  );
+  return build;
+}
+
+async function removeBuild(
+  tx: PoolClient,
+  clickhouse: Pick<ClickHouse, 'command'>,
+  { projection, build, names }: KnownBuild,
+): Promise<void> {
+  const { schema, ...tables } = names;
+  if (schema !== undefined) await tx.query(`DROP SCHEMA IF EXISTS ${schema} CASCADE`);
+  for (const table of Object.values(tables)) await clickhouse.command(`DROP TABLE IF EXISTS ${table} SYNC`);
+  for (const table of ['checkpoints', 'projection_halts', 'builds']) {
+    await tx.query(`DELETE FROM tds.${table} WHERE projection = $1 AND build = $2`, [projection, build]);
+  }
+}
+
+/** From the commit on, readers read this build. */
+async function serve(tx: PoolClient, projection: Projection, build: Build): Promise<void> {
+  await (projection.kind === 'clickhouse'
+    ? tx.query('UPDATE tds.served SET tables = tables || $1', [JSON.stringify(build.names)])
+    : tx.query('UPDATE tds.served SET schemas = schemas || jsonb_build_object($1::text, $2::text)', [
+        projection.name,
+        build.names['schema'],
+      ]));
+}
+
+function describeBuild(projection: Projection, build: number): Build {
+  const { name, version, kind, ddl } = projection;
+  const real = (stem: string): string => `${stem.replaceAll('-', '_')}_v${version}_b${build}`;
+  const placeholders = [...ddl.matchAll(/\{\{([a-z_]+)\}\}/g)].map(([, placeholder = '']) => placeholder);
+  const names =
+    kind === 'postgres'
+      ? { schema: real(name) }
+      : Object.fromEntries(placeholders.map((placeholder) => [placeholder, real(placeholder)]));
+  return { projection: name, version, build, names };
+}
+
+/** Comments and white space are not part of the shape. */
+function shapeHash(ddl: string): string {
+  const shape = ddl.replaceAll(/--.*$/gm, '').replaceAll(/\s+/g, ' ').trim();
+  return createHash('sha256').update(shape).digest('hex');
+}
+
+/** The statements of a table.sql. */
+export function statements(ddl: string): string[] {
+  return ddl
+    .split(/;\s*$/m)
+    .map((statement) => statement.trim())
+    .filter((statement) => statement.replaceAll(/--.*$/gm, '').trim() !== '');
+}

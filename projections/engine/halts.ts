@@ -1,0 +1,102 @@
+import { z } from 'zod';
+
+import { sqlRows } from '../../infra/postgres/client.ts';
+import type { Sql } from '../../infra/postgres/client.ts';
+import type { LogMessage } from '../../infra/kafka/client.ts';
+import type { QuarantineMessage } from '../../schemas/messages/quarantine.ts';
+import type { Build } from './builds.ts';
+
+/** A message that stops its partition: what it is, and why. */
+export interface Halt {
+  readonly message: LogMessage;
+  readonly reason: string;
+  /** True once Postgres and the quarantine know of it. */
+  announced: boolean;
+}
+
+/** What of an unreadable message goes to the quarantine. */
+const VALUE_BYTES = 65_536;
+
+const skipRow = z.object({ projection: z.string() });
+
+/** Writes down that these builds stop here; every process and `/readyz` read it. */
+export async function recordHalt(
+  db: Sql,
+  builds: readonly Build[],
+  { message, reason }: Halt,
+): Promise<void> {
+  await db.query(
+    `INSERT INTO tds.projection_halts (projection, build, topic, partition, message_offset, reason)
+     SELECT projection, build, $3, $4, $5, $6 FROM unnest($1::text[], $2::int[]) AS h (projection, build)
+     ON CONFLICT (projection, build, topic, partition)
+     DO UPDATE SET message_offset = excluded.message_offset, reason = excluded.reason, halted_at = now()
+     WHERE tds.projection_halts.message_offset <> excluded.message_offset`,
+    [
+      builds.map(({ projection }) => projection),
+      builds.map(({ build }) => build),
+      message.topic,
+      message.partition,
+      message.offset,
+      reason,
+    ],
+  );
+}
+
+/** True when an operator has told every one of these projections to pass over this message. */
+export async function isSkipped(db: Sql, builds: readonly Build[], message: LogMessage): Promise<boolean> {
+  const skipped = await sqlRows(
+    db,
+    skipRow,
+    'SELECT projection FROM tds.skips WHERE topic = $1 AND partition = $2 AND message_offset = $3',
+    [message.topic, message.partition, message.offset],
+  );
+  const names = new Set(skipped.map(({ projection }) => projection));
+  return builds.every(({ projection }) => names.has(projection));
+}
+
+/** False once an operator has taken the halt away: the message is to be read again. */
+export async function isHalted(db: Sql, builds: readonly Build[], message: LogMessage): Promise<boolean> {
+  const halted = await sqlRows(
+    db,
+    skipRow,
+    `SELECT projection FROM tds.projection_halts JOIN unnest($1::text[], $2::int[]) AS b (projection, build)
+       USING (projection, build) WHERE topic = $3 AND partition = $4 AND message_offset = $5`,
+    [
+      builds.map(({ projection }) => projection),
+      builds.map(({ build }) => build),
+      message.topic,
+      message.partition,
+      message.offset,
+    ],
+  );
+  return halted.length > 0;
+}
+
+/** The quarantine's record of a message; its id names the place in the log, so saying it twice says it once. */
+export function messageQuarantined({ message, reason }: Halt, now: number): QuarantineMessage {
+  return {
+    type: 'message.quarantined',
+    v: 1,
+    id: quarantineId(message),
+    reason,
+    topic: message.topic,
+    partition: message.partition,
+    offset: String(message.offset),
+    value: message.value.subarray(0, VALUE_BYTES).toString('base64'),
+    quarantined_at: now,
+  };
+}
+
+export function messageSkipped(message: LogMessage, now: number): QuarantineMessage {
+  return {
+    type: 'quarantine.resolved',
+    v: 1,
+    id: quarantineId(message),
+    resolution: 'skipped',
+    resolved_at: now,
+  };
+}
+
+function quarantineId({ topic, partition, offset }: LogMessage): string {
+  return `${topic}:${partition}:${offset}`;
+}

@@ -1,0 +1,97 @@
+import type { Pool, PoolClient, Sql } from '../../infra/postgres/client.ts';
+import { inTransaction } from '../../infra/postgres/client.ts';
+import { AppError } from '../../schemas/errors.ts';
+import type { Build } from './builds.ts';
+
+/*
+ * What is served does not change in the middle of a batch. A writer of served builds holds them, shared with other
+ * writers, from before it writes the first row of a batch until its checkpoints have moved; a swap holds them alone. So
+ * nothing of a served table is in flight while it is compared and swapped. Readers hold nothing and wait for nobody.
+ */
+const SERVED_LOCK = "hashtext('tds.served')";
+
+/** A process that stands still for so long (frozen, cut off) loses what it holds, and nobody waits for it. */
+const IDLE_MS = 10_000;
+const PING_MS = 3000;
+
+/** Ends a hold; nothing happens when it is called again. */
+export interface Hold {
+  /** True when the server has taken it away: what is served may have changed since. */
+  isLost(): boolean;
+  release(): Promise<void>;
+}
+
+/** A writer's hold, for one batch. Throws `BUILD_RETIRED` when one of these is served no more. */
+export async function holdServed(pool: Pool, builds: readonly Build[]): Promise<Hold> {
+  const client = await pool.connect();
+  let isLost = false;
+  let isHeld = true;
+  const onError = (): void => {
+    isLost = true;
+  };
+  client.on('error', onError);
+  let stopPings = (): void => {};
+  const letGo = async (how: 'COMMIT' | 'ROLLBACK'): Promise<void> => {
+    if (!isHeld) return;
+    isHeld = false;
+    stopPings();
+    const isBroken = await client.query(how).then(
+      () => false,
+      () => true,
+    );
+    client.off('error', onError);
+    client.release(isBroken || isLost);
+  };
+  try {
+    await client.query(`BEGIN; SET LOCAL idle_in_transaction_session_timeout = ${IDLE_MS}`);
+    await assertServed(client, builds);
+    stopPings = pinging(client, onError);
+  } catch (error) {
+    await letGo('ROLLBACK');
+    throw error;
+  }
+  return { isLost: () => isLost, release: () => letGo('COMMIT') };
+}
+
+/** The same for the length of a transaction that writes rows and checkpoint together. */
+export async function assertServed(tx: Pick<PoolClient, 'query'>, builds: readonly Build[]): Promise<void> {
+  await tx.query(`SELECT pg_advisory_xact_lock_shared(${SERVED_LOCK})`);
+  await checkServed(tx, builds);
+}
+
+/** Throws `BUILD_RETIRED` when one of these is served no more. */
+export async function checkServed(db: Pick<Sql, 'query'>, builds: readonly Build[]): Promise<void> {
+  const { rows } = await db.query<{ projection: string; build: number }>(
+    `SELECT projection, build FROM unnest($1::text[], $2::int[]) AS b (projection, build)
+     WHERE NOT EXISTS (SELECT FROM tds.builds s
+       WHERE s.projection = b.projection AND s.build = b.build AND s.state = 'serving')`,
+    [builds.map(({ projection }) => projection), builds.map(({ build }) => build)],
+  );
+  const [retired] = rows;
+  if (retired !== undefined) {
+    throw new AppError('BUILD_RETIRED', `Build ${retired.build} of ${retired.projection} is served no more`);
+  }
+}
+
+/** Runs `work` while no writer is in the middle of a batch and none can begin one. */
+export async function holdSwap<T>(pool: Pool, work: (tx: PoolClient) => Promise<T>): Promise<T> {
+  return await inTransaction(
+    pool,
+    async (tx) => {
+      await tx.query(`SELECT pg_advisory_xact_lock(${SERVED_LOCK})`);
+      const stopPings = pinging(tx, () => {});
+      try {
+        return await work(tx);
+      } finally {
+        stopPings();
+      }
+    },
+    { idleMs: IDLE_MS },
+  );
+}
+
+/** Shows the server now and then that this process lives. */
+function pinging(client: PoolClient, onError: () => void): () => void {
+  const timer = setInterval(() => void client.query('SELECT 1').catch(onError), PING_MS);
+  return () => clearInterval(timer);
+}

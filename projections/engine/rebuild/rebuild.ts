@@ -1,0 +1,298 @@
+import { sqlRows } from '../../../infra/postgres/client.ts';
+import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import { HEIGHT_RANGE } from '../../../schemas/topics.ts';
+import { openShadow, serveInstead, servedBuild } from '../builds.ts';
+import type { Build, KnownBuild } from '../builds.ts';
+import { compareSchemas, compareTables, differingRows } from '../compare.ts';
+import type { BucketDifference, RowDifference, TablePair } from '../compare.ts';
+import { identifyLog, loadCheckpoints } from '../checkpoints.ts';
+import type { ClickHouseProjection, PostgresProjection, Projection } from '../../define.ts';
+import { holdSwap } from '../holds.ts';
+import { assertWholeLog, replayChain, replayFold } from './replay.ts';
+import type { Goal, ReplayDeps } from './replay.ts';
+import { z } from 'zod';
+
+export interface RebuildOptions {
+  /** false: the shadows are filled and compared, and stay shadows. */
+  readonly swap: boolean;
+  readonly onProgress: (progress: RebuildProgress) => void;
+}
+
+export interface RebuildProgress {
+  readonly phase: 'reading' | 'comparing' | 'waiting for the writers' | 'swapping';
+  /** Messages read and to be read, of this run. */
+  readonly read: number;
+  readonly total: number;
+}
+
+/** What one table of the served build and of its shadow have in common and what not. */
+export interface TableReport {
+  readonly projection: string;
+  readonly table: string;
+  /** Rows of the shadow. */
+  readonly rows: number;
+  readonly differing: readonly BucketDifference[];
+  /** Some of the rows that differ, seen from the build that was served: `missing` ones it did not have. */
+  readonly samples: readonly RowDifference[];
+}
+
+export interface RebuildReport {
+  readonly builds: readonly {
+    readonly projection: string;
+    readonly version: number;
+    /** The build that was served before. */
+    readonly before: number;
+    readonly after: number;
+    /** Filled in part by an earlier run. */
+    readonly isResumed: boolean;
+  }[];
+  readonly messages: number;
+  /** From the first message to the last row of the shadows, before they are compared. */
+  readonly readMs: number;
+  readonly tables: readonly TableReport[];
+  readonly isSwapped: boolean;
+  /** How long writers were held; null when nothing was swapped. Readers are not held. */
+  readonly heldMs: number | null;
+}
+
+/** One projection, its build that is served and the shadow that is to take its place. */
+interface Rebuilding<P extends Projection = Projection> {
+  readonly projection: P;
+  readonly served: KnownBuild;
+  readonly shadow: Build;
+  readonly isResumed: boolean;
+}
+
+/** Caught up with the served build in so short a time, the rest is read while the writers are held. */
+const CLOSE_MS = 3000;
+const SAMPLES = 20;
+
+/**
+ * Builds projections anew from the log alone, each into a shadow beside the build that is served: read up to where the
+ * served one stands, compared with it, and put in its place in one moment. May be ended anywhere and started again, and
+ * goes on with the shadow. `chain.blocks` is read once for all projections that are made from it.
+ *
+ * Throws `LOG_BEGINNING_GONE` where the log does not reach back to its first message, `CONFLICT` while another process
+ * rebuilds one of these, `MESSAGE_INVALID` at a message that cannot be read and was not skipped.
+ */
+export async function rebuild(
+  deps: ReplayDeps,
+  projections: readonly Projection[],
+  { swap, onProgress }: RebuildOptions,
+): Promise<RebuildReport> {
+  const { kafka, clickhouse, pool } = deps;
+  for (const { topic } of projections) await assertWholeLog(kafka, topic);
+  return await asTheOnlyOne(pool, projections, async () => {
+    const rebuilding: Rebuilding[] = [];
+    for (const projection of projections) {
+      const served = await servedBuild(pool, projection);
+      if (served === null) {
+        throw new AppError('NOT_FOUND', `${projection.name} has never been built: \`tds migrate\` begins it`);
+      }
+      rebuilding.push({ projection, served, ...(await openShadow(pool, clickhouse, projection)) });
+    }
+
+    let read = 0;
+    let total = await messagesLeft(deps, rebuilding);
+    let phase: RebuildProgress['phase'] = 'reading';
+    /** Ranges of heights that were read about since a comparison began. */
+    const touched = new Set<number>();
+    const say = (): void => onProgress({ phase, read, total: Math.max(read, total) });
+    const onRead = (messages: number, height?: number): void => {
+      read += messages;
+      if (height !== undefined) touched.add(Math.floor(height / HEIGHT_RANGE));
+      if (phase === 'reading') say();
+    };
+
+    const catchUp = async (): Promise<void> => {
+      phase = 'reading';
+      for (let tookMs = Infinity; tookMs > CLOSE_MS;) {
+        const since = performance.now();
+        await replayAll(deps, rebuilding, onRead);
+        tookMs = performance.now() - since;
+        total = read + (await messagesLeft(deps, rebuilding));
+      }
+    };
+
+    const beganAt = performance.now();
+    await catchUp();
+    const readMs = Math.round(performance.now() - beganAt);
+    touched.clear();
+    phase = 'comparing';
+    say();
+    const first = await compareAll(deps, rebuilding, null);
+    await catchUp();
+
+    phase = 'waiting for the writers';
+    say();
+    let heldMs: number | null = null;
+    const tables = await holdSwap(pool, async (tx) => {
+      const heldSince = performance.now();
+      phase = 'swapping';
+      say();
+      await replayAll(deps, rebuilding, onRead);
+      // Both stand at the same offset now, with nothing in flight.
+      const last = await compareAll(deps, rebuilding, { first, touched });
+      if (swap) {
+        await serveInstead(
+          tx,
+          rebuilding.map(({ projection, shadow }) => ({ projection, build: shadow })),
+        );
+      }
+      heldMs = swap ? Math.round(performance.now() - heldSince) : null;
+      return last;
+    });
+    return {
+      builds: rebuilding.map(({ projection, served, shadow, isResumed }) => ({
+        projection: projection.name,
+        version: shadow.version,
+        before: served.build,
+        after: shadow.build,
+        isResumed,
+      })),
+      messages: read,
+      readMs,
+      tables,
+      isSwapped: swap,
+      heldMs,
+    };
+  });
+}
+
+/** Holds a lock for each projection for as long as the work takes; it is gone when this process is. */
+async function asTheOnlyOne<T>(
+  pool: Pool,
+  projections: readonly Projection[],
+  work: () => Promise<T>,
+): Promise<T> {
+  const client: PoolClient = await pool.connect();
+  client.on('error', () => {}); // the lock is gone then; the checkpoints tell of another writer
+  try {
+    for (const { name } of projections) {
+      const [row] = await sqlRows(
+        client,
+        z.object({ locked: z.boolean() }),
+        "SELECT pg_try_advisory_lock(hashtext('tds.rebuild'), hashtext($1)) AS locked",
+        [name],
+      );
+      if (row?.locked !== true) throw new AppError('CONFLICT', `Another process is rebuilding ${name}`);
+    }
+    return await work();
+  } finally {
+    // Not back into the pool: its end is what unlocks, whatever went wrong.
+    client.release(true);
+  }
+}
+
+/** Where the served build stands is where its shadow has to go. */
+async function goalOf({ kafka, pool }: ReplayDeps, { projection, served }: Rebuilding): Promise<Goal> {
+  const identity = await identifyLog(kafka, projection.topic);
+  return await loadCheckpoints(pool, kafka, identity, served);
+}
+
+async function messagesLeft(deps: ReplayDeps, rebuilding: readonly Rebuilding[]): Promise<number> {
+  const { kafka, pool } = deps;
+  let left = 0;
+  /** Projections of one topic are read together. */
+  const byTopic = Map.groupBy(rebuilding, ({ projection }) => projection.topic);
+  for (const [topic, together] of byTopic) {
+    const identity = await identifyLog(kafka, topic);
+    let most = 0;
+    for (const one of together) {
+      const from = await loadCheckpoints(pool, kafka, identity, one.shadow);
+      const to = await goalOf(deps, one);
+      const own = [...to].reduce(
+        (sum, [partition, end]) => sum + Math.max(0, end - (from.get(partition) ?? 0)),
+        0,
+      );
+      most = Math.max(most, own);
+    }
+    left += most;
+  }
+  return left;
+}
+
+async function replayAll(
+  deps: ReplayDeps,
+  rebuilding: readonly Rebuilding[],
+  onRead: (messages: number, height?: number) => void,
+): Promise<void> {
+  // Served builds that stand at the same place are caught up with in one reading.
+  const together = new Map<
+    string,
+    { goal: Goal; targets: { projection: ClickHouseProjection; build: Build }[] }
+  >();
+  for (const one of rebuilding) {
+    const goal = await goalOf(deps, one);
+    if (one.projection.kind === 'postgres') {
+      await replayFold(deps, one.projection, one.shadow, goal, onRead);
+      continue;
+    }
+    const place = JSON.stringify([...goal].toSorted(([a], [b]) => a - b));
+    const group = together.get(place) ?? { goal, targets: [] };
+    group.targets.push({ projection: one.projection, build: one.shadow });
+    together.set(place, group);
+  }
+  for (const { goal, targets } of together.values()) await replayChain(deps, targets, goal, onRead);
+}
+
+/**
+ * Every table of every projection. After a first comparison, which others write beside, only what differed then and what
+ * was touched since is looked at again.
+ */
+async function compareAll(
+  deps: ReplayDeps,
+  rebuilding: readonly Rebuilding[],
+  since: { readonly first: readonly TableReport[]; readonly touched: ReadonlySet<number> } | null,
+): Promise<TableReport[]> {
+  const reports: TableReport[] = [];
+  for (const one of rebuilding) {
+    reports.push(
+      ...(isFolded(one) ? await compareFolded(deps, one) : await compareProjected(deps, one, since)),
+    );
+  }
+  return reports;
+}
+
+function isFolded(one: Rebuilding): one is Rebuilding<PostgresProjection<unknown>> {
+  return one.projection.kind === 'postgres';
+}
+
+async function compareFolded(
+  { pool }: ReplayDeps,
+  { projection, served, shadow }: Rebuilding,
+): Promise<TableReport[]> {
+  const [ours = '', theirs = ''] = [served.names['schema'], shadow.names['schema']];
+  const compared = await compareSchemas(pool, ours, theirs, SAMPLES);
+  return compared.map(({ name, ...rest }) => ({ projection: projection.name, table: name, ...rest }));
+}
+
+async function compareProjected(
+  { clickhouse }: ReplayDeps,
+  { projection, served, shadow }: Rebuilding,
+  since: { readonly first: readonly TableReport[]; readonly touched: ReadonlySet<number> } | null,
+): Promise<TableReport[]> {
+  const reports: TableReport[] = [];
+  for (const [table, theirs] of Object.entries(shadow.names)) {
+    const ours = served.names[table];
+    if (ours === undefined) continue; // a table that the served version does not have
+    const pair: TablePair = { name: table, ours, theirs };
+    const isDerived = projection.kind === 'clickhouse' && projection.tables[table] === undefined;
+    const before = since?.first.find((one) => one.projection === projection.name && one.table === table);
+    const again = before && [
+      ...new Set([...before.differing.map(({ bucket }) => bucket), ...(since?.touched ?? [])]),
+    ];
+    const { rows, differing } = await compareTables(clickhouse, pair, {
+      isDerived,
+      ...(again === undefined ? {} : { buckets: again }),
+    });
+    const buckets = differing.map(({ bucket }) => bucket);
+    const samples =
+      since === null || buckets.length === 0
+        ? []
+        : await differingRows(clickhouse, pair, { isDerived, buckets, limit: SAMPLES });
+    reports.push({ projection: projection.name, table, rows: before?.rows ?? rows, differing, samples });
+  }
+  return reports;
+}

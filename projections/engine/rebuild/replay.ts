@@ -1,0 +1,219 @@
+import type { Clock } from '../../../infra/clock.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import type { Kafka, LogMessage } from '../../../infra/kafka/client.ts';
+import type { Logger } from '../../../infra/log.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import { topics } from '../../../schemas/topics.ts';
+import type { Topic } from '../../../schemas/topics.ts';
+import type { Build } from '../builds.ts';
+import { createBatch } from '../run/chain-batch.ts';
+import type { Batch, Reading, Target } from '../run/chain-batch.ts';
+import { createReadings } from '../run/chain-readings.ts';
+import { createChainWriter } from '../run/chain-writer.ts';
+import { identifyLog, loadCheckpoints, moveCheckpoints } from '../checkpoints.ts';
+import type { ChainBatchItem, PostgresProjection } from '../../define.ts';
+import { createFolder } from '../run/fold.ts';
+import { createGatherer } from '../run/gatherer.ts';
+import type { ProjectionMetrics } from '../metrics.ts';
+import { isAway, patience } from '../persist.ts';
+import type { Patience } from '../persist.ts';
+import { describe, readChainMessage } from '../read-message.ts';
+import { DEFAULT_LIMITS, FETCH_BYTES } from '../run/runner.ts';
+import type { ChainPorts } from '../run/runner.ts';
+import { projectionState } from '../state.ts';
+import type { ProjectionState } from '../state.ts';
+
+export interface ReplayDeps {
+  readonly kafka: Kafka;
+  readonly clickhouse: ClickHouse;
+  readonly pool: Pool;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly metrics: ProjectionMetrics;
+  readonly signal: AbortSignal;
+}
+
+/** Where to end: the offset before which everything is read, by partition. */
+export type Goal = ReadonlyMap<number, number>;
+
+/** Told of what was read: messages, and the heights that they are about where there are any. */
+export type OnRead = (messages: number, height?: number) => void;
+
+/** What reading `chain.blocks` again reaches the world through: real stores and time, or simulated ones. */
+export interface ReplayPorts
+  extends Pick<ChainPorts, 'clickhouse' | 'clock' | 'log' | 'metrics'>, Pick<ReplayDeps, 'signal'> {
+  readonly kafka: Pick<Kafka, 'topicId' | 'readRanges'>;
+  readonly state: Pick<ProjectionState, 'checkpoints' | 'move' | 'hold' | 'isSkipped'>;
+}
+
+/** `replayTargets` on real stores. */
+export async function replayChain(
+  deps: ReplayDeps,
+  targets: readonly Target[],
+  goal: Goal,
+  onRead: OnRead,
+): Promise<void> {
+  const state = projectionState(deps.pool, deps.kafka);
+  await replayTargets({ ...deps, state }, targets, goal, onRead);
+}
+
+/**
+ * Reads `chain.blocks` from the checkpoints of some builds up to a goal, writes their rows, and resolves when all of it
+ * is written and the checkpoints stand at the goal. The builds are nobody's yet: no hold is taken. It may end at any
+ * moment and be begun again.
+ */
+export async function replayTargets(
+  ports: ReplayPorts,
+  targets: readonly Target[],
+  goal: Goal,
+  onRead: OnRead,
+): Promise<void> {
+  const { kafka, clickhouse, state, clock, log, metrics } = ports;
+  const topic = topics.chainBlocks;
+  const failed = new AbortController();
+  const signal = AbortSignal.any([ports.signal, failed.signal]);
+  const patiently = patienceOf(ports);
+  const identity = await patiently(() => identifyLog(kafka, topic));
+  const readings = createReadings(state, identity, targets, patiently);
+  const writer = createChainWriter({
+    clickhouse,
+    state,
+    isServed: false,
+    clock,
+    topic,
+    log,
+    metrics,
+    signal,
+    onRoom: () => gatherer.roomMade(),
+    onFatal: (error) => failed.abort(error),
+    onRefused: ({ partition }) =>
+      failed.abort(
+        new AppError('CHECKPOINT_CONFLICT', `Another process writes these builds (partition ${partition})`),
+      ),
+  });
+  const gatherer = createGatherer(writer, (before) => createBatch(targets, before), DEFAULT_LIMITS, clock);
+  const builds = targets.map(({ build }) => build);
+
+  const ranges = [];
+  for (const [partition, to] of goal) {
+    ranges.push({ partition, from: (await readings.open(partition)).next, to });
+  }
+  try {
+    let lastYield = clock.now();
+    for await (const { partition, messages } of kafka.readRanges(topic, ranges, FETCH_BYTES)) {
+      const reading = await readings.open(partition);
+      for (const message of messages) {
+        const item = readChainMessage(topic, message);
+        await gatherer.ready();
+        const reason = 'reason' in item ? item.reason : project(gatherer.batch(), reading, item);
+        if (reason !== null) {
+          if (!(await state.isSkipped(builds, message))) throw unreadable(message, reason);
+          await gatherer.ready();
+          gatherer.batch().pass(reading, message.offset);
+        }
+        onRead(1, 'reason' in item ? undefined : item.message.block.height);
+        gatherer.added();
+        if (clock.now() - lastYield > 10) {
+          await clock.turn();
+          lastYield = clock.now();
+        }
+        signal.throwIfAborted();
+      }
+    }
+    await gatherer.drain();
+    signal.throwIfAborted();
+  } finally {
+    gatherer.close();
+    await writer.idle();
+  }
+}
+
+/** The same for a build of a Postgres projection. */
+export async function replayFold(
+  deps: ReplayDeps,
+  projection: PostgresProjection<unknown>,
+  build: Build,
+  goal: Goal,
+  onRead: OnRead,
+): Promise<void> {
+  const { kafka, pool } = deps;
+  const { topic } = projection;
+  const patiently = patienceOf(deps);
+  const state = projectionState(pool, kafka);
+  const identity = await patiently(() => identifyLog(kafka, topic));
+  const folder = createFolder({ pool, projection, build, isServed: false, patiently });
+  const checkpoints = new Map(await patiently(() => loadCheckpoints(pool, kafka, identity, build)));
+  const ranges = [...goal].map(([partition, to]) => ({
+    partition,
+    from: checkpoints.get(partition) ?? 0,
+    to,
+  }));
+
+  const conflict = (partition: number): AppError =>
+    new AppError('CHECKPOINT_CONFLICT', `Another process writes this build (partition ${partition})`);
+  const passOver = async (partition: number, expected: number): Promise<void> => {
+    const refused = await patiently(() =>
+      moveCheckpoints(pool, topic, [{ build, partition, expected, next: expected + 1 }]),
+    );
+    if (refused.length > 0) throw conflict(partition);
+  };
+
+  for await (const { partition, messages } of kafka.readRanges(topic, ranges)) {
+    for (let left = messages; left.length > 0;) {
+      deps.signal.throwIfAborted();
+      const folded = await folder.fold(partition, left);
+      if (folded.outcome === 'refused') throw conflict(partition);
+      let { next } = folded;
+      if (folded.outcome === 'poison') {
+        const { message, reason } = folded;
+        if (!(await state.isSkipped([build], message))) throw unreadable(message, reason);
+        await passOver(partition, next);
+        next += 1;
+      }
+      onRead(left.filter(({ offset }) => offset < next).length);
+      left = left.filter(({ offset }) => offset >= next);
+    }
+  }
+}
+
+/** Refuses to build from a topic whose beginning was deleted. */
+export async function assertWholeLog(kafka: Pick<Kafka, 'offsets'>, topic: Topic<unknown>): Promise<void> {
+  const gone = (await kafka.offsets(topic)).filter(({ low }) => low > 0);
+  if (gone.length === 0) return;
+  const places = gone
+    .map(({ partition, low }) => `partition ${partition} begins at offset ${low}`)
+    .join(', ');
+  throw new AppError(
+    'LOG_BEGINNING_GONE',
+    `The beginning of ${topic.name} is gone (${places}): what was built from it cannot be built again. ` +
+      `Restore the topic from a backup; or index the chain again into an empty installation (DATA_DIR, or ` +
+      `KAFKA_TOPIC_PREFIX and databases of its own). What is served now stays as it is.`,
+  );
+}
+
+/** Adds a message; why it cannot be, or null. */
+function project(batch: Batch, reading: Reading, item: ChainBatchItem): string | null {
+  try {
+    batch.add(reading, item);
+    return null;
+  } catch (error) {
+    return `projecting failed: ${describe(error)}`;
+  }
+}
+
+function unreadable({ topic, partition, offset }: LogMessage, reason: string): AppError {
+  return new AppError(
+    'MESSAGE_INVALID',
+    `${topic}:${partition}:${offset} cannot be read (${reason}): \`tds quarantine skip ${topic}:${partition}:${offset}\` passes over it`,
+  );
+}
+
+function patienceOf({
+  log,
+  metrics,
+  clock,
+  signal,
+}: Pick<ReplayDeps, 'log' | 'metrics' | 'clock' | 'signal'>): Patience {
+  return patience('postgres or kafka', isAway, { log, metrics, clock, signal });
+}

@@ -1,0 +1,72 @@
+import type { Reading, Target } from './chain-batch.ts';
+import type { LogIdentity } from '../checkpoints.ts';
+import type { Patience } from '../persist.ts';
+import type { ProjectionState } from '../state.ts';
+
+/** The partitions that are being read, each from the lowest checkpoint of its targets. */
+export interface Readings {
+  /** Throws when a checkpoint is outside the log. */
+  check(): Promise<void>;
+  /** The reading of a partition; begun from the stored checkpoints unless it is going on. */
+  open(partition: number): Promise<Reading>;
+  /** Begins again from the stored checkpoints. What the old reading gathered moves nothing any more. */
+  reopen(partition: number): Promise<Reading>;
+  get(partition: number): Reading | undefined;
+  drop(partition: number): void;
+  all(): Iterable<Reading>;
+}
+
+export function createReadings(
+  state: Pick<ProjectionState, 'checkpoints'>,
+  identity: LogIdentity,
+  targets: readonly Target[],
+  patiently: Patience,
+): Readings {
+  const readings = new Map<number, Reading>();
+  let loading: Promise<Map<Target, ReadonlyMap<number, number>>> | null = null;
+
+  /** All partitions of one assignment ask at once, and share one answer. */
+  const load = async (): Promise<Map<Target, ReadonlyMap<number, number>>> => {
+    const stored = new Map<Target, ReadonlyMap<number, number>>();
+    for (const target of targets) {
+      stored.set(target, await state.checkpoints(identity, target.build));
+    }
+    return stored;
+  };
+  const begin = async (partition: number): Promise<Reading> => {
+    loading ??= patiently(load).finally(() => {
+      loading = null;
+    });
+    const stored = await loading;
+    const planned = new Map(targets.map((target) => [target, stored.get(target)?.get(partition) ?? 0]));
+    const next = Math.min(...planned.values());
+    const reading: Reading = {
+      partition,
+      current: true,
+      next,
+      planned,
+      stored: new Map(planned),
+      halt: null,
+    };
+    drop(partition);
+    readings.set(partition, reading);
+    return reading;
+  };
+  const drop = (partition: number): void => {
+    const reading = readings.get(partition);
+    if (reading !== undefined) reading.current = false;
+    readings.delete(partition);
+  };
+
+  return {
+    check: async () => void (await patiently(load)),
+    async open(partition) {
+      const going = readings.get(partition);
+      return going?.current === true ? going : await begin(partition);
+    },
+    reopen: begin,
+    get: (partition) => readings.get(partition),
+    drop,
+    all: () => readings.values(),
+  };
+}

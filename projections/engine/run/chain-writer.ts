@@ -1,0 +1,184 @@
+import type { Clock } from '../../../infra/clock.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import { isClickHouseUnavailable } from '../../../infra/clickhouse/client.ts';
+import type { Logger } from '../../../infra/log.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import type { Topic } from '../../../schemas/topics.ts';
+import type { Batch, Reading, Share } from './chain-batch.ts';
+import { withNames } from '../../define.ts';
+import type { Hold } from '../holds.ts';
+import type { ProjectionMetrics } from '../metrics.ts';
+import { isAway, patience } from '../persist.ts';
+import type { ProjectionState } from '../state.ts';
+
+/** Two inserts side by side use ClickHouse best; more only hold more in memory. */
+const IN_FLIGHT = 2;
+
+export interface ChainWriter {
+  /** Begins to write a batch. Its checkpoints move when it and every batch before it are whole. */
+  submit(batch: Batch): void;
+  hasRoom(): boolean;
+  /** Resolves when a batch is done; at once when there is room. */
+  room(): Promise<void>;
+  /** Resolves when nothing is in flight. */
+  idle(): Promise<void>;
+}
+
+interface Dependencies {
+  readonly clickhouse: Pick<ClickHouse, 'insertEncoded' | 'command'>;
+  readonly state: Pick<ProjectionState, 'move' | 'hold'>;
+  /** What is written is served, so a swap must wait for the end of a batch; a build in the making is written without. */
+  readonly isServed: boolean;
+  readonly clock: Clock;
+  readonly topic: Topic<unknown>;
+  readonly log: Logger;
+  readonly metrics: ProjectionMetrics;
+  readonly signal: AbortSignal;
+  /** A checkpoint was moved by another process. */
+  onRefused(reading: Reading): void;
+  onRoom(): void;
+  onFatal(error: unknown): void;
+}
+
+/**
+ * Writes batches: rows of up to two at once, everything that depends on order one batch after the other. A batch goes
+ * base rows → derived tables → the rows that tell what is indexed → checkpoints; a checkpoint thus never moves over a
+ * gap, and totals never lead what can be queried. Doing any part again gives the same tables.
+ */
+export function createChainWriter(dependencies: Dependencies): ChainWriter {
+  const { clickhouse, state, isServed, topic, metrics, signal } = dependencies;
+  let inFlight = 0;
+  let tail: Promise<void> = Promise.resolve();
+  let waiting: (() => void)[] = [];
+
+  const wake = (): void => {
+    const woken = waiting;
+    waiting = [];
+    for (const resolve of woken) resolve();
+  };
+  signal.addEventListener('abort', wake, { once: true });
+
+  const onClickHouse = patience('clickhouse', isClickHouseUnavailable, dependencies);
+  const onPostgres = patience('postgres', isAway, dependencies);
+
+  const insert = async ({ target: { projection, build }, tables }: Share): Promise<void> => {
+    const inserts = [...tables].map(async ([placeholder, encoder]) => {
+      const { rows, columns } = encoder;
+      if (rows === 0) return;
+      const bytes = encoder.take();
+      const done = metrics.insertSeconds.startTimer({ projection: projection.name });
+      const table = withNames(`{{${placeholder}}}`, build.names);
+      await onClickHouse(() => clickhouse.insertEncoded(table, columns, bytes));
+      done();
+      metrics.rows.inc({ projection: projection.name }, rows);
+    });
+    await allOf(inserts);
+  };
+
+  const derive = async ({ target: { projection, build }, touched }: Share): Promise<void> => {
+    if (projection.derive === undefined || touched.length === 0) return;
+    const done = metrics.deriveSeconds.startTimer({ projection: projection.name });
+    for (const { sql, params } of projection.derive(touched)) {
+      await onClickHouse(() => clickhouse.command(withNames(sql, build.names), { params }));
+    }
+    done();
+  };
+
+  const moveOver = async (batch: Batch): Promise<void> => {
+    const moves = batch.moves();
+    const refused = new Set(
+      await onPostgres(() =>
+        state.move(
+          topic,
+          moves.map(({ move }) => move),
+        ),
+      ),
+    );
+    for (const { move, reading, target } of moves) {
+      if (!refused.has(move)) {
+        reading.stored.set(target, move.next);
+        metrics.messages.inc({ projection: move.build.projection }, move.next - move.expected);
+      } else if (reading.current) {
+        reading.current = false;
+        dependencies.onRefused(reading);
+      }
+    }
+  };
+
+  /** Called when every earlier batch is whole. */
+  const finish = async (
+    batch: Batch,
+    inserting: ReadonlyMap<Share, Promise<void>>,
+    held: Hold | null,
+  ): Promise<void> => {
+    await allOf(
+      [...inserting].map(async ([share, inserted]) => {
+        await inserted;
+        await derive(share);
+      }),
+    );
+    // This process stood still, and what is served may have changed: what was written is read and written again.
+    if (held?.isLost() === true) throw new AppError('BUILD_RETIRED', 'The hold on what is served was lost');
+    for (const share of batch.shares.filter((one) => !inserting.has(one))) {
+      await insert(share);
+      await derive(share);
+    }
+    await moveOver(batch);
+  };
+
+  const hold = async (batch: Batch): Promise<Hold | null> =>
+    isServed ? await onPostgres(() => state.hold(batch.shares.map(({ target }) => target.build))) : null;
+
+  return {
+    submit(batch) {
+      inFlight += 1;
+      metrics.batchRows.observe(batch.rows());
+      const held = hold(batch);
+      const letGo = async (): Promise<void> => {
+        const acquired = await held.catch(() => null);
+        await acquired?.release();
+      };
+      const first = batch.shares.filter(({ target }) => target.projection.insertLast !== true);
+      const inserting = new Map(first.map((share) => [share, held.then(() => insert(share))]));
+      for (const inserted of inserting.values()) inserted.catch(() => {}); // `finish` reports it, maybe later
+      tail = tail
+        .then(async () => {
+          await finish(batch, inserting, await held);
+        })
+        .then(
+          async () => {
+            await letGo();
+            inFlight -= 1;
+            wake();
+            dependencies.onRoom();
+          },
+          async (error: unknown) => {
+            // Where an earlier batch failed, this one is under way: a swap must not meet it.
+            await Promise.allSettled(inserting.values());
+            await letGo();
+            // Nothing may be written after a gap: the run ends here, with room for no further batch.
+            if (!signal.aborted) dependencies.onFatal(error);
+            throw error;
+          },
+        );
+      tail.catch(() => {});
+    },
+    hasRoom: () => inFlight < IN_FLIGHT,
+    async room() {
+      signal.throwIfAborted();
+      if (inFlight < IN_FLIGHT) return;
+      await new Promise<void>((resolve) => {
+        waiting.push(resolve);
+      });
+      signal.throwIfAborted();
+    },
+    idle: () => tail.catch(() => {}),
+  };
+}
+
+/** Ends when all of them have, so that nothing is under way any more when one fails. */
+async function allOf(works: readonly Promise<void>[]): Promise<void> {
+  for (const result of await Promise.allSettled(works)) {
+    if (result.status === 'rejected') throw result.reason;
+  }
+}

@@ -1,0 +1,145 @@
+import { inTransaction } from '../../../infra/postgres/client.ts';
+import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
+import type { LogMessage } from '../../../infra/kafka/client.ts';
+import type { Build } from '../builds.ts';
+import { moveCheckpoints } from '../checkpoints.ts';
+import type { PostgresProjection } from '../../define.ts';
+import { assertServed } from '../holds.ts';
+import { describe, parseMessage } from '../read-message.ts';
+import { isAway } from '../persist.ts';
+
+/** Behind the head, so many messages share a transaction. */
+const MESSAGES_PER_TRANSACTION = 500;
+/** Less than a session in the group: whoever is given the partition does not wait for a process that is frozen. */
+const IDLE_MS = 10_000;
+
+interface Folding<M> {
+  readonly message: M;
+  readonly from: LogMessage;
+}
+
+/** Outcomes of a transaction that are no error of the database. */
+class Refused extends Error {}
+class FoldFailed extends Error {
+  readonly index: number;
+  constructor(index: number, cause: unknown) {
+    super(describe(cause), { cause });
+    this.index = index;
+  }
+}
+
+/** How far folding came: `next` is the checkpoint as it is stored now. */
+export type Folded =
+  | { readonly next: number; readonly outcome: 'all' }
+  /** This message cannot be read or folded; everything before it is. */
+  | {
+      readonly next: number;
+      readonly outcome: 'poison';
+      readonly message: LogMessage;
+      readonly reason: string;
+    }
+  /** Another process has moved the checkpoint. */
+  | { readonly next: number; readonly outcome: 'refused' };
+
+export interface Folder {
+  /** Messages of one partition without a gap; the first is the one that the stored checkpoint wants. */
+  fold(partition: number, messages: readonly LogMessage[]): Promise<Folded>;
+}
+
+/**
+ * Folds messages into a build, in transactions that move its checkpoint along: every message exactly once. The
+ * checkpoint is moved first, which keeps a second process waiting and then sends it away.
+ *
+ * @param isServed false: a build in the making, whose readers nobody is; true: `BUILD_RETIRED` once it is served no more
+ * @param patiently runs one transaction, again as often as the stores are away
+ */
+export function createFolder<M>({
+  pool,
+  projection,
+  build,
+  isServed,
+  patiently,
+}: {
+  readonly pool: Pool;
+  readonly projection: PostgresProjection<M>;
+  readonly build: Build;
+  readonly isServed: boolean;
+  readonly patiently: <T>(work: () => Promise<T>) => Promise<T>;
+}): Folder {
+  const { topic, notify } = projection;
+  const schema = build.names['schema'] ?? '';
+
+  /** One transaction: all of these messages or none. */
+  const foldTogether = async (
+    partition: number,
+    expected: number,
+    batch: readonly Folding<M>[],
+  ): Promise<void> => {
+    if (batch.length === 0) return;
+    const work = async (tx: PoolClient): Promise<void> => {
+      if (isServed) await assertServed(tx, [build]);
+      const next = expected + batch.length;
+      const refused = await moveCheckpoints(tx, topic, [{ build, partition, expected, next }]);
+      if (refused.length > 0) throw new Refused();
+      for (const [index, { message, from }] of batch.entries()) {
+        try {
+          const { offset, timestamp } = from;
+          await projection.fold(tx, message, { partition, offset, timestamp, schema });
+        } catch (error) {
+          if (isAway(error)) throw error;
+          throw new FoldFailed(index, error);
+        }
+      }
+      if (isServed) await tell(tx, batch);
+    };
+    await patiently(() => inTransaction(pool, work, { idleMs: IDLE_MS }));
+  };
+
+  /** Delivered by Postgres when the transaction commits, and only then. */
+  const tell = async (tx: Pick<Pool, 'query'>, batch: readonly Folding<M>[]): Promise<void> => {
+    if (notify === undefined) return;
+    const payloads = new Set(batch.map(({ message }) => notify.payload(message)));
+    await tx.query('SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS p (payload)', [
+      notify.channel,
+      [...payloads],
+    ]);
+  };
+
+  /** As many as share a transaction. */
+  const foldSome = async (partition: number, messages: readonly LogMessage[]): Promise<Folded> => {
+    const first = messages[0]?.offset ?? 0;
+    const batch: Folding<M>[] = [];
+    let poison: { message: LogMessage; reason: string } | null = null;
+    for (const from of messages) {
+      const parsed = parseMessage(topic, from);
+      if ('reason' in parsed) {
+        poison = { message: from, reason: parsed.reason };
+        break;
+      }
+      batch.push({ message: parsed.message, from });
+    }
+    try {
+      await foldTogether(partition, first, batch);
+    } catch (error) {
+      if (error instanceof Refused) return { next: first, outcome: 'refused' };
+      const culprit = error instanceof FoldFailed ? batch[error.index] : undefined;
+      if (!(error instanceof FoldFailed) || culprit === undefined) throw error;
+      const before = await foldSome(partition, messages.slice(0, error.index));
+      if (before.outcome !== 'all') return before;
+      poison = { message: culprit.from, reason: `folding failed: ${error.message}` };
+      return { next: culprit.from.offset, outcome: 'poison', ...poison };
+    }
+    const next = first + batch.length;
+    return poison === null ? { next, outcome: 'all' } : { next, outcome: 'poison', ...poison };
+  };
+
+  return {
+    async fold(partition, messages) {
+      let folded: Folded = { next: messages[0]?.offset ?? 0, outcome: 'all' };
+      for (let at = 0; at < messages.length && folded.outcome === 'all'; at += MESSAGES_PER_TRANSACTION) {
+        folded = await foldSome(partition, messages.slice(at, at + MESSAGES_PER_TRANSACTION));
+      }
+      return folded;
+    },
+  };
+}

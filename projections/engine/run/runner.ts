@@ -1,0 +1,216 @@
+import { systemClock } from '../../../infra/clock.ts';
+import type { Clock } from '../../../infra/clock.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import type { Consumption, Kafka, LogBatch, LogMessage } from '../../../infra/kafka/client.ts';
+import type { Logger } from '../../../infra/log.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { openBuild } from '../builds.ts';
+import { createBatch } from './chain-batch.ts';
+import type { Reading, Target } from './chain-batch.ts';
+import { describe, readChainMessage } from '../read-message.ts';
+import { createReadings } from './chain-readings.ts';
+import { createChainWriter } from './chain-writer.ts';
+import { identifyLog } from '../checkpoints.ts';
+import type { ChainBatchItem, ClickHouseProjection } from '../../define.ts';
+import { followServed } from './follow-served.ts';
+import type { ProjectionRun } from './follow-served.ts';
+import { createGatherer } from './gatherer.ts';
+import type { GatherLimits } from './gatherer.ts';
+import type { ProjectionMetrics } from '../metrics.ts';
+import { isAway, patience } from '../persist.ts';
+import { projectionState } from '../state.ts';
+import type { ProjectionState } from '../state.ts';
+import { createWatch } from './watch.ts';
+
+/** What projecting reaches the world through: real stores and time, or simulated ones. */
+export interface ChainPorts {
+  readonly kafka: Pick<Kafka, 'consume' | 'offsets' | 'topicId' | 'publisher'>;
+  readonly clickhouse: Pick<ClickHouse, 'insertEncoded' | 'command'>;
+  readonly state: ProjectionState;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly metrics: ProjectionMetrics;
+}
+
+interface RunOptions {
+  readonly groupId: string;
+  readonly limits?: Partial<GatherLimits>;
+}
+
+export interface ChainProjectionsOptions extends RunOptions, Pick<ChainPorts, 'log' | 'metrics'> {
+  readonly kafka: Kafka;
+  readonly clickhouse: ClickHouse;
+  readonly pool: Pool;
+  readonly projections: readonly ClickHouseProjection[];
+}
+
+export const DEFAULT_LIMITS: GatherLimits = { rows: 50_000, bytes: 48_000_000, waitMs: 1000, gapMs: 150 };
+
+/** Blocks compress to an eighth: some 50 MB of JSON a fetch, half a second's work. */
+export const FETCH_BYTES = 6_000_000;
+
+/** Opens the builds that this program writes, keeps them up with `chain.blocks`, and follows every swap. */
+export async function runChainProjections(options: ChainProjectionsOptions): Promise<ProjectionRun> {
+  const { pool, kafka, clickhouse, projections } = options;
+  const ports = { ...options, state: projectionState(pool, kafka), clock: systemClock };
+  const start = async (): Promise<ProjectionRun> => {
+    const targets: Target[] = [];
+    for (const projection of projections) {
+      targets.push({ projection, build: await openBuild(pool, clickhouse, projection) });
+    }
+    return await runTargets(ports, options, targets);
+  };
+  return await followServed(start, options.log);
+}
+
+/**
+ * Keeps the served builds up with `chain.blocks`: one consumer, one decompression, one parse, one decode for all.
+ *
+ * A message goes: log → `readChainMessage` → `project` for each target that has not passed it → a batch of bytes →
+ * `ChainWriter`. The consumer waits in `onBatch` while the batch is full and two are in flight.
+ */
+export async function runTargets(
+  ports: ChainPorts,
+  options: RunOptions,
+  targets: readonly Target[],
+): Promise<ProjectionRun> {
+  const { kafka, clickhouse, state, clock, log, metrics } = ports;
+  const topic = topics.chainBlocks;
+  const ending = Promise.withResolvers<void>();
+  ending.promise.catch(() => {});
+  const abort = new AbortController();
+  const fail = (error: unknown): void => {
+    if (abort.signal.aborted) return; // told to stop, or failed already
+    ending.reject(error);
+    abort.abort(error);
+  };
+
+  const patiently = patience('postgres or kafka', isAway, { log, metrics, clock, signal: abort.signal });
+  const identity = await patiently(() => identifyLog(kafka, topic));
+  const readings = createReadings(state, identity, targets, patiently);
+  const consuming = Promise.withResolvers<Consumption>();
+  const goOnFrom = (partition: number, offset: number): void =>
+    void consuming.promise.then((consumption) => consumption.seek(topic.name, partition, offset));
+  const beginAgain = async (partition: number): Promise<void> => {
+    const assigned = (await consuming.promise).assigned();
+    if (assigned.every((place) => place.partition !== partition)) return readings.drop(partition);
+    goOnFrom(partition, (await readings.reopen(partition)).next);
+  };
+  const writer = createChainWriter({
+    clickhouse,
+    state,
+    isServed: true,
+    clock,
+    topic,
+    log,
+    metrics,
+    signal: abort.signal,
+    onRoom: () => gatherer.roomMade(),
+    onFatal: fail,
+    onRefused({ partition }) {
+      log.warn({ partition }, 'another process moved the checkpoint; going on from where it stands');
+      beginAgain(partition).catch(fail);
+    },
+  });
+  const limits = { ...DEFAULT_LIMITS, ...options.limits };
+  const gatherer = createGatherer(writer, (before) => createBatch(targets, before), limits, clock);
+  const watch = createWatch<Reading>({
+    kafka,
+    state,
+    clock,
+    topic,
+    log,
+    metrics,
+    builds: targets.map(({ build }) => build),
+    readings: () => readings.all(),
+    position: ({ stored }, build) => [...stored].find(([target]) => target.build === build)?.[1] ?? 0,
+    concerned: ({ planned }, { message }) =>
+      targets.filter((target) => (planned.get(target) ?? 0) <= message.offset).map(({ build }) => build),
+    resume,
+    readAgain(reading) {
+      reading.halt = null;
+      goOnFrom(reading.partition, reading.next);
+    },
+    commit: async (partition, next) => await (await consuming.promise).commit(topic.name, partition, next),
+    onError: fail,
+  });
+
+  /** Reads one message into the batch; anything that makes it unreadable halts the partition here. */
+  async function take(reading: Reading, message: LogMessage): Promise<void> {
+    const item = readChainMessage(topic, message);
+    await gatherer.ready();
+    if (!reading.current) return;
+    const reason = 'reason' in item ? item.reason : project(reading, item);
+    if (reason === null) {
+      gatherer.added();
+    } else {
+      reading.halt = { message, reason, announced: false };
+      watch.wake();
+    }
+  }
+
+  function project(reading: Reading, item: ChainBatchItem): string | null {
+    try {
+      gatherer.batch().add(reading, item);
+      return null;
+    } catch (error) {
+      return `projecting failed: ${describe(error)}`;
+    }
+  }
+
+  /** An operator has told all these projections to pass over the message that halts this partition. */
+  async function resume(reading: Reading): Promise<void> {
+    await gatherer.ready();
+    if (!reading.current || reading.halt === null) return;
+    gatherer.batch().pass(reading, reading.halt.message.offset);
+    reading.halt = null;
+    gatherer.caughtUp();
+    goOnFrom(reading.partition, reading.next);
+  }
+
+  async function onBatch({ partition, messages, highWatermark }: LogBatch): Promise<void> {
+    const reading = readings.get(partition);
+    if (reading === undefined) return;
+    watch.sawHead(partition, highWatermark);
+    let lastYield = clock.now();
+    for (const message of messages) {
+      if (!reading.current || reading.halt !== null || abort.signal.aborted) return;
+      if (message.offset < reading.next) continue;
+      if (message.offset > reading.next) return goOnFrom(partition, reading.next);
+      await take(reading, message);
+      // A fetch can hold seconds of work; heartbeats and answers of the stores come in between.
+      if (clock.now() - lastYield > 10) {
+        await clock.turn();
+        lastYield = clock.now();
+      }
+    }
+    if (reading.next >= highWatermark || reading.halt !== null) gatherer.caughtUp();
+  }
+
+  await readings.check(); // a checkpoint outside the log is told now, by name
+  const consumption = await kafka.consume({
+    groupId: options.groupId,
+    topics: [topic],
+    fetchBytes: FETCH_BYTES,
+    startAt: async (_, partition) => (await readings.open(partition)).next,
+    onBatch,
+    onRevoked: (parts) => parts.forEach(({ partition }) => readings.drop(partition)),
+    onCrash: fail,
+  });
+  consuming.resolve(consumption);
+  watch.start();
+  log.info({ projections: targets.map(({ build }) => build) }, 'projecting chain.blocks');
+
+  return {
+    done: ending.promise,
+    async stop() {
+      abort.abort(new Error('stopped'));
+      gatherer.close();
+      await consumption.stop();
+      await watch.stop();
+      await writer.idle();
+      ending.resolve();
+    },
+  };
+}

@@ -1,0 +1,159 @@
+import { z } from 'zod';
+
+import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import type { Kafka } from '../../../infra/kafka/client.ts';
+import { topics } from '../../../schemas/topics.ts';
+import type { ServedBuilds } from '../../served.ts';
+import { describe, parseMessage } from '../read-message.ts';
+
+const MAX_UINT32 = 0xffff_ffff;
+/** Legs are looked up for so many transfers of a block: each is two places in the ledger. */
+const LEGS_OF = 16;
+
+const blockRow = z.object({
+  height: z.number(),
+  hash: z.string(),
+  transfers: z.number(),
+  tokens: z.array(z.string()),
+  partition: z.number(),
+  offset: z.coerce.number(),
+  seq: z.coerce.number(),
+});
+export type SampledBlock = z.infer<typeof blockRow>;
+
+const transferRow = z.object({
+  of_token: z.string(),
+  position_desc: z.number(),
+  item_desc: z.number(),
+  source: z.string(),
+  target: z.string(),
+  kind: z.string(),
+  moved: z.string(),
+  of_block: z.string(),
+});
+const legsRow = z.object({ legs: z.coerce.number(), sum: z.string(), moved: z.string() });
+const heightRow = z.object({ height: z.number() });
+
+/** One thread: the smallest cost beside everything else. */
+const settings = { max_threads: 1 } as const;
+
+interface Deps {
+  readonly clickhouse: Pick<ClickHouse, 'rows'>;
+  readonly served: Pick<ServedBuilds, 'table'>;
+}
+
+/** A block that is indexed, at or below a height; null when there is none. A read of one granule. */
+export async function blockAtOrBelow(
+  { clickhouse, served }: Deps,
+  height: number,
+): Promise<SampledBlock | null> {
+  const sql = `SELECT toUInt32(${MAX_UINT32} - block_desc) AS height, concat('0x', lower(hex(block_hash))) AS hash, transfers,
+      arrayMap(token -> lower(hex(token)), tokens) AS tokens, log_partition AS partition, log_offset AS offset, seq
+    FROM ${served.table('indexed_blocks')} FINAL WHERE block_desc >= ${MAX_UINT32 - height} ORDER BY block_desc LIMIT 1`;
+  const [row] = await clickhouse.rows({ name: 'sample.block', sql, row: blockRow }, {}, { settings });
+  return row ?? null;
+}
+
+/** The lowest height that is indexed. */
+export async function lowestIndexed({ clickhouse, served }: Deps): Promise<number | null> {
+  const sql = `SELECT min(first_block) AS height FROM ${served.table('indexed_block_ranges')} FINAL HAVING count() > 0`;
+  const [row] = await clickhouse.rows({ name: 'sample.lowest', sql, row: heightRow }, {}, { settings });
+  return row?.height ?? null;
+}
+
+/**
+ * Compares what little can be read of one block by its keys: the rows of its transfers with their number, the two legs of
+ * some of them, which sum to zero, and, where the log is given, the header's counts with the body.
+ *
+ * @returns what differs, in a sentence; null: nothing does
+ */
+export async function differenceInBlock(
+  deps: Deps,
+  block: SampledBlock,
+  kafka: Pick<Kafka, 'readRange'> | null,
+): Promise<string | null> {
+  const { clickhouse, served } = deps;
+  const desc = MAX_UINT32 - block.height;
+  const tokens = block.tokens.map(keyOf).join(', ');
+  const rows =
+    block.tokens.length === 0
+      ? []
+      : await clickhouse.rows(
+          {
+            name: 'sample.transfers',
+            sql: `SELECT lower(hex(token)) AS of_token, position_desc, item_desc, lower(hex(from_address)) AS source,
+                lower(hex(to_address)) AS target, kind, toString(amount) AS moved, concat('0x', lower(hex(block_hash))) AS of_block
+              FROM ${served.table('transfers')} FINAL PREWHERE token IN (${tokens}) AND block_desc = ${desc}`,
+            row: transferRow,
+          },
+          {},
+          { settings },
+        );
+  if (rows.length !== block.transfers)
+    return `${block.transfers} transfers are counted, ${rows.length} rows are in transfers`;
+  const stranger = rows.find(({ of_block }) => of_block !== block.hash);
+  if (stranger !== undefined) return `a transfer is of block ${stranger.of_block}, indexed is ${block.hash}`;
+  return (
+    (await differenceInLegs(deps, block, rows)) ??
+    (kafka === null ? null : await differenceInLog(kafka, block))
+  );
+}
+
+async function differenceInLegs(
+  { clickhouse, served }: Deps,
+  { height }: SampledBlock,
+  rows: readonly z.infer<typeof transferRow>[],
+): Promise<string | null> {
+  const known = rows.filter(({ kind }) => kind !== 'unknown');
+  const from = Math.floor(Math.random() * Math.max(1, known.length - LEGS_OF));
+  const chosen = known.slice(from, from + LEGS_OF);
+  if (chosen.length === 0) return null;
+  const keys = chosen.flatMap(({ of_token, position_desc, item_desc, source, target }) =>
+    (
+      [
+        [source, 1],
+        [target, 2],
+      ] as const
+    ).map(
+      ([account, leg]) =>
+        `(${keyOf(account)}, ${keyOf(of_token)}, ${MAX_UINT32 - height}, ${position_desc}, ${item_desc}, ${leg})`,
+    ),
+  );
+  const sql = `SELECT count() AS legs, toString(sum(delta)) AS sum, toString(sumIf(delta, leg = 2)) AS moved
+    FROM ${served.table('account_ledger')} FINAL
+    PREWHERE (account, token, block_desc, position_desc, item_desc, leg) IN (${keys.join(', ')})`;
+  const [found] = await clickhouse.rows({ name: 'sample.legs', sql, row: legsRow }, {}, { settings });
+  const moved = chosen.reduce((sum, row) => sum + BigInt(row.moved), 0n);
+  const legs = found?.legs ?? 0;
+  if (legs === 2 * chosen.length && found?.sum === '0' && found.moved === String(moved)) return null;
+  return `${chosen.length} transfers of ${moved} in all have ${legs} legs, which sum to ${found?.sum ?? 0} and move ${found?.moved ?? 0}`;
+}
+
+/** Of the message that the index names: it holds this block, and what its header counts. */
+async function differenceInLog(
+  kafka: Pick<Kafka, 'readRange'>,
+  { height, hash, partition, offset }: SampledBlock,
+): Promise<string | null> {
+  const topic = topics.chainBlocks;
+  const place = `${topic.name}:${partition}:${offset}`;
+  for await (const message of kafka.readRange(topic, partition, offset, offset + 1)) {
+    const parsed = parseMessage(topic, message);
+    if ('reason' in parsed) return `${place} cannot be read: ${describe(parsed.reason)}`;
+    const { block, type } = parsed.message;
+    if (type !== 'block.accepted' || block.height !== height || block.hash !== hash)
+      return `${place} does not hold the block ${hash}`;
+    const events = block.transactions.reduce((sum, transaction) => sum + transaction.events.length, 0);
+    const isWhole =
+      (block.transaction_count ?? block.transactions.length) === block.transactions.length &&
+      (block.event_count ?? events) === events;
+    return isWhole
+      ? null
+      : `the header counts ${block.transaction_count} transactions and ${block.event_count} events, the body holds ${block.transactions.length} and ${events}`;
+  }
+  return `${place} is not in the log`;
+}
+
+/** As the key stores it: a bare string would be read as text. */
+function keyOf(hex: string): string {
+  return `toFixedString(unhex('${hex}'), 32)`;
+}

@@ -1,0 +1,271 @@
+import { z } from 'zod';
+
+import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import type { Kafka } from '../../../infra/kafka/client.ts';
+import { pause } from '../../../infra/lifecycle.ts';
+import { sqlRows } from '../../../infra/postgres/client.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import { HEIGHT_RANGE, partitionOfHeight, topics } from '../../../schemas/topics.ts';
+import type { Heights } from '../compare.ts';
+import type { ClickHouseProjection } from '../../define.ts';
+import type { Difference } from './difference.ts';
+import { logBlocks, logDifferences, scanLog } from './log.ts';
+import type { LogBlock, LogRange } from './log.ts';
+import { repairTables } from './repair.ts';
+import { openScratch } from './scratch.ts';
+import type { Scratch } from './scratch.ts';
+import { chainPositions, indexedHeights, partitionsOf, skippedMessages, stateDifferences } from './state.ts';
+import { conservationDifferences, derivedDifferences, rowDifferences } from './tables.ts';
+
+export interface VerifyDeps {
+  readonly pool: Pool;
+  readonly clickhouse: ClickHouse;
+  readonly kafka: Pick<Kafka, 'offsets' | 'topicId' | 'readRanges'>;
+  readonly projections: readonly ClickHouseProjection[];
+  readonly signal: AbortSignal;
+}
+
+export interface VerifyOptions {
+  /** null: the lowest, or highest, that is indexed. */
+  readonly from: number | null;
+  readonly to: number | null;
+  /** Makes the tables what the log says. */
+  readonly repair: boolean;
+  readonly onProgress?: (progress: VerifyProgress) => void;
+  /** Compares blocks of the log with another source; all of them, or those whose headers give no counts. */
+  readonly compareBlocks?: (
+    blocks: (onlyUncounted: boolean) => AsyncIterable<LogBlock>,
+  ) => Promise<Difference[]>;
+  /** How long projections are waited for that are behind the log. */
+  readonly waitMs?: number;
+  /** Pause before what differs is looked at again. */
+  readonly betweenLooksMs?: number;
+}
+
+export interface VerifyProgress {
+  readonly phase: 'waiting for the projections' | 'reading the log' | 'comparing' | 'repairing';
+  readonly read: number;
+  readonly total: number;
+}
+
+export interface VerifyReport {
+  /** null: nothing is indexed. */
+  readonly heights: Heights | null;
+  readonly messages: number;
+  /** What is so now. */
+  readonly differences: readonly Difference[];
+  /** What was found before it was repaired. */
+  readonly found: readonly Difference[];
+  readonly repairedRows: number;
+}
+
+/** What was found may be on its way: it is looked at again, alone, before it is believed. */
+const LOOKS = 4;
+const BETWEEN_LOOKS_MS = 1500;
+const WAIT_MS = 60_000;
+const REPAIRS = 3;
+
+/**
+ * Header counts ↔ log ↔ tables ↔ sums ↔ checkpoints, over heights both inclusive. Reads the log once, writes what it says
+ * into tables beside those that are served, and compares in ClickHouse; memory is bounded, the disk holds the verified
+ * heights twice. May run beside everything else; one at a time.
+ *
+ * @throws where it cannot be told: a store is away, a projection is behind, the tables are of another version
+ */
+export async function verify(deps: VerifyDeps, options: VerifyOptions): Promise<VerifyReport> {
+  return await asTheOnlyOne(deps.pool, async () => {
+    const bounds = boundsOf(await indexedHeights(deps.pool), options);
+    if (bounds === null) {
+      const differences = await stateDifferences(deps.pool, deps.kafka);
+      return { heights: null, messages: 0, differences, found: differences, repairedRows: 0 };
+    }
+    let messages = 0;
+    let repairedRows = 0;
+    const run = async (
+      heights: Heights,
+      hinted: boolean,
+      repair: readonly Difference[] | null = null,
+    ): Promise<Difference[]> => {
+      const outcome = await look(deps, options, { heights, hinted, repair });
+      messages += outcome.messages;
+      repairedRows += outcome.repairedRows;
+      return outcome.differences;
+    };
+
+    const pauseMs = options.betweenLooksMs ?? BETWEEN_LOOKS_MS;
+    let differences = await settle(bounds, run, pauseMs);
+    const found = differences;
+    for (let round = 0; options.repair && round < REPAIRS && differences.some(isInTable); round += 1) {
+      const span = spanOf(differences) ?? bounds;
+      await run(span, false, differences);
+      differences = await settle(span, run, pauseMs);
+    }
+    return { heights: bounds, messages, differences, found, repairedRows };
+  });
+}
+
+/** Looks again at what differs, for as long as something does. */
+async function settle(
+  bounds: Heights,
+  lookAt: (heights: Heights, hinted: boolean) => Promise<Difference[]>,
+  pauseMs: number,
+): Promise<Difference[]> {
+  let differences = await lookAt(bounds, true);
+  const unreadable = differences.filter(({ kind, heights }) => kind === 'log' && heights === null);
+  for (let looks = 1; looks < LOOKS && differences.length > 0; looks += 1) {
+    await pause(pauseMs);
+    const span = spanOf(differences) ?? { from: bounds.from, to: bounds.from };
+    const before = new Set(differences.map(({ what }) => what));
+    // What is indexed may be what is wrong.
+    differences = await lookAt(span, !differences.some(({ kind }) => kind === 'log'));
+    // Twice alike, it is no work in progress.
+    if (differences.length === before.size && differences.every(({ what }) => before.has(what))) break;
+  }
+  const known = new Set(differences.map(({ what }) => what));
+  return [...unreadable.filter(({ what }) => !known.has(what)), ...differences];
+}
+
+/** One reading of the log over these heights, with everything that is compared with it. */
+async function look(
+  deps: VerifyDeps,
+  { onProgress = () => {}, compareBlocks, waitMs = WAIT_MS }: VerifyOptions,
+  { heights, hinted, repair }: { heights: Heights; hinted: boolean; repair: readonly Difference[] | null },
+): Promise<{ differences: Difference[]; messages: number; repairedRows: number }> {
+  const { pool, clickhouse, kafka, signal } = deps;
+  const state = await stateDifferences(pool, kafka);
+  const scratch = await openScratch(pool, clickhouse, deps.projections);
+  try {
+    onProgress({ phase: 'waiting for the projections', read: 0, total: 0 });
+    const ranges = await logRanges(deps, scratch, { heights, hinted, waitMs });
+    const total = ranges.reduce((sum, { from, to }) => sum + to - from, 0);
+    let messages = 0;
+    const unreadable = await scanLog({
+      kafka,
+      clickhouse,
+      scratch,
+      heights,
+      ranges,
+      skipped: await skippedMessages(pool),
+      signal,
+      onRead(read) {
+        messages += read;
+        onProgress({ phase: 'reading the log', read: messages, total });
+      },
+    });
+    const highest = new Map(ranges.map(({ partition, projected }) => [partition, projected - 1]));
+    const repairedRows =
+      repair === null
+        ? 0
+        : await repairTables(deps, scratch, repair, (range) =>
+            Math.max(0, highest.get(partitionOfHeight(range * HEIGHT_RANGE)) ?? 0),
+          );
+    onProgress({ phase: repair === null ? 'comparing' : 'repairing', read: messages, total });
+    const expected = (await indexedHeights(pool)).map(({ from, to }) => ({
+      from: Math.max(from, heights.from),
+      to: Math.min(to, heights.to),
+    }));
+    const differences = [
+      ...state,
+      ...unreadable,
+      ...(await logDifferences(clickhouse, scratch, expected)),
+      ...(await rowDifferences(clickhouse, scratch, heights)),
+      ...(await derivedDifferences(clickhouse, scratch, heights)),
+      ...(await conservationDifferences(clickhouse, scratch, heights)),
+      ...((await compareBlocks?.((onlyUncounted) => logBlocks(clickhouse, scratch, onlyUncounted))) ?? []),
+    ];
+    return { differences, messages, repairedRows };
+  } finally {
+    await scratch.drop();
+  }
+}
+
+const hintRow = z.object({ partition: z.number(), first: z.coerce.number(), blocks: z.coerce.number() });
+
+/**
+ * Where in the log these heights lie. What is indexed says where their newest blocks begin; if it does not know every one
+ * of them, all of their partitions is read. Waits until the projections have read that far.
+ */
+async function logRanges(
+  { pool, clickhouse, kafka, signal }: VerifyDeps,
+  scratch: Scratch,
+  { heights, hinted, waitMs }: { heights: Heights; hinted: boolean; waitMs: number },
+): Promise<LogRange[]> {
+  const wanted = partitionsOf(heights);
+  const places = (await kafka.offsets(topics.chainBlocks)).filter(({ partition }) => wanted.has(partition));
+  const table = scratch.tables.find(({ name }) => name === 'indexed_blocks')?.ours;
+  const hints = await clickhouse.rows({
+    name: 'verify.hint',
+    sql: `SELECT log_partition AS partition, min(log_offset) AS first, count() AS blocks FROM ${table} FINAL
+      PREWHERE block_desc BETWEEN ${0xffff_ffff - heights.to} AND ${0xffff_ffff - heights.from} GROUP BY partition`,
+    row: hintRow,
+  });
+  const known = hints.reduce((sum, { blocks }) => sum + blocks, 0);
+  const isWhole = hinted && known === heights.to - heights.from + 1;
+  const firsts = new Map(hints.map(({ partition, first }) => [partition, first]));
+  const until = Date.now() + waitMs;
+  for (;;) {
+    const { lowest, halted } = await chainPositions(pool);
+    const behind = places.filter(
+      ({ partition, low, high }) =>
+        !halted.has(partition) && (lowest.get(partition) ?? 0) < high && (lowest.get(partition) ?? 0) >= low,
+    );
+    if (behind.length === 0) {
+      return places.map(({ partition, low, high }) => ({
+        partition,
+        from: isWhole ? Math.max(low, Math.min(high, firsts.get(partition) ?? low)) : low,
+        to: high,
+        projected: Math.min(high, lowest.get(partition) ?? 0),
+      }));
+    }
+    if (Date.now() > until) {
+      const [first] = behind;
+      throw new AppError(
+        'CONFLICT',
+        `It cannot be told: the projections are behind the log at chain.blocks:${first?.partition} (${lowest.get(first?.partition ?? 0) ?? 0} of ${first?.high})`,
+      );
+    }
+    await pause(200, signal);
+    signal.throwIfAborted();
+  }
+}
+
+function boundsOf(indexed: readonly Heights[], { from, to }: VerifyOptions): Heights | null {
+  const lowest = indexed[0]?.from;
+  if (lowest === undefined) return null;
+  const highest = Math.max(...indexed.map((heights) => heights.to));
+  const bounds = { from: Math.max(from ?? lowest, lowest), to: Math.min(to ?? highest, highest) };
+  if (bounds.from <= bounds.to) return bounds;
+  throw new AppError('INVALID', `Nothing is indexed there: the heights are ${lowest} to ${highest}`);
+}
+
+/** The heights that hold all these differences. */
+function spanOf(differences: readonly Difference[]): Heights | null {
+  const spans = differences.flatMap(({ heights }) => (heights === null ? [] : [heights]));
+  if (spans.length === 0) return null;
+  return {
+    from: Math.min(...spans.map(({ from }) => from)),
+    to: Math.max(...spans.map(({ to }) => to)),
+  };
+}
+
+export function isInTable({ table }: Difference): boolean {
+  return table !== undefined;
+}
+
+async function asTheOnlyOne<T>(pool: Pool, work: () => Promise<T>): Promise<T> {
+  const client = await pool.connect();
+  client.on('error', () => {}); // the lock is gone then; two would only disturb each other
+  try {
+    const [row] = await sqlRows(
+      client,
+      z.object({ locked: z.boolean() }),
+      "SELECT pg_try_advisory_lock(hashtext('tds.verify')) AS locked",
+    );
+    if (row?.locked !== true) throw new AppError('CONFLICT', 'Another verification is under way');
+    return await work();
+  } finally {
+    // Not back into the pool: its end is what unlocks, whatever went wrong.
+    client.release(true);
+  }
+}

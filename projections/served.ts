@@ -1,0 +1,45 @@
+import { z } from 'zod';
+
+import { sqlRows } from '../infra/postgres/client.ts';
+import type { Sql } from '../infra/postgres/client.ts';
+import { AppError } from '../schemas/errors.ts';
+
+/** The names that readers use, all of one moment. Read it once a request and hand it on. */
+export interface ServedBuilds {
+  /** ClickHouse table by placeholder; throws `NOT_FOUND` when no build of it is served. */
+  table(placeholder: string): string;
+  /** Postgres schema by projection; throws `NOT_FOUND` when no build of it is served. */
+  schema(projection: string): string;
+  /**
+   * Which builds these are, how far each has read its topic, and how often tables were mended: while this stays the
+   * same, so do their tables, but for rows of a batch that is being written. null: nothing was read yet.
+   */
+  readonly state: string | null;
+}
+
+const servedRow = z.object({
+  tables: z.record(z.string(), z.string()),
+  schemas: z.record(z.string(), z.string()),
+  state: z.string().nullable(),
+});
+/** Commands and the quarantine tell nothing of the chain, so their checkpoints are no part of the state. */
+const SELECT_SERVED = `SELECT tables, schemas, md5(tables::text || schemas::text || mended || ' ' || (
+    SELECT string_agg(next_offset::text, ' ' ORDER BY projection, build, topic, partition)
+    FROM tds.checkpoints WHERE topic NOT IN ('commands', 'quarantine')
+  )) AS state
+  FROM tds.served`;
+
+export async function servedBuilds(db: Sql): Promise<ServedBuilds> {
+  const [row] = await sqlRows(db, servedRow, SELECT_SERVED);
+  const known = (names: Readonly<Record<string, string>>, name: string): string => {
+    const served = names[name];
+    if (served === undefined) throw new AppError('NOT_FOUND', `No build of ${name} is served yet`);
+    return served;
+  };
+  const { tables = {}, schemas = {}, state = null } = row ?? {};
+  return {
+    table: (placeholder) => known(tables, placeholder),
+    schema: (name) => known(schemas, name),
+    state,
+  };
+}

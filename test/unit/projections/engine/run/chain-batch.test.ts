@@ -1,0 +1,93 @@
+import { describe, expect, test } from 'vitest';
+
+import { createBatch } from '../../../../../projections/engine/run/chain-batch.ts';
+import type { Reading, Target } from '../../../../../projections/engine/run/chain-batch.ts';
+import type { ClickHouseProjection } from '../../../../../projections/define.ts';
+import { topics } from '../../../../../schemas/topics.ts';
+import { accepted, makeBlock } from '../../../../support/chain-messages.ts';
+
+/** A projection of one number a block; heights above 100 have a value that its column cannot hold. */
+const projection = (name: string): ClickHouseProjection => ({
+  kind: 'clickhouse',
+  name,
+  version: 1,
+  topic: topics.chainBlocks,
+  ddl: '',
+  tables: { numbers: { columns: [{ name: 'n', type: 'UInt8' }] } },
+  project: ({ message }) => ({ numbers: [{ n: 7 }, { n: message.block.height > 100 ? 256 : 8 }] }),
+});
+const target = (name: string): Target => ({
+  projection: projection(name),
+  build: { projection: name, version: 1, build: 1, names: { numbers: `${name}_v1_b1` } },
+});
+const reading = (planned: readonly [Target, number][]): Reading => ({
+  partition: 2,
+  current: true,
+  next: 0,
+  planned: new Map(planned),
+  stored: new Map(planned),
+  halt: null,
+});
+const item = (offset: number, height = offset) => ({
+  message: accepted(makeBlock({ height, transactions: [] }), height + 1),
+  decoded: { transfers: [], malformed: [] },
+  partition: 2,
+  offset,
+});
+
+describe('a batch', () => {
+  test('gives a message to the targets that have not passed it, and moves only those', () => {
+    const [behind, ahead] = [target('behind'), target('ahead')];
+    const place = reading([
+      [behind, 0],
+      [ahead, 2],
+    ]);
+    const batch = createBatch([behind, ahead]);
+    for (const offset of [0, 1]) batch.add(place, item(offset));
+    expect(
+      batch.moves().map(({ target: { build }, move }) => [build.projection, move.expected, move.next]),
+    ).toEqual([['behind', 0, 2]]);
+    for (const offset of [2, 3]) batch.add(place, item(offset));
+    expect(
+      batch.moves().map(({ target: { build }, move }) => [build.projection, move.expected, move.next]),
+    ).toEqual([
+      ['behind', 0, 4],
+      ['ahead', 2, 4],
+    ]);
+    expect(batch.shares.map(({ tables }) => tables.get('numbers')?.rows)).toEqual([8, 4]);
+    expect(place.next).toBe(4);
+  });
+
+  test('keeps nothing of a message that does not fit', () => {
+    const only = target('only');
+    const place = reading([[only, 0]]);
+    const batch = createBatch([only]);
+    batch.add(place, item(0));
+    expect(() => batch.add(place, item(1, 101))).toThrow('UInt8');
+    const [share] = batch.shares;
+    expect(share?.tables.get('numbers')?.take().toString('hex')).toBe('0708');
+    expect(share?.touched.map(({ offset }) => offset)).toEqual([0]);
+    expect(batch.moves().map(({ move }) => move.next)).toEqual([1]);
+  });
+
+  test('moves nothing for a partition that was begun again', () => {
+    const only = target('only');
+    const [old, fresh] = [reading([[only, 0]]), reading([[only, 0]])];
+    const batch = createBatch([only]);
+    batch.add(old, item(0));
+    batch.add(old, item(1));
+    old.current = false;
+    batch.add(fresh, item(0));
+    expect(batch.moves().map(({ move }) => [move.expected, move.next])).toEqual([[0, 1]]);
+  });
+
+  test('starts the next batch where this one will have moved to', () => {
+    const only = target('only');
+    const place = reading([[only, 0]]);
+    createBatch([only]).add(place, item(0));
+    const second = createBatch([only]);
+    second.add(place, item(1));
+    second.pass(place, 2);
+    expect(second.moves().map(({ move }) => [move.expected, move.next])).toEqual([[1, 3]]);
+  });
+});

@@ -1,0 +1,126 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+
+import { systemClock } from '../../../../../infra/clock.ts';
+import type { Batch } from '../../../../../projections/engine/run/chain-batch.ts';
+import type { ChainWriter } from '../../../../../projections/engine/run/chain-writer.ts';
+import { createGatherer } from '../../../../../projections/engine/run/gatherer.ts';
+
+/** When a batch goes out. The writer has room for two. */
+function setup() {
+  const submitted: number[] = [];
+  const woken: (() => void)[] = [];
+  let inFlight = 0;
+  const writer: ChainWriter = {
+    submit(batch) {
+      inFlight += 1;
+      submitted.push(batch.rows());
+    },
+    hasRoom: () => inFlight < 2,
+    room: () => (inFlight < 2 ? Promise.resolve() : new Promise((resolve) => void woken.push(resolve))),
+    idle: () => Promise.resolve(),
+  };
+  const counts = new WeakMap<Batch, number>();
+  const newBatch = (): Batch => {
+    const batch: Batch = {
+      shares: [],
+      add: () => {},
+      pass: () => {},
+      messages: () => counts.get(batch) ?? 0,
+      rows: () => counts.get(batch) ?? 0,
+      bytes: () => 10 * (counts.get(batch) ?? 0),
+      moves: () => [],
+    };
+    return batch;
+  };
+  const gatherer = createGatherer(
+    writer,
+    newBatch,
+    { rows: 5, bytes: 1000, waitMs: 1000, gapMs: 100 },
+    { ...systemClock, now: Date.now },
+  );
+  return {
+    submitted,
+    gatherer,
+    /** One row more. */
+    add: async (): Promise<void> => {
+      await gatherer.ready();
+      const batch = gatherer.batch();
+      counts.set(batch, (counts.get(batch) ?? 0) + 1);
+      gatherer.added();
+    },
+    finishOne: (): void => {
+      inFlight -= 1;
+      for (const wake of woken.splice(0)) wake();
+      gatherer.roomMade();
+    },
+  };
+}
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+describe('a batch goes out', () => {
+  test('at once when the log has no more, and then not again before the gap is over', async () => {
+    const { gatherer, submitted, add } = setup();
+    await add();
+    gatherer.caughtUp();
+    expect(submitted).toEqual([1]);
+    await add();
+    await add();
+    gatherer.caughtUp();
+    expect(submitted).toEqual([1]);
+    await vi.advanceTimersByTimeAsync(100);
+    expect(submitted).toEqual([1, 2]);
+  });
+
+  test('behind the head: when it is full, or when it has waited', async () => {
+    const { submitted, add } = setup();
+    for (let row = 0; row < 6; row += 1) await add();
+    expect(submitted).toEqual([5]);
+    await vi.advanceTimersByTimeAsync(999);
+    expect(submitted).toEqual([5]);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(submitted).toEqual([5, 1]);
+  });
+
+  test('when there is room again, with everything that came meanwhile', async () => {
+    const { gatherer, submitted, add, finishOne } = setup();
+    for (let batch = 0; batch < 2; batch += 1) {
+      await add();
+      gatherer.caughtUp();
+      vi.advanceTimersByTime(100);
+    }
+    for (let row = 0; row < 3; row += 1) {
+      await add();
+      gatherer.caughtUp();
+      vi.advanceTimersByTime(200);
+    }
+    expect(submitted).toEqual([1, 1]);
+    finishOne();
+    expect(submitted).toEqual([1, 1, 3]);
+  });
+
+  test('never into a batch that is full while two are in flight: who adds must wait', async () => {
+    const { submitted, add, finishOne } = setup();
+    for (let row = 0; row < 15; row += 1) await add();
+    expect(submitted).toEqual([5, 5]);
+    let added = false;
+    const adding = add().then(() => {
+      added = true;
+    });
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(added).toBe(false);
+    finishOne();
+    await adding;
+    expect(submitted).toEqual([5, 5, 5]);
+  });
+
+  test('not after it was closed', async () => {
+    const { gatherer, submitted, add } = setup();
+    await add();
+    gatherer.close();
+    await vi.advanceTimersByTimeAsync(5000);
+    gatherer.roomMade();
+    expect(submitted).toEqual([]);
+  });
+});
