@@ -39,6 +39,7 @@ export async function publishAccepted(
   );
   await publishQuarantine(
     deps,
+    lease,
     blocks.flatMap(({ block, contracts }) =>
       malformedEvents(block, contracts).map((event) => quarantined(block, event, clock.now())),
     ),
@@ -73,6 +74,7 @@ export async function publishReverted(
   await publisher.publish(topics.chainBlocks, messages);
   await publishQuarantine(
     deps,
+    lease,
     newestFirst.flatMap(({ body, maps }) =>
       quarantineIds(body, maps).map((id) => resolved(id, 'reverted', clock.now())),
     ),
@@ -103,7 +105,7 @@ export async function publishRepaired(
   await publisher.publish(topics.chainBlocks, messages);
   const malformed = malformedEvents(block, fresh);
   const still = new Set(malformed.map((event) => quarantineId(block, event)));
-  await publishQuarantine(deps, [
+  await publishQuarantine(deps, lease, [
     ...known.bodies
       .flatMap((body) => quarantineIds(body, known.maps))
       .filter((id) => !still.has(id))
@@ -158,9 +160,12 @@ export function statusStamp(clock: Clock): { v: 1; observed_at: number } {
 
 async function publishQuarantine(
   { publisher, metrics }: PublishDeps,
+  lease: Lease,
   messages: readonly QuarantineMessage[],
 ): Promise<void> {
   if (messages.length === 0) return;
+  // It has no seq: said after the next holder's word about the same block, it would stand.
+  lease.assertHeld();
   await publisher.publish(
     topics.quarantine,
     messages.map((value) => ({ value, key: value.id })),
