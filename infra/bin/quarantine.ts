@@ -1,5 +1,3 @@
-import { z } from 'zod';
-
 import { requestRepairs } from '../../pipeline/ingest/repairs.ts';
 import { servedBuilds } from '../../projections/served.ts';
 import { quarantineEntries, quarantineEntry } from '../../projections/quarantine/queries.ts';
@@ -8,8 +6,9 @@ import { AppError } from '../../schemas/errors.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Publisher } from '../kafka/client.ts';
 import { pause } from '../lifecycle.ts';
-import { sqlRows } from '../postgres/client.ts';
 import type { Pool, Sql } from '../postgres/client.ts';
+import { projectionHalts } from '../working-state.ts';
+import type { Halt } from '../working-state.ts';
 
 /** One thing that was not understood: a token event, or a message that halts its partition. */
 export interface QuarantineItem {
@@ -24,16 +23,6 @@ export interface QuarantineItem {
   /** What the read model has of it; null while the quarantine's own projection is behind, or is the one that is halted. */
   readonly entry: QuarantineEntry | null;
 }
-
-const haltRow = z.object({
-  projection: z.string(),
-  topic: z.string(),
-  partition: z.number(),
-  message_offset: z.number(),
-  reason: z.string(),
-  halted_at: z.date(),
-});
-type HaltRow = z.infer<typeof haltRow>;
 
 /** How long a settled entry may take to show. */
 const SETTLED_WITHIN_MS = 10_000;
@@ -134,20 +123,16 @@ function assertOpen({ id, state }: QuarantineItem): void {
   if (state !== 'open') throw new AppError('CONFLICT', `${id} is settled already: ${state}`);
 }
 
-async function allHalts(db: Sql): Promise<HaltRow[]> {
-  return await sqlRows(
-    db,
-    haltRow,
-    `SELECT projection, topic, partition, message_offset, reason, halted_at FROM tds.projection_halts
-     ORDER BY halted_at DESC, projection`,
-  );
+async function allHalts(db: Sql): Promise<Halt[]> {
+  const halts = await projectionHalts(db);
+  return halts.toSorted((a, b) => b.halted_at.getTime() - a.halted_at.getTime());
 }
 
-function idOfHalt({ topic, partition, message_offset }: HaltRow): string {
+function idOfHalt({ topic, partition, message_offset }: Halt): string {
   return `${topic}:${partition}:${message_offset}`;
 }
 
-function itemOf(id: string, entry: QuarantineEntry | null, all: readonly HaltRow[]): QuarantineItem {
+function itemOf(id: string, entry: QuarantineEntry | null, all: readonly Halt[]): QuarantineItem {
   const halts = all.filter((halt) => idOfHalt(halt) === id);
   const names = [...new Set(halts.map(({ projection }) => projection))];
   const { topic, partition, offset } = placeOf(id);

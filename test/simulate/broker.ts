@@ -8,7 +8,7 @@ import { createGroup } from './consumer-group.ts';
 import type { ConsumerGroup } from './consumer-group.ts';
 import type { Count } from './coverage.ts';
 import type { SimProcess, Weather } from './process.ts';
-import type { Random } from './random.ts';
+import type { Random } from '../support/random.ts';
 
 export interface BrokerWorld {
   readonly clock: SimClock;

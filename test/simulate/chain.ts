@@ -14,7 +14,7 @@ import {
   transferEvent,
 } from '../support/chain-messages.ts';
 import type { Count } from './coverage.ts';
-import type { Random } from './random.ts';
+import type { Random } from '../support/random.ts';
 
 /** What the author of an event meant by it: what the oracle goes by, where the service reads the event itself. */
 export type Meaning =

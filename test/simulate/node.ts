@@ -8,7 +8,7 @@ import type { TokenStandard } from '../../schemas/messages/common.ts';
 import type { SimBlock, SimChain } from './chain.ts';
 import type { Count } from './coverage.ts';
 import type { SimProcess, Weather } from './process.ts';
-import type { Random } from './random.ts';
+import type { Random } from '../support/random.ts';
 
 interface NodeWorld {
   readonly chain: SimChain;

@@ -1,5 +1,5 @@
 import { accepted, makeBlock } from '../support/chain-messages.ts';
-import type { Random } from './random.ts';
+import type { Random } from '../support/random.ts';
 
 /** More seconds than a UInt32 holds. */
 export const UNSTORABLE_TIMESTAMP = 2 ** 33;

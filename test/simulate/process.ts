@@ -2,7 +2,7 @@ import type { Clock } from '../../infra/clock.ts';
 import { AppError } from '../../schemas/errors.ts';
 import type { SimClock } from './clock.ts';
 import type { Count } from './coverage.ts';
-import type { Random } from './random.ts';
+import type { Random } from '../support/random.ts';
 
 /** How badly things go: each a chance in a thousand. */
 export interface Weather {

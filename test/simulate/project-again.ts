@@ -1,6 +1,6 @@
 import type { LogMessage } from '../../infra/kafka/client.ts';
 import { topics } from '../../schemas/topics.ts';
-import type { Random } from './random.ts';
+import type { Random } from '../support/random.ts';
 import { createStage } from './stage.ts';
 import { differences, rowText, tableNames } from './verdict.ts';
 import type { SimWorld } from './world.ts';

@@ -20,7 +20,7 @@ import type { Coverage } from './coverage.ts';
 import { createProcess } from './process.ts';
 import type { Part, SimProcess, Weather } from './process.ts';
 import { createProjectionState } from './projection-state.ts';
-import { createRandom } from './random.ts';
+import { createRandom } from '../support/random.ts';
 import { createSimClickHouse } from './tables.ts';
 import type { SimTable } from './tables.ts';
 

@@ -5,7 +5,7 @@ import type { SimClock } from './clock.ts';
 import type { Count } from './coverage.ts';
 import { deriveRows } from './derive.ts';
 import type { SimProcess, Weather } from './process.ts';
-import type { Random } from './random.ts';
+import type { Random } from '../support/random.ts';
 import { decodeRows } from './row-decoder.ts';
 
 interface Version {

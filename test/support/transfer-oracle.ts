@@ -2,7 +2,8 @@ import type { StoredTransfer } from '../../projections/transfers/queries.ts';
 import type { Transfer } from '../../schemas/decode/index.ts';
 import { toFelt } from '../../schemas/felt.ts';
 import { randomWorld } from './transfer-world.ts';
-import type { WorldBlock, seeded } from './transfer-world.ts';
+import type { Random } from './random.ts';
+import type { WorldBlock } from './transfer-world.ts';
 
 /** Transfers filtered and sorted plainly, in memory: what pages out of the stores are compared with. */
 
@@ -59,10 +60,7 @@ export const stored = (row: IndexedTransfer): StoredTransfer => ({
 });
 
 /** A random query over every filter; each is there often enough to meet the others, and rows often enough match. */
-export function randomQuery(
-  chain: ReadonlyMap<number, WorldBlock>,
-  random: ReturnType<typeof seeded>,
-): Query {
+export function randomQuery(chain: ReadonlyMap<number, WorldBlock>, random: Random): Query {
   const rows = matching(chain, {});
   const seed = random.pick(rows);
   const stranger = toFelt(0xdead_beefn);

@@ -9,6 +9,7 @@ import { txIndex } from '../../projections/tx-index/projector.ts';
 import type { Transfer } from '../../schemas/decode/index.ts';
 import { STRK_TOKEN, toFelt } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
+import type { Random } from './random.ts';
 
 /** A chain of decoded blocks put into ClickHouse through the projectors themselves, without a log or a node. */
 
@@ -120,25 +121,6 @@ export function aTransfer(
   };
 }
 
-/** A small generator of numbers that gives the same ones for the same seed (mulberry32). */
-export function seeded(seed: number): { below(limit: number): number; pick<T>(from: readonly T[]): T } {
-  let state = seed >>> 0;
-  const below = (limit: number): number => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * limit);
-  };
-  return {
-    below,
-    pick<T>(from: readonly T[]): T {
-      const one = from[below(from.length)];
-      if (one === undefined) throw new RangeError('nothing to pick from');
-      return one;
-    },
-  };
-}
-
 export interface World {
   readonly tokens: readonly Felt[];
   readonly accounts: readonly Felt[];
@@ -164,7 +146,7 @@ export const randomWorld: World = (() => {
 const EDGES = [0n, 1n, (1n << 128n) - 1n, 1n << 128n, (1n << 256n) - 1n];
 
 /** A block of random transfers: half of them of the first token, a third touching the second account. */
-export function randomBlock(random: ReturnType<typeof seeded>, height: number, events: number): WorldBlock {
+export function randomBlock(random: Random, height: number, events: number): WorldBlock {
   const { tokens, accounts, ambiguous } = randomWorld;
   const moved: Transfer[] = [];
   let hash = toFelt(0x7a_0000_0000_0000n + BigInt(height) * 100_000n);

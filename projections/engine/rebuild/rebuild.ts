@@ -1,5 +1,4 @@
-import { sqlRows } from '../../../infra/postgres/client.ts';
-import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
+import { asTheOnlyOne } from '../../../infra/postgres/lock.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { HEIGHT_RANGE } from '../../../schemas/topics.ts';
 import { openShadow, serveInstead, servedBuild } from '../builds.ts';
@@ -11,7 +10,6 @@ import type { ClickHouseProjection, PostgresProjection, Projection } from '../..
 import { holdSwap } from '../holds.ts';
 import { assertWholeLog, replayChain, replayFold } from './replay.ts';
 import type { Goal, ReplayDeps } from './replay.ts';
-import { z } from 'zod';
 
 export interface RebuildOptions {
   /** false: the shadows are filled and compared, and stay shadows. */
@@ -83,7 +81,9 @@ export async function rebuild(
 ): Promise<RebuildReport> {
   const { kafka, clickhouse, pool } = deps;
   for (const { topic } of projections) await assertWholeLog(kafka, topic);
-  return await asTheOnlyOne(pool, projections, async () => {
+  const locks = projections.map(({ name }) => `tds.rebuild ${name}`);
+  const busy = (lock: string): string => `Another process is rebuilding ${lock.split(' ')[1] ?? ''}`;
+  return await asTheOnlyOne(pool, locks, busy, async () => {
     const rebuilding: Rebuilding[] = [];
     for (const projection of projections) {
       const served = await servedBuild(pool, projection);
@@ -158,31 +158,6 @@ export async function rebuild(
       heldMs,
     };
   });
-}
-
-/** Holds a lock for each projection for as long as the work takes; it is gone when this process is. */
-async function asTheOnlyOne<T>(
-  pool: Pool,
-  projections: readonly Projection[],
-  work: () => Promise<T>,
-): Promise<T> {
-  const client: PoolClient = await pool.connect();
-  client.on('error', () => {}); // the lock is gone then; the checkpoints tell of another writer
-  try {
-    for (const { name } of projections) {
-      const [row] = await sqlRows(
-        client,
-        z.object({ locked: z.boolean() }),
-        "SELECT pg_try_advisory_lock(hashtext('tds.rebuild'), hashtext($1)) AS locked",
-        [name],
-      );
-      if (row?.locked !== true) throw new AppError('CONFLICT', `Another process is rebuilding ${name}`);
-    }
-    return await work();
-  } finally {
-    // Not back into the pool: its end is what unlocks, whatever went wrong.
-    client.release(true);
-  }
 }
 
 /** Where the served build stands is where its shadow has to go. */

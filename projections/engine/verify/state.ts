@@ -3,6 +3,7 @@ import { z } from 'zod';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import { sqlRows } from '../../../infra/postgres/client.ts';
 import type { Sql } from '../../../infra/postgres/client.ts';
+import { projectionHalts } from '../../../infra/working-state.ts';
 import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import type { Heights } from '../compare.ts';
 import type { Difference } from './difference.ts';
@@ -14,13 +15,6 @@ const checkpointRow = z.object({
   partition: z.number(),
   topic_id: z.string(),
   next_offset: z.number(),
-});
-const haltRow = z.object({
-  projection: z.string(),
-  topic: z.string(),
-  partition: z.number(),
-  message_offset: z.number(),
-  reason: z.string(),
 });
 const chunkRow = z.object({ range_start: z.number(), cursor: z.number() });
 const skipRow = z.object({ place: z.string() });
@@ -77,7 +71,7 @@ export async function stateDifferences(
         );
     }
   }
-  for (const halt of await halts(db)) {
+  for (const halt of await projectionHalts(db)) {
     const { projection, topic, partition, message_offset, reason } = halt;
     say('halt', `${projection} is halted at ${topic}:${partition}:${message_offset}: ${reason}`);
   }
@@ -92,7 +86,7 @@ export async function chainPositions(db: Sql): Promise<{ lowest: Map<number, num
     `SELECT partition, min(next_offset) AS next_offset FROM tds.checkpoints ${SERVED} AND topic = $1 GROUP BY partition`,
     [topics.chainBlocks.name],
   );
-  const halted = (await halts(db)).filter(({ topic }) => topic === topics.chainBlocks.name);
+  const halted = (await projectionHalts(db)).filter(({ topic }) => topic === topics.chainBlocks.name);
   return {
     lowest: new Map(rows.map(({ partition, next_offset }) => [partition, next_offset])),
     halted: new Set(halted.map(({ partition }) => partition)),
@@ -106,13 +100,4 @@ export function partitionsOf({ from, to }: Heights): Set<number> {
     found.add(partitionOfHeight(height));
   }
   return found.add(partitionOfHeight(to));
-}
-
-async function halts(db: Sql): Promise<z.infer<typeof haltRow>[]> {
-  return await sqlRows(
-    db,
-    haltRow,
-    `SELECT projection, topic, partition, message_offset, reason FROM tds.projection_halts ${SERVED}
-     ORDER BY projection, topic, partition`,
-  );
 }

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import { pause } from '../../../infra/lifecycle.ts';
-import { sqlRows } from '../../../infra/postgres/client.ts';
+import { asTheOnlyOne } from '../../../infra/postgres/lock.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { HEIGHT_RANGE, partitionOfHeight, topics } from '../../../schemas/topics.ts';
@@ -74,7 +74,8 @@ const REPAIRS = 3;
  * @throws where it cannot be told: a store is away, a projection is behind, the tables are of another version
  */
 export async function verify(deps: VerifyDeps, options: VerifyOptions): Promise<VerifyReport> {
-  return await asTheOnlyOne(deps.pool, async () => {
+  const busy = (): string => 'Another verification is under way';
+  return await asTheOnlyOne(deps.pool, ['tds.verify'], busy, async () => {
     const bounds = boundsOf(await indexedHeights(deps.pool), options);
     if (bounds === null) {
       const differences = await stateDifferences(deps.pool, deps.kafka);
@@ -251,21 +252,4 @@ function spanOf(differences: readonly Difference[]): Heights | null {
 
 export function isInTable({ table }: Difference): boolean {
   return table !== undefined;
-}
-
-async function asTheOnlyOne<T>(pool: Pool, work: () => Promise<T>): Promise<T> {
-  const client = await pool.connect();
-  client.on('error', () => {}); // the lock is gone then; two would only disturb each other
-  try {
-    const [row] = await sqlRows(
-      client,
-      z.object({ locked: z.boolean() }),
-      "SELECT pg_try_advisory_lock(hashtext('tds.verify')) AS locked",
-    );
-    if (row?.locked !== true) throw new AppError('CONFLICT', 'Another verification is under way');
-    return await work();
-  } finally {
-    // Not back into the pool: its end is what unlocks, whatever went wrong.
-    client.release(true);
-  }
 }

@@ -10,7 +10,8 @@ import type { SimulatedNode } from '../../../infra/embedded/starknet/node.ts';
 import { inspector } from '../../support/faults/inspect.ts';
 import { allTransfers, eventually, freePort, startService } from '../../support/service.ts';
 import type { RunningService } from '../../support/service.ts';
-import { seeded } from '../../support/transfer-world.ts';
+import { createRandom } from '../../support/random.ts';
+import type { Random } from '../../support/random.ts';
 import { servedRow, trueRow } from '../../support/truth.ts';
 
 /**
@@ -35,7 +36,7 @@ test(
   { timeout: 300_000 + kills * 15_000 },
   async ({ annotate }) => {
     await annotate(`FAULT_SEED=${seed}`);
-    const random = seeded(seed);
+    const random = createRandom(seed);
     const dataDir = mkdtempSync(join(tmpdir(), 'tds-kills-'));
     const node = await createSimulatedNode({
       seed: `kills ${seed}`,
@@ -94,11 +95,7 @@ test(
 );
 
 /** Gives the names of those that were killed, in order. */
-async function killAtRandom(
-  service: RunningService,
-  node: SimulatedNode,
-  random: ReturnType<typeof seeded>,
-): Promise<string[]> {
+async function killAtRandom(service: RunningService, node: SimulatedNode, random: Random): Promise<string[]> {
   const killed: string[] = [];
   const ofServer = new Map<string, { times: number; last: number }>();
   const mayDie = (name: string): boolean => {

@@ -13,10 +13,10 @@ import {
   createWorldTables,
   randomBlock,
   randomWorld,
-  seeded,
   worldTables,
   writeBlocks,
 } from '../../support/transfer-world.ts';
+import { createRandom } from '../../support/random.ts';
 import type { WorldBlock } from '../../support/transfer-world.ts';
 
 /** Pages of transfers out of a real ClickHouse, compared with a list in memory that is filtered and sorted plainly. */
@@ -51,7 +51,7 @@ beforeAll(async () => {
   writer = createClickHouse(own.env.CLICKHOUSE_URL, { application: 'test' });
   clickhouse = createClickHouse(own.env.API_CLICKHOUSE_URL, { application: 'test-api' });
   await createWorldTables(writer);
-  const random = seeded(20_260_101);
+  const random = createRandom(20_260_101);
   const blocks = heights.map((height) =>
     randomBlock(random, height, height === 995 ? 9000 : 20 + random.below(30)),
   );
@@ -97,7 +97,7 @@ const [zero = '', hotAccount = ''] = randomWorld.accounts;
 
 describe('a page by number', () => {
   it('holds what the filters say, in order, with an exact count', { timeout: 300_000 }, async () => {
-    const random = seeded(7);
+    const random = createRandom(7);
     for (let run = 0; run < 120; run += 1) {
       const query = randomQuery(chain, random);
       const all = expected(query);
@@ -191,7 +191,7 @@ describe('a page by number', () => {
 
 describe('a walk by cursor', () => {
   it('meets every row once, in order', { timeout: 300_000 }, async () => {
-    const random = seeded(99);
+    const random = createRandom(99);
     const wide: Query[] = ['desc', 'asc'].flatMap((order) => [
       { account: hotAccount, order, limit: '100' },
       { search: randomWorld.ambiguous[0] ?? '', order, limit: '37' },
@@ -207,7 +207,7 @@ describe('a walk by cursor', () => {
   });
 
   it('does not drift while blocks land and are lost', { timeout: 120_000 }, async () => {
-    const random = seeded(5);
+    const random = createRandom(5);
     const top = 9000;
     for (const order of ['desc', 'asc']) {
       const query: Query = { token: hotToken, from_block: '8000', order, limit: '60' };

@@ -1,4 +1,4 @@
-/** The one source of chance of a simulated world: everything that happens is drawn from it, in order. */
+/** A source of chance that gives the same for the same seed: all of a simulated world is drawn from one, in order. */
 export interface Random {
   /** From 0 to before `limit`. */
   below(limit: number): number;
