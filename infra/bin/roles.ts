@@ -76,7 +76,7 @@ const ingest: Role = {
         store: createIngestStore(pool),
         publisher,
         standards: createStandards({ node, pool, log }),
-        bodyOf: bodyReader({ pool, clickhouse, kafka }),
+        openBodies: bodyReader({ pool, clickhouse, kafka }),
         clock: systemClock,
         log,
         metrics: createIngestMetrics(metrics),

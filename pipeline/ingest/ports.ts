@@ -179,7 +179,8 @@ export interface IngestDeps {
   readonly store: IngestStore;
   readonly publisher: Pick<Publisher, 'publish'>;
   readonly standards: Standards;
-  readonly bodyOf: BodyOf;
+  /** For one round of repairs: everything that was in the log when a height was first asked for is known to it. */
+  readonly openBodies: () => BodyOf;
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: IngestMetrics;

@@ -1,12 +1,16 @@
 import { AppError } from '../../schemas/errors.ts';
 import type { BlockBody } from '../../schemas/messages/chain-blocks.ts';
 import type { Lease } from './lease.ts';
-import type { IngestDeps, PublishedBlock, RecordedBlock, Repair } from './ports.ts';
+import type { BodyOf, IngestDeps, PublishedBlock, RecordedBlock, Repair } from './ports.ts';
 import { publishRepaired, resolveContracts } from './publish.ts';
 
 /** Pause between looks at what is asked for. */
 export const REPAIR_POLL_MS = 2000;
 const REPAIRS_AT_ONCE = 50;
+/** Then the chain is followed again, before more is repaired. */
+const ROUND_MS = 1000;
+
+type RepairDeps = IngestDeps & { readonly bodyOf: BodyOf };
 
 /**
  * Carries out the repairs asked of a chunk, as its writer: each block is reverted and accepted again under seqs of its
@@ -21,17 +25,34 @@ export function createRepairer(deps: IngestDeps, lease: Lease): { run(): Promise
       if (clock.now() < lookAt) return 0;
       let done = 0;
       const pending = await store.pendingRepairs({ start, end }, REPAIRS_AT_ONCE);
+      // Only this writer says anything about these heights, and each is repaired once a round: what it says meanwhile does
+      // not make the bodies old.
+      const bodyOf = deps.openBodies();
+      const until = clock.now() + ROUND_MS;
+      let isWhole = true;
+      const failed: { height: number; reason: string }[] = [];
       for (const repair of pending) {
+        if (clock.now() > until) {
+          isWhole = false;
+          break;
+        }
         try {
-          if (await repairHeight(deps, lease, repair)) done += 1;
+          if (await repairHeight({ ...deps, bodyOf }, lease, repair)) done += 1;
         } catch (error) {
           if (error instanceof AppError && error.code === 'LEASE_LOST') throw error;
           // It stays asked for; following the chain must not wait for it.
-          log.warn({ chunk: lease.name, height: repair.height, err: error }, 'block not repaired yet');
+          failed.push({
+            height: repair.height,
+            reason: error instanceof Error ? error.message : String(error),
+          });
         }
       }
+      if (failed.length > 0) {
+        const [{ height, reason } = { height: 0, reason: '' }] = failed;
+        log.warn({ chunk: lease.name, blocks: failed.length, height, reason }, 'blocks not repaired yet');
+      }
       // More may be waiting behind a full page that was worked off.
-      if (pending.length < REPAIRS_AT_ONCE || done === 0) lookAt = clock.now() + REPAIR_POLL_MS;
+      if (isWhole && (pending.length < REPAIRS_AT_ONCE || done === 0)) lookAt = clock.now() + REPAIR_POLL_MS;
       return done;
     },
   };
@@ -41,7 +62,7 @@ export function createRepairer(deps: IngestDeps, lease: Lease): { run(): Promise
  * A crash in between leaves the repair pending, with every map that may be in the log written down: it is done again
  * whole, and reverts the block with each of those maps.
  */
-async function repairHeight(deps: IngestDeps, lease: Lease, repair: Repair): Promise<boolean> {
+async function repairHeight(deps: RepairDeps, lease: Lease, repair: Repair): Promise<boolean> {
   const { store, log } = deps;
   const { cursor, plan } = await store.chunk(lease);
   if (repair.height >= cursor) {
@@ -75,7 +96,7 @@ async function repairHeight(deps: IngestDeps, lease: Lease, repair: Repair): Pro
 
 /** The block as the node has it now; null where it is not the one that is ours at this height. */
 async function readAgain(
-  { node, bodyOf, log }: IngestDeps,
+  { node, bodyOf, log }: RepairDeps,
   lease: Lease,
   height: number,
   known: RecordedBlock | null,
@@ -93,7 +114,7 @@ async function readAgain(
 }
 
 /** null also where the log does not hold what is indexed. */
-async function inLog(bodyOf: IngestDeps['bodyOf'], height: number): Promise<PublishedBlock | null> {
+async function inLog(bodyOf: BodyOf, height: number): Promise<PublishedBlock | null> {
   if (height < 0) return null;
   try {
     return await bodyOf(height);
@@ -105,7 +126,7 @@ async function inLog(bodyOf: IngestDeps['bodyOf'], height: number): Promise<Publ
 
 /** What the log holds as accepted at a height: from our own record, else from the log; null while it cannot be told. */
 async function publishedBlock(
-  { store, node, bodyOf }: IngestDeps,
+  { store, node, bodyOf }: RepairDeps,
   lease: Lease,
   height: number,
 ): Promise<RecordedBlock | null> {

@@ -2,7 +2,7 @@ import { Registry } from 'prom-client';
 
 import { startIngester } from '../../pipeline/ingest/ingest.ts';
 import { createIngestMetrics } from '../../pipeline/ingest/metrics.ts';
-import type { IngestDeps, IngestStore } from '../../pipeline/ingest/ports.ts';
+import type { BodyOf, IngestStore } from '../../pipeline/ingest/ports.ts';
 import { chainProjections } from '../../projections/index.ts';
 import { replayTargets } from '../../projections/engine/rebuild/replay.ts';
 import type { ReplayPorts } from '../../projections/engine/rebuild/replay.ts';
@@ -38,13 +38,16 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
   const standardOf = (contract: Felt): TokenStandard =>
     contract === COIN ? coin.standard : (fixedStandards.get(contract) ?? 'unknown');
 
-  /** As infra/bin/body-reader.ts: where the index says that it lies, once it has read the log to its end. */
-  const bodyOf = async (height: number): ReturnType<IngestDeps['bodyOf']> => {
+  /**
+   * As infra/bin/body-reader.ts: where the index says that it lies, once it has read what the partition held when the
+   * round first asked (`highs`).
+   */
+  const bodyOf = async (height: number, highs: Map<number, number>): ReturnType<BodyOf> => {
     const partition = partitionOfHeight(height);
     const next = state.checkpoints(state.served('indexed-blocks')).get(partition) ?? 0;
-    if (next < broker.read(topics.chainBlocks, partition).length) {
-      throw new AppError('STORE_UNAVAILABLE', 'the index is behind', { retryable: true });
-    }
+    const high = highs.get(partition) ?? broker.read(topics.chainBlocks, partition).length;
+    highs.set(partition, high);
+    if (next < high) throw new AppError('STORE_UNAVAILABLE', 'the index is behind', { retryable: true });
     const row = stage.servedTable('indexed_blocks').get(String(0xffff_ffff - height));
     if (row === undefined || row['is_deleted'] === 1) return null;
     const there = broker.read(topics.chainBlocks, Number(row['log_partition']))[Number(row['log_offset'])];
@@ -68,7 +71,10 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
       store: storeOf(own),
       publisher: broker.client(own).publisher(),
       standards: createSimStandards(standardOf, own),
-      bodyOf: (height) => own.call('clickhouse', 'bodyOf', () => bodyOf(height)),
+      openBodies: () => {
+        const highs = new Map<number, number>();
+        return (height) => own.call('clickhouse', 'bodyOf', () => bodyOf(height, highs));
+      },
       clock: own.clock,
       log,
       metrics: ingestMetrics,

@@ -138,7 +138,7 @@ test('a repair takes back what was published with the old knowledge, in finished
       standards: {
         resolve: async (contracts) => new Map(contracts.map((one) => [one, { standard, class_hash: null }])),
       },
-      async bodyOf(height) {
+      openBodies: () => async (height) => {
         const all = await world.read(topics.chainBlocks);
         const newest = all
           .filter(({ block }) => block.height === height)
