@@ -1,5 +1,6 @@
 import { loadConfig, settings } from '../config.ts';
 import type { Config } from '../config.ts';
+import { AppError } from '../../schemas/errors.ts';
 import { isAlive, readRunFile } from './run-file.ts';
 
 /**
@@ -9,7 +10,14 @@ import { isAlive, readRunFile } from './run-file.ts';
 export function commandConfig(env: NodeJS.ProcessEnv): Config {
   const own = loadConfig(env);
   const run = readRunFile(own.dataDir);
-  if (run === null || !isAlive(run.pid)) return own;
+  if (run === null || !isAlive(run.pid)) {
+    if (own.databaseUrl !== null) return own;
+    const last = run === null ? '' : ` (the last one, pid ${run.pid}, is gone)`;
+    throw new AppError(
+      'CONFIG_INVALID',
+      `Nothing runs in ${own.dataDir}${last}: start it with \`npm start\`, name another DATA_DIR, or set DATABASE_URL and the URLs of the other stores`,
+    );
+  }
   return loadConfig({ ...run.env, ...env });
 }
 

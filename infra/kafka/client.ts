@@ -43,6 +43,7 @@ export interface Kafka {
     topic: Topic<unknown>,
     ranges: readonly OffsetRange[],
     fetchBytes?: number,
+    signal?: AbortSignal,
   ): AsyncIterable<{ readonly partition: number; readonly messages: readonly LogMessage[] }>;
   /** Messages of one partition from `from` to before `to`; ends there, or at the high watermark of the moment it began. */
   readRange(topic: Topic<unknown>, partition: number, from: number, to: number): AsyncIterable<LogMessage>;
@@ -127,7 +128,7 @@ export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOption
     },
     publisher: () => createPublisher(kafka, topicPrefix),
     consume: (options) => consume(kafka, topicPrefix, offsets, options),
-    async *readRanges(topic, ranges, fetchBytes) {
+    async *readRanges(topic, ranges, fetchBytes, signal) {
       const highs = new Map((await offsets(topic)).map(({ partition, high }) => [partition, high]));
       const there = ranges.map((range) => ({
         ...range,
@@ -141,6 +142,7 @@ export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOption
         (options) => consume(kafka, topicPrefix, offsets, options),
         forget,
         fetchBytes,
+        signal,
       );
     },
     async *readRange(topic, partition, from, to) {

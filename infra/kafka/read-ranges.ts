@@ -27,6 +27,7 @@ export async function* readRanges(
   consume: (options: ConsumeOptions) => Promise<Consumption>,
   forget: (groupId: string) => Promise<void>,
   fetchBytes?: number,
+  signal?: AbortSignal,
 ): AsyncGenerator<{ partition: number; messages: readonly LogMessage[] }> {
   const left = new Map(
     ranges.filter(({ from, to }) => from < to).map((range) => [range.partition, { ...range }]),
@@ -52,8 +53,11 @@ export async function* readRanges(
     },
     ...(fetchBytes === undefined ? {} : { fetchBytes }),
   });
+  const onAbort = (): void => wake();
+  signal?.addEventListener('abort', onAbort);
   try {
     while (left.size > 0) {
+      signal?.throwIfAborted();
       if (failure !== null) throw (failure as { error: unknown }).error;
       const batch = waiting.shift();
       if (batch === undefined) {
@@ -77,6 +81,7 @@ export async function* readRanges(
       }
     }
   } finally {
+    signal?.removeEventListener('abort', onAbort);
     for (const { done } of waiting) done();
     await consumption.stop();
     await forget(groupId);

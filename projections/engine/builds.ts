@@ -123,20 +123,30 @@ export async function dropBuild(
  */
 export async function serveInstead(
   tx: PoolClient,
-  shadows: readonly { readonly projection: Projection; readonly build: Build }[],
+  shadows: readonly { readonly projection: Projection; readonly served: Build; readonly shadow: Build }[],
 ): Promise<void> {
-  for (const { projection, build } of shadows) {
-    await tx.query(
-      `UPDATE tds.builds SET state = 'retired', retired_at = now() WHERE projection = $1 AND state = 'serving'`,
-      [projection.name],
+  await tx.query(BUILDS_LOCK);
+  for (const { projection, served, shadow } of shadows) {
+    const retired = await tx.query(
+      `UPDATE tds.builds SET state = 'retired', retired_at = now()
+       WHERE projection = $1 AND build = $2 AND state = 'serving'`,
+      [projection.name, served.build],
     );
-    await tx.query(`UPDATE tds.builds SET state = 'serving' WHERE projection = $1 AND build = $2`, [
-      projection.name,
-      build.build,
-    ]);
-    await serve(tx, projection, build);
+    const begun = await tx.query(
+      `UPDATE tds.builds SET state = 'serving' WHERE projection = $1 AND build = $2 AND state = 'building'`,
+      [projection.name, shadow.build],
+    );
+    if (retired.rowCount !== 1 || begun.rowCount !== 1) {
+      throw new AppError(
+        'CONFLICT',
+        `Somebody else swapped or dropped builds of ${projection.name} meanwhile`,
+      );
+    }
+    await serve(tx, projection, shadow);
   }
 }
+
+const BUILDS_LOCK = "SELECT pg_advisory_xact_lock(hashtext('tds.builds'))";
 
 /** Builds of one projection are made, dropped and looked through one process at a time. */
 async function changingBuilds<T>(
@@ -145,7 +155,7 @@ async function changingBuilds<T>(
   work: (tx: PoolClient, rows: readonly BuildRow[]) => Promise<T>,
 ): Promise<T> {
   return await inTransaction(pool, async (tx) => {
-    await tx.query("SELECT pg_advisory_xact_lock(hashtext('tds.builds'))");
+    await tx.query(BUILDS_LOCK);
     return await work(tx, await buildRows(tx, projection));
   });
 }

@@ -9,6 +9,7 @@ import { createProjectionMetrics } from '../../../projections/engine/metrics.ts'
 import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
 import type { RebuildProgress, RebuildReport } from '../../../projections/engine/rebuild/rebuild.ts';
 import { AppError } from '../../../schemas/errors.ts';
+import { HEIGHT_RANGE } from '../../../schemas/topics.ts';
 import { systemClock } from '../../clock.ts';
 import type { Config } from '../../config.ts';
 import { pause } from '../../lifecycle.ts';
@@ -21,6 +22,8 @@ import type { Stores } from '../stores.ts';
 /** Requests that read the names of a build before a swap are answered by then, or have been given up. */
 const READERS_GONE_MS = 20_000;
 const SAY_EVERY_MS = 5000;
+/** Before, a rate says nothing. */
+const ESTIMATE_MS = 2000;
 
 /** `tds rebuild` and `tds builds`: read models made anew from the log, and what is left of the old ones. */
 export function rebuildCommand(program: Command, log: Logger, say: (line: string) => void): void {
@@ -168,9 +171,10 @@ function showProgress(
       [saidAt, saidPhase] = [now, phase];
       const rate = read / Math.max(0.001, (now - began) / 1000);
       const left = rate > 0 ? Math.ceil((total - read) / rate) : 0;
+      const pace = now - began < ESTIMATE_MS ? '' : `, ${Math.round(rate)}/s, ${duration(left)} left`;
       const line =
         phase === 'reading'
-          ? `${what}: ${((100 * read) / Math.max(1, total)).toFixed(1)} % of ${total} messages, ${Math.round(rate)}/s, ${duration(left)} left`
+          ? `${what}: ${((100 * read) / Math.max(1, total)).toFixed(1)} % of ${total} messages${pace}`
           : `${what}: ${phase}`;
       if (screen === null) process.stderr.write(`${line}\n`);
       else screen(line);
@@ -199,17 +203,25 @@ function described({ builds, messages, tables, isSwapped, heldMs }: RebuildRepor
               .slice(0, 20)
               .map(
                 ({ bucket, ours, theirs }) =>
-                  `    range ${bucket}: ${ours.rows} rows served, ${theirs.rows} rebuilt, checksums ${ours.checksum} and ${theirs.checksum}`,
+                  `    ${placeOf(bucket)}: ${ours.rows} rows were served, ${theirs.rows} are right; checksums ${ours.checksum} and ${theirs.checksum}`,
               ),
             ...samples.map(({ kind, key }) => `    ${kind} in what was served: ${key}`),
           ],
     ),
+    ...(isSwapped && tables.some(({ differing }) => differing.length > 0)
+      ? ['What was served was wrong where it is named above; what is served now is what the log says.']
+      : []),
     isSwapped
       ? `Served from now on; writers were held for ${heldMs ?? 0} ms. The old tables are kept: ${builds
           .map(({ projection, before }) => `\`tds builds drop ${projection} ${before}\``)
           .join(', ')}.`
       : 'Not swapped.',
   ];
+}
+
+/** Tables of no height have one range. */
+function placeOf(bucket: number): string {
+  return `heights ${bucket * HEIGHT_RANGE} to ${(bucket + 1) * HEIGHT_RANGE - 1}`;
 }
 
 /** How long to wait until nobody can be reading a build. */

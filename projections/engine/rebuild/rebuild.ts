@@ -28,7 +28,7 @@ export interface RebuildProgress {
 export interface TableReport {
   readonly projection: string;
   readonly table: string;
-  /** Rows of the shadow. */
+  /** Rows of the shadow, when it had caught up first. */
   readonly rows: number;
   readonly differing: readonly BucketDifference[];
   /** Some of the rows that differ, seen from the build that was served: `missing` ones it did not have. */
@@ -65,6 +65,9 @@ interface Rebuilding<P extends Projection = Projection> {
 /** Caught up with the served build in so short a time, the rest is read while the writers are held. */
 const CLOSE_MS = 3000;
 const SAMPLES = 20;
+/** Ranges that are compared again, and looked into, while writers are held. */
+const LOOKED_AT_AGAIN = 32;
+const SAMPLED = 4;
 
 /**
  * Builds projections anew from the log alone, each into a shadow beside the build that is served: read up to where the
@@ -135,10 +138,7 @@ export async function rebuild(
       // Both stand at the same offset now, with nothing in flight.
       const last = await compareAll(deps, rebuilding, { first, touched });
       if (swap) {
-        await serveInstead(
-          tx,
-          rebuilding.map(({ projection, shadow }) => ({ projection, build: shadow })),
-        );
+        await serveInstead(tx, rebuilding);
       }
       heldMs = swap ? Math.round(performance.now() - heldSince) : null;
       return last;
@@ -255,19 +255,31 @@ async function compareProjected(
     const pair: TablePair = { name: table, ours, theirs };
     const isDerived = projection.kind === 'clickhouse' && projection.tables[table] === undefined;
     const before = since?.first.find((one) => one.projection === projection.name && one.table === table);
+    // Writers wait for the second look: of much that differs, the first look is believed.
+    const believed =
+      before?.differing.slice(LOOKED_AT_AGAIN).filter(({ bucket }) => !since?.touched.has(bucket)) ?? [];
     const again = before && [
-      ...new Set([...before.differing.map(({ bucket }) => bucket), ...(since?.touched ?? [])]),
+      ...new Set([
+        ...before.differing.slice(0, LOOKED_AT_AGAIN).map(({ bucket }) => bucket),
+        ...(since?.touched ?? []),
+      ]),
     ];
     const { rows, differing } = await compareTables(clickhouse, pair, {
       isDerived,
       ...(again === undefined ? {} : { buckets: again }),
     });
-    const buckets = differing.map(({ bucket }) => bucket);
+    const buckets = differing.slice(0, SAMPLED).map(({ bucket }) => bucket);
     const samples =
       since === null || buckets.length === 0
         ? []
         : await differingRows(clickhouse, pair, { isDerived, buckets, limit: SAMPLES });
-    reports.push({ projection: projection.name, table, rows: before?.rows ?? rows, differing, samples });
+    reports.push({
+      projection: projection.name,
+      table,
+      rows: before?.rows ?? rows,
+      differing: [...differing, ...believed],
+      samples,
+    });
   }
   return reports;
 }

@@ -101,7 +101,7 @@ export async function replayTargets(
   }
   try {
     let lastYield = clock.now();
-    for await (const { partition, messages } of kafka.readRanges(topic, ranges, FETCH_BYTES)) {
+    for await (const { partition, messages } of kafka.readRanges(topic, ranges, FETCH_BYTES, signal)) {
       const reading = await readings.open(partition);
       for (const message of messages) {
         const item = readChainMessage(topic, message);
@@ -159,7 +159,7 @@ export async function replayFold(
     if (refused.length > 0) throw conflict(partition);
   };
 
-  for await (const { partition, messages } of kafka.readRanges(topic, ranges)) {
+  for await (const { partition, messages } of kafka.readRanges(topic, ranges, undefined, deps.signal)) {
     for (let left = messages; left.length > 0;) {
       deps.signal.throwIfAborted();
       const folded = await folder.fold(partition, left);

@@ -126,8 +126,15 @@ export function createChainWriter(dependencies: Dependencies): ChainWriter {
     await moveOver(batch);
   };
 
-  const hold = async (batch: Batch): Promise<Hold | null> =>
-    isServed ? await onPostgres(() => state.hold(batch.shares.map(({ target }) => target.build))) : null;
+  /** One after the other: a swap that waits for a later batch, which waits for this one, must not stand before it. */
+  let holding: Promise<unknown> = Promise.resolve();
+  const hold = (batch: Batch): Promise<Hold | null> => {
+    if (!isServed) return Promise.resolve(null);
+    const builds = batch.shares.map(({ target }) => target.build);
+    const held = holding.then(() => onPostgres(() => state.hold(builds)));
+    holding = held.catch(() => {});
+    return held;
+  };
 
   return {
     submit(batch) {

@@ -1,0 +1,64 @@
+import { Registry } from 'prom-client';
+import { expect, test } from 'vitest';
+
+import { systemClock } from '../../../../../infra/clock.ts';
+import { createLogger } from '../../../../../infra/log.ts';
+import { createProjectionMetrics } from '../../../../../projections/engine/metrics.ts';
+import type { Batch } from '../../../../../projections/engine/run/chain-batch.ts';
+import { createChainWriter } from '../../../../../projections/engine/run/chain-writer.ts';
+import { AppError } from '../../../../../schemas/errors.ts';
+import { topics } from '../../../../../schemas/topics.ts';
+
+/** A batch that writes nothing: what matters here is when its hold is asked for. */
+const emptyBatch = (): Batch => ({
+  shares: [],
+  add: () => {},
+  pass: () => {},
+  messages: () => 1,
+  rows: () => 0,
+  bytes: () => 0,
+  moves: () => [],
+});
+
+test('holds are asked for in the order of the batches: none overtakes one that has to try again', async () => {
+  const asked: { answer: () => void; refuse: () => void }[] = [];
+  const writer = createChainWriter({
+    clickhouse: { insertEncoded: async () => {}, command: async () => {} },
+    state: {
+      move: async () => [],
+      hold: () =>
+        new Promise((resolve, reject) => {
+          asked.push({
+            answer: () => resolve({ isLost: () => false, release: async () => {} }),
+            refuse: () => reject(new AppError('STORE_UNAVAILABLE', 'away', { retryable: true })),
+          });
+        }),
+    },
+    isServed: true,
+    clock: { ...systemClock, sleep: () => systemClock.turn() },
+    topic: topics.chainBlocks,
+    log: createLogger('test', 'silent'),
+    metrics: createProjectionMetrics(new Registry()),
+    signal: new AbortController().signal,
+    onRefused: () => {},
+    onRoom: () => {},
+    onFatal: () => {},
+  });
+  const settle = async (): Promise<void> => {
+    for (let turn = 0; turn < 5; turn += 1) await systemClock.turn();
+  };
+
+  writer.submit(emptyBatch());
+  writer.submit(emptyBatch());
+  await settle();
+  expect(asked.length).toBe(1);
+  asked[0]?.refuse();
+  await settle();
+  // The first batch again. Were it the second, a swap that waits for it would keep the first one waiting for ever.
+  expect(asked.length).toBe(2);
+  asked[1]?.answer();
+  await settle();
+  expect(asked.length).toBe(3);
+  asked[2]?.answer();
+  await writer.idle();
+});
