@@ -73,7 +73,9 @@ async function repairHeight(deps: RepairDeps, lease: Lease, repair: Repair): Pro
     await store.finishRepair(lease, repair, null);
     return true;
   }
-  const known = await publishedBlock(deps, lease, repair.height);
+  const published = await publishedBlock(deps, lease, repair.height);
+  if (published === 'not told yet') return false;
+  const known = published === 'nothing' ? null : published;
   if (known === null && repair.reread !== true) return false;
   const again = repair.reread === true ? await readAgain(deps, lease, repair.height, known) : null;
   if (repair.reread === true && again === null) return false;
@@ -124,19 +126,22 @@ async function inLog(bodyOf: BodyOf, height: number): Promise<PublishedBlock | n
   }
 }
 
-/** What the log holds as accepted at a height: from our own record, else from the log; null while it cannot be told. */
+/**
+ * What the log holds as accepted at a height: from our own record, else from the log. Where that cannot be told yet,
+ * nothing may be filled in: what is there would be accepted twice.
+ */
 async function publishedBlock(
   { store, node, bodyOf }: RepairDeps,
   lease: Lease,
   height: number,
-): Promise<RecordedBlock | null> {
+): Promise<RecordedBlock | 'nothing' | 'not told yet'> {
   const [recorded] = await store.recordedBlocks(lease.name, height, height);
   if (recorded !== undefined) return recorded;
   const published = await inLog(bodyOf, height);
-  if (published === null) return null;
+  if (published === null) return 'nothing';
   // Projections that are behind may still name a block that was reverted, and a node that is behind may still have it.
   // What is not recorded any more was accepted on L1, which no node says of an orphan.
   const { hash, status } = await node.getBlockHeader(height);
   const isInForce = published.block.hash === hash && status === 'ACCEPTED_ON_L1';
-  return isInForce ? { body: published.block, maps: [published.contracts] } : null;
+  return isInForce ? { body: published.block, maps: [published.contracts] } : 'not told yet';
 }

@@ -1,0 +1,112 @@
+import { Registry } from 'prom-client';
+import { expect, test } from 'vitest';
+
+import { systemClock } from '../../../../infra/clock.ts';
+import type { Clock } from '../../../../infra/clock.ts';
+import { takeLease } from '../../../../pipeline/ingest/lease.ts';
+import { createIngestMetrics } from '../../../../pipeline/ingest/metrics.ts';
+import type { BodyOf, IngestDeps } from '../../../../pipeline/ingest/ports.ts';
+import { createRepairer } from '../../../../pipeline/ingest/repairer.ts';
+import { toFelt } from '../../../../schemas/felt.ts';
+import type { BlockHeader } from '../../../../pipeline/node/types.ts';
+import { makeBlock } from '../../../support/chain-messages.ts';
+import { createSimStore } from '../../../simulate/ingest-store.ts';
+import { log } from '../../../simulate/stage.ts';
+
+const CURSOR = 1000;
+
+/** A writer of `live` that stands at 1000, all below being final, and what it publishes. */
+async function writer({ bodyOf, header }: { bodyOf: BodyOf; header: () => Partial<BlockHeader> }) {
+  let now = 1_700_000_000_000;
+  const store = createSimStore(() => now);
+  const sent: unknown[] = [];
+  const clock: Clock = { ...systemClock, now: () => now, sleep: () => new Promise(() => {}) };
+  const body = (height: number) => makeBlock({ height, transactions: [] });
+  const never = () => Promise.reject(new Error('is not asked'));
+  const deps: IngestDeps = {
+    store,
+    clock,
+    log,
+    metrics: createIngestMetrics(new Registry()),
+    openBodies: () => bodyOf,
+    standards: { resolve: async () => new Map() },
+    publisher: {
+      async publish(_topic, messages) {
+        sent.push(...messages.map(({ value }) => value));
+        return [];
+      },
+    },
+    node: {
+      chainId: never,
+      specVersion: never,
+      blockHashAndNumber: never,
+      l1Accepted: never,
+      getBlockHeader: async (id) => {
+        const { height, hash, parent_hash: parentHash, timestamp } = body(Number(id));
+        const status = 'ACCEPTED_ON_L1';
+        return { height, hash, parentHash, status, timestamp, transactionCount: 0, ...header() };
+      },
+      getBlockWithReceipts: async (id) => ({
+        body: body(Number(id)),
+        status: 'ACCEPTED_ON_L1',
+        bytes: 500,
+      }),
+    },
+    settings: {
+      indexFrom: 0,
+      backfillChunkBlocks: 7,
+      backfillConcurrency: 2,
+      prefetchBytes: 5000,
+      prefetchConcurrency: 4,
+      headPollMs: 200,
+      l1PollMs: 500,
+      stallMs: 60_000,
+      leaseMs: 1e9,
+      holder: 'one',
+    },
+  };
+  await store.createChunks([{ name: 'live', start: 0, end: null, finalHash: null }]);
+  const lease = await takeLease(deps, 'live');
+  if (lease === null) throw new Error('the lease is free');
+  await store.moveCursor(lease, { from: 0, to: CURSOR, final: null, firstParent: toFelt(0n) });
+  const repairer = createRepairer(deps, lease);
+  return {
+    store,
+    sent,
+    body,
+    rounds: async (count: number): Promise<void> => {
+      for (let round = 0; round < count; round += 1) {
+        now += 2500;
+        await repairer.run();
+      }
+    },
+  };
+}
+
+const inLog: BodyOf = async (height) => ({ block: makeBlock({ height, transactions: [] }), contracts: {} });
+
+test.each([
+  ['not accepted on L1, as the node says', { status: 'ACCEPTED_ON_L2' as const }],
+  ['another, as the node says', { hash: toFelt(0xdeadn) }],
+])('a block that the log has is not accepted a second time while it is %s', async (_, said) => {
+  let header: Partial<BlockHeader> = said;
+  const { store, sent, rounds } = await writer({ bodyOf: inLog, header: () => header });
+  store.requestRepair(5, true);
+  await rounds(3);
+  expect(sent).toEqual([]);
+  expect(store.pendingCount()).toBe(1);
+
+  header = {};
+  await rounds(10);
+  expect(sent).toMatchObject([{ type: 'block.reverted' }, { type: 'block.accepted' }]);
+  expect(store.pendingCount()).toBe(0);
+});
+
+test('a block that the log does not have is filled in', async () => {
+  const bodyOf: BodyOf = async (height) => (height === 5 ? null : await inLog(height));
+  const { store, sent, rounds } = await writer({ bodyOf, header: () => ({}) });
+  store.requestRepair(5, true);
+  await rounds(1);
+  expect(sent).toMatchObject([{ type: 'block.accepted', block: { height: 5 } }]);
+  expect(store.pendingCount()).toBe(0);
+});
