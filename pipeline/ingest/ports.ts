@@ -157,11 +157,13 @@ export interface IngestStore {
   /** Accepted on L1 and verified to be ours: what is recorded at or below goes. */
   setFinal(fence: Fence, point: BlockPoint): Promise<void>;
 
-  /** Oldest first, those of a range of heights (no end: all above its start). */
+  /** Those that are due, longest due first, of a range of heights (no end: all above its start). */
   pendingRepairs(
     range: { readonly start: number; readonly end: number | null },
     limit: number,
   ): Promise<Repair[]>;
+  /** It could not be done now: it is due again later, each time after a longer pause, unless it was asked for anew. */
+  putOffRepair(fence: Fence, repair: Repair): Promise<void>;
   /** Every map that repairs of this height may have published. */
   repairMaps(height: number): Promise<ContractsMap[]>;
   /** Writes down the map a repair is about to publish, also at the recorded block. */

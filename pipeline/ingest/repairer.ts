@@ -37,15 +37,20 @@ export function createRepairer(deps: IngestDeps, lease: Lease): { run(): Promise
           break;
         }
         try {
-          if (await repairHeight({ ...deps, bodyOf }, lease, repair)) done += 1;
+          if (await repairHeight({ ...deps, bodyOf }, lease, repair)) {
+            done += 1;
+            continue;
+          }
         } catch (error) {
-          if (error instanceof AppError && error.code === 'LEASE_LOST') throw error;
+          if (lease.signal.aborted || (error instanceof AppError && error.code === 'LEASE_LOST')) throw error;
           // It stays asked for; following the chain must not wait for it.
           failed.push({
             height: repair.height,
             reason: error instanceof Error ? error.message : String(error),
           });
         }
+        // Those that cannot be done must not stand before the others.
+        await store.putOffRepair(lease, repair);
       }
       if (failed.length > 0) {
         const [{ height, reason } = { height: 0, reason: '' }] = failed;

@@ -28,7 +28,8 @@ export async function requestRepairs(
       z.object({ id: z.int() }),
       `INSERT INTO tds.repairs (height, reason, reread) SELECT unnest($1::bigint[]), $2, $3
        ON CONFLICT (height) WHERE done_at IS NULL
-       DO UPDATE SET round = tds.repairs.round + 1, reread = tds.repairs.reread OR excluded.reread RETURNING id`,
+       DO UPDATE SET round = tds.repairs.round + 1, reread = tds.repairs.reread OR excluded.reread,
+         attempts = 0, next_try_at = now() RETURNING id`,
       [heights.slice(from, from + ENQUEUE_AT_ONCE), reason, reread],
     );
     asked += rows.length;

@@ -8,8 +8,18 @@ import type { Statements } from './store-sql.ts';
 
 type RepairStore = Pick<
   IngestStore,
-  'pendingRepairs' | 'repairMaps' | 'planRepair' | 'finishRepair' | 'raiseAlarm' | 'clearAlarm'
+  | 'pendingRepairs'
+  | 'putOffRepair'
+  | 'repairMaps'
+  | 'planRepair'
+  | 'finishRepair'
+  | 'raiseAlarm'
+  | 'clearAlarm'
 >;
+
+/** Pauses between tries of a repair that cannot be done: this, then twice as long each time. */
+export const BASE_PAUSE_MS = 2000;
+export const MAX_PAUSE_MS = 120_000;
 
 const held = 'held AS (SELECT 1 FROM tds.chunks WHERE name = $1 AND epoch = $2 FOR NO KEY UPDATE)';
 
@@ -20,9 +30,19 @@ export function createRepairStore({ rows, fenced }: Statements): RepairStore {
       rows(
         z.object({ id: z.int(), height, round: z.int(), reread: z.boolean() }),
         `SELECT id, height, round, reread FROM tds.repairs
-         WHERE done_at IS NULL AND height >= $1 AND ($2::bigint IS NULL OR height <= $2)
-         ORDER BY id LIMIT $3`,
+         WHERE done_at IS NULL AND next_try_at <= now() AND height >= $1 AND ($2::bigint IS NULL OR height <= $2)
+         ORDER BY next_try_at, id LIMIT $3`,
         [start, end, limit],
+      ),
+    putOffRepair: (fence, repair) =>
+      fenced(
+        fence,
+        `WITH ${held}, later AS (
+           UPDATE tds.repairs SET attempts = attempts + 1,
+             next_try_at = now() + least($5::float8, $6::float8 * 2 ^ least(attempts, 16)) * interval '1 millisecond'
+           WHERE id = $3 AND round = $4 AND EXISTS (SELECT 1 FROM held))
+         SELECT count(*) AS held FROM held`,
+        [repair.id, repair.round, MAX_PAUSE_MS, BASE_PAUSE_MS],
       ),
     async repairMaps(atHeight) {
       const found = await rows(

@@ -1,5 +1,6 @@
 import { SEQ_RESERVE } from '../../pipeline/ingest/seq.ts';
 import type { Chunk, Fence, IngestStore, RecordedBlock } from '../../pipeline/ingest/ports.ts';
+import { BASE_PAUSE_MS, MAX_PAUSE_MS } from '../../pipeline/ingest/store-repairs.ts';
 import { leaseLost } from '../../pipeline/ingest/store-sql.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { ContractsMap } from '../../schemas/messages/chain-blocks.ts';
@@ -20,6 +21,8 @@ interface RepairRow {
   reread: boolean;
   maps: ContractsMap[];
   done: boolean;
+  attempts: number;
+  nextTryAt: number;
 }
 
 export interface SimStore extends IngestStore {
@@ -55,8 +58,10 @@ export function createSimStore(now: () => number): SimStore {
     requestRepair(height, reread = false) {
       const pending = repairs.find((one) => one.height === height && !one.done);
       if (pending === undefined) {
-        repairs.push({ id: repairs.length + 1, height, round: 1, reread, maps: [], done: false });
+        const asked = { id: repairs.length + 1, height, round: 1, reread };
+        repairs.push({ ...asked, maps: [], done: false, attempts: 0, nextTryAt: now() });
       } else {
+        Object.assign(pending, { attempts: 0, nextTryAt: now() });
         pending.round += 1;
         pending.reread ||= reread;
       }
@@ -188,10 +193,18 @@ export function createSimStore(now: () => number): SimStore {
       for (const height of row.recorded.keys()) if (height <= point.height) row.recorded.delete(height);
     },
     async pendingRepairs({ start, end }, limit) {
-      const due = repairs.filter(
-        (one) => !one.done && one.height >= start && one.height <= (end ?? Infinity),
-      );
+      const due = repairs
+        .filter((one) => !one.done && one.nextTryAt <= now())
+        .filter((one) => one.height >= start && one.height <= (end ?? Infinity))
+        .toSorted((a, b) => a.nextTryAt - b.nextTryAt);
       return due.slice(0, limit).map(({ id, height, round, reread }) => ({ id, height, round, reread }));
+    },
+    async putOffRepair(fence, { id, round }) {
+      held(fence);
+      const repair = repairs.find((one) => one.id === id && one.round === round);
+      if (repair === undefined) return;
+      repair.nextTryAt = now() + Math.min(MAX_PAUSE_MS, BASE_PAUSE_MS * 2 ** repair.attempts);
+      repair.attempts += 1;
     },
     repairMaps: async (height) =>
       copy(repairs.filter((one) => one.height === height).flatMap(({ maps }) => maps)),

@@ -110,3 +110,24 @@ test('a block that the log does not have is filled in', async () => {
   expect(sent).toMatchObject([{ type: 'block.accepted', block: { height: 5 } }]);
   expect(store.pendingCount()).toBe(0);
 });
+
+test('repairs that cannot be done do not hide the others, and are done at once when they are asked for anew', async () => {
+  let isAway = true;
+  const header = (): Partial<BlockHeader> => (isAway ? { status: 'ACCEPTED_ON_L2' } : {});
+  const bodyOf: BodyOf = async (height) => (height === 500 ? null : await inLog(height));
+  const { store, sent, rounds } = await writer({ bodyOf, header });
+  for (let height = 0; height < 120; height += 1) store.requestRepair(height);
+  store.requestRepair(500, true);
+  await rounds(6);
+  expect(sent).toMatchObject([{ type: 'block.accepted', block: { height: 500 } }]);
+
+  await rounds(100);
+  isAway = false;
+  store.requestRepair(7);
+  await rounds(1);
+  expect(sent).toContainEqual(
+    expect.objectContaining({ type: 'block.accepted', block: makeBlock({ height: 7, transactions: [] }) }),
+  );
+  await rounds(60);
+  expect(store.pendingCount()).toBe(0);
+});

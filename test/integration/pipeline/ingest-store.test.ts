@@ -1,0 +1,62 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+
+import { createPool } from '../../../infra/postgres/client.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import { migrate } from '../../../infra/postgres/migrate.ts';
+import { requestRepairs } from '../../../pipeline/ingest/repairs.ts';
+import { createIngestStore } from '../../../pipeline/ingest/store.ts';
+import type { IngestStore } from '../../../pipeline/ingest/ports.ts';
+import { isolated } from '../../support/isolation.ts';
+
+let own: Awaited<ReturnType<typeof isolated>>;
+let pool: Pool;
+let store: IngestStore;
+
+beforeAll(async () => {
+  own = await isolated();
+  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test-ingest-store', max: 4 });
+  await migrate(pool);
+  store = createIngestStore(pool);
+  await store.createChunks([{ name: 'live', start: 0, end: null, finalHash: null }]);
+});
+afterAll(async () => {
+  await pool.end();
+  await own.drop();
+});
+
+const ofAll = { start: 0, end: null };
+
+async function take(holder: string) {
+  const request = { name: 'live', holder, ttlMs: 1, nowMs: Date.now(), reserve: 10 };
+  for (;;) {
+    const grant = await store.acquire(request);
+    if (grant !== null) return { name: 'live', epoch: grant.epoch };
+  }
+}
+
+test('a repair that is put off is due after longer and longer, and at once when it is asked for anew', async () => {
+  const fence = await take('one');
+  await requestRepairs(pool, [7, 8], 'test');
+  const [first, second] = await store.pendingRepairs(ofAll, 10);
+  if (first === undefined || second === undefined) throw new Error('both are due');
+  const pauses: number[] = [];
+  for (let tries = 0; tries < 9; tries += 1) {
+    await store.putOffRepair(fence, first);
+    const { rows } = await pool.query<{ pause: number }>(
+      'SELECT round(extract(epoch FROM next_try_at - now()))::integer AS pause FROM tds.repairs WHERE height = 7',
+    );
+    pauses.push(rows[0]?.pause ?? 0);
+  }
+  // A moment passes between the two statements.
+  expect(pauses[0]).toBeLessThanOrEqual(2);
+  expect(pauses.at(-1)).toBeGreaterThan(60);
+  expect(pauses.at(-1)).toBeLessThanOrEqual(120);
+  expect(await store.pendingRepairs(ofAll, 10)).toEqual([second]);
+
+  await requestRepairs(pool, [7], 'test');
+  const due = await store.pendingRepairs(ofAll, 10);
+  expect(due.map(({ height }) => height)).toEqual([8, 7]);
+  // What was read before that puts nothing off.
+  await store.putOffRepair(fence, first);
+  expect(await store.pendingRepairs(ofAll, 10)).toEqual(due);
+});
