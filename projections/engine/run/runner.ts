@@ -45,7 +45,7 @@ export interface ChainProjectionsOptions extends RunOptions, Pick<ChainPorts, 'l
   readonly projections: readonly ClickHouseProjection[];
 }
 
-export const DEFAULT_LIMITS: GatherLimits = { rows: 50_000, bytes: 48_000_000, waitMs: 1000, gapMs: 150 };
+export const DEFAULT_LIMITS: GatherLimits = { rows: 50_000, bytes: 32_000_000, waitMs: 1000, gapMs: 150 };
 
 /** Blocks compress to an eighth: some 50 MB of JSON a fetch, half a second's work. */
 export const FETCH_BYTES = 6_000_000;
