@@ -1,20 +1,23 @@
-import type { IngestDeps } from './ports.ts';
+import type { Fence, IngestDeps } from './ports.ts';
 
 /** What /readyz and an operator should hear: alarms by chunk, and stalls even when nothing failed. */
 export interface Health {
   /** The chunk got somewhere, or has nothing to do. Clears its alarms. */
   progress(chunk: string): Promise<void>;
   alarm(chunk: string, detail: string): Promise<void>;
-  /** The chunk is written by this process from now on, or no longer. */
-  watch(chunk: string): void;
+  /** The chunk is written by this process from now on, or no longer. Alarms are raised only while the lease is its own. */
+  watch(chunk: string, fence?: Fence): void;
   unwatch(chunk: string): void;
   /** Looks for chunks without progress; to be called about once a second. */
   check(): Promise<void>;
 }
 
-type HealthDeps = Pick<IngestDeps, 'store' | 'clock' | 'log' | 'metrics' | 'settings'>;
+interface HealthDeps extends Pick<IngestDeps, 'store' | 'clock' | 'log' | 'metrics'> {
+  readonly settings: Pick<IngestDeps['settings'], 'stallMs'>;
+}
 
 interface Watched {
+  readonly fence: Fence | undefined;
   progressAt: number;
   stalled: boolean;
   alarmed: boolean;
@@ -37,9 +40,9 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
   };
 
   return {
-    watch(chunk) {
+    watch(chunk, fence) {
       // Alarms of an earlier process are cleared by the first progress.
-      watched.set(chunk, { progressAt: clock.now(), stalled: false, alarmed: true });
+      watched.set(chunk, { fence, progressAt: clock.now(), stalled: false, alarmed: true });
     },
     unwatch(chunk) {
       watched.delete(chunk);
@@ -61,7 +64,7 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
     async alarm(chunk, detail) {
       const state = watched.get(chunk);
       if (state !== undefined) state.alarmed = true;
-      await write(() => store.raiseAlarm(failing + chunk, detail));
+      await write(() => store.raiseAlarm(failing + chunk, detail, state?.fence));
     },
     async check() {
       for (const [chunk, state] of watched) {
@@ -71,7 +74,11 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
         metrics.stalled(chunk, true);
         // Said once; tried again while it cannot be written down.
         state.stalled = await write(() =>
-          store.raiseAlarm(stalling + chunk, `no progress for ${Math.round(settings.stallMs / 1000)} s`),
+          store.raiseAlarm(
+            stalling + chunk,
+            `no progress for ${Math.round(settings.stallMs / 1000)} s`,
+            state.fence,
+          ),
         );
       }
     },

@@ -44,7 +44,7 @@ export function startIngester(deps: IngestDeps, stopping?: AbortSignal): Ingeste
       if (signal.aborted) return false;
       if (lease.taken.finished) return (await createRepairer(deps, lease).run()) > 0;
       log.info({ chunk: name, epoch: lease.epoch, cursor: lease.taken.cursor }, 'writing chunk');
-      health.watch(name);
+      health.watch(name, lease);
       if ((await runChunk(deps, health, lease)) === 'halted') halted.add(name);
       return true;
     } finally {

@@ -171,7 +171,8 @@ export interface IngestStore {
   /** The map is in force; null: there was nothing to repair. A body takes the place of the one that is recorded. */
   finishRepair(fence: Fence, repair: Repair, map: ContractsMap | null, body?: BlockBody): Promise<void>;
 
-  raiseAlarm(name: string, detail: string): Promise<void>;
+  /** Under a fence whose epoch is over it changes nothing: the next holder would not clear it. */
+  raiseAlarm(name: string, detail: string, fence?: Fence): Promise<void>;
   clearAlarm(name: string): Promise<void>;
 }
 

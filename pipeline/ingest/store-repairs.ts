@@ -82,13 +82,15 @@ export function createRepairStore({ rows, fenced }: Statements): RepairStore {
           body === undefined ? null : await compressBody(body),
         ],
       ),
-    async raiseAlarm(name, detail) {
-      await rows(
-        z.unknown(),
-        `INSERT INTO tds.alarms (name, detail) VALUES ($1, $2)
-         ON CONFLICT (name) DO UPDATE SET detail = EXCLUDED.detail WHERE tds.alarms.detail <> EXCLUDED.detail`,
-        [name, detail],
-      );
+    async raiseAlarm(name, detail, fence) {
+      const insert = 'INSERT INTO tds.alarms (name, detail)';
+      const renew =
+        'ON CONFLICT (name) DO UPDATE SET detail = EXCLUDED.detail WHERE tds.alarms.detail <> EXCLUDED.detail';
+      if (fence === undefined) await rows(z.unknown(), `${insert} VALUES ($1, $2) ${renew}`, [name, detail]);
+      else {
+        const values = [fence.name, fence.epoch, name, detail];
+        await rows(z.unknown(), `WITH ${held} ${insert} SELECT $3, $4 FROM held ${renew}`, values);
+      }
     },
     async clearAlarm(name) {
       await rows(z.unknown(), 'DELETE FROM tds.alarms WHERE name = $1', [name]);

@@ -223,8 +223,8 @@ export function createSimStore(now: () => number): SimStore {
       if (recorded === undefined || map === null) return;
       row.recorded.set(height, { ...recorded, body: copy(body ?? recorded.body), maps: [copy(map)] });
     },
-    async raiseAlarm(name, detail) {
-      alarms.set(name, detail);
+    async raiseAlarm(name, detail, fence) {
+      if (fence === undefined || rows.get(fence.name)?.epoch === fence.epoch) alarms.set(name, detail);
     },
     async clearAlarm(name) {
       alarms.delete(name);

@@ -60,3 +60,21 @@ test('a repair that is put off is due after longer and longer, and at once when 
   await store.putOffRepair(fence, first);
   expect(await store.pendingRepairs(ofAll, 10)).toEqual(due);
 });
+
+test('an alarm is raised only by the holder of the lease', async () => {
+  const alarms = async () => (await pool.query('SELECT name, detail FROM tds.alarms')).rows;
+  const former = await take('one');
+  const fence = await take('two');
+  await store.raiseAlarm('ingest.stalled:live', 'by who was frozen', former);
+  expect(await alarms()).toEqual([]);
+
+  await store.raiseAlarm('ingest.stalled:live', 'by the holder', fence);
+  await store.raiseAlarm('ingest.stalled:live', 'by who was frozen', former);
+  expect(await alarms()).toEqual([{ name: 'ingest.stalled:live', detail: 'by the holder' }]);
+  await store.raiseAlarm('ingest.stalled:live', 'by the holder, again', fence);
+  await store.raiseAlarm('ingest.stalled:start', 'by nobody of these');
+  expect(await alarms()).toHaveLength(2);
+  await store.clearAlarm('ingest.stalled:start');
+  await store.clearAlarm('ingest.stalled:live');
+  expect(await alarms()).toEqual([]);
+});

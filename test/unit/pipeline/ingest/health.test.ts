@@ -1,6 +1,13 @@
+import { Registry } from 'prom-client';
 import { expect, test } from 'vitest';
 
+import { systemClock } from '../../../../infra/clock.ts';
+import type { Clock } from '../../../../infra/clock.ts';
+import { createHealth } from '../../../../pipeline/ingest/health.ts';
+import { createIngestMetrics } from '../../../../pipeline/ingest/metrics.ts';
 import { topics } from '../../../../schemas/topics.ts';
+import { createSimStore } from '../../../simulate/ingest-store.ts';
+import { log } from '../../../simulate/stage.ts';
 import { createWorld } from '../../../simulate/world.ts';
 import type { SimWorld } from '../../../simulate/world.ts';
 
@@ -46,4 +53,31 @@ test('a node that is away at the start is an alarm, and indexing begins when it 
   await world.clock.run(60_000);
   expect(alarmsOf(world)).toEqual([]);
   expect(new Set(messages(world).map(({ block }) => block.height)).size).toBe(world.chain.blocks().length);
+});
+
+test('a process that was frozen past its lease raises no alarm that its successor would not clear', async () => {
+  let now = 1_700_000_000_000;
+  const clock: Clock = { ...systemClock, now: () => now };
+  const store = createSimStore(() => now);
+  await store.createChunks([{ name: 'live', start: 0, end: null, finalHash: null }]);
+  const begin = async (holder: string) => {
+    const grant = await store.acquire({ name: 'live', holder, ttlMs: 5000, nowMs: now, reserve: 10 });
+    if (grant === null) throw new Error('the lease is free');
+    const metrics = createIngestMetrics(new Registry());
+    const health = createHealth({ store, clock, log, metrics, settings: { stallMs: 60_000 } });
+    health.watch('live', { name: 'live', epoch: grant.epoch });
+    await health.progress('live');
+    return health;
+  };
+  const former = await begin('former');
+  now += 70_000;
+  const successor = await begin('successor');
+  // It wakes, and does not know yet that its lease is lost.
+  await former.check();
+  await former.alarm('live', 'a bug');
+  expect([...store.alarms]).toEqual([]);
+
+  now += 70_000;
+  await successor.check();
+  expect([...store.alarms.keys()]).toEqual(['ingest.stalled:live']);
 });
