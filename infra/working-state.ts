@@ -98,3 +98,11 @@ export async function projectionHalts(db: Sql): Promise<Halt[]> {
 export async function raisedAlarms(db: Sql): Promise<Alarm[]> {
   return await sqlRows(db, alarmRow, 'SELECT name, detail, raised_at FROM tds.alarms ORDER BY name');
 }
+
+const repairsRow = z.object({ pending: z.int(), oldest: z.date().nullable() });
+
+/** Blocks that are asked to be repaired and are not yet. */
+export async function repairsLeft(db: Sql): Promise<z.infer<typeof repairsRow>> {
+  const [left] = await sqlRows(db, repairsRow, 'SELECT pending, oldest FROM tds.repairs_left');
+  return left ?? { pending: 0, oldest: null };
+}

@@ -8,7 +8,7 @@ import { Gauge } from '../metrics.ts';
 import type { Registry } from '../metrics.ts';
 import type { Sql } from '../postgres/client.ts';
 import { roleStates } from '../role-states.ts';
-import { projectionHalts, projectionLags, raisedAlarms } from '../working-state.ts';
+import { projectionHalts, projectionLags, raisedAlarms, repairsLeft } from '../working-state.ts';
 
 /**
  * What the API's /metrics says of the whole service, read from the stores at each scrape: one target tells whether the
@@ -45,6 +45,7 @@ export function serviceMetrics(deps: {
     'partition',
   ]);
   const alarms = gauge('tds_alarms', 'Alarms that are raised', ['name']);
+  const repairs = gauge('tds_repairs_pending', 'Blocks that are to be repaired and are not yet');
   const roles = gauge('tds_role_state', '1 for the state that a role is in: working, stalled or missing', [
     'name',
     'state',
@@ -52,7 +53,7 @@ export function serviceMetrics(deps: {
 
   const refresh = async (): Promise<void> => {
     const served = await deps.servedBuilds();
-    const [{ lags }, chain, chunks, quarantine, halts, raised, states] = await Promise.all([
+    const [{ lags }, chain, chunks, quarantine, halts, raised, states, { pending }] = await Promise.all([
       projectionLags(pool, kafka),
       chainStatusRow(pool, served.schema('chain-status')),
       chunkTotals(clickhouse, served),
@@ -60,6 +61,7 @@ export function serviceMetrics(deps: {
       projectionHalts(pool),
       raisedAlarms(pool),
       roleStates(pool, kafka, deps.stallSeconds),
+      repairsLeft(pool),
     ]);
     for (const each of [lag, indexed, transfers, quarantined, halted, alarms, roles]) each.reset();
     for (const { projection, topic, partition, lag: behind } of lags) {
@@ -75,6 +77,7 @@ export function serviceMetrics(deps: {
     for (const { projection, topic, partition } of halts) {
       halted.set({ projection, topic, partition: String(partition) }, 1);
     }
+    repairs.set(pending);
     for (const { name } of raised) alarms.set({ name }, 1);
     for (const { name, state } of states) roles.set({ name, state }, 1);
   };

@@ -7,7 +7,7 @@ import type { Kafka } from '../kafka/client.ts';
 import { sqlRows } from '../postgres/client.ts';
 import type { Sql } from '../postgres/client.ts';
 import { roleStates } from '../role-states.ts';
-import { projectionHalts, projectionLags, raisedAlarms } from '../working-state.ts';
+import { projectionHalts, projectionLags, raisedAlarms, repairsLeft } from '../working-state.ts';
 
 const chunkRow = z.object({
   name: z.string(),
@@ -23,7 +23,7 @@ export type ServiceStatus = Awaited<ReturnType<typeof readStatus>>;
 /** Everything `tds status` shows, read in one go. */
 export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets' | 'offsetsAt'>, stallSeconds: number) {
   const served = await servedBuilds(db);
-  const [chain, chunks, { lags }, halts, alarms, quarantine, roles] = await Promise.all([
+  const [chain, chunks, { lags }, halts, alarms, quarantine, roles, repairs] = await Promise.all([
     chainStatusRow(db, served.schema('chain-status')),
     sqlRows(
       db,
@@ -36,13 +36,14 @@ export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets' | 'offset
     raisedAlarms(db),
     quarantineCounts(db, served.schema('quarantine')),
     roleStates(db, kafka, stallSeconds),
+    repairsLeft(db),
   ]);
-  return { chain, chunks, lags, halts, alarms, quarantine, roles };
+  return { chain, chunks, lags, halts, alarms, quarantine, roles, repairs };
 }
 
 /** The status as lines for a terminal. */
 export function renderStatus(status: ServiceStatus): string {
-  const { chain, chunks, lags, halts, alarms, quarantine, roles } = status;
+  const { chain, chunks, lags, halts, alarms, quarantine, roles, repairs } = status;
   const lines = [
     `chain        ${chain.chain_id === null ? 'not seen yet' : (decodeChainId(chain.chain_id) ?? chain.chain_id)}${
       chain.spec_version === null ? '' : `, JSON-RPC ${chain.spec_version}`
@@ -71,6 +72,9 @@ export function renderStatus(status: ServiceStatus): string {
       ([name, parts]) => `${name.padEnd(19)}  ${parts.map(({ lag }) => lag ?? '?').join(' ')}`,
     ),
     '',
+    ...(repairs.oldest === null
+      ? []
+      : [`repairs      ${repairs.pending} left, the oldest since ${repairs.oldest.toISOString()}`]),
     `quarantine   ${quarantine.length === 0 ? 'empty' : ''}`,
     ...quarantine.map(({ kind, reason, count }) => `  ${String(count).padStart(8)}  ${kind}: ${reason}`),
     ...halts.map(

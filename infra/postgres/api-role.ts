@@ -15,6 +15,7 @@ const WORKING_TABLES = [
   'chunk_writers',
   'observer_readings',
   'observer_progress',
+  'repairs_left',
 ];
 
 const STATEMENT_TIMEOUT_MS = 15_000;

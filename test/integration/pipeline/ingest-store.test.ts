@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createPool } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { migrate } from '../../../infra/postgres/migrate.ts';
+import { repairsLeft } from '../../../infra/working-state.ts';
 import { requestRepairs } from '../../../pipeline/ingest/repairs.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store.ts';
 import type { IngestStore } from '../../../pipeline/ingest/ports.ts';
@@ -77,4 +78,12 @@ test('an alarm is raised only by the holder of the lease', async () => {
   await store.clearAlarm('ingest.stalled:start');
   await store.clearAlarm('ingest.stalled:live');
   expect(await alarms()).toEqual([]);
+});
+
+test('what is left to repair is counted for the status', async () => {
+  await pool.query('UPDATE tds.repairs SET done_at = now()');
+  expect(await repairsLeft(pool)).toEqual({ pending: 0, oldest: null });
+  await requestRepairs(pool, [20, 21, 22], 'test');
+  await pool.query("UPDATE tds.repairs SET requested_at = '2024-05-01T00:00:00Z' WHERE height = 21");
+  expect(await repairsLeft(pool)).toEqual({ pending: 3, oldest: new Date('2024-05-01T00:00:00Z') });
 });

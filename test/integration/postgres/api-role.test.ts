@@ -53,6 +53,7 @@ describe('the role of the API', () => {
     'tds.chunk_writers',
     'tds.observer_readings',
     'tds.observer_progress',
+    'tds.repairs_left',
   ])('reads %s', async (table) => {
     await expect(api.query(`SELECT * FROM ${table}`)).resolves.toBeDefined();
   });
@@ -65,6 +66,7 @@ describe('the role of the API', () => {
     'tds.migrations',
     'tds.chunks',
     'tds.recorded_blocks',
+    'tds.repairs',
     'pg_catalog.pg_authid',
     'pg_catalog.pg_user_mapping',
   ])('does not read %s', async (table) => {
