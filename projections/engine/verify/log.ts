@@ -89,7 +89,20 @@ export async function scanLog(scan: Scan): Promise<Difference[]> {
       }
       const { height } = item.message.block;
       if (height < heights.from || height > heights.to) continue;
-      if (message.offset < (projected.get(partition) ?? 0)) batch.add(reading, item);
+      if (message.offset < (projected.get(partition) ?? 0)) {
+        try {
+          batch.add(reading, item);
+        } catch (error) {
+          // Passed over by the projections too: its block is in the log, its rows are nowhere.
+          if (!scan.skipped.has(place)) {
+            unreadable.push({
+              kind: 'log',
+              what: `${topic.name}:${place} cannot be projected: ${error instanceof Error ? error.message : String(error)}`,
+              heights: null,
+            });
+          }
+        }
+      }
       facts.push(factOf(item));
       if (facts.length >= BATCH.facts || batch.rows() >= BATCH.rows || batch.bytes() >= BATCH.bytes)
         await flush();
