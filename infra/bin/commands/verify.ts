@@ -5,9 +5,10 @@ import { requestRepairs } from '../../../pipeline/ingest/repairs.ts';
 import { compareBlocks } from '../../../pipeline/node/compare-blocks.ts';
 import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
 import { createNode } from '../../../pipeline/node/node.ts';
+import { described } from '../../../projections/engine/verify/describe.ts';
 import type { Difference } from '../../../projections/engine/verify/difference.ts';
 import { chainProjections } from '../../../projections/index.ts';
-import { verify } from '../../../projections/engine/verify/verify.ts';
+import { addMended, verify } from '../../../projections/engine/verify/verify.ts';
 import type {
   VerifyOptions,
   VerifyProgress,
@@ -118,7 +119,10 @@ async function verifyNow(
     await requestRepairs(pool, [...new Set(heights)], 'verify', { reread: true });
     await repaired(pool, heights, stop.signal);
     const again = await verify(deps, how);
-    return { ...again, found: report.found, repairedRows: report.repairedRows + again.repairedRows };
+    const repairedTables = { ...report.repairedTables };
+    addMended(repairedTables, Object.entries(again.repairedTables));
+    const repairedRows = report.repairedRows + again.repairedRows;
+    return { ...again, found: report.found, repairedRows, repairedTables };
   } finally {
     progress.end();
     process.off('SIGINT', onSignal);
@@ -159,23 +163,6 @@ function openNode(config: Config): ReturnType<typeof createNode> {
 function heightsOf({ heights }: Difference): number[] {
   if (heights === null) return [];
   return Array.from({ length: heights.to - heights.from + 1 }, (_, index) => heights.from + index);
-}
-
-function described({ heights, messages, differences, found, repairedRows }: VerifyReport): string[] {
-  const where =
-    heights === null
-      ? 'Nothing is indexed yet'
-      : `Blocks ${heights.from} to ${heights.to}, ${messages} messages`;
-  const mended = found.length - differences.length;
-  return [
-    ...differences.map(({ kind, what }) => `${kind}: ${what}`),
-    ...(repairedRows > 0 || mended > 0
-      ? [`${found.length} differences were found, ${repairedRows} wrong rows taken away.`]
-      : []),
-    differences.length === 0
-      ? `${where}: no difference.`
-      : `${where}: ${differences.length} difference${differences.length === 1 ? '' : 's'}.`,
-  ];
 }
 
 /** In place on a terminal; else a line now and then, to standard error. */

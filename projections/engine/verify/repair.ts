@@ -2,94 +2,144 @@ import { z } from 'zod';
 
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
+import { HEIGHT_RANGE } from '../../../schemas/topics.ts';
 import { holdServed } from '../holds.ts';
 import { commonShape, within } from '../compare.ts';
 import type { Heights, TablePair } from '../compare.ts';
 import type { Difference } from './difference.ts';
+import type { Meanwhile } from './meanwhile.ts';
 import type { Scratch } from './scratch.ts';
 import { derive } from './tables.ts';
 
-const WRONG = 'verify_wrong';
+/** Rows of one table that a repair took away, and put in. */
+export interface Mended {
+  taken: number;
+  put: number;
+}
+
+interface Repair {
+  readonly clickhouse: ClickHouse;
+  readonly scratch: Scratch;
+  readonly meanwhile: Meanwhile;
+  /** Throws when nothing may be taken away any more. */
+  readonly assertHeld: () => Promise<void>;
+}
+
 const countRow = z.object({ rows: z.coerce.number() });
 
 /**
  * Makes the tables what the log says, where they differ: rows that the log does not know go, each in exactly the version
- * that was found, and the log's own are inserted again under their own seq. So a row that is written meanwhile stays and
- * wins, and afterwards the tables are, byte for byte, what a rebuild would give. Derived tables are recomputed.
+ * that was found, and the log's own are inserted again under their own seq. Heights about which the log has got messages
+ * since it was scanned are left alone. So a row that is written meanwhile stays and wins, and afterwards the tables are,
+ * byte for byte, what a rebuild would give. Derived tables are recomputed.
  *
  * @param highest the highest offset that all of them have read, by range: the version of what is recomputed
  */
 export async function repairTables(
-  { pool, clickhouse }: { pool: Pool; clickhouse: ClickHouse },
-  scratch: Scratch,
+  { pool, ...repair }: Repair & { readonly pool: Pool },
   differences: readonly Difference[],
   highest: (range: number) => number,
-): Promise<number> {
+): Promise<Map<string, Mended>> {
+  const { clickhouse, scratch } = repair;
   const named = differences.filter(({ table, range }) => table !== undefined && range !== undefined);
   const byTable = Map.groupBy(named, ({ table }) => table ?? '');
+  const mended = new Map<string, Mended>();
+  const replace = async (pair: TablePair, range: number, heights: Heights | null): Promise<void> => {
+    const { taken, put } = await replaceRange(repair, pair, range, heights);
+    const sum = mended.get(pair.name) ?? { taken: 0, put: 0 };
+    mended.set(pair.name, { taken: sum.taken + taken, put: sum.put + put });
+  };
   const hold = await holdServed(
     pool,
     scratch.served.map(({ build }) => build),
   );
-  let rows = 0;
   try {
-    for (const pair of scratch.tables) {
-      const own = byTable.get(pair.name) ?? [];
-      for (const [range, [first]] of Map.groupBy(own, (one) => one.range ?? 0)) {
-        if (first?.heights) rows += await replaceRange(clickhouse, pair, range, first.heights, false);
-      }
-    }
-    for (const { projection, build } of scratch.served) {
-      const ranges = new Set(
-        Object.keys(build.names).flatMap((name) => (byTable.get(name) ?? []).map(({ range }) => range ?? 0)),
-      );
-      for (const range of ranges) {
-        for (const pair of scratch.derived.filter(({ name }) => name in build.names)) {
-          const heights = { from: 0, to: 0xffff_ffff };
-          if (byTable.get(pair.name)?.some((one) => one.range === range))
-            rows += await replaceRange(clickhouse, pair, range, heights, true);
+    try {
+      for (const pair of scratch.tables) {
+        const own = byTable.get(pair.name) ?? [];
+        for (const [range, [first]] of Map.groupBy(own, (one) => one.range ?? 0)) {
+          if (first?.heights) await replace(pair, range, first.heights);
         }
-        await derive(clickhouse, projection, build.names, range, highest(range));
       }
+      for (const { projection, build } of scratch.served) {
+        const ranges = new Set(
+          Object.keys(build.names).flatMap((name) =>
+            (byTable.get(name) ?? []).map(({ range }) => range ?? 0),
+          ),
+        );
+        for (const range of ranges) {
+          for (const pair of scratch.derived.filter(({ name }) => name in build.names)) {
+            if (byTable.get(pair.name)?.some((one) => one.range === range)) await replace(pair, range, null);
+          }
+          await derive(clickhouse, projection, build.names, range, highest(range));
+        }
+      }
+    } finally {
+      // Also of what was broken off: rows may be gone that pages were made of.
+      await pool.query('UPDATE tds.served SET mended = mended + 1');
     }
   } finally {
-    await clickhouse.command(`DROP TABLE IF EXISTS ${WRONG} SYNC`);
-    await pool.query('UPDATE tds.served SET mended = mended + 1');
     await hold.release();
   }
-  return rows;
+  return mended;
 }
 
-/** Derived rows are only taken away: recomputing brings them back. Answers how many rows were wrong. */
+/** `heights` null: derived rows, which are only taken away: recomputing brings them back. */
 async function replaceRange(
-  clickhouse: ClickHouse,
+  { clickhouse, scratch, meanwhile, assertHeld }: Repair,
   pair: TablePair,
   range: number,
-  heights: Heights,
-  isDerived: boolean,
-): Promise<number> {
-  const shape = await commonShape(clickhouse, pair, isDerived);
-  const where = within(shape, isDerived ? { buckets: [range] } : { buckets: [range], heights });
+  heights: Heights | null,
+): Promise<Mended> {
+  const { wrong } = scratch;
+  const [lowest, last] = [range * HEIGHT_RANGE, (range + 1) * HEIGHT_RANGE - 1];
+  const count = async (sql: string): Promise<number> => {
+    const [row] = await clickhouse.rows({ name: 'verify.count', sql, row: countRow });
+    return Number(row?.rows ?? 0);
+  };
+  const { from, to } = heights ?? { from: lowest, to: last };
+  const scanned = `SELECT count() AS rows FROM ${scratch.facts} WHERE height BETWEEN ${from} AND ${to}`;
+  // Of what was not read nothing is known: least of all that it is wrong.
+  if ((await count(scanned)) === 0) return { taken: 0, put: 0 };
+
+  const shape = await commonShape(clickhouse, pair, heights === null);
+  const where = within(shape, { buckets: [range], ...(heights === null ? {} : { heights }) });
   const columns = shape.columns.join(', ');
   const version = [...shape.key.map(({ name }) => name), 'seq'].join(', ');
-  await clickhouse.command(`DROP TABLE IF EXISTS ${WRONG} SYNC`);
+  await clickhouse.command(`DROP TABLE IF EXISTS ${wrong} SYNC`);
   await clickhouse.command(
-    `CREATE TABLE ${WRONG} ENGINE = Memory AS SELECT ${version} FROM ${pair.ours} FINAL ${where}
+    `CREATE TABLE ${wrong} ENGINE = MergeTree ORDER BY tuple() AS SELECT ${version} FROM ${pair.ours} FINAL ${where}
      WHERE (${columns}) NOT IN (SELECT ${columns} FROM ${pair.theirs} FINAL ${where})`,
   );
-  await clickhouse.command(
-    `DELETE FROM ${pair.ours} WHERE (${where.replace('PREWHERE ', '')}) AND (${version}) IN (SELECT ${version} FROM ${WRONG})`,
-    { settings: { lightweight_deletes_sync: 1 } },
-  );
-  if (!isDerived) {
-    await clickhouse.command(
-      `INSERT INTO ${pair.ours} (${columns}) SELECT ${columns} FROM ${pair.theirs} FINAL ${where}`,
-    );
+  // Asked after the rows were read: each of them that is newer than the scan is of one of these heights.
+  const newer = [...(await meanwhile())].filter((height) => height >= lowest && height <= last);
+  if (newer.length > 0 && (heights === null || shape.height === null)) return { taken: 0, put: 0 };
+  const height = shape.height === 'block' ? 'block' : '4294967295 - block_desc';
+  const kept = newer.length === 0 ? '' : ` AND ${height} NOT IN (${newer.join(', ')})`;
+  const condition = where.replace('PREWHERE ', '');
+  const taken = await count(`SELECT count() AS rows FROM ${wrong} WHERE true${kept}`);
+  await assertHeld();
+  try {
+    if (taken > 0) {
+      await clickhouse.command(
+        `DELETE FROM ${pair.ours} WHERE (${condition})${kept} AND (${version}) IN (SELECT ${version} FROM ${wrong})`,
+        { settings: { lightweight_deletes_sync: 2, mutations_sync: 2 } },
+      );
+    }
+  } catch (error) {
+    // It must not outlive the table that it reads.
+    await clickhouse
+      .command(
+        `KILL MUTATION WHERE database = currentDatabase() AND table = '${pair.ours}' AND position(command, '${wrong}') > 0 SYNC`,
+      )
+      .catch(() => {});
+    throw error;
   }
-  const [count] = await clickhouse.rows({
-    name: 'verify.wrong',
-    sql: `SELECT count() AS rows FROM ${WRONG}`,
-    row: countRow,
-  });
-  return Number(count?.rows ?? 0);
+  if (heights === null) return { taken, put: 0 };
+  const rows = `FROM ${pair.theirs} FINAL WHERE (${condition})${kept}`;
+  const put = await count(
+    `SELECT count() AS rows ${rows} AND (${columns}) NOT IN (SELECT ${columns} FROM ${pair.ours} FINAL ${where})`,
+  );
+  await clickhouse.command(`INSERT INTO ${pair.ours} (${columns}) SELECT ${columns} ${rows}`);
+  return { taken, put };
 }

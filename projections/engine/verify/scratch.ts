@@ -1,3 +1,7 @@
+import { randomBytes } from 'node:crypto';
+
+import { z } from 'zod';
+
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { ColumnSpec } from '../../../infra/clickhouse/row-binary.ts';
 import type { Sql } from '../../../infra/postgres/client.ts';
@@ -19,10 +23,13 @@ export interface Scratch {
   readonly derived: readonly TablePair[];
   /** One row a message of the log. */
   readonly facts: string;
+  /** Free for the versions of rows that a repair takes away. */
+  readonly wrong: string;
   drop(): Promise<void>;
 }
 
 const PREFIX = 'verify_';
+const nameRow = z.object({ name: z.string() });
 
 export const factColumns: readonly ColumnSpec[] = [
   { name: 'height', type: 'UInt32' },
@@ -42,12 +49,23 @@ export const factColumns: readonly ColumnSpec[] = [
 ];
 export const NO_COUNT = 0xffff_ffff;
 
-/** Makes the tables anew; what a verification that was killed has left goes. */
+/** Takes away what verifications have left that were killed. Only for the one that has the lock. */
+export async function sweepScratch(clickhouse: Pick<ClickHouse, 'rows' | 'command'>): Promise<void> {
+  const left = await clickhouse.rows({
+    name: 'verify.left',
+    sql: `SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, '${PREFIX}')`,
+    row: nameRow,
+  });
+  for (const { name } of left) await clickhouse.command(`DROP TABLE IF EXISTS ${name} SYNC`);
+}
+
+/** Makes the tables anew, under names that no other verification has: whoever lost the lock finds none, not empty ones. */
 export async function openScratch(
   db: Sql,
   clickhouse: Pick<ClickHouse, 'command'>,
   projections: readonly ClickHouseProjection[],
 ): Promise<Scratch> {
+  const prefix = `${PREFIX}${randomBytes(4).toString('hex')}_`;
   const served = [];
   const targets = [];
   for (const projection of projections) {
@@ -59,16 +77,16 @@ export async function openScratch(
         `${projection.name} is served in version ${build.version}, this program knows version ${projection.version}`,
       );
     }
-    const names = Object.fromEntries(Object.keys(build.names).map((name) => [name, PREFIX + name]));
+    const names = Object.fromEntries(Object.keys(build.names).map((name) => [name, prefix + name]));
     served.push({ projection, build });
     targets.push({ projection, build: { ...build, build: 0, names } });
   }
-  const facts = `${PREFIX}log`;
-  const all = [facts, ...targets.flatMap(({ build }) => Object.values(build.names))];
+  const facts = `${prefix}log`;
+  const wrong = `${prefix}wrong`;
+  const all = [wrong, facts, ...targets.flatMap(({ build }) => Object.values(build.names))];
   const drop = async (): Promise<void> => {
     for (const table of all) await clickhouse.command(`DROP TABLE IF EXISTS ${table} SYNC`);
   };
-  await drop();
   for (const { projection, build } of targets) {
     for (const statement of statements(withNames(projection.ddl, build.names))) {
       await clickhouse.command(statement);
@@ -81,7 +99,7 @@ export async function openScratch(
   const pairs = served.flatMap(({ projection, build }) =>
     Object.entries(build.names).map(([name, ours]) => ({
       isBase: name in projection.tables,
-      pair: { name, ours, theirs: PREFIX + name },
+      pair: { name, ours, theirs: prefix + name },
     })),
   );
   return {
@@ -90,6 +108,7 @@ export async function openScratch(
     tables: pairs.filter(({ isBase }) => isBase).map(({ pair }) => pair),
     derived: pairs.filter(({ isBase }) => !isBase).map(({ pair }) => pair),
     facts,
+    wrong,
     drop,
   };
 }

@@ -5,6 +5,7 @@ import { pause } from '../../../infra/lifecycle.ts';
 import { createMetrics } from '../../../infra/metrics.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { withNames } from '../../../projections/define.ts';
+import { described } from '../../../projections/engine/verify/describe.ts';
 import type { Difference } from '../../../projections/engine/verify/difference.ts';
 import { chainProjections } from '../../../projections/index.ts';
 import { startSampling } from '../../../projections/engine/verify/sampling.ts';
@@ -207,6 +208,138 @@ test('what is written while it is repaired stays', async () => {
   await world.publish([accepted(block, 9)]);
   await world.catchUp();
   expect((await look()).differences).toEqual([]);
+});
+
+/** A repair, with something that happens before some statement of it. */
+const repairing = async (
+  before: (sql: string) => Promise<void>,
+  projections = chainProjections,
+): Promise<VerifyReport> =>
+  await verify(
+    {
+      ...world,
+      clickhouse: {
+        ...world.clickhouse,
+        async command(sql, options) {
+          await before(sql);
+          await world.clickhouse.command(sql, options);
+        },
+      },
+      projections,
+      signal: new AbortController().signal,
+    },
+    { from: null, to: null, repair: true, betweenLooksMs: 50 },
+  );
+
+test('what was written after the log was read is not taken for wrong', async () => {
+  const block = busyBlock(1042, 4);
+  const rows = await select(`SELECT 1 AS x FROM {{transfers}} FINAL WHERE ${at(1043)}`);
+  await plant(`DELETE FROM {{transfers}} WHERE ${at(1043)}`);
+  let isWritten = false;
+  const report = await repairing(async (sql) => {
+    if (isWritten || !sql.startsWith('CREATE TABLE verify_') || !sql.includes(`FROM ${names['transfers']}`))
+      return;
+    isWritten = true;
+    await world.publish([reverted(block, 10), accepted(block, 11)]);
+    await world.catchUp();
+  });
+  expect(isWritten).toBe(true);
+  expect(report.differences).toEqual([]);
+  expect(report.repairedTables['transfers']).toEqual({ taken: 0, put: rows.length });
+  expect(described(report)).toEqual([
+    ...report.found.map(({ kind, what }) => `found, and so no more: ${kind}: ${what}`),
+    ...Object.entries(report.repairedTables).map(
+      ([table, { taken, put }]) => `${table}: ${taken} wrong rows taken away, ${put} put in`,
+    ),
+    expect.stringMatching(/^Blocks 1000 to 1059, [0-9]+ messages: no difference\.$/),
+  ]);
+});
+
+test('blocks that are written again while they are compared are no differences', async () => {
+  let seq = 20;
+  let left = 1;
+  const clickhouse: ProjectionWorld['clickhouse'] = {
+    ...world.clickhouse,
+    async rows(query, params, options) {
+      if (query.name === 'verify.hint') left -= 1;
+      else if (query.name === 'log.links' && left >= 0) {
+        const block = busyBlock(1044, 4);
+        await world.publish([reverted(block, seq), accepted(block, seq + 1)]);
+        seq += 2;
+        await world.catchUp();
+      }
+      return await world.clickhouse.rows(query, params, options);
+    },
+  };
+  const again = async (): Promise<VerifyReport> =>
+    await verify(
+      { ...world, clickhouse, projections: chainProjections, signal: new AbortController().signal },
+      { from: null, to: null, repair: false, betweenLooksMs: 50 },
+    );
+  expect((await again()).differences).toEqual([]);
+  expect(seq).toBe(22);
+  left = 100;
+  await expect(again()).rejects.toMatchObject({
+    code: 'CONFLICT',
+    message: expect.stringContaining('repairs are under way'),
+  });
+  await expect(look({ from: 1041, to: 1040 })).rejects.toMatchObject({ code: 'INVALID' });
+});
+
+test('whoever has lost the lock takes nothing away, and holds nobody up', async () => {
+  await plant(copy('nft_transfers', 'token_id + 1 AS token_id', `${at(1008)} LIMIT 1`));
+  await world.clickhouse.command('CREATE TABLE verify_0badcafe_left (x UInt8) ENGINE = Memory');
+  const before = await contents();
+  const { state } = await servedBuilds(world.pool);
+  const failing = repairing(async (sql) => {
+    if (!/^CREATE TABLE verify_\w+_wrong/.test(sql)) return;
+    await world.pool.query(
+      `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1
+         AND (classid::bigint << 32) + objid::bigint = hashtextextended('tds.verify', 0)`,
+    );
+  });
+  await expect(failing).rejects.toMatchObject({ code: 'CONFLICT' });
+  expect(await contents()).toEqual(before);
+  expect((await servedBuilds(world.pool)).state).not.toBe(state);
+  const away = repairing(async (sql) => {
+    if (/^(CREATE|DROP) TABLE .*verify_\w+_wrong/.test(sql)) throw new Error('ClickHouse is away');
+  });
+  await expect(away).rejects.toThrow('ClickHouse is away');
+  const { rows } = await world.pool.query("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'");
+  expect(rows).toEqual([]);
+  expect((await look({ repair: true })).differences).toEqual([]);
+  expect(await select("SELECT name FROM system.tables WHERE startsWith(name, 'verify_')")).toEqual([]);
+});
+
+test('a message that cannot be projected is named, unless it was skipped', async () => {
+  const broken = chainProjections.map((one): (typeof chainProjections)[number] => ({
+    ...one,
+    project(item) {
+      if (item.message.block.height === 1020) throw new Error('too large');
+      return one.project(item);
+    },
+  }));
+  const told1020 = async (): Promise<string[]> => {
+    const { differences } = await verify(
+      { ...world, projections: broken, signal: new AbortController().signal },
+      { from: 1020, to: 1020, repair: false, betweenLooksMs: 50 },
+    );
+    return told(differences.filter(({ kind }) => kind === 'log'));
+  };
+  const [place] = await select(
+    `SELECT log_partition, log_offset FROM {{indexed_blocks}} FINAL WHERE ${at(1020)}`,
+  );
+  const [partition, offset] = Object.values(place ?? {}).map(String);
+  expect(await told1020()).toEqual([`chain.blocks:${partition}:${offset} cannot be projected: too large`]);
+  await world.pool.query(
+    "INSERT INTO tds.skips (projection, topic, partition, message_offset) VALUES ('transfers', 'chain.blocks', $1, $2)",
+    [partition, offset],
+  );
+  try {
+    expect(await told1020()).toEqual([]);
+  } finally {
+    await world.pool.query('DELETE FROM tds.skips');
+  }
 });
 
 test('a sample finds what differs, raises an alarm that names it, and takes it back', async () => {
