@@ -26,6 +26,11 @@ for (const role of roles) {
 for (const register of commands) register(program);
 
 dropKnownWarnings();
+// Whoever reads along has read enough, as `head` does.
+process.stdout.on('error', (error: Error & { code?: string }) => {
+  if (error.code !== 'EPIPE') throw error;
+  process.exit();
+});
 try {
   await program.parseAsync();
 } catch (error) {

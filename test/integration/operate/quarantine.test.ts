@@ -1,3 +1,7 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
+
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import { z } from 'zod';
@@ -207,4 +211,14 @@ describe('an event', () => {
     const result = await command('show', 'nobody');
     expect(result).toEqual({ code: 1, stdout: '', stderr: 'Nothing in the quarantine is called nobody\n' });
   });
+});
+
+test('a command whose reader has read enough ends without a word', async () => {
+  const child = spawn(process.execPath, ['infra/bin/tds.ts', 'quarantine', 'list', '--all'], {
+    env: { ...process.env, ...world.env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  child.stdout.destroy();
+  const [said, [code]] = await Promise.all([text(child.stderr), once(child, 'exit')]);
+  expect({ said, code }).toEqual({ said: '', code: 0 });
 });
