@@ -101,8 +101,7 @@ export async function publishRepaired(
     }
   }
   messages.push(outgoing(acceptedMessage(block, fresh, { ...stamp, seq: await lease.seq.forAccept() })));
-  lease.assertHeld();
-  await publisher.publish(topics.chainBlocks, messages);
+  // First: once the new answer is in the log, a repair that is begun again may not learn of the old one.
   const malformed = malformedEvents(block, fresh);
   const still = new Set(malformed.map((event) => quarantineId(block, event)));
   await publishQuarantine(deps, lease, [
@@ -112,6 +111,8 @@ export async function publishRepaired(
       .map((id) => resolved(id, 'repaired', clock.now())),
     ...malformed.map((event) => quarantined(block, event, clock.now())),
   ]);
+  lease.assertHeld();
+  await publisher.publish(topics.chainBlocks, messages);
   metrics.repaired(1);
 }
 
