@@ -8,6 +8,8 @@ import type { Random } from '../support/random.ts';
 export interface Weather {
   /** A call fails, having worked or not, or working only later. */
   faults: number;
+  /** The store that fails five times as often as the others. */
+  worst: Part | null;
   /** The process dies at a call and hears of nothing any more. What it sent may still arrive. */
   kills: number;
   /** The node answers from another chain than the one in force, or from a shorter one. */
@@ -21,6 +23,8 @@ export type Part = 'node' | 'store' | 'log' | 'clickhouse' | 'state';
 interface CallOptions {
   /** What it does may also be done after its failure was reported: a client gave up, the server went on. */
   readonly mayBeLate?: boolean;
+  /** Begun at once, but done only so much later: where what it reads is older than what it finds in the end. */
+  readonly late?: (ms: number) => Promise<unknown>;
   readonly error?: () => Error;
 }
 
@@ -114,7 +118,7 @@ export function createProcess(world: ProcessWorld, name: string): SimProcess {
       if (random.chance(500)) work().catch(() => {});
       return await never;
     }
-    const fails = world.isFaulty(part) && random.chance(weather.faults);
+    const fails = world.isFaulty(part) && random.chance(weather.faults * (part === weather.worst ? 5 : 1));
     const kind = fails ? random.below(options.mayBeLate === true ? 3 : 2) : -1;
     if (kind === -1) {
       try {
@@ -132,7 +136,8 @@ export function createProcess(world: ProcessWorld, name: string): SimProcess {
     trace(`${label} ${['fails', 'answer lost', 'late'][kind]}`);
     count(`${part}: ${['call failed', 'answer lost', 'applied late'][kind]}`);
     if (kind === 1) await work().catch(() => {});
-    if (kind === 2) applyLater(work);
+    if (kind === 2 && options.late !== undefined) options.late(random.below(LATE_MS)).catch(() => {});
+    else if (kind === 2) applyLater(work);
     await awake();
     throw (options.error ?? lost)();
   };

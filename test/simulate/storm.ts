@@ -33,6 +33,7 @@ export async function storm(seed: number, onTrace?: (line: string) => void): Pro
   const { random, clock, chain, weather } = world;
   chain.acceptOnL1(base + random.below(20) - 3);
   weather.faults = random.pick([0, 10, 60]);
+  weather.worst = random.pick([null, 'clickhouse', 'clickhouse', 'state', 'log']);
   weather.kills = random.pick([0, 1, 4]);
   weather.mixedViews = random.pick([0, 20, 200]);
   weather.slow = random.pick([0, 50, 300]);

@@ -151,13 +151,18 @@ export function createSimClickHouse({ clock, random, weather, count }: ClickHous
       command: (sql, options) => {
         const [, name = ''] = /INSERT INTO ([a-z0-9_]+)/.exec(sql) ?? [];
         return during(process, name, async () => {
-          const work = async (): Promise<void> => {
+          const work = async (lateMs = 0): Promise<void> => {
             const rows = deriveRows(name, options?.params ?? {}, table, (equal) => random.below(equal));
-            // It read at one moment and writes at a later one.
+            // It read at one moment and writes at a later one, also when nobody waits for it any more.
+            await clock.sleep(lateMs);
             await takesAWhile();
             land(process, name, rows);
           };
-          await process.call('clickhouse', `derive ${name}`, work, { mayBeLate: true, error });
+          await process.call('clickhouse', `derive ${name}`, () => work(), {
+            mayBeLate: true,
+            late: work,
+            error,
+          });
         });
       },
     }),
