@@ -85,13 +85,18 @@ export async function withTimeout<T>(work: Promise<T>, ms: number, late: T): Pro
   }
 }
 
-export async function projectionHalts(db: Sql): Promise<Halt[]> {
+/** `also`: those of shadows, which a rebuild could not fill past a message. */
+export async function projectionHalts(
+  db: Sql,
+  also: { readonly shadows: boolean } = { shadows: false },
+): Promise<Halt[]> {
   return await sqlRows(
     db,
     haltRow,
     `SELECT projection, topic, partition, message_offset, reason, halted_at
      FROM tds.projection_halts JOIN tds.builds USING (projection, build)
-     WHERE state = 'serving' ORDER BY projection, topic, partition`,
+     WHERE state = 'serving' OR ($1 AND state = 'building') ORDER BY projection, topic, partition`,
+    [also.shadows],
   );
 }
 

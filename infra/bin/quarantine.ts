@@ -124,7 +124,7 @@ function assertOpen({ id, state }: QuarantineItem): void {
 }
 
 async function allHalts(db: Sql): Promise<Halt[]> {
-  const halts = await projectionHalts(db);
+  const halts = await projectionHalts(db, { shadows: true });
   return halts.toSorted((a, b) => b.halted_at.getTime() - a.halted_at.getTime());
 }
 

@@ -44,7 +44,7 @@ export type OnRead = (messages: number, height?: number) => void;
 export interface ReplayPorts
   extends Pick<ChainPorts, 'clickhouse' | 'clock' | 'log' | 'metrics'>, Pick<ReplayDeps, 'signal'> {
   readonly kafka: Pick<Kafka, 'topicId' | 'readRanges'>;
-  readonly state: Pick<ProjectionState, 'checkpoints' | 'move' | 'hold' | 'isSkipped'>;
+  readonly state: Pick<ProjectionState, 'checkpoints' | 'move' | 'hold' | 'isSkipped' | 'recordHalt'>;
 }
 
 /** `replayTargets` on real stores. */
@@ -108,7 +108,8 @@ export async function replayTargets(
         await gatherer.ready();
         const reason = 'reason' in item ? item.reason : project(gatherer.batch(), reading, item);
         if (reason !== null) {
-          if (!(await state.isSkipped(builds, message))) throw unreadable(message, reason);
+          if (!(await state.isSkipped(builds, message)))
+            throw await stoppedAt(state, builds, message, reason);
           await gatherer.ready();
           gatherer.batch().pass(reading, message.offset);
         }
@@ -167,7 +168,8 @@ export async function replayFold(
       let { next } = folded;
       if (folded.outcome === 'poison') {
         const { message, reason } = folded;
-        if (!(await state.isSkipped([build], message))) throw unreadable(message, reason);
+        if (!(await state.isSkipped([build], message)))
+          throw await stoppedAt(state, [build], message, reason);
         await passOver(partition, next);
         next += 1;
       }
@@ -202,7 +204,15 @@ function project(batch: Batch, reading: Reading, item: ChainBatchItem): string |
   }
 }
 
-function unreadable({ topic, partition, offset }: LogMessage, reason: string): AppError {
+/** Writes down what stops these builds, so that an operator can list it and have it passed over. */
+async function stoppedAt(
+  state: Pick<ProjectionState, 'recordHalt'>,
+  builds: readonly Build[],
+  message: LogMessage,
+  reason: string,
+): Promise<AppError> {
+  await state.recordHalt(builds, { message, reason, announced: false });
+  const { topic, partition, offset } = message;
   return new AppError(
     'MESSAGE_INVALID',
     `${topic}:${partition}:${offset} cannot be read (${reason}): \`tds quarantine skip ${topic}:${partition}:${offset}\` passes over it`,

@@ -280,6 +280,11 @@ describe('a rebuild refuses', () => {
       code: 'MESSAGE_INVALID',
       message: expect.stringContaining(`tds quarantine skip ${id}`),
     });
+    // Recorded for the shadow, it can be listed and skipped by name; what is served is not halted.
+    const { rows: halts } = await world.pool.query(
+      'SELECT projection, state, message_offset FROM tds.projection_halts JOIN tds.builds USING (projection, build)',
+    );
+    expect(halts).toEqual([{ projection: 'transfers', state: 'building', message_offset: place?.offset }]);
     await skipFor(['transfers']);
     const report = await rebuildNow({ projections: [transfers] });
     expect(report.tables.flatMap(({ differing }) => differing)).toEqual([]);
