@@ -62,21 +62,28 @@ export function createWatch<R extends Watched>(dependencies: Dependencies<R>): W
   let looks = 0;
   let measured = new Set<number>();
 
+  /** What was sent to the quarantine, though it may not be known whether it arrived. */
+  const mayBeTold = new WeakSet<Halt>();
+
   /** To every process through Postgres, and to the operator through the quarantine. */
   const announce = async (halt: Halt, stopped: readonly Build[]): Promise<void> => {
     const { partition, offset } = halt.message;
     log.error({ topic: topic.name, partition, offset, reason: halt.reason }, 'a message halts its partition');
-    await state.recordHalt(stopped, halt);
+    // The quarantine first: an operator settles what is recorded, and that must be the last word of it.
+    mayBeTold.add(halt);
     await quarantine.publish(topics.quarantine, [{ value: messageQuarantined(halt, clock.now()) }]);
+    await state.recordHalt(stopped, halt);
     halt.announced = true;
   };
 
   const passOver = async (reading: R, halt: Halt): Promise<void> => {
     const { partition, offset } = halt.message;
     log.warn({ topic: topic.name, partition, offset }, 'passing over a message, as an operator said');
+    // A replay meets it again without a word; the quarantine knows already.
+    if (mayBeTold.has(halt)) {
+      await quarantine.publish(topics.quarantine, [{ value: messageSkipped(halt.message, clock.now()) }]);
+    }
     await dependencies.resume(reading);
-    if (!halt.announced) return; // a replay meets it again; the quarantine knows already
-    await quarantine.publish(topics.quarantine, [{ value: messageSkipped(halt.message, clock.now()) }]);
   };
 
   const readAgain = async (reading: R, { message: { partition, offset } }: Halt): Promise<void> => {
