@@ -59,6 +59,8 @@ export default defineConfig({
           sequence: { groupOrder: 2 },
           ...onBackend,
           testTimeout: 300_000,
+          // Real processes on ports that were free a moment ago: what fails twice is no accident.
+          retry: 1,
         },
       },
     ],
