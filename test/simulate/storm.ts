@@ -171,7 +171,7 @@ const rebuild: Happening = (world, crew) => {
 
 const poison: Happening = ({ broker, chain, count, random, trace }) => {
   const partition = partitionOfHeight(chain.head());
-  const offset = broker.append(topics.chainBlocks, partition, null, poisonMessage(random, chain.base));
+  const offset = broker.append(topics.chainBlocks, partition, null, poisonMessage(random, chain.head()));
   count('poison message');
   trace(`poison at ${partition}:${offset}`);
 };
