@@ -64,8 +64,8 @@ export default defineConfig({
           sequence: { groupOrder: 2 },
           ...onBackend,
           testTimeout: 300_000,
-          // Real processes on ports that were free a moment ago: what fails twice is no accident.
-          retry: 1,
+          // Real processes on ports that were free a moment ago: what fails three times is no accident.
+          retry: 2,
         },
       },
     ],
