@@ -56,16 +56,9 @@ export default defineConfig({
         test: {
           name: 'e2e',
           include: ['test/e2e/**/*.test.ts'],
-          // Their traps on a Kafka request miss it where two requests share a window; FAULT_WIRE=1 runs them all the same.
-          exclude:
-            process.env['FAULT_WIRE'] === undefined
-              ? ['test/e2e/faults/ingest-kills.test.ts', 'test/e2e/faults/lost-answers.test.ts']
-              : [],
           sequence: { groupOrder: 2 },
           ...onBackend,
           testTimeout: 300_000,
-          // Real processes on ports that were free a moment ago: what fails three times is no accident.
-          retry: 2,
         },
       },
     ],

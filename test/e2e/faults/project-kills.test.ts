@@ -27,6 +27,13 @@ const checkpoints = async (world: FaultWorld, topic = 'chain.blocks'): Promise<n
   );
   return rows.map(({ next_offset }) => next_offset);
 };
+/** Holds the inserts of every batch that can be in flight. */
+const holdInserts = (project: Role, table: string): Promise<void> => {
+  const traps = [1, 2].map(() =>
+    project.proxies.clickhouse.trap({ request: insertInto(table), act: 'hold' }),
+  );
+  return Promise.race(traps.map(({ sprung }) => sprung));
+};
 const visible = async (world: FaultWorld, table: string): Promise<void> =>
   await eventually(async () => expect(await world.count(table)).toBeGreaterThan(0), 60_000);
 
@@ -34,8 +41,7 @@ const whileFollowing: readonly Point[] = [
   {
     name: 'between two tables of a batch',
     reach: async (world, project) => {
-      const held = project.proxies.clickhouse.trap({ request: insertInto('account_ledger'), act: 'hold' });
-      await held.sprung;
+      await holdInserts(project, 'account_ledger');
       await visible(world, 'transfers');
       project.signal('SIGKILL');
       expect(await world.count('account_ledger')).toBe(0);
@@ -45,9 +51,7 @@ const whileFollowing: readonly Point[] = [
   {
     name: 'between a table and what is derived from it',
     reach: async (world, project) => {
-      const request = insertInto('transfer_counts');
-      const held = project.proxies.clickhouse.trap({ request, act: 'hold' });
-      await held.sprung;
+      await holdInserts(project, 'transfer_counts');
       await visible(world, 'transfer_counts_by_block');
       project.signal('SIGKILL');
       expect(await world.count('transfer_counts')).toBe(0);
@@ -57,8 +61,7 @@ const whileFollowing: readonly Point[] = [
   {
     name: 'after all tables but the one that tells what is indexed',
     reach: async (world, project) => {
-      const held = project.proxies.clickhouse.trap({ request: insertInto('indexed_blocks'), act: 'hold' });
-      await held.sprung;
+      await holdInserts(project, 'indexed_blocks');
       project.signal('SIGKILL');
       for (const table of ['transfers', 'account_ledger', 'transfer_counts', 'tx_index']) {
         expect(await world.count(table), table).toBeGreaterThan(0);

@@ -32,7 +32,8 @@ export interface Weather {
 
 export interface Trap {
   /**
-   * Matched against what the client has sent since the server last spoke, as latin1; so `^` is the beginning of a request.
+   * Matched against the text of a request as it comes in, as latin1; so `^` is its beginning. A request begins where the
+   * server last spoke; before Kafka, whose clients do not wait for one answer before they ask again, at its frame.
    */
   readonly request: RegExp;
   /** Springs at the so-many-th match; default 1. */
@@ -59,15 +60,16 @@ export interface ProxyOptions {
   readonly host: string;
   readonly port: number;
   /**
-   * The server tells its clients its own address (a Kafka broker in its metadata): put the proxy's in its place. Both are
-   * written as host and 32-bit port, so the length stays the same.
+   * Requests and answers are frames that begin with their length, answered in order. The broker tells its clients its own
+   * address in its metadata: the proxy's is put in its place. Both are written as host and 32-bit port, so the length
+   * stays the same.
    */
-  readonly advertised?: boolean;
+  readonly kafka?: boolean;
 }
 
 /** What a request's text may be searched for. */
 const WINDOW = 128 * 1024;
-/** Answers that name an address are small; larger frames are data and go by unread. */
+/** Answers that name an address are small; larger frames are data and go by as they are. */
 const LARGEST_METADATA = 64 * 1024;
 
 interface Armed extends Trap {
@@ -77,7 +79,7 @@ interface Armed extends Trap {
   open: boolean;
 }
 
-export async function startProxy({ host, port, advertised = false }: ProxyOptions): Promise<FaultProxy> {
+export async function startProxy({ host, port, kafka = false }: ProxyOptions): Promise<FaultProxy> {
   let current: Weather = {};
   let traps: Armed[] = [];
   const cuts = new Set<() => void>();
@@ -86,9 +88,9 @@ export async function startProxy({ host, port, advertised = false }: ProxyOption
     if (current.refuse === true) return client.resetAndDestroy();
     const upstream = connect({ host, port, noDelay: true, allowHalfOpen: true });
     const { cutAfterBytes } = current;
-    let asked = '';
+    const exchange = kafka ? framedExchange() : plainExchange();
     let answered = 0;
-    let losing: Armed | null = null;
+    let losing: { trap: Armed; number: number } | null = null;
     let holding = false;
     const cut = (): void => {
       cuts.delete(cut);
@@ -97,26 +99,28 @@ export async function startProxy({ host, port, advertised = false }: ProxyOption
     };
     cuts.add(cut);
 
-    const sprungBy = (chunk: Buffer): Armed | undefined => {
-      if (traps.length === 0) return undefined;
-      asked = (asked + chunk.toString('latin1')).slice(-WINDOW - chunk.length);
-      const trap = traps.find(({ request }) => request.test(asked));
-      if (trap === undefined) return undefined;
-      asked = '';
-      trap.left -= 1;
-      if (trap.left > 0) return undefined;
-      traps = traps.filter((one) => one !== trap);
-      return trap;
+    const sprungBy = (chunk: Buffer): { trap: Armed; number: number } | undefined => {
+      for (const { text, number } of exchange.asked(chunk)) {
+        const trap = traps.find(({ request }) => request.test(text));
+        if (trap === undefined) continue;
+        exchange.forget();
+        trap.left -= 1;
+        if (trap.left > 0) continue;
+        traps = traps.filter((one) => one !== trap);
+        return { trap, number };
+      }
+      return undefined;
     };
     const requests = ordered(client, upstream, async (chunk, forward) => {
-      const trap = sprungBy(chunk);
-      if (trap !== undefined) {
+      const sprung = sprungBy(chunk);
+      if (sprung !== undefined) {
+        const { trap } = sprung;
         trap.onSprung?.();
         if (trap.act === 'reset') {
           trap.spring();
           return cut();
         }
-        if (trap.act === 'lose-answer') losing = trap;
+        if (trap.act === 'lose-answer') losing = sprung;
         if (trap.act === 'hold') {
           const released = new Promise<void>((resolve) => (trap.open ? resolve() : (trap.held = resolve)));
           trap.spring();
@@ -128,13 +132,13 @@ export async function startProxy({ host, port, advertised = false }: ProxyOption
       await delay();
       forward(chunk);
     });
-    const rewrite = advertised ? frames(addressOf(host, port), () => addressOf(host, portOf())) : null;
+    const rewrite = kafka ? rewriting(addressOf(host, port), () => addressOf(host, portOf())) : null;
     const answers = ordered(upstream, client, async (chunk, forward) => {
-      asked = '';
-      if (losing !== null) {
-        const lost = losing;
+      const answers = exchange.answered(chunk);
+      if (losing !== null && answers >= losing.number) {
+        const { trap } = losing;
         cut();
-        return lost.spring();
+        return trap.spring();
       }
       await delay();
       answered += chunk.length;
@@ -229,36 +233,97 @@ function addressOf(host: string, port: number): Buffer {
   return Buffer.concat([Buffer.from(host), number]);
 }
 
-/** Cuts a stream of length-prefixed frames (Kafka's) into whole ones, and replaces one address by another in small ones. */
-function frames(address: Buffer, replacement: () => Buffer): (chunk: Buffer) => Buffer[] {
+/** What goes on between one client and the server. Requests and answers are numbered from 1. */
+interface Exchange {
+  /** The requests that a chunk of the client's is of, each with its text so far. */
+  asked(chunk: Buffer): { text: string; number: number }[];
+  /** No text of before is given again. */
+  forget(): void;
+  /** How many answers have begun with this chunk of the server's. */
+  answered(chunk: Buffer): number;
+}
+
+/** Whatever the server says answers all that the client said before. */
+function plainExchange(): Exchange {
+  let text = '';
+  let answers = 0;
+  return {
+    asked(chunk) {
+      text = (text + chunk.toString('latin1')).slice(-WINDOW - chunk.length);
+      return [{ text, number: answers + 1 }];
+    },
+    forget: () => (text = ''),
+    answered() {
+      text = '';
+      return (answers += 1);
+    },
+  };
+}
+
+function framedExchange(): Exchange {
+  const [requests, answers] = [frames(), frames()];
+  let text = '';
+  let asked = 0;
+  let answered = 0;
+  return {
+    asked: (chunk) =>
+      requests(chunk).map(({ begins, bytes }) => {
+        if (begins) [text, asked] = ['', asked + 1];
+        if (text.length < WINDOW) text += bytes.toString('latin1');
+        return { text, number: asked };
+      }),
+    forget: () => (text = ''),
+    answered: (chunk) => (answered += answers(chunk).filter(({ begins }) => begins).length),
+  };
+}
+
+/** A piece of one frame, as much as a chunk has of it. */
+interface Piece {
+  readonly begins: boolean;
+  readonly ends: boolean;
+  /** Of the whole frame, its length's four bytes included. */
+  readonly size: number;
+  readonly bytes: Buffer;
+}
+
+/** Cuts a stream of frames that begin with their length (32 bits) into pieces that are each of one frame. */
+function frames(): (chunk: Buffer) => Piece[] {
   let waiting = Buffer.alloc(0);
-  /** Bytes of a large frame that are still to go by. */
-  let passing = 0;
+  let size = 0;
+  let left = 0;
   return (chunk) => {
-    const out: Buffer[] = [];
+    const pieces: Piece[] = [];
     waiting = Buffer.concat([waiting, chunk]);
     while (waiting.length > 0) {
-      if (passing > 0) {
-        const part = waiting.subarray(0, passing);
-        out.push(part);
-        passing -= part.length;
-        waiting = waiting.subarray(part.length);
-        continue;
+      const begins = left === 0;
+      if (begins) {
+        if (waiting.length < 4) break;
+        size = 4 + waiting.readInt32BE(0);
+        left = size;
       }
-      if (waiting.length < 4) break;
-      const size = 4 + waiting.readInt32BE(0);
-      if (size > LARGEST_METADATA) {
-        passing = size;
-        continue;
-      }
-      if (waiting.length < size) break;
-      const frame = Buffer.from(waiting.subarray(0, size));
+      const bytes = waiting.subarray(0, left);
+      waiting = waiting.subarray(bytes.length);
+      left -= bytes.length;
+      pieces.push({ begins, ends: left === 0, size, bytes });
+    }
+    return pieces;
+  };
+}
+
+/** Replaces one address by another in small frames of the server's. */
+function rewriting(address: Buffer, replacement: () => Buffer): (chunk: Buffer) => Buffer[] {
+  const pieces = frames();
+  let small: Buffer[] = [];
+  return (chunk) =>
+    pieces(chunk).flatMap(({ ends, size, bytes }) => {
+      if (size > LARGEST_METADATA) return [bytes];
+      small.push(bytes);
+      if (!ends) return [];
+      const frame = Buffer.concat(small);
+      small = [];
       for (let at = frame.indexOf(address); at >= 0; at = frame.indexOf(address, at + 1)) {
         replacement().copy(frame, at);
       }
-      out.push(frame);
-      waiting = waiting.subarray(size);
-    }
-    return out;
-  };
+      return [frame];
+    });
 }

@@ -103,7 +103,7 @@ async function proxied(env: Readonly<Record<string, string>>): Promise<{
     before('CLICKHOUSE_URL'),
     before('DATABASE_URL'),
     before('STARKNET_RPC_URL'),
-    startProxy({ host: broker.hostname, port: Number(broker.port), advertised: true }),
+    startProxy({ host: broker.hostname, port: Number(broker.port), kafka: true }),
   ]);
   return {
     proxies: { kafka, clickhouse: clickhouse.proxy, postgres: postgres.proxy, node: node.proxy },

@@ -26,7 +26,7 @@ beforeEach(async () => {
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  proxy = await startProxy({ host: '127.0.0.1', port: portOf(), advertised: false });
+  proxy = await startProxy({ host: '127.0.0.1', port: portOf() });
 });
 afterEach(async () => {
   for (const client of clients.splice(0)) client.destroy();
@@ -148,27 +148,64 @@ describe('weather', () => {
   });
 });
 
-test('an advertised address is the proxy’s, in small frames, however they arrive', async () => {
-  const frame = (body: Buffer): Buffer => {
-    const size = Buffer.alloc(4);
-    size.writeInt32BE(body.length);
-    return Buffer.concat([size, body]);
-  };
-  const port = (number: number): Buffer => {
-    const bytes = Buffer.alloc(4);
-    bytes.writeInt32BE(number);
-    return bytes;
-  };
-  const told = (number: number): Buffer => Buffer.concat([Buffer.from('\0\t127.0.0.1'), port(number)]);
-  const large = Buffer.concat([Buffer.alloc(70_000, 1), told(portOf())]);
-  answer = () => Buffer.concat([frame(told(portOf())), frame(large), frame(told(portOf()))]);
-  const kafka = await startProxy({ host: '127.0.0.1', port: portOf(), advertised: true });
-  const client = await open(kafka);
-  const expected = Buffer.concat([frame(told(kafka.port)), frame(large), frame(told(kafka.port))]);
-  let got = Buffer.alloc(0);
-  client.on('data', (chunk) => (got = Buffer.concat([got, chunk])));
-  client.write('?');
-  await expect.poll(() => got.length).toBe(expected.length);
-  expect(got.equals(expected)).toBe(true);
-  await kafka.close();
+const int32 = (number: number): Buffer => {
+  const bytes = Buffer.alloc(4);
+  bytes.writeInt32BE(number);
+  return bytes;
+};
+const frame = (body: Buffer | string): Buffer => Buffer.concat([int32(body.length), Buffer.from(body)]);
+
+describe('before Kafka', () => {
+  let kafka: FaultProxy;
+  beforeEach(async () => (kafka = await startProxy({ host: '127.0.0.1', port: portOf(), kafka: true })));
+  afterEach(async () => await kafka.close());
+
+  test('an advertised address is the proxy’s, in small frames, however they arrive', async () => {
+    const told = (port: number): Buffer => Buffer.concat([Buffer.from('\0\t127.0.0.1'), int32(port)]);
+    const large = Buffer.concat([Buffer.alloc(70_000, 1), told(portOf())]);
+    answer = () => Buffer.concat([frame(told(portOf())), frame(large), frame(told(portOf()))]);
+    const client = await open(kafka);
+    const expected = Buffer.concat([frame(told(kafka.port)), frame(large), frame(told(kafka.port))]);
+    let got = Buffer.alloc(0);
+    client.on('data', (chunk) => (got = Buffer.concat([got, chunk])));
+    client.write('?');
+    await expect.poll(() => got.length).toBe(expected.length);
+    expect(got.equals(expected)).toBe(true);
+  });
+
+  test.each([
+    ['in one piece', (all: Buffer) => [all]],
+    ['cut inside a length', (all: Buffer) => [all.subarray(0, 11), all.subarray(11)]],
+    ['cut inside the request', (all: Buffer) => [all.subarray(0, 16), all.subarray(16)]],
+  ])('a request is seen behind another that has no answer yet: %s', async (_, cut) => {
+    answer = () => '';
+    const client = await open(kafka);
+    let seen = 0;
+    kafka.trap({ request: /^[^]{4}produce/, act: 'reset', onSprung: () => (seen += 1) });
+    for (const piece of cut(Buffer.concat([frame('fetch'), frame('produce')]))) {
+      client.write(piece);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    await closing(client);
+    expect(seen).toBe(1);
+  });
+
+  test('lose-answer: an answer to a request before it is not taken for it', async () => {
+    // The server speaks where it is told to, so both requests wait for their answers.
+    answer = (chunk) =>
+      ['fetched', 'produced'].filter((one) => chunk.includes(`say ${one}`)).map(frame)[0] ?? '';
+    const client = await open(kafka);
+    const trap = kafka.trap({ request: /produce/, act: 'lose-answer' });
+    const got: string[] = [];
+    client.on('data', (chunk) => got.push(chunk.toString('latin1')));
+    for (const request of [frame('fetch'), frame('produce')]) client.write(request);
+    await expect.poll(() => asked.join('')).toContain('produce');
+    client.write(frame('say fetched'));
+    await expect.poll(() => got.join('')).toContain('fetched');
+    expect(trap.hasSprung()).toBe(false);
+    client.write(frame('say produced'));
+    await closing(client);
+    expect(trap.hasSprung()).toBe(true);
+    expect(got.join('')).not.toContain('produced');
+  });
 });
