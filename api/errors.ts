@@ -87,13 +87,8 @@ export function toHttpError(error: unknown): HttpError {
     // NOT_FOUND below the routes is a read model that is not built yet.
     if (error.retryable || error.code === 'NOT_FOUND') return storeUnavailable(error);
   }
-  if (isPostgresUnavailable(error) || isCancelled(error)) return storeUnavailable(error);
+  if (isPostgresUnavailable(error)) return storeUnavailable(error);
   return new HttpError(500, 'error', 'Server Error (500)', { cause: error });
-}
-
-/** Postgres gave up on a statement that took too long (SQLSTATE 57014). */
-function isCancelled(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === '57014';
 }
 
 function storeUnavailable(cause: unknown): HttpError {

@@ -88,11 +88,15 @@ export async function sqlRows<T>(
   return result.rows.map((raw: unknown) => row.parse(raw));
 }
 
-/** True where trying again can help: the server is away, starting, stopping, or gave up on a conflict or on a transaction that stood still (SQLSTATE 08, 40, 53, 57P, 25P03). */
+/**
+ * True where trying again can help: the server is away, starting or stopping, short of something, failed at its disk, or
+ * gave up on a conflict, on a statement, or on a transaction that stood still (SQLSTATE classes 08, 40, 53, 57, 58, and
+ * 25P03).
+ */
 export function isPostgresUnavailable(error: unknown): boolean {
   if (!(error instanceof Error) || error instanceof AppError) return false;
   const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
-  if (/^(08|40|53|57P|25P03)/.test(code)) return true;
+  if (/^(08|40|53|57|58|25P03)/.test(code)) return true;
   if (['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN'].includes(code))
     return true;
   // pg reports a connection that ended, and its own time-outs, as plain errors without a code.

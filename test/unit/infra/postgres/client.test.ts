@@ -70,6 +70,8 @@ test.each([
   ['53300', 'too many connections', true],
   ['25P03', 'terminating connection due to idle-in-transaction timeout', true],
   ['40001', 'could not serialize access', true],
+  ['57014', 'canceling statement due to statement timeout', true],
+  ['58030', 'could not write to file', true],
 ])('SQLSTATE %s: %s', (code, message, expected) => {
   expect(isPostgresUnavailable(Object.assign(new Error(message), { code }))).toBe(expected);
 });
