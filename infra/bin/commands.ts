@@ -36,9 +36,7 @@ const migrateCommand: Register = (program) => {
       const { applied, outdated } = await prepareStores(config, log, new AbortController().signal);
       say(applied.length === 0 ? 'Nothing to migrate.' : `Applied ${applied.join(', ')}.`);
       for (const { name, version } of outdated) {
-        say(
-          `${name} is served in another version than ${version}: \`tds rebuild ${name}\` builds that and swaps.`,
-        );
+        say(`${name} is not served in version ${version}: \`tds rebuild ${name}\` builds that and swaps.`);
       }
     });
 };

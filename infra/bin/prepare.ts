@@ -1,4 +1,4 @@
-import { openBuild, servedBuild } from '../../projections/engine/builds.ts';
+import { needsRebuild, openBuild } from '../../projections/engine/builds.ts';
 import type { Projection } from '../../projections/define.ts';
 import { projections } from '../../projections/index.ts';
 import { createClickHouse, isClickHouseUnavailable } from '../clickhouse/client.ts';
@@ -16,7 +16,7 @@ import { waitFor } from './wait.ts';
 export interface Prepared {
   /** Migrations applied now. */
   readonly applied: readonly string[];
-  /** Projections that are served in another version than this program writes: to be rebuilt. */
+  /** Projections that are not served as this program writes them, in another version or not at all: to be rebuilt. */
   readonly outdated: readonly Projection[];
 }
 
@@ -45,12 +45,8 @@ export async function prepareStores(config: Config, log: Logger, signal: AbortSi
     ]);
     const outdated: Projection[] = [];
     for (const projection of projections) {
-      const served = await servedBuild(pool, projection);
-      if (served === null || served.version === projection.version) {
-        await openBuild(pool, clickhouse, projection);
-      } else {
-        outdated.push(projection);
-      }
+      if (await needsRebuild(pool, projection)) outdated.push(projection);
+      else await openBuild(pool, clickhouse, projection);
     }
     if (config.apiDatabaseUrl !== null) await grantApiRole(pool, config.apiDatabaseUrl);
     return { applied, outdated };

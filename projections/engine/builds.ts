@@ -36,9 +36,10 @@ const buildRow = z.object({
 type BuildRow = z.infer<typeof buildRow>;
 
 /**
- * The build that this program writes; made, and served from then on, when the projection has none. Refuses to run
- * against tables of another version (`VERSION_MISMATCH`) and against a table.sql that changed without one
- * (`SHAPE_CHANGED`). Processes that start together make a build once.
+ * The build that this program writes; made, and served from then on, when the projection has none and is as new as its
+ * topic is. Refuses to run against tables of another version, or of none on a topic that others have read
+ * (`VERSION_MISMATCH`: it would be served while it fills, and keep them waiting), and against a table.sql that changed
+ * without one (`SHAPE_CHANGED`). Processes that start together make a build once.
  */
 export async function openBuild(
   pool: Pool,
@@ -49,6 +50,12 @@ export async function openBuild(
   return await changingBuilds(pool, name, async (tx, rows) => {
     const serving = rows.find(({ state }) => state === 'serving');
     if (serving === undefined) {
+      if (await isBegun(tx, projection)) {
+        throw new AppError(
+          'VERSION_MISMATCH',
+          `${name} is new, and the log is not: \`tds rebuild ${name}\` builds it from the log before it is served`,
+        );
+      }
       const build = await makeBuild(tx, clickhouse, projection, rows, 'serving');
       await serve(tx, projection, build);
       return build;
@@ -90,6 +97,26 @@ export async function openShadow(
   });
 }
 
+/** True when `tds rebuild` is to make the tables of this program: another version is served, or none on an old log. */
+export async function needsRebuild(db: Sql, projection: Projection): Promise<boolean> {
+  const served = await servedBuild(db, projection);
+  return served === null ? await isBegun(db, projection) : served.version !== projection.version;
+}
+
+/** Whether something that is served has read anything of the projection's topic. */
+async function isBegun(db: Sql, { topic }: Projection): Promise<boolean> {
+  const [row] = await sqlRows(
+    db,
+    z.object({ is_begun: z.boolean() }),
+    `SELECT EXISTS (
+       SELECT FROM tds.checkpoints JOIN tds.builds USING (projection, build)
+       WHERE state = 'serving' AND topic = $1 AND next_offset > 0
+     ) AS is_begun`,
+    [topic.name],
+  );
+  return row?.is_begun ?? false;
+}
+
 /** The build that is served, of any version; null when none is. */
 export async function servedBuild(db: Sql, projection: Projection): Promise<KnownBuild | null> {
   return (await knownBuilds(db, projection.name)).find(({ state }) => state === 'serving') ?? null;
@@ -118,25 +145,31 @@ export async function dropBuild(
 }
 
 /**
- * Puts shadows in the place of what is served, in the transaction of `holdSwap` (holds.ts): for a reader that is one moment. What
- * was served stays, retired, until it is dropped.
+ * Puts shadows in the place of what is served, in the transaction of `holdSwap` (holds.ts): for a reader that is one
+ * moment. What was served stays, retired, until it is dropped.
  */
 export async function serveInstead(
   tx: PoolClient,
-  shadows: readonly { readonly projection: Projection; readonly served: Build; readonly shadow: Build }[],
+  shadows: readonly {
+    readonly projection: Projection;
+    /** null: none was. */
+    readonly served: Build | null;
+    readonly shadow: Build;
+  }[],
 ): Promise<void> {
   await tx.query(BUILDS_LOCK);
   for (const { projection, served, shadow } of shadows) {
-    const retired = await tx.query(
+    const retired = await tx.query<{ build: number }>(
       `UPDATE tds.builds SET state = 'retired', retired_at = now()
-       WHERE projection = $1 AND build = $2 AND state = 'serving'`,
-      [projection.name, served.build],
+       WHERE projection = $1 AND state = 'serving' RETURNING build`,
+      [projection.name],
     );
+    const isAsItWas = retired.rows.map(({ build }) => build).join() === String(served?.build ?? '');
     const begun = await tx.query(
       `UPDATE tds.builds SET state = 'serving' WHERE projection = $1 AND build = $2 AND state = 'building'`,
       [projection.name, shadow.build],
     );
-    if (retired.rowCount !== 1 || begun.rowCount !== 1) {
+    if (!isAsItWas || begun.rowCount !== 1) {
       throw new AppError(
         'CONFLICT',
         `Somebody else swapped or dropped builds of ${projection.name} meanwhile`,

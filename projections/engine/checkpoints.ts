@@ -102,6 +102,21 @@ export async function servedCheckpoint(
   return row?.next_offset ?? null;
 }
 
+/** How far everything that is served of a topic has read it, by partition; none where nothing has. */
+export async function readByAllServed(
+  db: Sql,
+  { topic, topicId }: LogIdentity,
+): Promise<ReadonlyMap<number, number>> {
+  const rows = await sqlRows(
+    db,
+    z.object({ partition: z.number(), next_offset: z.number() }),
+    `SELECT partition, min(next_offset) AS next_offset FROM tds.checkpoints JOIN tds.builds USING (projection, build)
+     WHERE state = 'serving' AND topic = $1 AND topic_id = $2 GROUP BY partition`,
+    [topic.name, topicId],
+  );
+  return new Map(rows.map(({ partition, next_offset }) => [partition, next_offset]));
+}
+
 /**
  * Moves checkpoints by compare-and-set, all in one statement, and clears the halts they pass.
  *

@@ -140,8 +140,8 @@ async function bucketSums(
 }
 
 /**
- * Keeps to some buckets, and to some heights where the table knows them. The condition is on columns of the key alone, which all versions of a row share, so it may be
- * met before versions are merged, and the key's order can be used.
+ * Keeps to some buckets, and to some heights where the table knows them. The condition is on columns of the key alone,
+ * which all versions of a row share, so it may be met before versions are merged, and the key's order can be used.
  */
 export function within({ bucket, height }: Shape, { buckets, heights }: Limits): string {
   if (buckets === undefined && (heights === undefined || height === null)) return '';

@@ -52,6 +52,7 @@ export function rebuildCommand(program: Command, log: Logger, say: (line: string
             if (report.isSwapped && options.drop) {
               await pause(READERS_GONE_MS);
               for (const { projection, before } of report.builds) {
+                if (before === null) continue;
                 await dropBuild(stores.pool, stores.clickhouse, projection, before);
                 if (!options.json) say(`${projection}: build ${before} is dropped.`);
               }
@@ -93,7 +94,7 @@ export function rebuildCommand(program: Command, log: Logger, say: (line: string
     });
 }
 
-/** Brings the read models that are served in another version to the one that this program writes. */
+/** Brings the read models that are new, or served in another version, to what this program writes. */
 export async function rebuildOutdated(
   config: Config,
   outdated: readonly Projection[],
@@ -212,11 +213,16 @@ function described({ builds, messages, tables, isSwapped, heldMs }: RebuildRepor
       ? ['What was served was wrong where it is named above; what is served now is what the log says.']
       : []),
     isSwapped
-      ? `Served from now on; writers were held for ${heldMs ?? 0} ms. The old tables are kept: ${builds
-          .map(({ projection, before }) => `\`tds builds drop ${projection} ${before}\``)
-          .join(', ')}.`
+      ? `Served from now on; writers were held for ${heldMs ?? 0} ms.${keptOf(builds)}`
       : 'Not swapped.',
   ];
+}
+
+function keptOf(builds: RebuildReport['builds']): string {
+  const drops = builds.flatMap(({ projection, before }) =>
+    before === null ? [] : [`\`tds builds drop ${projection} ${before}\``],
+  );
+  return drops.length === 0 ? '' : ` The old tables are kept: ${drops.join(', ')}.`;
 }
 
 /** Tables of no height have one range. */

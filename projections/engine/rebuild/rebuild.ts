@@ -1,11 +1,11 @@
 import { asTheOnlyOne } from '../../../infra/postgres/lock.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { HEIGHT_RANGE } from '../../../schemas/topics.ts';
-import { openShadow, serveInstead, servedBuild } from '../builds.ts';
+import { needsRebuild, openShadow, serveInstead, servedBuild } from '../builds.ts';
 import type { Build, KnownBuild } from '../builds.ts';
 import { compareSchemas, compareTables, differingRows } from '../compare.ts';
 import type { BucketDifference, RowDifference, TablePair } from '../compare.ts';
-import { identifyLog, loadCheckpoints } from '../checkpoints.ts';
+import { identifyLog, loadCheckpoints, readByAllServed } from '../checkpoints.ts';
 import type { ClickHouseProjection, PostgresProjection, Projection } from '../../define.ts';
 import { holdSwap } from '../holds.ts';
 import { assertWholeLog, replayChain, replayFold } from './replay.ts';
@@ -39,8 +39,8 @@ export interface RebuildReport {
   readonly builds: readonly {
     readonly projection: string;
     readonly version: number;
-    /** The build that was served before. */
-    readonly before: number;
+    /** The build that was served before; null: none was. */
+    readonly before: number | null;
     readonly after: number;
     /** Filled in part by an earlier run. */
     readonly isResumed: boolean;
@@ -54,10 +54,10 @@ export interface RebuildReport {
   readonly heldMs: number | null;
 }
 
-/** One projection, its build that is served and the shadow that is to take its place. */
+/** One projection, its build that is served (null: it is new) and the shadow that is to take its place. */
 interface Rebuilding<P extends Projection = Projection> {
   readonly projection: P;
-  readonly served: KnownBuild;
+  readonly served: KnownBuild | null;
   readonly shadow: Build;
   readonly isResumed: boolean;
 }
@@ -71,8 +71,9 @@ const SAMPLED = 4;
 
 /**
  * Builds projections anew from the log alone, each into a shadow beside the build that is served: read up to where the
- * served one stands, compared with it, and put in its place in one moment. May be ended anywhere and started again, and
- * goes on with the shadow. `chain.blocks` is read once for all projections that are made from it.
+ * served one stands, compared with it, and put in its place in one moment. One that is new is read up to where the others
+ * of its topic stand. May be ended anywhere and started again, and goes on with the shadow. `chain.blocks` is read once
+ * for all projections that are made from it.
  *
  * Throws `LOG_BEGINNING_GONE` where the log does not reach back to its first message, `CONFLICT` while another process
  * rebuilds one of these, `MESSAGE_INVALID` at a message that cannot be read and was not skipped.
@@ -90,7 +91,7 @@ export async function rebuild(
     const rebuilding: Rebuilding[] = [];
     for (const projection of projections) {
       const served = await servedBuild(pool, projection);
-      if (served === null) {
+      if (served === null && !(await needsRebuild(pool, projection))) {
         throw new AppError('NOT_FOUND', `${projection.name} has never been built: \`tds migrate\` begins it`);
       }
       rebuilding.push({ projection, served, ...(await openShadow(pool, clickhouse, projection)) });
@@ -147,7 +148,7 @@ export async function rebuild(
       builds: rebuilding.map(({ projection, served, shadow, isResumed }) => ({
         projection: projection.name,
         version: shadow.version,
-        before: served.build,
+        before: served?.build ?? null,
         after: shadow.build,
         isResumed,
       })),
@@ -160,10 +161,12 @@ export async function rebuild(
   });
 }
 
-/** Where the served build stands is where its shadow has to go. */
+/** Where the served build stands is where its shadow has to go; with none, where all others of the topic have been. */
 async function goalOf({ kafka, pool }: ReplayDeps, { projection, served }: Rebuilding): Promise<Goal> {
   const identity = await identifyLog(kafka, projection.topic);
-  return await loadCheckpoints(pool, kafka, identity, served);
+  return served === null
+    ? await readByAllServed(pool, identity)
+    : await loadCheckpoints(pool, kafka, identity, served);
 }
 
 async function messagesLeft(deps: ReplayDeps, rebuilding: readonly Rebuilding[]): Promise<number> {
@@ -238,6 +241,7 @@ async function compareFolded(
   { pool }: ReplayDeps,
   { projection, served, shadow }: Rebuilding,
 ): Promise<TableReport[]> {
+  if (served === null) return [];
   const [ours = '', theirs = ''] = [served.names['schema'], shadow.names['schema']];
   const compared = await compareSchemas(pool, ours, theirs, SAMPLES);
   return compared.map(({ name, ...rest }) => ({ projection: projection.name, table: name, ...rest }));
@@ -250,7 +254,7 @@ async function compareProjected(
 ): Promise<TableReport[]> {
   const reports: TableReport[] = [];
   for (const [table, theirs] of Object.entries(shadow.names)) {
-    const ours = served.names[table];
+    const ours = served?.names[table];
     if (ours === undefined) continue; // a table that the served version does not have
     const pair: TablePair = { name: table, ours, theirs };
     const isDerived = projection.kind === 'clickhouse' && projection.tables[table] === undefined;

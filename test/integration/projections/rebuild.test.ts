@@ -372,6 +372,61 @@ test('another version is built beside the one that is served, whose writer ends 
   }
 });
 
+test('a read model that is new on an old log is built before it is served, and keeps no other waiting', async () => {
+  const own = await projectionWorld();
+  try {
+    const older = chainProjections.filter(({ name }) => name !== 'account-feed');
+    await own.publish(blocks(0, 12));
+    const run = await own.run({ projections: older });
+    const names = older.map(({ name }) => name);
+    await own.settled(names);
+
+    await expect(own.run()).rejects.toMatchObject({
+      code: 'VERSION_MISMATCH',
+      message: expect.stringContaining('tds rebuild account-feed'),
+    });
+    expect((await servedBuilds(own.pool)).table.bind(null, 'account_feed')).toThrow('No build');
+    expect(await knownBuilds(own.pool, 'account-feed')).toEqual([]);
+    await own.publish(blocks(12, 3));
+    await own.settled(names);
+
+    const { builds, tables, isSwapped } = await rebuild(
+      {
+        ...own,
+        clock: systemClock,
+        metrics: createProjectionMetrics(new Registry()),
+        signal: new AbortController().signal,
+      },
+      chainProjections.filter(({ name }) => name === 'account-feed'),
+      { swap: true, onProgress: () => {} },
+    );
+    expect([builds, tables, isSwapped]).toEqual([
+      [expect.objectContaining({ projection: 'account-feed', before: null, after: 1 })],
+      [],
+      true,
+    ]);
+    expect(await atEnd(own.kafka, own.pool, topics.chainBlocks, ['account-feed'])).toBe(true);
+    await run.stop();
+    const all = await own.run();
+    await own.publish(blocks(15, 2));
+    await own.settled();
+    await all.stop();
+    const built = await own.checksums();
+
+    const fresh = await projectionWorld();
+    try {
+      seq -= 17;
+      await fresh.publish(blocks(0, 17));
+      await fresh.catchUp();
+      expect(built).toEqual(await fresh.checksums());
+    } finally {
+      await fresh.close();
+    }
+  } finally {
+    await own.close();
+  }
+});
+
 test('PostgreSQL projections are folded anew, compared and swapped; what differs is named', async () => {
   const own = await projectionWorld();
   try {
