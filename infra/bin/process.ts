@@ -13,7 +13,8 @@ export interface ProcessContext {
 
 /**
  * A process that does one thing until it is told to stop: SIGTERM or SIGINT, or the end of the supervisor or the npm that
- * started it (its IPC channel closes, its parent is gone). One that a shell left in the background outlives it. What `main` pushed is released in reverse order.
+ * started it (its IPC channel closes, its parent is gone). One that a shell left in the background outlives it. What
+ * `main` pushed is released in reverse order.
  *
  * Exit codes: 0 stopped on request, 1 a mistake that starting again does not mend, 75 anything else.
  *

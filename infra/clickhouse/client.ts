@@ -96,8 +96,8 @@ export function createClickHouse(
 
 /**
  * True where trying again can help: no answer (connection, time-out), or the server is short of something now
- * (TOO_MANY_PARTS 252, MEMORY_LIMIT_EXCEEDED 241, TIMEOUT_EXCEEDED 159, NOT_ENOUGH_SPACE 243, CANNOT_WRITE_TO_FILE_DESCRIPTOR 75,
- * TOO_MANY_SIMULTANEOUS_QUERIES 202).
+ * (TOO_MANY_PARTS 252, MEMORY_LIMIT_EXCEEDED 241, TIMEOUT_EXCEEDED 159, NOT_ENOUGH_SPACE 243,
+ * CANNOT_WRITE_TO_FILE_DESCRIPTOR 75, TOO_MANY_SIMULTANEOUS_QUERIES 202).
  */
 export function isClickHouseUnavailable(error: unknown): boolean {
   if (error instanceof ClickHouseError)

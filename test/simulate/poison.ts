@@ -4,7 +4,10 @@ import type { Random } from '../support/random.ts';
 /** More seconds than a UInt32 holds. */
 export const UNSTORABLE_TIMESTAMP = 2 ** 33;
 
-/** A message about a height, for the partition of that height, that nobody can project: cut off, of an unknown version, or with something that a table cannot hold. */
+/**
+ * A message about a height, for the partition of that height, that nobody can project: cut off, of an unknown version, or
+ * with something that a table cannot hold.
+ */
 export function poisonMessage(random: Random, height: number): Buffer {
   const message = accepted(makeBlock({ height, transactions: [] }), 1);
   const text = random.pick([

@@ -34,7 +34,10 @@ const refusedFunctions = new Set(
 /** Tables of `system` that tell a reader nothing of other queries, settings or files. */
 const systemTables = new Set(['one', 'numbers', 'tables', 'columns', 'parts', 'databases']);
 
-/** Settings a reader may choose: how answers look (but not `output_format_schema`, which writes a file), and how much work a query may be. */
+/**
+ * Settings a reader may choose: how answers look (but not `output_format_schema`, which writes a file), and how much work
+ * a query may be.
+ */
 const readerSettings =
   /^(output_format_(?!schema)[a-z0-9_]+|format_csv_[a-z_]+|log_comment|final|do_not_merge_across_partitions_select_final|max_threads|max_block_size|max_execution_time|max_result_rows|max_result_bytes|max_rows_to_read|max_bytes_to_read|result_overflow_mode|read_overflow_mode|timeout_overflow_mode|join_algorithm|join_use_nulls|optimize_[a-z0-9_]+|use_[a-z0-9_]+|query_plan_[a-z0-9_]+|enable_analyzer|prefer_column_name_to_alias|date_time_output_format|session_timezone|extremes|async_insert|wait_for_async_insert)$/;
 
