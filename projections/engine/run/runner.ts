@@ -47,8 +47,8 @@ export interface ChainProjectionsOptions extends RunOptions, Pick<ChainPorts, 'l
 
 export const DEFAULT_LIMITS: GatherLimits = { rows: 50_000, bytes: 32_000_000, waitMs: 1000, gapMs: 150 };
 
-/** Blocks compress to an eighth: some 50 MB of JSON a fetch, half a second's work. */
-export const FETCH_BYTES = 6_000_000;
+/** Blocks compress to an eighth: some 16 MB of JSON a fetch, held twice while the next one comes. */
+export const FETCH_BYTES = 2_000_000;
 
 /** Opens the builds that this program writes, keeps them up with `chain.blocks`, and follows every swap. */
 export async function runChainProjections(options: ChainProjectionsOptions): Promise<ProjectionRun> {
