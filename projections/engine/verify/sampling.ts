@@ -63,6 +63,10 @@ export function startSampling(options: Options): Sampling {
   /** It never rises, and hardly ever falls. */
   let lowest: number | null = null;
 
+  const clear = async (height: number): Promise<void> => {
+    await pool.query('DELETE FROM tds.alarms WHERE name = $1', [alarmName(height)]);
+  };
+
   const check = async (height: number, kafka: Options['kafka'] | null): Promise<void> => {
     let sampled: SampledBlock | null = null;
     let told: string | null = null;
@@ -79,10 +83,9 @@ export function startSampling(options: Options): Sampling {
     }
     if (sampled === null) return;
     blocks.inc();
-    if (told === null) {
-      await pool.query('DELETE FROM tds.alarms WHERE name = $1', [alarmName(sampled.height)]);
-      return;
-    }
+    // Of a height that is not indexed (any more) nothing is served that could be wrong.
+    if (sampled.height !== height) await clear(height);
+    if (told === null) return await clear(sampled.height);
     differences.inc();
     log.error({ block: sampled.height, difference: told }, 'a block is not as it must be');
     await pool.query(

@@ -383,6 +383,10 @@ test('a sample finds what differs, raises an alarm that names it, and takes it b
     expect(await figure('tds_verify_differences_total')).toBeGreaterThan(2);
     expect((await look({ repair: true })).differences).toEqual([]);
     await until(async () => (await alarms()).length === 0, 100_000);
+
+    // Of a block that is gone since.
+    await world.pool.query("INSERT INTO tds.alarms (name, detail) VALUES ('verify.block:1900', 'x')");
+    await until(async () => (await alarms()).length === 0, 20_000);
   } finally {
     await sampling.stop();
   }
