@@ -2,10 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 
-/**
- * A loopback port for each name, the one that was used in this folder before where it is still free. New ones are taken
- * below 32768: above it the system hands ports to outgoing connections, and one of those could take it meanwhile.
- */
+/** A loopback port for each name, the one that was used in this folder before where it is still free. */
 export async function takePorts<Name extends string>(
   dataDir: string,
   names: readonly Name[],
@@ -15,8 +12,8 @@ export async function takePorts<Name extends string>(
   const taken = new Set<number>();
   const entries: [Name, number][] = [];
   for (const name of names) {
-    let port = known[name] ?? randomPort();
-    while (taken.has(port) || !(await isFree(port))) port = randomPort();
+    let port = known[name] ?? (await freePort());
+    while (taken.has(port) || !(await isFree(port))) port = await freePort();
     taken.add(port);
     entries.push([name, port]);
   }
@@ -38,8 +35,15 @@ function readPorts(file: string): Record<string, number> {
   }
 }
 
-function randomPort(): number {
-  return 20_000 + Math.floor(Math.random() * 12_000);
+/**
+ * A port that is free now. It lies below 32768: above, the system hands ports to outgoing connections, and one of those
+ * could take it before the server that it is for.
+ */
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const port = 20_000 + Math.floor(Math.random() * 12_000);
+    if (await isFree(port)) return port;
+  }
 }
 
 function isFree(port: number): Promise<boolean> {

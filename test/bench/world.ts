@@ -2,8 +2,9 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
+import { freePort } from '../../infra/embedded/ports.ts';
 import { Releasers, pause } from '../../infra/lifecycle.ts';
-import { freePort, startService } from '../support/service.ts';
+import { startService } from '../support/service.ts';
 import type { RunningService } from '../support/service.ts';
 import { startChain } from './chain.ts';
 import type { ChainProcess } from './chain.ts';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
-import { freePort } from '../support/service.ts';
+import { freePort } from '../../infra/embedded/ports.ts';
 
 /** What a person does wrong is told in a sentence: no stack, no endless new try, and nothing left running. */
 let folder: string;

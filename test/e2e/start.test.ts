@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 
-import { eventually, freePort, startService } from '../support/service.ts';
+import { freePort } from '../../infra/embedded/ports.ts';
+import { eventually, startService } from '../support/service.ts';
 import type { RunningService } from '../support/service.ts';
 
 const STRK = '0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d';

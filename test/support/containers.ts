@@ -1,9 +1,8 @@
-import { createServer } from 'node:net';
-
 import { GenericContainer, Wait, getContainerRuntimeClient } from 'testcontainers';
 import type { StartedTestContainer } from 'testcontainers';
 
 import type { EmbeddedUrls } from '../../infra/embedded/index.ts';
+import { freePort } from '../../infra/embedded/ports.ts';
 
 const images = {
   kafka: 'apache/kafka:4.3.0',
@@ -148,16 +147,4 @@ async function startRedis(keep: Keep): Promise<string> {
       .start(),
   );
   return `redis://${container.getHost()}:${container.getMappedPort(6379)}`;
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.once('error', reject);
-    server.listen(0, () => {
-      const address = server.address();
-      const port = typeof address === 'object' && address !== null ? address.port : 0;
-      server.close(() => resolve(port));
-    });
-  });
 }

@@ -1,8 +1,8 @@
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { makeClosedFolder } from '../data-dir.ts';
+import { freePort } from '../ports.ts';
 import { startService, type EmbeddedService, type ServiceLog } from '../service.ts';
 
 export type StarknetOptions = {
@@ -54,18 +54,4 @@ async function answers(url: string, signal: AbortSignal): Promise<void> {
   });
   if (!response.ok) throw new TypeError(`the node answered ${response.status}`);
   await response.json();
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const probe = createServer();
-    probe.on('error', reject);
-    probe.listen(0, '127.0.0.1', () => {
-      const address = probe.address();
-      probe.close(() => {
-        if (address === null || typeof address === 'string') reject(new TypeError('no TCP address'));
-        else resolve(address.port);
-      });
-    });
-  });
 }

@@ -2,10 +2,11 @@ import { expect, test } from 'vitest';
 
 import { startClickHouse } from '../../../infra/embedded/clickhouse/clickhouse.ts';
 import { startKafka } from '../../../infra/embedded/kafka/kafka.ts';
+import { freePort } from '../../../infra/embedded/ports.ts';
 import { createLogger } from '../../../infra/log.ts';
 import { mountSmallDisk } from '../../support/faults/small-disk.ts';
 import { faultWorld } from '../../support/faults/world.ts';
-import { eventually, freePort } from '../../support/service.ts';
+import { eventually } from '../../support/service.ts';
 
 /** A server's disk is full: the roles wait and say for what, nothing is lost, and all goes on when there is room again. */
 

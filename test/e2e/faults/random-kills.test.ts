@@ -5,10 +5,11 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 
+import { freePort } from '../../../infra/embedded/ports.ts';
 import { createSimulatedNode } from '../../../infra/embedded/starknet/node.ts';
 import type { SimulatedNode } from '../../../infra/embedded/starknet/node.ts';
 import { inspector } from '../../support/faults/inspect.ts';
-import { allTransfers, eventually, freePort, startService } from '../../support/service.ts';
+import { allTransfers, eventually, startService } from '../../support/service.ts';
 import type { RunningService } from '../../support/service.ts';
 import { createRandom } from '../../support/random.ts';
 import type { Random } from '../../support/random.ts';

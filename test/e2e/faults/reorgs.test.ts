@@ -5,13 +5,14 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 
+import { freePort } from '../../../infra/embedded/ports.ts';
 import { createSimulatedNode } from '../../../infra/embedded/starknet/node.ts';
 import type { SimulatedNode } from '../../../infra/embedded/starknet/node.ts';
 import { inspector } from '../../support/faults/inspect.ts';
 import type { Inspector } from '../../support/faults/inspect.ts';
 import { isolated } from '../../support/isolation.ts';
 import type { Isolated } from '../../support/isolation.ts';
-import { eventually, freePort, startService } from '../../support/service.ts';
+import { eventually, startService } from '../../support/service.ts';
 import type { RunningService } from '../../support/service.ts';
 
 /** Reorgs through the whole service on real stores: after each, every table is what the fork in force meant. */

@@ -5,11 +5,12 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 
+import { freePort } from '../../../infra/embedded/ports.ts';
 import { createSimulatedNode } from '../../../infra/embedded/starknet/node.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { inspector } from '../../support/faults/inspect.ts';
 import type { Inspector } from '../../support/faults/inspect.ts';
-import { eventually, freePort, startService } from '../../support/service.ts';
+import { eventually, startService } from '../../support/service.ts';
 import type { RunningService } from '../../support/service.ts';
 
 /**
