@@ -1,12 +1,14 @@
 import { fileURLToPath } from 'node:url';
 
 import { defineConfig } from 'vitest/config';
-import type { Reporter } from 'vitest/node';
+import { BaseSequencer } from 'vitest/node';
+import type { Reporter, TestSpecification } from 'vitest/node';
 
 /**
- * One run, three projects, one after the other: `unit` in parallel, then `integration` and `e2e` one file at a time on
- * one back end (support/global-setup.ts). `npx vitest run --config test/vitest.config.ts --project unit` runs one of them;
- * a path runs the files that match it. `.ci/run` reads the JSON report.
+ * One run, three projects, one after the other: `unit` in parallel, then `integration` one file at a time and `e2e` one
+ * beside the soak, each on a back end of its own (support/global-setup.ts). `npx vitest run --config
+ * test/vitest.config.ts --project unit` runs one of them; a path runs the files that match it. `.ci/run` reads the JSON
+ * report.
  */
 const root = fileURLToPath(new URL('..', import.meta.url));
 
@@ -20,9 +22,17 @@ const skipReasons: Reporter = {
   },
 };
 
+/** The soak takes its ten minutes and little of the machine: it begins first, and the others run beside it. */
+class SoakFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const isSoak = ({ moduleId }: TestSpecification): boolean => moduleId.endsWith('/soak.test.ts');
+    const sorted = await super.sort(files);
+    return [...sorted.filter(isSoak), ...sorted.filter((file) => !isSoak(file))];
+  }
+}
+
 const onBackend = {
   globalSetup: ['test/support/global-setup.ts'],
-  fileParallelism: false,
   testTimeout: 120_000,
   hookTimeout: 240_000,
 };
@@ -30,6 +40,7 @@ const onBackend = {
 export default defineConfig({
   root,
   test: {
+    sequence: { sequencer: SoakFirst },
     reporters: ['default', skipReasons, ['json', { outputFile: '.cache/test-report.json' }]],
     projects: [
       {
@@ -49,6 +60,7 @@ export default defineConfig({
           include: ['test/integration/**/*.test.ts'],
           sequence: { groupOrder: 1 },
           ...onBackend,
+          maxWorkers: 1,
         },
       },
       {
@@ -58,6 +70,7 @@ export default defineConfig({
           include: ['test/e2e/**/*.test.ts'],
           sequence: { groupOrder: 2 },
           ...onBackend,
+          maxWorkers: 2,
           testTimeout: 300_000,
         },
       },
