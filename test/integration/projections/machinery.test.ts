@@ -294,6 +294,7 @@ describe('builds', () => {
     const fresh = {
       ...transfers,
       name: 'made-together',
+      topic: { ...transfers.topic, name: 'read.by.nobody' },
       version: 1,
       ddl: 'CREATE TABLE IF NOT EXISTS {{made_together}} (n UInt8) ENGINE = MergeTree ORDER BY n;\n',
     };
