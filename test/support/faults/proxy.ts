@@ -69,8 +69,8 @@ export interface ProxyOptions {
 
 /** What a request's text may be searched for. */
 const WINDOW = 128 * 1024;
-/** Answers that name an address are small; larger frames are data and go by as they are. */
-const LARGEST_METADATA = 64 * 1024;
+/** Kafka's requests whose answers name brokers: Metadata and FindCoordinator. */
+const NAMING = new Set(['\0\x03', '\0\x0a']);
 
 interface Armed extends Trap {
   left: number;
@@ -88,7 +88,9 @@ export async function startProxy({ host, port, kafka = false }: ProxyOptions): P
     if (current.refuse === true) return client.resetAndDestroy();
     const upstream = connect({ host, port, noDelay: true, allowHalfOpen: true });
     const { cutAfterBytes } = current;
-    const exchange = kafka ? framedExchange() : plainExchange();
+    const exchange = kafka
+      ? kafkaExchange(address(host, port), () => address(host, portOf()))
+      : plainExchange();
     let answered = 0;
     let losing: { trap: Armed; number: number } | null = null;
     let holding = false;
@@ -132,19 +134,19 @@ export async function startProxy({ host, port, kafka = false }: ProxyOptions): P
       await delay();
       forward(chunk);
     });
-    const rewrite = kafka ? rewriting(addressOf(host, port), () => addressOf(host, portOf())) : null;
     const answers = ordered(upstream, client, async (chunk, forward) => {
-      const answers = exchange.answered(chunk);
-      if (losing !== null && answers >= losing.number) {
+      const { answers: begun, passing } = exchange.answered(chunk);
+      if (losing !== null && begun >= losing.number) {
         const { trap } = losing;
         cut();
         return trap.spring();
       }
       await delay();
-      answered += chunk.length;
       const limit = cutAfterBytes ?? Infinity;
-      const passed = answered > limit ? chunk.subarray(0, chunk.length - (answered - limit)) : chunk;
-      for (const part of rewrite === null ? [passed] : rewrite(passed)) forward(part);
+      for (const part of passing) {
+        forward(part.subarray(0, Math.max(0, limit - answered)));
+        answered += part.length;
+      }
       if (answered <= limit) return;
       client.destroySoon();
       upstream.destroy();
@@ -227,7 +229,7 @@ function ordered(
   return () => tail;
 }
 
-function addressOf(host: string, port: number): Buffer {
+function address(host: string, port: number): Buffer {
   const number = Buffer.alloc(4);
   number.writeInt32BE(port);
   return Buffer.concat([Buffer.from(host), number]);
@@ -239,8 +241,8 @@ interface Exchange {
   asked(chunk: Buffer): { text: string; number: number }[];
   /** No text of before is given again. */
   forget(): void;
-  /** How many answers have begun with this chunk of the server's. */
-  answered(chunk: Buffer): number;
+  /** How many answers have begun with this chunk of the server's, and what of it goes to the client now. */
+  answered(chunk: Buffer): { answers: number; passing: readonly Buffer[] };
 }
 
 /** Whatever the server says answers all that the client said before. */
@@ -253,27 +255,53 @@ function plainExchange(): Exchange {
       return [{ text, number: answers + 1 }];
     },
     forget: () => (text = ''),
-    answered() {
+    answered(chunk) {
       text = '';
-      return (answers += 1);
+      answers += 1;
+      return { answers, passing: [chunk] };
     },
   };
 }
 
-function framedExchange(): Exchange {
+/** One answer for each request, in order. Where an answer names brokers, one address is replaced by another. */
+function kafkaExchange(real: Buffer, shown: () => Buffer): Exchange {
   const [requests, answers] = [frames(), frames()];
   let text = '';
   let asked = 0;
   let answered = 0;
+  /** Of each request without an answer, its length and its API key: the first six bytes. */
+  const heads: string[] = [];
+  let naming: Buffer[] | null = null;
+
+  const shownTo = (frame: Buffer): Buffer => {
+    for (let at = frame.indexOf(real); at >= 0; at = frame.indexOf(real, at + 1)) shown().copy(frame, at);
+    return frame;
+  };
   return {
     asked: (chunk) =>
       requests(chunk).map(({ begins, bytes }) => {
-        if (begins) [text, asked] = ['', asked + 1];
-        if (text.length < WINDOW) text += bytes.toString('latin1');
+        if (begins) {
+          [text, asked] = ['', asked + 1];
+          heads.push('');
+        }
+        const read = bytes.toString('latin1', 0, WINDOW);
+        if (text.length < WINDOW) text += read;
+        heads.push(((heads.pop() ?? '') + read).slice(0, 6));
         return { text, number: asked };
       }),
     forget: () => (text = ''),
-    answered: (chunk) => (answered += answers(chunk).filter(({ begins }) => begins).length),
+    answered(chunk) {
+      const passing = answers(chunk).flatMap(({ begins, ends, bytes }) => {
+        if (begins) {
+          answered += 1;
+          naming = NAMING.has((heads.shift() ?? '').slice(4)) ? [] : null;
+        }
+        if (naming === null) return [bytes];
+        naming.push(bytes);
+        return ends ? [shownTo(Buffer.concat(naming))] : [];
+      });
+      return { answers: answered, passing };
+    },
   };
 }
 
@@ -281,15 +309,12 @@ function framedExchange(): Exchange {
 interface Piece {
   readonly begins: boolean;
   readonly ends: boolean;
-  /** Of the whole frame, its length's four bytes included. */
-  readonly size: number;
   readonly bytes: Buffer;
 }
 
 /** Cuts a stream of frames that begin with their length (32 bits) into pieces that are each of one frame. */
 function frames(): (chunk: Buffer) => Piece[] {
   let waiting = Buffer.alloc(0);
-  let size = 0;
   let left = 0;
   return (chunk) => {
     const pieces: Piece[] = [];
@@ -298,32 +323,13 @@ function frames(): (chunk: Buffer) => Piece[] {
       const begins = left === 0;
       if (begins) {
         if (waiting.length < 4) break;
-        size = 4 + waiting.readInt32BE(0);
-        left = size;
+        left = 4 + waiting.readInt32BE(0);
       }
       const bytes = waiting.subarray(0, left);
       waiting = waiting.subarray(bytes.length);
       left -= bytes.length;
-      pieces.push({ begins, ends: left === 0, size, bytes });
+      pieces.push({ begins, ends: left === 0, bytes });
     }
     return pieces;
   };
-}
-
-/** Replaces one address by another in small frames of the server's. */
-function rewriting(address: Buffer, replacement: () => Buffer): (chunk: Buffer) => Buffer[] {
-  const pieces = frames();
-  let small: Buffer[] = [];
-  return (chunk) =>
-    pieces(chunk).flatMap(({ ends, size, bytes }) => {
-      if (size > LARGEST_METADATA) return [bytes];
-      small.push(bytes);
-      if (!ends) return [];
-      const frame = Buffer.concat(small);
-      small = [];
-      for (let at = frame.indexOf(address); at >= 0; at = frame.indexOf(address, at + 1)) {
-        replacement().copy(frame, at);
-      }
-      return [frame];
-    });
 }
