@@ -30,7 +30,7 @@ export async function* readRanges(
   signal?: AbortSignal,
 ): AsyncGenerator<{ partition: number; messages: readonly LogMessage[] }> {
   const left = new Map(
-    ranges.filter(({ from, to }) => from < to).map((range) => [range.partition, { ...range }]),
+    ranges.filter(({ from, to }) => from < to).map(({ partition, from, to }) => [partition, { from, to }]),
   );
   if (left.size === 0) return;
   const waiting: Waiting[] = [];
@@ -68,10 +68,14 @@ export async function* readRanges(
       }
       try {
         const range = left.get(batch.partition);
-        // A fetch may have begun before its partition was done with.
-        const messages = batch.messages.filter(({ offset }) => range !== undefined && offset < range.to);
+        // A fetch may have begun before its partition was done with, or before the group was joined again.
+        const messages = batch.messages.filter(
+          ({ offset }) => range !== undefined && offset >= range.from && offset < range.to,
+        );
         if (messages.length > 0) yield { partition: batch.partition, messages };
         const next = (batch.messages.at(-1)?.offset ?? 0) + 1;
+        // Where it goes on when the group is joined again.
+        if (range !== undefined) range.from = Math.max(range.from, next);
         if (range === undefined || next >= range.to) {
           left.delete(batch.partition);
           consumption.pause(topic.name, batch.partition);

@@ -174,8 +174,8 @@ export function createBroker(world: BrokerWorld): SimBroker {
         offsets: (topic) => process.call('log', 'offsets', async () => offsetsOf(topic)),
         topicId: (topic) => process.call('log', 'topicId', async () => `id of ${topic.name}`),
         publisher: () => createPublisher(process),
-        readRanges: (topic, ranges, fetchBytes) =>
-          readRanges(topic, ranges, consume, async () => {}, fetchBytes),
+        readRanges: (topic, ranges, fetchBytes, signal) =>
+          readRanges(topic, ranges, consume, async () => {}, fetchBytes, signal),
       };
     },
   };
