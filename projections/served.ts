@@ -22,10 +22,14 @@ const servedRow = z.object({
   schemas: z.record(z.string(), z.string()),
   state: z.string().nullable(),
 });
-/** Commands and the quarantine tell nothing of the chain, so their checkpoints are no part of the state. */
+/**
+ * Commands and the quarantine tell nothing of the chain, so their checkpoints are no part of the state; nor are those of
+ * builds that nobody reads.
+ */
 const SELECT_SERVED = `SELECT tables, schemas, md5(tables::text || schemas::text || mended || ' ' || (
-    SELECT string_agg(next_offset::text, ' ' ORDER BY projection, build, topic, partition)
-    FROM tds.checkpoints WHERE topic NOT IN ('commands', 'quarantine')
+    SELECT string_agg(next_offset::text, ' ' ORDER BY projection, topic, partition)
+    FROM tds.checkpoints JOIN tds.builds USING (projection, build)
+    WHERE state = 'serving' AND topic NOT IN ('commands', 'quarantine')
   )) AS state
   FROM tds.served`;
 
