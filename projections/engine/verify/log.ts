@@ -71,7 +71,12 @@ export async function scanLog(scan: Scan): Promise<Difference[]> {
   };
 
   let lastYield = performance.now();
-  for await (const { partition, messages } of scan.kafka.readRanges(topic, scan.ranges, FETCH_BYTES)) {
+  for await (const { partition, messages } of scan.kafka.readRanges(
+    topic,
+    scan.ranges,
+    FETCH_BYTES,
+    signal,
+  )) {
     const reading = readings.get(partition);
     if (reading === undefined) continue;
     for (const message of messages) {

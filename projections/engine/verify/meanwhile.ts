@@ -16,6 +16,7 @@ export function readMeanwhile(
   kafka: Pick<Kafka, 'offsets' | 'readRanges'>,
   scanned: readonly LogRange[],
   heights: Heights,
+  signal: AbortSignal,
 ): Meanwhile {
   const topic = topics.chainBlocks;
   const next = new Map(scanned.map(({ partition, to }) => [partition, to]));
@@ -26,7 +27,7 @@ export function readMeanwhile(
       return from === undefined || from >= high ? [] : [{ partition, from, to: high }];
     });
     if (ranges.length === 0) return found;
-    for await (const { messages } of kafka.readRanges(topic, ranges, FETCH_BYTES)) {
+    for await (const { messages } of kafka.readRanges(topic, ranges, FETCH_BYTES, signal)) {
       for (const message of messages) {
         const item = readChainMessage(topic, message);
         if ('reason' in item) continue; // no projection goes past it

@@ -9,7 +9,7 @@ import type { Heights, TablePair } from '../compare.ts';
 import type { Difference } from './difference.ts';
 import type { Meanwhile } from './meanwhile.ts';
 import type { Scratch } from './scratch.ts';
-import { derive } from './tables.ts';
+import { derive, scratchNames } from './tables.ts';
 
 /** Rows of one table that a repair took away, and put in. */
 export interface Mended {
@@ -31,7 +31,7 @@ const countRow = z.object({ rows: z.coerce.number() });
  * Makes the tables what the log says, where they differ: rows that the log does not know go, each in exactly the version
  * that was found, and the log's own are inserted again under their own seq. Heights about which the log has got messages
  * since it was scanned are left alone. So a row that is written meanwhile stays and wins, and afterwards the tables are,
- * byte for byte, what a rebuild would give. Derived tables are recomputed.
+ * byte for byte, what a rebuild would give. Derived tables are recomputed, a range at a time.
  *
  * @param highest the highest offset that all of them have read, by range: the version of what is recomputed
  */
@@ -42,44 +42,41 @@ export async function repairTables(
 ): Promise<Map<string, Mended>> {
   const { clickhouse, scratch } = repair;
   const named = differences.filter(({ table, range }) => table !== undefined && range !== undefined);
-  const byTable = Map.groupBy(named, ({ table }) => table ?? '');
   const mended = new Map<string, Mended>();
   const replace = async (pair: TablePair, range: number, heights: Heights | null): Promise<void> => {
     const { taken, put } = await replaceRange(repair, pair, range, heights);
     const sum = mended.get(pair.name) ?? { taken: 0, put: 0 };
     mended.set(pair.name, { taken: sum.taken + taken, put: sum.put + put });
   };
-  const hold = await holdServed(
-    pool,
-    scratch.served.map(({ build }) => build),
-  );
+  const repairRange = async (range: number, byTable: ReadonlyMap<string, Difference>): Promise<void> => {
+    for (const pair of scratch.tables) {
+      const heights = byTable.get(pair.name)?.heights;
+      if (heights) await replace(pair, range, heights);
+    }
+    for (const { projection, build } of scratch.served) {
+      if (!Object.keys(build.names).some((name) => byTable.has(name))) continue;
+      const wrong = scratch.derived.filter(({ name }) => name in build.names && byTable.has(name));
+      // What they come to now, to tell the rows that differ from those that are right.
+      if (wrong.length > 0) await derive(clickhouse, projection, scratchNames(scratch, build), range, 0);
+      for (const pair of wrong) await replace(pair, range, null);
+      await derive(clickhouse, projection, build.names, range, highest(range));
+    }
+  };
+
+  const builds = scratch.served.map(({ build }) => build);
   try {
-    try {
-      for (const pair of scratch.tables) {
-        const own = byTable.get(pair.name) ?? [];
-        for (const [range, [first]] of Map.groupBy(own, (one) => one.range ?? 0)) {
-          if (first?.heights) await replace(pair, range, first.heights);
-        }
+    for (const [range, own] of Map.groupBy(named, (one) => one.range ?? 0)) {
+      // Not for longer: a swap that waits for this keeps every writer waiting.
+      const hold = await holdServed(pool, builds);
+      try {
+        await repairRange(range, new Map(own.map((one) => [one.table ?? '', one])));
+      } finally {
+        await hold.release();
       }
-      for (const { projection, build } of scratch.served) {
-        const ranges = new Set(
-          Object.keys(build.names).flatMap((name) =>
-            (byTable.get(name) ?? []).map(({ range }) => range ?? 0),
-          ),
-        );
-        for (const range of ranges) {
-          for (const pair of scratch.derived.filter(({ name }) => name in build.names)) {
-            if (byTable.get(pair.name)?.some((one) => one.range === range)) await replace(pair, range, null);
-          }
-          await derive(clickhouse, projection, build.names, range, highest(range));
-        }
-      }
-    } finally {
-      // Also of what was broken off: rows may be gone that pages were made of.
-      await pool.query('UPDATE tds.served SET mended = mended + 1');
     }
   } finally {
-    await hold.release();
+    // Also of what was broken off: rows may be gone that pages were made of.
+    await pool.query('UPDATE tds.served SET mended = mended + 1');
   }
   return mended;
 }

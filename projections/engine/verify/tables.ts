@@ -4,6 +4,7 @@ import { unbalancedTokens } from '../../account-ledger/queries.ts';
 import { compareTables, differingRows } from '../compare.ts';
 import type { Heights, TablePair } from '../compare.ts';
 import { withNames } from '../../define.ts';
+import type { Build } from '../builds.ts';
 import { NAMED } from './difference.ts';
 import type { Difference } from './difference.ts';
 import type { Scratch } from './scratch.ts';
@@ -28,8 +29,7 @@ export async function derivedDifferences(
   heights: Heights,
 ): Promise<Difference[]> {
   for (const { projection, build } of scratch.served) {
-    const names = { ...build.names };
-    for (const { name, theirs } of scratch.derived) if (name in names) names[name] = theirs;
+    const names = scratchNames(scratch, build);
     for (let range = rangeOf(heights.from); range <= rangeOf(heights.to); range += 1) {
       await derive(clickhouse, projection, names, range, 0);
     }
@@ -37,6 +37,12 @@ export async function derivedDifferences(
   const differences: Difference[] = [];
   for (const pair of scratch.derived) differences.push(...(await compare(clickhouse, pair, heights, true)));
   return differences;
+}
+
+/** A build's base tables with the derived ones of the scratch: where they are recomputed to be compared. */
+export function scratchNames(scratch: Scratch, { names }: Build): Readonly<Record<string, string>> {
+  const derived = scratch.derived.filter(({ name }) => name in names);
+  return { ...names, ...Object.fromEntries(derived.map(({ name, theirs }) => [name, theirs])) };
 }
 
 /** Recomputes one range of a projection's derived tables, as `names` call them. */

@@ -200,7 +200,7 @@ async function look(
       },
     });
     const highest = new Map(ranges.map(({ partition, projected }) => [partition, projected - 1]));
-    const meanwhile = readMeanwhile(kafka, ranges, heights);
+    const meanwhile = readMeanwhile(kafka, ranges, heights, signal);
     const mended =
       repair === null
         ? new Map<string, Mended>()

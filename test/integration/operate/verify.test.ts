@@ -181,6 +181,15 @@ test('tables that were emptied are filled again from the log', async () => {
   expect((await servedBuilds(world.pool)).state).not.toBe(state);
 });
 
+test('of totals, only those that are wrong are taken away', async () => {
+  const before = await contents();
+  await plant(copy('transfer_counts', 'transfers + 1 AS transfers, seq + 1000 AS seq', 'range = 0 LIMIT 1'));
+  const report = await look({ repair: true });
+  expect(report.differences).toEqual([]);
+  expect(report.repairedTables).toEqual({ transfer_counts: { taken: 1, put: 0 } });
+  expect(await contents()).toEqual(before);
+});
+
 test('what is written while it is repaired stays', async () => {
   const block = busyBlock(1041, 4);
   await plant(`DELETE FROM {{transfers}} WHERE ${at(1041)}`);
