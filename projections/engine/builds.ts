@@ -157,7 +157,6 @@ export async function serveInstead(
     readonly shadow: Build;
   }[],
 ): Promise<void> {
-  await tx.query(BUILDS_LOCK);
   for (const { projection, served, shadow } of shadows) {
     const retired = await tx.query<{ build: number }>(
       `UPDATE tds.builds SET state = 'retired', retired_at = now()
@@ -179,16 +178,19 @@ export async function serveInstead(
   }
 }
 
-const BUILDS_LOCK = "SELECT pg_advisory_xact_lock(hashtext('tds.builds'))";
+/** Builds are made, dropped and swapped by one process at a time. */
+export async function lockBuilds(tx: Pick<PoolClient, 'query'>): Promise<void> {
+  await tx.query("SELECT pg_advisory_xact_lock(hashtext('tds.builds'))");
+}
 
-/** Builds of one projection are made, dropped and looked through one process at a time. */
+/** Changes the builds of one projection, as the only one who does. */
 async function changingBuilds<T>(
   pool: Pool,
   projection: string,
   work: (tx: PoolClient, rows: readonly BuildRow[]) => Promise<T>,
 ): Promise<T> {
   return await inTransaction(pool, async (tx) => {
-    await tx.query(BUILDS_LOCK);
+    await lockBuilds(tx);
     return await work(tx, await buildRows(tx, projection));
   });
 }

@@ -1,18 +1,32 @@
 import type { Pool, PoolClient, Sql } from '../../infra/postgres/client.ts';
 import { inTransaction } from '../../infra/postgres/client.ts';
 import { AppError } from '../../schemas/errors.ts';
+import { lockBuilds } from './builds.ts';
 import type { Build } from './builds.ts';
 
 /*
- * What is served does not change in the middle of a batch. A writer of served builds holds them, shared with other
- * writers, from before it writes the first row of a batch until its checkpoints have moved; a swap holds them alone. So
- * nothing of a served table is in flight while it is compared and swapped. Readers hold nothing and wait for nobody.
+ * What is served does not change in the middle of a batch. A writer of served builds holds their projections, shared with
+ * other writers, from before it writes the first row of a batch until its checkpoints have moved; a swap holds its own
+ * alone. So nothing of a served table is in flight while it is compared and swapped. Readers hold nothing and wait for
+ * nobody. Locks are taken in the order of names, so that no two wait for each other.
  */
-const SERVED_LOCK = "hashtext('tds.served')";
+async function lockServed(
+  tx: Pick<PoolClient, 'query'>,
+  how: 'shared' | 'alone',
+  projections: readonly string[],
+): Promise<void> {
+  const lock = how === 'shared' ? 'pg_advisory_xact_lock_shared' : 'pg_advisory_xact_lock';
+  await tx.query(
+    `SELECT ${lock}(hashtext('tds.served'), hashtext(projection)) FROM unnest($1::text[]) AS p (projection)`,
+    [[...new Set(projections)].toSorted()],
+  );
+}
 
 /** A process that stands still for so long (frozen, cut off) loses what it holds, and nobody waits for it. */
 const IDLE_MS = 10_000;
 const PING_MS = 3000;
+/** New batches wait behind a swap that waits for one under way: it gives up rather than keep them. */
+const LONGEST_WAIT_MS = 30_000;
 
 /** Ends a hold; nothing happens when it is called again. */
 export interface Hold {
@@ -55,7 +69,11 @@ export async function holdServed(pool: Pool, builds: readonly Build[]): Promise<
 
 /** The same for the length of a transaction that writes rows and checkpoint together. */
 export async function assertServed(tx: Pick<PoolClient, 'query'>, builds: readonly Build[]): Promise<void> {
-  await tx.query(`SELECT pg_advisory_xact_lock_shared(${SERVED_LOCK})`);
+  await lockServed(
+    tx,
+    'shared',
+    builds.map(({ projection }) => projection),
+  );
   await checkServed(tx, builds);
 }
 
@@ -73,12 +91,30 @@ export async function checkServed(db: Pick<Sql, 'query'>, builds: readonly Build
   }
 }
 
-/** Runs `work` while no writer is in the middle of a batch and none can begin one. */
-export async function holdSwap<T>(pool: Pool, work: (tx: PoolClient) => Promise<T>): Promise<T> {
+/**
+ * Runs `work` while no writer of these projections is in the middle of a batch and none can begin one, and nobody makes or
+ * drops a build. Throws `CONFLICT` when a batch takes too long to end.
+ */
+export async function holdSwap<T>(
+  pool: Pool,
+  projections: readonly string[],
+  work: (tx: PoolClient) => Promise<T>,
+): Promise<T> {
   return await inTransaction(
     pool,
     async (tx) => {
-      await tx.query(`SELECT pg_advisory_xact_lock(${SERVED_LOCK})`);
+      await tx.query(`SET LOCAL lock_timeout = ${LONGEST_WAIT_MS}`);
+      try {
+        await lockBuilds(tx);
+        await lockServed(tx, 'alone', projections);
+      } catch (error) {
+        if (!isLockTimeout(error)) throw error;
+        throw new AppError(
+          'CONFLICT',
+          `A batch that is being written did not end within ${LONGEST_WAIT_MS / 1000} s, so nothing is swapped; the next run goes on from here`,
+          { cause: error },
+        );
+      }
       const stopPings = pinging(tx, () => {});
       try {
         return await work(tx);
@@ -88,6 +124,11 @@ export async function holdSwap<T>(pool: Pool, work: (tx: PoolClient) => Promise<
     },
     { idleMs: IDLE_MS },
   );
+}
+
+/** SQLSTATE 55P03. */
+function isLockTimeout(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === '55P03';
 }
 
 /** Shows the server now and then that this process lives. */

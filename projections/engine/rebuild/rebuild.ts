@@ -50,7 +50,7 @@ export interface RebuildReport {
   readonly readMs: number;
   readonly tables: readonly TableReport[];
   readonly isSwapped: boolean;
-  /** How long writers were held; null when nothing was swapped. Readers are not held. */
+  /** How long writers could not begin a batch; null when nothing was swapped. Readers are not held. */
   readonly heldMs: number | null;
 }
 
@@ -64,6 +64,8 @@ interface Rebuilding<P extends Projection = Projection> {
 
 /** Caught up with the served build in so short a time, the rest is read while the writers are held. */
 const CLOSE_MS = 3000;
+/** Then a swap is given up, whose writers wait: a store may be away. */
+const LONGEST_HOLD_MS = 60_000;
 const SAMPLES = 20;
 /** Ranges that are compared again, and looked into, while writers are held. */
 const LOOKED_AT_AGAIN = 32;
@@ -130,20 +132,26 @@ export async function rebuild(
 
     phase = 'waiting for the writers';
     say();
+    deps.signal.throwIfAborted();
     let heldMs: number | null = null;
-    const tables = await holdSwap(pool, async (tx) => {
-      const heldSince = performance.now();
-      phase = 'swapping';
-      say();
-      await replayAll(deps, rebuilding, onRead);
-      // Both stand at the same offset now, with nothing in flight.
-      const last = await compareAll(deps, rebuilding, { first, touched });
-      if (swap) {
-        await serveInstead(tx, rebuilding);
-      }
-      heldMs = swap ? Math.round(performance.now() - heldSince) : null;
-      return last;
-    });
+    // New batches wait from here on.
+    const heldSince = performance.now();
+    const names = projections.map(({ name }) => name);
+    const tables = await holdSwap(pool, names, (tx) =>
+      notForLong(deps, async (held) => {
+        phase = 'swapping';
+        say();
+        await replayAll(held, rebuilding, onRead);
+        // Both stand at the same offset now, with nothing in flight.
+        const last = await compareAll(held, rebuilding, { first, touched });
+        held.signal.throwIfAborted();
+        if (swap) {
+          await serveInstead(tx, rebuilding);
+          heldMs = Math.round(performance.now() - heldSince);
+        }
+        return last;
+      }),
+    );
     return {
       builds: rebuilding.map(({ projection, served, shadow, isResumed }) => ({
         projection: projection.name,
@@ -159,6 +167,25 @@ export async function rebuild(
       heldMs,
     };
   });
+}
+
+/** Runs `work` with a signal that fires when writers have waited for long enough. */
+async function notForLong<T>(deps: ReplayDeps, work: (deps: ReplayDeps) => Promise<T>): Promise<T> {
+  const late = new AbortController();
+  const timer = setTimeout(() => {
+    const seconds = LONGEST_HOLD_MS / 1000;
+    late.abort(
+      new AppError(
+        'CONFLICT',
+        `The swap took over ${seconds} s, so nothing is swapped; the next run goes on`,
+      ),
+    );
+  }, LONGEST_HOLD_MS);
+  try {
+    return await work({ ...deps, signal: AbortSignal.any([deps.signal, late.signal]) });
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /** Where the served build stands is where its shadow has to go; with none, where all others of the topic have been. */

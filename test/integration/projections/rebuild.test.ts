@@ -5,6 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { systemClock } from '../../../infra/clock.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import { dropBuild, knownBuilds } from '../../../projections/engine/builds.ts';
+import { holdServed, holdSwap } from '../../../projections/engine/holds.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import type { Projection } from '../../../projections/define.ts';
 import { chainProjections, postgresProjections } from '../../../projections/index.ts';
@@ -238,6 +239,47 @@ describe('a rebuild from the log', () => {
     await settled();
     expect(await heightsServed(15_000, 10)).toBe(10);
     await run.stop();
+  });
+});
+
+test.each([
+  ['of tables in ClickHouse', 'transfers'],
+  ['of tables in PostgreSQL', 'tokens'],
+])('a rebuild %s that is told to stop while it compares swaps nothing', async (_, name) => {
+  await world.publish(blocks(17_000, 5));
+  await world.catchUp();
+  const [projection] = [...chain, ...postgresProjections].filter((one) => one.name === name);
+  if (projection?.kind === 'postgres') {
+    const run = await runPostgresProjection({ ...world, projection, groupId: `stop-${name}` });
+    await run.stop();
+  }
+  const before = await buildsOf(name);
+  const stop = new AbortController();
+  await expect(
+    rebuildNow({
+      projections: projection === undefined ? [] : [projection],
+      signal: stop.signal,
+      onProgress: ({ phase }) => void (phase === 'comparing' && stop.abort(new Error('stopped'))),
+    }),
+  ).rejects.toThrow('stopped');
+  expect((await buildsOf(name)).filter((one) => one.endsWith('serving'))).toEqual(
+    before.filter((one) => one.endsWith('serving')),
+  );
+});
+
+test('a swap keeps only the writers of its own projections waiting', async () => {
+  await world.catchUp();
+  await holdSwap(world.pool, ['transfers'], async () => {
+    const [own, other] = [['transfers'], ['tokens']].map((names) =>
+      holdServed(
+        world.pool,
+        names.map((projection) => ({ projection, version: 0, build: 0, names: {} })),
+      ).catch((error: unknown) => error),
+    );
+    // Both of them name a build that is not served, which each is told when it is its turn.
+    expect(await other).toMatchObject({ code: 'BUILD_RETIRED' });
+    const first = await Promise.race([own, new Promise((resolve) => setTimeout(resolve, 300, 'waits'))]);
+    expect(first).toBe('waits');
   });
 });
 
