@@ -91,6 +91,8 @@ export interface RecordedBlock {
   readonly body: BlockBody;
   /** Every map the block may have been published with; the last is in force. */
   readonly maps: readonly ContractsMap[];
+  /** Other bodies that a repair may have published of it: one that was cut short. */
+  readonly rereads?: readonly BlockBody[];
 }
 
 export interface CursorMove {
@@ -166,8 +168,8 @@ export interface IngestStore {
   putOffRepair(fence: Fence, repair: Repair): Promise<void>;
   /** Every map that repairs of this height may have published. */
   repairMaps(height: number): Promise<ContractsMap[]>;
-  /** Writes down the map a repair is about to publish, also at the recorded block. */
-  planRepair(fence: Fence, repair: Repair, map: ContractsMap): Promise<void>;
+  /** Writes down the map a repair is about to publish, also at the recorded block, and the body that was read again. */
+  planRepair(fence: Fence, repair: Repair, map: ContractsMap, body?: BlockBody): Promise<void>;
   /** The map is in force; null: there was nothing to repair. A body takes the place of the one that is recorded. */
   finishRepair(fence: Fence, repair: Repair, map: ContractsMap | null, body?: BlockBody): Promise<void>;
 

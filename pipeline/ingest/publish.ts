@@ -52,8 +52,8 @@ export async function publishAccepted(
 }
 
 /**
- * Publishes blocks as reverted, newest first, under one seq. A block that may have been published with several maps is
- * reverted with each of them, for its rows depend on the map.
+ * Publishes blocks as reverted, newest first, under one seq. A block that may have been published with several bodies or
+ * maps is reverted with each of them, for its rows depend on both.
  */
 export async function publishReverted(
   deps: PublishDeps,
@@ -64,10 +64,11 @@ export async function publishReverted(
   const { publisher, clock, metrics } = deps;
   const newestFirst = blocks.toSorted((a, b) => b.body.height - a.body.height);
   const messages = [];
-  for (const { body, maps } of newestFirst) {
-    for (const [index, map] of distinctMaps(maps).entries()) {
+  for (const { body, maps, rereads = [] } of newestFirst) {
+    const said = [body, ...rereads].flatMap((one) => distinctMaps(maps).map((map) => ({ one, map })));
+    for (const [index, { one, map }] of said.entries()) {
       const own = index === 0 ? seq : await lease.seq.forRevert();
-      messages.push(outgoing(revertedMessage(body, map, { seq: own, cause: 'reorg', chunk: lease.name })));
+      messages.push(outgoing(revertedMessage(one, map, { seq: own, cause: 'reorg', chunk: lease.name })));
     }
   }
   lease.assertHeld();
@@ -75,8 +76,8 @@ export async function publishReverted(
   await publishQuarantine(
     deps,
     lease,
-    newestFirst.flatMap(({ body, maps }) =>
-      quarantineIds(body, maps).map((id) => resolved(id, 'reverted', clock.now())),
+    newestFirst.flatMap(({ body, maps, rereads = [] }) =>
+      quarantineIds([body, ...rereads], maps).map((id) => resolved(id, 'reverted', clock.now())),
     ),
   );
   metrics.reverted(lease.name, blocks.length);
@@ -105,8 +106,7 @@ export async function publishRepaired(
   const malformed = malformedEvents(block, fresh);
   const still = new Set(malformed.map((event) => quarantineId(block, event)));
   await publishQuarantine(deps, lease, [
-    ...known.bodies
-      .flatMap((body) => quarantineIds(body, known.maps))
+    ...quarantineIds(known.bodies, known.maps)
       .filter((id) => !still.has(id))
       .map((id) => resolved(id, 'repaired', clock.now())),
     ...malformed.map((event) => quarantined(block, event, clock.now())),
@@ -174,8 +174,10 @@ async function publishQuarantine(
   metrics.quarantined(messages.filter(({ type }) => type === 'event.quarantined').length);
 }
 
-function quarantineIds(block: BlockBody, maps: readonly ContractsMap[]): string[] {
-  const ids = maps.flatMap((map) => malformedEvents(block, map).map((event) => quarantineId(block, event)));
+function quarantineIds(bodies: readonly BlockBody[], maps: readonly ContractsMap[]): string[] {
+  const ids = bodies.flatMap((block) =>
+    maps.flatMap((map) => malformedEvents(block, map).map((event) => quarantineId(block, event))),
+  );
   return [...new Set(ids)];
 }
 

@@ -64,8 +64,8 @@ export function createRepairer(deps: IngestDeps, lease: Lease): { run(): Promise
 }
 
 /**
- * A crash in between leaves the repair pending, with every map that may be in the log written down: it is done again
- * whole, and reverts the block with each of those maps.
+ * A crash in between leaves the repair pending, with every map and every body that may be in the log written down: it is
+ * done again whole, and reverts the block with each of them. So does a reorg that comes first.
  */
 async function repairHeight(deps: RepairDeps, lease: Lease, repair: Repair): Promise<boolean> {
   const { store, log } = deps;
@@ -88,10 +88,10 @@ async function repairHeight(deps: RepairDeps, lease: Lease, repair: Repair): Pro
   if (body === undefined) return false;
   const fresh = await resolveContracts(deps, body);
   const begun = await store.repairMaps(repair.height);
-  await store.planRepair(lease, repair, fresh);
-  // If this was begun before, what was read again may be in the log already.
+  await store.planRepair(lease, repair, fresh, again ?? undefined);
+  // If this was begun before, what was read again may be in the log already: what is final has no record of that.
   const bodies = [
-    ...(known === null ? [] : [known.body]),
+    ...(known === null ? [] : [known.body, ...(known.rereads ?? [])]),
     ...(again === null || begun.length === 0 ? [] : [again]),
   ];
   const maps = [...(known?.maps ?? []), ...begun];

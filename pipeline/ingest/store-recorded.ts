@@ -24,10 +24,20 @@ export async function compressBody(body: BlockBody): Promise<Buffer> {
   return await compress(Buffer.from(JSON.stringify(body)), level);
 }
 
+async function readBody(recorded: Buffer): Promise<BlockBody> {
+  const json: unknown = JSON.parse((await decompress(recorded)).toString('utf8'));
+  return blockBody.parse(json);
+}
+
 const headerRow = z
   .object({ height, hash: felt, parent_hash: felt, intent: z.enum(['accept', 'revert']) })
   .transform(({ parent_hash, ...row }) => ({ ...row, parentHash: parent_hash }));
-const bodyRow = z.object({ maps: z.array(contractsMap).min(1), body: z.instanceof(Buffer) });
+const compressed = z.instanceof(Buffer);
+const bodyRow = z.object({
+  maps: z.array(contractsMap).min(1),
+  body: compressed,
+  rereads: z.array(compressed),
+});
 
 /** Takes the chunk's row for the rest of the statement if the lease is still held: a new holder waits for it. */
 const held = 'held AS (SELECT 1 FROM tds.chunks WHERE name = $1 AND epoch = $2 FOR NO KEY UPDATE)';
@@ -45,14 +55,15 @@ export function createRecordedStore({ rows, fenced }: Statements): RecordedStore
     async recordedBlocks(name, from, to) {
       const found = await rows(
         bodyRow,
-        `SELECT maps, body FROM tds.recorded_blocks WHERE chunk = $1 AND height BETWEEN $2 AND $3 ORDER BY height`,
+        `SELECT maps, body, rereads FROM tds.recorded_blocks WHERE chunk = $1 AND height BETWEEN $2 AND $3 ORDER BY height`,
         [name, from, to],
       );
       return await Promise.all(
-        found.map(async ({ maps, body }): Promise<RecordedBlock> => {
-          const json: unknown = JSON.parse((await decompress(body)).toString('utf8'));
-          return { maps, body: blockBody.parse(json) };
-        }),
+        found.map(async ({ maps, body, rereads }): Promise<RecordedBlock> => ({
+          maps,
+          body: await readBody(body),
+          rereads: await Promise.all(rereads.map(readBody)),
+        })),
       );
     },
     async record(fence, blocks) {

@@ -53,17 +53,18 @@ export function createRepairStore({ rows, fenced }: Statements): RepairStore {
       );
       return found.map(({ map }) => map);
     },
-    planRepair: (fence, repair, map) =>
-      fenced(
+    planRepair: async (fence, repair, map, body) =>
+      await fenced(
         fence,
         `WITH ${held}, planned AS (
            UPDATE tds.repairs SET maps = maps || jsonb_build_array($4::jsonb)
            WHERE id = $3 AND EXISTS (SELECT 1 FROM held)),
          known AS (
-           UPDATE tds.recorded_blocks SET maps = maps || jsonb_build_array($4::jsonb)
+           UPDATE tds.recorded_blocks SET maps = maps || jsonb_build_array($4::jsonb),
+             rereads = CASE WHEN $6::bytea IS NULL OR $6 = ANY(body || rereads) THEN rereads ELSE rereads || $6 END
            WHERE chunk = $1 AND height = $5 AND EXISTS (SELECT 1 FROM held))
          SELECT count(*) AS held FROM held`,
-        [repair.id, JSON.stringify(map), repair.height],
+        [repair.id, JSON.stringify(map), repair.height, body === undefined ? null : await compressBody(body)],
       ),
     finishRepair: async (fence, repair, map, body) =>
       await fenced(
@@ -71,7 +72,7 @@ export function createRepairStore({ rows, fenced }: Statements): RepairStore {
         `WITH ${held}, done AS (
            UPDATE tds.repairs SET done_at = now() WHERE id = $3 AND round = $6 AND EXISTS (SELECT 1 FROM held)),
          known AS (
-           UPDATE tds.recorded_blocks SET maps = jsonb_build_array($4::jsonb), body = coalesce($7, body)
+           UPDATE tds.recorded_blocks SET maps = jsonb_build_array($4::jsonb), body = coalesce($7, body), rereads = '{}'
            WHERE chunk = $1 AND height = $5 AND $4::jsonb IS NOT NULL AND EXISTS (SELECT 1 FROM held))
          SELECT count(*) AS held FROM held`,
         [

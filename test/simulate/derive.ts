@@ -2,7 +2,7 @@ import type { Row } from '../../infra/clickhouse/row-binary.ts';
 import type { SimTable } from './tables.ts';
 
 /*
- * The two `derive` statements once more, in TypeScript, on the simulated base tables. They are SQL, which the simulation
+ * The `derive` statements once more, in TypeScript, on the simulated base tables. They are SQL, which the simulation
  * does not run; that ClickHouse makes the same of them is for test/integration/projections to show. What is simulated is
  * when they read, when they write, and under which version.
  */
@@ -24,6 +24,8 @@ export function deriveRows(
   switch (stem) {
     case 'transfer_counts':
       return countSubjects(table(`transfer_counts_by_block${version}`).latest(pick), numbers);
+    case 'account_ledger_ranges':
+      return sumPairs(table(`account_ledger_by_block${version}`).latest(pick), numbers);
     case 'indexed_block_ranges':
       return countBlocks(table(`indexed_blocks${version}`).final(), table(name).final(), numbers);
     default:
@@ -54,6 +56,33 @@ function countSubjects(base: readonly Row[], param: (key: string) => number): Ro
       transfers: total,
       seq: offset,
       is_deleted: total === 0 ? 1 : 0,
+    };
+  });
+}
+
+function sumPairs(base: readonly Row[], param: (key: string) => number): Row[] {
+  const [range, first, last, offset] = [param('range'), param('first'), param('last'), param('offset')];
+  const pairOf = (row: Row): string => `${String(row['account'])}|${String(row['token'])}`;
+  const inRange = base.filter((row) => row['range'] === range);
+  const touched = new Set(
+    inRange.filter((row) => Number(row['block']) >= first && Number(row['block']) <= last).map(pairOf),
+  );
+  const byPair = Map.groupBy(
+    inRange.filter((row) => touched.has(pairOf(row))),
+    pairOf,
+  );
+  return [...byPair.values()].map((rows) => {
+    const alive = rows.filter((row) => row['is_deleted'] === 0);
+    const legs = alive.reduce((sum, row) => sum + Number(row['legs']), 0);
+    const delta = alive.reduce((sum, row) => sum + BigInt(String(row['delta'])), 0n);
+    return {
+      account: rows[0]?.['account'] ?? '',
+      token: rows[0]?.['token'] ?? '',
+      range,
+      delta: BigInt.asIntN(256, delta),
+      legs,
+      seq: offset,
+      is_deleted: legs === 0 ? 1 : 0,
     };
   });
 }

@@ -166,7 +166,7 @@ export function createSimStore(now: () => number): SimStore {
       return all
         .filter(({ body }) => body.height >= from && body.height <= to)
         .toSorted((a, b) => a.body.height - b.body.height)
-        .map(({ body, maps }) => copy({ body, maps }));
+        .map(({ body, maps, rereads = [] }) => copy({ body, maps, rereads }));
     },
     async record(fence, blocks) {
       const { recorded } = held(fence);
@@ -208,12 +208,14 @@ export function createSimStore(now: () => number): SimStore {
     },
     repairMaps: async (height) =>
       copy(repairs.filter((one) => one.height === height).flatMap(({ maps }) => maps)),
-    async planRepair(fence, { id, height }, map) {
+    async planRepair(fence, { id, height }, map, body) {
       const row = held(fence);
       repairs.find((one) => one.id === id)?.maps.push(copy(map));
       const recorded = row.recorded.get(height);
-      if (recorded !== undefined)
-        row.recorded.set(height, { ...recorded, maps: [...recorded.maps, copy(map)] });
+      if (recorded === undefined) return;
+      const maps = [...recorded.maps, copy(map)];
+      const rereads = [...(recorded.rereads ?? []), ...(body === undefined ? [] : [copy(body)])];
+      row.recorded.set(height, { ...recorded, maps, rereads });
     },
     async finishRepair(fence, { id, height, round }, map, body) {
       const row = held(fence);
@@ -221,7 +223,8 @@ export function createSimStore(now: () => number): SimStore {
       if (repair?.round === round) repair.done = true;
       const recorded = row.recorded.get(height);
       if (recorded === undefined || map === null) return;
-      row.recorded.set(height, { ...recorded, body: copy(body ?? recorded.body), maps: [copy(map)] });
+      const { intent } = recorded;
+      row.recorded.set(height, { intent, body: copy(body ?? recorded.body), maps: [copy(map)] });
     },
     async raiseAlarm(name, detail, fence) {
       if (fence === undefined || rows.get(fence.name)?.epoch === fence.epoch) alarms.set(name, detail);

@@ -44,6 +44,8 @@ export function truthOf(
     nft_transfers: [],
     account_feed: [],
     account_ledger: [],
+    account_ledger_by_block: [],
+    account_ledger_ranges: [],
     tx_index: [],
     indexed_blocks: [],
     indexed_block_ranges: [],
@@ -54,6 +56,8 @@ export function truthOf(
   const put = (table: string, row: Row): void => void tables[table]?.push(row);
   /** (range, kind of subject, subject) → transfers. */
   const counts = new Map<string, number>();
+  /** (account, token, range) → what its legs make. */
+  const ledgerRanges = new Map<string, { delta: bigint; legs: number }>();
   const ranges = new Map<
     string,
     { blocks: number; transfers: number; first: number; last: number; moved: number }
@@ -64,6 +68,7 @@ export function truthOf(
     const { moved, unread, events } = movedIn(block, standardOf);
     for (const position of unread) malformed.add(`${hash}:${position}`);
     const inBlock = new Map<string, number>();
+    const pairs = new Map<string, { delta: bigint; legs: number }>();
     const countOne = (subject: string): void => void inBlock.set(subject, (inBlock.get(subject) ?? 0) + 1);
 
     for (const one of moved) {
@@ -110,6 +115,7 @@ export function truthOf(
         [from, 1, -amount],
         [to, 2, amount],
       ] as const) {
+        addTo(pairs, `${account}|${token}`, { delta, legs: 1 });
         put('account_ledger', {
           account,
           token,
@@ -160,6 +166,11 @@ export function truthOf(
       });
       counts.set(`${range}|${subject}`, (counts.get(`${range}|${subject}`) ?? 0) + transfers);
     }
+    for (const [pair, { delta, legs }] of pairs) {
+      const [account = '', token = ''] = pair.split('|');
+      put('account_ledger_by_block', { range, account, token, block: height, delta: signed(delta), legs });
+      addTo(ledgerRanges, `${pair}|${range}`, { delta, legs });
+    }
     const place = `${range}|${chunk}`;
     const before = ranges.get(place) ?? {
       blocks: 0,
@@ -181,6 +192,10 @@ export function truthOf(
     const [range = '', kind = '', subject = ''] = place.split('|');
     put('transfer_counts', { subject_kind: Number(kind), subject, range: Number(range), transfers });
   }
+  for (const [place, { delta, legs }] of ledgerRanges) {
+    const [account = '', token = '', range = ''] = place.split('|');
+    put('account_ledger_ranges', { account, token, range: Number(range), delta: signed(delta), legs });
+  }
   for (const [place, { blocks: indexed, transfers, first, last, moved }] of ranges) {
     const [range = '', chunk = ''] = place.split('|');
     put('indexed_block_ranges', {
@@ -194,6 +209,15 @@ export function truthOf(
     });
   }
   return { tables, malformed };
+}
+
+function addTo(
+  sums: Map<string, { delta: bigint; legs: number }>,
+  key: string,
+  more: { delta: bigint; legs: number },
+): void {
+  const { delta, legs } = sums.get(key) ?? { delta: 0n, legs: 0 };
+  sums.set(key, { delta: delta + more.delta, legs: legs + more.legs });
 }
 
 /** As an Int256 holds it: a number of 2^255 or more is stored as what it is modulo 2^256. */

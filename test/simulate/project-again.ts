@@ -6,7 +6,7 @@ import { differences, rowText, tableNames } from './verdict.ts';
 import type { SimWorld } from './world.ts';
 
 const LIMIT_STEPS = 300;
-const DERIVED = new Set(['transfer_counts', 'indexed_block_ranges']);
+const DERIVED = new Set(['account_ledger_ranges', 'transfer_counts', 'indexed_block_ranges']);
 const PLACE = new Set(['log_partition', 'log_offset']);
 const PLACE_AND_VERSION = new Set([...PLACE, 'seq']);
 

@@ -1,7 +1,9 @@
+import { hash } from 'node:crypto';
+
 import type { ChainBlocksMessage } from '../../schemas/messages/chain-blocks.ts';
 
 /**
- * What the log says in the end, by the rule of the tables: of every (height, block, contracts) the message with the
+ * What the log says in the end, by the rule of the tables: of every (height, body, contracts) the message with the
  * highest seq counts. Answers the accepted hashes by height, and every breach of the log's own promises.
  */
 export function foldLog(messages: readonly ChainBlocksMessage[]): {
@@ -21,7 +23,7 @@ export function foldLog(messages: readonly ChainBlocksMessage[]): {
     const place = `${block.height}@${seq}`;
     if ((bySeq.get(place) ?? said) !== said) breaches.push(`two messages share ${place}`);
     bySeq.set(place, said);
-    const rows = `${block.height}:${block.hash}:${contracts}`;
+    const rows = hash('sha256', JSON.stringify(block) + contracts);
     const known = newest.get(rows);
     if (known === undefined || known.seq <= seq) newest.set(rows, message);
   }

@@ -11,7 +11,16 @@ import type { IngestWorld } from '../../support/ingest-world.ts';
 let world: IngestWorld;
 afterEach(() => world.close());
 
-type Part = 'record' | 'plan' | 'moveCursor' | 'intendRevert' | 'dropReverted' | 'setFinal' | 'publish';
+type Part =
+  | 'record'
+  | 'plan'
+  | 'moveCursor'
+  | 'intendRevert'
+  | 'dropReverted'
+  | 'setFinal'
+  | 'publish'
+  | 'planRepair'
+  | 'finishRepair';
 
 /** A process that dies at a call, before or after it took effect: from then on nothing it does reaches anything. */
 function mortal(part: Part, moment: 'before' | 'after', armed: () => boolean) {
@@ -184,6 +193,39 @@ test('a repair takes back what was published with the old knowledge, in finished
   await world.indexed(61);
   expect(await differences(world)).toEqual([]);
 });
+
+test.each([
+  ['after', 'planRepair', 1],
+  ['before', 'finishRepair', 2],
+] as const)(
+  'a kill %s %s of a short block, and another fork while nobody looks',
+  async (moment, part, said) => {
+    // Of JSON-RPC 0.8: a header does not say how many events its block has.
+    world = await ingestWorld({ seed: `short-${part}`, initialHead: 30, specVersion: '0.8' });
+    world.node.control({ command: 'setL1', height: 10 });
+    world.node.control({
+      command: 'fault',
+      fault: { kind: 'missing-events', heights: { from: 25, to: 25 } },
+    });
+    const first = mortal(part, moment, () => true);
+    world.start({ deps: first.deps });
+    await world.indexed(30);
+    world.node.control({ command: 'clearFaults' });
+    await requestRepairs(world.pool, [25], 'test', { reread: true });
+    await until('the process is dead', async () => first.isDead());
+    // It was short, and published whole if the process came so far.
+    const sizes = (await world.read(topics.chainBlocks))
+      .filter(({ type, block }) => type === 'block.accepted' && block.height === 25)
+      .map(({ block }) => block.transactions.flatMap(({ events }) => events).length);
+    const whole = Number(world.node.ledger.at(25)?.counts['event_count']);
+    expect(sizes).toEqual([whole - 1, whole].slice(0, said));
+
+    world.node.control({ command: 'reorg', depth: 10, length: 11 });
+    world.start();
+    await world.indexed(31);
+    expect(await differences(world)).toEqual([]);
+  },
+);
 
 test('two ingesters share the chunks, and one takes over what the other leaves', async () => {
   world = await ingestWorld({ seed: 'two', initialHead: 90 });

@@ -7,6 +7,7 @@ import { repairsLeft } from '../../../infra/working-state.ts';
 import { requestRepairs } from '../../../pipeline/ingest/repairs.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store.ts';
 import type { IngestStore } from '../../../pipeline/ingest/ports.ts';
+import { makeBlock } from '../../support/chain-messages.ts';
 import { isolated } from '../../support/isolation.ts';
 
 let own: Awaited<ReturnType<typeof isolated>>;
@@ -60,6 +61,31 @@ test('a repair that is put off is due after longer and longer, and at once when 
   // What was read before that puts nothing off.
   await store.putOffRepair(fence, first);
   expect(await store.pendingRepairs(ofAll, 10)).toEqual(due);
+});
+
+test('bodies that a repair may publish are kept with the block, each once, until it is done', async () => {
+  const fence = await take('one');
+  const bodyOf = (timestamp: number) => ({ ...makeBlock({ height: 30, transactions: [] }), timestamp });
+  const [old, read, newest] = [bodyOf(1), bodyOf(2), bodyOf(3)];
+  const facts = {};
+  const recorded = async () => await store.recordedBlocks('live', 30, 30);
+  await store.record(fence, [{ body: old, maps: [facts] }]);
+  expect(await recorded()).toEqual([{ body: old, maps: [facts], rereads: [] }]);
+  await requestRepairs(pool, [30], 'test', { reread: true });
+  const repair = (await store.pendingRepairs({ start: 30, end: 30 }, 1))[0];
+  if (repair === undefined) throw new Error('it is due');
+
+  await store.planRepair(fence, repair, facts);
+  for (const body of [read, newest, read, old]) await store.planRepair(fence, repair, facts, body);
+  expect(await recorded()).toMatchObject([{ body: old, rereads: [read, newest] }]);
+  const former = { ...fence, epoch: fence.epoch - 1 };
+  await expect(store.planRepair(former, repair, facts, bodyOf(4))).rejects.toMatchObject({
+    code: 'LEASE_LOST',
+  });
+  expect(await recorded()).toMatchObject([{ body: old, rereads: [read, newest] }]);
+
+  await store.finishRepair(fence, repair, facts, newest);
+  expect(await recorded()).toEqual([{ body: newest, maps: [facts], rereads: [] }]);
 });
 
 test('an alarm is raised only by the holder of the lease', async () => {
