@@ -5,7 +5,7 @@ export interface Health {
   /** The chunk got somewhere, or has nothing to do. Clears its alarms. */
   progress(chunk: string): Promise<void>;
   alarm(chunk: string, detail: string): Promise<void>;
-  /** The chunk is written by this process from now on, or no longer. Alarms are raised only while the lease is its own. */
+  /** The chunk is written by this process from now on, or no longer. Alarms are raised and cleared only while the lease is its own. */
   watch(chunk: string, fence?: Fence): void;
   unwatch(chunk: string): void;
   /** Looks for chunks without progress; to be called about once a second. */
@@ -56,8 +56,8 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
       if (state.stalled) log.info({ chunk }, 'progress again');
       metrics.stalled(chunk, false);
       const cleared = await write(async () => {
-        await store.clearAlarm(failing + chunk);
-        await store.clearAlarm(stalling + chunk);
+        await store.clearAlarm(failing + chunk, state.fence);
+        await store.clearAlarm(stalling + chunk, state.fence);
       });
       if (cleared) Object.assign(state, { stalled: false, alarmed: false });
     },

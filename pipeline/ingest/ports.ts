@@ -173,9 +173,12 @@ export interface IngestStore {
   /** The map is in force; null: there was nothing to repair. A body takes the place of the one that is recorded. */
   finishRepair(fence: Fence, repair: Repair, map: ContractsMap | null, body?: BlockBody): Promise<void>;
 
-  /** Under a fence whose epoch is over it changes nothing: the next holder would not clear it. */
+  /**
+   * Under a fence whose epoch is over neither changes anything: the next holder would not clear what a former one raises,
+   * nor raise again what that one clears.
+   */
   raiseAlarm(name: string, detail: string, fence?: Fence): Promise<void>;
-  clearAlarm(name: string): Promise<void>;
+  clearAlarm(name: string, fence?: Fence): Promise<void>;
 }
 
 /** Everything the parts of the ingester are given. */

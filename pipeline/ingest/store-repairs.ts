@@ -93,8 +93,12 @@ export function createRepairStore({ rows, fenced }: Statements): RepairStore {
         await rows(z.unknown(), `WITH ${held} ${insert} SELECT $3, $4 FROM held ${renew}`, values);
       }
     },
-    async clearAlarm(name) {
-      await rows(z.unknown(), 'DELETE FROM tds.alarms WHERE name = $1', [name]);
+    async clearAlarm(name, fence) {
+      if (fence === undefined) await rows(z.unknown(), 'DELETE FROM tds.alarms WHERE name = $1', [name]);
+      else {
+        const remove = 'DELETE FROM tds.alarms WHERE name = $3 AND EXISTS (SELECT 1 FROM held)';
+        await rows(z.unknown(), `WITH ${held} ${remove}`, [fence.name, fence.epoch, name]);
+      }
     },
   };
 }

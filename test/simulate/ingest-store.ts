@@ -229,8 +229,8 @@ export function createSimStore(now: () => number): SimStore {
     async raiseAlarm(name, detail, fence) {
       if (fence === undefined || rows.get(fence.name)?.epoch === fence.epoch) alarms.set(name, detail);
     },
-    async clearAlarm(name) {
-      alarms.delete(name);
+    async clearAlarm(name, fence) {
+      if (fence === undefined || rows.get(fence.name)?.epoch === fence.epoch) alarms.delete(name);
     },
   };
 }

@@ -88,7 +88,7 @@ test('bodies that a repair may publish are kept with the block, each once, until
   expect(await recorded()).toEqual([{ body: newest, maps: [facts], rereads: [] }]);
 });
 
-test('an alarm is raised only by the holder of the lease', async () => {
+test('an alarm is raised and cleared only by the holder of the lease', async () => {
   const alarms = async () => (await pool.query('SELECT name, detail FROM tds.alarms')).rows;
   const former = await take('one');
   const fence = await take('two');
@@ -102,7 +102,9 @@ test('an alarm is raised only by the holder of the lease', async () => {
   await store.raiseAlarm('ingest.stalled:start', 'by nobody of these');
   expect(await alarms()).toHaveLength(2);
   await store.clearAlarm('ingest.stalled:start');
-  await store.clearAlarm('ingest.stalled:live');
+  await store.clearAlarm('ingest.stalled:live', former);
+  expect(await alarms()).toEqual([{ name: 'ingest.stalled:live', detail: 'by the holder, again' }]);
+  await store.clearAlarm('ingest.stalled:live', fence);
   expect(await alarms()).toEqual([]);
 });
 

@@ -55,7 +55,8 @@ test('a node that is away at the start is an alarm, and indexing begins when it 
   expect(new Set(messages(world).map(({ block }) => block.height)).size).toBe(world.chain.blocks().length);
 });
 
-test('a process that was frozen past its lease raises no alarm that its successor would not clear', async () => {
+/** A process that held the lease until it was frozen, and the one that took it over; both write what they think. */
+async function twoHolders() {
   let now = 1_700_000_000_000;
   const clock: Clock = { ...systemClock, now: () => now };
   const store = createSimStore(() => now);
@@ -69,15 +70,39 @@ test('a process that was frozen past its lease raises no alarm that its successo
     await health.progress('live');
     return health;
   };
+  return { store, begin, later: (ms: number) => (now += ms) };
+}
+
+test('a process that was frozen past its lease raises no alarm that its successor would not clear', async () => {
+  const { store, begin, later } = await twoHolders();
   const former = await begin('former');
-  now += 70_000;
+  later(70_000);
   const successor = await begin('successor');
   // It wakes, and does not know yet that its lease is lost.
   await former.check();
   await former.alarm('live', 'a bug');
   expect([...store.alarms]).toEqual([]);
 
-  now += 70_000;
+  later(70_000);
   await successor.check();
   expect([...store.alarms.keys()]).toEqual(['ingest.stalled:live']);
+});
+
+test('nor does it clear an alarm that its successor would not raise again', async () => {
+  const { store, begin, later } = await twoHolders();
+  const former = await begin('former');
+  await former.alarm('live', 'a bug');
+  later(70_000);
+  const successor = await begin('successor');
+  later(70_000);
+  await successor.check();
+  await successor.alarm('live', 'a bug');
+  const raised = ['ingest.stalled:live', 'ingest.failing:live'];
+  expect([...store.alarms.keys()]).toEqual(raised);
+  // It wakes, and an answer of long ago is progress.
+  await former.progress('live');
+  expect([...store.alarms.keys()]).toEqual(raised);
+
+  await successor.progress('live');
+  expect([...store.alarms]).toEqual([]);
 });
