@@ -1,12 +1,31 @@
-import { topics } from '../../schemas/topics.ts';
-import { descending, rowVersion, versionColumns } from '../chain-rows.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import { HEIGHT_RANGE, topics } from '../../schemas/topics.ts';
+import { descending, rowVersion, touchedRanges, versionColumns } from '../chain-rows.ts';
 import { tableSql } from '../define.ts';
 import type { ClickHouseProjection } from '../define.ts';
+
+/**
+ * Recomputes the pairs that appear in the touched heights, over their whole range. The newest version of each base row is
+ * taken by hand, not by FINAL, which would hide the tombstones: a pair with nothing left must come out as none.
+ */
+const RECOMPUTE_PAIRS = `
+INSERT INTO {{account_ledger_ranges}} (account, token, range, delta, legs, seq, is_deleted)
+SELECT account, token, {range:UInt32}, sum(moved.1), sum(moved.2) AS total, {offset:UInt64}, total = 0
+FROM (
+  SELECT account, token, argMax(if(is_deleted = 1, (toInt256(0), toUInt32(0)), (delta, legs)), seq) AS moved
+  FROM {{account_ledger_by_block}}
+  WHERE range = {range:UInt32} AND (account, token) IN (
+    SELECT account, token FROM {{account_ledger_by_block}}
+    WHERE range = {range:UInt32} AND block BETWEEN {first:UInt32} AND {last:UInt32}
+  )
+  GROUP BY account, token, block
+)
+GROUP BY account, token`;
 
 export const accountLedger: ClickHouseProjection = {
   kind: 'clickhouse',
   name: 'account-ledger',
-  version: 1,
+  version: 2,
   topic: topics.chainBlocks,
   ddl: tableSql(import.meta.url),
   tables: {
@@ -26,31 +45,65 @@ export const accountLedger: ClickHouseProjection = {
         ...versionColumns,
       ],
     },
+    account_ledger_by_block: {
+      columns: [
+        { name: 'range', type: 'UInt32' },
+        { name: 'account', type: 'FixedString(32)' },
+        { name: 'token', type: 'FixedString(32)' },
+        { name: 'block', type: 'UInt32' },
+        { name: 'delta', type: 'Int256' },
+        { name: 'legs', type: 'UInt32' },
+        ...versionColumns,
+      ],
+    },
   },
   project(item) {
     const { block } = item.message;
     const version = rowVersion(item);
+    const legs = item.decoded.transfers.flatMap((transfer) => {
+      // What an unknown contract's number means cannot be told, so it counts in no balance.
+      if (transfer.kind === 'unknown') return [];
+      const leg = (account: Felt, number: 1 | 2, delta: bigint) => ({
+        account,
+        token: transfer.token,
+        block_desc: descending(block.height),
+        position_desc: descending(transfer.position),
+        item_desc: descending(transfer.item),
+        leg: number,
+        // Modulo 2^256: any contract may emit an amount of 2^255 or more, and a sum of deltas wraps the same way.
+        delta: BigInt.asIntN(256, delta),
+        kind: transfer.kind,
+        token_id: transfer.tokenId ?? 0n,
+        timestamp: block.timestamp,
+        tx_hash: transfer.txHash,
+        ...version,
+      });
+      return [leg(transfer.from, 1, -transfer.amount), leg(transfer.to, 2, transfer.amount)];
+    });
+    const pairs = new Map<string, { account: Felt; token: Felt; delta: bigint; legs: number }>();
+    for (const { account, token, delta } of legs) {
+      const key = `${account}:${token}`;
+      const pair = pairs.get(key) ?? { account, token, delta: 0n, legs: 0 };
+      pair.delta += delta;
+      pair.legs += 1;
+      pairs.set(key, pair);
+    }
     return {
-      account_ledger: item.decoded.transfers.flatMap((transfer) => {
-        // What an unknown contract's number means cannot be told, so it counts in no balance.
-        if (transfer.kind === 'unknown') return [];
-        const leg = (account: string, number: 1 | 2, delta: bigint) => ({
-          account,
-          token: transfer.token,
-          block_desc: descending(block.height),
-          position_desc: descending(transfer.position),
-          item_desc: descending(transfer.item),
-          leg: number,
-          // Modulo 2^256: any contract may emit an amount of 2^255 or more, and a sum of deltas wraps the same way.
-          delta: BigInt.asIntN(256, delta),
-          kind: transfer.kind,
-          token_id: transfer.tokenId ?? 0n,
-          timestamp: block.timestamp,
-          tx_hash: transfer.txHash,
-          ...version,
-        });
-        return [leg(transfer.from, 1, -transfer.amount), leg(transfer.to, 2, transfer.amount)];
-      }),
+      account_ledger: legs,
+      account_ledger_by_block: [...pairs.values()].map((pair) => ({
+        range: Math.floor(block.height / HEIGHT_RANGE),
+        account: pair.account,
+        token: pair.token,
+        block: block.height,
+        delta: BigInt.asIntN(256, pair.delta),
+        legs: pair.legs,
+        ...version,
+      })),
     };
   },
+  derive: (touched) =>
+    touchedRanges(touched).map(({ range, first, last, offset }) => ({
+      sql: RECOMPUTE_PAIRS,
+      params: { range, first, last, offset },
+    })),
 };

@@ -52,7 +52,7 @@ export interface ProjectionWorld {
 const tables: readonly string[] = chainProjections.flatMap(({ ddl }) =>
   [...ddl.matchAll(/\{\{([a-z_]+)\}\}/g)].map(([, name = '']) => name),
 );
-const derived = new Set(['transfer_counts', 'indexed_block_ranges']);
+const derived = new Set(['account_ledger_ranges', 'transfer_counts', 'indexed_block_ranges']);
 
 /** The table of the first build of the projection that has it. */
 export function firstTable(placeholder: string): string {

@@ -87,6 +87,29 @@ async function expectTablesOfChain(): Promise<void> {
   expect(
     await world.select('SELECT token FROM {{account_ledger}} FINAL GROUP BY token HAVING sum(delta) != 0'),
   ).toEqual([]);
+  // What each account moved of each token in each range, added up from the transfers themselves.
+  const moved = new Map<string, { delta: bigint; legs: number }>();
+  for (const { transfer, block } of all) {
+    if (transfer.kind === 'unknown') continue;
+    for (const [account, delta] of [
+      [transfer.from, -transfer.amount],
+      [transfer.to, transfer.amount],
+    ] as const) {
+      const pair = [account, transfer.token, Math.floor(block.height / 1024)].join();
+      const before = moved.get(pair) ?? { delta: 0n, legs: 0 };
+      moved.set(pair, { delta: before.delta + delta, legs: before.legs + 1 });
+    }
+  }
+  expect(
+    await world.select(
+      `SELECT concat('0x', lower(hex(account)), ',0x', lower(hex(token)), ',', toString(range)) AS pair,
+         toString(delta) AS delta, toUInt32(legs) AS legs FROM {{account_ledger_ranges}} FINAL ORDER BY pair`,
+    ),
+  ).toEqual(
+    [...moved]
+      .map(([pair, { delta, legs }]) => ({ pair, delta: delta.toString(), legs }))
+      .toSorted((a, b) => (a.pair < b.pair ? -1 : 1)),
+  );
 
   const ranges = Map.groupBy(chain.values(), ({ chunk, message }) =>
     [chunk, Math.floor(message.block.height / 1024)].join(),
@@ -170,6 +193,7 @@ describe('the tables of a chain with reorgs', () => {
     await expectTablesOfChain();
     const after = await world.checksums();
     expect(after['transfer_counts']).toBe(before['transfer_counts']);
+    expect(after['account_ledger_ranges']).toBe(before['account_ledger_ranges']);
     expect(after['indexed_block_ranges']).toBe(before['indexed_block_ranges']);
   });
 

@@ -15,6 +15,16 @@ const line = (...cells: readonly unknown[]): string => cells.map(String).join(' 
 const amountOf = ({ standard, amount }: Truth): bigint => (standard === 'erc721' ? 1n : amount);
 const range = (height: number): number => Math.floor(height / 1024);
 
+interface Moved {
+  readonly delta: bigint;
+  readonly legs: number;
+}
+
+function addTo(sums: Map<string, Moved>, key: string, more: Moved): void {
+  const { delta, legs } = sums.get(key) ?? { delta: 0n, legs: 0 };
+  sums.set(key, { delta: delta + more.delta, legs: legs + more.legs });
+}
+
 /** `chunkOf`: the name of the chunk that a height belongs to. */
 export function trueTables(
   node: Pick<SimulatedNode, 'ledger' | 'transfersAt' | 'malformedAt'>,
@@ -25,6 +35,8 @@ export function trueTables(
     nft_transfers: [] as string[],
     account_feed: [] as string[],
     account_ledger: [] as string[],
+    account_ledger_by_block: [] as string[],
+    account_ledger_ranges: [] as string[],
     tx_index: [] as string[],
     indexed_blocks: [] as string[],
     indexed_block_ranges: [] as string[],
@@ -34,6 +46,7 @@ export function trueTables(
   const counts = new Map<string, number>();
   const ranges = new Map<string, { blocks: number; transfers: number; first: number; last: number }>();
   const latest = new Map<string, number>();
+  const ledgerRanges = new Map<string, Moved>();
 
   for (let height = 0; height <= node.ledger.head(); height += 1) {
     const block = node.ledger.at(height);
@@ -41,6 +54,7 @@ export function trueTables(
     const time = block.header['timestamp'];
     const blockHash = hex(BigInt(block.hash));
     const inBlock = new Map<string, number>();
+    const pairs = new Map<string, Moved>();
     const byTx = Map.groupBy(block.transfers, ({ txHash }) => txHash);
     for (const row of block.transfers) {
       const [token, from, to, hash] = [hex(row.token), hex(row.from), hex(row.to), hex(BigInt(row.txHash))];
@@ -77,6 +91,7 @@ export function trueTables(
           ]
         : [];
       for (const [account, leg, delta] of legs) {
+        addTo(pairs, `${String(account)} ${token}`, { delta: BigInt(delta ?? 0), legs: 1 });
         tables.account_ledger.push(line(account, token, place, leg, delta, row.standard, id, time, hash));
       }
       for (const subject of [`1 ${token}`, ...sides.map(([account]) => `2 ${account}`)]) {
@@ -90,6 +105,11 @@ export function trueTables(
         rows.map(({ item }) => item),
       ];
       tables.tx_index.push(line(hex(BigInt(hash)), height, time, ...lists));
+    }
+    for (const [pair, moved] of pairs) {
+      const signed = BigInt.asIntN(256, moved.delta);
+      tables.account_ledger_by_block.push(line(range(height), pair, height, signed, moved.legs));
+      addTo(ledgerRanges, `${pair} ${range(height)}`, moved);
     }
     for (const [subject, count] of inBlock) {
       tables.transfer_counts_by_block.push(line(range(height), subject, height, count));
@@ -108,6 +128,9 @@ export function trueTables(
     const transfers = known.transfers + block.transfers.length;
     ranges.set(key, { blocks: known.blocks + 1, transfers, first: known.first, last: height });
     if (block.transfers.length > 0) latest.set(key, height);
+  }
+  for (const [place, { delta, legs }] of ledgerRanges) {
+    tables.account_ledger_ranges.push(line(place, BigInt.asIntN(256, delta), legs));
   }
   for (const [total, count] of counts) tables.transfer_counts.push(line(total, count));
   for (const [key, { blocks, transfers, first, last }] of ranges) {
@@ -159,6 +182,8 @@ const columns: Readonly<Record<string, readonly string[]>> = {
     'timestamp',
     felt('tx_hash'),
   ],
+  account_ledger_by_block: ['range', felt('account'), felt('token'), 'block', 'delta', 'legs'],
+  account_ledger_ranges: [felt('account'), felt('token'), 'range', 'delta', 'legs'],
   tx_index: [
     felt('tx_hash'),
     ascending('block_desc'),

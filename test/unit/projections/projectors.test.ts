@@ -141,7 +141,7 @@ describe('what a block becomes', () => {
   });
 
   test('account_ledger: two legs each that sum to zero, none for what is unknown', () => {
-    const rows = rowsOf(accountLedger, message);
+    const rows = accountLedger.project(item(message))['account_ledger'] ?? [];
     expect(rows.map((row) => [row['account'], row['token'], row['leg'], row['delta']])).toEqual([
       [ANNA, COIN, 1, -12n],
       [BERT, COIN, 2, 12n],
@@ -154,6 +154,20 @@ describe('what a block becomes', () => {
       [ANNA, ITEMS, 1, -20n],
       [ANNA, ITEMS, 2, 20n],
     ]);
+  });
+
+  test('account_ledger_by_block: one row a pair, with what its legs make together', () => {
+    const rows = accountLedger.project(item(message))['account_ledger_by_block'] ?? [];
+    expect(rows.map((row) => [row['account'], row['token'], row['delta'], row['legs']])).toEqual([
+      [ANNA, COIN, -12n, 1],
+      [BERT, COIN, 12n, 1],
+      [ANNA, STRK_TOKEN, -9n, 1],
+      [SEQUENCER, STRK_TOKEN, 9n, 1],
+      [ZERO_FELT, ART, -1n, 1],
+      [BERT, ART, 1n, 1],
+      [ANNA, ITEMS, 0n, 4],
+    ]);
+    expect(new Set(rows.map((row) => [row['range'], row['block']].join()))).toEqual(new Set(['4,5000']));
   });
 
   test('tx_index: the full keys of the transaction’s transfers', () => {
