@@ -26,6 +26,8 @@ export const errorCodes = {
   NODE_UNREACHABLE: 'the Starknet node did not answer (time-out, connection, 429, 5xx)',
   NODE_ANSWER_INVALID: 'the node answered something that is not the specification',
   NODE_ERROR: 'the node answered with a JSON-RPC error',
+  FEED_UNREACHABLE: 'a price feed or token list did not answer (time-out, connection, 429, 5xx)',
+  FEED_ANSWER_INVALID: 'a price feed or token list answered something that is not its interface',
   BLOCK_INCOMPLETE: 'a block body does not hold what its header counts',
   NODE_INCONSISTENT: 'the node answered from two views of the chain, or from one that is behind; asked again',
   CHAIN_MISMATCH: 'the node serves another chain than the one that was indexed',

@@ -11,7 +11,7 @@ export const pricesMessage = z.discriminatedUnion('type', [
     price: z.string().regex(/^(0|[1-9][0-9]*)(\.[0-9]+)?$/),
     /** Where it came from. */
     source: z.string(),
-    /** Half the width of the source's confidence interval, in the price's unit; null where the source gives none. */
+    /** How sure the source is of it, from 0 to 1; null where it does not say. */
     confidence: z
       .string()
       .regex(/^(0|[1-9][0-9]*)(\.[0-9]+)?$/)

@@ -1,0 +1,32 @@
+import { parseArgs } from 'node:util';
+
+import { createSimulatedFeed } from './feed.ts';
+
+/**
+ * The simulated price feed and token list as a program. It ends when its parent does.
+ *
+ *   node infra/embedded/prices/server.ts --port 5060 --seed demo --control
+ */
+const { values } = parseArgs({
+  options: {
+    port: { type: 'string', default: '0' },
+    seed: { type: 'string', default: 'demo' },
+    control: { type: 'boolean', default: false },
+    /** Ends with its stdin, too. */
+    'watch-stdin': { type: 'boolean', default: false },
+  },
+});
+
+const port = Number(values.port);
+if (!Number.isInteger(port) || port < 0) throw new RangeError(`--port wants a number, not ${values.port}`);
+const feed = await createSimulatedFeed({ port, seed: values.seed, control: values.control });
+process.stdout.write(`${JSON.stringify({ listening: true, url: feed.url, pid: process.pid })}\n`);
+
+const end = (): void => void feed.close().then(() => process.exit(0));
+process.on('SIGTERM', end);
+process.on('SIGINT', end);
+if (values['watch-stdin']) process.stdin.on('end', end).on('error', end).resume();
+const parent = process.ppid;
+setInterval(() => {
+  if (process.ppid !== parent) end();
+}, 500).unref();
