@@ -1,6 +1,7 @@
 import { accountFeed } from './account-feed/projector.ts';
 import { accountLedger } from './account-ledger/projector.ts';
 import { accounts } from './accounts/projector.ts';
+import { balances } from './balances/projector.ts';
 import { chainStatus } from './chain-status/projector.ts';
 import type { ClickHouseProjection, PostgresProjection, Projection } from './define.ts';
 import { indexedBlocks } from './indexed-blocks/projector.ts';
@@ -27,6 +28,7 @@ export const postgresProjections: readonly PostgresProjection<unknown>[] = [
   accounts,
   tokens,
   chainStatus,
+  balances,
   quarantine,
 ];
 

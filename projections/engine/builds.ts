@@ -5,6 +5,7 @@ import { z } from 'zod';
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { inTransaction, sqlRows } from '../../infra/postgres/client.ts';
 import type { Pool, PoolClient, Sql } from '../../infra/postgres/client.ts';
+import { asTheOnlyOne } from '../../infra/postgres/lock.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { withNames } from '../define.ts';
 import type { Projection } from '../define.ts';
@@ -134,14 +135,33 @@ export async function dropBuild(
   projection: string,
   number: number,
 ): Promise<void> {
-  await changingBuilds(pool, projection, async (tx, rows) => {
-    const row = rows.find(({ build }) => build === number);
-    if (row === undefined) throw new AppError('NOT_FOUND', `${projection} has no build ${number}`);
-    if (row.state === 'serving') {
-      throw new AppError('CONFLICT', `Build ${number} of ${projection} is served: rebuild it first`);
-    }
-    await removeBuild(tx, clickhouse, knownBuild(row));
-  });
+  const drop = async (): Promise<void> =>
+    await changingBuilds(pool, projection, async (tx, rows) => {
+      const row = rows.find(({ build }) => build === number);
+      if (row === undefined) throw new AppError('NOT_FOUND', `${projection} has no build ${number}`);
+      if (row.state === 'serving') {
+        throw new AppError('CONFLICT', `Build ${number} of ${projection} is served: rebuild it first`);
+      }
+      await removeBuild(tx, clickhouse, knownBuild(row));
+    });
+  const [known] = (await knownBuilds(pool, projection)).filter(({ build }) => build === number);
+  await (known?.state === 'building' ? asTheOnlyRebuild(pool, [projection], drop) : drop());
+}
+
+/** Runs `work` while nobody else rebuilds these projections (`CONFLICT`), or drops what a rebuild fills. */
+export async function asTheOnlyRebuild<T>(
+  pool: Pool,
+  projections: readonly string[],
+  work: () => Promise<T>,
+): Promise<T> {
+  const lock = 'tds.rebuild ';
+  const busy = (name: string): string => `Another process is rebuilding ${name.slice(lock.length)}`;
+  return await asTheOnlyOne(
+    pool,
+    projections.map((name) => lock + name),
+    busy,
+    work,
+  );
 }
 
 /**
@@ -183,16 +203,20 @@ export async function lockBuilds(tx: Pick<PoolClient, 'query'>): Promise<void> {
   await tx.query("SELECT pg_advisory_xact_lock(hashtext('tds.builds'))");
 }
 
+/** A process that stands still here for so long is done: it would keep every change of builds, and every start, waiting. */
+const IDLE_MS = 60_000;
+
 /** Changes the builds of one projection, as the only one who does. */
 async function changingBuilds<T>(
   pool: Pool,
   projection: string,
   work: (tx: PoolClient, rows: readonly BuildRow[]) => Promise<T>,
 ): Promise<T> {
-  return await inTransaction(pool, async (tx) => {
+  const change = async (tx: PoolClient): Promise<T> => {
     await lockBuilds(tx);
     return await work(tx, await buildRows(tx, projection));
-  });
+  };
+  return await inTransaction(pool, change, { idleMs: IDLE_MS });
 }
 
 async function buildRows(db: Sql, projection: string | null): Promise<BuildRow[]> {

@@ -41,6 +41,8 @@ export interface RowDifference {
   readonly kind: 'missing' | 'extra' | 'different';
   /** The sorting key, or the primary key, as text. */
   readonly key: string;
+  /** The height that the row is of; null where it is of a whole range, or of none. */
+  readonly height: number | null;
 }
 
 interface Limits {
@@ -63,7 +65,7 @@ interface Shape {
 const columnRow = z.object({ name: z.string(), type: z.string(), isKey: z.coerce.boolean() });
 type Column = z.infer<typeof columnRow>;
 const bucketRow = z.object({ bucket: z.coerce.number(), rows: z.coerce.number(), checksum: z.string() });
-const keyRow = z.object({ key: z.string(), sides: z.coerce.number() });
+const keyRow = z.object({ key: z.string(), height: z.number().nullable(), sides: z.coerce.number() });
 
 /** Reading both tables in step with everything else: one thread, and rows merged as they are read. */
 const settings = { max_threads: 1 } as const;
@@ -110,7 +112,9 @@ export async function differingRows(
     `SELECT ${key.join(', ')}, cityHash64(${shape.columns.join(', ')}) AS row_hash, ${number} AS side
      FROM ${table} FINAL ${within(shape, options)}`;
   const shown = shape.key.map(readable).join(", ' ', ");
-  const sql = `SELECT concat(${shown}) AS key, if(max(row_hash) != min(row_hash), 3, max(side)) AS sides
+  const height = { block_desc: `toUInt32(${MAX_UINT32} - block_desc)`, block: 'toUInt32(block)' };
+  const of = shape.height === null ? 'NULL' : height[shape.height];
+  const sql = `SELECT concat(${shown}) AS key, ${of} AS height, if(max(row_hash) != min(row_hash), 3, max(side)) AS sides
     FROM (${side(pair.ours, 1)} UNION ALL ${side(pair.theirs, 2)})
     GROUP BY ${key.join(', ')} HAVING count() != 2 OR max(row_hash) != min(row_hash)
     ORDER BY ${key.join(', ')} LIMIT {limit:UInt32}`;
@@ -120,8 +124,8 @@ export async function differingRows(
     { settings },
   );
   const kinds = { 1: 'extra', 2: 'missing' } as const;
-  return found.map(({ key: text, sides }) => ({
-    key: text,
+  return found.map(({ sides, ...row }) => ({
+    ...row,
     kind: sides === 1 || sides === 2 ? kinds[sides] : 'different',
   }));
 }
@@ -245,7 +249,7 @@ export async function compareSchemas(
       name,
       rows: other.rows,
       differing: isEqual ? [] : [{ bucket: 0, ours: mine, theirs: other }],
-      samples,
+      samples: samples.map((row) => ({ ...row, height: null })),
     });
   }
   return comparisons;

@@ -1,7 +1,6 @@
-import { asTheOnlyOne } from '../../../infra/postgres/lock.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { HEIGHT_RANGE } from '../../../schemas/topics.ts';
-import { needsRebuild, openShadow, serveInstead, servedBuild } from '../builds.ts';
+import { asTheOnlyRebuild, needsRebuild, openShadow, serveInstead, servedBuild } from '../builds.ts';
 import type { Build, KnownBuild } from '../builds.ts';
 import { compareSchemas, compareTables, differingRows } from '../compare.ts';
 import type { BucketDifference, RowDifference, TablePair } from '../compare.ts';
@@ -64,6 +63,13 @@ interface Rebuilding<P extends Projection = Projection> {
 
 /** Caught up with the served build in so short a time, the rest is read while the writers are held. */
 const CLOSE_MS = 3000;
+/** A first comparison, and what was read since it began: the ranges of heights, and how many messages. */
+interface Since {
+  readonly first: readonly TableReport[];
+  readonly touched: ReadonlySet<number>;
+  readonly messages: number;
+}
+
 /** Then a swap is given up, whose writers wait: a store may be away. */
 const LONGEST_HOLD_MS = 60_000;
 const SAMPLES = 20;
@@ -87,9 +93,8 @@ export async function rebuild(
 ): Promise<RebuildReport> {
   const { kafka, clickhouse, pool } = deps;
   for (const { topic } of projections) await assertWholeLog(kafka, topic);
-  const locks = projections.map(({ name }) => `tds.rebuild ${name}`);
-  const busy = (lock: string): string => `Another process is rebuilding ${lock.split(' ')[1] ?? ''}`;
-  return await asTheOnlyOne(pool, locks, busy, async () => {
+  const names = projections.map(({ name }) => name);
+  return await asTheOnlyRebuild(pool, names, async () => {
     const rebuilding: Rebuilding[] = [];
     for (const projection of projections) {
       const served = await servedBuild(pool, projection);
@@ -127,6 +132,7 @@ export async function rebuild(
     touched.clear();
     phase = 'comparing';
     say();
+    const readFirst = read;
     const first = await compareAll(deps, rebuilding, null);
     await catchUp();
 
@@ -136,14 +142,13 @@ export async function rebuild(
     let heldMs: number | null = null;
     // New batches wait from here on.
     const heldSince = performance.now();
-    const names = projections.map(({ name }) => name);
     const tables = await holdSwap(pool, names, (tx) =>
       notForLong(deps, async (held) => {
         phase = 'swapping';
         say();
         await replayAll(held, rebuilding, onRead);
         // Both stand at the same offset now, with nothing in flight.
-        const last = await compareAll(held, rebuilding, { first, touched });
+        const last = await compareAll(held, rebuilding, { first, touched, messages: read - readFirst });
         held.signal.throwIfAborted();
         if (swap) {
           await serveInstead(tx, rebuilding);
@@ -249,12 +254,12 @@ async function replayAll(
 async function compareAll(
   deps: ReplayDeps,
   rebuilding: readonly Rebuilding[],
-  since: { readonly first: readonly TableReport[]; readonly touched: ReadonlySet<number> } | null,
+  since: Since | null,
 ): Promise<TableReport[]> {
   const reports: TableReport[] = [];
   for (const one of rebuilding) {
     reports.push(
-      ...(isFolded(one) ? await compareFolded(deps, one) : await compareProjected(deps, one, since)),
+      ...(isFolded(one) ? await compareFolded(deps, one, since) : await compareProjected(deps, one, since)),
     );
   }
   return reports;
@@ -267,8 +272,12 @@ function isFolded(one: Rebuilding): one is Rebuilding<PostgresProjection<unknown
 async function compareFolded(
   { pool }: ReplayDeps,
   { projection, served, shadow }: Rebuilding,
+  since: Since | null,
 ): Promise<TableReport[]> {
   if (served === null) return [];
+  const before = since?.first.filter((one) => one.projection === projection.name) ?? [];
+  const wereEqual = before.length > 0 && before.every(({ differing }) => differing.length === 0);
+  if (wereEqual && since?.messages === 0) return before;
   const [ours = '', theirs = ''] = [served.names['schema'], shadow.names['schema']];
   const compared = await compareSchemas(pool, ours, theirs, SAMPLES);
   return compared.map(({ name, ...rest }) => ({ projection: projection.name, table: name, ...rest }));
@@ -277,7 +286,7 @@ async function compareFolded(
 async function compareProjected(
   { clickhouse }: ReplayDeps,
   { projection, served, shadow }: Rebuilding,
-  since: { readonly first: readonly TableReport[]; readonly touched: ReadonlySet<number> } | null,
+  since: Since | null,
 ): Promise<TableReport[]> {
   const reports: TableReport[] = [];
   for (const [table, theirs] of Object.entries(shadow.names)) {

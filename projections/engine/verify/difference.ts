@@ -9,11 +9,13 @@ export interface Difference {
    */
   readonly kind: 'log' | 'rows' | 'derived' | 'conservation' | 'checkpoint' | 'halt' | 'node';
   readonly what: string;
-  /** Where to look again; null: at no height. */
+  /** Where to look again; null: at no height. Of a row that is named: of its range. */
   readonly heights: Heights | null;
   /** The table, by its placeholder, and the range of 1024 heights that differ. */
   readonly table?: string;
   readonly range?: number;
+  /** The height of the one row that differs, where it has one. */
+  readonly height?: number | null;
   /** The block must be read from the node again. */
   readonly reread?: boolean;
 }

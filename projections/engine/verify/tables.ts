@@ -111,7 +111,9 @@ async function compare(
       const count = `${ours.rows} rows are served, ${theirs.rows} ${isDerived ? 'by the base table' : 'by the log'}`;
       differences.push({ ...at, what: `${pair.name}, range ${bucket}: ${count}` });
     }
-    differences.push(...named.map(({ kind, key }) => ({ ...at, what: `${pair.name}: ${kind} row ${key}` })));
+    differences.push(
+      ...named.map(({ kind, key, height }) => ({ ...at, height, what: `${pair.name}: ${kind} row ${key}` })),
+    );
   }
   return differences;
 }

@@ -306,10 +306,9 @@ function spanOf(differences: readonly Difference[]): Heights | null {
 }
 
 /** A row that is named is of its block; everything else of all its heights. */
-function isOf({ kind, what, heights }: Difference, rewritten: ReadonlySet<number>): boolean {
+function isOf({ heights, height }: Difference, rewritten: ReadonlySet<number>): boolean {
   if (heights === null) return false;
-  const block = kind === 'rows' ? / block=(\d+)/.exec(what)?.[1] : undefined;
-  if (block !== undefined) return rewritten.has(Number(block));
+  if (typeof height === 'number') return rewritten.has(height);
   return [...rewritten].some((height) => height >= heights.from && height <= heights.to);
 }
 

@@ -1,0 +1,104 @@
+import { z } from 'zod';
+
+import { sqlRows } from '../../infra/postgres/client.ts';
+import type { Sql } from '../../infra/postgres/client.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import { felt, uint } from '../../schemas/messages/common.ts';
+
+/** Read side of the balances read from the chain. `schema` is the served build's: `served.schema('balances')`. */
+
+/** Notified with `account:token` when something was folded of the pair. */
+export const BALANCE_CHANNEL = 'tds_balances';
+
+/** A balance read from the chain at a block; good while that block is the indexed one at its height. */
+export interface Anchor {
+  readonly block: number;
+  readonly hash: Felt;
+  readonly balance: bigint;
+  /** Unix milliseconds. */
+  readonly observedAt: number;
+  readonly requestedAt: number;
+}
+
+/** The chain's answer that a contract tells no balance. */
+export interface Refusal {
+  readonly reason: string;
+  readonly refusedAt: number;
+  readonly requestedAt: number;
+}
+
+/** What was read from the chain of a pair. */
+export interface ChainReads {
+  /** Newest first. */
+  readonly anchors: readonly Anchor[];
+  readonly refusal: Refusal | null;
+}
+
+export interface Pair {
+  readonly account: Felt;
+  readonly token: Felt;
+}
+
+export const pairKey = ({ account, token }: Pair): string => `${account}:${token}`;
+
+const readRow = z.object({
+  account: felt,
+  token: felt,
+  block: z.number(),
+  block_hash: felt,
+  /** null: the contract told none. */
+  balance: uint.nullable(),
+  observed_at: z.number(),
+  requested_at: z.number(),
+  reason: z.string().nullable(),
+});
+
+const NONE: ChainReads = { anchors: [], refusal: null };
+
+/** What was read of these pairs, by `pairKey`; one that was never read is there with nothing. */
+export async function chainReads(
+  db: Sql,
+  schema: string,
+  pairs: readonly Pair[],
+): Promise<(pair: Pair) => ChainReads> {
+  const rows =
+    pairs.length === 0
+      ? []
+      : await sqlRows(
+          db,
+          readRow,
+          `WITH pairs AS (SELECT * FROM unnest($1::text[], $2::text[]) AS pairs (account, token))
+           SELECT account, token, block, block_hash, balance::text, observed_at, requested_at, NULL AS reason
+           FROM ${schema}.anchors JOIN pairs USING (account, token)
+           UNION ALL
+           SELECT account, token, block, block_hash, NULL, refused_at, requested_at, reason
+           FROM ${schema}.refusals JOIN pairs USING (account, token)
+           ORDER BY block DESC, block_hash`,
+          [pairs.map(({ account }) => account), pairs.map(({ token }) => token)],
+        );
+  const found = new Map<string, { anchors: Anchor[]; refusal: Refusal | null }>();
+  for (const row of rows) {
+    const key = pairKey(row);
+    const reads = found.get(key) ?? { anchors: [], refusal: null };
+    found.set(key, reads);
+    const [at, requestedAt] = [row.observed_at, row.requested_at];
+    if (row.balance === null) {
+      reads.refusal = { reason: row.reason ?? '', refusedAt: at, requestedAt };
+    } else {
+      const { block, block_hash: hash, balance } = row;
+      reads.anchors.push({ block, hash, balance: BigInt(balance), observedAt: at, requestedAt });
+    }
+  }
+  return (pair) => found.get(pairKey(pair)) ?? NONE;
+}
+
+/** Tokens of which the chain was ever asked an account's balance. */
+export async function tokensRead(db: Sql, schema: string, account: Felt): Promise<Felt[]> {
+  const rows = await sqlRows(
+    db,
+    z.object({ token: felt }),
+    `SELECT DISTINCT token FROM ${schema}.anchors WHERE account = $1 ORDER BY token`,
+    [account],
+  );
+  return rows.map(({ token }) => token);
+}
