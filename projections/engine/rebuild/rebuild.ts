@@ -1,12 +1,12 @@
 import { AppError } from '../../../schemas/errors.ts';
 import { HEIGHT_RANGE } from '../../../schemas/topics.ts';
 import { asTheOnlyRebuild, needsRebuild, openShadow, serveInstead, servedBuild } from '../builds.ts';
-import type { Build, KnownBuild } from '../builds.ts';
-import { compareSchemas, compareTables, differingRows } from '../compare.ts';
-import type { BucketDifference, RowDifference, TablePair } from '../compare.ts';
+import type { Build } from '../builds.ts';
 import { identifyLog, loadCheckpoints, readByAllServed } from '../checkpoints.ts';
-import type { ClickHouseProjection, PostgresProjection, Projection } from '../../define.ts';
+import type { ClickHouseProjection, Projection } from '../../define.ts';
 import { holdSwap } from '../holds.ts';
+import { compareBuilds } from './compare-builds.ts';
+import type { Rebuilding, TableReport } from './compare-builds.ts';
 import { assertWholeLog, replayChain, replayFold } from './replay.ts';
 import type { Goal, ReplayDeps } from './replay.ts';
 
@@ -21,17 +21,6 @@ export interface RebuildProgress {
   /** Messages read and to be read, of this run. */
   readonly read: number;
   readonly total: number;
-}
-
-/** What one table of the served build and of its shadow have in common and what not. */
-export interface TableReport {
-  readonly projection: string;
-  readonly table: string;
-  /** Rows of the shadow, when it had caught up first. */
-  readonly rows: number;
-  readonly differing: readonly BucketDifference[];
-  /** Some of the rows that differ, seen from the build that was served: `missing` ones it did not have. */
-  readonly samples: readonly RowDifference[];
 }
 
 export interface RebuildReport {
@@ -53,29 +42,10 @@ export interface RebuildReport {
   readonly heldMs: number | null;
 }
 
-/** One projection, its build that is served (null: it is new) and the shadow that is to take its place. */
-interface Rebuilding<P extends Projection = Projection> {
-  readonly projection: P;
-  readonly served: KnownBuild | null;
-  readonly shadow: Build;
-  readonly isResumed: boolean;
-}
-
 /** Caught up with the served build in so short a time, the rest is read while the writers are held. */
 const CLOSE_MS = 3000;
-/** A first comparison, and what was read since it began: the ranges of heights, and how many messages. */
-interface Since {
-  readonly first: readonly TableReport[];
-  readonly touched: ReadonlySet<number>;
-  readonly messages: number;
-}
-
 /** Then a swap is given up, whose writers wait: a store may be away. */
 const LONGEST_HOLD_MS = 60_000;
-const SAMPLES = 20;
-/** Ranges that are compared again, and looked into, while writers are held. */
-const LOOKED_AT_AGAIN = 32;
-const SAMPLED = 4;
 
 /**
  * Builds projections anew from the log alone, each into a shadow beside the build that is served: read up to where the
@@ -133,7 +103,7 @@ export async function rebuild(
     phase = 'comparing';
     say();
     const readFirst = read;
-    const first = await compareAll(deps, rebuilding, null);
+    const first = await compareBuilds(deps, rebuilding, null);
     await catchUp();
 
     phase = 'waiting for the writers';
@@ -148,7 +118,7 @@ export async function rebuild(
         say();
         await replayAll(held, rebuilding, onRead);
         // Both stand at the same offset now, with nothing in flight.
-        const last = await compareAll(held, rebuilding, { first, touched, messages: read - readFirst });
+        const last = await compareBuilds(held, rebuilding, { first, touched, messages: read - readFirst });
         held.signal.throwIfAborted();
         if (swap) {
           await serveInstead(tx, rebuilding);
@@ -245,81 +215,4 @@ async function replayAll(
     together.set(place, group);
   }
   for (const { goal, targets } of together.values()) await replayChain(deps, targets, goal, onRead);
-}
-
-/**
- * Every table of every projection. After a first comparison, which others write beside, only what differed then and what
- * was touched since is looked at again.
- */
-async function compareAll(
-  deps: ReplayDeps,
-  rebuilding: readonly Rebuilding[],
-  since: Since | null,
-): Promise<TableReport[]> {
-  const reports: TableReport[] = [];
-  for (const one of rebuilding) {
-    reports.push(
-      ...(isFolded(one) ? await compareFolded(deps, one, since) : await compareProjected(deps, one, since)),
-    );
-  }
-  return reports;
-}
-
-function isFolded(one: Rebuilding): one is Rebuilding<PostgresProjection<unknown>> {
-  return one.projection.kind === 'postgres';
-}
-
-async function compareFolded(
-  { pool }: ReplayDeps,
-  { projection, served, shadow }: Rebuilding,
-  since: Since | null,
-): Promise<TableReport[]> {
-  if (served === null) return [];
-  const before = since?.first.filter((one) => one.projection === projection.name) ?? [];
-  const wereEqual = before.length > 0 && before.every(({ differing }) => differing.length === 0);
-  if (wereEqual && since?.messages === 0) return before;
-  const [ours = '', theirs = ''] = [served.names['schema'], shadow.names['schema']];
-  const compared = await compareSchemas(pool, ours, theirs, SAMPLES);
-  return compared.map(({ name, ...rest }) => ({ projection: projection.name, table: name, ...rest }));
-}
-
-async function compareProjected(
-  { clickhouse }: ReplayDeps,
-  { projection, served, shadow }: Rebuilding,
-  since: Since | null,
-): Promise<TableReport[]> {
-  const reports: TableReport[] = [];
-  for (const [table, theirs] of Object.entries(shadow.names)) {
-    const ours = served?.names[table];
-    if (ours === undefined) continue; // a table that the served version does not have
-    const pair: TablePair = { name: table, ours, theirs };
-    const isDerived = projection.kind === 'clickhouse' && projection.tables[table] === undefined;
-    const before = since?.first.find((one) => one.projection === projection.name && one.table === table);
-    // Writers wait for the second look: of much that differs, the first look is believed.
-    const believed =
-      before?.differing.slice(LOOKED_AT_AGAIN).filter(({ bucket }) => !since?.touched.has(bucket)) ?? [];
-    const again = before && [
-      ...new Set([
-        ...before.differing.slice(0, LOOKED_AT_AGAIN).map(({ bucket }) => bucket),
-        ...(since?.touched ?? []),
-      ]),
-    ];
-    const { rows, differing } = await compareTables(clickhouse, pair, {
-      isDerived,
-      ...(again === undefined ? {} : { buckets: again }),
-    });
-    const buckets = differing.slice(0, SAMPLED).map(({ bucket }) => bucket);
-    const samples =
-      since === null || buckets.length === 0
-        ? []
-        : await differingRows(clickhouse, pair, { isDerived, buckets, limit: SAMPLES });
-    reports.push({
-      projection: projection.name,
-      table,
-      rows: before?.rows ?? rows,
-      differing: [...differing, ...believed],
-      samples,
-    });
-  }
-  return reports;
 }
