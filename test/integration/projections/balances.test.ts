@@ -1,0 +1,110 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+
+import { createPool, inTransaction } from '../../../infra/postgres/client.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import { migrate } from '../../../infra/postgres/migrate.ts';
+import { balances } from '../../../projections/balances/projector.ts';
+import { chainReads } from '../../../projections/balances/queries.ts';
+import { openBuild } from '../../../projections/engine/builds.ts';
+import { servedBuilds } from '../../../projections/served.ts';
+import { toFelt } from '../../../schemas/felt.ts';
+import { balancesMessage } from '../../../schemas/messages/balances.ts';
+import { isolated } from '../../support/isolation.ts';
+import type { Isolated } from '../../support/isolation.ts';
+
+/** What is kept of balances that were read from the chain. */
+
+let own: Isolated;
+let pool: Pool;
+let schema = '';
+let next = 1;
+let account = toFelt(1n);
+const token = toFelt(0xc01n);
+
+beforeAll(async () => {
+  own = await isolated();
+  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
+  await migrate(pool);
+  await openBuild(pool, null, balances);
+  schema = (await servedBuilds(pool)).schema('balances');
+});
+afterAll(async () => {
+  await pool.end();
+  await own.drop();
+});
+beforeEach(() => {
+  account = toFelt(BigInt((next += 1)));
+});
+
+const hash = (block: number, fork = 0) => toFelt(BigInt(block) * 1000n + BigInt(fork) + 1n);
+const message = (block: number, fields: Record<string, unknown> = {}) => ({
+  type: 'balance.observed',
+  v: 1,
+  account,
+  token,
+  block,
+  block_hash: hash(block),
+  balance: String(block * 2),
+  observed_at: 10_000 + block,
+  requested_at: 9000 + block,
+  l1_height: null,
+  ...fields,
+});
+
+async function fold(...messages: readonly object[]): Promise<void> {
+  await inTransaction(pool, async (tx) => {
+    for (const one of messages) {
+      const meta = { partition: 0, offset: 0, timestamp: 0, schema };
+      await balances.fold(tx, balancesMessage.parse(one), meta);
+    }
+  });
+}
+const read = async () => (await chainReads(pool, schema, [{ account, token }]))({ account, token });
+const blocks = async (): Promise<number[]> => (await read()).anchors.map(({ block }) => block);
+
+test('a pair that was never read is there with nothing; the largest balance comes back exactly', async () => {
+  expect(await read()).toEqual({ anchors: [], refusal: null });
+  const largest = (1n << 256n) - 1n;
+  await fold(message(7, { balance: largest.toString() }));
+  expect(await read()).toEqual({
+    anchors: [{ block: 7, hash: hash(7), balance: largest, observedAt: 10_007, requestedAt: 9007 }],
+    refusal: null,
+  });
+});
+
+test('reads at both blocks of a height are kept; of two at one block the later counts, for the newest request', async () => {
+  await fold(
+    message(5),
+    message(5, { block_hash: hash(5, 1), balance: '77' }),
+    message(5, { balance: '11', observed_at: 20_000, requested_at: 1 }),
+  );
+  const { anchors } = await read();
+  expect(new Set(anchors.map(({ balance }) => balance))).toEqual(new Set([11n, 77n]));
+  expect(anchors.find(({ balance }) => balance === 11n)).toMatchObject({
+    observedAt: 20_000,
+    requestedAt: 9005,
+  });
+});
+
+test('the newest 32 are kept, and the newest 4 that were accepted on L1, however old they are', async () => {
+  await fold(...[1, 2, 3, 4, 5, 6].map((block) => message(block)));
+  expect(await blocks()).toEqual([6, 5, 4, 3, 2, 1]);
+  // 5 and 6 are above the height accepted on L1; one of 40 more is read at every block.
+  const more = Array.from({ length: 40 }, (_, index) => message(100 + index, { l1_height: 4 }));
+  await fold(...more);
+  expect(await blocks()).toEqual([...Array.from({ length: 32 }, (_, index) => 139 - index), 4, 3, 2, 1]);
+  await fold(message(140, { l1_height: 110 }));
+  // 140 to 109 are the newest 32; 110, 109, 108 and 4 the newest accepted on L1 of those that were left.
+  expect(await blocks()).toEqual([...Array.from({ length: 33 }, (_, index) => 140 - index), 4]);
+});
+
+test('a contract that tells no balance says so until it tells one', async () => {
+  await fold(message(3, { type: 'balance.refused', reason: 'no entry point\0', balance: undefined }));
+  expect((await read()).refusal).toEqual({
+    reason: 'no entry point\u2400',
+    refusedAt: 10_003,
+    requestedAt: 9003,
+  });
+  await fold(message(4));
+  expect((await read()).refusal).toBe(null);
+});
