@@ -12,6 +12,7 @@ import { announceProcess } from '../role-processes.ts';
 import { isRetryable } from '../../schemas/errors.ts';
 import { storesAway } from './away.ts';
 import { logFailure, runProcess } from './process.ts';
+import { roleAttempts } from './role-attempt.ts';
 import type { Role } from './roles.ts';
 import { commandConfig } from './settings.ts';
 import type { failedMessage, readyMessage } from './supervise.ts';
@@ -27,12 +28,13 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
     const metrics = createMetrics(role.name);
     const exposed = await serveMetrics(metrics, config.metricsPort);
     releasers.push('metrics', () => exposed.close());
+    const attempt = roleAttempts(role, { config, log, metrics, releasers, signal, fail }, only);
     const { url } = await waitFor(
       async () => {
         const away = await storesAway(config, log);
         return away.length > 0 ? away.join(' and ') : 'the stores, which answer again';
       },
-      () => role.start({ config, log, metrics, releasers, signal, fail }, only),
+      attempt,
       {
         log,
         signal,

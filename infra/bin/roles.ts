@@ -30,9 +30,10 @@ import type { Registry } from '../metrics.ts';
 import { createPool } from '../postgres/client.ts';
 import type { Pool } from '../postgres/client.ts';
 import { bodyReader } from './body-reader.ts';
+import { allRunning } from './role-attempt.ts';
 import { serviceMetrics } from './service-metrics.ts';
 
-/** What a role is given; whatever it opens it pushes to `releasers`. */
+/** What a role is given; whatever it opens it pushes to `releasers`: they are released when it does not start, too. */
 export interface RoleContext {
   readonly config: Config;
   readonly log: Logger;
@@ -134,10 +135,7 @@ const project: Role = {
         runChainProjections({ kafka, clickhouse, pool, projections: chain, groupId, log, metrics, limits }),
       );
     }
-    for (const run of await Promise.all(runs)) {
-      run.done.catch(fail);
-      releasers.push('projection', () => run.stop());
-    }
+    await allRunning(runs, { releasers, fail });
     if (only.length === 0) {
       const sampling = startSampling({ pool, clickhouse, kafka, clock: systemClock, log, metrics: registry });
       releasers.push('sampling', () => sampling.stop());

@@ -1,7 +1,12 @@
 import { spawn } from 'node:child_process';
+import { createServer } from 'node:net';
 
+import kafkajs from 'kafkajs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
+import { postgresProjections } from '../../../projections/index.ts';
+import { startRole } from '../../support/faults/role.ts';
+import { until } from '../../support/ingest-world.ts';
 import { isolated } from '../../support/isolation.ts';
 import type { Isolated } from '../../support/isolation.ts';
 import { tds } from '../../support/tds.ts';
@@ -53,4 +58,59 @@ test.each([
 ])('%s, which %s needs, is waited for by name', async (what, role, env) => {
   const outcome = await startUp(role, { STARKNET_RPC_URL: `http://${nobody}`, ...env });
   expect(outcome).toEqual({ waitsFor: what, code: 0 });
+});
+
+test('a start that fails half way leaves nothing behind, and is tried again in the same process', async () => {
+  const kafka = new kafkajs.Kafka({ brokers: [own.env.KAFKA_BROKERS], logLevel: kafkajs.logLevel.NOTHING });
+  const admin = kafka.admin();
+  await admin.connect();
+  const role = await startRole('project', { ...own.env, STARKNET_RPC_URL: `http://${nobody}` });
+  try {
+    // The last build that is opened, while other projections begin to run.
+    const lastBuild = /FROM tds\.builds[^]*indexed-blocks/;
+    await role.proxies.postgres.trap({ request: lastBuild, act: 'reset' }).sprung;
+    await role.ready;
+    expect(role.output()).toContain('waiting for ');
+
+    const names = ['chain', ...postgresProjections.map(({ name }) => name)];
+    const { groups } = await admin.describeGroups(
+      names.map((name) => `${own.env.KAFKA_TOPIC_PREFIX}project-${name}`),
+    );
+    const members = groups.map(({ groupId, members: { length } }) => ({ groupId, length }));
+    expect(members).toEqual(groups.map(({ groupId }) => ({ groupId, length: 1 })));
+    expect(members).toHaveLength(names.length);
+  } finally {
+    await role.stop();
+    await admin.disconnect();
+  }
+});
+
+test('while a role waits it tries, and asks the stores only when it says what it waits for', async () => {
+  const seen: string[] = [];
+  const server = createServer((socket) => {
+    socket.on('error', () => {});
+    socket.on('data', (chunk) => {
+      seen.push(/application_name\0([^\0]+)/.exec(chunk.toString('latin1'))?.[1] ?? '');
+      socket.destroy();
+    });
+  });
+  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
+  const address = server.address();
+  const port = typeof address === 'object' ? address?.port : 0;
+  const count = (name: string): number => seen.filter((one) => one === name).length;
+  const env = { ...own.env, DATABASE_URL: `postgres://a:b@127.0.0.1:${port}/tds` };
+  const child = spawn(process.execPath, ['infra/bin/tds.ts', 'project', 'accounts'], {
+    env: { PATH: process.env['PATH'] ?? '', STARKNET_RPC_URL: `http://${nobody}`, ...env },
+    stdio: 'ignore',
+  });
+  const ended = new Promise((resolve) => child.once('exit', resolve));
+  try {
+    await until('the fifth try', async () => count('tds-project') >= 5);
+    expect(count('tds-wait')).toBe(1);
+    expect(child.exitCode).toBeNull();
+  } finally {
+    child.kill('SIGTERM');
+    await ended;
+    server.close();
+  }
 });
