@@ -1,0 +1,22 @@
+import type { Pool } from '../../infra/postgres/client.ts';
+
+/** Conditions an operator should look at: shown by /readyz, `tds status` and the metric `tds_alarms`. */
+export interface Alarms {
+  raise(name: string, detail: string): Promise<void>;
+  clear(names: readonly string[]): Promise<void>;
+}
+
+export function createAlarms(pool: Pool): Alarms {
+  return {
+    async raise(name, detail) {
+      await pool.query(
+        `INSERT INTO tds.alarms (name, detail) VALUES ($1, $2)
+         ON CONFLICT (name) DO UPDATE SET detail = excluded.detail WHERE tds.alarms.detail <> excluded.detail`,
+        [name, detail],
+      );
+    },
+    async clear(names) {
+      await pool.query('DELETE FROM tds.alarms WHERE name = ANY($1)', [names]);
+    },
+  };
+}
