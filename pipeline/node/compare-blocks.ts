@@ -21,27 +21,36 @@ const CONCURRENCY = 8;
 
 /**
  * Reads each of these blocks from the node once more and compares its hash, the number of its transactions (which the
- * node is also asked for alone) and of its events.
+ * node is also asked for alone) and of its events. After the first that cannot be read, nothing more is asked.
  */
 export async function compareBlocks(
   node: Pick<Node, 'getBlockWithReceipts' | 'getBlockTransactionCount'>,
   blocks: AsyncIterable<ComparedBlock>,
   { signal, onCompared }: CallOptions & { onCompared?: () => void } = {},
 ): Promise<BlockDifference[]> {
-  const options = signal === undefined ? {} : { signal };
+  const failure = new AbortController();
+  const options = {
+    signal: signal === undefined ? failure.signal : AbortSignal.any([signal, failure.signal]),
+  };
   const queue = new PQueue({ concurrency: CONCURRENCY });
   const found: BlockDifference[] = [];
-  const failed = Promise.withResolvers<never>();
-  failed.promise.catch(() => {});
   const compare = async (block: ComparedBlock): Promise<void> => {
-    found.push(...(await differencesOf(node, block, options)));
-    onCompared?.();
+    try {
+      found.push(...(await differencesOf(node, block, options)));
+      onCompared?.();
+    } catch (error) {
+      failure.abort(error);
+      queue.clear();
+    }
   };
   for await (const block of blocks) {
-    queue.add(() => compare(block)).catch(failed.reject);
-    await Promise.race([queue.onSizeLessThan(2 * CONCURRENCY), failed.promise]);
+    void queue.add(() => compare(block));
+    // Millions of blocks: no promise of one round may hold on to another's.
+    await queue.onSizeLessThan(2 * CONCURRENCY);
+    if (failure.signal.aborted) break;
   }
-  await Promise.race([queue.onIdle(), failed.promise]);
+  await queue.onIdle();
+  failure.signal.throwIfAborted();
   return found.toSorted((a, b) => a.height - b.height);
 }
 
