@@ -30,6 +30,7 @@ import type { Registry } from '../metrics.ts';
 import { createPool } from '../postgres/client.ts';
 import type { Pool } from '../postgres/client.ts';
 import { bodyReader } from './body-reader.ts';
+import { startPriceObservers } from './price-observers.ts';
 import { allRunning } from './role-attempt.ts';
 import { serviceMetrics } from './service-metrics.ts';
 
@@ -146,14 +147,16 @@ const project: Role = {
 
 const observe: Role = {
   name: 'observe',
-  summary: 'ask the chain what the log makes one want to know: names and decimals of tokens',
-  async start({ config, log, metrics, releasers, signal, fail }) {
+  summary: 'ask the chain what the log makes one want to know: names and decimals of tokens; read prices',
+  async start(context) {
+    const { config, log, metrics, releasers, signal, fail } = context;
     const kafka = openKafka({ config, log, releasers }, 'tds-observe');
-    const pool = openPool(config, releasers, 'tds-observe', 6, log);
+    const pool = openPool(config, releasers, 'tds-observe', 8, log);
     const node = openNode(config, log, metrics, releasers);
     const observer = await runTokenObserver({ config, node, pool, kafka, log, metrics, signal });
     observer.done.catch(fail);
     releasers.push('token observer', () => observer.stop());
+    await startPriceObservers(context, { kafka, pool });
     return { url: null };
   },
 };

@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { AppError } from '../../schemas/errors.ts';
 import { startEmbedded } from '../embedded/index.ts';
 import { keepRunning } from '../embedded/keep-running.ts';
+import { startPrices, tokenListUrl } from '../embedded/prices/prices.ts';
 import type { EmbeddedService } from '../embedded/service.ts';
 import { startStarknet } from '../embedded/starknet/starknet.ts';
 import { loadConfig, required, settings } from '../config.ts';
@@ -63,13 +64,24 @@ async function main({ releasers, signal, fail }: ProcessContext): Promise<void> 
   Object.assign(env, embedded.urls);
   const services = [...embedded.services];
   for (const service of services) say(`  ${service.name.padEnd(12)} embedded, pid ${service.pid}`);
-  if (env['STARKNET_RPC_URL'] === undefined) {
+  const isRealChain = env['STARKNET_RPC_URL'] !== undefined;
+  if (!isRealChain) {
     const chain = await startChain(join(dataDir, 'starknet'), onRestart);
     releasers.push('simulated chain', () => chain.stop());
     services.push(chain);
     env['STARKNET_RPC_URL'] = chain.url;
     env['INDEX_FROM'] ??= '0';
     say(`  ${'Starknet'.padEnd(12)} simulated chain at ${chain.url}`);
+  }
+  if (env['PRICE_FEED_URL'] === undefined || env['TOKEN_LIST_URL'] === undefined) {
+    const feed = await startFeed(join(dataDir, 'prices'), onRestart);
+    releasers.push('simulated prices', () => feed.stop());
+    services.push(feed);
+    const what = env['PRICE_FEED_URL'] === undefined ? 'simulated prices' : 'simulated token list';
+    env['PRICE_FEED_URL'] ??= feed.url;
+    env['TOKEN_LIST_URL'] ??= tokenListUrl(feed.url);
+    say(`  ${'Prices'.padEnd(12)} ${what} at ${feed.url}`);
+    if (isRealChain) say('               made up: set PRICE_FEED_URL and TOKEN_LIST_URL for real ones');
   }
   for (const service of services) {
     void service.exited.then((exit) => {
@@ -173,6 +185,19 @@ async function startChain(dataDir: string, onRestart: () => void): Promise<Embed
   );
 }
 
+/** The simulated price feed, likewise. */
+async function startFeed(dataDir: string, onRestart: () => void): Promise<EmbeddedService> {
+  let port: number | undefined;
+  return await keepRunning(
+    async () => {
+      const feed = await startPrices({ dataDir, log, port });
+      port = Number(new URL(feed.url).port);
+      return feed;
+    },
+    { log, onRestart },
+  );
+}
+
 /**
  * The API reads and appends commands: it is not given what could write to a read model. Each role has a metrics port of
  * its own.
@@ -230,6 +255,8 @@ function recordRun(
     'SECRET_KEY',
     'INDEX_FROM',
     'KAFKA_TOPIC_PREFIX',
+    'PRICE_FEED_URL',
+    'TOKEN_LIST_URL',
   ];
   writeRunFile(dataDir, {
     pid: process.pid,

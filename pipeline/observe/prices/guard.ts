@@ -83,7 +83,7 @@ export function judge(reading: FeedReading, known: KnownPrice, limits: GuardLimi
   const factor = last === null ? 1 : factorBetween(price, last.price);
   if (last === null || factor <= limits.jumpFactor) return { kind: 'publish', price, confidence, observedAt };
 
-  const waitMs = limits.confirmMs * Math.log2(factor);
+  const waitMs = Math.ceil(limits.confirmMs * Math.log2(factor));
   const agrees = held !== null && factorBetween(price, held.price) <= AGREE_FACTOR;
   const since = agrees ? held.since : now;
   if (agrees && observedAt > held.observedAt && now - since >= waitMs)

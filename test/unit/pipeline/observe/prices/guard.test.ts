@@ -117,7 +117,8 @@ describe('a jump', () => {
       { at: 12 * MINUTE, price: '400' },
     ]);
     expect(kinds(verdicts)).toEqual(['publish', 'held', 'publish', 'held']);
-    expect(verdicts[3]).toMatchObject({ readAgainAt: NOW + (12 + 10 * Math.log2(400 / 101) * 0.5) * MINUTE });
+    const wait = Math.ceil(5 * MINUTE * Math.log2(400 / 101));
+    expect(verdicts[3]).toMatchObject({ readAgainAt: NOW + 12 * MINUTE + wait });
   });
 
   it('begins anew when it goes on jumping', () => {

@@ -1,0 +1,371 @@
+import { Registry } from 'prom-client';
+import { pino } from 'pino';
+import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
+
+import { coins } from '../../../infra/embedded/prices/coins.ts';
+import { createSimulatedFeed } from '../../../infra/embedded/prices/feed.ts';
+import type { SimulatedFeed } from '../../../infra/embedded/prices/feed.ts';
+import { systemClock } from '../../../infra/clock.ts';
+import { createKafka } from '../../../infra/kafka/client.ts';
+import type { Kafka } from '../../../infra/kafka/client.ts';
+import { createPool } from '../../../infra/postgres/client.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import { migrate } from '../../../infra/postgres/migrate.ts';
+import { createTextReader } from '../../../pipeline/observe/http.ts';
+import { createDefiLlama } from '../../../pipeline/observe/prices/defillama.ts';
+import type { PriceFeed } from '../../../pipeline/observe/prices/feed.ts';
+import { runPriceObserver } from '../../../pipeline/observe/prices/observer.ts';
+import type { ObserverRun } from '../../../pipeline/observe/tokens.ts';
+import { toFelt } from '../../../schemas/felt.ts';
+import type { Felt } from '../../../schemas/felt.ts';
+import { pricesMessage } from '../../../schemas/messages/prices.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { isolated } from '../../support/isolation.ts';
+import type { Isolated } from '../../support/isolation.ts';
+
+const log = pino({ level: 'silent' });
+const MINUTE = 60_000;
+const POLL_MS = 2 * MINUTE;
+
+let own: Isolated;
+let pool: Pool;
+let kafka: Kafka;
+let feed: SimulatedFeed;
+let adapter: PriceFeed;
+let running: ObserverRun | null = null;
+let metrics = new Registry();
+let common: Felt[] = [];
+/** The observer's clock and the feed's: they stand until a test moves them. */
+let now = 1_790_000_000_000;
+
+const addressOf = (key: string): Felt =>
+  toFelt(coins.find(({ token }) => token.key === key)?.token.address ?? 0n);
+const [eth, strk, usdc, wbtc] = ['eth', 'strk', 'usdc', 'wbtc'].map(addressOf) as [Felt, Felt, Felt, Felt];
+
+beforeAll(async () => {
+  own = await isolated();
+  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
+  await migrate(pool);
+  kafka = createKafka({
+    brokers: own.env.KAFKA_BROKERS.split(','),
+    clientId: 'test',
+    topicPrefix: own.env.KAFKA_TOPIC_PREFIX,
+    log,
+  });
+  await kafka.ensureTopics();
+  feed = await createSimulatedFeed({ now: () => now });
+  const reader = createTextReader({
+    timeoutMs: 1000,
+    maxAnswerBytes: 1_000_000,
+    maxConcurrent: 2,
+    attempts: 1,
+    clock: systemClock,
+  });
+  adapter = createDefiLlama(reader, feed.url);
+});
+afterEach(async () => {
+  feed.faults.clear();
+  await stop();
+  common = [];
+  await pool.query('TRUNCATE tds.price_watch; DELETE FROM tds.alarms');
+  now += 60 * MINUTE;
+});
+afterAll(async () => {
+  await adapter.close();
+  await feed.close();
+  await kafka.close();
+  await pool.end();
+  await own.drop();
+});
+
+async function start(): Promise<void> {
+  metrics = new Registry();
+  running = await runPriceObserver({
+    config: {
+      pricePollSeconds: POLL_MS / 1000,
+      priceMinConfidence: 0.8,
+      priceMaxAgeSeconds: 3600,
+      priceJumpFactor: 2,
+      priceConfirmSeconds: 300,
+    },
+    feed: adapter,
+    commonTokens: async () => common,
+    pool,
+    kafka,
+    log,
+    metrics,
+    now: () => now,
+    pollMs: 20,
+  });
+}
+
+async function stop(): Promise<void> {
+  await running?.stop();
+  await running?.done;
+  running = null;
+}
+
+/** What the log says of one token. */
+async function published(token: Felt): Promise<{ price: string; observedAt: number }[]> {
+  const found: { price: string; observedAt: number }[] = [];
+  for (const { partition, low, high } of await kafka.offsets(topics.prices)) {
+    for await (const { key, value } of kafka.readRange(topics.prices, partition, low, high)) {
+      const message = pricesMessage.parse(JSON.parse(value.toString()));
+      expect(key).toBe(message.token);
+      expect(message.source).toBe('defillama');
+      if (message.token === token) found.push({ price: message.price, observedAt: message.observed_at });
+    }
+  }
+  return found;
+}
+
+interface Watched {
+  due_at: number | null;
+  read_at: number | null;
+  refusal: string | null;
+}
+async function watched(token: Felt): Promise<Watched | undefined> {
+  const { rows } = await pool.query<Watched>('SELECT * FROM tds.price_watch WHERE token = $1', [token]);
+  return rows[0];
+}
+
+/** Until the token has been read at the present time. */
+async function untilRead(token: Felt): Promise<Watched> {
+  return await vi.waitFor(
+    async () => {
+      const row = await watched(token);
+      expect(row).toMatchObject({ read_at: now, claimed_until: 0 });
+      return row as Watched;
+    },
+    { timeout: 30_000, interval: 20 },
+  );
+}
+
+async function alarms(): Promise<string[]> {
+  const { rows } = await pool.query<{ line: string }>(
+    "SELECT name || ' ' || detail AS line FROM tds.alarms ORDER BY name",
+  );
+  return rows.map(({ line }) => line);
+}
+
+const eventually = <T>(look: () => Promise<T>): Promise<T> =>
+  vi.waitFor(look, { timeout: 30_000, interval: 20 });
+
+async function request(...tokens: Felt[]): Promise<void> {
+  const publisher = kafka.publisher();
+  await publisher.publish(
+    topics.requests,
+    tokens.map((token) => ({
+      key: token,
+      value: { type: 'price.requested' as const, v: 1 as const, requested_at: now, token },
+    })),
+  );
+  await publisher.close();
+}
+
+/** What the feed says of a token at a time, by asking it past the observer. */
+async function truth(token: Felt): Promise<string> {
+  const [reading] = await adapter.current([token]);
+  return String(Number(reading?.price));
+}
+
+test('common tokens are read every two minutes, each new price once, over a restart', async () => {
+  common = [eth, usdc];
+  const before = (await published(eth)).length;
+  await start();
+  for (let round = 0; round < 3; round += 1) {
+    await untilRead(eth);
+    await untilRead(usdc);
+    expect(
+      (await published(eth))
+        .slice(before)
+        .map(({ price }) => String(Number(price)))
+        .at(-1),
+    ).toBe(await truth(eth));
+    now += POLL_MS;
+  }
+  await untilRead(eth);
+  await untilRead(usdc);
+  // A minute is not yet two: nothing is asked for.
+  await stop();
+  await start();
+  now += MINUTE;
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  expect((await watched(eth))?.read_at).toBe(now - MINUTE);
+  // The same record once more is no news.
+  feed.faults.add({ kind: 'stuck', tokens: [eth] });
+  now += MINUTE;
+  await untilRead(eth);
+  const stuckAt = (await published(eth)).length;
+  now += POLL_MS;
+  await untilRead(eth);
+  expect((await published(eth)).length).toBe(stuckAt);
+  expect((await published(eth)).length - before).toBeGreaterThanOrEqual(4);
+  const times = (await published(eth)).map(({ observedAt }) => observedAt);
+  expect(new Set(times).size).toBe(times.length);
+});
+
+test('a token is read when the log asks for it: many who ask are one reading, and old ones none', async () => {
+  await start();
+  const callsBefore = feed.calls.length;
+  await request(strk, strk, strk, strk);
+  await untilRead(strk);
+  await request(strk);
+  const later = addressOf('keyed');
+  await request(later);
+  await untilRead(later);
+  expect(feed.calls.length - callsBefore).toBe(2);
+  expect((await watched(strk))?.due_at).toBeNull();
+  const first = (await published(strk)).length;
+
+  // After the window it is read again.
+  now += MINUTE;
+  await request(strk);
+  await untilRead(strk);
+  expect((await published(strk)).length).toBe(first + 1);
+
+  // While nobody listened, somebody asked and went away.
+  await stop();
+  await request(wbtc);
+  now += 10 * MINUTE;
+  await start();
+  await request(usdc);
+  await untilRead(usdc);
+  expect(await watched(wbtc)).toBeUndefined();
+});
+
+test('a token that a list names is read once, and one that is unknown to the feed has no price', async () => {
+  const unknown = toFelt(0xabcdefn);
+  await start();
+  const publisher = kafka.publisher();
+  await publisher.publish(
+    topics.tokens,
+    [wbtc, unknown].map((token) => ({
+      key: token,
+      value: { type: 'token.listed' as const, v: 1 as const, token, verified: true, observed_at: now },
+    })),
+  );
+  await publisher.close();
+  await untilRead(wbtc);
+  await untilRead(unknown);
+  expect((await published(wbtc)).map(({ price }) => String(Number(price))).at(-1)).toBe(await truth(wbtc));
+  expect(await published(unknown)).toEqual([]);
+  expect(await watched(unknown)).toMatchObject({ refusal: 'untracked', due_at: null });
+  expect(await alarms()).toEqual([]);
+  await eventually(async () =>
+    expect(await metrics.metrics()).toContain('tds_prices_refused_total{reason="untracked"} 1'),
+  );
+});
+
+test.each([
+  ['garbage-price', {}, 'not_a_price'],
+  ['garbage-price', { value: '3150.2' }, 'not_a_price'],
+  ['garbage-price', { value: -3150.2 }, 'not_a_price'],
+  ['garbage-price', { value: 0 }, 'not_a_price'],
+  ['garbage-price', { value: null }, 'not_a_price'],
+  ['garbage-price', { value: { usd: 1 } }, 'not_a_price'],
+  ['other-address', {}, 'other_address'],
+  ['factor', {}, 'jump'],
+  ['factor', { factor: 0.001 }, 'jump'],
+  ['stale', {}, 'too_old'],
+  ['low-confidence', {}, 'low_confidence'],
+] as const)(
+  '%s %j: nothing is published, an alarm says %s, and it ends by itself',
+  async (kind, more, reason) => {
+    common = [eth, usdc];
+    await start();
+    await untilRead(eth);
+    await untilRead(usdc);
+    const before = await published(eth);
+    const others = (await published(usdc)).length;
+
+    feed.faults.add({ kind, ...more, tokens: [eth] });
+    for (let round = 1; round <= 3; round += 1) {
+      now += POLL_MS;
+      expect((await untilRead(eth)).refusal).toBe(reason);
+      await untilRead(usdc);
+    }
+    expect(await published(eth)).toEqual(before);
+    // It is the trouble of one token.
+    expect((await published(usdc)).length).toBe(others + 3);
+    expect(await alarms()).toEqual([expect.stringMatching(`^prices.refused:${eth} ${reason}: `)]);
+    await eventually(async () =>
+      expect(await metrics.metrics()).toContain(`tds_prices_refused_total{reason="${reason}"} 3`),
+    );
+
+    feed.faults.clear();
+    now += POLL_MS;
+    expect((await untilRead(eth)).refusal).toBeNull();
+    expect((await published(eth)).slice(before.length).map(({ price }) => String(Number(price)))).toEqual([
+      await truth(eth),
+    ]);
+    await eventually(async () => expect(await alarms()).toEqual([]));
+  },
+);
+
+test('a jump that stays is believed after its time, over a restart', async () => {
+  common = [wbtc];
+  await start();
+  await untilRead(wbtc);
+  const before = (await published(wbtc)).length;
+  feed.faults.add({ kind: 'factor', factor: 4, tokens: [wbtc] });
+  for (let round = 0; round < 5; round += 1) {
+    now += POLL_MS;
+    await untilRead(wbtc);
+    if (round === 2) {
+      await stop();
+      await start();
+    }
+  }
+  // Eight minutes after it was first seen.
+  expect((await published(wbtc)).length).toBe(before);
+  now += 3 * MINUTE;
+  await untilRead(wbtc);
+  expect((await published(wbtc)).slice(before).map(({ price }) => Number(price))).toEqual([
+    Number(await truth(wbtc)),
+  ]);
+  await eventually(async () => expect(await alarms()).toEqual([]));
+});
+
+test.each([
+  ['http500', {}, 'HTTP 500'],
+  ['http429', { retryAfter: 1800 }, 'HTTP 429'],
+  ['hang', {}, 'no answer in 1000 ms'],
+  ['not-json', {}, 'the price feed’s answer is not JSON'],
+  ['truncated', {}, 'the price feed’s answer is not JSON'],
+] as const)('%s %j: an alarm says %s, and it goes on by itself', async (kind, more, detail) => {
+  common = [eth];
+  await start();
+  await untilRead(eth);
+  const before = (await published(eth)).length;
+  feed.faults.add({ kind, ...more });
+  const calls = feed.calls.length;
+  now += POLL_MS;
+  await eventually(async () => expect(await alarms()).toEqual([`prices.feed not heard: ${detail}`]));
+  expect((await published(eth)).length).toBe(before);
+  feed.faults.clear();
+  if (kind === 'http429') {
+    // It asked for half an hour, and gets it: also those who ask in between wait.
+    now += 29 * MINUTE;
+    await request(eth, strk);
+    await eventually(async () => expect(await watched(strk)).toBeDefined());
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(feed.calls.length - calls).toBe(1);
+  }
+  now += 5 * MINUTE;
+  await untilRead(eth);
+  expect((await published(eth)).length).toBe(before + 1);
+  await eventually(async () => expect(await alarms()).toEqual([]));
+});
+
+test('a token that is not common any more is left alone, and so is its alarm', async () => {
+  common = [eth, usdc];
+  feed.faults.add({ kind: 'stale', tokens: [eth] });
+  await start();
+  await untilRead(eth);
+  await eventually(async () => expect(await alarms()).toHaveLength(1));
+  common = [usdc];
+  now += 30_000;
+  await eventually(async () => expect(await alarms()).toEqual([]));
+  expect(await watched(eth)).toMatchObject({ due_at: null });
+});

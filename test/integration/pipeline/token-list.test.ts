@@ -1,0 +1,158 @@
+import { pino } from 'pino';
+import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
+
+import { coins } from '../../../infra/embedded/prices/coins.ts';
+import { createSimulatedFeed } from '../../../infra/embedded/prices/feed.ts';
+import type { SimulatedFeed } from '../../../infra/embedded/prices/feed.ts';
+import { tokenListUrl } from '../../../infra/embedded/prices/prices.ts';
+import { systemClock } from '../../../infra/clock.ts';
+import { createKafka } from '../../../infra/kafka/client.ts';
+import type { Kafka } from '../../../infra/kafka/client.ts';
+import { createPool } from '../../../infra/postgres/client.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import { migrate } from '../../../infra/postgres/migrate.ts';
+import { createTextReader } from '../../../pipeline/observe/http.ts';
+import { runTokenList } from '../../../pipeline/observe/token-list.ts';
+import type { ObserverRun } from '../../../pipeline/observe/tokens.ts';
+import { toFelt } from '../../../schemas/felt.ts';
+import type { Felt } from '../../../schemas/felt.ts';
+import { tokensMessage } from '../../../schemas/messages/tokens.ts';
+import type { TokensMessage } from '../../../schemas/messages/tokens.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { isolated } from '../../support/isolation.ts';
+import type { Isolated } from '../../support/isolation.ts';
+
+const log = pino({ level: 'silent' });
+const reader = createTextReader({
+  timeoutMs: 2000,
+  maxAnswerBytes: 1_000_000,
+  maxConcurrent: 1,
+  attempts: 1,
+  clock: systemClock,
+});
+let own: Isolated;
+let pool: Pool;
+let kafka: Kafka;
+let feed: SimulatedFeed;
+const running: ObserverRun[] = [];
+
+beforeAll(async () => {
+  own = await isolated();
+  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
+  await migrate(pool);
+  kafka = createKafka({
+    brokers: own.env.KAFKA_BROKERS.split(','),
+    clientId: 'test',
+    topicPrefix: own.env.KAFKA_TOPIC_PREFIX,
+    log,
+  });
+  await kafka.ensureTopics();
+  feed = await createSimulatedFeed();
+});
+afterEach(async () => {
+  feed.faults.clear();
+  await Promise.all(running.splice(0).map((run) => run.stop()));
+});
+afterAll(async () => {
+  await reader.close();
+  await feed.close();
+  await kafka.close();
+  await pool.end();
+  await own.drop();
+});
+
+function start(): void {
+  running.push(
+    runTokenList({
+      config: { tokenListPollSeconds: 0.05 },
+      reader,
+      url: tokenListUrl(feed.url),
+      pool,
+      kafka,
+      log,
+    }),
+  );
+}
+
+async function listed(): Promise<Extract<TokensMessage, { type: 'token.listed' }>[]> {
+  const found: TokensMessage[] = [];
+  for (const { partition, low, high } of await kafka.offsets(topics.tokens)) {
+    for await (const { key, value } of kafka.readRange(topics.tokens, partition, low, high)) {
+      const message = tokensMessage.parse(JSON.parse(value.toString()));
+      expect(key).toBe(message.token);
+      found.push(message);
+    }
+  }
+  return found.filter((message) => message.type === 'token.listed');
+}
+
+/** Until the list was read so many times more than now. */
+async function rounds(count: number): Promise<void> {
+  const before = feed.calls.length;
+  await eventually(async () => expect(feed.calls.length).toBeGreaterThanOrEqual(before + count));
+}
+
+const eventually = <T>(look: () => Promise<T>): Promise<T> =>
+  vi.waitFor(look, { timeout: 30_000, interval: 20 });
+const alarms = async (): Promise<unknown[]> => (await pool.query('SELECT name, detail FROM tds.alarms')).rows;
+const addressOf = (key: string): Felt =>
+  toFelt(coins.find(({ token }) => token.key === key)?.token.address ?? 0n);
+const flags = ({ verified, common, public: isPublic, logo }: Awaited<ReturnType<typeof listed>>[number]) => ({
+  verified,
+  common,
+  public: isPublic,
+  logo,
+});
+/** `hostile` is listed without a flag and without a logo: nothing is said of it. */
+const spokenOf = coins.length - 1;
+
+test('what the list says is published once, over restarts and by two processes', async () => {
+  start();
+  start();
+  await eventually(async () => expect(await listed()).toHaveLength(spokenOf));
+  await rounds(3);
+  await Promise.all(running.splice(0).map((run) => run.stop()));
+  start();
+  await rounds(3);
+  const found = await listed();
+  expect(found).toHaveLength(spokenOf);
+  const said = new Map(found.map((message) => [message.token, flags(message)]));
+  expect(said.get(addressOf('strk'))).toEqual({
+    verified: true,
+    common: true,
+    public: false,
+    logo: 'https://logos.example/starknet/strk.png',
+  });
+  expect(said.get(addressOf('keyed'))).toMatchObject({ verified: true, common: false, public: false });
+  expect(said.get(addressOf('component'))).toMatchObject({ verified: false, common: false, public: true });
+  expect(said.has(addressOf('hostile'))).toBe(false);
+});
+
+test('a token that leaves the list loses its flags, and has them again when it is back', async () => {
+  start();
+  const eth = addressOf('eth');
+  const ofEth = async () => (await listed()).filter(({ token }) => token === eth).map(flags);
+  const [first] = await ofEth();
+  feed.faults.add({ kind: 'missing', tokens: [eth] });
+  await eventually(async () => expect(await ofEth()).toHaveLength(2));
+  await rounds(3);
+  feed.faults.clear();
+  await eventually(async () => expect(await ofEth()).toHaveLength(3));
+  expect(await ofEth()).toEqual([first, { ...first, verified: false, common: false }, first]);
+});
+
+test.each([
+  ['http500', {}, /^not read: HTTP 500$/],
+  ['truncated', {}, /^not read: the answer is no page/],
+  ['missing', {}, /^not read: the token list has lost 11 of 11 tokens at once/],
+] as const)('%s: nothing changes, an alarm says so, and it ends by itself', async (kind, more, detail) => {
+  const before = (await listed()).length;
+  feed.faults.add({ kind, ...more });
+  start();
+  await eventually(async () =>
+    expect(await alarms()).toEqual([{ name: 'tokens.list', detail: expect.stringMatching(detail) }]),
+  );
+  feed.faults.clear();
+  await eventually(async () => expect(await alarms()).toEqual([]));
+  expect(await listed()).toHaveLength(before);
+});

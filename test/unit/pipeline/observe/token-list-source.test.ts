@@ -1,0 +1,103 @@
+import { describe, expect, it } from 'vitest';
+
+import { readTokenList } from '../../../../pipeline/observe/token-list-source.ts';
+import { toFelt } from '../../../../schemas/felt.ts';
+
+const URL_OF_LIST = 'http://list.example/v1/starknet/tokens?search=x';
+
+/** A list of these pages; every page says the same totals. */
+function reader(pages: readonly (readonly unknown[])[], totals: { totalElements?: number } = {}) {
+  const asked: string[] = [];
+  const totalElements = totals.totalElements ?? pages.flat().length;
+  return {
+    asked,
+    get: async (url: string) => {
+      asked.push(url);
+      const number = Number(new URL(url).searchParams.get('page'));
+      return JSON.stringify({
+        content: pages[number] ?? [],
+        totalPages: pages.length,
+        totalElements,
+        size: 100,
+        number,
+      });
+    },
+    close: async () => {},
+  };
+}
+
+const entry = (address: string, tags: readonly string[], logoUri: unknown = null) => ({
+  name: 'A name',
+  address,
+  symbol: 'A',
+  decimals: 18,
+  logoUri,
+  lastDailyVolumeUsd: 1.5,
+  extensions: {},
+  tags,
+});
+
+describe('readTokenList', () => {
+  it('reads every page of the URL that is given', async () => {
+    const list = reader([[entry('0x1', []), entry('0x02', [])], [entry('0x3', [])]]);
+    const { listings } = await readTokenList(list, URL_OF_LIST);
+    expect([...listings.keys()]).toEqual([1n, 2n, 3n].map(toFelt));
+    expect(list.asked).toEqual([
+      'http://list.example/v1/starknet/tokens?search=x&page=0&size=100',
+      'http://list.example/v1/starknet/tokens?search=x&page=1&size=100',
+    ]);
+  });
+
+  it.each([
+    [['Verified', 'AVNU'], { verified: true, common: true, public: false }],
+    [['AVNU'], { verified: false, common: false, public: false }],
+    [['Verified'], { verified: true, common: false, public: false }],
+    [['Community'], { verified: false, common: false, public: true }],
+    [['Unruggable'], { verified: false, common: false, public: true }],
+    [['Verified', 'Community'], { verified: true, common: false, public: true }],
+    [['Unknown'], { verified: false, common: false, public: false }],
+    [['verified', 'A tag of tomorrow'], { verified: false, common: false, public: false }],
+  ])('%j is %j', async (tags, flags) => {
+    const { listings } = await readTokenList(reader([[entry('0xABC', tags)]]), URL_OF_LIST);
+    expect(listings.get(toFelt(0xabcn))).toEqual({ token: toFelt(0xabcn), ...flags, logo: null });
+  });
+
+  it.each([
+    ['https://logos.example/a.png', 'https://logos.example/a.png'],
+    ['javascript:alert(1)', null],
+    ['data:image/png;base64,AAAA', null],
+    ['a.png', null],
+    [`https://logos.example/${'a'.repeat(3000)}`, null],
+    ['https://logos.example/\u0000 "x"', 'https://logos.example/%00%20%22x%22'],
+    [undefined, null],
+  ])('the logo %j is %j', async (logo, kept) => {
+    const { listings } = await readTokenList(reader([[entry('0x1', [], logo)]]), URL_OF_LIST);
+    expect(listings.get(toFelt(1n))?.logo).toBe(kept);
+  });
+
+  it('passes over what is no token, and says how often', async () => {
+    const entries = [
+      entry('STRK', []),
+      entry('0x1', []),
+      { address: '0x2' },
+      null,
+      entry(`0x8${'0'.repeat(63)}`, []),
+    ];
+    const { listings, unreadable } = await readTokenList(reader([entries]), URL_OF_LIST);
+    expect([...listings.keys()]).toEqual([toFelt(1n)]);
+    expect(unreadable).toBe(4);
+  });
+
+  it('refuses a list that does not hold what it counts', async () => {
+    const cut = reader([[entry('0x1', [])]], { totalElements: 2 });
+    await expect(readTokenList(cut, URL_OF_LIST)).rejects.toMatchObject({ code: 'FEED_ANSWER_INVALID' });
+  });
+
+  it.each(['[]', '{"content":[]}', '<html>', '{"content":[],"totalPages":1e9,"totalElements":0}'])(
+    'refuses %s',
+    async (text) => {
+      const answer = { get: async () => text, close: async () => {} };
+      await expect(readTokenList(answer, URL_OF_LIST)).rejects.toMatchObject({ code: 'FEED_ANSWER_INVALID' });
+    },
+  );
+});
