@@ -20,6 +20,8 @@ const haltRow = z.object({
   message_offset: z.number(),
   reason: z.string(),
   halted_at: z.date(),
+  /** Of the build: a halt of one that is building keeps a rebuild from its end, and no reader waits for it. */
+  state: z.enum(['serving', 'building']),
 });
 const alarmRow = z.object({ name: z.string(), detail: z.string(), raised_at: z.date() });
 
@@ -93,7 +95,7 @@ export async function projectionHalts(
   return await sqlRows(
     db,
     haltRow,
-    `SELECT projection, topic, partition, message_offset, reason, halted_at
+    `SELECT projection, topic, partition, message_offset, reason, halted_at, state
      FROM tds.projection_halts JOIN tds.builds USING (projection, build)
      WHERE state = 'serving' OR ($1 AND state = 'building') ORDER BY projection, topic, partition`,
     [also.shadows],

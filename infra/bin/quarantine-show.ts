@@ -3,16 +3,19 @@ import { z } from 'zod';
 import { parseMessage } from '../../projections/engine/read-message.ts';
 import { decodeBlock } from '../../schemas/decode/index.ts';
 import { selectors } from '../../schemas/decode/layouts.ts';
+import { isRetryable } from '../../schemas/errors.ts';
 import { toFelt } from '../../schemas/felt.ts';
 import type { RawEvent } from '../../schemas/messages/chain-blocks.ts';
 import { felt, tokenStandard, tokenStandards } from '../../schemas/messages/common.ts';
 import type { TokenStandard } from '../../schemas/messages/common.ts';
+import { placeOfMessage } from '../../schemas/messages/quarantine.ts';
+import type { MessagePlace } from '../../schemas/messages/quarantine.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Topic } from '../../schemas/topics.ts';
 import type { Kafka, LogMessage } from '../kafka/client.ts';
 import { sqlRows } from '../postgres/client.ts';
 import type { Pool } from '../postgres/client.ts';
-import { findQuarantined, placeOf } from './quarantine.ts';
+import { findQuarantined } from './quarantine.ts';
 import type { QuarantineItem } from './quarantine.ts';
 
 /** Of a message that is no JSON. */
@@ -95,14 +98,14 @@ function nameOfSelector(key: string): string | undefined {
   return Object.entries(selectors).find(([, selector]) => selector === key)?.[0];
 }
 
-/** The message as the log has it; where the log does not answer, what the quarantine kept of it. */
+/** The message as the log has it; where the log does not answer, or has it no more, what the quarantine kept of it. */
 async function showMessage(
   kafka: Pick<Kafka, 'readRange'>,
   { id, entry }: QuarantineItem,
 ): Promise<Record<string, unknown>> {
-  const place = placeOf(id);
-  const topic = Object.values(topics).find(({ name }) => name === place.topic);
-  const inLog = topic === undefined ? null : await readOne(kafka, topic, place);
+  const place = placeOfMessage(id);
+  const topic = Object.values(topics).find(({ name }) => name === place?.topic);
+  const inLog = topic === undefined || place === null ? null : await readOne(kafka, topic, place);
   const value = inLog?.value ?? Buffer.from(entry?.value ?? '', 'base64');
   const parsed = inLog === null || topic === undefined ? null : parseMessage<unknown>(topic, inLog);
   return {
@@ -118,9 +121,13 @@ async function showMessage(
 async function readOne(
   kafka: Pick<Kafka, 'readRange'>,
   topic: Topic<unknown>,
-  { partition, offset }: { partition: number; offset: number },
+  { partition, offset }: MessagePlace,
 ): Promise<LogMessage | null> {
-  for await (const message of kafka.readRange(topic, partition, offset, offset + 1)) return message;
+  try {
+    for await (const message of kafka.readRange(topic, partition, offset, offset + 1)) return message;
+  } catch (error) {
+    if (!isRetryable(error)) throw error;
+  }
   return null;
 }
 

@@ -3,6 +3,8 @@ import { servedBuilds } from '../../projections/served.ts';
 import { quarantineEntries, quarantineEntry } from '../../projections/quarantine/queries.ts';
 import type { QuarantineEntry, QuarantineFilter } from '../../projections/quarantine/queries.ts';
 import { AppError } from '../../schemas/errors.ts';
+import { messageId, placeOfMessage, resolved } from '../../schemas/messages/quarantine.ts';
+import type { MessagePlace } from '../../schemas/messages/quarantine.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Publisher } from '../kafka/client.ts';
 import { pause } from '../lifecycle.ts';
@@ -18,8 +20,10 @@ export interface QuarantineItem {
   readonly reason: string;
   readonly since: string;
   readonly state: 'open' | 'reverted' | 'repaired' | 'skipped';
-  /** The projections that this message halts. */
+  /** The projections that this message halts: what they serve is behind. */
   readonly halts: readonly string[];
+  /** The projections whose rebuild this message halts: it has ended, and the next run of it comes to the message again. */
+  readonly rebuilds: readonly string[];
   /** What the read model has of it; null while the quarantine's own projection is behind, or is the one that is halted. */
   readonly entry: QuarantineEntry | null;
 }
@@ -58,13 +62,12 @@ export async function findQuarantined(pool: Pool, id: string): Promise<Quarantin
 export async function retryQuarantined(pool: Pool, id: string): Promise<string> {
   const item = await findQuarantined(pool, id);
   if (item.kind === 'message') {
-    if (item.halts.length === 0) throw new AppError('CONFLICT', `${id} halts no projection now`);
-    const { topic, partition, offset } = placeOf(id);
+    const { topic, partition, offset } = haltingPlace(item);
     await pool.query(
       'DELETE FROM tds.projection_halts WHERE topic = $1 AND partition = $2 AND message_offset = $3',
       [topic, partition, offset],
     );
-    return `${item.halts.join(', ')} will read ${id} again; what cannot be read halts again.`;
+    return `${readersOf(item)} will read ${id} again; what cannot be read halts again.`;
   }
   assertOpen(item);
   const height = item.entry?.block ?? null;
@@ -83,18 +86,10 @@ export async function skipQuarantined(
 ): Promise<string> {
   const item = await findQuarantined(pool, id);
   const settle = async (): Promise<void> => {
-    const value = {
-      type: 'quarantine.resolved',
-      v: 1,
-      id,
-      resolution: 'skipped',
-      resolved_at: now(),
-    } as const;
-    await publisher.publish(topics.quarantine, [{ key: id, value }]);
+    await publisher.publish(topics.quarantine, [{ key: id, value: resolved(id, 'skipped', now()) }]);
   };
   if (item.kind === 'message') {
-    if (item.halts.length === 0) throw new AppError('CONFLICT', `${id} halts no projection now`);
-    const { topic, partition, offset } = placeOf(id);
+    const { topic, partition, offset } = haltingPlace(item);
     await pool.query(
       `INSERT INTO tds.skips (projection, topic, partition, message_offset)
        SELECT DISTINCT projection, topic, partition, message_offset FROM tds.projection_halts
@@ -103,7 +98,7 @@ export async function skipQuarantined(
     );
     // Projections that start later pass over it without a word.
     await settle();
-    return `${item.halts.join(', ')} will pass over ${id}, in a rebuild too.`;
+    return `${namesOf(item).join(', ')} will pass over ${id}, in a rebuild too.`;
   }
   assertOpen(item);
   await settle();
@@ -113,10 +108,24 @@ export async function skipQuarantined(
   return `${id} will show as skipped when its projection has read that.`;
 }
 
-/** The place in the log that the id of a message names. */
-export function placeOf(id: string): { topic: string; partition: number; offset: number } {
-  const [, topic = '', partition = '', offset = ''] = /^(.+):(\d+):(\d+)$/.exec(id) ?? [];
-  return { topic, partition: Number(partition), offset: Number(offset) };
+/** @throws `CONFLICT` where the message halts nothing now */
+function haltingPlace(item: QuarantineItem): MessagePlace {
+  const place = placeOfMessage(item.id);
+  if (place === null || namesOf(item).length === 0) {
+    throw new AppError('CONFLICT', `${item.id} halts no projection now`);
+  }
+  return place;
+}
+
+function namesOf({ halts, rebuilds }: QuarantineItem): string[] {
+  return [...new Set([...halts, ...rebuilds])];
+}
+
+/** Who comes to the message once it halts nothing any more. A rebuild that it halted has ended. */
+function readersOf({ halts, rebuilds }: QuarantineItem): string {
+  if (rebuilds.length === 0) return halts.join(', ');
+  const next = `next \`tds rebuild ${rebuilds.join(' ')}\``;
+  return halts.length === 0 ? `The ${next}` : `${halts.join(', ')} and the ${next}`;
 }
 
 function assertOpen({ id, state }: QuarantineItem): void {
@@ -128,26 +137,29 @@ async function allHalts(db: Sql): Promise<Halt[]> {
   return halts.toSorted((a, b) => b.halted_at.getTime() - a.halted_at.getTime());
 }
 
-function idOfHalt({ topic, partition, message_offset }: Halt): string {
-  return `${topic}:${partition}:${message_offset}`;
+function idOfHalt({ topic, partition, message_offset: offset }: Halt): string {
+  return messageId({ topic, partition, offset });
 }
 
 function itemOf(id: string, entry: QuarantineEntry | null, all: readonly Halt[]): QuarantineItem {
   const halts = all.filter((halt) => idOfHalt(halt) === id);
-  const names = [...new Set(halts.map(({ projection }) => projection))];
-  const { topic, partition, offset } = placeOf(id);
+  const haltedIn = (wanted: Halt['state']): string[] => [
+    ...new Set(halts.filter(({ state }) => state === wanted).map(({ projection }) => projection)),
+  ];
+  const place = placeOfMessage(id);
   return {
     id,
     kind: entry?.kind ?? 'message',
     where:
       entry?.kind === 'event'
         ? `block ${entry.block}, event ${entry.position} of ${entry.event?.from_address ?? 'a contract'}`
-        : `${topic}, partition ${partition}, offset ${offset}`,
+        : `${place?.topic}, partition ${place?.partition}, offset ${place?.offset}`,
     reason: entry?.reason ?? halts[0]?.reason ?? '',
     since: new Date(entry?.quarantined_at ?? halts[0]?.halted_at ?? 0).toISOString(),
     // What halts a projection now is open, whatever was said of it before.
     state: halts.length > 0 ? 'open' : (entry?.resolution ?? 'open'),
-    halts: names,
+    halts: haltedIn('serving'),
+    rebuilds: haltedIn('building'),
     entry,
   };
 }

@@ -53,7 +53,3 @@ export function quarantined(block: BlockBody, event: MalformedEvent, now: number
     quarantined_at: now,
   };
 }
-
-export function resolved(id: string, resolution: 'reverted' | 'repaired', now: number): QuarantineMessage {
-  return { type: 'quarantine.resolved', v: 1, id, resolution, resolved_at: now };
-}

@@ -2,6 +2,7 @@ import type { Clock } from '../../infra/clock.ts';
 import { tokenContracts } from '../../schemas/decode/index.ts';
 import type { BlockBody, BlockCause, ContractsMap } from '../../schemas/messages/chain-blocks.ts';
 import type { ChainStatusMessage } from '../../schemas/messages/chain-status.ts';
+import { resolved } from '../../schemas/messages/quarantine.ts';
 import type { QuarantineMessage } from '../../schemas/messages/quarantine.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Lease } from './lease.ts';
@@ -11,7 +12,6 @@ import {
   outgoing,
   quarantineId,
   quarantined,
-  resolved,
   revertedMessage,
 } from './messages.ts';
 import type { IngestDeps, PublishedBlock, RecordedBlock } from './ports.ts';

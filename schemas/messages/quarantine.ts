@@ -22,7 +22,7 @@ export const quarantineMessage = z.discriminatedUnion('type', [
   z.object({
     type: z.literal('message.quarantined'),
     v: z.literal(1),
-    /** `<topic>:<partition>:<offset>`. */
+    /** Of `messageId`. */
     id: z.string(),
     reason: z.string(),
     topic: z.string(),
@@ -42,3 +42,30 @@ export const quarantineMessage = z.discriminatedUnion('type', [
   }),
 ]);
 export type QuarantineMessage = z.infer<typeof quarantineMessage>;
+
+/** Where a message lies in the log: `offset` is that of its partition. */
+export interface MessagePlace {
+  readonly topic: string;
+  readonly partition: number;
+  readonly offset: number;
+}
+
+/** The id under which a message is quarantined. */
+export function messageId({ topic, partition, offset }: MessagePlace): string {
+  return `${topic}:${partition}:${offset}`;
+}
+
+/** The place that the id of a message names; null for the id of an event. */
+export function placeOfMessage(id: string): MessagePlace | null {
+  const [, topic, partition, offset] = /^(.+):(\d+):(\d+)$/.exec(id) ?? [];
+  return topic === undefined ? null : { topic, partition: Number(partition), offset: Number(offset) };
+}
+
+/** What settles an entry. */
+export function resolved(
+  id: string,
+  resolution: 'reverted' | 'repaired' | 'skipped',
+  now: number,
+): QuarantineMessage {
+  return { type: 'quarantine.resolved', v: 1, id, resolution, resolved_at: now };
+}

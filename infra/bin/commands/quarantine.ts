@@ -80,12 +80,13 @@ function withoutEntry({ entry: _entry, ...item }: QuarantineItem): Omit<Quaranti
   return item;
 }
 
-function lines({ id, kind, where, reason, since, state, halts }: QuarantineItem): string {
+function lines({ id, kind, where, reason, since, state, halts, rebuilds }: QuarantineItem): string {
+  const halted = [...halts, ...(rebuilds.length === 0 ? [] : [`the rebuild of ${rebuilds.join(', ')}`])];
   return [
     id,
     `  ${kind} at ${where}`,
     `  ${reason}`,
-    `  ${state} since ${since}${halts.length > 0 ? `; halts ${halts.join(', ')}` : ''}`,
+    `  ${state} since ${since}${halted.length > 0 ? `; halts ${halted.join(' and ')}` : ''}`,
   ].join('\n');
 }
 

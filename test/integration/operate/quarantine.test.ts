@@ -156,6 +156,53 @@ describe('a message', () => {
     expect(again).toEqual({ code: 1, stdout: '', stderr: `${id} halts no projection now\n` });
   });
 
+  test('that halts a rebuild is told apart from one that halts what is served', async () => {
+    const halt = async (build: number, offset: number): Promise<unknown> =>
+      await world.pool.query(
+        `INSERT INTO tds.projection_halts (projection, build, topic, partition, message_offset, reason)
+         VALUES ('transfers', $1, 'chain.blocks', 2, $2, 'no reason')`,
+        [build, offset],
+      );
+    await world.pool.query(
+      `INSERT INTO tds.builds (projection, build, version, shape_hash, state) VALUES ('transfers', 7, 1, '', 'building')`,
+    );
+    await halt(7, 40);
+    const id = 'chain.blocks:2:40';
+    expect((await list()).find((item) => item.id === id)).toMatchObject({
+      state: 'open',
+      halts: [],
+      rebuilds: ['transfers'],
+    });
+    expect((await command('list')).stdout).toContain('; halts the rebuild of transfers\n');
+    expect((await command('retry', id)).stdout).toBe(
+      `The next \`tds rebuild transfers\` will read ${id} again; what cannot be read halts again.\n`,
+    );
+    expect(await halts()).toBe(0);
+
+    await halt(7, 40);
+    await halt(1, 40);
+    expect((await command('list')).stdout).toContain('; halts transfers and the rebuild of transfers\n');
+    expect((await command('skip', id)).stdout).toBe(`transfers will pass over ${id}, in a rebuild too.\n`);
+    await world.pool.query("DELETE FROM tds.projection_halts WHERE topic = 'chain.blocks' AND partition = 2");
+    await world.pool.query('DELETE FROM tds.builds WHERE build = 7');
+  });
+
+  test('is shown as the quarantine kept it while the log does not answer', async () => {
+    const away = await tds(
+      { ...world.env, KAFKA_BROKERS: '127.0.0.1:1' },
+      'quarantine',
+      'show',
+      'chain.blocks:0:1',
+    );
+    expect(away).toMatchObject({ code: 0, stderr: '' });
+    expect(JSON.parse(away.stdout)).toMatchObject({
+      id: 'chain.blocks:0:1',
+      readable_now: null,
+      bytes: null,
+      about: { type: 'block.accepted', height: 3 },
+    });
+  });
+
   test('that halts the quarantine itself is listed and skipped all the same', async () => {
     const [place] = await publisher.publish(topics.quarantine, [{ value: { v: 1 } as never, key: 'x' }]);
     const id = `quarantine:0:${place?.offset}`;
@@ -201,6 +248,7 @@ describe('an event', () => {
         since: '2023-11-14T22:13:20.000Z',
         state: 'skipped',
         halts: [],
+        rebuilds: [],
       },
     ]);
     const again = await command('retry', '0xb10c:8');

@@ -1,0 +1,20 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+
+import { messageId, placeOfMessage } from '../../../schemas/messages/quarantine.ts';
+import { topics } from '../../../schemas/topics.ts';
+
+test('the id of a message names its place, and that of an event none', () => {
+  const place = fc.record({
+    topic: fc.constantFrom(...Object.values(topics).map(({ name }) => name)),
+    partition: fc.nat(),
+    offset: fc.maxSafeNat(),
+  });
+  fc.assert(
+    fc.property(place, (one) => {
+      expect(placeOfMessage(messageId(one))).toEqual(one);
+    }),
+  );
+  expect(placeOfMessage('chain.blocks:3:17')).toEqual({ topic: 'chain.blocks', partition: 3, offset: 17 });
+  expect(placeOfMessage('0x0b10c:7')).toBeNull();
+});
