@@ -2,9 +2,11 @@ import type { ClickHouse } from '../infra/clickhouse/client.ts';
 import type { Sql } from '../infra/postgres/client.ts';
 import { apiKeyRoutes } from './accounts/api-key-routes.ts';
 import { sessionRoutes } from './accounts/session-routes.ts';
+import { balanceRoutes } from './balances/routes.ts';
 import type { CommandBus } from './commands.ts';
 import { indexerRoutes } from './indexer/routes.ts';
 import type { PasswordChecker } from './passwords.ts';
+import type { RefreshBus } from './refresh.ts';
 import type { Route } from './route.ts';
 import type { Throttle } from './throttle.ts';
 import { tokenRoutes } from './tokens/routes.ts';
@@ -17,6 +19,7 @@ export interface RouteDeps {
   /** May only read. */
   readonly clickhouse: ClickHouse;
   readonly commands: CommandBus;
+  readonly refreshes: RefreshBus;
   readonly passwords: PasswordChecker;
   readonly loginThrottle: Throttle;
   readonly secretKey: Buffer;
@@ -31,6 +34,7 @@ export function apiRoutes(deps: RouteDeps): Route[] {
     ...sessionRoutes({ ...deps, throttle: deps.loginThrottle }),
     ...apiKeyRoutes(deps),
     ...transferRoutes(deps),
+    ...balanceRoutes(deps),
     ...tokenRoutes(deps),
     ...indexerRoutes(deps),
   ];

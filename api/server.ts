@@ -9,6 +9,8 @@ import { Releasers, pause } from '../infra/lifecycle.ts';
 import type { Logger } from '../infra/log.ts';
 import type { Registry } from '../infra/metrics.ts';
 import type { Pool } from '../infra/postgres/client.ts';
+import { listen } from '../infra/postgres/listen.ts';
+import { BALANCE_CHANNEL } from '../projections/balances/queries.ts';
 import { newestHeightAt } from '../projections/indexed-blocks/queries.ts';
 import { AppError } from '../schemas/errors.ts';
 import { LOGIN_WINDOW_MS, loginLimit } from './accounts/session-routes.ts';
@@ -22,6 +24,7 @@ import type { KeyLimits } from './identify.ts';
 import { watchIndexedHeight } from './indexed-height.ts';
 import { createPasswordChecker } from './passwords.ts';
 import { createReadiness } from './readiness.ts';
+import { createRefreshBus } from './refresh.ts';
 import type { ServedBuilds } from './route.ts';
 import { apiRoutes } from './routes.ts';
 import { createThrottle } from './throttle.ts';
@@ -75,11 +78,21 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
   releasers.push('indexed height', () => height.close());
 
   const now = Date.now;
+  const refreshes = createRefreshBus({ publisher, log, now });
+  const observed = listen({
+    url: required(config, 'apiDatabaseUrl'),
+    channel: BALANCE_CHANNEL,
+    applicationName: 'tds-observed',
+    log,
+    onNotification: (subject) => refreshes.wake(subject),
+  });
+  releasers.push('what is observed', () => observed.close());
   const app = createApp({
     routes: apiRoutes({
       pool,
       clickhouse,
       commands,
+      refreshes,
       passwords: await createPasswordChecker(),
       loginThrottle: createThrottle({ limit: loginLimit, windowMs: LOGIN_WINDOW_MS, now }),
       secretKey: required(config, 'secretKey'),

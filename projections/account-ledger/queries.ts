@@ -1,7 +1,11 @@
 import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import { isFelt } from '../../schemas/felt.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import { HEIGHT_RANGE } from '../../schemas/topics.ts';
 import type { ServedBuilds } from '../served.ts';
+import { feltHex, feltParam } from '../transfer-reads.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;
 
@@ -35,4 +39,159 @@ export async function unbalancedTokens(
     )
     GROUP BY of_token HAVING sum(moved) != 0 OR legs != 2 * transfers ORDER BY of_token LIMIT {limit:UInt32}`;
   return await clickhouse.rows({ name: 'account-ledger.unbalanced', sql, row: sumRow }, { limit });
+}
+
+const settings = { max_threads: 1 } as const;
+const signed = z
+  .string()
+  .regex(/^-?[0-9]+$/)
+  .transform(BigInt);
+const uint32 = z.int().min(0).max(MAX_UINT32);
+const count = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
+
+/** The legs of a pair at heights above `after` (-1: from the first on) up to `upTo`. */
+export interface Span {
+  readonly after: number;
+  readonly upTo: number;
+}
+
+export interface Moved {
+  /** Modulo 2^256, as a signed number. */
+  readonly delta: bigint;
+  readonly legs: number;
+}
+
+const rangeOf = (height: number): number => Math.floor(height / HEIGHT_RANGE);
+const movedRow = z.object({ i: z.int(), delta: signed, legs: count });
+
+/**
+ * What each pair moved within its span, in the order asked: whole ranges from the sums, the two that the span cuts block
+ * by block.
+ */
+export async function movedWithin(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Tables,
+  asked: readonly ({ readonly account: Felt; readonly token: Felt } & Span)[],
+): Promise<Moved[]> {
+  const real = asked.map((one, i) => ({ ...one, i })).filter(({ after, upTo }) => after < upTo);
+  if (real.length === 0) return asked.map(() => ({ delta: 0n, legs: 0 }));
+  const selects = real.map(({ i, after, upTo }) => {
+    const pair = `account = ${feltParam(`account${i}`)} AND token = ${feltParam(`token${i}`)}`;
+    const cut = [...new Set([rangeOf(Math.max(after, 0)), rangeOf(upTo)])].join(', ');
+    const blocks = `SELECT delta, legs FROM ${tables.table('account_ledger_by_block')} FINAL
+      WHERE range IN (${cut}) AND ${pair} AND block BETWEEN ${after + 1} AND ${upTo}`;
+    const [first, last] = [after < 0 ? 1 : rangeOf(after) + 1, rangeOf(upTo) - 1];
+    const ranges = `SELECT delta, legs FROM ${tables.table('account_ledger_ranges')} FINAL
+      WHERE ${pair} AND range BETWEEN ${first} AND ${last}`;
+    const parts = first > last ? blocks : `${blocks} UNION ALL ${ranges}`;
+    return `SELECT ${i} AS i, toString(sum(p.delta)) AS delta, sum(p.legs) AS legs FROM (${parts}) AS p`;
+  });
+  const params = Object.fromEntries(
+    real.flatMap(({ i, account, token }) => [
+      [`account${i}`, feltHex(account)],
+      [`token${i}`, feltHex(token)],
+    ]),
+  );
+  const query = { name: 'account-ledger.moved', sql: selects.join(' UNION ALL '), row: movedRow };
+  const rows = await clickhouse.rows(query, params, { settings });
+  return asked.map((_, i) => rows.find((row) => row.i === i) ?? { delta: 0n, legs: 0 });
+}
+
+const tokenRow = z.object({
+  o_token: z.string().transform((hex, context): Felt => {
+    const text = `0x${hex.toLowerCase()}`;
+    if (isFelt(text)) return text;
+    context.addIssue('not a felt');
+    return z.NEVER;
+  }),
+  o_delta: signed,
+  o_legs: count,
+});
+
+/** Tokens of one account; more are refused by the reader's own limit on rows. */
+const MOST_TOKENS = 100_000;
+
+/**
+ * What an account moved of each token up to a height, by token; those of which it has no leg are missing. `after` tells
+ * of some tokens above which height.
+ */
+export async function movedByToken(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Tables,
+  { account, upTo, after }: { account: Felt; upTo: number; after?: ReadonlyMap<Felt, number> },
+): Promise<Map<Felt, Moved>> {
+  const last = rangeOf(upTo);
+  const afters = [...(after ?? [])];
+  if (after !== undefined && afters.length === 0) return new Map();
+  const own = `account = ${feltParam('account')}`;
+  // A span that begins nowhere begins before the first height.
+  const begins =
+    after === undefined
+      ? 'toInt64(-1)'
+      : 'transform(hex(token), {tokens:Array(String)}, {afters:Array(Int64)}, toInt64(4294967295))';
+  const within = after === undefined ? '' : ' AND hex(token) IN {tokens:Array(String)}';
+  const cut = [...new Set([last, ...afters.map(([, height]) => rangeOf(Math.max(height, 0)))])];
+  const sql = `SELECT hex(token) AS o_token, toString(sum(p.delta)) AS o_delta, sum(p.legs) AS o_legs FROM (
+      SELECT token, delta, legs FROM ${tables.table('account_ledger_ranges')} FINAL
+      WHERE ${own}${within} AND range < ${last} AND range > ${after === undefined ? 'toInt64(-1)' : `if(${begins} < 0, toInt64(-1), intDiv(${begins}, ${HEIGHT_RANGE}))`}
+      UNION ALL
+      SELECT token, delta, legs FROM ${tables.table('account_ledger_by_block')} FINAL
+      WHERE range IN {cut:Array(UInt32)} AND ${own}${within} AND block <= ${upTo} AND block > ${begins}
+        AND (range = ${last}${after === undefined ? '' : ` OR (${begins} >= 0 AND range = intDiv(${begins}, ${HEIGHT_RANGE}))`})
+    ) AS p GROUP BY token HAVING o_legs > 0 ORDER BY token`;
+  const rows = await clickhouse.rows(
+    { name: 'account-ledger.by-token', sql, row: tokenRow },
+    {
+      account: feltHex(account),
+      cut,
+      ...(after === undefined
+        ? {}
+        : {
+            tokens: afters.map(([token]) => feltHex(token).toUpperCase()),
+            afters: afters.map(([, height]) => height),
+          }),
+    },
+    { settings: { ...settings, max_result_rows: MOST_TOKENS } },
+  );
+  return new Map(rows.map(({ o_token, o_delta, o_legs }) => [o_token, { delta: o_delta, legs: o_legs }]));
+}
+
+/** One transfer that touches a pair: what it moved of it, both legs together. */
+export interface Movement {
+  readonly block: number;
+  readonly position: number;
+  readonly item: number;
+  readonly delta: bigint;
+  /** Unix seconds. */
+  readonly timestamp: number;
+}
+
+const movementRow = z
+  .object({ b: uint32, p: uint32, i: uint32, d: signed, t: uint32 })
+  .transform(({ b, p, i, d, t }): Movement => ({
+    block: MAX_UINT32 - b,
+    position: MAX_UINT32 - p,
+    item: MAX_UINT32 - i,
+    delta: d,
+    timestamp: t,
+  }));
+
+/** The transfers that touch a pair between two heights (both inclusive), newest first; no more than `limit`. */
+export async function movements(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Tables,
+  { account, token, lo, hi }: { account: Felt; token: Felt; lo: number; hi: number },
+  limit: number,
+): Promise<Movement[]> {
+  const sql = `SELECT block_desc AS b, position_desc AS p, item_desc AS i, toString(sum(delta)) AS d, any(timestamp) AS t
+    FROM ${tables.table('account_ledger')} FINAL
+    WHERE account = ${feltParam('account')} AND token = ${feltParam('token')}
+      AND block_desc BETWEEN ${MAX_UINT32 - hi} AND ${MAX_UINT32 - lo}
+    GROUP BY block_desc, position_desc, item_desc
+    ORDER BY block_desc, position_desc, item_desc LIMIT {limit:UInt32}`;
+  return await clickhouse.rows(
+    { name: 'account-ledger.movements', sql, row: movementRow },
+    { account: feltHex(account), token: feltHex(token), limit },
+    { settings: { ...settings, max_result_rows: limit, optimize_aggregation_in_order: 1 } },
+  );
 }

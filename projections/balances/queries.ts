@@ -91,14 +91,3 @@ export async function chainReads(
   }
   return (pair) => found.get(pairKey(pair)) ?? NONE;
 }
-
-/** Tokens of which the chain was ever asked an account's balance. */
-export async function tokensRead(db: Sql, schema: string, account: Felt): Promise<Felt[]> {
-  const rows = await sqlRows(
-    db,
-    z.object({ token: felt }),
-    `SELECT DISTINCT token FROM ${schema}.anchors WHERE account = $1 ORDER BY token`,
-    [account],
-  );
-  return rows.map(({ token }) => token);
-}

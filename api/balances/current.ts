@@ -1,0 +1,188 @@
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { Sql } from '../../infra/postgres/client.ts';
+import { movedWithin } from '../../projections/account-ledger/queries.ts';
+import { chainReads, pairKey } from '../../projections/balances/queries.ts';
+import type { Anchor, ChainReads, Pair } from '../../projections/balances/queries.ts';
+import { blocksAt } from '../../projections/indexed-blocks/queries.ts';
+import { tokensByAddress } from '../../projections/tokens/queries.ts';
+import type { TokenRow } from '../../projections/tokens/queries.ts';
+import type { AskedAt, RefreshBus, RefreshRequest } from '../refresh.ts';
+import type { ServedBuilds } from '../route.ts';
+import type { Coverage, CoverageReader } from './coverage.ts';
+import { addDelta, chooseBasis, hasDeltas, isReadable, sumAsBalance } from './math.ts';
+import type { Basis, PairFacts } from './math.ts';
+
+export interface BalanceDeps {
+  readonly clickhouse: ClickHouse;
+  readonly pool: Sql;
+  readonly served: ServedBuilds;
+  readonly coverage: CoverageReader;
+  readonly refreshes: RefreshBus;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+  readonly signal: AbortSignal;
+}
+
+/** A pair's balance as of the newest indexed block. */
+export interface CurrentBalance {
+  readonly pair: Pair;
+  readonly token: TokenRow | undefined;
+  /** null: unknown. */
+  readonly balance: bigint | null;
+  /** When the chain was last asked, or when the newest block was made where the ledger alone tells; unix milliseconds. */
+  readonly lastUpdated: number;
+  /** When the chain was last asked; null: never, or the answer is of a block that is gone. */
+  readonly readAt: number | null;
+  readonly reads: ChainReads;
+}
+
+/** How old a chain read may be, in milliseconds; null: a new one is wanted. */
+export type MaxAge = number | null;
+
+export const requestOf = ({ account, token }: Pair): RefreshRequest => ({
+  type: 'balance.requested',
+  account,
+  token,
+});
+
+export const factsOf = ({ account }: Pair, token: TokenRow | undefined): PairFacts => ({
+  account,
+  standard: token?.standard ?? null,
+});
+
+/** True where the chain has to be asked for what the caller wants. */
+export function wantsRead(
+  { pair, token, readAt, balance, reads }: CurrentBalance,
+  maxAge: MaxAge,
+  now: number,
+): boolean {
+  if (!isReadable(factsOf(pair, token))) return false;
+  // Read a moment ago, and yet deltas make it negative: the chain says more than the events do.
+  if (balance === null && reads.refusal === null) return true;
+  return maxAge === null || readAt === null || now - readAt > maxAge;
+}
+
+/** When the chain last answered for a pair, be it that there is nothing to tell. */
+export function lastRead(basis: Basis<Anchor>, { refusal }: ChainReads): number | null {
+  const anchored = basis.from === 'anchor' ? basis.anchor.observedAt : null;
+  if (refusal === null) return anchored;
+  return Math.max(anchored ?? 0, refusal.refusedAt);
+}
+
+/** The balances of these pairs as they are known now, in their order. */
+export async function currentBalances(deps: BalanceDeps, pairs: readonly Pair[]): Promise<CurrentBalance[]> {
+  const { clickhouse, pool, served, coverage } = deps;
+  const [readsOf, tokens, kept] = await Promise.all([
+    chainReads(pool, served.schema('balances'), pairs),
+    tokensByAddress(
+      pool,
+      served.schema('tokens'),
+      pairs.map(({ token }) => token),
+    ),
+    coverage.read(clickhouse, served),
+  ]);
+  const heights = pairs.flatMap((pair) => readsOf(pair).anchors.map(({ block }) => block));
+  // A block that was read at is indexed, so what is known of the head is older than that.
+  const isBehind = kept !== null && heights.some((height) => height > kept.run.end);
+  const [blocks, covered] = await Promise.all([
+    blocksAt(clickhouse, served, heights),
+    isBehind ? coverage.read(clickhouse, served, true) : kept,
+  ]);
+  const hashAt = (height: number) => blocks.get(height)?.hash;
+  const known = pairs.map((pair) => {
+    const [token, reads] = [tokens.get(pair.token), readsOf(pair)];
+    return { pair, token, reads, basis: basisOf(factsOf(pair, token), reads, hashAt, covered) };
+  });
+  const head = covered?.run.end ?? -1;
+  const moved = await movedWithin(
+    clickhouse,
+    served,
+    known.map(({ pair, token, basis }) => ({
+      ...pair,
+      after: startOf(basis, factsOf(pair, token), head),
+      upTo: head,
+    })),
+  );
+  return known.map(({ pair, token, reads, basis }, i) => ({
+    pair,
+    token,
+    reads,
+    balance: balanceFrom(basis, moved[i]?.delta ?? 0n),
+    lastUpdated: basis.from === 'anchor' ? basis.anchor.observedAt : (covered?.head.timestamp ?? 0) * 1000,
+    readAt: lastRead(basis, reads),
+  }));
+}
+
+function basisOf(
+  facts: PairFacts,
+  { anchors }: ChainReads,
+  hashAt: (height: number) => Anchor['hash'] | undefined,
+  covered: Coverage | null,
+): Basis<Anchor> {
+  if (covered === null) return { from: 'nothing' };
+  return chooseBasis(facts, anchors, hashAt, covered.run, covered.run.end);
+}
+
+/** The height that the deltas begin above; where there are none to add, they begin at the end. */
+export function startOf(basis: Basis<Anchor>, facts: PairFacts, head: number): number {
+  if (!hasDeltas(facts) || basis.from === 'nothing') return head;
+  return basis.from === 'anchor' ? basis.anchor.block : -1;
+}
+
+export function balanceFrom(basis: Basis<Anchor>, delta: bigint): bigint | null {
+  if (basis.from === 'anchor') return addDelta(basis.anchor.balance, delta);
+  return basis.from === 'first block' ? sumAsBalance(delta) : null;
+}
+
+/** A balance after the chain was asked for what was too old, as far as that came in time. */
+export interface AnsweredBalance extends CurrentBalance {
+  /** It could not be made as new as was wanted. */
+  readonly isStale: boolean;
+}
+
+/** The balances of these pairs, read from the chain where they are older than the caller wants, in their order. */
+export async function freshBalances(
+  deps: BalanceDeps,
+  pairs: readonly Pair[],
+  maxAge: MaxAge,
+): Promise<AnsweredBalance[]> {
+  const { pool, served, refreshes, now, signal } = deps;
+  const cached = await currentBalances(deps, pairs);
+  const wanted = new Map(
+    cached
+      .filter((one) => wantsRead(one, maxAge, now()))
+      .map(({ pair }) => [pairKey(pair), { pair, request: requestOf(pair) }]),
+  );
+  if (wanted.size === 0) return cached.map((one) => ({ ...one, isStale: false }));
+
+  const came = new Set<string>();
+  const schema = served.schema('balances');
+  const look = async (askedAt: AskedAt): Promise<true | null> => {
+    const readsOf = await chainReads(
+      pool,
+      schema,
+      [...wanted.values()].map(({ pair }) => pair),
+    );
+    for (const [key, { pair, request }] of wanted)
+      if (hasCome(readsOf(pair), askedAt(request))) came.add(key);
+    return came.size === wanted.size ? true : null;
+  };
+  await refreshes.refresh(
+    [...wanted.values()].map(({ request }) => request),
+    look,
+    signal,
+  );
+  const fresh = await currentBalances(deps, pairs);
+  return fresh.map((one) => {
+    const key = pairKey(one.pair);
+    return { ...one, isStale: wanted.has(key) && (!came.has(key) || one.readAt === null) };
+  });
+}
+
+/** The chain has answered a request that was made then, or a later one. */
+export function hasCome({ anchors, refusal }: ChainReads, askedAt: number): boolean {
+  return (
+    anchors.some(({ requestedAt }) => requestedAt >= askedAt) ||
+    (refusal !== null && refusal.requestedAt >= askedAt)
+  );
+}

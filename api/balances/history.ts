@@ -1,0 +1,152 @@
+import { movedWithin, movements } from '../../projections/account-ledger/queries.ts';
+import type { Movement } from '../../projections/account-ledger/queries.ts';
+import { chainReads } from '../../projections/balances/queries.ts';
+import type { Anchor, Pair } from '../../projections/balances/queries.ts';
+import { blocksAt, newestHeightAt, runStart } from '../../projections/indexed-blocks/queries.ts';
+import { tokensByAddress } from '../../projections/tokens/queries.ts';
+import type { TokenRow } from '../../projections/tokens/queries.ts';
+import { invalidInput } from '../errors.ts';
+import { balanceFrom, factsOf, hasCome, requestOf } from './current.ts';
+import type { BalanceDeps } from './current.ts';
+import { addDelta, chooseBasis, hasDeltas, isReadable, runBackward } from './math.ts';
+import type { Basis, Run } from './math.ts';
+
+/** Rows of one answer: a hot account has some tens of thousands a day. A wider window is refused, never cut. */
+export const HISTORY_ROWS = 100_000;
+
+/** Both unix seconds, inclusive. */
+export interface Window {
+  readonly start: number;
+  readonly end: number;
+}
+
+export interface HistoryRow extends Movement {
+  /** Right after this transfer. */
+  readonly balance: bigint;
+}
+
+export interface History {
+  readonly token: TokenRow | undefined;
+  /** Newest first. */
+  readonly rows: readonly HistoryRow[];
+  /** Unix seconds from which on the balance is known; null: it is not known at all; undefined: it is from the start. */
+  readonly completeFrom: number | null | undefined;
+}
+
+/** The heights of a window that one balance can be followed through, and the run of indexed blocks they lie in. */
+interface Reach {
+  readonly lo: number;
+  readonly hi: number;
+  readonly run: Run;
+  /** The first height of the window is not in the run. */
+  readonly isCut: boolean;
+  /** Its balance can still be read from the chain. */
+  readonly isNow: boolean;
+}
+
+/** Every transfer that touches a pair in a window, with the balance after it, going backward from what is known nearest. */
+export async function balanceHistory(deps: BalanceDeps, pair: Pair, window: Window): Promise<History> {
+  const { clickhouse, pool, served, refreshes, signal } = deps;
+  const tokens = await tokensByAddress(pool, served.schema('tokens'), [pair.token]);
+  const token = tokens.get(pair.token);
+  const facts = factsOf(pair, token);
+  if (!hasDeltas(facts)) return { token, rows: [], completeFrom: null };
+  let reach = await reachOf(deps, window);
+  if (!('run' in reach)) return { token, rows: [], completeFrom: reach.completeFrom };
+
+  const request = requestOf(pair);
+  let last = await balanceAt(deps, pair, token, reach);
+  if (last === null && reach.isNow && isReadable(facts)) {
+    const schema = served.schema('balances');
+    await refreshes.refresh(
+      [request],
+      async (askedAt) =>
+        hasCome((await chainReads(pool, schema, [pair]))(pair), askedAt(request)) ? true : null,
+      signal,
+    );
+    reach = await reachOf(deps, window, true);
+    if (!('run' in reach)) return { token, rows: [], completeFrom: reach.completeFrom };
+    last = await balanceAt(deps, pair, token, reach);
+  }
+  if (last === null) return { token, rows: [], completeFrom: null };
+
+  const moved = await movements(
+    clickhouse,
+    served,
+    { ...pair, lo: reach.lo, hi: reach.hi },
+    HISTORY_ROWS + 1,
+  );
+  if (moved.length > HISTORY_ROWS) {
+    const text = `The window holds more than ${HISTORY_ROWS.toLocaleString('en-US')} transfers of this pair; narrow it.`;
+    throw invalidInput({ start_time: [text] });
+  }
+  const after = runBackward(
+    last,
+    moved.map(({ delta }) => delta),
+  );
+  const rows = moved.slice(0, after.length).map((movement, i) => ({ ...movement, balance: after[i] ?? 0n }));
+  // Before the oldest of these the events make less than nothing: what was there is not known.
+  if (rows.length < moved.length) return { token, rows, completeFrom: rows.at(-1)?.timestamp ?? null };
+  if (!reach.isCut) return { token, rows, completeFrom: undefined };
+  const first = await blocksAt(clickhouse, served, [reach.run.start]);
+  return { token, rows, completeFrom: first.get(reach.run.start)?.timestamp ?? null };
+}
+
+async function reachOf(
+  { clickhouse, served, coverage }: BalanceDeps,
+  { start, end }: Window,
+  isFresh = false,
+): Promise<Reach | Pick<History, 'completeFrom'>> {
+  const [covered, before, hi] = await Promise.all([
+    coverage.read(clickhouse, served, isFresh),
+    newestHeightAt(clickhouse, served, start - 1),
+    newestHeightAt(clickhouse, served, end),
+  ]);
+  if (covered === null) return { completeFrom: null };
+  const newest = covered.run;
+  const knownFrom = async (): Promise<Pick<History, 'completeFrom'>> => {
+    const first = await blocksAt(clickhouse, served, [newest.start]);
+    return { completeFrom: first.get(newest.start)?.timestamp ?? null };
+  };
+  if (hi === null) return newest.start === 0 ? { completeFrom: undefined } : await knownFrom();
+  const lo = before === null ? 0 : before + 1;
+  const isNow = hi >= newest.start;
+  if (!isNow) {
+    // The window may end among blocks that are not indexed: what happened at its end is not known.
+    const next = await blocksAt(clickhouse, served, [hi + 1]);
+    if (!next.has(hi + 1)) return await knownFrom();
+  }
+  const runFrom = isNow ? newest.start : await runStart(clickhouse, served, hi);
+  if (runFrom === null) return { completeFrom: null };
+  const run = { start: runFrom, end: isNow ? Math.max(hi, newest.end) : hi };
+  return { lo: Math.max(lo, run.start), hi, run, isCut: run.start > lo, isNow };
+}
+
+/** The balance after the last block of what is looked at. */
+async function balanceAt(
+  { clickhouse, pool, served }: BalanceDeps,
+  pair: Pair,
+  token: TokenRow | undefined,
+  { hi, run }: Reach,
+): Promise<bigint | null> {
+  const { anchors } = (await chainReads(pool, served.schema('balances'), [pair]))(pair);
+  const blocks = await blocksAt(
+    clickhouse,
+    served,
+    anchors.map(({ block }) => block),
+  );
+  const basis: Basis<Anchor> = chooseBasis(
+    factsOf(pair, token),
+    anchors,
+    (height) => blocks.get(height)?.hash,
+    run,
+    hi,
+  );
+  if (basis.from === 'anchor' && basis.anchor.block > hi) {
+    const [later] = await movedWithin(clickhouse, served, [{ ...pair, after: hi, upTo: basis.anchor.block }]);
+    return addDelta(basis.anchor.balance, -(later?.delta ?? 0n));
+  }
+  const after = basis.from === 'anchor' ? basis.anchor.block : -1;
+  const [earlier] = await movedWithin(clickhouse, served, [{ ...pair, after, upTo: hi }]);
+  return balanceFrom(basis, earlier?.delta ?? 0n);
+}

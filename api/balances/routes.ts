@@ -1,0 +1,278 @@
+import { z } from 'zod';
+
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { Sql } from '../../infra/postgres/client.ts';
+import {
+  accountBalancesAnswer,
+  balanceAnswer,
+  balanceHistoryAnswer,
+  balancesAnswer,
+} from '../../schemas/api/balances.ts';
+import { parseFelt } from '../../schemas/felt.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import { endingWith } from '../clickhouse.ts';
+import { invalidInput, throttled, unavailable } from '../errors.ts';
+import type { HttpError } from '../errors.ts';
+import { integerField } from '../fields.ts';
+import { address, boolean, integer, timestamp } from '../params.ts';
+import { createRateLimit } from '../rate-limit.ts';
+import type { RefreshBus } from '../refresh.ts';
+import { defineRoute } from '../route.ts';
+import type { CallerUser, RequestInfo, Route, ServedBuilds } from '../route.ts';
+import { freshAccountBalances } from './account.ts';
+import { createCoverageReader } from './coverage.ts';
+import { freshBalances } from './current.ts';
+import type { AnsweredBalance, BalanceDeps, MaxAge } from './current.ts';
+import { balanceHistory } from './history.ts';
+import { presentAccountBalance, presentBalance, presentHistoryRow } from './present.ts';
+import { noPrices } from './prices.ts';
+import type { PriceReader } from './prices.ts';
+
+export interface BalanceRouteDeps {
+  /** May only read. */
+  readonly clickhouse: ClickHouse;
+  /** May only SELECT. */
+  readonly pool: Sql;
+  readonly refreshes: RefreshBus;
+  readonly prices?: PriceReader;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}
+
+const DEFAULT_MAX_AGE_SECONDS = 300;
+const MOST_PAIRS = 20;
+const MINUTE_MS = 60_000;
+const MOST_SECONDS = 4_294_967_295;
+
+const maxAge = integer({ min: 0, max: MOST_SECONDS, description: 'Seconds that a chain read may be old' });
+const forceRefresh = boolean('Reads the chain in any case');
+
+export function balanceRoutes(deps: BalanceRouteDeps): Route[] {
+  const { clickhouse, pool, refreshes, now, prices = noPrices } = deps;
+  const coverage = createCoverageReader(now);
+  const limitTo = (limit: number) => {
+    const calls = createRateLimit({ limit, windowMs: MINUTE_MS, now });
+    /** Keys have ceilings of their own; a session has this one. */
+    return (user: CallerUser | undefined): void => {
+      const wait = user === undefined ? null : calls.take(String(user.id));
+      if (wait !== null) throw throttled(wait);
+    };
+  };
+  const [limitOne, limitMany, limitAccount] = [limitTo(30), limitTo(10), limitTo(10)];
+  const reading = (served: ServedBuilds, request: RequestInfo): BalanceDeps => ({
+    clickhouse: endingWith(request.signal, clickhouse),
+    pool,
+    served,
+    coverage,
+    refreshes,
+    now,
+    signal: request.signal,
+  });
+  const ageOf = (force: boolean | undefined, seconds = DEFAULT_MAX_AGE_SECONDS): MaxAge =>
+    force === true ? null : seconds * 1000;
+
+  const one = defineRoute({
+    method: 'GET',
+    path: '/api/balance/',
+    summary: 'Balance of one token of an account',
+    description: [
+      'The last balance read from the chain, and what is indexed since then. The chain is read again when that is older',
+      'than `max_age`; if it does not answer within 8 s, the answer is the last balance known, and `stale`.',
+    ].join(' '),
+    tag: 'Balances',
+    auth: 'key-or-session',
+    query: z.object({
+      account_address: address(),
+      token_address: address(),
+      force_refresh: forceRefresh.optional(),
+      max_age: maxAge.optional(),
+    }),
+    response: { 200: balanceAnswer },
+    async handler({ input: { query }, served, request, user }) {
+      limitOne(user);
+      const pair = { account: query.account_address, token: query.token_address };
+      const [[found], priced] = await Promise.all([
+        freshBalances(reading(served, request), [pair], ageOf(query.force_refresh, query.max_age)),
+        prices.now(served, [pair.token]),
+      ]);
+      if (!isKnown(found)) throw unknownBalance(found);
+      return {
+        status: 200,
+        body: { success: true as const, data: presentBalance(found, priced.get(pair.token)) },
+      };
+    },
+  });
+
+  const many = defineRoute({
+    method: 'POST',
+    path: '/api/balances/',
+    summary: 'Balances of up to 20 pairs',
+    description:
+      'What can be told is in `data`, in the order asked; pairs that fail are in `errors`, which is null when none does.',
+    tag: 'Balances',
+    auth: 'key-or-session',
+    body: z.object({
+      balances: z
+        .array(z.object({ account_address: z.string(), token_address: z.string() }))
+        .min(1)
+        .max(MOST_PAIRS),
+      force_refresh: z.boolean().optional(),
+      max_age: integerField({ min: 0, max: MOST_SECONDS }).optional(),
+    }),
+    response: { 200: balancesAnswer },
+    async handler({ input: { body }, served, request, user }) {
+      limitMany(user);
+      const asked = body.balances.map((sent) => ({
+        sent,
+        account: parseFelt(sent.account_address),
+        token: parseFelt(sent.token_address),
+      }));
+      const pairs = asked.flatMap(({ account, token }) =>
+        account === null || token === null ? [] : [{ account, token }],
+      );
+      const tokens = [...new Set(pairs.map(({ token }) => token))];
+      const [found, priced] = await Promise.all([
+        freshBalances(reading(served, request), pairs, ageOf(body.force_refresh, body.max_age)),
+        prices.now(served, tokens),
+      ]);
+      const rest = found.values();
+      const data = [];
+      const errors = [];
+      for (const { sent, account, token } of asked) {
+        if (account === null || token === null) {
+          errors.push({ ...sent, error: malformed(account) });
+          continue;
+        }
+        const { value } = rest.next();
+        if (isKnown(value)) data.push(presentBalance(value, priced.get(token)));
+        else errors.push({ ...sent, error: unknownBalance(value).message });
+      }
+      return {
+        status: 200,
+        body: { success: true as const, data, errors: errors.length === 0 ? null : errors },
+      };
+    },
+  });
+
+  const ofAccount = defineRoute({
+    method: 'GET',
+    path: '/api/account-balances/',
+    summary: 'Balances of all tokens of an account',
+    description: [
+      'Every token that a transfer of the account is indexed of, zero balances and NFT contracts included; none for an',
+      'account that is not indexed. What is older than `max_age` is read from the chain for a later answer, or for this',
+      'one with `force_refresh`.',
+    ].join(' '),
+    tag: 'Balances',
+    auth: 'key-or-session',
+    query: z.object({
+      account_address: address(),
+      force_refresh: forceRefresh.optional(),
+      max_age: maxAge.optional(),
+    }),
+    response: { 200: accountBalancesAnswer },
+    async handler({ input: { query }, served, request, user }) {
+      limitAccount(user);
+      const { balances, isWhole } = await freshAccountBalances(
+        reading(served, request),
+        query.account_address,
+        ageOf(query.force_refresh, query.max_age),
+      );
+      const known = balances.filter(isKnown);
+      const priced = await prices.now(
+        served,
+        known.map(({ pair }) => pair.token),
+      );
+      const data = known.map((balance) => presentAccountBalance(balance, priced.get(balance.pair.token)));
+      const isComplete = isWhole && known.length === balances.length;
+      return {
+        status: 200,
+        body: {
+          success: true as const,
+          count: data.length,
+          data,
+          ...(isComplete ? {} : { complete: false as const }),
+        },
+      };
+    },
+  });
+
+  const history = defineRoute({
+    method: 'GET',
+    path: '/api/balance-history/',
+    summary: 'Balance of a pair after each of its transfers',
+    description: [
+      'Oldest first; one row a transfer that touches the pair, with the balance right after it, worked out backward from',
+      'the balance that was read from the chain. Where it is not known from the start of the window on, the answer begins',
+      'where it is, and `complete_from` says when.',
+    ].join(' '),
+    tag: 'Transfers',
+    auth: 'key',
+    query: z.object({
+      account_address: address(),
+      token_address: address(),
+      start_time: timestamp('ISO 8601, inclusive; UTC unless it names a zone'),
+      end_time: timestamp('ISO 8601, inclusive; now when absent').optional(),
+    }),
+    response: { 200: balanceHistoryAnswer },
+    async handler({ input: { query }, served, request }) {
+      const { start_time: start, end_time: end = new Date(now()) } = query;
+      if (start > end) throw invalidInput({ start_time: ['Must not be later than end_time.'] });
+      const pair = { account: query.account_address, token: query.token_address };
+      const { token, rows, completeFrom } = await balanceHistory(reading(served, request), pair, {
+        start: secondOf(Math.ceil(start.getTime() / 1000)),
+        end: secondOf(Math.floor(end.getTime() / 1000)),
+      });
+      const priced = await prices.at(
+        served,
+        pair.token,
+        rows.map(({ timestamp: time }) => time),
+      );
+      const data = rows.map((row, i) => presentHistoryRow(row, token, priced[i] ?? null)).toReversed();
+      return {
+        status: 200,
+        body: {
+          success: true as const,
+          data,
+          count: data.length,
+          account_address: pair.account,
+          token_address: pair.token,
+          start_time: start.toISOString(),
+          end_time: end.toISOString(),
+          ...(completeFrom === undefined
+            ? {}
+            : { complete_from: completeFrom === null ? null : new Date(completeFrom * 1000).toISOString() }),
+        },
+      };
+    },
+  });
+
+  return [one, many, ofAccount, history];
+}
+
+/** Within what a block's timestamp can be. */
+function secondOf(seconds: number): number {
+  return Math.min(Math.max(seconds, 0), MOST_SECONDS);
+}
+
+function isKnown(
+  found: AnsweredBalance | undefined,
+): found is AnsweredBalance & { readonly balance: bigint } {
+  return found !== undefined && found.balance !== null;
+}
+
+function malformed(account: Felt | null): string {
+  const field = account === null ? 'account_address' : 'token_address';
+  return `${field}: Enter a valid address (0x and up to 64 hex digits).`;
+}
+
+/** Why there is no number: the contract tells none, or the chain did not answer and the index does not know it. */
+function unknownBalance(found: AnsweredBalance | undefined): HttpError {
+  const refusal = found?.reads.refusal ?? null;
+  if (refusal !== null) {
+    return invalidInput({
+      token_address: [`The contract tells no balance: ${refusal.reason}`.slice(0, 500)],
+    });
+  }
+  return unavailable('balance_unknown', 'The balance is not known yet, and the chain could not be read.', 5);
+}

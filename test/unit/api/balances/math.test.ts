@@ -1,0 +1,121 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+
+import {
+  addDelta,
+  chooseBasis,
+  hasDeltas,
+  runBackward,
+  sumAsBalance,
+} from '../../../../api/balances/math.ts';
+import { worth } from '../../../../api/balances/prices.ts';
+import { U256, ZERO_FELT, toFelt } from '../../../../schemas/felt.ts';
+
+const coin = { account: toFelt(0xa11cen), standard: 'erc20' as const };
+const hash = (height: number, fork = 0) => toFelt(BigInt(height * 10 + fork + 1));
+const anchor = (block: number, fork = 0) => ({ block, hash: hash(block, fork) });
+const indexed = (height: number) => hash(height);
+
+describe('what a balance is worked out from', () => {
+  const run = { start: 10, end: 100 };
+
+  it('is the anchor nearest to the height, before or after it', () => {
+    const anchors = [anchor(90), anchor(60), anchor(20)];
+    const at = (height: number) => chooseBasis(coin, anchors, indexed, run, height);
+    expect(at(100)).toEqual({ from: 'anchor', anchor: anchors[0] });
+    expect(at(62)).toEqual({ from: 'anchor', anchor: anchors[1] });
+    expect(at(12)).toEqual({ from: 'anchor', anchor: anchors[2] });
+    expect(at(75)).toEqual({ from: 'anchor', anchor: anchors[0] });
+  });
+
+  it('is never one of a block that a reorg took away, that is not indexed, or that lies beyond a gap', () => {
+    const anchors = [anchor(101), anchor(90, 1), anchor(50), anchor(9)];
+    expect(chooseBasis(coin, anchors, indexed, run, 100)).toEqual({ from: 'anchor', anchor: anchors[2] });
+    expect(
+      chooseBasis(
+        coin,
+        [anchors[0], anchors[1], anchors[3]].flatMap((one) => one ?? []),
+        indexed,
+        run,
+        100,
+      ),
+    ).toEqual({
+      from: 'nothing',
+    });
+    expect(chooseBasis(coin, anchors, () => undefined, run, 100)).toEqual({ from: 'nothing' });
+  });
+
+  it('is the first block only where every block from there on is indexed', () => {
+    expect(chooseBasis(coin, [], indexed, { start: 0, end: 100 }, 100)).toEqual({ from: 'first block' });
+    expect(chooseBasis(coin, [], indexed, { start: 1, end: 100 }, 100)).toEqual({ from: 'nothing' });
+  });
+
+  it('is a chain read alone where the events do not tell: an unknown contract, the zero address', () => {
+    for (const facts of [
+      { ...coin, standard: 'unknown' as const },
+      { ...coin, account: ZERO_FELT },
+    ]) {
+      expect(hasDeltas(facts)).toBe(false);
+      expect(chooseBasis(facts, [], indexed, { start: 0, end: 100 }, 100)).toEqual({ from: 'nothing' });
+      expect(chooseBasis(facts, [anchor(50), anchor(5)], indexed, run, 100)).toMatchObject({
+        anchor: { block: 50 },
+      });
+      expect(chooseBasis(facts, [anchor(5)], indexed, run, 100)).toMatchObject({ anchor: { block: 5 } });
+    }
+  });
+
+  it('is never a chain read of an ERC-1155, which has none', () => {
+    const facts = { ...coin, standard: 'erc1155' as const };
+    expect(chooseBasis(facts, [anchor(50)], indexed, run, 100)).toEqual({ from: 'nothing' });
+    expect(chooseBasis(facts, [anchor(50)], indexed, { start: 0, end: 100 }, 100)).toEqual({
+      from: 'first block',
+    });
+  });
+});
+
+describe('balances and deltas', () => {
+  const wrap = (value: bigint) => BigInt.asIntN(256, value);
+  const amount = fc.bigInt({ min: 0n, max: (1n << 255n) - 1n });
+
+  it('are exact, whichever way they are followed, and never less than nothing', () => {
+    fc.assert(
+      fc.property(amount, fc.array(fc.bigInt({ min: -(1n << 200n), max: 1n << 200n })), (start, moves) => {
+        // Forward with plain integers; what would go below nothing is left out.
+        const balances: bigint[] = [];
+        const made: bigint[] = [];
+        let balance = start;
+        for (const move of moves) {
+          if (balance + move < 0n || balance + move >= U256) continue;
+          balance += move;
+          made.unshift(wrap(move));
+          balances.unshift(balance);
+        }
+        expect(runBackward(balance, made)).toEqual(balances);
+      }),
+    );
+  });
+
+  it('end where they would be negative', () => {
+    expect(runBackward(5n, [3n, 2n, 1n, 1n])).toEqual([5n, 2n, 0n]);
+    expect(addDelta(4n, -5n)).toBe(null);
+    expect(addDelta(U256 - 1n, 1n)).toBe(null);
+    expect(addDelta(U256 - 5n, 4n)).toBe(U256 - 1n);
+    expect(sumAsBalance(-1n)).toBe(null);
+    expect(sumAsBalance(wrap(1n << 255n))).toBe(null);
+    expect(sumAsBalance((1n << 255n) - 1n)).toBe((1n << 255n) - 1n);
+  });
+});
+
+describe('what a balance is worth', () => {
+  it.each([
+    [1_500_000n, 6, '1', '1.5'],
+    [0n, 18, '3210.55', '0'],
+    [1n, 18, '3210.55', '0.00000000000000321055'],
+    [12n, 0, '0.5', '6'],
+    [10n ** 18n, 18, '99999999999999999999.25', '99999999999999999999.25'],
+    [7n, 2, 'NaN', null],
+    [7n, 2, '-1', null],
+  ] as const)('%s of %s decimals at %s', (balance, decimals, price, expected) => {
+    expect(worth(balance, decimals, price)).toBe(expected);
+  });
+});
