@@ -47,12 +47,18 @@ export function feltParam(name: string): string {
   return `toFixedString(unhex({${name}:String}), 32)`;
 }
 
+/** One of many felts: a list of them as `{name:Array(String)}`, each given as `feltHex`. */
+export function amongFelts(name: string): string {
+  return `IN (SELECT toFixedString(unhex(arrayJoin({${name}:Array(String)})), 32))`;
+}
+
 /** What `feltParam` takes. */
 export function feltHex(felt: Felt): string {
   return felt.slice(2);
 }
 
-const felt = z.string().transform((hex, context): Felt => {
+/** A felt as `hex(column)` gives it. */
+export const feltText = z.string().transform((hex, context): Felt => {
   const text = `0x${hex.toLowerCase()}`;
   if (isFelt(text)) return text;
   context.addIssue('not a felt');
@@ -92,19 +98,19 @@ const columns = `hex(token) AS o_token, block_desc AS o_block, position_desc AS 
 
 const transfer = z
   .object({
-    o_token: felt,
+    o_token: feltText,
     o_block: ascending,
     o_position: ascending,
     o_item: ascending,
-    o_from: felt,
-    o_to: felt,
+    o_from: feltText,
+    o_to: feltText,
     o_kind: tokenStandard,
     o_amount: uint,
     o_token_id: uint,
-    o_txhash: felt,
+    o_txhash: feltText,
     o_timestamp: uint32,
     o_fee: uint,
-    o_fee_unit: felt,
+    o_fee_unit: feltText,
     o_is_fee: uint32,
     o_execution_status: z.enum(['SUCCEEDED', 'REVERTED']),
   })

@@ -1,5 +1,5 @@
-import type { StoredTransfer } from '../../projections/transfers/queries.ts';
-import type { TransferAnswer } from '../../schemas/api/transfers.ts';
+import type { StoredTransfer, TracedTransfer } from '../../projections/transfers/queries.ts';
+import type { TraceAnswer, TransferAnswer } from '../../schemas/api/transfers.ts';
 import { eventIndex } from '../../schemas/decode/index.ts';
 import type { TokenStandard } from '../../schemas/messages/common.ts';
 import { decimalsOf } from '../tokens/present.ts';
@@ -16,6 +16,25 @@ const isNft = (kind: TokenStandard): boolean => kind === 'erc721' || kind === 'e
 /** Unix seconds as ISO 8601 without a fraction. */
 export function isoSeconds(seconds: number): string {
   return new Date(seconds * 1000).toISOString().replace('.000Z', 'Z');
+}
+
+function statusOf(block: number, l1Height: number | null): 'ACCEPTED_ON_L1' | 'ACCEPTED_ON_L2' {
+  return l1Height !== null && block <= l1Height ? 'ACCEPTED_ON_L1' : 'ACCEPTED_ON_L2';
+}
+
+/** A transfer of a trace as the API shows it. */
+export function presentTraced(transfer: TracedTransfer, l1Height: number | null): TraceAnswer[number] {
+  const { from, to, amount, txhash, timestamp, block, fee } = transfer;
+  return {
+    from,
+    to,
+    value: amount,
+    txhash,
+    timestamp: isoSeconds(timestamp),
+    block,
+    status: statusOf(block, l1Height),
+    fee,
+  };
 }
 
 /** A stored transfer as the API shows it. `l1Height`: everything at or below it is accepted on L1; null: nothing is. */
@@ -37,7 +56,7 @@ export function presentTransfer(
     txhash: transfer.txhash,
     timestamp: isoSeconds(transfer.timestamp),
     block,
-    status: l1Height !== null && block <= l1Height ? 'ACCEPTED_ON_L1' : 'ACCEPTED_ON_L2',
+    status: statusOf(block, l1Height),
     fee: transfer.fee,
     fee_unit: transfer.fee_unit,
     event_index: eventIndex(transfer.position, transfer.item),

@@ -4,7 +4,7 @@ import type { ClickHouse, Params } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { HEIGHT_RANGE } from '../../schemas/topics.ts';
 import type { ServedBuilds } from '../served.ts';
-import { feltHex, feltParam } from '../transfer-reads.ts';
+import { amongFelts, feltHex, feltParam, feltText } from '../transfer-reads.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;
 
@@ -35,6 +35,26 @@ export async function subjectTotals(
   const query = { name: 'transfer-counts.totals', sql: selects.join(' UNION ALL '), row: totalRow };
   const rows = await clickhouse.rows(query, params, { settings });
   return subjects.map((_, i) => rows.find((row) => row.i === i)?.total ?? 0);
+}
+
+const busyRow = z.object({ account: feltText });
+
+/** Which of these accounts have more transfers than that, of all tokens together. */
+export async function busyAccounts(
+  clickhouse: ClickHouse,
+  tables: Tables,
+  accounts: readonly Felt[],
+  moreThan: number,
+): Promise<Set<Felt>> {
+  const sql = `SELECT hex(subject) AS account FROM ${tables.table('transfer_counts')} FINAL
+    WHERE subject_kind = ${kinds.account} AND subject ${amongFelts('accounts')}
+    GROUP BY subject HAVING sum(transfers) > {most:UInt64}`;
+  const rows = await clickhouse.rows(
+    { name: 'transfer-counts.busy', sql, row: busyRow },
+    { accounts: accounts.map(feltHex), most: moreThan },
+    { settings },
+  );
+  return new Set(rows.map(({ account }) => account));
 }
 
 /** Which rows of a subject are looked for: the `need` after `skip`, between two heights, in an order. */

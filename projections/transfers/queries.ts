@@ -2,8 +2,10 @@ import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
+import { tokenStandard, uint } from '../../schemas/messages/common.ts';
+import type { TokenStandard } from '../../schemas/messages/common.ts';
 import type { ServedBuilds } from '../served.ts';
-import { feltHex, feltParam } from '../transfer-reads.ts';
+import { amongFelts, feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import type { TransferSource } from '../transfer-reads.ts';
 
 export { MAX_HEIGHT, transferCount, transferPage, transferSample } from '../transfer-reads.ts';
@@ -18,6 +20,8 @@ export type {
 } from '../transfer-reads.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;
+
+const MAX_UINT32 = 0xffff_ffff;
 
 /** A token's transfers, in the order of the key. */
 export function transfersOfToken(tables: Tables): TransferSource {
@@ -92,4 +96,92 @@ export async function transferHeights(
     WHERE token = ${feltParam('token')} ORDER BY height`;
   const query = { name: 'transfers.heights', sql, row: heightRow };
   return (await clickhouse.rows(query, { token: feltHex(token) })).map(({ height }) => height);
+}
+
+const uint32 = z.int().min(0).max(MAX_UINT32);
+const ascending = uint32.transform((desc) => MAX_UINT32 - desc);
+const tracedRow = z
+  .object({
+    o_from: feltText,
+    o_to: feltText,
+    o_amount: uint,
+    o_txhash: feltText,
+    o_timestamp: uint32,
+    o_block: ascending,
+    o_position: ascending,
+    o_item: ascending,
+    o_fee: uint,
+  })
+  .transform((row) => ({
+    from: row.o_from,
+    to: row.o_to,
+    amount: row.o_amount,
+    txhash: row.o_txhash,
+    timestamp: row.o_timestamp,
+    block: row.o_block,
+    position: row.o_position,
+    item: row.o_item,
+    fee: row.o_fee,
+  }));
+/** A transfer of one token, as much of it as a trace shows. */
+export type TracedTransfer = z.infer<typeof tracedRow>;
+
+const tracedColumns = `hex(from_address) AS o_from, hex(to_address) AS o_to, amount AS o_amount, hex(tx_hash) AS o_txhash,
+  timestamp AS o_timestamp, block_desc AS o_block, position_desc AS o_position, item_desc AS o_item, fee AS o_fee`;
+
+/**
+ * A token's transfers from or to any of these accounts; one between two of them may come twice. `by`: through the token,
+ * which reads all its rows, or through the accounts, which reads a granule of each part for each of them.
+ */
+export async function transfersAmong(
+  clickhouse: ClickHouse,
+  tables: Tables,
+  { token, accounts, by }: { token: Felt; accounts: readonly Felt[]; by: 'token' | 'accounts' },
+): Promise<TracedTransfer[]> {
+  const rows = {
+    token: `${tables.table('transfers')} FINAL
+      WHERE token = ${feltParam('token')} AND (from_address ${amongFelts('accounts')} OR to_address ${amongFelts('accounts')})`,
+    accounts: `${tables.table('account_feed')} FINAL
+      WHERE account ${amongFelts('accounts')} AND token = ${feltParam('token')}`,
+  };
+  const query = { name: 'transfers.among', sql: `SELECT ${tracedColumns} FROM ${rows[by]}`, row: tracedRow };
+  const params = { token: feltHex(token), accounts: accounts.map(feltHex) };
+  return await clickhouse.rows(query, params, { settings: { max_result_rows: 0 } });
+}
+
+/**
+ * An account's newest transfers of a token, at most so many: its legs say where they are, however many it has of other
+ * tokens. `hasLegs` false: a token of unknown standard, whose transfers have none.
+ */
+export async function newestTransfersBetween(
+  clickhouse: ClickHouse,
+  tables: Tables,
+  { token, account, most, hasLegs }: { token: Felt; account: Felt; most: number; hasLegs: boolean },
+): Promise<TracedTransfer[]> {
+  const place = 'block_desc, position_desc, item_desc';
+  const sql = `SELECT ${tracedColumns} FROM ${tables.table('transfers')} FINAL
+    WHERE token = ${feltParam('token')} AND (${place}) IN (
+      SELECT DISTINCT ${place} FROM ${tables.table(hasLegs ? 'account_ledger' : 'account_feed')} FINAL
+      WHERE account = ${feltParam('account')} AND token = ${feltParam('token')}
+      ORDER BY ${place} LIMIT {most:UInt32})`;
+  const query = { name: 'transfers.newest-of-account', sql, row: tracedRow };
+  const params = { token: feltHex(token), account: feltHex(account), most };
+  return await clickhouse.rows(query, params, { settings: { max_result_rows: 0 } });
+}
+
+const kindRow = z.object({ kind: tokenStandard });
+
+/** What a token was taken for at its newest transfer; null: it has none. */
+export async function kindOfToken(
+  clickhouse: ClickHouse,
+  tables: Tables,
+  token: Felt,
+): Promise<TokenStandard | null> {
+  const sql = `SELECT kind FROM ${tables.table('transfers')} FINAL WHERE token = ${feltParam('token')}
+    ORDER BY block_desc LIMIT 1`;
+  const [row] = await clickhouse.rows(
+    { name: 'transfers.kind', sql, row: kindRow },
+    { token: feltHex(token) },
+  );
+  return row?.kind ?? null;
 }

@@ -35,3 +35,20 @@ export const transferAnswer = z
 export type TransferAnswer = z.infer<typeof transferAnswer>;
 
 export const transferListAnswer = envelopeOf(transferAnswer);
+
+/** A flat array, lowest (block, event_index) first. */
+export const traceAnswer = z.array(
+  z
+    .object({
+      from: canonicalHex,
+      to: canonicalHex,
+      value: uintString.meta({ description: 'Raw integer; "1" for erc721, the amount for erc1155' }),
+      txhash: canonicalHex,
+      timestamp: isoTimestamp,
+      block: z.int().min(0),
+      status: z.enum(['ACCEPTED_ON_L2', 'ACCEPTED_ON_L1']),
+      fee: uintString.meta({ description: "The transaction's actual fee" }),
+    })
+    .meta({ id: 'TracedTransfer' }),
+);
+export type TraceAnswer = z.infer<typeof traceAnswer>;

@@ -1,5 +1,6 @@
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { accountFeed } from '../../projections/account-feed/projector.ts';
+import { accountLedger } from '../../projections/account-ledger/projector.ts';
 import { withNames } from '../../projections/define.ts';
 import type { ChainBatchItem, ClickHouseProjection } from '../../projections/define.ts';
 import { indexedBlocks } from '../../projections/indexed-blocks/projector.ts';
@@ -23,6 +24,7 @@ export interface WorldBlock {
 export const worldProjections: readonly ClickHouseProjection[] = [
   transfers,
   accountFeed,
+  accountLedger,
   txIndex,
   transferCounts,
   indexedBlocks,

@@ -281,6 +281,44 @@ describe('GET /api/transfers/', () => {
   });
 });
 
+describe('GET /api/track-transfers/', () => {
+  const track = (query: Record<string, string>): Promise<Answer> =>
+    get(`/api/track-transfers/?${new URLSearchParams(query).toString()}`);
+
+  it('gives a flat array in the order of the chain', async () => {
+    const { status, json } = await track({ account: '0xB0B', token: COIN });
+    expect(status).toBe(200);
+    const common = {
+      txhash: TX1,
+      timestamp: '2023-11-14T22:13:30Z',
+      block: 10,
+      status: 'ACCEPTED_ON_L1',
+      fee: '5',
+    };
+    expect(json).toEqual([
+      { from: ALICE, to: BOB, value: '0', ...common },
+      { from: ALICE, to: ALICE, value: MAX.toString(), ...common },
+    ]);
+    expect((await track({ account: BOB, token: NFT, skip_zero: 'yes' })).json).toHaveLength(1);
+  });
+
+  it('of an account that has nothing of an indexed token is empty', async () => {
+    expect((await track({ account: ALICE, token: NFT })).json).toEqual([]);
+  });
+
+  it.each([
+    [{ account: '0x1', token: COIN }, 404, 'The account is not indexed.'],
+    [{ account: ALICE, token: '0x1' }, 404, 'The token is not indexed.'],
+    [{ account: ALICE }, 400, 'token: This field is required.'],
+    [{ token: COIN }, 400, 'account: This field is required.'],
+    [{ account: 'alice', token: COIN }, 400, 'account: Enter a valid address (0x and up to 64 hex digits).'],
+    [{ account: ALICE, token: COIN, skip_zero: 'maybe' }, 400, 'skip_zero: Must be a valid boolean.'],
+  ])('answers %o with %i', async (query, status, detail) => {
+    const answer = await track(query as Record<string, string>);
+    expect([answer.status, answer.json.detail]).toEqual([status, detail]);
+  });
+});
+
 describe('GET /api/tokens/', () => {
   const addresses = async (query: string): Promise<string[]> =>
     (await get(`/api/tokens/${query}`)).json.results.map((row: { address: string }) => row.address);
