@@ -29,6 +29,7 @@ import type { Logger } from '../log.ts';
 import type { Registry } from '../metrics.ts';
 import { createPool } from '../postgres/client.ts';
 import type { Pool } from '../postgres/client.ts';
+import { startBalanceObserver } from './balance-observer.ts';
 import { bodyReader } from './body-reader.ts';
 import { startPriceObservers } from './price-observers.ts';
 import { allRunning } from './role-attempt.ts';
@@ -147,7 +148,8 @@ const project: Role = {
 
 const observe: Role = {
   name: 'observe',
-  summary: 'ask the chain what the log makes one want to know: names and decimals of tokens; read prices',
+  summary:
+    'ask the chain what the log makes one want to know: names and decimals of tokens, balances; read prices',
   async start(context) {
     const { config, log, metrics, releasers, signal, fail } = context;
     const kafka = openKafka({ config, log, releasers }, 'tds-observe');
@@ -156,6 +158,8 @@ const observe: Role = {
     const observer = await runTokenObserver({ config, node, pool, kafka, log, metrics, signal });
     observer.done.catch(fail);
     releasers.push('token observer', () => observer.stop());
+    const clickhouse = openClickHouse(releasers, required(config, 'clickhouseUrl'), 'tds-observe');
+    await startBalanceObserver(context, { kafka, pool, clickhouse, node });
     await startPriceObservers(context, { kafka, pool });
     return { url: null };
   },

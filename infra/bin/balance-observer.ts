@@ -1,0 +1,43 @@
+import type { Node } from '../../pipeline/node/types.ts';
+import { runBalanceObserver } from '../../pipeline/observe/balances/observer.ts';
+import { chainStatusRow } from '../../projections/chain-status/queries.ts';
+import { newestBlock } from '../../projections/indexed-blocks/queries.ts';
+import { servedBuilds } from '../../projections/served.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
+import { AppError } from '../../schemas/errors.ts';
+import { isClickHouseUnavailable } from '../clickhouse/client.ts';
+import type { ClickHouse } from '../clickhouse/client.ts';
+import type { Kafka } from '../kafka/client.ts';
+import type { Pool } from '../postgres/client.ts';
+import type { RoleContext } from './roles.ts';
+
+/** Starts the observer of balances; it is stopped with the role. */
+export async function startBalanceObserver(
+  { config, log, metrics, releasers, signal, fail }: RoleContext,
+  { kafka, pool, clickhouse, node }: { kafka: Kafka; pool: Pool; clickhouse: ClickHouse; node: Node },
+): Promise<void> {
+  /** null while no projector has built what is asked for. */
+  const whereServed = async <T>(read: (served: ServedBuilds) => Promise<T>): Promise<T | null> => {
+    try {
+      return await read(await servedBuilds(pool));
+    } catch (error) {
+      if (error instanceof AppError && error.code === 'NOT_FOUND') return null;
+      if (!isClickHouseUnavailable(error)) throw error;
+      throw new AppError('STORE_UNAVAILABLE', 'a store did not answer', { retryable: true, cause: error });
+    }
+  };
+  const observer = await runBalanceObserver({
+    config,
+    node,
+    pool,
+    kafka,
+    log,
+    metrics,
+    signal,
+    newestBlock: () => whereServed((served) => newestBlock(clickhouse, served)),
+    l1Height: () =>
+      whereServed(async (served) => (await chainStatusRow(pool, served.schema('chain-status'))).l1_height),
+  });
+  observer.done.catch(fail);
+  releasers.push('balance observer', () => observer.stop());
+}

@@ -1,0 +1,95 @@
+import { hash } from 'starknet';
+import { describe, expect, it } from 'vitest';
+
+import { RpcError } from '../../../../../pipeline/node/errors.ts';
+import type { FunctionCall, Node } from '../../../../../pipeline/node/types.ts';
+import { decodeBalance, readBalances } from '../../../../../pipeline/observe/balances/read.ts';
+import type { EntryPoint } from '../../../../../pipeline/observe/balances/read.ts';
+import { AppError } from '../../../../../schemas/errors.ts';
+import { U256, toFelt } from '../../../../../schemas/felt.ts';
+import type { Felt } from '../../../../../schemas/felt.ts';
+
+const AT = { hash: toFelt(0xb10cn) };
+const [ANNA, BERT] = [toFelt(0xa11an), toFelt(0xbe47n)];
+const [SNAKE, CAMEL, GONE, BROKEN, SHY] = [1n, 2n, 3n, 4n, 5n].map(toFelt) as [Felt, Felt, Felt, Felt, Felt];
+const selectorOf = (name: string): bigint => BigInt(hash.getSelectorFromName(name));
+
+/** Contracts that know one name, none, or fail; every request is kept. */
+function chain() {
+  const requests: FunctionCall[][] = [];
+  const fails = (code: number) => ({
+    ok: false as const,
+    error: new RpcError('starknet_call', code, 'no', null),
+  });
+  const node: Pick<Node, 'callMany'> = {
+    async callMany(calls, at) {
+      expect(at).toEqual(AT);
+      requests.push([...calls]);
+      return calls.map(({ contract, selector, calldata }) => {
+        const isSnake = BigInt(selector) === selectorOf('balance_of');
+        expect(isSnake || BigInt(selector) === selectorOf('balanceOf')).toBe(true);
+        const amount = BigInt(calldata[0] ?? 0n);
+        if (contract === GONE) return fails(20);
+        if (contract === BROKEN) return fails(40);
+        if (contract === SHY) return { ok: false, error: new AppError('NODE_UNREACHABLE', 'busy') };
+        if (contract === SNAKE)
+          return isSnake ? { ok: true, value: [toFelt(amount), toFelt(0n)] } : fails(21);
+        return isSnake ? fails(21) : { ok: true, value: [toFelt(amount)] };
+      });
+    },
+  };
+  return { node, requests };
+}
+
+describe('reading balances', () => {
+  it('asks for all in one request, and for those that know the other name in a second', async () => {
+    const { node, requests } = chain();
+    const names = new Map<Felt, EntryPoint>();
+    const pairs = [SNAKE, CAMEL, GONE, BROKEN, SHY].flatMap((token) => [
+      { account: ANNA, token },
+      { account: BERT, token },
+    ]);
+    const found = await readBalances(node, pairs, AT, names);
+    expect(found.map((one) => (one.kind === 'balance' ? one.balance : one.kind))).toEqual([
+      BigInt(ANNA),
+      BigInt(BERT),
+      BigInt(ANNA),
+      BigInt(BERT),
+      'refused',
+      'refused',
+      'refused',
+      'refused',
+      'unanswered',
+      'unanswered',
+    ]);
+    expect(requests.map((calls) => calls.length)).toEqual([10, 4]);
+    // What is not there is not asked twice; what answered is asked by the name that it answered to.
+    expect([...names]).toEqual([
+      [SNAKE, 'balance_of'],
+      [CAMEL, 'balanceOf'],
+    ]);
+    await readBalances(node, pairs.slice(0, 4), AT, names);
+    expect(requests.map((calls) => calls.length)).toEqual([10, 4, 4]);
+  });
+
+  it('asks by the other name when a contract has changed', async () => {
+    const { node } = chain();
+    const names = new Map<Felt, EntryPoint>([[SNAKE, 'balanceOf']]);
+    expect(await readBalances(node, [{ account: ANNA, token: SNAKE }], AT, names)).toEqual([
+      { kind: 'balance', balance: BigInt(ANNA) },
+    ]);
+    expect(names.get(SNAKE)).toBe('balance_of');
+  });
+
+  it.each([
+    [[7n], 7n],
+    [[0n, 1n], 1n << 128n],
+    [[(1n << 128n) - 1n, (1n << 128n) - 1n], U256 - 1n],
+    [[], null],
+    [[1n, 2n, 3n], null],
+    [[1n << 128n, 0n], null],
+    [[0n, 1n << 128n], null],
+  ])('takes %s for %s', (felts, expected) => {
+    expect(decodeBalance(felts.map(toFelt))).toBe(expected);
+  });
+});
