@@ -5,7 +5,7 @@ import type { Kafka } from './kafka/client.ts';
 import { sqlRows } from './postgres/client.ts';
 import type { Sql } from './postgres/client.ts';
 import { SILENT_SECONDS } from './role-processes.ts';
-import { STORE_WITHIN_MS, withTimeout } from './working-state.ts';
+import { STORE_WITHIN_MS, raisedAlarms, withTimeout } from './working-state.ts';
 
 /**
  * Whether each role gets anywhere, told by the stores alone: so it is known of processes elsewhere, of one that hangs or
@@ -22,6 +22,8 @@ export interface RoleState {
 
 /** The roles every installation needs, besides the API, which answers for itself. */
 const NEEDED = ['ingest', 'project', 'observe'];
+/** Before the name of the chunk that an alarm is about. */
+const STALLED = 'ingest.stalled:';
 
 const processRow = z.object({
   role: z.string(),
@@ -45,7 +47,6 @@ const chunksRow = z.object({
   live_held: z.boolean(),
   updated_at: z.date().nullable(),
 });
-const alarmRow = z.object({ name: z.string(), detail: z.string(), raised_at: z.date() });
 const overdueRow = z.object({ observer: z.string(), first_due: z.number() });
 
 interface Stall {
@@ -127,11 +128,7 @@ async function projectStalls(
 
 async function ingestStalls(db: Sql, stallSeconds: number): Promise<Stall[]> {
   const [alarms, [chunks]] = await Promise.all([
-    sqlRows(
-      db,
-      alarmRow,
-      "SELECT name, detail, raised_at FROM tds.alarms WHERE name LIKE 'ingest.stalled:%' ORDER BY raised_at",
-    ),
+    raisedAlarms(db),
     sqlRows(
       db,
       chunksRow,
@@ -139,10 +136,13 @@ async function ingestStalls(db: Sql, stallSeconds: number): Promise<Stall[]> {
          max(updated_at) AS updated_at FROM tds.chunk_writers`,
     ),
   ]);
-  const stalled = alarms.map(({ name, detail, raised_at }) => ({
-    since: raised_at,
-    detail: `${name.replace('ingest.stalled:', '')}: ${detail}`,
-  }));
+  const stalled = alarms
+    .filter(({ name }) => name.startsWith(STALLED))
+    .map(({ name, detail, raised_at }) => ({
+      since: raised_at,
+      detail: `${name.slice(STALLED.length)}: ${detail}`,
+    }))
+    .toSorted((a, b) => a.since.getTime() - b.since.getTime());
   if (chunks === undefined || chunks.updated_at === null || chunks.open === 0) return stalled;
   const quiet = Date.now() - chunks.updated_at.getTime() > stallSeconds * 1000;
   if (chunks.held > 0 || !quiet) return stalled;

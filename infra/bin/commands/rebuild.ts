@@ -1,5 +1,4 @@
 import type { Command } from 'commander';
-import { createLogUpdate } from 'log-update';
 
 import { dropBuild, knownBuilds } from '../../../projections/engine/builds.ts';
 import type { KnownBuild } from '../../../projections/engine/builds.ts';
@@ -18,12 +17,10 @@ import { createMetrics } from '../../metrics.ts';
 import { commandConfig } from '../settings.ts';
 import { withStores } from '../stores.ts';
 import type { Stores } from '../stores.ts';
+import { showProgress, stoppable } from './long-work.ts';
 
 /** Requests that read the names of a build before a swap are answered by then, or have been given up. */
 const READERS_GONE_MS = 20_000;
-const SAY_EVERY_MS = 5000;
-/** Before, a rate says nothing. */
-const ESTIMATE_MS = 2000;
 
 /** `tds rebuild` and `tds builds`: read models made anew from the log, and what is left of the old ones. */
 export function rebuildCommand(program: Command, log: Logger, say: (line: string) => void): void {
@@ -114,30 +111,19 @@ async function rebuildNow(
   wanted: readonly Projection[],
   { swap, log, quiet }: { swap: boolean; log: Logger; quiet: boolean },
 ): Promise<RebuildReport> {
-  const stop = new AbortController();
-  const onSignal = (): void =>
-    stop.abort(new AppError('CONFLICT', 'Stopped; the next run goes on from here'));
-  process.once('SIGINT', onSignal);
-  process.once('SIGTERM', onSignal);
-  const progress = showProgress(wanted.map(({ name }) => name).join(', '), quiet);
+  const what = wanted.map(({ name }) => name).join(', ');
+  const progress = showProgress<RebuildProgress>({ what, reading: 'reading', quiet });
+  const metrics = createProjectionMetrics(createMetrics('rebuild'));
+  const stopped = (): Error => new AppError('CONFLICT', 'Stopped; the next run goes on from here');
   try {
-    return await rebuild(
-      {
-        pool,
-        kafka,
-        clickhouse,
-        clock: systemClock,
-        log,
-        metrics: createProjectionMetrics(createMetrics('rebuild')),
-        signal: stop.signal,
-      },
-      wanted,
-      { swap, onProgress: progress.show },
+    return await stoppable(stopped, (signal) =>
+      rebuild({ pool, kafka, clickhouse, clock: systemClock, log, metrics, signal }, wanted, {
+        swap,
+        onProgress: progress.show,
+      }),
     );
   } finally {
     progress.end();
-    process.off('SIGINT', onSignal);
-    process.off('SIGTERM', onSignal);
   }
 }
 
@@ -153,40 +139,6 @@ function namedProjections(names: readonly string[], all: boolean): readonly Proj
     }
     return found;
   });
-}
-
-/** In place on a terminal; else a line now and then, to standard error. */
-function showProgress(
-  what: string,
-  quiet: boolean,
-): { show: (progress: RebuildProgress) => void; end: () => void } {
-  const began = performance.now();
-  const screen = process.stderr.isTTY ? createLogUpdate(process.stderr) : null;
-  let saidAt = -Infinity;
-  let saidPhase = '';
-  return {
-    show({ phase, read, total }) {
-      const now = performance.now();
-      const isNews = phase !== saidPhase;
-      if (quiet || (!isNews && now - saidAt < (screen === null ? SAY_EVERY_MS : 200))) return;
-      [saidAt, saidPhase] = [now, phase];
-      const rate = read / Math.max(0.001, (now - began) / 1000);
-      const left = rate > 0 ? Math.ceil((total - read) / rate) : 0;
-      const pace = now - began < ESTIMATE_MS ? '' : `, ${Math.round(rate)}/s, ${duration(left)} left`;
-      const line =
-        phase === 'reading'
-          ? `${what}: ${((100 * read) / Math.max(1, total)).toFixed(1)} % of ${total} messages${pace}`
-          : `${what}: ${phase}`;
-      if (screen === null) process.stderr.write(`${line}\n`);
-      else screen(line);
-    },
-    end: () => screen?.clear(),
-  };
-}
-
-function duration(seconds: number): string {
-  const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor((seconds % 3600) / 60)];
-  return `${hours > 0 ? `${hours}:` : ''}${String(minutes).padStart(hours > 0 ? 2 : 1, '0')}:${String(seconds % 60).padStart(2, '0')}`;
 }
 
 function described({ builds, messages, tables, isSwapped, heldMs }: RebuildReport): string[] {

@@ -1,5 +1,4 @@
 import type { Command } from 'commander';
-import { createLogUpdate } from 'log-update';
 
 import { requestRepairs } from '../../../pipeline/ingest/repairs.ts';
 import { compareBlocks } from '../../../pipeline/node/compare-blocks.ts';
@@ -14,7 +13,7 @@ import type {
   VerifyProgress,
   VerifyReport,
 } from '../../../projections/engine/verify/verify.ts';
-import { isRetryable } from '../../../schemas/errors.ts';
+import { AppError, isRetryable } from '../../../schemas/errors.ts';
 import type { Config } from '../../config.ts';
 import { pause } from '../../lifecycle.ts';
 import type { Logger } from '../../log.ts';
@@ -24,6 +23,7 @@ import { sentenceOf } from '../sentence.ts';
 import { commandConfig } from '../settings.ts';
 import { withStores } from '../stores.ts';
 import type { Stores } from '../stores.ts';
+import { showProgress, stoppable } from './long-work.ts';
 import { whole } from './quarantine.ts';
 import { z } from 'zod';
 
@@ -37,7 +37,6 @@ interface Options {
 
 const DIFFERENCES = 1;
 const CANNOT_TELL = 2;
-const SAY_EVERY_MS = 5000;
 /** How long the ingester is given to read blocks again. */
 const REREAD_WITHIN_MS = 120_000;
 
@@ -62,7 +61,10 @@ export function verifyCommand(program: Command, log: Logger, say: (line: string)
       try {
         const config = commandConfig(process.env);
         const report = await withStores(config, 'tds-verify', log, (stores) =>
-          verifyNow(stores, config, options, log),
+          stoppable(
+            () => new AppError('CONFLICT', 'Stopped'),
+            (signal) => verifyNow(stores, config, options, log, signal),
+          ),
         );
         if (options.json) say(JSON.stringify(report, null, 2));
         else for (const line of described(report)) say(line);
@@ -79,19 +81,20 @@ async function verifyNow(
   config: Config,
   options: Options,
   log: Logger,
+  signal: AbortSignal,
 ): Promise<VerifyReport> {
-  const stop = new AbortController();
-  const onSignal = (): void => stop.abort(new Error('stopped'));
-  process.once('SIGINT', onSignal);
-  process.once('SIGTERM', onSignal);
-  const progress = showProgress(options.json);
-  const deps = { pool, clickhouse, kafka, projections: chainProjections, signal: stop.signal };
+  const progress = showProgress<VerifyProgress>({
+    what: 'verify',
+    reading: 'reading the log',
+    quiet: options.json,
+  });
+  const deps = { pool, clickhouse, kafka, projections: chainProjections, signal };
   const node = config.starknetRpcUrl === null ? null : openNode(config);
   if (node !== null) releasers.push('node', () => node.close());
   const compare: VerifyOptions['compareBlocks'] = async (blocks) => {
     if (node === null) return [];
     try {
-      const found = await compareBlocks(node, blocks(!options.node), { signal: stop.signal });
+      const found = await compareBlocks(node, blocks(!options.node), { signal });
       return found.map(({ height, what }) => ({
         kind: 'node' as const,
         what,
@@ -117,7 +120,7 @@ async function verifyNow(
     const heights = report.differences.filter(({ reread }) => reread === true).flatMap(heightsOf);
     if (!options.repair || heights.length === 0) return report;
     await requestRepairs(pool, [...new Set(heights)], 'verify', { reread: true });
-    await repaired(pool, heights, stop.signal);
+    await repaired(pool, heights, signal);
     const again = await verify(deps, how);
     const repairedTables = { ...report.repairedTables };
     addMended(repairedTables, Object.entries(again.repairedTables));
@@ -125,8 +128,6 @@ async function verifyNow(
     return { ...again, found: report.found, repairedRows, repairedTables };
   } finally {
     progress.end();
-    process.off('SIGINT', onSignal);
-    process.off('SIGTERM', onSignal);
   }
 }
 
@@ -163,27 +164,4 @@ function openNode(config: Config): ReturnType<typeof createNode> {
 function heightsOf({ heights }: Difference): number[] {
   if (heights === null) return [];
   return Array.from({ length: heights.to - heights.from + 1 }, (_, index) => heights.from + index);
-}
-
-/** In place on a terminal; else a line now and then, to standard error. */
-function showProgress(quiet: boolean): { show: (progress: VerifyProgress) => void; end: () => void } {
-  const began = performance.now();
-  const screen = process.stderr.isTTY ? createLogUpdate(process.stderr) : null;
-  let saidAt = began;
-  return {
-    show({ phase, read, total }) {
-      const now = performance.now();
-      if (quiet || now - saidAt < (screen === null ? SAY_EVERY_MS : 200)) return;
-      saidAt = now;
-      const rate = read / Math.max(0.001, (now - began) / 1000);
-      const left = rate > 0 ? Math.ceil((total - read) / rate) : 0;
-      const line =
-        phase === 'reading the log'
-          ? `${((100 * read) / Math.max(1, total)).toFixed(1)} % of ${total} messages, ${Math.round(rate)}/s, ${left} s left`
-          : phase;
-      if (screen === null) process.stderr.write(`${line}\n`);
-      else screen(line);
-    },
-    end: () => screen?.clear(),
-  };
 }
