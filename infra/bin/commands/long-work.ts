@@ -34,17 +34,20 @@ export async function stoppable<T>(
  * To standard error: in place on a terminal, else a line now and then and at each new phase.
  *
  * @param reading the phase whose messages, or other units, are counted
+ * @param afterMs what is done by then says nothing, but on a terminal
  */
 export function showProgress<P extends Progress>({
   what,
   reading,
   unit = 'messages',
   quiet,
+  afterMs = 0,
 }: {
   what: string;
   reading: P['phase'];
   unit?: string;
   quiet: boolean;
+  afterMs?: number;
 }): { show: (progress: P) => void; end: () => void } {
   const began = performance.now();
   const screen = process.stderr.isTTY ? createLogUpdate(process.stderr) : null;
@@ -53,6 +56,7 @@ export function showProgress<P extends Progress>({
   return {
     show({ phase, read, total }) {
       const now = performance.now();
+      if (screen === null && now - began < afterMs) return;
       const isNews = phase !== saidPhase;
       if (quiet || (!isNews && now - saidAt < (screen === null ? SAY_EVERY_MS : REDRAW_MS))) return;
       [saidAt, saidPhase] = [now, phase];

@@ -37,6 +37,8 @@ interface Options {
 
 const DIFFERENCES = 1;
 const CANNOT_TELL = 2;
+/** Most are done sooner. */
+const SILENT_MS = 5000;
 /** How long the ingester is given to read blocks again. */
 const REREAD_WITHIN_MS = 120_000;
 
@@ -87,6 +89,7 @@ async function verifyNow(
     what: 'verify',
     reading: 'reading the log',
     quiet: options.json,
+    afterMs: SILENT_MS,
   });
   const deps = { pool, clickhouse, kafka, projections: chainProjections, signal };
   const node = config.starknetRpcUrl === null ? null : openNode(config);
