@@ -13,6 +13,7 @@ import { retryAfterMs } from '../http.ts';
 import { retryPauseMs } from '../retry.ts';
 import type { ObserverRun } from '../tokens.ts';
 import type { FeedReading, PriceFeed } from './feed.ts';
+import { observedMessage } from './message.ts';
 import { createPriceMetrics } from './metrics.ts';
 import { readPriceNews } from './news.ts';
 import { createPriceStore } from './store.ts';
@@ -180,22 +181,9 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
 
   async function publish(settled: readonly Settled[]): Promise<boolean> {
     const messages = settled.flatMap(({ claim: { token }, verdict }) =>
-      verdict?.kind !== 'publish'
-        ? []
-        : [
-            {
-              key: token,
-              value: {
-                type: 'price.observed' as const,
-                v: 1 as const,
-                token,
-                price: verdict.price,
-                source: feed.source,
-                confidence: verdict.confidence,
-                observed_at: verdict.observedAt,
-              },
-            },
-          ],
+      verdict?.kind === 'publish'
+        ? [{ key: token, value: observedMessage(feed.source, token, verdict) }]
+        : [],
     );
     try {
       if (messages.length > 0) await publisher.publish(topics.prices, messages);

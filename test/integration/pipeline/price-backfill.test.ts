@@ -1,0 +1,204 @@
+import { pino } from 'pino';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+
+import { coins } from '../../../infra/embedded/prices/coins.ts';
+import { createSimulatedFeed } from '../../../infra/embedded/prices/feed.ts';
+import type { SimulatedFeed } from '../../../infra/embedded/prices/feed.ts';
+import { systemClock } from '../../../infra/clock.ts';
+import { createKafka } from '../../../infra/kafka/client.ts';
+import type { Kafka, Publisher } from '../../../infra/kafka/client.ts';
+import { createPool } from '../../../infra/postgres/client.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import { migrate } from '../../../infra/postgres/migrate.ts';
+import { createTextReader } from '../../../pipeline/observe/http.ts';
+import { backfillPrices } from '../../../pipeline/observe/prices/backfill.ts';
+import type { BackfillOptions, BackfillReport } from '../../../pipeline/observe/prices/backfill.ts';
+import { createDefiLlama } from '../../../pipeline/observe/prices/defillama.ts';
+import type { FeedReading, PriceFeed } from '../../../pipeline/observe/prices/feed.ts';
+import { toFelt } from '../../../schemas/felt.ts';
+import type { Felt } from '../../../schemas/felt.ts';
+import { pricesMessage } from '../../../schemas/messages/prices.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { isolated } from '../../support/isolation.ts';
+import type { Isolated } from '../../support/isolation.ts';
+
+const log = pino({ level: 'silent' });
+const HOUR = 3_600_000;
+const NOW = Date.UTC(2026, 9, 1, 12, 34);
+let own: Isolated;
+let pool: Pool;
+let kafka: Kafka;
+let publisher: Publisher;
+let feed: SimulatedFeed;
+let adapter: PriceFeed;
+const slept: number[] = [];
+
+beforeAll(async () => {
+  own = await isolated();
+  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
+  await migrate(pool);
+  kafka = createKafka({
+    brokers: own.env.KAFKA_BROKERS.split(','),
+    clientId: 'test',
+    topicPrefix: own.env.KAFKA_TOPIC_PREFIX,
+    log,
+  });
+  await kafka.ensureTopics();
+  publisher = kafka.publisher();
+  feed = await createSimulatedFeed({ now: () => NOW });
+  adapter = createDefiLlama(
+    createTextReader({
+      timeoutMs: 2000,
+      maxAnswerBytes: 1_000_000,
+      maxConcurrent: 1,
+      attempts: 1,
+      clock: systemClock,
+    }),
+    feed.url,
+  );
+});
+afterEach(() => {
+  feed.faults.clear();
+  slept.length = 0;
+});
+afterAll(async () => {
+  await adapter.close();
+  await feed.close();
+  await publisher.close();
+  await kafka.close();
+  await pool.end();
+  await own.drop();
+});
+
+const addressOf = (key: string): Felt =>
+  toFelt(coins.find(({ token }) => token.key === key)?.token.address ?? 0n);
+
+async function backfill(
+  options: Pick<BackfillOptions, 'tokens' | 'from'> & Partial<BackfillOptions>,
+): Promise<BackfillReport> {
+  return await backfillPrices({
+    feed: adapter,
+    pool,
+    publisher,
+    limits: { minConfidence: 0.8, maxAgeMs: HOUR, jumpFactor: 2, confirmMs: 300_000 },
+    to: NOW,
+    stepMs: HOUR,
+    log,
+    signal: new AbortController().signal,
+    now: () => NOW,
+    sleep: async (ms) => void slept.push(ms),
+    onProgress: () => {},
+    ...options,
+  });
+}
+
+/** What the log says of a token: one `time price` for each message. */
+async function published(token: Felt): Promise<string[]> {
+  const found: string[] = [];
+  for (const { partition, low, high } of await kafka.offsets(topics.prices)) {
+    for await (const { value } of kafka.readRange(topics.prices, partition, low, high)) {
+      const message = pricesMessage.parse(JSON.parse(value.toString()));
+      if (message.token === token) found.push(`${message.observed_at} ${message.price}`);
+    }
+  }
+  return found;
+}
+
+test('every hour has the price that was current then, over a kill, and no window is asked for twice', async () => {
+  const tokens = [addressOf('eth'), addressOf('usdc'), toFelt(0xabcdefn)];
+  const from = NOW - 60 * 24 * HOUR;
+  const calls = feed.calls.length;
+  const killed = new AbortController();
+  const dying = backfill({
+    tokens,
+    from,
+    signal: killed.signal,
+    onProgress: ({ done }) => {
+      if (done === 5) killed.abort(new Error('killed'));
+    },
+  });
+  await expect(dying).rejects.toThrow('killed');
+  const report = await backfill({ tokens, from });
+  // The first and the last window of each token are not whole, and are asked for again.
+  expect(report.skipped).toBeGreaterThanOrEqual(4);
+  expect(feed.calls.length - calls).toBe(5 + report.total - report.skipped);
+  expect(report.refused).toEqual({});
+
+  const [eth, , unknown] = tokens as [Felt, Felt, Felt];
+  const hours = new Set(await published(eth));
+  expect(hours.size).toBe(60 * 24);
+  for (const ago of [0, 1, 17, 1000, 60 * 24 - 1]) {
+    const hour = Math.floor(NOW / HOUR) * HOUR - ago * HOUR;
+    feed.setClock(() => hour);
+    const [then] = await adapter.current([eth]);
+    feed.setClock(() => NOW);
+    expect(hours).toContain(`${then?.observedAt} ${Number(then?.price)}`);
+  }
+  expect(await published(unknown)).toEqual([]);
+
+  const before = (await published(eth)).length;
+  const again = await backfill({ tokens, from: from + 20 * 24 * HOUR, to: NOW - 20 * 24 * HOUR });
+  expect(again.published).toBe(0);
+  expect((await published(eth)).length).toBe(before);
+});
+
+test('a feed that wants rest is given it, and one that stays away ends the run in a sentence', async () => {
+  const tokens = [addressOf('wbtc')];
+  feed.faults.add({ kind: 'http429', retryAfter: 90, times: 1 });
+  const report = await backfill({ tokens, from: NOW - 10 * HOUR });
+  expect(report.published).toBe(10);
+  expect(slept).toEqual([90_000]);
+  feed.faults.add({ kind: 'http500' });
+  await expect(backfill({ tokens, from: NOW - 10 * HOUR })).rejects.toMatchObject({
+    code: 'FEED_UNREACHABLE',
+    message: 'HTTP 500',
+  });
+  expect(await published(addressOf('wbtc'))).toHaveLength(10);
+});
+
+test('what is not plausible is left out of history', async () => {
+  const token = toFelt(0x77n);
+  const hour = (at: number): number => Math.floor(NOW / HOUR) * HOUR - (100 - at) * HOUR;
+  const point = (at: number, more: Partial<FeedReading> = {}): FeedReading => ({
+    token,
+    price: `100.${at}1`,
+    confidence: '0.99',
+    observedAt: hour(at),
+    ...more,
+  });
+  const points = [
+    ...[1, 2, 3].map((at) => point(at)),
+    point(4, { price: '100000' }), // a thousand times, for an hour
+    point(5),
+    point(6, { token: toFelt(0x78n) }),
+    point(7, { price: null }),
+    point(8, { price: '-1' }),
+    point(9, { confidence: '0.3' }),
+    point(10, { observedAt: null }),
+    point(11),
+    point(3), // late, and once more
+    ...[12, 13, 14, 15, 16].map((at) => point(at, { price: '400' })), // four times, and it stays so
+  ];
+  const scripted: PriceFeed = {
+    source: 'scripted',
+    tokensPerCall: 1,
+    pointsPerCall: 1000,
+    current: async () => [],
+    history: async () => points,
+    close: async () => {},
+  };
+  const report = await backfill({ feed: scripted, tokens: [token], from: hour(0) });
+  const prices = (await published(token)).map((line) => line.split(' '));
+  expect(prices.map(([, price]) => price)).toEqual([
+    '100.11',
+    '100.21',
+    '100.31',
+    '100.51',
+    '100.111',
+    '400',
+    '400',
+    '400',
+  ]);
+  expect(prices.at(-3)?.[0]).toBe(String(hour(14)));
+  expect(report.refused).toEqual({ jump: 3, other_address: 1, not_a_price: 3, low_confidence: 1 });
+});
