@@ -12,6 +12,7 @@ import { createKafka } from '../kafka/client.ts';
 import { pause } from '../lifecycle.ts';
 import { createLogger } from '../log.ts';
 import { createPool } from '../postgres/client.ts';
+import { pricesCommand } from './commands/prices.ts';
 import { quarantineCommand } from './commands/quarantine.ts';
 import { rebuildCommand } from './commands/rebuild.ts';
 import { verifyCommand } from './commands/verify.ts';
@@ -135,6 +136,7 @@ export const commands: readonly Register[] = [
   (program) => quarantineCommand(program, log, say),
   (program) => verifyCommand(program, log, say),
   (program) => rebuildCommand(program, log, say),
+  (program) => pricesCommand(program, log, say),
 ];
 
 /** From a terminal without echo; else the first line of standard input. */

@@ -2,6 +2,8 @@ import { z } from 'zod';
 
 import { servedBuilds } from '../../projections/served.ts';
 import { chainStatusRow } from '../../projections/chain-status/queries.ts';
+import { priceStates } from '../../pipeline/observe/prices/store.ts';
+import type { PriceState } from '../../pipeline/observe/prices/store.ts';
 import { quarantineCounts } from '../../projections/quarantine/queries.ts';
 import type { Kafka } from '../kafka/client.ts';
 import { sqlRows } from '../postgres/client.ts';
@@ -23,7 +25,7 @@ export type ServiceStatus = Awaited<ReturnType<typeof readStatus>>;
 /** Everything `tds status` shows, read in one go. */
 export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets' | 'offsetsAt'>, stallSeconds: number) {
   const served = await servedBuilds(db);
-  const [chain, chunks, { lags }, halts, alarms, quarantine, roles, repairs] = await Promise.all([
+  const [chain, chunks, { lags }, halts, alarms, quarantine, roles, repairs, prices] = await Promise.all([
     chainStatusRow(db, served.schema('chain-status')),
     sqlRows(
       db,
@@ -37,13 +39,14 @@ export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets' | 'offset
     quarantineCounts(db, served.schema('quarantine')),
     roleStates(db, kafka, stallSeconds),
     repairsLeft(db),
+    priceStates(db),
   ]);
-  return { chain, chunks, lags, halts, alarms, quarantine, roles, repairs };
+  return { chain, chunks, lags, halts, alarms, quarantine, roles, repairs, prices };
 }
 
 /** The status as lines for a terminal. */
 export function renderStatus(status: ServiceStatus): string {
-  const { chain, chunks, lags, halts, alarms, quarantine, roles, repairs } = status;
+  const { chain, chunks, lags, halts, alarms, quarantine, roles, repairs, prices } = status;
   const lines = [
     `chain        ${chain.chain_id === null ? 'not seen yet' : (decodeChainId(chain.chain_id) ?? chain.chain_id)}${
       chain.spec_version === null ? '' : `, JSON-RPC ${chain.spec_version}`
@@ -75,6 +78,7 @@ export function renderStatus(status: ServiceStatus): string {
     ...(repairs.oldest === null
       ? []
       : [`repairs      ${repairs.pending} left, the oldest since ${repairs.oldest.toISOString()}`]),
+    ...(prices.length === 0 ? [] : [`prices       ${describePrices(prices)}`]),
     `quarantine   ${quarantine.length === 0 ? 'empty' : ''}`,
     ...quarantine.map(({ kind, reason, count }) => `  ${String(count).padStart(8)}  ${kind}: ${reason}`),
     ...halts.map(
@@ -86,6 +90,13 @@ export function renderStatus(status: ServiceStatus): string {
     ),
   ];
   return lines.join('\n');
+}
+
+/** Tokens by what became of their last price, and when one was last published. */
+function describePrices(states: readonly PriceState[]): string {
+  const newest = Math.max(0, ...states.map(({ published_at }) => published_at ?? 0));
+  const counts = states.map(({ refusal, tokens }) => `${tokens} ${refusal ?? 'in order'}`).join(', ');
+  return `${counts}${newest === 0 ? '' : `; the last one published ${new Date(newest).toISOString()}`}`;
 }
 
 /** A chain id is a short string, such as SN_MAIN; null where it is not printable. */

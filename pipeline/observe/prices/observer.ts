@@ -16,7 +16,7 @@ import type { FeedReading, PriceFeed } from './feed.ts';
 import { observedMessage } from './message.ts';
 import { createPriceMetrics } from './metrics.ts';
 import { readPriceNews } from './news.ts';
-import { createPriceStore } from './store.ts';
+import { createPriceStore, priceStates } from './store.ts';
 import type { Claim, Settled } from './store.ts';
 import { verdictsOf } from './verdicts.ts';
 
@@ -133,7 +133,7 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
     await store.clearUncommon(REFUSED_ALARM);
     commonAt = now();
     metrics.tokens.reset();
-    for (const { refusal, tokens: count } of await store.counts())
+    for (const { refusal, tokens: count } of await priceStates(pool))
       metrics.tokens.set({ state: refusal ?? 'ok' }, count);
   }
 

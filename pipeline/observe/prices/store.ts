@@ -5,7 +5,8 @@ import type { Pool, Sql } from '../../../infra/postgres/client.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { felt } from '../../../schemas/messages/common.ts';
 import { storable } from '../../../schemas/text.ts';
-import type { KnownPrice, Refusal, Verdict } from './guard.ts';
+import { refusals } from './guard.ts';
+import type { KnownPrice, Verdict } from './guard.ts';
 
 const claimRow = z.object({
   token: felt,
@@ -145,19 +146,26 @@ export function createPriceStore(pool: Pool) {
         [prefix],
       );
     },
-
-    /** Tokens by what became of their last reading. */
-    async counts(): Promise<{ refusal: Refusal | null; tokens: number }[]> {
-      return await sqlRows(
-        pool,
-        z.object({
-          refusal: z.custom<Refusal>((value) => typeof value === 'string').nullable(),
-          tokens: z.number(),
-        }),
-        'SELECT refusal, count(*) AS tokens FROM tds.price_watch WHERE read_at IS NOT NULL GROUP BY refusal',
-      );
-    },
   };
+}
+
+const stateRow = z.object({
+  /** Why the last reading was not published; null: it was, or said nothing new. */
+  refusal: z.enum(refusals).nullable(),
+  tokens: z.number(),
+  /** Unix milliseconds. */
+  published_at: z.number().nullable(),
+});
+export type PriceState = z.infer<typeof stateRow>;
+
+/** How many tokens there are by what became of their last reading, and when the newest price of those was published. */
+export async function priceStates(db: Sql): Promise<PriceState[]> {
+  return await sqlRows(
+    db,
+    stateRow,
+    `SELECT refusal, count(*) AS tokens, max(published_at) AS published_at
+     FROM tds.price_watch WHERE read_at IS NOT NULL GROUP BY refusal ORDER BY refusal NULLS FIRST`,
+  );
 }
 
 async function settleOne(tx: Sql, { claim, verdict, dueAt }: Settled, now: number): Promise<void> {
