@@ -17,6 +17,7 @@ import { createMetrics } from '../../metrics.ts';
 import { commandConfig } from '../settings.ts';
 import { withStores } from '../stores.ts';
 import type { Stores } from '../stores.ts';
+import { sizeText, tableSizes } from '../build-sizes.ts';
 import { showProgress, stoppable } from './long-work.ts';
 
 /** Requests that read the names of a build before a swap are answered by then, or have been given up. */
@@ -65,15 +66,18 @@ export function rebuildCommand(program: Command, log: Logger, say: (line: string
     .description('the sets of tables of each read model: served, in the making, or retired');
   builds
     .command('list', { isDefault: true })
-    .description('all of them')
+    .description('all of them, with rows and bytes on disk')
     .action(async () => {
-      const all = await withStores(commandConfig(process.env), 'tds-builds', log, ({ pool }) =>
-        knownBuilds(pool),
-      );
-      for (const { projection, version, build, state, retiredAt } of all) {
-        const since = retiredAt === null ? '' : ` since ${retiredAt.toISOString()}`;
-        say(`${projection.padEnd(18)}  build ${build}  version ${version}  ${state}${since}`);
-      }
+      await withStores(commandConfig(process.env), 'tds-builds', log, async ({ pool, clickhouse }) => {
+        for (const known of await knownBuilds(pool)) {
+          const { projection, version, build, state, retiredAt } = known;
+          const since = retiredAt === null ? '' : ` since ${retiredAt.toISOString()}`;
+          const sizes = await tableSizes(pool, clickhouse, known);
+          const size = sizeText(sizes);
+          say(`${projection.padEnd(18)}  build ${build}  version ${version}  ${state}${since}: ${size}`);
+          if (sizes.length > 1) for (const one of sizes) say(`  ${one.table}: ${sizeText([one])}`);
+        }
+      });
     });
   builds
     .command('drop')

@@ -3,13 +3,16 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import { openBuild } from '../../../projections/engine/builds.ts';
 import { servedBuilds } from '../../../projections/served.ts';
+import { accounts } from '../../../projections/accounts/projector.ts';
 import { indexedBlocks } from '../../../projections/indexed-blocks/projector.ts';
 import { chainProjections } from '../../../projections/index.ts';
+import { tokens } from '../../../projections/tokens/projector.ts';
 import { transfers } from '../../../projections/transfers/projector.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { accepted, busyBlock } from '../../support/chain-messages.ts';
 import { firstTable, projectionWorld, until } from '../../support/projection-world.ts';
 import type { ProjectionWorld } from '../../support/projection-world.ts';
+import { tds } from '../../support/tds.ts';
 
 /** What holds when something is wrong: unreadable messages, stores that are away, checkpoints and shapes that do not fit. */
 
@@ -267,6 +270,7 @@ describe('what a start refuses', () => {
 describe('builds', () => {
   test('say in what state they are: another one whenever a checkpoint of the chain moves', async () => {
     const state = async () => (await servedBuilds(world.pool)).state;
+    for (const projection of [accounts, tokens]) await openBuild(world.pool, null, projection);
     await world.publish(blocks(2));
     await world.catchUp();
     const first = await state();
@@ -277,10 +281,12 @@ describe('builds', () => {
     const second = await state();
     expect(second).not.toBe(first);
     const insert = `INSERT INTO tds.checkpoints (projection, build, topic, partition, topic_id, next_offset)
-      VALUES ($1, 1, $2, 99, 'id', 1)`;
-    await world.pool.query(insert, ['accounts', 'commands']);
+      VALUES ($1, $2, $3, 99, 'id', 1)`;
+    await world.pool.query(insert, ['accounts', 1, 'commands']);
+    // Of a build that nobody reads.
+    await world.pool.query(insert, ['tokens', 2, 'tokens']);
     expect(await state()).toBe(second);
-    await world.pool.query(insert, ['tokens', 'tokens']);
+    await world.pool.query(insert, ['tokens', 1, 'tokens']);
     expect(await state()).not.toBe(second);
     await world.pool.query('DELETE FROM tds.checkpoints WHERE partition = 99');
     expect(await state()).toBe(second);
@@ -288,6 +294,24 @@ describe('builds', () => {
     expect(await state()).not.toBe(second);
     await world.pool.query("UPDATE tds.served SET tables = tables - 'more'");
     expect(await state()).toBe(second);
+  });
+
+  test('are listed with what their tables hold', async () => {
+    await world.publish(blocks(2));
+    await world.catchUp();
+    await openBuild(world.pool, null, accounts);
+    const [rows] = await world.select('SELECT count() AS n FROM {{transfers}}');
+    const { code, stdout } = await tds(world.env, 'builds');
+    expect(code).toBe(0);
+    expect(stdout).toMatch(
+      new RegExp(
+        `^transfers +build 1  version \\d+  serving: ${String(rows?.['n'])} rows, [1-9][\\d.]* [KM]iB$`,
+        'm',
+      ),
+    );
+    // 8 KiB a page: empty tables with an index each.
+    expect(stdout).toMatch(/^accounts +build 1  version \d+  serving: 0 rows, [1-9][\d.]* KiB$/m);
+    expect(stdout).toMatch(/^ {2}api_keys: 0 rows, [1-9][\d.]* KiB$/m);
   });
 
   test('are made once by processes that start together, and served by name', async () => {
