@@ -1,6 +1,6 @@
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { busyAccounts } from '../../projections/transfer-counts/queries.ts';
-import { newestTransfersBetween, transfersAmong } from '../../projections/transfers/queries.ts';
+import { tracedOfAccounts, tracedOfBusyAccount, tracedOfToken } from '../../projections/transfers/queries.ts';
 import type { TracedTransfer } from '../../projections/transfers/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { eventIndex } from '../../schemas/decode/index.ts';
@@ -11,8 +11,8 @@ import type { ServedBuilds } from '../route.ts';
 const MOST_OF_ACCOUNT = 10_000;
 /** Accounts of one statement: their list goes into the request's line, which takes a megabyte. */
 const ACCOUNTS_AT_ONCE = 1000;
-/** What reading one account's transfers costs, in rows of its token: a granule in each of some parts. */
-const ROWS_OF_ACCOUNT = 3000;
+/** A token of no more transfers is read whole, once: a walk by accounts reads some parts' granules for each of them. */
+const WHOLE_TOKEN = 100_000;
 /** What one answer may hold in memory. */
 const MOST_TRANSFERS = 400_000;
 const AGAIN_SECONDS = 60;
@@ -44,6 +44,7 @@ export interface Trace {
  */
 export async function traceTransfers(deps: TraceDeps, trace: Trace): Promise<TracedTransfer[]> {
   const { account, skipped, budgetMs } = trace;
+  const read = trace.transfers <= WHOLE_TOKEN ? await wholeToken(deps, trace) : byAccounts(deps, trace);
   const endsAt = deps.now() + budgetMs;
   const found = new Map<string, TracedTransfer>();
   const met = new Set<Felt>([account, ...skipped]);
@@ -58,7 +59,7 @@ export async function traceTransfers(deps: TraceDeps, trace: Trace): Promise<Tra
           AGAIN_SECONDS,
         );
       }
-      for (const transfer of await transfersOf(deps, trace, accounts)) {
+      for (const transfer of await read(accounts)) {
         found.set(`${transfer.block}:${eventIndex(transfer.position, transfer.item)}`, transfer);
         for (const counterparty of [transfer.from, transfer.to]) {
           if (met.has(counterparty)) continue;
@@ -79,21 +80,33 @@ export async function traceTransfers(deps: TraceDeps, trace: Trace): Promise<Tra
 }
 
 /** What these accounts moved of the token; of a busy one the newest. */
-async function transfersOf(
-  { clickhouse, tables }: TraceDeps,
-  { token, transfers, hasLegs }: Trace,
-  accounts: readonly Felt[],
-): Promise<TracedTransfer[]> {
-  const busy = await busyAccounts(clickhouse, tables, accounts, MOST_OF_ACCOUNT);
-  const others = accounts.filter((account) => !busy.has(account));
-  const by = transfers < others.length * ROWS_OF_ACCOUNT ? 'token' : 'accounts';
-  const rows =
-    others.length === 0 ? [] : await transfersAmong(clickhouse, tables, { token, accounts: others, by });
-  for (const account of busy) {
-    const asked = { token, account, most: MOST_OF_ACCOUNT, hasLegs };
-    for (const row of await newestTransfersBetween(clickhouse, tables, asked)) rows.push(row);
+type Read = (accounts: readonly Felt[]) => Promise<TracedTransfer[]>;
+
+/** The whole token is in memory. */
+async function wholeToken({ clickhouse, tables }: TraceDeps, { token }: Trace): Promise<Read> {
+  const byAccount = new Map<Felt, TracedTransfer[]>();
+  for (const transfer of await tracedOfToken(clickhouse, tables, token)) {
+    for (const account of new Set([transfer.from, transfer.to])) {
+      const own = byAccount.get(account);
+      if (own === undefined) byAccount.set(account, [transfer]);
+      else if (own.length < MOST_OF_ACCOUNT) own.push(transfer);
+    }
   }
-  return rows;
+  return async (accounts) => accounts.flatMap((account) => byAccount.get(account) ?? []);
+}
+
+function byAccounts({ clickhouse, tables }: TraceDeps, { token, hasLegs }: Trace): Read {
+  return async (accounts) => {
+    const busy = await busyAccounts(clickhouse, tables, accounts, MOST_OF_ACCOUNT);
+    const others = accounts.filter((account) => !busy.has(account));
+    const rows =
+      others.length === 0 ? [] : await tracedOfAccounts(clickhouse, tables, { token, accounts: others });
+    for (const account of busy) {
+      const asked = { token, account, most: MOST_OF_ACCOUNT, hasLegs };
+      for (const row of await tracedOfBusyAccount(clickhouse, tables, asked)) rows.push(row);
+    }
+    return rows;
+  };
 }
 
 function* inGroups<T>(items: readonly T[], size: number): Generator<T[]> {

@@ -129,44 +129,56 @@ export type TracedTransfer = z.infer<typeof tracedRow>;
 const tracedColumns = `hex(from_address) AS o_from, hex(to_address) AS o_to, amount AS o_amount, hex(tx_hash) AS o_txhash,
   timestamp AS o_timestamp, block_desc AS o_block, position_desc AS o_position, item_desc AS o_item, fee AS o_fee`;
 
-/**
- * A token's transfers from or to any of these accounts; one between two of them may come twice. `by`: through the token,
- * which reads all its rows, or through the accounts, which reads a granule of each part for each of them.
- */
-export async function transfersAmong(
+const readTraced = async (
+  clickhouse: ClickHouse,
+  name: string,
+  rows: string,
+  params: Readonly<Record<string, unknown>>,
+): Promise<TracedTransfer[]> =>
+  await clickhouse.rows({ name, sql: `SELECT ${tracedColumns} FROM ${rows}`, row: tracedRow }, params, {
+    settings: { max_result_rows: 0 },
+  });
+
+/** All transfers of a token, newest first. */
+export async function tracedOfToken(
   clickhouse: ClickHouse,
   tables: Tables,
-  { token, accounts, by }: { token: Felt; accounts: readonly Felt[]; by: 'token' | 'accounts' },
+  token: Felt,
 ): Promise<TracedTransfer[]> {
-  const rows = {
-    token: `${tables.table('transfers')} FINAL
-      WHERE token = ${feltParam('token')} AND (from_address ${amongFelts('accounts')} OR to_address ${amongFelts('accounts')})`,
-    accounts: `${tables.table('account_feed')} FINAL
-      WHERE account ${amongFelts('accounts')} AND token = ${feltParam('token')}`,
-  };
-  const query = { name: 'transfers.among', sql: `SELECT ${tracedColumns} FROM ${rows[by]}`, row: tracedRow };
+  const rows = `${tables.table('transfers')} FINAL WHERE token = ${feltParam('token')}
+    ORDER BY block_desc, position_desc, item_desc`;
+  return await readTraced(clickhouse, 'transfers.of-token', rows, { token: feltHex(token) });
+}
+
+/** A token's transfers from or to any of these accounts; one between two of them comes twice. */
+export async function tracedOfAccounts(
+  clickhouse: ClickHouse,
+  tables: Tables,
+  { token, accounts }: { token: Felt; accounts: readonly Felt[] },
+): Promise<TracedTransfer[]> {
+  const rows = `${tables.table('account_feed')} FINAL
+    WHERE account ${amongFelts('accounts')} AND token = ${feltParam('token')}`;
   const params = { token: feltHex(token), accounts: accounts.map(feltHex) };
-  return await clickhouse.rows(query, params, { settings: { max_result_rows: 0 } });
+  return await readTraced(clickhouse, 'transfers.of-accounts', rows, params);
 }
 
 /**
  * An account's newest transfers of a token, at most so many: its legs say where they are, however many it has of other
  * tokens. `hasLegs` false: a token of unknown standard, whose transfers have none.
  */
-export async function newestTransfersBetween(
+export async function tracedOfBusyAccount(
   clickhouse: ClickHouse,
   tables: Tables,
   { token, account, most, hasLegs }: { token: Felt; account: Felt; most: number; hasLegs: boolean },
 ): Promise<TracedTransfer[]> {
   const place = 'block_desc, position_desc, item_desc';
-  const sql = `SELECT ${tracedColumns} FROM ${tables.table('transfers')} FINAL
+  const rows = `${tables.table('transfers')} FINAL
     WHERE token = ${feltParam('token')} AND (${place}) IN (
       SELECT DISTINCT ${place} FROM ${tables.table(hasLegs ? 'account_ledger' : 'account_feed')} FINAL
       WHERE account = ${feltParam('account')} AND token = ${feltParam('token')}
       ORDER BY ${place} LIMIT {most:UInt32})`;
-  const query = { name: 'transfers.newest-of-account', sql, row: tracedRow };
   const params = { token: feltHex(token), account: feltHex(account), most };
-  return await clickhouse.rows(query, params, { settings: { max_result_rows: 0 } });
+  return await readTraced(clickhouse, 'transfers.of-busy-account', rows, params);
 }
 
 const kindRow = z.object({ kind: tokenStandard });

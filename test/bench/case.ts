@@ -67,6 +67,7 @@ export const wanted = {
   pageTail: lower(60, 30),
   pageRate: higher(150, 400),
   hashTail: lower(30, 15),
+  traceTail: lower(3000),
   headMedian: lower(1000, 300),
   headTail: lower(3000, 1000),
   pipelineMedian: lower(150, 50),

@@ -16,7 +16,7 @@ const SETTLE_MS = 240_000;
  */
 export async function fill(
   stores: Stores,
-  synthetic: Synthetic,
+  synthetic: Pick<Synthetic, 'block'>,
   heights: { first: number; count: number },
   say: (line: string) => void,
 ): Promise<void> {

@@ -10,12 +10,13 @@ import { pages } from './cases/pages.ts';
 import { pipeline } from './cases/pipeline.ts';
 import { rebuild } from './cases/rebuild.ts';
 import { start } from './cases/start.ts';
+import { trace } from './cases/trace.ts';
 import { summarizeProfiles } from './profile.ts';
 import { describeMachine, difference, isComplete, renderMachine, renderReport, verdict } from './report.ts';
 import { createWorld } from './world.ts';
 import type { World } from './world.ts';
 
-const cases: readonly BenchCase[] = [backfill, rebuild, pages, headLag, pipeline, start, commands];
+const cases: readonly BenchCase[] = [backfill, rebuild, pages, headLag, pipeline, start, commands, trace];
 
 const help = `npm run bench [-- case… options]
 

@@ -88,9 +88,6 @@ export function createSynthetic(options: { perBlock: number; blocks: number; pro
     made.transfers += 1;
   };
 
-  const hashOf = (text: string): Felt =>
-    toFelt(BigInt(`0x${createHash('sha256').update(text).digest('hex').slice(2)}`));
-
   function transaction(height: number, txIndex: number): Transfer[] {
     const txHash = hashOf(`transaction ${transactions}`);
     const tokenIndex = Math.floor(skewed() * TOKENS);
@@ -146,31 +143,41 @@ export function createSynthetic(options: { perBlock: number; blocks: number; pro
       const transfers = Array.from({ length: perBlock / 2 }, (_, index) => transaction(height, index)).flat();
       for (const transfer of transfers) record(height, transfer);
       made.blocks += 1;
-      return {
-        message: {
-          type: 'block.accepted',
-          v: 1,
-          seq,
-          cause: 'new',
-          chunk: 'bench',
-          block: {
-            height,
-            hash: hashOf(`block ${height}`),
-            parent_hash: hashOf(`block ${height - 1}`),
-            timestamp: FIRST_TIME + 2 * height,
-            sequencer_address: SEQUENCER,
-            starknet_version: '0.14.0',
-            transaction_count: null,
-            event_count: null,
-            // The projectors read the transfers; the raw events are the log's.
-            transactions: [],
-          },
-          contracts: {},
-        },
-        decoded: { transfers, malformed: [] },
-        partition: partitionOfHeight(height),
-        offset: height,
-      };
+      return madeBlock(height, seq, transfers);
     },
+  };
+}
+
+/** A felt that nothing else is called by. */
+export function hashOf(text: string): Felt {
+  return toFelt(BigInt(`0x${createHash('sha256').update(text).digest('hex').slice(2)}`));
+}
+
+/** A block with these transfers, as it comes out of the decoder. */
+export function madeBlock(height: number, seq: number, transfers: Transfer[]): ChainBatchItem {
+  return {
+    message: {
+      type: 'block.accepted',
+      v: 1,
+      seq,
+      cause: 'new',
+      chunk: 'bench',
+      block: {
+        height,
+        hash: hashOf(`block ${height}`),
+        parent_hash: hashOf(`block ${height - 1}`),
+        timestamp: FIRST_TIME + 2 * height,
+        sequencer_address: SEQUENCER,
+        starknet_version: '0.14.0',
+        transaction_count: null,
+        event_count: null,
+        // The projectors read the transfers; the raw events are the log's.
+        transactions: [],
+      },
+      contracts: {},
+    },
+    decoded: { transfers, malformed: [] },
+    partition: partitionOfHeight(height),
+    offset: height,
   };
 }
