@@ -32,6 +32,7 @@ export async function startPriceObservers(
   }
   if (config.priceFeedUrl === null) {
     log.info({}, 'PRICE_FEED_URL is not set: no prices are read');
+    await forget(pool, 'prices');
     return;
   }
   const feed = openPriceFeed(config);
@@ -40,6 +41,12 @@ export async function startPriceObservers(
   const observer = await runPriceObserver({ config, feed, commonTokens, pool, kafka, log, metrics, signal });
   observer.done.catch(fail);
   releasers.push('price observer', () => observer.stop());
+}
+
+/** What is not run any more stands nowhere in the log, and has no alarms. */
+async function forget(pool: Pool, observer: string): Promise<void> {
+  await pool.query('DELETE FROM tds.observer_positions WHERE observer = $1', [observer]);
+  await pool.query("DELETE FROM tds.alarms WHERE starts_with(name, $1 || '.')", [observer]);
 }
 
 /** The feed that the settings name. */

@@ -18,5 +18,21 @@ export const pricesMessage = z.discriminatedUnion('type', [
       .nullable(),
     /** The source's own time of the price. */
     observed_at: unixMillis,
+    /** Of the newest request that this answers; absent where nothing had asked. */
+    requested_at: unixMillis.optional(),
+  }),
+  /** Something asked for a price, and nothing new is known: the last one stands, where there is one. */
+  z.object({
+    type: z.literal('price.unchanged'),
+    v: z.literal(1),
+    token: felt,
+    source: z.string(),
+    /** `repeated`: the source said the same again, or had only just been asked; else why what it said was not believed. */
+    reason: z.string(),
+    /** When it was read. */
+    observed_at: unixMillis,
+    /** Of the newest request that this answers. */
+    requested_at: unixMillis,
   }),
 ]);
+export type PricesMessage = z.infer<typeof pricesMessage>;

@@ -1,8 +1,6 @@
 import { Counter, Gauge } from '../../../infra/metrics.ts';
 import type { Registry } from '../../../infra/metrics.ts';
 
-export type PriceMetrics = ReturnType<typeof createPriceMetrics>;
-
 export function createPriceMetrics(registry: Registry) {
   const registers = [registry];
   return {

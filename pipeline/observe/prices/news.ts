@@ -9,21 +9,22 @@ import { topics } from '../../../schemas/topics.ts';
 const PATIENCE_MS = 60_000;
 
 export interface PriceNews {
-  /** Something wants the price of these now. */
-  readonly asked: Felt[];
+  /** Something wants the price of these now: the newest request of each. */
+  readonly asked: ReadonlyMap<Felt, number>;
   /** A list names these. */
-  readonly fresh: Felt[];
+  readonly fresh: readonly Felt[];
 }
 
 /** What a batch of `requests` or `tokens` says of prices. A message that cannot be read asks for nothing. */
 export function readPriceNews({ topic, partition, messages }: LogBatch, now: number, log: Logger): PriceNews {
-  const asked = new Set<Felt>();
+  const asked = new Map<Felt, number>();
   const fresh = new Set<Felt>();
   for (const { offset, value } of messages) {
     const json = parsed(value);
     if (topic === topics.requests.name) {
       const { data } = requestsMessage.safeParse(json);
-      if (data?.type === 'price.requested' && data.requested_at > now - PATIENCE_MS) asked.add(data.token);
+      if (data?.type === 'price.requested' && data.requested_at > now - PATIENCE_MS)
+        asked.set(data.token, Math.max(data.requested_at, asked.get(data.token) ?? 0));
       if (data !== undefined) continue;
     } else {
       const { data } = tokensMessage.safeParse(json);
@@ -33,7 +34,7 @@ export function readPriceNews({ topic, partition, messages }: LogBatch, now: num
     }
     log.warn({ topic, partition, offset }, 'passed over a message that cannot be read');
   }
-  return { asked: [...asked], fresh: [...fresh] };
+  return { asked, fresh: [...fresh] };
 }
 
 function parsed(value: Buffer): unknown {

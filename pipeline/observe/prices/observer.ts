@@ -13,12 +13,12 @@ import { retryAfterMs } from '../http.ts';
 import { retryPauseMs } from '../retry.ts';
 import type { ObserverRun } from '../tokens.ts';
 import type { FeedReading, PriceFeed } from './feed.ts';
-import { observedMessage } from './message.ts';
+import { observedMessage, unchangedMessage } from './message.ts';
 import { createPriceMetrics } from './metrics.ts';
 import { readPriceNews } from './news.ts';
 import { createPriceStore, priceStates } from './store.ts';
-import type { Claim, Settled } from './store.ts';
-import { verdictsOf } from './verdicts.ts';
+import type { Answered, Claim, Settled } from './store.ts';
+import { reasonOf, verdictsOf } from './verdicts.ts';
 
 export type PriceConfig = Pick<
   Config,
@@ -44,6 +44,8 @@ export interface PriceObserverOptions {
 }
 
 const WINDOW_MS = 10_000;
+/** The feed is called no more often than this, however many ask. */
+const CALL_EVERY_MS = 250;
 const COMMON_EVERY_MS = 10_000;
 /** After a message could not be written to the log. */
 const LOG_PAUSE_MS = 5000;
@@ -81,6 +83,7 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
   let waiting = new AbortController();
   let consumption: Consumption | null = null;
   let commonAt = -Infinity;
+  let calledAt = -Infinity;
   let failures = 0;
   /** The feed is left alone until then. */
   let quietUntil = 0;
@@ -113,15 +116,12 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
     const { topic, partition, messages } = batch;
     const nextOffset = (messages.at(-1)?.offset ?? -1) + 1;
     const topicId = topicIds.get(topic) ?? '';
-    const due = await patiently(() =>
-      store.want(
-        readPriceNews(batch, now(), log),
-        { topic, topicId, partition, nextOffset },
-        windowMs,
-        now(),
-      ),
+    const news = readPriceNews(batch, now(), log);
+    const answered = await patiently(() =>
+      store.want(news, { topic, topicId, partition, nextOffset }, windowMs, now()),
     );
-    if (due > 0) waiting.abort();
+    if (news.asked.size + news.fresh.length > 0) waiting.abort();
+    await answer(answered);
     consumption?.commit(topic, partition, nextOffset).catch(() => {}); // for the display of lag alone
   }
 
@@ -141,6 +141,8 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
     if (now() < quietUntil) return false;
     const claims = await store.claim(feed.tokensPerCall, now());
     if (claims.length === 0) return false;
+    await pause(Math.max(0, calledAt + CALL_EVERY_MS - performance.now()), signal);
+    calledAt = performance.now();
     let readings: FeedReading[];
     try {
       readings = await feed.current(
@@ -156,7 +158,7 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
     metrics.calls.inc({ outcome: 'ok' });
     const settled = verdictsOf(claims, readings, limits, config.pricePollSeconds * 1000, now());
     if (!(await publish(settled))) return false;
-    await patiently(() => store.settle(settled, now()));
+    await answer(await patiently(() => store.settle(settled, now())));
     await patiently(() => tell(settled));
     return true;
   }
@@ -180,14 +182,17 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
   }
 
   async function publish(settled: readonly Settled[]): Promise<boolean> {
-    const messages = settled.flatMap(({ claim: { token }, verdict }) =>
-      verdict?.kind === 'publish'
-        ? [{ key: token, value: observedMessage(feed.source, token, verdict) }]
-        : [],
-    );
+    const readAt = now();
+    const messages = settled.flatMap(({ claim: { token, askedAt }, verdict }) => {
+      if (verdict?.kind === 'publish')
+        return [{ key: token, value: observedMessage(feed.source, token, verdict, askedAt) }];
+      if (verdict === null || askedAt === null) return [];
+      const asked = { reason: reasonOf(verdict) ?? 'repeated', readAt, requestedAt: askedAt };
+      return [{ key: token, value: unchangedMessage(feed.source, token, asked) }];
+    });
     try {
       if (messages.length > 0) await publisher.publish(topics.prices, messages);
-      metrics.published.inc(messages.length);
+      metrics.published.inc(settled.filter(({ verdict }) => verdict?.kind === 'publish').length);
       return true;
     } catch (error) {
       if (!isRetryable(error)) throw error;
@@ -203,17 +208,30 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
     }
   }
 
+  /** Tells those who asked that what is known is as new as it can be. An answer that is lost is asked for again. */
+  async function answer(answered: readonly Answered[]): Promise<void> {
+    if (answered.length === 0) return;
+    const messages = answered.map(({ token, ...asked }) => ({
+      key: token,
+      value: unchangedMessage(feed.source, token, { reason: 'repeated', ...asked }),
+    }));
+    await publisher.publish(topics.prices, messages).catch((error: unknown) => {
+      if (!isRetryable(error)) throw error;
+      log.warn({ err: error }, 'requests are not answered: the log is away');
+    });
+  }
+
   /** Counts what was refused; of a common token it is an alarm until its price is in order again. */
   async function tell(settled: readonly Settled[]): Promise<void> {
     const inOrder: string[] = [FEED_ALARM];
     for (const { claim, verdict } of settled) {
       const { token, common } = claim;
       if (verdict === null) continue;
-      if (verdict.kind === 'publish' || verdict.kind === 'repeated') {
+      const reason = reasonOf(verdict);
+      if (reason === null || !('detail' in verdict)) {
         inOrder.push(REFUSED_ALARM + token);
         continue;
       }
-      const reason = verdict.kind === 'held' ? 'jump' : verdict.reason;
       metrics.refused.inc({ reason });
       log.info({ contract: token, reason, detail: verdict.detail }, 'a price was not published');
       // A feed need not know every token.

@@ -1,7 +1,7 @@
 import type { Felt } from '../../../schemas/felt.ts';
 import type { FeedReading } from './feed.ts';
 import { judge } from './guard.ts';
-import type { GuardLimits, Verdict } from './guard.ts';
+import type { GuardLimits, Refusal, Verdict } from './guard.ts';
 import type { Claim, Settled } from './store.ts';
 
 /** The least pause before a jump is looked at again: a feed does not make a new price more often. */
@@ -33,6 +33,12 @@ export function verdictsOf(
     const again = verdict.kind === 'held' ? Math.max(verdict.readAgainAt, now + LEAST_PAUSE_MS) : null;
     return { claim, verdict, dueAt: earlier(routine, again) };
   });
+}
+
+/** Why nothing is published; null: it is, or nothing is new. */
+export function reasonOf(verdict: Verdict): Refusal | null {
+  if (verdict.kind === 'held') return 'jump';
+  return verdict.kind === 'refused' ? verdict.reason : null;
 }
 
 function absent(strangers: readonly FeedReading[]): Verdict {

@@ -98,7 +98,8 @@ async function published(token: Felt): Promise<string[]> {
   for (const { partition, low, high } of await kafka.offsets(topics.prices)) {
     for await (const { value } of kafka.readRange(topics.prices, partition, low, high)) {
       const message = pricesMessage.parse(JSON.parse(value.toString()));
-      if (message.token === token) found.push(`${message.observed_at} ${message.price}`);
+      if (message.token === token && message.type === 'price.observed')
+        found.push(`${message.observed_at} ${message.price}`);
     }
   }
   return found;

@@ -19,6 +19,7 @@ import type { ObserverRun } from '../../../pipeline/observe/tokens.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { pricesMessage } from '../../../schemas/messages/prices.ts';
+import type { PricesMessage } from '../../../schemas/messages/prices.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { isolated } from '../../support/isolation.ts';
 import type { Isolated } from '../../support/isolation.ts';
@@ -106,17 +107,32 @@ async function stop(): Promise<void> {
 }
 
 /** What the log says of one token. */
-async function published(token: Felt): Promise<{ price: string; observedAt: number }[]> {
-  const found: { price: string; observedAt: number }[] = [];
+async function messagesOf(token: Felt): Promise<PricesMessage[]> {
+  const found: PricesMessage[] = [];
   for (const { partition, low, high } of await kafka.offsets(topics.prices)) {
     for await (const { key, value } of kafka.readRange(topics.prices, partition, low, high)) {
       const message = pricesMessage.parse(JSON.parse(value.toString()));
       expect(key).toBe(message.token);
       expect(message.source).toBe('defillama');
-      if (message.token === token) found.push({ price: message.price, observedAt: message.observed_at });
+      if (message.token === token) found.push(message);
     }
   }
   return found;
+}
+
+async function published(token: Felt): Promise<{ price: string; observedAt: number }[]> {
+  return (await messagesOf(token)).flatMap((message) =>
+    message.type === 'price.observed' ? [{ price: message.price, observedAt: message.observed_at }] : [],
+  );
+}
+
+/** What those who asked for a token are told: when they asked, and with a price, or why without. */
+async function answersFor(token: Felt): Promise<[requestedAt: number, what: string][]> {
+  return (await messagesOf(token)).flatMap((message): [number, string][] =>
+    message.requested_at === undefined
+      ? []
+      : [[message.requested_at, message.type === 'price.observed' ? 'price' : message.reason]],
+  );
 }
 
 interface Watched {
@@ -205,33 +221,70 @@ test('common tokens are read every two minutes, each new price once, over a rest
   expect(new Set(times).size).toBe(times.length);
 });
 
-test('a token is read when the log asks for it: many who ask are one reading, and old ones none', async () => {
+test('a token is read when the log asks for it: many who ask are one reading, and each has an answer', async () => {
   await start();
   const callsBefore = feed.calls.length;
+  const before = (await published(strk)).length;
   await request(strk, strk, strk, strk);
   await untilRead(strk);
+  const first = now;
+  await eventually(async () => expect(await answersFor(strk)).toEqual([[first, 'price']]));
+  // Another, a moment later, has the same answer without a reading.
+  now += 5000;
   await request(strk);
-  const later = addressOf('keyed');
-  await request(later);
-  await untilRead(later);
-  expect(feed.calls.length - callsBefore).toBe(2);
-  expect((await watched(strk))?.due_at).toBeNull();
-  const first = (await published(strk)).length;
+  await eventually(async () => expect((await answersFor(strk)).slice(1)).toEqual([[now, 'repeated']]));
+  expect(feed.calls.length - callsBefore).toBe(1);
+  expect(await watched(strk)).toMatchObject({ due_at: null, read_at: first });
+  expect((await published(strk)).length).toBe(before + 1);
 
-  // After the window it is read again.
-  now += MINUTE;
+  // After the window it is read again; the same record, or nothing to believe, is an answer too.
+  now += 6000;
   await request(strk);
   await untilRead(strk);
-  expect((await published(strk)).length).toBe(first + 1);
+  await eventually(async () => expect((await answersFor(strk)).at(-1)?.[0]).toBe(now));
+  expect(feed.calls.length - callsBefore).toBe(2);
+  now += 5 * MINUTE;
+  feed.faults.add({ kind: 'stuck', tokens: [strk] });
+  await request(strk);
+  await eventually(async () => expect((await answersFor(strk)).at(-1)).toEqual([now, 'price']));
+  now += MINUTE;
+  await request(strk);
+  await eventually(async () => expect((await answersFor(strk)).at(-1)).toEqual([now, 'repeated']));
+  now += MINUTE;
+  feed.faults.add({ kind: 'garbage-price', tokens: [strk] });
+  await request(strk);
+  await eventually(async () => expect((await answersFor(strk)).at(-1)).toEqual([now, 'not_a_price']));
+  const unknown = toFelt(0x7777n);
+  await request(unknown);
+  await eventually(async () => expect(await answersFor(unknown)).toEqual([[now, 'untracked']]));
+});
 
-  // While nobody listened, somebody asked and went away.
-  await stop();
+test('who asks while the token is being read is answered by that', async () => {
+  await start();
+  const calls = feed.calls.length;
+  feed.faults.add({ kind: 'latency', ms: 700 });
   await request(wbtc);
+  await eventually(async () => expect(feed.calls.length).toBe(calls + 1));
+  const [first, second] = [now, now + 100];
+  now = second;
+  await request(wbtc);
+  await eventually(async () =>
+    expect(await answersFor(wbtc)).toEqual([
+      [first, 'price'],
+      [second, 'repeated'],
+    ]),
+  );
+  expect(feed.calls.length).toBe(calls + 1);
+});
+
+test('those who asked while nobody listened have gone, and nothing is read for them', async () => {
+  const gone = addressOf('keyed');
+  await request(gone);
   now += 10 * MINUTE;
   await start();
   await request(usdc);
   await untilRead(usdc);
-  expect(await watched(wbtc)).toBeUndefined();
+  expect(await watched(gone)).toBeUndefined();
 });
 
 test('a token that a list names is read once, and one that is unknown to the feed has no price', async () => {
