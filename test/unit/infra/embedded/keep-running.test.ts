@@ -41,12 +41,14 @@ function scripted() {
 
 function kept(server: ReturnType<typeof scripted>) {
   let restarts = 0;
+  let errors = 0;
   const service = keepRunning(server.start, {
-    log: quiet,
+    log: { ...quiet, error: () => void (errors += 1) },
     onRestart: () => void (restarts += 1),
     firstPauseMs: 1,
+    longestPauseMs: 4,
   });
-  return { service, restarts: () => restarts };
+  return { service, restarts: () => restarts, errors: () => errors };
 }
 
 const until = async (holds: () => boolean): Promise<void> => {
@@ -95,11 +97,24 @@ test('a stop in the middle of a new start waits for it and ends it', async () =>
   expect(server.stopped).toContain(101);
 });
 
-test('a server that never comes back is given up, and its end is told', async () => {
+test('a server that does not come back is tried for as long as it takes, and said so aloud', async () => {
+  const server = scripted();
+  const { service: starting, restarts, errors } = kept(server);
+  const service = await starting;
+  server.refuse(20);
+  server.running[0]?.kill();
+  await until(() => restarts() === 1);
+  expect(service.pid).toBe(121);
+  expect(errors()).toBe(14);
+  await service.stop();
+});
+
+test('a stop ends the tries', async () => {
   const server = scripted();
   const service = await kept(server).service;
-  server.refuse(1000);
+  server.refuse(1e6);
   server.running[0]?.kill();
+  await until(() => server.starts() > 5);
+  await service.stop();
   await expect(service.exited).resolves.toEqual(killed);
-  expect(server.starts()).toBe(9);
 });
