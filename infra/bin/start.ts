@@ -13,7 +13,7 @@ import type { EmbeddedService } from '../embedded/service.ts';
 import { startStarknet } from '../embedded/starknet/starknet.ts';
 import { loadConfig, required, settings } from '../config.ts';
 import type { Config } from '../config.ts';
-import { createLogger } from '../log.ts';
+import { createLogger, readableLines } from '../log.ts';
 import { rebuildOutdated } from './commands/rebuild.ts';
 import { prepareStores } from './prepare.ts';
 import { introduce } from './introduce.ts';
@@ -39,8 +39,12 @@ process.env['NODE_COMPILE_CACHE'] ??= fileURLToPath(
 );
 
 const env: NodeJS.ProcessEnv = { ...process.env };
-const log = createLogger('start', earlyLogLevel(env, 'warn'));
-const say = (line: string): void => void process.stdout.write(`${line}\n`);
+const { stdout } = process;
+const say = (line: string): void => void stdout.write(`${line}\n`);
+const lines = stdout.isTTY ? readableLines((line) => void stdout.write(line)) : undefined;
+const log = createLogger('start', earlyLogLevel(env, 'warn'), lines);
+// Whoever read along is gone; the service is not.
+stdout.on('error', () => {});
 
 await runProcess(log, main, (error) => {
   if (isMistake(error)) process.stderr.write(`${error.message}\n`);
@@ -59,6 +63,7 @@ async function main({ releasers, signal, fail }: ProcessContext): Promise<void> 
   /** Written anew whenever a process takes another's place. */
   let record = (): void => {};
   const onRestart = (): void => record();
+  signal.addEventListener('abort', () => say('Stopping…'), { once: true });
   const embedded = await startEmbedded({ dataDir, log, env, onRestart });
   releasers.push('embedded services', () => embedded.stop());
   Object.assign(env, embedded.urls);
