@@ -9,6 +9,8 @@ export interface Wanted {
   readonly seed: string;
   /** Unix milliseconds. */
   readonly now: number;
+  /** A new price comes so often. */
+  readonly everySeconds: number;
   readonly strikes: readonly Struck[];
   readonly query: URLSearchParams;
 }
@@ -23,8 +25,6 @@ export class WireError extends Error {
   }
 }
 
-/** A new price comes every minute, some seconds after it began. */
-const EVERY_S = 60;
 /** As the real interface, it does not look further than this. */
 const CURRENT_WIDTH_S = 12 * 3600;
 const HISTORICAL_WIDTH_S = 6 * 3600;
@@ -143,10 +143,11 @@ function entry(key: string, coin: Coin, { timestamp, price }: Point, wanted: Wan
 }
 
 /** The newest price at or before a time, with whatever goes wrong with it. */
-function pointBefore(coin: Coin, time: number, { seed, strikes }: Wanted): Point {
+function pointBefore(coin: Coin, time: number, { seed, strikes, everySeconds }: Wanted): Point {
   const { token, walk } = coin;
+  // Not all at once.
   const offset = 3 + (token.index % 7);
-  const timestamp = Math.floor((time - offset) / EVERY_S) * EVERY_S + offset;
+  const timestamp = Math.floor((time - offset) / everySeconds) * everySeconds + offset;
   const price = walk === null ? 0 : priceAt(seed, token.index, walk, timestamp);
   const garbage = struckToken(strikes, 'garbage-price', token.address);
   if (garbage !== undefined) return { timestamp, price: garbage.fault.value ?? 'about a dollar' };

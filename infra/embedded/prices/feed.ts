@@ -36,13 +36,15 @@ export async function createSimulatedFeed(
   options: {
     readonly port?: number;
     readonly seed?: string;
+    /** A new price comes so often. */
+    readonly everySeconds?: number;
     /** Answers /control, over HTTP. */
     readonly control?: boolean;
     /** Unix milliseconds. */
     readonly now?: () => number;
   } = {},
 ): Promise<SimulatedFeed> {
-  const { port = 0, seed = 'demo', control = false } = options;
+  const { port = 0, seed = 'demo', everySeconds = 60, control = false } = options;
   let clock = options.now ?? Date.now;
   const now = (): number => clock();
   const faults = createFeedFaults(now);
@@ -67,7 +69,7 @@ export async function createSimulatedFeed(
     if (struck('not-json') !== undefined)
       return send(response, 200, '<!doctype html><p>Checking your browser');
 
-    const wanted = { seed, now: now(), strikes, query: url.searchParams };
+    const wanted = { seed, everySeconds, now: now(), strikes, query: url.searchParams };
     const json = JSON.stringify(read(parts, wanted));
     send(
       response,
