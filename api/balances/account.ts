@@ -1,9 +1,10 @@
 import { movedByToken } from '../../projections/account-ledger/queries.ts';
+import type { Moved } from '../../projections/account-ledger/queries.ts';
 import { chainReads, pairKey } from '../../projections/balances/queries.ts';
 import { blocksAt } from '../../projections/indexed-blocks/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { balanceFrom, factsOf, hasCome, lastRead, requestOf, wantsRead } from './current.ts';
+import { NOTHING_MOVED, balanceFrom, factsOf, hasCome, lastRead, requestOf, wantsRead } from './current.ts';
 import type { AnsweredBalance, BalanceDeps, CurrentBalance, MaxAge } from './current.ts';
 import { chooseBasis, hasDeltas, isReadable } from './math.ts';
 
@@ -50,15 +51,15 @@ export async function accountBalances(deps: BalanceDeps, account: Felt): Promise
     ),
   );
   const since = await movedByToken(clickhouse, served, { account, upTo: run.end, after });
-  const deltaOf = (token: Felt, from: 'anchor' | 'first block' | 'nothing'): bigint =>
-    (from === 'anchor' ? since : totals).get(token)?.delta ?? 0n;
+  const movedOf = (token: Felt, from: 'anchor' | 'first block' | 'nothing'): Moved =>
+    (from === 'anchor' ? since : totals).get(token) ?? NOTHING_MOVED;
   return {
     isWhole: run.start === 0,
-    balances: known.map(({ pair, token, reads, basis }) => ({
+    balances: known.map(({ pair, token, reads, facts, basis }) => ({
       pair,
       token,
       reads,
-      balance: balanceFrom(basis, deltaOf(pair.token, basis.from)),
+      balance: balanceFrom(basis, facts, movedOf(pair.token, basis.from)),
       lastUpdated: basis.from === 'anchor' ? basis.anchor.observedAt : head.timestamp * 1000,
       readAt: lastRead(basis, reads),
     })),

@@ -1,6 +1,7 @@
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { movedWithin } from '../../projections/account-ledger/queries.ts';
+import type { Moved } from '../../projections/account-ledger/queries.ts';
 import { chainReads, pairKey } from '../../projections/balances/queries.ts';
 import type { Anchor, ChainReads, Pair } from '../../projections/balances/queries.ts';
 import { blocksAt } from '../../projections/indexed-blocks/queries.ts';
@@ -35,6 +36,8 @@ export interface CurrentBalance {
   readonly readAt: number | null;
   readonly reads: ChainReads;
 }
+
+export const NOTHING_MOVED: Moved = { delta: 0n, legs: 0 };
 
 /** How old a chain read may be, in milliseconds; null: a new one is wanted. */
 export type MaxAge = number | null;
@@ -107,7 +110,7 @@ export async function currentBalances(deps: BalanceDeps, pairs: readonly Pair[])
     pair,
     token,
     reads,
-    balance: balanceFrom(basis, moved[i]?.delta ?? 0n),
+    balance: balanceFrom(basis, factsOf(pair, token), moved[i] ?? NOTHING_MOVED),
     lastUpdated: basis.from === 'anchor' ? basis.anchor.observedAt : (covered?.head.timestamp ?? 0) * 1000,
     readAt: lastRead(basis, reads),
   }));
@@ -129,9 +132,9 @@ export function startOf(basis: Basis<Anchor>, facts: PairFacts, head: number): n
   return basis.from === 'anchor' ? basis.anchor.block : -1;
 }
 
-export function balanceFrom(basis: Basis<Anchor>, delta: bigint): bigint | null {
-  if (basis.from === 'anchor') return addDelta(basis.anchor.balance, delta);
-  return basis.from === 'first block' ? sumAsBalance(delta) : null;
+export function balanceFrom(basis: Basis<Anchor>, facts: PairFacts, moved: Moved): bigint | null {
+  if (basis.from === 'anchor') return addDelta(basis.anchor.balance, moved.delta);
+  return basis.from === 'first block' ? sumAsBalance(facts, moved) : null;
 }
 
 /** A balance after the chain was asked for what was too old, as far as that came in time. */

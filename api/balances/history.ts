@@ -6,7 +6,7 @@ import { blocksAt, newestHeightAt, runStart } from '../../projections/indexed-bl
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import type { TokenRow } from '../../projections/tokens/queries.ts';
 import { invalidInput } from '../errors.ts';
-import { balanceFrom, factsOf, hasCome, requestOf } from './current.ts';
+import { NOTHING_MOVED, balanceFrom, factsOf, hasCome, requestOf } from './current.ts';
 import type { BalanceDeps } from './current.ts';
 import { addDelta, chooseBasis, hasDeltas, isReadable, runBackward } from './math.ts';
 import type { Basis, Run } from './math.ts';
@@ -148,5 +148,5 @@ async function balanceAt(
   }
   const after = basis.from === 'anchor' ? basis.anchor.block : -1;
   const [earlier] = await movedWithin(clickhouse, served, [{ ...pair, after, upTo: hi }]);
-  return balanceFrom(basis, earlier?.delta ?? 0n);
+  return balanceFrom(basis, factsOf(pair, token), earlier ?? NOTHING_MOVED);
 }

@@ -19,7 +19,7 @@ export interface Run {
   readonly end: number;
 }
 
-/** What of a pair says how its balance may be worked out. `standard` null: no event of the contract was ever indexed. */
+/** What of a pair says how its balance may be worked out. `standard` null: nobody has said it yet. */
 export interface PairFacts {
   readonly account: Felt;
   readonly standard: TokenStandard | null;
@@ -73,9 +73,15 @@ export function addDelta(balance: bigint, delta: bigint): bigint | null {
   return sum < 0n || sum >= U256 ? null : sum;
 }
 
-/** The sum of all deltas as a balance. One of 2^255 or more cannot be told from a negative one, and is unknown. */
-export function sumAsBalance(delta: bigint): bigint | null {
-  return addDelta(0n, delta);
+/**
+ * The sum of all legs as a balance. One of 2^255 or more cannot be told from a negative one, and is unknown. So is that of
+ * no leg at all while nobody has said what the contract is: an unknown one has none, whatever it moved.
+ */
+export function sumAsBalance(
+  { standard }: PairFacts,
+  { delta, legs }: { readonly delta: bigint; readonly legs: number },
+): bigint | null {
+  return standard === null && legs === 0 ? null : addDelta(0n, delta);
 }
 
 /**

@@ -8,6 +8,7 @@ import {
   runBackward,
   sumAsBalance,
 } from '../../../../api/balances/math.ts';
+import type { PairFacts } from '../../../../api/balances/math.ts';
 import { worth } from '../../../../api/balances/prices.ts';
 import { U256, ZERO_FELT, toFelt } from '../../../../schemas/felt.ts';
 
@@ -100,9 +101,13 @@ describe('balances and deltas', () => {
     expect(addDelta(4n, -5n)).toBe(null);
     expect(addDelta(U256 - 1n, 1n)).toBe(null);
     expect(addDelta(U256 - 5n, 4n)).toBe(U256 - 1n);
-    expect(sumAsBalance(-1n)).toBe(null);
-    expect(sumAsBalance(wrap(1n << 255n))).toBe(null);
-    expect(sumAsBalance((1n << 255n) - 1n)).toBe((1n << 255n) - 1n);
+    const sum = (delta: bigint, legs = 1, facts: PairFacts = coin) => sumAsBalance(facts, { delta, legs });
+    expect(sum(-1n)).toBe(null);
+    expect(sum(wrap(1n << 255n))).toBe(null);
+    expect(sum((1n << 255n) - 1n)).toBe((1n << 255n) - 1n);
+    expect(sum(0n, 0)).toBe(0n);
+    expect(sum(0n, 0, { ...coin, standard: null })).toBe(null);
+    expect(sum(0n, 2, { ...coin, standard: null })).toBe(0n);
   });
 });
 

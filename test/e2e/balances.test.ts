@@ -1,0 +1,345 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+
+import { freePort } from '../../infra/embedded/ports.ts';
+import { createSimulatedNode } from '../../infra/embedded/starknet/node.ts';
+import type { SimulatedNode } from '../../infra/embedded/starknet/node.ts';
+import { tokenAt, tokens } from '../../infra/embedded/starknet/tokens.ts';
+import { isolated } from '../support/isolation.ts';
+import type { Isolated } from '../support/isolation.ts';
+import { createRandom } from '../support/random.ts';
+import { eventually, startService } from '../support/service.ts';
+import type { RunningService } from '../support/service.ts';
+import { tds } from '../support/tds.ts';
+import { hex } from '../support/truth.ts';
+
+/**
+ * Balances and their histories through the whole service, against what the simulated node's own books say at the same
+ * height: those are kept from what it meant to happen, and never saw an event, a leg or a sum.
+ */
+
+const balance = z.object({
+  success: z.literal(true),
+  data: z.object({
+    account_address: z.string(),
+    token_address: z.string(),
+    balance: z.string(),
+    last_updated: z.string(),
+    stale: z.literal(true).optional(),
+  }),
+});
+const ofAccount = z.object({
+  count: z.number(),
+  complete: z.literal(false).optional(),
+  data: z.array(z.object({ id: z.number(), token: z.object({ address: z.string() }), balance: z.string() })),
+});
+const history = z.object({
+  count: z.number(),
+  complete_from: z.string().nullable().optional(),
+  data: z.array(
+    z.object({
+      time: z.string(),
+      block_number: z.number(),
+      event_index: z.number(),
+      balance: z.string(),
+      token_price_usd: z.null(),
+      balance_usd: z.null(),
+    }),
+  ),
+});
+
+const GAP = { from: 5, to: 8 };
+const ALWAYS = 'start_time=2000-01-01';
+
+describe('balances of a simulated chain', () => {
+  const random = createRandom(85);
+  let own: Isolated;
+  let node: SimulatedNode;
+  let service: RunningService;
+  let dataDir: string;
+
+  const head = (): number => node.ledger.head();
+  const chain = () => {
+    if (node.chain === null) throw new Error('no simulated chain');
+    return node.chain;
+  };
+  /** The node's own books: the balance after the block at a height. */
+  const truth = (account: bigint, token: bigint, height = head()): bigint => {
+    const [holder, known] = [chain().source.actors.find(account), tokenAt(token)];
+    if (holder === null || known === null) return 0n;
+    return chain().balances.balance(chain().fork(), height, known, holder, null);
+  };
+  const get = async <T>(path: string, shape: z.ZodType<T>): Promise<T> => {
+    const { status, json } = await service.get(path);
+    expect(status, `${path}: ${JSON.stringify(json)}`).toBe(200);
+    return shape.parse(json);
+  };
+  const upToDate = (): Promise<void> =>
+    eventually(async () => {
+      const { headers } = await service.get('/api/indexer/progress/');
+      expect(headers.get('x-indexed-block')).toBe(String(head()));
+    }, 120_000);
+  const all = () => Array.from({ length: head() + 1 }, (_, height) => node.transfersAt(height)).flat();
+  const isCounted = ({ standard }: { standard: string }): boolean => standard !== 'unknown';
+  /** Pairs that a transfer touches, each once. */
+  const pairs = (): { account: bigint; token: bigint }[] => {
+    const found = new Map<string, { account: bigint; token: bigint }>();
+    for (const { from, to, token } of all().filter(isCounted)) {
+      for (const account of [from, to]) {
+        if (account !== 0n) found.set(`${account}:${token}`, { account, token });
+      }
+    }
+    return [...found.values()];
+  };
+  const someOf = <T>(list: readonly T[], count: number): T[] =>
+    Array.from({ length: count }, () => random.pick(list));
+  const keyOf = ({ account, token }: { account: bigint; token: bigint }): string =>
+    `account_address=${hex(account)}&token_address=${hex(token)}`;
+
+  /** Every balance of these accounts as their own list shows it, and no pair too many or too few. */
+  const expectAccounts = async (accounts: readonly bigint[]): Promise<void> => {
+    const touched = pairs();
+    for (const account of accounts) {
+      await eventually(async () => {
+        const { data, count, complete } = await get(
+          `/api/account-balances/?account_address=${hex(account)}`,
+          ofAccount,
+        );
+        const expected = touched
+          .filter((pair) => pair.account === account)
+          .map(({ token }) => `${hex(token)} ${truth(account, token)}`);
+        expect(data.map((row) => `${row.token.address} ${row.balance}`).toSorted()).toEqual(
+          expected.toSorted(),
+        );
+        expect(count).toBe(expected.length);
+        expect(complete).toBe(undefined);
+      });
+    }
+  };
+  const expectBalance = async (pair: { account: bigint; token: bigint }, query = ''): Promise<void> => {
+    const { data } = await get(`/api/balance/?${keyOf(pair)}${query}`, balance);
+    const seen = { ...pair, balance: data.balance, stale: data.stale };
+    expect(seen).toEqual({ ...pair, balance: String(truth(pair.account, pair.token)), stale: undefined });
+  };
+  /** One line a transfer of the pair, with the balance after it, made forward from the books of the block before. */
+  const trueHistory = ({ account, token }: { account: bigint; token: bigint }, from = 0): string[] => {
+    const lines: string[] = [];
+    for (let height = from; height <= head(); height += 1) {
+      let held = height === 0 ? 0n : truth(account, token, height - 1);
+      for (const row of node.transfersAt(height)) {
+        if (row.token !== token || (row.from !== account && row.to !== account)) continue;
+        const amount = row.standard === 'erc721' ? 1n : row.amount;
+        held += (row.to === account ? amount : 0n) - (row.from === account ? amount : 0n);
+        lines.push(`${height} ${row.item * 1_048_576 + row.position} ${held}`);
+      }
+      expect(held).toBe(truth(account, token, height));
+    }
+    return lines;
+  };
+  const expectHistory = async (pair: { account: bigint; token: bigint }): Promise<void> => {
+    const { data, count, complete_from } = await get(
+      `/api/balance-history/?${keyOf(pair)}&${ALWAYS}`,
+      history,
+    );
+    const lines = data.map((row) => `${row.block_number} ${row.event_index} ${row.balance}`);
+    expect(lines).toEqual(trueHistory(pair));
+    expect(count).toBe(lines.length);
+    expect(complete_from).toBe(undefined);
+  };
+  const accounts = (): bigint[] => [...new Set(pairs().map(({ account }) => account))];
+  const tokenOf = (key: string): bigint => tokens.find((token) => token.key === key)?.address ?? 0n;
+  const pairOf = (token: bigint): { account: bigint; token: bigint } => {
+    const found = pairs().find((pair) => pair.token === token);
+    if (found === undefined) throw new Error('nobody holds it');
+    return found;
+  };
+
+  beforeAll(async () => {
+    own = await isolated();
+    dataDir = mkdtempSync(join(tmpdir(), 'tds-balances-'));
+    node = await createSimulatedNode({
+      seed: 'balances',
+      manual: true,
+      initialHead: 60,
+      l1: { lag: 30, step: 5 },
+    });
+    // Backfill does not get past some heights at first.
+    node.control({
+      command: 'fault',
+      fault: { kind: 'http503', methods: ['starknet_getBlockWithReceipts'], heights: GAP },
+    });
+    service = await startService(dataDir, {
+      ...own.env,
+      STARKNET_RPC_URL: node.url,
+      INDEX_FROM: '0',
+      BACKFILL_CHUNK_BLOCKS: '10',
+      PORT: String(await freePort()),
+    });
+  });
+  afterAll(async () => {
+    await service?.stop();
+    await node?.close();
+    await own?.drop();
+    rmSync(dataDir, { recursive: true, force: true });
+  });
+
+  test('with backfill unfinished, what is not known is read or left out, and never made up', async () => {
+    await upToDate();
+    const start = GAP.to + 2;
+    await eventually(async () => {
+      const { json } = await service.get('/api/indexer/progress/');
+      const { chunks } = z
+        .object({ chunks: z.array(z.object({ name: z.string(), percent: z.number().nullable() })) })
+        .parse(json);
+      expect(chunks.filter(({ percent }) => percent !== null && percent < 1)).toHaveLength(1);
+    }, 120_000);
+
+    for (const account of someOf(accounts(), 4)) {
+      const path = `/api/account-balances/?account_address=${hex(account)}`;
+      // What was asked for shows later; whatever shows is right.
+      await eventually(async () => {
+        const { data, complete } = await get(path, ofAccount);
+        expect(complete).toBe(false);
+        for (const row of data) {
+          expect(row.balance).toBe(String(truth(account, BigInt(row.token.address))));
+        }
+        const readable = pairs().filter(
+          (pair) =>
+            pair.account === account &&
+            tokenAt(pair.token)?.standard !== 'erc1155' &&
+            tokenAt(pair.token)?.key !== 'decimals-only' &&
+            all().some(
+              (row) =>
+                row.token === pair.token &&
+                (row.from === account || row.to === account) &&
+                (row.block < GAP.from || row.block > GAP.to),
+            ),
+        );
+        expect(data.length).toBe(readable.length);
+      });
+    }
+    for (const pair of someOf(
+      pairs().filter(
+        ({ token }) => tokenAt(token)?.standard === 'erc20' && token !== tokenOf('decimals-only'),
+      ),
+      12,
+    )) {
+      await expectBalance(pair);
+      const { data, complete_from } = await get(`/api/balance-history/?${keyOf(pair)}&${ALWAYS}`, history);
+      expect(typeof complete_from).toBe('string');
+      // The chunk that is stuck may or may not have had its later blocks: the answer says from when on it knows.
+      const from = data[0]?.block_number ?? head() + 1;
+      expect(from).toBeGreaterThanOrEqual(start - 1);
+      expect(data.map((row) => `${row.block_number} ${row.event_index} ${row.balance}`)).toEqual(
+        trueHistory(pair, start),
+      );
+    }
+    const items = pairOf(tokenOf('items'));
+    const refused = await service.get(`/api/balance/?${keyOf(items)}`);
+    expect(refused.status).toBe(503);
+    const mute = await service.get(`/api/balance/?${keyOf(pairOf(tokenOf('decimals-only')))}`);
+    expect(mute.status).toBe(400);
+  });
+
+  test('whole from the first block on, every balance and every row of history is what the chain says', async () => {
+    node.control({ command: 'clearFaults' });
+    await eventually(async () => {
+      const { json } = await service.get('/api/indexer/progress/');
+      const { totals } = z.object({ totals: z.object({ transfers: z.number() }) }).parse(json);
+      expect(totals.transfers).toBe(all().length);
+    }, 120_000);
+    await expectAccounts(someOf(accounts(), 12));
+    for (const pair of someOf(pairs(), 25)) {
+      await expectBalance(pair);
+      await expectHistory(pair);
+    }
+    for (const key of ['items', 'items-legacy', 'decimals-only', 'silent', 'usdc', 'foxes'])
+      await expectHistory(pairOf(tokenOf(key)));
+    await expectBalance(pairOf(tokenOf('decimals-only')));
+  });
+
+  test('what was read is followed by what is indexed since, also through a reorg of the block that was read at', async () => {
+    const watched = someOf(pairs(), 15);
+    for (const pair of watched) await expectBalance(pair, '&force_refresh=true');
+    node.control({ command: 'advance', blocks: 9 });
+    await upToDate();
+    for (const pair of watched) await expectBalance(pair, '&max_age=100000');
+    for (const pair of watched) await expectBalance(pair, '&force_refresh=true');
+
+    const gone = pairs();
+    node.control({ command: 'reorg', depth: 7, length: 5, share: 0.5, events: 'fewer' });
+    node.control({ command: 'advance', blocks: 4 });
+    await upToDate();
+    await eventually(async () => {
+      for (const pair of watched) await expectBalance(pair, '&max_age=100000');
+    });
+    for (const pair of watched) await expectHistory(pair);
+    // Those that only orphaned blocks touched are gone.
+    const left = new Set(pairs().map(keyOf));
+    const orphaned = gone.filter((pair) => !left.has(keyOf(pair)));
+    await expectAccounts([...new Set(orphaned.map(({ account }) => account))].slice(0, 6));
+    await expectAccounts(someOf(accounts(), 6));
+  });
+
+  test('twenty pairs in one call, those that fail beside those that do not', async () => {
+    const good = someOf(pairs(), 17);
+    const body = [
+      ...good.map(({ account, token }) => ({ account_address: hex(account), token_address: hex(token) })),
+      { account_address: '0xZZ', token_address: '0x1' },
+      { account_address: '0x1', token_address: '' },
+      { account_address: '0x2', token_address: `0x${'f'.repeat(64)}` },
+    ];
+    const response = await fetch(`${service.baseUrl}/api/balances/`, {
+      method: 'POST',
+      headers: { 'api-key': service.demo.api_key, 'content-type': 'application/json' },
+      body: JSON.stringify({ balances: body }),
+    });
+    expect(response.status).toBe(200);
+    const { data, errors } = z
+      .object({
+        data: z.array(balance.shape.data),
+        errors: z.array(z.object({ account_address: z.string() })),
+      })
+      .parse(await response.json());
+    expect(data.map((row) => row.balance)).toEqual(
+      good.map((pair) => String(truth(pair.account, pair.token))),
+    );
+    expect(errors.map(({ account_address }) => account_address)).toEqual(['0xZZ', '0x1', '0x2']);
+  });
+
+  test('a node that is down: the last balance known, said to be stale; the rest goes on', async () => {
+    const known = random.pick(pairs().filter(({ token }) => token === tokenOf('strk')));
+    await expectBalance(known, '&force_refresh=true');
+    node.control({ command: 'fault', fault: { kind: 'http503', methods: ['starknet_call'] } });
+    // Who asks again within a second shares the first one's read.
+    await new Promise((resolve) => setTimeout(resolve, 1100));
+    node.control({ command: 'advance', blocks: 1 });
+    await upToDate();
+    const { data } = await get(`/api/balance/?${keyOf(known)}&force_refresh=true`, balance);
+    expect(data).toMatchObject({ stale: true, balance: String(truth(known.account, known.token)) });
+    node.control({ command: 'advance', blocks: 3 });
+    await upToDate();
+    await expectBalance(known, '&max_age=100000');
+    await expectHistory(known);
+    // Nothing is indexed of it, and nobody can be asked; the index is whole, so there is nothing of it.
+    await expectAccounts(someOf(accounts(), 3));
+    node.control({ command: 'clearFaults' });
+    await eventually(() => expectBalance(known, '&force_refresh=true'), 60_000);
+  });
+
+  test('a rebuild from the log gives the same', async () => {
+    const watched = someOf(pairs(), 12);
+    const env = { ...own.env, STARKNET_RPC_URL: node.url };
+    const rebuilt = await tds(env, 'rebuild', 'account-ledger', 'balances', 'indexed-blocks');
+    expect(rebuilt, rebuilt.stderr).toMatchObject({ code: 0 });
+    for (const pair of watched) {
+      await expectBalance(pair, '&max_age=100000');
+      await expectHistory(pair);
+    }
+    await expectAccounts(someOf(accounts(), 4));
+  });
+});
