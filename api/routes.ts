@@ -6,6 +6,7 @@ import { balanceRoutes } from './balances/routes.ts';
 import type { CommandBus } from './commands.ts';
 import { indexerRoutes } from './indexer/routes.ts';
 import type { PasswordChecker } from './passwords.ts';
+import { priceRoutes } from './prices/routes.ts';
 import type { RefreshBus } from './refresh.ts';
 import type { Route } from './route.ts';
 import type { Throttle } from './throttle.ts';
@@ -35,6 +36,7 @@ export function apiRoutes(deps: RouteDeps): Route[] {
     ...apiKeyRoutes(deps),
     ...transferRoutes(deps),
     ...balanceRoutes(deps),
+    ...priceRoutes(deps),
     ...tokenRoutes(deps),
     ...indexerRoutes(deps),
   ];

@@ -10,8 +10,8 @@ import type { Logger } from '../infra/log.ts';
 import type { Registry } from '../infra/metrics.ts';
 import type { Pool } from '../infra/postgres/client.ts';
 import { listen } from '../infra/postgres/listen.ts';
-import { BALANCE_CHANNEL } from '../projections/balances/queries.ts';
 import { newestHeightAt } from '../projections/indexed-blocks/queries.ts';
+import { OBSERVED_CHANNEL } from '../schemas/messages/requests.ts';
 import { AppError } from '../schemas/errors.ts';
 import { LOGIN_WINDOW_MS, loginLimit } from './accounts/session-routes.ts';
 import { createApp } from './app.ts';
@@ -81,7 +81,7 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
   const refreshes = createRefreshBus({ publisher, log, now });
   const observed = listen({
     url: required(config, 'apiDatabaseUrl'),
-    channel: BALANCE_CHANNEL,
+    channel: OBSERVED_CHANNEL,
     applicationName: 'tds-observed',
     log,
     onNotification: (subject) => refreshes.wake(subject),

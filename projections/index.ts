@@ -5,6 +5,7 @@ import { balances } from './balances/projector.ts';
 import { chainStatus } from './chain-status/projector.ts';
 import type { ClickHouseProjection, PostgresProjection, Projection } from './define.ts';
 import { indexedBlocks } from './indexed-blocks/projector.ts';
+import { latestPrices } from './latest-prices/projector.ts';
 import { nftTransfers } from './nft-transfers/projector.ts';
 import { quarantine } from './quarantine/projector.ts';
 import { tokens } from './tokens/projector.ts';
@@ -30,6 +31,7 @@ export const postgresProjections: readonly PostgresProjection<unknown>[] = [
   chainStatus,
   balances,
   quarantine,
+  latestPrices,
 ];
 
 export const projections: readonly Projection[] = [...chainProjections, ...postgresProjections];

@@ -1,3 +1,4 @@
+import type { LatestPrice } from '../../projections/latest-prices/queries.ts';
 import type { TokenRow } from '../../projections/tokens/queries.ts';
 import type { TokenAnswer } from '../../schemas/api/tokens.ts';
 import type { TokenStandard } from '../../schemas/messages/common.ts';
@@ -7,17 +8,18 @@ export function decimalsOf(decimals: number | null, standard: TokenStandard | nu
   return decimals ?? (standard === 'erc721' || standard === 'erc1155' ? 0 : 18);
 }
 
-/** A token as the API shows it. There is no price feed yet, so no price is known of any. */
-export function presentToken(token: TokenRow): TokenAnswer {
+/** A token as the API shows it, with its newest price. */
+export function presentToken(token: TokenRow, latest: LatestPrice | undefined): TokenAnswer {
   const { standard } = token;
+  const price = latest?.price ?? null;
   return {
     address: token.token,
     symbol: token.symbol ?? '',
     name: token.name ?? '',
     decimals: decimalsOf(token.decimals, standard),
     logo: token.logo,
-    current_price_usd: null,
-    price_updated_at: null,
+    current_price_usd: price?.usd ?? null,
+    price_updated_at: price === null ? null : new Date(price.observedAt).toISOString(),
     verified: token.verified,
     common: token.common,
     public: token.public,

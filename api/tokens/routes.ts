@@ -1,7 +1,9 @@
 import { z } from 'zod';
 
 import type { Sql } from '../../infra/postgres/client.ts';
+import { latestPricesOf } from '../../projections/latest-prices/queries.ts';
 import { countTokens, listTokens, tokensByAddress } from '../../projections/tokens/queries.ts';
+import type { TokenRow } from '../../projections/tokens/queries.ts';
 import { tokenAnswer, tokenListAnswer } from '../../schemas/api/tokens.ts';
 import { parseFelt } from '../../schemas/felt.ts';
 import { tokenStandards } from '../../schemas/messages/common.ts';
@@ -9,7 +11,7 @@ import { envelope, resolvePage } from '../envelope.ts';
 import { notFound } from '../errors.ts';
 import { address, boolean, limit, page, text } from '../params.ts';
 import { defineRoute } from '../route.ts';
-import type { Route } from '../route.ts';
+import type { Route, ServedBuilds } from '../route.ts';
 import { presentToken } from './present.ts';
 
 export interface TokenRouteDeps {
@@ -17,6 +19,13 @@ export interface TokenRouteDeps {
 }
 
 export function tokenRoutes({ pool }: TokenRouteDeps): Route[] {
+  const pricesOf = async (served: ServedBuilds, rows: readonly TokenRow[]) =>
+    await latestPricesOf(
+      pool,
+      served.schema('latest-prices'),
+      rows.map(({ token }) => token),
+    );
+
   const list = defineRoute({
     method: 'GET',
     path: '/api/tokens/',
@@ -56,7 +65,9 @@ export function tokenRoutes({ pool }: TokenRouteDeps): Route[] {
       const count = await countTokens(pool, schema, filters);
       const found = resolvePage(query.page, query.limit, count);
       const rows = await listTokens(pool, schema, filters, found);
-      return { status: 200, body: envelope(rows.map(presentToken), found, { query: request.query, count }) };
+      const prices = await pricesOf(served, rows);
+      const results = rows.map((row) => presentToken(row, prices.get(row.token)));
+      return { status: 200, body: envelope(results, found, { query: request.query, count }) };
     },
   });
 
@@ -72,7 +83,8 @@ export function tokenRoutes({ pool }: TokenRouteDeps): Route[] {
       const known = await tokensByAddress(pool, served.schema('tokens'), [params.address]);
       const token = known.get(params.address);
       if (token === undefined) throw notFound();
-      return { status: 200, body: presentToken(token) };
+      const prices = await pricesOf(served, [token]);
+      return { status: 200, body: presentToken(token, prices.get(token.token)) };
     },
   });
 

@@ -1,9 +1,9 @@
 import { topics } from '../../schemas/topics.ts';
 import type { BalancesMessage } from '../../schemas/messages/balances.ts';
+import { OBSERVED_CHANNEL } from '../../schemas/messages/requests.ts';
 import { storable } from '../../schemas/text.ts';
 import { tableSql } from '../define.ts';
 import type { PostgresProjection } from '../define.ts';
-import { BALANCE_CHANNEL } from './queries.ts';
 
 const KEPT = 32;
 const KEPT_ON_L1 = 4;
@@ -18,7 +18,7 @@ export const balances: PostgresProjection<BalancesMessage> = {
   version: 1,
   topic: topics.balances,
   ddl: tableSql(import.meta.url),
-  notify: { channel: BALANCE_CHANNEL, payload: ({ account, token }) => `${account}:${token}` },
+  notify: { channel: OBSERVED_CHANNEL, payload: ({ account, token }) => `${account}:${token}` },
   async fold(tx, message, { schema }) {
     const { account, token, block, block_hash, observed_at, requested_at, l1_height } = message;
     switch (message.type) {

@@ -7,9 +7,6 @@ import { felt, uint } from '../../schemas/messages/common.ts';
 
 /** Read side of the balances read from the chain. `schema` is the served build's: `served.schema('balances')`. */
 
-/** Notified with `account:token` when something was folded of the pair. */
-export const BALANCE_CHANNEL = 'tds_balances';
-
 /** A balance read from the chain at a block; good while that block is the indexed one at its height. */
 export interface Anchor {
   readonly block: number;

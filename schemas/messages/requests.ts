@@ -13,6 +13,9 @@ export const requestsMessage = z.discriminatedUnion('type', [
 ]);
 export type RequestsMessage = z.infer<typeof requestsMessage>;
 
+/** PostgreSQL's channel on which a subject is told of when what an observer read of it was folded. */
+export const OBSERVED_CHANNEL = 'tds_observed';
+
 /** The key of a request: what it is about, as the observation's own key. */
 export function requestSubject(
   request:

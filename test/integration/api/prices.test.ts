@@ -1,0 +1,200 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+
+import { createMetrics } from '../../../infra/metrics.ts';
+import { createLogger } from '../../../infra/log.ts';
+import type { Publisher } from '../../../infra/kafka/client.ts';
+import type { Consumption } from '../../../infra/kafka/consumption.ts';
+import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
+import type { ProjectionRun } from '../../../projections/engine/run/follow-served.ts';
+import { runPostgresProjection } from '../../../projections/engine/run/postgres-runner.ts';
+import { latestPrices } from '../../../projections/latest-prices/projector.ts';
+import { toFelt } from '../../../schemas/felt.ts';
+import type { Felt } from '../../../schemas/felt.ts';
+import { pricesMessage } from '../../../schemas/messages/prices.ts';
+import { requestsMessage } from '../../../schemas/messages/requests.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { apiWorld } from '../../support/api-world.ts';
+import type { Answer, ApiWorld } from '../../support/api-world.ts';
+import { COIN, NFT, writeSmallChain } from '../../support/small-chain.ts';
+import { until } from '../../support/projection-world.ts';
+
+/** The routes of prices over HTTP; the test answers requests on the log as the observer of prices would. */
+
+let world: ApiWorld;
+let apiKey = '';
+let run: ProjectionRun;
+let asked: Consumption;
+let publisher: Publisher;
+/** What was asked for on the log, and what is published for it. */
+let requests: Felt[] = [];
+let feed = new Map<Felt, { price: string; observed_at: number } | 'nothing new'>();
+
+beforeAll(async () => {
+  world = await apiWorld();
+  ({ apiKey } = await writeSmallChain(world));
+  publisher = world.kafka.publisher();
+  const log = createLogger('test', 'silent');
+  run = await runPostgresProjection({
+    kafka: world.kafka,
+    pool: world.pool,
+    projection: latestPrices,
+    groupId: 'latest-prices',
+    log,
+    metrics: createProjectionMetrics(createMetrics('test')),
+  });
+  asked = await world.kafka.consume({
+    groupId: 'feed',
+    topics: [topics.requests],
+    startAt: async () => 'beginning',
+    async onBatch({ messages }) {
+      for (const { value } of messages) {
+        const message = requestsMessage.parse(JSON.parse(value.toString()));
+        if (message.type !== 'price.requested') continue;
+        requests.push(message.token);
+        const said = feed.get(message.token);
+        if (said !== undefined) await publish(message.token, said, message.requested_at);
+      }
+    },
+    onCrash: () => {},
+  });
+});
+afterAll(async () => {
+  await asked.stop();
+  await run.stop();
+  await publisher.close();
+  await world.close();
+});
+beforeEach(() => {
+  requests = [];
+  feed = new Map();
+});
+
+async function publish(
+  token: Felt,
+  said: { price: string; observed_at: number } | 'nothing new',
+  requested_at?: number,
+): Promise<void> {
+  const common = { v: 1, token, source: 'test', requested_at };
+  const value = pricesMessage.parse(
+    said === 'nothing new'
+      ? { ...common, type: 'price.unchanged', reason: 'unknown', observed_at: Date.now() }
+      : { ...common, type: 'price.observed', confidence: '0.99', ...said },
+  );
+  await publisher.publish(topics.prices, [{ key: token, value }]);
+}
+
+const price = (query: Record<string, string>): Promise<Answer> =>
+  world.call('GET', `/api/price/?${new URLSearchParams(query).toString()}`, {
+    headers: { 'api-key': apiKey },
+  });
+const many = (json: unknown): Promise<Answer> =>
+  world.call('POST', '/api/prices/', { headers: { 'api-key': apiKey }, json });
+const usdOf = async (token: Felt): Promise<number> =>
+  (await price({ token_address: token })).json.data.price_usd;
+
+describe('GET /api/price/', () => {
+  it('asks the feed for what nobody asked for, and gives the newest price', async () => {
+    feed.set(COIN, { price: '1.25', observed_at: Date.now() });
+    const { status, json } = await price({ token_address: '0xC01' });
+    expect([status, json]).toEqual([
+      200,
+      { success: true, data: { token_address: COIN, price_usd: 1.25, force_refresh: false } },
+    ]);
+    // It is young: nobody is asked again.
+    expect(await usdOf(COIN)).toBe(1.25);
+    expect(requests).toEqual([COIN]);
+  });
+
+  it('with force_refresh asks in any case, and waits for what that brings', async () => {
+    // Those who ask within a second share a request.
+    const later = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 1100));
+    await later();
+    feed.set(COIN, { price: '1.5', observed_at: Date.now() });
+    const { json } = await price({ token_address: COIN, force_refresh: 'TRUE' });
+    expect(json.data).toEqual({ token_address: COIN, price_usd: 1.5, force_refresh: true });
+    feed.set(COIN, 'nothing new');
+    await later();
+    expect((await price({ token_address: COIN, force_refresh: '1' })).json.data.price_usd).toBe(1.5);
+    expect(requests).toEqual([COIN, COIN]);
+  });
+
+  it('gives 0 for a token that the feed does not know', async () => {
+    const unknown = toFelt(0x999n);
+    feed.set(unknown, 'nothing new');
+    expect(await usdOf(unknown)).toBe(0);
+    expect(await usdOf(unknown)).toBe(0);
+    expect(requests).toEqual([unknown]);
+  });
+
+  it('goes by the time of the price, and by the later word where that is the same', async () => {
+    const token = toFelt(0x77n);
+    feed.set(token, 'nothing new');
+    const at = Date.now() - 1000;
+    for (const [usd, observed_at] of [
+      ['7.1', at],
+      ['7.2', at],
+      ['3', at - 86_400_000],
+    ] as const) {
+      await publish(token, { price: usd, observed_at });
+    }
+    await until(async () => (await usdOf(token)) === 7.2);
+    await publish(token, { price: '0.000000000000000123', observed_at: at + 1 });
+    await until(async () => (await usdOf(token)) === 1.23e-16);
+  });
+
+  it.each([
+    [{}, 'token_address', 'This field is required.'],
+    [{ token_address: '' }, 'token_address', 'This field is required.'],
+    [{ token_address: 'coin' }, 'token_address', 'Enter a valid address (0x and up to 64 hex digits).'],
+    [{ token_address: COIN, force_refresh: 'often' }, 'force_refresh', 'Must be a valid boolean.'],
+  ])('refuses %o', async (query, field, text) => {
+    const { status, json } = await price(query as Record<string, string>);
+    expect([status, json.errors]).toEqual([400, { [field]: [text] }]);
+  });
+});
+
+describe('POST /api/prices/', () => {
+  it('gives what is known in the order asked, and asks for the rest', async () => {
+    const fresh = toFelt(0x4242n);
+    const { status, json } = await many({ token_addresses: [fresh, '0xc01', fresh] });
+    expect(status).toBe(200);
+    expect(json.data).toEqual([
+      { token_address: fresh, price_usd: 0, price_updated_at: null },
+      { token_address: COIN, price_usd: 1.5, price_updated_at: expect.stringMatching(/^20.*Z$/) },
+      { token_address: fresh, price_usd: 0, price_updated_at: null },
+    ]);
+    await until(async () => requests.includes(fresh));
+    expect(requests).toEqual([fresh]);
+  });
+
+  it.each([
+    [{}],
+    [{ token_addresses: [] }],
+    [{ token_addresses: ['coin'] }],
+    [{ token_addresses: [7] }],
+    [{ token_addresses: COIN }],
+    [{ token_addresses: Array.from({ length: 101 }, () => COIN) }],
+  ])('refuses %o', async (body) => {
+    const { status, json } = await many(body);
+    expect([status, Object.keys(json.errors)[0]]).toEqual([400, expect.stringMatching(/^token_addresses/)]);
+  });
+});
+
+describe('GET /api/tokens/', () => {
+  const get = (path: string): Promise<Answer> => world.call('GET', path, { headers: { 'api-key': apiKey } });
+
+  it('shows the newest price as it was written, and when it was', async () => {
+    const at = Date.now();
+    await publish(COIN, { price: '1.2300', observed_at: at });
+    await until(async () => (await get(`/api/tokens/${COIN}/`)).json.current_price_usd === '1.2300');
+    const { json } = await get('/api/tokens/?address=0xc01');
+    expect(json.results[0]).toMatchObject({
+      current_price_usd: '1.2300',
+      price_updated_at: new Date(at).toISOString(),
+    });
+    expect((await get(`/api/tokens/${NFT}/`)).json).toMatchObject({
+      current_price_usd: null,
+      price_updated_at: null,
+    });
+  });
+});
