@@ -90,4 +90,3 @@ export const balanceHistoryAnswer = z.object({
       'Present where the balance is not known from the start on: the time it is known from; null where it is not known at all',
   }),
 });
-export type BalanceHistoryAnswer = z.input<typeof balanceHistoryAnswer>;

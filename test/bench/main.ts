@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util';
 
 import type { BenchCase, CaseReport, Scale } from './case.ts';
 import { backfill } from './cases/backfill.ts';
+import { balances } from './cases/balances.ts';
 import { commands } from './cases/commands.ts';
 import { headLag } from './cases/head-lag.ts';
 import { pages } from './cases/pages.ts';
@@ -16,7 +17,17 @@ import { describeMachine, difference, isComplete, renderMachine, renderReport, v
 import { createWorld } from './world.ts';
 import type { World } from './world.ts';
 
-const cases: readonly BenchCase[] = [backfill, rebuild, pages, headLag, pipeline, start, commands, trace];
+const cases: readonly BenchCase[] = [
+  backfill,
+  rebuild,
+  pages,
+  headLag,
+  pipeline,
+  start,
+  commands,
+  trace,
+  balances,
+];
 
 const help = `npm run bench [-- case… options]
 
@@ -30,7 +41,7 @@ ${cases.map(({ name, summary }) => `  ${name.padEnd(10)} ${summary}`).join('\n')
 Options
   --transfers N   transfers on the chain of backfill and rebuild (1,000,000)
   --rows N        transfers in the tables of pages (5,000,000)
-  --hot-legs N    legs of the largest account in pages (20,000,000)
+  --hot-legs N    legs of the largest account in pages and balances (20,000,000)
   --per-block N   transfers in a block (100)
   --samples N     measurements of one kind, instead of each case's own number
   --profile DIR   keep CPU profiles of the service's Node processes there, and show what costs most
