@@ -6,6 +6,7 @@ import { balanceRoutes } from './balances/routes.ts';
 import type { CommandBus } from './commands.ts';
 import { indexerRoutes } from './indexer/routes.ts';
 import type { PasswordChecker } from './passwords.ts';
+import { createPriceReader } from './prices/reader.ts';
 import { priceRoutes } from './prices/routes.ts';
 import type { RefreshBus } from './refresh.ts';
 import type { Route } from './route.ts';
@@ -35,7 +36,7 @@ export function apiRoutes(deps: RouteDeps): Route[] {
     ...sessionRoutes({ ...deps, throttle: deps.loginThrottle }),
     ...apiKeyRoutes(deps),
     ...transferRoutes(deps),
-    ...balanceRoutes(deps),
+    ...balanceRoutes({ ...deps, prices: createPriceReader(deps.pool) }),
     ...priceRoutes(deps),
     ...tokenRoutes(deps),
     ...indexerRoutes(deps),

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, test } from 'vitest';
 
 import { createMetrics } from '../../../infra/metrics.ts';
 import { createLogger } from '../../../infra/log.ts';
@@ -15,7 +15,7 @@ import { requestsMessage } from '../../../schemas/messages/requests.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { Answer, ApiWorld } from '../../support/api-world.ts';
-import { COIN, NFT, writeSmallChain } from '../../support/small-chain.ts';
+import { BOB, COIN, NFT, writeSmallChain } from '../../support/small-chain.ts';
 import { until } from '../../support/projection-world.ts';
 
 /** The routes of prices over HTTP; the test answers requests on the log as the observer of prices would. */
@@ -68,6 +68,9 @@ beforeEach(() => {
   requests = [];
   feed = new Map();
 });
+
+/** As the small chain has them. */
+const blockHash = (height: number): Felt => toFelt(0xb10c_0000n + BigInt(height));
 
 async function publish(
   token: Felt,
@@ -197,4 +200,22 @@ describe('GET /api/tokens/', () => {
       price_updated_at: null,
     });
   });
+});
+
+test('a balance is worth its amount at the newest price', async () => {
+  const { rows } = await world.pool.query(
+    "SELECT names->>'schema' AS schema FROM tds.builds WHERE projection = 'balances'",
+  );
+  const head = blockHash(40);
+  await world.pool.query(
+    `INSERT INTO ${rows[0].schema}.anchors (account, token, block, block_hash, balance, observed_at, requested_at)
+     VALUES ($1, $2, 40, $3, 2500000, $4, $4)`,
+    [BOB, COIN, head, Date.now()],
+  );
+  await publish(COIN, { price: '0.5', observed_at: Date.now() + 1 });
+  await until(async () => (await usdOf(COIN)) === 0.5);
+  const path = `/api/balance/?account_address=${BOB}&token_address=${COIN}`;
+  const { json } = await world.call('GET', path, { headers: { 'api-key': apiKey } });
+  // COIN has six decimals.
+  expect(json.data).toMatchObject({ balance: '2500000', balance_usd: 1.25 });
 });
