@@ -105,6 +105,41 @@ describe('the adapter of DefiLlama', () => {
     if (more.retryAfter === 2) expect(Math.min(...slept)).toBeGreaterThanOrEqual(2000);
   });
 
+  it('takes only addresses of Starknet for tokens, and only whole seconds for times', async () => {
+    const coinsOf = (entries: readonly string[]) =>
+      createDefiLlama(
+        { get: async () => `{"coins":{${entries.join()}}}`, close: async () => {} },
+        'http://x',
+      );
+    const keys = [
+      'ethereum:0x1',
+      'starknet:0x1',
+      'starknet:0x1:0x1',
+      'starknet',
+      '0x1',
+      'starknet:ETH',
+      'starknet:0X01',
+    ];
+    const said = '{"price":1.50,"timestamp":1790000000,"confidence":0.9}';
+    const read = await coinsOf(keys.map((key) => `"${key}":${said}`)).current([toFelt(1n)]);
+    const one = toFelt(1n);
+    expect(read.map(({ token }) => token)).toEqual([null, one, null, null, null, null, one]);
+    expect(read[1]).toEqual({ token: one, price: '1.50', confidence: '0.9', observedAt: 1_790_000_000_000 });
+
+    const times = ['1790000000.5', '-5', '0', '1e99', '"1790000000"', 'null', '1.79e9'];
+    const timed = await coinsOf(
+      times.map((time, i) => `"starknet:0x${i}":{"price":1,"timestamp":${time}}`),
+    ).current([one]);
+    expect(timed.map(({ observedAt }) => observedAt)).toEqual([
+      ...Array<null>(6).fill(null),
+      1_790_000_000_000,
+    ]);
+    const shapeless = await coinsOf(['"starknet:0x1":7', '"starknet:0x2":null', '"starknet:0x3":[]']).current(
+      [one],
+    );
+    expect(shapeless.map(({ price }) => price)).toEqual([null, null, null]);
+  });
+
   it('goes on after one 429', async () => {
     feed.faults.add({ kind: 'http429', times: 1 });
     expect(await adapter.current([addressOf('eth')])).toHaveLength(1);

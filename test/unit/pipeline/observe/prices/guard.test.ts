@@ -135,6 +135,21 @@ describe('a jump', () => {
     ).toEqual(['publish', 'held', 'held', 'held', 'held']);
   });
 
+  it('cannot creep: the first of those that agree is the measure', () => {
+    expect(
+      kinds(
+        follow([
+          { at: 0, price: '100' },
+          { at: MINUTE, price: '400' },
+          { at: 4 * MINUTE, price: '430' },
+          { at: 8 * MINUTE, price: '465' },
+          { at: 13 * MINUTE, price: '465' },
+          { at: 19.2 * MINUTE, price: '465' },
+        ]),
+      ),
+    ).toEqual(['publish', 'held', 'held', 'held', 'held', 'publish']);
+  });
+
   it('is not confirmed by the same record read again', () => {
     const observedAt = NOW + MINUTE;
     expect(
