@@ -59,10 +59,21 @@ export function createSimNode({ chain, random, weather, count }: NodeWorld, proc
     getBlockWithReceipts: (id) =>
       ask('block', () => {
         const body = at(id);
-        return { body, status: header(body).status, bytes: 500 };
+        const isShort = weather.short > 0 && !isFinal(body) && random.chance(weather.short);
+        if (isShort) count('block that came short');
+        return { body: isShort ? shortened(body) : body, status: header(body).status, bytes: 500 };
       }),
     l1Accepted: () => ask('l1', () => (chain.l1() < 0 ? null : point(at('l1_accepted')))),
   };
+}
+
+/** Without its last event. */
+function shortened(body: BlockBody): BlockBody {
+  const last = body.transactions.findLastIndex(({ events }) => events.length > 0);
+  const transactions = body.transactions.map((transaction, index) =>
+    index === last ? { ...transaction, events: transaction.events.slice(0, -1) } : transaction,
+  );
+  return { ...body, transactions };
 }
 
 /** What the chain says of each contract, at the moment it is asked. */

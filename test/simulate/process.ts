@@ -14,6 +14,8 @@ export interface Weather {
   kills: number;
   /** The node answers from another chain than the one in force, or from a shorter one. */
   mixedViews: number;
+  /** The node, whose headers do not say how many events there are, leaves one out of a block that is not final. */
+  short: number;
   /** ClickHouse takes seconds over an insert. */
   slow: number;
 }

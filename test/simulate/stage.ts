@@ -44,7 +44,7 @@ export interface StageOptions {
 export function createStage({ seed, onTrace }: StageOptions) {
   const random = createRandom(seed);
   const clock = createSimClock(1_700_000_000_000, () => random.below(1000) / 1000);
-  const weather: Weather = { faults: 0, worst: null, kills: 0, mixedViews: 0, slow: 0 };
+  const weather: Weather = { faults: 0, worst: null, kills: 0, mixedViews: 0, short: 0, slow: 0 };
   const coverage: Coverage = new Map();
   const count = counter(coverage);
   const hash = createHash('sha256');

@@ -37,6 +37,7 @@ export async function storm(seed: number, onTrace?: (line: string) => void): Pro
   weather.kills = random.pick([0, 1, 4]);
   weather.mixedViews = random.pick([0, 20, 200]);
   weather.slow = random.pick([0, 50, 300]);
+  weather.short = seed % 5 === 3 ? 150 : 0;
   const crew = createCrew(world);
   const began = clock.now();
 
@@ -44,6 +45,12 @@ export async function storm(seed: number, onTrace?: (line: string) => void): Pro
     crew.keepUp();
     await clock.run(random.below(3000));
     random.pick(happenings)(world, crew);
+  }
+  if (weather.short > 0) {
+    // What is fetched ahead comes short, too; `tds verify --repair` is for what has been published.
+    weather.short = 0;
+    await clock.run(5000);
+    for (let height = base; height <= chain.head(); height += 1) world.store.requestRepair(height, true);
   }
   // Something is always half way when it becomes calm.
   random.pick([cutOff, cutOff, pause, kill])(world, crew);
@@ -135,11 +142,21 @@ const reclassify: Happening = ({ chain, clock, coin, count, random, store }) => 
 };
 
 /** `tds verify --repair` */
-const readAgain: Happening = ({ chain, count, random, store }) => {
+const readAgain: Happening = (world, { ingesters }) => {
+  const { chain, clock, count, random, store, weather } = world;
   count('block read again from the node');
   for (let blocks = random.below(8); blocks >= 0; blocks -= 1) {
     store.requestRepair(chain.base + random.below(chain.blocks().length), true);
   }
+  if (weather.short === 0) return;
+  // A death half way, and a fork before anybody goes on.
+  for (const { body } of chain.blocks()) {
+    if (body.height > chain.l1()) store.requestRepair(body.height, true);
+  }
+  void clock.sleep(random.below(2500)).then(() => {
+    for (const { process } of ingesters) process.kill();
+    chain.reorg(1 + random.below(8), 1 + random.below(8));
+  });
 };
 
 const anotherIngester: Happening = (_, crew) => crew.ingesters.length < 2 && crew.startIngester();

@@ -33,6 +33,7 @@ test('the storms bring everything that they are there for', () => {
     'build swapped',
     'checkpoint move refused',
     'block read again from the node',
+    'block that came short',
     'clickhouse: answer lost',
     'clickhouse: applied late',
     'clickhouse: call failed',
