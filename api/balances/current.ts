@@ -7,6 +7,7 @@ import type { Anchor, ChainReads, Pair } from '../../projections/balances/querie
 import { blocksAt } from '../../projections/indexed-blocks/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import type { TokenRow } from '../../projections/tokens/queries.ts';
+import type { Felt } from '../../schemas/felt.ts';
 import type { AskedAt, RefreshBus, RefreshRequest } from '../refresh.ts';
 import type { ServedBuilds } from '../route.ts';
 import type { Coverage, CoverageReader } from './coverage.ts';
@@ -84,28 +85,39 @@ export async function currentBalances(deps: BalanceDeps, pairs: readonly Pair[])
     ),
     coverage.read(clickhouse, served),
   ]);
-  const heights = pairs.flatMap((pair) => readsOf(pair).anchors.map(({ block }) => block));
-  // A block that was read at is indexed, so what is known of the head is older than that.
-  const isBehind = kept !== null && heights.some((height) => height > kept.run.end);
-  const [blocks, covered] = await Promise.all([
-    blocksAt(clickhouse, served, heights),
-    isBehind ? coverage.read(clickhouse, served, true) : kept,
+  const anchors = pairs.flatMap((pair) => readsOf(pair).anchors);
+  const basesOf = (covered: Coverage | null, hashAt: (anchor: number) => Felt | undefined) =>
+    pairs.map((pair) => {
+      const [token, reads] = [tokens.get(pair.token), readsOf(pair)];
+      return { pair, token, reads, basis: basisOf(factsOf(pair, token), reads, hashAt, covered) };
+    });
+  const movedSince = async (known: ReturnType<typeof basesOf>, head: number): Promise<Moved[]> =>
+    await movedWithin(
+      clickhouse,
+      served,
+      known.map(({ pair, token, basis }) => ({
+        ...pair,
+        after: startOf(basis, factsOf(pair, token), head),
+        upTo: head,
+      })),
+    );
+  // Most blocks that were read at still are the indexed ones: what moved since is looked up while that is made sure of.
+  const hashRead = new Map(anchors.map(({ block, hash }) => [block, hash]));
+  const guessed = basesOf(kept, (height) => hashRead.get(height));
+  const [blocks, movedSinceGuess] = await Promise.all([
+    blocksAt(
+      clickhouse,
+      served,
+      anchors.map(({ block }) => block),
+    ),
+    movedSince(guessed, kept?.run.end ?? -1),
   ]);
-  const hashAt = (height: number) => blocks.get(height)?.hash;
-  const known = pairs.map((pair) => {
-    const [token, reads] = [tokens.get(pair.token), readsOf(pair)];
-    return { pair, token, reads, basis: basisOf(factsOf(pair, token), reads, hashAt, covered) };
-  });
-  const head = covered?.run.end ?? -1;
-  const moved = await movedWithin(
-    clickhouse,
-    served,
-    known.map(({ pair, token, basis }) => ({
-      ...pair,
-      after: startOf(basis, factsOf(pair, token), head),
-      upTo: head,
-    })),
-  );
+  // A block that was read at is indexed, so what is known of the head may be older than that.
+  const isBehind = kept !== null && [...blocks.keys()].some((height) => height > kept.run.end);
+  const covered = isBehind ? await coverage.read(clickhouse, served, true) : kept;
+  const known = basesOf(covered, (height) => blocks.get(height)?.hash);
+  const isAsGuessed = !isBehind && known.every(({ basis }, i) => isSameBasis(basis, guessed[i]?.basis));
+  const moved = isAsGuessed ? movedSinceGuess : await movedSince(known, covered?.run.end ?? -1);
   return known.map(({ pair, token, reads, basis }, i) => ({
     pair,
     token,
@@ -114,6 +126,11 @@ export async function currentBalances(deps: BalanceDeps, pairs: readonly Pair[])
     lastUpdated: basis.from === 'anchor' ? basis.anchor.observedAt : (covered?.head.timestamp ?? 0) * 1000,
     readAt: lastRead(basis, reads),
   }));
+}
+
+function isSameBasis(one: Basis<Anchor>, other: Basis<Anchor> | undefined): boolean {
+  if (one.from !== 'anchor' || other?.from !== 'anchor') return one.from === other?.from;
+  return one.anchor === other.anchor;
 }
 
 function basisOf(

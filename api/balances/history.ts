@@ -47,16 +47,24 @@ interface Reach {
 /** Every transfer that touches a pair in a window, with the balance after it, going backward from what is known nearest. */
 export async function balanceHistory(deps: BalanceDeps, pair: Pair, window: Window): Promise<History> {
   const { clickhouse, pool, served, refreshes, signal } = deps;
-  const tokens = await tokensByAddress(pool, served.schema('tokens'), [pair.token]);
+  const [tokens, found] = await Promise.all([
+    tokensByAddress(pool, served.schema('tokens'), [pair.token]),
+    reachOf(deps, window),
+  ]);
   const token = tokens.get(pair.token);
   const facts = factsOf(pair, token);
   if (!hasDeltas(facts)) return { token, rows: [], completeFrom: null };
-  let reach = await reachOf(deps, window);
-  if (!('run' in reach)) return { token, rows: [], completeFrom: reach.completeFrom };
+  if (!('run' in found)) return { token, rows: [], completeFrom: found.completeFrom };
 
-  const request = requestOf(pair);
-  let last = await balanceAt(deps, pair, token, reach);
+  const look = async (reach: Reach) =>
+    await Promise.all([
+      balanceAt(deps, pair, token, reach),
+      movements(clickhouse, served, { ...pair, lo: reach.lo, hi: reach.hi }, HISTORY_ROWS + 1),
+    ]);
+  let reach = found;
+  let [last, moved] = await look(reach);
   if (last === null && reach.isNow && isReadable(facts)) {
+    const request = requestOf(pair);
     const schema = served.schema('balances');
     await refreshes.refresh(
       [request],
@@ -64,18 +72,12 @@ export async function balanceHistory(deps: BalanceDeps, pair: Pair, window: Wind
         hasCome((await chainReads(pool, schema, [pair]))(pair), askedAt(request)) ? true : null,
       signal,
     );
-    reach = await reachOf(deps, window, true);
-    if (!('run' in reach)) return { token, rows: [], completeFrom: reach.completeFrom };
-    last = await balanceAt(deps, pair, token, reach);
+    const again = await reachOf(deps, window, true);
+    if (!('run' in again)) return { token, rows: [], completeFrom: again.completeFrom };
+    reach = again;
+    [last, moved] = await look(reach);
   }
   if (last === null) return { token, rows: [], completeFrom: null };
-
-  const moved = await movements(
-    clickhouse,
-    served,
-    { ...pair, lo: reach.lo, hi: reach.hi },
-    HISTORY_ROWS + 1,
-  );
   if (moved.length > HISTORY_ROWS) {
     const text = `The window holds more than ${HISTORY_ROWS.toLocaleString('en-US')} transfers of this pair; narrow it.`;
     throw invalidInput({ start_time: [text] });
@@ -84,7 +86,10 @@ export async function balanceHistory(deps: BalanceDeps, pair: Pair, window: Wind
     last,
     moved.map(({ delta }) => delta),
   );
-  const rows = moved.slice(0, after.length).map((movement, i) => ({ ...movement, balance: after[i] ?? 0n }));
+  const rows = after.flatMap((balance, i) => {
+    const movement = moved[i];
+    return movement === undefined ? [] : [{ ...movement, balance }];
+  });
   // Before the oldest of these the events make less than nothing: what was there is not known.
   if (rows.length < moved.length) return { token, rows, completeFrom: rows.at(-1)?.timestamp ?? null };
   if (!reach.isCut) return { token, rows, completeFrom: undefined };

@@ -166,15 +166,14 @@ export interface Movement {
   readonly timestamp: number;
 }
 
-const movementRow = z
-  .object({ b: uint32, p: uint32, i: uint32, d: signed, t: uint32 })
-  .transform(({ b, p, i, d, t }): Movement => ({
-    block: MAX_UINT32 - b,
-    position: MAX_UINT32 - p,
-    item: MAX_UINT32 - i,
-    delta: d,
-    timestamp: t,
-  }));
+/** All rows as one, column by column: parsing 28,800 rows of their own took 60 ms, this 8. */
+const movementColumns = z.object({
+  b: z.array(uint32),
+  p: z.array(uint32),
+  i: z.array(uint32),
+  d: z.array(z.string()),
+  t: z.array(uint32),
+});
 
 /** The transfers that touch a pair between two heights (both inclusive), newest first; no more than `limit`. */
 export async function movements(
@@ -183,15 +182,27 @@ export async function movements(
   { account, token, lo, hi }: { account: Felt; token: Felt; lo: number; hi: number },
   limit: number,
 ): Promise<Movement[]> {
-  const sql = `SELECT block_desc AS b, position_desc AS p, item_desc AS i, toString(sum(delta)) AS d, any(timestamp) AS t
-    FROM ${tables.table('account_ledger')} FINAL
-    WHERE account = ${feltParam('account')} AND token = ${feltParam('token')}
-      AND block_desc BETWEEN ${MAX_UINT32 - hi} AND ${MAX_UINT32 - lo}
-    GROUP BY block_desc, position_desc, item_desc
-    ORDER BY block_desc, position_desc, item_desc LIMIT {limit:UInt32}`;
-  return await clickhouse.rows(
-    { name: 'account-ledger.movements', sql, row: movementRow },
+  const sql = `SELECT groupArray(b) AS b, groupArray(p) AS p, groupArray(i) AS i, groupArray(d) AS d, groupArray(t) AS t
+    FROM (
+      SELECT block_desc AS b, position_desc AS p, item_desc AS i, toString(sum(delta)) AS d, any(timestamp) AS t
+      FROM ${tables.table('account_ledger')} FINAL
+      WHERE account = ${feltParam('account')} AND token = ${feltParam('token')}
+        AND block_desc BETWEEN ${MAX_UINT32 - hi} AND ${MAX_UINT32 - lo}
+      GROUP BY block_desc, position_desc, item_desc
+      ORDER BY block_desc, position_desc, item_desc LIMIT {limit:UInt32}
+    )`;
+  const [columns] = await clickhouse.rows(
+    { name: 'account-ledger.movements', sql, row: movementColumns },
     { account: feltHex(account), token: feltHex(token), limit },
-    { settings: { ...settings, max_result_rows: limit, optimize_aggregation_in_order: 1 } },
+    { settings: { ...settings, optimize_aggregation_in_order: 1 } },
   );
+  if (columns === undefined) return [];
+  const { b, p, i, d, t } = columns;
+  return b.map((block, n) => ({
+    block: MAX_UINT32 - block,
+    position: MAX_UINT32 - (p[n] ?? 0),
+    item: MAX_UINT32 - (i[n] ?? 0),
+    delta: BigInt(d[n] ?? ''),
+    timestamp: t[n] ?? 0,
+  }));
 }
