@@ -70,22 +70,26 @@ async function main({ releasers, signal, fail }: ProcessContext): Promise<void> 
   const services = [...embedded.services];
   for (const service of services) say(`  ${service.name.padEnd(12)} embedded, pid ${service.pid}`);
   const isRealChain = env['STARKNET_RPC_URL'] !== undefined;
-  if (!isRealChain) {
-    const chain = await startChain(join(dataDir, 'starknet'), onRestart);
+  const arePricesReal = env['PRICE_FEED_URL'] !== undefined;
+  const [chain, feed] = await Promise.all([
+    isRealChain ? null : startChain(join(dataDir, 'starknet'), onRestart),
+    arePricesReal && env['TOKEN_LIST_URL'] !== undefined
+      ? null
+      : startFeed(join(dataDir, 'prices'), onRestart),
+  ]);
+  if (chain !== null) {
     releasers.push('simulated chain', () => chain.stop());
     services.push(chain);
     env['STARKNET_RPC_URL'] = chain.url;
     env['INDEX_FROM'] ??= '0';
     say(`  ${'Starknet'.padEnd(12)} simulated chain at ${chain.url}`);
   }
-  if (env['PRICE_FEED_URL'] === undefined || env['TOKEN_LIST_URL'] === undefined) {
-    const feed = await startFeed(join(dataDir, 'prices'), onRestart);
+  if (feed !== null) {
     releasers.push('simulated prices', () => feed.stop());
     services.push(feed);
-    const what = env['PRICE_FEED_URL'] === undefined ? 'simulated prices' : 'simulated token list';
     env['PRICE_FEED_URL'] ??= feed.url;
     env['TOKEN_LIST_URL'] ??= tokenListUrl(feed.url);
-    say(`  ${'Prices'.padEnd(12)} ${what} at ${feed.url}`);
+    say(`  ${'Prices'.padEnd(12)} simulated ${arePricesReal ? 'token list' : 'prices'} at ${feed.url}`);
     if (isRealChain) say('               made up: set PRICE_FEED_URL and TOKEN_LIST_URL for real ones');
   }
   for (const service of services) {
