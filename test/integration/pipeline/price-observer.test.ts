@@ -411,6 +411,27 @@ test.each([
   await eventually(async () => expect(await alarms()).toEqual([]));
 });
 
+test('two processes share the tokens: each is read by one of them, and published once', async () => {
+  common = coins
+    .filter(({ walk, confidence }) => walk !== null && confidence > 0.8)
+    .map(({ token }) => toFelt(token.address));
+  const before = (await published(eth)).length;
+  await start();
+  const first = running;
+  await start();
+  for (let round = 0; round < 5; round += 1) {
+    for (const token of common) await untilRead(token);
+    now += POLL_MS;
+  }
+  for (const token of common) await untilRead(token);
+  await first?.stop();
+  for (const token of common) {
+    const times = (await published(token)).map(({ observedAt }) => observedAt);
+    expect(new Set(times).size).toBe(times.length);
+  }
+  expect((await published(eth)).length).toBe(before + 6);
+});
+
 test('a token that is not common any more is left alone, and so is its alarm', async () => {
   common = [eth, usdc];
   feed.faults.add({ kind: 'stale', tokens: [eth] });
