@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import type { LogMessage } from '../../infra/kafka/client.ts';
+import { messageId } from '../../schemas/messages/quarantine.ts';
 import type { QuarantineMessage } from '../../schemas/messages/quarantine.ts';
 import type { Build } from './builds.ts';
 
@@ -77,7 +78,7 @@ export function messageQuarantined({ message, reason }: Halt, now: number): Quar
   return {
     type: 'message.quarantined',
     v: 1,
-    id: quarantineId(message),
+    id: messageId(message),
     reason,
     topic: message.topic,
     partition: message.partition,
@@ -85,18 +86,4 @@ export function messageQuarantined({ message, reason }: Halt, now: number): Quar
     value: message.value.subarray(0, VALUE_BYTES).toString('base64'),
     quarantined_at: now,
   };
-}
-
-export function messageSkipped(message: LogMessage, now: number): QuarantineMessage {
-  return {
-    type: 'quarantine.resolved',
-    v: 1,
-    id: quarantineId(message),
-    resolution: 'skipped',
-    resolved_at: now,
-  };
-}
-
-function quarantineId({ topic, partition, offset }: LogMessage): string {
-  return `${topic}:${partition}:${offset}`;
 }

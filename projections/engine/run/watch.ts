@@ -1,10 +1,12 @@
 import type { Clock } from '../../../infra/clock.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import type { Logger } from '../../../infra/log.ts';
+import { messageId, resolved } from '../../../schemas/messages/quarantine.ts';
+import type { QuarantineMessage } from '../../../schemas/messages/quarantine.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Build } from '../builds.ts';
-import { messageQuarantined, messageSkipped } from '../halts.ts';
+import { messageQuarantined } from '../halts.ts';
 import type { Halt } from '../halts.ts';
 import type { ProjectionMetrics } from '../metrics.ts';
 import { isAway } from '../persist.ts';
@@ -65,13 +67,16 @@ export function createWatch<R extends Watched>(dependencies: Dependencies<R>): W
   /** What was sent to the quarantine, though it may not be known whether it arrived. */
   const mayBeTold = new WeakSet<Halt>();
 
+  const tell = async (value: QuarantineMessage): Promise<void> =>
+    void (await quarantine.publish(topics.quarantine, [{ key: value.id, value }]));
+
   /** To every process through Postgres, and to the operator through the quarantine. */
   const announce = async (halt: Halt, stopped: readonly Build[]): Promise<void> => {
     const { partition, offset } = halt.message;
     log.error({ topic: topic.name, partition, offset, reason: halt.reason }, 'a message halts its partition');
     // The quarantine first: an operator settles what is recorded, and that must be the last word of it.
     mayBeTold.add(halt);
-    await quarantine.publish(topics.quarantine, [{ value: messageQuarantined(halt, clock.now()) }]);
+    await tell(messageQuarantined(halt, clock.now()));
     await state.recordHalt(stopped, halt);
     halt.announced = true;
   };
@@ -81,7 +86,7 @@ export function createWatch<R extends Watched>(dependencies: Dependencies<R>): W
     log.warn({ topic: topic.name, partition, offset }, 'passing over a message, as an operator said');
     // A replay meets it again without a word; the quarantine knows already.
     if (mayBeTold.has(halt)) {
-      await quarantine.publish(topics.quarantine, [{ value: messageSkipped(halt.message, clock.now()) }]);
+      await tell(resolved(messageId(halt.message), 'skipped', clock.now()));
     }
     await dependencies.resume(reading);
   };
