@@ -125,7 +125,7 @@ export async function runBalanceObserver(options: BalanceObserverOptions): Promi
 
   /** What was read of these pairs, and what is to be tried again. */
   async function observe(batch: readonly Wanted[]): Promise<{ messages: BalancesMessage[]; left: Wanted[] }> {
-    const block = await options.newestBlock();
+    const [block, l1Height] = await Promise.all([options.newestBlock(), options.l1Height()]);
     if (block === null) return { messages: [], left: [...batch] };
     const known = (wanted: Wanted): BalancesMessage | null => {
       const last = read.get(keyOf(wanted));
@@ -136,7 +136,6 @@ export async function runBalanceObserver(options: BalanceObserverOptions): Promi
     const again = batch.flatMap((wanted) => known(wanted) ?? []);
     const fresh = batch.filter((wanted) => known(wanted) === null);
     if (fresh.length === 0) return { messages: again, left: [] };
-    const l1Height = await options.l1Height();
     const at = now();
     const readings = await readBalances(pacedNode, fresh, { hash: block.hash }, names, {
       signal: AbortSignal.any([signal, AbortSignal.timeout(READ_MS)]),
