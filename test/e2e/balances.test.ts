@@ -6,9 +6,13 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 
 import { freePort } from '../../infra/embedded/ports.ts';
+import { createKafka } from '../../infra/kafka/client.ts';
+import { createLogger } from '../../infra/log.ts';
 import { createSimulatedNode } from '../../infra/embedded/starknet/node.ts';
 import type { SimulatedNode } from '../../infra/embedded/starknet/node.ts';
 import { tokenAt, tokens } from '../../infra/embedded/starknet/tokens.ts';
+import { parseFelt } from '../../schemas/felt.ts';
+import { topics } from '../../schemas/topics.ts';
 import { isolated } from '../support/isolation.ts';
 import type { Isolated } from '../support/isolation.ts';
 import { createRandom } from '../support/random.ts';
@@ -341,5 +345,73 @@ describe('balances of a simulated chain', () => {
       await expectHistory(pair);
     }
     await expectAccounts(someOf(accounts(), 4));
+  });
+
+  test('a token that rebases, or mints without events: what the chain said counts, and nothing is negative', async () => {
+    const kafka = createKafka({
+      brokers: own.env.KAFKA_BROKERS.split(','),
+      clientId: 'test',
+      topicPrefix: own.env.KAFKA_TOPIC_PREFIX,
+      log: createLogger('test', 'silent'),
+    });
+    const publisher = kafka.publisher();
+    const strk = tokenOf('strk');
+    const [rebased = 0n, poor = 0n] = [
+      ...new Set(
+        node.transfersAt(head()).flatMap(({ token, from }) => (token === strk && from !== 0n ? [from] : [])),
+      ),
+    ];
+    const said = async (account: bigint, amount: bigint): Promise<void> => {
+      const [holder, token, hash] = [
+        hex(account),
+        hex(strk),
+        hex(BigInt(node.ledger.at(head())?.hash ?? '0x0')),
+      ].map(parseFelt);
+      if (!holder || !token || !hash) throw new Error('no felts');
+      const times = { observed_at: Date.now(), requested_at: Date.now(), l1_height: null };
+      const value = {
+        type: 'balance.observed' as const,
+        v: 1 as const,
+        account: holder,
+        token,
+        balance: amount.toString(),
+        block: head(),
+        block_hash: hash,
+        ...times,
+      };
+      await publisher.publish(topics.balances, [{ key: `${holder}:${token}`, value }]);
+    };
+    const more = 1000n;
+    // What is said of a block last counts.
+    for (const account of [rebased, poor])
+      await expectBalance({ account, token: strk }, '&force_refresh=true');
+    await said(rebased, truth(rebased, strk) + more);
+    await said(poor, 1n);
+    await publisher.close();
+    await kafka.close();
+    const shown = async (account: bigint): Promise<string> =>
+      (await get(`/api/balance/?${keyOf({ account, token: strk })}&max_age=100000`, balance)).data.balance;
+    await eventually(async () => expect(await shown(poor)).toBe('1'));
+    await eventually(async () => expect(await shown(rebased)).toBe(String(truth(rebased, strk) + more)));
+    const at = head();
+    node.control({ command: 'advance', blocks: 6 });
+    await upToDate();
+    expect(await shown(rebased)).toBe(String(truth(rebased, strk) + more));
+
+    const past = async (account: bigint) =>
+      await get(`/api/balance-history/?${keyOf({ account, token: strk })}&${ALWAYS}`, history);
+    const shifted = trueHistory({ account: rebased, token: strk }).map((line) => {
+      const [block, index, held] = line.split(' ');
+      return `${block} ${index} ${BigInt(held ?? 0) + more}`;
+    });
+    const seen = await past(rebased);
+    expect(seen.data.map((row) => `${row.block_number} ${row.event_index} ${row.balance}`)).toEqual(shifted);
+    // It paid its way all along with what the chain does not say it had: before its last income nothing is known.
+    const { data, complete_from } = await past(poor);
+    expect(data.every((row) => BigInt(row.balance) >= 0n)).toBe(true);
+    const whole = trueHistory({ account: poor, token: strk });
+    const known = data.filter((row) => row.block_number <= at).length;
+    expect(known).toBeGreaterThan(0);
+    expect(complete_from === undefined).toBe(data.length === whole.length);
   });
 });
