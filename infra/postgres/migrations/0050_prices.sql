@@ -11,8 +11,6 @@ CREATE TABLE tds.price_watch (
   -- one process reads it
   claimed_until bigint NOT NULL DEFAULT 0,
   read_at bigint,
-  -- of the newest request that has no answer yet
-  asked_at bigint,
   -- the last one published, in decimal
   price text,
   observed_at bigint,
