@@ -31,7 +31,12 @@ test('a reader whose group is joined again goes on where it was, and hands nothi
     };
   };
   const hand = async (from: number, to: number): Promise<void> =>
-    await options?.onBatch({ topic: topic.name, partition: 0, messages: messages(from, to), highWatermark: 1000 });
+    await options?.onBatch({
+      topic: topic.name,
+      partition: 0,
+      messages: messages(from, to),
+      highWatermark: 1000,
+    });
 
   const reading = readRanges(topic, [{ partition: 0, from: 100, to: 300 }], consume, async () => {});
   const seen: number[] = [];
