@@ -49,6 +49,7 @@ export default defineConfig({
           name: 'unit',
           include: ['test/unit/**/*.test.ts'],
           sequence: { groupOrder: 0 },
+          maxWorkers: 2,
           // No test asserts a time: a busy machine may be ten times slower.
           testTimeout: 120_000,
         },

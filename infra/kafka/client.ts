@@ -6,6 +6,7 @@ import type { Logger } from '../log.ts';
 import { consume } from './consumption.ts';
 import type { ConsumeOptions, Consumption, LogMessage } from './consumption.ts';
 import { ensureTopics } from './ensure-topics.ts';
+import { framedSocket } from './framed-socket.ts';
 import { createPublisher } from './publisher.ts';
 import type { Publisher } from './publisher.ts';
 import { readRanges } from './read-ranges.ts';
@@ -64,6 +65,7 @@ export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOption
     connectionTimeout: 5000,
     requestTimeout: 30_000,
     retry: { retries: 8, initialRetryTime: 100, maxRetryTime: 3000 },
+    socketFactory: framedSocket,
     logCreator:
       () =>
       ({ level, log: { message, ...rest } }) => {
