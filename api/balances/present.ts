@@ -9,7 +9,7 @@ import { decimalsOf } from '../tokens/present.ts';
 import { isoSeconds } from '../transfers/present.ts';
 import type { AnsweredBalance } from './current.ts';
 import type { HistoryRow } from './history.ts';
-import { worth } from './prices.ts';
+import { worth } from './worth.ts';
 
 type Known = AnsweredBalance & { readonly balance: bigint };
 

@@ -15,6 +15,7 @@ import { invalidInput, throttled, unavailable } from '../errors.ts';
 import type { HttpError } from '../errors.ts';
 import { integerField } from '../fields.ts';
 import { address, boolean, integer, timestamp } from '../params.ts';
+import type { PriceReader } from '../prices/reader.ts';
 import { createRateLimit } from '../rate-limit.ts';
 import type { RefreshBus } from '../refresh.ts';
 import { defineRoute } from '../route.ts';
@@ -25,8 +26,6 @@ import { freshBalances } from './current.ts';
 import type { AnsweredBalance, BalanceDeps, MaxAge } from './current.ts';
 import { balanceHistory } from './history.ts';
 import { presentAccountBalance, presentBalance, presentHistoryRow } from './present.ts';
-import { noPrices } from './prices.ts';
-import type { PriceReader } from './prices.ts';
 
 export interface BalanceRouteDeps {
   /** May only read. */
@@ -34,7 +33,7 @@ export interface BalanceRouteDeps {
   /** May only SELECT. */
   readonly pool: Sql;
   readonly refreshes: RefreshBus;
-  readonly prices?: PriceReader;
+  readonly prices: PriceReader;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
@@ -48,7 +47,7 @@ const maxAge = integer({ min: 0, max: MOST_SECONDS, description: 'Seconds that a
 const forceRefresh = boolean('Reads the chain in any case');
 
 export function balanceRoutes(deps: BalanceRouteDeps): Route[] {
-  const { clickhouse, pool, refreshes, now, prices = noPrices } = deps;
+  const { clickhouse, pool, refreshes, now, prices } = deps;
   const coverage = createCoverageReader(now);
   const limitTo = (limit: number) => {
     const calls = createRateLimit({ limit, windowMs: MINUTE_MS, now });

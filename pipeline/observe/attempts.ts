@@ -3,6 +3,8 @@ import { z } from 'zod';
 import { inTransaction, sqlRows } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { storable } from '../../schemas/text.ts';
+import { movePosition } from './positions.ts';
+import type { Position } from './positions.ts';
 
 /** Something to be observed. */
 export interface Task {
@@ -13,13 +15,6 @@ export interface Task {
   readonly facts: string;
   /** 0, or the seq of the repair that made the task: a later one with other facts has the subject observed again. */
   readonly revision: number;
-}
-
-export interface Position {
-  readonly topic: string;
-  readonly topicId: string;
-  readonly partition: number;
-  readonly nextOffset: number;
 }
 
 const claimRow = z.object({
@@ -49,17 +44,6 @@ export function createAttempts(pool: Pool, observer: string) {
   };
 
   return {
-    async position(topic: string, topicId: string, partition: number): Promise<number | null> {
-      const [row] = await sqlRows(
-        pool,
-        z.object({ next_offset: z.number() }),
-        `SELECT next_offset FROM tds.observer_positions
-         WHERE observer = $1 AND topic = $2 AND partition = $3 AND topic_id = $4`,
-        [observer, topic, partition, topicId],
-      );
-      return row?.next_offset ?? null;
-    },
-
     /** Takes tasks in and moves the position, in one transaction. Answers how many are to be done that were not before. */
     async add(tasks: readonly Task[], position: Position, now: number): Promise<number> {
       return await inTransaction(pool, async (tx) => {
@@ -80,13 +64,7 @@ export function createAttempts(pool: Pool, observer: string) {
                   [observer, JSON.stringify(sorted), now],
                 )
               ).rowCount ?? 0);
-        await tx.query(
-          `INSERT INTO tds.observer_positions (observer, topic, partition, topic_id, next_offset)
-           VALUES ($1, $2, $3, $4, $5)
-           ON CONFLICT (observer, topic, partition) DO UPDATE
-             SET topic_id = excluded.topic_id, next_offset = excluded.next_offset, updated_at = now()`,
-          [observer, position.topic, position.partition, position.topicId, position.nextOffset],
-        );
+        await movePosition(tx, observer, position);
         return added;
       });
     },

@@ -2,10 +2,8 @@ import PQueue from 'p-queue';
 
 import type { Config } from '../../infra/config.ts';
 import type { Consumption, Kafka, LogBatch } from '../../infra/kafka/client.ts';
-import { pause } from '../../infra/lifecycle.ts';
 import type { Logger } from '../../infra/log.ts';
 import type { Registry } from '../../infra/metrics.ts';
-import { isPostgresUnavailable } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { felt } from '../../schemas/messages/common.ts';
 import { tokensMessage } from '../../schemas/messages/tokens.ts';
@@ -19,7 +17,9 @@ import { readBlockNews } from './block-news.ts';
 import type { BlockNews } from './block-news.ts';
 import { describeToken, tokenTask } from './describe.ts';
 import type { TokenTask } from './describe.ts';
+import { createPatience, placeInLog } from './log-reading.ts';
 import { createObserverMetrics } from './metrics.ts';
+import { readPosition } from './positions.ts';
 import { startWorker } from './worker.ts';
 
 export interface TokenObserverOptions {
@@ -98,26 +98,15 @@ export async function runTokenObserver(options: TokenObserverOptions): Promise<O
     ending.reject,
   );
 
-  /** Waits for a Postgres that is away: what was read is not dropped. */
-  async function patiently<T>(work: () => Promise<T>): Promise<T> {
-    for (;;) {
-      try {
-        return await work();
-      } catch (error) {
-        if (!isPostgresUnavailable(error) || stopping.signal.aborted) throw error;
-        log.warn({ err: error, observer: OBSERVER }, 'Postgres does not answer; trying again');
-        await pause(1000, stopping.signal);
-      }
-    }
-  }
+  const patiently = createPatience(OBSERVER, log, stopping.signal);
 
   async function startAt(partition: number): Promise<number | 'beginning'> {
-    const stored = await patiently(() => attempts.position(topic.name, topicId, partition));
-    if (stored === null) return 'beginning';
-    const range = (await kafka.offsets(topic)).find((entry) => entry.partition === partition);
-    if (range !== undefined && stored >= range.low && stored <= range.high) return stored;
-    log.warn({ partition, stored, range }, 'the position lies outside the log; reading from its beginning');
-    return 'beginning';
+    const place = { topic: topic.name, topicId, partition };
+    const position = await patiently(() => readPosition(pool, OBSERVER, place));
+    const begin = await placeInLog(kafka, topic, partition, position);
+    if (position !== null && begin === 'beginning')
+      log.warn({ partition, position }, 'the position lies outside the log; reading from its beginning');
+    return begin;
   }
 
   async function onBatch({ partition, messages }: LogBatch): Promise<void> {

@@ -20,14 +20,13 @@ export const latestPrices: PostgresProjection<PricesMessage> = {
   },
   async fold(tx, message, { schema }) {
     const { token, requested_at: requestedAt = 0 } = message;
-    const isPrice = message.type === 'price.observed';
     await tx.query(
       `INSERT INTO ${schema}.latest_prices AS known (token, price, source, observed_at, requested_at)
        VALUES ($1, $2, $3, $4, $5)
        ON CONFLICT (token) DO UPDATE SET requested_at = greatest(known.requested_at, excluded.requested_at)`,
       [token, null, null, null, requestedAt],
     );
-    if (!isPrice) return;
+    if (message.type !== 'price.observed') return;
     await tx.query(
       `UPDATE ${schema}.latest_prices SET price = $2, source = $3, observed_at = $4
        WHERE token = $1 AND (observed_at IS NULL OR observed_at <= $4)`,

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 
+import { parseTimestamp } from '../../../api/params.ts';
 import { backfillPrices } from '../../../pipeline/observe/prices/backfill.ts';
 import type { BackfillProgress, BackfillReport } from '../../../pipeline/observe/prices/backfill.ts';
 import { guardLimits } from '../../../pipeline/observe/prices/observer.ts';
@@ -105,12 +106,8 @@ function addressOf(text: string): Felt {
   return token;
 }
 
-/** ISO 8601; without a zone it is UTC. */
 function timeOf(text: string): number {
-  const isIso = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?$/.test(text);
-  const time = isIso
-    ? Date.parse(/T.*(Z|[+-]\d\d:?\d\d)$/.test(text) || !text.includes('T') ? text : `${text}Z`)
-    : NaN;
-  if (Number.isNaN(time)) throw new AppError('INVALID', `Not a time: ${text}`);
-  return time;
+  const time = parseTimestamp(text);
+  if (time === null) throw new AppError('INVALID', `Not a time: ${text}`);
+  return time.getTime();
 }

@@ -16,7 +16,8 @@ import { storable } from '../../../schemas/text.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { createMemory } from '../../ingest/memory.ts';
 import type { Node } from '../../node/types.ts';
-import { createAttempts } from '../attempts.ts';
+import { createPatience, jsonOf, placeInLog } from '../log-reading.ts';
+import { movePosition, readPosition } from '../positions.ts';
 import type { ObserverRun } from '../tokens.ts';
 import { createPending, keyOf } from './pending.ts';
 import type { Wanted } from './pending.ts';
@@ -61,7 +62,6 @@ const WINDOW_MS = 1000;
 export async function runBalanceObserver(options: BalanceObserverOptions): Promise<ObserverRun> {
   const { config, node, pool, kafka, log, now = Date.now, pollMs = 250 } = options;
   const topic = topics.requests;
-  const attempts = createAttempts(pool, OBSERVER);
   const counts = createBalanceMetrics(options.metrics);
   const pending = createPending({
     patienceMs: PATIENCE_MS,
@@ -88,38 +88,31 @@ export async function runBalanceObserver(options: BalanceObserverOptions): Promi
     },
   };
 
-  /** Waits for a Postgres that is away: what was read is not dropped. */
-  async function patiently<T>(work: () => Promise<T>): Promise<T> {
-    for (;;) {
-      try {
-        return await work();
-      } catch (error) {
-        if (!isPostgresUnavailable(error) || signal.aborted) throw error;
-        log.warn({ err: error, observer: OBSERVER }, 'Postgres does not answer; trying again');
-        await pause(1000, signal);
-      }
-    }
-  }
+  const patiently = createPatience(OBSERVER, log, signal);
 
   async function startAt(partition: number): Promise<number | 'beginning'> {
-    const stored = await patiently(() => attempts.position(topic.name, topicId, partition));
-    const range = (await kafka.offsets(topic)).find((entry) => entry.partition === partition);
+    const place = { topic: topic.name, topicId, partition };
     // Requests are kept for a day: a position that is older is no loss.
-    const isThere = stored !== null && range !== undefined && stored >= range.low && stored <= range.high;
-    return isThere ? stored : 'beginning';
+    return await placeInLog(
+      kafka,
+      topic,
+      partition,
+      await patiently(() => readPosition(pool, OBSERVER, place)),
+    );
   }
 
   async function onBatch({ partition, messages }: LogBatch): Promise<void> {
     for (const { value, timestamp, offset } of messages) {
-      const request = parseRequest(value);
-      if (request === null) log.warn({ partition, offset }, 'passed over a request that cannot be read');
+      const { data: request } = requestsMessage.safeParse(jsonOf(value));
+      if (request === undefined) log.warn({ partition, offset }, 'passed over a request that cannot be read');
       if (request?.type !== 'balance.requested' || now() - timestamp > PATIENCE_MS) continue;
       const { account, token, requested_at } = request;
       pending.add({ account, token, requestedAt: requested_at }, now());
     }
     waiting.abort();
     const nextOffset = (messages.at(-1)?.offset ?? -1) + 1;
-    await patiently(() => attempts.add([], { topic: topic.name, topicId, partition, nextOffset }, now()));
+    const position = { topic: topic.name, topicId, partition, nextOffset };
+    await patiently(() => movePosition(pool, OBSERVER, position));
     consumption?.commit(topic.name, partition, nextOffset).catch(() => {}); // for the display of lag alone
   }
 
@@ -240,14 +233,6 @@ function messageOf(
       return { type: 'balance.refused', ...read, reason: storable(reading.reason) };
     case 'unanswered':
       return null;
-  }
-}
-
-function parseRequest(value: Buffer) {
-  try {
-    return requestsMessage.parse(JSON.parse(value.toString('utf8')));
-  } catch {
-    return null;
   }
 }
 

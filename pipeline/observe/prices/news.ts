@@ -4,6 +4,7 @@ import type { Felt } from '../../../schemas/felt.ts';
 import { requestsMessage } from '../../../schemas/messages/requests.ts';
 import { tokensMessage } from '../../../schemas/messages/tokens.ts';
 import { topics } from '../../../schemas/topics.ts';
+import { jsonOf } from '../log-reading.ts';
 
 /** Who asked so long ago has stopped waiting. */
 const PATIENCE_MS = 60_000;
@@ -20,7 +21,7 @@ export function readPriceNews({ topic, partition, messages }: LogBatch, now: num
   const asked = new Map<Felt, number>();
   const fresh = new Set<Felt>();
   for (const { offset, value } of messages) {
-    const json = parsed(value);
+    const json = jsonOf(value);
     if (topic === topics.requests.name) {
       const { data } = requestsMessage.safeParse(json);
       if (data?.type === 'price.requested' && data.requested_at > now - PATIENCE_MS)
@@ -35,12 +36,4 @@ export function readPriceNews({ topic, partition, messages }: LogBatch, now: num
     log.warn({ topic, partition, offset }, 'passed over a message that cannot be read');
   }
   return { asked, fresh: [...fresh] };
-}
-
-function parsed(value: Buffer): unknown {
-  try {
-    return JSON.parse(value.toString('utf8'));
-  } catch {
-    return undefined;
-  }
 }

@@ -10,13 +10,15 @@ import type { Felt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { createAlarms } from '../alarms.ts';
 import { retryAfterMs } from '../http.ts';
+import { createPatience, placeInLog } from '../log-reading.ts';
+import { readPosition } from '../positions.ts';
 import { retryPauseMs } from '../retry.ts';
 import type { ObserverRun } from '../tokens.ts';
 import type { FeedReading, PriceFeed } from './feed.ts';
 import { observedMessage, unchangedMessage } from './message.ts';
 import { createPriceMetrics } from './metrics.ts';
 import { readPriceNews } from './news.ts';
-import { createPriceStore, priceStates } from './store.ts';
+import { OBSERVER, createPriceStore, priceStates } from './store.ts';
 import type { Answered, Claim, Settled } from './store.ts';
 import { reasonOf, verdictsOf } from './verdicts.ts';
 
@@ -90,26 +92,19 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
   const ending = Promise.withResolvers<void>();
   ending.promise.catch(() => {});
 
-  /** Waits for a Postgres that is away: what was read is not dropped. */
-  async function patiently<T>(work: () => Promise<T>): Promise<T> {
-    for (;;) {
-      try {
-        return await work();
-      } catch (error) {
-        if (!isPostgresUnavailable(error) || signal.aborted) throw error;
-        log.warn({ err: error, observer: 'prices' }, 'Postgres does not answer; trying again');
-        await pause(1000, signal);
-      }
-    }
-  }
+  const patiently = createPatience(OBSERVER, log, signal);
 
   async function startAt(name: string, partition: number): Promise<number | 'beginning'> {
-    const stored = await patiently(() => store.position(name, topicIds.get(name) ?? '', partition));
     const topic = read.find((one) => one.name === name);
-    if (stored === null || topic === undefined) return 'beginning';
-    const range = (await kafka.offsets(topic)).find((entry) => entry.partition === partition);
+    if (topic === undefined) return 'beginning';
+    const place = { topic: name, topicId: topicIds.get(name) ?? '', partition };
     // Requests are kept for a day: a position that is older is no loss.
-    return range !== undefined && stored >= range.low && stored <= range.high ? stored : 'beginning';
+    return await placeInLog(
+      kafka,
+      topic,
+      partition,
+      await patiently(() => readPosition(pool, OBSERVER, place)),
+    );
   }
 
   async function onBatch(batch: LogBatch): Promise<void> {
@@ -249,7 +244,7 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
         if (await readDue()) continue;
       } catch (error) {
         if (!isPostgresUnavailable(error)) throw error;
-        log.warn({ err: error, observer: 'prices' }, 'Postgres does not answer; trying again');
+        log.warn({ err: error, observer: OBSERVER }, 'Postgres does not answer; trying again');
       }
       await pause(pollMs, waiting.signal);
     }

@@ -5,6 +5,8 @@ import type { Pool, Sql } from '../../../infra/postgres/client.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { felt } from '../../../schemas/messages/common.ts';
 import { storable } from '../../../schemas/text.ts';
+import { movePosition } from '../positions.ts';
+import type { Position } from '../positions.ts';
 import { refusals } from './guard.ts';
 import type { KnownPrice, Verdict } from './guard.ts';
 import type { PriceNews } from './news.ts';
@@ -52,19 +54,13 @@ export interface Settled {
   readonly dueAt: number | null;
 }
 
-export interface Position {
-  readonly topic: string;
-  readonly topicId: string;
-  readonly partition: number;
-  readonly nextOffset: number;
-}
-
 /** How long a claim keeps others away; after a crash, how long until its tokens are read again. */
 export const CLAIM_MS = 60_000;
 
 const FORGET_MS = 86_400_000;
 
-const OBSERVER = 'prices';
+/** Whose position in the log this is. */
+export const OBSERVER = 'prices';
 
 /** The schedule of readings and what is known of each token, in Postgres (tds.price_watch). */
 export function createPriceStore(pool: Pool) {
@@ -125,24 +121,13 @@ export function createPriceStore(pool: Pool) {
            ON CONFLICT (token) DO NOTHING`,
           [fresh, now],
         );
-        await movePosition(tx, position);
+        await movePosition(tx, OBSERVER, position);
         return answered.map(({ token, asked_at, read_at }) => ({
           token,
           requestedAt: asked_at,
           readAt: read_at ?? now,
         }));
       });
-    },
-
-    async position(topic: string, topicId: string, partition: number): Promise<number | null> {
-      const [row] = await sqlRows(
-        pool,
-        z.object({ next_offset: z.number() }),
-        `SELECT next_offset FROM tds.observer_positions
-         WHERE observer = $1 AND topic = $2 AND partition = $3 AND topic_id = $4`,
-        [OBSERVER, topic, partition, topicId],
-      );
-      return row?.next_offset ?? null;
     },
 
     /** Due tokens, those that something asked for first, then the longest due. */
@@ -262,14 +247,4 @@ async function settleOne(tx: Sql, { claim, verdict, dueAt }: Settled, now: numbe
         storable(verdict.detail),
       ]);
   }
-}
-
-async function movePosition(tx: Sql, position: Position): Promise<void> {
-  await tx.query(
-    `INSERT INTO tds.observer_positions (observer, topic, partition, topic_id, next_offset)
-     VALUES ($1, $2, $3, $4, $5)
-     ON CONFLICT (observer, topic, partition) DO UPDATE
-       SET topic_id = excluded.topic_id, next_offset = excluded.next_offset, updated_at = now()`,
-    [OBSERVER, position.topic, position.partition, position.topicId, position.nextOffset],
-  );
 }

@@ -47,7 +47,7 @@ export interface ChainProjectionsOptions extends RunOptions, Pick<ChainPorts, 'l
 
 export const DEFAULT_LIMITS: GatherLimits = { rows: 50_000, bytes: 32_000_000, waitMs: 1000, gapMs: 150 };
 
-/** Blocks compress to an eighth: some 16 MB of JSON a fetch, held twice while the next one comes. */
+/** Blocks compress to an eighth: some 16 MB of JSON a fetch. */
 export const FETCH_BYTES = 2_000_000;
 
 /** Opens the builds that this program writes, keeps them up with `chain.blocks`, and follows every swap. */

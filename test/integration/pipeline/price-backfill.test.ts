@@ -1,15 +1,11 @@
-import { pino } from 'pino';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 
 import { coins } from '../../../infra/embedded/prices/coins.ts';
 import { createSimulatedFeed } from '../../../infra/embedded/prices/feed.ts';
 import type { SimulatedFeed } from '../../../infra/embedded/prices/feed.ts';
 import { systemClock } from '../../../infra/clock.ts';
-import { createKafka } from '../../../infra/kafka/client.ts';
 import type { Kafka, Publisher } from '../../../infra/kafka/client.ts';
-import { createPool } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
-import { migrate } from '../../../infra/postgres/migrate.ts';
 import { createTextReader } from '../../../pipeline/observe/http.ts';
 import { backfillPrices } from '../../../pipeline/observe/prices/backfill.ts';
 import type { BackfillOptions, BackfillReport } from '../../../pipeline/observe/prices/backfill.ts';
@@ -19,13 +15,13 @@ import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { pricesMessage } from '../../../schemas/messages/prices.ts';
 import { topics } from '../../../schemas/topics.ts';
-import { isolated } from '../../support/isolation.ts';
-import type { Isolated } from '../../support/isolation.ts';
+import { observerWorld } from '../../support/observer-world.ts';
+import type { ObserverWorld } from '../../support/observer-world.ts';
 
-const log = pino({ level: 'silent' });
 const HOUR = 3_600_000;
 const NOW = Date.UTC(2026, 9, 1, 12, 34);
-let own: Isolated;
+let world: ObserverWorld;
+let log: ObserverWorld['log'];
 let pool: Pool;
 let kafka: Kafka;
 let publisher: Publisher;
@@ -34,16 +30,8 @@ let adapter: PriceFeed;
 const slept: number[] = [];
 
 beforeAll(async () => {
-  own = await isolated();
-  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
-  await migrate(pool);
-  kafka = createKafka({
-    brokers: own.env.KAFKA_BROKERS.split(','),
-    clientId: 'test',
-    topicPrefix: own.env.KAFKA_TOPIC_PREFIX,
-    log,
-  });
-  await kafka.ensureTopics();
+  world = await observerWorld();
+  ({ pool, kafka, log } = world);
   publisher = kafka.publisher();
   feed = await createSimulatedFeed({ now: () => NOW });
   adapter = createDefiLlama(
@@ -65,9 +53,7 @@ afterAll(async () => {
   await adapter.close();
   await feed.close();
   await publisher.close();
-  await kafka.close();
-  await pool.end();
-  await own.drop();
+  await world.close();
 });
 
 const addressOf = (key: string): Felt =>

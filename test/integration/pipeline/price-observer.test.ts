@@ -1,16 +1,12 @@
 import { Registry } from 'prom-client';
-import { pino } from 'pino';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 
 import { coins } from '../../../infra/embedded/prices/coins.ts';
 import { createSimulatedFeed } from '../../../infra/embedded/prices/feed.ts';
 import type { SimulatedFeed } from '../../../infra/embedded/prices/feed.ts';
 import { systemClock } from '../../../infra/clock.ts';
-import { createKafka } from '../../../infra/kafka/client.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
-import { createPool } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
-import { migrate } from '../../../infra/postgres/migrate.ts';
 import { createTextReader } from '../../../pipeline/observe/http.ts';
 import { createDefiLlama } from '../../../pipeline/observe/prices/defillama.ts';
 import type { PriceFeed } from '../../../pipeline/observe/prices/feed.ts';
@@ -21,14 +17,14 @@ import type { Felt } from '../../../schemas/felt.ts';
 import { pricesMessage } from '../../../schemas/messages/prices.ts';
 import type { PricesMessage } from '../../../schemas/messages/prices.ts';
 import { topics } from '../../../schemas/topics.ts';
-import { isolated } from '../../support/isolation.ts';
-import type { Isolated } from '../../support/isolation.ts';
+import { observerWorld } from '../../support/observer-world.ts';
+import type { ObserverWorld } from '../../support/observer-world.ts';
 
-const log = pino({ level: 'silent' });
 const MINUTE = 60_000;
 const POLL_MS = 2 * MINUTE;
 
-let own: Isolated;
+let world: ObserverWorld;
+let log: ObserverWorld['log'];
 let pool: Pool;
 let kafka: Kafka;
 let feed: SimulatedFeed;
@@ -44,16 +40,8 @@ const addressOf = (key: string): Felt =>
 const [eth, strk, usdc, wbtc] = ['eth', 'strk', 'usdc', 'wbtc'].map(addressOf) as [Felt, Felt, Felt, Felt];
 
 beforeAll(async () => {
-  own = await isolated();
-  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
-  await migrate(pool);
-  kafka = createKafka({
-    brokers: own.env.KAFKA_BROKERS.split(','),
-    clientId: 'test',
-    topicPrefix: own.env.KAFKA_TOPIC_PREFIX,
-    log,
-  });
-  await kafka.ensureTopics();
+  world = await observerWorld();
+  ({ pool, kafka, log } = world);
   feed = await createSimulatedFeed({ now: () => now });
   const reader = createTextReader({
     timeoutMs: 1000,
@@ -74,9 +62,7 @@ afterEach(async () => {
 afterAll(async () => {
   await adapter.close();
   await feed.close();
-  await kafka.close();
-  await pool.end();
-  await own.drop();
+  await world.close();
 });
 
 async function start(): Promise<void> {

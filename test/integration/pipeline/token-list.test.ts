@@ -1,4 +1,3 @@
-import { pino } from 'pino';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 
 import { coins } from '../../../infra/embedded/prices/coins.ts';
@@ -6,11 +5,8 @@ import { createSimulatedFeed } from '../../../infra/embedded/prices/feed.ts';
 import type { SimulatedFeed } from '../../../infra/embedded/prices/feed.ts';
 import { tokenListUrl } from '../../../infra/embedded/prices/prices.ts';
 import { systemClock } from '../../../infra/clock.ts';
-import { createKafka } from '../../../infra/kafka/client.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
-import { createPool } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
-import { migrate } from '../../../infra/postgres/migrate.ts';
 import { createTextReader } from '../../../pipeline/observe/http.ts';
 import { runTokenList } from '../../../pipeline/observe/token-list.ts';
 import type { ObserverRun } from '../../../pipeline/observe/tokens.ts';
@@ -19,10 +15,9 @@ import type { Felt } from '../../../schemas/felt.ts';
 import { tokensMessage } from '../../../schemas/messages/tokens.ts';
 import type { TokensMessage } from '../../../schemas/messages/tokens.ts';
 import { topics } from '../../../schemas/topics.ts';
-import { isolated } from '../../support/isolation.ts';
-import type { Isolated } from '../../support/isolation.ts';
+import { observerWorld } from '../../support/observer-world.ts';
+import type { ObserverWorld } from '../../support/observer-world.ts';
 
-const log = pino({ level: 'silent' });
 const reader = createTextReader({
   timeoutMs: 2000,
   maxAnswerBytes: 1_000_000,
@@ -30,23 +25,16 @@ const reader = createTextReader({
   attempts: 1,
   clock: systemClock,
 });
-let own: Isolated;
+let world: ObserverWorld;
+let log: ObserverWorld['log'];
 let pool: Pool;
 let kafka: Kafka;
 let feed: SimulatedFeed;
 const running: ObserverRun[] = [];
 
 beforeAll(async () => {
-  own = await isolated();
-  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
-  await migrate(pool);
-  kafka = createKafka({
-    brokers: own.env.KAFKA_BROKERS.split(','),
-    clientId: 'test',
-    topicPrefix: own.env.KAFKA_TOPIC_PREFIX,
-    log,
-  });
-  await kafka.ensureTopics();
+  world = await observerWorld();
+  ({ pool, kafka, log } = world);
   feed = await createSimulatedFeed();
 });
 afterEach(async () => {
@@ -56,9 +44,7 @@ afterEach(async () => {
 afterAll(async () => {
   await reader.close();
   await feed.close();
-  await kafka.close();
-  await pool.end();
-  await own.drop();
+  await world.close();
 });
 
 function start(): void {

@@ -1,15 +1,11 @@
 import { Registry } from 'prom-client';
-import { pino } from 'pino';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 
 import { createSimulatedNode } from '../../../infra/embedded/starknet/node.ts';
 import type { SimulatedNode } from '../../../infra/embedded/starknet/node.ts';
 import { tokens } from '../../../infra/embedded/starknet/tokens.ts';
-import { createKafka } from '../../../infra/kafka/client.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
-import { createPool } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
-import { migrate } from '../../../infra/postgres/migrate.ts';
 import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
 import { createNode } from '../../../pipeline/node/node.ts';
 import type { Node } from '../../../pipeline/node/types.ts';
@@ -23,11 +19,11 @@ import { tokensMessage } from '../../../schemas/messages/tokens.ts';
 import type { TokensMessage } from '../../../schemas/messages/tokens.ts';
 import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import { accepted, makeBlock } from '../../support/chain-messages.ts';
-import { isolated } from '../../support/isolation.ts';
-import type { Isolated } from '../../support/isolation.ts';
+import { observerWorld } from '../../support/observer-world.ts';
+import type { ObserverWorld } from '../../support/observer-world.ts';
 
-const log = pino({ level: 'silent' });
-let own: Isolated;
+let world: ObserverWorld;
+let log: ObserverWorld['log'];
 let pool: Pool;
 let kafka: Kafka;
 let simulated: SimulatedNode;
@@ -37,16 +33,8 @@ let running: ObserverRun | null = null;
 let now = 1_700_000_000_000;
 
 beforeAll(async () => {
-  own = await isolated();
-  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
-  await migrate(pool);
-  kafka = createKafka({
-    brokers: own.env.KAFKA_BROKERS.split(','),
-    clientId: 'test',
-    topicPrefix: own.env.KAFKA_TOPIC_PREFIX,
-    log,
-  });
-  await kafka.ensureTopics();
+  world = await observerWorld();
+  ({ pool, kafka, log } = world);
   simulated = await createSimulatedNode({ manual: true, initialHead: 100 });
   node = createNode({
     url: simulated.url,
@@ -60,9 +48,7 @@ afterEach(() => stop());
 afterAll(async () => {
   await node.close();
   await simulated.close();
-  await kafka.close();
-  await pool.end();
-  await own.drop();
+  await world.close();
 });
 
 async function start(): Promise<void> {

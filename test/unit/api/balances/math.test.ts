@@ -9,7 +9,7 @@ import {
   sumAsBalance,
 } from '../../../../api/balances/math.ts';
 import type { PairFacts } from '../../../../api/balances/math.ts';
-import { worth } from '../../../../api/balances/prices.ts';
+import { worth } from '../../../../api/balances/worth.ts';
 import { U256, ZERO_FELT, toFelt } from '../../../../schemas/felt.ts';
 
 const coin = { account: toFelt(0xa11cen), standard: 'erc20' as const };

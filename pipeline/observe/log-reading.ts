@@ -1,0 +1,47 @@
+import type { Kafka } from '../../infra/kafka/client.ts';
+import { pause } from '../../infra/lifecycle.ts';
+import type { Logger } from '../../infra/log.ts';
+import { isPostgresUnavailable } from '../../infra/postgres/client.ts';
+import type { Topic } from '../../schemas/topics.ts';
+
+const PAUSE_MS = 1000;
+
+/** Runs work again for as long as Postgres is away: what was read from the log is not dropped. */
+export function createPatience(
+  observer: string,
+  log: Logger,
+  signal: AbortSignal,
+): <T>(work: () => Promise<T>) => Promise<T> {
+  return async (work) => {
+    for (;;) {
+      try {
+        return await work();
+      } catch (error) {
+        if (!isPostgresUnavailable(error) || signal.aborted) throw error;
+        log.warn({ err: error, observer }, 'Postgres does not answer; trying again');
+        await pause(PAUSE_MS, signal);
+      }
+    }
+  };
+}
+
+/** Where to go on: the position, or the log's beginning where there is none, or none that the log holds. */
+export async function placeInLog(
+  kafka: Pick<Kafka, 'offsets'>,
+  topic: Topic<unknown>,
+  partition: number,
+  position: number | null,
+): Promise<number | 'beginning'> {
+  if (position === null) return 'beginning';
+  const range = (await kafka.offsets(topic)).find((entry) => entry.partition === partition);
+  return range !== undefined && position >= range.low && position <= range.high ? position : 'beginning';
+}
+
+/** A message's JSON; undefined where it is none. */
+export function jsonOf(value: Buffer): unknown {
+  try {
+    return JSON.parse(value.toString('utf8'));
+  } catch {
+    return undefined;
+  }
+}
