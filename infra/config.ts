@@ -76,6 +76,18 @@ export const settings = {
     null,
     'Redis, for counters that may be lost; unset: embedded redis-server',
   ),
+  redisKeyPrefix: setting(
+    'REDIS_KEY_PREFIX',
+    z.string().max(100),
+    'tds:',
+    'put before every key in Redis; services that share one need different ones',
+  ),
+  redisTimeoutMs: setting(
+    'REDIS_TIMEOUT_MS',
+    integer(10, 60_000),
+    300,
+    'when Redis owes an answer for so long it is taken for away',
+  ),
   port: setting('PORT', port, 8080, "the API's port"),
   host: setting('HOST', z.string().min(1), '127.0.0.1', "the API's address"),
   metricsPort: setting('METRICS_PORT', port, 0, 'where a role serves /metrics on loopback; 0: any free port'),
@@ -95,6 +107,15 @@ export const settings = {
       .nullable(),
     null,
     'seals what must be read back; 32 bytes as hex; an embedded start makes DATA_DIR/secret.key',
+  ),
+  secretKeysBefore: setting(
+    'SECRET_KEYS_BEFORE',
+    z
+      .string()
+      .regex(/^[0-9a-fA-F]{64}(,[0-9a-fA-F]{64})*$/, 'must be keys of 64 hex digits, with commas between')
+      .transform((text) => text.split(',').map((hex) => Buffer.from(hex, 'hex'))),
+    [],
+    'keys that SECRET_KEY was before: what they sealed can still be read',
   ),
   backfillChunkBlocks: setting(
     'BACKFILL_CHUNK_BLOCKS',
@@ -209,6 +230,24 @@ export const settings = {
     'this user is made to exist at start',
   ),
   adminPassword: setting('ADMIN_PASSWORD', z.string().min(8).nullable(), null, "that user's password"),
+  rateLimitPerHour: setting(
+    'RATE_LIMIT_PER_HOUR',
+    integer(1, 2_147_483_647).nullable(),
+    null,
+    'successful calls an hour of an API key that was made without a rate_limit_per_hour; unset: as many as it likes',
+  ),
+  ipBlockWindowSeconds: setting(
+    'IP_BLOCK_WINDOW_SECONDS',
+    integer(1, 86_400),
+    300,
+    'ten failed key checks of an address, from the first one so long, block it for the rest of that time',
+  ),
+  syncCallsPerMinute: setting(
+    'SYNC_CALLS_PER_MINUTE',
+    integer(1, 1_000_000),
+    60,
+    'calls of the encrypted sync that an address may make in any minute',
+  ),
   sessionHours: setting('SESSION_HOURS', integer(1, 8760), 24, 'absolute lifetime of a session'),
   commandTimeoutMs: setting(
     'COMMAND_TIMEOUT_MS',

@@ -43,6 +43,7 @@ export const errorCodes = {
   VERSION_MISMATCH: 'this program writes another version of the projection',
   STORE_UNAVAILABLE: 'Kafka, ClickHouse, Postgres or Redis did not answer',
   COMMAND_TIMEOUT: 'a command was appended but its outcome is not known yet',
+  SECRET_UNREADABLE: 'a sealed value was sealed under another SECRET_KEY, or changed',
   NOT_FOUND: 'what was named does not exist',
   CONFLICT: 'the state does not allow it',
   INVALID: 'the input is wrong',

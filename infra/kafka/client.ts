@@ -48,6 +48,8 @@ export interface Kafka {
   ): AsyncIterable<{ readonly partition: number; readonly messages: readonly LogMessage[] }>;
   /** Messages of one partition from `from` to before `to`; ends there, or at the high watermark of the moment it began. */
   readRange(topic: Topic<unknown>, partition: number, from: number, to: number): AsyncIterable<LogMessage>;
+  /** Deletes the messages of a partition below an offset, for good. */
+  deleteBefore(topic: Topic<unknown>, partition: number, offset: number): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -149,6 +151,23 @@ export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOption
     },
     async *readRange(topic, partition, from, to) {
       for await (const { messages } of client.readRanges(topic, [{ partition, from, to }])) yield* messages;
+    },
+    async deleteBefore(topic, partition, offset) {
+      const place = (await offsets(topic)).find((one) => one.partition === partition);
+      if (place === undefined || offset <= place.low) return;
+      try {
+        await (
+          await admin()
+        ).deleteTopicRecords({
+          topic: topicPrefix + topic.name,
+          partitions: [{ partition, offset: String(offset) }],
+        });
+      } catch (cause) {
+        throw new AppError('STORE_UNAVAILABLE', `Kafka did not delete the beginning of ${topic.name}`, {
+          retryable: true,
+          cause,
+        });
+      }
     },
     async close() {
       const connected = await connectedAdmin?.catch(() => null);

@@ -32,7 +32,28 @@ export const createdKeyAnswer = z
     allowed_origins: z.array(z.string()),
     allowed_ips: z.array(z.string()),
     rate_limit_per_hour: z.int().nullable(),
+    expires_at: isoTimestamp.nullable(),
   })
   .meta({ id: 'CreatedApiKey' });
+
+export const keyUsageAnswer = z.object({
+  success: z.literal(true),
+  id: z.int(),
+  start_time: isoTimestamp,
+  end_time: isoTimestamp,
+  total_calls: z.int().min(0),
+  data: z.array(
+    z
+      .object({
+        hour: isoTimestamp.meta({ description: 'When the hour begins' }),
+        calls: z.int().min(0),
+        successful_calls: z
+          .int()
+          .min(0)
+          .meta({ description: 'Those that count against `rate_limit_per_hour`' }),
+      })
+      .meta({ id: 'UsedHour' }),
+  ),
+});
 
 export const doneAnswer = z.object({ success: z.literal(true), detail: z.string() }).meta({ id: 'Done' });

@@ -23,3 +23,34 @@ export const pricesAnswer = z.object({
       .meta({ id: 'Price' }),
   ),
 });
+
+export const priceAtAnswer = z.object({
+  success,
+  data: z.object({ token_address: canonicalHex, price_usd: priceUsd, at_time: isoTimestamp }),
+});
+
+const usd = z.string().meta({ description: 'US dollars for one whole token, as a decimal', example: '0.35' });
+
+export const priceHistoryAnswer = z.object({
+  success,
+  count: z.int().min(0),
+  token_address: canonicalHex,
+  interval: z.string(),
+  start_time: isoTimestamp,
+  end_time: isoTimestamp,
+  next_start_time: isoTimestamp.optional().meta({
+    description: 'Present where more buckets have a price than an answer holds: the `start_time` of the rest',
+  }),
+  data: z.array(
+    z
+      .object({
+        timestamp: isoTimestamp.meta({ description: 'When the bucket begins' }),
+        avg_price: usd,
+        min_price: usd,
+        max_price: usd,
+        open_price: usd,
+        close_price: usd,
+      })
+      .meta({ id: 'PricePoint' }),
+  ),
+});

@@ -46,6 +46,12 @@ const userSetPassword = z.object({
   type: z.literal('user.set-password'),
   body: z.object({ user_id: userId, password_hash: passwordHash }),
 });
+/** Shuts the user out, or lets it in again. Ends every session of the user; its API keys are refused while it lasts. */
+const userDisable = z.object({
+  ...envelope,
+  type: z.literal('user.disable'),
+  body: z.object({ user_id: userId, is_disabled: z.boolean() }),
+});
 const sessionOpen = z.object({
   ...envelope,
   type: z.literal('session.open'),
@@ -68,6 +74,8 @@ const apiKeyCreate = z.object({
     allowed_origins: z.array(text),
     allowed_ips: z.array(text),
     rate_limit_per_hour: z.int().positive().max(2_147_483_647).nullable(),
+    /** Unix milliseconds from which on it is as good as deleted; absent: it stays good. */
+    expires_at: unixMillis.optional(),
   }),
 });
 const apiKeyDelete = z.object({
@@ -76,13 +84,36 @@ const apiKeyDelete = z.object({
   body: z.object({ user_id: userId, key_id: z.int() }),
 });
 
+/** A blob of the encrypted sync, whose signature was found right. */
+const syncPut = z.object({
+  ...envelope,
+  type: z.literal('sync.put'),
+  body: z.object({
+    lookup_hash: z.string().regex(/^[0-9a-f]+$/),
+    version: z.int().min(1),
+    blob: text,
+    /**
+     * With which key the signature was found right: the one that this command has stored; null: the one that comes with
+     * this command, because there was none.
+     */
+    verified_with: text.nullable(),
+    /** Sealed; present where `verified_with` is null, or where the stored one is sealed anew; null: it stays. */
+    auth_key: text.nullable(),
+  }),
+});
+
+/** `pg_notify` channel on which the ids of decided commands are told, after the commit. */
+export const DECIDED_CHANNEL = 'tds_commands_decided';
+
 export const commandsMessage = z.discriminatedUnion('type', [
   userCreate,
   userSetPassword,
+  userDisable,
   sessionOpen,
   sessionClose,
   apiKeyCreate,
   apiKeyDelete,
+  syncPut,
 ]);
 export type Command = z.infer<typeof commandsMessage>;
 export type CommandType = Command['type'];

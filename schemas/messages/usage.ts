@@ -3,14 +3,18 @@ import { z } from 'zod';
 import { unixMillis, unixSeconds } from './common.ts';
 
 export const usageMessage = z.discriminatedUnion('type', [
-  /** Calls of one key, counted by one API process since its last such message. */
+  /** Calls of one key, counted by one API process since its last such message about the key and hour. */
   z.object({
     type: z.literal('usage.counted'),
     v: z.literal(1),
-    key_id: z.int(),
+    key_id: z.int().min(0),
     /** Start of the hour in which the calls were made. */
     hour: unixSeconds,
-    calls: z.int().positive(),
+    calls: z.int().positive().max(0xffff_ffff),
+    /** Those of them that were answered with a status below 300. */
+    successful: z.int().min(0).max(0xffff_ffff),
+    last_used_at: unixMillis,
     counted_at: unixMillis,
   }),
 ]);
+export type UsageMessage = z.infer<typeof usageMessage>;
