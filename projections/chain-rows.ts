@@ -2,7 +2,7 @@ import type { ColumnSpec } from '../infra/clickhouse/row-binary.ts';
 import type { Transfer } from '../schemas/decode/index.ts';
 import type { Felt } from '../schemas/felt.ts';
 import { HEIGHT_RANGE } from '../schemas/topics.ts';
-import type { ChainBatchItem, TouchedBlock } from './define.ts';
+import type { BlockItem, TouchedBlock } from './define.ts';
 
 /** Rows of one message of `chain.blocks`: what the tables made from it share. */
 
@@ -24,7 +24,7 @@ export interface RowVersion {
   readonly is_deleted: 0 | 1;
 }
 
-export function rowVersion({ message }: ChainBatchItem): RowVersion {
+export function rowVersion({ message }: BlockItem): RowVersion {
   return { seq: message.seq, is_deleted: message.type === 'block.reverted' ? 1 : 0 };
 }
 
@@ -50,7 +50,7 @@ export const transferColumns: readonly ColumnSpec[] = [
   ...versionColumns,
 ];
 
-export function transferRow({ message: { block } }: ChainBatchItem, transfer: Transfer, version: RowVersion) {
+export function transferRow({ message: { block } }: BlockItem, transfer: Transfer, version: RowVersion) {
   return {
     token: transfer.token,
     block_desc: descending(block.height),

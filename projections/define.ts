@@ -4,7 +4,10 @@ import type { ColumnSpec, Row } from '../infra/clickhouse/row-binary.ts';
 import type { PoolClient } from '../infra/postgres/client.ts';
 import { AppError } from '../schemas/errors.ts';
 import type { DecodedBlock } from '../schemas/decode/index.ts';
+import type { Felt } from '../schemas/felt.ts';
 import type { ChainBlocksMessage } from '../schemas/messages/chain-blocks.ts';
+import type { PricesMessage } from '../schemas/messages/prices.ts';
+import type { UsageMessage } from '../schemas/messages/usage.ts';
 import type { Topic } from '../schemas/topics.ts';
 
 /**
@@ -17,34 +20,28 @@ import type { Topic } from '../schemas/topics.ts';
  */
 export type Projection = ClickHouseProjection | PostgresProjection<unknown>;
 
-/** One message of `chain.blocks`, parsed and decoded once for all projections of the topic. */
-export interface ChainBatchItem {
-  readonly message: ChainBlocksMessage;
-  readonly decoded: DecodedBlock;
+/** One message of a stream, parsed and decoded once for all projections of it. */
+export interface StreamItem {
   readonly partition: number;
   readonly offset: number;
 }
 
-export interface ClickHouseProjection {
-  readonly kind: 'clickhouse';
-  /** The folder's name. */
-  readonly name: string;
-  readonly version: number;
-  readonly topic: Topic<ChainBlocksMessage>;
-  /** The text of table.sql: CREATE TABLE statements of `{{table}}`s, each ended by a semicolon at the end of a line. */
-  readonly ddl: string;
-  /** The tables that `project` fills, by placeholder. Derived tables are only in the DDL. */
-  readonly tables: Readonly<Record<string, { readonly columns: readonly ColumnSpec[] }>>;
-  /** Inserted after every other projection's tables and derived tables of the batch, so that totals never lead. */
-  readonly insertLast?: boolean;
-  /** Pure: the rows depend on the message alone. Doing it twice gives the same rows. */
-  project(item: ChainBatchItem): Readonly<Record<string, readonly Row[]>>;
-  /**
-   * Pure: the statements that recompute the buckets which these messages touched, each from the projection's own base
-   * table, versioned by the highest offset among the messages that touched the bucket. Run after the rows of these
-   * and of all earlier messages are acknowledged.
-   */
-  derive?(touched: readonly TouchedBlock[]): readonly DeriveStatement[];
+/** A topic that ClickHouse tables are made from, and how its messages are read. */
+export interface Stream<M = unknown, I extends StreamItem = StreamItem, T = unknown> extends Topic<M> {
+  /** Compressed bytes that one fetch takes of a partition. */
+  readonly fetchBytes: number;
+  /** An error makes the message unreadable, and halts its partition. */
+  item(message: M, place: StreamItem): I;
+  /** What `derive` is told of an item: kept until its batch is written, so it is small. */
+  touched(item: I): T;
+  /** The bucket of every row that an item makes (compare.ts): what has to be compared again after it. */
+  bucket(item: I): number;
+}
+
+/** A message of `chain.blocks`. */
+export interface BlockItem extends StreamItem {
+  readonly message: ChainBlocksMessage;
+  readonly decoded: DecodedBlock;
 }
 
 export interface TouchedBlock {
@@ -52,6 +49,56 @@ export interface TouchedBlock {
   readonly chunk: string;
   readonly offset: number;
 }
+
+/** A message of `prices`. */
+export interface PriceItem extends StreamItem {
+  readonly message: PricesMessage;
+  /** Of the price's own time: whole hours since 1970. */
+  readonly hour: number;
+}
+
+export interface TouchedHour {
+  readonly token: Felt;
+  readonly hour: number;
+}
+
+/** A message of `usage`. */
+export interface UsageItem extends StreamItem {
+  readonly message: UsageMessage;
+  /** In which the calls were made: whole hours since 1970. */
+  readonly hour: number;
+}
+
+export interface UsedKey {
+  readonly keyId: number;
+  readonly hour: number;
+}
+
+export interface ClickHouseProjection<I extends StreamItem = StreamItem, T = unknown> {
+  readonly kind: 'clickhouse';
+  /** The folder's name. */
+  readonly name: string;
+  readonly version: number;
+  readonly topic: Stream<unknown, I, T>;
+  /** The text of table.sql: CREATE TABLE statements of `{{table}}`s, each ended by a semicolon at the end of a line. */
+  readonly ddl: string;
+  /** The tables that `project` fills, by placeholder. Derived tables are only in the DDL. */
+  readonly tables: Readonly<Record<string, { readonly columns: readonly ColumnSpec[] }>>;
+  /** Inserted after every other projection's tables and derived tables of the batch, so that totals never lead. */
+  readonly insertLast?: boolean;
+  /** Pure: the rows depend on the message alone. Doing it twice gives the same rows. */
+  project(item: I): Readonly<Record<string, readonly Row[]>>;
+  /**
+   * Pure: the statements that recompute the buckets which these messages touched, each from the projection's own base
+   * table, versioned by the highest offset among the messages that touched the bucket. Run after the rows of these
+   * and of all earlier messages are acknowledged.
+   */
+  derive?(touched: readonly T[]): readonly DeriveStatement[];
+}
+
+export type BlockProjection = ClickHouseProjection<BlockItem, TouchedBlock>;
+export type PriceProjection = ClickHouseProjection<PriceItem, TouchedHour | null>;
+export type UsageProjection = ClickHouseProjection<UsageItem, UsedKey>;
 
 /** `INSERT INTO {{derived}} SELECT … FROM {{base}}`, with ClickHouse's `{name:Type}` parameters. */
 export interface DeriveStatement {
@@ -66,8 +113,16 @@ export interface PostgresProjection<M> {
   readonly topic: Topic<M>;
   /** The text of table.sql: its tables are created as `{{schema}}.table`. */
   readonly ddl: string;
-  /** Waked by `pg_notify` when the transaction that folded a message commits. Equal payloads of one batch are sent once. */
-  readonly notify?: { readonly channel: string; payload(message: M): string };
+  /**
+   * `tds snapshot` keeps its tables in the log and deletes the messages before: a build begins with the newest snapshot.
+   * Foreign keys among the tables are deferrable.
+   */
+  readonly isSnapshotted?: true;
+  /**
+   * Waked by `pg_notify` when the transaction that folded a message commits. Equal payloads of one batch are sent once, null
+   * ones not at all.
+   */
+  readonly notify?: { readonly channel: string; payload(message: M): string | null };
   /**
    * Folds one message in the transaction that moves the checkpoint. It decides from the tables and the message alone;
    * an error other than an unavailable database halts the partition at this message.

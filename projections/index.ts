@@ -3,18 +3,22 @@ import { accountLedger } from './account-ledger/projector.ts';
 import { accounts } from './accounts/projector.ts';
 import { balances } from './balances/projector.ts';
 import { chainStatus } from './chain-status/projector.ts';
-import type { ClickHouseProjection, PostgresProjection, Projection } from './define.ts';
+import type { BlockProjection, ClickHouseProjection, PostgresProjection, Projection } from './define.ts';
 import { indexedBlocks } from './indexed-blocks/projector.ts';
+import { keyUse } from './key-use/projector.ts';
 import { latestPrices } from './latest-prices/projector.ts';
 import { nftTransfers } from './nft-transfers/projector.ts';
+import { prices } from './prices/projector.ts';
 import { quarantine } from './quarantine/projector.ts';
+import { sync } from './sync/projector.ts';
 import { tokens } from './tokens/projector.ts';
 import { transferCounts } from './transfer-counts/projector.ts';
 import { transfers } from './transfers/projector.ts';
 import { txIndex } from './tx-index/projector.ts';
+import { usage } from './usage/projector.ts';
 
-/** The tables made from `chain.blocks`; all of them share one consumer. Inserts begin in this order: derived ones first. */
-export const chainProjections: readonly ClickHouseProjection[] = [
+/** The tables made from `chain.blocks`. Inserts begin in this order: derived ones first. */
+export const chainProjections: readonly BlockProjection[] = [
   transferCounts,
   transfers,
   nftTransfers,
@@ -24,14 +28,19 @@ export const chainProjections: readonly ClickHouseProjection[] = [
   indexedBlocks,
 ];
 
+/** Those of one topic share a consumer. */
+export const clickhouseProjections: readonly ClickHouseProjection[] = [...chainProjections, prices, usage];
+
 /** Each folds one topic in a consumer of its own. */
 export const postgresProjections: readonly PostgresProjection<unknown>[] = [
   accounts,
+  sync,
   tokens,
   chainStatus,
   balances,
   quarantine,
   latestPrices,
+  keyUse,
 ];
 
-export const projections: readonly Projection[] = [...chainProjections, ...postgresProjections];
+export const projections: readonly Projection[] = [...clickhouseProjections, ...postgresProjections];

@@ -15,23 +15,28 @@ export interface ServedBuilds {
    * same, so do their tables, but for rows of a batch that is being written. null: nothing was read yet.
    */
   readonly state: string | null;
+  /** The same of the tables made of blocks alone. */
+  readonly chainState: string | null;
 }
 
 const servedRow = z.object({
   tables: z.record(z.string(), z.string()),
   schemas: z.record(z.string(), z.string()),
   state: z.string().nullable(),
+  chain_state: z.string().nullable(),
 });
 /**
- * Commands and the quarantine tell nothing of the chain, so their checkpoints are no part of the state; nor are those of
- * builds that nobody reads.
+ * Commands, the usage of keys and the quarantine tell nothing of the chain, so their checkpoints are no part of the state;
+ * nor are those of builds that nobody reads.
  */
-const SELECT_SERVED = `SELECT tables, schemas, md5(tables::text || schemas::text || mended || ' ' || (
-    SELECT string_agg(next_offset::text, ' ' ORDER BY projection, topic, partition)
+const SELECT_SERVED = `SELECT tables, schemas, md5(tables::text || schemas::text || mended || ' ' || read.all_of_it) AS state,
+    md5(tables::text || mended || ' ' || read.blocks) AS chain_state
+  FROM tds.served, (
+    SELECT string_agg(next_offset::text, ' ' ORDER BY projection, topic, partition) AS all_of_it,
+      string_agg(next_offset::text, ' ' ORDER BY projection, topic, partition) FILTER (WHERE topic = 'chain.blocks') AS blocks
     FROM tds.checkpoints JOIN tds.builds USING (projection, build)
-    WHERE state = 'serving' AND topic NOT IN ('commands', 'quarantine')
-  )) AS state
-  FROM tds.served`;
+    WHERE state = 'serving' AND topic NOT IN ('commands', 'quarantine', 'usage')
+  ) AS read`;
 
 export async function servedBuilds(db: Sql): Promise<ServedBuilds> {
   const [row] = await sqlRows(db, servedRow, SELECT_SERVED);
@@ -40,10 +45,11 @@ export async function servedBuilds(db: Sql): Promise<ServedBuilds> {
     if (served === undefined) throw new AppError('NOT_FOUND', `No build of ${name} is served yet`);
     return served;
   };
-  const { tables = {}, schemas = {}, state = null } = row ?? {};
+  const { tables = {}, schemas = {}, state = null, chain_state: chainState = null } = row ?? {};
   return {
     table: (placeholder) => known(tables, placeholder),
     schema: (name) => known(schemas, name),
     state,
+    chainState,
   };
 }

@@ -2,6 +2,7 @@ import type { Node } from '../../pipeline/node/types.ts';
 import { runBalanceObserver } from '../../pipeline/observe/balances/observer.ts';
 import { chainStatusRow } from '../../projections/chain-status/queries.ts';
 import { newestBlock } from '../../projections/indexed-blocks/queries.ts';
+import type { IndexedBlock } from '../../projections/indexed-blocks/queries.ts';
 import { servedBuilds } from '../../projections/served.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { AppError } from '../../schemas/errors.ts';
@@ -10,6 +11,9 @@ import type { ClickHouse } from '../clickhouse/client.ts';
 import type { Kafka } from '../kafka/client.ts';
 import type { Pool } from '../postgres/client.ts';
 import type { RoleContext } from './roles.ts';
+
+/** What was found stays good while no table of blocks has moved, and never longer. */
+const KEPT_MS = 1000;
 
 /** Starts the observer of balances; it is stopped with the role. */
 export async function startBalanceObserver(
@@ -26,6 +30,8 @@ export async function startBalanceObserver(
       throw new AppError('STORE_UNAVAILABLE', 'a store did not answer', { retryable: true, cause: error });
     }
   };
+  /** The newest block while nothing has moved. */
+  let newest: { readonly state: string; readonly until: number; readonly block: IndexedBlock } | null = null;
   const observer = await runBalanceObserver({
     config,
     node,
@@ -34,7 +40,14 @@ export async function startBalanceObserver(
     log,
     metrics,
     signal,
-    newestBlock: () => whereServed((served) => newestBlock(clickhouse, served)),
+    newestBlock: () =>
+      whereServed(async (served) => {
+        const { chainState: state } = served;
+        if (newest !== null && newest.state === state && Date.now() < newest.until) return newest.block;
+        const [until, block] = [Date.now() + KEPT_MS, await newestBlock(clickhouse, served)];
+        newest = state === null || block === null ? null : { state, until, block };
+        return block;
+      }),
     l1Height: () =>
       whereServed(async (served) => (await chainStatusRow(pool, served.schema('chain-status'))).l1_height),
   });

@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
 import { createLogUpdate } from 'log-update';
 
-import { addApiKey, addUser } from '../../api/operator.ts';
+import { addApiKey, addUser, setDisabled, setPassword } from '../../api/operator.ts';
 
 import { parseFelt } from '../../schemas/felt.ts';
 import { AppError } from '../../schemas/errors.ts';
@@ -12,9 +12,11 @@ import { createKafka } from '../kafka/client.ts';
 import { pause } from '../lifecycle.ts';
 import { createLogger } from '../log.ts';
 import { createPool } from '../postgres/client.ts';
+import { openCounters } from '../redis/client.ts';
 import { pricesCommand } from './commands/prices.ts';
 import { quarantineCommand } from './commands/quarantine.ts';
 import { rebuildCommand } from './commands/rebuild.ts';
+import { snapshotCommand } from './commands/snapshot.ts';
 import { verifyCommand } from './commands/verify.ts';
 import { asOperator } from './introduce.ts';
 import { prepareStores } from './prepare.ts';
@@ -57,6 +59,27 @@ const usersCommand: Register = (program) => {
       );
       say(`User ${username} has id ${id}.`);
     });
+  users
+    .command('password')
+    .description('give a user another password, asked for or read from standard input; ends its sessions')
+    .argument('<username>')
+    .action(async (username: string) => {
+      const password = await readPassword(`New password of ${username}: `);
+      await asOperator(commandConfig(process.env), log, (deps) => setPassword(deps, username, password));
+      say(`User ${username} has another password; its sessions are ended.`);
+    });
+  const disabling = (name: string, description: string, isDisabled: boolean, done: string): void => {
+    users
+      .command(name)
+      .description(description)
+      .argument('<username>')
+      .action(async (username: string) => {
+        await asOperator(commandConfig(process.env), log, (deps) => setDisabled(deps, username, isDisabled));
+        say(`User ${username} ${done}.`);
+      });
+  };
+  disabling('disable', 'shut a user out: no log-in, no session, none of its API keys', true, 'is shut out');
+  disabling('enable', 'let a user in again, and its API keys', false, 'is let in again');
 };
 
 const keysCommand: Register = (program) => {
@@ -93,6 +116,9 @@ const reclassifyCommand: Register = (program) => {
     });
 };
 
+/** A status is not held up longer by a Redis that is away. */
+const REDIS_WITHIN_MS = 1000;
+
 const statusCommand: Register = (program) => {
   program
     .command('status')
@@ -108,13 +134,24 @@ const statusCommand: Register = (program) => {
         topicPrefix: config.kafkaTopicPrefix,
         log,
       });
+      const counters =
+        config.redisUrl === null
+          ? null
+          : openCounters(config.redisUrl, {
+              keyPrefix: config.redisKeyPrefix,
+              timeoutMs: config.redisTimeoutMs,
+              // The status tells it; a line of the log between would be no JSON.
+              log: log.child({}, { level: 'silent' }),
+            });
+      await counters?.settled(REDIS_WITHIN_MS);
       const stop = new AbortController();
       process.once('SIGINT', () => stop.abort());
       const screen = createLogUpdate(process.stdout);
       try {
         const watch = process.stdout.isTTY && !options.once && !options.json;
         do {
-          const status = await readStatus(pool, kafka, config.stallSeconds);
+          const redis = (await counters?.answers()) ?? null;
+          const status = { ...(await readStatus(pool, kafka, config.stallSeconds)), redis };
           if (options.json) say(JSON.stringify(status, null, 2));
           else if (watch) screen(renderStatus(status));
           else say(renderStatus(status));
@@ -122,6 +159,7 @@ const statusCommand: Register = (program) => {
         } while (watch && !stop.signal.aborted);
       } finally {
         screen.done();
+        counters?.close();
         await Promise.all([pool.end(), kafka.close()]);
       }
     });
@@ -137,6 +175,7 @@ export const commands: readonly Register[] = [
   (program) => verifyCommand(program, log, say),
   (program) => rebuildCommand(program, log, say),
   (program) => pricesCommand(program, log, say),
+  (program) => snapshotCommand(program, log, say),
 ];
 
 /** From a terminal without echo; else the first line of standard input. */

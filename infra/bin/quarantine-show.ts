@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { parseMessage } from '../../projections/engine/read-message.ts';
+import { parseMessage } from '../../projections/streams.ts';
 import { decodeBlock } from '../../schemas/decode/index.ts';
 import { selectors } from '../../schemas/decode/layouts.ts';
 import { isRetryable } from '../../schemas/errors.ts';

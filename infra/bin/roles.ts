@@ -10,10 +10,10 @@ import { createNodeMetrics } from '../../pipeline/node/metrics.ts';
 import { createNode } from '../../pipeline/node/node.ts';
 import { runTokenObserver } from '../../pipeline/observe/tokens.ts';
 import { servedBuilds } from '../../projections/served.ts';
-import { chainProjections, postgresProjections, projections } from '../../projections/index.ts';
+import { clickhouseProjections, postgresProjections, projections } from '../../projections/index.ts';
 import { createProjectionMetrics } from '../../projections/engine/metrics.ts';
 import { runPostgresProjection } from '../../projections/engine/run/postgres-runner.ts';
-import { runChainProjections } from '../../projections/engine/run/runner.ts';
+import { runClickHouseProjections } from '../../projections/engine/run/clickhouse-runner.ts';
 import type { ProjectionRun } from '../../projections/engine/run/follow-served.ts';
 import { startSampling } from '../../projections/engine/verify/sampling.ts';
 import { AppError } from '../../schemas/errors.ts';
@@ -128,13 +128,21 @@ const project: Role = {
         metrics,
       }),
     );
-    const chain = chainProjections.filter(wanted);
-    if (chain.length > 0) {
-      const groupId =
-        only.length === 0 ? 'project-chain' : `project-chain-${chain.map(({ name }) => name).join('-')}`;
+    for (const [topic, together] of Map.groupBy(clickhouseProjections.filter(wanted), (one) => one.topic)) {
+      const names = only.length === 0 ? [] : together.map(({ name }) => name);
+      const groupId = ['project', topic.name, ...names].join('-');
       const limits = { rows: config.batchRows };
       runs.push(
-        runChainProjections({ kafka, clickhouse, pool, projections: chain, groupId, log, metrics, limits }),
+        runClickHouseProjections({
+          kafka,
+          clickhouse,
+          pool,
+          projections: together,
+          groupId,
+          log,
+          metrics,
+          limits,
+        }),
       );
     }
     await allRunning(runs, { releasers, fail });

@@ -20,7 +20,8 @@ const chunkRow = z.object({
   holder: z.string().nullable(),
 });
 
-export type ServiceStatus = Awaited<ReturnType<typeof readStatus>>;
+/** `redis`: whether it answers; null where none is configured. */
+export type ServiceStatus = Awaited<ReturnType<typeof readStatus>> & { readonly redis: boolean | null };
 
 /** Everything `tds status` shows, read in one go. */
 export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets' | 'offsetsAt'>, stallSeconds: number) {
@@ -46,7 +47,7 @@ export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets' | 'offset
 
 /** The status as lines for a terminal. */
 export function renderStatus(status: ServiceStatus): string {
-  const { chain, chunks, lags, halts, alarms, quarantine, roles, repairs, prices } = status;
+  const { chain, chunks, lags, halts, alarms, quarantine, roles, repairs, prices, redis } = status;
   const lines = [
     `chain        ${chain.chain_id === null ? 'not seen yet' : (decodeChainId(chain.chain_id) ?? chain.chain_id)}${
       chain.spec_version === null ? '' : `, JSON-RPC ${chain.spec_version}`
@@ -88,6 +89,9 @@ export function renderStatus(status: ServiceStatus): string {
     ...alarms.map(
       ({ name, detail, raised_at }) => `ALARM        ${name} since ${raised_at.toISOString()}: ${detail}`,
     ),
+    ...(redis === false
+      ? ['ALARM        Redis is away: limits are counted by each process and stricter; nobody logs in']
+      : []),
   ];
   return lines.join('\n');
 }

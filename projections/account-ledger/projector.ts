@@ -1,8 +1,9 @@
 import type { Felt } from '../../schemas/felt.ts';
-import { HEIGHT_RANGE, topics } from '../../schemas/topics.ts';
+import { HEIGHT_RANGE } from '../../schemas/topics.ts';
 import { descending, rowVersion, touchedRanges, versionColumns } from '../chain-rows.ts';
 import { tableSql } from '../define.ts';
-import type { ClickHouseProjection } from '../define.ts';
+import type { BlockProjection } from '../define.ts';
+import { chainBlocks } from '../streams.ts';
 
 /**
  * Recomputes the pairs that appear in the touched heights, over their whole range. The newest version of each base row is
@@ -22,11 +23,11 @@ FROM (
 )
 GROUP BY account, token`;
 
-export const accountLedger: ClickHouseProjection = {
+export const accountLedger: BlockProjection = {
   kind: 'clickhouse',
   name: 'account-ledger',
   version: 2,
-  topic: topics.chainBlocks,
+  topic: chainBlocks,
   ddl: tableSql(import.meta.url),
   tables: {
     account_ledger: {

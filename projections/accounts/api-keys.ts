@@ -1,6 +1,6 @@
 import type { CommandOf } from '../../schemas/messages/commands.ts';
-import { accept, refuse } from './decision.ts';
-import type { Decision } from './decision.ts';
+import { accept, refuse } from '../commands.ts';
+import type { Decision } from '../commands.ts';
 
 interface ApiKeyRow {
   readonly id: number;
@@ -12,6 +12,7 @@ interface ApiKeyRow {
   readonly allowed_ips: readonly string[];
   readonly rate_limit_per_hour: number | null;
   readonly created_at: number;
+  readonly expires_at: number | null;
 }
 
 export type ApiKeyChange =
@@ -36,7 +37,8 @@ export function decideApiKey(
       if (!state.userExists) return refuse('NOT_FOUND', 'No such user.');
       // Keys made with an Idempotency-Key follow from it; one outlives the 48 h in which its outcome is known.
       if (state.hashExists) return refuse('CONFLICT', 'This key exists. Use another Idempotency-Key.');
-      const key = { id: newId, ...command.body, created_at: command.issued_at };
+      const { expires_at: expiresAt = null, ...body } = command.body;
+      const key = { id: newId, ...body, created_at: command.issued_at, expires_at: expiresAt };
       const { user_id: _user, key_hash: _hash, ...shown } = key;
       return accept(shown, { type: 'api-key.added', key });
     }

@@ -14,6 +14,7 @@ const userRow = z.object({
   email: z.string().nullable(),
   password_hash: z.string(),
   is_admin: z.boolean(),
+  is_disabled: z.boolean(),
 });
 export type UserForLogin = z.infer<typeof userRow>;
 
@@ -22,7 +23,8 @@ export async function userByLogin(db: Sql, schema: string, login: string): Promi
   const [user] = await sqlRows(
     db,
     userRow,
-    `SELECT id, username, email, password_hash, is_admin FROM ${schema}.users
+    `SELECT id, username, email, password_hash, is_admin, disabled_at IS NOT NULL AS is_disabled
+     FROM ${schema}.users
      WHERE username_key = $1 OR email_key = $1`,
     [loginKey(login)],
   );
@@ -59,15 +61,18 @@ const keyRow = z.object({
   allowed_origins: z.array(z.string()),
   allowed_ips: z.array(z.string()),
   rate_limit_per_hour: z.number().nullable(),
+  expires_at: z.number().nullable(),
 });
 export type KeyByHash = z.infer<typeof keyRow>;
 
+/** The caller compares `expires_at` with its own clock. A key of a user who is shut out is none. */
 export async function keyByHash(db: Sql, schema: string, keyHash: string): Promise<KeyByHash | null> {
   const [key] = await sqlRows(
     db,
     keyRow,
-    `SELECT id, user_id, allowed_origins, allowed_ips, rate_limit_per_hour
-     FROM ${schema}.api_keys WHERE key_hash = $1`,
+    `SELECT k.id, k.user_id, k.allowed_origins, k.allowed_ips, k.rate_limit_per_hour, k.expires_at
+     FROM ${schema}.api_keys k JOIN ${schema}.users u ON u.id = k.user_id
+     WHERE k.key_hash = $1 AND u.disabled_at IS NULL`,
     [keyHash],
   );
   return key ?? null;
@@ -85,28 +90,3 @@ export async function keysOfUser(db: Sql, schema: string, userId: number): Promi
     [userId],
   );
 }
-
-const refusal = z.object({ code: z.enum(['NOT_FOUND', 'CONFLICT']), detail: z.string() });
-const outcomeRow = z.discriminatedUnion('accepted', [
-  z.object({
-    accepted: z.literal(true),
-    request_hash: z.string().nullable(),
-    result: z.record(z.string(), z.unknown()),
-  }),
-  z.object({ accepted: z.literal(false), request_hash: z.string().nullable(), result: refusal }),
-]);
-export type CommandOutcome = z.infer<typeof outcomeRow>;
-
-/** What became of a command; null while it is not decided, and 48 h later. */
-export async function outcomeById(db: Sql, schema: string, id: string): Promise<CommandOutcome | null> {
-  const [outcome] = await sqlRows(
-    db,
-    outcomeRow,
-    `SELECT accepted, request_hash, result FROM ${schema}.command_outcomes WHERE id = $1`,
-    [id],
-  );
-  return outcome ?? null;
-}
-
-/** `pg_notify` channel on which the ids of decided commands are told, after the commit. */
-export const DECIDED_CHANNEL = 'tds_commands_decided';

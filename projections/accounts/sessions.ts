@@ -1,6 +1,6 @@
 import type { CommandOf } from '../../schemas/messages/commands.ts';
-import { accept, refuse } from './decision.ts';
-import type { Decision } from './decision.ts';
+import { accept, refuse } from '../commands.ts';
+import type { Decision } from '../commands.ts';
 
 interface SessionRow {
   readonly token_hash: string;

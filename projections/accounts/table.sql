@@ -11,13 +11,15 @@ CREATE TABLE {{schema}}.users (
   -- argon2id, PHC string format
   password_hash text NOT NULL,
   is_admin      boolean NOT NULL,
-  created_at    bigint NOT NULL
+  created_at    bigint NOT NULL,
+  -- When an operator shut the user out; null: the user may log in.
+  disabled_at   bigint
 );
 
 CREATE TABLE {{schema}}.sessions (
   -- SHA-256 of the token, hex
   token_hash text PRIMARY KEY,
-  user_id    bigint NOT NULL REFERENCES {{schema}}.users,
+  user_id    bigint NOT NULL REFERENCES {{schema}}.users DEFERRABLE,
   created_at bigint NOT NULL,
   expires_at bigint NOT NULL
 );
@@ -26,7 +28,7 @@ CREATE INDEX sessions_by_user ON {{schema}}.sessions (user_id);
 
 CREATE TABLE {{schema}}.api_keys (
   id                  bigint PRIMARY KEY,
-  user_id             bigint NOT NULL REFERENCES {{schema}}.users,
+  user_id             bigint NOT NULL REFERENCES {{schema}}.users DEFERRABLE,
   name                text NOT NULL,
   -- SHA-256 of the key, hex
   key_hash            text NOT NULL UNIQUE,
@@ -34,19 +36,8 @@ CREATE TABLE {{schema}}.api_keys (
   allowed_origins     text[] NOT NULL,
   allowed_ips         text[] NOT NULL,
   rate_limit_per_hour integer,
-  created_at          bigint NOT NULL
+  created_at          bigint NOT NULL,
+  -- The key is as good as deleted from then on; null: it stays good.
+  expires_at          bigint
 );
 CREATE INDEX api_keys_by_user ON {{schema}}.api_keys (user_id, id);
-
--- What became of a command; kept for 48 h of the log's time.
-CREATE TABLE {{schema}}.command_outcomes (
-  id           text PRIMARY KEY,
-  type         text NOT NULL,
-  issued_at    bigint NOT NULL,
-  -- Of the request that the command came from; null where repeats are not told apart.
-  request_hash text,
-  accepted     boolean NOT NULL,
-  -- {"id": 1, …} of what was made or changed; {"code", "detail"} of a refusal.
-  result       jsonb NOT NULL
-);
-CREATE INDEX command_outcomes_by_time ON {{schema}}.command_outcomes (issued_at);

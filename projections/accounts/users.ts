@@ -1,6 +1,6 @@
 import type { CommandOf } from '../../schemas/messages/commands.ts';
-import { accept, refuse } from './decision.ts';
-import type { Decision } from './decision.ts';
+import { accept, refuse } from '../commands.ts';
+import type { Decision } from '../commands.ts';
 
 interface UserRow {
   readonly id: number;
@@ -15,7 +15,9 @@ interface UserRow {
 
 export type UserChange =
   | { readonly type: 'user.added'; readonly user: UserRow }
-  | { readonly type: 'user.password-set'; readonly id: number; readonly passwordHash: string };
+  | { readonly type: 'user.password-set'; readonly id: number; readonly passwordHash: string }
+  /** null: let in again. */
+  | { readonly type: 'user.disabled'; readonly id: number; readonly at: number | null };
 
 /** What two spellings of one login have in common. */
 export function loginKey(login: string): string {
@@ -30,7 +32,7 @@ export interface UsersState {
 
 export function decideUser(
   state: UsersState,
-  command: CommandOf<'user.create' | 'user.set-password'>,
+  command: CommandOf<'user.create' | 'user.set-password' | 'user.disable'>,
   newId: number,
 ): Decision<UserChange> {
   switch (command.type) {
@@ -59,6 +61,11 @@ export function decideUser(
       const { user_id: id, password_hash: passwordHash } = command.body;
       if (!state.userExists) return refuse('NOT_FOUND', 'No such user.');
       return accept({ id }, { type: 'user.password-set', id, passwordHash });
+    }
+    case 'user.disable': {
+      const { user_id: id, is_disabled: isDisabled } = command.body;
+      if (!state.userExists) return refuse('NOT_FOUND', 'No such user.');
+      return accept({ id }, { type: 'user.disabled', id, at: isDisabled ? command.issued_at : null });
     }
   }
 }

@@ -52,27 +52,46 @@ const readRow = z.object({
 
 const NONE: ChainReads = { anchors: [], refusal: null };
 
-/** What was read of these pairs, by `pairKey`; one that was never read is there with nothing. */
+/** What was read of these pairs; one that was never read is there with nothing. */
 export async function chainReads(
   db: Sql,
   schema: string,
   pairs: readonly Pair[],
 ): Promise<(pair: Pair) => ChainReads> {
-  const rows =
-    pairs.length === 0
-      ? []
-      : await sqlRows(
-          db,
-          readRow,
-          `WITH pairs AS (SELECT * FROM unnest($1::text[], $2::text[]) AS pairs (account, token))
-           SELECT account, token, block, block_hash, balance::text, observed_at, requested_at, NULL AS reason
-           FROM ${schema}.anchors JOIN pairs USING (account, token)
-           UNION ALL
-           SELECT account, token, block, block_hash, NULL, refused_at, requested_at, reason
-           FROM ${schema}.refusals JOIN pairs USING (account, token)
-           ORDER BY block DESC, block_hash`,
-          [pairs.map(({ account }) => account), pairs.map(({ token }) => token)],
-        );
+  if (pairs.length === 0) return () => NONE;
+  return await readsFrom(
+    db,
+    (table) =>
+      `${schema}.${table} JOIN unnest($1::text[], $2::text[]) AS pairs (account, token) USING (account, token)`,
+    [pairs.map(({ account }) => account), pairs.map(({ token }) => token)],
+  );
+}
+
+/** What was read of an account, of whatever token. */
+export async function chainReadsOf(
+  db: Sql,
+  schema: string,
+  account: Felt,
+): Promise<(pair: Pair) => ChainReads> {
+  return await readsFrom(db, (table) => `${schema}.${table} WHERE account = $1`, [account]);
+}
+
+async function readsFrom(
+  db: Sql,
+  among: (table: 'anchors' | 'refusals') => string,
+  params: unknown[],
+): Promise<(pair: Pair) => ChainReads> {
+  const rows = await sqlRows(
+    db,
+    readRow,
+    `SELECT account, token, block, block_hash, balance::text, observed_at, requested_at, NULL AS reason
+     FROM ${among('anchors')}
+     UNION ALL
+     SELECT account, token, block, block_hash, NULL, refused_at, requested_at, reason
+     FROM ${among('refusals')}
+     ORDER BY block DESC, block_hash`,
+    params,
+  );
   const found = new Map<string, { anchors: Anchor[]; refusal: Refusal | null }>();
   for (const row of rows) {
     const key = pairKey(row);

@@ -79,18 +79,21 @@ export async function openBuild(
 
 /**
  * The shadow that a rebuild fills: the one that an earlier rebuild left unfinished, or a new one. Shadows of another
- * version or shape are of no use any more and are dropped.
+ * version or shape, and those that cannot go on, are of no use any more and are dropped.
+ *
+ * @param canGoOn whether the log still holds what a shadow has not read
  */
 export async function openShadow(
   pool: Pool,
   clickhouse: Pick<ClickHouse, 'command'>,
   projection: Projection,
+  canGoOn: (db: Sql, shadow: Build) => Promise<boolean>,
 ): Promise<{ shadow: Build; isResumed: boolean }> {
   return await changingBuilds(pool, projection.name, async (tx, rows) => {
     let found: BuildRow | null = null;
     for (const row of rows.filter(({ state }) => state === 'building')) {
       const isOurs = row.version === projection.version && row.shape_hash === shapeHash(projection.ddl);
-      if (isOurs) found = row;
+      if (isOurs && (await canGoOn(tx, knownBuild(row)))) found = row;
       else await removeBuild(tx, clickhouse, knownBuild(row));
     }
     if (found !== null) return { shadow: describeBuild(projection, found.build), isResumed: true };
@@ -148,11 +151,11 @@ export async function dropBuild(
   await (known?.state === 'building' ? asTheOnlyRebuild(pool, [projection], drop) : drop());
 }
 
-/** Runs `work` while nobody else rebuilds these projections (`CONFLICT`), or drops what a rebuild fills. */
+/** Runs `work` while nobody else rebuilds these projections (`CONFLICT`), or drops what a rebuild fills; as `asTheOnlyOne`. */
 export async function asTheOnlyRebuild<T>(
   pool: Pool,
   projections: readonly string[],
-  work: () => Promise<T>,
+  work: (assertHeld: () => Promise<void>) => Promise<T>,
 ): Promise<T> {
   const lock = 'tds.rebuild ';
   const busy = (name: string): string => `Another process is rebuilding ${name.slice(lock.length)}`;

@@ -85,6 +85,23 @@ export async function loadCheckpoints(
   return new Map(stored.map(({ partition, next_offset }) => [partition, next_offset]));
 }
 
+/** False where messages that a build has not read are gone: a snapshot has taken their place meanwhile. */
+export async function canGoOn(
+  db: Sql,
+  kafka: Pick<Kafka, 'offsets'>,
+  topic: Topic<unknown>,
+  { projection, build }: Build,
+): Promise<boolean> {
+  const stored = await sqlRows(
+    db,
+    checkpointRow,
+    'SELECT partition, topic_id, next_offset FROM tds.checkpoints WHERE projection = $1 AND build = $2 AND topic = $3',
+    [projection, build, topic.name],
+  );
+  const lows = new Map((await kafka.offsets(topic)).map(({ partition, low }) => [partition, low]));
+  return stored.every(({ partition, next_offset }) => next_offset >= (lows.get(partition) ?? 0));
+}
+
 /** Where the build that is served goes on in a partition; null when it has read nothing of it yet. */
 export async function servedCheckpoint(
   db: Sql,

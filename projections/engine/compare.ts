@@ -4,6 +4,7 @@ import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { HEIGHT_RANGE } from '../../schemas/topics.ts';
+import { HOUR_RANGE } from '../streams.ts';
 
 /** Two tables of one shape, such as a build's and its shadow's. */
 export interface TablePair {
@@ -13,9 +14,11 @@ export interface TablePair {
   readonly theirs: string;
 }
 
-/** What two tables have in one bucket: a range of heights, or everything where the table knows no height. */
+/** What two tables have in one bucket: a range of heights or of hours, or everything where the table knows neither. */
 export interface BucketDifference {
   readonly bucket: number;
+  /** The bucket as a person reads it. */
+  readonly where: string;
   readonly ours: BucketSum;
   readonly theirs: BucketSum;
 }
@@ -58,6 +61,7 @@ interface Shape {
   readonly columns: readonly string[];
   readonly key: readonly Column[];
   readonly bucket: string;
+  nameOf(bucket: number): string;
   /** The height that a row is of; null where a row is of a whole range, or of none. */
   readonly height: 'block_desc' | 'block' | null;
 }
@@ -87,6 +91,7 @@ export async function compareTables(
   const differing = [...new Set([...ours.keys(), ...theirs.keys()])]
     .map((bucket) => ({
       bucket,
+      where: shape.nameOf(bucket),
       ours: ours.get(bucket) ?? NOTHING,
       theirs: theirs.get(bucket) ?? NOTHING,
     }))
@@ -179,12 +184,24 @@ export async function commonShape(
   const common = mine.filter(({ name }) => shared.has(name) && !(isDerived && name === 'seq'));
   const columns = common.map(({ name }) => name);
   const height = (['block_desc', 'block'] as const).find((name) => columns.includes(name)) ?? null;
+  const by = (height ?? (['range', 'hour'] as const).find((name) => columns.includes(name))) || 'nothing';
+  const heights = (bucket: number): string =>
+    `heights ${bucket * HEIGHT_RANGE} to ${(bucket + 1) * HEIGHT_RANGE - 1}`;
   const buckets = {
-    block_desc: `intDiv(toUInt32(4294967295 - block_desc), ${HEIGHT_RANGE})`,
-    block: `intDiv(block, ${HEIGHT_RANGE})`,
+    block_desc: { bucket: `intDiv(toUInt32(4294967295 - block_desc), ${HEIGHT_RANGE})`, nameOf: heights },
+    block: { bucket: `intDiv(block, ${HEIGHT_RANGE})`, nameOf: heights },
+    range: { bucket: 'range', nameOf: heights },
+    hour: {
+      bucket: `intDiv(hour, ${HOUR_RANGE})`,
+      nameOf: (bucket: number): string => `hours from ${hourName(bucket)} to before ${hourName(bucket + 1)}`,
+    },
+    nothing: { bucket: 'toUInt32(0)', nameOf: (): string => 'all rows' },
   };
-  const bucket = height !== null ? buckets[height] : columns.includes('range') ? 'range' : 'toUInt32(0)';
-  return { columns, key: common.filter(({ isKey }) => isKey), bucket, height };
+  return { columns, key: common.filter(({ isKey }) => isKey), ...buckets[by], height };
+}
+
+function hourName(bucket: number): string {
+  return new Date(bucket * HOUR_RANGE * 3_600_000).toISOString();
 }
 
 async function columnsOf(clickhouse: Pick<ClickHouse, 'rows'>, table: string): Promise<Column[]> {
@@ -248,7 +265,7 @@ export async function compareSchemas(
     comparisons.push({
       name,
       rows: other.rows,
-      differing: isEqual ? [] : [{ bucket: 0, ours: mine, theirs: other }],
+      differing: isEqual ? [] : [{ bucket: 0, where: 'all rows', ours: mine, theirs: other }],
       samples: samples.map((row) => ({ ...row, height: null })),
     });
   }

@@ -1,7 +1,7 @@
-import { topics } from '../../schemas/topics.ts';
 import { descending, rowVersion, touchedRanges, versionColumns } from '../chain-rows.ts';
 import { tableSql } from '../define.ts';
-import type { ClickHouseProjection } from '../define.ts';
+import type { BlockProjection } from '../define.ts';
+import { chainBlocks } from '../streams.ts';
 
 /**
  * Every chunk that has blocks in the range, or had some when it was last recomputed: one that has none left gets a
@@ -22,11 +22,11 @@ FROM (
 )
 GROUP BY chunk`;
 
-export const indexedBlocks: ClickHouseProjection = {
+export const indexedBlocks: BlockProjection = {
   kind: 'clickhouse',
   name: 'indexed-blocks',
   version: 1,
-  topic: topics.chainBlocks,
+  topic: chainBlocks,
   ddl: tableSql(import.meta.url),
   insertLast: true,
   tables: {

@@ -24,6 +24,40 @@ export async function newestHeightAt(
   return row?.height ?? null;
 }
 
+const newestOfRow = z.object({ since: z.coerce.number(), height: z.int() });
+
+/** The same at each of these times (unix seconds, ascending), in their order. Two statements, however many times. */
+export async function newestHeightsAt(
+  clickhouse: ClickHouse,
+  tables: Tables,
+  times: readonly number[],
+): Promise<(number | null)[]> {
+  const [first, last] = [times[0], times.at(-1)];
+  if (first === undefined || last === undefined) return [];
+  const sql = `SELECT roundDown(toInt64(timestamp), {starts:Array(Int64)}) AS since, toUInt32(4294967295 - min(block_desc)) AS height
+    FROM ${tables.table('indexed_blocks')} FINAL WHERE timestamp > {first:Int64} AND timestamp <= {last:Int64} GROUP BY since`;
+  // Each time ends a step that starts a second after the time before it.
+  const starts = [...new Set(times)].slice(0, -1).map((time) => time + 1);
+  const [lowest, rows] = await Promise.all([
+    newestHeightAt(clickhouse, tables, first),
+    starts.length === 0
+      ? []
+      : clickhouse.rows(
+          { name: 'indexed-blocks.newest-at-each', sql, row: newestOfRow },
+          { starts, first, last },
+          { settings },
+        ),
+  ]);
+  const newest = new Map(rows.map(({ since, height }) => [since, height]));
+  let found = lowest;
+  return times.map((time, i) => {
+    const before = times[i - 1];
+    const height = before === undefined || before === time ? undefined : newest.get(before + 1);
+    if (height !== undefined && (found === null || height > found)) found = height;
+    return found;
+  });
+}
+
 const count = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 const chunkRow = z.object({
   chunk: z.string(),
@@ -68,18 +102,97 @@ export interface IndexedBlock {
 
 const BLOCK = `toUInt32(4294967295 - block_desc) AS height, concat('0x', lower(hex(block_hash))) AS hash, timestamp`;
 
+/**
+ * Heights that may have held a block, down from the highest that ever did: FINAL over so few costs half of what it costs
+ * over all. A deeper reorg leaves none of them indexed, and then all are looked through.
+ */
+const newestHeights = (table: string): string =>
+  `block_desc <= (SELECT min(block_desc) FROM ${table}) + ${HEIGHT_RANGE - 1}`;
+
 /** The newest block that can be queried; null before the first. */
 export async function newestBlock(
   clickhouse: Pick<ClickHouse, 'rows'>,
   tables: Tables,
 ): Promise<IndexedBlock | null> {
-  const sql = `SELECT ${BLOCK} FROM ${tables.table('indexed_blocks')} FINAL ORDER BY block_desc LIMIT 1`;
-  const [row] = await clickhouse.rows(
-    { name: 'indexed-blocks.newest', sql, row: blockRow },
-    {},
-    { settings },
-  );
-  return row ?? null;
+  const table = tables.table('indexed_blocks');
+  const newest = async (where: string): Promise<IndexedBlock | undefined> => {
+    const sql = `SELECT ${BLOCK} FROM ${table} FINAL ${where} ORDER BY block_desc LIMIT 1`;
+    const query = { name: 'indexed-blocks.newest', sql, row: blockRow };
+    return (await clickhouse.rows(query, {}, { settings }))[0];
+  };
+  return (await newest(`WHERE ${newestHeights(table)}`)) ?? (await newest('')) ?? null;
+}
+
+/** The newest block, and the lowest height from which on every block up to it is indexed. */
+export interface NewestRun {
+  readonly head: IndexedBlock;
+  readonly start: number;
+}
+
+const newestRunRow = z.object({
+  n: count,
+  lowest: z.int(),
+  /** The lowest height that was looked at. */
+  bottom: z.coerce.number(),
+  height: z.int(),
+  hash: felt,
+  timestamp: z.int(),
+});
+const wholeRow = z.object({ first: z.int(), last: z.int() });
+
+/** Null before the first block. What `newestBlock` and then `runStart` tell, in one round where the index begins at 0. */
+export async function newestRun(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Tables,
+): Promise<NewestRun | null> {
+  const table = tables.table('indexed_blocks');
+  // In a run that ends at x, the n-th from the end is x - n + 1; after a gap it is less.
+  const newest = {
+    name: 'indexed-blocks.newest-run',
+    sql: `SELECT count() AS n, toUInt32(min(value)) AS lowest, toUInt32(max(value)) AS height,
+        toInt64(4294967295 - (SELECT min(block_desc) FROM ${table})) - ${HEIGHT_RANGE - 1} AS bottom,
+        concat('0x', lower(hex(argMax(block_hash, value)))) AS hash, argMax(timestamp, value) AS timestamp
+      FROM (
+        SELECT value, block_hash, timestamp, max(value) OVER () AS top, row_number() OVER (ORDER BY value DESC) AS nth
+        FROM (
+          SELECT toInt64(4294967295 - block_desc) AS value, block_hash, timestamp
+          FROM ${table} FINAL WHERE ${newestHeights(table)}
+        )
+      ) WHERE value + nth = top + 1 HAVING n > 0`,
+    row: newestRunRow,
+  };
+  // Ranges that are whole, in rows without a gap. The newest block is in the range after the newest of them, or in that.
+  const whole = {
+    name: 'indexed-blocks.whole',
+    sql: `SELECT toUInt32(min(value)) AS first, toUInt32(max(value)) AS last FROM (
+        SELECT value, value - row_number() OVER (ORDER BY value) AS island FROM (
+          SELECT toInt64(range) AS value FROM ${tables.table('indexed_block_ranges')} FINAL
+          GROUP BY value HAVING sum(blocks) = ${HEIGHT_RANGE}
+        )
+      ) GROUP BY island ORDER BY last DESC LIMIT 1`,
+    row: wholeRow,
+  };
+  const [[found], [island]] = await Promise.all([
+    clickhouse.rows(newest, {}, { settings }),
+    clickhouse.rows(whole, {}, { settings }),
+  ]);
+  if (found === undefined) {
+    const head = await newestBlock(clickhouse, tables);
+    const start = head === null ? null : await runStart(clickhouse, tables, head.height);
+    return head === null || start === null ? null : { head, start };
+  }
+  const { lowest, bottom, height, hash, timestamp } = found;
+  const head = { height, hash, timestamp };
+  const range = Math.floor(height / HEIGHT_RANGE);
+  if (lowest > range * HEIGHT_RANGE) {
+    // Many that were newer are gone, and so few were left to look at.
+    const isOpen = lowest === bottom;
+    return { head, start: isOpen ? ((await runStart(clickhouse, tables, lowest)) ?? lowest) : lowest };
+  }
+  const isJoined = island !== undefined && island.first < range && island.last >= range - 1;
+  // Below the range of the newest block the run goes on for as long as ranges are whole, and then into one that is not.
+  const first = (isJoined ? island.first : range) * HEIGHT_RANGE;
+  return { head, start: first === 0 ? 0 : ((await runStart(clickhouse, tables, first - 1)) ?? first) };
 }
 
 /** The blocks that are indexed at these heights, by height. */
@@ -99,7 +212,7 @@ export async function blocksAt(
   return new Map(rows.map((row) => [row.height, row]));
 }
 
-const lowestRow = z.object({ n: count, lowest: z.int() });
+const endRow = z.object({ n: count, end: z.int() });
 
 /**
  * The lowest height from which on every block up to this one is indexed; null when this one is not. Three small reads:
@@ -113,11 +226,11 @@ export async function runStart(
   const range = Math.floor(height / HEIGHT_RANGE);
   // In a run that ends at x, the n-th from the end is x - n + 1; after a gap it is less.
   const runOf = async (name: string, values: string, end: number): Promise<number | null> => {
-    const sql = `SELECT count() AS n, toUInt32(min(value)) AS lowest FROM (
+    const sql = `SELECT count() AS n, toUInt32(min(value)) AS end FROM (
         SELECT value, row_number() OVER (ORDER BY value DESC) AS nth FROM (${values})
       ) WHERE value + nth = ${end + 1}`;
-    const [row] = await clickhouse.rows({ name, sql, row: lowestRow }, {}, { settings });
-    return row === undefined || row.n === 0 ? null : row.lowest;
+    const [row] = await clickhouse.rows({ name, sql, row: endRow }, {}, { settings });
+    return row === undefined || row.n === 0 ? null : row.end;
   };
   const inRange = (end: number): Promise<number | null> =>
     runOf(
@@ -138,4 +251,33 @@ export async function runStart(
   if (last === null || last > range * HEIGHT_RANGE || range === 0) return last;
   const first = (whole ?? range) * HEIGHT_RANGE;
   return first === 0 ? 0 : ((await inRange(first - 1)) ?? first);
+}
+
+/** The height up to which every block from the first on is indexed; null when the first is not. */
+export async function wholeUpTo(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Tables,
+): Promise<number | null> {
+  // In a row that begins at x without a gap, the n-th is x + n - 1; after a gap it is more.
+  const endOf = async (name: string, values: string, start: number): Promise<number | null> => {
+    const sql = `SELECT count() AS n, toUInt32(max(value)) AS end FROM (
+        SELECT value, row_number() OVER (ORDER BY value) AS nth FROM (${values})
+      ) WHERE value + 1 = ${start} + nth`;
+    const [row] = await clickhouse.rows({ name, sql, row: endRow }, {}, { settings });
+    return row === undefined || row.n === 0 ? null : row.end;
+  };
+  const whole = await endOf(
+    'indexed-blocks.first-ranges',
+    `SELECT range AS value FROM ${tables.table('indexed_block_ranges')} FINAL
+     GROUP BY range HAVING sum(blocks) = ${HEIGHT_RANGE}`,
+    0,
+  );
+  const start = whole === null ? 0 : (whole + 1) * HEIGHT_RANGE;
+  const rest = await endOf(
+    'indexed-blocks.first-run',
+    `SELECT toUInt32(4294967295 - block_desc) AS value FROM ${tables.table('indexed_blocks')} FINAL
+     WHERE block_desc BETWEEN ${0xffff_ffff - start - HEIGHT_RANGE + 1} AND ${0xffff_ffff - start}`,
+    start,
+  );
+  return rest ?? (start === 0 ? null : start - 1);
 }

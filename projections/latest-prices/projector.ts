@@ -4,6 +4,9 @@ import type { PricesMessage } from '../../schemas/messages/prices.ts';
 import { tableSql } from '../define.ts';
 import type { PostgresProjection } from '../define.ts';
 
+/** What is told is a price, and no older than the one that is known. */
+const IS_NEWER = `(excluded.observed_at >= coalesce(known.observed_at, excluded.observed_at))`;
+
 /**
  * The newest price of each token by its source's own time; of two of the same time the one that was published later. All
  * messages about a token are in one partition, and prices of the past, which are filled in later, change nothing.
@@ -20,17 +23,19 @@ export const latestPrices: PostgresProjection<PricesMessage> = {
   },
   async fold(tx, message, { schema }) {
     const { token, requested_at: requestedAt = 0 } = message;
+    const told =
+      message.type === 'price.observed' ? [message.price, message.source, message.observed_at] : [];
+    const [price = null, source = null, observedAt = null] = told;
     await tx.query(
       `INSERT INTO ${schema}.latest_prices AS known (token, price, source, observed_at, requested_at)
        VALUES ($1, $2, $3, $4, $5)
-       ON CONFLICT (token) DO UPDATE SET requested_at = greatest(known.requested_at, excluded.requested_at)`,
-      [token, null, null, null, requestedAt],
-    );
-    if (message.type !== 'price.observed') return;
-    await tx.query(
-      `UPDATE ${schema}.latest_prices SET price = $2, source = $3, observed_at = $4
-       WHERE token = $1 AND (observed_at IS NULL OR observed_at <= $4)`,
-      [token, message.price, message.source, message.observed_at],
+       ON CONFLICT (token) DO UPDATE SET
+         price = CASE WHEN ${IS_NEWER} THEN excluded.price ELSE known.price END,
+         source = CASE WHEN ${IS_NEWER} THEN excluded.source ELSE known.source END,
+         observed_at = CASE WHEN ${IS_NEWER} THEN excluded.observed_at ELSE known.observed_at END,
+         requested_at = greatest(known.requested_at, excluded.requested_at)
+       WHERE ${IS_NEWER} OR excluded.requested_at > known.requested_at`,
+      [token, price, source, observedAt, requestedAt],
     );
   },
 };

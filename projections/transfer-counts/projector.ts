@@ -1,7 +1,8 @@
-import { HEIGHT_RANGE, topics } from '../../schemas/topics.ts';
+import { HEIGHT_RANGE } from '../../schemas/topics.ts';
 import { rowVersion, sides, touchedRanges, versionColumns } from '../chain-rows.ts';
 import { tableSql } from '../define.ts';
-import type { ClickHouseProjection } from '../define.ts';
+import type { BlockProjection } from '../define.ts';
+import { chainBlocks } from '../streams.ts';
 
 const TOKEN = 1;
 const ACCOUNT = 2;
@@ -24,11 +25,11 @@ FROM (
 )
 GROUP BY subject_kind, subject`;
 
-export const transferCounts: ClickHouseProjection = {
+export const transferCounts: BlockProjection = {
   kind: 'clickhouse',
   name: 'transfer-counts',
   version: 2,
-  topic: topics.chainBlocks,
+  topic: chainBlocks,
   ddl: tableSql(import.meta.url),
   tables: {
     transfer_counts_by_block: {

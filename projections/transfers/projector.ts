@@ -1,13 +1,13 @@
-import { topics } from '../../schemas/topics.ts';
 import { rowVersion, transferColumns, transferRow } from '../chain-rows.ts';
 import { tableSql } from '../define.ts';
-import type { ClickHouseProjection } from '../define.ts';
+import type { BlockProjection } from '../define.ts';
+import { chainBlocks } from '../streams.ts';
 
-export const transfers: ClickHouseProjection = {
+export const transfers: BlockProjection = {
   kind: 'clickhouse',
   name: 'transfers',
   version: 3,
-  topic: topics.chainBlocks,
+  topic: chainBlocks,
   ddl: tableSql(import.meta.url),
   tables: { transfers: { columns: transferColumns } },
   project(item) {

@@ -1,13 +1,13 @@
-import { topics } from '../../schemas/topics.ts';
 import { descending, rowVersion, versionColumns } from '../chain-rows.ts';
 import { tableSql } from '../define.ts';
-import type { ClickHouseProjection } from '../define.ts';
+import type { BlockProjection } from '../define.ts';
+import { chainBlocks } from '../streams.ts';
 
-export const txIndex: ClickHouseProjection = {
+export const txIndex: BlockProjection = {
   kind: 'clickhouse',
   name: 'tx-index',
   version: 2,
-  topic: topics.chainBlocks,
+  topic: chainBlocks,
   ddl: tableSql(import.meta.url),
   tables: {
     tx_index: {

@@ -8,7 +8,6 @@ import { createProjectionMetrics } from '../../../projections/engine/metrics.ts'
 import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
 import type { RebuildProgress, RebuildReport } from '../../../projections/engine/rebuild/rebuild.ts';
 import { AppError } from '../../../schemas/errors.ts';
-import { HEIGHT_RANGE } from '../../../schemas/topics.ts';
 import { systemClock } from '../../clock.ts';
 import type { Config } from '../../config.ts';
 import { pause } from '../../lifecycle.ts';
@@ -159,8 +158,8 @@ function described({ builds, messages, tables, isSwapped, heldMs }: RebuildRepor
             ...differing
               .slice(0, 20)
               .map(
-                ({ bucket, ours, theirs }) =>
-                  `    ${placeOf(bucket)}: ${ours.rows} rows were served, ${theirs.rows} are right; checksums ${ours.checksum} and ${theirs.checksum}`,
+                ({ where, ours, theirs }) =>
+                  `    ${where}: ${ours.rows} rows were served, ${theirs.rows} are right; checksums ${ours.checksum} and ${theirs.checksum}`,
               ),
             ...samples.map(({ kind, key }) => `    ${kind} in what was served: ${key}`),
           ],
@@ -179,11 +178,6 @@ function keptOf(builds: RebuildReport['builds']): string {
     before === null ? [] : [`\`tds builds drop ${projection} ${before}\``],
   );
   return drops.length === 0 ? '' : ` The old tables are kept: ${drops.join(', ')}.`;
-}
-
-/** Tables of no height have one range. */
-function placeOf(bucket: number): string {
-  return `heights ${bucket * HEIGHT_RANGE} to ${(bucket + 1) * HEIGHT_RANGE - 1}`;
 }
 
 /** How long to wait until nobody can be reading a build. */

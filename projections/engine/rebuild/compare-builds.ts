@@ -23,7 +23,7 @@ export interface Rebuilding<P extends Projection = Projection> {
   readonly isResumed: boolean;
 }
 
-/** A first comparison, and what was read since it began: the ranges of heights, and how many messages. */
+/** A first comparison, and what was read since it began: the buckets, and how many messages. */
 interface Since {
   readonly first: readonly TableReport[];
   readonly touched: ReadonlySet<number>;
@@ -31,7 +31,7 @@ interface Since {
 }
 
 const SAMPLES = 20;
-/** Ranges that are compared again, and looked into, while writers are held. */
+/** Buckets that are compared again, and looked into, while writers are held. */
 const LOOKED_AT_AGAIN = 32;
 const SAMPLED = 4;
 

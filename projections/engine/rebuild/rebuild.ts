@@ -1,14 +1,14 @@
 import { AppError } from '../../../schemas/errors.ts';
-import { HEIGHT_RANGE } from '../../../schemas/topics.ts';
 import { asTheOnlyRebuild, needsRebuild, openShadow, serveInstead, servedBuild } from '../builds.ts';
 import type { Build } from '../builds.ts';
-import { identifyLog, loadCheckpoints, readByAllServed } from '../checkpoints.ts';
+import { canGoOn, identifyLog, loadCheckpoints, readByAllServed } from '../checkpoints.ts';
 import type { ClickHouseProjection, Projection } from '../../define.ts';
 import { holdSwap } from '../holds.ts';
+import { beginFromSnapshot, newestSnapshot } from '../snapshot/restore.ts';
 import { compareBuilds } from './compare-builds.ts';
 import type { Rebuilding, TableReport } from './compare-builds.ts';
-import { assertWholeLog, replayChain, replayFold } from './replay.ts';
-import type { Goal, ReplayDeps } from './replay.ts';
+import { assertWholeLog, replayTables, replayFold } from './replay.ts';
+import type { Goal, OnRead, ReplayDeps } from './replay.ts';
 
 export interface RebuildOptions {
   /** false: the shadows are filled and compared, and stay shadows. */
@@ -50,8 +50,8 @@ const LONGEST_HOLD_MS = 60_000;
 /**
  * Builds projections anew from the log alone, each into a shadow beside the build that is served: read up to where the
  * served one stands, compared with it, and put in its place in one moment. One that is new is read up to where the others
- * of its topic stand. May be ended anywhere and started again, and goes on with the shadow. `chain.blocks` is read once
- * for all projections that are made from it.
+ * of its topic stand. May be ended anywhere and started again, and goes on with the shadow. A stream is read once
+ * for all ClickHouse projections that are made from it.
  *
  * Throws `LOG_BEGINNING_GONE` where the log does not reach back to its first message, `CONFLICT` while another process
  * rebuilds one of these, `MESSAGE_INVALID` at a message that cannot be read and was not skipped.
@@ -62,27 +62,37 @@ export async function rebuild(
   { swap, onProgress }: RebuildOptions,
 ): Promise<RebuildReport> {
   const { kafka, clickhouse, pool } = deps;
-  for (const { topic } of projections) await assertWholeLog(kafka, topic);
+  for (const projection of projections) {
+    const isKept =
+      projection.kind === 'postgres' &&
+      projection.isSnapshotted === true &&
+      (await newestSnapshot(kafka)) !== null;
+    if (!isKept) await assertWholeLog(kafka, projection.topic);
+  }
   const names = projections.map(({ name }) => name);
-  return await asTheOnlyRebuild(pool, names, async () => {
+  return await asTheOnlyRebuild(pool, names, async (assertHeld) => {
     const rebuilding: Rebuilding[] = [];
     for (const projection of projections) {
       const served = await servedBuild(pool, projection);
       if (served === null && !(await needsRebuild(pool, projection))) {
         throw new AppError('NOT_FOUND', `${projection.name} has never been built: \`tds migrate\` begins it`);
       }
-      rebuilding.push({ projection, served, ...(await openShadow(pool, clickhouse, projection)) });
+      const opened = await openShadow(pool, clickhouse, projection, (db, shadow) =>
+        canGoOn(db, kafka, projection.topic, shadow),
+      );
+      if (projection.kind === 'postgres') await beginFromSnapshot(deps, projection, opened.shadow);
+      rebuilding.push({ projection, served, ...opened });
     }
 
     let read = 0;
     let total = await messagesLeft(deps, rebuilding);
     let phase: RebuildProgress['phase'] = 'reading';
-    /** Ranges of heights that were read about since a comparison began. */
+    /** Buckets that were read about since a comparison began. */
     const touched = new Set<number>();
     const say = (): void => onProgress({ phase, read, total: Math.max(read, total) });
-    const onRead = (messages: number, height?: number): void => {
+    const onRead = (messages: number, bucket?: number): void => {
       read += messages;
-      if (height !== undefined) touched.add(Math.floor(height / HEIGHT_RANGE));
+      if (bucket !== undefined) touched.add(bucket);
       if (phase === 'reading') say();
     };
 
@@ -121,6 +131,8 @@ export async function rebuild(
         const last = await compareBuilds(held, rebuilding, { first, touched, messages: read - readFirst });
         held.signal.throwIfAborted();
         if (swap) {
+          // Without the lock another process may have begun with these shadows.
+          await assertHeld();
           await serveInstead(tx, rebuilding);
           heldMs = Math.round(performance.now() - heldSince);
         }
@@ -193,12 +205,8 @@ async function messagesLeft(deps: ReplayDeps, rebuilding: readonly Rebuilding[])
   return left;
 }
 
-async function replayAll(
-  deps: ReplayDeps,
-  rebuilding: readonly Rebuilding[],
-  onRead: (messages: number, height?: number) => void,
-): Promise<void> {
-  // Served builds that stand at the same place are caught up with in one reading.
+async function replayAll(deps: ReplayDeps, rebuilding: readonly Rebuilding[], onRead: OnRead): Promise<void> {
+  // Served builds that stand at the same place of a stream are caught up with in one reading.
   const together = new Map<
     string,
     { goal: Goal; targets: { projection: ClickHouseProjection; build: Build }[] }
@@ -209,10 +217,10 @@ async function replayAll(
       await replayFold(deps, one.projection, one.shadow, goal, onRead);
       continue;
     }
-    const place = JSON.stringify([...goal].toSorted(([a], [b]) => a - b));
+    const place = JSON.stringify([one.projection.topic.name, ...[...goal].toSorted(([a], [b]) => a - b)]);
     const group = together.get(place) ?? { goal, targets: [] };
     group.targets.push({ projection: one.projection, build: one.shadow });
     together.set(place, group);
   }
-  for (const { goal, targets } of together.values()) await replayChain(deps, targets, goal, onRead);
+  for (const { goal, targets } of together.values()) await replayTables(deps, targets, goal, onRead);
 }

@@ -4,23 +4,22 @@ import type { Kafka, LogMessage } from '../../../infra/kafka/client.ts';
 import type { Logger } from '../../../infra/log.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { AppError } from '../../../schemas/errors.ts';
-import { topics } from '../../../schemas/topics.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Build } from '../builds.ts';
-import { createBatch } from '../run/chain-batch.ts';
-import type { Batch, Reading, Target } from '../run/chain-batch.ts';
-import { createReadings } from '../run/chain-readings.ts';
-import { createChainWriter } from '../run/chain-writer.ts';
+import { createBatch } from '../run/batch.ts';
+import type { Batch, Reading, Target } from '../run/batch.ts';
+import { createReadings } from '../run/readings.ts';
+import { createWriter } from '../run/writer.ts';
 import { identifyLog, loadCheckpoints, moveCheckpoints } from '../checkpoints.ts';
-import type { ChainBatchItem, PostgresProjection } from '../../define.ts';
+import type { PostgresProjection, StreamItem } from '../../define.ts';
 import { createFolder } from '../run/fold.ts';
 import { createGatherer } from '../run/gatherer.ts';
 import type { ProjectionMetrics } from '../metrics.ts';
 import { isAway, patience } from '../persist.ts';
 import type { Patience } from '../persist.ts';
-import { describe, readChainMessage } from '../read-message.ts';
-import { DEFAULT_LIMITS, FETCH_BYTES } from '../run/runner.ts';
-import type { ChainPorts } from '../run/runner.ts';
+import { describe, readItem } from '../../streams.ts';
+import { DEFAULT_LIMITS, streamOf } from '../run/clickhouse-runner.ts';
+import type { RunnerPorts } from '../run/clickhouse-runner.ts';
 import { projectionState } from '../state.ts';
 import type { ProjectionState } from '../state.ts';
 
@@ -37,18 +36,18 @@ export interface ReplayDeps {
 /** Where to end: the offset before which everything is read, by partition. */
 export type Goal = ReadonlyMap<number, number>;
 
-/** Told of what was read: messages, and the heights that they are about where there are any. */
-export type OnRead = (messages: number, height?: number) => void;
+/** Told of what was read: messages, and the bucket (compare.ts) that their rows are in where there is one. */
+export type OnRead = (messages: number, bucket?: number) => void;
 
-/** What reading `chain.blocks` again reaches the world through: real stores and time, or simulated ones. */
+/** What reading a stream again reaches the world through: real stores and time, or simulated ones. */
 export interface ReplayPorts
-  extends Pick<ChainPorts, 'clickhouse' | 'clock' | 'log' | 'metrics'>, Pick<ReplayDeps, 'signal'> {
+  extends Pick<RunnerPorts, 'clickhouse' | 'clock' | 'log' | 'metrics'>, Pick<ReplayDeps, 'signal'> {
   readonly kafka: Pick<Kafka, 'topicId' | 'readRanges'>;
   readonly state: Pick<ProjectionState, 'checkpoints' | 'move' | 'hold' | 'isSkipped' | 'recordHalt'>;
 }
 
 /** `replayTargets` on real stores. */
-export async function replayChain(
+export async function replayTables(
   deps: ReplayDeps,
   targets: readonly Target[],
   goal: Goal,
@@ -59,7 +58,7 @@ export async function replayChain(
 }
 
 /**
- * Reads `chain.blocks` from the checkpoints of some builds up to a goal, writes their rows, and resolves when all of it
+ * Reads a stream from the checkpoints of some builds up to a goal, writes their rows, and resolves when all of it
  * is written and the checkpoints stand at the goal. The builds are nobody's yet: no hold is taken. It may end at any
  * moment and be begun again.
  */
@@ -70,13 +69,13 @@ export async function replayTargets(
   onRead: OnRead,
 ): Promise<void> {
   const { kafka, clickhouse, state, clock, log, metrics } = ports;
-  const topic = topics.chainBlocks;
+  const topic = streamOf(targets);
   const failed = new AbortController();
   const signal = AbortSignal.any([ports.signal, failed.signal]);
   const patiently = patienceOf(ports);
   const identity = await patiently(() => identifyLog(kafka, topic));
   const readings = createReadings(state, identity, targets, patiently);
-  const writer = createChainWriter({
+  const writer = createWriter({
     clickhouse,
     state,
     isServed: false,
@@ -92,7 +91,12 @@ export async function replayTargets(
         new AppError('CHECKPOINT_CONFLICT', `Another process writes these builds (partition ${partition})`),
       ),
   });
-  const gatherer = createGatherer(writer, (before) => createBatch(targets, before), DEFAULT_LIMITS, clock);
+  const gatherer = createGatherer(
+    writer,
+    (before) => createBatch(targets, before?.sizes()),
+    DEFAULT_LIMITS,
+    clock,
+  );
   const builds = targets.map(({ build }) => build);
 
   const ranges = [];
@@ -101,10 +105,10 @@ export async function replayTargets(
   }
   try {
     let lastYield = clock.now();
-    for await (const { partition, messages } of kafka.readRanges(topic, ranges, FETCH_BYTES, signal)) {
+    for await (const { partition, messages } of kafka.readRanges(topic, ranges, topic.fetchBytes, signal)) {
       const reading = await readings.open(partition);
       for (const message of messages) {
-        const item = readChainMessage(topic, message);
+        const item = readItem(topic, message);
         await gatherer.ready();
         const reason = 'reason' in item ? item.reason : project(gatherer.batch(), reading, item);
         if (reason !== null) {
@@ -113,7 +117,7 @@ export async function replayTargets(
           await gatherer.ready();
           gatherer.batch().pass(reading, message.offset);
         }
-        onRead(1, 'reason' in item ? undefined : item.message.block.height);
+        onRead(1, 'reason' in item ? undefined : topic.bucket(item));
         gatherer.added();
         if (clock.now() - lastYield > 10) {
           await clock.turn();
@@ -195,7 +199,7 @@ export async function assertWholeLog(kafka: Pick<Kafka, 'offsets'>, topic: Topic
 }
 
 /** Adds a message; why it cannot be, or null. */
-function project(batch: Batch, reading: Reading, item: ChainBatchItem): string | null {
+function project(batch: Batch, reading: Reading, item: StreamItem): string | null {
   try {
     batch.add(reading, item);
     return null;

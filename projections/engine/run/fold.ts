@@ -5,7 +5,7 @@ import type { Build } from '../builds.ts';
 import { moveCheckpoints } from '../checkpoints.ts';
 import type { PostgresProjection } from '../../define.ts';
 import { assertServed } from '../holds.ts';
-import { describe, parseMessage } from '../read-message.ts';
+import { describe, parseMessage } from '../../streams.ts';
 import { isAway } from '../persist.ts';
 
 /** Behind the head, so many messages share a transaction. */
@@ -98,7 +98,8 @@ export function createFolder<M>({
   /** Delivered by Postgres when the transaction commits, and only then. */
   const tell = async (tx: Pick<Pool, 'query'>, batch: readonly Folding<M>[]): Promise<void> => {
     if (notify === undefined) return;
-    const payloads = new Set(batch.map(({ message }) => notify.payload(message)));
+    const payloads = new Set(batch.flatMap(({ message }) => notify.payload(message) ?? []));
+    if (payloads.size === 0) return;
     await tx.query('SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS p (payload)', [
       notify.channel,
       [...payloads],

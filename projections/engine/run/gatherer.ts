@@ -1,6 +1,6 @@
 import type { Clock } from '../../../infra/clock.ts';
-import type { Batch } from './chain-batch.ts';
-import type { ChainWriter } from './chain-writer.ts';
+import type { Batch } from './batch.ts';
+import type { Writer } from './writer.ts';
 
 export interface GatherLimits {
   /** Rows of the largest table in one batch. */
@@ -32,7 +32,7 @@ export interface Gatherer {
 
 /** Decides when a batch is done: when it is full, when it has waited long enough, or when there is nothing to wait for. */
 export function createGatherer(
-  writer: ChainWriter,
+  writer: Writer,
   newBatch: (before?: Batch) => Batch,
   limits: GatherLimits,
   clock: Clock,

@@ -11,6 +11,7 @@ import type { ProjectionMetrics } from '../metrics.ts';
 import { isAway, patience } from '../persist.ts';
 import { followServed } from './follow-served.ts';
 import type { ProjectionRun } from './follow-served.ts';
+import { beginFromSnapshot } from '../snapshot/restore.ts';
 import { watchState } from '../state.ts';
 import { createWatch } from './watch.ts';
 
@@ -61,7 +62,9 @@ async function runServed<M>(options: PostgresProjectionOptions<M>): Promise<Proj
   });
   const folder = createFolder({ pool, projection, build, isServed: true, patiently });
 
+  // First, as it tells at once that the log is away: a client of the whole log tries for longer than a stop may take.
   const identity = await patiently(() => identifyLog(kafka, topic));
+  await patiently(() => beginFromSnapshot({ kafka, pool }, projection, build));
 
   const goOn = async ({ partition, next }: Reading): Promise<void> =>
     (await consuming.promise).seek(topic.name, partition, next);

@@ -7,15 +7,14 @@ import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { Row } from '../../../infra/clickhouse/row-binary.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import type { ContractsMap } from '../../../schemas/messages/chain-blocks.ts';
-import { CHAIN_BLOCKS_PARTITIONS, HEIGHT_RANGE, topics } from '../../../schemas/topics.ts';
-import { createBatch } from '../run/chain-batch.ts';
-import type { Batch, Reading } from '../run/chain-batch.ts';
+import { CHAIN_BLOCKS_PARTITIONS, HEIGHT_RANGE } from '../../../schemas/topics.ts';
+import { createBatch } from '../run/batch.ts';
+import type { Batch, Reading } from '../run/batch.ts';
 import type { Heights } from '../compare.ts';
-import type { ChainBatchItem } from '../../define.ts';
+import type { BlockItem } from '../../define.ts';
 import { NAMED } from './difference.ts';
 import type { Difference } from './difference.ts';
-import { readChainMessage } from '../read-message.ts';
-import { FETCH_BYTES } from '../run/runner.ts';
+import { chainBlocks, readItem } from '../../streams.ts';
 import { NO_COUNT, factColumns } from './scratch.ts';
 import type { Scratch } from './scratch.ts';
 
@@ -45,7 +44,7 @@ const BATCH = { facts: 20_000, rows: 50_000, bytes: 32_000_000 };
 /** Projects every message about these heights into the scratch tables, and writes down what it says of itself. */
 export async function scanLog(scan: Scan): Promise<Difference[]> {
   const { scratch, heights, signal } = scan;
-  const topic = topics.chainBlocks;
+  const topic = chainBlocks;
   const readings = new Map(
     scan.ranges.map(({ partition, from }): [number, Reading] => [
       partition,
@@ -65,7 +64,7 @@ export async function scanLog(scan: Scan): Promise<Difference[]> {
   let facts: Row[] = [];
   const flush = async (): Promise<void> => {
     const [full, written] = [batch, facts];
-    batch = createBatch(scratch.targets, full);
+    batch = createBatch(scratch.targets, full.sizes());
     facts = [];
     await write(scan, full, written);
   };
@@ -74,14 +73,14 @@ export async function scanLog(scan: Scan): Promise<Difference[]> {
   for await (const { partition, messages } of scan.kafka.readRanges(
     topic,
     scan.ranges,
-    FETCH_BYTES,
+    topic.fetchBytes,
     signal,
   )) {
     const reading = readings.get(partition);
     if (reading === undefined) continue;
     for (const message of messages) {
       signal.throwIfAborted();
-      const item = readChainMessage(topic, message);
+      const item = readItem(topic, message);
       const place = `${partition}:${message.offset}`;
       if ('reason' in item) {
         if (scan.skipped.has(place)) continue;
@@ -134,7 +133,7 @@ async function write({ clickhouse, scratch }: Scan, batch: Batch, facts: readonl
   await clickhouse.insert(scratch.facts, factColumns, facts);
 }
 
-function factOf({ message, partition, offset }: ChainBatchItem): Row {
+function factOf({ message, partition, offset }: BlockItem): Row {
   const { block } = message;
   return {
     height: block.height,

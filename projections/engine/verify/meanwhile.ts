@@ -1,8 +1,6 @@
 import type { Kafka } from '../../../infra/kafka/client.ts';
-import { topics } from '../../../schemas/topics.ts';
 import type { Heights } from '../compare.ts';
-import { readChainMessage } from '../read-message.ts';
-import { FETCH_BYTES } from '../run/runner.ts';
+import { chainBlocks, readItem } from '../../streams.ts';
 import type { LogRange } from './log.ts';
 
 /** The heights, of those that are verified, about which the log has got messages since it was scanned. */
@@ -18,7 +16,7 @@ export function readMeanwhile(
   heights: Heights,
   signal: AbortSignal,
 ): Meanwhile {
-  const topic = topics.chainBlocks;
+  const topic = chainBlocks;
   const next = new Map(scanned.map(({ partition, to }) => [partition, to]));
   const found = new Set<number>();
   return async () => {
@@ -27,9 +25,9 @@ export function readMeanwhile(
       return from === undefined || from >= high ? [] : [{ partition, from, to: high }];
     });
     if (ranges.length === 0) return found;
-    for await (const { messages } of kafka.readRanges(topic, ranges, FETCH_BYTES, signal)) {
+    for await (const { messages } of kafka.readRanges(topic, ranges, topic.fetchBytes, signal)) {
       for (const message of messages) {
-        const item = readChainMessage(topic, message);
+        const item = readItem(topic, message);
         if ('reason' in item) continue; // no projection goes past it
         const { height } = item.message.block;
         if (height >= heights.from && height <= heights.to) found.add(height);

@@ -4,7 +4,7 @@ import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { ServedBuilds } from '../../served.ts';
-import { describe, parseMessage } from '../read-message.ts';
+import { describe, parseMessage } from '../../streams.ts';
 
 const MAX_UINT32 = 0xffff_ffff;
 /** Legs are looked up for so many transfers of a block: each is two places in the ledger. */

@@ -8,7 +8,7 @@ import type { Sql } from '../../../infra/postgres/client.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { servedBuild, statements } from '../builds.ts';
 import type { Build } from '../builds.ts';
-import type { Target } from '../run/chain-batch.ts';
+import type { Target } from '../run/batch.ts';
 import type { TablePair } from '../compare.ts';
 import { withNames } from '../../define.ts';
 import type { ClickHouseProjection } from '../../define.ts';

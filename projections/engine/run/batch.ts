@@ -2,7 +2,7 @@ import { createRowEncoder } from '../../../infra/clickhouse/row-binary.ts';
 import type { RowEncoder } from '../../../infra/clickhouse/row-binary.ts';
 import type { Build } from '../builds.ts';
 import type { CheckpointMove } from '../checkpoints.ts';
-import type { ChainBatchItem, ClickHouseProjection, TouchedBlock } from '../../define.ts';
+import type { ClickHouseProjection, StreamItem } from '../../define.ts';
 import type { Halt } from '../halts.ts';
 
 /** A projection and the build of it that is being written. */
@@ -30,7 +30,8 @@ export interface Reading {
 export interface Share {
   readonly target: Target;
   readonly tables: ReadonlyMap<string, RowEncoder>;
-  readonly touched: TouchedBlock[];
+  /** What `derive` is told. */
+  readonly touched: unknown[];
   readonly moves: Map<Reading, { expected: number; next: number }>;
 }
 
@@ -40,38 +41,42 @@ export interface BatchMove {
   readonly move: CheckpointMove;
 }
 
+/** Bytes by table, of each target. */
+export type BatchSizes = readonly ReadonlyMap<string, number>[];
+
 /** Rows of many messages, as bytes a table, with the checkpoints that they move once ClickHouse has them all. */
 export interface Batch {
   readonly shares: readonly Share[];
   /** Takes a message for every target that has not passed it. On an error nothing of the message is kept. */
-  add(reading: Reading, item: ChainBatchItem): void;
+  add(reading: Reading, item: StreamItem): void;
   /** Passes over a message that an operator has named. */
   pass(reading: Reading, offset: number): void;
   messages(): number;
   /** Rows of the largest table. */
   rows(): number;
   bytes(): number;
+  sizes(): BatchSizes;
   /** The moves of partitions that are still ours. */
   moves(): BatchMove[];
 }
 
-/** `sizeLike`: the batch before, whose sizes are the best guess of this one's. */
-export function createBatch(targets: readonly Target[], sizeLike?: Batch): Batch {
+/**
+ * @param sizes of the batch before, the best guess of this one's. Numbers and not that batch: it would be kept, and with
+ *   it the one before it, and so all there were.
+ */
+export function createBatch(targets: readonly Target[], sizes?: BatchSizes): Batch {
   let messages = 0;
-  const shares = targets.map((target, index): Share => {
-    const before = sizeLike?.shares[index]?.tables;
-    return {
-      target,
-      tables: new Map(
-        Object.entries(target.projection.tables).map(([name, { columns }]) => [
-          name,
-          createRowEncoder(columns, before?.get(name)?.bytes),
-        ]),
-      ),
-      touched: [],
-      moves: new Map(),
-    };
-  });
+  const shares = targets.map((target, index): Share => ({
+    target,
+    tables: new Map(
+      Object.entries(target.projection.tables).map(([name, { columns }]) => [
+        name,
+        createRowEncoder(columns, sizes?.[index]?.get(name)),
+      ]),
+    ),
+    touched: [],
+    moves: new Map(),
+  }));
   const encoders = shares.flatMap(({ tables }) => [...tables.values()]);
   const wanting = (reading: Reading, offset: number): Share[] =>
     shares.filter(({ target }) => (reading.planned.get(target) ?? Infinity) <= offset);
@@ -100,9 +105,8 @@ export function createBatch(targets: readonly Target[], sizeLike?: Batch): Batch
         for (const takeBack of undo) takeBack();
         throw error;
       }
-      const { block, chunk } = item.message;
       for (const share of takers) {
-        share.touched.push({ height: block.height, chunk, offset: item.offset });
+        share.touched.push(share.target.projection.topic.touched(item));
         move(share, reading, item.offset);
       }
       messages += 1;
@@ -115,6 +119,7 @@ export function createBatch(targets: readonly Target[], sizeLike?: Batch): Batch
     },
     messages: () => messages,
     rows: () => Math.max(0, ...encoders.map(({ rows }) => rows)),
+    sizes: () => shares.map(({ tables }) => new Map([...tables].map(([name, { bytes }]) => [name, bytes]))),
     bytes: () => encoders.reduce((sum, { bytes }) => sum + bytes, 0),
     moves: () =>
       shares.flatMap(({ target, moves }) =>

@@ -4,15 +4,15 @@ import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { Consumption, Kafka, LogBatch, LogMessage } from '../../../infra/kafka/client.ts';
 import type { Logger } from '../../../infra/log.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
-import { topics } from '../../../schemas/topics.ts';
+import { AppError } from '../../../schemas/errors.ts';
 import { openBuild } from '../builds.ts';
-import { createBatch } from './chain-batch.ts';
-import type { Reading, Target } from './chain-batch.ts';
-import { describe, readChainMessage } from '../read-message.ts';
-import { createReadings } from './chain-readings.ts';
-import { createChainWriter } from './chain-writer.ts';
+import { createBatch } from './batch.ts';
+import type { Reading, Target } from './batch.ts';
+import { describe, readItem } from '../../streams.ts';
+import { createReadings } from './readings.ts';
+import { createWriter } from './writer.ts';
 import { identifyLog } from '../checkpoints.ts';
-import type { ChainBatchItem, ClickHouseProjection } from '../../define.ts';
+import type { ClickHouseProjection, Stream, StreamItem } from '../../define.ts';
 import { followServed } from './follow-served.ts';
 import type { ProjectionRun } from './follow-served.ts';
 import { createGatherer } from './gatherer.ts';
@@ -24,7 +24,7 @@ import type { ProjectionState } from '../state.ts';
 import { createWatch } from './watch.ts';
 
 /** What projecting reaches the world through: real stores and time, or simulated ones. */
-export interface ChainPorts {
+export interface RunnerPorts {
   readonly kafka: Pick<Kafka, 'consume' | 'offsets' | 'topicId' | 'publisher'>;
   readonly clickhouse: Pick<ClickHouse, 'insertEncoded' | 'command'>;
   readonly state: ProjectionState;
@@ -38,7 +38,7 @@ interface RunOptions {
   readonly limits?: Partial<GatherLimits>;
 }
 
-export interface ChainProjectionsOptions extends RunOptions, Pick<ChainPorts, 'log' | 'metrics'> {
+export interface ClickHouseRunOptions extends RunOptions, Pick<RunnerPorts, 'log' | 'metrics'> {
   readonly kafka: Kafka;
   readonly clickhouse: ClickHouse;
   readonly pool: Pool;
@@ -47,11 +47,8 @@ export interface ChainProjectionsOptions extends RunOptions, Pick<ChainPorts, 'l
 
 export const DEFAULT_LIMITS: GatherLimits = { rows: 50_000, bytes: 32_000_000, waitMs: 1000, gapMs: 150 };
 
-/** Blocks compress to an eighth: some 16 MB of JSON a fetch. */
-export const FETCH_BYTES = 2_000_000;
-
-/** Opens the builds that this program writes, keeps them up with `chain.blocks`, and follows every swap. */
-export async function runChainProjections(options: ChainProjectionsOptions): Promise<ProjectionRun> {
+/** Opens the builds that this program writes, keeps them up with their stream, and follows every swap. */
+export async function runClickHouseProjections(options: ClickHouseRunOptions): Promise<ProjectionRun> {
   const { pool, kafka, clickhouse, projections } = options;
   const ports = { ...options, state: projectionState(pool, kafka), clock: systemClock };
   const start = async (): Promise<ProjectionRun> => {
@@ -65,18 +62,18 @@ export async function runChainProjections(options: ChainProjectionsOptions): Pro
 }
 
 /**
- * Keeps the served builds up with `chain.blocks`: one consumer, one decompression, one parse, one decode for all.
+ * Keeps the served builds of one stream up with it: one consumer, one decompression, one parse, one decode for all.
  *
- * A message goes: log → `readChainMessage` → `project` for each target that has not passed it → a batch of bytes →
- * `ChainWriter`. The consumer waits in `onBatch` while the batch is full and two are in flight.
+ * A message goes: log → `readItem` → `project` for each target that has not passed it → a batch of bytes →
+ * `Writer`. The consumer waits in `onBatch` while the batch is full and two are in flight.
  */
 export async function runTargets(
-  ports: ChainPorts,
+  ports: RunnerPorts,
   options: RunOptions,
   targets: readonly Target[],
 ): Promise<ProjectionRun> {
   const { kafka, clickhouse, state, clock, log, metrics } = ports;
-  const topic = topics.chainBlocks;
+  const topic = streamOf(targets);
   const ending = Promise.withResolvers<void>();
   ending.promise.catch(() => {});
   const abort = new AbortController();
@@ -97,7 +94,7 @@ export async function runTargets(
     if (assigned.every((place) => place.partition !== partition)) return readings.drop(partition);
     goOnFrom(partition, (await readings.reopen(partition)).next);
   };
-  const writer = createChainWriter({
+  const writer = createWriter({
     clickhouse,
     state,
     isServed: true,
@@ -114,7 +111,7 @@ export async function runTargets(
     },
   });
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
-  const gatherer = createGatherer(writer, (before) => createBatch(targets, before), limits, clock);
+  const gatherer = createGatherer(writer, (before) => createBatch(targets, before?.sizes()), limits, clock);
   const watch = createWatch<Reading>({
     kafka,
     state,
@@ -138,7 +135,7 @@ export async function runTargets(
 
   /** Reads one message into the batch; anything that makes it unreadable halts the partition here. */
   async function take(reading: Reading, message: LogMessage): Promise<void> {
-    const item = readChainMessage(topic, message);
+    const item = readItem(topic, message);
     await gatherer.ready();
     if (!reading.current) return;
     const reason = 'reason' in item ? item.reason : project(reading, item);
@@ -150,7 +147,7 @@ export async function runTargets(
     }
   }
 
-  function project(reading: Reading, item: ChainBatchItem): string | null {
+  function project(reading: Reading, item: StreamItem): string | null {
     try {
       gatherer.batch().add(reading, item);
       return null;
@@ -192,7 +189,7 @@ export async function runTargets(
   const consumption = await kafka.consume({
     groupId: options.groupId,
     topics: [topic],
-    fetchBytes: FETCH_BYTES,
+    fetchBytes: topic.fetchBytes,
     startAt: async (_, partition) => (await readings.open(partition)).next,
     onBatch,
     onRevoked: (parts) => parts.forEach(({ partition }) => readings.drop(partition)),
@@ -200,7 +197,7 @@ export async function runTargets(
   });
   consuming.resolve(consumption);
   watch.start();
-  log.info({ projections: targets.map(({ build }) => build) }, 'projecting chain.blocks');
+  log.info({ projections: targets.map(({ build }) => build) }, `projecting ${topic.name}`);
 
   return {
     done: ending.promise,
@@ -213,4 +210,13 @@ export async function runTargets(
       ending.resolve();
     },
   };
+}
+
+/** The stream that all of these are made from. */
+export function streamOf(targets: readonly Pick<Target, 'projection'>[]): Stream {
+  const [stream, ...others] = new Set(targets.map(({ projection }) => projection.topic));
+  if (stream === undefined || others.length > 0) {
+    throw new AppError('INVALID', `Tables of one stream are written together, not of ${others.length + 1}`);
+  }
+  return stream;
 }

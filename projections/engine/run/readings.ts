@@ -1,4 +1,4 @@
-import type { Reading, Target } from './chain-batch.ts';
+import type { Reading, Target } from './batch.ts';
 import type { LogIdentity } from '../checkpoints.ts';
 import type { Patience } from '../persist.ts';
 import type { ProjectionState } from '../state.ts';

@@ -4,7 +4,7 @@ import { isClickHouseUnavailable } from '../../../infra/clickhouse/client.ts';
 import type { Logger } from '../../../infra/log.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import type { Topic } from '../../../schemas/topics.ts';
-import type { Batch, Reading, Share } from './chain-batch.ts';
+import type { Batch, Reading, Share } from './batch.ts';
 import { withNames } from '../../define.ts';
 import type { Hold } from '../holds.ts';
 import type { ProjectionMetrics } from '../metrics.ts';
@@ -14,7 +14,7 @@ import type { ProjectionState } from '../state.ts';
 /** Two inserts side by side use ClickHouse best; more only hold more in memory. */
 const IN_FLIGHT = 2;
 
-export interface ChainWriter {
+export interface Writer {
   /** Begins to write a batch. Its checkpoints move when it and every batch before it are whole. */
   submit(batch: Batch): void;
   hasRoom(): boolean;
@@ -45,7 +45,7 @@ interface Dependencies {
  * base rows → derived tables → the rows that tell what is indexed → checkpoints; a checkpoint thus never moves over a
  * gap, and totals never lead what can be queried. Doing any part again gives the same tables.
  */
-export function createChainWriter(dependencies: Dependencies): ChainWriter {
+export function createWriter(dependencies: Dependencies): Writer {
   const { clickhouse, state, isServed, topic, metrics, signal } = dependencies;
   let inFlight = 0;
   let tail: Promise<void> = Promise.resolve();

@@ -1,0 +1,107 @@
+import { readFileSync } from 'node:fs';
+
+import type { PoolClient } from '../infra/postgres/client.ts';
+import { DECIDED_CHANNEL } from '../schemas/messages/commands.ts';
+import type { Command, CommandOf, CommandType } from '../schemas/messages/commands.ts';
+import type { PostgresProjection } from './define.ts';
+import { deciders } from './outcomes/queries.ts';
+
+/**
+ * What the projections of `commands` share. Each decides the commands of its own aggregates, once and in log order, and
+ * keeps what became of them; it passes over all others.
+ */
+
+/**
+ * What a decider returns: the outcome that is kept, and the changes that the transaction makes. Deciders are pure:
+ * state and command in, decision out. A rule released for a `v` never changes, so that a replay decides the same.
+ */
+export interface Decision<C> {
+  readonly outcome: Outcome;
+  /** Empty when refused. */
+  readonly changes: readonly C[];
+}
+
+export type Outcome =
+  | { readonly accepted: true; readonly result: Readonly<Record<string, unknown>> }
+  | {
+      readonly accepted: false;
+      readonly result: {
+        readonly code: RefusalCode;
+        readonly detail: string;
+        readonly [more: string]: unknown;
+      };
+    };
+
+export type RefusalCode = 'NOT_FOUND' | 'CONFLICT';
+
+export function accept<C>(result: Readonly<Record<string, unknown>>, ...changes: C[]): Decision<C> {
+  return { outcome: { accepted: true, result }, changes };
+}
+
+export function refuse<C>(
+  code: RefusalCode,
+  detail: string,
+  more: Readonly<Record<string, unknown>> = {},
+): Decision<C> {
+  return { outcome: { accepted: false, result: { ...more, code, detail } }, changes: [] };
+}
+
+/** How long an outcome can be asked for, in milliseconds of the log's time. */
+const OUTCOME_LIFETIME_MS = 48 * 3_600_000;
+
+/** The table of outcomes: the end of the DDL of every projection of commands. */
+export const OUTCOMES_DDL = readFileSync(new URL('outcomes/table.sql', import.meta.url), 'utf8');
+
+/** The commands that a projection decides. */
+type OwnCommand<P> = CommandOf<
+  { [T in CommandType]: (typeof deciders)[T] extends P ? T : never }[CommandType]
+>;
+
+/**
+ * The `fold` of a projection of commands.
+ *
+ * @param decide reads the state that a command is about, decides, and changes the tables; `newId` is for what it makes
+ */
+export function foldCommands<P extends (typeof deciders)[CommandType]>(
+  projection: P,
+  decide: (tx: PoolClient, schema: string, command: OwnCommand<P>, newId: number) => Promise<Outcome>,
+): PostgresProjection<Command>['fold'] {
+  const isOwn = (command: Command): command is OwnCommand<P> => deciders[command.type] === projection;
+  return async (tx, command, { offset, schema }) => {
+    if (!isOwn(command)) return;
+    await tx.query(`DELETE FROM ${schema}.command_outcomes WHERE issued_at <= $1`, [
+      command.issued_at - OUTCOME_LIFETIME_MS,
+    ]);
+    const known = await tx.query(`SELECT 1 FROM ${schema}.command_outcomes WHERE id = $1`, [command.id]);
+    if (known.rowCount !== 0) return;
+    const { accepted, result } = await decide(tx, schema, command, offset + 1);
+    await insertRow(tx, `${schema}.command_outcomes`, {
+      id: command.id,
+      type: command.type,
+      issued_at: command.issued_at,
+      request_hash: command.request_hash,
+      accepted,
+      result: JSON.stringify(result),
+    });
+  };
+}
+
+/** Who waits for a command is woken by the projection that decides it, and by no other. */
+export function notifyDecided(
+  projection: (typeof deciders)[CommandType],
+): NonNullable<PostgresProjection<Command>['notify']> {
+  return {
+    channel: DECIDED_CHANNEL,
+    payload: ({ id, type }) => (deciders[type] === projection ? id : null),
+  };
+}
+
+/** Columns are the row's own keys, which the row types name. */
+export async function insertRow(tx: PoolClient, table: string, row: object): Promise<void> {
+  const columns = Object.keys(row);
+  const places = columns.map((_, index) => `$${index + 1}`);
+  await tx.query(
+    `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${places.join(', ')})`,
+    Object.values(row),
+  );
+}

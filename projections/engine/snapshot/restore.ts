@@ -1,0 +1,108 @@
+import type { Kafka } from '../../../infra/kafka/client.ts';
+import { inTransaction } from '../../../infra/postgres/client.ts';
+import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import { snapshotsMessage } from '../../../schemas/messages/snapshots.ts';
+import type { SnapshotManifest, SnapshotMessage } from '../../../schemas/messages/snapshots.ts';
+import { topics } from '../../../schemas/topics.ts';
+import type { PostgresProjection } from '../../define.ts';
+import type { Build } from '../builds.ts';
+import { identifyLog } from '../checkpoints.ts';
+
+type Log = Pick<Kafka, 'offsets' | 'readRange' | 'topicId'>;
+
+/** The newest snapshot that is whole; null: none is. */
+export async function newestSnapshot(kafka: Log): Promise<SnapshotManifest | null> {
+  let newest: SnapshotManifest | null = null;
+  for await (const message of snapshotMessages(kafka)) {
+    if (message.type === 'snapshot.closed') newest = message;
+  }
+  return newest;
+}
+
+/**
+ * Fills a build that has read nothing yet from the newest snapshot, and puts its checkpoint behind it. Does nothing where
+ * there is no snapshot, or where the build has begun. A projection that the snapshot does not know is newer than it: what
+ * it decides was never asked for before, so it begins empty.
+ *
+ * Throws `VERSION_MISMATCH` where rows of the snapshot's version do not fit the tables.
+ */
+export async function beginFromSnapshot(
+  { kafka, pool }: { kafka: Log; pool: Pool },
+  projection: PostgresProjection<unknown>,
+  build: Build,
+): Promise<void> {
+  if (projection.isSnapshotted !== true || (await hasBegun(pool, build))) return;
+  const manifest = await newestSnapshot(kafka);
+  if (manifest === null) return;
+  const part = manifest.projections.find(({ name }) => name === projection.name);
+  const from = part?.next_offset ?? Math.min(...manifest.projections.map(({ next_offset: next }) => next));
+  const { topicId } = await identifyLog(kafka, projection.topic);
+
+  await inTransaction(pool, async (tx) => {
+    const begun = await tx.query(
+      `INSERT INTO tds.checkpoints (projection, build, topic, topic_id, partition, next_offset)
+       VALUES ($1, $2, $3, $4, 0, $5) ON CONFLICT DO NOTHING`,
+      [build.projection, build.build, projection.topic.name, topicId, from],
+    );
+    // Another process was quicker.
+    if (begun.rowCount === 0 || part === undefined) return;
+    const counts = await fill(tx, kafka, manifest, build);
+    for (const [table, expected] of Object.entries(part.counts)) {
+      if (counts.get(table) !== expected && expected > 0) {
+        throw new AppError(
+          'MESSAGE_INVALID',
+          `The snapshot holds ${counts.get(table) ?? 0} rows of ${projection.name}.${table}, not ${expected}`,
+        );
+      }
+    }
+  });
+}
+
+async function hasBegun(pool: Pool, { projection, build }: Build): Promise<boolean> {
+  const { rowCount } = await pool.query(
+    'SELECT 1 FROM tds.checkpoints WHERE projection = $1 AND build = $2',
+    [projection, build],
+  );
+  return rowCount !== 0;
+}
+
+async function fill(
+  tx: PoolClient,
+  kafka: Log,
+  manifest: SnapshotManifest,
+  build: Build,
+): Promise<ReadonlyMap<string, number>> {
+  const counts = new Map<string, number>();
+  // Rows refer to each other over tables, which come in the order of their names.
+  await tx.query('SET CONSTRAINTS ALL DEFERRED');
+  for await (const message of snapshotMessages(kafka)) {
+    const isOurs = message.id === manifest.id && message.type === 'snapshot.rows_written';
+    if (!isOurs || message.projection !== build.projection) continue;
+    const table = `${build.names['schema'] ?? ''}."${message.table}"`;
+    try {
+      await tx.query(
+        `INSERT INTO ${table} SELECT * FROM jsonb_populate_recordset(NULL::${table}, $1::jsonb)`,
+        [JSON.stringify(message.rows)],
+      );
+    } catch (cause) {
+      throw new AppError(
+        'VERSION_MISMATCH',
+        `Rows of the snapshot do not fit ${build.projection}.${message.table}`,
+        {
+          cause,
+        },
+      );
+    }
+    counts.set(message.table, (counts.get(message.table) ?? 0) + message.rows.length);
+  }
+  return counts;
+}
+
+async function* snapshotMessages(kafka: Log): AsyncIterable<SnapshotMessage> {
+  for (const { partition, low, high } of await kafka.offsets(topics.snapshots)) {
+    for await (const { value } of kafka.readRange(topics.snapshots, partition, low, high)) {
+      yield snapshotsMessage.parse(JSON.parse(value.toString('utf8')));
+    }
+  }
+}

@@ -1,0 +1,161 @@
+import { randomUUID } from 'node:crypto';
+
+import { z } from 'zod';
+
+import type { Kafka, Publisher } from '../../../infra/kafka/client.ts';
+import { sqlRows } from '../../../infra/postgres/client.ts';
+import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import type { SnapshotManifest, SnapshotMessage } from '../../../schemas/messages/snapshots.ts';
+import { topics } from '../../../schemas/topics.ts';
+import type { PostgresProjection } from '../../define.ts';
+import { asTheOnlyRebuild, servedBuild } from '../builds.ts';
+import type { KnownBuild } from '../builds.ts';
+import { identifyLog, loadCheckpoints } from '../checkpoints.ts';
+
+export interface SnapshotReport {
+  readonly projections: SnapshotManifest['projections'];
+  /** The first offset of `commands` that is still there, and how many messages went. */
+  readonly from: number;
+  readonly deleted: number;
+}
+
+/** Text of the rows in one message; a row may be larger. */
+const MESSAGE_CHARACTERS = 500_000;
+const ROWS_AT_ONCE = 200;
+const PARTITION = 0;
+
+const rowText = z.object({ row: z.string() });
+const rowShape = z.record(z.string(), z.unknown());
+const tableName = z.object({ name: z.string() });
+
+/**
+ * Writes the tables of these projections to the log, as they are after some offset each, and then deletes the messages
+ * below the lowest of these offsets: what was deleted from the tables is in the log no more. A rebuild begins from there.
+ * What arrives meanwhile has a higher offset, and stays. Killed anywhere, it has deleted nothing that is not kept.
+ *
+ * Throws `VERSION_MISMATCH` while one of them is not served as this program writes it, `CONFLICT` while one is rebuilt.
+ *
+ * @param projections all that are made from `commands`
+ * @param now unix milliseconds
+ */
+export async function takeSnapshot(
+  { kafka, pool, now }: { kafka: Kafka; pool: Pool; now: () => number },
+  projections: readonly PostgresProjection<unknown>[],
+): Promise<SnapshotReport> {
+  const names = projections.map(({ name }) => name);
+  return await asTheOnlyRebuild(pool, names, async (assertHeld) => {
+    const identity = await identifyLog(kafka, topics.commands);
+    const builds: KnownBuild[] = [];
+    for (const projection of projections) {
+      const build = await servedBuild(pool, projection);
+      if (build === null || build.version !== projection.version) {
+        throw new AppError(
+          'VERSION_MISMATCH',
+          `\`tds rebuild ${projection.name}\` first: it is not as new as this program`,
+        );
+      }
+      await loadCheckpoints(pool, kafka, identity, build);
+      builds.push(build);
+    }
+    const publisher = kafka.publisher();
+    try {
+      const { manifest, firstOffset } = await writeSnapshot(pool, publisher, builds, now, assertHeld);
+      const from = Math.min(...manifest.projections.map(({ next_offset: next }) => next));
+      const [before] = await kafka.offsets(topics.commands);
+      await assertHeld();
+      await kafka.deleteBefore(topics.commands, PARTITION, from);
+      // Earlier snapshots hold what was deleted since.
+      await kafka.deleteBefore(topics.snapshots, PARTITION, firstOffset);
+      return { projections: manifest.projections, from, deleted: Math.max(0, from - (before?.low ?? 0)) };
+    } finally {
+      await publisher.close();
+    }
+  });
+}
+
+/** One transaction sees all tables and checkpoints of one moment. It is closed by its holder alone: what counts is the newest. */
+async function writeSnapshot(
+  pool: Pool,
+  publisher: Publisher,
+  builds: readonly KnownBuild[],
+  now: () => number,
+  assertHeld: () => Promise<void>,
+): Promise<{ manifest: SnapshotManifest; firstOffset: number }> {
+  const id = randomUUID();
+  let firstOffset: number | null = null;
+  const publish = async (value: SnapshotMessage): Promise<void> => {
+    const [place] = await publisher.publish(topics.snapshots, [{ value }]);
+    firstOffset ??= place?.offset ?? 0;
+  };
+  const client = await pool.connect();
+  try {
+    await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY');
+    const projections: SnapshotManifest['projections'] = [];
+    for (const build of builds) {
+      const [checkpoint] = await sqlRows(
+        client,
+        z.object({ next_offset: z.number() }),
+        'SELECT next_offset FROM tds.checkpoints WHERE projection = $1 AND build = $2 AND topic = $3 AND partition = $4',
+        [build.projection, build.build, topics.commands.name, PARTITION],
+      );
+      const schema = build.names['schema'] ?? '';
+      const counts: Record<string, number> = {};
+      const tables = await sqlRows(
+        client,
+        tableName,
+        'SELECT table_name AS name FROM information_schema.tables WHERE table_schema = $1 ORDER BY 1',
+        [schema],
+      );
+      for (const { name: table } of tables) {
+        counts[table] = 0;
+        for await (const rows of rowsOf(client, `${schema}."${table}"`)) {
+          counts[table] += rows.length;
+          await publish({
+            type: 'snapshot.rows_written',
+            v: 1,
+            id,
+            projection: build.projection,
+            table,
+            rows,
+          });
+        }
+      }
+      const { projection: name, version } = build;
+      projections.push({ name, version, next_offset: checkpoint?.next_offset ?? 0, counts });
+    }
+    await client.query('COMMIT');
+    const manifest: SnapshotManifest = { type: 'snapshot.closed', v: 1, id, closed_at: now(), projections };
+    await assertHeld();
+    await publish(manifest);
+    return { manifest, firstOffset: firstOffset ?? 0 };
+  } catch (error) {
+    await client.query('ROLLBACK').catch(() => {});
+    throw error;
+  } finally {
+    client.release();
+  }
+}
+
+/** The rows of a table, as many as one message holds at once. */
+async function* rowsOf(client: PoolClient, table: string): AsyncIterable<Record<string, unknown>[]> {
+  await client.query(
+    `DECLARE snapshot_rows NO SCROLL CURSOR FOR SELECT to_jsonb(t)::text AS row FROM ${table} AS t`,
+  );
+  let batch: Record<string, unknown>[] = [];
+  let characters = 0;
+  for (;;) {
+    const fetched = await sqlRows(client, rowText, `FETCH ${ROWS_AT_ONCE} FROM snapshot_rows`);
+    if (fetched.length === 0) break;
+    for (const { row } of fetched) {
+      if (batch.length > 0 && characters + row.length > MESSAGE_CHARACTERS) {
+        yield batch;
+        [batch, characters] = [[], 0];
+      }
+      batch.push(rowShape.parse(JSON.parse(row)));
+      characters += row.length;
+    }
+  }
+  if (batch.length > 0) yield batch;
+  await client.query('CLOSE snapshot_rows');
+}

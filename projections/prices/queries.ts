@@ -1,0 +1,195 @@
+import { z } from 'zod';
+
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import type { ServedBuilds } from '../served.ts';
+import { amongFelts, feltHex, feltParam, feltText } from '../transfer-reads.ts';
+import { meanOf } from './units.ts';
+
+/** Read side of prices over time. Times are unix milliseconds; prices are decimal strings of US dollars, exact. */
+
+type Tables = Pick<ServedBuilds, 'table'>;
+type Reader = Pick<ClickHouse, 'rows'>;
+
+const HOUR_MS = 3_600_000;
+const hourOf = (ms: number): number => Math.floor(ms / HOUR_MS);
+const settings = { max_threads: 1 } as const;
+const hex = z.string().regex(/^[0-9A-F]+$/);
+const count = z.coerce.number().int().min(0);
+
+/** Most tokens are read often, so most prices at a time lie in the day before it. */
+const NEAR_HOURS = 24;
+
+/** Times of one statement, which is told them in its address. */
+const TIMES = 5000;
+
+/**
+ * What these tokens were worth at each of these times (ascending): the newest price at or before it. One map a time;
+ * tokens without one are missing.
+ */
+export async function pricesAtTimes(
+  clickhouse: Reader,
+  tables: Tables,
+  tokens: readonly Felt[],
+  times: readonly number[],
+): Promise<ReadonlyMap<Felt, string>[]> {
+  const [first] = times;
+  if (tokens.length === 0 || first === undefined) return times.map(() => new Map());
+  const slots = [...new Set(times)];
+  const newest = new Map<number, ReadonlyMap<Felt, string>>();
+  for (let at = 0; at < slots.length; at += TIMES) {
+    const some = slots.slice(at, at + TIMES);
+    const after = slots[at - 1] ?? first - NEAR_HOURS * HOUR_MS;
+    const found = await newestBySlot(clickhouse, tables, tokens, { after, slots: some });
+    for (const [slot, prices] of found) newest.set(slot, prices);
+  }
+  // Of these nothing was observed in the day before, so the hour in which that day begins holds nothing later either.
+  const far = tokens.filter((token) => newest.get(first)?.has(token) !== true);
+  let known: ReadonlyMap<Felt, string> =
+    far.length === 0 ? new Map() : await newestUpTo(clickhouse, tables, far, hourOf(first) - NEAR_HOURS);
+  const bySlot = new Map(
+    slots.map((slot) => {
+      const news = newest.get(slot);
+      if (news !== undefined) known = new Map([...known, ...news]);
+      return [slot, known];
+    }),
+  );
+  return times.map((time) => bySlot.get(time) ?? new Map());
+}
+
+const slotRow = z.object({ o_token: feltText, o_slots: z.array(count), o_prices: z.array(z.string()) });
+
+/** By slot, the newest prices above the slot before it, up to itself; those above `after` of the first. */
+async function newestBySlot(
+  clickhouse: Reader,
+  tables: Tables,
+  tokens: readonly Felt[],
+  { after, slots }: { after: number; slots: readonly number[] },
+): Promise<Map<number, Map<Felt, string>>> {
+  const last = slots.at(-1) ?? after;
+  // On whole hours the hours tell the same: an hour's last price, and its first, which may be of its first moment.
+  const points = [after, ...slots].every((time) => time % HOUR_MS === 0)
+    ? `(SELECT token, hour, of.1 AS usd, of.2 AS observed_at, seq
+        FROM ${tables.table('ohlc_hourly')} ARRAY JOIN [(open_usd, open_at), (close_usd, close_at)] AS of)`
+    : tables.table('price_points');
+  // roundDown takes the next lower of some values: of negated ones, the next higher.
+  const sql = `SELECT hex(token) AS o_token, groupArray(slot) AS o_slots, groupArray(newest) AS o_prices FROM (
+      SELECT token, -roundDown(-toInt64(observed_at), {slots:Array(Int64)}) AS slot,
+        argMax(usd, (observed_at, seq)) AS newest
+      FROM ${points}
+      WHERE token ${amongFelts('tokens')} AND hour BETWEEN ${hourOf(after)} AND ${hourOf(last)}
+        AND observed_at > ${after} AND observed_at <= ${last}
+      GROUP BY token, slot
+    ) GROUP BY token`;
+  const found = await clickhouse.rows(
+    { name: 'prices.at-times', sql, row: slotRow },
+    { tokens: tokens.map(feltHex), slots: slots.map((slot) => -slot).toReversed() },
+    { settings },
+  );
+  const bySlot = new Map<number, Map<Felt, string>>();
+  for (const { o_token, o_slots, o_prices } of found) {
+    for (const [i, slot] of o_slots.entries()) {
+      const prices = bySlot.get(slot) ?? new Map<Felt, string>();
+      prices.set(o_token, o_prices[i] ?? '0');
+      bySlot.set(slot, prices);
+    }
+  }
+  return bySlot;
+}
+
+const lastRow = z.object({ o_token: feltText, o_price: z.string() });
+
+/** The newest prices up to the end of an hour, however old. */
+async function newestUpTo(
+  clickhouse: Reader,
+  tables: Tables,
+  tokens: readonly Felt[],
+  hour: number,
+): Promise<Map<Felt, string>> {
+  const sql = `SELECT hex(token) AS o_token, argMax(close_usd, (hour, seq)) AS o_price
+    FROM ${tables.table('ohlc_hourly')}
+    WHERE token ${amongFelts('tokens')} AND hour <= ${hour} GROUP BY token`;
+  const found = await clickhouse.rows(
+    { name: 'prices.newest', sql, row: lastRow },
+    { tokens: tokens.map(feltHex) },
+    { settings },
+  );
+  return new Map(found.map(({ o_token, o_price }) => [o_token, o_price]));
+}
+
+export interface Candle {
+  /** A time within the bucket: its first hour that has a price. */
+  readonly hourMs: number;
+  readonly open: string;
+  readonly close: string;
+  readonly low: string;
+  readonly high: string;
+  /** Arithmetic mean of the observations. */
+  readonly mean: string;
+}
+
+const HOUR_COLUMNS = `hour AS o_hour, open_usd AS o_open, close_usd AS o_close, low_usd AS o_low, high_usd AS o_high,
+  hex(total) AS o_total, points AS o_count`;
+const BUCKET_COLUMNS = `min(hour) AS o_hour, argMin(open_usd, hour) AS o_open, argMax(close_usd, hour) AS o_close,
+  argMin(low_usd, low) AS o_low, argMax(high_usd, high) AS o_high, hex(sum(total)) AS o_total, sum(points) AS o_count`;
+
+/** Both times are inclusive. */
+interface CandleWindow {
+  readonly token: Felt;
+  readonly interval: '1 hour' | keyof typeof BUCKETS;
+  readonly start: number;
+  readonly end: number;
+}
+
+/** What belongs together, as an expression over `hour`: weeks begin on Monday, and 1970-01-01 was a Thursday. */
+const BUCKETS = {
+  '1 day': 'intDiv(hour, 24)',
+  '1 week': 'intDiv(hour + 72, 168)',
+  '1 month': `toStartOfMonth(toDateTime(toInt64(hour) * 3600, 'UTC'))`,
+} as const;
+
+/** All rows as one, column by column, which parses several times quicker. */
+const candleColumns = z.object({
+  hours: z.array(count),
+  opens: z.array(z.string()),
+  closes: z.array(z.string()),
+  lows: z.array(z.string()),
+  highs: z.array(z.string()),
+  totals: z.array(hex),
+  counts: z.array(count),
+});
+
+/**
+ * The buckets of a token that have a price, of the hours that begin within two times (both inclusive): the first `limit`
+ * of them, ascending.
+ */
+export async function candles(
+  clickhouse: Reader,
+  tables: Tables,
+  { token, interval, start, end }: CandleWindow,
+  limit: number,
+): Promise<Candle[]> {
+  // Hours are as they are; grouping them, each alone, would take twice as long.
+  const [columns, group] =
+    interval === '1 hour' ? [HOUR_COLUMNS, ''] : [BUCKET_COLUMNS, `GROUP BY ${BUCKETS[interval]}`];
+  const names = ['hour', 'open', 'close', 'low', 'high', 'total', 'count'];
+  const sql = `SELECT ${names.map((name) => `groupArray(o_${name}) AS ${name}s`).join(', ')} FROM (
+      SELECT ${columns} FROM ${tables.table('ohlc_hourly')} FINAL
+      WHERE token = ${feltParam('token')} AND hour BETWEEN ${hourOf(start)} AND ${hourOf(end)}
+      ${group} ORDER BY o_hour LIMIT ${limit}
+    )`;
+  const [found] = await clickhouse.rows(
+    { name: 'prices.candles', sql, row: candleColumns },
+    { token: feltHex(token) },
+    { settings },
+  );
+  if (found === undefined) return [];
+  return found.hours.map((hour, i) => ({
+    hourMs: hour * HOUR_MS,
+    open: found.opens[i] ?? '0',
+    close: found.closes[i] ?? '0',
+    low: found.lows[i] ?? '0',
+    high: found.highs[i] ?? '0',
+    mean: meanOf(BigInt(`0x${found.totals[i] ?? 0}`), BigInt(found.counts[i] ?? 1)),
+  }));
+}
