@@ -5,7 +5,7 @@ import Router from '@koa/router';
 import Koa from 'koa';
 
 import type { Logger } from '../infra/log.ts';
-import { Histogram } from '../infra/metrics.ts';
+import { Counter, Histogram } from '../infra/metrics.ts';
 import type { Registry } from '../infra/metrics.ts';
 import { clientAddress, parseNetwork } from './client-address.ts';
 import { dispatch } from './dispatch.ts';
@@ -16,12 +16,14 @@ import type { HealthDeps } from './health.ts';
 import { API_VERSION, describeApi } from './openapi.ts';
 import type { RequestState } from './request-state.ts';
 import type { Route } from './route.ts';
+import type { UsageCounter } from './usage.ts';
 
 export interface AppDeps extends DispatchDeps, HealthDeps {
   readonly routes: readonly Route[];
   readonly log: Logger;
   readonly metrics: Registry;
   readonly trustedProxies: readonly string[];
+  readonly usage: Pick<UsageCounter, 'count'>;
 }
 
 const OUR_HEADERS = [
@@ -46,13 +48,20 @@ const SECURITY_HEADERS = {
 
 /** The Koa application: what every request passes through, outermost first, and the declared routes at the end. */
 export function createApp(deps: AppDeps): Koa<RequestState> {
-  const { log, metrics, routes, indexedHeight } = deps;
+  const { log, metrics, routes, indexedHeight, usage } = deps;
   const trusted = deps.trustedProxies.flatMap((text) => parseNetwork(text) ?? []);
   const seconds = new Histogram({
     name: 'tds_http_request_seconds',
     help: 'Time from the first middleware to the answer',
     labelNames: ['method', 'route', 'status'],
     buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+    registers: [metrics],
+  });
+
+  const refusals = new Counter({
+    name: 'tds_key_refusals_total',
+    help: 'Calls refused because of their API key, or because their address had failed too often, by reason',
+    labelNames: ['reason'],
     registers: [metrics],
   });
 
@@ -82,7 +91,9 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
     const took = performance.now() - began;
     const labels = { method: context.method, route: state.path ?? 'none', status: context.status };
     seconds.observe(labels, took / 1000);
-    const { keyId, userId } = state.note;
+    const { keyId, userId, refusal } = state.note;
+    if (refusal !== undefined) refusals.inc({ reason: refusal });
+    if (keyId !== undefined) usage.count(keyId, context.status);
     // The route as declared, never the path, the query, headers or bodies: a path may be a capability.
     log.info(
       {
@@ -90,6 +101,7 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
         ip: state.ip,
         key_id: keyId,
         user_id: userId,
+        refusal,
         ...labels,
         ms: Math.round(took),
       },
@@ -113,7 +125,7 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
       await next();
     } catch (error) {
       const answer = toHttpError(error);
-      const { requestId, route, note } = context.state;
+      const { requestId, route } = context.state;
       if (answer.status >= 500) {
         // What a client broke off by going away failed for nobody.
         const level = context.res.closed ? 'debug' : 'error';
@@ -123,6 +135,7 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
       context.set(answer.headers);
       context.body = {
         ...(route?.hasSuccessFlag === true ? { success: false } : {}),
+        ...(route?.hasErrorText === true ? { error: answer.message } : {}),
         detail: answer.message,
         code: answer.code,
         status: answer.status,
@@ -130,10 +143,9 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
         ...(answer.errors === undefined ? {} : { errors: answer.errors }),
         ...answer.extra,
       };
-      note.settle?.(answer.status);
-      return;
     }
-    context.state.note.settle?.(context.status);
+    const { settle } = context.state.note;
+    if (settle !== undefined) context.set(await settle(context.status));
   });
 
   // Django's routers tell paths apart by case; both slash forms match, and nothing redirects.

@@ -10,6 +10,13 @@ const PATIENCE_MS = 10_000;
 /** No page comes near; a server that knows an answer to be small need not stream it. */
 const SMALL_ANSWER = { max_result_rows: 10_000 } as const;
 
+/**
+ * Which request a read is of, by its signal, in the order they came. The reads of the earliest go first: taken in turns,
+ * 100 portfolios at once were all nearly done when their time was up, and 4 of them were answered.
+ */
+const turns = new WeakMap<AbortSignal, number>();
+let requests = 0;
+
 interface GateOptions {
   /** Reads that run at once. The client has some connections more, so that looks at its health never wait in line. */
   readonly sideBySide?: number;
@@ -38,8 +45,10 @@ export function guardClickHouse(
       const signal = options.signal === undefined ? deadline : AbortSignal.any([options.signal, deadline]);
       try {
         const settings = { ...SMALL_ANSWER, ...options.settings };
+        const turn = (options.signal === undefined ? undefined : turns.get(options.signal)) ?? requests;
         return await line.add(() => clickhouse.rows(query, params, { ...options, settings, signal }), {
           signal,
+          priority: -turn,
         });
       } catch (cause) {
         if (options.signal?.aborted === true) throw unavailable('was not waited for', cause);
@@ -54,6 +63,8 @@ export function guardClickHouse(
 /** The same client for one request: all that it reads ends with the signal, or when the request takes too long. */
 export function endingWith(gone: AbortSignal, clickhouse: ClickHouse): ClickHouse {
   const signal = AbortSignal.any([gone, AbortSignal.timeout(PATIENCE_MS)]);
+  requests += 1;
+  turns.set(signal, requests);
   return {
     ...clickhouse,
     rows: (query, params, options) => clickhouse.rows(query, params, { ...options, signal }),

@@ -2,8 +2,9 @@ import type { Publisher } from '../infra/kafka/client.ts';
 import type { Logger } from '../infra/log.ts';
 import { listen } from '../infra/postgres/listen.ts';
 import type { Sql } from '../infra/postgres/client.ts';
-import { DECIDED_CHANNEL, outcomeById } from '../projections/accounts/queries.ts';
+import { deciders, outcomeById } from '../projections/outcomes/queries.ts';
 import { AppError } from '../schemas/errors.ts';
+import { DECIDED_CHANNEL } from '../schemas/messages/commands.ts';
 import { createCommandBus } from './commands.ts';
 import type { CommandBus } from './commands.ts';
 import type { ServedBuilds } from './route.ts';
@@ -26,8 +27,8 @@ export function openCommandChannel(options: {
   const { publisher, pool, databaseUrl, servedBuilds, timeoutMs, log, now = Date.now } = options;
   const bus = createCommandBus({
     publisher,
-    async outcome(id) {
-      const schema = accountsSchema(await servedBuilds());
+    async outcome(id, type) {
+      const schema = schemaOf(await servedBuilds(), deciders[type]);
       return schema === null ? null : await outcomeById(pool, schema, id);
     },
     timeoutMs,
@@ -43,10 +44,10 @@ export function openCommandChannel(options: {
   return { ...bus, close: () => listening.close() };
 }
 
-/** Null while no projector has opened the accounts: a command appended by then is decided when one has. */
-function accountsSchema(served: ServedBuilds): string | null {
+/** Null while no projector has opened the projection: a command appended by then is decided when one has. */
+function schemaOf(served: ServedBuilds, projection: string): string | null {
   try {
-    return served.schema('accounts');
+    return served.schema(projection);
   } catch (error) {
     if (error instanceof AppError && error.code === 'NOT_FOUND') return null;
     throw error;

@@ -2,7 +2,7 @@ import { createHash, createHmac, randomUUID } from 'node:crypto';
 
 import { pause } from '../infra/lifecycle.ts';
 import type { Publisher } from '../infra/kafka/client.ts';
-import type { CommandOutcome } from '../projections/accounts/queries.ts';
+import type { CommandOutcome } from '../projections/outcomes/queries.ts';
 import { AppError } from '../schemas/errors.ts';
 import { commandsMessage } from '../schemas/messages/commands.ts';
 import type { Command, CommandOf, CommandType } from '../schemas/messages/commands.ts';
@@ -33,7 +33,7 @@ export interface CommandBus {
 
 export interface CommandBusDeps {
   readonly publisher: Pick<Publisher, 'publish'>;
-  readonly outcome: (commandId: string) => Promise<CommandOutcome | null>;
+  readonly outcome: (commandId: string, type: CommandType) => Promise<CommandOutcome | null>;
   readonly timeoutMs: number;
   readonly now: () => number;
 }
@@ -44,14 +44,14 @@ const POLL_MS = 250;
 export function createCommandBus({ publisher, outcome, timeoutMs, now }: CommandBusDeps): CommandBus {
   const waiting = new Map<string, Set<() => void>>();
 
-  const waitFor = async (id: string, deadline: number): Promise<CommandOutcome> => {
+  const waitFor = async ({ id, type }: Command, deadline: number): Promise<CommandOutcome> => {
     for (;;) {
       const nudge = new AbortController();
       const wake = (): void => nudge.abort();
       const wakers = waiting.get(id) ?? new Set();
       waiting.set(id, wakers.add(wake));
       try {
-        const found = await outcome(id);
+        const found = await outcome(id, type);
         if (found !== null) return found;
         const left = deadline - performance.now();
         if (left <= 0) {
@@ -78,14 +78,14 @@ export function createCommandBus({ publisher, outcome, timeoutMs, now }: Command
         ...request,
       });
       if (id !== undefined) {
-        const decided = await outcome(id);
+        const decided = await outcome(id, request.type);
         if (decided !== null) return decided;
       }
       const published = publisher.publish(topics.commands, [{ value: command }]);
       // A log that is away must not hold a client longer than the outcome may.
       const tooLate = new AbortController();
       await Promise.race([published, pause(timeoutMs, tooLate.signal)]).finally(() => tooLate.abort());
-      return await waitFor(command.id, deadline);
+      return await waitFor(command, deadline);
     },
     wake(commandId) {
       for (const wake of waiting.get(commandId) ?? []) wake();

@@ -4,7 +4,7 @@ import type { z } from 'zod';
 
 import type { Logger } from '../infra/log.ts';
 import { keepAnswers } from './answers.ts';
-import { readBody } from './body.ts';
+import { bodyReader } from './body.ts';
 import type { RequestState } from './request-state.ts';
 import { createIdentify } from './identify.ts';
 import type { IdentifyDeps } from './identify.ts';
@@ -22,6 +22,7 @@ export interface DispatchDeps extends IdentifyDeps {
 /** Runs a declared route for a request. */
 export function dispatch(route: Route, deps: DispatchDeps): RouterMiddleware<RequestState> {
   const kept = keepAnswers(deps.now);
+  const readBody = bodyReader(route.bodyBytes);
   return async (context) => {
     const { state } = context;
     state.route = route;
@@ -34,7 +35,7 @@ export function dispatch(route: Route, deps: DispatchDeps): RouterMiddleware<Req
     const { served, answer } = await route.begin({
       params: context.params,
       request,
-      identify: createIdentify(deps, request, readServed, state.note),
+      identify: createIdentify(deps, route, request, readServed, state.note),
       served: readServed,
       body: () => readBody(context),
     });

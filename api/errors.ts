@@ -62,11 +62,11 @@ export function permissionDenied(detail: string): HttpError {
 }
 
 /** 429 as the contract's framework words it. */
-export function throttled(seconds: number): HttpError {
+export function throttled(seconds: number, headers: Readonly<Record<string, string>> = {}): HttpError {
   const wait = Math.max(1, Math.ceil(seconds));
   const unit = wait === 1 ? 'second' : 'seconds';
   return new HttpError(429, 'throttled', `Request was throttled. Expected available in ${wait} ${unit}.`, {
-    headers: { 'Retry-After': String(wait) },
+    headers: { 'Retry-After': String(wait), ...headers },
   });
 }
 

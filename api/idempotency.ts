@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 
-import type { CommandOutcome } from '../projections/accounts/queries.ts';
+import type { CommandOutcome } from '../projections/outcomes/queries.ts';
 import { idempotentCommandId, requestHash } from './commands.ts';
 import { HttpError, invalidInput, notFound } from './errors.ts';
 import type { RequestInfo } from './route.ts';

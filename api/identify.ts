@@ -1,68 +1,28 @@
-import type { Sql } from '../infra/postgres/client.ts';
-import { keyByHash, sessionByTokenHash } from '../projections/accounts/queries.ts';
-import { hashSecret, isWellFormedApiKey } from './api-key.ts';
-import { permissionDenied, unauthenticated } from './errors.ts';
-import { findViolation } from './restrictions.ts';
-import type { CallerKey, CallerUser, Identify, RequestInfo, ServedBuilds } from './route.ts';
+import { sessionByTokenHash } from '../projections/accounts/queries.ts';
+import { hashSecret } from './api-key.ts';
+import { throttled, unauthenticated } from './errors.ts';
+import { checkKey } from './key-check.ts';
+import type { KeyCheckDeps } from './key-check.ts';
+import { rateLimitHeaders } from './limits/allowance.ts';
+import { MINUTE_MS } from './limits/call-rates.ts';
+import type { Limits } from './limits/limits.ts';
+import type { CallerNote } from './request-state.ts';
+import { readSignature } from './sync/signature.ts';
+import type { CallerUser, Identify, RequestInfo, Route, ServedBuilds } from './route.ts';
 
-/** Counts what keys do: the ceiling of a key, and the block of an address that fails too often. Each throws 403. */
-export interface KeyLimits {
-  /** Before anything is known of the key. */
-  admitAddress(ip: string): Promise<void>;
-  /** A check failed: no such key, or a key used from where it may not be. */
-  recordFailure(ip: string): Promise<void>;
-  /** Reserves one call of the key. `settle` is called when the answer's status is known. */
-  reserve(key: CallerKey, ip: string): Promise<{ settle(status: number): void }>;
-}
-
-export interface IdentifyDeps {
-  /** May only SELECT. Keys are looked up at every call: no cache could outlive a deletion. */
-  readonly pool: Sql;
+export interface IdentifyDeps extends KeyCheckDeps {
   readonly now: () => number;
-  readonly keyLimits?: KeyLimits | undefined;
-}
-
-/** What became known of the caller, for the access log; and what is to be told how the call ended. */
-export interface CallerNote {
-  keyId?: number;
-  userId?: number;
-  settle?: (status: number) => void;
+  readonly limits: Limits;
 }
 
 export function createIdentify(
-  { pool, now, keyLimits }: IdentifyDeps,
+  deps: IdentifyDeps,
+  route: Pick<Route, 'path' | 'sessionCallsPerMinute' | 'addressCallsPerMinute'>,
   request: RequestInfo,
   served: () => Promise<ServedBuilds>,
   note: CallerNote,
 ): Identify {
-  const fail = async (error: Error): Promise<never> => {
-    await keyLimits?.recordFailure(request.ip);
-    throw error;
-  };
-
-  const key = async (): Promise<{ key: CallerKey }> => {
-    await keyLimits?.admitAddress(request.ip);
-    const text = request.header('api-key').trim();
-    if (text === '') return await fail(unauthenticated('key'));
-    const found = isWellFormedApiKey(text)
-      ? await keyByHash(pool, (await served()).schema('accounts'), hashSecret(text))
-      : null;
-    if (found === null) return await fail(unauthenticated('key', 'Invalid API key.'));
-    note.keyId = found.id;
-    note.userId = found.user_id;
-    const violation = findViolation(
-      { allowedOrigins: found.allowed_origins, allowedIps: found.allowed_ips },
-      { origin: request.header('origin') || request.header('x-origin'), ip: request.ip },
-    );
-    if (violation !== null) {
-      const what = violation === 'origin' ? 'origin' : 'IP address';
-      return await fail(permissionDenied(`This API key may not be used from this ${what}.`));
-    }
-    const caller = { id: found.id, userId: found.user_id, rateLimitPerHour: found.rate_limit_per_hour };
-    const slot = await keyLimits?.reserve(caller, request.ip);
-    if (slot !== undefined) note.settle = (status) => slot.settle(status);
-    return { key: caller };
-  };
+  const key = async () => ({ key: await checkKey(deps, request, served, note) });
 
   const session = async (): Promise<{ user: CallerUser; tokenHash: string }> => {
     const header = request.header('authorization').trim();
@@ -71,16 +31,30 @@ export function createIdentify(
     if (header === '' || !/^Bearer(\s|$)/i.test(header)) throw unauthenticated('session');
     if (token === undefined) throw unauthenticated('session', 'Invalid token header.');
     const tokenHash = hashSecret(token);
-    const found = await sessionByTokenHash(pool, (await served()).schema('accounts'), tokenHash);
-    if (found === null || found.expires_at <= now()) throw unauthenticated('session', 'Invalid token.');
+    const found = await sessionByTokenHash(deps.pool, (await served()).schema('accounts'), tokenHash);
+    if (found === null || found.expires_at <= deps.now()) throw unauthenticated('session', 'Invalid token.');
     note.userId = found.user_id;
+    await limitCalls(String(found.user_id), route.sessionCallsPerMinute);
     return { user: { id: found.user_id, username: found.username, email: found.email }, tokenHash };
+  };
+
+  /** Keys have ceilings of their own; calls by session or signature are limited on the routes that say so. */
+  const limitCalls = async (caller: string, limit: number | undefined): Promise<void> => {
+    if (limit === undefined) return;
+    const taken = await deps.limits.callRates.take(`${caller} ${route.path}`, limit);
+    const headers = rateLimitHeaders('minute', MINUTE_MS, taken);
+    if (!taken.isAllowed) throw throttled(taken.resetMs / 1000, headers);
+    note.settle = async () => headers;
   };
 
   return {
     none: async () => ({}),
     key,
     session,
+    async signature() {
+      await limitCalls(request.ip, route.addressCallsPerMinute);
+      return { signedCall: readSignature((name) => request.header(name), deps.now()) };
+    },
     'key-or-session': async () => {
       const hasKey = request.header('api-key').trim() !== '';
       if (hasKey || request.header('authorization').trim() === '') return await key();

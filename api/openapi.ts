@@ -12,6 +12,7 @@ const security: Readonly<Record<Auth, Record<string, string[]>[]>> = {
   none: [],
   key: [{ ApiKey: [] }],
   session: [{ Bearer: [] }],
+  signature: [{ Timestamp: [], Signature: [] }],
   'key-or-session': [{ ApiKey: [] }, { Bearer: [] }],
 };
 
@@ -22,6 +23,12 @@ const headers = z.object({
     .string()
     .optional()
     .meta({ description: 'The highest height that can be queried; absent before the first' }),
+  'RateLimit-Policy': z.string().optional().meta({
+    description: 'What limit holds for the caller: `q` calls in `w` seconds; absent without one',
+  }),
+  RateLimit: z.string().optional().meta({
+    description: 'Where the caller stands: `r` calls left; the oldest one counts no more in `t` seconds',
+  }),
 });
 
 const idempotencyKey = z.object({
@@ -59,6 +66,8 @@ export function describeApi(routes: readonly Route[]): ReturnType<typeof createD
       securitySchemes: {
         ApiKey: { type: 'apiKey', in: 'header', name: 'api-key' },
         Bearer: { type: 'http', scheme: 'bearer' },
+        Timestamp: { type: 'apiKey', in: 'header', name: 'X-Vendor-Timestamp' },
+        Signature: { type: 'apiKey', in: 'header', name: 'X-Vendor-Signature' },
       },
     },
   });
@@ -83,7 +92,7 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
   ]);
   return {
     summary: route.summary,
-    ...(route.description === undefined ? {} : { description: route.description }),
+    ...describeUse(route),
     tags: [route.tag],
     security: security[route.auth],
     requestParams: {
@@ -96,6 +105,14 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
       : { requestBody: { required: true, content: { 'application/json': { schema: route.body } } } }),
     responses: Object.fromEntries([...errors, ...answers]),
   };
+}
+
+function describeUse({ description, sessionCallsPerMinute: calls }: Route): { description?: string } {
+  const sentences = [
+    description ?? [],
+    calls === undefined ? [] : `By session, at most ${calls} calls a minute.`,
+  ].flat();
+  return sentences.length === 0 ? {} : { description: sentences.join(' ') };
 }
 
 const reasons: Readonly<Record<number, string>> = {
@@ -122,7 +139,7 @@ function errorStatuses({ auth, body, params, query, method, isIdempotent, errors
   const hasInput = body !== undefined || query !== undefined || params !== undefined || isIdempotent;
   return [
     ...(hasInput ? [400] : []),
-    ...(auth === 'none' ? [] : [401]),
+    ...(auth === 'none' || auth === 'signature' ? [] : [401]),
     ...(auth === 'key' || auth === 'key-or-session' ? [403] : []),
     404,
     ...(body === undefined ? [] : [413, 415]),

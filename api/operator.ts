@@ -1,5 +1,6 @@
 import type { Sql } from '../infra/postgres/client.ts';
 import { userByLogin } from '../projections/accounts/queries.ts';
+import type { UserForLogin } from '../projections/accounts/queries.ts';
 import { AppError } from '../schemas/errors.ts';
 import { apiKeyPrefix, hashSecret, randomApiKey } from './api-key.ts';
 import { parseNetwork } from './client-address.ts';
@@ -28,13 +29,28 @@ export async function addUser(
   if (email !== null && !/^[^\s@]{1,150}@[^\s@]{1,100}$/.test(email)) {
     throw new AppError('INVALID', `Not an e-mail address: ${email}`);
   }
-  if (password.length < 8) throw new AppError('INVALID', 'A password has at least 8 characters');
+  assertPassword(password);
   const result = await accepted(deps, {
     type: 'user.create',
     actor: ACTOR,
     body: { username, email, password_hash: await hashPassword(password), is_admin: isAdmin },
   });
   return { id: Number(result['id']) };
+}
+
+/** Gives a user another password and ends its sessions (`tds users password`). */
+export async function setPassword(deps: OperatorDeps, username: string, password: string): Promise<void> {
+  assertPassword(password);
+  const user = await knownUser(deps, username);
+  const body = { user_id: user.id, password_hash: await hashPassword(password) };
+  await accepted(deps, { type: 'user.set-password', actor: ACTOR, body });
+}
+
+/** Shuts a user out, its API keys too, or lets it in again (`tds users disable`, `tds users enable`). */
+export async function setDisabled(deps: OperatorDeps, username: string, isDisabled: boolean): Promise<void> {
+  const user = await knownUser(deps, username);
+  const body = { user_id: user.id, is_disabled: isDisabled };
+  await accepted(deps, { type: 'user.disable', actor: ACTOR, body });
 }
 
 /** Makes this user exist with this password (`ADMIN_USERNAME`, `ADMIN_PASSWORD`); changes nothing when it does. */
@@ -83,8 +99,7 @@ export async function addApiKey(
     ...allowedIps.filter((text) => parseNetwork(text) === null),
   ];
   if (wrong.length > 0) throw new AppError('INVALID', `Not an origin or network: ${wrong.join(', ')}`);
-  const user = await findUser(deps, username);
-  if (user === null) throw new AppError('NOT_FOUND', `No user is called ${username}`);
+  const user = await knownUser(deps, username);
   const key = randomApiKey();
   const result = await accepted(deps, {
     type: 'api-key.create',
@@ -104,6 +119,16 @@ export async function addApiKey(
 
 function isName(text: string, max: number): boolean {
   return text.trim() !== '' && text.length <= max && text.isWellFormed() && !/\p{Cc}/u.test(text);
+}
+
+function assertPassword(password: string): void {
+  if (password.length < 8) throw new AppError('INVALID', 'A password has at least 8 characters');
+}
+
+async function knownUser(deps: OperatorDeps, username: string): Promise<UserForLogin> {
+  const user = await findUser(deps, username);
+  if (user === null) throw new AppError('NOT_FOUND', `No user is called ${username}`);
+  return user;
 }
 
 async function findUser({ pool, servedBuilds }: OperatorDeps, username: string) {

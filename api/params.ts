@@ -2,6 +2,7 @@ import { z } from 'zod';
 
 import { U256, parseFelt } from '../schemas/felt.ts';
 import type { Felt } from '../schemas/felt.ts';
+import { INTERVALS } from './intervals.ts';
 
 /**
  * Border parsers of query and path parameters. Each takes the text that was sent and is made optional by the route
@@ -96,7 +97,8 @@ const ISO =
 
 /**
  * An ISO 8601 date and time as a Date; `null` when it is none. Without a zone it is UTC; without a time, midnight.
- * A space stands for the `+` that a client forgot to encode. Parts of a millisecond are cut off.
+ * A space stands for the `+` that a client forgot to encode. Parts of a millisecond are cut off. In UTC it is of the
+ * years 1 to 9999, so that an answer can repeat it.
  */
 export function parseTimestamp(text: string): Date | null {
   const match = ISO.exec(text.trim());
@@ -110,7 +112,9 @@ export function parseTimestamp(text: string): Date | null {
   if (!isDay || hour > 23 || minute > 59 || second > 59 || part(10) > 23 || part(11) > 59) return null;
   date.setUTCHours(hour, minute, second, millis);
   const offset = (part(10) * 60 + part(11)) * 60_000;
-  return new Date(date.getTime() + (match[9] === '-' ? offset : -offset));
+  date.setTime(date.getTime() + (match[9] === '-' ? offset : -offset));
+  const yearInUtc = date.getUTCFullYear();
+  return yearInUtc < 1 || yearInUtc > 9999 ? null : date;
 }
 
 export function timestamp(description = 'ISO 8601; UTC unless it names a zone') {
@@ -125,6 +129,13 @@ export function timestamp(description = 'ISO 8601; UTC unless it names a zone') 
         ),
     )
     .meta({ description, override: { type: 'string', format: 'date-time' } });
+}
+
+/** What a history is cut into. */
+export function interval() {
+  return z
+    .enum(INTERVALS, { error: `Must be one of: ${INTERVALS.join(', ')}.` })
+    .meta({ description: '1 hour when absent; buckets are in UTC, weeks begin on Monday' });
 }
 
 /** Free text without NUL characters, which Postgres cannot hold. Length in characters. */

@@ -21,16 +21,18 @@ export interface ReadinessDeps {
   readonly stallSeconds: number;
   readonly servedBuilds: () => Promise<ServedBuilds>;
   readonly indexedHeight: () => number | null;
+  /** False: Redis is away, and each process counts for itself. */
+  readonly areLimitsShared: () => Promise<boolean>;
 }
 
 const ANSWER_WITHIN_MS = 4000;
 
 /**
- * 200 when the API can answer from its stores and no projection is halted, also during backfill and while the node or
- * the log is away; the body says what is behind, and by how much.
+ * 200 when the API can answer from its stores and no projection is halted, also during backfill and while the node,
+ * the log or Redis is away; the body says what is behind, and by how much.
  */
 export function createReadiness(deps: ReadinessDeps): () => Promise<Readiness> {
-  const { pool, clickhouse, kafka, servedBuilds, indexedHeight, stallSeconds } = deps;
+  const { pool, clickhouse, kafka, servedBuilds, indexedHeight, stallSeconds, areLimitsShared } = deps;
 
   /** One question at a time: while the log is away, more would only pile up. */
   let asking: ReturnType<typeof askLog> | null = null;
@@ -42,20 +44,22 @@ export function createReadiness(deps: ReadinessDeps): () => Promise<Readiness> {
     }));
 
   const look = async (): Promise<Readiness> => {
-    const [served, [{ lags, logAnswers }, roles], halts, alarms, clickhouseAnswers] = await Promise.all([
-      servedBuilds(),
-      lagsAndRoles(),
-      projectionHalts(pool),
-      raisedAlarms(pool),
-      withTimeout(
-        clickhouse
-          .rows({ name: 'readiness', sql: 'SELECT 1 AS one', row: z.unknown() })
-          .then(() => true)
-          .catch(() => false),
-        STORE_WITHIN_MS,
-        false,
-      ),
-    ]);
+    const [served, [{ lags, logAnswers }, roles], halts, alarms, isRedisUp, clickhouseAnswers] =
+      await Promise.all([
+        servedBuilds(),
+        lagsAndRoles(),
+        projectionHalts(pool),
+        raisedAlarms(pool),
+        withTimeout(areLimitsShared(), STORE_WITHIN_MS, false),
+        withTimeout(
+          clickhouse
+            .rows({ name: 'readiness', sql: 'SELECT 1 AS one', row: z.unknown() })
+            .then(() => true)
+            .catch(() => false),
+          STORE_WITHIN_MS,
+          false,
+        ),
+      ]);
     const canRead = isServed(served);
     const ok = clickhouseAnswers && canRead && halts.length === 0;
     return {
@@ -65,6 +69,8 @@ export function createReadiness(deps: ReadinessDeps): () => Promise<Readiness> {
         postgres: 'ok',
         clickhouse: clickhouseAnswers ? 'ok' : 'unavailable',
         log: logAnswers ? 'ok' : 'unavailable',
+        redis: isRedisUp ? 'ok' : 'unavailable',
+        limits: isRedisUp ? 'shared' : 'local and stricter; no log-in',
         read_models: canRead ? 'ok' : 'not built yet',
         indexed_block: indexedHeight(),
         halted: halts.map(({ halted_at, ...halt }) => ({ ...halt, halted_at: halted_at.toISOString() })),

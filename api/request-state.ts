@@ -1,5 +1,14 @@
-import type { CallerNote } from './identify.ts';
 import type { Route } from './route.ts';
+
+/** What became known of the caller, for the access log; and what is to be told how the call ended. */
+export interface CallerNote {
+  keyId?: number;
+  userId?: number;
+  /** Why a key was refused. */
+  refusal?: string;
+  /** Called with the answer's status before the answer goes out; gives headers for it. */
+  settle?: (status: number) => Promise<Readonly<Record<string, string>>>;
+}
 
 /** What the middleware of one request tell each other. */
 export interface RequestState {

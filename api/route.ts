@@ -1,5 +1,6 @@
 import { z } from 'zod';
 
+import type { SignedCall } from './sync/signature.ts';
 import { parseInput } from './validation.ts';
 
 /** The names that readers use, all of one moment; read once a request. */
@@ -10,6 +11,8 @@ export interface ServedBuilds {
   schema(projection: string): string;
   /** While this stays the same, so does what is told of the chain; null: not known. */
   readonly state: string | null;
+  /** The same of what is told of blocks alone. */
+  readonly chainState?: string | null;
 }
 
 /** Who calls, by session. */
@@ -23,7 +26,6 @@ export interface CallerUser {
 export interface CallerKey {
   readonly id: number;
   readonly userId: number;
-  readonly rateLimitPerHour: number | null;
 }
 
 /** How each kind of route learns who calls; every one of them throws 401 or 403. */
@@ -31,6 +33,8 @@ export interface Identify {
   none(): Promise<Record<never, never>>;
   key(): Promise<{ key: CallerKey }>;
   session(): Promise<{ user: CallerUser; tokenHash: string }>;
+  /** The signature's headers are there and of now; whether it is right is for the route to tell, which knows the key. */
+  signature(): Promise<{ signedCall: SignedCall }>;
   /** An `api-key` header goes before a bearer token. */
   'key-or-session'(): Promise<{ key: CallerKey; user?: never } | { user: CallerUser; key?: never }>;
 }
@@ -108,6 +112,14 @@ interface Declaration<
   readonly isIdempotent?: true;
   /** Its answers rest on the query and on what is told of the chain alone: one may be given again while that stays. */
   readonly isReusable?: true;
+  /** Calls that a user may make by session in any minute; without it, as many as they like. */
+  readonly sessionCallsPerMinute?: number;
+  /** Calls that an address may make in any minute. */
+  readonly addressCallsPerMinute?: number;
+  /** Bytes of a request body, where it may be larger than others. */
+  readonly bodyBytes?: number;
+  /** Errors carry their text as `error`, too. */
+  readonly hasErrorText?: true;
   /** Statuses of errors that are the route's own, besides those that its declaration makes plain. */
   readonly errors?: readonly number[];
   handler(context: HandlerContext<P, Q, B> & Identity<A>): Promise<Reply<NoInfer<R>>>;
@@ -128,6 +140,10 @@ export interface Route {
   readonly isIdempotent: boolean;
   readonly errors: readonly number[];
   readonly isReusable: boolean;
+  readonly sessionCallsPerMinute: number | undefined;
+  readonly addressCallsPerMinute: number | undefined;
+  readonly bodyBytes: number | undefined;
+  readonly hasErrorText: boolean;
   /** True where successes carry `success: true`; errors of the route then carry `success: false`. */
   readonly hasSuccessFlag: boolean;
   /** Settles who calls and what is asked, before anything is answered. */
@@ -172,6 +188,10 @@ export function defineRoute<
     isIdempotent: declaration.isIdempotent === true,
     isReusable: declaration.isReusable === true,
     errors: declaration.errors ?? [],
+    sessionCallsPerMinute: declaration.sessionCallsPerMinute,
+    addressCallsPerMinute: declaration.addressCallsPerMinute,
+    bodyBytes: declaration.bodyBytes,
+    hasErrorText: declaration.hasErrorText === true,
     hasSuccessFlag: Object.values(response).some(
       (schema) => schema instanceof z.ZodObject && 'success' in schema.shape,
     ),

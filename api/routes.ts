@@ -2,15 +2,20 @@ import type { ClickHouse } from '../infra/clickhouse/client.ts';
 import type { Sql } from '../infra/postgres/client.ts';
 import { apiKeyRoutes } from './accounts/api-key-routes.ts';
 import { sessionRoutes } from './accounts/session-routes.ts';
+import { createBalanceReading } from './balances/reading.ts';
 import { balanceRoutes } from './balances/routes.ts';
 import type { CommandBus } from './commands.ts';
 import { indexerRoutes } from './indexer/routes.ts';
+import type { LoginAttempts } from './limits/login-attempts.ts';
 import type { PasswordChecker } from './passwords.ts';
+import { portfolioRoutes } from './portfolio/routes.ts';
+import { pastPriceRoutes } from './prices/past.ts';
 import { createPriceReader } from './prices/reader.ts';
 import { priceRoutes } from './prices/routes.ts';
+import type { Sealing } from '../infra/sealing.ts';
 import type { RefreshBus } from './refresh.ts';
 import type { Route } from './route.ts';
-import type { Throttle } from './throttle.ts';
+import { syncRoutes } from './sync/routes.ts';
 import { tokenRoutes } from './tokens/routes.ts';
 import { transferRoutes } from './transfers/routes.ts';
 
@@ -23,8 +28,10 @@ export interface RouteDeps {
   readonly commands: CommandBus;
   readonly refreshes: RefreshBus;
   readonly passwords: PasswordChecker;
-  readonly loginThrottle: Throttle;
+  readonly logins: LoginAttempts;
   readonly secretKey: Buffer;
+  readonly sealing: Sealing;
+  readonly syncCallsPerMinute: number;
   readonly sessionHours: number;
   /** Unix milliseconds. */
   readonly now: () => number;
@@ -32,13 +39,18 @@ export interface RouteDeps {
 
 /** Every route of the contract that is served. */
 export function apiRoutes(deps: RouteDeps): Route[] {
+  const prices = createPriceReader(deps.pool, deps.clickhouse);
+  const reading = createBalanceReading(deps);
   return [
-    ...sessionRoutes({ ...deps, throttle: deps.loginThrottle }),
+    ...sessionRoutes(deps),
     ...apiKeyRoutes(deps),
     ...transferRoutes(deps),
-    ...balanceRoutes({ ...deps, prices: createPriceReader(deps.pool) }),
+    ...balanceRoutes({ ...deps, reading, prices }),
+    ...portfolioRoutes({ ...deps, reading, prices }),
     ...priceRoutes(deps),
+    ...pastPriceRoutes(deps),
     ...tokenRoutes(deps),
     ...indexerRoutes(deps),
+    ...syncRoutes(deps),
   ];
 }

@@ -7,27 +7,28 @@ import type { Config } from '../infra/config.ts';
 import type { Kafka, Publisher } from '../infra/kafka/client.ts';
 import { Releasers, pause } from '../infra/lifecycle.ts';
 import type { Logger } from '../infra/log.ts';
+import { createSealing } from '../infra/sealing.ts';
 import type { Registry } from '../infra/metrics.ts';
 import type { Pool } from '../infra/postgres/client.ts';
 import { listen } from '../infra/postgres/listen.ts';
-import { newestHeightAt } from '../projections/indexed-blocks/queries.ts';
+import { openCounters } from '../infra/redis/client.ts';
+import { newestBlock } from '../projections/indexed-blocks/queries.ts';
 import { OBSERVED_CHANNEL } from '../schemas/messages/requests.ts';
 import { AppError } from '../schemas/errors.ts';
-import { LOGIN_WINDOW_MS, loginLimit } from './accounts/session-routes.ts';
 import { createApp } from './app.ts';
 import { answerBrokenRequests } from './broken-requests.ts';
 import { guardClickHouse } from './clickhouse.ts';
 import { parseNetwork } from './client-address.ts';
 import { openCommandChannel } from './command-channel.ts';
 import type { HealthDeps } from './health.ts';
-import type { KeyLimits } from './identify.ts';
 import { watchIndexedHeight } from './indexed-height.ts';
+import { createLimits } from './limits/limits.ts';
 import { createPasswordChecker } from './passwords.ts';
 import { createReadiness } from './readiness.ts';
 import { createRefreshBus } from './refresh.ts';
 import type { ServedBuilds } from './route.ts';
 import { apiRoutes } from './routes.ts';
-import { createThrottle } from './throttle.ts';
+import { createUsageCounter } from './usage.ts';
 
 export interface ApiOptions {
   readonly config: Config;
@@ -43,14 +44,15 @@ export interface ApiOptions {
   readonly log: Logger;
   readonly metrics: Registry;
   readonly metricsText?: HealthDeps['metricsText'];
-  readonly keyLimits?: KeyLimits;
+  /** Unix milliseconds; the machine's clock when absent. */
+  readonly now?: () => number;
 }
 
 /** Requests in flight have so long to end once the API is closed. */
 const DRAIN_MS = 10_000;
 
-/** Unix seconds, as far as a block's timestamp goes. */
-const END_OF_TIME = 0xffff_ffff;
+/** A start waits so long for Redis. */
+const REDIS_WITHIN_MS = 1000;
 
 /** Serves the API; resolves when it listens. The stores stay the caller's, and are closed after it. */
 export async function startApi(options: ApiOptions): Promise<{ url: string; close(): Promise<void> }> {
@@ -72,12 +74,26 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
   });
   releasers.push('command channel', () => commands.close());
   const height = watchIndexedHeight(
-    async () => await newestHeightAt(options.clickhouse, await servedBuilds(), END_OF_TIME),
+    async () => (await newestBlock(options.clickhouse, await servedBuilds()))?.height ?? null,
     log,
   );
   releasers.push('indexed height', () => height.close());
 
-  const now = Date.now;
+  const { now = Date.now } = options;
+  const counters = openCounters(required(config, 'redisUrl'), {
+    keyPrefix: config.redisKeyPrefix,
+    timeoutMs: config.redisTimeoutMs,
+    log,
+  });
+  releasers.push('Redis', () => counters.close());
+  const limits = createLimits({
+    counters,
+    ipBlockWindowMs: config.ipBlockWindowSeconds * 1000,
+    metrics,
+    now,
+  });
+  // The first requests need not be counted by this process alone; without Redis the API serves all the same.
+  await counters.settled(REDIS_WITHIN_MS);
   const refreshes = createRefreshBus({ publisher, log, now });
   const observed = listen({
     url: required(config, 'apiDatabaseUrl'),
@@ -87,15 +103,20 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
     onNotification: (subject) => refreshes.wake(subject),
   });
   releasers.push('what is observed', () => observed.close());
+  const usage = createUsageCounter({ publisher, now, log });
+  releasers.push('usage', () => usage.close());
   const app = createApp({
+    usage,
     routes: apiRoutes({
       pool,
       clickhouse,
       commands,
       refreshes,
       passwords: await createPasswordChecker(),
-      loginThrottle: createThrottle({ limit: loginLimit, windowMs: LOGIN_WINDOW_MS, now }),
+      logins: limits.logins,
       secretKey: required(config, 'secretKey'),
+      sealing: createSealing(required(config, 'secretKey'), config.secretKeysBefore),
+      syncCallsPerMinute: config.syncCallsPerMinute,
       sessionHours: config.sessionHours,
       now,
     }),
@@ -104,7 +125,8 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
     log,
     metrics,
     servedBuilds,
-    keyLimits: options.keyLimits,
+    limits,
+    defaultCeiling: config.rateLimitPerHour,
     trustedProxies: config.trustedProxies,
     isStrict: process.env['NODE_ENV'] !== 'production',
     indexedHeight: () => height.current(),
@@ -116,6 +138,7 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
       servedBuilds,
       stallSeconds: config.stallSeconds,
       indexedHeight: () => height.current(),
+      areLimitsShared: () => limits.areShared(),
     }),
     metricsText: options.metricsText,
   });

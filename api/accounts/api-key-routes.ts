@@ -1,24 +1,36 @@
 import { z } from 'zod';
 
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { keysOfUser } from '../../projections/accounts/queries.ts';
-import { createdKeyAnswer, doneAnswer, listedKeyAnswer } from '../../schemas/api/accounts.ts';
+import { lastUses } from '../../projections/key-use/queries.ts';
+import { usedHours } from '../../projections/usage/queries.ts';
+import { createdKeyAnswer, doneAnswer, keyUsageAnswer, listedKeyAnswer } from '../../schemas/api/accounts.ts';
 import { apiKeyPrefix, derivedApiKey, hashSecret, randomApiKey } from '../api-key.ts';
+import { endingWith } from '../clickhouse.ts';
 import { parseNetwork } from '../client-address.ts';
 import type { CommandBus } from '../commands.ts';
+import { invalidInput, notFound } from '../errors.ts';
 import { integerField, textField } from '../fields.ts';
 import { acceptedResult, identifyCommand } from '../idempotency.ts';
+import { bucketStart } from '../intervals.ts';
+import { integer, timestamp } from '../params.ts';
 import { parseOriginRule } from '../restrictions.ts';
 import { defineRoute } from '../route.ts';
 import type { Route } from '../route.ts';
 
 export interface ApiKeyRouteDeps {
   readonly pool: Sql;
+  /** May only read. */
+  readonly clickhouse: ClickHouse;
   readonly commands: CommandBus;
   readonly secretKey: Buffer;
+  /** Unix milliseconds. */
+  readonly now: () => number;
 }
 
 const LIST_LENGTH = 100;
+const DAY_MS = 86_400_000;
 
 const origin = textField({ max: 255 }).refine(
   (value) => parseOriginRule(value) !== null,
@@ -38,11 +50,14 @@ const keptKey = z.object({
   allowed_ips: z.array(z.string()),
   rate_limit_per_hour: z.int().nullable(),
   created_at: z.int(),
+  expires_at: z.int().nullable(),
 });
 
 const iso = (millis: number): string => new Date(millis).toISOString();
 
-export function apiKeyRoutes({ pool, commands, secretKey }: ApiKeyRouteDeps): Route[] {
+const isoOrNull = (millis: number | null): string | null => (millis === null ? null : iso(millis));
+
+export function apiKeyRoutes({ pool, clickhouse, commands, secretKey, now }: ApiKeyRouteDeps): Route[] {
   const create = defineRoute({
     method: 'POST',
     path: '/api/users/auth/create-api-key/',
@@ -57,6 +72,7 @@ export function apiKeyRoutes({ pool, commands, secretKey }: ApiKeyRouteDeps): Ro
       allowed_origins: z.array(origin).max(LIST_LENGTH).nullish(),
       allowed_ips: z.array(network).max(LIST_LENGTH).nullish(),
       rate_limit_per_hour: integerField({ min: 1, max: 2_147_483_647 }).nullish(),
+      expires_at: timestamp('From then on the key is as good as deleted').nullish(),
       domain: z
         .union([z.literal(''), origin])
         .nullish()
@@ -68,6 +84,10 @@ export function apiKeyRoutes({ pool, commands, secretKey }: ApiKeyRouteDeps): Ro
     response: { 201: createdKeyAnswer },
     async handler({ input: { body }, user, request }) {
       const actor = `user:${user.id}`;
+      const expiresAt = body.expires_at?.getTime();
+      if (expiresAt !== undefined && expiresAt <= now()) {
+        throw invalidInput({ expires_at: ['Must be in the future.'] });
+      }
       const command = identifyCommand(secretKey, actor, request, body);
       const key = command.requestHash === undefined ? randomApiKey() : derivedApiKey(secretKey, command.id);
       const outcome = await commands.submit({
@@ -84,10 +104,12 @@ export function apiKeyRoutes({ pool, commands, secretKey }: ApiKeyRouteDeps): Ro
           ],
           allowed_ips: [...new Set(body.allowed_ips ?? [])],
           rate_limit_per_hour: body.rate_limit_per_hour ?? null,
+          ...(expiresAt === undefined ? {} : { expires_at: expiresAt }),
         },
       });
-      const { created_at, ...kept } = keptKey.parse(acceptedResult(command, outcome));
-      return { status: 201, body: { ...kept, key, created_at: iso(created_at), last_used_at: null } };
+      const { created_at, expires_at, ...kept } = keptKey.parse(acceptedResult(command, outcome));
+      const times = { created_at: iso(created_at), last_used_at: null, expires_at: isoOrNull(expires_at) };
+      return { status: 201, body: { ...kept, key, ...times } };
     },
   });
 
@@ -100,11 +122,16 @@ export function apiKeyRoutes({ pool, commands, secretKey }: ApiKeyRouteDeps): Ro
     response: { 200: z.array(listedKeyAnswer) },
     async handler({ user, served }) {
       const keys = await keysOfUser(pool, served.schema('accounts'), user.id);
+      const used = await lastUses(
+        pool,
+        served.schema('key-use'),
+        keys.map(({ id }) => id),
+      );
       const body = keys.map(({ id, name, created_at }) => ({
         id,
         name,
         created_at: iso(created_at),
-        last_used_at: null,
+        last_used_at: isoOrNull(used.get(id) ?? null),
       }));
       return { status: 200, body };
     },
@@ -134,5 +161,50 @@ export function apiKeyRoutes({ pool, commands, secretKey }: ApiKeyRouteDeps): Ro
     },
   });
 
-  return [create, list, remove];
+  const usage = defineRoute({
+    method: 'GET',
+    path: '/api/users/auth/api-keys/{id}/usage/',
+    summary: 'How often an API key was used',
+    description:
+      'Per hour, in UTC, oldest first; hours without a call are left out. Counted some seconds late.',
+    tag: 'Account and keys',
+    auth: 'session',
+    params: z.object({ id: integer({ min: 0 }) }),
+    query: z.object({
+      start_time: timestamp(
+        'ISO 8601; UTC unless it names a zone; 24 hours before the end when absent',
+      ).optional(),
+      end_time: timestamp('ISO 8601; UTC unless it names a zone; now when absent').optional(),
+    }),
+    response: { 200: keyUsageAnswer },
+    async handler({ input: { params, query }, user, served, request }) {
+      const { end_time: end = new Date(now()) } = query;
+      const { start_time: start = new Date(end.getTime() - DAY_MS) } = query;
+      if (start > end) throw invalidInput({ start_time: ['Must not be later than end_time.'] });
+      const keys = await keysOfUser(pool, served.schema('accounts'), user.id);
+      if (keys.every(({ id }) => id !== params.id)) throw notFound();
+      const hours = await usedHours(endingWith(request.signal, clickhouse), served, {
+        keyId: params.id,
+        from: bucketStart('1 hour', start.getTime()),
+        to: end.getTime(),
+      });
+      return {
+        status: 200,
+        body: {
+          success: true as const,
+          id: params.id,
+          start_time: start.toISOString(),
+          end_time: end.toISOString(),
+          total_calls: hours.reduce((sum, { calls }) => sum + calls, 0),
+          data: hours.map(({ hour, calls, successful }) => ({
+            hour: new Date(hour).toISOString(),
+            calls,
+            successful_calls: successful,
+          })),
+        },
+      };
+    },
+  });
+
+  return [create, list, remove, usage];
 }

@@ -9,29 +9,25 @@ import { doneAnswer, loginAnswer } from '../../schemas/api/accounts.ts';
 import { hashSecret } from '../api-key.ts';
 import { addressBlock } from '../client-address.ts';
 import type { CommandBus } from '../commands.ts';
-import { HttpError, throttled } from '../errors.ts';
+import { HttpError } from '../errors.ts';
 import { textField } from '../fields.ts';
+import type { LoginAttempts } from '../limits/login-attempts.ts';
 import type { PasswordChecker } from '../passwords.ts';
 import { defineRoute } from '../route.ts';
 import type { Route } from '../route.ts';
-import type { Throttle } from '../throttle.ts';
 
 export interface SessionRouteDeps {
   readonly pool: Sql;
   readonly commands: CommandBus;
   readonly passwords: PasswordChecker;
-  /** Failed log-ins, by `ip:` and `user:`. */
-  readonly throttle: Throttle;
+  /** By `ip:` and `user:`. */
+  readonly logins: LoginAttempts;
   readonly sessionHours: number;
   readonly now: () => number;
 }
 
-/** Failed log-ins a minute. A user's limit holds for every address, so that many addresses do not help. */
-export const LOGIN_WINDOW_MS = 60_000;
-export const loginLimit = (name: string): number => (name.startsWith('ip:') ? 30 : 10);
-
 export function sessionRoutes(deps: SessionRouteDeps): Route[] {
-  const { pool, commands, passwords, throttle, sessionHours, now } = deps;
+  const { pool, commands, passwords, logins, sessionHours, now } = deps;
 
   const login = defineRoute({
     method: 'POST',
@@ -47,18 +43,18 @@ export function sessionRoutes(deps: SessionRouteDeps): Route[] {
     response: { 200: loginAnswer },
     errors: [401],
     async handler({ input: { body }, request, served }) {
-      const attempt = await throttle.begin([
+      const attempt = await logins.begin([
         `ip:${addressBlock(request.ip)}`,
         `user:${loginKey(body.username)}`,
       ]);
-      if ('wait' in attempt) throw throttled(attempt.wait);
       let user: UserForLogin | null = null;
       let isWrong = false;
       try {
         user = await userByLogin(pool, served.schema('accounts'), body.username);
-        isWrong = !(await passwords.check(user?.password_hash ?? null, body.password));
+        const isRight = await passwords.check(user?.password_hash ?? null, body.password);
+        isWrong = !isRight || user?.is_disabled !== false;
       } finally {
-        attempt.end(isWrong);
+        await attempt.end(isWrong);
       }
       if (user === null || isWrong) {
         throw new HttpError(401, 'authentication_failed', 'Unable to log in with provided credentials.', {

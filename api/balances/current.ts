@@ -4,7 +4,7 @@ import { movedWithin } from '../../projections/account-ledger/queries.ts';
 import type { Moved } from '../../projections/account-ledger/queries.ts';
 import { chainReads, pairKey } from '../../projections/balances/queries.ts';
 import type { Anchor, ChainReads, Pair } from '../../projections/balances/queries.ts';
-import { blocksAt } from '../../projections/indexed-blocks/queries.ts';
+import type { IndexedBlock } from '../../projections/indexed-blocks/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import type { TokenRow } from '../../projections/tokens/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
@@ -76,8 +76,11 @@ export function lastRead(basis: Basis<Anchor>, { refusal }: ChainReads): number 
 /** The balances of these pairs as they are known now, in their order. */
 export async function currentBalances(deps: BalanceDeps, pairs: readonly Pair[]): Promise<CurrentBalance[]> {
   const { clickhouse, pool, served, coverage } = deps;
+  const reading = chainReads(pool, served.schema('balances'), pairs);
+  const blocksRead = reading.then((known) => blocksReadAt(deps, pairs, known));
+  blocksRead.catch(() => {}); // whoever waits for it below is told
   const [readsOf, tokens, kept] = await Promise.all([
-    chainReads(pool, served.schema('balances'), pairs),
+    reading,
     tokensByAddress(
       pool,
       served.schema('tokens'),
@@ -104,14 +107,7 @@ export async function currentBalances(deps: BalanceDeps, pairs: readonly Pair[])
   // Most blocks that were read at still are the indexed ones: what moved since is looked up while that is made sure of.
   const hashRead = new Map(anchors.map(({ block, hash }) => [block, hash]));
   const guessed = basesOf(kept, (height) => hashRead.get(height));
-  const [blocks, movedSinceGuess] = await Promise.all([
-    blocksAt(
-      clickhouse,
-      served,
-      anchors.map(({ block }) => block),
-    ),
-    movedSince(guessed, kept?.run.end ?? -1),
-  ]);
+  const [blocks, movedSinceGuess] = await Promise.all([blocksRead, movedSince(guessed, kept?.run.end ?? -1)]);
   // A block that was read at is indexed, so what is known of the head may be older than that.
   const isBehind = kept !== null && [...blocks.keys()].some((height) => height > kept.run.end);
   const covered = isBehind ? await coverage.read(clickhouse, served, true) : kept;
@@ -126,6 +122,16 @@ export async function currentBalances(deps: BalanceDeps, pairs: readonly Pair[])
     lastUpdated: basis.from === 'anchor' ? basis.anchor.observedAt : (covered?.head.timestamp ?? 0) * 1000,
     readAt: lastRead(basis, reads),
   }));
+}
+
+/** The blocks that are indexed at the heights that these pairs were read at. */
+export async function blocksReadAt(
+  { clickhouse, served, coverage }: Pick<BalanceDeps, 'clickhouse' | 'served' | 'coverage'>,
+  pairs: readonly Pair[],
+  readsOf: (pair: Pair) => ChainReads,
+): Promise<ReadonlyMap<number, IndexedBlock>> {
+  const heights = pairs.flatMap((pair) => readsOf(pair).anchors.map(({ block }) => block));
+  return await coverage.blocks(clickhouse, served, heights);
 }
 
 function isSameBasis(one: Basis<Anchor>, other: Basis<Anchor> | undefined): boolean {
@@ -167,13 +173,19 @@ export async function freshBalances(
   maxAge: MaxAge,
 ): Promise<AnsweredBalance[]> {
   const { pool, served, refreshes, now, signal } = deps;
-  const cached = await currentBalances(deps, pairs);
-  const wanted = new Map(
-    cached
-      .filter((one) => wantsRead(one, maxAge, now()))
-      .map(({ pair }) => [pairKey(pair), { pair, request: requestOf(pair) }]),
-  );
-  if (wanted.size === 0) return cached.map((one) => ({ ...one, isStale: false }));
+  let old: readonly Pair[];
+  if (maxAge === null) {
+    // Whatever is known is too old: nothing but what the contract is has to be looked up first.
+    const addresses = pairs.map(({ token }) => token);
+    const tokens = await tokensByAddress(pool, served.schema('tokens'), addresses);
+    old = pairs.filter((pair) => isReadable(factsOf(pair, tokens.get(pair.token))));
+  } else {
+    const cached = await currentBalances(deps, pairs);
+    const unfit = cached.filter((one) => wantsRead(one, maxAge, now()));
+    if (unfit.length === 0) return cached.map((one) => ({ ...one, isStale: false }));
+    old = unfit.map(({ pair }) => pair);
+  }
+  const wanted = new Map(old.map((pair) => [pairKey(pair), { pair, request: requestOf(pair) }]));
 
   const came = new Set<string>();
   const schema = served.schema('balances');
@@ -187,11 +199,15 @@ export async function freshBalances(
       if (hasCome(readsOf(pair), askedAt(request))) came.add(key);
     return came.size === wanted.size ? true : null;
   };
-  await refreshes.refresh(
-    [...wanted.values()].map(({ request }) => request),
-    look,
-    signal,
-  );
+  await Promise.all([
+    refreshes.refresh(
+      [...wanted.values()].map(({ request }) => request),
+      look,
+      signal,
+    ),
+    // Kept for what follows; whether it does is found out there.
+    deps.coverage.read(deps.clickhouse, served).catch(() => null),
+  ]);
   const fresh = await currentBalances(deps, pairs);
   return fresh.map((one) => {
     const key = pairKey(one.pair);

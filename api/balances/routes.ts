@@ -1,7 +1,5 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
-import type { Sql } from '../../infra/postgres/client.ts';
 import {
   accountBalancesAnswer,
   balanceAnswer,
@@ -10,29 +8,23 @@ import {
 } from '../../schemas/api/balances.ts';
 import { parseFelt } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { endingWith } from '../clickhouse.ts';
-import { invalidInput, throttled, unavailable } from '../errors.ts';
+import { invalidInput, unavailable } from '../errors.ts';
 import type { HttpError } from '../errors.ts';
 import { integerField } from '../fields.ts';
 import { address, boolean, integer, timestamp } from '../params.ts';
 import type { PriceReader } from '../prices/reader.ts';
-import { createRateLimit } from '../rate-limit.ts';
-import type { RefreshBus } from '../refresh.ts';
 import { defineRoute } from '../route.ts';
-import type { CallerUser, RequestInfo, Route, ServedBuilds } from '../route.ts';
+import type { Route } from '../route.ts';
 import { freshAccountBalances } from './account.ts';
-import { createCoverageReader } from './coverage.ts';
-import { freshBalances } from './current.ts';
-import type { AnsweredBalance, BalanceDeps, MaxAge } from './current.ts';
+import { factsOf, freshBalances } from './current.ts';
+import type { AnsweredBalance, MaxAge } from './current.ts';
 import { balanceHistory } from './history.ts';
+import { hasDeltas, isReadable } from './math.ts';
 import { presentAccountBalance, presentBalance, presentHistoryRow } from './present.ts';
+import type { BalanceReading } from './reading.ts';
 
 export interface BalanceRouteDeps {
-  /** May only read. */
-  readonly clickhouse: ClickHouse;
-  /** May only SELECT. */
-  readonly pool: Sql;
-  readonly refreshes: RefreshBus;
+  readonly reading: BalanceReading;
   readonly prices: PriceReader;
   /** Unix milliseconds. */
   readonly now: () => number;
@@ -40,33 +32,12 @@ export interface BalanceRouteDeps {
 
 const DEFAULT_MAX_AGE_SECONDS = 300;
 const MOST_PAIRS = 20;
-const MINUTE_MS = 60_000;
 const MOST_SECONDS = 4_294_967_295;
 
 const maxAge = integer({ min: 0, max: MOST_SECONDS, description: 'Seconds that a chain read may be old' });
 const forceRefresh = boolean('Reads the chain in any case');
 
-export function balanceRoutes(deps: BalanceRouteDeps): Route[] {
-  const { clickhouse, pool, refreshes, now, prices } = deps;
-  const coverage = createCoverageReader(now);
-  const limitTo = (limit: number) => {
-    const calls = createRateLimit({ limit, windowMs: MINUTE_MS, now });
-    /** Keys have ceilings of their own; a session has this one. */
-    return (user: CallerUser | undefined): void => {
-      const wait = user === undefined ? null : calls.take(String(user.id));
-      if (wait !== null) throw throttled(wait);
-    };
-  };
-  const [limitOne, limitMany, limitAccount] = [limitTo(30), limitTo(10), limitTo(10)];
-  const reading = (served: ServedBuilds, request: RequestInfo): BalanceDeps => ({
-    clickhouse: endingWith(request.signal, clickhouse),
-    pool,
-    served,
-    coverage,
-    refreshes,
-    now,
-    signal: request.signal,
-  });
+export function balanceRoutes({ reading, prices, now }: BalanceRouteDeps): Route[] {
   const ageOf = (force: boolean | undefined, seconds = DEFAULT_MAX_AGE_SECONDS): MaxAge =>
     force === true ? null : seconds * 1000;
 
@@ -80,6 +51,7 @@ export function balanceRoutes(deps: BalanceRouteDeps): Route[] {
     ].join(' '),
     tag: 'Balances',
     auth: 'key-or-session',
+    sessionCallsPerMinute: 30,
     query: z.object({
       account_address: address(),
       token_address: address(),
@@ -87,8 +59,7 @@ export function balanceRoutes(deps: BalanceRouteDeps): Route[] {
       max_age: maxAge.optional(),
     }),
     response: { 200: balanceAnswer },
-    async handler({ input: { query }, served, request, user }) {
-      limitOne(user);
+    async handler({ input: { query }, served, request }) {
       const pair = { account: query.account_address, token: query.token_address };
       const [[found], priced] = await Promise.all([
         freshBalances(reading(served, request), [pair], ageOf(query.force_refresh, query.max_age)),
@@ -110,6 +81,7 @@ export function balanceRoutes(deps: BalanceRouteDeps): Route[] {
       'What can be told is in `data`, in the order asked; pairs that fail are in `errors`, which is null when none does.',
     tag: 'Balances',
     auth: 'key-or-session',
+    sessionCallsPerMinute: 10,
     body: z.object({
       balances: z
         .array(z.object({ account_address: z.string(), token_address: z.string() }))
@@ -119,8 +91,7 @@ export function balanceRoutes(deps: BalanceRouteDeps): Route[] {
       max_age: integerField({ min: 0, max: MOST_SECONDS }).optional(),
     }),
     response: { 200: balancesAnswer },
-    async handler({ input: { body }, served, request, user }) {
-      limitMany(user);
+    async handler({ input: { body }, served, request }) {
       const asked = body.balances.map((sent) => ({
         sent,
         account: parseFelt(sent.account_address),
@@ -164,14 +135,14 @@ export function balanceRoutes(deps: BalanceRouteDeps): Route[] {
     ].join(' '),
     tag: 'Balances',
     auth: 'key-or-session',
+    sessionCallsPerMinute: 10,
     query: z.object({
       account_address: address(),
       force_refresh: forceRefresh.optional(),
       max_age: maxAge.optional(),
     }),
     response: { 200: accountBalancesAnswer },
-    async handler({ input: { query }, served, request, user }) {
-      limitAccount(user);
+    async handler({ input: { query }, served, request }) {
       const { balances, isWhole } = await freshAccountBalances(
         reading(served, request),
         query.account_address,
@@ -218,16 +189,23 @@ export function balanceRoutes(deps: BalanceRouteDeps): Route[] {
       const { start_time: start, end_time: end = new Date(now()) } = query;
       if (start > end) throw invalidInput({ start_time: ['Must not be later than end_time.'] });
       const pair = { account: query.account_address, token: query.token_address };
-      const { token, rows, completeFrom } = await balanceHistory(reading(served, request), pair, {
-        start: secondOf(Math.ceil(start.getTime() / 1000)),
-        end: secondOf(Math.floor(end.getTime() / 1000)),
-      });
-      const priced = await prices.at(
+      const [{ token, rows, completeFrom }, newest] = await Promise.all([
+        balanceHistory(reading(served, request), pair, {
+          start: secondOf(Math.ceil(start.getTime() / 1000)),
+          end: secondOf(Math.floor(end.getTime() / 1000)),
+        }),
+        prices.now(served, [pair.token]),
+      ]);
+      const oldestFirst = rows.toReversed();
+      // What never had a price, as most tokens, had none at any of these times.
+      const priced = await prices.atTimes(
         served,
-        pair.token,
-        rows.map(({ timestamp: time }) => time),
+        [...newest.keys()],
+        oldestFirst.map(({ timestamp: time }) => time * 1000),
       );
-      const data = rows.map((row, i) => presentHistoryRow(row, token, priced[i] ?? null)).toReversed();
+      const data = oldestFirst.map((row, i) =>
+        presentHistoryRow(row, token, priced[i]?.get(pair.token) ?? null),
+      );
       return {
         status: 200,
         body: {
@@ -265,13 +243,19 @@ function malformed(account: Felt | null): string {
   return `${field}: Enter a valid address (0x and up to 64 hex digits).`;
 }
 
-/** Why there is no number: the contract tells none, or the chain did not answer and the index does not know it. */
+/** Why there is no number: the contract tells none, nothing can ever, or the chain did not answer and the index does not know it. */
 function unknownBalance(found: AnsweredBalance | undefined): HttpError {
   const refusal = found?.reads.refusal ?? null;
   if (refusal !== null) {
     return invalidInput({
       token_address: [`The contract tells no balance: ${refusal.reason}`.slice(0, 500)],
     });
+  }
+  if (found !== undefined) {
+    const facts = factsOf(found.pair, found.token);
+    if (!isReadable(facts) && !hasDeltas(facts)) {
+      return invalidInput({ account_address: ['The zero address has no balance of this token.'] });
+    }
   }
   return unavailable('balance_unknown', 'The balance is not known yet, and the chain could not be read.', 5);
 }

@@ -1,5 +1,7 @@
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { latestPricesOf } from '../../projections/latest-prices/queries.ts';
+import { pricesAtTimes } from '../../projections/prices/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { ServedBuilds } from '../route.ts';
 
@@ -7,12 +9,15 @@ import type { ServedBuilds } from '../route.ts';
 export interface PriceReader {
   /** Of these tokens now; those without a price are missing. */
   now(served: ServedBuilds, tokens: readonly Felt[]): Promise<ReadonlyMap<Felt, string>>;
-  /** Of one token at these times (unix seconds, descending), in their order. */
-  at(served: ServedBuilds, token: Felt, times: readonly number[]): Promise<readonly (string | null)[]>;
+  /** Of these tokens at each of these times (unix milliseconds, ascending); those without a price are missing. */
+  atTimes(
+    served: ServedBuilds,
+    tokens: readonly Felt[],
+    times: readonly number[],
+  ): Promise<readonly ReadonlyMap<Felt, string>[]>;
 }
 
-/** The newest prices that are known. Of the past none is yet. */
-export function createPriceReader(pool: Sql): PriceReader {
+export function createPriceReader(pool: Sql, clickhouse: ClickHouse): PriceReader {
   return {
     async now(served, tokens) {
       const known = await latestPricesOf(pool, served.schema('latest-prices'), tokens);
@@ -22,6 +27,6 @@ export function createPriceReader(pool: Sql): PriceReader {
         ),
       );
     },
-    at: async (_, __, times) => times.map(() => null),
+    atTimes: (served, tokens, times) => pricesAtTimes(clickhouse, served, tokens, times),
   };
 }

@@ -1,0 +1,36 @@
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { Sql } from '../../infra/postgres/client.ts';
+import { endingWith } from '../clickhouse.ts';
+import type { RefreshBus } from '../refresh.ts';
+import type { RequestInfo, ServedBuilds } from '../route.ts';
+import { createCoverageReader } from './coverage.ts';
+import type { BalanceDeps } from './current.ts';
+
+/** What balances are worked out from for one request; what is indexed is looked up once for all that ask at a time. */
+export type BalanceReading = (served: ServedBuilds, request: RequestInfo) => BalanceDeps;
+
+export function createBalanceReading({
+  clickhouse,
+  pool,
+  refreshes,
+  now,
+}: {
+  /** May only read. */
+  readonly clickhouse: ClickHouse;
+  /** May only SELECT. */
+  readonly pool: Sql;
+  readonly refreshes: RefreshBus;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}): BalanceReading {
+  const coverage = createCoverageReader(now);
+  return (served, { signal }) => ({
+    clickhouse: endingWith(signal, clickhouse),
+    pool,
+    served,
+    coverage,
+    refreshes,
+    now,
+    signal,
+  });
+}

@@ -1,0 +1,83 @@
+import type { TokenRow } from '../../projections/tokens/queries.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import { compareDecimals, createSum, decimalText, valueAt } from '../balances/worth.ts';
+import type { Decimal } from '../balances/worth.ts';
+import { decimalsOf } from '../tokens/present.ts';
+
+/** A balance that is not zero. */
+export interface Held {
+  readonly address: Felt;
+  readonly token: TokenRow | undefined;
+  readonly balance: bigint;
+}
+
+/** US dollars for one whole token, as decimal strings; those without a price are missing. */
+export type Prices = ReadonlyMap<Felt, string>;
+
+export interface Holding extends Held {
+  /** null: it has no price. */
+  readonly worth: { readonly price: string; readonly usd: Decimal } | null;
+}
+
+export const decimalsOfToken = (token: TokenRow | undefined): number =>
+  decimalsOf(token?.decimals ?? null, token?.standard ?? null);
+
+/** What an amount of a token is worth; null without a price. */
+export function usdOf(
+  token: TokenRow | undefined,
+  balance: bigint,
+  price: string | undefined,
+): Decimal | null {
+  return price === undefined ? null : valueAt(balance, decimalsOfToken(token), price);
+}
+
+export function holdingOf(held: Held, prices: Prices): Holding {
+  const price = prices.get(held.address);
+  const usd = usdOf(held.token, held.balance, price);
+  return { ...held, worth: price === undefined || usd === null ? null : { price, usd } };
+}
+
+/** The largest value first, then those without a price, by address. */
+export function byValue(one: Holding, other: Holding): number {
+  if (one.worth !== null && other.worth !== null) {
+    const order = compareDecimals(other.worth.usd, one.worth.usd);
+    if (order !== 0) return order;
+  }
+  const unpriced = Number(one.worth === null) - Number(other.worth === null);
+  return unpriced === 0 ? (one.address < other.address ? -1 : 1) : unpriced;
+}
+
+/** The contract's figures of a portfolio; values are added exactly. */
+export interface Figures {
+  readonly total_usd: number;
+  readonly tracked_total_usd: number;
+  readonly holdings_count: number;
+  readonly untracked_count: number;
+}
+
+export interface Totals {
+  /** One holding's value; null: it has no price. */
+  add(usd: Decimal | null): void;
+  figures(): Figures;
+}
+
+export function createTotals(): Totals {
+  const sum = createSum();
+  let [held, untracked] = [0, 0];
+  return {
+    add(usd) {
+      held += 1;
+      if (usd === null) untracked += 1;
+      else sum.add(usd);
+    },
+    figures() {
+      const usd = Number(decimalText(sum.total()));
+      return {
+        total_usd: usd,
+        tracked_total_usd: usd,
+        holdings_count: held,
+        untracked_count: untracked,
+      };
+    },
+  };
+}

@@ -1,0 +1,143 @@
+import { z } from 'zod';
+
+import { portfolioAnswer, portfolioHistoryAnswer } from '../../schemas/api/portfolio.ts';
+import type { PortfolioHoldingData } from '../../schemas/api/portfolio.ts';
+import type { BalanceReading } from '../balances/reading.ts';
+import { decimalText } from '../balances/worth.ts';
+import { invalidInput } from '../errors.ts';
+import { boundaries } from '../intervals.ts';
+import { address, interval, timestamp } from '../params.ts';
+import type { PriceReader } from '../prices/reader.ts';
+import { defineRoute } from '../route.ts';
+import type { Route } from '../route.ts';
+import { createTotals, decimalsOfToken } from './holdings.ts';
+import type { Holding } from './holdings.ts';
+import { portfolioAt, portfolioHistory } from './portfolio.ts';
+
+export interface PortfolioRouteDeps {
+  readonly reading: BalanceReading;
+  readonly prices: PriceReader;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}
+
+const MOST_POINTS = 5000;
+
+export function portfolioRoutes({ reading, prices, now }: PortfolioRouteDeps): Route[] {
+  const portfolio = defineRoute({
+    method: 'GET',
+    path: '/api/portfolio/',
+    summary: 'What an account holds, and what it is worth',
+    description: [
+      'Balances after the newest block at or before `at_time`, each at the newest price at or before it. The largest value',
+      'first, then what has no price. What is not known is left out, and the chain is asked for it for a later answer.',
+    ].join(' '),
+    tag: 'Portfolio',
+    auth: 'key',
+    query: z.object({
+      account_address: address(),
+      at_time: timestamp(
+        'ISO 8601; UTC unless it names a zone; now when absent, or in the future',
+      ).optional(),
+    }),
+    response: { 200: portfolioAnswer },
+    async handler({ input: { query }, served, request }) {
+      const { account_address: account, at_time: asked } = query;
+      const present = now();
+      const time = asked === undefined || asked.getTime() >= present ? null : asked.getTime();
+      const { holdings, isComplete } = await portfolioAt(reading(served, request), prices, account, time);
+      const totals = createTotals();
+      for (const { worth } of holdings) totals.add(worth?.usd ?? null);
+      return {
+        status: 200,
+        body: {
+          success: true as const,
+          data: {
+            account_address: account,
+            as_of: new Date(time ?? present).toISOString(),
+            ...totals.figures(),
+            holdings: holdings.map(presentHolding),
+          },
+          ...(isComplete ? {} : { complete: false as const }),
+        },
+      };
+    },
+  });
+
+  const history = defineRoute({
+    method: 'GET',
+    path: '/api/portfolio-history/',
+    summary: 'What an account was worth over time',
+    description: [
+      'A point at the beginning of each hour, day, week or month (in UTC; weeks begin on Monday) between the two times, both',
+      'inclusive: what `/api/portfolio/` says with that `at_time`. Points at which a balance is not known are left out, and',
+      '`complete_from` says from when on none is. An answer has 5,000 points at most; where there are more,',
+      '`next_start_time` says where to go on.',
+    ].join(' '),
+    tag: 'Portfolio',
+    auth: 'key',
+    query: z.object({
+      account_address: address(),
+      start_time: timestamp('ISO 8601, inclusive; UTC unless it names a zone'),
+      end_time: timestamp('ISO 8601, inclusive; now when absent').optional(),
+      interval: interval().optional(),
+    }),
+    response: { 200: portfolioHistoryAnswer },
+    async handler({ input: { query }, served, request }) {
+      const present = now();
+      const { account_address: account, start_time: start, end_time: end = new Date(present) } = query;
+      const { interval: each = '1 hour' } = query;
+      if (start > end) throw invalidInput({ start_time: ['Must not be later than end_time.'] });
+      // Of the future nothing is known.
+      const last = Math.min(end.getTime(), present);
+      const asked = boundaries(each, start.getTime(), last, MOST_POINTS + 1);
+      const [times, next] = [asked.slice(0, MOST_POINTS), asked[MOST_POINTS]];
+      const { data, isComplete, completeFrom } = await portfolioHistory(
+        reading(served, request),
+        prices,
+        account,
+        times,
+      );
+      return {
+        status: 200,
+        body: {
+          success: true as const,
+          count: data.length,
+          account_address: account,
+          interval: each,
+          start_time: start.toISOString(),
+          end_time: end.toISOString(),
+          ...(next === undefined ? {} : { next_start_time: new Date(next).toISOString() }),
+          data: [...data],
+          ...(isComplete ? {} : { complete: false as const }),
+          ...(completeFrom === undefined
+            ? {}
+            : { complete_from: completeFrom === null ? null : new Date(completeFrom).toISOString() }),
+        },
+      };
+    },
+  });
+
+  return [portfolio, history];
+}
+
+function presentHolding({ address: of, token, balance, worth }: Holding): PortfolioHoldingData {
+  const standard = token?.standard ?? null;
+  return {
+    token_address: of,
+    balance: balance.toString(),
+    balance_usd: worth === null ? null : Number(decimalText(worth.usd)),
+    token_price_usd: worth === null ? null : Number(worth.price),
+    symbol: token?.symbol ?? null,
+    name: token?.name ?? null,
+    logo: token?.logo ?? null,
+    decimals: decimalsOfToken(token),
+    is_erc20: standard === 'erc20',
+    is_erc721: standard === 'erc721',
+    is_erc1155: standard === 'erc1155',
+    verified: token?.verified ?? false,
+    common: token?.common ?? false,
+    public: token?.public ?? false,
+    is_hidden: token?.hidden ?? false,
+  };
+}

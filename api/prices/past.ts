@@ -1,0 +1,102 @@
+import { z } from 'zod';
+
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import { candles, pricesAtTimes } from '../../projections/prices/queries.ts';
+import type { Candle } from '../../projections/prices/queries.ts';
+import { priceAtAnswer, priceHistoryAnswer } from '../../schemas/api/prices.ts';
+import { endingWith } from '../clickhouse.ts';
+import { invalidInput, notFound } from '../errors.ts';
+import { bucketStart, nextBucketStart } from '../intervals.ts';
+import { address, interval, timestamp } from '../params.ts';
+import { defineRoute } from '../route.ts';
+import type { Route } from '../route.ts';
+
+export interface PastPriceDeps {
+  /** May only read. */
+  readonly clickhouse: ClickHouse;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}
+
+const MOST_BUCKETS = 5000;
+
+export function pastPriceRoutes({ clickhouse, now }: PastPriceDeps): Route[] {
+  const at = defineRoute({
+    method: 'GET',
+    path: '/api/price-at/',
+    summary: 'Price of a token at a time',
+    description: 'The newest price at or before `at_time`, however old; 404 before the first.',
+    tag: 'Prices',
+    auth: 'key',
+    query: z.object({ token_address: address(), at_time: timestamp() }),
+    response: { 200: priceAtAnswer },
+    errors: [404],
+    async handler({ input: { query }, served, request }) {
+      const { token_address: token, at_time: time } = query;
+      const reader = endingWith(request.signal, clickhouse);
+      const [prices] = await pricesAtTimes(reader, served, [token], [time.getTime()]);
+      const price = prices?.get(token);
+      if (price === undefined) throw notFound('No price at or before at_time.');
+      const data = { token_address: token, price_usd: Number(price), at_time: time.toISOString() };
+      return { status: 200, body: { success: true as const, data } };
+    },
+  });
+
+  const history = defineRoute({
+    method: 'GET',
+    path: '/api/price-history/',
+    summary: 'Prices of a token over time',
+    description: [
+      'Buckets in UTC, weeks from Monday on, oldest first; those without a price are left out. A bucket is always that of',
+      'all its prices: the first one of a window is the one that `start_time` lies in. An answer has 5,000 buckets at most;',
+      'where there are more, `next_start_time` says where to go on.',
+    ].join(' '),
+    tag: 'Prices',
+    auth: 'key',
+    query: z.object({
+      token_address: address(),
+      start_time: timestamp(),
+      end_time: timestamp('ISO 8601; UTC unless it names a zone; now when absent').optional(),
+      interval: interval().optional(),
+    }),
+    response: { 200: priceHistoryAnswer },
+    async handler({ input: { query }, served, request }) {
+      const { token_address: token, start_time: start, end_time: end = new Date(now()) } = query;
+      const { interval: each = '1 hour' } = query;
+      if (start > end) throw invalidInput({ start_time: ['Must not be later than end_time.'] });
+      const window = {
+        token,
+        interval: each,
+        start: bucketStart(each, start.getTime()),
+        end: nextBucketStart(each, end.getTime()) - 1,
+      };
+      const reader = endingWith(request.signal, clickhouse);
+      const found = await candles(reader, served, window, MOST_BUCKETS + 1);
+      const next = found[MOST_BUCKETS];
+      const begins = ({ hourMs }: Candle): string => new Date(bucketStart(each, hourMs)).toISOString();
+      const data = found.slice(0, MOST_BUCKETS).map((candle) => ({
+        timestamp: begins(candle),
+        avg_price: candle.mean,
+        min_price: candle.low,
+        max_price: candle.high,
+        open_price: candle.open,
+        close_price: candle.close,
+      }));
+      return {
+        status: 200,
+        body: {
+          success: true as const,
+          count: data.length,
+          token_address: token,
+          interval: each,
+          start_time: start.toISOString(),
+          end_time: end.toISOString(),
+          ...(next === undefined ? {} : { next_start_time: begins(next) }),
+          data,
+        },
+      };
+    },
+  });
+
+  return [at, history];
+}
