@@ -22,7 +22,7 @@ const skipReasons: Reporter = {
   },
 };
 
-/** The soak takes its ten minutes and little of the machine: it begins first, and the others run beside it. */
+/** The soak takes its minutes and little of the machine: it begins first, and the others run beside it. */
 class SoakFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const isSoak = ({ moduleId }: TestSpecification): boolean => moduleId.endsWith('/soak.test.ts');

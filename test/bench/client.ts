@@ -11,6 +11,7 @@ export interface Answered {
 export interface Client {
   get(path: string): Promise<Answered>;
   post(path: string, body: unknown): Promise<Answered>;
+  put(path: string, body: unknown, more: Readonly<Record<string, string>>): Promise<Answered>;
   /** Asks, wants a 2xx and parses it. */
   read<T>(path: string, schema: z.ZodType<T>): Promise<T>;
   close(): void;
@@ -20,7 +21,12 @@ export interface Client {
 export function createClient(base: string, headers: Readonly<Record<string, string>> = {}): Client {
   const agent = new Agent({ keepAlive: true, maxSockets: 64 });
   const { hostname, port } = new URL(base);
-  const call = (method: string, path: string, body?: unknown): Promise<Answered> =>
+  const call = (
+    method: string,
+    path: string,
+    body?: unknown,
+    more: Readonly<Record<string, string>> = {},
+  ): Promise<Answered> =>
     new Promise((resolve, reject) => {
       const payload = body === undefined ? null : JSON.stringify(body);
       const outgoing = request(
@@ -30,7 +36,7 @@ export function createClient(base: string, headers: Readonly<Record<string, stri
           port,
           method,
           path,
-          headers: payload === null ? headers : { ...headers, 'content-type': 'application/json' },
+          headers: payload === null ? headers : { ...headers, ...more, 'content-type': 'application/json' },
         },
         (response) => {
           const parts: Buffer[] = [];
@@ -52,6 +58,7 @@ export function createClient(base: string, headers: Readonly<Record<string, stri
   return {
     get,
     post: (path, body) => call('POST', path, body),
+    put: (path, body, more) => call('PUT', path, body, more),
     async read(path, schema) {
       const { status, body } = await get(path);
       if (status < 200 || status > 299) throw new Error(`${path}: ${status} ${body.slice(0, 500)}`);

@@ -7,8 +7,11 @@ import { backfill } from './cases/backfill.ts';
 import { balances } from './cases/balances.ts';
 import { commands } from './cases/commands.ts';
 import { headLag } from './cases/head-lag.ts';
+import { limits } from './cases/limits.ts';
 import { pages } from './cases/pages.ts';
 import { pipeline } from './cases/pipeline.ts';
+import { portfolios } from './cases/portfolio.ts';
+import { prices } from './cases/prices.ts';
 import { rebuild } from './cases/rebuild.ts';
 import { start } from './cases/start.ts';
 import { trace } from './cases/trace.ts';
@@ -25,8 +28,11 @@ const cases: readonly BenchCase[] = [
   pipeline,
   start,
   commands,
+  limits,
   trace,
   balances,
+  portfolios,
+  prices,
 ];
 
 const help = `npm run bench [-- case… options]
@@ -41,7 +47,7 @@ ${cases.map(({ name, summary }) => `  ${name.padEnd(10)} ${summary}`).join('\n')
 Options
   --transfers N   transfers on the chain of backfill and rebuild (1,000,000)
   --rows N        transfers in the tables of pages (5,000,000)
-  --hot-legs N    legs of the largest account in pages and balances (20,000,000)
+  --hot-legs N    legs of the largest account in pages, balances and portfolio (20,000,000)
   --per-block N   transfers in a block (100)
   --samples N     measurements of one kind, instead of each case's own number
   --profile DIR   keep CPU profiles of the service's Node processes there, and show what costs most

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 
-import type { ChainBatchItem } from '../../projections/define.ts';
+import type { BlockItem } from '../../projections/define.ts';
 import { STRK_TOKEN, toFelt } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { Transfer } from '../../schemas/decode/index.ts';
@@ -32,7 +32,7 @@ export interface Probe {
 }
 
 export interface Synthetic {
-  block(height: number, seq: number): ChainBatchItem;
+  block(height: number, seq: number): BlockItem;
   readonly made: { transfers: number; blocks: number };
   /** Made so far, by what a page is asked for. */
   readonly tokens: readonly Probe[];
@@ -154,7 +154,7 @@ export function hashOf(text: string): Felt {
 }
 
 /** A block with these transfers, as it comes out of the decoder. */
-export function madeBlock(height: number, seq: number, transfers: Transfer[]): ChainBatchItem {
+export function madeBlock(height: number, seq: number, transfers: Transfer[]): BlockItem {
   return {
     message: {
       type: 'block.accepted',

@@ -11,7 +11,7 @@ import { createLogger } from '../../infra/log.ts';
 import { createSimulatedNode } from '../../infra/embedded/starknet/node.ts';
 import type { SimulatedNode } from '../../infra/embedded/starknet/node.ts';
 import { tokenAt, tokens } from '../../infra/embedded/starknet/tokens.ts';
-import { parseFelt } from '../../schemas/felt.ts';
+import { parseFelt, toFelt } from '../../schemas/felt.ts';
 import { topics } from '../../schemas/topics.ts';
 import { isolated } from '../support/isolation.ts';
 import type { Isolated } from '../support/isolation.ts';
@@ -50,13 +50,46 @@ const history = z.object({
       block_number: z.number(),
       event_index: z.number(),
       balance: z.string(),
-      token_price_usd: z.null(),
-      balance_usd: z.null(),
+      token_price_usd: z.number().nullable(),
+      balance_usd: z.number().nullable(),
     }),
   ),
 });
 
+const totals = {
+  total_usd: z.number(),
+  tracked_total_usd: z.number(),
+  holdings_count: z.number(),
+  untracked_count: z.number(),
+};
+const portfolio = z.object({
+  complete: z.literal(false).optional(),
+  data: z.object({
+    as_of: z.string(),
+    ...totals,
+    holdings: z.array(
+      z.object({
+        token_address: z.string(),
+        balance: z.string(),
+        decimals: z.number(),
+        balance_usd: z.number().nullable(),
+        token_price_usd: z.number().nullable(),
+      }),
+    ),
+  }),
+});
+const portfolioPoint = z.object({ timestamp: z.string(), ...totals });
+const portfolioHistory = z.object({
+  count: z.number(),
+  complete: z.literal(false).optional(),
+  complete_from: z.string().nullable().optional(),
+  data: z.array(portfolioPoint),
+});
+
 const GAP = { from: 5, to: 8 };
+/** Long enough that there are hours and days; the chain ends before today, however far it gets. */
+const BLOCK_SECONDS = 2400;
+const HOUR = 3_600_000;
 const ALWAYS = 'start_time=2000-01-01';
 
 describe('balances of a simulated chain', () => {
@@ -124,6 +157,16 @@ describe('balances of a simulated chain', () => {
       });
     }
   };
+  /** Portfolios of random accounts, now and at random times, and their histories. */
+  const expectPortfolios = async (count: number): Promise<void> => {
+    for (const [i, account] of someOf(accounts(), count).entries()) {
+      await eventually(async () => {
+        await expectPortfolio(account, null);
+        await expectPortfolio(account, someTime());
+      });
+      if (i % 3 === 0) await expectPortfolioHistory(account);
+    }
+  };
   const expectBalance = async (pair: { account: bigint; token: bigint }, query = ''): Promise<void> => {
     const { data } = await get(`/api/balance/?${keyOf(pair)}${query}`, balance);
     const seen = { ...pair, balance: data.balance, stale: data.stale };
@@ -154,6 +197,70 @@ describe('balances of a simulated chain', () => {
     expect(count).toBe(lines.length);
     expect(complete_from).toBe(undefined);
   };
+  const blockTime = (height: number): number => Number(node.ledger.at(height)?.header['timestamp']) * 1000;
+  /** The newest block at or before a time. */
+  const heightAt = (time: number): number =>
+    Array.from({ length: head() + 1 }, (_, height) => height).findLast(
+      (height) => blockTime(height) <= time,
+    ) ?? -1;
+  /** What the node's books say an account has after a block, zero left out. */
+  const trueHoldings = (account: bigint): ((height: number) => Map<string, bigint>) => {
+    const tokensOf = pairs().flatMap(({ account: of, token }) => (of === account ? [token] : []));
+    return (height) =>
+      new Map(
+        tokensOf.flatMap((token): [string, bigint][] => {
+          const held = height < 0 ? 0n : truth(account, token, height);
+          return held === 0n ? [] : [[hex(token), held]];
+        }),
+      );
+  };
+  const portfolioAt = async (account: bigint, time: number | null) =>
+    await get(
+      `/api/portfolio/?account_address=${hex(account)}${time === null ? '' : `&at_time=${new Date(time).toISOString()}`}`,
+      portfolio,
+    );
+  const expectPortfolio = async (account: bigint, time: number | null): Promise<void> => {
+    const { data, complete } = await portfolioAt(account, time);
+    const expected = trueHoldings(account)(time === null ? head() : heightAt(time));
+    expect(new Map(data.holdings.map((row) => [row.token_address, BigInt(row.balance)]))).toEqual(expected);
+    expect(complete).toBe(undefined);
+    const unpriced = data.holdings.filter((row) => row.token_price_usd === null);
+    expect([data.holdings_count, data.untracked_count]).toEqual([expected.size, unpriced.length]);
+    if (time !== null) expect(data.as_of).toBe(new Date(time).toISOString());
+  };
+  /** All whole hours of the chain, and some before it. */
+  const hours = (): number[] => {
+    const from = Math.ceil(blockTime(0) / HOUR) - 3;
+    return Array.from(
+      { length: Math.floor(blockTime(head()) / HOUR) - from + 1 },
+      (_, i) => (from + i) * HOUR,
+    );
+  };
+  const historyOf = async (account: bigint, times: readonly number[]) =>
+    await get(
+      `/api/portfolio-history/?account_address=${hex(account)}&start_time=${new Date(times[0] ?? 0).toISOString()}&end_time=${new Date(times.at(-1) ?? 0).toISOString()}`,
+      portfolioHistory,
+    );
+  /** A point an hour, each of which is what the portfolio says at that time. */
+  const expectPortfolioHistory = async (account: bigint): Promise<void> => {
+    const times = hours();
+    const { data, complete, complete_from } = await historyOf(account, times);
+    const holdingsAt = trueHoldings(account);
+    expect(data.map(({ timestamp, holdings_count: held }) => `${Date.parse(timestamp)} ${held}`)).toEqual(
+      times.map((time) => `${time} ${holdingsAt(heightAt(time)).size}`),
+    );
+    expect([complete, complete_from]).toEqual([undefined, undefined]);
+    await expectSamePoints(account, someOf(data, 3));
+  };
+  const expectSamePoints = async (
+    account: bigint,
+    points: readonly z.infer<typeof portfolioPoint>[],
+  ): Promise<void> => {
+    for (const { timestamp, ...figures } of points)
+      expect((await portfolioAt(account, Date.parse(timestamp))).data).toMatchObject(figures);
+  };
+  const someTime = (from = -1, to = head() + 2): number =>
+    blockTime(0) + (from + (random.below(1000) * (to - from)) / 1000) * BLOCK_SECONDS * 1000;
   const accounts = (): bigint[] => [...new Set(pairs().map(({ account }) => account))];
   const tokenOf = (key: string): bigint => tokens.find((token) => token.key === key)?.address ?? 0n;
   const pairOf = (token: bigint): { account: bigint; token: bigint } => {
@@ -162,6 +269,14 @@ describe('balances of a simulated chain', () => {
     return found;
   };
 
+  const openKafka = () =>
+    createKafka({
+      brokers: own.env.KAFKA_BROKERS.split(','),
+      clientId: 'test',
+      topicPrefix: own.env.KAFKA_TOPIC_PREFIX,
+      log: createLogger('test', 'silent'),
+    });
+
   beforeAll(async () => {
     own = await isolated();
     dataDir = mkdtempSync(join(tmpdir(), 'tds-balances-'));
@@ -169,6 +284,8 @@ describe('balances of a simulated chain', () => {
       seed: 'balances',
       manual: true,
       initialHead: 60,
+      blockSeconds: BLOCK_SECONDS,
+      genesisTime: Math.floor(Date.now() / 1000) - 200 * BLOCK_SECONDS,
       l1: { lag: 30, step: 5 },
     });
     // Backfill does not get past some heights at first.
@@ -202,6 +319,13 @@ describe('balances of a simulated chain', () => {
       expect(chunks.filter(({ percent }) => percent !== null && percent < 1)).toHaveLength(1);
     }, 120_000);
 
+    const isSeen = (account: bigint, token: string): boolean =>
+      all().some(
+        (row) =>
+          hex(row.token) === token &&
+          (row.from === account || row.to === account) &&
+          (row.block < GAP.from || row.block > GAP.to),
+      );
     for (const account of someOf(accounts(), 4)) {
       const path = `/api/account-balances/?account_address=${hex(account)}`;
       // What was asked for shows later; whatever shows is right.
@@ -216,12 +340,7 @@ describe('balances of a simulated chain', () => {
             pair.account === account &&
             tokenAt(pair.token)?.standard !== 'erc1155' &&
             tokenAt(pair.token)?.key !== 'decimals-only' &&
-            all().some(
-              (row) =>
-                row.token === pair.token &&
-                (row.from === account || row.to === account) &&
-                (row.block < GAP.from || row.block > GAP.to),
-            ),
+            isSeen(account, hex(pair.token)),
         );
         expect(data.length).toBe(readable.length);
       });
@@ -241,6 +360,38 @@ describe('balances of a simulated chain', () => {
       expect(data.map((row) => `${row.block_number} ${row.event_index} ${row.balance}`)).toEqual(
         trueHistory(pair, start),
       );
+    }
+    for (const account of someOf(accounts(), 3)) {
+      // Before the gap everything is known from the first block on, as far as whole batches were read; in it nothing is; after
+      // it what was read is.
+      await expectPortfolio(account, blockTime(1));
+      const lost = await portfolioAt(account, blockTime(GAP.to - 1));
+      expect([lost.complete, lost.data.holdings, lost.data.total_usd]).toEqual([false, [], 0]);
+      await portfolioAt(account, null);
+      const isTold = (token: string): boolean =>
+        tokenAt(BigInt(token))?.standard !== 'erc1155' && BigInt(token) !== tokenOf('decimals-only');
+      await eventually(async () => {
+        for (const time of [blockTime(start), someTime(start, 60), null]) {
+          const { data, complete } = await portfolioAt(account, time);
+          const expected = trueHoldings(account)(time === null ? head() : heightAt(time));
+          for (const row of data.holdings) expect(row.balance).toBe(String(expected.get(row.token_address)));
+          expect(complete).toBe(false);
+          // One that only the blocks of the gap touched is not known of.
+          const known = [...expected.keys()].filter((token) => isTold(token) && isSeen(account, token));
+          expect(data.holdings.map((row) => row.token_address)).toEqual(expect.arrayContaining(known));
+        }
+      });
+      const times = hours();
+      const past = await historyOf(account, times);
+      const shown = new Set(past.data.map(({ timestamp }) => Date.parse(timestamp)));
+      const missing = times.filter((time) => !shown.has(time));
+      expect(missing.length).toBeGreaterThan(0);
+      for (const time of missing) {
+        expect(heightAt(time)).toBeGreaterThan(1);
+        expect(heightAt(time)).toBeLessThanOrEqual(GAP.to + 1);
+      }
+      expect(past.complete_from).toBe(new Date(Math.max(...missing) + HOUR).toISOString());
+      await expectSamePoints(account, someOf(past.data, 5));
     }
     const items = pairOf(tokenOf('items'));
     const refused = await service.get(`/api/balance/?${keyOf(items)}`);
@@ -264,6 +415,67 @@ describe('balances of a simulated chain', () => {
     for (const key of ['items', 'items-legacy', 'decimals-only', 'silent', 'usdc', 'foxes'])
       await expectHistory(pairOf(tokenOf(key)));
     await expectBalance(pairOf(tokenOf('decimals-only')));
+    await expectPortfolios(12);
+  });
+
+  test('what a portfolio was worth at a time is the balances at the prices of that time', async () => {
+    const kafka = openKafka();
+    const publisher = kafka.publisher();
+    const priceOf: Record<string, [string, number][]> = {
+      strk: [
+        ['0.125', someTime(5, 20)],
+        ['0.5', someTime(30, 40)],
+      ],
+      usdc: [['0.9999', someTime(10, 15)]],
+    };
+    const published = Object.entries(priceOf).flatMap(([key, prices]) =>
+      prices.map(([price, at]) => ({ token: hex(tokenOf(key)), price, at: Math.floor(at) })),
+    );
+    await publisher.publish(
+      topics.prices,
+      published.map(({ token, price, at }) => ({
+        key: token,
+        value: {
+          type: 'price.observed' as const,
+          v: 1 as const,
+          token: parseFelt(token) ?? toFelt(0n),
+          price,
+          source: 'test',
+          confidence: null,
+          observed_at: at,
+        },
+      })),
+    );
+    await publisher.close();
+    await kafka.close();
+    const holders = accounts().filter((account) =>
+      ['strk', 'usdc'].every((key) => truth(account, tokenOf(key)) > 0n),
+    );
+    expect(holders.length).toBeGreaterThan(2);
+    for (const account of someOf(holders, 6)) {
+      const time = someTime(0, 60);
+      await eventually(async () => {
+        const { data } = await portfolioAt(account, time);
+        let worth = 0;
+        for (const row of data.holdings) {
+          const price = published.findLast(({ token, at }) => token === row.token_address && at <= time);
+          expect(row.token_price_usd).toBe(price === undefined ? null : Number(price.price));
+          const usd =
+            price === undefined ? null : (Number(row.balance) / 10 ** row.decimals) * Number(price.price);
+          if (usd === null) expect(row.balance_usd).toBe(null);
+          else expect(row.balance_usd).toBeCloseTo(usd, 6);
+          worth += usd ?? 0;
+        }
+        expect(data.total_usd).toBeCloseTo(worth, 6);
+        expect(data.tracked_total_usd).toBe(data.total_usd);
+        const values = data.holdings.map((row) => row.balance_usd ?? -1);
+        expect(values).toEqual(values.toSorted((a, b) => b - a));
+      });
+      await expectPortfolioHistory(account);
+    }
+    const [past] = holders;
+    const { data } = await historyOf(past ?? 0n, hours());
+    expect(new Set(data.map((point) => point.total_usd)).size).toBeGreaterThan(2);
   });
 
   test('what was read is followed by what is indexed since, also through a reorg of the block that was read at', async () => {
@@ -287,6 +499,8 @@ describe('balances of a simulated chain', () => {
     const orphaned = gone.filter((pair) => !left.has(keyOf(pair)));
     await expectAccounts([...new Set(orphaned.map(({ account }) => account))].slice(0, 6));
     await expectAccounts(someOf(accounts(), 6));
+    await expectPortfolios(6);
+    for (const { account } of watched.slice(0, 4)) await expectPortfolioHistory(account);
   });
 
   test('twenty pairs in one call, those that fail beside those that do not', async () => {
@@ -345,15 +559,11 @@ describe('balances of a simulated chain', () => {
       await expectHistory(pair);
     }
     await expectAccounts(someOf(accounts(), 4));
+    await expectPortfolios(4);
   });
 
   test('a token that rebases, or mints without events: what the chain said counts, and nothing is negative', async () => {
-    const kafka = createKafka({
-      brokers: own.env.KAFKA_BROKERS.split(','),
-      clientId: 'test',
-      topicPrefix: own.env.KAFKA_TOPIC_PREFIX,
-      log: createLogger('test', 'silent'),
-    });
+    const kafka = openKafka();
     const publisher = kafka.publisher();
     const strk = tokenOf('strk');
     const [rebased = 0n, poor = 0n] = [
@@ -393,7 +603,7 @@ describe('balances of a simulated chain', () => {
       (await get(`/api/balance/?${keyOf({ account, token: strk })}&max_age=100000`, balance)).data.balance;
     await eventually(async () => expect(await shown(poor)).toBe('1'));
     await eventually(async () => expect(await shown(rebased)).toBe(String(truth(rebased, strk) + more)));
-    const at = head();
+    const missing = 1n - truth(poor, strk);
     node.control({ command: 'advance', blocks: 6 });
     await upToDate();
     expect(await shown(rebased)).toBe(String(truth(rebased, strk) + more));
@@ -406,12 +616,18 @@ describe('balances of a simulated chain', () => {
     });
     const seen = await past(rebased);
     expect(seen.data.map((row) => `${row.block_number} ${row.event_index} ${row.balance}`)).toEqual(shifted);
-    // It paid its way all along with what the chain does not say it had: before its last income nothing is known.
+    // It paid its way with what the chain does not say it had: from where that makes less than nothing, nothing is known.
+    // Where it is so now, the chain is asked, which knows better by then.
     const { data, complete_from } = await past(poor);
-    expect(data.every((row) => BigInt(row.balance) >= 0n)).toBe(true);
-    const whole = trueHistory({ account: poor, token: strk });
-    const known = data.filter((row) => row.block_number <= at).length;
-    expect(known).toBeGreaterThan(0);
-    expect(complete_from === undefined).toBe(data.length === whole.length);
+    const isNegative = truth(poor, strk) + missing < 0n;
+    const whole = trueHistory({ account: poor, token: strk }).map((line) => {
+      const [block, index, held] = line.split(' ');
+      return { block, index, held: BigInt(held ?? 0) + (isNegative ? 0n : missing) };
+    });
+    const known = whole.slice(whole.findLastIndex(({ held }) => held < 0n) + 1);
+    expect(data.map((row) => `${row.block_number} ${row.event_index} ${row.balance}`)).toEqual(
+      known.map(({ block, index, held }) => `${block} ${index} ${held}`),
+    );
+    expect(complete_from === undefined).toBe(known.length === whole.length);
   });
 });

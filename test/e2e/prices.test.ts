@@ -74,6 +74,7 @@ async function observed(): Promise<Map<string, { price: number; at: number }[]>>
   }
   return found;
 }
+const history = z.object({ data: z.array(z.object({ timestamp: z.string() })) });
 const status = z.object({
   alarms: z.array(z.object({ name: z.string(), detail: z.string() })),
   prices: z.array(z.object({ refusal: z.string().nullable(), tokens: z.number() })),
@@ -128,5 +129,21 @@ test('prices of the listed tokens reach the log, no wrong one does, and the stat
     );
     const text = await answer.text();
     expect(text).toContain(`"price":${price},"timestamp":${at / 1000},`);
+  }
+
+  // What the log has is what the past is told from.
+  const points = [...new Map(prices.map((point) => [point.at, point])).values()];
+  const hours = new Set(points.map(({ at }) => Math.floor(at / 3_600_000)));
+  const since = new Date(Math.min(...points.map(({ at }) => at))).toISOString();
+  await eventually(async () => {
+    const { json: past } = await service.get(`/api/price-history/?token_address=${eth}&start_time=${since}`);
+    const told = history.parse(past).data.map(({ timestamp }) => Date.parse(timestamp) / 3_600_000);
+    expect(new Set(told)).toEqual(new Set([...told, ...hours]));
+  }, 60_000);
+  for (const { price, at } of points) {
+    const { json: known } = await service.get(
+      `/api/price-at/?token_address=${eth}&at_time=${new Date(at).toISOString()}`,
+    );
+    expect(known).toMatchObject({ data: { price_usd: price } });
   }
 });

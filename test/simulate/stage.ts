@@ -9,8 +9,8 @@ import type { ProjectionRun } from '../../projections/engine/run/follow-served.t
 import type { GatherLimits } from '../../projections/engine/run/gatherer.ts';
 import { chainProjections } from '../../projections/index.ts';
 import { createProjectionMetrics } from '../../projections/engine/metrics.ts';
-import { runTargets } from '../../projections/engine/run/runner.ts';
-import type { Target } from '../../projections/engine/run/chain-batch.ts';
+import { runTargets } from '../../projections/engine/run/clickhouse-runner.ts';
+import type { Target } from '../../projections/engine/run/batch.ts';
 import { AppError, isRetryable } from '../../schemas/errors.ts';
 import { topics } from '../../schemas/topics.ts';
 import { createBroker } from './broker.ts';

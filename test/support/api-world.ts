@@ -9,6 +9,7 @@ import { addUser } from '../../api/operator.ts';
 import { startApi } from '../../api/server.ts';
 import { createClickHouse } from '../../infra/clickhouse/client.ts';
 import { loadConfig } from '../../infra/config.ts';
+import type { Config } from '../../infra/config.ts';
 import { createKafka } from '../../infra/kafka/client.ts';
 import type { Kafka } from '../../infra/kafka/client.ts';
 import { createMetrics } from '../../infra/metrics.ts';
@@ -19,6 +20,7 @@ import { migrate } from '../../infra/postgres/migrate.ts';
 import { Releasers } from '../../infra/lifecycle.ts';
 import { accounts } from '../../projections/accounts/projector.ts';
 import { openBuild } from '../../projections/engine/builds.ts';
+import { sync } from '../../projections/sync/projector.ts';
 import { servedBuilds } from '../../projections/served.ts';
 import { projections } from '../../projections/index.ts';
 import { createProjectionMetrics } from '../../projections/engine/metrics.ts';
@@ -26,7 +28,7 @@ import { runPostgresProjection } from '../../projections/engine/run/postgres-run
 import type { ProjectionRun } from '../../projections/engine/run/follow-served.ts';
 import { isolated } from './isolation.ts';
 
-/** An API on real stores, with the projector of accounts beside it. */
+/** An API on real stores, with the projectors of commands beside it. */
 export interface ApiWorld {
   readonly url: string;
   readonly env: Readonly<Record<string, string>>;
@@ -38,20 +40,27 @@ export interface ApiWorld {
   readonly commands: CommandChannel;
   /** Every line that API and projector have logged. */
   logged(): string;
-  /** Starts and stops the projector of accounts; it runs at first. */
+  /** Starts and stops the projectors of commands; they run at first. */
   startProjector(): Promise<void>;
   stopProjector(): Promise<void>;
   /** Makes a user and logs in. */
   makeUser(username: string, email?: string): Promise<{ token: string; password: string; id: number }>;
-  call(
-    method: string,
-    path: string,
-    options?: { headers?: Record<string, string>; token?: string; json?: unknown; body?: string | Buffer },
-  ): Promise<Answer>;
+  readonly call: Call;
+  /** Another API on the same stores, with settings and a clock of its own; ends with the world. */
+  anotherApi(options?: {
+    env?: Readonly<Record<string, string>>;
+    now?: () => number;
+  }): Promise<{ url: string; call: Call; close(): Promise<void> }>;
   /** Ends the API only; `close` ends everything. */
   closeApi(): Promise<void>;
   close(): Promise<void>;
 }
+
+export type Call = (
+  method: string,
+  path: string,
+  options?: { headers?: Record<string, string>; token?: string; json?: unknown; body?: string | Buffer },
+) => Promise<Answer>;
 
 export interface Answer {
   readonly status: number;
@@ -106,24 +115,22 @@ export async function apiWorld(env: Readonly<Record<string, string>> = {}): Prom
   await kafka.ensureTopics();
   const owner = createClickHouse(fullEnv.CLICKHOUSE_URL, { application: 'test' });
   releasers.push('clickhouse', () => owner.close());
-  // Their tables stay empty: only accounts are projected here.
+  // Their tables stay empty: only commands are projected here.
   for (const projection of projections) await openBuild(pool, owner, projection);
 
-  let projector: ProjectionRun | null = null;
+  let projectors: ProjectionRun[] = [];
   const projectionMetrics = createProjectionMetrics(createMetrics('project'));
   const startProjector = async (): Promise<void> => {
-    projector = await runPostgresProjection({
-      kafka,
-      pool,
-      projection: accounts,
-      groupId: 'accounts',
-      log,
-      metrics: projectionMetrics,
-    });
+    const common = { kafka, pool, log, metrics: projectionMetrics };
+    projectors = await Promise.all(
+      [accounts, sync].map((projection) =>
+        runPostgresProjection({ ...common, projection, groupId: projection.name }),
+      ),
+    );
   };
   const stopProjector = async (): Promise<void> => {
-    await projector?.stop();
-    projector = null;
+    await Promise.all(projectors.map((projector) => projector.stop()));
+    projectors = [];
   };
   await startProjector();
   releasers.push('projector', stopProjector);
@@ -144,38 +151,25 @@ export async function apiWorld(env: Readonly<Record<string, string>> = {}): Prom
     log,
   });
   releasers.push('commands', () => commands.close());
-  const api = await startApi({
-    config: { ...config, port: 0 },
-    pool: apiPool,
-    clickhouse: reader,
-    publisher,
-    kafka,
-    servedBuilds: builds,
-    log,
-    metrics: createMetrics('api'),
-  });
-  releasers.push('api', () => api.close());
-
-  const call: ApiWorld['call'] = async (method, path, { headers = {}, token, json, body } = {}) => {
-    const response = await fetch(api.url + path, {
-      method,
-      headers: {
-        ...(json === undefined ? {} : { 'content-type': 'application/json' }),
-        ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
-        ...headers,
-      },
-      ...(json === undefined ? {} : { body: JSON.stringify(json) }),
-      ...(body === undefined ? {} : { body: new Uint8Array(Buffer.from(body)) }),
+  const serve = async (settings: Config, now?: () => number): ReturnType<typeof startApi> => {
+    const metrics = createMetrics('api');
+    const api = await startApi({
+      config: { ...settings, port: 0 },
+      pool: apiPool,
+      clickhouse: reader,
+      publisher,
+      kafka,
+      servedBuilds: builds,
+      log,
+      metrics,
+      metricsText: async () => ({ contentType: metrics.contentType, text: await metrics.metrics() }),
+      ...(now === undefined ? {} : { now }),
     });
-    const text = await response.text();
-    const isJson = response.headers.get('content-type')?.includes('json') === true && text !== '';
-    return {
-      status: response.status,
-      headers: response.headers,
-      text,
-      json: isJson ? JSON.parse(text) : undefined,
-    };
+    releasers.push('api', () => api.close());
+    return api;
   };
+  const api = await serve(config);
+  const call = callsTo(api.url);
 
   return {
     url: api.url,
@@ -197,7 +191,34 @@ export async function apiWorld(env: Readonly<Record<string, string>> = {}): Prom
       return { token: json.token, password, id };
     },
     call,
+    async anotherApi({ env: settings = {}, now } = {}) {
+      const another = await serve(loadConfig({ ...fullEnv, PORT: undefined, ...settings }), now);
+      return { url: another.url, call: callsTo(another.url), close: () => another.close() };
+    },
     closeApi: () => api.close(),
     close: () => releasers.releaseAll(),
+  };
+}
+
+function callsTo(base: string): Call {
+  return async (method, path, { headers = {}, token, json, body } = {}) => {
+    const response = await fetch(base + path, {
+      method,
+      headers: {
+        ...(json === undefined ? {} : { 'content-type': 'application/json' }),
+        ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+        ...headers,
+      },
+      ...(json === undefined ? {} : { body: JSON.stringify(json) }),
+      ...(body === undefined ? {} : { body: new Uint8Array(Buffer.from(body)) }),
+    });
+    const text = await response.text();
+    const isJson = response.headers.get('content-type')?.includes('json') === true && text !== '';
+    return {
+      status: response.status,
+      headers: response.headers,
+      text,
+      json: isJson ? JSON.parse(text) : undefined,
+    };
   };
 }

@@ -15,9 +15,9 @@ import { migrate } from '../../infra/postgres/migrate.ts';
 import { chainProjections } from '../../projections/index.ts';
 import { createProjectionMetrics } from '../../projections/engine/metrics.ts';
 import type { ProjectionMetrics } from '../../projections/engine/metrics.ts';
-import { runChainProjections } from '../../projections/engine/run/runner.ts';
+import { runClickHouseProjections } from '../../projections/engine/run/clickhouse-runner.ts';
 import type { ProjectionRun } from '../../projections/engine/run/follow-served.ts';
-import type { ChainProjectionsOptions } from '../../projections/engine/run/runner.ts';
+import type { ClickHouseRunOptions } from '../../projections/engine/run/clickhouse-runner.ts';
 import type { ChainBlocksMessage } from '../../schemas/messages/chain-blocks.ts';
 import { partitionOfHeight, topics } from '../../schemas/topics.ts';
 import type { Topic } from '../../schemas/topics.ts';
@@ -36,11 +36,11 @@ export interface ProjectionWorld {
   readonly metrics: ProjectionMetrics;
   publish(messages: readonly ChainBlocksMessage[]): Promise<void>;
   /** Starts all projections of chain.blocks; stopped by `stopRuns` at the latest. */
-  run(options?: Partial<ChainProjectionsOptions>): Promise<ProjectionRun>;
+  run(options?: Partial<ClickHouseRunOptions>): Promise<ProjectionRun>;
   /** Waits until every checkpoint of these projections stands at the end of the log. */
   settled(projections?: readonly string[]): Promise<void>;
   /** Runs everything there is and stops. */
-  catchUp(options?: Partial<ChainProjectionsOptions>): Promise<void>;
+  catchUp(options?: Partial<ClickHouseRunOptions>): Promise<void>;
   /** By table: number and hash of the rows that can be queried. Derived rows without their version. */
   checksums(): Promise<Record<string, string>>;
   /** Rows as ClickHouse gives them; `{{table}}` stands for the table of build 1. */
@@ -99,7 +99,7 @@ export async function projectionWorld(): Promise<ProjectionWorld> {
       );
     },
     async run(options = {}) {
-      const run = await runChainProjections({
+      const run = await runClickHouseProjections({
         kafka,
         clickhouse,
         pool,

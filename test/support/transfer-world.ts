@@ -2,7 +2,7 @@ import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { accountFeed } from '../../projections/account-feed/projector.ts';
 import { accountLedger } from '../../projections/account-ledger/projector.ts';
 import { withNames } from '../../projections/define.ts';
-import type { ChainBatchItem, ClickHouseProjection } from '../../projections/define.ts';
+import type { BlockItem, ClickHouseProjection } from '../../projections/define.ts';
 import { indexedBlocks } from '../../projections/indexed-blocks/projector.ts';
 import { transferCounts } from '../../projections/transfer-counts/projector.ts';
 import { transfers } from '../../projections/transfers/projector.ts';
@@ -77,7 +77,7 @@ export async function writeBlocks(
 function batchItem(
   { height, timestamp, chunk, transfers: moved }: WorldBlock,
   version: { seq: number; offset: number; type?: 'block.accepted' | 'block.reverted' },
-): ChainBatchItem {
+): BlockItem {
   return {
     message: {
       type: version.type ?? 'block.accepted',

@@ -84,7 +84,7 @@ test.concurrent('a rebalance storm: members of the group come and go for a while
     await world.start('ingest', { BACKFILL_CHUNK_BLOCKS: '900' });
     const visit = async (): Promise<void> => {
       const guest = await world.kafka.consume({
-        groupId: 'project-chain',
+        groupId: 'project-chain.blocks',
         topics: [topics.chainBlocks],
         startAt: async () => 'beginning',
         onBatch: async () => {},

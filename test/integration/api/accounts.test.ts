@@ -1,6 +1,10 @@
+import { createHash } from 'node:crypto';
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 import { isWellFormedApiKey } from '../../../api/api-key.ts';
+import { pause } from '../../../infra/lifecycle.ts';
+import { servedBuilds } from '../../../projections/served.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { Answer, ApiWorld } from '../../support/api-world.ts';
@@ -23,6 +27,8 @@ let alice: { token: string; password: string; id: number };
 let bob: { token: string; password: string; id: number };
 /** Everything that must appear in no topic, table or log line. */
 const secrets = new Set<string>();
+/** What was answered to calls that failed. */
+const errors: string[] = [];
 
 beforeAll(async () => {
   world = await apiWorld({ COMMAND_TIMEOUT_MS: '3000', TRUSTED_PROXIES: '127.0.0.0/8' });
@@ -39,13 +45,20 @@ afterAll(async () => {
 async function call(...[method, path, options]: Parameters<ApiWorld['call']>): Promise<Answer> {
   const answer = await world.call(method, path, options);
   expect(complaints(method, path, answer)).toEqual([]);
+  if (answer.status >= 400) errors.push(answer.text);
   if (answer.json?.key !== undefined) secrets.add(answer.json.key);
   if (answer.json?.token !== undefined) secrets.add(answer.json.token);
   return answer;
 }
 
+/** From another address each time: one that fails ten times is blocked. */
 const withKey = (key: string, headers: Record<string, string> = {}) =>
-  call('GET', WITH_KEY, { headers: { 'api-key': key, ...headers } });
+  call('GET', WITH_KEY, {
+    headers: { 'api-key': key, 'X-Forwarded-For': anAddress('100.64.0'), ...headers },
+  });
+
+let addresses = 0;
+const anAddress = (network: string): string => `${network}.${(addresses += 1) % 256}`;
 
 const makeKey = async (json: Record<string, unknown>, token = alice.token): Promise<Answer['json']> => {
   const answer = await call('POST', CREATE, { token, json });
@@ -54,8 +67,7 @@ const makeKey = async (json: Record<string, unknown>, token = alice.token): Prom
 };
 
 /** From another address each time, so that no test runs into another's throttle. */
-let addresses = 0;
-const elsewhere = () => ({ 'X-Forwarded-For': `198.51.100.${(addresses += 1)}` });
+const elsewhere = () => ({ 'X-Forwarded-For': anAddress('198.51.100') });
 
 describe('log-in', () => {
   it.each(['alice', 'ALICE', ' alice ', 'alice@example.org', 'Alice@Example.ORG'])(
@@ -227,6 +239,7 @@ describe('keys', () => {
       allowed_origins: ['https://app.example.org', '*.example.org'],
       allowed_ips: ['198.51.100.0/24', '2001:db8::1'],
       rate_limit_per_hour: 100,
+      expires_at: null,
     });
     const { json: list } = await call('GET', LIST, { token: alice.token });
     expect(list).toContainEqual({
@@ -238,6 +251,22 @@ describe('keys', () => {
     expect(JSON.stringify(list)).not.toContain(made.prefix);
     const { json: foreign } = await call('GET', LIST, { token: bob.token });
     expect(foreign.map(({ id }: { id: number }) => id)).not.toContain(made.id);
+  });
+
+  it('end at the time that they were given', async () => {
+    const expires_at = new Date(Date.now() + 1500).toISOString();
+    const made = await makeKey({ name: 'short', expires_at });
+    expect(made.expires_at).toBe(expires_at);
+    expect((await withKey(made.key)).status).toBe(200);
+    await pause(Date.parse(expires_at) - Date.now() + 1);
+    expect((await withKey(made.key)).status).toBe(401);
+    for (const wrong of [new Date(Date.now() - 1000).toISOString(), 'tomorrow', 7]) {
+      const { status, json } = await call('POST', CREATE, {
+        token: alice.token,
+        json: { name: 'x', expires_at: wrong },
+      });
+      expect([status, Object.keys(json.errors)]).toEqual([400, ['expires_at']]);
+    }
   });
 
   it('know the older single domain', async () => {
@@ -331,7 +360,8 @@ describe('keys', () => {
     ['x'.repeat(5000), 'Invalid API key.'],
     ["' OR 1=1 --", 'Invalid API key.'],
   ])('%j is answered 401', async (key, detail) => {
-    const answer = await call('GET', WITH_KEY, { headers: key === undefined ? {} : { 'api-key': key } });
+    const headers = { ...elsewhere(), ...(key === undefined ? {} : { 'api-key': key }) };
+    const answer = await call('GET', WITH_KEY, { headers });
     expect([answer.status, answer.json.detail]).toEqual([401, detail]);
     expect(answer.headers.get('www-authenticate')).toBe('ApiKey');
   });
@@ -418,7 +448,7 @@ describe('Idempotency-Key', () => {
     repeats.push(await create({ allowed_ips: ['127.0.0.1'], name: ' once' }, 'retry-1'));
     expect(first?.status).toBe(201);
     for (const { status, json: again } of repeats) expect([status, again]).toEqual([201, first?.json]);
-    expect((await withKey(first?.json.key)).status).toBe(200);
+    expect((await withKey(first?.json.key, { 'X-Forwarded-For': '127.0.0.1' })).status).toBe(200);
     const { json: list } = await call('GET', LIST, { token: alice.token });
     expect(list.filter(({ name }: { name: string }) => name === 'once')).toHaveLength(1);
   });
@@ -469,9 +499,39 @@ describe('Idempotency-Key', () => {
 });
 
 describe('operators', () => {
+  it('shut a user out with everything that is the user’s, and let it in again', async () => {
+    const { setDisabled, setPassword } = await import('../../../api/operator.ts');
+    const deps = {
+      commands: world.commands,
+      pool: world.apiPool,
+      servedBuilds: () => servedBuilds(world.apiPool),
+    };
+    const carol = await world.makeUser('carol');
+    const another = 'another-password';
+    for (const secret of [carol.token, carol.password, another]) secrets.add(secret);
+    const login = async (password: string): Promise<Answer> =>
+      await call('POST', LOGIN, { json: { username: 'carol', password }, headers: elsewhere() });
+    const { json: made } = await call('POST', CREATE, { token: carol.token, json: { name: 'hers' } });
+    secrets.add(made.key);
+    expect([(await withKey(made.key)).status, (await login(carol.password)).status]).toEqual([200, 200]);
+
+    await setDisabled(deps, 'Carol', true);
+    const out = await login(carol.password);
+    expect([out.status, out.json.detail]).toEqual([401, 'Unable to log in with provided credentials.']);
+    expect((await call('GET', LIST, { token: carol.token })).status).toBe(401);
+    expect((await withKey(made.key)).status).toBe(401);
+    await setPassword(deps, 'carol', another);
+    expect((await login(another)).status).toBe(401);
+
+    await setDisabled(deps, 'carol', false);
+    expect([(await login(another)).status, (await login(carol.password)).status]).toEqual([200, 401]);
+    expect((await call('GET', LIST, { token: carol.token })).status).toBe(401);
+    expect((await withKey(made.key)).status).toBe(200);
+    await expect(setDisabled(deps, 'nobody', true)).rejects.toThrow('No user is called nobody');
+  });
+
   it('make a user exist, with the password that is configured', async () => {
     const { ensureUser, addApiKey } = await import('../../../api/operator.ts');
-    const { servedBuilds } = await import('../../../projections/served.ts');
     const deps = {
       commands: world.commands,
       pool: world.apiPool,
@@ -522,28 +582,37 @@ describe('readiness', () => {
 
 // Last, when everything above has left its traces.
 describe('secrets', () => {
-  it('are in no topic, no table and no log line', async () => {
+  it('are in no topic, no table, no log line, no error and no metric; their hashes in topics and tables only', async () => {
     expect(secrets.size).toBeGreaterThan(60);
-    const [offsets] = await world.kafka.offsets(topics.commands);
-    let topic = '';
-    let messages = 0;
-    for await (const { value, key } of world.kafka.readRange(topics.commands, 0, 0, offsets!.high)) {
-      topic += `${key ?? ''}\n${value.toString()}\n`;
-      messages += 1;
+    let log = '';
+    for (const topic of Object.values(topics)) {
+      for (const { partition, low, high } of await world.kafka.offsets(topic)) {
+        for await (const { value, key } of world.kafka.readRange(topic, partition, low, high)) {
+          log += `${key ?? ''}\n${value.toString()}\n`;
+        }
+      }
     }
-    expect(messages).toBe(offsets!.high);
-    expect(topic).toContain('"type":"api-key.create"');
+    expect(log).toContain('"type":"api-key.create"');
+    const schema = (await servedBuilds(world.pool)).schema('accounts');
     const tables = await Promise.all(
       ['users', 'sessions', 'api_keys', 'command_outcomes'].map(async (table) => {
-        const { rows } = await world.pool.query(`SELECT * FROM accounts_v1_b1.${table}`);
+        const { rows } = await world.pool.query(`SELECT * FROM ${schema}.${table}`);
         return JSON.stringify(rows);
       }),
     );
-    const log = world.logged();
-    expect(log).toContain('"msg":"request"');
-    for (const [where, text] of Object.entries({ topic, tables: tables.join('\n'), log })) {
-      const found = [...secrets].filter((secret) => text.includes(secret));
-      expect([where, found]).toEqual([where, []]);
+    const lines = world.logged();
+    expect(lines).toContain('"msg":"request"');
+    const metrics = (await world.call('GET', '/metrics')).text;
+    expect(metrics).toContain('tds_http_request_seconds');
+    expect(errors.length).toBeGreaterThan(60);
+
+    const hashes = [...secrets].map((secret) => createHash('sha256').update(secret).digest('hex'));
+    const told = { lines, errors: errors.join('\n'), metrics };
+    const kept = { log, tables: tables.join('\n') };
+    for (const [where, text] of Object.entries({ ...told, ...kept })) {
+      const looked = where in told ? [...secrets, ...hashes] : [...secrets];
+      expect([where, looked.filter((secret) => text.includes(secret))]).toEqual([where, []]);
     }
+    expect(hashes.some((hash) => log.includes(hash))).toBe(true);
   });
 });

@@ -108,6 +108,9 @@ describe('GET /api/balance/', () => {
       'balance_unknown',
       '5',
     ]);
+    // Tokens are made of the zero address, and no chain is asked for those of an ERC-1155: waiting would not help.
+    const maker = await one({ account_address: '0x0', token_address: MULTI });
+    expect([maker.status, Object.keys(maker.json.errors)]).toEqual([400, ['account_address']]);
     // Read at a block that is not there, and beyond a gap: neither leads to now, and nobody reads it anew.
     const [orphaned, apart] = await Promise.all([
       one({ account_address: CAROL, token_address: COIN }),

@@ -4,7 +4,7 @@ import { createServer } from 'node:net';
 import kafkajs from 'kafkajs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
-import { postgresProjections } from '../../../projections/index.ts';
+import { clickhouseProjections, postgresProjections } from '../../../projections/index.ts';
 import { startRole } from '../../support/faults/role.ts';
 import { until } from '../../support/ingest-world.ts';
 import { isolated } from '../../support/isolation.ts';
@@ -72,7 +72,8 @@ test('a start that fails half way leaves nothing behind, and is tried again in t
     await role.ready;
     expect(role.output()).toContain('waiting for ');
 
-    const names = ['chain', ...postgresProjections.map(({ name }) => name)];
+    const streams = new Set(clickhouseProjections.map(({ topic }) => topic.name));
+    const names = [...streams, ...postgresProjections.map(({ name }) => name)];
     const { groups } = await admin.describeGroups(
       names.map((name) => `${own.env.KAFKA_TOPIC_PREFIX}project-${name}`),
     );

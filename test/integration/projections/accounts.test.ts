@@ -3,13 +3,9 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createPool, inTransaction } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { accounts } from '../../../projections/accounts/projector.ts';
-import {
-  keyByHash,
-  outcomeById,
-  sessionByTokenHash,
-  userByLogin,
-} from '../../../projections/accounts/queries.ts';
+import { keyByHash, sessionByTokenHash, userByLogin } from '../../../projections/accounts/queries.ts';
 import { withNames } from '../../../projections/define.ts';
+import { outcomeById } from '../../../projections/outcomes/queries.ts';
 import { commandsMessage } from '../../../schemas/messages/commands.ts';
 import type { Command, CommandOf, CommandType } from '../../../schemas/messages/commands.ts';
 import { isolated } from '../../support/isolation.ts';
@@ -122,6 +118,7 @@ describe('commands', () => {
       allowed_origins: ['https://a.test'],
       allowed_ips: ['10.0.0.0/8'],
       rate_limit_per_hour: 7,
+      expires_at: null,
     });
     expect(await keyByHash(pool, schema, sha('c'))).toBeNull();
   });

@@ -2,8 +2,19 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
-import { movedByToken, movedWithin, movements } from '../../../projections/account-ledger/queries.ts';
-import { blocksAt, newestBlock, runStart } from '../../../projections/indexed-blocks/queries.ts';
+import {
+  movedByToken,
+  movedInSteps,
+  movedWithin,
+  movements,
+} from '../../../projections/account-ledger/queries.ts';
+import {
+  blocksAt,
+  newestBlock,
+  newestHeightsAt,
+  runStart,
+  wholeUpTo,
+} from '../../../projections/indexed-blocks/queries.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { isolated } from '../../support/isolation.ts';
 import type { Isolated } from '../../support/isolation.ts';
@@ -124,29 +135,34 @@ test('what pairs moved within spans', async () => {
   }
 });
 
-test('what an account moved of each token, from the first block on and after heights of their own', async () => {
+test('what an account moved of each token, up to a height and in steps', async () => {
   const all = legs();
   for (const account of randomWorld.accounts.slice(0, 6)) {
+    const mine = all.filter((leg) => leg.account === account);
     const upTo = Math.max(0, someHeight());
-    const mine = Map.groupBy(
-      all.filter((leg) => leg.account === account && leg.height <= upTo),
+    const byToken = Map.groupBy(
+      mine.filter(({ height }) => height <= upTo),
       ({ token }) => token,
     );
-    const expected = new Map([...mine].map(([token, of]) => [token, total(of)]));
-    const byToken = async (after?: ReadonlyMap<Felt, number>) =>
-      await movedByToken(clickhouse, worldTables, {
-        account,
-        upTo,
-        ...(after === undefined ? {} : { after }),
+    expect(await movedByToken(clickhouse, worldTables, { account, upTo })).toEqual(
+      new Map([...byToken].map(([token, of]) => [token, total(of)])),
+    );
+
+    const ends = Array.from({ length: 1 + random.below(40) }, () => Math.max(0, someHeight()));
+    const expected = new Map<Felt, Map<number, bigint>>();
+    for (const [token, of] of Map.groupBy(mine, (leg) => leg.token)) {
+      const steps = Map.groupBy(of, ({ height }) => Math.min(...ends.filter((end) => end >= height)));
+      steps.delete(Infinity);
+      const moved = [...steps].flatMap(([end, within]): [number, bigint][] => {
+        const { delta } = total(within);
+        return delta === 0n ? [] : [[end, delta]];
       });
-    expect(await byToken()).toEqual(expected);
-    const after = new Map([...mine.keys()].slice(0, 5).map((token) => [token, someHeight()]));
-    const since = [...after].flatMap(([token, height]) => {
-      const of = (mine.get(token) ?? []).filter((leg) => leg.height > height);
-      return of.length === 0 ? [] : [[token, total(of)] as const];
-    });
-    expect(await byToken(after)).toEqual(new Map(since));
+      if (moved.length > 0) expected.set(token, new Map(moved));
+    }
+    expect(await movedInSteps(clickhouse, worldTables, { account, heights: ends })).toEqual(expected);
   }
+  const account = random.pick(randomWorld.accounts);
+  expect(await movedInSteps(clickhouse, worldTables, { account, heights: [] })).toEqual(new Map());
 });
 
 test('the transfers of a pair, newest first, each once', async () => {
@@ -183,4 +199,39 @@ test('from where on every block is indexed', async () => {
   expect(
     [...(await blocksAt(clickhouse, worldTables, [5150, 5151, 0, 2500])).keys()].toSorted((a, b) => a - b),
   ).toEqual([0, 5150]);
+});
+
+test('the newest block at each of many times', async () => {
+  const blocks = [...chain.values()];
+  const timesOf = blocks.map(({ timestamp }) => timestamp);
+  const [oldest, newest] = [Math.min(...timesOf), Math.max(...timesOf)];
+  for (const count of [1, 2, 60, 5000]) {
+    const times = Array.from(
+      { length: count },
+      () => random.pick(timesOf) + random.below(3) - 1 + (random.below(20) === 0 ? newest - oldest : 0),
+    );
+    times.push(random.pick([-1, 0, oldest - 1, oldest]), newest + random.below(2));
+    const ascending = times.toSorted((a, b) => a - b);
+    const expected = ascending.map((time) => {
+      const known = blocks.filter(({ timestamp }) => timestamp <= time).map(({ height }) => height);
+      return known.length === 0 ? null : Math.max(...known);
+    });
+    expect(await newestHeightsAt(clickhouse, worldTables, ascending)).toEqual(expected);
+  }
+  expect(await newestHeightsAt(clickhouse, worldTables, [])).toEqual([]);
+});
+
+test('up to where every block from the first on is indexed', async () => {
+  expect(await wholeUpTo(clickhouse, worldTables)).toBe(2100);
+  const taken = async (of: readonly number[]): Promise<void> =>
+    await write(
+      of.flatMap((height) => chain.get(height) ?? []),
+      'block.reverted',
+    );
+  await taken([2048]);
+  expect(await wholeUpTo(clickhouse, worldTables)).toBe(2047);
+  await taken([1500]);
+  expect(await wholeUpTo(clickhouse, worldTables)).toBe(1499);
+  await taken([0]);
+  expect(await wholeUpTo(clickhouse, worldTables)).toBe(null);
 });

@@ -13,7 +13,7 @@ import { createProjectionMetrics } from '../../../projections/engine/metrics.ts'
 import { runPostgresProjection } from '../../../projections/engine/run/postgres-runner.ts';
 import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
 import type { RebuildProgress, RebuildReport } from '../../../projections/engine/rebuild/rebuild.ts';
-import { runChainProjections } from '../../../projections/engine/run/runner.ts';
+import { runClickHouseProjections } from '../../../projections/engine/run/clickhouse-runner.ts';
 import { transfers } from '../../../projections/transfers/projector.ts';
 import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import { accepted, busyBlock, reverted } from '../../support/chain-messages.ts';
@@ -407,7 +407,7 @@ test('another version is built beside the one that is served, whose writer ends 
     await own.publish(blocks(6, 1));
     await expect(run.done).rejects.toMatchObject({ code: 'VERSION_MISMATCH' });
     await run.stop();
-    const renewed = await runChainProjections({
+    const renewed = await runClickHouseProjections({
       ...own,
       projections: [next],
       groupId: 'renewed',

@@ -52,6 +52,28 @@ test('so many reads run side by side; the others wait their turn', async () => {
   await expect(Promise.all(reads)).resolves.toHaveLength(5);
 });
 
+test('the reads of a request that came earlier go first, so that some are done in time however many there are', async () => {
+  const server = slow();
+  const guarded = guardClickHouse(server, { sideBySide: 1 });
+  const done: string[] = [];
+  const request = async (name: string): Promise<void> => {
+    const own = endingWith(new AbortController().signal, guarded);
+    for (let i = 0; i < 3; i += 1) await own.rows(query);
+    done.push(name);
+  };
+  const requests = ['a', 'b', 'c'].map(request);
+  const doneAfter: string[] = [];
+  for (let i = 0; i < 9; i += 1) {
+    await settled();
+    server.answers[i]?.();
+    await settled();
+    doneAfter.push(done.join(''));
+  }
+  await Promise.all(requests);
+  // While one request makes up its next read, the next request has a turn. In the order of the reads, a ends seventh.
+  expect(doneAfter).toEqual(['', '', '', '', 'a', 'ab', 'ab', 'ab', 'abc']);
+});
+
 test('a read whose client is gone ends, and one that still waits never begins', async () => {
   const server = slow();
   const guarded = guardClickHouse(server, { sideBySide: 1 });

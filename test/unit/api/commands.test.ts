@@ -2,9 +2,7 @@ import { describe, expect, it } from 'vitest';
 
 import { createCommandBus, idempotentCommandId, requestHash } from '../../../api/commands.ts';
 import type { CommandRequest } from '../../../api/commands.ts';
-import { createThrottle } from '../../../api/throttle.ts';
-import type { Throttle } from '../../../api/throttle.ts';
-import type { CommandOutcome } from '../../../projections/accounts/queries.ts';
+import type { CommandOutcome } from '../../../projections/outcomes/queries.ts';
 
 /** Waiting for outcomes, with a log and a table whose pace the test sets. */
 
@@ -118,70 +116,5 @@ describe('command ids and request hashes', () => {
     expect(hash).toMatch(/^[0-9a-f]{64}$/);
     expect(requestHash(Buffer.alloc(32, 2), { name: 'a' })).not.toBe(hash);
     expect(requestHash(Buffer.alloc(32, 1), { name: 'b' })).not.toBe(hash);
-  });
-});
-
-describe('a throttle', () => {
-  const make = () => {
-    let time = 0;
-    const throttle = createThrottle({
-      limit: (name) => (name === 'small' ? 2 : 100),
-      windowMs: 60_000,
-      now: () => time,
-    });
-    return { throttle, wait: (ms: number) => (time += ms) };
-  };
-
-  const failOften = async (throttle: Throttle, names: string[], times: number): Promise<void> => {
-    for (let i = 0; i < times; i += 1) {
-      const attempt = await throttle.begin(names);
-      expect(attempt).toHaveProperty('end');
-      if ('end' in attempt) attempt.end(true);
-    }
-  };
-
-  it('counts failures, until the window is over', async () => {
-    const { throttle, wait } = make();
-    for (let i = 0; i < 5; i += 1) {
-      const attempt = await throttle.begin(['small', 'large']);
-      if ('end' in attempt) attempt.end(false);
-    }
-    await failOften(throttle, ['small', 'large'], 1);
-    wait(10_000);
-    await failOften(throttle, ['small', 'large'], 1);
-    expect(await throttle.begin(['small', 'large'])).toEqual({ wait: 50 });
-    // A refusal counts for no name.
-    await failOften(throttle, ['large'], 98);
-    expect(await throttle.begin(['large'])).toHaveProperty('wait');
-    wait(50_000);
-    await failOften(throttle, ['small', 'large'], 2);
-  });
-
-  it('runs no more at once than may fail, and refuses none for those that do not', async () => {
-    const { throttle } = make();
-    let running = 0;
-    let most = 0;
-    const attempts = (right: boolean, count: number): Promise<boolean>[] =>
-      Array.from({ length: count }, async () => {
-        const attempt = await throttle.begin(['small', 'large']);
-        if ('wait' in attempt) return false;
-        running += 1;
-        most = Math.max(most, running);
-        await new Promise((resolve) => setTimeout(resolve, 2));
-        running -= 1;
-        attempt.end(!right);
-        return true;
-      });
-    expect(await Promise.all(attempts(true, 9))).toEqual(Array(9).fill(true));
-    const guesses = await Promise.all(attempts(false, 9));
-    expect(guesses.filter((ran) => ran)).toHaveLength(2);
-    expect(most).toBe(2);
-  });
-
-  it('does not forget a name that still counts when others come and go', async () => {
-    const { throttle } = make();
-    await failOften(throttle, ['small'], 2);
-    for (let i = 0; i < 10_000; i += 1) await failOften(throttle, [`name-${i}`], 1);
-    expect(await throttle.begin(['small'])).toHaveProperty('wait');
   });
 });

@@ -5,7 +5,7 @@ import { encodeRows } from '../../../infra/clickhouse/row-binary.ts';
 import type { Row } from '../../../infra/clickhouse/row-binary.ts';
 import { accountFeed } from '../../../projections/account-feed/projector.ts';
 import { accountLedger } from '../../../projections/account-ledger/projector.ts';
-import type { ChainBatchItem, ClickHouseProjection } from '../../../projections/define.ts';
+import type { BlockItem, ClickHouseProjection } from '../../../projections/define.ts';
 import { indexedBlocks } from '../../../projections/indexed-blocks/projector.ts';
 import { chainProjections } from '../../../projections/index.ts';
 import { nftTransfers } from '../../../projections/nft-transfers/projector.ts';
@@ -32,7 +32,7 @@ import { reduceRows, sortingKey } from '../../support/replacing.ts';
 const ANNA = toFelt(0xa11an);
 const BERT = toFelt(0xbe47n);
 
-const item = (message: ChainBlocksMessage, offset = 7): ChainBatchItem => ({
+const item = (message: ChainBlocksMessage, offset = 7): BlockItem => ({
   message,
   decoded: decodeBlock(message.block, message.contracts),
   partition: 3,

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 
 import { decideApiKey } from '../../../../projections/accounts/api-keys.ts';
 import type { ApiKeysState } from '../../../../projections/accounts/api-keys.ts';
-import type { Decision } from '../../../../projections/accounts/decision.ts';
+import type { Decision } from '../../../../projections/commands.ts';
 import { decideSession } from '../../../../projections/accounts/sessions.ts';
 import type { SessionsState } from '../../../../projections/accounts/sessions.ts';
 import { decideUser, loginKey } from '../../../../projections/accounts/users.ts';
@@ -92,6 +92,24 @@ describe('users', () => {
       });
     given(decideUser, state()).when(command).refused('NOT_FOUND');
   });
+
+  it('are shut out at the time of the command, and let in again', () => {
+    const known = { ...state(), userExists: true };
+    for (const [is_disabled, time] of [
+      [true, 1_700_000_000_000],
+      [false, null],
+    ] as const) {
+      const command: CommandOf<'user.disable'> = {
+        ...at,
+        type: 'user.disable',
+        body: { user_id: 7, is_disabled },
+      };
+      given(decideUser, known)
+        .when(command)
+        .accepted({ result: { id: 7 }, changes: [{ type: 'user.disabled', id: 7, at: time }] });
+      given(decideUser, state()).when(command).refused('NOT_FOUND');
+    }
+  });
 });
 
 describe('sessions', () => {
@@ -170,9 +188,20 @@ describe('API keys', () => {
       .when(create)
       .accepted({
         // Neither hash nor owner is part of what the outcome keeps.
-        result: { id: 42, ...shown, created_at: 1_700_000_000_000 },
-        changes: [{ type: 'api-key.added', key: { id: 42, ...body, created_at: 1_700_000_000_000 } }],
+        result: { id: 42, ...shown, created_at: 1_700_000_000_000, expires_at: null },
+        changes: [
+          {
+            type: 'api-key.added',
+            key: { id: 42, ...body, created_at: 1_700_000_000_000, expires_at: null },
+          },
+        ],
       });
+    const { outcome } = decideApiKey(
+      state({}),
+      { ...create, body: { ...body, expires_at: 1_800_000_000_000 } },
+      42,
+    );
+    expect(outcome.result['expires_at']).toBe(1_800_000_000_000);
     given(decideApiKey, state({ userExists: false }))
       .when(create)
       .refused('NOT_FOUND');

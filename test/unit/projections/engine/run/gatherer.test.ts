@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import { systemClock } from '../../../../../infra/clock.ts';
-import type { Batch } from '../../../../../projections/engine/run/chain-batch.ts';
-import type { ChainWriter } from '../../../../../projections/engine/run/chain-writer.ts';
+import type { Batch } from '../../../../../projections/engine/run/batch.ts';
+import type { Writer } from '../../../../../projections/engine/run/writer.ts';
 import { createGatherer } from '../../../../../projections/engine/run/gatherer.ts';
 
 /** When a batch goes out. The writer has room for two. */
@@ -10,7 +10,7 @@ function setup() {
   const submitted: number[] = [];
   const woken: (() => void)[] = [];
   let inFlight = 0;
-  const writer: ChainWriter = {
+  const writer: Writer = {
     submit(batch) {
       inFlight += 1;
       submitted.push(batch.rows());
@@ -28,6 +28,7 @@ function setup() {
       messages: () => counts.get(batch) ?? 0,
       rows: () => counts.get(batch) ?? 0,
       bytes: () => 10 * (counts.get(batch) ?? 0),
+      sizes: () => [],
       moves: () => [],
     };
     return batch;

@@ -4,8 +4,8 @@ import { expect, test } from 'vitest';
 import { systemClock } from '../../../../../infra/clock.ts';
 import { createLogger } from '../../../../../infra/log.ts';
 import { createProjectionMetrics } from '../../../../../projections/engine/metrics.ts';
-import type { Batch } from '../../../../../projections/engine/run/chain-batch.ts';
-import { createChainWriter } from '../../../../../projections/engine/run/chain-writer.ts';
+import type { Batch } from '../../../../../projections/engine/run/batch.ts';
+import { createWriter } from '../../../../../projections/engine/run/writer.ts';
 import { AppError } from '../../../../../schemas/errors.ts';
 import { topics } from '../../../../../schemas/topics.ts';
 
@@ -17,12 +17,13 @@ const emptyBatch = (): Batch => ({
   messages: () => 1,
   rows: () => 0,
   bytes: () => 0,
+  sizes: () => [],
   moves: () => [],
 });
 
 test('holds are asked for in the order of the batches: none overtakes one that has to try again', async () => {
   const asked: { answer: () => void; refuse: () => void }[] = [];
-  const writer = createChainWriter({
+  const writer = createWriter({
     clickhouse: { insertEncoded: async () => {}, command: async () => {} },
     state: {
       move: async () => [],

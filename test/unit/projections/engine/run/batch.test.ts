@@ -1,17 +1,17 @@
 import { describe, expect, test } from 'vitest';
 
-import { createBatch } from '../../../../../projections/engine/run/chain-batch.ts';
-import type { Reading, Target } from '../../../../../projections/engine/run/chain-batch.ts';
-import type { ClickHouseProjection } from '../../../../../projections/define.ts';
-import { topics } from '../../../../../schemas/topics.ts';
+import { createBatch } from '../../../../../projections/engine/run/batch.ts';
+import type { Reading, Target } from '../../../../../projections/engine/run/batch.ts';
+import type { BlockProjection } from '../../../../../projections/define.ts';
+import { chainBlocks } from '../../../../../projections/streams.ts';
 import { accepted, makeBlock } from '../../../../support/chain-messages.ts';
 
 /** A projection of one number a block; heights above 100 have a value that its column cannot hold. */
-const projection = (name: string): ClickHouseProjection => ({
+const projection = (name: string): BlockProjection => ({
   kind: 'clickhouse',
   name,
   version: 1,
-  topic: topics.chainBlocks,
+  topic: chainBlocks,
   ddl: '',
   tables: { numbers: { columns: [{ name: 'n', type: 'UInt8' }] } },
   project: ({ message }) => ({ numbers: [{ n: 7 }, { n: message.block.height > 100 ? 256 : 8 }] }),
@@ -65,8 +65,9 @@ describe('a batch', () => {
     batch.add(place, item(0));
     expect(() => batch.add(place, item(1, 101))).toThrow('UInt8');
     const [share] = batch.shares;
+    expect(batch.sizes()).toEqual([new Map([['numbers', 2]])]);
     expect(share?.tables.get('numbers')?.take().toString('hex')).toBe('0708');
-    expect(share?.touched.map(({ offset }) => offset)).toEqual([0]);
+    expect(share?.touched).toEqual([expect.objectContaining({ offset: 0 })]);
     expect(batch.moves().map(({ move }) => move.next)).toEqual([1]);
   });
 

@@ -1,0 +1,159 @@
+import { Redis } from 'ioredis';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+
+import { apiWorld } from '../../support/api-world.ts';
+import type { Answer, ApiWorld, Call } from '../../support/api-world.ts';
+import { startProxy } from '../../support/faults/proxy.ts';
+import type { FaultProxy } from '../../support/faults/proxy.ts';
+import { tds } from '../../support/tds.ts';
+
+/** What two APIs do while their Redis is gone, hangs, or has become a replica. */
+
+const LOGIN = '/api/users/auth/login/';
+const CREATE = '/api/users/auth/create-api-key/';
+const WITH_KEY = '/api/indexer/progress/';
+
+let world: ApiWorld;
+let proxy: FaultProxy;
+/** Its operator's connection. */
+let redis: Redis;
+let one: Call;
+let two: Call;
+let user: { token: string; password: string };
+
+beforeAll(async () => {
+  world = await apiWorld({ TRUSTED_PROXIES: '127.0.0.0/8' });
+  const url = new URL(world.env['REDIS_URL'] ?? '');
+  redis = new Redis(url.href);
+  proxy = await startProxy({ host: url.hostname, port: Number(url.port) });
+  const env = { REDIS_URL: `redis://${proxy.host}:${proxy.port}`, REDIS_TIMEOUT_MS: '2000' };
+  const apis = await Promise.all([world.anotherApi({ env }), world.anotherApi({ env })]);
+  [one, two] = apis.map(({ call }) => call) as [Call, Call];
+  user = await world.makeUser('alice');
+});
+afterAll(async () => {
+  proxy.weather({});
+  await redis.replicaof('NO', 'ONE');
+  redis.disconnect();
+  await world.close();
+  await proxy.close();
+});
+
+const makeKey = async (json: Record<string, unknown> = {}): Promise<string> => {
+  const { status, json: made } = await world.call('POST', CREATE, {
+    token: user.token,
+    json: { name: 'a key', ...json },
+  });
+  expect(status).toBe(201);
+  return made.key;
+};
+let addresses = 0;
+const call = async (api: Call, key: string, ip = `100.64.0.${(addresses += 1) % 256}`): Promise<Answer> =>
+  await api('GET', WITH_KEY, { headers: { 'api-key': key, 'X-Forwarded-For': ip } });
+const login = async (api: Call): Promise<Answer> =>
+  await api('POST', LOGIN, { json: { username: 'alice', password: user.password } });
+const limitsOf = async (api: Call): Promise<[number, string, string]> => {
+  const { status, json } = await api('GET', '/readyz');
+  return [status, json.redis, json.limits];
+};
+const untilShared = async (): Promise<void> => {
+  for (const api of [one, two]) {
+    await expect.poll(async () => (await limitsOf(api))[1], { timeout: 60_000 }).toBe('ok');
+  }
+};
+const away = [200, 'unavailable', 'local and stricter; no log-in'];
+
+const faults = {
+  'is gone': async () => {
+    proxy.weather({ refuse: true });
+    proxy.reset();
+  },
+  hangs: async () => proxy.weather({ halfOpen: true }),
+  // It answers, and takes no writes.
+  'is a replica': async () => void (await redis.replicaof('127.0.0.1', 1)),
+};
+const restore = async (): Promise<void> => {
+  proxy.weather({});
+  await redis.replicaof('NO', 'ONE');
+  await untilShared();
+};
+
+describe.each(Object.keys(faults) as (keyof typeof faults)[])('when Redis %s', (how) => {
+  afterEach(restore);
+
+  it('reads go on under a quarter of the ceiling, nobody logs in, and it is told', async () => {
+    const [key, free] = [await makeKey({ rate_limit_per_hour: 8 }), await makeKey()];
+    for (let i = 0; i < 3; i += 1) expect((await call(i % 2 ? one : two, key)).status).toBe(200);
+    expect((await login(one)).status).toBe(200);
+    await faults[how]();
+    // Were each of them to wait for Redis, these would outlast the test.
+    for (let i = 0; i < 100; i += 1) expect((await call(one, free)).status).toBe(200);
+    expect((await call(one, key)).headers.get('ratelimit')).toMatch(/^"hour";r=1;/);
+    const statuses = [];
+    for (let i = 0; i < 4; i += 1) statuses.push((await call(one, key)).status);
+    expect(statuses).toEqual([200, 403, 403, 403]);
+    const refused = await login(one);
+    expect([refused.status, refused.json.code]).toEqual([503, 'unavailable']);
+    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
+    expect(await limitsOf(one)).toEqual(away);
+    expect(await limitsOf(two)).toEqual(away);
+    await restore();
+    expect(await limitsOf(one)).toEqual([200, 'ok', 'shared']);
+    expect((await login(one)).status).toBe(200);
+    // What was counted before stands: three of eight.
+    for (let i = 0; i < 5; i += 1) expect((await call(i % 2 ? one : two, key)).status).toBe(200);
+    expect((await call(one, key)).status).toBe(403);
+  });
+
+  it('addresses that fail are blocked by each API, and those that were stay so', async () => {
+    const key = await makeKey();
+    const blocked = '203.0.113.1';
+    for (let i = 0; i < 10; i += 1) await call(one, 'wrong', blocked);
+    expect((await call(one, key, blocked)).json.code).toBe('ip_blocked');
+    await faults[how]();
+    expect((await call(one, key, blocked)).json.code).toBe('ip_blocked');
+    const failing = `203.0.113.${2 + Object.keys(faults).indexOf(how)}`;
+    for (let i = 0; i < 10; i += 1) expect((await call(one, 'wrong', failing)).status).toBe(401);
+    expect((await call(one, key, failing)).json.code).toBe('ip_blocked');
+    expect((await call(two, key, failing)).status).toBe(200);
+    await restore();
+    await redis.flushall();
+  });
+
+  it('in the middle of many calls, none of them breaks', async () => {
+    const key = await makeKey({ rate_limit_per_hour: 1000 });
+    let answered = 0;
+    const statuses = new Set<number>();
+    const caller = async (api: Call): Promise<void> => {
+      for (let i = 0; i < 12; i += 1) {
+        statuses.add((await call(api, key)).status);
+        answered += 1;
+        if (answered === 60) await faults[how]();
+      }
+    };
+    await Promise.all(Array.from({ length: 20 }, (_, i) => caller(i % 2 ? one : two)));
+    expect([...statuses]).toEqual([200]);
+  });
+});
+
+it('a call that fails has given its slot back before it is answered, however slow Redis is', async () => {
+  await untilShared();
+  const key = await makeKey({ rate_limit_per_hour: 1 });
+  proxy.weather({ latencyMs: 100 });
+  for (let i = 0; i < 4; i += 1) {
+    for (const api of [one, world.call]) {
+      const headers = { 'api-key': key, 'X-Forwarded-For': '203.0.113.99' };
+      expect((await api('GET', '/api/transfers/', { headers })).status).toBe(400);
+    }
+  }
+  proxy.weather({});
+});
+
+it('tds status tells whether Redis is away', async () => {
+  const here = await tds(world.env, 'status');
+  expect([here.code, here.stdout]).toEqual([0, expect.not.stringContaining('Redis')]);
+  const env = { ...world.env, REDIS_URL: 'redis://127.0.0.1:1' };
+  const gone = await tds(env, 'status');
+  expect([gone.code, gone.stdout]).toEqual([0, expect.stringMatching(/^ALARM +Redis is away/m)]);
+  expect(JSON.parse((await tds(env, 'status', '--json')).stdout)).toMatchObject({ redis: false });
+});

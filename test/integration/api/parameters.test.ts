@@ -1,0 +1,370 @@
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import addFormats from 'ajv-formats';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+import { inTransaction } from '../../../infra/postgres/client.ts';
+import { balances } from '../../../projections/balances/projector.ts';
+import { latestPrices } from '../../../projections/latest-prices/projector.ts';
+import { servedBuilds } from '../../../projections/served.ts';
+import { toFelt } from '../../../schemas/felt.ts';
+import { apiWorld } from '../../support/api-world.ts';
+import type { Answer, ApiWorld } from '../../support/api-world.ts';
+import { openApiChecker } from '../../support/openapi.ts';
+import type { Complaints } from '../../support/openapi.ts';
+import {
+  isGiven,
+  kindOf,
+  kinds,
+  operationsOf,
+  statusOf,
+  urlOf,
+  urlWith,
+  valueOf,
+} from '../../support/parameters.ts';
+import type { Operation, Parameter, Sent } from '../../support/parameters.ts';
+import { BOB, COIN, NFT, writeSmallChain } from '../../support/small-chain.ts';
+
+/**
+ * Every parameter of every route that the API's own document names, in every form that a client may send: absent, empty,
+ * of the wrong type, out of range, spelt otherwise, repeated, huge, with bytes that are no text. A route or a kind of
+ * parameter that nobody has said a good value of here fails.
+ */
+
+let world: ApiWorld;
+let complaints: Complaints;
+let apiKey = '';
+let operations: Operation[] = [];
+let session = '';
+
+beforeAll(async () => {
+  world = await apiWorld({ TRUSTED_PROXIES: '127.0.0.0/8' });
+  ({ apiKey } = await writeSmallChain(world));
+  ({ token: session } = await world.makeUser('asker'));
+  complaints = await openApiChecker(world);
+  operations = operationsOf((await world.call('GET', '/api/openapi.json')).json);
+  const now = Date.now();
+  const observed = balances.topic.schema.parse({
+    type: 'balance.observed',
+    v: 1,
+    account: BOB,
+    token: NFT,
+    balance: '3',
+    block: 40,
+    block_hash: toFelt(0xb10c_0000n + 40n),
+    observed_at: now,
+    requested_at: now,
+    l1_height: null,
+  });
+  const priced = latestPrices.topic.schema.parse({
+    type: 'price.observed',
+    v: 1,
+    token: COIN,
+    price: '1.5',
+    source: 'test',
+    confidence: null,
+    observed_at: now,
+    requested_at: now,
+  });
+  const served = await servedBuilds(world.pool);
+  const place = { partition: 0, offset: 0, timestamp: 0 };
+  await inTransaction(world.pool, async (tx) => {
+    await balances.fold(tx, observed, { ...place, schema: served.schema('balances') });
+    await latestPrices.fold(tx, priced, { ...place, schema: served.schema('latest-prices') });
+  });
+}, 300_000);
+afterAll(async () => {
+  await world?.close();
+});
+
+let addresses = 0;
+/** From another address each time, so that no throttle of addresses is met. */
+const elsewhere = (): string => `100.64.${Math.floor((addresses += 1) / 250) % 250}.${addresses % 250}`;
+
+async function ask(operation: Operation, url: string, body?: string | Buffer): Promise<Answer> {
+  const isByKey = operation.takesKey;
+  const answer = await world.call(operation.method, url, {
+    headers: {
+      'X-Forwarded-For': elsewhere(),
+      ...(isByKey ? { 'api-key': apiKey } : {}),
+      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+    },
+    ...(isByKey ? {} : { token: session }),
+    ...(body === undefined ? {} : { body }),
+  });
+  const shown = `${operation.method} ${url.slice(0, 300)} ${String(body ?? '').slice(0, 300)}`;
+  expect(answer.status, `${shown}: ${answer.text.slice(0, 300)}`).toBeLessThan(500);
+  if (operation.path === new URL(url, world.url).pathname) {
+    expect(complaints(operation.method, url, answer), `${shown} is not as described`).toEqual([]);
+  }
+  return answer;
+}
+
+/** Some at a time: the machine has two cores. */
+async function forEach<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
+  for (let i = 0; i < items.length; i += 8) await Promise.all(items.slice(i, i + 8).map(work));
+}
+
+/** An answer without what changes from one call to the next. */
+const told = ({ status, json }: Answer): unknown => ({ status, json: { ...json, request_id: null } });
+
+/** Runs `work` over every parameter of a URL that the document names. */
+async function everyParameter(
+  work: (operation: Operation, parameter: Parameter, kind: (typeof kinds)[string]) => Promise<void>,
+): Promise<void> {
+  let count = 0;
+  for (const operation of operations) {
+    for (const parameter of operation.parameters) {
+      if (parameter.in === 'header') continue;
+      const kind = kinds[kindOf(parameter)];
+      if (kind === undefined) throw new Error(`${operation.path}: nothing is known of ${parameter.name}`);
+      await work(operation, parameter, kind);
+      count += 1;
+    }
+  }
+  expect(count).toBeGreaterThan(50);
+}
+
+const name = (operation: Operation, parameter: Parameter, what: string): string =>
+  `${operation.path} ${parameter.name}: ${what}`;
+
+async function expectRefused(
+  operation: Operation,
+  parameter: Parameter,
+  sent: readonly Sent[],
+): Promise<void> {
+  const { status, json } = await ask(operation, urlWith(operation, parameter, sent));
+  const what = name(operation, parameter, JSON.stringify(sent).slice(0, 200));
+  expect(status, what).toBe(400);
+  expect(Object.keys(json.errors ?? {}), what).toEqual([parameter.name]);
+  expect(json.detail, what).toContain(parameter.name);
+}
+
+describe('a parameter of a URL', () => {
+  it('that is good is taken', async () => {
+    await everyParameter(async (operation, parameter) => {
+      const value = valueOf(operation.path, parameter.name);
+      const { status, text } = await ask(operation, urlWith(operation, parameter, [value]));
+      expect(status, name(operation, parameter, text.slice(0, 300))).toBe(statusOf(operation.path));
+    });
+  });
+
+  it('may be left out, or empty, unless it is required', async () => {
+    await everyParameter(async (operation, parameter) => {
+      if (parameter.in !== 'query') return;
+      const answers = await Promise.all(
+        [null, [''], ['', '']].map((sent) => ask(operation, urlWith(operation, parameter, sent))),
+      );
+      for (const { status, json } of answers) {
+        const what = name(operation, parameter, JSON.stringify(json).slice(0, 200));
+        if (parameter.required === true) {
+          expect(status, what).toBe(400);
+          expect(json.errors, what).toEqual({ [parameter.name]: ['This field is required.'] });
+        } else if (isGiven(operation, parameter) && operation.path === '/api/transfers/') {
+          expect(status, what).toBe(400);
+          expect(json.allowed_filters, what).toContain(parameter.name);
+        } else {
+          expect(status, what).toBe(statusOf(operation.path));
+        }
+      }
+    });
+  });
+
+  it('means the same however it is spelt', async () => {
+    await everyParameter(async (operation, parameter, { same }) => {
+      const value = valueOf(operation.path, parameter.name);
+      const expected = told(await ask(operation, urlWith(operation, parameter, [value])));
+      await forEach(same(value), async (sent) => {
+        const found = told(await ask(operation, urlWith(operation, parameter, [sent])));
+        const isPage = typeof found === 'object' && JSON.stringify(found).includes('"links"');
+        const what = name(operation, parameter, JSON.stringify(sent));
+        // Links of a page repeat the query as it was sent.
+        if (isPage) expect(withoutLinks(found), what).toEqual(withoutLinks(expected));
+        else expect(found, what).toEqual(expected);
+      });
+    });
+  });
+
+  it('that is wrong is refused by its name', async () => {
+    await everyParameter(async (operation, parameter, { bad }) => {
+      await forEach(bad(parameter.schema), async (sent) => {
+        // A path that cannot be decoded, or has no such part, is none of this route.
+        if (parameter.in === 'path') {
+          const { status } = await ask(operation, urlWith(operation, parameter, [sent]));
+          expect([400, 404], name(operation, parameter, urlOf(sent).slice(0, 100))).toContain(status);
+        } else await expectRefused(operation, parameter, [sent]);
+      });
+    });
+  });
+
+  it('counts last where there are several', async () => {
+    await everyParameter(async (operation, parameter, { bad }) => {
+      const [wrong] = bad(parameter.schema);
+      const value = valueOf(operation.path, parameter.name);
+      if (parameter.in !== 'query' || wrong === undefined || value === '') return;
+      await expectRefused(operation, parameter, [value, wrong]);
+      const { status } = await ask(operation, urlWith(operation, parameter, [wrong, value]));
+      expect(status, name(operation, parameter, 'several')).toBe(statusOf(operation.path));
+    });
+  });
+
+  it('is taken leniently where the framework does', async () => {
+    await everyParameter(async (operation, parameter, { lenient = [], noPage = [] }) => {
+      const isBounded = parameter.schema.maximum !== undefined && kindOf(parameter) === 'integer';
+      await forEach(isBounded ? [] : lenient, async (sent) => {
+        const { status, text } = await ask(operation, urlWith(operation, parameter, [sent]));
+        const isCross = status === 400 && text.includes('Ensure this value is');
+        expect(
+          status === 200 || isCross,
+          name(operation, parameter, `${urlOf(sent).slice(0, 80)} ${text}`),
+        ).toBe(true);
+      });
+      await forEach(noPage, async (sent) => {
+        const { status, json } = await ask(operation, urlWith(operation, parameter, [sent]));
+        expect(status, name(operation, parameter, urlOf(sent).slice(0, 80))).toBe(404);
+        expect(json.detail).toBe('Invalid page.');
+      });
+    });
+  });
+
+  it('never costs more than a 4xx, whatever bytes it is made of', async () => {
+    const byte = fc.integer({ min: 0, max: 255 }).map((n) => `%${n.toString(16).padStart(2, '0')}`);
+    const anyBytes = fc.array(byte, { minLength: 1, maxLength: 12 }).map((parts) => parts.join(''));
+    const all = operations.flatMap((operation) =>
+      operation.parameters
+        .filter((parameter) => parameter.in !== 'header' && parameter.name !== 'force_refresh')
+        .map((parameter) => ({ operation, parameter })),
+    );
+    await fc.assert(
+      fc.asyncProperty(fc.constantFrom(...all), anyBytes, async ({ operation, parameter }, raw) => {
+        await ask(operation, urlWith(operation, parameter, [{ raw }]));
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it('that no route knows is ignored', async () => {
+    for (const operation of operations.filter(({ method }) => method === 'GET')) {
+      const url = urlWith(operation, null, null);
+      const odd = '&nobody=1&__proto__=1&constructor=1&toString[]=2&%00=%00&%FF=%FF&=&';
+      expect((await ask(operation, url + odd)).status, url).toBe((await ask(operation, url)).status);
+    }
+  });
+
+  it('may not make an address longer than a server takes', async () => {
+    for (const operation of operations.filter(({ method }) => method === 'GET'))
+      expect((await ask(operation, `${urlWith(operation, null, null)}&x=${'a'.repeat(20_000)}`)).status).toBe(
+        431,
+      );
+  });
+});
+
+function withoutLinks(answer: unknown): unknown {
+  return JSON.parse(JSON.stringify(answer, (key, value: unknown) => (key === 'links' ? null : value)));
+}
+
+describe('a field of a body', () => {
+  /** A good body of each route. */
+  const bodies: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
+    '/api/users/auth/login/': { username: 'asker', password: 'wrong' },
+    '/api/users/auth/create-api-key/': { name: 'made' },
+    '/api/users/auth/api-keys/delete/': { key_id: 999_999 },
+    '/api/balances/': {
+      balances: [{ account_address: BOB, token_address: NFT }],
+      max_age: 4_000_000_000,
+    },
+    '/api/prices/': { token_addresses: [COIN] },
+  };
+  const scalars = [
+    null,
+    true,
+    false,
+    0,
+    1,
+    -1,
+    1.5,
+    1e300,
+    '',
+    ' ',
+    'x',
+    '1',
+    'true',
+    '\0',
+    'a\0b',
+    '\ud800',
+  ];
+  const nested = [[], [null], [1], ['x'], ['\0'], [[]], [{}], {}, { a: 1 }];
+  const large = ['é'.repeat(70_000), Array.from({ length: 1000 }, () => 'x')];
+  const values: readonly unknown[] = [...scalars, ...nested, ...large, undefined];
+  /** Nobody observes: to want a new read is to wait for it. */
+  const isWaitedFor = ({ field, value }: { field: string; value: unknown }): boolean =>
+    (field === 'force_refresh' && value === true) || (field === 'max_age' && (value === 0 || value === 1));
+  const withBody = (): Operation[] => operations.filter(({ body }) => body !== null);
+  const bodyOf = ({ path }: Operation): Readonly<Record<string, unknown>> => {
+    const body = bodies[path];
+    if (body === undefined) throw new Error(`no good body of ${path} is known here`);
+    return body;
+  };
+
+  it('is refused by its name where the document does not allow it, and never costs more than a 4xx', async () => {
+    const { json: document } = await world.call('GET', '/api/openapi.json');
+    const ajv = new Ajv2020({ strict: false });
+    addFormats.default(ajv);
+    let refused = 0;
+    for (const operation of withBody()) {
+      const { body } = operation;
+      const isValid = ajv.compile({ ...body, components: document.components });
+      const fields = Object.keys(Object(body?.['properties']));
+      const forms = fields
+        .flatMap((field) => values.map((value) => ({ field, value })))
+        .filter((form) => !isWaitedFor(form));
+      await forEach(forms, async ({ field, value }) => {
+        const sent = { ...bodyOf(operation), [field]: value };
+        const { status, json } = await ask(operation, operation.path, JSON.stringify(sent));
+        if (isValid(JSON.parse(JSON.stringify(sent)))) return;
+        refused += 1;
+        const what = `${operation.path} ${field}: ${JSON.stringify(value)?.slice(0, 100)}`;
+        expect(status, what).toBe(400);
+        expect(Object.keys(json.errors ?? {}), what).toEqual([field]);
+      });
+    }
+    expect(refused).toBeGreaterThan(100);
+  });
+
+  it('is looked for in an object of JSON only', async () => {
+    const deep = `${'['.repeat(50_000)}${']'.repeat(50_000)}`;
+    const broken = [
+      '',
+      '{',
+      'nothing',
+      '{"a":1',
+      "{'a':1}",
+      '\0',
+      '{"a":\0}',
+      '[]',
+      '[1]',
+      '"x"',
+      '1',
+      'null',
+      '{"__proto__":{}}', // refused by the parser
+      deep,
+    ];
+    for (const operation of withBody()) {
+      for (const body of [...broken, Buffer.from([0xff, 0xfe, 0x7b]), Buffer.from('7b22ff223a317d', 'hex')]) {
+        const { status } = await ask(operation, operation.path, body);
+        expect(status, `${operation.path} ${String(body).slice(0, 50)}`).toBe(400);
+      }
+      const tooLarge = JSON.stringify({ ...bodyOf(operation), more: 'x'.repeat(1_100_000) });
+      expect((await ask(operation, operation.path, tooLarge)).status, operation.path).toBe(413);
+    }
+  });
+
+  it('that no route knows is ignored', async () => {
+    for (const operation of withBody()) {
+      const body = JSON.stringify(bodyOf(operation));
+      const more = `${body.slice(0, -1)},"nobody":1,"constructor":null,"toString":[],"":2}`;
+      const { status } = await ask(operation, operation.path, body);
+      expect((await ask(operation, operation.path, more)).status, operation.path).toBe(status);
+    }
+  });
+});

@@ -1,0 +1,263 @@
+import { createHash, createHmac, randomBytes } from 'node:crypto';
+
+import { afterAll, beforeAll, expect, test } from 'vitest';
+
+import { createClickHouse } from '../../../infra/clickhouse/client.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import { systemClock } from '../../../infra/clock.ts';
+import { createLogger } from '../../../infra/log.ts';
+import { createMetrics } from '../../../infra/metrics.ts';
+import { accounts } from '../../../projections/accounts/projector.ts';
+import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
+import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
+import { takeSnapshot } from '../../../projections/engine/snapshot/take.ts';
+import { servedBuilds } from '../../../projections/served.ts';
+import { sync } from '../../../projections/sync/projector.ts';
+import { topics } from '../../../schemas/topics.ts';
+import type { Topic } from '../../../schemas/topics.ts';
+import { apiWorld } from '../../support/api-world.ts';
+import type { ApiWorld } from '../../support/api-world.ts';
+import { until } from '../../support/projection-world.ts';
+import { tds } from '../../support/tds.ts';
+
+/** What was deleted is gone from the log after a snapshot, and everything else is as it was, also after a rebuild. */
+
+let world: ApiWorld;
+let clickhouse: ClickHouse;
+let alice: { token: string; id: number };
+const metrics = createProjectionMetrics(createMetrics('rebuild'));
+
+beforeAll(async () => {
+  world = await apiWorld();
+  clickhouse = createClickHouse(world.env['CLICKHOUSE_URL'] ?? '', { application: 'test' });
+  alice = await world.makeUser('alice');
+});
+afterAll(async () => {
+  await clickhouse.close();
+  await world.close();
+});
+
+const makeKey = async (name: string): Promise<{ id: number; key: string }> => {
+  const json = { name };
+  return (await world.call('POST', '/api/users/auth/create-api-key/', { token: alice.token, json })).json;
+};
+const deleteKey = async (id: number): Promise<unknown> =>
+  await world.call('POST', '/api/users/auth/api-keys/delete/', { token: alice.token, json: { key_id: id } });
+const hashOf = (key: string): string => createHash('sha256').update(key).digest('hex');
+const statusWith = async (key: string): Promise<number> =>
+  (await world.call('GET', '/api/tokens/', { headers: { 'api-key': key } })).status;
+
+const wallet = { hash: randomBytes(32).toString('hex'), key: randomBytes(32).toString('hex') };
+async function put(blob: string, version: number): Promise<number> {
+  const timestamp = String(Math.floor(Date.now() / 1000));
+  const text = ['PUT', wallet.hash, timestamp, createHash('sha256').update(blob).digest('hex')].join(':');
+  const signature = createHmac('sha256', Buffer.from(wallet.key, 'hex')).update(text).digest('hex');
+  const headers = { 'X-Vendor-Timestamp': timestamp, 'X-Vendor-Signature': signature };
+  const json = { blob, version, auth_key: wallet.key };
+  return (await world.call('PUT', `/api/vendor/sync/${wallet.hash}/`, { headers, json })).status;
+}
+
+async function textOf(topic: Topic<unknown>): Promise<{ text: string; low: number; messages: number }> {
+  let text = '';
+  let messages = 0;
+  const [place = { low: 0, high: 0 }] = await world.kafka.offsets(topic);
+  for await (const { value } of world.kafka.readRange(topic, 0, place.low, place.high)) {
+    text += value.toString();
+    messages += 1;
+  }
+  return { text, low: place.low, messages };
+}
+
+/** Every row of every table that is made from commands. */
+async function state(): Promise<Record<string, string[]>> {
+  const served = await servedBuilds(world.pool);
+  const found: Record<string, string[]> = {};
+  for (const projection of ['accounts', 'sync']) {
+    const schema = served.schema(projection);
+    const { rows: tables } = await world.pool.query(
+      'SELECT table_name AS name FROM information_schema.tables WHERE table_schema = $1',
+      [schema],
+    );
+    for (const { name } of tables) {
+      const { rows } = await world.pool.query(`SELECT t::text AS row FROM ${schema}."${String(name)}" AS t`);
+      found[`${projection}.${String(name)}`] = rows.map(({ row }) => String(row)).toSorted();
+    }
+  }
+  return found;
+}
+
+const snapshot = async () =>
+  await takeSnapshot({ kafka: world.kafka, pool: world.pool, now: Date.now }, [accounts, sync]);
+const rebuildAll = async ({ swap = true } = {}) => {
+  const { signal } = new AbortController();
+  const log = createLogger('test', 'silent');
+  const { kafka, pool } = world;
+  return await rebuild(
+    { kafka, pool, clickhouse, clock: systemClock, log, metrics, signal },
+    [accounts, sync],
+    { swap, onProgress: () => {} },
+  );
+};
+
+test('what was deleted is in no topic any more; what is there stays, also when it is built anew', async () => {
+  const [kept, gone] = [await makeKey('kept'), await makeKey('gone')];
+  expect([await put('first', 1), await put('second', 2)]).toEqual([200, 200]);
+  await deleteKey(gone.id);
+  expect((await textOf(topics.commands)).text).toContain(hashOf(gone.key));
+  const before = await state();
+
+  const { code, stdout } = await tds(world.env, 'snapshot');
+  expect([code, stdout]).toEqual([0, expect.stringMatching(/^accounts: api_keys 1, .*users 1$/m)]);
+  expect(stdout).toMatch(/^sync: command_outcomes 2, sync_blobs 1$/m);
+
+  const [commands, snapshots] = [await textOf(topics.commands), await textOf(topics.snapshots)];
+  expect([commands.messages, commands.low > 0]).toEqual([0, true]);
+  expect(commands.text + snapshots.text).not.toContain(hashOf(gone.key));
+  expect(commands.text + snapshots.text).not.toContain('"first"');
+  expect(snapshots.text).toContain(hashOf(kept.key));
+  expect(snapshots.text).not.toContain(wallet.key);
+  expect(await state()).toEqual(before);
+
+  // Commands go on behind the snapshot, and a rebuild brings both together.
+  const later = await makeKey('later');
+  expect(await put('third', 3)).toBe(200);
+  const now = await state();
+  const report = await rebuildAll();
+  expect(report.tables.flatMap(({ differing }) => differing)).toEqual([]);
+  expect(await state()).toEqual(now);
+  expect([await statusWith(kept.key), await statusWith(later.key), await statusWith(gone.key)]).toEqual([
+    200, 200, 401,
+  ]);
+  expect((await makeKey('after the rebuild')).id).toBeGreaterThan(later.id);
+});
+
+test('another snapshot takes away what the one before still held', async () => {
+  const doomed = await makeKey('doomed');
+  await snapshot();
+  expect((await textOf(topics.snapshots)).text).toContain(hashOf(doomed.key));
+  await deleteKey(doomed.id);
+  await snapshot();
+  expect((await textOf(topics.snapshots)).text).not.toContain(hashOf(doomed.key));
+  expect((await textOf(topics.commands)).text).not.toContain(hashOf(doomed.key));
+});
+
+test('commands that arrive meanwhile are neither lost nor applied twice', async () => {
+  const before = (await state())['accounts.api_keys']?.length ?? 0;
+  let isDone = false;
+  const made: { id: number; key: string }[] = [];
+  const making = Promise.all(
+    Array.from({ length: 4 }, async (_, writer) => {
+      for (let i = 0; !isDone; i += 1) made.push(await makeKey(`meanwhile ${writer} ${i}`));
+    }),
+  );
+  for (let i = 0; i < 5; i += 1) await snapshot();
+  isDone = true;
+  await making;
+  const found = await state();
+  expect(found['accounts.api_keys']).toHaveLength(before + made.length);
+  const report = await rebuildAll();
+  expect(report.tables.flatMap(({ differing }) => differing)).toEqual([]);
+  expect(await state()).toEqual(found);
+  for (const { key } of made.slice(-20)) expect(await statusWith(key)).toBe(200);
+});
+
+test('one that was cut short counts for nothing, and deletes nothing', async () => {
+  const { low } = await textOf(topics.commands);
+  const last = await makeKey('last');
+  const cut = {
+    ...world.kafka,
+    publisher: () => {
+      const publisher = world.kafka.publisher();
+      let left = 2;
+      return {
+        ...publisher,
+        publish: async (...args: Parameters<typeof publisher.publish>) => {
+          left -= 1;
+          if (left < 0) throw new Error('killed');
+          return await publisher.publish(...args);
+        },
+      };
+    },
+  };
+  await expect(
+    takeSnapshot({ kafka: cut as never, pool: world.pool, now: Date.now }, [accounts, sync]),
+  ).rejects.toThrow('killed');
+  expect((await textOf(topics.commands)).low).toBe(low);
+  const now = await state();
+  const report = await rebuildAll();
+  expect(report.tables.flatMap(({ differing }) => differing)).toEqual([]);
+  expect(await state()).toEqual(now);
+  expect(await statusWith(last.key)).toBe(200);
+});
+
+test('one whose lock is lost on the way is not closed: another may have begun', async () => {
+  const { low } = await textOf(topics.commands);
+  await makeKey('meanwhile, without a lock');
+  let isCut = false;
+  const cut = {
+    ...world.kafka,
+    publisher: () => {
+      const publisher = world.kafka.publisher();
+      return {
+        ...publisher,
+        publish: async (...args: Parameters<typeof publisher.publish>) => {
+          const places = await publisher.publish(...args);
+          if (isCut) return places;
+          isCut = true;
+          const { rowCount } = await world.pool.query(
+            `SELECT pg_terminate_backend(pid) FROM pg_locks
+             WHERE locktype = 'advisory' AND objsubid = 1 AND
+               (classid::bigint << 32 | objid::bigint) = hashtextextended('tds.rebuild accounts', 0)`,
+          );
+          expect(rowCount).toBe(1);
+          return places;
+        },
+      };
+    },
+  };
+  await expect(
+    takeSnapshot({ kafka: cut as never, pool: world.pool, now: Date.now }, [accounts, sync]),
+  ).rejects.toMatchObject({ code: 'CONFLICT' });
+  expect((await textOf(topics.commands)).low).toBe(low);
+  const before = await state();
+  const report = await rebuildAll();
+  expect(report.tables.flatMap(({ differing }) => differing)).toEqual([]);
+  expect(await state()).toEqual(before);
+});
+
+test('a rebuild that was begun before a snapshot begins anew where the rest of its commands is gone', async () => {
+  await rebuildAll({ swap: false });
+  const shadowed = await makeKey('behind the shadow');
+  await snapshot();
+  const before = await state();
+  const report = await rebuildAll();
+  expect(report.tables.flatMap(({ differing }) => differing)).toEqual([]);
+  expect(report.builds.map(({ isResumed }) => isResumed)).toEqual([false, false]);
+  expect(await state()).toEqual(before);
+  expect(await statusWith(shadowed.key)).toBe(200);
+
+  // One that has read all that was deleted goes on.
+  await rebuildAll({ swap: false });
+  await snapshot();
+  expect((await rebuildAll()).builds.map(({ isResumed }) => isResumed)).toEqual([true, true]);
+});
+
+test('tables that were lost are filled from the snapshot and what followed', async () => {
+  await snapshot();
+  await makeKey('behind it');
+  const before = await state();
+  await world.stopProjector();
+  await world.pool.query(`DELETE FROM tds.checkpoints WHERE projection IN ('accounts', 'sync')`);
+  const served = await servedBuilds(world.pool);
+  for (const [name, tables] of [
+    ['accounts', ['sessions', 'api_keys', 'users', 'command_outcomes']],
+    ['sync', ['sync_blobs', 'command_outcomes']],
+  ] as const) {
+    for (const table of tables) await world.pool.query(`DELETE FROM ${served.schema(name)}.${table}`);
+  }
+  await world.startProjector();
+  await until(
+    async () => (await state())['accounts.api_keys']?.length === before['accounts.api_keys']?.length,
+  );
+  expect(await state()).toEqual(before);
+});

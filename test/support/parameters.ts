@@ -1,0 +1,255 @@
+import { z } from 'zod';
+
+import { BOB, COIN, NFT, TX1 } from './small-chain.ts';
+
+/** The forms in which a client may send a parameter of a URL, by its kind, and what each is answered (decision 14). */
+
+const schema = z.object({
+  type: z.string().optional(),
+  format: z.string().optional(),
+  pattern: z.string().optional(),
+  enum: z.array(z.string()).optional(),
+  minimum: z.number().optional(),
+  maximum: z.number().optional(),
+  maxLength: z.number().optional(),
+});
+type Schema = z.infer<typeof schema>;
+const parameter = z.object({
+  name: z.string(),
+  in: z.enum(['query', 'path', 'header']),
+  required: z.boolean().default(false),
+  schema,
+});
+export type Parameter = z.infer<typeof parameter>;
+const described = z.object({
+  parameters: z.array(parameter).default([]),
+  requestBody: z
+    .object({ content: z.object({ 'application/json': z.object({ schema: z.looseObject({}) }) }) })
+    .optional(),
+  security: z.array(z.looseObject({})).default([]),
+});
+const documentOfPaths = z.object({ paths: z.record(z.string(), z.record(z.string(), described)) });
+
+/** One method of a path, as the API's own document has it. */
+export interface Operation {
+  readonly method: string;
+  readonly path: string;
+  readonly parameters: readonly Parameter[];
+  readonly body: Readonly<Record<string, unknown>> | null;
+  readonly takesKey: boolean;
+}
+
+/** All but signed ones, whose checks have an order of their own (sync.test.ts). */
+export function operationsOf(document: unknown): Operation[] {
+  const isSigned = ({ security }: z.infer<typeof described>): boolean =>
+    security.some((one) => 'Signature' in one);
+  return Object.entries(documentOfPaths.parse(document).paths).flatMap(([path, methods]) =>
+    Object.entries(methods)
+      .filter(([, operation]) => !isSigned(operation))
+      .map(([method, { parameters, requestBody, security }]) => ({
+        method: method.toUpperCase(),
+        path,
+        parameters,
+        body: requestBody?.content['application/json'].schema ?? null,
+        takesKey: security.length === 0 || security.some((one) => 'ApiKey' in one),
+      })),
+  );
+}
+
+/** A value of a URL: encoded, or `raw` as it stands there. */
+export type Sent = string | { readonly raw: string };
+export const urlOf = (sent: Sent): string => (typeof sent === 'string' ? encodeURIComponent(sent) : sent.raw);
+
+/** How one kind of parameter is answered. */
+interface Kind {
+  /** Other spellings of a value, that mean the same. */
+  readonly same: (value: string) => readonly Sent[];
+  /** Refused, by 400 under the parameter's name. */
+  readonly bad: (of: Schema) => readonly Sent[];
+  /** Not refused, whatever it is taken for. */
+  readonly lenient?: readonly Sent[];
+  /** Answered 404 "Invalid page." */
+  readonly noPage?: readonly Sent[];
+}
+
+const LONG = 'a'.repeat(6000);
+const raws = (...texts: readonly string[]): Sent[] => texts.map((raw) => ({ raw }));
+/** NUL, bytes that are not UTF-8, half a surrogate pair, an escape that is none, a character that is cut off. */
+const NO_TEXT = raws('%00', '%FF%FE', '%C0%80', '%ED%A0%80', '%', '%zz', '%E2%82');
+const PRIME = '0x800000000000011000000000000000000000000000000000000000000000001';
+const NO_ADDRESS: readonly Sent[] = [
+  ..."0x;0xg;abc;1;-1;-0x1;null;0x1,0x2;0x1.5;0x 1;0x1';{};[];0x１".split(';'),
+  `0x${'1'.repeat(65)}`,
+  PRIME,
+  `0x${'f'.repeat(64)}`,
+  LONG,
+  `0x${LONG}`,
+  ...NO_TEXT,
+  ...raws('0x1%00', '%000x1', '0x1%FF'),
+];
+const NO_INTEGER = 'x;1.0;1.5;1e3;0x10;NaN;Infinity;٣;1_000;1,000;--1;null;true'.split(';');
+const NO_TIME = [
+  'yesterday;now;1700000000;1700000000000;2026;2026-01;20260101;01/02/2026;null',
+  '2026-13-01;2026-02-30;2025-02-29T00:00:00Z;0000-01-01;-2026-01-01;12026-01-01',
+  '2026-01-01T24:00:01Z;2026-01-01T00:60:00Z;2026-01-01T00:00:00+25:00;2026-01-01T00:00:00Zjunk',
+].flatMap((line) => line.split(';'));
+const mixed = (hex: string): string =>
+  `0x${hex.slice(2).replaceAll(/(.)(.)/g, (_, one: string, two: string) => one.toUpperCase() + two)}`;
+
+export const kinds: Readonly<Record<string, Kind>> = {
+  address: {
+    same: (value) => [
+      value.replace(/^0x0+/, '0x'),
+      value.replace(/^0x0/, '0x'),
+      value.toUpperCase().replace('0X', '0x'),
+      value.toUpperCase(),
+      mixed(value),
+    ],
+    bad: () => NO_ADDRESS,
+  },
+  integer: {
+    same: (value) => [`+${value}`, `00${value}`, ` ${value} `],
+    bad: ({ minimum, maximum }) => [
+      ...NO_INTEGER,
+      LONG,
+      ...(minimum === undefined ? [] : [String(BigInt(minimum) - 1n), `-${'9'.repeat(400)}`]),
+      ...(maximum === undefined ? [] : [String(BigInt(maximum) + 1n), '9'.repeat(400)]),
+      ...NO_TEXT,
+      ...raws('1%00'),
+    ],
+    // What has no upper bound is beyond every height.
+    lenient: ['4294967295', '9007199254740993', '9'.repeat(400)],
+  },
+  boolean: {
+    same: (value) =>
+      value === 'false' ? ['f', 'n', 'No', 'FALSE', 'off', '0'] : ['t', 'Y', 'YES', 'True', 'on', '1'],
+    bad: () => ['maybe', '2', '-1', '00', 'tru', 'null', '[]', LONG, ...NO_TEXT, ...raws('true%00')],
+  },
+  time: {
+    same: (value) => [
+      value.replace('Z', '+00:00'),
+      ...raws(value.replace('Z', '+00:00')),
+      value.replace('Z', ''),
+      value.replace('T', ' '),
+      value.replace('Z', '.000000Z'),
+      value.toLowerCase(),
+    ],
+    bad: () => [...NO_TIME, LONG, ...NO_TEXT, ...raws('2026-01-01%00')],
+  },
+  choice: { same: () => [], bad: () => ['x', '-1', '1 minute', 'null', '[]', LONG, ...NO_TEXT] },
+  limit: {
+    same: () => [],
+    bad: () => [],
+    lenient: ['0', '-1', 'x', '1.5', '101', '9'.repeat(400), ' 5 ', LONG, ...NO_TEXT],
+  },
+  page: {
+    same: () => ['+1', '01', ' 1 '],
+    bad: () => [],
+    lenient: ['last'],
+    noPage: ['0', '-1', 'x', '1.5', '1e3', 'LAST', 'null', '9'.repeat(15), '9'.repeat(400), LONG, ...NO_TEXT],
+  },
+  cursor: {
+    same: () => [],
+    bad: () => ['x', 'AQ', 'AQAAATwAAAAjAAAAALPch-iXhaEfAAAAAAAAAA', '=', LONG, ...NO_TEXT],
+  },
+  text: {
+    same: () => [],
+    bad: ({ maxLength = 1000 }) => ['a'.repeat(maxLength + 1), ...raws('%00', 'a%00b'), LONG],
+    lenient: ['%', '_', '\\', "'", '"', '🦀', '0x', ' ', '%_%', ...raws('%FF', '%ED%A0%80', '%')],
+  },
+};
+
+export function kindOf({ name, schema: of }: Parameter): string {
+  if (of.pattern?.startsWith('^0[xX]') === true) return 'address';
+  if (of.format === 'date-time') return 'time';
+  if (of.enum !== undefined) return 'choice';
+  if (name === 'page' || name === 'limit' || name === 'cursor') return name;
+  if (name === 'page_size') return 'limit';
+  return of.type === 'string' ? 'text' : (of.type ?? 'unknown');
+}
+
+const END = '2023-11-15T00:00:00Z';
+
+/** A good value of every parameter on the small chain, by name. */
+const good: Readonly<Record<string, string>> = {
+  account: BOB,
+  account_address: BOB,
+  from_account: BOB,
+  from_address: BOB,
+  to_account: BOB,
+  to_address: BOB,
+  token: COIN,
+  token_address: COIN,
+  address: COIN,
+  txhash: TX1,
+  search: BOB,
+  block: '10',
+  from_block: '10',
+  to_block: '40',
+  start_time: '2023-11-14T00:00:00Z',
+  end_time: END,
+  at_time: END,
+  order: 'asc',
+  interval: '1 day',
+  type: 'erc20',
+  page: '1',
+  limit: '10',
+  max_age: '4000000000',
+  // Nobody observes: to force a read is to wait for it.
+  force_refresh: 'false',
+  skip_zero: 'true',
+  common: 'true',
+  verified: 'true',
+  public: 'true',
+  hidden: 'true',
+  cursor: '',
+  // Nobody's.
+  id: '0',
+};
+
+/** What a route is sent besides what it requires, or instead. */
+const besides: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  '/api/transfers/': { block: '10' },
+  '/api/balance/': { token_address: NFT, max_age: '4000000000' },
+  '/api/account-balances/': { max_age: '4000000000' },
+  '/api/balance-history/': { token_address: NFT, end_time: END },
+  '/api/portfolio/': { at_time: END },
+  '/api/portfolio-history/': { end_time: END, interval: '1 day' },
+  '/api/price-history/': { end_time: END, interval: '1 day' },
+};
+
+/** What a route answers to good values: no price of the past is known here, and there is no such key. */
+export const statusOf = (path: string): number =>
+  ['/api/price-at/', '/api/users/auth/api-keys/{id}/usage/'].includes(path) ? 404 : 200;
+
+export function valueOf(path: string, name: string): string {
+  const value = besides[path]?.[name] ?? good[name];
+  if (value === undefined) throw new Error(`no good value of ${name} is known here, which ${path} takes`);
+  return value;
+}
+
+/** Whether the route is sent this parameter when another is tried. */
+export const isGiven = ({ path }: Operation, { name, in: place, required }: Parameter): boolean =>
+  place === 'query' && (required || besides[path]?.[name] !== undefined);
+
+/** The address of a route with good values of what it wants, and these of one parameter; null: that one is left out. */
+export function urlWith(
+  operation: Operation,
+  tried: Parameter | null,
+  values: readonly Sent[] | null,
+): string {
+  let { path } = operation;
+  const query: [string, Sent][] = [];
+  for (const one of operation.parameters) {
+    const isTried = one.name === tried?.name;
+    if (one.in === 'path') {
+      const [value] = isTried && values !== null ? values : [];
+      path = path.replace(`{${one.name}}`, urlOf(value ?? valueOf(operation.path, one.name)));
+    } else if (isTried) {
+      for (const value of values ?? []) query.push([one.name, value]);
+    } else if (isGiven(operation, one)) {
+      query.push([one.name, valueOf(operation.path, one.name)]);
+    }
+  }
+  return `${path}?${query.map(([name, value]) => `${name}=${urlOf(value)}`).join('&')}`;
+}
