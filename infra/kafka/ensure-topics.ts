@@ -5,7 +5,7 @@ import { topics } from '../../schemas/topics.ts';
 import { pause } from '../lifecycle.ts';
 import { MAX_MESSAGE_BYTES } from './consumption.ts';
 
-const LOOKS = 100;
+const WAIT_MS = 60_000;
 const LOOK_MS = 100;
 
 /**
@@ -36,10 +36,11 @@ export async function ensureTopics(admin: kafkajs.Admin, topicPrefix: string): P
       throw new AppError('STORE_UNAVAILABLE', 'Kafka did not make the topics', { retryable: true, cause });
     }
   }
-  for (let look = 1; ; look += 1) {
+  const began = performance.now();
+  for (;;) {
     const cause = await findUnready(admin, topicPrefix);
     if (cause === null) return;
-    if (look === LOOKS) {
+    if (performance.now() - began > WAIT_MS) {
       throw new AppError('STORE_UNAVAILABLE', 'Kafka has no leaders for the topics', {
         retryable: true,
         cause,

@@ -87,6 +87,8 @@ export async function openEngine(options: {
     '--background_fetches_pool_size=1',
     '--background_common_pool_size=2',
     '--background_move_pool_size=1',
+    // Threads that a burst of queries made end after it; a server keeps 1,000 of them.
+    '--max_thread_pool_free_size=16',
   ]);
   const reads = new PQueue({ concurrency: readSlots });
   const inserts = new PQueue({ concurrency: insertSlots });
