@@ -17,7 +17,7 @@ import { readBlockNews } from './block-news.ts';
 import type { BlockNews } from './block-news.ts';
 import { describeToken, tokenTask } from './describe.ts';
 import type { TokenTask } from './describe.ts';
-import { createPatience, placeInLog } from './log-reading.ts';
+import { createPatience, placeInLog } from '../log-reading.ts';
 import { createObserverMetrics } from './metrics.ts';
 import { readPosition } from './positions.ts';
 import { startWorker } from './worker.ts';

@@ -16,7 +16,7 @@ import { storable } from '../../../schemas/text.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { createMemory } from '../../ingest/memory.ts';
 import type { Node } from '../../node/types.ts';
-import { createPatience, jsonOf, placeInLog } from '../log-reading.ts';
+import { createPatience, jsonOf, placeInLog } from '../../log-reading.ts';
 import { movePosition, readPosition } from '../positions.ts';
 import type { ObserverRun } from '../tokens.ts';
 import { createPending, keyOf } from './pending.ts';

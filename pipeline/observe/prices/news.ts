@@ -4,7 +4,7 @@ import type { Felt } from '../../../schemas/felt.ts';
 import { requestsMessage } from '../../../schemas/messages/requests.ts';
 import { tokensMessage } from '../../../schemas/messages/tokens.ts';
 import { topics } from '../../../schemas/topics.ts';
-import { jsonOf } from '../log-reading.ts';
+import { jsonOf } from '../../log-reading.ts';
 
 /** Who asked so long ago has stopped waiting. */
 const PATIENCE_MS = 60_000;

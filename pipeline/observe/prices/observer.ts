@@ -10,7 +10,7 @@ import type { Felt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { createAlarms } from '../alarms.ts';
 import { retryAfterMs } from '../http.ts';
-import { createPatience, placeInLog } from '../log-reading.ts';
+import { createPatience, placeInLog } from '../../log-reading.ts';
 import { readPosition } from '../positions.ts';
 import { retryPauseMs } from '../retry.ts';
 import type { ObserverRun } from '../tokens.ts';

@@ -1,24 +1,24 @@
-import type { Kafka } from '../../infra/kafka/client.ts';
-import { pause } from '../../infra/lifecycle.ts';
-import type { Logger } from '../../infra/log.ts';
-import { isPostgresUnavailable } from '../../infra/postgres/client.ts';
-import type { Topic } from '../../schemas/topics.ts';
+import type { Kafka } from '../infra/kafka/client.ts';
+import { pause } from '../infra/lifecycle.ts';
+import type { Logger } from '../infra/log.ts';
+import { isPostgresUnavailable } from '../infra/postgres/client.ts';
+import { isRetryable } from '../schemas/errors.ts';
+import type { Topic } from '../schemas/topics.ts';
 
 const PAUSE_MS = 1000;
 
-/** Runs work again for as long as Postgres is away: what was read from the log is not dropped. */
-export function createPatience(
-  observer: string,
-  log: Logger,
-  signal: AbortSignal,
-): <T>(work: () => Promise<T>) => Promise<T> {
+/** Runs work again for as long as a store that it needs is away: what was read from the log is not dropped. */
+export type Patience = <T>(work: () => Promise<T>) => Promise<T>;
+
+/** @param reader who waits, for the log lines */
+export function createPatience(reader: string, log: Logger, signal: AbortSignal): Patience {
   return async (work) => {
     for (;;) {
       try {
         return await work();
       } catch (error) {
-        if (!isPostgresUnavailable(error) || signal.aborted) throw error;
-        log.warn({ err: error, observer }, 'Postgres does not answer; trying again');
+        if (!(isPostgresUnavailable(error) || isRetryable(error)) || signal.aborted) throw error;
+        log.warn({ err: error, reader }, 'a store does not answer; trying again');
         await pause(PAUSE_MS, signal);
       }
     }
