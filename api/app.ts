@@ -7,7 +7,8 @@ import Koa from 'koa';
 import type { Logger } from '../infra/log.ts';
 import { Counter, Histogram } from '../infra/metrics.ts';
 import type { Registry } from '../infra/metrics.ts';
-import { clientAddress, parseNetwork } from './client-address.ts';
+import type { Network } from '../infra/networks.ts';
+import { clientAddress } from './client-address.ts';
 import { dispatch } from './dispatch.ts';
 import type { DispatchDeps } from './dispatch.ts';
 import { HttpError, notFound, toHttpError } from './errors.ts';
@@ -22,7 +23,7 @@ export interface AppDeps extends DispatchDeps, HealthDeps {
   readonly routes: readonly Route[];
   readonly log: Logger;
   readonly metrics: Registry;
-  readonly trustedProxies: readonly string[];
+  readonly trustedProxies: readonly Network[];
   readonly usage: Pick<UsageCounter, 'count'>;
 }
 
@@ -49,7 +50,6 @@ const SECURITY_HEADERS = {
 /** The Koa application: what every request passes through, outermost first, and the declared routes at the end. */
 export function createApp(deps: AppDeps): Koa<RequestState> {
   const { log, metrics, routes, indexedHeight, usage } = deps;
-  const trusted = deps.trustedProxies.flatMap((text) => parseNetwork(text) ?? []);
   const seconds = new Histogram({
     name: 'tds_http_request_seconds',
     help: 'Time from the first middleware to the answer',
@@ -77,7 +77,7 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
     state.ip = clientAddress(
       context.req.socket.remoteAddress ?? '',
       context.get('X-Forwarded-For') || undefined,
-      trusted,
+      deps.trustedProxies,
     );
     state.note = {};
     const height = indexedHeight();

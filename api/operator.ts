@@ -1,9 +1,9 @@
+import { parseNetwork } from '../infra/networks.ts';
 import type { Sql } from '../infra/postgres/client.ts';
 import { userByLogin } from '../projections/accounts/queries.ts';
 import type { UserForLogin } from '../projections/accounts/queries.ts';
 import { AppError } from '../schemas/errors.ts';
 import { apiKeyPrefix, hashSecret, randomApiKey } from './api-key.ts';
-import { parseNetwork } from './client-address.ts';
 import type { CommandBus, CommandRequest } from './commands.ts';
 import { createPasswordChecker, hashPassword } from './passwords.ts';
 import { parseOriginRule } from './restrictions.ts';

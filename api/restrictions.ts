@@ -1,4 +1,4 @@
-import { isInNetwork, parseAddress, parseNetwork } from './client-address.ts';
+import { isInNetwork, parseAddress, parseNetwork } from '../infra/networks.ts';
 
 /** Where an API key may be used from; an empty list allows everything on its axis. */
 export interface Restrictions {

@@ -18,7 +18,6 @@ import { AppError } from '../schemas/errors.ts';
 import { createApp } from './app.ts';
 import { answerBrokenRequests } from './broken-requests.ts';
 import { guardClickHouse } from './clickhouse.ts';
-import { parseNetwork } from './client-address.ts';
 import { openCommandChannel } from './command-channel.ts';
 import type { HealthDeps } from './health.ts';
 import { watchIndexedHeight } from './indexed-height.ts';
@@ -58,11 +57,6 @@ const REDIS_WITHIN_MS = 1000;
 export async function startApi(options: ApiOptions): Promise<{ url: string; close(): Promise<void> }> {
   const { config, pool, publisher, kafka, servedBuilds, log, metrics } = options;
   const clickhouse = guardClickHouse(options.clickhouse);
-  for (const text of config.trustedProxies) {
-    if (parseNetwork(text) === null) {
-      throw new AppError('CONFIG_INVALID', `TRUSTED_PROXIES: ${text} is no address or network`);
-    }
-  }
   const releasers = new Releasers((name, error) => log.error({ err: error, name }, 'release failed'));
   const commands = openCommandChannel({
     publisher,

@@ -1,8 +1,10 @@
 import { createHmac } from 'node:crypto';
+import { isIP, isIPv4, isIPv6 } from 'node:net';
 
 import { z } from 'zod';
 
 import { AppError } from '../schemas/errors.ts';
+import { parseNetwork } from './networks.ts';
 
 /**
  * Every setting, declared, checked and documented here and nowhere else. Settings come from the environment; a wrong
@@ -18,6 +20,23 @@ const list = z.string().transform((text) =>
     .split(',')
     .map((item) => item.trim())
     .filter((item) => item !== ''),
+);
+const networks = list.pipe(
+  z.array(
+    z.string().transform((text, context) => {
+      const network = parseNetwork(text);
+      if (network === null) context.addIssue(`${text} is no address or network`);
+      return network ?? z.NEVER;
+    }),
+  ),
+);
+/** `ip` or `ip:port`, IPv6 as `[ip]:port` where a port follows. */
+const nameServers = list.pipe(
+  z.array(
+    z.string().refine(isNameServer, {
+      error: ({ input }) => `${String(input)} is no ip or ip:port`,
+    }),
+  ),
 );
 
 interface Setting<T> {
@@ -222,7 +241,24 @@ export const settings = {
     3600,
     'pause between looks at the token list',
   ),
-  trustedProxies: setting('TRUSTED_PROXIES', list, [], 'CIDR list of proxies whose X-Forwarded-For counts'),
+  trustedProxies: setting(
+    'TRUSTED_PROXIES',
+    networks,
+    [],
+    'CIDR list of proxies whose X-Forwarded-For counts',
+  ),
+  webhookAllowNetworks: setting(
+    'WEBHOOK_ALLOW_NETWORKS',
+    networks,
+    [],
+    'CIDR list of networks that webhooks may reach, by http too, besides the public internet by https',
+  ),
+  egressDnsServers: setting(
+    'EGRESS_DNS_SERVERS',
+    nameServers,
+    [],
+    "ip or ip:port list of name servers that are asked for the hosts of webhooks; unset: the system's way",
+  ),
   adminUsername: setting(
     'ADMIN_USERNAME',
     z.string().min(1).nullable(),
@@ -286,6 +322,12 @@ export function loadConfig(env: NodeJS.ProcessEnv): Config {
   // Keys and value types are those of `settings`, which TypeScript cannot follow through Object.entries.
   const config = Object.fromEntries(entries) as Config;
   return Object.freeze({ ...config, apiDatabaseUrl: config.apiDatabaseUrl ?? derivedApiUrl(config) });
+}
+
+function isNameServer(text: string): boolean {
+  if (isIP(text) !== 0) return true;
+  const [, v6, v4, digits] = /^(?:\[(.*)\]|([^:]*)):([0-9]{1,5})$/.exec(text) ?? [];
+  return (isIPv6(v6 ?? '') || isIPv4(v4 ?? '')) && Number(digits) >= 1 && Number(digits) <= 65_535;
 }
 
 /** The reading role of a database that was given by its owner's URL alone; every process derives the same. */

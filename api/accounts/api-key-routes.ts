@@ -1,6 +1,7 @@
 import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import { parseNetwork } from '../../infra/networks.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { keysOfUser } from '../../projections/accounts/queries.ts';
 import { lastUses } from '../../projections/key-use/queries.ts';
@@ -8,7 +9,6 @@ import { usedHours } from '../../projections/usage/queries.ts';
 import { createdKeyAnswer, doneAnswer, keyUsageAnswer, listedKeyAnswer } from '../../schemas/api/accounts.ts';
 import { apiKeyPrefix, derivedApiKey, hashSecret, randomApiKey } from '../api-key.ts';
 import { endingWith } from '../clickhouse.ts';
-import { parseNetwork } from '../client-address.ts';
 import type { CommandBus } from '../commands.ts';
 import { invalidInput, notFound } from '../errors.ts';
 import { integerField, textField } from '../fields.ts';

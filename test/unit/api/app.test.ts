@@ -15,6 +15,7 @@ import { integerField, textField } from '../../../api/fields.ts';
 import { address, boolean, integer } from '../../../api/params.ts';
 import { defineRoute } from '../../../api/route.ts';
 import { createMetrics } from '../../../infra/metrics.ts';
+import { parseNetwork } from '../../../infra/networks.ts';
 import { AppError } from '../../../schemas/errors.ts';
 
 /** The framework over routes of our own, through real HTTP. Nothing here needs a store. */
@@ -130,7 +131,7 @@ beforeAll(async () => {
     usage: { count: () => {} },
     now: Date.now,
     isStrict: true,
-    trustedProxies: ['127.0.0.0/8'],
+    trustedProxies: [parseNetwork('127.0.0.0/8')!],
     servedBuilds: async () => ({ table: (name) => name, schema: (name) => name, state }),
     indexedHeight: () => height,
     readiness: async () => ({ ok: height !== null, body: { status: 'so' } }),

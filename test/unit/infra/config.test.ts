@@ -3,6 +3,24 @@ import { describe, expect, test } from 'vitest';
 import { loadConfig, required } from '../../../infra/config.ts';
 
 describe('settings', () => {
+  test.each([
+    '1.1.1.1',
+    '127.0.0.1:5353',
+    '2606:4700::1111',
+    '[2606:4700::1111]:53',
+    ' 1.1.1.1 , 8.8.8.8:53',
+  ])('name servers %s', (text) => {
+    expect(loadConfig({ EGRESS_DNS_SERVERS: text }).egressDnsServers).toEqual(
+      text.split(',').map((server) => server.trim()),
+    );
+  });
+  test.each(['dns.example', '1.1.1', '1.1.1.1:65536', '[1.1.1.1]:53', '2606:4700::1111:', '1.1.1.1:53:53'])(
+    'no name server: %s',
+    (text) => {
+      expect(() => loadConfig({ EGRESS_DNS_SERVERS: text })).toThrow(/EGRESS_DNS_SERVERS: .* is no ip/);
+    },
+  );
+
   test('an empty environment is every default', () => {
     const config = loadConfig({});
     expect(config.port).toBe(8080);
@@ -24,7 +42,9 @@ describe('settings', () => {
     expect(config.kafkaBrokers).toEqual(['a:9092', 'b:9092']);
     expect(config.secretKey).toEqual(Buffer.alloc(32, 0xab));
     expect(config.indexFrom).toBe(0);
-    expect(config.trustedProxies).toEqual(['10.0.0.0/8']);
+    expect(config.trustedProxies.map(({ address, bits }) => `${address.toString()}/${bits}`)).toEqual([
+      '10.0.0.0/8',
+    ]);
     expect(config.port).toBe(8080);
   });
 
@@ -35,6 +55,9 @@ describe('settings', () => {
       STARKNET_RPC_URL: 'ftp://node',
       DATABASE_URL: 'not a url',
       RPC_TIMEOUT_MS: '0',
+      TRUSTED_PROXIES: '10.0.0.0/33',
+      WEBHOOK_ALLOW_NETWORKS: '127.0.0.0/8,loopback',
+      EGRESS_DNS_SERVERS: '1.1.1.1:0',
       ADMIN_USERNAME: 'root',
     };
     const names = Object.keys(wrong).filter((name) => name !== 'ADMIN_USERNAME');
