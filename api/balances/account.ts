@@ -12,8 +12,8 @@ import { invalidInput } from '../errors.ts';
 import type { RefreshBus } from '../refresh.ts';
 import { factsOf, hasCome, lastRead, requestOf, wantsRead } from './current.ts';
 import type { AnsweredBalance, BalanceDeps, CurrentBalance, MaxAge } from './current.ts';
-import { addDelta, chooseBasis, hasDeltas, isReadable } from './math.ts';
-import type { Basis, PairFacts, Run } from './math.ts';
+import { addDelta, chooseBasis, hasDeltas, isReadable } from '../../schemas/balance.ts';
+import type { Basis, PairFacts, Run } from '../../schemas/balance.ts';
 
 /** Reads that one answer asks for without waiting for them; the next answer asks for more. */
 const ASKED_AT_ONCE = 200;

@@ -11,8 +11,8 @@ import type { Felt } from '../../schemas/felt.ts';
 import type { AskedAt, RefreshBus, RefreshRequest } from '../refresh.ts';
 import type { ServedBuilds } from '../route.ts';
 import type { Coverage, CoverageReader } from './coverage.ts';
-import { addDelta, chooseBasis, hasDeltas, isReadable, sumAsBalance } from './math.ts';
-import type { Basis, PairFacts } from './math.ts';
+import { balanceAt, chooseBasis, hasDeltas, isReadable } from '../../schemas/balance.ts';
+import type { Basis, PairFacts } from '../../schemas/balance.ts';
 
 export interface BalanceDeps {
   readonly clickhouse: ClickHouse;
@@ -118,7 +118,7 @@ export async function currentBalances(deps: BalanceDeps, pairs: readonly Pair[])
     pair,
     token,
     reads,
-    balance: balanceFrom(basis, factsOf(pair, token), moved[i] ?? NOTHING_MOVED),
+    balance: balanceAt(basis, factsOf(pair, token), covered?.run.end ?? -1, moved[i] ?? NOTHING_MOVED),
     lastUpdated: basis.from === 'anchor' ? basis.anchor.observedAt : (covered?.head.timestamp ?? 0) * 1000,
     readAt: lastRead(basis, reads),
   }));
@@ -153,11 +153,6 @@ function basisOf(
 export function startOf(basis: Basis<Anchor>, facts: PairFacts, head: number): number {
   if (!hasDeltas(facts) || basis.from === 'nothing') return head;
   return basis.from === 'anchor' ? basis.anchor.block : -1;
-}
-
-export function balanceFrom(basis: Basis<Anchor>, facts: PairFacts, moved: Moved): bigint | null {
-  if (basis.from === 'anchor') return addDelta(basis.anchor.balance, moved.delta);
-  return basis.from === 'first block' ? sumAsBalance(facts, moved) : null;
 }
 
 /** A balance after the chain was asked for what was too old, as far as that came in time. */

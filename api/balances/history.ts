@@ -7,10 +7,10 @@ import type { IndexedBlock } from '../../projections/indexed-blocks/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import type { TokenRow } from '../../projections/tokens/queries.ts';
 import { invalidInput } from '../errors.ts';
-import { NOTHING_MOVED, balanceFrom, blocksReadAt, factsOf, hasCome, requestOf } from './current.ts';
+import { NOTHING_MOVED, blocksReadAt, factsOf, hasCome, requestOf } from './current.ts';
 import type { BalanceDeps } from './current.ts';
-import { addDelta, chooseBasis, hasDeltas, isReadable, runBackward } from './math.ts';
-import type { Basis, Run } from './math.ts';
+import { balanceAt, chooseBasis, hasDeltas, isReadable, legsTo, runBackward } from '../../schemas/balance.ts';
+import type { Basis, Run } from '../../schemas/balance.ts';
 
 /** Rows of one answer: a hot account has some tens of thousands a day. A wider window is refused, never cut. */
 export const HISTORY_ROWS = 100_000;
@@ -63,7 +63,7 @@ export async function balanceHistory(deps: BalanceDeps, pair: Pair, window: Wind
 
   const look = async (reach: Reach, { reads, blocks }: ReadsAndBlocks) =>
     await Promise.all([
-      balanceAt(deps, pair, token, reach, reads, blocks),
+      balanceAfter(deps, pair, token, reach, reads, blocks),
       movements(clickhouse, served, { ...pair, lo: reach.lo, hi: reach.hi }, HISTORY_ROWS + 1),
       reach.isCut ? coverage.blocks(clickhouse, served, [reach.run.start]) : null,
     ]);
@@ -149,7 +149,7 @@ async function reachOf(
 }
 
 /** The balance after the last block of what is looked at. */
-async function balanceAt(
+async function balanceAfter(
   { clickhouse, served }: BalanceDeps,
   pair: Pair,
   token: TokenRow | undefined,
@@ -164,11 +164,6 @@ async function balanceAt(
     run,
     hi,
   );
-  if (basis.from === 'anchor' && basis.anchor.block > hi) {
-    const [later] = await movedWithin(clickhouse, served, [{ ...pair, after: hi, upTo: basis.anchor.block }]);
-    return addDelta(basis.anchor.balance, -(later?.delta ?? 0n));
-  }
-  const after = basis.from === 'anchor' ? basis.anchor.block : -1;
-  const [earlier] = await movedWithin(clickhouse, served, [{ ...pair, after, upTo: hi }]);
-  return balanceFrom(basis, factsOf(pair, token), earlier ?? NOTHING_MOVED);
+  const [moved = NOTHING_MOVED] = await movedWithin(clickhouse, served, [{ ...pair, ...legsTo(basis, hi) }]);
+  return balanceAt(basis, factsOf(pair, token), hi, moved);
 }

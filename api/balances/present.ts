@@ -5,11 +5,11 @@ import type { Pair } from '../../projections/balances/queries.ts';
 import type { TokenRow } from '../../projections/tokens/queries.ts';
 import type { AccountBalanceData, BalanceData } from '../../schemas/api/balances.ts';
 import { eventIndex } from '../../schemas/decode/index.ts';
-import { decimalsOf } from '../tokens/present.ts';
+import { decimalsOf } from '../../schemas/money.ts';
 import { isoSeconds } from '../transfers/present.ts';
 import type { AnsweredBalance } from './current.ts';
 import type { HistoryRow } from './history.ts';
-import { worth } from './worth.ts';
+import { worth } from '../../schemas/money.ts';
 
 type Known = AnsweredBalance & { readonly balance: bigint };
 

@@ -19,7 +19,7 @@ import { freshAccountBalances } from './account.ts';
 import { factsOf, freshBalances } from './current.ts';
 import type { AnsweredBalance, MaxAge } from './current.ts';
 import { balanceHistory } from './history.ts';
-import { hasDeltas, isReadable } from './math.ts';
+import { hasDeltas, isReadable } from '../../schemas/balance.ts';
 import { presentAccountBalance, presentBalance, presentHistoryRow } from './present.ts';
 import type { BalanceReading } from './reading.ts';
 

@@ -1,8 +1,8 @@
 import type { TokenRow } from '../../projections/tokens/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { compareDecimals, createSum, decimalText, valueAt } from '../balances/worth.ts';
-import type { Decimal } from '../balances/worth.ts';
-import { decimalsOf } from '../tokens/present.ts';
+import { compareDecimals, createSum, decimalText, valueAt } from '../../schemas/money.ts';
+import type { Decimal } from '../../schemas/money.ts';
+import { decimalsOf } from '../../schemas/money.ts';
 
 /** A balance that is not zero. */
 export interface Held {

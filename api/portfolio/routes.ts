@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { portfolioAnswer, portfolioHistoryAnswer } from '../../schemas/api/portfolio.ts';
 import type { PortfolioHoldingData } from '../../schemas/api/portfolio.ts';
 import type { BalanceReading } from '../balances/reading.ts';
-import { decimalText } from '../balances/worth.ts';
+import { decimalText } from '../../schemas/money.ts';
 import { invalidInput } from '../errors.ts';
 import { boundaries } from '../intervals.ts';
 import { address, interval, timestamp } from '../params.ts';

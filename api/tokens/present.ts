@@ -1,12 +1,7 @@
 import type { LatestPrice } from '../../projections/latest-prices/queries.ts';
 import type { TokenRow } from '../../projections/tokens/queries.ts';
 import type { TokenAnswer } from '../../schemas/api/tokens.ts';
-import type { TokenStandard } from '../../schemas/messages/common.ts';
-
-/** Decimals of a token whose contract gives none: an NFT's values are counts, anything else is taken as 18. */
-export function decimalsOf(decimals: number | null, standard: TokenStandard | null): number {
-  return decimals ?? (standard === 'erc721' || standard === 'erc1155' ? 0 : 18);
-}
+import { decimalsOf } from '../../schemas/money.ts';
 
 /** A token as the API shows it, with its newest price. */
 export function presentToken(token: TokenRow, latest: LatestPrice | undefined): TokenAnswer {

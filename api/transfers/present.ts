@@ -2,7 +2,7 @@ import type { StoredTransfer, TracedTransfer } from '../../projections/transfers
 import type { TraceAnswer, TransferAnswer } from '../../schemas/api/transfers.ts';
 import { eventIndex } from '../../schemas/decode/index.ts';
 import type { TokenStandard } from '../../schemas/messages/common.ts';
-import { decimalsOf } from '../tokens/present.ts';
+import { decimalsOf } from '../../schemas/money.ts';
 
 /** What the catalogue knows of a token; null where its contract gives nothing. */
 export interface TokenTexts {

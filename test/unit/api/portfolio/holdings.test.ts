@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest';
 
 import { byValue, createTotals, holdingOf } from '../../../../api/portfolio/holdings.ts';
 import type { Held, Holding } from '../../../../api/portfolio/holdings.ts';
-import { compareDecimals, createSum, decimalText } from '../../../../api/balances/worth.ts';
-import type { Decimal } from '../../../../api/balances/worth.ts';
+import { compareDecimals, createSum, decimalText } from '../../../../schemas/money.ts';
+import type { Decimal } from '../../../../schemas/money.ts';
 import type { TokenRow } from '../../../../projections/tokens/queries.ts';
 import { toFelt } from '../../../../schemas/felt.ts';
 import type { TokenStandard } from '../../../../schemas/messages/common.ts';

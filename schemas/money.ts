@@ -1,3 +1,7 @@
+import type { TokenStandard } from './messages/common.ts';
+
+/** Exact decimal arithmetic of amounts and prices. */
+
 /** An exact number: `digits` with the point before the last `places` of them. */
 export interface Decimal {
   readonly digits: bigint;
@@ -54,4 +58,9 @@ export function compareDecimals(one: Decimal, other: Decimal): number {
 export function worth(balance: bigint, decimals: number, price: string): string | null {
   const value = valueAt(balance, decimals, price);
   return value === null ? null : decimalText(value);
+}
+
+/** Decimals of a token whose contract gives none: an NFT's values are counts, anything else is taken as 18. */
+export function decimalsOf(decimals: number | null, standard: TokenStandard | null): number {
+  return decimals ?? (standard === 'erc721' || standard === 'erc1155' ? 0 : 18);
 }

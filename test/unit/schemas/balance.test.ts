@@ -1,16 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
-import {
-  addDelta,
-  chooseBasis,
-  hasDeltas,
-  runBackward,
-  sumAsBalance,
-} from '../../../../api/balances/math.ts';
-import type { PairFacts } from '../../../../api/balances/math.ts';
-import { worth } from '../../../../api/balances/worth.ts';
-import { U256, ZERO_FELT, toFelt } from '../../../../schemas/felt.ts';
+import { addDelta, chooseBasis, hasDeltas, runBackward, sumAsBalance } from '../../../schemas/balance.ts';
+import type { PairFacts } from '../../../schemas/balance.ts';
+import { worth } from '../../../schemas/money.ts';
+import { U256, ZERO_FELT, toFelt } from '../../../schemas/felt.ts';
 
 const coin = { account: toFelt(0xa11cen), standard: 'erc20' as const };
 const hash = (height: number, fork = 0) => toFelt(BigInt(height * 10 + fork + 1));

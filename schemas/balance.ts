@@ -1,6 +1,6 @@
-import { U256, ZERO_FELT } from '../../schemas/felt.ts';
-import type { Felt } from '../../schemas/felt.ts';
-import type { TokenStandard } from '../../schemas/messages/common.ts';
+import { U256, ZERO_FELT } from './felt.ts';
+import type { Felt } from './felt.ts';
+import type { TokenStandard } from './messages/common.ts';
 
 /**
  * What a balance is worked out from. A balance read from the chain at a block (an anchor) is good while that block is the
@@ -82,6 +82,29 @@ export function sumAsBalance(
   { delta, legs }: { readonly delta: bigint; readonly legs: number },
 ): bigint | null {
   return standard === null && legs === 0 ? null : addDelta(0n, delta);
+}
+
+/** The legs between what a balance is worked out from and a height: those above `after`, up to `upTo`. */
+export function legsTo(
+  basis: Basis<{ readonly block: number }>,
+  height: number,
+): { readonly after: number; readonly upTo: number } {
+  if (basis.from !== 'anchor') return { after: -1, upTo: height };
+  const { block } = basis.anchor;
+  return block > height ? { after: height, upTo: block } : { after: block, upTo: height };
+}
+
+/** The balance after a height, by what those legs moved; null: unknown. */
+export function balanceAt(
+  basis: Basis<{ readonly block: number; readonly balance: bigint }>,
+  facts: PairFacts,
+  height: number,
+  moved: { readonly delta: bigint; readonly legs: number },
+): bigint | null {
+  if (basis.from === 'nothing') return null;
+  if (basis.from === 'first block') return sumAsBalance(facts, moved);
+  const { block, balance } = basis.anchor;
+  return addDelta(balance, block > height ? -moved.delta : moved.delta);
 }
 
 /**
