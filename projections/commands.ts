@@ -47,7 +47,7 @@ export function refuse<C>(
 }
 
 /** How long an outcome can be asked for, in milliseconds of the log's time. */
-const OUTCOME_LIFETIME_MS = 48 * 3_600_000;
+export const OUTCOME_LIFETIME_MS = 48 * 3_600_000;
 
 /** The table of outcomes: the end of the DDL of every projection of commands. */
 export const OUTCOMES_DDL = readFileSync(new URL('outcomes/table.sql', import.meta.url), 'utf8');

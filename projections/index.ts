@@ -16,6 +16,7 @@ import { transferCounts } from './transfer-counts/projector.ts';
 import { transfers } from './transfers/projector.ts';
 import { txIndex } from './tx-index/projector.ts';
 import { usage } from './usage/projector.ts';
+import { webhooks } from './webhooks/projector.ts';
 
 /** The tables made from `chain.blocks`. Inserts begin in this order: derived ones first. */
 export const chainProjections: readonly BlockProjection[] = [
@@ -35,6 +36,7 @@ export const clickhouseProjections: readonly ClickHouseProjection[] = [...chainP
 export const postgresProjections: readonly PostgresProjection<unknown>[] = [
   accounts,
   sync,
+  webhooks,
   tokens,
   chainStatus,
   balances,

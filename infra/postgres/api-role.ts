@@ -16,6 +16,8 @@ const WORKING_TABLES = [
   'observer_readings',
   'observer_progress',
   'repairs_left',
+  'webhook_deliveries',
+  'webhook_endpoints',
 ];
 
 const STATEMENT_TIMEOUT_MS = 15_000;

@@ -19,6 +19,13 @@ export const deciders = {
   'api-key.create': 'accounts',
   'api-key.delete': 'accounts',
   'sync.put': 'sync',
+  'webhook.create': 'webhooks',
+  'webhook.update': 'webhooks',
+  'webhook.delete': 'webhooks',
+  'webhook.rotate-secret': 'webhooks',
+  'webhook.test': 'webhooks',
+  'delivery.retry': 'webhooks',
+  'webhook.disable': 'webhooks',
 } as const satisfies Readonly<Record<CommandType, string>>;
 
 const refusal = z.looseObject({ code: z.enum(['NOT_FOUND', 'CONFLICT']), detail: z.string() });

@@ -1,7 +1,9 @@
 import { z } from 'zod';
 
 import { isStorable } from '../text.ts';
-import { unixMillis } from './common.ts';
+import { WEBHOOK_EVENTS } from '../webhooks/events.ts';
+import { felt, unixMillis } from './common.ts';
+import { price } from './prices.ts';
 
 /** An argon2id hash in PHC string format. */
 const passwordHash = z.string().startsWith('$argon2id$');
@@ -102,6 +104,92 @@ const syncPut = z.object({
   }),
 });
 
+const WEBHOOK_STATUSES = ['active', 'paused', 'disabled'] as const;
+export const webhookStatus = z.enum(WEBHOOK_STATUSES);
+export type WebhookStatus = z.infer<typeof webhookStatus>;
+
+const webhookEvents = z.array(z.enum(WEBHOOK_EVENTS)).min(1);
+/** So many at most: their ids are made of the command's. */
+export const MOST_SUBSCRIPTIONS = 1000;
+const subscriptions = z
+  .array(
+    z.object({
+      /** '': any. */
+      token: felt.or(z.literal('')),
+      address: felt.or(z.literal('')),
+      /** '': none. */
+      price_above: price.or(z.literal('')),
+      price_below: price.or(z.literal('')),
+    }),
+  )
+  .max(MOST_SUBSCRIPTIONS);
+const webhookId = z.int();
+/** Sealed for its user: `secretOf` in projections/webhooks/queries.ts. */
+const sealedSecret = text.min(1);
+const ofWebhook = { user_id: userId, webhook_id: webhookId };
+
+const webhookCreate = z.object({
+  ...envelope,
+  type: z.literal('webhook.create'),
+  body: z.object({
+    user_id: userId,
+    name: text.min(1),
+    url: text.min(1),
+    events: webhookEvents,
+    subscriptions,
+    secret: sealedSecret,
+    /** The head's height when it was asked for, -1 when none was known: nothing at or below it is ever sent. */
+    from_block: z.int().min(-1),
+    /** Webhooks that a user may have. */
+    most: z.int().positive(),
+  }),
+});
+/** Changes what it names. */
+const webhookUpdate = z.object({
+  ...envelope,
+  type: z.literal('webhook.update'),
+  body: z.object({
+    ...ofWebhook,
+    name: text.min(1).exactOptional(),
+    url: text.min(1).exactOptional(),
+    events: webhookEvents.exactOptional(),
+    status: webhookStatus.exactOptional(),
+    /** In place of all that it has. */
+    subscriptions: subscriptions.exactOptional(),
+  }),
+});
+const webhookDelete = z.object({
+  ...envelope,
+  type: z.literal('webhook.delete'),
+  body: z.object(ofWebhook),
+});
+const webhookRotateSecret = z.object({
+  ...envelope,
+  type: z.literal('webhook.rotate-secret'),
+  body: z.object({
+    ...ofWebhook,
+    secret: sealedSecret,
+    /** For so long the secret before is good, too; the one before that is not. */
+    grace_seconds: z.int().min(0),
+  }),
+});
+const webhookTest = z.object({
+  ...envelope,
+  type: z.literal('webhook.test'),
+  body: z.object({ ...ofWebhook, delivery_id: z.uuid() }),
+});
+const deliveryRetry = z.object({
+  ...envelope,
+  type: z.literal('delivery.retry'),
+  body: z.object({ ...ofWebhook, delivery_id: z.uuid() }),
+});
+/** By the service itself, where deliveries died in a row; of an earlier activation it changes nothing. */
+const webhookDisable = z.object({
+  ...envelope,
+  type: z.literal('webhook.disable'),
+  body: z.object({ webhook_id: webhookId, activation: z.int(), reason: text.min(1) }),
+});
+
 /** `pg_notify` channel on which the ids of decided commands are told, after the commit. */
 export const DECIDED_CHANNEL = 'tds_commands_decided';
 
@@ -114,6 +202,13 @@ export const commandsMessage = z.discriminatedUnion('type', [
   apiKeyCreate,
   apiKeyDelete,
   syncPut,
+  webhookCreate,
+  webhookUpdate,
+  webhookDelete,
+  webhookRotateSecret,
+  webhookTest,
+  deliveryRetry,
+  webhookDisable,
 ]);
 export type Command = z.infer<typeof commandsMessage>;
 export type CommandType = Command['type'];

@@ -4,14 +4,14 @@ import { felt, unixMillis } from './common.ts';
 
 /** As many as a price has at most, which has 15 digits before the point at most. */
 export const PRICE_DECIMALS = 41;
-const price = z.string().regex(new RegExp(`^(0|[1-9][0-9]{0,14})(\\.[0-9]{1,${PRICE_DECIMALS}})?$`));
+/** US dollars for one whole token, as a decimal string. */
+export const price = z.string().regex(new RegExp(`^(0|[1-9][0-9]{0,14})(\\.[0-9]{1,${PRICE_DECIMALS}})?$`));
 
 export const pricesMessage = z.discriminatedUnion('type', [
   z.object({
     type: z.literal('price.observed'),
     v: z.literal(1),
     token: felt,
-    /** US dollars for one whole token, as a decimal string. */
     price,
     /** Where it came from. */
     source: z.string(),

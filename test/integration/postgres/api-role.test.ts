@@ -54,6 +54,8 @@ describe('the role of the API', () => {
     'tds.observer_readings',
     'tds.observer_progress',
     'tds.repairs_left',
+    'tds.webhook_deliveries',
+    'tds.webhook_endpoints',
   ])('reads %s', async (table) => {
     await expect(api.query(`SELECT * FROM ${table}`)).resolves.toBeDefined();
   });
@@ -67,6 +69,7 @@ describe('the role of the API', () => {
     'tds.chunks',
     'tds.recorded_blocks',
     'tds.repairs',
+    'tds.dispatch_positions',
     'pg_catalog.pg_authid',
     'pg_catalog.pg_user_mapping',
   ])('does not read %s', async (table) => {

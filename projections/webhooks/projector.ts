@@ -1,0 +1,80 @@
+import { z } from 'zod';
+
+import { sqlRows } from '../../infra/postgres/client.ts';
+import type { PoolClient } from '../../infra/postgres/client.ts';
+import type { Command } from '../../schemas/messages/commands.ts';
+import { topics } from '../../schemas/topics.ts';
+import { OUTCOMES_DDL, OUTCOME_LIFETIME_MS, foldCommands, insertRow, notifyDecided } from '../commands.ts';
+import { tableSql } from '../define.ts';
+import type { PostgresProjection } from '../define.ts';
+import { decideWebhook } from './decider.ts';
+import type { WebhookChange, WebhookCommand, WebhooksState } from './decider.ts';
+import { webhookById } from './queries.ts';
+
+/** Webhooks, their subscriptions, and what the dispatcher is asked to do. */
+export const webhooks: PostgresProjection<Command> = {
+  kind: 'postgres',
+  name: 'webhooks',
+  version: 1,
+  topic: topics.commands,
+  ddl: `${tableSql(import.meta.url)}\n${OUTCOMES_DDL}`,
+  isSnapshotted: true,
+  notify: notifyDecided('webhooks'),
+  fold: foldCommands('webhooks', async (tx, schema, command, newId) => {
+    await tx.query(`DELETE FROM ${schema}.webhook_requests WHERE kind <> 'delete' AND issued_at <= $1`, [
+      command.issued_at - OUTCOME_LIFETIME_MS,
+    ]);
+    const { outcome, changes } = decideWebhook(await stateOf(tx, schema, command), command, newId);
+    for (const change of changes) await apply(tx, schema, change);
+    return outcome;
+  }),
+};
+
+/** What a command is decided from. */
+async function stateOf(
+  tx: PoolClient,
+  schema: string,
+  { type, body }: WebhookCommand,
+): Promise<WebhooksState> {
+  if (type !== 'webhook.create') return { webhook: await webhookById(tx, schema, body.webhook_id), owned: 0 };
+  const [count] = await sqlRows(
+    tx,
+    z.object({ owned: z.number() }),
+    `SELECT count(*) AS owned FROM ${schema}.webhooks WHERE user_id = $1`,
+    [body.user_id],
+  );
+  return { webhook: null, owned: count?.owned ?? 0 };
+}
+
+async function apply(tx: PoolClient, schema: string, change: WebhookChange): Promise<void> {
+  switch (change.type) {
+    case 'webhook.added':
+      await insertRow(tx, `${schema}.webhooks`, change.webhook);
+      return;
+    case 'webhook.changed': {
+      const columns = Object.entries(change.columns);
+      const places = columns.map(([column], index) => `${column} = $${index + 2}`);
+      await tx.query(`UPDATE ${schema}.webhooks SET ${places.join(', ')} WHERE id = $1`, [
+        change.id,
+        ...columns.map(([, value]) => value),
+      ]);
+      return;
+    }
+    case 'webhook.removed':
+      await tx.query(`DELETE FROM ${schema}.webhooks WHERE id = $1`, [change.id]);
+      return;
+    case 'subscriptions.set': {
+      const table = `${schema}.webhook_subscriptions`;
+      await tx.query(`DELETE FROM ${table} WHERE webhook_id = $1`, [change.webhookId]);
+      const rows = change.subscriptions.map((row) => ({ ...row, webhook_id: change.webhookId }));
+      await tx.query(
+        `INSERT INTO ${table} SELECT * FROM jsonb_populate_recordset(NULL::${table}, $1::jsonb)`,
+        [JSON.stringify(rows)],
+      );
+      return;
+    }
+    case 'dispatch.requested':
+      await insertRow(tx, `${schema}.webhook_requests`, change.request);
+      return;
+  }
+}
