@@ -5,10 +5,9 @@ import { BaseSequencer } from 'vitest/node';
 import type { Reporter, TestSpecification } from 'vitest/node';
 
 /**
- * One run, three projects, one after the other: `unit` in parallel, then `integration` one file at a time and `e2e` one
- * beside the soak, each on a back end of its own (support/global-setup.ts). `npx vitest run --config
- * test/vitest.config.ts --project unit` runs one of them; a path runs the files that match it. `.ci/run` reads the JSON
- * report.
+ * One run, three projects, one after the other, two files at a time: `unit`, then `integration` and `e2e` on one back end
+ * (support/global-setup.ts). `npx vitest run --config test/vitest.config.ts --project unit` runs one of them; a path runs
+ * the files that match it. `.ci/run` reads the JSON report.
  */
 const root = fileURLToPath(new URL('..', import.meta.url));
 
@@ -61,7 +60,7 @@ export default defineConfig({
           include: ['test/integration/**/*.test.ts'],
           sequence: { groupOrder: 1 },
           ...onBackend,
-          maxWorkers: 1,
+          maxWorkers: 2,
         },
       },
       {

@@ -17,15 +17,16 @@ export interface Isolated {
 
 /**
  * `const own = await isolated()` in `beforeAll`, `await own.drop()` in `afterAll`. Databases cost milliseconds, servers
- * seconds. Redis has one database for all, emptied here: files run one at a time.
+ * seconds. Redis has one for each worker, emptied here: a worker runs one file at a time.
  */
 export async function isolated(): Promise<Isolated> {
   const { urls } = inject('backend');
   const name = `t_${randomBytes(6).toString('hex')}`;
+  const redis = inDatabase(urls.REDIS_URL, String(Number(process.env['VITEST_POOL_ID'] ?? 0) % 16));
   await Promise.all([
     onPostgres(urls.DATABASE_URL, `CREATE DATABASE ${name}`),
     onClickHouse(urls.CLICKHOUSE_URL, `CREATE DATABASE ${name} ENGINE = Atomic`),
-    emptyRedis(urls.REDIS_URL),
+    emptyRedis(redis),
   ]);
   return {
     env: {
@@ -37,7 +38,7 @@ export async function isolated(): Promise<Isolated> {
       ...(urls.API_DATABASE_URL === undefined
         ? {}
         : { API_DATABASE_URL: inDatabase(urls.API_DATABASE_URL, name) }),
-      REDIS_URL: urls.REDIS_URL,
+      REDIS_URL: redis,
     },
     async drop() {
       await Promise.all([
@@ -76,7 +77,7 @@ async function onClickHouse(url: string, sql: string): Promise<void> {
 async function emptyRedis(url: string): Promise<void> {
   const client = new Redis(url);
   try {
-    await client.flushall();
+    await client.flushdb();
   } finally {
     client.disconnect();
   }

@@ -139,8 +139,9 @@ function properties(logDir: string, port: number, controllerPort: number): strin
     'num.network.threads': 2,
     'num.io.threads': 4,
     'log.cleaner.dedupe.buffer.size': 16_777_216,
-    // After kill -9 the controller takes the broker for alive, and refuses its next start, for so long (9 s by default).
-    'broker.session.timeout.ms': 3000,
+    // After kill -9 the controller takes the broker for alive, and refuses its next start, for so long. On a machine that
+    // has much else to do the broker may be silent for some seconds, and no partition had a leader then.
+    'broker.session.timeout.ms': 10_000,
     'broker.heartbeat.interval.ms': 500,
   };
   return Object.entries(entries)

@@ -26,7 +26,7 @@ beforeAll(async () => {
   const url = new URL(world.env['REDIS_URL'] ?? '');
   redis = new Redis(url.href);
   proxy = await startProxy({ host: url.hostname, port: Number(url.port) });
-  const env = { REDIS_URL: `redis://${proxy.host}:${proxy.port}`, REDIS_TIMEOUT_MS: '2000' };
+  const env = { REDIS_URL: `redis://${proxy.host}:${proxy.port}${url.pathname}`, REDIS_TIMEOUT_MS: '2000' };
   const apis = await Promise.all([world.anotherApi({ env }), world.anotherApi({ env })]);
   [one, two] = apis.map(({ call }) => call) as [Call, Call];
   user = await world.makeUser('alice');
@@ -117,7 +117,7 @@ describe.each(Object.keys(faults) as (keyof typeof faults)[])('when Redis %s', (
     expect((await call(one, key, failing)).json.code).toBe('ip_blocked');
     expect((await call(two, key, failing)).status).toBe(200);
     await restore();
-    await redis.flushall();
+    await redis.flushdb();
   });
 
   it('in the middle of many calls, none of them breaks', async () => {
