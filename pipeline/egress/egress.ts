@@ -1,0 +1,212 @@
+import type { IncomingHttpHeaders } from 'node:http';
+
+import { errors } from 'undici';
+
+import { parseAddress } from '../../infra/networks.ts';
+import type { Network } from '../../infra/networks.ts';
+import { isInAny, reachOf } from './addresses.ts';
+import { EgressError, codeOf } from './errors.ts';
+import { createPools } from './pools.ts';
+import type { Target } from './pools.ts';
+import { createResolve } from './resolve.ts';
+import type { Resolve } from './resolve.ts';
+
+export interface EgressOptions {
+  /** May be called besides the public internet, and by http too. */
+  readonly allowNetworks: readonly Network[];
+  /** Where the service and its stores listen: not called at any address that is not public, allowed or not. */
+  readonly ownPorts: readonly number[];
+  /** `ip` or `ip:port`; none: the system is asked. */
+  readonly dnsServers?: readonly string[];
+  /** Instead of `dnsServers`. */
+  readonly resolve?: Resolve;
+  /** To one host at a time. */
+  readonly connectionsPerHost?: number;
+}
+
+export interface EgressRequest {
+  readonly method: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string | Buffer;
+  /** For the whole: resolving, connecting, sending, and the answer to its end, or to `maxBytes` of it. */
+  readonly timeoutMs: number;
+  readonly maxBytes: number;
+  readonly signal?: AbortSignal;
+}
+
+export interface EgressAnswer {
+  /** Any: a redirect is not followed. */
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  /** As it came, up to `maxBytes`; what came after is not read. */
+  readonly body: Buffer;
+  readonly isCut: boolean;
+}
+
+/**
+ * The way out to URLs that strangers chose. A URL is called where every address of its host is public, or allowed; by
+ * https, or where all of them are allowed by http. It is resolved and checked anew at every call, and connected to at
+ * the addresses that were checked.
+ */
+export interface Egress {
+  /** Why this URL may not be called, in a sentence for whoever chose it; null: it may, now. */
+  checkUrl(url: string): Promise<string | null>;
+  /** One request, one answer; throws `EgressError`. */
+  request(url: string, request: EgressRequest): Promise<EgressAnswer>;
+  /** Ends all connections; what runs is given up. */
+  close(): Promise<void>;
+}
+
+const CHECK_MS = 5000;
+/** Addresses of a host that are tried in turn, until one connects. */
+const MAX_TRIED = 4;
+
+export function createEgress(options: EgressOptions): Egress {
+  const { allowNetworks, ownPorts, dnsServers = [], connectionsPerHost = 64 } = options;
+  const resolve = options.resolve ?? createResolve(dnsServers);
+  const pools = createPools(connectionsPerHost);
+  const closing = new AbortController();
+
+  const inspect = async (text: string, signal: AbortSignal): Promise<Target> => {
+    const url = readUrl(text);
+    const port = Number(url.port || (url.protocol === 'https:' ? 443 : 80));
+    const addresses = await addressesOf(url, signal);
+    let isAllowed = true;
+    for (const address of addresses.map(parseAddress)) {
+      const reach = address === null ? 'metadata' : reachOf(address);
+      const isListed = address !== null && isInAny(address, allowNetworks);
+      const isReachable = reach === 'public' || (reach === 'private' && isListed && !ownPorts.includes(port));
+      if (!isReachable) throw new EgressError('blocked address');
+      isAllowed &&= isListed;
+    }
+    if (url.protocol === 'http:' && !isAllowed) throw insecure();
+    return { url, addresses: addresses.slice(0, MAX_TRIED) };
+  };
+
+  const addressesOf = async ({ hostname }: URL, signal: AbortSignal): Promise<readonly string[]> => {
+    const host = hostname.replace(/^\[(.*)\]$/, '$1');
+    if (parseAddress(host) !== null) return [host];
+    const found = await unlessAborted(
+      resolve(host).catch(() => []),
+      signal,
+    );
+    if (found.length === 0) throw new EgressError('dns', 'the host does not resolve');
+    return found;
+  };
+
+  const exchange = async (
+    text: string,
+    request: EgressRequest,
+    signal: AbortSignal,
+  ): Promise<EgressAnswer> => {
+    const target = await inspect(text, signal);
+    const answered = pools.of(target).request({
+      method: request.method,
+      path: `${target.url.pathname}${target.url.search}`,
+      headers: { ...request.headers, 'accept-encoding': 'identity' },
+      body: request.body ?? null,
+      signal,
+    });
+    // undici hears the signal only once it is connected.
+    const { statusCode, headers, body } = await unlessAborted(answered, signal);
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    for await (const chunk of body as AsyncIterable<Buffer>) {
+      chunks.push(chunk);
+      bytes += chunk.length;
+      // Leaving the loop closes the connection.
+      if (bytes > request.maxBytes) break;
+    }
+    const length = Math.min(bytes, request.maxBytes);
+    return { status: statusCode, headers, body: Buffer.concat(chunks, length), isCut: bytes > length };
+  };
+
+  /** Runs until its time is over, the caller gives up, or the egress closes. */
+  const within = async <T>(
+    ms: number,
+    signals: readonly AbortSignal[],
+    work: (signal: AbortSignal) => Promise<T>,
+  ): Promise<T> => {
+    const ending = new AbortController();
+    const end = (error: EgressError) => (): void => ending.abort(error);
+    const timer = setTimeout(end(new EgressError('timeout', `no answer within ${ms / 1000} s`)), ms);
+    const giveUp = end(new EgressError('given up'));
+    for (const signal of signals) {
+      if (signal.aborted) giveUp();
+      signal.addEventListener('abort', giveUp);
+    }
+    try {
+      return await work(ending.signal);
+    } catch (error) {
+      // Whatever an abort makes of sockets and streams.
+      throw ending.signal.aborted ? ending.signal.reason : toEgressError(error);
+    } finally {
+      clearTimeout(timer);
+      for (const signal of signals) signal.removeEventListener('abort', giveUp);
+    }
+  };
+
+  return {
+    async checkUrl(url) {
+      try {
+        await within(CHECK_MS, [closing.signal], (signal) => inspect(url, signal));
+        return null;
+      } catch (error) {
+        if (!(error instanceof EgressError)) throw error;
+        if (error.reason === 'blocked address') return 'The host has an address that may not be called.';
+        if (error.reason === 'timeout') return 'The host does not resolve.';
+        return `${error.message.charAt(0).toUpperCase()}${error.message.slice(1)}.`;
+      }
+    },
+    async request(url, request) {
+      const signals = request.signal === undefined ? [closing.signal] : [closing.signal, request.signal];
+      return await within(request.timeoutMs, signals, (signal) => exchange(url, request, signal));
+    },
+    async close() {
+      closing.abort();
+      await pools.close();
+    },
+  };
+}
+
+/** The parser makes one of the many spellings of an address: `http://0x7f.1` is `http://127.0.0.1`. */
+function readUrl(text: string): URL {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  if (url === null) throw new EgressError('invalid url', 'the URL is not valid');
+  if (url.protocol !== 'https:' && url.protocol !== 'http:') {
+    throw insecure();
+  }
+  if (url.username !== '' || url.password !== '') {
+    throw new EgressError('invalid url', 'the URL must not hold a user name or a password');
+  }
+  return url;
+}
+
+function insecure(): EgressError {
+  return new EgressError('invalid url', 'the URL must use https');
+}
+
+async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  const onAbort = (): void => reject(signal.reason);
+  if (signal.aborted) onAbort();
+  signal.addEventListener('abort', onAbort);
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+  }
+}
+
+/** What sockets and parsers throw has a code; all else, and a wrong argument, is a bug, and stays one. */
+function toEgressError(error: unknown): unknown {
+  if (error instanceof EgressError) return error;
+  if (error instanceof errors.HeadersOverflowError) {
+    return new EgressError('invalid answer', 'the headers of the answer are too large', { cause: error });
+  }
+  if (error instanceof errors.HTTPParserError) {
+    return new EgressError('invalid answer', 'the answer is not HTTP', { cause: error });
+  }
+  if (codeOf(error) === '' || error instanceof errors.InvalidArgumentError) return error;
+  return new EgressError('connection', `the connection was closed${codeOf(error)}`, { cause: error });
+}

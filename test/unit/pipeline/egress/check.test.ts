@@ -1,0 +1,116 @@
+import fc from 'fast-check';
+import { afterAll, describe, expect, it } from 'vitest';
+
+import { parseNetwork } from '../../../../infra/networks.ts';
+import { createEgress } from '../../../../pipeline/egress/egress.ts';
+
+/** What `checkUrl` says of hosts that resolve to given addresses. Nothing is connected to. */
+
+let addresses: readonly string[] = [];
+const egress = createEgress({
+  allowNetworks: ['10.1.0.0/16', '169.254.0.0/16', '64:ff9b::/96', '198.51.100.7'].map((text) =>
+    parseNetwork(text)!,
+  ),
+  ownPorts: [5432, 8080],
+  resolve: async () => addresses,
+});
+afterAll(() => egress.close());
+
+function check(url: string, ...found: readonly string[]): Promise<string | null> {
+  addresses = found;
+  return egress.checkUrl(url);
+}
+
+const BLOCKED = 'The host has an address that may not be called.';
+const INSECURE = 'The URL must use https.';
+
+describe('a URL', () => {
+  it.each([
+    '',
+    'hooks',
+    '//hooks.example',
+    'https://',
+    'https://a b',
+    'http://[::1%25lo]/',
+    'https://1.2.3.256/',
+    'https://x:99999/',
+  ])('that is none is not valid: %j', async (url) => {
+    expect(await check(url, '1.1.1.1')).toBe('The URL is not valid.');
+  });
+  it.each([
+    'ftp://hooks.example/',
+    'file:///etc/passwd',
+    'javascript:1',
+    'ws://hooks.example/',
+    'hooks.example:443',
+  ])('of another scheme is refused: %s', async (url) => {
+    expect(await check(url, '1.1.1.1')).toBe(INSECURE);
+  });
+  it.each([
+    'https://user@hooks.example/',
+    'https://user:password@hooks.example/',
+    'https://:@x:y@hooks.example/',
+  ])('with credentials is refused: %s', async (url) => {
+    expect(await check(url, '1.1.1.1')).toBe('The URL must not hold a user name or a password.');
+  });
+  it('whose host has no address is refused', async () => {
+    expect(await check('https://hooks.example/')).toBe('The host does not resolve.');
+  });
+});
+
+describe('a host', () => {
+  it.each([
+    ['https://h/', ['1.1.1.1'], null],
+    ['https://h:8443/x?y#z', ['1.1.1.1', '2606:4700::1111'], null],
+    ['https://H./', ['1.1.1.1'], null],
+    ['http://h/', ['1.1.1.1'], INSECURE],
+    ['https://h/', ['127.0.0.1'], BLOCKED],
+    ['https://h/', ['1.1.1.1', '127.0.0.1'], BLOCKED],
+    ['https://h/', ['1.1.1.1', '::1'], BLOCKED],
+    ['https://h/', ['1.1.1.1', 'nonsense'], BLOCKED],
+    ['https://h/', ['fe80::1%eth0'], BLOCKED],
+    // Allowed: by http too, and not where the service itself listens.
+    ['http://h/', ['10.1.2.3'], null],
+    ['http://h/', ['10.1.2.3', '10.1.2.4'], null],
+    ['http://h/', ['::ffff:10.1.2.3'], null],
+    ['http://h/', ['10.1.2.3', '10.2.0.1'], BLOCKED],
+    ['http://h/', ['10.1.2.3', '1.1.1.1'], INSECURE],
+    ['https://h/', ['10.1.2.3', '1.1.1.1'], null],
+    ['https://h:5432/', ['10.1.2.3'], BLOCKED],
+    ['http://h:8080/', ['10.1.2.3'], BLOCKED],
+    ['https://h:8080/', ['1.1.1.1'], null],
+    ['http://h:8081/', ['198.51.100.7'], null],
+    ['http://h:8081/', ['198.51.100.8'], BLOCKED],
+    // Not even allowed: whoever keeps a machine's secrets.
+    ['http://h/', ['169.254.169.254'], BLOCKED],
+    ['http://h/', ['64:ff9b::a9fe:a9fe'], BLOCKED],
+    ['http://h/', ['64:ff9b::101:101'], null],
+  ] as const)('%s at %j: %j', async (url, found, said) => {
+    expect(await check(url, ...found)).toBe(said);
+  });
+
+  it('is called only where each of its addresses may be', async () => {
+    const good = fc.constantFrom<string>('1.1.1.1', '8.8.4.4', '2606:4700::1111', '10.1.200.1');
+    const bad = fc.constantFrom<string>(
+      '127.0.0.1',
+      '10.2.0.1',
+      '::1',
+      'fd00::1',
+      '169.254.1.1',
+      '100.64.0.1',
+      '::7f00:1',
+    );
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(good, { maxLength: 5 }),
+        fc.array(bad, { maxLength: 2 }),
+        fc.nat(6),
+        async (some, others, at) => {
+          fc.pre(some.length + others.length > 0);
+          const all = some.toSpliced(at, 0, ...others);
+          expect(await check('https://h/', ...all)).toBe(others.length === 0 ? null : BLOCKED);
+        },
+      ),
+    );
+  });
+});
