@@ -1,11 +1,21 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 
+import { freePort } from '../../../infra/embedded/ports.ts';
+import { startRedis } from '../../../infra/embedded/redis.ts';
+import type { EmbeddedService } from '../../../infra/embedded/service.ts';
+import { createLogger } from '../../../infra/log.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { Answer, ApiWorld, Call } from '../../support/api-world.ts';
 import { startProxy } from '../../support/faults/proxy.ts';
 import type { FaultProxy } from '../../support/faults/proxy.ts';
 import { tds } from '../../support/tds.ts';
+
+const log = createLogger('test', 'warn');
 
 /** What two APIs do while their Redis is gone, hangs, or has become a replica. */
 
@@ -14,6 +24,8 @@ const CREATE = '/api/users/auth/create-api-key/';
 const WITH_KEY = '/api/indexer/progress/';
 
 let world: ApiWorld;
+let home: string;
+let server: EmbeddedService;
 let proxy: FaultProxy;
 /** Its operator's connection. */
 let redis: Redis;
@@ -22,21 +34,25 @@ let two: Call;
 let user: { token: string; password: string };
 
 beforeAll(async () => {
-  world = await apiWorld({ TRUSTED_PROXIES: '127.0.0.0/8' });
-  const url = new URL(world.env['REDIS_URL'] ?? '');
+  // A server of its own: others would meet the replica, too.
+  home = mkdtempSync(join(tmpdir(), 'tds-limits-away-'));
+  server = await startRedis({ dataDir: home, port: await freePort(), log });
+  world = await apiWorld({ TRUSTED_PROXIES: '127.0.0.0/8', REDIS_URL: server.url });
+  const url = new URL(server.url);
   redis = new Redis(url.href);
   proxy = await startProxy({ host: url.hostname, port: Number(url.port) });
-  const env = { REDIS_URL: `redis://${proxy.host}:${proxy.port}${url.pathname}`, REDIS_TIMEOUT_MS: '2000' };
+  const env = { REDIS_URL: `redis://${proxy.host}:${proxy.port}`, REDIS_TIMEOUT_MS: '2000' };
   const apis = await Promise.all([world.anotherApi({ env }), world.anotherApi({ env })]);
   [one, two] = apis.map(({ call }) => call) as [Call, Call];
   user = await world.makeUser('alice');
 });
 afterAll(async () => {
   proxy.weather({});
-  await redis.replicaof('NO', 'ONE');
   redis.disconnect();
   await world.close();
   await proxy.close();
+  await server.stop();
+  rmSync(home, { recursive: true, force: true });
 });
 
 const makeKey = async (json: Record<string, unknown> = {}): Promise<string> => {
