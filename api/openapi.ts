@@ -102,10 +102,18 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
     },
     ...(route.body === undefined
       ? {}
-      : { requestBody: { required: true, content: { 'application/json': { schema: route.body } } } }),
+      : {
+          requestBody: {
+            required: isBodyRequired(route.body),
+            content: { 'application/json': { schema: route.body } },
+          },
+        }),
     responses: Object.fromEntries([...errors, ...answers]),
   };
 }
+
+/** An absent body is read as an empty one. */
+const isBodyRequired = (body: z.ZodType): boolean => !body.safeParse({}).success;
 
 function describeUse({ description, sessionCallsPerMinute: calls }: Route): { description?: string } {
   const sentences = [

@@ -18,6 +18,9 @@ import type { Route } from './route.ts';
 import { syncRoutes } from './sync/routes.ts';
 import { tokenRoutes } from './tokens/routes.ts';
 import { transferRoutes } from './transfers/routes.ts';
+import { deliveryRoutes } from './webhooks/delivery-routes.ts';
+import type { CheckUrl } from './webhooks/routes.ts';
+import { webhookRoutes } from './webhooks/routes.ts';
 
 /** What routes are made from. */
 export interface RouteDeps {
@@ -31,6 +34,7 @@ export interface RouteDeps {
   readonly logins: LoginAttempts;
   readonly secretKey: Buffer;
   readonly sealing: Sealing;
+  readonly checkUrl: CheckUrl;
   readonly syncCallsPerMinute: number;
   readonly sessionHours: number;
   /** Unix milliseconds. */
@@ -52,5 +56,7 @@ export function apiRoutes(deps: RouteDeps): Route[] {
     ...tokenRoutes(deps),
     ...indexerRoutes(deps),
     ...syncRoutes(deps),
+    ...webhookRoutes(deps),
+    ...deliveryRoutes(deps),
   ];
 }

@@ -28,6 +28,7 @@ import { createRefreshBus } from './refresh.ts';
 import type { ServedBuilds } from './route.ts';
 import { apiRoutes } from './routes.ts';
 import { createUsageCounter } from './usage.ts';
+import type { CheckUrl } from './webhooks/routes.ts';
 
 export interface ApiOptions {
   readonly config: Config;
@@ -40,6 +41,8 @@ export interface ApiOptions {
   readonly kafka: Pick<Kafka, 'offsets' | 'offsetsAt'>;
   /** `servedBuilds(pool)` of the projections. */
   readonly servedBuilds: () => Promise<ServedBuilds>;
+  /** Of the way by which webhooks are called. */
+  readonly checkUrl: CheckUrl;
   readonly log: Logger;
   readonly metrics: Registry;
   readonly metricsText?: HealthDeps['metricsText'];
@@ -110,6 +113,7 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
       logins: limits.logins,
       secretKey: required(config, 'secretKey'),
       sealing: createSealing(required(config, 'secretKey'), config.secretKeysBefore),
+      checkUrl: options.checkUrl,
       syncCallsPerMinute: config.syncCallsPerMinute,
       sessionHours: config.sessionHours,
       now,

@@ -291,6 +291,45 @@ export const settings = {
     5000,
     'how long a write waits for its outcome before 503',
   ),
+  webhookRetryDelays: setting(
+    'WEBHOOK_RETRY_DELAYS',
+    z
+      .string()
+      .regex(/^[0-9]+(\.[0-9]+)?(,[0-9]+(\.[0-9]+)?)*$/, 'must be seconds, with commas between')
+      .transform((text) => text.split(',').map(Number)),
+    [30, 300, 1800, 7200, 43_200],
+    'seconds of waiting before each retry of a delivery; after the last one has failed it is dead',
+  ),
+  webhookTimeoutMs: setting(
+    'WEBHOOK_TIMEOUT_MS',
+    integer(10, 120_000),
+    10_000,
+    'one attempt of a delivery, to the end of the answer',
+  ),
+  webhookDisableAfter: setting(
+    'WEBHOOK_DISABLE_AFTER',
+    integer(1, 1_000_000),
+    10,
+    'so many dead deliveries in a row disable a webhook',
+  ),
+  webhookConcurrency: setting(
+    'WEBHOOK_CONCURRENCY',
+    integer(1, 10_000),
+    512,
+    'attempts under way at a time in one dispatcher',
+  ),
+  webhookEndpointConcurrency: setting(
+    'WEBHOOK_ENDPOINT_CONCURRENCY',
+    integer(1, 1000),
+    32,
+    'those of them that one webhook may have, when it answers quickly',
+  ),
+  webhookHistoryDays: setting(
+    'WEBHOOK_HISTORY_DAYS',
+    integer(1, 10_000),
+    30,
+    'how long deliveries that are done with are kept',
+  ),
   logLevel: setting(
     'LOG_LEVEL',
     z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']),

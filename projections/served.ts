@@ -19,6 +19,8 @@ export interface ServedBuilds {
   readonly chainState: string | null;
 }
 
+const schemaRow = z.object({ name: z.string().nullable() });
+
 const servedRow = z.object({
   tables: z.record(z.string(), z.string()),
   schemas: z.record(z.string(), z.string()),
@@ -37,6 +39,12 @@ const SELECT_SERVED = `SELECT tables, schemas, md5(tables::text || schemas::text
     FROM tds.checkpoints JOIN tds.builds USING (projection, build)
     WHERE state = 'serving' AND topic NOT IN ('commands', 'quarantine', 'usage')
   ) AS read`;
+
+/** The Postgres schema of one projection that is served; null while no build of it is. Cheaper than all of it. */
+export async function servedSchema(db: Sql, projection: string): Promise<string | null> {
+  const [row] = await sqlRows(db, schemaRow, 'SELECT schemas->>$1 AS name FROM tds.served', [projection]);
+  return row?.name ?? null;
+}
 
 export async function servedBuilds(db: Sql): Promise<ServedBuilds> {
   const [row] = await sqlRows(db, servedRow, SELECT_SERVED);

@@ -3,14 +3,11 @@ import { runBalanceObserver } from '../../pipeline/observe/balances/observer.ts'
 import { chainStatusRow } from '../../projections/chain-status/queries.ts';
 import { newestBlock } from '../../projections/indexed-blocks/queries.ts';
 import type { IndexedBlock } from '../../projections/indexed-blocks/queries.ts';
-import { servedBuilds } from '../../projections/served.ts';
-import type { ServedBuilds } from '../../projections/served.ts';
-import { AppError } from '../../schemas/errors.ts';
-import { isClickHouseUnavailable } from '../clickhouse/client.ts';
 import type { ClickHouse } from '../clickhouse/client.ts';
 import type { Kafka } from '../kafka/client.ts';
 import type { Pool } from '../postgres/client.ts';
 import type { RoleContext } from './roles.ts';
+import { createWhereServed } from './where-served.ts';
 
 /** What was found stays good while no table of blocks has moved, and never longer. */
 const KEPT_MS = 1000;
@@ -20,16 +17,7 @@ export async function startBalanceObserver(
   { config, log, metrics, releasers, signal, fail }: RoleContext,
   { kafka, pool, clickhouse, node }: { kafka: Kafka; pool: Pool; clickhouse: ClickHouse; node: Node },
 ): Promise<void> {
-  /** null while no projector has built what is asked for. */
-  const whereServed = async <T>(read: (served: ServedBuilds) => Promise<T>): Promise<T | null> => {
-    try {
-      return await read(await servedBuilds(pool));
-    } catch (error) {
-      if (error instanceof AppError && error.code === 'NOT_FOUND') return null;
-      if (!isClickHouseUnavailable(error)) throw error;
-      throw new AppError('STORE_UNAVAILABLE', 'a store did not answer', { retryable: true, cause: error });
-    }
-  };
+  const whereServed = createWhereServed(pool);
   /** The newest block while nothing has moved. */
   let newest: { readonly state: string; readonly until: number; readonly block: IndexedBlock } | null = null;
   const observer = await runBalanceObserver({

@@ -8,8 +8,9 @@ import { createStandards } from '../../pipeline/ingest/standards.ts';
 import { createIngestStore } from '../../pipeline/ingest/store.ts';
 import { createNodeMetrics } from '../../pipeline/node/metrics.ts';
 import { createNode } from '../../pipeline/node/node.ts';
+import { startDispatcher } from '../../pipeline/dispatch/dispatcher.ts';
 import { runTokenObserver } from '../../pipeline/observe/tokens.ts';
-import { servedBuilds } from '../../projections/served.ts';
+import { servedBuilds, servedSchema } from '../../projections/served.ts';
 import { clickhouseProjections, postgresProjections, projections } from '../../projections/index.ts';
 import { createProjectionMetrics } from '../../projections/engine/metrics.ts';
 import { runPostgresProjection } from '../../projections/engine/run/postgres-runner.ts';
@@ -28,12 +29,15 @@ import type { Releasers } from '../lifecycle.ts';
 import type { Logger } from '../log.ts';
 import type { Registry } from '../metrics.ts';
 import { createPool } from '../postgres/client.ts';
+import { createSealing } from '../sealing.ts';
 import type { Pool } from '../postgres/client.ts';
 import { startBalanceObserver } from './balance-observer.ts';
 import { bodyReader } from './body-reader.ts';
+import { openEgress } from './egress.ts';
 import { startPriceObservers } from './price-observers.ts';
 import { allRunning } from './role-attempt.ts';
 import { serviceMetrics } from './service-metrics.ts';
+import { createWhereServed } from './where-served.ts';
 
 /** What a role is given; whatever it opens it pushes to `releasers`: they are released when it does not start, too. */
 export interface RoleContext {
@@ -173,6 +177,35 @@ const observe: Role = {
   },
 };
 
+const dispatch: Role = {
+  name: 'dispatch',
+  summary: 'match what happens with the webhooks that want to hear of it, and deliver it',
+  async start({ config, log, metrics, releasers, fail }) {
+    const kafka = openKafka({ config, log, releasers }, 'tds-dispatch');
+    const publisher = kafka.publisher();
+    releasers.push('publisher', () => publisher.close());
+    const pool = openPool(config, releasers, 'tds-dispatch', 10, log);
+    const clickhouse = openClickHouse(releasers, required(config, 'clickhouseUrl'), 'tds-dispatch');
+    const dispatcher = await startDispatcher({
+      config,
+      kafka,
+      publisher,
+      pool,
+      clickhouse,
+      egress: openEgress(config, releasers),
+      sealing: createSealing(required(config, 'secretKey'), config.secretKeysBefore),
+      webhooks: () => servedSchema(pool, 'webhooks'),
+      whereServed: createWhereServed(pool),
+      clock: systemClock,
+      log,
+      metrics,
+    });
+    dispatcher.done.catch(fail);
+    releasers.push('dispatcher', () => dispatcher.stop());
+    return { url: null };
+  },
+};
+
 const api: Role = {
   name: 'api',
   summary: 'serve the read models over HTTP',
@@ -189,6 +222,7 @@ const api: Role = {
     releasers.push('PostgreSQL', () => pool.end());
     const clickhouse = openClickHouse(releasers, required(config, 'apiClickhouseUrl'), 'tds-api', REQUEST_MS);
     const served = (): ReturnType<typeof servedBuilds> => servedBuilds(pool);
+    const egress = openEgress(config, releasers);
     const server = await startApi({
       config,
       pool,
@@ -196,6 +230,7 @@ const api: Role = {
       publisher,
       kafka,
       servedBuilds: served,
+      checkUrl: (url) => egress.checkUrl(url),
       log,
       metrics,
       metricsText: serviceMetrics({
@@ -212,7 +247,7 @@ const api: Role = {
   },
 };
 
-export const roles: readonly Role[] = [ingest, project, observe, api];
+export const roles: readonly Role[] = [ingest, project, observe, dispatch, api];
 
 function openKafka(
   { config, log, releasers }: Pick<RoleContext, 'config' | 'log' | 'releasers'>,

@@ -28,7 +28,7 @@ import { superviseRole } from './supervise.ts';
  * `npm start`: everything with one command. Parts whose URL is not set are started on loopback, the schema is migrated,
  * the roles run as processes of their own and are started again when they end.
  */
-const roleNames = ['project', 'ingest', 'observe', 'api'] as const;
+const roleNames = ['project', 'ingest', 'observe', 'dispatch', 'api'] as const;
 const ROLE_GRACE_MS = 4000;
 const startedAt = new Date().toISOString();
 
@@ -97,6 +97,10 @@ async function main({ releasers, signal, fail }: ProcessContext): Promise<void> 
       if (!signal.aborted)
         fail(new Error(`embedded ${service.name} ended (${exit.signal ?? `code ${exit.code}`})`));
     });
+  }
+  if (env['WEBHOOK_ALLOW_NETWORKS'] === undefined) {
+    env['WEBHOOK_ALLOW_NETWORKS'] = '127.0.0.0/8,::1/128';
+    say(`  ${'Webhooks'.padEnd(12)} may reach this machine: set WEBHOOK_ALLOW_NETWORKS for others, or none`);
   }
   env['SECRET_KEY'] ??= keptSecretKey(dataDir);
   const demo = demoUser(env, dataDir);

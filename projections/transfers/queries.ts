@@ -181,6 +181,22 @@ export async function tracedOfBusyAccount(
   return await readTraced(clickhouse, 'transfers.of-busy-account', rows, params);
 }
 
+const hashRow = z.object({ o_hash: feltText });
+
+/** The transaction of a token's first transfer in a block; null: there is none. */
+export async function firstTransferIn(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Tables,
+  { token, block }: { token: Felt; block: number },
+): Promise<Felt | null> {
+  const sql = `SELECT hex(tx_hash) AS o_hash FROM ${tables.table('transfers')} FINAL
+    WHERE token = ${feltParam('token')} AND block_desc = toUInt32(4294967295 - {block:UInt32})
+    ORDER BY position_desc DESC, item_desc DESC LIMIT 1`;
+  const query = { name: 'transfers.first-in', sql, row: hashRow };
+  const [row] = await clickhouse.rows(query, { token: feltHex(token), block });
+  return row?.o_hash ?? null;
+}
+
 const kindRow = z.object({ kind: tokenStandard });
 
 /** What a token was taken for at its newest transfer; null: it has none. */

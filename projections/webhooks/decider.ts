@@ -1,7 +1,7 @@
 import type { CommandOf } from '../../schemas/messages/commands.ts';
 import { accept, refuse } from '../commands.ts';
 import type { Decision } from '../commands.ts';
-import type { Subscription, Webhook, WebhookRow } from './queries.ts';
+import type { Subscription, Webhook, WebhookRecord, WebhookRow } from './queries.ts';
 
 export type WebhookCommand = CommandOf<
   | 'webhook.create'
@@ -92,7 +92,7 @@ function create(
   };
   const subscriptions = withIds(sent, newId);
   return accept(
-    { ...shown({ ...webhook, subscriptions }), secret: webhook.secret },
+    { ...recordOf({ ...webhook, subscriptions }), secret: webhook.secret },
     { type: 'webhook.added', webhook },
     { type: 'subscriptions.set', webhookId: newId, subscriptions },
   );
@@ -108,7 +108,7 @@ function update(
   const subscriptions = sent === undefined ? webhook.subscriptions : withIds(sent, newId);
   const changes: WebhookChange[] = [{ type: 'webhook.changed', id, columns }];
   if (sent !== undefined) changes.push({ type: 'subscriptions.set', webhookId: id, subscriptions });
-  return accept(shown({ ...webhook, ...columns, subscriptions }), ...changes);
+  return accept(recordOf({ ...webhook, ...columns, subscriptions }), ...changes);
 }
 
 /** To be made active ends a row of dead deliveries, whatever it was before. When and why it was disabled stays. */
@@ -161,10 +161,9 @@ function disable(
   );
 }
 
-/** A webhook without its secrets, sealed as they are. */
-function shown(webhook: Webhook): Readonly<Record<string, unknown>> {
-  const { secret: _secret, previous_secret: _previous, ...rest } = webhook;
-  return rest;
+function recordOf(webhook: Webhook): WebhookRecord {
+  const { secret: _secret, previous_secret: _previous, ...record } = webhook;
+  return record;
 }
 
 const disabled = (at: number, reason: string): Partial<WebhookRow> => ({

@@ -52,6 +52,10 @@ const webhookWithSubscriptions = webhookRow.extend({ subscriptions: z.array(subs
 /** With its subscriptions, in the order in which they were given. */
 export type Webhook = z.infer<typeof webhookWithSubscriptions>;
 
+/** A webhook without its secrets: what a command that made or changed one results in. */
+export const webhookRecord = webhookWithSubscriptions.omit({ secret: true, previous_secret: true });
+export type WebhookRecord = z.infer<typeof webhookRecord>;
+
 const selectWebhooks = (schema: string): string => `
   SELECT w.*, (
     SELECT coalesce(json_agg(json_build_object('id', s.id, 'token', s.token, 'address', s.address,

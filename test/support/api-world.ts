@@ -18,6 +18,7 @@ import { createPool } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { migrate } from '../../infra/postgres/migrate.ts';
 import { Releasers } from '../../infra/lifecycle.ts';
+import { createEgress } from '../../pipeline/egress/egress.ts';
 import { accounts } from '../../projections/accounts/projector.ts';
 import { openBuild } from '../../projections/engine/builds.ts';
 import { sync } from '../../projections/sync/projector.ts';
@@ -26,6 +27,7 @@ import { projections } from '../../projections/index.ts';
 import { createProjectionMetrics } from '../../projections/engine/metrics.ts';
 import { runPostgresProjection } from '../../projections/engine/run/postgres-runner.ts';
 import type { ProjectionRun } from '../../projections/engine/run/follow-served.ts';
+import { webhooks } from '../../projections/webhooks/projector.ts';
 import { isolated } from './isolation.ts';
 
 /** An API on real stores, with the projectors of commands beside it. */
@@ -123,7 +125,7 @@ export async function apiWorld(env: Readonly<Record<string, string>> = {}): Prom
   const startProjector = async (): Promise<void> => {
     const common = { kafka, pool, log, metrics: projectionMetrics };
     projectors = await Promise.all(
-      [accounts, sync].map((projection) =>
+      [accounts, sync, webhooks].map((projection) =>
         runPostgresProjection({ ...common, projection, groupId: projection.name }),
       ),
     );
@@ -151,6 +153,12 @@ export async function apiWorld(env: Readonly<Record<string, string>> = {}): Prom
     log,
   });
   releasers.push('commands', () => commands.close());
+  const egress = createEgress({
+    allowNetworks: config.webhookAllowNetworks,
+    ownPorts: [],
+    dnsServers: config.egressDnsServers,
+  });
+  releasers.push('egress', () => egress.close());
   const serve = async (settings: Config, now?: () => number): ReturnType<typeof startApi> => {
     const metrics = createMetrics('api');
     const api = await startApi({
@@ -160,6 +168,7 @@ export async function apiWorld(env: Readonly<Record<string, string>> = {}): Prom
       publisher,
       kafka,
       servedBuilds: builds,
+      checkUrl: (url) => egress.checkUrl(url),
       log,
       metrics,
       metricsText: async () => ({ contentType: metrics.contentType, text: await metrics.metrics() }),

@@ -1,0 +1,110 @@
+import { randomUUID } from 'node:crypto';
+
+import { z } from 'zod';
+
+import type { Sql } from '../../infra/postgres/client.ts';
+import {
+  DELIVERY_STATUSES,
+  countDeliveries,
+  deliveriesOf,
+  deliveryOf,
+  webhookOfUser,
+} from '../../projections/webhooks/queries.ts';
+import type { Delivery } from '../../projections/webhooks/queries.ts';
+import { deliveryAnswer, deliveryListAnswer, testedWebhookAnswer } from '../../schemas/api/webhooks.ts';
+import { DELIVERED_EVENTS } from '../../schemas/webhooks/events.ts';
+import { submitForCaller } from '../callers-command.ts';
+import type { CommandBus } from '../commands.ts';
+import { envelope, resolvePage } from '../envelope.ts';
+import { HttpError, notFound } from '../errors.ts';
+import { limit, page } from '../params.ts';
+import { defineRoute } from '../route.ts';
+import type { CallerUser, Route, ServedBuilds } from '../route.ts';
+import { webhookParams } from './fields.ts';
+import { presentDelivery } from './present.ts';
+
+export interface DeliveryRouteDeps {
+  /** May only SELECT. */
+  readonly pool: Sql;
+  readonly commands: CommandBus;
+  readonly secretKey: Buffer;
+}
+
+/** What is delivered to a webhook. */
+export function deliveryRoutes({ pool, commands, secretKey }: DeliveryRouteDeps): Route[] {
+  const submit = submitForCaller(commands, secretKey);
+  const mustOwn = async (served: ServedBuilds, user: CallerUser, id: number): Promise<void> => {
+    if ((await webhookOfUser(pool, served.schema('webhooks'), user.id, id)) === null) throw notFound();
+  };
+  const knownDelivery = async (webhookId: number, id: string): Promise<Delivery> => {
+    const delivery = await deliveryOf(pool, webhookId, id);
+    if (delivery === null) throw notFound();
+    return delivery;
+  };
+  const common = { tag: 'Webhooks', auth: 'session' } as const;
+
+  const test = defineRoute({
+    ...common,
+    method: 'POST',
+    path: '/api/webhooks/{id}/test/',
+    summary: 'Send a test delivery',
+    description:
+      'Of the event `ping`, also to a webhook that is not active. That it fails counts for nothing.',
+    isIdempotent: true,
+    params: webhookParams,
+    response: { 202: testedWebhookAnswer },
+    async handler({ input, user, request }) {
+      const asked = { user_id: user.id, webhook_id: input.params.id, delivery_id: randomUUID() };
+      const result = await submit(user, { type: 'webhook.test', body: asked }, { request, input });
+      return { status: 202, body: testedWebhookAnswer.parse(result) };
+    },
+  });
+
+  const list = defineRoute({
+    ...common,
+    method: 'GET',
+    path: '/api/webhooks/{id}/deliveries/',
+    summary: 'What was delivered to a webhook',
+    description: 'Newest first.',
+    params: webhookParams,
+    query: z.object({
+      status: z.enum(DELIVERY_STATUSES).optional(),
+      event: z.enum(DELIVERED_EVENTS).optional(),
+      page: page(),
+      limit: limit(),
+    }),
+    response: { 200: deliveryListAnswer },
+    async handler({ input: { params, query }, user, served, request }) {
+      await mustOwn(served, user, params.id);
+      const count = await countDeliveries(pool, params.id, query);
+      const found = resolvePage(query.page, query.limit, count);
+      const deliveries = await deliveriesOf(pool, params.id, query, found);
+      const results = deliveries.map(presentDelivery);
+      return { status: 200, body: envelope(results, found, { query: request.query, count }) };
+    },
+  });
+
+  const retry = defineRoute({
+    ...common,
+    method: 'POST',
+    path: '/api/webhooks/{id}/deliveries/{delivery_id}/retry/',
+    summary: 'Try a delivery again',
+    description: [
+      'Besides the scheduled retries, of which it uses up none, and also where the webhook is not active. Answered before',
+      'the attempt is made; 409 where the delivery was a success.',
+    ].join(' '),
+    params: webhookParams.extend({ delivery_id: z.uuid() }),
+    response: { 202: deliveryAnswer },
+    async handler({ input: { params }, user, served }) {
+      const { id: webhookId, delivery_id: deliveryId } = params;
+      await mustOwn(served, user, webhookId);
+      const { status } = await knownDelivery(webhookId, deliveryId);
+      if (status === 'success') throw new HttpError(409, 'conflict', 'The delivery was a success.');
+      const asked = { user_id: user.id, webhook_id: webhookId, delivery_id: deliveryId };
+      await submit(user, { type: 'delivery.retry', body: asked });
+      return { status: 202, body: presentDelivery(await knownDelivery(webhookId, deliveryId)) };
+    },
+  });
+
+  return [test, list, retry];
+}

@@ -1,0 +1,105 @@
+import { z } from 'zod';
+
+import { parseFelt } from '../../schemas/felt.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import { MOST_SUBSCRIPTIONS, webhookStatus } from '../../schemas/messages/commands.ts';
+import { price } from '../../schemas/messages/prices.ts';
+import { WEBHOOK_EVENTS } from '../../schemas/webhooks/events.ts';
+import { integerField, textField } from '../fields.ts';
+import { integer } from '../params.ts';
+
+/** Border parsers of what a webhook is made of. */
+
+const NAME_CHARACTERS = 100;
+const URL_CHARACTERS = 2048;
+const MOST_GRACE_SECONDS = 604_800;
+
+/** Written out: a parser of URLs mends much that was meant otherwise. */
+const WRITTEN_URL = /^https?:\/\/[^\s\\\p{Cc}]+$/iu;
+
+/** Why a text is no address that a webhook can have; null: it is one. Whether it may be called is another question. */
+function urlFault(text: string): string | null {
+  const url = WRITTEN_URL.test(text) ? URL.parse(text) : null;
+  if (url === null) return 'Enter a valid URL: http:// or https://, and a host.';
+  if (url.username !== '' || url.password !== '') return 'A URL with a user name or password is not allowed.';
+  return text.includes('#') ? 'A URL with a fragment is not allowed.' : null;
+}
+
+const url = textField({ max: URL_CHARACTERS, description: 'Absolute, http or https' }).superRefine(
+  (text, context) => {
+    const fault = urlFault(text);
+    if (fault !== null) context.addIssue({ code: 'custom', message: fault });
+  },
+);
+
+const events = z
+  .array(z.enum(WEBHOOK_EVENTS))
+  .min(1)
+  .refine((names) => new Set(names).size === names.length, 'Each event may be named once.')
+  .meta({ override: { uniqueItems: true } });
+
+const addressOrAny = z
+  .string()
+  .transform((text, context): Felt | '' => {
+    const felt = text === '' ? '' : parseFelt(text);
+    if (felt !== null) return felt;
+    context.addIssue({ code: 'custom', message: 'Enter a valid address (0x and up to 64 hex digits).' });
+    return z.NEVER;
+  })
+  .meta({
+    description: 'Address in any 0x form; empty: any',
+    override: { type: 'string', pattern: '^(0[xX][0-9a-fA-F]{1,64})?$' },
+  })
+  .default('');
+
+const priceOrNone = z
+  .string()
+  .refine(
+    (text) => text === '' || price.safeParse(text).success,
+    'Enter a decimal of at most 15 digits before the point and 41 behind it, 0 or above; or nothing.',
+  )
+  .meta({ description: 'US dollars as a decimal; empty: none' })
+  .default('');
+
+const subscriptions = z
+  .array(
+    z
+      .object({
+        token: addressOrAny,
+        address: addressOrAny,
+        price_above: priceOrNone,
+        price_below: priceOrNone,
+      })
+      .refine(
+        ({ token, price_above, price_below }) => token !== '' || (price_above === '' && price_below === ''),
+        {
+          path: ['token'],
+          message: 'A threshold needs a token.',
+        },
+      ),
+  )
+  .max(MOST_SUBSCRIPTIONS);
+
+const name = textField({ max: NAME_CHARACTERS });
+
+export const createdWebhook = z.object({ name, url, events, subscriptions: subscriptions.default([]) });
+
+export const changedWebhook = z.object({
+  name: name.exactOptional(),
+  url: url.exactOptional(),
+  events: events.exactOptional(),
+  status: webhookStatus
+    .exactOptional()
+    .meta({ description: '`active` ends a row of dead deliveries; nothing is sent while it is another' }),
+  subscriptions: subscriptions.exactOptional().meta({ description: 'In place of all that the webhook has' }),
+});
+
+export const rotation = z.object({
+  grace_period_seconds: integerField({
+    min: 0,
+    max: MOST_GRACE_SECONDS,
+    description: 'For so long the old secret signs, too',
+  }).default(0),
+});
+
+export const webhookParams = z.object({ id: integer({ min: 0 }) });

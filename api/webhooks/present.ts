@@ -1,0 +1,44 @@
+import type { Delivery, Streak, WebhookRecord } from '../../projections/webhooks/queries.ts';
+import { deliveryAnswer } from '../../schemas/api/webhooks.ts';
+import type { DeliveryAnswer, WebhookAnswer } from '../../schemas/api/webhooks.ts';
+
+const iso = (millis: number): string => new Date(millis).toISOString();
+const isoOrNull = (millis: number | null): string | null => (millis === null ? null : iso(millis));
+
+/** @param streak undefined: it never had a delivery */
+export function presentWebhook(webhook: WebhookRecord, streak?: Streak): WebhookAnswer {
+  const { id, name, url, events, status, subscriptions, disabled_reason } = webhook;
+  return {
+    id,
+    name,
+    url,
+    events,
+    status,
+    subscriptions,
+    created_at: iso(webhook.created_at),
+    updated_at: iso(webhook.updated_at),
+    disabled_at: isoOrNull(webhook.disabled_at),
+    disabled_reason,
+    consecutive_dead: streak?.consecutive_dead ?? 0,
+    last_delivery_at: isoOrNull(streak?.last_delivery_at ?? null),
+  };
+}
+
+export function presentDelivery(delivery: Delivery): DeliveryAnswer {
+  const { id, event, status, response_code, response_body, error, duration_ms, manual } = delivery;
+  return {
+    id,
+    event,
+    status,
+    attempt: delivery.attempts,
+    response_code,
+    response_body,
+    error,
+    duration_ms,
+    payload: deliveryAnswer.shape.payload.parse(JSON.parse(delivery.body)),
+    manual,
+    created_at: iso(delivery.created_at),
+    last_attempt_at: isoOrNull(delivery.last_attempt_at),
+    next_attempt_at: isoOrNull(delivery.next_attempt_at),
+  };
+}

@@ -1,0 +1,219 @@
+import { z } from 'zod';
+
+import type { Sql } from '../../infra/postgres/client.ts';
+import type { Sealing } from '../../infra/sealing.ts';
+import { chainStatusRow } from '../../projections/chain-status/queries.ts';
+import {
+  secretOf,
+  streaksOf,
+  webhookOfUser,
+  webhookRecord,
+  webhooksOfUser,
+} from '../../projections/webhooks/queries.ts';
+import type { WebhookRecord } from '../../projections/webhooks/queries.ts';
+import {
+  createdWebhookAnswer,
+  eventCatalogueAnswer,
+  rotatedSecretAnswer,
+  webhookAnswer,
+} from '../../schemas/api/webhooks.ts';
+import type { WebhookAnswer } from '../../schemas/api/webhooks.ts';
+import { WEBHOOK_EVENTS, eventCatalogue } from '../../schemas/webhooks/events.ts';
+import { submitForCaller } from '../callers-command.ts';
+import type { CommandBus } from '../commands.ts';
+import { invalidInput, notFound } from '../errors.ts';
+import { defineRoute } from '../route.ts';
+import type { Route } from '../route.ts';
+import { changedWebhook, createdWebhook, rotation, webhookParams } from './fields.ts';
+import { presentWebhook } from './present.ts';
+import { randomWebhookSecret } from './secret.ts';
+
+/** Why a URL may not be called, in a sentence for whoever chose it; null: it may. */
+export type CheckUrl = (url: string) => Promise<string | null>;
+
+export interface WebhookRouteDeps {
+  /** May only SELECT. */
+  readonly pool: Sql;
+  readonly commands: CommandBus;
+  readonly secretKey: Buffer;
+  readonly sealing: Sealing;
+  readonly checkUrl: CheckUrl;
+}
+
+const MOST_WEBHOOKS = 100;
+
+const createdRecord = webhookRecord.extend({ secret: z.string() });
+const rotatedRecord = z.object({
+  secret: z.string(),
+  rotated_at: z.number(),
+  previous_until: z.number().nullable(),
+});
+
+/** Webhooks themselves; what is delivered to them is in `delivery-routes.ts`. */
+export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: WebhookRouteDeps): Route[] {
+  const submit = submitForCaller(commands, secretKey);
+  const mustBeCallable = async (url: string): Promise<void> => {
+    const fault = await checkUrl(url);
+    if (fault !== null) throw invalidInput({ url: [fault] });
+  };
+  const withStreaks = async (webhooks: readonly WebhookRecord[]): Promise<WebhookAnswer[]> => {
+    const streaks = await streaksOf(pool, webhooks);
+    return webhooks.map((webhook) => presentWebhook(webhook, streaks.get(webhook.id)));
+  };
+  const common = { tag: 'Webhooks', auth: 'session' } as const;
+  const path = '/api/webhooks/{id}/';
+
+  const list = defineRoute({
+    ...common,
+    method: 'GET',
+    path: '/api/webhooks/',
+    summary: "List the caller's webhooks",
+    description: 'Oldest first.',
+    response: { 200: z.array(webhookAnswer) },
+    async handler({ user, served }) {
+      const webhooks = await webhooksOfUser(pool, served.schema('webhooks'), user.id);
+      return { status: 200, body: await withStreaks(webhooks) };
+    },
+  });
+
+  const create = defineRoute({
+    ...common,
+    method: 'POST',
+    path: '/api/webhooks/',
+    summary: 'Make a webhook',
+    description: [
+      'It is told of what lands from now on. Transfers, balances and prices are sent where a subscription matches; new',
+      'tokens in any case, or only those that subscriptions name. A user may have 100 webhooks. With an',
+      '`Idempotency-Key` header a retry shows the same secret again, for 48 hours.',
+    ].join(' '),
+    isIdempotent: true,
+    body: createdWebhook,
+    response: { 201: createdWebhookAnswer },
+    async handler({ input: { body }, user, served, request }) {
+      await mustBeCallable(body.url);
+      const { head_height: head } = await chainStatusRow(pool, served.schema('chain-status'));
+      const asked = {
+        user_id: user.id,
+        ...body,
+        secret: sealing.seal(randomWebhookSecret(), secretOf(user.id)),
+        from_block: head ?? -1,
+        most: MOST_WEBHOOKS,
+      };
+      const result = await submit(user, { type: 'webhook.create', body: asked }, { request, input: body });
+      // Of a repeat: the secret of the first.
+      const { secret: sealed, ...webhook } = createdRecord.parse(result);
+      const secret = sealing.open(sealed, secretOf(user.id));
+      return { status: 201, body: { ...presentWebhook(webhook), secret } };
+    },
+  });
+
+  const catalogue = defineRoute({
+    ...common,
+    method: 'GET',
+    path: '/api/webhooks/events/',
+    summary: 'The events that a webhook can name',
+    description: 'Each with a body as it is sent.',
+    response: { 200: eventCatalogueAnswer },
+    async handler() {
+      const body = WEBHOOK_EVENTS.map((event) => {
+        const { description, example } = eventCatalogue[event];
+        return { event, description, payload: example };
+      });
+      return { status: 200, body };
+    },
+  });
+
+  const one = defineRoute({
+    ...common,
+    method: 'GET',
+    path,
+    summary: 'One webhook',
+    params: webhookParams,
+    response: { 200: webhookAnswer },
+    async handler({ input: { params }, user, served }) {
+      const webhook = await webhookOfUser(pool, served.schema('webhooks'), user.id, params.id);
+      const [body] = await withStreaks(webhook === null ? [] : [webhook]);
+      if (body === undefined) throw notFound();
+      return { status: 200, body };
+    },
+  });
+
+  const change = defineRoute({
+    ...common,
+    method: 'PATCH',
+    path,
+    summary: 'Change a webhook',
+    description: 'What the body does not name stays as it is.',
+    isIdempotent: true,
+    params: webhookParams,
+    body: changedWebhook,
+    response: { 200: webhookAnswer },
+    async handler({ input, user, served, request }) {
+      const { params, body } = input;
+      if (body.url !== undefined) {
+        // Of another user's webhook nothing is told, and nothing is looked up.
+        const webhook = await webhookOfUser(pool, served.schema('webhooks'), user.id, params.id);
+        if (webhook === null) throw notFound();
+        await mustBeCallable(body.url);
+      }
+      const asked = { user_id: user.id, webhook_id: params.id, ...body };
+      const result = await submit(user, { type: 'webhook.update', body: asked }, { request, input });
+      const webhook = webhookRecord.parse(result);
+      const streaks = await streaksOf(pool, [webhook]);
+      return { status: 200, body: presentWebhook(webhook, streaks.get(webhook.id)) };
+    },
+  });
+
+  const remove = defineRoute({
+    ...common,
+    method: 'DELETE',
+    path,
+    summary: 'Delete a webhook',
+    description: 'With everything that was delivered to it.',
+    isIdempotent: true,
+    params: webhookParams,
+    response: { 204: null },
+    async handler({ input, user, request }) {
+      const asked = { user_id: user.id, webhook_id: input.params.id };
+      await submit(user, { type: 'webhook.delete', body: asked }, { request, input });
+      return { status: 204, body: null };
+    },
+  });
+
+  const rotate = defineRoute({
+    ...common,
+    method: 'POST',
+    path: `${path}rotate-secret/`,
+    summary: 'Make a new signing secret',
+    description: [
+      'The old one stops working at once. With `grace_period_seconds` it signs beside the new one for so long, in the',
+      '`webhook-signature` header.',
+    ].join(' '),
+    isIdempotent: true,
+    params: webhookParams,
+    body: rotation,
+    response: { 200: rotatedSecretAnswer },
+    async handler({ input, user, request }) {
+      const { params, body } = input;
+      const asked = {
+        user_id: user.id,
+        webhook_id: params.id,
+        secret: sealing.seal(randomWebhookSecret(), secretOf(user.id)),
+        grace_seconds: body.grace_period_seconds,
+      };
+      const result = await submit(user, { type: 'webhook.rotate-secret', body: asked }, { request, input });
+      const { secret, rotated_at: at, previous_until: until } = rotatedRecord.parse(result);
+      return {
+        status: 200,
+        body: {
+          id: params.id,
+          secret: sealing.open(secret, secretOf(user.id)),
+          rotated_at: new Date(at).toISOString(),
+          ...(until === null ? {} : { previous_secret_expires_at: new Date(until).toISOString() }),
+        },
+      };
+    },
+  });
+
+  return [list, create, catalogue, one, change, remove, rotate];
+}

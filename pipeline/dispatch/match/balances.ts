@@ -1,0 +1,282 @@
+import { z } from 'zod';
+
+import type { Publisher } from '../../../infra/kafka/client.ts';
+import { sqlRows } from '../../../infra/postgres/client.ts';
+import { movedWithin } from '../../../projections/account-ledger/queries.ts';
+import { chainReads, pairKey } from '../../../projections/balances/queries.ts';
+import type { Anchor, Pair } from '../../../projections/balances/queries.ts';
+import { blocksAt, newestRun } from '../../../projections/indexed-blocks/queries.ts';
+import { latestPricesOf } from '../../../projections/latest-prices/queries.ts';
+import { tokensByAddress } from '../../../projections/tokens/queries.ts';
+import { subscribersTo, wantedAbove } from '../../../projections/webhooks/queries.ts';
+import { addDelta, balanceAt, chooseBasis, hasDeltas, legsTo } from '../../../schemas/balance.ts';
+import type { PairFacts } from '../../../schemas/balance.ts';
+import { decodeBlock, eventIndex } from '../../../schemas/decode/index.ts';
+import type { Transfer } from '../../../schemas/decode/index.ts';
+import type { BlockAccepted, ChainBlocksMessage } from '../../../schemas/messages/chain-blocks.ts';
+import { requestSubject } from '../../../schemas/messages/requests.ts';
+import { decimalsOf, worth } from '../../../schemas/money.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { insertDeliveries } from '../deliveries.ts';
+import type { NewDelivery } from '../deliveries.ts';
+import { bodyText } from './body.ts';
+import { BLOCK_BYTES } from './deps.ts';
+import type { MatchDeps, Served } from './deps.ts';
+import { deliveryId, transferSubject } from './identity.ts';
+import type { Matcher } from './matcher.ts';
+import { subjectsOfAll, webhooksBySubject } from './subjects.ts';
+
+const POLL_MS = 25;
+/** Longest wait for a balance that has to be read from the chain. */
+const CHAIN_MS = 8000;
+/** After a wait in vain nothing is waited for so long: the node may be away. */
+const REST_MS = 60_000;
+
+/** One side of a transfer, in the order of the chain. */
+interface Leg {
+  readonly pair: Pair;
+  readonly delta: bigint;
+  readonly transfer: Transfer;
+}
+
+interface Change extends Leg {
+  readonly webhooks: ReadonlySet<number>;
+}
+
+/** Balances around one leg; null: not known. */
+interface Around {
+  readonly before: bigint | null;
+  readonly after: bigint | null;
+}
+
+/**
+ * `balance.changed`: told when the ledger has the block, of the balance right after each transfer, as the balance history
+ * tells it. A balance that cannot be known without the chain is read there first; it is null where that takes too long.
+ */
+export function balanceMatcher(
+  deps: MatchDeps & { readonly publisher: Pick<Publisher, 'publish'> },
+): Matcher<ChainBlocksMessage> {
+  const { pool, clickhouse, webhooks, whereServed, since, clock, metrics, publisher, signal } = deps;
+  let restUntil = 0;
+
+  async function changes(message: BlockAccepted, schema: string): Promise<Change[]> {
+    const legs = decodeBlock(message.block, message.contracts).transfers.flatMap(legsOf);
+    const happenings = legs.map(({ pair }) => ({ token: pair.token, accounts: [pair.account] }));
+    const asked = subjectsOfAll(happenings);
+    const subscribers = await subscribersTo(pool, schema, 'balance.changed', message.block.height, asked);
+    const concerned = webhooksBySubject(subscribers);
+    return legs.flatMap((leg, i) => {
+      const happening = happenings[i];
+      const found = happening === undefined ? new Set<number>() : concerned(happening);
+      return found.size === 0 ? [] : [{ ...leg, webhooks: found }];
+    });
+  }
+
+  /** Until the ledger and the index of blocks have read past a message. */
+  async function untilProjected(partition: number, offset: number): Promise<void> {
+    while (!signal.aborted && (await readUpTo(partition)) <= offset) await clock.sleep(POLL_MS, signal);
+  }
+
+  async function readUpTo(partition: number): Promise<number> {
+    const [row] = await sqlRows(
+      pool,
+      z.object({ next: z.number().nullable(), n: z.number() }),
+      `SELECT min(next_offset) AS next, count(*) AS n FROM tds.checkpoints JOIN tds.builds USING (projection, build)
+       WHERE state = 'serving' AND topic = 'chain.blocks' AND partition = $1
+         AND projection IN ('account-ledger', 'indexed-blocks')`,
+      [partition],
+    );
+    return row?.n === 2 ? (row.next ?? 0) : 0;
+  }
+
+  /** By pair, the balance after a block; null: not known. Nothing where the block is no longer indexed. */
+  async function balancesAfter(
+    served: Served,
+    { height, hash }: { readonly height: number; readonly hash: string },
+    pairs: readonly (Pair & PairFacts)[],
+  ): Promise<ReadonlyMap<string, bigint | null> | null> {
+    const readsOf = await chainReads(pool, served.schema('balances'), pairs);
+    const anchors = pairs.map((pair) => readsOf(pair).anchors);
+    const heights = [height, ...anchors.flat().map(({ block }) => block)];
+    const [run, blocks] = await Promise.all([
+      newestRun(clickhouse, served),
+      blocksAt(clickhouse, served, heights),
+    ]);
+    if (run === null || blocks.get(height)?.hash !== hash) return null;
+    const reach = { start: run.start, end: run.head.height };
+    const bases = pairs.map((pair, i) =>
+      height < run.start
+        ? ({ from: 'nothing' } as const)
+        : chooseBasis<Anchor>(pair, anchors[i] ?? [], (block) => blocks.get(block)?.hash, reach, height),
+    );
+    const moved = await movedWithin(
+      clickhouse,
+      served,
+      pairs.map((pair, i) => ({ ...pair, ...legsTo(bases[i] ?? { from: 'nothing' }, height) })),
+    );
+    // What was read of the ledger is of this block only if it still is the indexed one.
+    if ((await blocksAt(clickhouse, served, [height])).get(height)?.hash !== hash) return null;
+    return new Map(
+      pairs.map((pair, i) => [
+        pairKey(pair),
+        balanceAt(bases[i] ?? { from: 'nothing' }, pair, height, moved[i] ?? { delta: 0n, legs: 0 }),
+      ]),
+    );
+  }
+
+  /** The same, with what the chain has to tell first; null where the block is gone. */
+  async function knownBalances(
+    block: BlockAccepted['block'],
+    pairs: readonly (Pair & PairFacts)[],
+  ): Promise<ReadonlyMap<string, bigint | null> | null> {
+    const look = (): Promise<ReadonlyMap<string, bigint | null> | null> =>
+      whereServed((served) => balancesAfter(served, block, pairs));
+    let found = await look();
+    const isWanting = (): boolean => found !== null && [...found.values()].includes(null);
+    if (!isWanting() || clock.now() < restUntil) return found;
+    const unknown = pairs.filter((pair) => found?.get(pairKey(pair)) === null && pair.standard !== 'erc1155');
+    await publisher.publish(
+      topics.requests,
+      unknown.map(({ account, token }) => {
+        const value = { type: 'balance.requested' as const, v: 1 as const, account, token };
+        return { key: requestSubject(value), value: { ...value, requested_at: clock.now() } };
+      }),
+    );
+    for (const until = clock.now() + CHAIN_MS; isWanting() && clock.now() < until && !signal.aborted;) {
+      await clock.sleep(4 * POLL_MS, signal);
+      found = await look();
+    }
+    if (isWanting()) restUntil = clock.now() + REST_MS;
+    return found;
+  }
+
+  return {
+    name: 'balances',
+    topic: topics.chainBlocks,
+    fetchBytes: BLOCK_BYTES,
+    since,
+    async open() {
+      const schema = await webhooks();
+      const above = schema === null ? null : await wantedAbove(pool, schema, ['balance.changed']);
+      if (schema === null || above === null) return null;
+      return {
+        wants: ({ key }) => Number(key) > above,
+        async match(message, { partition, offset }) {
+          if (message.type !== 'block.accepted' || message.cause === 'repair') return null;
+          const found = await changes(message, schema);
+          if (found.length === 0) return null;
+          await untilProjected(partition, offset);
+          const pairs = pairsOf(found);
+          const balances = await knownBalances(message.block, pairs);
+          // Another block has taken the height: what changes with that one is told of that one.
+          if (balances === null) return null;
+          const [prices, tokens] = await pricesAndTokens(pairs);
+          const createdAt = clock.now();
+          const around = balancesAround(found, balances);
+          const deliveries = found.flatMap((change, i) => {
+            const { token } = change.pair;
+            const row = tokens.get(token);
+            const decimals = decimalsOf(row?.decimals ?? null, change.transfer.kind);
+            return deliveriesOf(message, change, around[i] ?? UNKNOWN, {
+              createdAt,
+              price: prices.get(token)?.price?.usd ?? null,
+              decimals,
+            });
+          });
+          return async (tx) => {
+            await insertDeliveries(tx, deliveries);
+            metrics.matched.inc({ event: 'balance.changed' }, deliveries.length);
+          };
+        },
+      };
+    },
+  };
+
+  async function pricesAndTokens(pairs: readonly Pair[]) {
+    const addresses = pairs.map(({ token }) => token);
+    const found = await whereServed(
+      async (served) =>
+        await Promise.all([
+          latestPricesOf(pool, served.schema('latest-prices'), addresses),
+          tokensByAddress(pool, served.schema('tokens'), addresses),
+        ]),
+    );
+    return found ?? ([new Map(), new Map()] as NonNullable<typeof found>);
+  }
+}
+
+const UNKNOWN: Around = { before: null, after: null };
+
+/** A transfer to oneself changes nothing, nor does one of nothing; what an unknown contract moves cannot be told. */
+function legsOf(transfer: Transfer): Leg[] {
+  const { token, from, to, kind, amount } = transfer;
+  if (from === to || amount === 0n) return [];
+  const sides = [
+    { account: from, delta: -amount },
+    { account: to, delta: amount },
+  ];
+  return sides
+    .filter(({ account }) => hasDeltas({ account, standard: kind }))
+    .map(({ account, delta }) => ({ pair: { account, token }, delta, transfer }));
+}
+
+function pairsOf(changes: readonly Change[]): (Pair & PairFacts)[] {
+  return [
+    ...new Map(
+      changes.map(({ pair, transfer }) => [pairKey(pair), { ...pair, standard: transfer.kind }]),
+    ).values(),
+  ];
+}
+
+/** Going backward from the balances after the block. Every leg of a pair is among the changes, or none is. */
+function balancesAround(
+  changes: readonly Change[],
+  balances: ReadonlyMap<string, bigint | null>,
+): readonly Around[] {
+  const after = new Map(balances);
+  return changes
+    .toReversed()
+    .map(({ pair, delta }): Around => {
+      const key = pairKey(pair);
+      const now = after.get(key) ?? null;
+      const before = now === null ? null : addDelta(now, -delta);
+      after.set(key, before);
+      return { before, after: now };
+    })
+    .toReversed();
+}
+
+function deliveriesOf(
+  { block }: BlockAccepted,
+  { pair, delta, transfer, webhooks }: Change,
+  { before, after }: Around,
+  {
+    createdAt,
+    price,
+    decimals,
+  }: { readonly createdAt: number; readonly price: string | null; readonly decimals: number },
+): NewDelivery[] {
+  const text = (balance: bigint | null): string | null => (balance === null ? null : String(balance));
+  const body = bodyText('balance.changed', createdAt, {
+    account_address: pair.account,
+    token_address: pair.token,
+    balance: text(after),
+    previous_balance: text(before),
+    change: String(delta),
+    balance_usd: price === null || after === null ? null : worth(after, decimals, price),
+    token_price_usd: price,
+    block: block.height,
+    event_index: eventIndex(transfer.position, transfer.item),
+    txhash: transfer.txHash,
+    timestamp: block.timestamp,
+  });
+  // The same change of another balance, in another fork, is another event.
+  const parts = [transferSubject(transfer), pair.account, text(before) ?? '', text(after) ?? ''];
+  return [...webhooks].map((webhookId) => ({
+    id: deliveryId(webhookId, 'balance.changed', ...parts),
+    webhookId,
+    event: 'balance.changed',
+    body,
+    createdAt,
+  }));
+}

@@ -1,0 +1,103 @@
+import { blocksAt } from '../../../projections/indexed-blocks/queries.ts';
+import { tokensByAddress } from '../../../projections/tokens/queries.ts';
+import type { TokenRow } from '../../../projections/tokens/queries.ts';
+import { firstTransferIn } from '../../../projections/transfers/queries.ts';
+import { launchSubscribers, wantedAbove } from '../../../projections/webhooks/queries.ts';
+import type { TokensMessage } from '../../../schemas/messages/tokens.ts';
+import { decimalsOf } from '../../../schemas/money.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { insertDeliveries } from '../deliveries.ts';
+import type { NewDelivery } from '../deliveries.ts';
+import { bodyText } from './body.ts';
+import type { MatchDeps } from './deps.ts';
+import { deliveryId } from './identity.ts';
+import type { Matcher } from './matcher.ts';
+
+type Described = Extract<TokensMessage, { type: 'token.described' }>;
+
+/** Longest wait for the block in which a token was met to be indexed. */
+const PATIENCE_MS = 10_000;
+const POLL_MS = 100;
+
+/** Where a token was met first; parts that are not indexed are null. */
+interface Launch {
+  readonly txhash: string | null;
+  /** Unix seconds. */
+  readonly timestamp: number | null;
+  readonly token: TokenRow | undefined;
+}
+
+/** `token.launched`: a token that was met above the height that a webhook hears from. */
+export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
+  const { pool, clickhouse, webhooks, whereServed, since, clock, metrics, signal } = deps;
+
+  async function look({ token, block }: Described): Promise<Launch | null> {
+    return await whereServed(async (served) => {
+      const [blocks, first, tokens] = await Promise.all([
+        blocksAt(clickhouse, served, [block]),
+        firstTransferIn(clickhouse, served, { token, block }),
+        tokensByAddress(pool, served.schema('tokens'), [token]),
+      ]);
+      const timestamp = blocks.get(block)?.timestamp ?? null;
+      return { txhash: first, timestamp, token: tokens.get(token) };
+    });
+  }
+
+  async function launchOf(message: Described): Promise<Launch | null> {
+    const until = clock.now() + PATIENCE_MS;
+    for (;;) {
+      const launch = await look(message);
+      if ((launch !== null && launch.timestamp !== null) || clock.now() >= until || signal.aborted)
+        return launch;
+      await clock.sleep(POLL_MS, signal);
+    }
+  }
+
+  return {
+    name: 'launches',
+    topic: topics.tokens,
+    fetchBytes: 1_000_000,
+    since,
+    async open() {
+      const schema = await webhooks();
+      if (schema === null || (await wantedAbove(pool, schema, ['token.launched'])) === null) return null;
+      return {
+        wants: () => true,
+        async match(message) {
+          // What cannot be told for a token is none.
+          if (message.type !== 'token.described' || message.standard === 'unknown') return null;
+          const { token, standard, block, name, symbol, decimals } = message;
+          const ids = await launchSubscribers(pool, schema, { token, height: block });
+          if (ids.length === 0) return null;
+          const launch = await launchOf(message);
+          const createdAt = clock.now();
+          const body = bodyText('token.launched', createdAt, {
+            token_address: token,
+            symbol: symbol ?? '',
+            name: name ?? '',
+            decimals: decimalsOf(decimals, standard),
+            logo: launch?.token?.logo ?? null,
+            is_erc20: standard === 'erc20',
+            is_erc721: standard === 'erc721',
+            is_erc1155: standard === 'erc1155',
+            verified: launch?.token?.verified ?? false,
+            block,
+            txhash: launch?.txhash ?? null,
+            timestamp: launch?.timestamp ?? null,
+          });
+          const deliveries = ids.map((webhookId): NewDelivery => ({
+            id: deliveryId(webhookId, 'token.launched', token),
+            webhookId,
+            event: 'token.launched',
+            body,
+            createdAt,
+          }));
+          return async (tx) => {
+            await insertDeliveries(tx, deliveries);
+            metrics.matched.inc({ event: 'token.launched' }, deliveries.length);
+          };
+        },
+      };
+    },
+  };
+}

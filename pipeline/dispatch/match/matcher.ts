@@ -1,0 +1,136 @@
+import type { Consumption, Kafka, LogBatch, LogMessage } from '../../../infra/kafka/client.ts';
+import type { Logger } from '../../../infra/log.ts';
+import { inTransaction } from '../../../infra/postgres/client.ts';
+import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
+import type { Topic } from '../../../schemas/topics.ts';
+import { jsonOf } from '../../log-reading.ts';
+import type { Patience } from '../../log-reading.ts';
+import type { DispatchMetrics } from '../metrics.ts';
+import { beginAt, movePosition, readPosition } from './positions.ts';
+import type { Place } from './positions.ts';
+
+/** What a message makes: done in the transaction that moves the position past it. */
+export type Plan = (tx: PoolClient) => Promise<void>;
+
+/** What a matcher makes of each message of a batch; null: nothing. */
+export type Match<M> = (message: M, place: LogMessage) => Promise<Plan | null>;
+
+/** Finds out whom the messages of a topic concern. */
+export interface Matcher<M> {
+  /** Names its positions and its consumer group: a renamed one begins anew. */
+  readonly name: string;
+  readonly topic: Topic<M>;
+  /** Compressed bytes of one fetch. */
+  readonly fetchBytes: number;
+  /** Unix milliseconds: where no position is known, reading begins with what was said then; null: with what comes. */
+  since(): Promise<number | null>;
+  /** Called for every batch: who waits for what may have changed. Null: nobody for anything. */
+  open(): Promise<{ wants(message: LogMessage): boolean; readonly match: Match<M> } | null>;
+}
+
+export interface MatcherDeps {
+  readonly kafka: Kafka;
+  readonly pool: Pool;
+  readonly log: Logger;
+  readonly metrics: DispatchMetrics;
+  readonly patiently: Patience;
+  /** Deliveries may have been made. */
+  readonly onMatched: () => void;
+}
+
+/**
+ * Reads a topic and makes deliveries of it. Each message's deliveries and the position behind it are one transaction: a
+ * crash makes them once, and of two processes that read one partition the later one is sent away.
+ */
+export async function runMatcher<M>(
+  matcher: Matcher<M>,
+  { kafka, pool, log, metrics, patiently, onMatched }: MatcherDeps,
+  onFatal: (error: unknown) => void,
+): Promise<{ stop(): Promise<void> }> {
+  const { name, topic } = matcher;
+  const topicId = await patiently(() => kafka.topicId(topic));
+  const consuming = Promise.withResolvers<Consumption>();
+  const placeOf = (partition: number): Place => ({ matcher: name, topic: topic.name, topicId, partition });
+
+  async function startAt(partition: number): Promise<number> {
+    const place = placeOf(partition);
+    const known = await patiently(() => readPosition(pool, place));
+    const range = (await patiently(() => kafka.offsets(topic))).find((one) => one.partition === partition);
+    const { low, high } = range ?? { low: 0, high: 0 };
+    if (known !== null && known >= low && known <= high) return known;
+    if (known !== null) {
+      log.error(
+        { matcher: name, partition, known, low, high },
+        'the position lies outside the log; what lay between is not sent',
+      );
+      await patiently(() => movePosition(pool, place, known, Math.min(Math.max(known, low), high)));
+      return await startAt(partition);
+    }
+    const since = await patiently(() => matcher.since());
+    const offsets = since === null ? [] : await patiently(() => kafka.offsetsAt(topic, since));
+    const first = offsets.find((one) => one.partition === partition)?.offset ?? high;
+    // Two processes may say so at once: the one that was first has said it.
+    await patiently(() => beginAt(pool, place, Math.min(Math.max(first, low), high)));
+    return await startAt(partition);
+  }
+
+  async function read({ partition, offset, value }: LogMessage): Promise<M | null> {
+    const parsed = topic.schema.safeParse(jsonOf(value));
+    if (parsed.success) return parsed.data;
+    // The projections halt at it and keep it; the deliveries of all that comes after are not held up.
+    log.error({ matcher: name, partition, offset }, 'passed over a message that cannot be read');
+    metrics.unreadable.inc({ topic: topic.name });
+    return null;
+  }
+
+  async function onBatch({ partition, messages, highWatermark }: LogBatch): Promise<void> {
+    const place = placeOf(partition);
+    const opened = await patiently(() => matcher.open());
+    let position = messages[0]?.offset ?? 0;
+    const moveTo = async (next: number, plan: Plan): Promise<boolean> => {
+      const moved = await patiently(() =>
+        inTransaction(pool, async (tx) => {
+          if (!(await movePosition(tx, place, position, next))) return false;
+          await plan(tx);
+          return true;
+        }),
+      );
+      if (moved) position = next;
+      return moved;
+    };
+    const step = async (message: LogMessage): Promise<boolean> => {
+      if (opened === null || !opened.wants(message)) return true;
+      const value = await read(message);
+      if (value === null) return true;
+      const plan = await patiently(() => opened.match(value, message));
+      if (plan === null) return true;
+      const moved = await moveTo(message.offset + 1, plan);
+      if (moved) onMatched();
+      return moved;
+    };
+    let isOurs = true;
+    for (const message of messages) {
+      isOurs = await step(message);
+      if (!isOurs) break;
+    }
+    const end = (messages.at(-1)?.offset ?? 0) + 1;
+    if (isOurs && position < end) isOurs = await moveTo(end, async () => {});
+    if (!isOurs) {
+      log.warn({ matcher: name, partition }, 'another process has read on; going on behind it');
+      (await consuming.promise).seek(topic.name, partition, await startAt(partition));
+      return;
+    }
+    metrics.position.set({ matcher: name, partition }, Math.max(0, highWatermark - end));
+  }
+
+  const consumption = await kafka.consume({
+    groupId: `dispatch-${name}`,
+    topics: [topic],
+    fetchBytes: matcher.fetchBytes,
+    startAt: (_, partition) => startAt(partition),
+    onBatch,
+    onCrash: onFatal,
+  });
+  consuming.resolve(consumption);
+  return { stop: () => consumption.stop() };
+}
