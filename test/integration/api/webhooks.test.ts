@@ -1,0 +1,758 @@
+import { createHash, randomUUID } from 'node:crypto';
+
+import { afterAll, beforeAll, beforeEach, describe, expect, it, test } from 'vitest';
+
+import { createSealing } from '../../../infra/sealing.ts';
+import { secretOf } from '../../../projections/webhooks/queries.ts';
+import { servedBuilds } from '../../../projections/served.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { apiWorld } from '../../support/api-world.ts';
+import type { Answer, ApiWorld } from '../../support/api-world.ts';
+import { openApiChecker } from '../../support/openapi.ts';
+import type { Complaints } from '../../support/openapi.ts';
+
+/** Webhooks through HTTP, on the real log, projector and stores. What the dispatcher writes down is put there by hand. */
+
+const WEBHOOKS = '/api/webhooks/';
+const of = (id: number, rest = ''): string => `${WEBHOOKS}${id}/${rest}`;
+/** Public, and called by nobody: a URL is looked at when a webhook is made, not called. */
+const PUBLIC = 'https://93.184.215.14/hook';
+const TOKEN = `0x${'0'.repeat(61)}abc`;
+const ACCOUNT = `0x${'0'.repeat(63)}7`;
+
+let world: ApiWorld;
+let complaints: Complaints;
+let schema: string;
+let alice: { token: string; id: number };
+let mallory: { token: string; id: number };
+/** Everything that must appear in no topic, table, log line or error. */
+const secrets = new Set<string>();
+const errors: string[] = [];
+/** Answers that show no secret. */
+const others: string[] = [];
+
+beforeAll(async () => {
+  world = await apiWorld({ WEBHOOK_ALLOW_NETWORKS: '127.0.0.2/32' });
+  complaints = await openApiChecker(world);
+  schema = (await servedBuilds(world.pool)).schema('webhooks');
+  mallory = await world.makeUser('mallory');
+});
+afterAll(async () => {
+  await world.close();
+});
+let users = 0;
+beforeEach(async () => {
+  alice = await world.makeUser(`alice-${(users += 1)}`);
+});
+
+interface Options {
+  readonly token?: string;
+  readonly key?: string;
+}
+
+/** A call whose answer must be as the OpenAPI document says. */
+async function call(method: string, path: string, json?: unknown, options: Options = {}): Promise<Answer> {
+  const answer = await world.call(method, path, {
+    token: options.token ?? alice.token,
+    ...(json === undefined ? {} : { json }),
+    ...(options.key === undefined ? {} : { headers: { 'Idempotency-Key': options.key } }),
+  });
+  expect(complaints(method, path, answer)).toEqual([]);
+  if (answer.json?.secret !== undefined) secrets.add(answer.json.secret);
+  else others.push(answer.text);
+  if (answer.status >= 400) errors.push(answer.text);
+  return answer;
+}
+const good = { name: 'mine', url: PUBLIC, events: ['transfer.created'] };
+async function make(rest: Record<string, unknown> = {}, options: Options = {}): Promise<Answer['json']> {
+  const answer = await call('POST', WEBHOOKS, { ...good, ...rest }, options);
+  expect([answer.status, answer.json.errors]).toEqual([201, undefined]);
+  return answer.json;
+}
+const read = async (id: number): Promise<Answer['json']> => (await call('GET', of(id))).json;
+
+async function rowOf(id: number): Promise<Record<string, unknown>> {
+  const { rows } = await world.pool.query(`SELECT * FROM ${schema}.webhooks WHERE id = $1`, [id]);
+  return rows[0];
+}
+async function requestsOf(id: number): Promise<unknown[]> {
+  const { rows } = await world.pool.query(
+    `SELECT kind, delivery_id FROM ${schema}.webhook_requests WHERE webhook_id = $1 ORDER BY command_offset`,
+    [id],
+  );
+  return rows;
+}
+
+/** As the dispatcher writes a delivery down. */
+async function deliver(webhookId: number, columns: Record<string, unknown> = {}): Promise<string> {
+  const event = String(columns['event'] ?? 'transfer.created');
+  const row: Record<string, unknown> = {
+    id: randomUUID(),
+    webhook_id: webhookId,
+    event,
+    body: JSON.stringify({ event, created_at: '2026-01-02T03:04:05.678Z', data: { block: 7 } }),
+    created_at: 1_767_323_045_678,
+    ...columns,
+  };
+  const names = Object.keys(row);
+  await world.pool.query(
+    `INSERT INTO tds.webhook_deliveries (${names.join(', ')}) VALUES (${names.map((_, i) => `$${i + 1}`).join(', ')})`,
+    Object.values(row),
+  );
+  return String(row['id']);
+}
+
+const unsubscribed = { token: '', address: '', price_above: '', price_below: '' };
+
+describe('a webhook', () => {
+  it('is made, shown and listed as the contract says, its secret once', async () => {
+    const before = Date.now();
+    const made = await make({
+      name: ' My hook ',
+      url: `${PUBLIC}?q=1`,
+      events: ['price.threshold', 'transfer.created'],
+      subscriptions: [
+        { token: '0xABC', price_above: '1.50' },
+        { address: '0x07', token: '' },
+      ],
+    });
+    const record = {
+      id: expect.any(Number),
+      name: 'My hook',
+      url: `${PUBLIC}?q=1`,
+      events: ['price.threshold', 'transfer.created'],
+      status: 'active',
+      subscriptions: [
+        { ...unsubscribed, id: made.id * 1000, token: TOKEN, price_above: '1.50' },
+        { ...unsubscribed, id: made.id * 1000 + 1, address: ACCOUNT },
+      ],
+      created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+      updated_at: made.created_at,
+      disabled_at: null,
+      disabled_reason: null,
+      consecutive_dead: 0,
+      last_delivery_at: null,
+    };
+    expect(made).toEqual({ ...record, secret: expect.stringMatching(/^whsec_[A-Za-z0-9+/]{43}=$/) });
+    expect(Date.parse(made.created_at)).toBeGreaterThanOrEqual(before);
+    const { secret: _secret, ...shown } = made;
+    expect(await read(made.id)).toEqual(shown);
+    const other = await make();
+    expect(other.subscriptions).toEqual([]);
+    expect(other.secret).not.toBe(made.secret);
+    const { status, json } = await call('GET', WEBHOOKS);
+    expect([status, json]).toEqual([200, [shown, await read(other.id)]]);
+    // What the dispatcher opens is what was shown.
+    const sealing = createSealing(Buffer.from(world.env['SECRET_KEY'] ?? '', 'hex'));
+    expect(sealing.open(String((await rowOf(made.id))['secret']), secretOf(alice.id))).toBe(made.secret);
+  });
+
+  it('is refused with a URL that may not be called, when it is made and when it is changed', async () => {
+    expect((await make({ url: 'http://127.0.0.2:9/hook' })).url).toBe('http://127.0.0.2:9/hook');
+    const { id } = await make();
+    const refused = [
+      'http://127.0.0.1/',
+      'https://127.1/',
+      'https://10.0.0.1/',
+      'https://169.254.169.254/latest/',
+      'https://[::1]/',
+      'http://93.184.215.14/',
+      'ftp://93.184.215.14/',
+    ];
+    for (const url of refused) {
+      for (const [method, path] of [
+        ['POST', WEBHOOKS],
+        ['PATCH', of(id)],
+      ] as const) {
+        const { status, json } = await call(method, path, { ...good, url });
+        expect([url, status, Object.keys(json.errors)]).toEqual([url, 400, ['url']]);
+      }
+    }
+    expect((await read(id)).url).toBe(PUBLIC);
+    expect((await call('GET', WEBHOOKS)).json).toHaveLength(2);
+  });
+
+  it('keeps below what height nothing is sent: the head that was known when it was asked for', async () => {
+    const status = `${(await servedBuilds(world.pool)).schema('chain-status')}.status`;
+    expect((await rowOf((await make()).id))['from_block']).toBe(-1);
+    await world.pool.query(`UPDATE ${status} SET head_height = 123`);
+    expect((await rowOf((await make()).id))['from_block']).toBe(123);
+    await world.pool.query(`UPDATE ${status} SET head_height = NULL`);
+  });
+
+  it('is changed in what the body names', async () => {
+    const { secret: _secret, ...made } = await make({ subscriptions: [{ token: TOKEN }] });
+    const named = await call('PATCH', of(made.id), { name: 'other', nobody: 1 });
+    expect([named.status, named.json]).toEqual([
+      200,
+      { ...made, name: 'other', updated_at: named.json.updated_at },
+    ]);
+    expect(named.json.updated_at > made.updated_at).toBe(true);
+    expect(await read(made.id)).toEqual(named.json);
+
+    const url = 'https://93.184.215.14/elsewhere';
+    const several = await call('PATCH', of(made.id), { url, events: ['token.launched', 'balance.changed'] });
+    expect(several.json).toMatchObject({
+      name: 'other',
+      url,
+      events: ['token.launched', 'balance.changed'],
+      subscriptions: made.subscriptions,
+    });
+
+    const replaced = await call('PATCH', of(made.id), { subscriptions: [{ address: '0x7' }, {}] });
+    expect(replaced.json.subscriptions).toEqual([
+      { ...unsubscribed, id: expect.any(Number), address: ACCOUNT },
+      { ...unsubscribed, id: expect.any(Number) },
+    ]);
+    const ids = [...made.subscriptions, ...replaced.json.subscriptions].map(({ id }) => id);
+    expect(new Set(ids).size).toBe(3);
+    expect((await call('PATCH', of(made.id), { subscriptions: [] })).json.subscriptions).toEqual([]);
+    expect((await read(made.id)).subscriptions).toEqual([]);
+    // Nothing at all is a change, too.
+    expect((await call('PATCH', of(made.id), {})).status).toBe(200);
+    expect((await call('PATCH', of(made.id))).status).toBe(200);
+  });
+
+  it('is paused, disabled and made active again by its owner', async () => {
+    const { id } = await make();
+    const to = async (status: unknown): Promise<Answer> => await call('PATCH', of(id), { status });
+    expect((await to('paused')).json).toMatchObject({ status: 'paused', disabled_at: null });
+    const disabled = (await to('disabled')).json;
+    expect(disabled).toMatchObject({
+      status: 'disabled',
+      disabled_at: disabled.updated_at,
+      disabled_reason: 'Disabled by its owner.',
+    });
+    expect((await to('disabled')).json.disabled_at).toBe(disabled.disabled_at);
+    const active = { status: 'active', disabled_at: null, disabled_reason: null };
+    expect((await to('active')).json).toMatchObject(active);
+    expect(await read(id)).toMatchObject(active);
+    for (const wrong of ['enabled', 'Active', '', null, 1]) {
+      const { status, json } = await to(wrong);
+      expect([wrong, status, Object.keys(json.errors)]).toEqual([wrong, 400, ['status']]);
+    }
+  });
+
+  it('is disabled by the dispatcher, unless its owner was there first; to be made active ends the streak', async () => {
+    const { id } = await make();
+    const activation = async (): Promise<number> => Number((await rowOf(id))['activation']);
+    const disable = async (of: number) =>
+      await world.commands.submit({
+        type: 'webhook.disable',
+        actor: 'system',
+        body: { webhook_id: id, activation: of, reason: '10 deliveries in a row failed for good.' },
+      });
+    const died = async (count: number): Promise<void> => {
+      await world.pool.query(
+        `INSERT INTO tds.webhook_endpoints (webhook_id, activation, consecutive_dead, last_delivery_at)
+         VALUES ($1, $2, $3, 1767323045678)
+         ON CONFLICT (webhook_id) DO UPDATE SET activation = $2, consecutive_dead = $3`,
+        [id, await activation(), count],
+      );
+    };
+    const first = await activation();
+    await died(9);
+    const streak = { consecutive_dead: 9, last_delivery_at: '2026-01-02T03:04:05.678Z' };
+    expect(await read(id)).toMatchObject(streak);
+    expect((await call('GET', WEBHOOKS)).json[0]).toMatchObject(streak);
+    expect((await call('PATCH', of(id), { name: 'n' })).json).toMatchObject(streak);
+    await died(10);
+    expect((await disable(first)).accepted).toBe(true);
+    expect(await read(id)).toMatchObject({
+      status: 'disabled',
+      disabled_at: expect.any(String),
+      disabled_reason: '10 deliveries in a row failed for good.',
+      consecutive_dead: 10,
+    });
+    const enabled = { status: 'active', disabled_at: null, consecutive_dead: 0 };
+    const { json } = await call('PATCH', of(id), { status: 'active' });
+    expect(json).toMatchObject({ ...enabled, last_delivery_at: '2026-01-02T03:04:05.678Z' });
+    expect((await disable(first)).accepted).toBe(false);
+    expect(await read(id)).toMatchObject(enabled);
+    // While it is active, too.
+    await died(4);
+    expect((await read(id)).consecutive_dead).toBe(4);
+    expect((await call('PATCH', of(id), { status: 'active' })).json.consecutive_dead).toBe(0);
+  });
+
+  it('is deleted with its subscriptions, and the dispatcher is told', async () => {
+    const { id } = await make({ subscriptions: [{ token: TOKEN }] });
+    const { status, text } = await call('DELETE', of(id));
+    expect([status, text]).toEqual([204, '']);
+    expect(await requestsOf(id)).toEqual([{ kind: 'delete', delivery_id: null }]);
+    const { rowCount } = await world.pool.query(
+      `SELECT 1 FROM ${schema}.webhook_subscriptions WHERE webhook_id = $1`,
+      [id],
+    );
+    expect(rowCount).toBe(0);
+    for (const [method, path, json] of everyRoute(id, await deliver(id))) {
+      expect([method, path, (await call(method, path, json)).status]).toEqual([method, path, 404]);
+    }
+  });
+
+  it('is one of 100 at most, also where they are made at once', async () => {
+    const answers = await Promise.all(
+      Array.from({ length: 104 }, (_, i) => call('POST', WEBHOOKS, { ...good, name: `hook ${i}` })),
+    );
+    const made = answers.filter(({ status }) => status === 201);
+    expect(made).toHaveLength(100);
+    expect(new Set(made.map(({ json }) => json.id)).size).toBe(100);
+    for (const { status, json } of answers.filter((answer) => answer.status !== 201)) {
+      expect([status, json.code, json.detail]).toEqual([
+        409,
+        'conflict',
+        expect.stringContaining('100 webhooks'),
+      ]);
+    }
+    const [first] = made;
+    expect((await call('DELETE', of(first?.json.id))).status).toBe(204);
+    await make();
+    // Of others' webhooks none counts.
+    await make({}, { token: mallory.token });
+  });
+
+  it('takes a thousand subscriptions, and gives them back in order', async () => {
+    const subscriptions = Array.from({ length: 1000 }, (_, i) => ({ token: `0x${(i + 1).toString(16)}` }));
+    const made = await make({ subscriptions });
+    const tokens = made.subscriptions.map(({ token }: { token: string }) => Number(token));
+    expect(tokens).toEqual(Array.from({ length: 1000 }, (_, i) => i + 1));
+    expect((await read(made.id)).subscriptions).toEqual(made.subscriptions);
+    const { status } = await call('PATCH', of(made.id), { subscriptions: [...subscriptions, {}] });
+    expect(status).toBe(400);
+  });
+});
+
+test('of changes that race each is whole, and the last is what stays', async () => {
+  const { id } = await make();
+  const changes = await Promise.all(
+    Array.from({ length: 12 }, (_, i) =>
+      call('PATCH', of(id), {
+        name: `name ${i}`,
+        subscriptions: Array.from({ length: i + 1 }, () => ({ token: `0x${i + 1}` })),
+      }),
+    ),
+  );
+  for (const [i, { status, json }] of changes.entries()) {
+    expect([status, json.name, json.subscriptions.length]).toEqual([200, `name ${i}`, i + 1]);
+  }
+  const last = changes
+    .map(({ json }) => json)
+    .toSorted((a, b) => b.subscriptions[0].id - a.subscriptions[0].id)[0];
+  expect(await read(id)).toEqual(last);
+  // A deletion among them: what came before was done, what came after is not found.
+  const mixed = await Promise.all([
+    ...Array.from({ length: 6 }, (_, i) => call('PATCH', of(id), { name: `late ${i}` })),
+    call('DELETE', of(id)),
+    ...Array.from({ length: 6 }, () => call('POST', of(id, 'rotate-secret/'))),
+  ]);
+  expect(mixed[6]?.status).toBe(204);
+  expect(mixed.every(({ status }) => [200, 204, 404].includes(status))).toBe(true);
+  expect((await call('GET', of(id))).status).toBe(404);
+});
+
+/** Every route of one webhook. */
+const everyRoute = (id: number, deliveryId: string): [string, string, unknown?][] => [
+  ['GET', of(id)],
+  ['PATCH', of(id), { name: 'stolen' }],
+  ['PATCH', of(id), { url: PUBLIC }],
+  ['PATCH', of(id), { url: 'http://127.0.0.1/' }],
+  ['PATCH', of(id), { status: 'active' }],
+  ['POST', of(id, 'test/')],
+  ['POST', of(id, 'rotate-secret/')],
+  ['POST', of(id, 'rotate-secret/'), { grace_period_seconds: 60 }],
+  ['GET', of(id, 'deliveries/')],
+  ['GET', of(id, 'deliveries/?page=7')],
+  ['POST', of(id, `deliveries/${deliveryId}/retry/`)],
+  ['DELETE', of(id)],
+];
+
+test('another user’s webhook is not found on any route, as one that never was', async () => {
+  const made = await make({ subscriptions: [{ token: TOKEN }] });
+  const deliveryId = await deliver(made.id);
+  const before = await rowOf(made.id);
+  for (const id of [made.id, 0, 999_999_999, Number.MAX_SAFE_INTEGER]) {
+    for (const [method, path, json] of everyRoute(id, deliveryId)) {
+      const answer = await call(method, path, json, { token: mallory.token });
+      const { request_id: _id, ...body } = answer.json;
+      expect([method, path, answer.status, body]).toEqual([
+        method,
+        path,
+        404,
+        { detail: 'Not found.', code: 'not_found', status: 404 },
+      ]);
+    }
+  }
+  expect(await rowOf(made.id)).toEqual(before);
+  expect(await requestsOf(made.id)).toEqual([]);
+  expect((await call('GET', WEBHOOKS, undefined, { token: mallory.token })).text).not.toContain(
+    made.created_at,
+  );
+  // A delivery of another webhook of the same user is none of this one.
+  const mine = await make();
+  expect((await call('POST', of(mine.id, `deliveries/${deliveryId}/retry/`))).status).toBe(404);
+});
+
+test('without a session there is no webhook', async () => {
+  for (const [method, path, json] of [
+    ...everyRoute(1, randomUUID()),
+    ['GET', WEBHOOKS],
+    ['POST', WEBHOOKS, good],
+    ['GET', `${WEBHOOKS}events/`],
+  ] as [string, string, unknown?][]) {
+    const answer = await world.call(method, path, json === undefined ? {} : { json });
+    expect([path, answer.status, answer.headers.get('www-authenticate')]).toEqual([path, 401, 'Bearer']);
+  }
+});
+
+describe('Idempotency-Key', () => {
+  it('makes a retry show the same webhook with the same secret, and makes one only', async () => {
+    const body = { ...good, name: 'once', subscriptions: [{ token: TOKEN }] };
+    const [first, ...repeats] = await Promise.all(
+      [1, 2, 3, 4].map(() => call('POST', WEBHOOKS, body, { key: 'make' })),
+    );
+    await call('PATCH', of(first?.json.id), { name: 'changed since' });
+    repeats.push(await call('POST', WEBHOOKS, { ...body, name: ' once' }, { key: 'make' }));
+    for (const { status, json } of [...repeats]) expect([status, json]).toEqual([201, first?.json]);
+    expect((await call('GET', WEBHOOKS)).json).toHaveLength(1);
+    const reused = await call('POST', WEBHOOKS, good, { key: 'make' });
+    expect([reused.status, reused.json.code]).toEqual([422, 'idempotency_key_reused']);
+    const theirs = await call('POST', WEBHOOKS, body, { key: 'make', token: mallory.token });
+    expect(theirs.json.id).not.toBe(first?.json.id);
+    expect(theirs.json.secret).not.toBe(first?.json.secret);
+  });
+
+  it('rotates, tests, changes and deletes once', async () => {
+    const { id, secret } = await make();
+    const rotate = async (key: string): Promise<Answer> =>
+      await call('POST', of(id, 'rotate-secret/'), undefined, { key });
+    const [once, again] = [await rotate('rotate'), await rotate('rotate')];
+    expect([again.status, again.json]).toEqual([200, once.json]);
+    const other = await rotate('rotate more');
+    expect(new Set([secret, once.json.secret, other.json.secret]).size).toBe(3);
+
+    const test = async (webhook: number): Promise<Answer> =>
+      await call('POST', of(webhook, 'test/'), undefined, { key: 'test' });
+    expect((await test(id)).json).toEqual((await test(id)).json);
+    expect(await requestsOf(id)).toHaveLength(1);
+    expect((await test((await make()).id)).status).toBe(422);
+
+    const change = async (): Promise<Answer> => await call('PATCH', of(id), { name: 'n' }, { key: 'change' });
+    expect((await change()).json).toEqual((await change()).json);
+    const remove = async (): Promise<number> =>
+      (await call('DELETE', of(id), undefined, { key: 'remove' })).status;
+    expect([await remove(), await remove()]).toEqual([204, 204]);
+    expect((await call('DELETE', of(id))).status).toBe(404);
+  });
+
+  it('finds the webhook that was not made in time', async () => {
+    const late = await world.anotherApi({ env: { COMMAND_TIMEOUT_MS: '300' } });
+    const ask = async (api: Pick<ApiWorld, 'call'>): Promise<Answer> =>
+      await api.call('POST', WEBHOOKS, {
+        token: alice.token,
+        json: good,
+        headers: { 'Idempotency-Key': 'late' },
+      });
+    await world.stopProjector();
+    try {
+      const { status, json } = await ask(late);
+      expect([status, json.code]).toEqual([503, 'command_timeout']);
+    } finally {
+      await world.startProjector();
+    }
+    const found = await ask(world);
+    secrets.add(found.json.secret);
+    expect(found.status).toBe(201);
+    expect((await call('GET', WEBHOOKS)).json).toHaveLength(1);
+    await late.close();
+  });
+});
+
+describe('a new secret', () => {
+  const open = (sealed: unknown): string =>
+    createSealing(Buffer.from(world.env['SECRET_KEY'] ?? '', 'hex')).open(String(sealed), secretOf(alice.id));
+
+  it('takes the place of the old one at once', async () => {
+    const { id, secret } = await make();
+    const { status, json } = await call('POST', of(id, 'rotate-secret/'));
+    expect([status, json]).toEqual([
+      200,
+      { id, secret: expect.stringMatching(/^whsec_[A-Za-z0-9+/]{43}=$/), rotated_at: expect.any(String) },
+    ]);
+    expect(json.secret).not.toBe(secret);
+    const row = await rowOf(id);
+    expect([open(row['secret']), row['previous_secret'], row['previous_until']]).toEqual([
+      json.secret,
+      null,
+      null,
+    ]);
+    expect((await read(id)).updated_at).toBe(json.rotated_at);
+  });
+
+  it('or stands beside it for as long as is asked', async () => {
+    const { id, secret } = await make();
+    const rotate = async (seconds: number): Promise<Answer['json']> =>
+      (await call('POST', of(id, 'rotate-secret/'), { grace_period_seconds: seconds })).json;
+    const second = await rotate(3600);
+    expect(Date.parse(second.previous_secret_expires_at) - Date.parse(second.rotated_at)).toBe(3_600_000);
+    const row = await rowOf(id);
+    expect([open(row['secret']), open(row['previous_secret']), row['previous_until']]).toEqual([
+      second.secret,
+      secret,
+      Date.parse(second.previous_secret_expires_at),
+    ]);
+    // The one before the last is good no more.
+    const third = await rotate(604_800);
+    expect(open((await rowOf(id))['previous_secret'])).toBe(second.secret);
+    expect(third.previous_secret_expires_at > second.previous_secret_expires_at).toBe(true);
+    expect((await rotate(0)).previous_secret_expires_at).toBeUndefined();
+    expect((await rowOf(id))['previous_secret']).toBeNull();
+    for (const wrong of [-1, 604_801, '60', 1.5, null]) {
+      const answer = await call('POST', of(id, 'rotate-secret/'), { grace_period_seconds: wrong });
+      expect([answer.status, Object.keys(answer.json.errors)]).toEqual([400, ['grace_period_seconds']]);
+    }
+  });
+});
+
+describe('deliveries', () => {
+  it('are shown as the contract says', async () => {
+    const { id } = await make();
+    const pending = await deliver(id, { scheduled_at: 1_767_323_046_000, created_at: 1_767_323_046_000 });
+    const failed = await deliver(id, {
+      status: 'failed',
+      attempts: 3,
+      scheduled_attempts: 2,
+      manual: true,
+      scheduled_at: 1_767_323_100_000,
+      manual_at: 1_767_323_090_000,
+      due_at: 1_767_323_090_000,
+      response_code: 500,
+      response_body: 'no\nthanks',
+      error: 'answered 500',
+      duration_ms: 12,
+      last_attempt_at: 1_767_323_080_000,
+    });
+    const { json } = await call('GET', of(id, 'deliveries/'));
+    const payload = { event: 'transfer.created', created_at: '2026-01-02T03:04:05.678Z', data: { block: 7 } };
+    expect(json).toEqual({
+      links: { next: null, previous: null },
+      count: 2,
+      total_pages: 1,
+      results: [
+        {
+          id: pending,
+          event: 'transfer.created',
+          status: 'pending',
+          attempt: 0,
+          response_code: null,
+          response_body: null,
+          error: null,
+          duration_ms: null,
+          payload,
+          manual: false,
+          created_at: '2026-01-02T03:04:06.000Z',
+          last_attempt_at: null,
+          next_attempt_at: '2026-01-02T03:04:06.000Z',
+        },
+        {
+          id: failed,
+          event: 'transfer.created',
+          status: 'failed',
+          attempt: 3,
+          response_code: 500,
+          response_body: 'no\nthanks',
+          error: 'answered 500',
+          duration_ms: 12,
+          payload,
+          manual: true,
+          created_at: '2026-01-02T03:04:05.678Z',
+          last_attempt_at: '2026-01-02T03:04:40.000Z',
+          next_attempt_at: '2026-01-02T03:04:50.000Z',
+        },
+      ],
+    });
+  });
+
+  it('come page by page, newest first, each once, filtered by status and event', async () => {
+    const { id } = await make();
+    const other = await make();
+    await deliver(other.id);
+    const empty = await call('GET', of(id, 'deliveries/'));
+    expect([empty.status, empty.json.count, empty.json.total_pages, empty.json.results]).toEqual([
+      200,
+      0,
+      1,
+      [],
+    ]);
+    const statuses = ['pending', 'success', 'failed', 'dead'];
+    const events = ['transfer.created', 'price.threshold', 'ping'];
+    const made: { id: string; created_at: number; status: string; event: string }[] = [];
+    for (let i = 0; i < 61; i += 1) {
+      // Several of one millisecond.
+      const columns = {
+        created_at: 1_767_000_000_000 + Math.floor(i / 4),
+        status: statuses[i % 4] ?? '',
+        event: events[i % 3] ?? '',
+      };
+      made.push({ id: await deliver(id, columns), ...columns });
+    }
+    const newestFirst = made.toSorted((a, b) => b.created_at - a.created_at || (a.id < b.id ? -1 : 1));
+    const pages = async (query: string): Promise<string[]> => {
+      const ids: string[] = [];
+      let path: string | null = `?${query}`;
+      while (path !== null) {
+        const { status, json } = await call('GET', of(id, `deliveries/${path}`));
+        expect(status).toBe(200);
+        ids.push(...json.results.map((one: { id: string }) => one.id));
+        path = json.links.next;
+      }
+      return ids;
+    };
+    const idsOf = (rows: readonly { id: string }[]): string[] => rows.map((row) => row.id);
+    expect(await pages('limit=7')).toEqual(idsOf(newestFirst));
+    const first = (await call('GET', of(id, 'deliveries/'))).json;
+    expect([first.results.length, first.count, first.total_pages, first.links]).toEqual([
+      25,
+      61,
+      3,
+      { next: '?page=2&limit=25', previous: null },
+    ]);
+    expect((await call('GET', of(id, 'deliveries/?limit=500'))).json.results).toHaveLength(61);
+    for (const status of statuses) {
+      expect(await pages(`status=${status}&limit=4`)).toEqual(
+        idsOf(newestFirst.filter((one) => one.status === status)),
+      );
+    }
+    expect(await pages('event=ping&status=dead&limit=2')).toEqual(
+      idsOf(newestFirst.filter((one) => one.status === 'dead' && one.event === 'ping')),
+    );
+    expect((await call('GET', of(id, 'deliveries/?event=token.launched'))).json.count).toBe(0);
+    const past = await call('GET', of(id, 'deliveries/?page=4'));
+    expect([past.status, past.json.detail]).toEqual([404, 'Invalid page.']);
+    for (const wrong of ['status=done', 'event=transfer']) {
+      const { status, json } = await call('GET', of(id, `deliveries/?${wrong}`));
+      expect([status, Object.keys(json.errors)]).toEqual([400, [wrong.split('=')[0]]]);
+    }
+  });
+
+  it('are tried again by hand unless they are a success', async () => {
+    const { id } = await make();
+    await call('PATCH', of(id), { status: 'disabled' });
+    const [pending, failed, dead, success] = [
+      await deliver(id, { status: 'pending' }),
+      await deliver(id, { status: 'failed', attempts: 2 }),
+      await deliver(id, { status: 'dead', attempts: 6 }),
+      await deliver(id, { status: 'success', attempts: 1 }),
+    ];
+    const retry = async (deliveryId: string): Promise<Answer> =>
+      await call('POST', of(id, `deliveries/${deliveryId}/retry/`));
+    const { json: listed } = await call('GET', of(id, 'deliveries/'));
+    for (const delivery of [pending, failed, dead]) {
+      const { status, json } = await retry(delivery);
+      expect([status, json]).toEqual([
+        202,
+        listed.results.find((one: { id: string }) => one.id === delivery),
+      ]);
+    }
+    const asked = [pending, failed, dead].map((delivery_id) => ({ kind: 'retry', delivery_id }));
+    expect(await requestsOf(id)).toEqual(asked);
+    const refused = await retry(success);
+    expect([refused.status, refused.json.detail]).toEqual([409, 'The delivery was a success.']);
+    expect((await retry(randomUUID())).status).toBe(404);
+    expect((await retry('no-uuid')).status).toBe(400);
+    expect(await requestsOf(id)).toEqual(asked);
+  });
+
+  it('of a test are asked for, each by an id of its own', async () => {
+    const { id } = await make();
+    await call('PATCH', of(id), { status: 'paused' });
+    const [one, two] = [await call('POST', of(id, 'test/')), await call('POST', of(id, 'test/'))];
+    expect([one.status, one.json]).toEqual([202, { delivery_id: expect.any(String) }]);
+    expect(await requestsOf(id)).toEqual(
+      [one, two].map(({ json }) => ({ kind: 'test', delivery_id: json.delivery_id })),
+    );
+    expect(one.json.delivery_id).not.toBe(two.json.delivery_id);
+  });
+});
+
+test('the events are listed with what is sent', async () => {
+  const { status, json } = await call('GET', `${WEBHOOKS}events/`);
+  expect(status).toBe(200);
+  expect(json.map(({ event }: { event: string }) => event)).toEqual([
+    'transfer.created',
+    'balance.changed',
+    'token.launched',
+    'price.threshold',
+    'transfer.reverted',
+  ]);
+  for (const { event, description, payload } of json) {
+    expect([payload.event, typeof description, payload.created_at]).toEqual([
+      event,
+      'string',
+      expect.stringMatching(/\.\d{3}Z$/),
+    ]);
+  }
+  expect((await call('GET', `${WEBHOOKS}events`)).json).toEqual(json);
+  expect((await make({ events: json.map(({ event }: { event: string }) => event) })).events).toHaveLength(5);
+});
+
+test('what tests and retries asked for is kept for 48 hours of the log, a deletion for good', async () => {
+  const { id } = await make();
+  const delivery = await deliver(id, { status: 'dead' });
+  await call('POST', of(id, 'test/'));
+  await call('POST', of(id, `deliveries/${delivery}/retry/`));
+  const { id: gone } = await make();
+  await call('DELETE', of(gone));
+  await world.pool.query(
+    `UPDATE ${schema}.webhook_requests SET issued_at = issued_at - 48 * 3600000 + 60000 WHERE webhook_id IN ($1, $2)`,
+    [id, gone],
+  );
+  await call('PATCH', of(id), {});
+  expect(await requestsOf(id)).toHaveLength(2);
+  await world.pool.query(
+    `UPDATE ${schema}.webhook_requests SET issued_at = issued_at - 60001 WHERE webhook_id IN ($1, $2)`,
+    [id, gone],
+  );
+  await call('PATCH', of(id), {});
+  expect([await requestsOf(id), await requestsOf(gone)]).toEqual([
+    [],
+    [{ kind: 'delete', delivery_id: null }],
+  ]);
+});
+
+// Last, when everything above has left its traces.
+test('secrets are in no topic, no table, no log line, no error and no other answer', async () => {
+  expect(secrets.size).toBeGreaterThan(100);
+  let log = '';
+  for (const topic of Object.values(topics)) {
+    for (const { partition, low, high } of await world.kafka.offsets(topic)) {
+      for await (const { value } of world.kafka.readRange(topic, partition, low, high))
+        log += value.toString();
+    }
+  }
+  expect(log).toContain('"type":"webhook.rotate-secret"');
+  const tables = await Promise.all(
+    ['webhooks', 'webhook_subscriptions', 'webhook_requests', 'command_outcomes'].map(async (table) => {
+      const { rows } = await world.pool.query(`SELECT * FROM ${schema}.${table}`);
+      expect(rows.length).toBeGreaterThan(0);
+      return JSON.stringify(rows);
+    }),
+  );
+  const metrics = (await world.call('GET', '/metrics')).text;
+  const where = {
+    log,
+    tables: tables.join('\n'),
+    lines: world.logged(),
+    errors: errors.join('\n'),
+    others: others.join('\n'),
+    metrics,
+  };
+  for (const [name, text] of Object.entries(where)) {
+    const parts = [...secrets].flatMap((secret) => [
+      secret,
+      secret.slice('whsec_'.length, -1),
+      Buffer.from(secret.slice('whsec_'.length), 'base64').toString('hex'),
+      createHash('sha256').update(secret).digest('hex'),
+    ]);
+    expect([name, parts.filter((part) => text.includes(part))]).toEqual([name, []]);
+  }
+});
