@@ -62,6 +62,12 @@ async function apply(tx: PoolClient, schema: string, change: WebhookChange): Pro
     }
     case 'webhook.removed':
       await tx.query(`DELETE FROM ${schema}.webhooks WHERE id = $1`, [change.id]);
+      // What outcomes tell of it goes with it; a repeat of what made it is not found, and makes none.
+      await tx.query(
+        `UPDATE ${schema}.command_outcomes SET accepted = false, result = $2
+         WHERE type IN ('webhook.create', 'webhook.update', 'webhook.rotate-secret') AND result->>'id' = $1`,
+        [String(change.id), JSON.stringify({ code: 'NOT_FOUND', detail: 'The webhook was deleted.' })],
+      );
       return;
     case 'subscriptions.set': {
       const table = `${schema}.webhook_subscriptions`;

@@ -432,11 +432,24 @@ describe('Idempotency-Key', () => {
     const described = Object.entries<Record<string, { parameters?: { in: string; name: string }[] }>>(
       document.paths,
     ).flatMap(([path, operations]) =>
-      Object.values(operations).flatMap(({ parameters = [] }) =>
-        parameters.some((one) => one.in === 'header' && one.name === 'Idempotency-Key') ? [path] : [],
+      Object.entries(operations).flatMap(([method, { parameters = [] }]) =>
+        parameters.some((one) => one.in === 'header' && one.name === 'Idempotency-Key')
+          ? [`${method} ${path}`]
+          : [],
       ),
     );
-    expect(described.toSorted()).toEqual([DELETE, CREATE].toSorted());
+    const webhook = '/api/webhooks/{id}/';
+    expect(described.toSorted()).toEqual(
+      [
+        `post ${DELETE}`,
+        `post ${CREATE}`,
+        'post /api/webhooks/',
+        `patch ${webhook}`,
+        `delete ${webhook}`,
+        `post ${webhook}test/`,
+        `post ${webhook}rotate-secret/`,
+      ].toSorted(),
+    );
   });
 
   const create = (json: unknown, idempotencyKey: string, token = alice.token) =>

@@ -13,6 +13,7 @@ import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
 import { takeSnapshot } from '../../../projections/engine/snapshot/take.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { sync } from '../../../projections/sync/projector.ts';
+import { webhooks } from '../../../projections/webhooks/projector.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { apiWorld } from '../../support/api-world.ts';
@@ -21,6 +22,9 @@ import { until } from '../../support/projection-world.ts';
 import { tds } from '../../support/tds.ts';
 
 /** What was deleted is gone from the log after a snapshot, and everything else is as it was, also after a rebuild. */
+
+/** All that is made from commands. */
+const decided = [accounts, sync, webhooks];
 
 let world: ApiWorld;
 let clickhouse: ClickHouse;
@@ -57,6 +61,25 @@ async function put(blob: string, version: number): Promise<number> {
   return (await world.call('PUT', `/api/vendor/sync/${wallet.hash}/`, { headers, json })).status;
 }
 
+/** Its tables hold texts of every kind, decimals of many digits among them. */
+const makeWebhook = async (host: string): Promise<number> => {
+  const { json } = await world.call('POST', '/api/webhooks/', {
+    token: alice.token,
+    json: {
+      name: `"${host}" \\ ü`,
+      url: `https://93.184.215.14/${host}`,
+      events: ['price.threshold', 'token.launched'],
+      subscriptions: [
+        { token: '0x1', price_above: '0.10', price_below: `123456789012345.${'9'.repeat(41)}` },
+        {},
+      ],
+    },
+  });
+  return json.id;
+};
+const deleteWebhook = async (id: number): Promise<unknown> =>
+  await world.call('DELETE', `/api/webhooks/${id}/`, { token: alice.token });
+
 async function textOf(topic: Topic<unknown>): Promise<{ text: string; low: number; messages: number }> {
   let text = '';
   let messages = 0;
@@ -72,7 +95,7 @@ async function textOf(topic: Topic<unknown>): Promise<{ text: string; low: numbe
 async function state(): Promise<Record<string, string[]>> {
   const served = await servedBuilds(world.pool);
   const found: Record<string, string[]> = {};
-  for (const projection of ['accounts', 'sync']) {
+  for (const { name: projection } of decided) {
     const schema = served.schema(projection);
     const { rows: tables } = await world.pool.query(
       'SELECT table_name AS name FROM information_schema.tables WHERE table_schema = $1',
@@ -87,23 +110,25 @@ async function state(): Promise<Record<string, string[]>> {
 }
 
 const snapshot = async () =>
-  await takeSnapshot({ kafka: world.kafka, pool: world.pool, now: Date.now }, [accounts, sync]);
+  await takeSnapshot({ kafka: world.kafka, pool: world.pool, now: Date.now }, decided);
 const rebuildAll = async ({ swap = true } = {}) => {
   const { signal } = new AbortController();
   const log = createLogger('test', 'silent');
   const { kafka, pool } = world;
-  return await rebuild(
-    { kafka, pool, clickhouse, clock: systemClock, log, metrics, signal },
-    [accounts, sync],
-    { swap, onProgress: () => {} },
-  );
+  return await rebuild({ kafka, pool, clickhouse, clock: systemClock, log, metrics, signal }, decided, {
+    swap,
+    onProgress: () => {},
+  });
 };
 
 test('what was deleted is in no topic any more; what is there stays, also when it is built anew', async () => {
   const [kept, gone] = [await makeKey('kept'), await makeKey('gone')];
   expect([await put('first', 1), await put('second', 2)]).toEqual([200, 200]);
   await deleteKey(gone.id);
-  expect((await textOf(topics.commands)).text).toContain(hashOf(gone.key));
+  await makeWebhook('kept-hook');
+  await deleteWebhook(await makeWebhook('gone-hook'));
+  const { text } = await textOf(topics.commands);
+  expect([text.includes(hashOf(gone.key)), text.includes('gone-hook')]).toEqual([true, true]);
   const before = await state();
 
   const { code, stdout } = await tds(world.env, 'snapshot');
@@ -116,6 +141,8 @@ test('what was deleted is in no topic any more; what is there stays, also when i
   expect(commands.text + snapshots.text).not.toContain('"first"');
   expect(snapshots.text).toContain(hashOf(kept.key));
   expect(snapshots.text).not.toContain(wallet.key);
+  expect(snapshots.text).toContain('93.184.215.14/kept-hook');
+  expect(commands.text + snapshots.text).not.toContain('gone-hook');
   expect(await state()).toEqual(before);
 
   // Commands go on behind the snapshot, and a rebuild brings both together.
@@ -180,7 +207,7 @@ test('one that was cut short counts for nothing, and deletes nothing', async () 
     },
   };
   await expect(
-    takeSnapshot({ kafka: cut as never, pool: world.pool, now: Date.now }, [accounts, sync]),
+    takeSnapshot({ kafka: cut as never, pool: world.pool, now: Date.now }, decided),
   ).rejects.toThrow('killed');
   expect((await textOf(topics.commands)).low).toBe(low);
   const now = await state();
@@ -216,7 +243,7 @@ test('one whose lock is lost on the way is not closed: another may have begun', 
     },
   };
   await expect(
-    takeSnapshot({ kafka: cut as never, pool: world.pool, now: Date.now }, [accounts, sync]),
+    takeSnapshot({ kafka: cut as never, pool: world.pool, now: Date.now }, decided),
   ).rejects.toMatchObject({ code: 'CONFLICT' });
   expect((await textOf(topics.commands)).low).toBe(low);
   const before = await state();
@@ -232,14 +259,14 @@ test('a rebuild that was begun before a snapshot begins anew where the rest of i
   const before = await state();
   const report = await rebuildAll();
   expect(report.tables.flatMap(({ differing }) => differing)).toEqual([]);
-  expect(report.builds.map(({ isResumed }) => isResumed)).toEqual([false, false]);
+  expect(report.builds.map(({ isResumed }) => isResumed)).toEqual([false, false, false]);
   expect(await state()).toEqual(before);
   expect(await statusWith(shadowed.key)).toBe(200);
 
   // One that has read all that was deleted goes on.
   await rebuildAll({ swap: false });
   await snapshot();
-  expect((await rebuildAll()).builds.map(({ isResumed }) => isResumed)).toEqual([true, true]);
+  expect((await rebuildAll()).builds.map(({ isResumed }) => isResumed)).toEqual([true, true, true]);
 });
 
 test('tables that were lost are filled from the snapshot and what followed', async () => {
@@ -247,11 +274,12 @@ test('tables that were lost are filled from the snapshot and what followed', asy
   await makeKey('behind it');
   const before = await state();
   await world.stopProjector();
-  await world.pool.query(`DELETE FROM tds.checkpoints WHERE projection IN ('accounts', 'sync')`);
+  await world.pool.query(`DELETE FROM tds.checkpoints WHERE projection IN ('accounts', 'sync', 'webhooks')`);
   const served = await servedBuilds(world.pool);
   for (const [name, tables] of [
     ['accounts', ['sessions', 'api_keys', 'users', 'command_outcomes']],
     ['sync', ['sync_blobs', 'command_outcomes']],
+    ['webhooks', ['webhook_subscriptions', 'webhooks', 'webhook_requests', 'command_outcomes']],
   ] as const) {
     for (const table of tables) await world.pool.query(`DELETE FROM ${served.schema(name)}.${table}`);
   }
