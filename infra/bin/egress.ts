@@ -14,9 +14,8 @@ export function openEgress(config: Config, releasers: Releasers): Egress {
   return egress;
 }
 
+/** Not of the web: at its ports webhooks listen, and whoever serves us there is on a host of its own. */
 const DEFAULT_PORTS: Readonly<Record<string, number>> = {
-  'http:': 80,
-  'https:': 443,
   'postgres:': 5432,
   'postgresql:': 5432,
   'redis:': 6379,
