@@ -72,6 +72,7 @@ interface Kind {
   readonly noPage?: readonly Sent[];
 }
 
+const DELIVERY = '5f0f7f3e-3c36-4b59-9f0e-6f9a3c1d2e4b';
 const LONG = 'a'.repeat(6000);
 const raws = (...texts: readonly string[]): Sent[] => texts.map((raw) => ({ raw }));
 /** NUL, bytes that are not UTF-8, half a surrogate pair, an escape that is none, a character that is cut off. */
@@ -152,6 +153,10 @@ export const kinds: Readonly<Record<string, Kind>> = {
     same: () => [],
     bad: () => ['x', 'AQ', 'AQAAATwAAAAjAAAAALPch-iXhaEfAAAAAAAAAA', '=', LONG, ...NO_TEXT],
   },
+  uuid: {
+    same: (value) => [value.toUpperCase()],
+    bad: () => ['x', '0', `{${DELIVERY}}`, `${DELIVERY}0`, DELIVERY.replaceAll('-', ''), LONG, ...NO_TEXT],
+  },
   text: {
     same: () => [],
     bad: ({ maxLength = 1000 }) => ['a'.repeat(maxLength + 1), ...raws('%00', 'a%00b'), LONG],
@@ -162,6 +167,7 @@ export const kinds: Readonly<Record<string, Kind>> = {
 export function kindOf({ name, schema: of }: Parameter): string {
   if (of.pattern?.startsWith('^0[xX]') === true) return 'address';
   if (of.format === 'date-time') return 'time';
+  if (of.format === 'uuid') return 'uuid';
   if (of.enum !== undefined) return 'choice';
   if (name === 'page' || name === 'limit' || name === 'cursor') return name;
   if (name === 'page_size') return 'limit';
@@ -205,7 +211,13 @@ const good: Readonly<Record<string, string>> = {
   cursor: '',
   // Nobody's.
   id: '0',
+  delivery_id: DELIVERY,
+  status: 'dead',
+  event: 'ping',
 };
+
+/** Of what a test has made, by route: the ids are not known before. */
+export const made = new Map<string, Readonly<Record<string, string>>>();
 
 /** What a route is sent besides what it requires, or instead. */
 const besides: Readonly<Record<string, Readonly<Record<string, string>>>> = {
@@ -218,12 +230,12 @@ const besides: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   '/api/price-history/': { end_time: END, interval: '1 day' },
 };
 
-/** What a route answers to good values: no price of the past is known here, and there is no such key. */
+/** What a route answers to good values: no price of the past is known here, and there is no such key or webhook. */
 export const statusOf = (path: string): number =>
-  ['/api/price-at/', '/api/users/auth/api-keys/{id}/usage/'].includes(path) ? 404 : 200;
+  path === '/api/price-at/' || (path.includes('{id}') && !made.has(path)) ? 404 : 200;
 
 export function valueOf(path: string, name: string): string {
-  const value = besides[path]?.[name] ?? good[name];
+  const value = made.get(path)?.[name] ?? besides[path]?.[name] ?? good[name];
   if (value === undefined) throw new Error(`no good value of ${name} is known here, which ${path} takes`);
   return value;
 }
