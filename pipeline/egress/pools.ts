@@ -31,8 +31,8 @@ export function createPools(connections: number): Pools {
   // In the order of their last use.
   const pools = new Map<string, Pool>();
 
-  const open = (key: string, { url, addresses }: Target): Pool => {
-    const pool = new Pool(url.origin, {
+  const open = ({ url, addresses }: Target): Pool =>
+    new Pool(url.origin, {
       connections,
       connect: connectTo(addresses),
       allowH2: false,
@@ -43,13 +43,6 @@ export function createPools(connections: number): Pools {
       headersTimeout: 0,
       bodyTimeout: 0,
     });
-    const dropWhenUnused = (): void => {
-      if (pool.stats.connected > 0 || pool.stats.size > 0 || pools.get(key) !== pool) return;
-      pools.delete(key);
-      void pool.close();
-    };
-    return pool.on('disconnect', dropWhenUnused).on('connectionError', dropWhenUnused);
-  };
 
   const makeRoom = (): void => {
     for (const [key, pool] of pools) {
@@ -66,7 +59,7 @@ export function createPools(connections: number): Pools {
       let pool = pools.get(key);
       if (pool === undefined) {
         makeRoom();
-        pool = open(key, target);
+        pool = open(target);
       }
       pools.delete(key);
       pools.set(key, pool);

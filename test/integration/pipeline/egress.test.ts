@@ -209,11 +209,27 @@ describe('an endpoint', () => {
     expect([error.reason, error.message]).toEqual(['timeout', 'no answer within 0.4 s']);
   });
 
-  it('that hangs within the TLS handshake is a time-out, before the connection is given up', async () => {
-    const sockets: Socket[] = [];
-    const port = await talker((socket) => sockets.push(socket));
-    expect(await reasonOf(egressOf().request(`https://${GOOD}:${port}/`, hurried))).toBe('timeout');
-    expect(sockets.map((socket) => socket.destroyed)).toEqual([false]);
+  it('that hangs within the TLS handshake is a time-out, each call on its own time', async () => {
+    const port = await talker(() => {});
+    const egress = egressOf();
+    const ended: string[] = [];
+    const call = async (name: string, url: string, timeoutMs: number): Promise<void> => {
+      ended.push(`${name}: ${await reasonOf(egress.request(url, { ...post, timeoutMs }))}`);
+    };
+    await Promise.all([
+      call('long', `http://${GOOD}:${port}/`, 4000),
+      call('short', `https://${GOOD}:${port}/`, 400),
+    ]);
+    expect(ended).toEqual(['short: timeout', 'long: timeout']);
+  });
+
+  it.each([
+    ['https', 443],
+    ['http', 80],
+  ])('is called by %s at port %d unless it names another', async (scheme, port) => {
+    const host = '127.217.101.9';
+    const error = await failure(egressOf({ allow: [host] }).request(`${scheme}://${host}/`, post));
+    expect(error.cause).toMatchObject({ code: 'ECONNREFUSED', address: host, port });
   });
 
   it.each(['headers', 'body'])(
@@ -564,6 +580,8 @@ describe('connections', () => {
     });
     await Promise.all(callers);
     expect(requests).toHaveLength(3000);
+    const timers = process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout');
+    expect(timers.length).toBeLessThan(100);
     expect(sockets.size).toBeLessThanOrEqual(8);
     await vi.waitFor(() => expect([...sockets].every((socket) => socket.destroyed)).toBe(true), unhurried);
   });
