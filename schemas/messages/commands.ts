@@ -104,9 +104,7 @@ const syncPut = z.object({
   }),
 });
 
-const WEBHOOK_STATUSES = ['active', 'paused', 'disabled'] as const;
-export const webhookStatus = z.enum(WEBHOOK_STATUSES);
-export type WebhookStatus = z.infer<typeof webhookStatus>;
+export const webhookStatus = z.enum(['active', 'paused', 'disabled']);
 
 const webhookEvents = z.array(z.enum(WEBHOOK_EVENTS)).min(1);
 /** So many at most: their ids are made of the command's. */

@@ -85,10 +85,13 @@ async function requestsOf(id: number): Promise<unknown[]> {
 }
 
 /** As the dispatcher writes a delivery down. */
-async function deliver(webhookId: number, columns: Record<string, unknown> = {}): Promise<string> {
-  const event = String(columns['event'] ?? 'transfer.created');
+async function deliver(
+  webhookId: number,
+  { event = 'transfer.created', ...columns }: Record<string, unknown> & { readonly event?: string } = {},
+): Promise<string> {
+  const id = randomUUID();
   const row: Record<string, unknown> = {
-    id: randomUUID(),
+    id,
     webhook_id: webhookId,
     event,
     body: JSON.stringify({ event, created_at: '2026-01-02T03:04:05.678Z', data: { block: 7 } }),
@@ -100,7 +103,7 @@ async function deliver(webhookId: number, columns: Record<string, unknown> = {})
     `INSERT INTO tds.webhook_deliveries (${names.join(', ')}) VALUES (${names.map((_, i) => `$${i + 1}`).join(', ')})`,
     Object.values(row),
   );
-  return String(row['id']);
+  return id;
 }
 
 const unsubscribed = { token: '', address: '', price_above: '', price_below: '' };
@@ -413,7 +416,7 @@ describe('Idempotency-Key', () => {
     );
     await call('PATCH', of(first?.json.id), { name: 'changed since' });
     repeats.push(await call('POST', WEBHOOKS, { ...body, name: ' once' }, { key: 'make' }));
-    for (const { status, json } of [...repeats]) expect([status, json]).toEqual([201, first?.json]);
+    for (const { status, json } of repeats) expect([status, json]).toEqual([201, first?.json]);
     expect((await call('GET', WEBHOOKS)).json).toHaveLength(1);
     const reused = await call('POST', WEBHOOKS, good, { key: 'make' });
     expect([reused.status, reused.json.code]).toEqual([422, 'idempotency_key_reused']);
