@@ -62,7 +62,7 @@ const CHECK_MS = 5000;
 const MAX_TRIED = 4;
 
 export function createEgress(options: EgressOptions): Egress {
-  const { allowNetworks, ownPorts, dnsServers = [], connectionsPerHost = 64 } = options;
+  const { allowNetworks, ownPorts, dnsServers = [], connectionsPerHost = 256 } = options;
   const resolve = options.resolve ?? createResolve(dnsServers);
   const pools = createPools(connectionsPerHost);
   const closing = new AbortController();

@@ -66,6 +66,11 @@ export interface VerifyOptions {
   readonly toleranceSeconds?: number;
   /** Unix milliseconds. */
   readonly now?: number;
+  /**
+   * Refuses what only `X-Vendor-Signature` signs. That one covers neither time nor id, so whoever got hold of a
+   * delivery could send it again, under another id. This service always sends both.
+   */
+  readonly isTimeRequired?: boolean;
 }
 
 /** As Node's `request.headers`, or fetch's `Headers`. */
@@ -73,8 +78,7 @@ export type ReceivedHeaders = Headers | Readonly<Record<string, string | readonl
 
 /**
  * The event that a request delivers, once its signature is found right; throws `WebhookError`.
- * The headers of Standard Webhooks decide where there are any; else `X-Vendor-Signature` does, which tells nothing of
- * when it was made. An event may come more than once: its delivery id (`X-Vendor-Delivery`) says which it is.
+ * The headers of Standard Webhooks decide where there are any; else `X-Vendor-Signature` does. An event may come more than once: its delivery id (`X-Vendor-Delivery`) says which it is.
  *
  * @param body the bytes as they came, before anything parses them
  * @param secret of the webhook, whole (`whsec_…`)
@@ -83,7 +87,7 @@ export function verify(
   body: string | Buffer,
   headers: ReceivedHeaders,
   secret: string,
-  { toleranceSeconds = 300, now = Date.now() }: VerifyOptions = {},
+  { toleranceSeconds = 300, now = Date.now(), isTimeRequired = false }: VerifyOptions = {},
 ): WebhookBody {
   const header = headerReader(headers);
   const names = ['webhook-id', 'webhook-timestamp', 'webhook-signature'] as const;
@@ -100,7 +104,7 @@ export function verify(
     if (!(Math.abs(now / 1000 - Number(timestamp)) <= toleranceSeconds)) {
       throw new WebhookError('timestamp', 'The delivery was signed at another time.');
     }
-  } else if (id !== undefined || timestamp !== undefined || signatures !== undefined) {
+  } else if (isTimeRequired || id !== undefined || timestamp !== undefined || signatures !== undefined) {
     throw new WebhookError('headers', `Not all of ${names.join(', ')} are there.`);
   } else if (own !== undefined) {
     if (!isSame(own, ownSignature(secret, body))) throw wrongSignature();

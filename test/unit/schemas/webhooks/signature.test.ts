@@ -225,6 +225,13 @@ describe('a receiver', () => {
     expect(refusal(body, headers, SECRET, { now })).toBe('headers');
   });
 
+  it('refuses a signature without time where it wants one', () => {
+    const options = { now, isTimeRequired: true };
+    expect(refusal(body, ofContract(signed()), SECRET, options)).toBe('headers');
+    expect(refusal(body, ofStandard(signed()), SECRET, options)).toBeNull();
+    expect(refusal(body, signed(), SECRET, options)).toBeNull();
+  });
+
   it('refuses an id that is not the one that was signed', () => {
     const headers = { ...signed(), 'X-Vendor-Delivery': '0193d2c1-6f6e-7c4e-9c5b-0242ac120003' };
     expect(refusal(body, headers, SECRET, { now })).toBe('signature');
