@@ -2,11 +2,10 @@ import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 
+import { Agent } from 'undici';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 
 import { eventCatalogue } from '../../../../schemas/webhooks/events.ts';
@@ -15,9 +14,12 @@ import { signatureHeaders } from '../../../../schemas/webhooks/signature.ts';
 /** The receiver of the README, as it stands there, in a process of its own. */
 
 const SECRET = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
+const unhurried = { timeout: 60_000, interval: 50 };
 const folder = mkdtempSync(join(tmpdir(), 'tds-receiver-'));
+/** In the place of a port, which somebody else could take in between. */
+const socketPath = join(folder, 'socket');
+const agent = new Agent({ connect: { socketPath } });
 let child: ChildProcess;
-let url: string;
 let wrote = '';
 
 beforeAll(async () => {
@@ -25,28 +27,30 @@ beforeAll(async () => {
     /^## Receive webhooks$[^]*?```js\n([^]*?)```/m.exec(readFileSync('README.md', 'utf8')) ?? [];
   writeFileSync(join(folder, 'receiver.mjs'), code ?? '');
   symlinkSync(resolve('schemas'), join(folder, 'schemas'));
-  const port = await freePort();
-  url = `http://127.0.0.1:${port}/`;
   child = spawn(process.execPath, [join(folder, 'receiver.mjs')], {
-    env: { ...process.env, WEBHOOK_SECRET: SECRET, PORT: String(port) },
+    env: { ...process.env, WEBHOOK_SECRET: SECRET, PORT: socketPath },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   child.stdout?.on('data', (chunk: Buffer) => (wrote += chunk.toString()));
-  await vi.waitFor(() => fetch(url), { timeout: 60_000, interval: 50 });
-});
+  await vi.waitFor(() => answerTo(), unhurried);
+}, unhurried.timeout);
 afterAll(async () => {
+  await agent.close();
   child.kill();
   if (child.exitCode === null) await once(child, 'exit');
   rmSync(folder, { recursive: true });
 });
 
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
+/** The status that a request is answered with; a GET where nothing is sent. */
+async function answerTo(sent?: { body: string; headers: Record<string, string> }): Promise<number> {
+  const { statusCode, body } = await agent.request({
+    origin: 'http://receiver',
+    path: '/',
+    method: sent === undefined ? 'GET' : 'POST',
+    ...sent,
+  });
+  await body.dump();
+  return statusCode;
 }
 
 const example = eventCatalogue['price.threshold'].example;
@@ -63,9 +67,8 @@ const headersAt = (timestampSeconds: number): Record<string, string> =>
 const seconds = (): number => Math.floor(Date.now() / 1000);
 
 it('takes a delivery', async () => {
-  const response = await fetch(url, { method: 'POST', body, headers: headersAt(seconds()) });
-  expect(response.status).toBe(204);
-  await vi.waitFor(() => expect(wrote).toContain(example.data.token_address), { timeout: 60_000 });
+  expect(await answerTo({ body, headers: headersAt(seconds()) })).toBe(204);
+  await vi.waitFor(() => expect(wrote).toContain(example.data.token_address), unhurried);
   expect(wrote).toContain('0193d2c1-6f6e-7c4e-9c5b-0242ac120002 price.threshold');
 });
 
@@ -82,6 +85,6 @@ it.each([
   ['what is not signed', () => ({ body, headers: {} })],
 ])('refuses %s', async (_what, sent) => {
   const before = wrote;
-  expect((await fetch(url, { method: 'POST', ...sent() })).status).toBe(400);
+  expect(await answerTo(sent())).toBe(400);
   expect(wrote).toBe(before);
 });
