@@ -39,11 +39,10 @@ export async function insertDeliveries(tx: PoolClient, deliveries: readonly NewD
       deliveries.map(({ landing }) => landing?.seq ?? null),
     ],
   );
-  const [first] = deliveries;
   await wakeEndpoints(
     tx,
     deliveries.map(({ webhookId }) => webhookId),
-    first?.createdAt ?? 0,
+    deliveries.reduce((earliest, { createdAt }) => Math.min(earliest, createdAt), Number.MAX_SAFE_INTEGER),
   );
 }
 
@@ -92,9 +91,8 @@ const claimRow = z.object({
   scheduled_at: z.number().nullable(),
   manual_at: z.number().nullable(),
 });
-const endpointRow = z.object({
-  webhook_id: z.number(),
-  free: z.number(),
+const takenRow = z.object({ webhook_id: z.number(), free: z.number() });
+const endpointRow = takenRow.extend({
   is_open: z.boolean(),
   url: z.string(),
   activation: z.number(),
@@ -117,6 +115,8 @@ export interface ClaimOptions {
   readonly otherwise: number;
   /** Deliveries that died in a row, from which on a webhook counts as disabled. */
   readonly deadLimit: number;
+  /** Deliveries that are not taken: what came of them is known here, and not written down yet. */
+  readonly held: readonly string[];
 }
 
 /** What a webhook that is not active is given all the same: what was asked for by hand, and the first attempt of a test. */
@@ -127,20 +127,30 @@ const WHATEVER_THE_STATUS = '(manual_at IS NOT NULL OR (is_test AND attempts = 0
  * waits for a lock: what another process is looking at is that one's.
  */
 export async function claimDeliveries(pool: Pool, options: ClaimOptions): Promise<Claim[]> {
-  const { schema, now, lease, leaseMs, most, room, otherwise, deadLimit } = options;
+  const { schema, now, lease, leaseMs, most, room, otherwise, deadLimit, held } = options;
   return await inTransaction(pool, async (tx) => {
-    const endpoints = await sqlRows(
+    const taken = await sqlRows(
       tx,
-      endpointRow,
-      `SELECT e.webhook_id, coalesce(room.free, $4) AS free, w.user_id, w.url, w.activation, w.secret, w.previous_secret, w.previous_until,
-         w.status = 'active' AND (e.activation <> w.activation OR e.consecutive_dead < $6) AS is_open
+      takenRow,
+      `SELECT e.webhook_id, coalesce(room.free, $4) AS free
        FROM tds.webhook_endpoints e JOIN ${schema}.webhooks w ON w.id = e.webhook_id
        LEFT JOIN unnest($2::bigint[], $3::integer[]) AS room (webhook_id, free) ON room.webhook_id = e.webhook_id
        WHERE e.due_at <= $1 AND coalesce(room.free, $4) > 0
        ORDER BY e.due_at LIMIT $5 FOR UPDATE OF e SKIP LOCKED`,
-      [now, [...room.keys()], [...room.values()], otherwise, most, deadLimit],
+      [now, [...room.keys()], [...room.values()], otherwise, most],
     );
-    if (endpoints.length === 0) return [];
+    if (taken.length === 0) return [];
+    // Looked at once they are locked: a webhook that was made active before is seen, one that will be wakes its endpoint.
+    const endpoints = await sqlRows(
+      tx,
+      endpointRow,
+      `SELECT taken.*, w.user_id, w.url, w.activation, w.secret, w.previous_secret, w.previous_until,
+         w.status = 'active' AND (e.activation <> w.activation OR e.consecutive_dead < $3) AS is_open
+       FROM unnest($1::bigint[], $2::integer[]) WITH ORDINALITY AS taken (webhook_id, free, place)
+       JOIN tds.webhook_endpoints e USING (webhook_id) JOIN ${schema}.webhooks w ON w.id = taken.webhook_id
+       ORDER BY place`,
+      [taken.map(({ webhook_id: id }) => id), taken.map(({ free }) => free), deadLimit],
+    );
     const lists = [
       endpoints.map(({ webhook_id: id }) => id),
       endpoints.map(({ free }) => free),
@@ -154,14 +164,14 @@ export async function claimDeliveries(pool: Pool, options: ClaimOptions): Promis
          SELECT d.id FROM endpoints CROSS JOIN LATERAL (
            SELECT id FROM tds.webhook_deliveries
            WHERE webhook_id = endpoints.webhook_id AND due_at <= $4
-             AND (endpoints.is_open OR ${WHATEVER_THE_STATUS})
+             AND (endpoints.is_open OR ${WHATEVER_THE_STATUS}) AND id <> ALL ($8::uuid[])
            ORDER BY due_at LIMIT endpoints.free FOR UPDATE SKIP LOCKED
          ) AS d LIMIT $7
        )
        UPDATE tds.webhook_deliveries d SET lease = $5, due_at = $4::bigint + $6::bigint FROM due WHERE d.id = due.id
        RETURNING d.id, d.webhook_id, d.event, d.body, d.is_test, d.status, d.attempts, d.scheduled_attempts, d.scheduled_at,
          d.manual_at`,
-      [...lists, now, lease, leaseMs, most],
+      [...lists, now, lease, leaseMs, most, held],
     );
     await tx.query(
       `UPDATE tds.webhook_endpoints e SET due_at = (
@@ -184,8 +194,8 @@ function claimOf(
   endpoint: z.infer<typeof endpointRow>,
   { lease, now }: { readonly lease: string; readonly now: number },
 ): Claim {
-  const isScheduled =
-    (endpoint.is_open || row.is_test) && row.scheduled_at !== null && row.scheduled_at <= now;
+  const mayBeScheduled = endpoint.is_open || (row.is_test && row.attempts === 0);
+  const isScheduled = mayBeScheduled && row.scheduled_at !== null && row.scheduled_at <= now;
   return {
     id: row.id,
     webhookId: row.webhook_id,
@@ -225,6 +235,10 @@ export interface Ended {
 
 const idRow = z.object({ id: z.string() });
 
+/** When an attempt was asked for by hand that this one, `r`, was not. */
+const STILL_ASKED = `CASE WHEN r.status = 'success' OR (r.is_manual AND d.manual_at = r.asked_at) THEN NULL
+  ELSE d.manual_at END`;
+
 /**
  * Writes down what became of attempts, and what that makes of their webhooks. An attempt whose lease another process has
  * taken over meanwhile changes nothing. What was asked for by hand while it ran still stands.
@@ -237,15 +251,13 @@ export async function endAttempts(pool: Pool, ended: readonly Ended[]): Promise<
       idRow,
       `UPDATE tds.webhook_deliveries d SET
          status = r.status, attempts = r.attempts, scheduled_attempts = r.scheduled_attempts, manual = r.is_manual,
-         scheduled_at = r.scheduled_at,
-         manual_at = CASE WHEN r.is_manual OR r.status = 'success' THEN NULL ELSE d.manual_at END,
-         due_at = least(r.scheduled_at, CASE WHEN r.is_manual OR r.status = 'success' THEN NULL ELSE d.manual_at END),
+         scheduled_at = r.scheduled_at, manual_at = ${STILL_ASKED}, due_at = least(r.scheduled_at, ${STILL_ASKED}),
          lease = NULL, response_code = r.response_code, response_body = r.response_body, error = r.error,
          duration_ms = r.duration_ms, last_attempt_at = r.at
        FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::integer[], $5::integer[], $6::boolean[], $7::bigint[],
-         $8::integer[], $9::text[], $10::text[], $11::integer[], $12::bigint[])
+         $8::integer[], $9::text[], $10::text[], $11::integer[], $12::bigint[], $13::bigint[])
          AS r (id, lease, status, attempts, scheduled_attempts, is_manual, scheduled_at, response_code, response_body, error,
-           duration_ms, at)
+           duration_ms, at, asked_at)
        WHERE d.id = r.id AND d.lease = r.lease
        RETURNING d.id`,
       [
@@ -261,6 +273,7 @@ export async function endAttempts(pool: Pool, ended: readonly Ended[]): Promise<
         ended.map(({ error }) => error),
         ended.map(({ durationMs }) => durationMs),
         ended.map(({ at }) => at),
+        ended.map(({ claim }) => claim.manualAt),
       ],
     );
     const ids = new Set(kept.map(({ id }) => id));
@@ -276,11 +289,12 @@ async function endOnEndpoints(tx: PoolClient, ended: readonly Ended[]): Promise<
   const streaks = [...Map.groupBy(ended, ({ claim }) => claim.webhookId)]
     .toSorted(([a], [b]) => a - b)
     .map(([webhookId, attempts]) => {
-      const counting = attempts.filter(({ claim }) => !claim.isTest);
+      const activation = Math.max(...attempts.map(({ claim }) => claim.activation));
+      const counting = attempts.filter(({ claim }) => !claim.isTest && claim.activation === activation);
       const lastSuccess = counting.findLastIndex(({ next }) => next.status === 'success');
       return {
         webhookId,
-        activation: Math.max(...attempts.map(({ claim }) => claim.activation)),
+        activation,
         hasSucceeded: lastSuccess !== -1,
         deaths: counting.slice(lastSuccess + 1).filter(({ next }) => next.hasDied).length,
         at: Math.max(...attempts.map(({ at }) => at)),
@@ -305,10 +319,10 @@ async function endOnEndpoints(tx: PoolClient, ended: readonly Ended[]): Promise<
          ELSE e.consecutive_dead + r.deaths END,
        activation = greatest(e.activation, r.activation),
        last_delivery_at = greatest(e.last_delivery_at, r.at),
-       due_at = least(e.due_at, r.due_at, (
-         SELECT min(d.manual_at) FROM tds.webhook_deliveries d
-         WHERE d.id = ANY ($7::uuid[]) AND d.webhook_id = r.webhook_id
-       ))
+       due_at = least(e.due_at, r.due_at,
+         (SELECT min(d.manual_at) FROM tds.webhook_deliveries d WHERE d.id = ANY ($7::uuid[]) AND d.webhook_id = r.webhook_id),
+         -- What was passed over while too many were dead waits no longer.
+         CASE WHEN r.has_succeeded AND e.consecutive_dead > 0 THEN r.at END)
      FROM unnest($1::bigint[], $2::bigint[], $3::boolean[], $4::integer[], $5::bigint[], $6::bigint[])
        AS r (webhook_id, activation, has_succeeded, deaths, at, due_at)
      WHERE e.webhook_id = r.webhook_id`,
@@ -328,14 +342,17 @@ async function endOnEndpoints(tx: PoolClient, ended: readonly Ended[]): Promise<
 export async function releaseClaims(pool: Pool, claims: readonly Claim[]): Promise<void> {
   if (claims.length === 0) return;
   await inTransaction(pool, async (tx) => {
-    await tx.query(
+    const released = await sqlRows(
+      tx,
+      z.object({ webhook_id: z.number() }),
       `UPDATE tds.webhook_deliveries d SET lease = NULL, due_at = least(scheduled_at, manual_at)
-       FROM unnest($1::uuid[], $2::uuid[]) AS r (id, lease) WHERE d.id = r.id AND d.lease = r.lease`,
+       FROM unnest($1::uuid[], $2::uuid[]) AS r (id, lease) WHERE d.id = r.id AND d.lease = r.lease
+       RETURNING d.webhook_id`,
       [claims.map(({ id }) => id), claims.map(({ lease }) => lease)],
     );
     await wakeEndpoints(
       tx,
-      claims.map(({ webhookId }) => webhookId),
+      released.map(({ webhook_id: id }) => id),
       0,
     );
   });

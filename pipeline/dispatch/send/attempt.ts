@@ -72,8 +72,15 @@ function errorOf(status: number): string | null {
     : `answered ${status}`;
 }
 
+/** What is not said to be text counts as such where nothing is said of it, and it is UTF-8. */
 function textOf({ headers, body }: EgressAnswer): string | null {
-  const type = headers['content-type'] ?? '';
-  if (body.length === 0 || !TEXT.test(Array.isArray(type) ? (type[0] ?? '') : type)) return null;
-  return new TextDecoder().decode(body);
+  const type = headers['content-type'];
+  const isSaid = type !== undefined && TEXT.test(type);
+  if (body.length === 0 || (type !== undefined && !isSaid)) return null;
+  try {
+    // As a stream: the character that lies across the end of what is kept is left out.
+    return new TextDecoder('utf-8', { fatal: !isSaid }).decode(body, { stream: true });
+  } catch {
+    return null;
+  }
 }

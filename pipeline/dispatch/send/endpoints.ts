@@ -1,18 +1,28 @@
+/** What may be given now to some endpoints, where they have something due. */
+export interface Room {
+  /** Attempts of each, by webhook. */
+  readonly room: ReadonlyMap<number, number>;
+  /** And of one that is not named. */
+  readonly otherwise: number;
+  /** Of all of these together. */
+  readonly most: number;
+}
+
 /**
  * How many attempts each endpoint is given at a time. A new one is given one; each quick answer doubles that, up to a
  * bound, and each slow one halves it; all slow ones together have a share of their own. So endpoints that hang hold few of
  * the places that all share.
  */
 export interface Endpoints {
-  /** What each may be given now, by webhook; one that is not named, `FIRST`. */
-  room(): ReadonlyMap<number, number>;
+  /** First that of the slow ones, of their share, if any is left; then that of all others. */
+  rooms(): readonly Room[];
   began(webhookId: number): void;
   /** @param isQuick it answered, whatever it said, and soon */
   ended(webhookId: number, isQuick: boolean): void;
 }
 
 /** What an endpoint is given that nothing is known of. */
-export const FIRST = 1;
+const FIRST = 1;
 /** Endpoints that are remembered while they have no attempt running. */
 const KEPT = 10_000;
 
@@ -44,16 +54,22 @@ export function createEndpoints({ most, slow }: { readonly most: number; readonl
     }
   };
   return {
-    room() {
+    rooms() {
       let share = slow;
-      for (const { isSlow, running } of known.values()) if (isSlow) share -= running;
-      const rooms = new Map<number, number>();
+      const slows = new Map<number, number>();
+      const others = new Map<number, number>();
       for (const [webhookId, { bound, running, isSlow }] of known) {
-        const free = Math.max(0, Math.min(bound - running, isSlow ? share : Number.POSITIVE_INFINITY));
-        if (isSlow) share -= free;
-        if (free !== FIRST) rooms.set(webhookId, free);
+        const free = Math.max(0, bound - running);
+        if (isSlow) {
+          share -= running;
+          slows.set(webhookId, free);
+          others.set(webhookId, 0);
+        } else if (free !== FIRST) others.set(webhookId, free);
       }
-      return rooms;
+      const ofOthers = { room: others, otherwise: FIRST, most: Number.POSITIVE_INFINITY };
+      return slows.size > 0 && share > 0
+        ? [{ room: slows, otherwise: 0, most: share }, ofOthers]
+        : [ofOthers];
     },
     began(webhookId) {
       of(webhookId).running += 1;

@@ -7,7 +7,7 @@ import { storable } from '../../../schemas/text.ts';
 import type { Patience } from '../../log-reading.ts';
 import { claimDeliveries, endAttempts, releaseClaims } from '../deliveries.ts';
 import type { Claim, Ended } from '../deliveries.ts';
-import { FIRST, createEndpoints } from './endpoints.ts';
+import { createEndpoints } from './endpoints.ts';
 import type { DispatchMetrics } from '../metrics.ts';
 import { afterAttempt } from './schedule.ts';
 
@@ -74,6 +74,8 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
   const stopping = new AbortController();
   const cutting = new AbortController();
   const running = new Set<Promise<void>>();
+  /** Deliveries whose attempt runs, or has ended and is not written down: their leases may end, they are not taken again. */
+  const held = new Set<string>();
   const ended: Ended[] = [];
   const unmade: Claim[] = [];
   let waiting = new AbortController();
@@ -93,7 +95,9 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
     const durationMs = clock.now() - at;
     const isSuccess = answer.error === null;
     const { isManual } = claim;
-    const next = afterAttempt(claim, { isSuccess, isManual, at: at + durationMs }, settings, clock.random);
+    const next = afterAttempt(claim, { isSuccess, isManual, at: at + durationMs }, settings, () =>
+      clock.random(),
+    );
     endpoints.ended(claim.webhookId, answer.responseCode !== null && durationMs < QUICK_MS);
     metrics.attempts.inc({ outcome: isSuccess ? 'success' : next.status });
     metrics.duration.observe(durationMs / 1000);
@@ -108,6 +112,7 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
       while (ended.length > 0) {
         const some = ended.splice(0, ENDS);
         await patiently(() => endAttempts(pool, some));
+        for (const { claim } of some) held.delete(claim.id);
         wake();
       }
     })()
@@ -119,6 +124,7 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
   }
 
   function start(claim: Claim): void {
+    held.add(claim.id);
     endpoints.began(claim.webhookId);
     const run = attempt(claim)
       .catch(onFatal)
@@ -126,24 +132,34 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
     running.add(run);
   }
 
+  /** How many attempts were begun. */
+  async function begin(): Promise<number> {
+    const places = settings.concurrency - running.size;
+    const served = places > 0 ? await schema() : null;
+    if (served === null) return 0;
+    let begun = 0;
+    for (const room of endpoints.rooms()) {
+      const most = Math.min(room.most, places - begun);
+      if (most === 0) break;
+      const claims = await claimDeliveries(pool, {
+        ...room,
+        most,
+        schema: served,
+        now: clock.now(),
+        lease,
+        leaseMs: settings.timeoutMs + LEASE_MARGIN_MS,
+        deadLimit: settings.deadLimit,
+        held: [...held],
+      });
+      claims.forEach(start);
+      begun += claims.length;
+    }
+    return begun;
+  }
+
   async function round(): Promise<void> {
-    const free = settings.concurrency - running.size;
-    const served = free > 0 ? await schema() : null;
-    const claims =
-      served === null
-        ? []
-        : await claimDeliveries(pool, {
-            schema: served,
-            now: clock.now(),
-            lease,
-            leaseMs: settings.timeoutMs + LEASE_MARGIN_MS,
-            most: free,
-            room: endpoints.room(),
-            otherwise: FIRST,
-            deadLimit: settings.deadLimit,
-          });
-    claims.forEach(start);
-    await (claims.length > 0
+    const begun = await begin();
+    await (begun > 0
       ? clock.sleep(BREATH_MS, stopping.signal)
       : clock.sleep(settings.pollMs, AbortSignal.any([waiting.signal, stopping.signal])));
   }
@@ -163,7 +179,9 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
       stopping.abort();
       await looping;
       const all = Promise.all(running);
-      await Promise.race([all, pause(GRACE_MS)]);
+      const over = new AbortController();
+      await Promise.race([all, pause(GRACE_MS, over.signal)]);
+      over.abort();
       cutting.abort();
       await all;
       while (writing !== null) await writing;

@@ -1,0 +1,314 @@
+import { randomBytes, randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+import { Registry } from 'prom-client';
+
+import type { Clock } from '../../infra/clock.ts';
+import { pause } from '../../infra/lifecycle.ts';
+import { parseNetwork } from '../../infra/networks.ts';
+import { inTransaction } from '../../infra/postgres/client.ts';
+import type { Pool } from '../../infra/postgres/client.ts';
+import { createSealing } from '../../infra/sealing.ts';
+import { insertDeliveries } from '../../pipeline/dispatch/deliveries.ts';
+import { createDispatchMetrics } from '../../pipeline/dispatch/metrics.ts';
+import { runRequests } from '../../pipeline/dispatch/requests.ts';
+import { createSend } from '../../pipeline/dispatch/send/attempt.ts';
+import { startSender } from '../../pipeline/dispatch/send/sender.ts';
+import type { SenderSettings } from '../../pipeline/dispatch/send/sender.ts';
+import { startUpkeep } from '../../pipeline/dispatch/upkeep.ts';
+import { createEgress } from '../../pipeline/egress/egress.ts';
+import { createPatience } from '../../pipeline/log-reading.ts';
+import { runPostgresProjection } from '../../projections/engine/run/postgres-runner.ts';
+import type { ProjectionRun } from '../../projections/engine/run/follow-served.ts';
+import { servedSchema } from '../../projections/served.ts';
+import { deliveryOf, secretOf } from '../../projections/webhooks/queries.ts';
+import type { Delivery } from '../../projections/webhooks/queries.ts';
+import { webhooks } from '../../projections/webhooks/projector.ts';
+import type { WebhookCommand } from '../../projections/webhooks/decider.ts';
+import type { CommandOf } from '../../schemas/messages/commands.ts';
+import { topics } from '../../schemas/topics.ts';
+import { projectionWorld, until } from './projection-world.ts';
+import type { ProjectionWorld } from './projection-world.ts';
+
+/** The contract's retries, in milliseconds. */
+export const DELAYS_MS = [30, 300, 1800, 7200, 43_200].map((seconds) => seconds * 1000);
+export const TIMEOUT_MS = 400;
+/** After so long whoever has an attempt counts as gone. */
+export const LEASE_MS = TIMEOUT_MS + 20_000;
+const OWNER = 7;
+const START = 1_700_000_000_000;
+
+/** A request as a receiver got it. */
+export interface Received {
+  readonly id: string;
+  readonly attempt: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+  /** By the test's clock. */
+  readonly at: number;
+}
+export type Answering = (received: Received, response: ServerResponse) => void;
+
+export interface Receiver {
+  readonly url: string;
+  readonly received: Received[];
+  /** From the next request on. */
+  answer: Answering;
+}
+
+export interface Station {
+  /** Ends at once what waits; what runs is given a moment. */
+  stop(): Promise<void>;
+}
+
+/** The delivery of webhooks on real stores, log, projector and sockets. Only time is the test's. */
+export interface DeliveryWorld extends Pick<ProjectionWorld, 'pool' | 'env' | 'kafka' | 'log'> {
+  readonly schema: string;
+  readonly clock: Clock & { advance(ms: number): void; set(at: number): void };
+  readonly failures: unknown[];
+  readonly webhookSchema: () => Promise<string | null>;
+  /** A receiver of its own on an address of loopback, which answers 200 until it is told otherwise. */
+  receiver(answer?: Answering, host?: string): Promise<Receiver>;
+  /** Appends a command and waits until it is decided; its result. */
+  command<T extends WebhookCommand['type']>(
+    type: T,
+    body: Omit<CommandOf<T>['body'], 'user_id'>,
+  ): Promise<Record<string, unknown>>;
+  webhook(url: string): Promise<{ readonly id: number; readonly secret: string }>;
+  sealed(secret: string): string;
+  /** Makes deliveries, due now; their ids. */
+  deliver(webhookId: number, count?: number): Promise<string[]>;
+  delivery(webhookId: number, id: string): Promise<Delivery>;
+  /** Whatever is due now has been begun when this resolves. */
+  looked(): Promise<void>;
+  sender(options?: { readonly pool?: Pool } & Partial<SenderSettings>): Station;
+  /** All that works beside the log's matchers. */
+  station(options?: Partial<SenderSettings>): Promise<Station>;
+  /** Forgets all deliveries, and starts time anew. */
+  reset(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export const newSecret = (): string => `whsec_${randomBytes(32).toString('base64')}`;
+
+export async function deliveryWorld(): Promise<DeliveryWorld> {
+  const world = await projectionWorld();
+  const { pool, kafka, log } = world;
+  const publisher = kafka.publisher();
+  const sealing = createSealing(randomBytes(32));
+  const network = parseNetwork('127.0.0.0/8');
+  const egress = createEgress({ allowNetworks: network === null ? [] : [network], ownPorts: [] });
+  const failures: unknown[] = [];
+  const stations = new Set<Station>();
+  const closing: (() => Promise<unknown>)[] = [];
+  const projecting: ProjectionRun = await runPostgresProjection({
+    kafka,
+    pool,
+    projection: webhooks,
+    groupId: 'webhooks',
+    log,
+    metrics: world.metrics,
+  });
+  const webhookSchema = async (): Promise<string | null> => await servedSchema(pool, 'webhooks');
+  await until(async () => (await webhookSchema()) !== null);
+  const schema = (await webhookSchema()) ?? '';
+
+  let time = START;
+  const clock: DeliveryWorld['clock'] = {
+    now: () => time,
+    // Whoever waits looks again in a moment: only `now` says what is due.
+    sleep: async (ms, signal) => await pause(Math.min(ms, 5), signal),
+    turn: async () => await pause(0),
+    random: () => 0,
+    advance: (ms) => (time += ms),
+    set: (at) => (time = at),
+  };
+  const onFatal = (error: unknown): void => void failures.push(error);
+  const started = (stop: () => Promise<void>): Station => {
+    const station: Station = {
+      async stop() {
+        stations.delete(station);
+        await stop();
+      },
+    };
+    stations.add(station);
+    return station;
+  };
+  let canary: { readonly id: number; readonly receiver: Receiver } | null = null;
+
+  const own: DeliveryWorld = {
+    ...world,
+    schema,
+    clock,
+    failures,
+    webhookSchema,
+    async receiver(answer = (_, response) => void response.end(), host = '127.0.0.2') {
+      const received: Received[] = [];
+      const server = createServer((request, response) => {
+        const chunks: Buffer[] = [];
+        request.on('data', (chunk: Buffer) => chunks.push(chunk));
+        request.on('error', () => {});
+        request.on('end', () => {
+          const { headers } = request;
+          const one = {
+            id: String(headers['x-vendor-delivery']),
+            attempt: Number(headers['x-vendor-attempt']),
+            headers,
+            body: Buffer.concat(chunks).toString(),
+            at: time,
+          };
+          received.push(one);
+          receiver.answer(one, response);
+        });
+      });
+      server.listen(0, host);
+      await once(server, 'listening');
+      closing.push(async () => {
+        server.closeAllConnections();
+        server.close();
+        await once(server, 'close');
+      });
+      const { port } = server.address() as AddressInfo;
+      const receiver: Receiver = { url: `http://${host}:${port}/hook`, received, answer };
+      return receiver;
+    },
+    async command(type, body) {
+      const id = randomUUID();
+      const value = {
+        v: 1,
+        id,
+        type,
+        issued_at: time,
+        actor: `user:${OWNER}`,
+        request_hash: null,
+        body: { user_id: OWNER, ...body },
+      } as unknown as WebhookCommand;
+      await publisher.publish(topics.commands, [{ value }]);
+      let result: Record<string, unknown> = {};
+      await until(async () => {
+        const { rows } = await pool.query<{ accepted: boolean; result: Record<string, unknown> }>(
+          `SELECT accepted, result FROM ${schema}.command_outcomes WHERE id = $1`,
+          [id],
+        );
+        if (rows[0]?.accepted === false) throw new Error(`refused: ${JSON.stringify(rows[0].result)}`);
+        result = rows[0]?.result ?? {};
+        return rows.length > 0;
+      });
+      return result;
+    },
+    async webhook(url) {
+      const secret = newSecret();
+      const made = await own.command('webhook.create', {
+        name: 'mine',
+        url,
+        events: ['transfer.created'],
+        subscriptions: [],
+        secret: own.sealed(secret),
+        from_block: -1,
+        most: 100_000,
+      });
+      return { id: Number(made['id']), secret };
+    },
+    sealed: (secret) => sealing.seal(secret, secretOf(OWNER)),
+    async deliver(webhookId, count = 1) {
+      const made = Array.from({ length: count }, () => ({
+        id: randomUUID(),
+        webhookId,
+        event: 'transfer.created',
+        body: JSON.stringify({
+          event: 'transfer.created',
+          created_at: new Date(time).toISOString(),
+          data: { salt: randomUUID(), name: 'é\u2603' },
+        }),
+        createdAt: time,
+      }));
+      await inTransaction(pool, async (tx) => await insertDeliveries(tx, made));
+      return made.map(({ id }) => id);
+    },
+    async delivery(webhookId, id) {
+      const delivery = await deliveryOf(pool, webhookId, id);
+      if (delivery === null) throw new Error(`there is no delivery ${id}`);
+      return delivery;
+    },
+    async looked() {
+      if (canary === null) {
+        const receiver = await own.receiver();
+        canary = { receiver, id: (await own.webhook(receiver.url)).id };
+      }
+      // The endpoint that waited last is given something: so was every one before it.
+      const { id, receiver } = canary;
+      for (let round = 0; round < 2; round += 1) {
+        const [sent = ''] = await own.deliver(id);
+        await until(async () => receiver.received.some((one) => one.id === sent));
+        await until(async () => (await own.delivery(id, sent)).status === 'success');
+      }
+    },
+    sender({ pool: through = pool, ...settings } = {}) {
+      const stopping = new AbortController();
+      const sender = startSender(
+        {
+          pool: through,
+          schema: webhookSchema,
+          send: createSend({ egress, sealing, clock, log, timeoutMs: settings.timeoutMs ?? TIMEOUT_MS }),
+          clock,
+          patiently: createPatience('test', log, stopping.signal),
+          metrics: createDispatchMetrics(new Registry()),
+          settings: {
+            delaysMs: DELAYS_MS,
+            timeoutMs: TIMEOUT_MS,
+            concurrency: 512,
+            endpointConcurrency: 32,
+            deadLimit: 10,
+            pollMs: 250,
+            ...settings,
+          },
+        },
+        onFatal,
+      );
+      return started(async () => {
+        stopping.abort();
+        await sender.stop();
+      });
+    },
+    async station(settings = {}) {
+      const stopping = new AbortController();
+      const sender = own.sender(settings);
+      const patiently = createPatience('test', log, stopping.signal);
+      const shared = { pool, webhooks: webhookSchema, clock, patiently };
+      const metrics = createDispatchMetrics(new Registry());
+      const upkeep = startUpkeep(
+        {
+          ...shared,
+          publisher,
+          log,
+          metrics,
+          onReopened: () => {},
+          settings: { deadLimit: 10, historyDays: 30 },
+        },
+        onFatal,
+      );
+      const requests = await runRequests({ ...shared, kafka, onDone: () => {} }, onFatal);
+      return started(async () => {
+        stopping.abort();
+        await Promise.all([sender.stop(), upkeep.stop(), requests.stop()]);
+      });
+    },
+    async reset() {
+      for (const station of stations) await station.stop();
+      await pool.query('TRUNCATE tds.webhook_deliveries, tds.webhook_endpoints');
+      time = START;
+    },
+    async close() {
+      for (const station of stations) await station.stop();
+      await egress.close();
+      await Promise.all(closing.map(async (end) => await end()));
+      await projecting.stop();
+      await publisher.close();
+      await world.close();
+    },
+  };
+  return own;
+}
