@@ -696,6 +696,14 @@ describe('deliveries', () => {
   });
 });
 
+test('the document says where a body may be left out', async () => {
+  const { paths } = (await world.call('GET', '/api/openapi.json')).json;
+  const isRequired = (path: string, method: string): boolean => paths[path][method].requestBody.required;
+  expect(isRequired(WEBHOOKS, 'post')).toBe(true);
+  expect(isRequired(`${WEBHOOKS}{id}/`, 'patch')).toBe(false);
+  expect(isRequired(`${WEBHOOKS}{id}/rotate-secret/`, 'post')).toBe(false);
+});
+
 test('the events are listed with what is sent', async () => {
   const { status, json } = await call('GET', `${WEBHOOKS}events/`);
   expect(status).toBe(200);
