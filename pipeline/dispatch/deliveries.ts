@@ -364,7 +364,7 @@ export async function retryDelivery(
   { webhookId, id, at }: { readonly webhookId: number; readonly id: string; readonly at: number },
 ): Promise<void> {
   const asked = await tx.query(
-    `UPDATE tds.webhook_deliveries SET manual_at = $3, due_at = CASE WHEN lease IS NULL THEN $3 ELSE due_at END
+    `UPDATE tds.webhook_deliveries SET manual_at = $3, due_at = CASE WHEN lease IS NULL THEN least(due_at, $3) ELSE due_at END
      WHERE id = $1 AND webhook_id = $2 AND status <> 'success'`,
     [id, webhookId, at],
   );

@@ -6,13 +6,15 @@ import { movedWithin } from '../../../projections/account-ledger/queries.ts';
 import { chainReads, pairKey } from '../../../projections/balances/queries.ts';
 import type { Anchor, Pair } from '../../../projections/balances/queries.ts';
 import { blocksAt, newestRun } from '../../../projections/indexed-blocks/queries.ts';
-import { latestPricesOf } from '../../../projections/latest-prices/queries.ts';
+import { pricesAtTimes } from '../../../projections/prices/queries.ts';
 import { tokensByAddress } from '../../../projections/tokens/queries.ts';
+import type { TokenRow } from '../../../projections/tokens/queries.ts';
 import { subscribersTo, wantedAbove } from '../../../projections/webhooks/queries.ts';
 import { addDelta, balanceAt, chooseBasis, hasDeltas, legsTo } from '../../../schemas/balance.ts';
 import type { PairFacts } from '../../../schemas/balance.ts';
 import { decodeBlock, eventIndex } from '../../../schemas/decode/index.ts';
 import type { Transfer } from '../../../schemas/decode/index.ts';
+import type { Felt } from '../../../schemas/felt.ts';
 import type { BlockAccepted, ChainBlocksMessage } from '../../../schemas/messages/chain-blocks.ts';
 import { requestSubject } from '../../../schemas/messages/requests.ts';
 import { decimalsOf, worth } from '../../../schemas/money.ts';
@@ -160,7 +162,7 @@ export function balanceMatcher(
       const above = schema === null ? null : await wantedAbove(pool, schema, ['balance.changed']);
       if (schema === null || above === null) return null;
       return {
-        wants: ({ key }) => Number(key) > above,
+        wants: ({ key }) => key === null || Number(key) > above,
         async match(message, { partition, offset }) {
           if (message.type !== 'block.accepted' || message.cause === 'repair') return null;
           const found = await changes(message, schema);
@@ -170,7 +172,7 @@ export function balanceMatcher(
           const balances = await knownBalances(message.block, pairs);
           // Another block has taken the height: what changes with that one is told of that one.
           if (balances === null) return null;
-          const [prices, tokens] = await pricesAndTokens(pairs);
+          const [prices, tokens] = await pricesAndTokens(pairs, message.block.timestamp);
           const createdAt = clock.now();
           const around = balancesAround(found, balances);
           const deliveries = found.flatMap((change, i) => {
@@ -179,7 +181,7 @@ export function balanceMatcher(
             const decimals = decimalsOf(row?.decimals ?? null, change.transfer.kind);
             return deliveriesOf(message, change, around[i] ?? UNKNOWN, {
               createdAt,
-              price: prices.get(token)?.price?.usd ?? null,
+              price: prices.get(token) ?? null,
               decimals,
             });
           });
@@ -192,16 +194,20 @@ export function balanceMatcher(
     },
   };
 
-  async function pricesAndTokens(pairs: readonly Pair[]) {
+  /** Prices as they were when the block was made. */
+  async function pricesAndTokens(
+    pairs: readonly Pair[],
+    timestamp: number,
+  ): Promise<readonly [ReadonlyMap<Felt, string>, ReadonlyMap<Felt, TokenRow>]> {
     const addresses = pairs.map(({ token }) => token);
     const found = await whereServed(
       async (served) =>
         await Promise.all([
-          latestPricesOf(pool, served.schema('latest-prices'), addresses),
+          pricesAtTimes(clickhouse, served, addresses, [timestamp * 1000]),
           tokensByAddress(pool, served.schema('tokens'), addresses),
         ]),
     );
-    return found ?? ([new Map(), new Map()] as NonNullable<typeof found>);
+    return [found?.[0][0] ?? new Map(), found?.[1] ?? new Map()];
   }
 }
 

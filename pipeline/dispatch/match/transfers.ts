@@ -97,7 +97,7 @@ export function transferMatcher({
         schema === null ? null : await wantedAbove(pool, schema, ['transfer.created', 'transfer.reverted']);
       if (schema === null || above === null) return null;
       return {
-        wants: ({ key }) => Number(key) > above,
+        wants: ({ key }) => key === null || Number(key) > above,
         async match(message) {
           // The chain has not changed: only what is known of a contract.
           if (message.cause === 'repair') return null;

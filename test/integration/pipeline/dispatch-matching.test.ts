@@ -1,0 +1,637 @@
+import { createServer } from 'node:http';
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+import { createClickHouse } from '../../../infra/clickhouse/client.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import { systemClock } from '../../../infra/clock.ts';
+import { loadConfig } from '../../../infra/config.ts';
+import type { Publisher } from '../../../infra/kafka/client.ts';
+import { createLogger } from '../../../infra/log.ts';
+import { createMetrics } from '../../../infra/metrics.ts';
+import { createSealing } from '../../../infra/sealing.ts';
+import { createEgress } from '../../../pipeline/egress/egress.ts';
+import { startDispatcher } from '../../../pipeline/dispatch/dispatcher.ts';
+import type { Dispatcher } from '../../../pipeline/dispatch/dispatcher.ts';
+import { balances } from '../../../projections/balances/projector.ts';
+import { chainStatus } from '../../../projections/chain-status/projector.ts';
+import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
+import { runClickHouseProjections } from '../../../projections/engine/run/clickhouse-runner.ts';
+import { runPostgresProjection } from '../../../projections/engine/run/postgres-runner.ts';
+import type { ProjectionRun } from '../../../projections/engine/run/follow-served.ts';
+import { chainProjections } from '../../../projections/index.ts';
+import { latestPrices } from '../../../projections/latest-prices/projector.ts';
+import { prices } from '../../../projections/prices/projector.ts';
+import { servedBuilds, servedSchema } from '../../../projections/served.ts';
+import { tokens } from '../../../projections/tokens/projector.ts';
+import { STRK_TOKEN, ZERO_FELT, toFelt } from '../../../schemas/felt.ts';
+import type { Felt } from '../../../schemas/felt.ts';
+import type { BlockBody, ChainBlocksMessage, RawEvent } from '../../../schemas/messages/chain-blocks.ts';
+import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
+import { verify } from '../../../schemas/webhooks/signature.ts';
+import { apiWorld } from '../../support/api-world.ts';
+import type { ApiWorld } from '../../support/api-world.ts';
+import {
+  ART,
+  COIN,
+  ITEMS,
+  RIDDLE,
+  accepted,
+  batchEvent,
+  makeBlock,
+  reverted,
+  transferEvent,
+} from '../../support/chain-messages.ts';
+import { atEnd, until } from '../../support/projection-world.ts';
+
+/**
+ * What is sent of what the log says, from a webhook made over HTTP to what its receiver got. Real stores; the blocks, prices
+ * and tokens are written to the log by hand.
+ */
+
+const [ALICE, BOB, CAROL, DAVE] = [0xa11cen, 0xb0bn, 0xca401n, 0xdafen].map(toFelt) as [
+  Felt,
+  Felt,
+  Felt,
+  Felt,
+];
+
+interface Got {
+  readonly id: string;
+  readonly event: string;
+  // oxlint-disable-next-line typescript/no-explicit-any -- data of any event
+  readonly data: any;
+}
+
+interface HistoryRow {
+  readonly event_index: number;
+  readonly balance: string;
+  readonly token_price_usd: number | null;
+  readonly balance_usd: number | null;
+}
+
+let world: ApiWorld;
+let clickhouse: ClickHouse;
+let publisher: Publisher;
+let runs: ProjectionRun[] = [];
+let dispatcher: Dispatcher;
+let server: Server;
+let port = 0;
+let user: { token: string; id: number };
+let apiKey = '';
+/** What each receiver got, by the path of its URL. */
+const got = new Map<string, Got[]>();
+const secrets = new Map<string, string>();
+const log = createLogger('test', 'warn');
+
+beforeAll(async () => {
+  world = await apiWorld({ WEBHOOK_ALLOW_NETWORKS: '127.0.0.0/8' });
+  clickhouse = createClickHouse(world.env['CLICKHOUSE_URL'] ?? '', { application: 'test' });
+  publisher = world.kafka.publisher();
+  const { kafka, pool } = world;
+  const common = { kafka, pool, log, metrics: createProjectionMetrics(createMetrics('test')) };
+  runs = await Promise.all([
+    ...[tokens, chainStatus, latestPrices, balances].map((projection) =>
+      runPostgresProjection({ ...common, projection: projection as typeof tokens, groupId: projection.name }),
+    ),
+    runClickHouseProjections({ ...common, clickhouse, projections: chainProjections, groupId: 'project' }),
+    runClickHouseProjections({ ...common, clickhouse, projections: [prices], groupId: 'project-prices' }),
+  ]);
+  server = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      const path = request.url ?? '';
+      const body = Buffer.concat(chunks);
+      const { event, data } = verify(body, request.headers, secrets.get(path) ?? '');
+      got.set(path, [
+        ...(got.get(path) ?? []),
+        { id: String(request.headers['x-vendor-delivery']), event, data },
+      ]);
+      response.end();
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  ({ port } = server.address() as AddressInfo);
+  user = await world.makeUser('alice');
+  const { json } = await world.call('POST', '/api/users/auth/create-api-key/', {
+    token: user.token,
+    json: { name: 'k' },
+  });
+  apiKey = json.key;
+  dispatcher = await dispatch();
+});
+
+afterAll(async () => {
+  await dispatcher.stop();
+  await Promise.all(runs.map((run) => run.stop()));
+  await publisher.close();
+  await clickhouse.close();
+  await world.close();
+  server.closeAllConnections();
+  server.close();
+});
+
+async function dispatch(): Promise<Dispatcher> {
+  const config = loadConfig({ ...world.env, PORT: undefined, WEBHOOK_RETRY_DELAYS: '1,1' });
+  const { pool, kafka } = world;
+  const found = await startDispatcher({
+    config,
+    kafka,
+    publisher,
+    pool,
+    clickhouse,
+    egress: createEgress({ allowNetworks: config.webhookAllowNetworks, ownPorts: [] }),
+    sealing: createSealing(config.secretKey ?? Buffer.alloc(32)),
+    webhooks: () => servedSchema(pool, 'webhooks'),
+    whereServed: async (read) => await read(await servedBuilds(pool)),
+    clock: systemClock,
+    log,
+    metrics: createMetrics('dispatch'),
+  });
+  found.done.catch((error: unknown) => process.stderr.write(`${String(error)}\n`));
+  return found;
+}
+
+let hooks = 0;
+/** A webhook whose deliveries are found under the path that is returned. */
+async function makeWebhook(
+  events: readonly string[],
+  subscriptions: readonly object[] = [],
+): Promise<string> {
+  const path = `/hook/${(hooks += 1)}`;
+  const url = `http://127.0.0.1:${port}${path}`;
+  const { status, json } = await world.call('POST', '/api/webhooks/', {
+    token: user.token,
+    json: { name: path, url, events, subscriptions },
+  });
+  expect(status, JSON.stringify(json)).toBe(201);
+  secrets.set(path, json.secret);
+  got.set(path, []);
+  return path;
+}
+
+/** What a receiver got of an event, each delivery once: it may come more than once. */
+const of = (path: string, event: string): Got[] => [
+  ...new Map((got.get(path) ?? []).filter((one) => one.event === event).map((one) => [one.id, one])).values(),
+];
+
+let seq = 1000;
+const accept = (block: BlockBody): ChainBlocksMessage => accepted(block, (seq += 1));
+const revert = (block: BlockBody): ChainBlocksMessage => reverted(block, (seq += 1));
+
+/** Puts messages into the log, one after the other. */
+async function publish(...messages: readonly ChainBlocksMessage[]): Promise<void> {
+  for (const value of messages) {
+    const { height } = value.block;
+    await publisher.publish(topics.chainBlocks, [
+      { value, key: String(height), partition: partitionOfHeight(height) },
+    ]);
+  }
+}
+
+/** The chain's head as the API knows it: a webhook made now hears of what is above. */
+async function sayHead(height: number): Promise<void> {
+  const value = {
+    type: 'head.seen' as const,
+    v: 1 as const,
+    height,
+    hash: toFelt(BigInt(height)),
+    observed_at: Date.now(),
+  };
+  await publisher.publish(topics.chainStatus, [{ value }]);
+  await until(async () => await atEnd(world.kafka, world.pool, topics.chainStatus, ['chain-status']));
+}
+
+/** @param observedAt unix milliseconds */
+async function sayPrice(token: Felt, price: string, observedAt: number): Promise<void> {
+  const value = {
+    type: 'price.observed' as const,
+    v: 1 as const,
+    token,
+    price,
+    source: 'test',
+    confidence: null,
+    observed_at: observedAt,
+  };
+  await publisher.publish(topics.prices, [{ key: token, value }]);
+  await until(async () => await atEnd(world.kafka, world.pool, topics.prices, ['prices', 'latest-prices']));
+}
+
+/** Every matcher has read all of the log, and nothing is left to be sent. */
+async function settled(): Promise<void> {
+  await until(async () => {
+    for (const [matcher, topic] of [
+      ['transfers', topics.chainBlocks],
+      ['balances', topics.chainBlocks],
+      ['launches', topics.tokens],
+      ['prices', topics.prices],
+    ] as const) {
+      const heads = await world.kafka.offsets(topic);
+      const { rows } = await world.pool.query<{ partition: number; next_offset: number }>(
+        'SELECT partition, next_offset FROM tds.dispatch_positions WHERE matcher = $1',
+        [matcher],
+      );
+      const next = new Map(rows.map((row) => [row.partition, row.next_offset]));
+      if (heads.some(({ partition, high }) => next.get(partition) !== high)) return false;
+    }
+    const { rows } = await world.pool.query(
+      'SELECT 1 FROM tds.webhook_deliveries WHERE due_at IS NOT NULL LIMIT 1',
+    );
+    return rows.length === 0;
+  });
+}
+
+const empty = (height: number, fork = 0): BlockBody => makeBlock({ height, fork, transactions: [] });
+const coin = (from: Felt, to: Felt, amount: bigint): RawEvent => transferEvent(COIN, from, to, amount);
+const named = (name: number, events: RawEvent[]) => ({ hash: toFelt(0x7a_0000n + BigInt(name)), events });
+/** What of a transfer says which it is. */
+const brief = ({ data }: Got): string =>
+  [data.block, data.event_index, data.token_address, data.from_address, data.to_address, data.value].join(
+    ' ',
+  );
+
+describe('transfer.created', () => {
+  it('goes to whoever names its token, one of its accounts, both or neither', async () => {
+    const subscriptions: [token: string, address: string][] = [
+      [COIN, ''],
+      ['', BOB],
+      [COIN, BOB],
+      ['', ''],
+      [ART, CAROL],
+      [RIDDLE, ''],
+    ];
+    const paths: string[] = [];
+    for (const [token, address] of subscriptions)
+      paths.push(await makeWebhook(['transfer.created'], [{ token, address }]));
+    // Met by two of its subscriptions, it is sent once.
+    const both = await makeWebhook(
+      ['transfer.created'],
+      [
+        { token: COIN, address: '' },
+        { token: '', address: BOB },
+      ],
+    );
+    const none = await makeWebhook(['transfer.created']);
+    const other = await makeWebhook(['balance.changed', 'token.launched'], [{ token: COIN, address: '' }]);
+    const moves: [Felt, Felt, Felt, bigint][] = [
+      [COIN, ALICE, BOB, 5n],
+      [COIN, CAROL, DAVE, 2n ** 255n + 7n],
+      [ART, BOB, CAROL, 77n],
+      [RIDDLE, ALICE, DAVE, 9n],
+      [STRK_TOKEN, BOB, BOB, 0n],
+    ];
+    const block = makeBlock({
+      height: 1,
+      transactions: moves.map(([token, from, to, number]) => ({
+        fee: '17',
+        events: [transferEvent(token, from, to, number)],
+      })),
+    });
+    await publish(accept(block));
+    await settled();
+
+    const expected = ([token, address]: [string, string]): string[] =>
+      moves.flatMap(([of, from, to, number], i) => {
+        const meets =
+          (token === '' || token === of) && (address === '' || address === from || address === to);
+        return meets ? [[1, i, of, from, to, of === ART ? 1n : number].join(' ')] : [];
+      });
+    for (const [i, subscription] of subscriptions.entries()) {
+      const texts = of(paths[i] ?? '', 'transfer.created').map(brief);
+      expect(texts.toSorted(), subscription.join()).toEqual(expected(subscription).toSorted());
+    }
+    expect(of(both, 'transfer.created')).toHaveLength(4);
+    expect(got.get(none)).toEqual([]);
+    expect(of(other, 'transfer.created')).toEqual([]);
+    const [, , art] = of(paths[3] ?? '', 'transfer.created').toSorted(
+      (a, b) => a.data.event_index - b.data.event_index,
+    );
+    expect(art?.data).toEqual({
+      token_address: ART,
+      from_address: BOB,
+      to_address: CAROL,
+      value: '1',
+      txhash: block.transactions[2]?.hash,
+      block: 1,
+      timestamp: block.timestamp,
+      fee: '17',
+      fee_unit: STRK_TOKEN,
+      event_type: 'erc721',
+      event_index: 2,
+      nft_token_id: '77',
+    });
+  });
+
+  it('tells the items of a batch apart', async () => {
+    const path = await makeWebhook(['transfer.created'], [{ token: ITEMS, address: '' }]);
+    const batch = batchEvent(ITEMS, ALICE, BOB, [
+      [1n, 10n],
+      [1n, 10n],
+      [2n, 30n],
+    ]);
+    await publish(accept(makeBlock({ height: 2, transactions: [{ events: [batch] }] })));
+    await settled();
+    const items = of(path, 'transfer.created').map(({ data }) => [
+      data.event_index,
+      data.nft_token_id,
+      data.value,
+    ]);
+    expect(items.toSorted((a, b) => a[0] - b[0])).toEqual([
+      [0, '1', '10'],
+      [1_048_576, '1', '10'],
+      [2_097_152, '2', '30'],
+    ]);
+  });
+
+  it('is not of what was before the webhook, of a repair, or of a block that is read again', async () => {
+    await dispatcher.stop();
+    const block = (height: number): BlockBody =>
+      makeBlock({ height, transactions: [{ events: [coin(ALICE, BOB, 1n)] }] });
+    await publish(accept(block(3)));
+    await sayHead(4);
+    const path = await makeWebhook(['transfer.created', 'transfer.reverted'], [{ token: COIN, address: '' }]);
+    const known = block(5);
+    await publish(accept(block(4)), accept(known));
+    await publish({ ...revert(known), cause: 'repair' }, { ...accept(known), cause: 'repair' });
+    await publish({ ...accept(known), cause: 'replay' });
+    dispatcher = await dispatch();
+    await settled();
+    expect(of(path, 'transfer.created').map(({ data }) => data.block)).toEqual([5]);
+    for (let height = 6; height <= 20; height += 1) await publish(accept(empty(height)));
+    await settled();
+    expect(of(path, 'transfer.reverted')).toEqual([]);
+  });
+});
+
+describe('in a reorg', () => {
+  it('nothing is sent twice that lands again unchanged, what changed is new, what is gone is told of ten blocks later', async () => {
+    const all = ['transfer.created', 'transfer.reverted'];
+    const path = await makeWebhook(all, [{ token: COIN, address: '' }]);
+    const deaf = await makeWebhook(['transfer.created'], [{ token: COIN, address: '' }]);
+    const stays = named(1, [coin(ALICE, BOB, 10n)]);
+    const moves = named(2, [coin(BOB, CAROL, 20n)]);
+    const late = named(3, [coin(CAROL, DAVE, 30n)]);
+    const gone = named(4, [coin(DAVE, ALICE, 40n)]);
+    const changes = (amount: bigint) => named(5, [coin(ALICE, DAVE, amount)]);
+    const old30 = makeBlock({ height: 30, transactions: [stays, moves, late, gone, changes(50n)] });
+    const old31 = makeBlock({ height: 31, transactions: [] });
+    await publish(accept(old30), accept(old31));
+    await settled();
+    const first = new Map(of(path, 'transfer.created').map((one) => [one.data.value, one.id]));
+    expect([...first.keys()].toSorted()).toEqual(['10', '20', '30', '40', '50']);
+
+    await publish(revert(old31), revert(old30));
+    // Another order and other places: the transfer is the same.
+    await publish(accept(makeBlock({ height: 30, fork: 1, transactions: [changes(51n), stays] })));
+    await publish(accept(makeBlock({ height: 31, fork: 1, transactions: [moves] })));
+    for (let height = 32; height <= 38; height += 1) await publish(accept(empty(height, 1)));
+    await publish(accept(makeBlock({ height: 39, fork: 1, transactions: [late] })));
+    await settled();
+    const created = of(path, 'transfer.created');
+    expect(created.map(({ data }) => data.value).toSorted()).toEqual(['10', '20', '30', '40', '50', '51']);
+    expect(of(path, 'transfer.reverted')).toEqual([]);
+
+    await publish(accept(empty(40, 1)));
+    await settled();
+    const lost = of(path, 'transfer.reverted').toSorted((a, b) => a.data.value - b.data.value);
+    expect(lost.map(({ data }) => data.value)).toEqual(['40', '50']);
+    expect(lost[0]?.data).toEqual(created.find(({ data }) => data.value === '40')?.data);
+    for (const { data, id } of lost) expect(id).not.toBe(first.get(data.value));
+    expect(of(deaf, 'transfer.reverted')).toEqual([]);
+
+    // It comes after all: new to whoever was told that it is gone, and to nobody else.
+    await publish(accept(makeBlock({ height: 41, fork: 1, transactions: [gone] })));
+    for (let height = 42; height <= 60; height += 1) await publish(accept(empty(height, 1)));
+    await settled();
+    const again = of(path, 'transfer.created').filter(({ data }) => data.value === '40');
+    expect(again.map(({ data }) => data.block)).toEqual([30, 41]);
+    expect(new Set(again.map(({ id }) => id)).size).toBe(2);
+    expect(of(deaf, 'transfer.created').filter(({ data }) => data.value === '40')).toHaveLength(1);
+    expect(of(path, 'transfer.reverted')).toHaveLength(2);
+    expect(of(path, 'transfer.created')).toHaveLength(7);
+  });
+
+  it('across a border of partitions a transfer that moves from one to the other is sent once', async () => {
+    const path = await makeWebhook(['transfer.created', 'transfer.reverted'], [{ token: COIN, address: '' }]);
+    const [one, other] = [named(11, [coin(ALICE, BOB, 1n)]), named(12, [coin(ALICE, BOB, 2n)])];
+    const old1023 = makeBlock({ height: 1023, transactions: [one] });
+    const old1024 = makeBlock({ height: 1024, transactions: [other] });
+    await publish(accept(old1023), accept(old1024));
+    await settled();
+    await publish(revert(old1024), revert(old1023));
+    await publish(accept(makeBlock({ height: 1023, fork: 1, transactions: [other] })));
+    await publish(accept(makeBlock({ height: 1024, fork: 1, transactions: [one] })));
+    for (let height = 1025; height <= 1045; height += 1) await publish(accept(empty(height, 1)));
+    await settled();
+    expect(
+      of(path, 'transfer.created')
+        .map(({ data }) => data.value)
+        .toSorted(),
+    ).toEqual(['1', '2']);
+    expect(of(path, 'transfer.reverted')).toEqual([]);
+  });
+});
+
+const number = (text: string | null): number | null => (text === null ? null : Number(text));
+
+/** Nothing was ever moved to or from them before. */
+const [ERIN, FRANK, GRACE] = [0xe41n, 0xf4a2cn, 0x94acen].map(toFelt) as [Felt, Felt, Felt];
+
+describe('balance.changed', () => {
+  it('agrees with the balance history, transfer by transfer', async () => {
+    const path = await makeWebhook(
+      ['balance.changed'],
+      [
+        { token: COIN, address: '' },
+        { token: '', address: ERIN },
+      ],
+    );
+    const transactions = [
+      { events: [coin(ZERO_FELT, ERIN, 1000n), coin(ERIN, FRANK, 100n), coin(FRANK, ERIN, 30n)] },
+      { events: [coin(ERIN, ERIN, 5n), transferEvent(ART, ZERO_FELT, ERIN, 3n), coin(FRANK, GRACE, 0n)] },
+      { events: [transferEvent(STRK_TOKEN, ZERO_FELT, FRANK, 8n)] },
+    ];
+    // Every height from 0 on, so that the ledger alone tells the balances.
+    const missing = [0, ...Array.from({ length: 1100 }, (_, i) => i + 1)];
+    const { rows } = await world.pool.query<{ height: number }>('SELECT height FROM tds.dispatch_blocks');
+    const there = new Set([1, 2, 3, ...rows.map(({ height }) => height)]);
+    await publisher.publish(
+      topics.chainBlocks,
+      missing
+        .filter((height) => !there.has(height) && height <= 1045)
+        .map((height) => ({
+          value: accept(empty(height, 2)),
+          key: String(height),
+          partition: partitionOfHeight(height),
+        })),
+    );
+    const block = makeBlock({ height: 1046, transactions });
+    // One price before the block, and one after it.
+    await sayPrice(COIN, '0.25', block.timestamp * 1000 - 1000);
+    await sayPrice(COIN, '4', block.timestamp * 1000 + 1000);
+    await publish(accept(block));
+    await settled();
+    const sent = of(path, 'balance.changed');
+    const key = (account: string, token: string): string => `${account} ${token}`;
+    const pairs = new Set(sent.map(({ data }) => key(data.account_address, data.token_address)));
+    expect([...pairs].toSorted()).toEqual([key(ERIN, COIN), key(FRANK, COIN), key(ERIN, ART)].toSorted());
+    for (const pair of pairs) {
+      const [account, token] = pair.split(' ');
+      const { json } = await world.call(
+        'GET',
+        `/api/balance-history/?account_address=${account}&token_address=${token}&start_time=2023-01-01&end_time=2027-01-01`,
+        { headers: { 'api-key': apiKey } },
+      );
+      const history = json.data.filter((row: { block_number: number }) => row.block_number === 1046);
+      const told = sent
+        .filter(({ data }) => key(data.account_address, data.token_address) === pair)
+        .toSorted((a, b) => a.data.event_index - b.data.event_index);
+      const moved = history.filter((row: { event_index: number }) =>
+        told.some(({ data }) => data.event_index === row.event_index),
+      );
+      expect(told.length, pair).toBeGreaterThan(0);
+      expect(
+        told.map(({ data }) => [
+          data.event_index,
+          data.balance,
+          number(data.token_price_usd),
+          number(data.balance_usd),
+        ]),
+      ).toEqual(
+        moved.map((row: HistoryRow) => [row.event_index, row.balance, row.token_price_usd, row.balance_usd]),
+      );
+      for (const { data } of told)
+        expect(BigInt(data.previous_balance) + BigInt(data.change)).toBe(BigInt(data.balance));
+    }
+    const alice = sent.filter(
+      ({ data }) => key(data.account_address, data.token_address) === key(ERIN, COIN),
+    );
+    expect(alice.map(({ data }) => data.change).toSorted()).toEqual(['-100', '1000', '30']);
+  });
+});
+
+describe('token.launched', () => {
+  it('is of a token that was met above the height that the webhook hears from, once', async () => {
+    await sayHead(2000);
+    const paths = [
+      await makeWebhook(['token.launched']),
+      await makeWebhook(['token.launched'], [{ token: COIN, address: '' }]),
+      await makeWebhook(['token.launched'], [{ token: ART, address: '' }]),
+    ];
+    const event = transferEvent(COIN, ZERO_FELT, ALICE, 1n);
+    const block = makeBlock({ height: 2001, transactions: [{ events: [] }, { events: [event] }] });
+    await publish(accept(block));
+    const describe_ = (token: Felt, height: number, standard: 'erc20' | 'unknown') => ({
+      key: token,
+      value: {
+        type: 'token.described' as const,
+        v: 1 as const,
+        token,
+        standard,
+        class_hash: null,
+        name: 'Coin',
+        symbol: null,
+        decimals: null,
+        block: height,
+        observed_at: 1,
+      },
+    });
+    await publisher.publish(topics.tokens, [
+      describe_(COIN, 2001, 'erc20'),
+      describe_(ART, 2000, 'erc20'),
+      describe_(RIDDLE, 2001, 'unknown'),
+      describe_(COIN, 2001, 'erc20'),
+    ]);
+    await settled();
+    const launches = paths.map((path) => of(path, 'token.launched'));
+    expect(launches.map((list) => list.length)).toEqual([1, 1, 0]);
+    expect(launches[0]?.[0]?.data).toEqual({
+      token_address: COIN,
+      symbol: '',
+      name: 'Coin',
+      decimals: 18,
+      logo: null,
+      is_erc20: true,
+      is_erc721: false,
+      is_erc1155: false,
+      verified: false,
+      block: 2001,
+      txhash: block.transactions[1]?.hash,
+      timestamp: block.timestamp,
+    });
+  });
+});
+
+describe('price.threshold', () => {
+  let at = Date.now();
+  const say = async (token: Felt, price: string, observedAt = (at += 1000)): Promise<void> => {
+    await sayPrice(token, price, observedAt);
+    await settled();
+  };
+
+  it('fires when the price crosses a line, and not while it stays past it', async () => {
+    await say(COIN, '0.5');
+    const path = await makeWebhook(
+      ['price.threshold'],
+      [
+        { token: COIN, address: '', price_above: '1.50', price_below: '0.4' },
+        { token: COIN, address: '', price_below: '1' },
+        { token: ART, address: '', price_above: '1' },
+      ],
+    );
+    const heard = async (price: string, observedAt?: number): Promise<unknown[]> => {
+      const before = of(path, 'price.threshold').length;
+      await say(COIN, price, observedAt);
+      return of(path, 'price.threshold')
+        .slice(before)
+        .map(({ data }) => [
+          data.previous_price,
+          data.new_price,
+          data.crossed_above,
+          data.crossed_below,
+          data.threshold_above,
+          data.threshold_below,
+        ])
+        .toSorted();
+    };
+    expect(await heard('1.4999999999999999999999')).toEqual([]);
+    expect(await heard('1.5')).toEqual([['1.4999999999999999999999', '1.5', true, false, '1.50', '0.4']]);
+    expect(await heard('1.6')).toEqual([]);
+    expect(await heard('1.5')).toEqual([]);
+    expect(await heard('1.5')).toEqual([]);
+    expect(await heard('1')).toEqual([['1.5', '1', false, true, '', '1']]);
+    expect(await heard('2')).toEqual([['1', '2', true, false, '1.50', '0.4']]);
+    // Older than what is known: history that is read in late moves nothing.
+    expect(await heard('0.1', at - 500)).toEqual([]);
+    expect(await heard('0.4')).toEqual([
+      ['2', '0.4', false, true, '', '1'],
+      ['2', '0.4', false, true, '1.50', '0.4'],
+    ]);
+    expect(await heard('0.4')).toEqual([]);
+  });
+});
+
+it('has sent nothing under two ids, and everything that it made', async () => {
+  for (const [path, list] of got) {
+    const ids = new Map<string, string>();
+    for (const { id, event, data } of list) {
+      const text = `${event} ${JSON.stringify(data)}`;
+      expect(ids.get(text) ?? id, path).toBe(id);
+      ids.set(text, id);
+    }
+  }
+  const { rows } = await world.pool.query<{ n: number }>(
+    'SELECT count(*)::int AS n FROM tds.webhook_deliveries',
+  );
+  const received = [...got.values()].flat();
+  expect(new Set(received.map(({ id }) => id)).size).toBe(rows[0]?.n);
+  // Every receiver answered at once, so nothing was to be sent again.
+  const again = await world.pool.query(
+    'SELECT event, attempts, error FROM tds.webhook_deliveries WHERE attempts <> 1',
+  );
+  expect(again.rows).toEqual([]);
+  expect(received.length).toBe(rows[0]?.n);
+});
