@@ -21,7 +21,7 @@ export interface RoleState {
 }
 
 /** The roles every installation needs, besides the API, which answers for itself. */
-const NEEDED = ['ingest', 'project', 'observe'];
+const NEEDED = ['ingest', 'project', 'observe', 'dispatch'];
 /** Before the name of the chunk that an alarm is about. */
 const STALLED = 'ingest.stalled:';
 
@@ -47,6 +47,7 @@ const chunksRow = z.object({
   live_held: z.boolean(),
   updated_at: z.date().nullable(),
 });
+const dueRow = z.object({ first_due: z.number().nullable(), last_done: z.number().nullable() });
 const overdueRow = z.object({ observer: z.string(), first_due: z.number() });
 
 interface Stall {
@@ -59,7 +60,7 @@ export async function roleStates(
   kafka: Pick<Kafka, 'offsetsAt'>,
   stallSeconds: number,
 ): Promise<RoleState[]> {
-  const [processes, projecting, ingesting, observing] = await Promise.all([
+  const [processes, projecting, ingesting, observing, dispatching] = await Promise.all([
     sqlRows(
       db,
       processRow,
@@ -71,11 +72,13 @@ export async function roleStates(
     projectStalls(db, kafka, stallSeconds),
     ingestStalls(db, stallSeconds),
     observeStalls(db, kafka, stallSeconds),
+    dispatchStalls(db, kafka, stallSeconds),
   ]);
   const stalls: Readonly<Record<string, readonly Stall[]>> = {
     project: projecting,
     ingest: ingesting,
     observe: observing,
+    dispatch: dispatching,
   };
   const names = [...new Set([...NEEDED, ...processes.map(({ role }) => role)])];
   return names.map((name): RoleState => {
@@ -180,6 +183,36 @@ async function observeStalls(
       since: new Date(first_due),
       detail: `${observer}: tasks are due that nobody takes up`,
     })),
+  ];
+}
+
+/** Matchers that have not moved although there is something to match, and deliveries that are due and nobody makes. */
+async function dispatchStalls(
+  db: Sql,
+  kafka: Pick<Kafka, 'offsetsAt'>,
+  stallSeconds: number,
+): Promise<Stall[]> {
+  const [standing, overdue] = await Promise.all([
+    sqlRows(
+      db,
+      standingRow,
+      // What users ask for is read from a table: its place in the log moves only with their commands.
+      `SELECT matcher AS reader, topic, partition, next_offset, updated_at FROM tds.dispatch_positions
+       WHERE matcher <> 'requests' AND updated_at < now() - make_interval(secs => $1) ORDER BY updated_at`,
+      [stallSeconds],
+    ),
+    sqlRows(
+      db,
+      dueRow,
+      `SELECT min(due_at) AS first_due, max(last_delivery_at) AS last_done FROM tds.webhook_endpoints`,
+    ),
+  ]);
+  const { first_due: due = null, last_done: done = null } = overdue[0] ?? {};
+  const before = Date.now() - stallSeconds * 1000;
+  const isOverdue = due !== null && due < before && (done === null || done < before);
+  return [
+    ...(await leftBehind(kafka, standing, stallSeconds)),
+    ...(isOverdue ? [{ since: new Date(due), detail: 'deliveries are due that nobody makes' }] : []),
   ];
 }
 

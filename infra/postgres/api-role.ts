@@ -18,6 +18,7 @@ const WORKING_TABLES = [
   'repairs_left',
   'webhook_deliveries',
   'webhook_endpoints',
+  'dispatch_positions',
 ];
 
 const STATEMENT_TIMEOUT_MS = 15_000;

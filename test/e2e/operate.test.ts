@@ -137,7 +137,7 @@ test('a message that nobody can read halts its partition until it is skipped by 
 });
 
 test('a role that is stopped is named though its process is there; woken, it works', async () => {
-  for (const name of ['ingest', 'project', 'observe']) {
+  for (const name of ['ingest', 'project', 'observe', 'dispatch']) {
     await eventually(async () => expect(await stateOf(name)).toBe('working'));
   }
   const { project } = service.pids();

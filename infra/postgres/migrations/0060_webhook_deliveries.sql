@@ -66,6 +66,7 @@ CREATE TABLE tds.dispatch_positions (
   -- a topic that is deleted and made again is another log
   topic_id text NOT NULL,
   next_offset bigint NOT NULL,
+  updated_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (matcher, topic, partition)
 );
 

@@ -51,7 +51,7 @@ export async function movePosition(
   to: number,
 ): Promise<boolean> {
   const moved = await tx.query(
-    `UPDATE tds.dispatch_positions SET next_offset = $6
+    `UPDATE tds.dispatch_positions SET next_offset = $6, updated_at = now()
      WHERE matcher = $1 AND topic = $2 AND partition = $3 AND topic_id = $4 AND next_offset = $5`,
     [matcher, topic, partition, topicId, from, to],
   );

@@ -6,6 +6,7 @@ import type { Presence } from '../../../infra/role-processes.ts';
 import { roleStates } from '../../../infra/role-states.ts';
 import { openBuild } from '../../../projections/engine/builds.ts';
 import { quarantine } from '../../../projections/quarantine/projector.ts';
+import { toFelt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { projectionWorld, until } from '../../support/projection-world.ts';
 import type { ProjectionWorld } from '../../support/projection-world.ts';
@@ -36,35 +37,35 @@ const aged = async (): Promise<void> =>
 
 test('a role without a process is missing, one with a process works', async () => {
   expect(await roleStates(world.pool, world.kafka, STALL_SECONDS)).toEqual(
-    ['ingest', 'project', 'observe'].map((name) => ({
+    ['ingest', 'project', 'observe', 'dispatch'].map((name) => ({
       name,
       state: 'missing',
       since: null,
       detail: 'no process was ever heard of',
     })),
   );
-  for (const role of ['ingest', 'project', 'observe']) {
+  for (const role of ['ingest', 'project', 'observe', 'dispatch']) {
     presences.set(role, announceProcess(world.pool, role, `here:1:${role}`, world.log));
   }
-  for (const role of ['ingest', 'project', 'observe']) {
+  for (const role of ['ingest', 'project', 'observe', 'dispatch']) {
     await until(async () => (await state(role))?.state === 'working');
   }
   expect(await state('project')).toMatchObject({ detail: 'here:1:project' });
 });
 
 test('a process that falls silent, or that ended in order, is missed', async () => {
-  const silent = announceProcess(world.pool, 'dispatch', 'here:2', world.log);
-  await until(async () => (await state('dispatch'))?.state === 'working');
+  const silent = announceProcess(world.pool, 'another', 'here:2', world.log);
+  await until(async () => (await state('another'))?.state === 'working');
   // As SIGSTOP, a hang or kill -9 leave it: nothing more is said.
   await silent.stop();
   await sql(
-    "UPDATE tds.role_processes SET stopped_at = NULL, seen_at = now() - interval '13 seconds' WHERE role = 'dispatch'",
+    "UPDATE tds.role_processes SET stopped_at = NULL, seen_at = now() - interval '13 seconds' WHERE role = 'another'",
   );
-  expect(await state('dispatch')).toMatchObject({ state: 'missing', since: expect.any(String) });
-  await sql("UPDATE tds.role_processes SET seen_at = now() WHERE role = 'dispatch'");
-  expect(await state('dispatch')).toMatchObject({ state: 'working' });
-  await sql("UPDATE tds.role_processes SET stopped_at = now() WHERE role = 'dispatch'");
-  expect(await state('dispatch')).toMatchObject({ state: 'missing' });
+  expect(await state('another')).toMatchObject({ state: 'missing', since: expect.any(String) });
+  await sql("UPDATE tds.role_processes SET seen_at = now() WHERE role = 'another'");
+  expect(await state('another')).toMatchObject({ state: 'working' });
+  await sql("UPDATE tds.role_processes SET stopped_at = now() WHERE role = 'another'");
+  expect(await state('another')).toMatchObject({ state: 'missing' });
 });
 
 describe('a projection', () => {
@@ -137,4 +138,40 @@ test('an observer stalls when nobody takes up what is due, not when it is only b
   await sql("DELETE FROM tds.observer_attempts WHERE subject = 'claimed'");
   await attempt('done', 0, Date.now());
   expect(await state('observe', 60)).toMatchObject({ state: 'working' });
+});
+
+test('the dispatcher stalls when a matcher stands still before something old, or nobody makes what is due', async () => {
+  await aged();
+  expect(await state('dispatch')).toMatchObject({ state: 'working' });
+  await publisher.publish(topics.prices, [
+    {
+      key: '0x1',
+      value: {
+        type: 'price.unchanged',
+        v: 1,
+        token: toFelt(1n),
+        source: '',
+        reason: '',
+        observed_at: 1,
+        requested_at: 1,
+      },
+    },
+  ]);
+  const { partition } = (await world.kafka.offsets(topics.prices)).find(({ high }) => high > 0)!;
+  await sql(
+    `INSERT INTO tds.dispatch_positions (matcher, topic, partition, topic_id, next_offset, updated_at)
+     VALUES ('prices', 'prices', $1, 'x', 0, now() - interval '1 hour')`,
+    [partition],
+  );
+  await until(async () => (await state('dispatch'))?.state === 'stalled');
+  expect((await state('dispatch'))?.detail).toBe(`prices stands at prices:${partition}:0`);
+  await sql('UPDATE tds.dispatch_positions SET next_offset = 1');
+  expect(await state('dispatch')).toMatchObject({ state: 'working' });
+  await sql('INSERT INTO tds.webhook_endpoints (webhook_id, due_at) VALUES (1, $1)', [Date.now() - 600_000]);
+  expect(await state('dispatch')).toMatchObject({
+    state: 'stalled',
+    detail: 'deliveries are due that nobody makes',
+  });
+  await sql('UPDATE tds.webhook_endpoints SET last_delivery_at = $1', [Date.now()]);
+  expect(await state('dispatch', 60)).toMatchObject({ state: 'working' });
 });

@@ -16,7 +16,11 @@ test.each(Object.values(settings).map(({ env, fallback }) => [env, fallback] as 
     const [, , shown = ''] = row!.split('|');
     const isUnset =
       fallback === null || fallback === '' || (Array.isArray(fallback) && fallback.length === 0);
-    expect(shown.trim()).toBe(isUnset ? '' : `\`${String(fallback)}\``);
+    expect(shown.trim()).toBe(
+      isUnset
+        ? ''
+        : `\`${Array.isArray(fallback) ? fallback.map(String).join(',') : JSON.stringify(fallback).replaceAll('"', '')}\``,
+    );
   },
 );
 
