@@ -36,7 +36,7 @@ export async function startService(
 ): Promise<RunningService> {
   const env: NodeJS.ProcessEnv = {};
   // Nothing of the test's own settings reaches the service, but what every program needs.
-  for (const name of ['PATH', 'HOME', 'LANG', 'TMPDIR', 'JAVA_HOME'])
+  for (const name of ['PATH', 'HOME', 'LANG', 'TMPDIR', 'JAVA_HOME', 'NODE_COMPILE_CACHE'])
     if (process.env[name]) env[name] = process.env[name];
   const child = spawn(process.execPath, ['infra/bin/start.ts'], {
     env: { ...env, DATA_DIR: dataDir, ...settings },

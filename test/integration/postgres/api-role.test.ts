@@ -56,6 +56,7 @@ describe('the role of the API', () => {
     'tds.repairs_left',
     'tds.webhook_deliveries',
     'tds.webhook_endpoints',
+    'tds.dispatch_positions',
   ])('reads %s', async (table) => {
     await expect(api.query(`SELECT * FROM ${table}`)).resolves.toBeDefined();
   });

@@ -31,7 +31,7 @@ export interface Role {
 const KEPT_OUTPUT = 20_000;
 
 export async function startRole(
-  name: 'ingest' | 'project' | 'observe' | 'rebuild',
+  name: 'ingest' | 'project' | 'observe' | 'dispatch' | 'rebuild',
   env: Readonly<Record<string, string>>,
   args: readonly string[] = [],
 ): Promise<Role> {
@@ -40,7 +40,11 @@ export async function startRole(
     process.execPath,
     ['--disable-warning=TimeoutNegativeWarning', program, name, ...args],
     {
-      env: { PATH: process.env['PATH'] ?? '', ...throughProxies },
+      env: {
+        PATH: process.env['PATH'] ?? '',
+        NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] ?? '',
+        ...throughProxies,
+      },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     },
   );
