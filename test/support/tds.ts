@@ -20,7 +20,15 @@ export async function tds(
       execFile(
         process.execPath,
         ['infra/bin/tds.ts', ...args],
-        { env: { PATH: process.env['PATH'] ?? '', DATA_DIR: dataDir, ...env }, maxBuffer: 64_000_000 },
+        {
+          env: {
+            PATH: process.env['PATH'] ?? '',
+            NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] ?? '',
+            DATA_DIR: dataDir,
+            ...env,
+          },
+          maxBuffer: 64_000_000,
+        },
         (error, stdout, stderr) => {
           const code = error === null ? 0 : typeof error.code === 'number' ? error.code : -1;
           resolve({ code, stdout, stderr });
