@@ -42,10 +42,10 @@ const transferData = z.object({
 const balanceData = z.object({
   account_address: canonicalHex,
   token_address: canonicalHex,
-  balance: uintString.nullable().meta({ description: 'After the block; null where it is not known' }),
+  balance: uintString.nullable().meta({ description: 'Right after the transfer; null where it is not known' }),
   previous_balance: uintString
     .nullable()
-    .meta({ description: 'Before the block; null where it is not known' }),
+    .meta({ description: 'Right before it; null where it is not known' }),
   change: z
     .string()
     .regex(/^(0|-?[1-9][0-9]{0,77})$/)
