@@ -363,12 +363,15 @@ export async function retryDelivery(
   tx: PoolClient,
   { webhookId, id, at }: { readonly webhookId: number; readonly id: string; readonly at: number },
 ): Promise<void> {
-  const asked = await tx.query(
-    `UPDATE tds.webhook_deliveries SET manual_at = $3, due_at = CASE WHEN lease IS NULL THEN least(due_at, $3) ELSE due_at END
-     WHERE id = $1 AND webhook_id = $2 AND status <> 'success'`,
+  const [asked] = await sqlRows(
+    tx,
+    z.object({ due_at: z.number() }),
+    `UPDATE tds.webhook_deliveries
+     SET manual_at = $3, due_at = CASE WHEN lease IS NULL THEN least(scheduled_at, $3) ELSE due_at END
+     WHERE id = $1 AND webhook_id = $2 AND status <> 'success' RETURNING due_at`,
     [id, webhookId, at],
   );
-  if (asked.rowCount !== 0) await wakeEndpoints(tx, [webhookId], at);
+  if (asked !== undefined) await wakeEndpoints(tx, [webhookId], asked.due_at);
 }
 
 export async function deleteDeliveries(tx: PoolClient, webhookId: number): Promise<void> {

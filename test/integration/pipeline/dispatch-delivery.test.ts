@@ -491,6 +491,25 @@ describe('a webhook', () => {
     expect([await stateOf(webhook), await streakOf(webhook)]).toEqual(['active', 1]);
   });
 
+  it('goes on with what waited when a success ends the row before it is disabled', async () => {
+    world.sender({ delaysMs: [], timeoutMs: 60_000 });
+    const hold: (() => void)[] = [];
+    const { webhook, receiver } = await subject((_, response) => void hold.push(() => response.end()));
+    const [held = ''] = await world.deliver(webhook);
+    await until(async () => hold.length === 1);
+    receiver.answer = failing;
+    // One at a time is all that it is given while nothing is known of it.
+    world.sender({ delaysMs: [], timeoutMs: 60_000 });
+    await ended(webhook, await world.deliver(webhook, 10), 1);
+    const [waiting = ''] = await world.deliver(webhook);
+    await world.looked();
+    expect([await streakOf(webhook), attemptsOf(receiver.received, waiting)]).toEqual([10, []]);
+    receiver.answer = taking;
+    hold[0]?.();
+    await ended(webhook, [held, waiting], 1);
+    expect(await streakOf(webhook)).toBe(0);
+  });
+
   it('that is paused or disabled is sent only tests and what is retried by hand', async () => {
     await world.station();
     for (const status of ['paused', 'disabled'] as const) {
