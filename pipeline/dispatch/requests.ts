@@ -8,6 +8,7 @@ import { topics } from '../../schemas/topics.ts';
 import type { Patience } from '../log-reading.ts';
 import { deleteDeliveries, insertDeliveries, retryDelivery } from './deliveries.ts';
 import { bodyText } from './match/body.ts';
+import { startRounds } from './rounds.ts';
 import { beginAt, movePosition, readPosition } from './match/positions.ts';
 
 const POLL_MS = 200;
@@ -39,7 +40,6 @@ export async function runRequests(
     topicId: await patiently(() => kafka.topicId(topic)),
     partition: 0,
   };
-  const stopping = new AbortController();
   await patiently(() => beginAt(pool, place, 0));
 
   async function fulfil(tx: PoolClient, request: WebhookRequest): Promise<void> {
@@ -52,7 +52,7 @@ export async function runRequests(
     await insertDeliveries(tx, [{ id, webhookId, event: 'ping', body, createdAt, isTest: true }]);
   }
 
-  async function round(): Promise<void> {
+  async function round(signal: AbortSignal): Promise<void> {
     const schema = await webhooks();
     const position = (await readPosition(pool, place)) ?? 0;
     const requests = schema === null ? [] : await webhookRequests(pool, schema, position, SOME);
@@ -68,18 +68,8 @@ export async function runRequests(
       from = next;
     }
     if (requests.length > 0) onDone();
-    if (requests.length < SOME) await clock.sleep(POLL_MS, stopping.signal);
+    if (requests.length < SOME) await clock.sleep(POLL_MS, signal);
   }
 
-  const looping = (async () => {
-    while (!stopping.signal.aborted) await patiently(round);
-  })().catch((error: unknown) => {
-    if (!stopping.signal.aborted) onFatal(error);
-  });
-  return {
-    async stop() {
-      stopping.abort();
-      await looping;
-    },
-  };
+  return startRounds(round, patiently, onFatal);
 }

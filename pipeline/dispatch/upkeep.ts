@@ -5,6 +5,7 @@ import type { Pool } from '../../infra/postgres/client.ts';
 import { newlyActive, webhooksToDisable } from '../../projections/webhooks/queries.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Patience } from '../log-reading.ts';
+import { startRounds } from './rounds.ts';
 import { countDue, forgetDeliveries, reopenEndpoints } from './deliveries.ts';
 import type { DispatchMetrics } from './metrics.ts';
 
@@ -42,7 +43,6 @@ export function startUpkeep(
   },
   onFatal: (error: unknown) => void,
 ): { stop(): Promise<void> } {
-  const stopping = new AbortController();
   /** When the end of a webhook was last asked for, by command. */
   const asked = new Map<string, number>();
   let forgetAt = 0;
@@ -77,7 +77,7 @@ export function startUpkeep(
     }
   }
 
-  async function round(): Promise<void> {
+  async function round(signal: AbortSignal): Promise<void> {
     const schema = await webhooks();
     if (schema !== null) {
       const active = await newlyActive(pool, schema);
@@ -90,18 +90,8 @@ export function startUpkeep(
         forgetAt = clock.now() + FORGET_EVERY_MS;
       }
     }
-    await clock.sleep(EVERY_MS, stopping.signal);
+    await clock.sleep(EVERY_MS, signal);
   }
 
-  const looping = (async () => {
-    while (!stopping.signal.aborted) await patiently(round);
-  })().catch((error: unknown) => {
-    if (!stopping.signal.aborted) onFatal(error);
-  });
-  return {
-    async stop() {
-      stopping.abort();
-      await looping;
-    },
-  };
+  return startRounds(round, patiently, onFatal);
 }
