@@ -51,7 +51,8 @@ export function afterAttempt(
     return { status: 'success', attempts, scheduledAttempts, ...done };
   }
   const delay = delaysMs[scheduledAttempts - 1];
-  const retryAt = delay === undefined ? null : at + Math.ceil(delay * (1 + MOST_JITTER * random()));
+  const retryAt =
+    delay === undefined ? null : at + Math.ceil(delay) + Math.floor(delay * MOST_JITTER * random());
   const scheduledAt = isManual ? state.scheduledAt : retryAt;
   return {
     status: scheduledAt === null ? 'dead' : 'failed',
