@@ -739,12 +739,16 @@ describe('whoever sends', () => {
       const station = world.sender({ pool, timeoutMs: 60_000 });
       const [held = ''] = await world.deliver(webhook);
       await until(async () => hold.length === 1);
-      proxy.weather({ refuse: true });
-      proxy.reset();
+      // The end is not written down when the lease is over, then nothing is, then all goes on.
+      const writing = proxy.trap({ request: /lease = NULL, response_code/, act: 'hold' });
       hold[0]?.();
+      await writing.sprung;
       receiver.answer = taking;
       world.clock.advance(LEASE_MS + 60_000);
       const [meanwhile = ''] = await world.deliver(webhook);
+      await until(async () => receiver.received.some(({ id }) => id === meanwhile));
+      proxy.weather({ refuse: true });
+      proxy.reset();
       await until(async () => proxy.connections() === 0);
       proxy.weather({});
       await ended(webhook, [held, meanwhile], 1);
