@@ -42,7 +42,9 @@ const transferData = z.object({
 const balanceData = z.object({
   account_address: canonicalHex,
   token_address: canonicalHex,
-  balance: uintString.nullable().meta({ description: 'Right after the transfer; null where it is not known' }),
+  balance: uintString
+    .nullable()
+    .meta({ description: 'Right after the transfer; null where it is not known' }),
   previous_balance: uintString
     .nullable()
     .meta({ description: 'Right before it; null where it is not known' }),
