@@ -15,7 +15,7 @@ export interface FaultWorld extends Inspector {
   /** The settings of its roles, without proxies. */
   readonly env: Readonly<Record<string, string>>;
   /** Starts a role and waits until it does its work. */
-  start(role: 'ingest' | 'project', settings?: Readonly<Record<string, string>>): Promise<Role>;
+  start(role: 'ingest' | 'project' | 'dispatch', settings?: Readonly<Record<string, string>>): Promise<Role>;
   /** Waits until the log says the chain in force and every table has read the log to its end. */
   settled(): Promise<void>;
 }
