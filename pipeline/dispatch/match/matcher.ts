@@ -87,6 +87,10 @@ export async function runMatcher<M>(
     const place = placeOf(partition);
     const opened = await patiently(() => matcher.open());
     let position = messages[0]?.offset ?? 0;
+    // As of the fetch: a batch can take long, and what comes meanwhile is counted with the next one.
+    const tellBehind = (next: number): void =>
+      metrics.position.set({ matcher: name, partition }, Math.max(0, highWatermark - next));
+    tellBehind(position);
     const moveTo = async (next: number, plan: Plan): Promise<boolean> => {
       const moved = await patiently(() =>
         inTransaction(pool, async (tx) => {
@@ -112,15 +116,14 @@ export async function runMatcher<M>(
     for (const message of messages) {
       isOurs = await step(message);
       if (!isOurs) break;
+      tellBehind(message.offset + 1);
     }
     const end = (messages.at(-1)?.offset ?? 0) + 1;
     if (isOurs && position < end) isOurs = await moveTo(end, async () => {});
     if (!isOurs) {
       log.warn({ matcher: name, partition }, 'another process has read on; going on behind it');
       (await consuming.promise).seek(topic.name, partition, await startAt(partition));
-      return;
     }
-    metrics.position.set({ matcher: name, partition }, Math.max(0, highWatermark - end));
   }
 
   const consumption = await kafka.consume({
