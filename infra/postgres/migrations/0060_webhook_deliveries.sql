@@ -40,6 +40,7 @@ CREATE TABLE tds.webhook_deliveries (
   reverted_height bigint
 );
 CREATE INDEX webhook_deliveries_listed ON tds.webhook_deliveries (webhook_id, created_at DESC, id);
+CREATE INDEX webhook_deliveries_by_status ON tds.webhook_deliveries (webhook_id, status, created_at DESC, id);
 CREATE INDEX webhook_deliveries_due ON tds.webhook_deliveries (webhook_id, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX webhook_deliveries_by_subject ON tds.webhook_deliveries (subject) WHERE subject IS NOT NULL;
 CREATE INDEX webhook_deliveries_reverted ON tds.webhook_deliveries (reverted_height) WHERE reverted_height IS NOT NULL;

@@ -8,6 +8,9 @@ import { EgressError } from '../../egress/errors.ts';
 import type { Claim } from '../deliveries.ts';
 import type { Answer } from './sender.ts';
 
+/** Some firewalls refuse what names nobody. */
+const USER_AGENT = 'token-data-service webhooks';
+
 /** Of an answer's body that is kept (decision 46). */
 const CAPTURED_BYTES = 16_384;
 
@@ -31,7 +34,11 @@ export function createSend({
     try {
       const answer = await egress.request(claim.url, {
         method: 'POST',
-        headers: { ...headersOf(claim, sealing, clock.now()), 'content-type': 'application/json' },
+        headers: {
+          ...headersOf(claim, sealing, clock.now()),
+          'content-type': 'application/json',
+          'user-agent': USER_AGENT,
+        },
         body: claim.body,
         timeoutMs,
         maxBytes: CAPTURED_BYTES,
