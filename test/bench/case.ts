@@ -54,9 +54,12 @@ export interface BenchCase {
   run(world: World, scale: Scale): Promise<CaseReport>;
 }
 
-const higher = (least: number, aim: number): Want => ({ better: 'higher', least, aim });
-const lower = (least: number, aim?: number): Want =>
-  aim === undefined ? { better: 'lower', least } : { better: 'lower', least, aim };
+const want =
+  (better: Want['better']) =>
+  (least: number, aim?: number): Want =>
+    aim === undefined ? { better, least } : { better, least, aim };
+const higher = want('higher');
+const lower = want('lower');
 
 /** What is asked of the service on one machine of two cores, in the units of the figures. */
 export const wanted = {
@@ -85,6 +88,11 @@ export const wanted = {
   headMedian: lower(1000, 300),
   headTail: lower(3000, 1000),
   pipelineMedian: lower(150, 50),
+  deliveryRate: higher(1000),
+  deliveryMedian: lower(500),
+  deliveryTail: lower(2000),
+  deliveryTailBesideHanging: lower(3000),
+  matching: lower(200),
   firstStart: lower(60),
   stop: lower(10),
   secondStart: lower(20),

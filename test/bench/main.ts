@@ -15,6 +15,7 @@ import { prices } from './cases/prices.ts';
 import { rebuild } from './cases/rebuild.ts';
 import { start } from './cases/start.ts';
 import { trace } from './cases/trace.ts';
+import { webhooks } from './cases/webhooks.ts';
 import { summarizeProfiles } from './profile.ts';
 import { describeMachine, difference, isComplete, renderMachine, renderReport, verdict } from './report.ts';
 import { createWorld } from './world.ts';
@@ -33,6 +34,7 @@ const cases: readonly BenchCase[] = [
   balances,
   portfolios,
   prices,
+  webhooks,
 ];
 
 const help = `npm run bench [-- case… options]

@@ -1,0 +1,351 @@
+import { randomBytes, randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
+
+import { z } from 'zod';
+
+import { systemClock } from '../../../infra/clock.ts';
+import { pause } from '../../../infra/lifecycle.ts';
+import { createMetrics } from '../../../infra/metrics.ts';
+import { inTransaction } from '../../../infra/postgres/client.ts';
+import { insertDeliveries } from '../../../pipeline/dispatch/deliveries.ts';
+import { createDispatchMetrics } from '../../../pipeline/dispatch/metrics.ts';
+import { transferMatcher } from '../../../pipeline/dispatch/match/transfers.ts';
+import { servedSchema } from '../../../projections/served.ts';
+import { toFelt } from '../../../schemas/felt.ts';
+import type { Felt } from '../../../schemas/felt.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { verify } from '../../../schemas/webhooks/signature.ts';
+import { accepted, busyBlock } from '../../support/chain-messages.ts';
+import { makeWebhooks } from '../../support/make-webhooks.ts';
+import { wanted } from '../case.ts';
+import type { BenchCase, CaseReport } from '../case.ts';
+import { latency, percentile } from '../measure.ts';
+import type { Stores } from '../stores.ts';
+
+const DELIVERIES = 20_000;
+const BLOCKS = 200;
+const ENDPOINTS = 500;
+/** Every so many-th of them hangs. */
+const HANGS = 10;
+const MATCHED = 20;
+const SUBSCRIPTIONS = 100_000;
+/** Of one webhook. */
+const MOST_SUBSCRIPTIONS = 1000;
+const FIRST_HEAD = 40;
+const GIVEN_UP_MS = 300_000;
+/** No block of the chain that runs comes so far. */
+const FAR = 1_000_000_000;
+
+interface Got {
+  readonly webhook: number;
+  readonly id: string;
+  readonly attempt: number;
+  readonly block: number;
+  /** Unix milliseconds. */
+  readonly at: number;
+}
+
+/** Deliveries as they came in. What hangs takes the request, and says nothing. */
+async function receive(): Promise<{
+  readonly url: string;
+  readonly got: Got[];
+  readonly wrong: () => number;
+  close(): void;
+}> {
+  const got: Got[] = [];
+  let wrong = 0;
+  const server = createServer((request, response) => {
+    const at = Date.now();
+    void text(request).then(
+      (body) => {
+        const [, kind, webhook = ''] = request.url?.split('/') ?? [];
+        try {
+          const { data } = verify(body, request.headers, secret);
+          const { headers } = request;
+          got.push({
+            webhook: Number(webhook),
+            id: String(headers['x-vendor-delivery']),
+            attempt: Number(headers['x-vendor-attempt']),
+            block: 'block' in data ? Number(data.block) : -1,
+            at,
+          });
+        } catch {
+          wrong += 1;
+        }
+        if (kind !== 'hang') response.end();
+      },
+      () => {},
+    );
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: `http://127.0.0.1:${port}`,
+    got,
+    wrong: () => wrong,
+    close() {
+      server.closeAllConnections();
+      server.close();
+    },
+  };
+}
+
+const secret = `whsec_${randomBytes(32).toString('base64')}`;
+
+export const webhooks: BenchCase = {
+  name: 'webhooks',
+  summary: 'deliveries to receivers on this machine: how many, how soon, beside those that hang; matching',
+  async run(world, { samples }) {
+    const chain = await world.chain({ head: FIRST_HEAD, perBlock: 20 });
+    const secretKey = randomBytes(32);
+    const { dataDir } = await world.service('webhooks', {
+      STARKNET_RPC_URL: chain.url,
+      INDEX_FROM: '0',
+      SECRET_KEY: secretKey.toString('hex'),
+    });
+    const stores = await world.stores(dataDir);
+    const receiver = await receive();
+    const make = async (
+      paths: readonly string[],
+      subscriptions: (index: number) => readonly { token: Felt | ''; address: Felt | '' }[],
+      above = FAR,
+    ): Promise<number[]> =>
+      await makeWebhooks(
+        { ...stores, secretKey },
+        paths.map((path, index) => ({
+          url: `${receiver.url}/${path}`,
+          secret,
+          events: ['transfer.created'],
+          subscriptions: subscriptions(index),
+          above,
+        })),
+      );
+    const seconds = async (endpoints: number): Promise<number> => {
+      const ids = await make(
+        Array.from({ length: endpoints }, () => 'rate'),
+        () => [],
+      );
+      return await delivered(stores, ids, receiver.got);
+    };
+    try {
+      const figures: CaseReport['figures'][number][] = [];
+      for (const endpoints of [1, 20]) {
+        world.say(`${DELIVERIES} deliveries to ${endpoints}`);
+        const value = DELIVERIES / (await seconds(endpoints));
+        world.say(`${value.toFixed(0)} a second`);
+        figures.push({
+          name: `deliveries, endpoints: ${endpoints}`,
+          value,
+          unit: '1/s',
+          want: wanted.deliveryRate,
+        });
+      }
+      const inOrder = receiver.got.filter(({ attempt }) => attempt === 1).length;
+
+      world.say(`matching against ${SUBSCRIPTIONS} subscriptions`);
+      // Every other account: half of those in the blocks are watched.
+      await make(
+        Array.from({ length: SUBSCRIPTIONS / MOST_SUBSCRIPTIONS }, () => 'matched'),
+        (index) =>
+          Array.from({ length: MOST_SUBSCRIPTIONS }, (_, place) => ({
+            token: '' as const,
+            address: toFelt(0xacc0_0000n + BigInt(2 * (index * MOST_SUBSCRIPTIONS + place))),
+          })),
+        FAR,
+      );
+      const matching = await matched(stores, samples ?? MATCHED);
+      world.say(`${percentile(matching.samples, 0.5).toFixed(0)} ms`);
+
+      world.say('blocks to one endpoint');
+      const blocks = samples ?? BLOCKS;
+      const { head } = await chain.advance(1);
+      const one = await make(['all/1'], () => [{ token: '', address: '' }], head);
+      const toOne = await lags(stores, async () => await advance(chain, blocks), receiver.got, {
+        above: head,
+        ids: one,
+      });
+      world.say(`blocks to ${ENDPOINTS} endpoints, of which every ${HANGS}th hangs`);
+      const { byAccount } = await chain.truth();
+      const busiest = Object.entries(byAccount)
+        .toSorted(([, a], [, b]) => b - a)
+        .map(([address]) => toFelt(BigInt(address)));
+      const path = (index: number): string => (index % HANGS === 0 ? `hang/${index}` : `among/${index}`);
+      const then = await chain.advance(1);
+      const among = await make(
+        Array.from({ length: ENDPOINTS }, (_, index) => path(index)),
+        (index) => [{ token: '', address: busiest[index % busiest.length] ?? '' }],
+        then.head,
+      );
+      const amongThem = await lags(stores, async () => await advance(chain, blocks), receiver.got, {
+        above: then.head,
+        ids: among.filter((_, index) => index % HANGS !== 0),
+      });
+
+      return {
+        figures: [
+          ...figures,
+          ...latency('block published until first attempt', toOne.filter(isHealthy).map(lagOf), {
+            median: wanted.deliveryMedian,
+            tail: wanted.deliveryTail,
+          }),
+          ...latency(`the same, healthy of ${ENDPOINTS}`, amongThem.filter(isHealthy).map(lagOf), {
+            tail: wanted.deliveryTailBesideHanging,
+          }),
+          ...latency('matching 2,000 transfers', matching.samples, { median: wanted.matching }),
+          { name: 'deliveries that a block of them makes', value: matching.deliveries, unit: '' },
+        ],
+        completeness: [
+          { what: 'first attempts of deliveries that were due', expected: 2 * DELIVERIES, found: inOrder },
+          { what: 'requests that were not signed well', expected: 0, found: receiver.wrong() },
+          {
+            what: 'blocks of which one endpoint heard',
+            expected: blocks,
+            found: new Set(toOne.map(({ block }) => block)).size,
+          },
+        ],
+        notes: [
+          'Deliveries: from the first request until the last is written down as a success. Blocks: from the time of the message in the log until the first attempt of a delivery reached its receiver, for every delivery. Receivers and dispatcher share the machine with the rest of the service.',
+        ],
+      };
+    } finally {
+      receiver.close();
+    }
+  },
+};
+
+/** Seconds in which deliveries that were due at once are sent, and written down. */
+async function delivered({ pool }: Stores, ids: readonly number[], got: readonly Got[]): Promise<number> {
+  const before = got.length;
+  const createdAt = Date.now();
+  const body = JSON.stringify({
+    event: 'transfer.created',
+    created_at: new Date(createdAt).toISOString(),
+    data: { filler: 'x'.repeat(700) },
+  });
+  const made = Array.from({ length: DELIVERIES }, (_, index) => ({
+    id: randomUUID(),
+    webhookId: ids[index % ids.length] ?? 0,
+    event: 'transfer.created',
+    body,
+    createdAt,
+  }));
+  await inTransaction(pool, async (tx) => await insertDeliveries(tx, made));
+  await until('deliveries', async () => {
+    if (got.length < before + DELIVERIES) return false;
+    const { rows } = await pool.query<{ n: number }>(
+      "SELECT count(*)::int AS n FROM tds.webhook_deliveries WHERE webhook_id = ANY ($1) AND status = 'success'",
+      [ids],
+    );
+    return rows[0]?.n === DELIVERIES;
+  });
+  return (Date.now() - (got[before]?.at ?? 0)) / 1000;
+}
+
+interface Lag extends Got {
+  readonly publishedAt: number;
+}
+const lagOf = ({ at, publishedAt }: Lag): number => at - publishedAt;
+const isHealthy = ({ webhook }: Lag): boolean => webhook % HANGS !== 0;
+
+/** First attempts of what blocks above a height made, with the time at which the log had the block; all of those to `ids`. */
+async function lags(
+  { kafka, pool }: Stores,
+  makeBlocks: () => Promise<number>,
+  got: readonly Got[],
+  { above, ids }: { readonly above: number; readonly ids: readonly number[] },
+): Promise<Lag[]> {
+  const before = got.length;
+  const head = await makeBlocks();
+  await until('first attempts', async () => {
+    const { rows: seen } = await pool.query('SELECT 1 FROM tds.dispatch_blocks WHERE height = $1', [head]);
+    const { rows } = await pool.query(
+      'SELECT 1 FROM tds.webhook_deliveries WHERE webhook_id = ANY ($1) AND attempts = 0 LIMIT 1',
+      [ids],
+    );
+    return seen.length > 0 && rows.length === 0;
+  });
+  const published = new Map<number, number>();
+  for (const { partition, low, high } of await kafka.offsets(topics.chainBlocks))
+    for await (const { key, timestamp } of kafka.readRange(topics.chainBlocks, partition, low, high))
+      if (Number(key) > above) published.set(Number(key), timestamp);
+  return got.slice(before).flatMap((one) => {
+    const publishedAt = published.get(one.block);
+    return one.attempt !== 1 || publishedAt === undefined ? [] : [{ ...one, publishedAt }];
+  });
+}
+
+/** Makes blocks, one after the other; the height of the last. */
+async function advance(
+  chain: { advance(blocks: number): Promise<{ head: number }> },
+  blocks: number,
+): Promise<number> {
+  let head = 0;
+  for (let made = 0; made < blocks; made += 1) {
+    await pause(200);
+    ({ head } = await chain.advance(1));
+  }
+  return head;
+}
+
+/** Milliseconds of all that the matcher does with one message, and how many deliveries it makes. */
+async function matched(
+  { pool, clickhouse }: Stores,
+  samples: number,
+): Promise<{ samples: number[]; deliveries: number }> {
+  const matcher = transferMatcher({
+    pool,
+    clickhouse,
+    webhooks: async () => await servedSchema(pool, 'webhooks'),
+    whereServed: async () => null,
+    since: async () => null,
+    clock: systemClock,
+    metrics: createDispatchMetrics(createMetrics('bench')),
+    signal: new AbortController().signal,
+  });
+  const count = async (): Promise<number> => {
+    const { rows } = await pool.query<{ n: number }>('SELECT count(*)::int AS n FROM tds.webhook_deliveries');
+    return z.number().parse(rows[0]?.n);
+  };
+  const found: number[] = [];
+  const before = await count();
+  for (let index = 0; index <= samples; index += 1) {
+    const height = FAR + 1 + index;
+    const value = Buffer.from(JSON.stringify(accepted(busyBlock(height, 1000), height)));
+    const place = {
+      topic: topics.chainBlocks.name,
+      partition: 0,
+      offset: index,
+      key: String(height),
+      value,
+      timestamp: 0,
+    };
+    const began = performance.now();
+    const opened = await matcher.open();
+    if (opened?.wants(place) !== true) throw new Error('nobody wants the block');
+    const message = topics.chainBlocks.schema.parse(JSON.parse(value.toString()));
+    const plan = await opened.match(message, place);
+    await inTransaction(pool, async (tx) => await plan?.(tx));
+    // The first one is for the compiler.
+    if (index > 0) found.push(performance.now() - began);
+    // The dispatcher sends them meanwhile; what it has to do is not this matcher's.
+    await until('deliveries of a block', async () => {
+      const { rows } = await pool.query(
+        'SELECT 1 FROM tds.webhook_deliveries WHERE due_at IS NOT NULL LIMIT 1',
+      );
+      return rows.length === 0;
+    });
+  }
+  return { samples: found, deliveries: ((await count()) - before) / (samples + 1) };
+}
+
+async function until(what: string, look: () => Promise<boolean>): Promise<void> {
+  const began = performance.now();
+  while (!(await look())) {
+    if (performance.now() - began > GIVEN_UP_MS) throw new Error(`${what}: not there after five minutes`);
+    await pause(50);
+  }
+}
