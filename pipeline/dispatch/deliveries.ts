@@ -17,16 +17,17 @@ export interface NewDelivery {
   readonly landing?: { readonly subject: string; readonly hash: string; readonly seq: number };
 }
 
-/** Makes deliveries, due at once; one whose id is there stays as it is. */
+/** Makes deliveries, due at once; of one whose id is there only the block that its transfer is in may change. */
 export async function insertDeliveries(tx: PoolClient, deliveries: readonly NewDelivery[]): Promise<void> {
   if (deliveries.length === 0) return;
   await tx.query(
-    `INSERT INTO tds.webhook_deliveries
+    `INSERT INTO tds.webhook_deliveries AS known
        (id, webhook_id, event, body, created_at, is_test, scheduled_at, due_at, subject, landed_hash, landed_seq)
      SELECT id, webhook_id, event, body, created_at, is_test, created_at, created_at, subject, landed_hash, landed_seq
      FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::boolean[], $7::uuid[], $8::text[], $9::bigint[])
        AS made (id, webhook_id, event, body, created_at, is_test, subject, landed_hash, landed_seq)
-     ON CONFLICT (id) DO NOTHING`,
+     ON CONFLICT (id) DO UPDATE SET landed_hash = excluded.landed_hash, landed_seq = excluded.landed_seq, reverted_height = NULL
+       WHERE known.landed_seq < excluded.landed_seq`,
     [
       deliveries.map(({ id }) => id),
       deliveries.map(({ webhookId }) => webhookId),

@@ -235,32 +235,31 @@ export async function oldestWebhook(db: Sql, schema: string): Promise<number | n
   return row?.oldest ?? null;
 }
 
-/** What a subscription may name: '' is any. */
-export interface Subject {
-  readonly token: string;
-  readonly address: string;
-}
-
 const subscriberRow = z.object({ webhook_id: z.number(), token: z.string(), address: z.string() });
+/** What a subscription of a webhook names: '' is any. */
 export type Subscriber = z.infer<typeof subscriberRow>;
 
-/** The webhooks with a subscription to exactly one of these subjects, looked up by index, each subject apart. */
+/**
+ * Whoever may want to hear of something that happened to one of these tokens and one of these accounts, each subject of a
+ * webhook once: by index, from the side that narrows it down more.
+ */
 export async function subscribersTo(
   db: Sql,
   schema: string,
   event: (typeof WEBHOOK_EVENTS)[number],
   height: number,
-  subjects: readonly Subject[],
+  { tokens, accounts }: { readonly tokens: readonly string[]; readonly accounts: readonly string[] },
 ): Promise<Subscriber[]> {
+  const named = `SELECT webhook_id, token, address FROM ${schema}.webhook_subscriptions`;
   return await sqlRows(
     db,
     subscriberRow,
-    `SELECT DISTINCT s.webhook_id, s.token, s.address
-     FROM unnest($1::text[], $2::text[]) AS asked (token, address)
-     JOIN ${schema}.webhook_subscriptions s ON s.token = asked.token AND s.address = asked.address
-     JOIN ${schema}.webhooks w ON w.id = s.webhook_id
+    `SELECT DISTINCT s.webhook_id, s.token, s.address FROM (
+       ${named} WHERE address <> '' AND address = ANY ($1) AND token = ANY ($2)
+       UNION ALL ${named} WHERE address = '' AND token = ANY ($2)
+     ) AS s JOIN ${schema}.webhooks w ON w.id = s.webhook_id
      WHERE w.status = 'active' AND $3 = ANY (w.events) AND w.from_block < $4`,
-    [subjects.map(({ token }) => token), subjects.map(({ address }) => address), event, height],
+    [accounts, [...tokens, ''], event, height],
   );
 }
 

@@ -37,7 +37,7 @@ CREATE TABLE {{schema}}.webhook_subscriptions (
   price_below text NOT NULL
 );
 CREATE INDEX webhook_subscriptions_by_webhook ON {{schema}}.webhook_subscriptions (webhook_id);
-CREATE INDEX webhook_subscriptions_by_subject ON {{schema}}.webhook_subscriptions (token, address);
+CREATE INDEX webhook_subscriptions_by_token ON {{schema}}.webhook_subscriptions (token) WHERE address = '';
 CREATE INDEX webhook_subscriptions_by_address ON {{schema}}.webhook_subscriptions (address) WHERE address <> '';
 CREATE INDEX webhook_subscriptions_by_price ON {{schema}}.webhook_subscriptions (token)
   WHERE price_above <> '' OR price_below <> '';

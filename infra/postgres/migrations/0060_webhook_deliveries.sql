@@ -44,7 +44,7 @@ CREATE INDEX webhook_deliveries_by_status ON tds.webhook_deliveries (webhook_id,
 CREATE INDEX webhook_deliveries_due ON tds.webhook_deliveries (webhook_id, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX webhook_deliveries_by_subject ON tds.webhook_deliveries (subject) WHERE subject IS NOT NULL;
 CREATE INDEX webhook_deliveries_reverted ON tds.webhook_deliveries (reverted_height) WHERE reverted_height IS NOT NULL;
-CREATE INDEX webhook_deliveries_by_age ON tds.webhook_deliveries (created_at);
+CREATE INDEX webhook_deliveries_by_age ON tds.webhook_deliveries USING brin (created_at);
 
 -- One row a webhook that ever had a delivery: from here the next ones are taken, so that an endpoint with many waiting is
 -- looked at once.

@@ -26,7 +26,7 @@ import { BLOCK_BYTES } from './deps.ts';
 import type { MatchDeps, Served } from './deps.ts';
 import { deliveryId, transferSubject } from './identity.ts';
 import type { Matcher } from './matcher.ts';
-import { subjectsOfAll, webhooksBySubject } from './subjects.ts';
+import { subjectsOf, webhooksBySubject } from './subjects.ts';
 
 const POLL_MS = 25;
 /** Longest wait for a balance that has to be read from the chain. */
@@ -64,7 +64,7 @@ export function balanceMatcher(
   async function changes(message: BlockAccepted, schema: string): Promise<Change[]> {
     const legs = decodeBlock(message.block, message.contracts).transfers.flatMap(legsOf);
     const happenings = legs.map(({ pair }) => ({ token: pair.token, accounts: [pair.account] }));
-    const asked = subjectsOfAll(happenings);
+    const asked = subjectsOf(happenings);
     const subscribers = await subscribersTo(pool, schema, 'balance.changed', message.block.height, asked);
     const concerned = webhooksBySubject(subscribers);
     return legs.flatMap((leg, i) => {

@@ -12,8 +12,8 @@ import type { PoolClient, Sql } from '../../../infra/postgres/client.ts';
 
 /** Blocks that a new fork must be past a transfer that it lacks. */
 const PAST = 10;
-/** Accepted blocks that are remembered below the newest. */
-const REMEMBERED = 4096;
+/** How far down a fork is followed; accepted blocks are remembered for as long. */
+export const DEEPEST = 4096;
 
 export interface Landed {
   readonly height: number;
@@ -21,14 +21,15 @@ export interface Landed {
   readonly seq: number;
 }
 
-/** A block took its height, with these transfers in it. */
+/** A block took its height, with these transfers in it that were sent before. */
 export async function landed(tx: PoolClient, block: Landed, subjects: readonly string[]): Promise<void> {
   await tx.query(
     `INSERT INTO tds.dispatch_blocks AS known (height, hash, seq) VALUES ($1, $2, $3)
      ON CONFLICT (height) DO UPDATE SET hash = excluded.hash, seq = excluded.seq WHERE known.seq < excluded.seq`,
     [block.height, block.hash, block.seq],
   );
-  await tx.query('DELETE FROM tds.dispatch_blocks WHERE height < $1', [block.height - REMEMBERED]);
+  await tx.query('DELETE FROM tds.dispatch_blocks WHERE height < $1', [block.height - DEEPEST]);
+  if (subjects.length === 0) return;
   await tx.query(
     `UPDATE tds.webhook_deliveries SET landed_hash = $2, landed_seq = $3, reverted_height = NULL
      WHERE subject = ANY ($1::uuid[]) AND landed_seq < $3`,
@@ -53,37 +54,45 @@ const goneRow = z.object({ webhook_id: z.number(), subject: z.string(), body: z.
 /** A transfer that was sent, and is gone. */
 export type Gone = z.infer<typeof goneRow>;
 
-/** Takes what is gone for good: the new fork has all of the blocks up to ten above where it was. */
-export async function takeGone(tx: PoolClient, head: number): Promise<Gone[]> {
+/**
+ * Takes what is gone for good: the new fork has all of the blocks up to ten above where it was. Whichever of them comes
+ * last tells it.
+ */
+export async function takeGone(tx: PoolClient): Promise<Gone[]> {
   const rows = await sqlRows(
     tx,
     goneRow,
     `UPDATE tds.webhook_deliveries d SET reverted_height = NULL
-     WHERE reverted_height <= $1 AND (
+     WHERE reverted_height IS NOT NULL AND (
        SELECT count(*) FROM tds.dispatch_blocks b
        WHERE b.height BETWEEN d.reverted_height AND d.reverted_height + ${PAST}
      ) = ${PAST + 1}
      RETURNING webhook_id, subject, body`,
-    [head - PAST],
   );
   // A transfer that came, went and came again was sent twice: it went once more.
   return [...new Map(rows.map((row) => [`${row.webhook_id} ${row.subject}`, row])).values()];
 }
 
-const roundRow = z.object({ webhook_id: z.number(), subject: z.string(), n: z.number() });
+const sentRow = z.object({ webhook_id: z.number(), subject: z.string(), n: z.number() });
 
-/** How often each webhook was told that a transfer is gone: when it lands after that, it is new to it. */
-export async function toldGone(
-  db: Sql,
-  subjects: readonly string[],
-): Promise<(webhookId: number, subject: string) => number> {
+/** What was sent of some transfers, in whatever block they were. */
+export interface SentBefore {
+  readonly subjects: readonly string[];
+  /** How often a webhook was told that a transfer is gone: when it lands after that, it is new to it. */
+  toldGone(webhookId: number, subject: string): number;
+}
+
+export async function sentBefore(db: Sql, subjects: readonly string[]): Promise<SentBefore> {
   const rows = await sqlRows(
     db,
-    roundRow,
-    `SELECT webhook_id, subject, count(*) AS n FROM tds.webhook_deliveries
-     WHERE subject = ANY ($1::uuid[]) AND event = 'transfer.reverted' GROUP BY webhook_id, subject`,
+    sentRow,
+    `SELECT webhook_id, subject, count(*) FILTER (WHERE event = 'transfer.reverted') AS n
+     FROM tds.webhook_deliveries WHERE subject = ANY ($1::uuid[]) GROUP BY webhook_id, subject`,
     [subjects],
   );
   const known = new Map(rows.map((row) => [`${row.webhook_id} ${row.subject}`, row.n]));
-  return (webhookId, subject) => known.get(`${webhookId} ${subject}`) ?? 0;
+  return {
+    subjects: [...new Set(rows.map(({ subject }) => subject))],
+    toldGone: (webhookId, subject) => known.get(`${webhookId} ${subject}`) ?? 0,
+  };
 }

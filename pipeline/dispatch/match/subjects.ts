@@ -1,4 +1,4 @@
-import type { Subject, Subscriber } from '../../../projections/webhooks/queries.ts';
+import type { Subscriber } from '../../../projections/webhooks/queries.ts';
 
 /** A token and the accounts that something happened to; a subscription may name either, both or neither. */
 export interface Happening {
@@ -6,44 +6,33 @@ export interface Happening {
   readonly accounts: readonly string[];
 }
 
-const keyOf = ({ token, address }: Subject): string => `${token} ${address}`;
+/** Every token and every account that something happened to, each once. */
+export function subjectsOf(happenings: readonly Happening[]): { tokens: string[]; accounts: string[] } {
+  return {
+    tokens: [...new Set(happenings.map(({ token }) => token))],
+    accounts: [...new Set(happenings.flatMap(({ accounts }) => accounts))],
+  };
+}
 
 const ANY = '';
-
-function subjectsOf({ token, accounts }: Happening): Subject[] {
-  return [
-    { token: ANY, address: ANY },
-    { token, address: ANY },
-    ...accounts.flatMap((address) => [
-      { token: ANY, address },
-      { token, address },
-    ]),
-  ];
-}
-
-/** Every subject that a subscription to one of these may name, each once. */
-export function subjectsOfAll(happenings: readonly Happening[]): Subject[] {
-  const subjects = new Map<string, Subject>();
-  for (const happening of happenings)
-    for (const subject of subjectsOf(happening)) subjects.set(keyOf(subject), subject);
-  return [...subjects.values()];
-}
+const keyOf = (token: string, address: string): string => `${token} ${address}`;
 
 /** The webhooks that each happening concerns, each once however many of its subscriptions it meets. */
 export function webhooksBySubject(
   subscribers: readonly Subscriber[],
 ): (happening: Happening) => ReadonlySet<number> {
   const bySubject = new Map<string, number[]>();
-  for (const subscriber of subscribers) {
-    const key = keyOf(subscriber);
+  for (const { webhook_id: webhook, token, address } of subscribers) {
+    const key = keyOf(token, address);
     const webhooks = bySubject.get(key) ?? [];
     bySubject.set(key, webhooks);
-    webhooks.push(subscriber.webhook_id);
+    webhooks.push(webhook);
   }
-  return (happening) => {
+  return ({ token, accounts }) => {
     const found = new Set<number>();
-    for (const subject of subjectsOf(happening))
-      for (const webhook of bySubject.get(keyOf(subject)) ?? []) found.add(webhook);
+    for (const address of [ANY, ...accounts])
+      for (const key of [keyOf(ANY, address), keyOf(token, address)])
+        for (const webhook of bySubject.get(key) ?? []) found.add(webhook);
     return found;
   };
 }

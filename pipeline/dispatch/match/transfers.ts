@@ -11,10 +11,10 @@ import { bodyText, transferData } from './body.ts';
 import { BLOCK_BYTES } from './deps.ts';
 import type { MatchDeps } from './deps.ts';
 import { deliveryId, transferSubject } from './identity.ts';
-import { landed, reverted, takeGone, toldGone } from './landings.ts';
+import { DEEPEST, landed, reverted, sentBefore, takeGone } from './landings.ts';
 import type { Gone } from './landings.ts';
 import type { Matcher, Plan } from './matcher.ts';
-import { subjectsOfAll, webhooksBySubject } from './subjects.ts';
+import { subjectsOf, webhooksBySubject } from './subjects.ts';
 
 /** `transfer.created`, and `transfer.reverted` for those that came and went. */
 export function transferMatcher({
@@ -32,10 +32,10 @@ export function transferMatcher({
     }));
     const { height, hash } = block;
     const subjects = transfers.map(({ subject }) => subject);
-    const asked = subjectsOfAll(transfers.map(({ happening }) => happening));
-    const [subscribers, rounds] = await Promise.all([
+    const asked = subjectsOf(transfers.map(({ happening }) => happening));
+    const [subscribers, sent] = await Promise.all([
       subscribersTo(pool, schema, 'transfer.created', height, asked),
-      toldGone(pool, subjects),
+      sentBefore(pool, subjects),
     ]);
     const concerned = webhooksBySubject(subscribers);
     const createdAt = clock.now();
@@ -44,7 +44,7 @@ export function transferMatcher({
       if (ids.size === 0) return [];
       const body = bodyText('transfer.created', createdAt, transferData(block, transfer));
       return [...ids].map((webhookId) => ({
-        id: deliveryId(webhookId, 'transfer.created', subject, rounds(webhookId, subject)),
+        id: deliveryId(webhookId, 'transfer.created', subject, sent.toldGone(webhookId, subject)),
         webhookId,
         event: 'transfer.created',
         body,
@@ -53,10 +53,10 @@ export function transferMatcher({
       }));
     });
     return async (tx) => {
-      await landed(tx, { height, hash, seq }, subjects);
+      await landed(tx, { height, hash, seq }, sent.subjects);
       await insertDeliveries(tx, deliveries);
       metrics.matched.inc({ event: 'transfer.created' }, deliveries.length);
-      await tellGone(tx, schema, await takeGone(tx, height));
+      await tellGone(tx, schema, await takeGone(tx));
     };
   }
 
@@ -65,12 +65,12 @@ export function transferMatcher({
     if (gone.length === 0) return;
     const ids = await hearOfReverts(tx, schema, [...new Set(gone.map(({ webhook_id: id }) => id))]);
     const subjects = gone.map(({ subject }) => subject);
-    const rounds = await toldGone(tx, subjects);
+    const sent = await sentBefore(tx, subjects);
     const createdAt = clock.now();
     const deliveries = gone
       .filter(({ webhook_id: id }) => ids.has(id))
       .map(({ webhook_id: webhookId, subject, body }): NewDelivery => ({
-        id: deliveryId(webhookId, 'transfer.reverted', subject, rounds(webhookId, subject)),
+        id: deliveryId(webhookId, 'transfer.reverted', subject, sent.toldGone(webhookId, subject)),
         webhookId,
         event: 'transfer.reverted',
         body: bodyText('transfer.reverted', createdAt, sentData(body)),
@@ -97,7 +97,8 @@ export function transferMatcher({
         schema === null ? null : await wantedAbove(pool, schema, ['transfer.created', 'transfer.reverted']);
       if (schema === null || above === null) return null;
       return {
-        wants: ({ key }) => key === null || Number(key) > above,
+        // What was sent of above may land again below.
+        wants: ({ key }) => key === null || Number(key) > above - DEEPEST,
         async match(message) {
           // The chain has not changed: only what is known of a contract.
           if (message.cause === 'repair') return null;

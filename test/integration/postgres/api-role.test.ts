@@ -70,7 +70,6 @@ describe('the role of the API', () => {
     'tds.chunks',
     'tds.recorded_blocks',
     'tds.repairs',
-    'tds.dispatch_positions',
     'pg_catalog.pg_authid',
     'pg_catalog.pg_user_mapping',
   ])('does not read %s', async (table) => {
