@@ -173,6 +173,14 @@ async function makeWebhook(
   return path;
 }
 
+/** Sets the status of every webhook that there is. */
+async function setEvery(status: 'active' | 'paused'): Promise<void> {
+  const { token } = user;
+  const { json } = await world.call('GET', '/api/webhooks/', { token });
+  for (const { id } of json.results ?? json)
+    await world.call('PATCH', `/api/webhooks/${id}/`, { token, json: { status } });
+}
+
 /** What a receiver got of an event, each delivery once: it may come more than once. */
 const of = (path: string, event: string): Got[] => [
   ...new Map((got.get(path) ?? []).filter((one) => one.event === event).map((one) => [one.id, one])).values(),
@@ -419,6 +427,24 @@ describe('in a reorg', () => {
     expect(of(deaf, 'transfer.created').filter(({ data }) => data.value === '40')).toHaveLength(1);
     expect(of(path, 'transfer.reverted')).toHaveLength(2);
     expect(of(path, 'transfer.created')).toHaveLength(7);
+  });
+
+  it('a transfer that lands again below where the webhook began is not gone', async () => {
+    await sayHead(70);
+    // Nobody else has anything looked at below.
+    await setEvery('paused');
+    const path = await makeWebhook(['transfer.created', 'transfer.reverted'], [{ token: COIN, address: '' }]);
+    const moves = named(21, [coin(ALICE, BOB, 61n)]);
+    const old70 = empty(70);
+    const old71 = makeBlock({ height: 71, transactions: [moves] });
+    await publish(accept(old70), accept(old71));
+    await publish(revert(old71), revert(old70));
+    await publish(accept(makeBlock({ height: 70, fork: 1, transactions: [moves] })));
+    for (let height = 71; height <= 85; height += 1) await publish(accept(empty(height, 1)));
+    await settled();
+    expect(of(path, 'transfer.created').map(({ data }) => data.block)).toEqual([71]);
+    expect(of(path, 'transfer.reverted')).toEqual([]);
+    await setEvery('active');
   });
 
   it('across a border of partitions a transfer that moves from one to the other is sent once', async () => {
