@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
 import { sqlRows } from '../../../infra/postgres/client.ts';
-import type { PoolClient, Sql } from '../../../infra/postgres/client.ts';
+import type { PoolClient } from '../../../infra/postgres/client.ts';
 
 /**
  * Where the transfers that were sent are. A delivery stands for the transfer itself: one that lands again unchanged in
@@ -14,6 +14,12 @@ import type { PoolClient, Sql } from '../../../infra/postgres/client.ts';
 const PAST = 10;
 /** How far down a fork is followed; accepted blocks are remembered for as long. */
 export const DEEPEST = 4096;
+
+/**
+ * Few rows of many are looked up here, each by its index; on a table that has grown since it was last analyzed the planner
+ * would read all of it.
+ */
+const BY_INDEX = 'SET LOCAL enable_seqscan = off';
 
 export interface Landed {
   readonly height: number;
@@ -59,6 +65,7 @@ export type Gone = z.infer<typeof goneRow>;
  * last tells it.
  */
 export async function takeGone(tx: PoolClient): Promise<Gone[]> {
+  await tx.query(BY_INDEX);
   const rows = await sqlRows(
     tx,
     goneRow,
@@ -82,9 +89,10 @@ export interface SentBefore {
   toldGone(webhookId: number, subject: string): number;
 }
 
-export async function sentBefore(db: Sql, subjects: readonly string[]): Promise<SentBefore> {
+export async function sentBefore(tx: PoolClient, subjects: readonly string[]): Promise<SentBefore> {
+  await tx.query(BY_INDEX);
   const rows = await sqlRows(
-    db,
+    tx,
     sentRow,
     `SELECT webhook_id, subject, count(*) FILTER (WHERE event = 'transfer.reverted') AS n
      FROM tds.webhook_deliveries WHERE subject = ANY ($1::uuid[]) GROUP BY webhook_id, subject`,

@@ -1,3 +1,4 @@
+import { inTransaction } from '../../../infra/postgres/client.ts';
 import type { PoolClient } from '../../../infra/postgres/client.ts';
 import { hearOfReverts, subscribersTo, wantedAbove } from '../../../projections/webhooks/queries.ts';
 import { decodeBlock } from '../../../schemas/decode/index.ts';
@@ -35,7 +36,7 @@ export function transferMatcher({
     const asked = subjectsOf(transfers.map(({ happening }) => happening));
     const [subscribers, sent] = await Promise.all([
       subscribersTo(pool, schema, 'transfer.created', height, asked),
-      sentBefore(pool, subjects),
+      inTransaction(pool, (tx) => sentBefore(tx, subjects)),
     ]);
     const concerned = webhooksBySubject(subscribers);
     const createdAt = clock.now();
