@@ -9,6 +9,7 @@ import { claimDeliveries, endAttempts, releaseClaims } from '../deliveries.ts';
 import type { Claim, Ended } from '../deliveries.ts';
 import { createEndpoints } from './endpoints.ts';
 import type { DispatchMetrics } from '../metrics.ts';
+import { startRounds } from '../rounds.ts';
 import { afterAttempt } from './schedule.ts';
 
 /** What came of one request. */
@@ -71,7 +72,6 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
     slow: Math.ceil(settings.concurrency / 2),
   });
   const lease = randomUUID();
-  const stopping = new AbortController();
   const cutting = new AbortController();
   const running = new Set<Promise<void>>();
   /** Deliveries whose attempt runs, or has ended and is not written down: their leases may end, they are not taken again. */
@@ -157,27 +157,20 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
     return begun;
   }
 
-  async function round(): Promise<void> {
+  async function round(signal: AbortSignal): Promise<void> {
+    waiting = new AbortController();
     const begun = await begin();
     await (begun > 0
-      ? clock.sleep(BREATH_MS, stopping.signal)
-      : clock.sleep(settings.pollMs, AbortSignal.any([waiting.signal, stopping.signal])));
+      ? clock.sleep(BREATH_MS, signal)
+      : clock.sleep(settings.pollMs, AbortSignal.any([waiting.signal, signal])));
   }
 
-  const looping = (async () => {
-    while (!stopping.signal.aborted) {
-      waiting = new AbortController();
-      await patiently(round);
-    }
-  })().catch((error: unknown) => {
-    if (!stopping.signal.aborted) onFatal(error);
-  });
+  const rounds = startRounds(round, patiently, onFatal);
 
   return {
     wake,
     async stop() {
-      stopping.abort();
-      await looping;
+      await rounds.stop();
       const all = Promise.all(running);
       const over = new AbortController();
       await Promise.race([all, pause(GRACE_MS, over.signal)]);
