@@ -2,6 +2,7 @@ import { accountFeed } from './account-feed/projector.ts';
 import { accountLedger } from './account-ledger/projector.ts';
 import { accounts } from './accounts/projector.ts';
 import { balances } from './balances/projector.ts';
+import { catalogue } from './catalogue/projector.ts';
 import { chainStatus } from './chain-status/projector.ts';
 import type { BlockProjection, ClickHouseProjection, PostgresProjection, Projection } from './define.ts';
 import { indexedBlocks } from './indexed-blocks/projector.ts';
@@ -37,6 +38,7 @@ export const postgresProjections: readonly PostgresProjection<unknown>[] = [
   accounts,
   sync,
   webhooks,
+  catalogue,
   tokens,
   chainStatus,
   balances,

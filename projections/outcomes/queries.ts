@@ -26,6 +26,12 @@ export const deciders = {
   'webhook.test': 'webhooks',
   'delivery.retry': 'webhooks',
   'webhook.disable': 'webhooks',
+  'catalogue.part': 'catalogue',
+  'catalogue.import': 'catalogue',
+  'wallet.register': 'catalogue',
+  'wallet.update-activity': 'catalogue',
+  'domain.report': 'catalogue',
+  'report.review': 'catalogue',
 } as const satisfies Readonly<Record<CommandType, string>>;
 
 const refusal = z.looseObject({ code: z.enum(['NOT_FOUND', 'CONFLICT']), detail: z.string() });

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 
+import { catalogueRecords, domainName, riskLevel, slug } from '../catalogue.ts';
 import { isStorable } from '../text.ts';
 import { WEBHOOK_EVENTS } from '../webhooks/events.ts';
 import { felt, unixMillis } from './common.ts';
@@ -188,6 +189,51 @@ const webhookDisable = z.object({
   body: z.object({ webhook_id: webhookId, activation: z.int(), reason: text.min(1) }),
 });
 
+const importId = text.min(1).max(200);
+/** Sends records ahead of the import that takes them in; the same part of an import sent again changes nothing. */
+const cataloguePart = z.object({
+  ...envelope,
+  type: z.literal('catalogue.part'),
+  body: z.object({ import_id: importId, part: z.int().min(0), records: catalogueRecords }),
+});
+/** Takes in all that the parts 0 to `parts - 1` hold, or, where one is missing or a category is unknown, nothing. */
+const catalogueImport = z.object({
+  ...envelope,
+  type: z.literal('catalogue.import'),
+  body: z.object({ import_id: importId, parts: z.int().min(1) }),
+});
+const walletRegister = z.object({
+  ...envelope,
+  type: z.literal('wallet.register'),
+  body: z.object({ wallet_address: felt, network: slug, wallet_type: slug }),
+});
+/** Its counters only rise. */
+const walletUpdateActivity = z.object({
+  ...envelope,
+  type: z.literal('wallet.update-activity'),
+  body: z.object({ wallet_id: z.int(), transaction_count: z.int().min(0), last_activity_at: unixMillis }),
+});
+const domainReport = z.object({
+  ...envelope,
+  type: z.literal('domain.report'),
+  body: z.object({
+    user_id: userId,
+    domain: domainName,
+    category: text.min(1).max(100),
+    reason: text.min(1),
+    evidence: text,
+  }),
+});
+/** Approved, its domain is listed as the rest of the body says. */
+const reportReview = z.object({
+  ...envelope,
+  type: z.literal('report.review'),
+  body: z.discriminatedUnion('decision', [
+    z.object({ decision: z.literal('rejected'), report_id: z.int() }),
+    z.object({ decision: z.literal('approved'), report_id: z.int(), risk_level: riskLevel }),
+  ]),
+});
+
 /** `pg_notify` channel on which the ids of decided commands are told, after the commit. */
 export const DECIDED_CHANNEL = 'tds_commands_decided';
 
@@ -207,6 +253,12 @@ export const commandsMessage = z.discriminatedUnion('type', [
   webhookTest,
   deliveryRetry,
   webhookDisable,
+  cataloguePart,
+  catalogueImport,
+  walletRegister,
+  walletUpdateActivity,
+  domainReport,
+  reportReview,
 ]);
 export type Command = z.infer<typeof commandsMessage>;
 export type CommandType = Command['type'];

@@ -20,6 +20,7 @@ import { migrate } from '../../infra/postgres/migrate.ts';
 import { Releasers } from '../../infra/lifecycle.ts';
 import { createEgress } from '../../pipeline/egress/egress.ts';
 import { accounts } from '../../projections/accounts/projector.ts';
+import { catalogue } from '../../projections/catalogue/projector.ts';
 import { openBuild } from '../../projections/engine/builds.ts';
 import { sync } from '../../projections/sync/projector.ts';
 import { servedBuilds } from '../../projections/served.ts';
@@ -125,7 +126,7 @@ export async function apiWorld(env: Readonly<Record<string, string>> = {}): Prom
   const startProjector = async (): Promise<void> => {
     const common = { kafka, pool, log, metrics: projectionMetrics };
     projectors = await Promise.all(
-      [accounts, sync, webhooks].map((projection) =>
+      [accounts, sync, webhooks, catalogue].map((projection) =>
         runPostgresProjection({ ...common, projection, groupId: projection.name }),
       ),
     );

@@ -1,0 +1,156 @@
+import { z } from 'zod';
+
+import { sqlRows } from '../../infra/postgres/client.ts';
+import type { PoolClient } from '../../infra/postgres/client.ts';
+import { CATALOGUE_KINDS, NATURAL_KEYS, catalogueRecord } from '../../schemas/catalogue.ts';
+import type { CatalogueKind } from '../../schemas/catalogue.ts';
+import type { CommandOf } from '../../schemas/messages/commands.ts';
+import { OUTCOME_LIFETIME_MS, accept, refuse } from '../commands.ts';
+import type { Outcome } from '../commands.ts';
+
+/** Entries by what an import did to them. */
+export interface ImportCounts {
+  created: number;
+  changed: number;
+  unchanged: number;
+}
+
+const partRow = z.object({ part: z.number(), kinds: z.array(z.enum(CATALOGUE_KINDS)) });
+
+/** Keeps a part until its import comes. */
+export async function keepPart(
+  tx: PoolClient,
+  schema: string,
+  { body, issued_at: at }: CommandOf<'catalogue.part'>,
+): Promise<Outcome> {
+  await tx.query(`DELETE FROM ${schema}.import_parts WHERE issued_at <= $1`, [at - OUTCOME_LIFETIME_MS]);
+  await tx.query(
+    `INSERT INTO ${schema}.import_parts (import_id, part, records, issued_at) VALUES ($1, $2, $3, $4)
+     ON CONFLICT DO NOTHING`,
+    [body.import_id, body.part, JSON.stringify(body.records), at],
+  );
+  return accept({}).outcome;
+}
+
+/** Takes in every part of an import, or nothing. Of two records of one entry the later counts. */
+export async function takeImport(
+  tx: PoolClient,
+  schema: string,
+  { body, issued_at: at }: CommandOf<'catalogue.import'>,
+  changed: number,
+): Promise<Outcome> {
+  const { import_id: importId, parts: expected } = body;
+  const parts = await sqlRows(
+    tx,
+    partRow,
+    `SELECT part, ARRAY(SELECT jsonb_object_keys(records)) AS kinds FROM ${schema}.import_parts
+     WHERE import_id = $1 AND part < $2 ORDER BY part`,
+    [importId, expected],
+  );
+  if (parts.length !== expected) return refuse('CONFLICT', 'Parts of the import are missing.').outcome;
+  const unknown = await unknownCategories(tx, schema, importId);
+  if (unknown.length > 0) {
+    return refuse('NOT_FOUND', `No category has the slug ${unknown.join(', ')}.`, { categories: unknown })
+      .outcome;
+  }
+  const counts: Partial<Record<CatalogueKind, ImportCounts>> = {};
+  for (const { part, kinds } of parts) {
+    for (const kind of CATALOGUE_KINDS.filter((one) => kinds.includes(one))) {
+      const sum = (counts[kind] ??= { created: 0, changed: 0, unchanged: 0 });
+      const done = await takeRecords(tx, schema, { kind, importId, part, at, changed });
+      sum.created += done.created;
+      sum.changed += done.changed;
+      sum.unchanged += done.unchanged;
+    }
+  }
+  await tx.query(`DELETE FROM ${schema}.import_parts WHERE import_id = $1`, [importId]);
+  return accept({ ...counts }).outcome;
+}
+
+/** Slugs that dApps and ads of an import name, and that are no category's, neither of the import nor known. */
+async function unknownCategories(tx: PoolClient, schema: string, importId: string): Promise<string[]> {
+  const rows = await sqlRows(
+    tx,
+    z.object({ slug: z.string() }),
+    `WITH sent AS (SELECT records FROM ${schema}.import_parts WHERE import_id = $1)
+     SELECT one->>'category' AS slug
+     FROM sent, jsonb_array_elements(coalesce(records->'dapps', '[]') || coalesce(records->'ads', '[]')) AS one
+     WHERE one->>'category' IS NOT NULL
+     EXCEPT (
+       SELECT slug FROM ${schema}.categories
+       UNION ALL
+       SELECT one->>'slug' FROM sent, jsonb_array_elements(coalesce(records->'categories', '[]')) AS one
+     )
+     ORDER BY slug`,
+    [importId],
+  );
+  return rows.map(({ slug }) => slug);
+}
+
+/** What an entry's field becomes, where that is not simply what was sent. */
+const MERGED: Partial<Record<CatalogueKind, Readonly<Record<string, string>>>> = {
+  wallets: {
+    transaction_count: 'greatest(known.transaction_count, sent.transaction_count)',
+    last_activity_at: 'greatest(known.last_activity_at, sent.last_activity_at)',
+  },
+};
+
+/** Columns that the projection adds by itself, beside the id and the times. */
+const FOLLOWED: Partial<Record<CatalogueKind, readonly string[]>> = { domains: ['changed'] };
+
+interface Batch {
+  readonly kind: CatalogueKind;
+  readonly importId: string;
+  readonly part: number;
+  /** Unix milliseconds. */
+  readonly at: number;
+  /** The offset, plus one, of the import's command. */
+  readonly changed: number;
+}
+
+async function takeRecords(
+  tx: PoolClient,
+  schema: string,
+  { kind, importId, part, at, changed }: Batch,
+): Promise<ImportCounts> {
+  const table = `${schema}.${kind}`;
+  const keys: readonly string[] = NATURAL_KEYS[kind];
+  const fields = Object.keys(catalogueRecord[kind].shape);
+  const rest = fields.filter((field) => !keys.includes(field));
+  const followed = FOLLOWED[kind] ?? [];
+  const become = (field: string): string => MERGED[kind]?.[field] ?? `sent.${field}`;
+  const isSame = keys.map((key) => `known.${key} = sent.${key}`).join(' AND ');
+  const sent = `sent AS (
+    SELECT DISTINCT ON (${keys.join(', ')}) record.*, place
+    FROM ${schema}.import_parts, jsonb_array_elements(records->'${kind}') WITH ORDINALITY AS one (value, place),
+      jsonb_populate_record(NULL::${table}, value) AS record
+    WHERE import_id = $1 AND part = $2
+    ORDER BY ${keys.join(', ')}, place DESC
+  )`;
+  const values = [importId, part, at, ...followed.map(() => changed)];
+  const updated = await tx.query(
+    `WITH ${sent}
+     UPDATE ${table} AS known
+     SET ${rest.map((field) => `${field} = ${become(field)}`).join(', ')},
+       updated_at = $3${followed.map((column, index) => `, ${column} = $${index + 4}`).join('')}
+     FROM sent WHERE ${isSame}
+       AND (${rest.map((field) => `known.${field}`).join(', ')}) IS DISTINCT FROM (${rest.map(become).join(', ')})`,
+    values,
+  );
+  const created = await tx.query(
+    `WITH ${sent}
+     INSERT INTO ${table} (id, ${[...fields, 'created_at', 'updated_at', ...followed].join(', ')})
+     SELECT (SELECT coalesce(max(id), 0) FROM ${table}) + row_number() OVER (ORDER BY place),
+       ${fields.map((field) => `sent.${field}`).join(', ')}, $3, $3${followed.map((_, index) => `, $${index + 4}`).join('')}
+     FROM sent WHERE NOT EXISTS (SELECT 1 FROM ${table} AS known WHERE ${isSame})`,
+    values,
+  );
+  const all = await sqlRows(
+    tx,
+    z.object({ distinct: z.number() }),
+    `WITH ${sent} SELECT count(*) AS distinct FROM sent`,
+    [importId, part],
+  );
+  const counts = { created: created.rowCount ?? 0, changed: updated.rowCount ?? 0 };
+  return { ...counts, unchanged: (all[0]?.distinct ?? 0) - counts.created - counts.changed };
+}

@@ -1,0 +1,143 @@
+-- What operators list, and what callers register or report beside it. Times are unix milliseconds of the command
+-- (`issued_at`) where nothing else is said. No row is ever taken away, so an id is never given twice: it is one more than
+-- the highest of its table. What is not to be shown any more is not active.
+
+CREATE TABLE {{schema}}.categories (
+  id         bigint PRIMARY KEY,
+  slug       text NOT NULL UNIQUE,
+  name       text NOT NULL,
+  icon       text NOT NULL,
+  created_at bigint NOT NULL,
+  updated_at bigint NOT NULL
+);
+
+CREATE TABLE {{schema}}.dapps (
+  id                 bigint PRIMARY KEY,
+  slug               text NOT NULL UNIQUE,
+  name               text NOT NULL,
+  tagline            text NOT NULL,
+  description        text NOT NULL,
+  url                text NOT NULL,
+  website_url        text NOT NULL,
+  docs_url           text NOT NULL,
+  logo_url           text NOT NULL,
+  banner_url         text NOT NULL,
+  -- Of a category; null: none
+  category           text,
+  tags               jsonb NOT NULL,
+  networks           jsonb NOT NULL,
+  twitter_url        text NOT NULL,
+  discord_url        text NOT NULL,
+  telegram_url       text NOT NULL,
+  github_url         text NOT NULL,
+  tvl_usd            double precision,
+  daily_users        bigint NOT NULL,
+  total_transactions bigint NOT NULL,
+  -- Two places
+  rating             text NOT NULL,
+  review_count       bigint NOT NULL,
+  is_featured        boolean NOT NULL,
+  is_verified        boolean NOT NULL,
+  is_active          boolean NOT NULL,
+  launched_at        bigint,
+  created_at         bigint NOT NULL,
+  updated_at         bigint NOT NULL
+);
+CREATE INDEX dapps_by_category ON {{schema}}.dapps (category);
+-- The words of a dApp; readers spell the same expression.
+CREATE INDEX dapps_by_words ON {{schema}}.dapps
+  USING gin ((to_tsvector('english', name || ' ' || description) || to_tsvector('english', tags)));
+
+CREATE TABLE {{schema}}.ads (
+  id                     bigint PRIMARY KEY,
+  key                    text NOT NULL UNIQUE,
+  placement              text NOT NULL,
+  title                  text NOT NULL,
+  description            text NOT NULL,
+  image_url              text NOT NULL,
+  target_url             text NOT NULL,
+  cta_text               text NOT NULL,
+  -- null: any
+  network                text,
+  category               text,
+  priority               bigint NOT NULL,
+  starts_at              bigint,
+  ends_at                bigint,
+  total_impression_limit bigint,
+  is_active              boolean NOT NULL,
+  created_at             bigint NOT NULL,
+  updated_at             bigint NOT NULL
+);
+CREATE INDEX ads_by_placement ON {{schema}}.ads (placement);
+
+CREATE TABLE {{schema}}.domains (
+  id           bigint PRIMARY KEY,
+  domain       text NOT NULL UNIQUE,
+  status       text NOT NULL,
+  category     text NOT NULL,
+  risk_level   text,
+  reason       text NOT NULL,
+  source       text NOT NULL,
+  evidence_url text NOT NULL,
+  active       boolean NOT NULL,
+  created_at   bigint NOT NULL,
+  updated_at   bigint NOT NULL,
+  -- The offset, plus one, of the command that last changed it: what came after another is told by it.
+  changed      bigint NOT NULL
+);
+CREATE INDEX domains_by_change ON {{schema}}.domains (changed, id);
+CREATE INDEX domains_by_status ON {{schema}}.domains (status, id) WHERE active;
+
+CREATE TABLE {{schema}}.domain_reports (
+  id          bigint PRIMARY KEY,
+  user_id     bigint NOT NULL,
+  domain      text NOT NULL,
+  category    text NOT NULL,
+  reason      text NOT NULL,
+  evidence    text NOT NULL,
+  -- pending, approved, rejected
+  status      text NOT NULL,
+  created_at  bigint NOT NULL,
+  reviewed_at bigint
+);
+CREATE INDEX domain_reports_by_user ON {{schema}}.domain_reports (user_id, id);
+CREATE INDEX domain_reports_by_status ON {{schema}}.domain_reports (status, id);
+
+CREATE TABLE {{schema}}.class_hashes (
+  id           bigint PRIMARY KEY,
+  network      text NOT NULL,
+  account_type text NOT NULL,
+  class_hash   text NOT NULL,
+  version      text NOT NULL,
+  is_active    boolean NOT NULL,
+  released_at  bigint,
+  created_at   bigint NOT NULL,
+  updated_at   bigint NOT NULL,
+  UNIQUE (network, account_type, class_hash)
+);
+
+CREATE TABLE {{schema}}.wallets (
+  id                bigint PRIMARY KEY,
+  wallet_address    text NOT NULL,
+  network           text NOT NULL,
+  wallet_type       text NOT NULL,
+  status            text NOT NULL,
+  is_verified       boolean NOT NULL,
+  is_active         boolean NOT NULL,
+  transaction_count bigint NOT NULL,
+  last_activity_at  bigint,
+  created_at        bigint NOT NULL,
+  updated_at        bigint NOT NULL,
+  UNIQUE (wallet_address, network)
+);
+CREATE INDEX wallets_by_network ON {{schema}}.wallets (network, id);
+
+-- Parts of imports that were sent and not yet taken in; those of an import that never came to its end go after 48 h of
+-- the log's time.
+CREATE TABLE {{schema}}.import_parts (
+  import_id text NOT NULL,
+  part      bigint NOT NULL,
+  records   jsonb NOT NULL,
+  issued_at bigint NOT NULL,
+  PRIMARY KEY (import_id, part)
+);

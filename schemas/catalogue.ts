@@ -1,0 +1,153 @@
+import { z } from 'zod';
+
+import { felt, unixMillis } from './messages/common.ts';
+import { isStorable } from './text.ts';
+
+/**
+ * What operators write into the catalogue, by kind, as a command carries it: every field is there, every time is unix
+ * milliseconds, every name of a host is in its normal form. The file that an operator writes is another border, which
+ * fills in what is absent.
+ */
+
+const text = z.string().refine(isStorable, 'holds a NUL character or half of a surrogate pair');
+/** In paths and queries; also the name of a network: mainnet, sepolia. */
+export const slug = z
+  .string()
+  .max(100)
+  .regex(/^[a-z0-9]+(?:[-_][a-z0-9]+)*$/, 'Use lower-case letters, digits, hyphens and underscores.');
+const name = text.min(1).max(200);
+const longText = text.max(10_000);
+/** A link that clients show: http or https; '' where it may be absent. */
+const link = text.max(2000).regex(/^https?:\/\/[^\s/]+/i, 'Use a URL that begins with https:// or http://.');
+const linkOrNone = link.or(z.literal(''));
+/** PostgreSQL's integer. */
+const count = z.int().min(0).max(2_147_483_647);
+const bigCount = z.int().min(0);
+/** Lower case, punycode, no port, no dot at the end (infra/domains.ts). */
+export const domainName = z
+  .string()
+  .max(253)
+  .regex(
+    /^[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*$/,
+    'Not the name of a host.',
+  );
+
+export const domainStatus = z.enum(['whitelisted', 'blacklisted', 'pending']);
+export const riskLevel = z.enum(['low', 'medium', 'high']);
+export const walletStatus = z.enum(['pending', 'active', 'inactive', 'suspended']);
+
+export const catalogueRecord = {
+  categories: z.object({ slug, name, icon: text.max(2000) }),
+  dapps: z.object({
+    slug,
+    name,
+    tagline: text.max(500),
+    description: longText,
+    url: link,
+    website_url: linkOrNone,
+    docs_url: linkOrNone,
+    logo_url: linkOrNone,
+    banner_url: linkOrNone,
+    /** The category's slug. */
+    category: slug.nullable(),
+    tags: z.array(text.min(1).max(100)).max(50),
+    networks: z.array(slug).max(50),
+    twitter_url: linkOrNone,
+    discord_url: linkOrNone,
+    telegram_url: linkOrNone,
+    github_url: linkOrNone,
+    tvl_usd: z.number().min(0).nullable(),
+    daily_users: count,
+    total_transactions: bigCount,
+    /** Two places: `4.50`. */
+    rating: z.string().regex(/^[0-9]\.[0-9]{2}$/, 'Use a decimal with two places.'),
+    review_count: count,
+    is_featured: z.boolean(),
+    is_verified: z.boolean(),
+    is_active: z.boolean(),
+    launched_at: unixMillis.nullable(),
+  }),
+  ads: z.object({
+    /** Tells it from other ads in files; the API shows none. */
+    key: slug,
+    placement: slug,
+    title: name,
+    description: longText,
+    image_url: linkOrNone,
+    target_url: link,
+    cta_text: text.max(200),
+    /** null: in all. */
+    network: slug.nullable(),
+    category: slug.nullable(),
+    /** The highest is shown first. */
+    priority: z.int().min(-2_147_483_648).max(2_147_483_647),
+    /** From then on; null: since ever. */
+    starts_at: unixMillis.nullable(),
+    /** No more at that moment; null: never ends. */
+    ends_at: unixMillis.nullable(),
+    /** null: no limit. */
+    total_impression_limit: bigCount.nullable(),
+    is_active: z.boolean(),
+  }),
+  domains: z.object({
+    domain: domainName,
+    status: domainStatus,
+    /** '' where none is known. */
+    category: text.max(100),
+    risk_level: riskLevel.nullable(),
+    reason: longText,
+    /** Who says so. */
+    source: text.max(200),
+    evidence_url: linkOrNone,
+    active: z.boolean(),
+  }),
+  class_hashes: z.object({
+    network: slug,
+    account_type: slug,
+    class_hash: felt,
+    version: text.max(100),
+    is_active: z.boolean(),
+    released_at: unixMillis.nullable(),
+  }),
+  wallets: z.object({
+    wallet_address: felt,
+    network: slug,
+    wallet_type: slug,
+    status: walletStatus,
+    is_verified: z.boolean(),
+    is_active: z.boolean(),
+    /** Never moves backward. */
+    transaction_count: bigCount,
+    /** Never moves backward. */
+    last_activity_at: unixMillis.nullable(),
+  }),
+};
+/** Kinds whose rows the commands make; `tokens` are listed in the topic of their own. */
+export type CatalogueKind = keyof typeof catalogueRecord;
+export const CATALOGUE_KINDS = Object.keys(catalogueRecord) as CatalogueKind[];
+export type CatalogueRecord<K extends CatalogueKind> = z.infer<(typeof catalogueRecord)[K]>;
+
+/** The fields by which a record is found again: what has the same ones is the same entry. */
+export const NATURAL_KEYS = {
+  categories: ['slug'],
+  dapps: ['slug'],
+  ads: ['key'],
+  domains: ['domain'],
+  class_hashes: ['network', 'account_type', 'class_hash'],
+  wallets: ['wallet_address', 'network'],
+} as const satisfies { [K in CatalogueKind]: readonly (keyof CatalogueRecord<K>)[] };
+
+/** So many of all kinds a part of an import may have. */
+export const MOST_RECORDS_PER_PART = 1000;
+
+const some = <T extends z.ZodType>(record: T) => z.array(record).max(MOST_RECORDS_PER_PART).exactOptional();
+
+/** Records by kind. */
+export const catalogueRecords = z.object({
+  categories: some(catalogueRecord.categories),
+  dapps: some(catalogueRecord.dapps),
+  ads: some(catalogueRecord.ads),
+  domains: some(catalogueRecord.domains),
+  class_hashes: some(catalogueRecord.class_hashes),
+  wallets: some(catalogueRecord.wallets),
+});
