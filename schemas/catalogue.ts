@@ -23,14 +23,14 @@ const linkOrNone = link.or(z.literal(''));
 /** PostgreSQL's integer. */
 const count = z.int().min(0).max(2_147_483_647);
 const bigCount = z.int().min(0);
-/** Lower case, punycode, no port, no dot at the end (infra/domains.ts). */
+/**
+ * A host as `normalDomain` (infra/domains.ts) gives it: a name in lower case and punycode, without a port or a dot at the
+ * end, of labels that browsers open, also where they begin with a hyphen; an IPv4 address; an IPv6 address in brackets.
+ */
 export const domainName = z
   .string()
   .max(253)
-  .regex(
-    /^[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*$/,
-    'Not the name of a host.',
-  );
+  .regex(/^(?:[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*|\[[0-9a-f:]+\])$/, 'Not the name of a host.');
 
 export const domainStatus = z.enum(['whitelisted', 'blacklisted', 'pending']);
 export const riskLevel = z.enum(['low', 'medium', 'high']);
