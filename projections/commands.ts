@@ -8,7 +8,7 @@ import { deciders } from './outcomes/queries.ts';
 
 /**
  * What the projections of `commands` share. Each decides the commands of its own aggregates, once and in log order, and
- * keeps what became of them; it passes over all others.
+ * keeps what became of them; it passes over all others, but for those that it names.
  */
 
 /**
@@ -61,14 +61,24 @@ type OwnCommand<P> = CommandOf<
  * The `fold` of a projection of commands.
  *
  * @param decide reads the state that a command is about, decides, and changes the tables; `newId` is for what it makes
+ * @param heard commands of another projection that change something here, too. What is decided here of such a one is kept
+ *   so that the same id twice is one command, and asked for by nobody: the other projection may have refused it.
  */
-export function foldCommands<P extends (typeof deciders)[CommandType]>(
+export function foldCommands<P extends (typeof deciders)[CommandType], H extends CommandType = never>(
   projection: P,
-  decide: (tx: PoolClient, schema: string, command: OwnCommand<P>, newId: number) => Promise<Outcome>,
+  decide: (
+    tx: PoolClient,
+    schema: string,
+    command: OwnCommand<P> | CommandOf<H>,
+    newId: number,
+  ) => Promise<Outcome>,
+  heard: readonly H[] = [],
 ): PostgresProjection<Command>['fold'] {
-  const isOwn = (command: Command): command is OwnCommand<P> => deciders[command.type] === projection;
+  const types: readonly CommandType[] = heard;
+  const concerns = (command: Command): command is OwnCommand<P> | CommandOf<H> =>
+    deciders[command.type] === projection || types.includes(command.type);
   return async (tx, command, { offset, schema }) => {
-    if (!isOwn(command)) return;
+    if (!concerns(command)) return;
     await tx.query(`DELETE FROM ${schema}.command_outcomes WHERE issued_at <= $1`, [
       command.issued_at - OUTCOME_LIFETIME_MS,
     ]);

@@ -78,7 +78,12 @@ const usersCommand: Register = (program) => {
         say(`User ${username} ${done}.`);
       });
   };
-  disabling('disable', 'shut a user out: no log-in, no session, none of its API keys', true, 'is shut out');
+  disabling(
+    'disable',
+    'shut a user out: no log-in, no session, none of its API keys, nothing sent to its webhooks',
+    true,
+    'is shut out',
+  );
   disabling('enable', 'let a user in again, and its API keys', false, 'is let in again');
 };
 

@@ -2,6 +2,7 @@ import { z } from 'zod';
 
 import { inTransaction, sqlRows } from '../../infra/postgres/client.ts';
 import type { Pool, PoolClient, Sql } from '../../infra/postgres/client.ts';
+import { ownerIsIn } from '../../projections/webhooks/queries.ts';
 import type { DeliveryState, NextState } from './send/schedule.ts';
 
 /** A delivery as it is made, and how it is kept. Times are unix milliseconds. */
@@ -125,7 +126,8 @@ const WHATEVER_THE_STATUS = '(manual_at IS NOT NULL OR (is_test AND attempts = 0
 
 /**
  * Takes due deliveries, those of the endpoints that have waited longest first and a few of each, and leases them. Nobody
- * waits for a lock: what another process is looking at is that one's.
+ * waits for a lock: what another process is looking at is that one's. Endpoints of a user who is shut out are passed over
+ * as they are, and so are due at once when the user is let in.
  */
 export async function claimDeliveries(pool: Pool, options: ClaimOptions): Promise<Claim[]> {
   const { schema, now, lease, leaseMs, most, room, otherwise, deadLimit, held } = options;
@@ -136,7 +138,7 @@ export async function claimDeliveries(pool: Pool, options: ClaimOptions): Promis
       `SELECT e.webhook_id, coalesce(room.free, $4) AS free
        FROM tds.webhook_endpoints e JOIN ${schema}.webhooks w ON w.id = e.webhook_id
        LEFT JOIN unnest($2::bigint[], $3::integer[]) AS room (webhook_id, free) ON room.webhook_id = e.webhook_id
-       WHERE e.due_at <= $1 AND coalesce(room.free, $4) > 0
+       WHERE e.due_at <= $1 AND coalesce(room.free, $4) > 0 AND ${ownerIsIn(schema)}
        ORDER BY e.due_at LIMIT $5 FOR UPDATE OF e SKIP LOCKED`,
       [now, [...room.keys()], [...room.values()], otherwise, most],
     );
@@ -149,7 +151,7 @@ export async function claimDeliveries(pool: Pool, options: ClaimOptions): Promis
          w.status = 'active' AND (e.activation <> w.activation OR e.consecutive_dead < $3) AS is_open
        FROM unnest($1::bigint[], $2::integer[]) WITH ORDINALITY AS taken (webhook_id, free, place)
        JOIN tds.webhook_endpoints e USING (webhook_id) JOIN ${schema}.webhooks w ON w.id = taken.webhook_id
-       ORDER BY place`,
+       WHERE ${ownerIsIn(schema)} ORDER BY place`,
       [taken.map(({ webhook_id: id }) => id), taken.map(({ free }) => free), deadLimit],
     );
     const lists = [
@@ -405,11 +407,12 @@ export async function reopenEndpoints(
 const countRow = z.object({ n: z.number() });
 
 /** Endpoints with something to do. */
-export async function countDue(db: Sql, now: number): Promise<number> {
+export async function countDue(db: Sql, schema: string, now: number): Promise<number> {
   const [row] = await sqlRows(
     db,
     countRow,
-    'SELECT count(*) AS n FROM tds.webhook_endpoints WHERE due_at <= $1',
+    `SELECT count(*) AS n FROM tds.webhook_endpoints e JOIN ${schema}.webhooks w ON w.id = e.webhook_id
+     WHERE e.due_at <= $1 AND ${ownerIsIn(schema)}`,
     [now],
   );
   return row?.n ?? 0;

@@ -84,7 +84,7 @@ export function startUpkeep(
       await reopenEndpoints(pool, active);
       if (active.length > 0) onReopened();
       await disable(schema);
-      metrics.due.set(await countDue(pool, clock.now()));
+      metrics.due.set(await countDue(pool, schema, clock.now()));
       if (clock.now() >= forgetAt) {
         await forgetDeliveries(pool, schema, clock.now() - historyDays * DAY_MS);
         forgetAt = clock.now() + FORGET_EVERY_MS;

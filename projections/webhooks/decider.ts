@@ -31,7 +31,8 @@ export type WebhookChange =
       readonly webhookId: number;
       readonly subscriptions: readonly Subscription[];
     }
-  | { readonly type: 'dispatch.requested'; readonly request: WebhookRequest };
+  | { readonly type: 'dispatch.requested'; readonly request: WebhookRequest }
+  | { readonly type: 'owner.shut-out' | 'owner.let-in'; readonly userId: number };
 
 export interface WebhooksState {
   /** The webhook that the command names, whoever has it; null: there is none. */
@@ -69,6 +70,18 @@ export function decideWebhook(
     case 'delivery.retry':
       return accept({ delivery_id: command.body.delivery_id }, request('retry', command.body.delivery_id));
   }
+}
+
+/**
+ * What an operator decided about a user goes for its webhooks. Users are the accounts' affair: an id that no user can have
+ * yet says nothing about the one that will.
+ */
+export function decideOwner(
+  { body: { user_id: userId, is_disabled: isDisabled } }: CommandOf<'user.disable'>,
+  newId: number,
+): Decision<WebhookChange> {
+  if (userId >= newId) return refuse('NOT_FOUND', 'No such user.');
+  return accept({ id: userId }, { type: isDisabled ? 'owner.shut-out' : 'owner.let-in', userId });
 }
 
 function create(

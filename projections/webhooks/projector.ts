@@ -2,12 +2,13 @@ import { z } from 'zod';
 
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { PoolClient } from '../../infra/postgres/client.ts';
-import type { Command } from '../../schemas/messages/commands.ts';
+import type { Command, CommandOf } from '../../schemas/messages/commands.ts';
 import { topics } from '../../schemas/topics.ts';
 import { OUTCOMES_DDL, OUTCOME_LIFETIME_MS, foldCommands, insertRow, notifyDecided } from '../commands.ts';
+import type { Outcome } from '../commands.ts';
 import { tableSql } from '../define.ts';
 import type { PostgresProjection } from '../define.ts';
-import { decideWebhook } from './decider.ts';
+import { decideOwner, decideWebhook } from './decider.ts';
 import type { WebhookChange, WebhookCommand, WebhooksState } from './decider.ts';
 import { webhookById } from './queries.ts';
 
@@ -15,20 +16,30 @@ import { webhookById } from './queries.ts';
 export const webhooks: PostgresProjection<Command> = {
   kind: 'postgres',
   name: 'webhooks',
-  version: 1,
+  version: 2,
   topic: topics.commands,
   ddl: `${tableSql(import.meta.url)}\n${OUTCOMES_DDL}`,
   isSnapshotted: true,
   notify: notifyDecided('webhooks'),
-  fold: foldCommands('webhooks', async (tx, schema, command, newId) => {
-    await tx.query(`DELETE FROM ${schema}.webhook_requests WHERE kind <> 'delete' AND issued_at <= $1`, [
-      command.issued_at - OUTCOME_LIFETIME_MS,
-    ]);
-    const { outcome, changes } = decideWebhook(await stateOf(tx, schema, command), command, newId);
-    for (const change of changes) await apply(tx, schema, change);
-    return outcome;
-  }),
+  fold: foldCommands('webhooks', decideAndApply, ['user.disable']),
 };
+
+async function decideAndApply(
+  tx: PoolClient,
+  schema: string,
+  command: WebhookCommand | CommandOf<'user.disable'>,
+  newId: number,
+): Promise<Outcome> {
+  await tx.query(`DELETE FROM ${schema}.webhook_requests WHERE kind <> 'delete' AND issued_at <= $1`, [
+    command.issued_at - OUTCOME_LIFETIME_MS,
+  ]);
+  const { outcome, changes } =
+    command.type === 'user.disable'
+      ? decideOwner(command, newId)
+      : decideWebhook(await stateOf(tx, schema, command), command, newId);
+  for (const change of changes) await apply(tx, schema, change);
+  return outcome;
+}
 
 /** What a command is decided from. */
 async function stateOf(
@@ -79,6 +90,14 @@ async function apply(tx: PoolClient, schema: string, change: WebhookChange): Pro
       );
       return;
     }
+    case 'owner.shut-out':
+      await tx.query(`INSERT INTO ${schema}.shut_out_users (user_id) VALUES ($1) ON CONFLICT DO NOTHING`, [
+        change.userId,
+      ]);
+      return;
+    case 'owner.let-in':
+      await tx.query(`DELETE FROM ${schema}.shut_out_users WHERE user_id = $1`, [change.userId]);
+      return;
     case 'dispatch.requested':
       await insertRow(tx, `${schema}.webhook_requests`, change.request);
       return;

@@ -207,6 +207,13 @@ export async function deliveryOf(db: Sql, webhookId: number, id: string): Promis
 
 /** Whom an event concerns: what the dispatcher asks. Only webhooks that are active are told of anything. */
 
+/** Of a webhook `w`: its owner is not shut out. */
+export const ownerIsIn = (schema: string): string =>
+  `NOT EXISTS (SELECT 1 FROM ${schema}.shut_out_users u WHERE u.user_id = w.user_id)`;
+
+/** Of a webhook `w`: it is told of what happens. */
+const isTold = (schema: string): string => `w.status = 'active' AND ${ownerIsIn(schema)}`;
+
 /**
  * The lowest height of which an active webhook is not told; null where none wants any of these events. Every block above
  * it has to be looked at.
@@ -219,7 +226,7 @@ export async function wantedAbove(
   const [row] = await sqlRows(
     db,
     z.object({ lowest: z.number().nullable() }),
-    `SELECT min(from_block) AS lowest FROM ${schema}.webhooks WHERE status = 'active' AND events && $1::text[]`,
+    `SELECT min(from_block) AS lowest FROM ${schema}.webhooks w WHERE ${isTold(schema)} AND events && $1::text[]`,
     [events],
   );
   return row?.lowest ?? null;
@@ -260,7 +267,7 @@ export async function subscribersTo(
        UNION ALL ${named} WHERE address = '' AND token = ANY ($2)
      )
      SELECT DISTINCT s.webhook_id, s.token, s.address FROM named s JOIN ${schema}.webhooks w ON w.id = s.webhook_id
-     WHERE w.status = 'active' AND $3 = ANY (w.events) AND w.from_block < $4`,
+     WHERE ${isTold(schema)} AND $3 = ANY (w.events) AND w.from_block < $4`,
     [accounts, [...tokens, ''], event, height],
   );
 }
@@ -277,7 +284,7 @@ export async function launchSubscribers(
     db,
     idRow,
     `SELECT id FROM ${schema}.webhooks w
-     WHERE status = 'active' AND 'token.launched' = ANY (events) AND from_block < $2 AND (
+     WHERE ${isTold(schema)} AND 'token.launched' = ANY (events) AND from_block < $2 AND (
        NOT EXISTS (SELECT 1 FROM ${schema}.webhook_subscriptions WHERE webhook_id = w.id)
        OR EXISTS (SELECT 1 FROM ${schema}.webhook_subscriptions WHERE webhook_id = w.id AND token IN ('', $1)))`,
     [token, height],
@@ -290,8 +297,8 @@ export async function hearOfReverts(db: Sql, schema: string, ids: readonly numbe
   const rows = await sqlRows(
     db,
     idRow,
-    `SELECT id FROM ${schema}.webhooks
-     WHERE id = ANY ($1) AND status = 'active' AND 'transfer.reverted' = ANY (events)`,
+    `SELECT id FROM ${schema}.webhooks w
+     WHERE id = ANY ($1) AND ${isTold(schema)} AND 'transfer.reverted' = ANY (events)`,
     [ids],
   );
   return new Set(rows.map(({ id }) => id));
@@ -333,7 +340,7 @@ export async function crossedThresholds(
          coalesce($2::numeric > ${below} AND ${below} >= $3::numeric, false) AS crossed_below
        FROM ${schema}.webhook_subscriptions s JOIN ${schema}.webhooks w ON w.id = s.webhook_id
        WHERE s.token = $1 AND (s.price_above <> '' OR s.price_below <> '')
-         AND w.status = 'active' AND 'price.threshold' = ANY (w.events) AND w.created_at <= $4
+         AND ${isTold(schema)} AND 'price.threshold' = ANY (w.events) AND w.created_at <= $4
      ) AS crossings WHERE crossed_above OR crossed_below`,
     [token, from, to, at],
   );

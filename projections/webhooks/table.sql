@@ -25,6 +25,11 @@ CREATE TABLE {{schema}}.webhooks (
 );
 CREATE INDEX webhooks_by_user ON {{schema}}.webhooks (user_id, id);
 
+-- Users whom an operator has shut out: while one is, nothing is matched with its webhooks, and nothing sent.
+CREATE TABLE {{schema}}.shut_out_users (
+  user_id bigint PRIMARY KEY
+);
+
 CREATE TABLE {{schema}}.webhook_subscriptions (
   -- 1000 times the offset, plus one, of the command that made it, and its place in that.
   id          bigint PRIMARY KEY,

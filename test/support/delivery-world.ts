@@ -38,7 +38,10 @@ export const DELAYS_MS = [30, 300, 1800, 7200, 43_200].map((seconds) => seconds 
 export const TIMEOUT_MS = 400;
 /** After so long whoever has an attempt counts as gone. */
 export const LEASE_MS = TIMEOUT_MS + 20_000;
-const OWNER = 7;
+/** Who has the webhooks; the log's first command could have made it. */
+const OWNER = 1;
+/** Who has the webhook that shows what was looked at. */
+const NEIGHBOUR = 2;
 const START = 1_700_000_000_000;
 
 /** A request as a receiver got it. */
@@ -73,12 +76,13 @@ export interface DeliveryWorld extends Pick<ProjectionWorld, 'pool' | 'env' | 'k
   /** A receiver of its own on an address of loopback, which answers 200 until it is told otherwise. */
   receiver(answer?: Answering, host?: string): Promise<Receiver>;
   /** Appends a command and waits until it is decided; its result. */
-  command<T extends WebhookCommand['type']>(
+  command<T extends WebhookCommand['type'] | 'user.disable'>(
     type: T,
-    body: Omit<CommandOf<T>['body'], 'user_id'>,
+    body: Omit<CommandOf<T>['body'], 'user_id'> & { readonly user_id?: number },
+    id?: string,
   ): Promise<Record<string, unknown>>;
-  webhook(url: string): Promise<{ readonly id: number; readonly secret: string }>;
-  sealed(secret: string): string;
+  webhook(url: string, owner?: number): Promise<{ readonly id: number; readonly secret: string }>;
+  sealed(secret: string, owner?: number): string;
   /** Makes deliveries, due now; their ids. */
   deliver(webhookId: number, count?: number): Promise<string[]>;
   delivery(webhookId: number, id: string): Promise<Delivery>;
@@ -175,8 +179,7 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
       const receiver: Receiver = { url: `http://${host}:${port}/hook`, received, answer };
       return receiver;
     },
-    async command(type, body) {
-      const id = randomUUID();
+    async command(type, body, id = randomUUID()) {
       const value = {
         v: 1,
         id,
@@ -199,20 +202,21 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
       });
       return result;
     },
-    async webhook(url) {
+    async webhook(url, owner = OWNER) {
       const secret = newSecret();
       const made = await own.command('webhook.create', {
+        user_id: owner,
         name: 'mine',
         url,
         events: ['transfer.created'],
         subscriptions: [],
-        secret: own.sealed(secret),
+        secret: own.sealed(secret, owner),
         from_block: -1,
         most: 100_000,
       });
       return { id: Number(made['id']), secret };
     },
-    sealed: (secret) => sealing.seal(secret, secretOf(OWNER)),
+    sealed: (secret, owner = OWNER) => sealing.seal(secret, secretOf(owner)),
     async deliver(webhookId, count = 1) {
       const made = Array.from({ length: count }, () => ({
         id: randomUUID(),
@@ -236,7 +240,7 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
     async looked() {
       if (canary === null) {
         const receiver = await own.receiver();
-        canary = { receiver, id: (await own.webhook(receiver.url)).id };
+        canary = { receiver, id: (await own.webhook(receiver.url, NEIGHBOUR)).id };
       }
       // The endpoint that waited last is given something: so was every one before it.
       const { id, receiver } = canary;

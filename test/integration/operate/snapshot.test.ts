@@ -127,12 +127,15 @@ test('what was deleted is in no topic any more; what is there stays, also when i
   await deleteKey(gone.id);
   await makeWebhook('kept-hook');
   await deleteWebhook(await makeWebhook('gone-hook'));
+  await world.makeUser('mallory');
+  expect((await tds(world.env, 'users', 'disable', 'mallory')).code).toBe(0);
   const { text } = await textOf(topics.commands);
   expect([text.includes(hashOf(gone.key)), text.includes('gone-hook')]).toEqual([true, true]);
   const before = await state();
+  expect(before['webhooks.shut_out_users']).toHaveLength(1);
 
   const { code, stdout } = await tds(world.env, 'snapshot');
-  expect([code, stdout]).toEqual([0, expect.stringMatching(/^accounts: api_keys 1, .*users 1$/m)]);
+  expect([code, stdout]).toEqual([0, expect.stringMatching(/^accounts: api_keys 1, .*users 2$/m)]);
   expect(stdout).toMatch(/^sync: command_outcomes 2, sync_blobs 1$/m);
 
   const [commands, snapshots] = [await textOf(topics.commands), await textOf(topics.snapshots)];
@@ -279,7 +282,10 @@ test('tables that were lost are filled from the snapshot and what followed', asy
   for (const [name, tables] of [
     ['accounts', ['sessions', 'api_keys', 'users', 'command_outcomes']],
     ['sync', ['sync_blobs', 'command_outcomes']],
-    ['webhooks', ['webhook_subscriptions', 'webhooks', 'webhook_requests', 'command_outcomes']],
+    [
+      'webhooks',
+      ['webhook_subscriptions', 'webhooks', 'shut_out_users', 'webhook_requests', 'command_outcomes'],
+    ],
   ] as const) {
     for (const table of tables) await world.pool.query(`DELETE FROM ${served.schema(name)}.${table}`);
   }

@@ -78,6 +78,8 @@ const retry = async (webhook: number, id: string): Promise<void> =>
   void (await world.command('delivery.retry', { webhook_id: webhook, delivery_id: id }));
 const patch = async (webhook: number, status: 'active' | 'paused' | 'disabled'): Promise<void> =>
   void (await world.command('webhook.update', { webhook_id: webhook, status }));
+const shutOut = async (isDisabled: boolean, id?: string): Promise<void> =>
+  void (await world.command('user.disable', { is_disabled: isDisabled }, id));
 async function test(webhook: number): Promise<string> {
   const id = randomUUID();
   await world.command('webhook.test', { webhook_id: webhook, delivery_id: id });
@@ -540,6 +542,60 @@ describe('a webhook', () => {
       await patch(webhook, 'active');
       for (const id of [failed, tested]) await ended(webhook, id, 3);
       await ended(webhook, pending, 1);
+    }
+  });
+
+  it('of a user who is shut out is sent nothing; let in, it goes on where it stood', async () => {
+    await world.station();
+    const { webhook, receiver } = await subject(failing);
+    const [failed = ''] = await world.deliver(webhook);
+    await ended(webhook, failed, 1);
+    const paused = await subject(failing, '127.0.0.6');
+    await patch(paused.webhook, 'paused');
+    const [byHand = ''] = await world.deliver(paused.webhook);
+    await world.looked();
+    await shutOut(true);
+    const before = await world.delivery(webhook, failed);
+    const [pending = ''] = await world.deliver(webhook);
+    // Asked for just before the door was shut.
+    const tested = await test(webhook);
+    await retry(webhook, failed);
+    await retry(paused.webhook, byHand);
+    await requested();
+    world.clock.advance(86_400_000);
+    await world.looked();
+    expect([receiver.received.length, paused.receiver.received.length]).toEqual([1, 0]);
+    expect(await world.delivery(webhook, failed)).toMatchObject({
+      status: 'failed',
+      attempts: before.attempts,
+    });
+    expect((await world.delivery(webhook, pending)).status).toBe('pending');
+    expect([await stateOf(webhook), await streakOf(webhook)]).toEqual(['active', 0]);
+
+    receiver.answer = taking;
+    await shutOut(false);
+    for (const [id, attempts] of [
+      [failed, 2],
+      [pending, 1],
+      [tested, 1],
+    ] as const) {
+      await ended(webhook, id, attempts);
+      expect((await world.delivery(webhook, id)).status).toBe('success');
+    }
+    await ended(paused.webhook, byHand, 1);
+  });
+
+  it('of a user who was let in stays so when an old command comes again', async () => {
+    world.sender();
+    const { webhook } = await subject(taking);
+    const command = randomUUID();
+    await shutOut(true, command);
+    await shutOut(false);
+    await shutOut(true, command);
+    const { webhook: later } = await subject(taking);
+    for (const one of [webhook, later]) {
+      const [id = ''] = await world.deliver(one);
+      await ended(one, id, 1);
     }
   });
 

@@ -46,7 +46,7 @@ beforeAll(async () => {
 afterAll(async () => await world.close());
 beforeEach(async () => {
   await world.pool.query(
-    `TRUNCATE ${SCHEMA}.webhooks, tds.webhook_deliveries, tds.webhook_endpoints CASCADE`,
+    `TRUNCATE ${SCHEMA}.webhooks, ${SCHEMA}.shut_out_users, tds.webhook_deliveries, tds.webhook_endpoints CASCADE`,
   );
 });
 
@@ -72,7 +72,7 @@ async function addWebhook(model: Model): Promise<void> {
   const id = (model.nextId += 1);
   await world.pool.query(
     `INSERT INTO ${SCHEMA}.webhooks (id, user_id, name, url, events, status, created_at, updated_at, activation, secret, from_block)
-     VALUES ($1, 1, 'mine', 'http://127.0.0.2/', '{transfer.created}', 'active', 0, 0, $1, 'sealed', -1)`,
+     VALUES ($1, $1, 'mine', 'http://127.0.0.2/', '{transfer.created}', 'active', 0, 0, $1, 'sealed', -1)`,
     [id],
   );
   model.webhooks.push(id);
@@ -150,6 +150,14 @@ function draw(model: Model, pool: typeof world.pool, free: Set<Process>): () => 
         );
       };
     case 5:
+      if (random.chance(500))
+        return async () =>
+          void (await pool.query(
+            random.chance(500)
+              ? `INSERT INTO ${SCHEMA}.shut_out_users (user_id) VALUES ($1) ON CONFLICT DO NOTHING`
+              : `DELETE FROM ${SCHEMA}.shut_out_users WHERE user_id = $1`,
+            [webhookId],
+          ));
       return async () => {
         await reopenEndpoints(pool, await newlyActive(pool, SCHEMA));
         for (const { id, activation } of await webhooksToDisable(pool, SCHEMA, DEAD_LIMIT)) {
@@ -282,6 +290,7 @@ async function drain(model: Model, seed: number): Promise<void> {
   await world.pool.query(`UPDATE ${SCHEMA}.webhooks SET status = 'active', activation = $1`, [
     model.nextId + 1,
   ]);
+  await world.pool.query(`DELETE FROM ${SCHEMA}.shut_out_users`);
   await reopenEndpoints(world.pool, await newlyActive(world.pool, SCHEMA));
   model.now += 10 * LEASE_MS;
   for (;;) {

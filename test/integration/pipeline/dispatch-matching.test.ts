@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
+import { setDisabled } from '../../../api/operator.ts';
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import { systemClock } from '../../../infra/clock.ts';
@@ -371,6 +372,50 @@ describe('transfer.created', () => {
     for (let height = 6; height <= 20; height += 1) await publish(accept(empty(height)));
     await settled();
     expect(of(path, 'transfer.reverted')).toEqual([]);
+  });
+});
+
+describe('a user who is shut out', () => {
+  it('is told nothing of what happens meanwhile', async () => {
+    const owner = user;
+    const commands = {
+      commands: world.commands,
+      pool: world.pool,
+      servedBuilds: () => servedBuilds(world.pool),
+    };
+    user = await world.makeUser('mallory');
+    const shutOut = async (isDisabled: boolean): Promise<void> => {
+      await setDisabled(commands, 'mallory', isDisabled);
+      await until(async () => await atEnd(world.kafka, world.pool, topics.commands, ['webhooks']));
+    };
+    const happening = (height: number): BlockBody =>
+      makeBlock({ height, transactions: [{ events: [coin(ALICE, BOB, 1n)] }] });
+    try {
+      const paths = [
+        await makeWebhook(['transfer.created'], [{ token: COIN, address: '' }]),
+        await makeWebhook(['balance.changed'], [{ token: COIN, address: BOB }]),
+        await makeWebhook(['price.threshold'], [{ token: DAVE, price_above: '10' }]),
+      ];
+      const now = Date.now();
+      await sayPrice(DAVE, '1', now);
+      await publish(accept(happening(21)));
+      await settled();
+      await shutOut(true);
+      await sayPrice(DAVE, '11', now + 1000);
+      await publish(accept(happening(22)));
+      await settled();
+      await shutOut(false);
+      await sayPrice(DAVE, '9', now + 2000);
+      await sayPrice(DAVE, '12', now + 3000);
+      await publish(accept(happening(23)));
+      await settled();
+      const told = paths.map(
+        (path) => new Set((got.get(path) ?? []).map(({ data }) => data.block ?? data.new_price)),
+      );
+      expect(told).toEqual([new Set([21, 23]), new Set([21, 23]), new Set(['12'])]);
+    } finally {
+      user = owner;
+    }
   });
 });
 

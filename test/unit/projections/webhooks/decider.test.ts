@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 
-import { decideWebhook } from '../../../../projections/webhooks/decider.ts';
+import { decideOwner, decideWebhook } from '../../../../projections/webhooks/decider.ts';
 import type {
   WebhookChange,
   WebhookCommand,
@@ -303,4 +303,31 @@ test('whatever is asked in whatever order, it is disabled with a reason or not a
       }
     }),
   );
+});
+
+describe('what an operator decides about a user', () => {
+  const shutOut = (userId: number, isDisabled: boolean) =>
+    decideOwner(
+      {
+        v: 1,
+        id: 'c2',
+        issued_at: AT,
+        actor: 'operator',
+        request_hash: null,
+        type: 'user.disable',
+        body: { user_id: userId, is_disabled: isDisabled },
+      },
+      NEW,
+    );
+
+  it('goes for the webhooks of the user', () => {
+    const outcome = { accepted: true, result: { id: OWNER } };
+    expect(shutOut(OWNER, true)).toEqual({ outcome, changes: [{ type: 'owner.shut-out', userId: OWNER }] });
+    expect(shutOut(OWNER, false)).toEqual({ outcome, changes: [{ type: 'owner.let-in', userId: OWNER }] });
+  });
+
+  it('says nothing of a user whom a later command makes', () => {
+    expect(shutOut(NEW - 1, true).changes).toHaveLength(1);
+    expect(shutOut(NEW, true)).toMatchObject({ outcome: { accepted: false }, changes: [] });
+  });
 });
