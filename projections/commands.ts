@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import type { PoolClient } from '../infra/postgres/client.ts';
 import { DECIDED_CHANNEL } from '../schemas/messages/commands.ts';
 import type { Command, CommandOf, CommandType } from '../schemas/messages/commands.ts';
+import { topics } from '../schemas/topics.ts';
 import type { PostgresProjection } from './define.ts';
 import { deciders } from './outcomes/queries.ts';
 
@@ -50,7 +51,7 @@ export function refuse<C>(
 export const OUTCOME_LIFETIME_MS = 48 * 3_600_000;
 
 /** The table of outcomes: the end of the DDL of every projection of commands. */
-export const OUTCOMES_DDL = readFileSync(new URL('outcomes/table.sql', import.meta.url), 'utf8');
+const OUTCOMES_DDL = readFileSync(new URL('outcomes/table.sql', import.meta.url), 'utf8');
 
 /** The commands that a projection decides. */
 type OwnCommand<P> = CommandOf<
@@ -58,51 +59,63 @@ type OwnCommand<P> = CommandOf<
 >;
 
 /**
- * The `fold` of a projection of commands.
+ * A projection of `commands`, and with its tables the outcomes of what it decides. Who waits for a command is woken by the
+ * projection that decides it, and by no other.
  *
- * @param decide reads the state that a command is about, decides, and changes the tables; `newId` is for what it makes
- * @param heard commands of another projection that change something here, too. What is decided here of such a one is kept
- *   so that the same id twice is one command, and asked for by nobody: the other projection may have refused it.
+ * @param options.ddl the text of its table.sql
+ * @param options.decide reads the state that a command is about, decides, and changes the tables; `newId` is for what it
+ *   makes
+ * @param options.heard commands of another projection that change something here, too. What is decided here of such a one
+ *   is kept so that the same id twice is one command, and asked for by nobody: the other projection may have refused it.
  */
-export function foldCommands<P extends (typeof deciders)[CommandType], H extends CommandType = never>(
-  projection: P,
-  decide: (
+export function commandProjection<P extends (typeof deciders)[CommandType], H extends CommandType = never>({
+  name,
+  version,
+  ddl,
+  heard = [],
+  decide,
+}: {
+  readonly name: P;
+  readonly version: number;
+  readonly ddl: string;
+  readonly heard?: readonly H[];
+  readonly decide: (
     tx: PoolClient,
     schema: string,
     command: OwnCommand<P> | CommandOf<H>,
     newId: number,
-  ) => Promise<Outcome>,
-  heard: readonly H[] = [],
-): PostgresProjection<Command>['fold'] {
+  ) => Promise<Outcome>;
+}): PostgresProjection<Command> {
   const types: readonly CommandType[] = heard;
+  const isOwn = ({ type }: Command): boolean => deciders[type] === name;
   const concerns = (command: Command): command is OwnCommand<P> | CommandOf<H> =>
-    deciders[command.type] === projection || types.includes(command.type);
-  return async (tx, command, { offset, schema }) => {
-    if (!concerns(command)) return;
-    await tx.query(`DELETE FROM ${schema}.command_outcomes WHERE issued_at <= $1`, [
-      command.issued_at - OUTCOME_LIFETIME_MS,
-    ]);
-    const known = await tx.query(`SELECT 1 FROM ${schema}.command_outcomes WHERE id = $1`, [command.id]);
-    if (known.rowCount !== 0) return;
-    const { accepted, result } = await decide(tx, schema, command, offset + 1);
-    await insertRow(tx, `${schema}.command_outcomes`, {
-      id: command.id,
-      type: command.type,
-      issued_at: command.issued_at,
-      request_hash: command.request_hash,
-      accepted,
-      result: JSON.stringify(result),
-    });
-  };
-}
-
-/** Who waits for a command is woken by the projection that decides it, and by no other. */
-export function notifyDecided(
-  projection: (typeof deciders)[CommandType],
-): NonNullable<PostgresProjection<Command>['notify']> {
+    isOwn(command) || types.includes(command.type);
   return {
-    channel: DECIDED_CHANNEL,
-    payload: ({ id, type }) => (deciders[type] === projection ? id : null),
+    kind: 'postgres',
+    name,
+    version,
+    topic: topics.commands,
+    ddl: `${ddl}\n${OUTCOMES_DDL}`,
+    isSnapshotted: true,
+    notify: { channel: DECIDED_CHANNEL, payload: (command) => (isOwn(command) ? command.id : null) },
+    concerns,
+    async fold(tx, command, { offset, schema }) {
+      if (!concerns(command)) return;
+      await tx.query(`DELETE FROM ${schema}.command_outcomes WHERE issued_at <= $1`, [
+        command.issued_at - OUTCOME_LIFETIME_MS,
+      ]);
+      const known = await tx.query(`SELECT 1 FROM ${schema}.command_outcomes WHERE id = $1`, [command.id]);
+      if (known.rowCount !== 0) return;
+      const { accepted, result } = await decide(tx, schema, command, offset + 1);
+      await insertRow(tx, `${schema}.command_outcomes`, {
+        id: command.id,
+        type: command.type,
+        issued_at: command.issued_at,
+        request_hash: command.request_hash,
+        accepted,
+        result: JSON.stringify(result),
+      });
+    },
   };
 }
 

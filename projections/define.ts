@@ -123,6 +123,8 @@ export interface PostgresProjection<M> {
    * ones not at all.
    */
   readonly notify?: { readonly channel: string; payload(message: M): string | null };
+  /** false: folding this message would change nothing, and is left out. Without it, all are folded. */
+  concerns?(message: M): boolean;
   /**
    * Folds one message in the transaction that moves the checkpoint. It decides from the tables and the message alone;
    * an error other than an unavailable database halts the partition at this message.

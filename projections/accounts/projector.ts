@@ -2,12 +2,10 @@ import { z } from 'zod';
 
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { PoolClient } from '../../infra/postgres/client.ts';
-import type { Command, CommandOf } from '../../schemas/messages/commands.ts';
-import { topics } from '../../schemas/topics.ts';
-import { OUTCOMES_DDL, foldCommands, insertRow, notifyDecided } from '../commands.ts';
+import type { CommandOf } from '../../schemas/messages/commands.ts';
+import { commandProjection, insertRow } from '../commands.ts';
 import type { Decision } from '../commands.ts';
 import { tableSql } from '../define.ts';
-import type { PostgresProjection } from '../define.ts';
 import { decideApiKey } from './api-keys.ts';
 import type { ApiKeyChange } from './api-keys.ts';
 import { decideSession } from './sessions.ts';
@@ -27,20 +25,16 @@ type AccountCommand = CommandOf<
 type Change = UserChange | SessionChange | ApiKeyChange;
 
 /** Users, sessions, API keys and the outcomes of commands: decides every command once, in log order. */
-export const accounts: PostgresProjection<Command> = {
-  kind: 'postgres',
+export const accounts = commandProjection({
   name: 'accounts',
   version: 2,
-  topic: topics.commands,
-  ddl: `${tableSql(import.meta.url)}\n${OUTCOMES_DDL}`,
-  isSnapshotted: true,
-  notify: notifyDecided('accounts'),
-  fold: foldCommands('accounts', async (tx, schema, command, newId) => {
+  ddl: tableSql(import.meta.url),
+  async decide(tx, schema, command, newId) {
     const { outcome, changes } = await decide(tx, schema, command, newId);
     for (const change of changes) await apply(tx, schema, change);
     return outcome;
-  }),
-};
+  },
+});
 
 /** Reads the state that a command is about, and lets its aggregate decide. */
 async function decide(

@@ -2,12 +2,9 @@ import { z } from 'zod';
 
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { PoolClient } from '../../infra/postgres/client.ts';
-import type { Command } from '../../schemas/messages/commands.ts';
-import { topics } from '../../schemas/topics.ts';
-import { OUTCOMES_DDL, foldCommands, insertRow, notifyDecided } from '../commands.ts';
+import { commandProjection, insertRow } from '../commands.ts';
 import type { Decision, Outcome } from '../commands.ts';
 import { tableSql } from '../define.ts';
-import type { PostgresProjection } from '../define.ts';
 import { decideActivity, decideRegistration, decideReport, decideReview } from './decider.ts';
 import type { DomainListed, ReportSet, WalletSet } from './decider.ts';
 import { keepPart, takeImport } from './imports.ts';
@@ -16,15 +13,11 @@ import { domainReportById, walletAt, walletById } from './queries.ts';
 type CatalogueChange = WalletSet | ReportSet | DomainListed;
 
 /** What operators list (dApps, ads, domains, class hashes), and what callers add to it (wallets, reports). */
-export const catalogue: PostgresProjection<Command> = {
-  kind: 'postgres',
+export const catalogue = commandProjection({
   name: 'catalogue',
   version: 1,
-  topic: topics.commands,
-  ddl: `${tableSql(import.meta.url)}\n${OUTCOMES_DDL}`,
-  isSnapshotted: true,
-  notify: notifyDecided('catalogue'),
-  fold: foldCommands('catalogue', async (tx, schema, command, newId) => {
+  ddl: tableSql(import.meta.url),
+  async decide(tx, schema, command, newId) {
     const make = async ({ outcome, changes }: Decision<CatalogueChange>): Promise<Outcome> => {
       for (const change of changes) await apply(tx, schema, change, newId);
       return outcome;
@@ -45,8 +38,8 @@ export const catalogue: PostgresProjection<Command> = {
       case 'report.review':
         return await make(decideReview(await domainReportById(tx, schema, command.body.report_id), command));
     }
-  }),
-};
+  },
+});
 
 /** Of a table that no row ever leaves. */
 async function nextId(tx: PoolClient, table: string): Promise<number> {

@@ -1,25 +1,18 @@
 import { z } from 'zod';
 
 import { sqlRows } from '../../infra/postgres/client.ts';
-import type { Command } from '../../schemas/messages/commands.ts';
-import { topics } from '../../schemas/topics.ts';
-import { OUTCOMES_DDL, foldCommands, notifyDecided } from '../commands.ts';
+import { commandProjection } from '../commands.ts';
 import { tableSql } from '../define.ts';
-import type { PostgresProjection } from '../define.ts';
 import { decideSync } from './decider.ts';
 
 const storedRow = z.object({ version: z.number(), key_command: z.string() });
 
 /** The blobs of the encrypted sync. */
-export const sync: PostgresProjection<Command> = {
-  kind: 'postgres',
+export const sync = commandProjection({
   name: 'sync',
   version: 1,
-  topic: topics.commands,
-  ddl: `${tableSql(import.meta.url)}\n${OUTCOMES_DDL}`,
-  isSnapshotted: true,
-  notify: notifyDecided('sync'),
-  fold: foldCommands('sync', async (tx, schema, command) => {
+  ddl: tableSql(import.meta.url),
+  async decide(tx, schema, command) {
     const table = `${schema}.sync_blobs`;
     const [stored = null] = await sqlRows(
       tx,
@@ -43,5 +36,5 @@ export const sync: PostgresProjection<Command> = {
           ));
     }
     return outcome;
-  }),
-};
+  },
+});

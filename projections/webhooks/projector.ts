@@ -2,27 +2,22 @@ import { z } from 'zod';
 
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { PoolClient } from '../../infra/postgres/client.ts';
-import type { Command, CommandOf } from '../../schemas/messages/commands.ts';
-import { topics } from '../../schemas/topics.ts';
-import { OUTCOMES_DDL, OUTCOME_LIFETIME_MS, foldCommands, insertRow, notifyDecided } from '../commands.ts';
+import type { CommandOf } from '../../schemas/messages/commands.ts';
+import { OUTCOME_LIFETIME_MS, commandProjection, insertRow } from '../commands.ts';
 import type { Outcome } from '../commands.ts';
 import { tableSql } from '../define.ts';
-import type { PostgresProjection } from '../define.ts';
 import { decideOwner, decideWebhook } from './decider.ts';
 import type { WebhookChange, WebhookCommand, WebhooksState } from './decider.ts';
 import { webhookById } from './queries.ts';
 
 /** Webhooks, their subscriptions, and what the dispatcher is asked to do. */
-export const webhooks: PostgresProjection<Command> = {
-  kind: 'postgres',
+export const webhooks = commandProjection({
   name: 'webhooks',
   version: 2,
-  topic: topics.commands,
-  ddl: `${tableSql(import.meta.url)}\n${OUTCOMES_DDL}`,
-  isSnapshotted: true,
-  notify: notifyDecided('webhooks'),
-  fold: foldCommands('webhooks', decideAndApply, ['user.disable']),
-};
+  ddl: tableSql(import.meta.url),
+  heard: ['user.disable'],
+  decide: decideAndApply,
+});
 
 async function decideAndApply(
   tx: PoolClient,

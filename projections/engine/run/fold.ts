@@ -76,23 +76,31 @@ export function createFolder<M>({
     batch: readonly Folding<M>[],
   ): Promise<void> => {
     if (batch.length === 0) return;
+    const concerned = batch.filter(({ message }) => projection.concerns?.(message) ?? true);
+    if (concerned.length === 0 && (await pass(partition, expected, batch.length))) return;
     const work = async (tx: PoolClient): Promise<void> => {
       if (isServed) await assertServed(tx, [build]);
       const next = expected + batch.length;
       const refused = await moveCheckpoints(tx, topic, [{ build, partition, expected, next }]);
       if (refused.length > 0) throw new Refused();
-      for (const [index, { message, from }] of batch.entries()) {
+      for (const { message, from } of concerned) {
         try {
           const { offset, timestamp } = from;
           await projection.fold(tx, message, { partition, offset, timestamp, schema });
         } catch (error) {
           if (isAway(error)) throw error;
-          throw new FoldFailed(index, error);
+          throw new FoldFailed(from.offset - expected, error);
         }
       }
       if (isServed) await tell(tx, batch);
     };
     await patiently(() => inTransaction(pool, work, { idleMs: IDLE_MS }));
+  };
+
+  /** Moves the checkpoint over messages that change nothing; false: it is not where it was, or the build is retired. */
+  const pass = async (partition: number, expected: number, messages: number): Promise<boolean> => {
+    const move = { build, partition, expected, next: expected + messages };
+    return (await patiently(() => moveCheckpoints(pool, topic, [move]))).length === 0;
   };
 
   /** Delivered by Postgres when the transaction commits, and only then. */

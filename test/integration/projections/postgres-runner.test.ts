@@ -18,6 +18,7 @@ const journal: PostgresProjection<QuarantineMessage> = {
   topic: topics.quarantine,
   ddl: 'CREATE TABLE {{schema}}.entries (n serial PRIMARY KEY, id text NOT NULL, log_offset bigint NOT NULL);',
   notify: { channel: 'journal', payload: ({ id }) => id },
+  concerns: ({ id }) => !id.startsWith('of another'),
   async fold(tx, { id }, { offset, schema }) {
     if (id === 'cannot be folded') throw new Error('the fold refuses');
     await tx.query(withNames('INSERT INTO {{schema}}.entries (id, log_offset) VALUES ($1, $2)', { schema }), [
@@ -117,9 +118,9 @@ test.each(['unreadable', 'cannot be folded'])(
     const at = published + 2;
     const before = await entries();
     const after = `after ${bad}`;
-    await publish('before 1', 'before 2', bad, after);
+    await publish('before 1', 'of another', bad, after);
     await until(async () => (await world.pool.query('SELECT 1 FROM tds.projection_halts')).rowCount === 1);
-    expect((await entries()).slice(before.length)).toEqual(['before 1', 'before 2']);
+    expect((await entries()).slice(before.length)).toEqual(['before 1']);
     expect(await checkpoint()).toBe(at);
     published += 1; // the quarantine takes the message itself, in this very topic
 
@@ -128,19 +129,36 @@ test.each(['unreadable', 'cannot be folded'])(
     run = await start();
     await pass(at);
     await until(async () => (await entries()).includes(after));
-    expect((await entries()).slice(before.length, before.length + 3)).toEqual([
-      'before 1',
-      'before 2',
-      after,
-    ]);
+    expect((await entries()).slice(before.length, before.length + 2)).toEqual(['before 1', after]);
     expect((await world.pool.query('SELECT 1 FROM tds.projection_halts')).rowCount).toBe(0);
     await settled();
     published = (await world.kafka.offsets(topics.quarantine))[0]?.high ?? 0;
   },
 );
 
+test('what does not concern it is left out, alone and among others, and the checkpoint moves on', async () => {
+  run = await start();
+  const before = await entries();
+  await publish('of another');
+  await settled();
+  expect(await checkpoint()).toBe(published);
+  await publish('of another one', 'mine', 'of another two', 'mine too');
+  await settled();
+  expect((await entries()).slice(before.length)).toEqual(['mine', 'mine too']);
+  // Moved meanwhile by a second process: what concerns nobody does not move it again.
+  await world.pool.query(
+    "UPDATE tds.checkpoints SET next_offset = next_offset + 1 WHERE projection = 'journal'",
+  );
+  await publish('of another', 'mine at last');
+  await settled();
+  expect(await checkpoint()).toBe(published);
+  expect((await entries()).slice(before.length)).toEqual(['mine', 'mine too', 'mine at last']);
+});
+
 test('a checkpoint moved by another process sends the folder to where it stands', async () => {
   run = await start();
+  // Read, so that it stands where it will be overtaken.
+  await publish('before');
   await settled();
   const high = published;
   const before = await entries();
