@@ -7,6 +7,8 @@ import { balanceRoutes } from './balances/routes.ts';
 import type { CommandBus } from './commands.ts';
 import { indexerRoutes } from './indexer/routes.ts';
 import type { LoginAttempts } from './limits/login-attempts.ts';
+import { nftMetadataRoutes } from './nft/metadata.ts';
+import { nftOwnershipRoutes } from './nft/ownership.ts';
 import type { PasswordChecker } from './passwords.ts';
 import { portfolioRoutes } from './portfolio/routes.ts';
 import { pastPriceRoutes } from './prices/past.ts';
@@ -35,6 +37,8 @@ export interface RouteDeps {
   readonly secretKey: Buffer;
   readonly sealing: Sealing;
   readonly checkUrl: CheckUrl;
+  /** Where clients reach IPFS. */
+  readonly ipfsGateway: string;
   readonly syncCallsPerMinute: number;
   readonly sessionHours: number;
   /** Unix milliseconds. */
@@ -54,6 +58,8 @@ export function apiRoutes(deps: RouteDeps): Route[] {
     ...priceRoutes(deps),
     ...pastPriceRoutes(deps),
     ...tokenRoutes(deps),
+    ...nftMetadataRoutes(deps),
+    ...nftOwnershipRoutes(deps),
     ...indexerRoutes(deps),
     ...syncRoutes(deps),
     ...webhookRoutes(deps),

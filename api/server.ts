@@ -114,6 +114,7 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
       secretKey: required(config, 'secretKey'),
       sealing: createSealing(required(config, 'secretKey'), config.secretKeysBefore),
       checkUrl: options.checkUrl,
+      ipfsGateway: config.ipfsPublicGatewayUrl ?? config.ipfsGatewayUrl,
       syncCallsPerMinute: config.syncCallsPerMinute,
       sessionHours: config.sessionHours,
       now,

@@ -241,6 +241,18 @@ export const settings = {
     3600,
     'pause between looks at the token list',
   ),
+  ipfsGatewayUrl: setting(
+    'IPFS_GATEWAY_URL',
+    url('http', 'https'),
+    'https://ipfs.io',
+    'the IPFS gateway that metadata of NFTs is fetched through: the base before `/ipfs/…`; unset on the simulated chain: a simulated one',
+  ),
+  ipfsPublicGatewayUrl: setting(
+    'IPFS_PUBLIC_GATEWAY_URL',
+    url('http', 'https').nullable(),
+    null,
+    'the one that answers show images through; unset: IPFS_GATEWAY_URL',
+  ),
   trustedProxies: setting(
     'TRUSTED_PROXIES',
     networks,

@@ -8,6 +8,8 @@ import type { BlockProjection, ClickHouseProjection, PostgresProjection, Project
 import { indexedBlocks } from './indexed-blocks/projector.ts';
 import { keyUse } from './key-use/projector.ts';
 import { latestPrices } from './latest-prices/projector.ts';
+import { nftHoldings } from './nft-holdings/projector.ts';
+import { nftMetadata } from './nft-metadata/projector.ts';
 import { nftTransfers } from './nft-transfers/projector.ts';
 import { prices } from './prices/projector.ts';
 import { quarantine } from './quarantine/projector.ts';
@@ -24,6 +26,7 @@ export const chainProjections: readonly BlockProjection[] = [
   transferCounts,
   transfers,
   nftTransfers,
+  nftHoldings,
   accountFeed,
   accountLedger,
   txIndex,
@@ -45,6 +48,7 @@ export const postgresProjections: readonly PostgresProjection<unknown>[] = [
   quarantine,
   latestPrices,
   keyUse,
+  nftMetadata,
 ];
 
 export const projections: readonly Projection[] = [...clickhouseProjections, ...postgresProjections];

@@ -49,6 +49,7 @@ export async function chainCompleteness(stores: Stores, truth: Truth): Promise<C
       `SELECT count() AS n FROM (SELECT token, sum(delta) AS legs FROM {{account_ledger}} FINAL GROUP BY token) WHERE legs != 0`,
     ),
     await one('nft_transfers', nfts, 'SELECT count() AS n FROM {{nft_transfers}} FINAL'),
+    await one('nft_places', nfts, 'SELECT count() AS n FROM {{nft_places}} FINAL'),
     await one(
       'tx_index, keys',
       truth.transfers,

@@ -1,7 +1,8 @@
 import type { Row } from '../../infra/clickhouse/row-binary.ts';
-import { STRK_TOKEN } from '../../schemas/felt.ts';
+import { STRK_TOKEN, ZERO_FELT } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { TokenStandard } from '../../schemas/messages/common.ts';
+import { nftNumber } from '../support/faults/tables.ts';
 import type { SimBlock } from './chain.ts';
 
 /*
@@ -42,6 +43,8 @@ export function truthOf(
   const tables: Record<string, Row[]> = {
     transfers: [],
     nft_transfers: [],
+    nft_moves: [],
+    nft_places: [],
     account_feed: [],
     account_ledger: [],
     account_ledger_by_block: [],
@@ -109,6 +112,13 @@ export function truthOf(
           amount,
           ...facts,
         });
+        const nft = nftNumber(token, id);
+        put('nft_places', { nft, ...key });
+        for (const account of new Set([from, to])) {
+          if (account === ZERO_FELT) continue;
+          const leg = from === to ? 3 : account === from ? 1 : 2;
+          put('nft_moves', { account, token, token_id: id, ...key, leg, kind, nft });
+        }
       }
       if (kind === 'unknown') continue;
       for (const [account, leg, delta] of [

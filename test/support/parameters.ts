@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { BOB, COIN, NFT, TX1 } from './small-chain.ts';
+import { BOB, COIN, MAX, NFT, TX1 } from './small-chain.ts';
 
 /** The forms in which a client may send a parameter of a URL, by its kind, and what each is answered (decision 14). */
 
@@ -153,6 +153,16 @@ export const kinds: Readonly<Record<string, Kind>> = {
     same: () => [],
     bad: () => ['x', 'AQ', 'AQAAATwAAAAjAAAAALPch-iXhaEfAAAAAAAAAA', '=', LONG, ...NO_TEXT],
   },
+  tokenId: {
+    same: (value) => [`0x${BigInt(value).toString(16)}`, `0X${BigInt(value).toString(16).toUpperCase()}`],
+    bad: () => [
+      ...'x;-1;+1;1.0;1e3;0x;0xg;1_000;٣;null;true; 1;1,2'.split(';'),
+      (1n << 256n).toString(),
+      `0x1${'0'.repeat(64)}`,
+      LONG,
+      ...NO_TEXT,
+    ],
+  },
   uuid: {
     same: (value) => [value.toUpperCase()],
     bad: () => ['x', '0', `{${DELIVERY}}`, `${DELIVERY}0`, DELIVERY.replaceAll('-', ''), LONG, ...NO_TEXT],
@@ -165,6 +175,7 @@ export const kinds: Readonly<Record<string, Kind>> = {
 };
 
 export function kindOf({ name, schema: of }: Parameter): string {
+  if (name === 'nft_token_id') return 'tokenId';
   if (of.pattern?.startsWith('^0[xX]') === true) return 'address';
   if (of.format === 'date-time') return 'time';
   if (of.format === 'uuid') return 'uuid';
@@ -209,6 +220,9 @@ const good: Readonly<Record<string, string>> = {
   public: 'true',
   hidden: 'true',
   cursor: '',
+  page_size: '10',
+  include_metadata: 'true',
+  nft_token_id: '77',
   // Nobody's.
   id: '0',
   delivery_id: DELIVERY,
@@ -227,6 +241,8 @@ const besides: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   '/api/balance-history/': { token_address: NFT, end_time: END },
   '/api/portfolio/': { at_time: END },
   '/api/portfolio-history/': { end_time: END, interval: '1 day' },
+  '/api/nft/metadata/': { token_address: NFT },
+  '/api/nft/owner/': { token_address: NFT, nft_token_id: MAX.toString() },
   '/api/price-history/': { end_time: END, interval: '1 day' },
 };
 

@@ -4,6 +4,8 @@ import { accountLedger } from '../../projections/account-ledger/projector.ts';
 import { withNames } from '../../projections/define.ts';
 import type { BlockItem, ClickHouseProjection } from '../../projections/define.ts';
 import { indexedBlocks } from '../../projections/indexed-blocks/projector.ts';
+import { nftHoldings } from '../../projections/nft-holdings/projector.ts';
+import { nftTransfers } from '../../projections/nft-transfers/projector.ts';
 import { transferCounts } from '../../projections/transfer-counts/projector.ts';
 import { transfers } from '../../projections/transfers/projector.ts';
 import { txIndex } from '../../projections/tx-index/projector.ts';
@@ -23,6 +25,8 @@ export interface WorldBlock {
 
 export const worldProjections: readonly ClickHouseProjection[] = [
   transfers,
+  nftTransfers,
+  nftHoldings,
   accountFeed,
   accountLedger,
   txIndex,

@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto';
+
 import { z } from 'zod';
 
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
@@ -33,6 +35,8 @@ export function trueTables(
   const tables = {
     transfers: [] as string[],
     nft_transfers: [] as string[],
+    nft_moves: [] as string[],
+    nft_places: [] as string[],
     account_feed: [] as string[],
     account_ledger: [] as string[],
     account_ledger_by_block: [] as string[],
@@ -81,6 +85,12 @@ export function trueTables(
               [from, 1],
               [to, 2],
             ];
+      if (row.tokenId !== null) {
+        const nft = nftNumber(token, row.tokenId);
+        tables.nft_places.push(line(nft, place));
+        for (const [account, leg] of sides.filter(([one]) => one !== hex(0n)))
+          tables.nft_moves.push(line(account, token, row.tokenId, place, leg, row.standard, nft));
+      }
       for (const [account, leg] of sides) tables.account_feed.push(line(account, leg, place, wide));
       // What an unknown contract's number means cannot be told: it counts in no balance.
       const isCounted = row.standard !== 'unknown';
@@ -141,6 +151,14 @@ export function trueTables(
   return tables;
 }
 
+/** As table.sql and the projector say it. */
+export function nftNumber(token: string, id: bigint): bigint {
+  const half = (text: string): bigint =>
+    BigInt(`0x${createHash('sha256').update(text).digest('hex')}`) >> 128n;
+  const isWide = id >= 2n ** 127n;
+  return half(token) * 2n ** 128n + (isWide ? 2n ** 127n + half(id.toString(16)) / 2n : id);
+}
+
 const felt = (column: string): string => `concat('0x', lower(hex(${column})))`;
 const ascending = (column: string): string => `toString(0xffffffff - ${column})`;
 const place = [ascending('block_desc'), ascending('position_desc'), ascending('item_desc')];
@@ -170,6 +188,8 @@ const list = (column: string): string => `arrayStringConcat(arrayMap(x -> toStri
 const columns: Readonly<Record<string, readonly string[]>> = {
   transfers: [...place, ...wide],
   nft_transfers: [...place, ...what, 'timestamp'],
+  nft_moves: [felt('account'), felt('token'), 'token_id', ...place, 'leg', 'kind', 'nft'],
+  nft_places: ['nft', ...place],
   account_feed: [felt('account'), 'leg', ...place, ...wide],
   account_ledger: [
     felt('account'),

@@ -1,0 +1,136 @@
+import { z } from 'zod';
+
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { Sql } from '../../infra/postgres/client.ts';
+import { heldNfts } from '../../projections/nft-holdings/queries.ts';
+import type { HeldNft } from '../../projections/nft-holdings/queries.ts';
+import { metadataOf, nftKey } from '../../projections/nft-metadata/queries.ts';
+import { lastTransferOf } from '../../projections/nft-transfers/queries.ts';
+import { tokensByAddress } from '../../projections/tokens/queries.ts';
+import { nftOwnerAnswer, ownedNftsAnswer } from '../../schemas/api/nft.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import { endingWith } from '../clickhouse.ts';
+import { REACHABLE_ROWS, resolvePage } from '../envelope.ts';
+import { invalidPage, notFound } from '../errors.ts';
+import { address, boolean, limit, page, tokenId } from '../params.ts';
+import type { PageParameter } from '../params.ts';
+import { defineRoute } from '../route.ts';
+import type { Route, ServedBuilds } from '../route.ts';
+import { presentOwned } from './present.ts';
+
+export interface NftOwnershipDeps {
+  /** May only SELECT. */
+  readonly pool: Sql;
+  /** May only read. */
+  readonly clickhouse: ClickHouse;
+  /** Where clients reach IPFS. */
+  readonly ipfsGateway: string;
+}
+
+/** Rows of a page of NFTs, as the contract says. */
+export const nftPageSize = () => limit({ fallback: 20, max: 100 });
+
+export function nftOwnershipRoutes({ pool, clickhouse, ipfsGateway }: NftOwnershipDeps): Route[] {
+  const owner = defineRoute({
+    method: 'GET',
+    path: '/api/nft/owner/',
+    summary: 'Owner of an NFT',
+    description: [
+      'Who was sent it last. Of an ERC-1155 id others may hold some, too. An NFT that was burned has the zero address',
+      'for an owner; 404 where it was never transferred.',
+    ].join(' '),
+    tag: 'NFTs',
+    auth: 'key',
+    query: z.object({ token_address: address(), nft_token_id: tokenId() }),
+    response: { 200: nftOwnerAnswer },
+    errors: [404],
+    isReusable: true,
+    async handler({ input: { query }, served, request }) {
+      const { token_address: token, nft_token_id: id } = query;
+      const reader = endingWith(request.signal, clickhouse);
+      const last = await lastTransferOf(reader, served, { token, tokenId: id });
+      if (last === null) throw notFound('No transfers of this NFT.');
+      const data = {
+        token_address: token,
+        nft_token_id: id.toString(),
+        owner_address: last.to,
+        last_transfer_block: last.block,
+        last_transfer_timestamp: new Date(last.timestamp * 1000).toISOString(),
+        last_transfer_txhash: last.txHash,
+      };
+      return { status: 200, body: { success: true as const, data } };
+    },
+  });
+
+  const ownedBy = defineRoute({
+    method: 'GET',
+    path: '/api/nft/owned-by/',
+    summary: 'NFTs of an account',
+    description: [
+      'Those whose last recipient it is, by contract and id. Of an ERC-1155 id that is one account at a time, whoever else',
+      'holds some. `name`, `image`, `description`, `attributes` and `metadata_uri` are left out where they were not',
+      'fetched yet, or are not wanted. The zero address owns nothing: what was burned is in no list.',
+    ].join(' '),
+    tag: 'NFTs',
+    auth: 'key',
+    query: z.object({
+      account_address: address(),
+      token_address: address('Only NFTs of this contract').optional(),
+      page: page(),
+      page_size: nftPageSize(),
+      include_metadata: boolean('true when absent').optional(),
+    }),
+    response: { 200: ownedNftsAnswer },
+    isReusable: true,
+    async handler({ input: { query }, served, request }) {
+      const {
+        account_address: account,
+        token_address: token = null,
+        include_metadata: isWanted = true,
+      } = query;
+      const reader = endingWith(request.signal, clickhouse);
+      const found = await pageOf(reader, served, { account, token }, query.page, query.page_size);
+      const collections = [...new Set(found.held.map((held) => held.token))];
+      const [tokens, metadata] = await Promise.all([
+        tokensByAddress(pool, served.schema('tokens'), collections),
+        isWanted ? metadataOf(pool, served.schema('nft-metadata'), found.held) : null,
+      ]);
+      const data = found.held.map((held) =>
+        presentOwned(held, tokens.get(held.token), metadata?.get(nftKey(held)), ipfsGateway),
+      );
+      return {
+        status: 200,
+        body: {
+          success: true as const,
+          page: found.number,
+          page_size: query.page_size,
+          count: found.count,
+          data,
+        },
+      };
+    },
+  });
+
+  return [owner, ownedBy];
+}
+
+/** One read tells page and count, unless the page is the last one, wherever that is. */
+async function pageOf(
+  clickhouse: ClickHouse,
+  served: ServedBuilds,
+  of: { account: Felt; token: Felt | null },
+  asked: PageParameter,
+  size: number,
+): Promise<{ held: HeldNft[]; count: number; number: number }> {
+  const read = (offset: number, rows: number) => heldNfts(clickhouse, served, of, { offset, limit: rows });
+  if (asked === 'invalid' || (asked !== 'last' && asked * size > REACHABLE_ROWS)) throw invalidPage();
+  if (asked !== 'last') {
+    const { held, count } = await read((asked - 1) * size, size);
+    if (count === null && asked > 1) throw invalidPage();
+    return { held, count: count ?? 0, number: asked };
+  }
+  const { count } = await read(0, 1);
+  const last = resolvePage(asked, size, count ?? 0);
+  const { held, count: now } = await read(last.offset, size);
+  return { held, count: now ?? count ?? 0, number: last.number };
+}

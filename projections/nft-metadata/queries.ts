@@ -1,0 +1,85 @@
+import { z } from 'zod';
+
+import { sqlRows } from '../../infra/postgres/client.ts';
+import type { Sql } from '../../infra/postgres/client.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import { felt, uint } from '../../schemas/messages/common.ts';
+
+/** Read side of the metadata of NFTs. `schema` is the served build's: `served.schema('nft-metadata')`. */
+
+export interface Nft {
+  readonly token: Felt;
+  /** Decimal. */
+  readonly tokenId: string;
+}
+
+export const nftKey = ({ token, tokenId }: Nft): string => `${token}:${tokenId}`;
+
+const COLUMNS = `token, token_id::text AS token_id, is_fetched, attempt_count, last_attempt_at, retry_at, reason,
+  has_reverted, uri, name, description, image, external_url, animation_url, attributes`;
+
+const row = z
+  .object({
+    token: felt,
+    token_id: uint,
+    is_fetched: z.boolean(),
+    attempt_count: z.number(),
+    last_attempt_at: z.number(),
+    retry_at: z.number().nullable(),
+    reason: z.string().nullable(),
+    has_reverted: z.boolean(),
+    uri: z.string().nullable(),
+    name: z.string().nullable(),
+    description: z.string().nullable(),
+    image: z.string().nullable(),
+    external_url: z.string().nullable(),
+    animation_url: z.string().nullable(),
+    attributes: z.array(z.object({ trait_type: z.string(), value: z.string() })),
+  })
+  .transform(({ token_id: tokenId, ...rest }) => ({ tokenId, ...rest }));
+
+/** Times are unix milliseconds. */
+export type NftMetadataRow = z.infer<typeof row>;
+
+/** What is known of these NFTs, by `nftKey`; those that were never tried are missing. */
+export async function metadataOf(
+  db: Sql,
+  schema: string,
+  nfts: readonly Nft[],
+): Promise<ReadonlyMap<string, NftMetadataRow>> {
+  if (nfts.length === 0) return new Map();
+  const rows = await sqlRows(
+    db,
+    row,
+    `SELECT ${COLUMNS} FROM ${schema}.nft_metadata
+     JOIN unnest($1::text[], $2::numeric[]) AS asked (token, token_id) USING (token, token_id)`,
+    [nfts.map(({ token }) => token), nfts.map(({ tokenId }) => tokenId)],
+  );
+  return new Map(rows.map((one) => [nftKey(one), one]));
+}
+
+export async function countFetched(db: Sql, schema: string, token: Felt): Promise<number> {
+  const [found] = await sqlRows(
+    db,
+    z.object({ n: z.number() }),
+    `SELECT count(*) AS n FROM ${schema}.nft_metadata WHERE token = $1 AND is_fetched`,
+    [token],
+  );
+  return found?.n ?? 0;
+}
+
+/** The NFTs of a contract whose metadata is there, by id. */
+export async function fetchedOf(
+  db: Sql,
+  schema: string,
+  token: Felt,
+  page: { offset: number; limit: number },
+): Promise<NftMetadataRow[]> {
+  return await sqlRows(
+    db,
+    row,
+    `SELECT ${COLUMNS} FROM ${schema}.nft_metadata WHERE token = $1 AND is_fetched
+     ORDER BY nft_metadata.token_id LIMIT $2 OFFSET $3`,
+    [token, page.limit, page.offset],
+  );
+}

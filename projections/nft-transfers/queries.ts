@@ -1,0 +1,42 @@
+import { z } from 'zod';
+
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import type { ServedBuilds } from '../served.ts';
+import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
+
+const MAX_UINT32 = 0xffff_ffff;
+const uint32 = z.int().min(0).max(MAX_UINT32);
+
+const lastRow = z
+  .object({ o_to: feltText, o_block: uint32, o_timestamp: uint32, o_txhash: feltText })
+  .transform((row) => ({
+    to: row.o_to,
+    block: MAX_UINT32 - row.o_block,
+    timestamp: row.o_timestamp,
+    txHash: row.o_txhash,
+  }));
+
+/** `to` is the zero address where the NFT was burned. Times are unix seconds. */
+export type LastTransfer = z.infer<typeof lastRow>;
+
+/** The newest transfer of an NFT; null where there is none. */
+export async function lastTransferOf(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Pick<ServedBuilds, 'table'>,
+  { token, tokenId }: { token: Felt; tokenId: bigint },
+): Promise<LastTransfer | null> {
+  const [row] = await clickhouse.rows(
+    {
+      name: 'nft-transfers.last',
+      sql: `SELECT hex(to_address) AS o_to, block_desc AS o_block, timestamp AS o_timestamp, hex(tx_hash) AS o_txhash
+        FROM ${tables.table('nft_transfers')} FINAL
+        WHERE token = ${feltParam('token')} AND token_id = {token_id:UInt256}
+        ORDER BY block_desc, position_desc, item_desc LIMIT 1`,
+      row: lastRow,
+    },
+    { token: feltHex(token), token_id: tokenId.toString() },
+    { settings: { max_threads: 1 } },
+  );
+  return row ?? null;
+}
