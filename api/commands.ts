@@ -7,6 +7,7 @@ import { AppError } from '../schemas/errors.ts';
 import { commandsMessage } from '../schemas/messages/commands.ts';
 import type { Command, CommandOf, CommandType } from '../schemas/messages/commands.ts';
 import { topics } from '../schemas/topics.ts';
+import { createWaiting } from './waiting.ts';
 
 /** What a caller of `submit` says; the envelope is made here. */
 export type CommandRequest = {
@@ -38,33 +39,15 @@ export interface CommandBusDeps {
   readonly now: () => number;
 }
 
-/** Looks for outcomes whose notification was lost. */
-const POLL_MS = 250;
-
 export function createCommandBus({ publisher, outcome, timeoutMs, now }: CommandBusDeps): CommandBus {
-  const waiting = new Map<string, Set<() => void>>();
+  const waiting = createWaiting();
 
   const waitFor = async ({ id, type }: Command, deadline: number): Promise<CommandOutcome> => {
-    for (;;) {
-      const nudge = new AbortController();
-      const wake = (): void => nudge.abort();
-      const wakers = waiting.get(id) ?? new Set();
-      waiting.set(id, wakers.add(wake));
-      try {
-        const found = await outcome(id, type);
-        if (found !== null) return found;
-        const left = deadline - performance.now();
-        if (left <= 0) {
-          throw new AppError('COMMAND_TIMEOUT', 'The outcome of the request is not known yet.', {
-            retryable: true,
-          });
-        }
-        await pause(Math.min(POLL_MS, left), nudge.signal);
-      } finally {
-        wakers.delete(wake);
-        if (wakers.size === 0) waiting.delete(id);
-      }
-    }
+    const found = await waiting.until(id, () => outcome(id, type), deadline);
+    if (found !== null) return found;
+    throw new AppError('COMMAND_TIMEOUT', 'The outcome of the request is not known yet.', {
+      retryable: true,
+    });
   };
 
   return {
@@ -87,9 +70,7 @@ export function createCommandBus({ publisher, outcome, timeoutMs, now }: Command
       await Promise.race([published, pause(timeoutMs, tooLate.signal)]).finally(() => tooLate.abort());
       return await waitFor(command, deadline);
     },
-    wake(commandId) {
-      for (const wake of waiting.get(commandId) ?? []) wake();
-    },
+    wake: (commandId) => waiting.wake(commandId),
   };
 }
 

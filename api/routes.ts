@@ -2,9 +2,13 @@ import type { ClickHouse } from '../infra/clickhouse/client.ts';
 import type { Sql } from '../infra/postgres/client.ts';
 import { apiKeyRoutes } from './accounts/api-key-routes.ts';
 import { sessionRoutes } from './accounts/session-routes.ts';
+import type { AdEvents } from './ads/events.ts';
+import { adRoutes } from './ads/routes.ts';
 import { createBalanceReading } from './balances/reading.ts';
 import { balanceRoutes } from './balances/routes.ts';
+import { classHashRoutes } from './class-hashes/routes.ts';
 import type { CommandBus } from './commands.ts';
+import { dappRoutes } from './dapps/routes.ts';
 import { indexerRoutes } from './indexer/routes.ts';
 import type { LoginAttempts } from './limits/login-attempts.ts';
 import { nftMetadataRoutes } from './nft/metadata.ts';
@@ -32,6 +36,7 @@ export interface RouteDeps {
   readonly clickhouse: ClickHouse;
   readonly commands: CommandBus;
   readonly refreshes: RefreshBus;
+  readonly adEvents: AdEvents;
   readonly passwords: PasswordChecker;
   readonly logins: LoginAttempts;
   readonly secretKey: Buffer;
@@ -64,5 +69,8 @@ export function apiRoutes(deps: RouteDeps): Route[] {
     ...syncRoutes(deps),
     ...webhookRoutes(deps),
     ...deliveryRoutes(deps),
+    ...dappRoutes(deps),
+    ...adRoutes(deps),
+    ...classHashRoutes(deps),
   ];
 }

@@ -13,8 +13,10 @@ import type { Pool } from '../infra/postgres/client.ts';
 import { listen } from '../infra/postgres/listen.ts';
 import { openCounters } from '../infra/redis/client.ts';
 import { newestBlock } from '../projections/indexed-blocks/queries.ts';
+import { AD_COUNTED_CHANNEL } from '../schemas/messages/ads.ts';
 import { OBSERVED_CHANNEL } from '../schemas/messages/requests.ts';
 import { AppError } from '../schemas/errors.ts';
+import { createAdEvents } from './ads/events.ts';
 import { createApp } from './app.ts';
 import { answerBrokenRequests } from './broken-requests.ts';
 import { guardClickHouse } from './clickhouse.ts';
@@ -100,6 +102,15 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
     onNotification: (subject) => refreshes.wake(subject),
   });
   releasers.push('what is observed', () => observed.close());
+  const adEvents = createAdEvents({ publisher, timeoutMs: config.commandTimeoutMs, now });
+  const counted = listen({
+    url: required(config, 'apiDatabaseUrl'),
+    channel: AD_COUNTED_CHANNEL,
+    applicationName: 'tds-counted',
+    log,
+    onNotification: (id) => adEvents.wake(id),
+  });
+  releasers.push('what is counted', () => counted.close());
   const usage = createUsageCounter({ publisher, now, log });
   releasers.push('usage', () => usage.close());
   const app = createApp({
@@ -109,6 +120,7 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
       clickhouse,
       commands,
       refreshes,
+      adEvents,
       passwords: await createPasswordChecker(),
       logins: limits.logins,
       secretKey: required(config, 'secretKey'),

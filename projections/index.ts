@@ -1,6 +1,7 @@
 import { accountFeed } from './account-feed/projector.ts';
 import { accountLedger } from './account-ledger/projector.ts';
 import { accounts } from './accounts/projector.ts';
+import { adCounts } from './ad-counts/projector.ts';
 import { balances } from './balances/projector.ts';
 import { catalogue } from './catalogue/projector.ts';
 import { chainStatus } from './chain-status/projector.ts';
@@ -49,6 +50,7 @@ export const postgresProjections: readonly PostgresProjection<unknown>[] = [
   latestPrices,
   keyUse,
   nftMetadata,
+  adCounts,
 ];
 
 export const projections: readonly Projection[] = [...clickhouseProjections, ...postgresProjections];

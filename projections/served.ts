@@ -28,8 +28,8 @@ const servedRow = z.object({
   chain_state: z.string().nullable(),
 });
 /**
- * Commands, the usage of keys and the quarantine tell nothing of the chain, so their checkpoints are no part of the state;
- * nor are those of builds that nobody reads.
+ * Commands, the usage of keys, what became of ads and the quarantine tell nothing of the chain, so their checkpoints are no
+ * part of the state; nor are those of builds that nobody reads.
  */
 const SELECT_SERVED = `SELECT tables, schemas, md5(tables::text || schemas::text || mended || ' ' || read.all_of_it) AS state,
     md5(tables::text || mended || ' ' || read.blocks) AS chain_state
@@ -37,7 +37,7 @@ const SELECT_SERVED = `SELECT tables, schemas, md5(tables::text || schemas::text
     SELECT string_agg(next_offset::text, ' ' ORDER BY projection, topic, partition) AS all_of_it,
       string_agg(next_offset::text, ' ' ORDER BY projection, topic, partition) FILTER (WHERE topic = 'chain.blocks') AS blocks
     FROM tds.checkpoints JOIN tds.builds USING (projection, build)
-    WHERE state = 'serving' AND topic NOT IN ('commands', 'quarantine', 'usage')
+    WHERE state = 'serving' AND topic NOT IN ('ads', 'commands', 'quarantine', 'usage')
   ) AS read`;
 
 /** The Postgres schema of one projection that is served; null while no build of it is. Cheaper than all of it. */

@@ -7,6 +7,7 @@ import type { CatalogueKind } from '../../schemas/catalogue.ts';
 import type { CommandOf } from '../../schemas/messages/commands.ts';
 import { OUTCOME_LIFETIME_MS, accept, refuse } from '../commands.ts';
 import type { Outcome } from '../commands.ts';
+import { wordsOf } from './words.ts';
 
 /** Entries by what an import did to them. */
 export interface ImportCounts {
@@ -87,6 +88,9 @@ async function unknownCategories(tx: PoolClient, schema: string, importId: strin
   return rows.map(({ slug }) => slug);
 }
 
+/** The offset, plus one, of the import's command. */
+const CHANGED = '$4';
+
 /** What an entry's field becomes, where that is not simply what was sent. */
 const MERGED: Partial<Record<CatalogueKind, Readonly<Record<string, string>>>> = {
   wallets: {
@@ -95,8 +99,11 @@ const MERGED: Partial<Record<CatalogueKind, Readonly<Record<string, string>>>> =
   },
 };
 
-/** Columns that the projection adds by itself, beside the id and the times. */
-const FOLLOWED: Partial<Record<CatalogueKind, readonly string[]>> = { domains: ['changed'] };
+/** Columns that the projection adds by itself, beside the id and the times: made of what was sent, or of `CHANGED`. */
+const ADDED: Partial<Record<CatalogueKind, Readonly<Record<string, string>>>> = {
+  domains: { changed: CHANGED },
+  dapps: { words: wordsOf('sent') },
+};
 
 interface Batch {
   readonly kind: CatalogueKind;
@@ -117,7 +124,7 @@ async function takeRecords(
   const keys: readonly string[] = NATURAL_KEYS[kind];
   const fields = Object.keys(catalogueRecord[kind].shape);
   const rest = fields.filter((field) => !keys.includes(field));
-  const followed = FOLLOWED[kind] ?? [];
+  const added = Object.entries(ADDED[kind] ?? {});
   const become = (field: string): string => MERGED[kind]?.[field] ?? `sent.${field}`;
   const isSame = keys.map((key) => `known.${key} = sent.${key}`).join(' AND ');
   const sent = `sent AS (
@@ -127,21 +134,21 @@ async function takeRecords(
     WHERE import_id = $1 AND part = $2
     ORDER BY ${keys.join(', ')}, place DESC
   )`;
-  const values = [importId, part, at, ...followed.map(() => changed)];
+  const values = [importId, part, at, ...(added.some(([, value]) => value === CHANGED) ? [changed] : [])];
   const updated = await tx.query(
     `WITH ${sent}
      UPDATE ${table} AS known
      SET ${rest.map((field) => `${field} = ${become(field)}`).join(', ')},
-       updated_at = $3${followed.map((column, index) => `, ${column} = $${index + 4}`).join('')}
+       updated_at = $3${added.map(([column, value]) => `, ${column} = ${value}`).join('')}
      FROM sent WHERE ${isSame}
        AND (${rest.map((field) => `known.${field}`).join(', ')}) IS DISTINCT FROM (${rest.map(become).join(', ')})`,
     values,
   );
   const created = await tx.query(
     `WITH ${sent}
-     INSERT INTO ${table} (id, ${[...fields, 'created_at', 'updated_at', ...followed].join(', ')})
+     INSERT INTO ${table} (id, ${[...fields, 'created_at', 'updated_at', ...added.map(([column]) => column)].join(', ')})
      SELECT (SELECT coalesce(max(id), 0) FROM ${table}) + row_number() OVER (ORDER BY place),
-       ${fields.map((field) => `sent.${field}`).join(', ')}, $3, $3${followed.map((_, index) => `, $${index + 4}`).join('')}
+       ${fields.map((field) => `sent.${field}`).join(', ')}, $3, $3${added.map(([, value]) => `, ${value}`).join('')}
      FROM sent WHERE NOT EXISTS (SELECT 1 FROM ${table} AS known WHERE ${isSame})`,
     values,
   );

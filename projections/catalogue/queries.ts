@@ -5,6 +5,22 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import { walletStatus } from '../../schemas/catalogue.ts';
 import { felt } from '../../schemas/messages/common.ts';
 
+export {
+  adsOfPlacement,
+  categoryBySlug,
+  classHashById,
+  countCategories,
+  countClassHashes,
+  countDapps,
+  dappBySlug,
+  isKnownAd,
+  latestClassHashes,
+  listCategories,
+  listClassHashes,
+  listDapps,
+} from './directory.ts';
+export type { Ad, Category, ClassHash, Dapp, DappFilters } from './directory.ts';
+
 /** Read side of the catalogue. `schema` is the served build's: `served.schema('catalogue')`. Times are unix milliseconds. */
 
 const walletRow = z.object({

@@ -41,12 +41,12 @@ CREATE TABLE {{schema}}.dapps (
   is_active          boolean NOT NULL,
   launched_at        bigint,
   created_at         bigint NOT NULL,
-  updated_at         bigint NOT NULL
+  updated_at         bigint NOT NULL,
+  -- By which it is searched (words.ts)
+  words              tsvector NOT NULL
 );
 CREATE INDEX dapps_by_category ON {{schema}}.dapps (category);
--- The words of a dApp; readers spell the same expression.
-CREATE INDEX dapps_by_words ON {{schema}}.dapps
-  USING gin ((to_tsvector('english', name || ' ' || description) || to_tsvector('english', tags)));
+CREATE INDEX dapps_by_words ON {{schema}}.dapps USING gin (words);
 
 CREATE TABLE {{schema}}.ads (
   id                     bigint PRIMARY KEY,

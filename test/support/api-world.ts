@@ -20,7 +20,9 @@ import { migrate } from '../../infra/postgres/migrate.ts';
 import { Releasers } from '../../infra/lifecycle.ts';
 import { createEgress } from '../../pipeline/egress/egress.ts';
 import { accounts } from '../../projections/accounts/projector.ts';
+import { adCounts } from '../../projections/ad-counts/projector.ts';
 import { catalogue } from '../../projections/catalogue/projector.ts';
+import type { PostgresProjection } from '../../projections/define.ts';
 import { openBuild } from '../../projections/engine/builds.ts';
 import { sync } from '../../projections/sync/projector.ts';
 import { servedBuilds } from '../../projections/served.ts';
@@ -31,7 +33,10 @@ import type { ProjectionRun } from '../../projections/engine/run/follow-served.t
 import { webhooks } from '../../projections/webhooks/projector.ts';
 import { isolated } from './isolation.ts';
 
-/** An API on real stores, with the projectors of commands beside it. */
+/** What the API writes to itself. */
+const projected: readonly PostgresProjection<unknown>[] = [accounts, sync, webhooks, catalogue, adCounts];
+
+/** An API on real stores, with the projectors of what it writes beside it. */
 export interface ApiWorld {
   readonly url: string;
   readonly env: Readonly<Record<string, string>>;
@@ -43,7 +48,7 @@ export interface ApiWorld {
   readonly commands: CommandChannel;
   /** Every line that API and projector have logged. */
   logged(): string;
-  /** Starts and stops the projectors of commands; they run at first. */
+  /** Starts and stops the projectors; they run at first. */
   startProjector(): Promise<void>;
   stopProjector(): Promise<void>;
   /** Makes a user and logs in. */
@@ -118,7 +123,7 @@ export async function apiWorld(env: Readonly<Record<string, string>> = {}): Prom
   await kafka.ensureTopics();
   const owner = createClickHouse(fullEnv.CLICKHOUSE_URL, { application: 'test' });
   releasers.push('clickhouse', () => owner.close());
-  // Their tables stay empty: only commands are projected here.
+  // The tables of others stay empty.
   for (const projection of projections) await openBuild(pool, owner, projection);
 
   let projectors: ProjectionRun[] = [];
@@ -126,7 +131,7 @@ export async function apiWorld(env: Readonly<Record<string, string>> = {}): Prom
   const startProjector = async (): Promise<void> => {
     const common = { kafka, pool, log, metrics: projectionMetrics };
     projectors = await Promise.all(
-      [accounts, sync, webhooks, catalogue].map((projection) =>
+      projected.map((projection) =>
         runPostgresProjection({ ...common, projection, groupId: projection.name }),
       ),
     );

@@ -11,6 +11,7 @@ const schema = z.object({
   enum: z.array(z.string()).optional(),
   minimum: z.number().optional(),
   maximum: z.number().optional(),
+  minLength: z.number().optional(),
   maxLength: z.number().optional(),
 });
 type Schema = z.infer<typeof schema>;
@@ -169,7 +170,12 @@ export const kinds: Readonly<Record<string, Kind>> = {
   },
   text: {
     same: () => [],
-    bad: ({ maxLength = 1000 }) => ['a'.repeat(maxLength + 1), ...raws('%00', 'a%00b'), LONG],
+    bad: ({ minLength = 0, maxLength = 1000 }) => [
+      'a'.repeat(maxLength + 1),
+      ...(minLength > 1 ? ['a'.repeat(minLength - 1)] : []),
+      ...raws('%00', 'a%00b'),
+      LONG,
+    ],
     lenient: ['%', '_', '\\', "'", '"', '🦀', '0x', ' ', '%_%', ...raws('%FF', '%ED%A0%80', '%')],
   },
 };
@@ -226,8 +232,19 @@ const good: Readonly<Record<string, string>> = {
   // Nobody's.
   id: '0',
   delivery_id: DELIVERY,
+  ad_id: '0',
   status: 'dead',
   event: 'ping',
+  // Of the catalogue that the test has made.
+  slug: 'one',
+  category: 'one',
+  placement: 'one',
+  network: 'mainnet',
+  tag: 'one',
+  featured: 'true',
+  q: 'one',
+  account_type: 'one',
+  is_active: 'true',
 };
 
 /** Of what a test has made, by route: the ids are not known before. */
@@ -246,9 +263,13 @@ const besides: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   '/api/price-history/': { end_time: END, interval: '1 day' },
 };
 
-/** What a route answers to good values: no price of the past is known here, and there is no such key or webhook. */
+/** What a route answers to good values: no price of the past is known here, and there is no such key, webhook or ad. */
 export const statusOf = (path: string): number =>
-  path === '/api/price-at/' || (path.includes('{id}') && !made.has(path)) ? 404 : 200;
+  path === '/api/price-at/' || (/\{(ad_)?id\}/.test(path) && !made.has(path)) ? 404 : 200;
+
+/** A text that is looked up: any but a known one is answered 404. */
+export const isLookedUp = ({ name, in: place }: Parameter): boolean =>
+  place === 'path' || name === 'placement';
 
 export function valueOf(path: string, name: string): string {
   const value = made.get(path)?.[name] ?? besides[path]?.[name] ?? good[name];

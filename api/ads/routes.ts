@@ -1,0 +1,106 @@
+import { z } from 'zod';
+
+import type { Sql } from '../../infra/postgres/client.ts';
+import { countsOfAds, isCounted } from '../../projections/ad-counts/queries.ts';
+import { adsOfPlacement, isKnownAd } from '../../projections/catalogue/queries.ts';
+import { adAnswer } from '../../schemas/api/directory.ts';
+import type { AdAnswer } from '../../schemas/api/directory.ts';
+import type { AdsMessage } from '../../schemas/messages/ads.ts';
+import { notFound } from '../errors.ts';
+import { identifyCommand } from '../idempotency.ts';
+import { integer, limit, text } from '../params.ts';
+import { defineRoute } from '../route.ts';
+import type { Route } from '../route.ts';
+import { chooseAds } from './choose.ts';
+import type { CountedAd } from './choose.ts';
+import type { AdEvents } from './events.ts';
+
+export interface AdRouteDeps {
+  /** May only SELECT. */
+  readonly pool: Sql;
+  readonly adEvents: AdEvents;
+  readonly secretKey: Buffer;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}
+
+const MOST_ADS = 10;
+
+/** Ads, and how often they are seen and followed. */
+export function adRoutes({ pool, adEvents, secretKey, now }: AdRouteDeps): Route[] {
+  const common = { tag: 'Ads', auth: 'key' } as const;
+
+  const list = defineRoute({
+    ...common,
+    method: 'GET',
+    path: '/api/dapps/ads/',
+    summary: 'The ads of a placement',
+    description: [
+      'The highest priority first, of equal ones the one that was shown less. One that has not begun or has ended, or was',
+      'shown as often as it may be, is left out; so is one for another network or category, or for any certain one where',
+      'none is given.',
+    ].join(' '),
+    query: z.object({
+      placement: text({ max: 100, description: 'Slug; one that no ad has is answered 404' }),
+      network: text({ max: 100 }).optional(),
+      category: text({ max: 100, description: 'Slug' }).optional(),
+      limit: limit({ fallback: 1, max: MOST_ADS }),
+    }),
+    response: { 200: z.array(adAnswer) },
+    async handler({ input: { query }, served }) {
+      const ads = await adsOfPlacement(pool, served.schema('catalogue'), query.placement);
+      if (ads.length === 0) throw notFound();
+      const ids = ads.map(({ id }) => id);
+      const counts = await countsOfAds(pool, served.schema('ad-counts'), ids);
+      const counted = ads.map((ad) => ({ ad, counts: counts.get(ad.id) ?? { impressions: 0, clicks: 0 } }));
+      const { network, category } = query;
+      const chosen = chooseAds(counted, { network, category, now: now() });
+      return { status: 200, body: chosen.slice(0, query.limit).map(presentAd) };
+    },
+  });
+
+  const counting = (
+    path: '/api/dapps/ads/{ad_id}/impression/' | '/api/dapps/ads/{ad_id}/click/',
+    type: AdsMessage['type'],
+    summary: string,
+  ): Route =>
+    defineRoute({
+      ...common,
+      method: 'POST',
+      path,
+      summary,
+      description: 'Counted also when the ad is not to be shown any more.',
+      isIdempotent: true,
+      params: z.object({ ad_id: integer() }),
+      response: { 204: null },
+      async handler({ input, key, served, request }) {
+        const { ad_id: adId } = input.params;
+        if (!(await isKnownAd(pool, served.schema('catalogue'), adId))) throw notFound();
+        // Another ad under the same Idempotency-Key is another event.
+        const asked = { ...request, path: request.path.replace('{ad_id}', String(adId)) };
+        const { id } = identifyCommand(secretKey, `user:${key.userId}`, asked, input);
+        const schema = served.schema('ad-counts');
+        await adEvents.count({ type, id, ad_id: adId }, (eventId) => isCounted(pool, schema, eventId));
+        return { status: 204, body: null };
+      },
+    });
+
+  return [
+    list,
+    counting('/api/dapps/ads/{ad_id}/impression/', 'ad.shown', 'An ad was shown'),
+    counting('/api/dapps/ads/{ad_id}/click/', 'ad.clicked', 'An ad was clicked'),
+  ];
+}
+
+const isoOrNull = (millis: number | null): string | null =>
+  millis === null ? null : new Date(millis).toISOString();
+
+function presentAd({ ad, counts }: CountedAd): AdAnswer {
+  return {
+    ...ad,
+    starts_at: isoOrNull(ad.starts_at),
+    ends_at: isoOrNull(ad.ends_at),
+    impression_count: counts.impressions,
+    click_count: counts.clicks,
+  };
+}

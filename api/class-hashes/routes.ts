@@ -1,0 +1,99 @@
+import { z } from 'zod';
+
+import type { Sql } from '../../infra/postgres/client.ts';
+import {
+  classHashById,
+  countClassHashes,
+  latestClassHashes,
+  listClassHashes,
+} from '../../projections/catalogue/queries.ts';
+import type { ClassHash } from '../../projections/catalogue/queries.ts';
+import {
+  classHashAnswer,
+  classHashListAnswer,
+  latestClassHashesAnswer,
+} from '../../schemas/api/directory.ts';
+import type { ClassHashAnswer } from '../../schemas/api/directory.ts';
+import { envelope, resolvePage } from '../envelope.ts';
+import { notFound } from '../errors.ts';
+import { boolean, integer, limit, page, text } from '../params.ts';
+import { defineRoute } from '../route.ts';
+import type { Route } from '../route.ts';
+
+export interface ClassHashRouteDeps {
+  /** May only SELECT. */
+  readonly pool: Sql;
+}
+
+const network = text({ max: 100, description: '`mainnet`, `sepolia`' }).optional();
+
+/** The classes of account contracts. */
+export function classHashRoutes({ pool }: ClassHashRouteDeps): Route[] {
+  const common = { method: 'GET', tag: 'Account class hashes', auth: 'key' } as const;
+
+  const list = defineRoute({
+    ...common,
+    path: '/api/dapps/account-class-hashes/',
+    summary: 'List class hashes of accounts',
+    description: 'By network and account type, the newest first.',
+    query: z.object({
+      network,
+      account_type: text({ max: 100, description: 'Slug of an implementation' }).optional(),
+      is_active: boolean().optional(),
+      page: page(),
+      limit: limit(),
+    }),
+    response: { 200: classHashListAnswer },
+    async handler({ input: { query }, served, request }) {
+      const schema = served.schema('catalogue');
+      const { network: on, account_type, is_active } = query;
+      const filters = { network: on, account_type, is_active };
+      const count = await countClassHashes(pool, schema, filters);
+      const found = resolvePage(query.page, query.limit, count);
+      const rows = await listClassHashes(pool, schema, filters, found);
+      const results = rows.map(presentClassHash);
+      return { status: 200, body: envelope(results, found, { query: request.query, count }) };
+    },
+  });
+
+  const one = defineRoute({
+    ...common,
+    path: '/api/dapps/account-class-hashes/{id}/',
+    summary: 'One class hash',
+    params: z.object({ id: integer() }),
+    response: { 200: classHashAnswer },
+    async handler({ input: { params }, served }) {
+      const found = await classHashById(pool, served.schema('catalogue'), params.id);
+      if (found === null) throw notFound();
+      return { status: 200, body: presentClassHash(found) };
+    },
+  });
+
+  const latest = defineRoute({
+    ...common,
+    path: '/api/dapps/account-class-hashes/latest/',
+    summary: 'The newest active class hash of each account type',
+    description:
+      'By its release; one whose release is not known is older than all others. Without a network, the newest of all.',
+    query: z.object({ network }),
+    response: { 200: latestClassHashesAnswer },
+    async handler({ input: { query }, served }) {
+      const rows = await latestClassHashes(pool, served.schema('catalogue'), query.network);
+      const byType = rows.map(({ account_type, class_hash }) => [account_type, class_hash]);
+      return { status: 200, body: Object.fromEntries(byType) };
+    },
+  });
+
+  return [list, one, latest];
+}
+
+const iso = (millis: number): string => new Date(millis).toISOString();
+
+function presentClassHash(row: ClassHash): ClassHashAnswer {
+  return {
+    ...row,
+    released_at: row.released_at === null ? null : iso(row.released_at),
+    created_at: iso(row.created_at),
+    updated_at: iso(row.updated_at),
+  };
+}

@@ -1,0 +1,188 @@
+import { z } from 'zod';
+
+import type { Sql } from '../../infra/postgres/client.ts';
+import {
+  categoryBySlug,
+  countCategories,
+  countDapps,
+  dappBySlug,
+  listCategories,
+  listDapps,
+} from '../../projections/catalogue/queries.ts';
+import type { Category, DappFilters } from '../../projections/catalogue/queries.ts';
+import {
+  categoryAnswer,
+  categoryListAnswer,
+  dappAnswer,
+  dappListAnswer,
+  discoverAnswer,
+} from '../../schemas/api/directory.ts';
+import type { DappAnswer } from '../../schemas/api/directory.ts';
+import { envelope, resolvePage } from '../envelope.ts';
+import type { Envelope } from '../envelope.ts';
+import { notFound } from '../errors.ts';
+import { boolean, limit, page, text } from '../params.ts';
+import type { PageParameter } from '../params.ts';
+import { defineRoute } from '../route.ts';
+import type { RequestInfo, Route, ServedBuilds } from '../route.ts';
+import { presentDapp } from './present.ts';
+
+export interface DappRouteDeps {
+  /** May only SELECT. */
+  readonly pool: Sql;
+}
+
+/** dApps of each group of `/discover/`. */
+const DISCOVERED = 10;
+
+const bySlug = z.object({ slug: text({ max: 100 }) });
+const network = text({ max: 100, description: 'On this network: `mainnet`, `sepolia`' }).optional();
+
+/** The directory of dApps. One that is not active is nowhere in it. */
+export function dappRoutes({ pool }: DappRouteDeps): Route[] {
+  const common = { method: 'GET', tag: 'dApps', auth: 'key' } as const;
+
+  const pageOf = async (
+    served: ServedBuilds,
+    filters: DappFilters,
+    { query, request }: { query: { page: PageParameter; limit: number }; request: RequestInfo },
+  ): Promise<Envelope<DappAnswer>> => {
+    const schema = served.schema('catalogue');
+    const count = await countDapps(pool, schema, filters);
+    const found = resolvePage(query.page, query.limit, count);
+    const dapps = await listDapps(pool, schema, filters, found);
+    return envelope(dapps.map(presentDapp), found, { query: request.query, count });
+  };
+  const knownCategory = async (served: ServedBuilds, slug: string): Promise<Category> => {
+    const category = await categoryBySlug(pool, served.schema('catalogue'), slug);
+    if (category === null) throw notFound();
+    return category;
+  };
+
+  const categories = defineRoute({
+    ...common,
+    path: '/api/dapps/categories/',
+    summary: 'List the categories of dApps',
+    description: 'By name.',
+    query: z.object({ page: page(), limit: limit() }),
+    response: { 200: categoryListAnswer },
+    async handler({ input: { query }, served, request }) {
+      const schema = served.schema('catalogue');
+      const count = await countCategories(pool, schema);
+      const found = resolvePage(query.page, query.limit, count);
+      const results = await listCategories(pool, schema, found);
+      return { status: 200, body: envelope(results, found, { query: request.query, count }) };
+    },
+  });
+
+  const category = defineRoute({
+    ...common,
+    path: '/api/dapps/categories/{slug}/',
+    summary: 'One category',
+    params: bySlug,
+    response: { 200: categoryAnswer },
+    async handler({ input: { params }, served }) {
+      return { status: 200, body: await knownCategory(served, params.slug) };
+    },
+  });
+
+  const list = defineRoute({
+    ...common,
+    path: '/api/dapps/apps/',
+    summary: 'List dApps',
+    description: 'What `q` finds best goes first, then the featured ones, then by name.',
+    query: z.object({
+      category: text({ max: 100, description: 'Slug of a category' }).optional(),
+      network,
+      tag: text({ max: 100, description: 'One of its tags, in any case' }).optional(),
+      featured: boolean().optional(),
+      verified: boolean().optional(),
+      q: text({
+        max: 200,
+        description:
+          'Words of the name, the tags or the description; each in any form, of the last one its beginning is enough',
+      }).optional(),
+      page: page(),
+      limit: limit(),
+    }),
+    response: { 200: dappListAnswer },
+    async handler({ input: { query }, served, request }) {
+      const { q, category: slug, network: on, tag, featured, verified } = query;
+      const filters = { category: slug, network: on, tag, featured, verified, text: q };
+      return { status: 200, body: await pageOf(served, filters, { query, request }) };
+    },
+  });
+
+  const search = defineRoute({
+    ...common,
+    path: '/api/dapps/apps/search/',
+    summary: 'Search dApps',
+    description: 'The best first.',
+    query: z.object({
+      q: text({ min: 2, max: 200, description: 'As `q` of the list' }),
+      page: page(),
+      limit: limit(),
+    }),
+    response: { 200: dappListAnswer },
+    async handler({ input: { query }, served, request }) {
+      return { status: 200, body: await pageOf(served, { text: query.q }, { query, request }) };
+    },
+  });
+
+  const one = defineRoute({
+    ...common,
+    path: '/api/dapps/apps/{slug}/',
+    summary: 'One dApp',
+    params: bySlug,
+    response: { 200: dappAnswer },
+    async handler({ input: { params }, served }) {
+      const dapp = await dappBySlug(pool, served.schema('catalogue'), params.slug);
+      if (dapp === null) throw notFound();
+      return { status: 200, body: presentDapp(dapp) };
+    },
+  });
+
+  const discover = defineRoute({
+    ...common,
+    path: '/api/dapps/discover/',
+    summary: 'Featured, recent and popular dApps',
+    description: [
+      `At most ${DISCOVERED} of each. \`recent\`: the last listed first. \`popular\`, and the order of \`featured\`: by`,
+      'daily users, then transactions, then rating, then reviews.',
+    ].join(' '),
+    query: z.object({ network }),
+    response: { 200: discoverAnswer },
+    async handler({ input: { query }, served }) {
+      const schema = served.schema('catalogue');
+      const first = { offset: 0, limit: DISCOVERED };
+      const on = { network: query.network };
+      const [featured, recent, popular] = await Promise.all([
+        listDapps(pool, schema, { ...on, featured: true }, first, 'popular'),
+        listDapps(pool, schema, on, first, 'recent'),
+        listDapps(pool, schema, on, first, 'popular'),
+      ]);
+      const body = {
+        featured: featured.map(presentDapp),
+        recent: recent.map(presentDapp),
+        popular: popular.map(presentDapp),
+      };
+      return { status: 200, body };
+    },
+  });
+
+  const ofCategory = defineRoute({
+    ...common,
+    path: '/api/dapps/category/{slug}/',
+    summary: 'dApps of a category',
+    params: bySlug,
+    query: z.object({ network, page: page(), limit: limit() }),
+    response: { 200: dappListAnswer },
+    async handler({ input: { params, query }, served, request }) {
+      const { slug } = await knownCategory(served, params.slug);
+      const filters = { category: slug, network: query.network };
+      return { status: 200, body: await pageOf(served, filters, { query, request }) };
+    },
+  });
+
+  return [categories, category, list, search, one, discover, ofCategory];
+}

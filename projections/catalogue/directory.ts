@@ -1,0 +1,277 @@
+import { z } from 'zod';
+
+import { sqlRows } from '../../infra/postgres/client.ts';
+import type { Sql } from '../../infra/postgres/client.ts';
+import { felt } from '../../schemas/messages/common.ts';
+import { searchOf } from './words.ts';
+
+/** Read side of what operators list: categories, dApps, ads, class hashes. Times are unix milliseconds. */
+
+/** Rows of a list: how many are left out before the first, and how many follow. */
+interface PlaceInList {
+  readonly offset: number;
+  readonly limit: number;
+}
+
+const countRow = z.object({ n: z.number() });
+
+async function countOf(db: Sql, from: string, values: readonly unknown[] = []): Promise<number> {
+  const [row] = await sqlRows(db, countRow, `SELECT count(*) AS n FROM ${from}`, values);
+  return row?.n ?? 0;
+}
+
+const categoryRow = z.object({ id: z.number(), name: z.string(), slug: z.string(), icon: z.string() });
+const categoryWithCount = categoryRow.extend({ dapp_count: z.number() });
+/** `dapp_count`: of those that are listed. */
+export type Category = z.infer<typeof categoryWithCount>;
+
+const selectCategories = (schema: string): string => `
+  SELECT id, name, slug, icon,
+    (SELECT count(*) FROM ${schema}.dapps d WHERE d.category = c.slug AND d.is_active) AS dapp_count
+  FROM ${schema}.categories c`;
+
+export async function countCategories(db: Sql, schema: string): Promise<number> {
+  return await countOf(db, `${schema}.categories`);
+}
+
+/** By name. */
+export async function listCategories(db: Sql, schema: string, page: PlaceInList): Promise<Category[]> {
+  return await sqlRows(
+    db,
+    categoryWithCount,
+    `${selectCategories(schema)} ORDER BY lower(name), id LIMIT $1 OFFSET $2`,
+    [page.limit, page.offset],
+  );
+}
+
+export async function categoryBySlug(db: Sql, schema: string, slug: string): Promise<Category | null> {
+  const [category] = await sqlRows(db, categoryWithCount, `${selectCategories(schema)} WHERE slug = $1`, [
+    slug,
+  ]);
+  return category ?? null;
+}
+
+const dappRow = z.object({
+  id: z.number(),
+  name: z.string(),
+  slug: z.string(),
+  tagline: z.string(),
+  description: z.string(),
+  url: z.string(),
+  website_url: z.string(),
+  docs_url: z.string(),
+  logo_url: z.string(),
+  banner_url: z.string(),
+  category: categoryRow.nullable(),
+  tags: z.array(z.string()),
+  networks: z.array(z.string()),
+  twitter_url: z.string(),
+  discord_url: z.string(),
+  telegram_url: z.string(),
+  github_url: z.string(),
+  tvl_usd: z.number().nullable(),
+  daily_users: z.number(),
+  total_transactions: z.number(),
+  rating: z.string(),
+  review_count: z.number(),
+  is_featured: z.boolean(),
+  is_verified: z.boolean(),
+  is_active: z.boolean(),
+  launched_at: z.number().nullable(),
+  created_at: z.number(),
+  updated_at: z.number(),
+});
+/** With its category, null where it has none. */
+export type Dapp = z.infer<typeof dappRow>;
+
+const selectDapps = (schema: string): string => `
+  SELECT ${Object.keys(dappRow.shape)
+    .map((column) => (column === 'category' ? CATEGORY : `d.${column}`))
+    .join(', ')}
+  FROM ${schema}.dapps d LEFT JOIN ${schema}.categories c ON c.slug = d.category`;
+const CATEGORY = `CASE WHEN c.id IS NOT NULL
+  THEN json_build_object('id', c.id, 'name', c.name, 'slug', c.slug, 'icon', c.icon) END AS category`;
+
+/** What is not given is no filter. */
+export interface DappFilters {
+  /** Slug of a category. */
+  readonly category?: string | undefined;
+  readonly network?: string | undefined;
+  /** In any case. */
+  readonly tag?: string | undefined;
+  readonly featured?: boolean | undefined;
+  readonly verified?: boolean | undefined;
+  /** Words of the name, the tags or the description. */
+  readonly text?: string | undefined;
+}
+
+/** `listed`: what a text finds best, then the featured ones, then by name. Every order is total. */
+const ORDERS = {
+  listed: 'd.is_featured DESC, lower(d.name), d.id',
+  recent: 'd.created_at DESC, d.id DESC',
+  popular:
+    'd.daily_users DESC, d.total_transactions DESC, d.rating COLLATE "C" DESC, d.review_count DESC, d.id',
+} as const;
+export type DappOrder = keyof typeof ORDERS;
+
+function dappConditions(filters: DappFilters): { where: string; search: string | null; values: unknown[] } {
+  const values: unknown[] = [];
+  const bind = (value: unknown): string => `$${values.push(value)}`;
+  const conditions = ['d.is_active'];
+  if (filters.category !== undefined) conditions.push(`d.category = ${bind(filters.category)}`);
+  if (filters.network !== undefined) conditions.push(`d.networks ? ${bind(filters.network)}`);
+  if (filters.tag !== undefined) {
+    const tag = bind(filters.tag);
+    conditions.push(
+      `EXISTS (SELECT 1 FROM jsonb_array_elements_text(d.tags) AS one (tag) WHERE lower(tag) = lower(${tag}))`,
+    );
+  }
+  if (filters.featured !== undefined) conditions.push(`d.is_featured = ${bind(filters.featured)}`);
+  if (filters.verified !== undefined) conditions.push(`d.is_verified = ${bind(filters.verified)}`);
+  const search = filters.text === undefined ? null : searchOf(filters.text, bind);
+  if (filters.text !== undefined) conditions.push(search === null ? 'false' : `d.words @@ ${search}`);
+  return { where: conditions.join(' AND '), search, values };
+}
+
+/** Of those that are active, as all lists are. */
+export async function countDapps(db: Sql, schema: string, filters: DappFilters): Promise<number> {
+  const { where, values } = dappConditions(filters);
+  return await countOf(db, `${schema}.dapps d WHERE ${where}`, values);
+}
+
+export async function listDapps(
+  db: Sql,
+  schema: string,
+  filters: DappFilters,
+  page: PlaceInList,
+  order: DappOrder = 'listed',
+): Promise<Dapp[]> {
+  const { where, search, values } = dappConditions(filters);
+  const rank = search === null ? '' : `ts_rank(d.words, ${search}) DESC, `;
+  return await sqlRows(
+    db,
+    dappRow,
+    `${selectDapps(schema)} WHERE ${where} ORDER BY ${rank}${ORDERS[order]}
+     LIMIT $${values.length + 1} OFFSET $${values.length + 2}`,
+    [...values, page.limit, page.offset],
+  );
+}
+
+/** Null, too, where it is not active. */
+export async function dappBySlug(db: Sql, schema: string, slug: string): Promise<Dapp | null> {
+  const [dapp] = await sqlRows(db, dappRow, `${selectDapps(schema)} WHERE d.slug = $1 AND d.is_active`, [
+    slug,
+  ]);
+  return dapp ?? null;
+}
+
+const adRow = z.object({
+  id: z.number(),
+  placement: z.string(),
+  title: z.string(),
+  description: z.string(),
+  image_url: z.string(),
+  target_url: z.string(),
+  cta_text: z.string(),
+  /** null: in all. */
+  network: z.string().nullable(),
+  category: z.string().nullable(),
+  priority: z.number(),
+  starts_at: z.number().nullable(),
+  ends_at: z.number().nullable(),
+  total_impression_limit: z.number().nullable(),
+  is_active: z.boolean(),
+});
+export type Ad = z.infer<typeof adRow>;
+
+/** Whether they are to be shown or not. */
+export async function adsOfPlacement(db: Sql, schema: string, placement: string): Promise<Ad[]> {
+  return await sqlRows(
+    db,
+    adRow,
+    `SELECT ${Object.keys(adRow.shape).join(', ')} FROM ${schema}.ads WHERE placement = $1 ORDER BY id`,
+    [placement],
+  );
+}
+
+export async function isKnownAd(db: Sql, schema: string, id: number): Promise<boolean> {
+  return (await countOf(db, `${schema}.ads WHERE id = $1`, [id])) > 0;
+}
+
+const classHashRow = z.object({
+  id: z.number(),
+  network: z.string(),
+  account_type: z.string(),
+  class_hash: felt,
+  version: z.string(),
+  is_active: z.boolean(),
+  released_at: z.number().nullable(),
+  created_at: z.number(),
+  updated_at: z.number(),
+});
+export type ClassHash = z.infer<typeof classHashRow>;
+const CLASS_HASH_COLUMNS = Object.keys(classHashRow.shape).join(', ');
+
+/** The newest first. One whose release is not known is older than all others, and of these the later listed is newer. */
+const NEWEST = 'released_at DESC NULLS LAST, id DESC';
+
+/** What is not given is no filter. */
+export interface ClassHashFilters {
+  readonly network?: string | undefined;
+  readonly account_type?: string | undefined;
+  readonly is_active?: boolean | undefined;
+}
+
+function classHashConditions(filters: ClassHashFilters): { where: string; values: unknown[] } {
+  const given = Object.entries(filters).filter(([, value]) => value !== undefined);
+  const conditions = given.map(([column], at) => `${column} = $${at + 1}`);
+  return { where: ['true', ...conditions].join(' AND '), values: given.map(([, value]) => value) };
+}
+
+export async function countClassHashes(db: Sql, schema: string, filters: ClassHashFilters): Promise<number> {
+  const { where, values } = classHashConditions(filters);
+  return await countOf(db, `${schema}.class_hashes WHERE ${where}`, values);
+}
+
+/** By network and account type. */
+export async function listClassHashes(
+  db: Sql,
+  schema: string,
+  filters: ClassHashFilters,
+  page: PlaceInList,
+): Promise<ClassHash[]> {
+  const { where, values } = classHashConditions(filters);
+  return await sqlRows(
+    db,
+    classHashRow,
+    `SELECT ${CLASS_HASH_COLUMNS} FROM ${schema}.class_hashes WHERE ${where}
+     ORDER BY network, account_type, ${NEWEST} LIMIT $${values.length + 1} OFFSET $${values.length + 2}`,
+    [...values, page.limit, page.offset],
+  );
+}
+
+export async function classHashById(db: Sql, schema: string, id: number): Promise<ClassHash | null> {
+  const [found] = await sqlRows(
+    db,
+    classHashRow,
+    `SELECT ${CLASS_HASH_COLUMNS} FROM ${schema}.class_hashes WHERE id = $1`,
+    [id],
+  );
+  return found ?? null;
+}
+
+/** The newest active one of each account type; without a network, of all. */
+export async function latestClassHashes(
+  db: Sql,
+  schema: string,
+  network: string | undefined,
+): Promise<ClassHash[]> {
+  const { where, values } = classHashConditions({ network, is_active: true });
+  return await sqlRows(
+    db,
+    classHashRow,
+    `SELECT DISTINCT ON (account_type) ${CLASS_HASH_COLUMNS} FROM ${schema}.class_hashes WHERE ${where}
+     ORDER BY account_type, ${NEWEST}`,
+    values,
+  );
+}
