@@ -21,7 +21,7 @@ interface Asked {
  * `asked` a repeat is a command of its own.
  */
 export type SubmitForCaller = (
-  user: CallerUser,
+  user: Pick<CallerUser, 'id'>,
   wish: Wish,
   asked?: Asked,
 ) => Promise<Readonly<Record<string, unknown>>>;

@@ -9,6 +9,8 @@ import { balanceRoutes } from './balances/routes.ts';
 import { classHashRoutes } from './class-hashes/routes.ts';
 import type { CommandBus } from './commands.ts';
 import { dappRoutes } from './dapps/routes.ts';
+import { reportRoutes } from './domains/report-routes.ts';
+import { domainRoutes } from './domains/routes.ts';
 import { indexerRoutes } from './indexer/routes.ts';
 import type { LoginAttempts } from './limits/login-attempts.ts';
 import { nftMetadataRoutes } from './nft/metadata.ts';
@@ -24,6 +26,7 @@ import type { Route } from './route.ts';
 import { syncRoutes } from './sync/routes.ts';
 import { tokenRoutes } from './tokens/routes.ts';
 import { transferRoutes } from './transfers/routes.ts';
+import { walletRoutes } from './wallets/routes.ts';
 import { deliveryRoutes } from './webhooks/delivery-routes.ts';
 import type { CheckUrl } from './webhooks/routes.ts';
 import { webhookRoutes } from './webhooks/routes.ts';
@@ -72,5 +75,8 @@ export function apiRoutes(deps: RouteDeps): Route[] {
     ...dappRoutes(deps),
     ...adRoutes(deps),
     ...classHashRoutes(deps),
+    ...walletRoutes(deps),
+    ...domainRoutes(deps),
+    ...reportRoutes(deps),
   ];
 }

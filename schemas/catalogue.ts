@@ -19,7 +19,9 @@ const name = text.min(1).max(200);
 const longText = text.max(10_000);
 /** A link that clients show: http or https; '' where it may be absent. */
 const link = text.max(2000).regex(/^https?:\/\/[^\s/]+/i, 'Use a URL that begins with https:// or http://.');
-const linkOrNone = link.or(z.literal(''));
+export const linkOrNone = link.or(z.literal(''));
+/** A wallet's make, in its maker's own words. */
+export const walletType = text.min(1).max(100);
 /** PostgreSQL's integer. */
 const count = z.int().min(0).max(2_147_483_647);
 const bigCount = z.int().min(0);
@@ -34,6 +36,7 @@ export const domainName = z
 
 export const domainStatus = z.enum(['whitelisted', 'blacklisted', 'pending']);
 export const riskLevel = z.enum(['low', 'medium', 'high']);
+export const reportStatus = z.enum(['pending', 'approved', 'rejected']);
 export const walletStatus = z.enum(['pending', 'active', 'inactive', 'suspended']);
 
 export const catalogueRecord = {
@@ -112,7 +115,7 @@ export const catalogueRecord = {
   wallets: z.object({
     wallet_address: felt,
     network: slug,
-    wallet_type: slug,
+    wallet_type: walletType,
     status: walletStatus,
     is_verified: z.boolean(),
     is_active: z.boolean(),

@@ -1,7 +1,7 @@
 import type { CommandOf } from '../../schemas/messages/commands.ts';
 import { accept, refuse } from '../commands.ts';
 import type { Decision } from '../commands.ts';
-import type { DomainReport, Wallet } from './queries.ts';
+import type { DomainRecord, DomainReport, Wallet } from './queries.ts';
 
 /** The row of `wallets` as it becomes. */
 export interface WalletSet {
@@ -73,13 +73,22 @@ export function decideReport(command: CommandOf<'domain.report'>, newId: number)
   return accept({ report }, { type: 'report.set', report });
 }
 
-/** A report is reviewed once. */
+/**
+ * A report is reviewed once. What is whitelisted is not blacklisted by mistake.
+ *
+ * @param listed the entry of the report's domain
+ */
 export function decideReview(
   known: DomainReport | null,
+  listed: DomainRecord | null,
   { body, issued_at: at }: CommandOf<'report.review'>,
 ): Decision<ReportSet | DomainListed> {
   if (known === null) return refuse('NOT_FOUND', `No report has the id ${body.report_id}.`);
   if (known.status !== 'pending') return refuse('CONFLICT', `The report was ${known.status} before.`);
+  const isWhitelisted = listed?.status === 'whitelisted' && listed.active;
+  if (body.decision === 'approved' && isWhitelisted && !body.overrides_whitelist) {
+    return refuse('CONFLICT', `${known.domain} is whitelisted; --force blacklists it all the same.`);
+  }
   const report: DomainReport = { ...known, status: body.decision, reviewed_at: at };
   const reviewed: ReportSet = { type: 'report.set', report };
   if (body.decision === 'rejected') return accept({ report }, reviewed);

@@ -89,7 +89,7 @@ async function unknownCategories(tx: PoolClient, schema: string, importId: strin
 }
 
 /** The offset, plus one, of the import's command. */
-const CHANGED = '$4';
+const CHANGED = '$4::bigint';
 
 /** What an entry's field becomes, where that is not simply what was sent. */
 const MERGED: Partial<Record<CatalogueKind, Readonly<Record<string, string>>>> = {
@@ -97,13 +97,21 @@ const MERGED: Partial<Record<CatalogueKind, Readonly<Record<string, string>>>> =
     transaction_count: 'greatest(known.transaction_count, sent.transaction_count)',
     last_activity_at: 'greatest(known.last_activity_at, sent.last_activity_at)',
   },
+  domains: {
+    in_force_since: `CASE WHEN ${inForce('sent')} THEN coalesce(known.in_force_since, ${CHANGED}) END`,
+  },
 };
 
 /** Columns that the projection adds by itself, beside the id and the times: made of what was sent, or of `CHANGED`. */
 const ADDED: Partial<Record<CatalogueKind, Readonly<Record<string, string>>>> = {
-  domains: { changed: CHANGED },
+  domains: { changed: CHANGED, in_force_since: `CASE WHEN ${inForce('sent')} THEN ${CHANGED} END` },
   dapps: { words: wordsOf('sent') },
 };
+
+/** A domain of which something is said: a pending one decides nothing. */
+function inForce(row: string): string {
+  return `${row}.active AND ${row}.status <> 'pending'`;
+}
 
 interface Batch {
   readonly kind: CatalogueKind;
@@ -125,7 +133,7 @@ async function takeRecords(
   const fields = Object.keys(catalogueRecord[kind].shape);
   const rest = fields.filter((field) => !keys.includes(field));
   const added = Object.entries(ADDED[kind] ?? {});
-  const become = (field: string): string => MERGED[kind]?.[field] ?? `sent.${field}`;
+  const become = (field: string, made = `sent.${field}`): string => MERGED[kind]?.[field] ?? made;
   const isSame = keys.map((key) => `known.${key} = sent.${key}`).join(' AND ');
   const sent = `sent AS (
     SELECT DISTINCT ON (${keys.join(', ')}) record.*, place
@@ -139,9 +147,9 @@ async function takeRecords(
     `WITH ${sent}
      UPDATE ${table} AS known
      SET ${rest.map((field) => `${field} = ${become(field)}`).join(', ')},
-       updated_at = $3${added.map(([column, value]) => `, ${column} = ${value}`).join('')}
+       updated_at = $3${added.map(([column, value]) => `, ${column} = ${become(column, value)}`).join('')}
      FROM sent WHERE ${isSame}
-       AND (${rest.map((field) => `known.${field}`).join(', ')}) IS DISTINCT FROM (${rest.map(become).join(', ')})`,
+       AND (${rest.map((field) => `known.${field}`).join(', ')}) IS DISTINCT FROM (${rest.map((field) => become(field)).join(', ')})`,
     values,
   );
   const created = await tx.query(

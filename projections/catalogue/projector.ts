@@ -8,7 +8,7 @@ import { tableSql } from '../define.ts';
 import { decideActivity, decideRegistration, decideReport, decideReview } from './decider.ts';
 import type { DomainListed, ReportSet, WalletSet } from './decider.ts';
 import { keepPart, takeImport } from './imports.ts';
-import { domainReportById, walletAt, walletById } from './queries.ts';
+import { domainByName, domainReportById, walletAt, walletById } from './queries.ts';
 
 type CatalogueChange = WalletSet | ReportSet | DomainListed;
 
@@ -35,8 +35,11 @@ export const catalogue = commandProjection({
         return await make(decideActivity(await walletById(tx, schema, command.body.wallet_id), command));
       case 'domain.report':
         return await make(decideReport(command, await nextId(tx, `${schema}.domain_reports`)));
-      case 'report.review':
-        return await make(decideReview(await domainReportById(tx, schema, command.body.report_id), command));
+      case 'report.review': {
+        const known = await domainReportById(tx, schema, command.body.report_id);
+        const listed = known === null ? null : await domainByName(tx, schema, known.domain);
+        return await make(decideReview(known, listed, command));
+      }
     }
   },
 });
@@ -66,12 +69,14 @@ async function apply(
       const { report, riskLevel, at } = change;
       await tx.query(
         `INSERT INTO ${schema}.domains
-           (id, domain, status, category, risk_level, reason, source, evidence_url, active, created_at, updated_at, changed)
-         VALUES ($1, $2, 'blacklisted', $3, $4, $5, 'report', $6, true, $7, $7, $8)
+           (id, domain, status, category, risk_level, reason, source, evidence_url, active, created_at, updated_at, changed,
+            in_force_since)
+         VALUES ($1, $2, 'blacklisted', $3, $4, $5, 'report', $6, true, $7, $7, $8, $8)
          ON CONFLICT (domain) DO UPDATE SET
            status = excluded.status, category = excluded.category, risk_level = excluded.risk_level,
            reason = excluded.reason, source = excluded.source, evidence_url = excluded.evidence_url,
-           active = excluded.active, updated_at = excluded.updated_at, changed = excluded.changed`,
+           active = excluded.active, updated_at = excluded.updated_at, changed = excluded.changed,
+           in_force_since = coalesce(domains.in_force_since, excluded.in_force_since)`,
         [
           await nextId(tx, `${schema}.domains`),
           report.domain,

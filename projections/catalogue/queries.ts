@@ -2,7 +2,8 @@ import { z } from 'zod';
 
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
-import { walletStatus } from '../../schemas/catalogue.ts';
+import { domainStatus, reportStatus, riskLevel, walletStatus } from '../../schemas/catalogue.ts';
+import type { Felt } from '../../schemas/felt.ts';
 import { felt } from '../../schemas/messages/common.ts';
 
 export {
@@ -23,7 +24,7 @@ export type { Ad, Category, ClassHash, Dapp, DappFilters } from './directory.ts'
 
 /** Read side of the catalogue. `schema` is the served build's: `served.schema('catalogue')`. Times are unix milliseconds. */
 
-const walletRow = z.object({
+export const walletRow = z.object({
   id: z.number(),
   wallet_address: felt,
   network: z.string(),
@@ -38,18 +39,39 @@ const walletRow = z.object({
 });
 export type Wallet = z.infer<typeof walletRow>;
 
-const domainReportRow = z.object({
+export const domainReportRow = z.object({
   id: z.number(),
   user_id: z.number(),
   domain: z.string(),
   category: z.string(),
   reason: z.string(),
   evidence: z.string(),
-  status: z.enum(['pending', 'approved', 'rejected']),
+  status: reportStatus,
   created_at: z.number(),
   reviewed_at: z.number().nullable(),
 });
 export type DomainReport = z.infer<typeof domainReportRow>;
+
+const domainRow = z.object({
+  id: z.number(),
+  domain: z.string(),
+  status: domainStatus,
+  category: z.string(),
+  risk_level: riskLevel.nullable(),
+  reason: z.string(),
+  source: z.string(),
+  evidence_url: z.string(),
+  active: z.boolean(),
+  created_at: z.number(),
+  updated_at: z.number(),
+});
+export type DomainRecord = z.infer<typeof domainRow>;
+
+/** Rows of a page. */
+interface Span {
+  readonly offset: number;
+  readonly limit: number;
+}
 
 const columnsOf = (row: z.ZodObject): string => Object.keys(row.shape).join(', ');
 
@@ -79,6 +101,180 @@ export async function walletAt(
   return wallet ?? null;
 }
 
+/** What is not given is no filter. */
+export interface WalletFilters {
+  readonly network?: string | undefined;
+  readonly address?: Felt | undefined;
+  readonly type?: string | undefined;
+  readonly status?: Wallet['status'] | undefined;
+  readonly isVerified?: boolean | undefined;
+  readonly isActive?: boolean | undefined;
+}
+
+const conditionsOf = (columns: Readonly<Record<string, unknown>>): { where: string; values: unknown[] } => {
+  const given = Object.entries(columns).filter(([, value]) => value !== undefined);
+  const conditions = given.map(([column], index) => `${column} = $${index + 1}`);
+  return {
+    where: conditions.length === 0 ? 'true' : conditions.join(' AND '),
+    values: given.map(([, value]) => value),
+  };
+};
+
+const walletConditions = (filters: WalletFilters): { where: string; values: unknown[] } =>
+  conditionsOf({
+    network: filters.network,
+    wallet_address: filters.address,
+    wallet_type: filters.type,
+    status: filters.status,
+    is_verified: filters.isVerified,
+    is_active: filters.isActive,
+  });
+
+export async function countWallets(db: Sql, schema: string, filters: WalletFilters): Promise<number> {
+  const { where, values } = walletConditions(filters);
+  return await countOf(db, `SELECT count(*) AS n FROM ${schema}.wallets WHERE ${where}`, values);
+}
+
+/** In the order in which they were registered. */
+export async function listWallets(
+  db: Sql,
+  schema: string,
+  filters: WalletFilters,
+  span: Span,
+): Promise<Wallet[]> {
+  const { where, values } = walletConditions(filters);
+  const select = `SELECT ${columnsOf(walletRow)} FROM ${schema}.wallets WHERE ${where}`;
+  return await pageOf(db, walletRow, `${select} ORDER BY id`, values, span);
+}
+
+/** An address on all networks: those that are active first, then the oldest first. */
+export async function walletsAt(db: Sql, schema: string, address: Felt): Promise<Wallet[]> {
+  return await sqlRows(
+    db,
+    walletRow,
+    `SELECT ${columnsOf(walletRow)} FROM ${schema}.wallets WHERE wallet_address = $1 ORDER BY is_active DESC, id`,
+    [address],
+  );
+}
+
+const walletCountsRow = z.object({ total: z.number(), active: z.number(), verified: z.number() });
+export type WalletCounts = z.infer<typeof walletCountsRow>;
+
+/** @param network null: on all */
+export async function walletCounts(db: Sql, schema: string, network: string | null): Promise<WalletCounts> {
+  const [counts] = await sqlRows(
+    db,
+    walletCountsRow,
+    `SELECT count(*) AS total, count(*) FILTER (WHERE is_active) AS active,
+       count(*) FILTER (WHERE is_verified) AS verified
+     FROM ${schema}.wallets WHERE $1::text IS NULL OR network = $1`,
+    [network],
+  );
+  return counts ?? { total: 0, active: 0, verified: 0 };
+}
+
+export interface DomainFilters {
+  readonly domain?: string | undefined;
+  readonly status?: DomainRecord['status'] | undefined;
+  readonly category?: string | undefined;
+  readonly riskLevel?: DomainRecord['risk_level'] | undefined;
+  readonly active?: boolean | undefined;
+  /** Found anywhere in the domain; in lower case. */
+  readonly part?: string | undefined;
+}
+
+function domainConditions(filters: DomainFilters): { where: string; values: unknown[] } {
+  const { domain, status, category, riskLevel: risk, active, part } = filters;
+  const { where, values } = conditionsOf({ domain, status, category, risk_level: risk });
+  const flag = active === undefined ? '' : active ? ' AND active' : ' AND NOT active';
+  if (part === undefined) return { where: where + flag, values };
+  const pattern = `%${part.replaceAll(/[\\%_]/g, (special) => `\\${special}`)}%`;
+  return { where: `${where}${flag} AND domain LIKE $${values.length + 1}`, values: [...values, pattern] };
+}
+
+export async function countDomains(db: Sql, schema: string, filters: DomainFilters): Promise<number> {
+  const { where, values } = domainConditions(filters);
+  return await countOf(db, `SELECT count(*) AS n FROM ${schema}.domains WHERE ${where}`, values);
+}
+
+/** In the order in which they were first listed. */
+export async function listDomains(
+  db: Sql,
+  schema: string,
+  filters: DomainFilters,
+  span: Span,
+): Promise<DomainRecord[]> {
+  const { where, values } = domainConditions(filters);
+  const select = `SELECT ${columnsOf(domainRow)} FROM ${schema}.domains WHERE ${where}`;
+  return await pageOf(db, domainRow, `${select} ORDER BY id`, values, span);
+}
+
+export async function domainById(db: Sql, schema: string, id: number): Promise<DomainRecord | null> {
+  const [found] = await sqlRows(
+    db,
+    domainRow,
+    `SELECT ${columnsOf(domainRow)} FROM ${schema}.domains WHERE id = $1`,
+    [id],
+  );
+  return found ?? null;
+}
+
+export async function domainByName(db: Sql, schema: string, domain: string): Promise<DomainRecord | null> {
+  const [found] = await sqlRows(
+    db,
+    domainRow,
+    `SELECT ${columnsOf(domainRow)} FROM ${schema}.domains WHERE domain = $1`,
+    [domain],
+  );
+  return found ?? null;
+}
+
+/** Those of these domains of which something is said: active, and whitelisted or blacklisted. */
+export async function domainsInForce(
+  db: Sql,
+  schema: string,
+  domains: readonly string[],
+): Promise<DomainRecord[]> {
+  return await sqlRows(
+    db,
+    domainRow,
+    `SELECT ${columnsOf(domainRow)} FROM ${schema}.domains
+     WHERE domain = ANY($1) AND in_force_since IS NOT NULL`,
+    [domains],
+  );
+}
+
+/** Where a domain stands in the order of changes: the command that changed it last, then its id. */
+export interface ChangePosition {
+  readonly changed: number;
+  readonly id: number;
+}
+
+const changedDomainRow = domainRow.extend({
+  changed: z.number(),
+  in_force_since: z.number().nullable(),
+});
+export type ChangedDomain = z.infer<typeof changedDomainRow>;
+
+/**
+ * Domains that changed after a position, in the order of their last changes. Commands are taken in one at a time and in
+ * order, so nothing ever comes to stand before what was read once; a domain that changes again moves to the end.
+ */
+export async function domainsChangedAfter(
+  db: Sql,
+  schema: string,
+  { changed, id }: ChangePosition,
+  limit: number,
+): Promise<ChangedDomain[]> {
+  return await sqlRows(
+    db,
+    changedDomainRow,
+    `SELECT ${columnsOf(changedDomainRow)} FROM ${schema}.domains
+     WHERE (changed, id) > ($1, $2) ORDER BY changed, id LIMIT $3`,
+    [changed, id, limit],
+  );
+}
+
 export async function domainReportById(db: Sql, schema: string, id: number): Promise<DomainReport | null> {
   const [report] = await sqlRows(
     db,
@@ -87,4 +283,45 @@ export async function domainReportById(db: Sql, schema: string, id: number): Pro
     [id],
   );
   return report ?? null;
+}
+
+export interface ReportFilters {
+  readonly userId?: number | undefined;
+  readonly status?: DomainReport['status'] | undefined;
+}
+
+const reportConditions = ({ userId, status }: ReportFilters): { where: string; values: unknown[] } =>
+  conditionsOf({ user_id: userId, status });
+
+export async function countReports(db: Sql, schema: string, filters: ReportFilters): Promise<number> {
+  const { where, values } = reportConditions(filters);
+  return await countOf(db, `SELECT count(*) AS n FROM ${schema}.domain_reports WHERE ${where}`, values);
+}
+
+/** Newest first. */
+export async function listReports(
+  db: Sql,
+  schema: string,
+  filters: ReportFilters,
+  span: Span,
+): Promise<DomainReport[]> {
+  const { where, values } = reportConditions(filters);
+  const select = `SELECT ${columnsOf(domainReportRow)} FROM ${schema}.domain_reports WHERE ${where}`;
+  return await pageOf(db, domainReportRow, `${select} ORDER BY id DESC`, values, span);
+}
+
+async function countOf(db: Sql, text: string, values: readonly unknown[]): Promise<number> {
+  const [row] = await sqlRows(db, z.object({ n: z.number() }), text, values);
+  return row?.n ?? 0;
+}
+
+async function pageOf<T>(
+  db: Sql,
+  row: z.ZodType<T>,
+  text: string,
+  values: readonly unknown[],
+  { offset, limit }: Span,
+): Promise<T[]> {
+  const at = values.length;
+  return await sqlRows(db, row, `${text} LIMIT $${at + 1} OFFSET $${at + 2}`, [...values, limit, offset]);
 }

@@ -83,10 +83,22 @@ CREATE TABLE {{schema}}.domains (
   created_at   bigint NOT NULL,
   updated_at   bigint NOT NULL,
   -- The offset, plus one, of the command that last changed it: what came after another is told by it.
-  changed      bigint NOT NULL
+  changed      bigint NOT NULL,
+  -- The same of the command as of which it says something (active, and not pending) without a break; null: it says nothing.
+  in_force_since bigint
 );
 CREATE INDEX domains_by_change ON {{schema}}.domains (changed, id);
 CREATE INDEX domains_by_status ON {{schema}}.domains (status, id) WHERE active;
+-- Searches for a part of a name. pg_trgm may be missing: everything works without.
+DO $$
+DECLARE
+  home text := (SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'pg_trgm');
+BEGIN
+  IF home IS NOT NULL THEN
+    EXECUTE format('CREATE INDEX domains_by_part ON {{schema}}.domains USING gin (domain %s.gin_trgm_ops)', home);
+  END IF;
+END
+$$;
 
 CREATE TABLE {{schema}}.domain_reports (
   id          bigint PRIMARY KEY,

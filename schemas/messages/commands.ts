@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { catalogueRecords, domainName, riskLevel, slug } from '../catalogue.ts';
+import { catalogueRecords, domainName, linkOrNone, riskLevel, slug, walletType } from '../catalogue.ts';
 import { isStorable } from '../text.ts';
 import { WEBHOOK_EVENTS } from '../webhooks/events.ts';
 import { felt, unixMillis } from './common.ts';
@@ -205,7 +205,7 @@ const catalogueImport = z.object({
 const walletRegister = z.object({
   ...envelope,
   type: z.literal('wallet.register'),
-  body: z.object({ wallet_address: felt, network: slug, wallet_type: slug }),
+  body: z.object({ wallet_address: felt, network: slug, wallet_type: walletType }),
 });
 /** Its counters only rise. */
 const walletUpdateActivity = z.object({
@@ -220,17 +220,23 @@ const domainReport = z.object({
     user_id: userId,
     domain: domainName,
     category: text.min(1).max(100),
-    reason: text.min(1),
-    evidence: text,
+    reason: text.min(1).max(10_000),
+    evidence: linkOrNone,
   }),
 });
-/** Approved, its domain is listed as the rest of the body says. */
+/** Approved, its domain is blacklisted, with this risk. */
 const reportReview = z.object({
   ...envelope,
   type: z.literal('report.review'),
   body: z.discriminatedUnion('decision', [
     z.object({ decision: z.literal('rejected'), report_id: z.int() }),
-    z.object({ decision: z.literal('approved'), report_id: z.int(), risk_level: riskLevel }),
+    z.object({
+      decision: z.literal('approved'),
+      report_id: z.int(),
+      risk_level: riskLevel,
+      /** Also a domain that is whitelisted; else that is refused. */
+      overrides_whitelist: z.boolean(),
+    }),
   ]),
 });
 

@@ -71,6 +71,36 @@ export const aClassHash = (
   ...more,
 });
 
+export const aDomain = (
+  domain: string,
+  more: Partial<CatalogueRecord<'domains'>> = {},
+): CatalogueRecord<'domains'> => ({
+  domain,
+  status: 'blacklisted',
+  category: 'phishing',
+  risk_level: 'high',
+  reason: `of ${domain}`,
+  source: 'test',
+  evidence_url: '',
+  active: true,
+  ...more,
+});
+
+export const aWallet = (
+  address: bigint,
+  more: Partial<CatalogueRecord<'wallets'>> = {},
+): CatalogueRecord<'wallets'> => ({
+  wallet_address: toFelt(address),
+  network: 'mainnet',
+  wallet_type: 'braavos',
+  status: 'active',
+  is_verified: false,
+  is_active: true,
+  transaction_count: 0,
+  last_activity_at: null,
+  ...more,
+});
+
 /** Has the log take in these records, and gives what became of them. */
 export async function importRecords(
   { commands }: Pick<ApiWorld, 'commands'>,

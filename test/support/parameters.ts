@@ -164,6 +164,27 @@ export const kinds: Readonly<Record<string, Kind>> = {
       ...NO_TEXT,
     ],
   },
+  host: {
+    same: (value) => [
+      value.toUpperCase(),
+      `${value}.`,
+      `${value}:8443`,
+      `www.${value}`,
+      `https://${value}/claim?x=1`,
+      ` ${value} `,
+    ],
+    bad: () => [
+      ...'a b;a..b;.a;*.a;a/b;a@b;0x7f.1;1.2.3.256;http://;[::1'.split(';'),
+      `${'a'.repeat(64)}.example`,
+      LONG,
+      ...NO_TEXT,
+      ...raws('a%00', '%FFa.example'),
+    ],
+  },
+  position: {
+    same: () => [],
+    bad: () => ['x', '--', '1', '1-1', '1-1-', '1--1', '1-1-1-1', '1.1.1', LONG, ...NO_TEXT],
+  },
   uuid: {
     same: (value) => [value.toUpperCase()],
     bad: () => ['x', '0', `{${DELIVERY}}`, `${DELIVERY}0`, DELIVERY.replaceAll('-', ''), LONG, ...NO_TEXT],
@@ -188,6 +209,8 @@ export function kindOf({ name, schema: of }: Parameter): string {
   if (of.enum !== undefined) return 'choice';
   if (name === 'page' || name === 'limit' || name === 'cursor') return name;
   if (name === 'page_size') return 'limit';
+  if (name === 'domain') return 'host';
+  if (name === 'since') return 'position';
   return of.type === 'string' ? 'text' : (of.type ?? 'unknown');
 }
 
@@ -244,6 +267,13 @@ const good: Readonly<Record<string, string>> = {
   featured: 'true',
   q: 'one',
   account_type: 'one',
+  domain: 'evil.example',
+  since: '1-1-1',
+  risk_level: 'high',
+  active: 'true',
+  wallet_address: BOB,
+  wallet_type: 'braavos',
+  is_verified: 'true',
   is_active: 'true',
 };
 
@@ -260,12 +290,22 @@ const besides: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   '/api/portfolio-history/': { end_time: END, interval: '1 day' },
   '/api/nft/metadata/': { token_address: NFT },
   '/api/nft/owner/': { token_address: NFT, nft_token_id: MAX.toString() },
+  '/api/dapps/domains/': { status: 'blacklisted' },
+  '/api/dapps/vendor-wallets/': { status: 'active' },
   '/api/price-history/': { end_time: END, interval: '1 day' },
 };
 
-/** What a route answers to good values: no price of the past is known here, and there is no such key, webhook or ad. */
-export const statusOf = (path: string): number =>
-  path === '/api/price-at/' || (/\{(ad_)?id\}/.test(path) && !made.has(path)) ? 404 : 200;
+/**
+ * What a route answers to good values of a URL alone: no price of the past is known here, and there is no such key,
+ * webhook or ad.
+ */
+export const statusOf = (path: string): number => {
+  if (WANTS_BODY.has(path)) return 400;
+  return path === '/api/price-at/' || (/\{(ad_)?id\}/.test(path) && !made.has(path)) ? 404 : 200;
+};
+
+/** Routes with parameters that are refused without a body. */
+const WANTS_BODY: ReadonlySet<string> = new Set(['/api/dapps/vendor-wallets/{id}/update_activity/']);
 
 /** A text that is looked up: any but a known one is answered 404. */
 export const isLookedUp = ({ name, in: place }: Parameter): boolean =>

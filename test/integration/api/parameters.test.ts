@@ -135,7 +135,10 @@ async function forEach<T>(items: readonly T[], work: (item: T) => Promise<void>)
 }
 
 /** An answer without what changes from one call to the next. */
-const told = ({ status, json }: Answer): unknown => ({ status, json: { ...json, request_id: null } });
+const told = ({ status, json }: Answer): unknown => ({
+  status,
+  json: { ...json, request_id: null, checked_at: null, expires_at: null },
+});
 
 /** Runs `work` over every parameter of a URL that the document names. */
 async function everyParameter(
@@ -307,6 +310,17 @@ describe('a field of a body', () => {
       max_age: 4_000_000_000,
     },
     '/api/prices/': { token_addresses: [COIN] },
+    '/api/dapps/vendor-wallets/': { wallet_address: BOB, network: 'mainnet', wallet_type: 'braavos' },
+    '/api/dapps/vendor-wallets/{id}/update_activity/': {
+      transaction_count: 1,
+      last_activity_at: '2026-01-01T00:00:00Z',
+    },
+    '/api/dapps/domain-reports/': {
+      domain: 'evil.example',
+      category: 'phishing',
+      reason: 'asks for the seed',
+      evidence: 'https://example.org/shot.png',
+    },
     '/api/webhooks/': aWebhook,
     '/api/webhooks/{id}/': { name: 'other' },
     '/api/webhooks/{id}/rotate-secret/': { grace_period_seconds: 60 },

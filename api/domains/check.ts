@@ -1,0 +1,51 @@
+import { domainAndParents } from '../../infra/domains.ts';
+import { domainsInForce } from '../../projections/catalogue/queries.ts';
+import type { Sql } from '../../infra/postgres/client.ts';
+import type { DomainCheckAnswer } from '../../schemas/api/domains.ts';
+
+/** So long a client may go by an answer. It bounds for how long a site that is listed now is still opened. */
+const GOOD_FOR_MS = 300_000;
+
+/**
+ * What is said of a domain: by its own entry, else by that of its nearest parent that is listed. Nothing is guessed from
+ * likeness.
+ *
+ * @param domain normal
+ * @param now Unix milliseconds
+ */
+export async function checkDomain(
+  db: Sql,
+  schema: string,
+  domain: string,
+  now: number,
+): Promise<DomainCheckAnswer> {
+  const listed = await domainsInForce(db, schema, domainAndParents(domain));
+  // Each of them ends the ones below it: the longest is the nearest.
+  const [nearest] = listed.toSorted((a, b) => b.domain.length - a.domain.length);
+  const times = { checked_at: iso(now), expires_at: iso(now + GOOD_FOR_MS) };
+  if (nearest === undefined || nearest.status === 'pending') return { ...nothingSaid, domain, ...times };
+  const { status, risk_level, category, reason, source } = nearest;
+  return {
+    domain,
+    status,
+    risk_level,
+    category,
+    reason,
+    matched_domain: nearest.domain,
+    match_type: nearest.domain === domain ? 'exact' : 'parent',
+    source,
+    ...times,
+  };
+}
+
+const nothingSaid = {
+  status: 'unknown',
+  risk_level: null,
+  category: null,
+  reason: null,
+  matched_domain: null,
+  match_type: 'none',
+  source: null,
+} as const;
+
+const iso = (millis: number): string => new Date(millis).toISOString();

@@ -1,0 +1,42 @@
+import { z } from 'zod';
+
+import { normalDomain } from '../../infra/domains.ts';
+import { linkOrNone } from '../../schemas/catalogue.ts';
+import { textField } from '../fields.ts';
+import { integer } from '../params.ts';
+
+/** Border parsers of what is asked and said of domains. */
+
+/** The most characters of a host, or of a link that was copied whole. */
+const HOST_CHARACTERS = 2000;
+
+/** A host in any spelling, or an http(s) link, of which the host counts; as it is listed. */
+export function host(description = 'A host in any spelling, or a link to it') {
+  return z
+    .string()
+    .max(HOST_CHARACTERS)
+    .transform((text, context): string => {
+      const domain = normalDomain(text);
+      if (domain !== null) return domain;
+      context.addIssue({ code: 'custom', message: 'Enter a valid host, such as app.example.org.' });
+      return z.NEVER;
+    })
+    .meta({ description, override: { type: 'string', maxLength: HOST_CHARACTERS } });
+}
+
+export const reportedDomain = z.object({
+  domain: host(),
+  category: textField({ max: 100, description: 'Such as phishing, scam, malware' }),
+  reason: textField({ max: 10_000 }),
+  evidence: z
+    .string()
+    .trim()
+    .refine(
+      (text) => linkOrNone.safeParse(text).success,
+      'Enter a URL that begins with https:// or http://, of at most 2000 characters.',
+    )
+    .default('')
+    .meta({ description: 'A link; may be empty' }),
+});
+
+export const idParams = z.object({ id: integer({ min: 0 }) });

@@ -1,0 +1,91 @@
+import { z } from 'zod';
+
+import type { Sql } from '../../infra/postgres/client.ts';
+import {
+  countReports,
+  domainReportById,
+  domainReportRow,
+  listReports,
+} from '../../projections/catalogue/queries.ts';
+import { domainReportAnswer, domainReportListAnswer } from '../../schemas/api/domains.ts';
+import { submitForCaller } from '../callers-command.ts';
+import type { CommandBus } from '../commands.ts';
+import { envelope, resolvePage } from '../envelope.ts';
+import { notFound } from '../errors.ts';
+import { limit, page } from '../params.ts';
+import { defineRoute } from '../route.ts';
+import type { Route } from '../route.ts';
+import { idParams, reportedDomain } from './fields.ts';
+import { presentReport } from './present.ts';
+
+export interface ReportRouteDeps {
+  /** May only SELECT. */
+  readonly pool: Sql;
+  readonly commands: CommandBus;
+  readonly secretKey: Buffer;
+}
+
+const madeReport = z.object({ report: domainReportRow });
+
+/** What the user whose key it is has reported; operators review it (`tds reports`). */
+export function reportRoutes({ pool, commands, secretKey }: ReportRouteDeps): Route[] {
+  const submit = submitForCaller(commands, secretKey);
+  const common = { tag: 'Domains', auth: 'key' } as const;
+
+  const list = defineRoute({
+    ...common,
+    method: 'GET',
+    path: '/api/dapps/domain-reports/',
+    summary: "The caller's reports",
+    description: 'Newest first.',
+    query: z.object({ page: page(), limit: limit() }),
+    response: { 200: domainReportListAnswer },
+    async handler({ input: { query }, key, served, request }) {
+      const schema = served.schema('catalogue');
+      const filters = { userId: key.userId };
+      const count = await countReports(pool, schema, filters);
+      const found = resolvePage(query.page, query.limit, count);
+      const reports = await listReports(pool, schema, filters, found);
+      return {
+        status: 200,
+        body: envelope(reports.map(presentReport), found, { query: request.query, count }),
+      };
+    },
+  });
+
+  const report = defineRoute({
+    ...common,
+    method: 'POST',
+    path: '/api/dapps/domain-reports/',
+    summary: 'Report a domain',
+    description: 'It is reviewed by an operator; until then it changes nothing in the list.',
+    isIdempotent: true,
+    body: reportedDomain,
+    response: { 201: domainReportAnswer },
+    async handler({ input: { body }, key, request }) {
+      const asked = { user_id: key.userId, ...body };
+      const result = await submit(
+        { id: key.userId },
+        { type: 'domain.report', body: asked },
+        { request, input: body },
+      );
+      return { status: 201, body: presentReport(madeReport.parse(result).report) };
+    },
+  });
+
+  const one = defineRoute({
+    ...common,
+    method: 'GET',
+    path: '/api/dapps/domain-reports/{id}/',
+    summary: "One of the caller's reports",
+    params: idParams,
+    response: { 200: domainReportAnswer },
+    async handler({ input: { params }, key, served }) {
+      const known = await domainReportById(pool, served.schema('catalogue'), params.id);
+      if (known?.user_id !== key.userId) throw notFound();
+      return { status: 200, body: presentReport(known) };
+    },
+  });
+
+  return [list, report, one];
+}

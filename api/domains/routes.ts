@@ -1,0 +1,154 @@
+import { z } from 'zod';
+
+import { normalDomain } from '../../infra/domains.ts';
+import type { Sql } from '../../infra/postgres/client.ts';
+import { countDomains, domainById, listDomains } from '../../projections/catalogue/queries.ts';
+import type { DomainFilters } from '../../projections/catalogue/queries.ts';
+import {
+  domainAnswer,
+  domainChangesAnswer,
+  domainCheckAnswer,
+  domainListAnswer,
+} from '../../schemas/api/domains.ts';
+import type { DomainAnswer } from '../../schemas/api/domains.ts';
+import { domainStatus, riskLevel } from '../../schemas/catalogue.ts';
+import { envelope, resolvePage } from '../envelope.ts';
+import type { Envelope } from '../envelope.ts';
+import { notFound } from '../errors.ts';
+import { boolean, limit, page, text } from '../params.ts';
+import type { PageParameter } from '../params.ts';
+import { defineRoute } from '../route.ts';
+import type { RequestInfo, Route, ServedBuilds } from '../route.ts';
+import { domainChanges, since } from './changes.ts';
+import { checkDomain } from './check.ts';
+import { host, idParams } from './fields.ts';
+import { presentDomain } from './present.ts';
+
+export interface DomainRouteDeps {
+  /** May only SELECT. */
+  readonly pool: Sql;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}
+
+/** What operators say of domains; what callers report is in `report-routes.ts`. */
+export function domainRoutes({ pool, now }: DomainRouteDeps): Route[] {
+  const common = { method: 'GET', tag: 'Domains', auth: 'key' } as const;
+  const pages = { page: page(), limit: limit() };
+  const listed = async (
+    filters: DomainFilters,
+    asked: { page: PageParameter; limit: number },
+    { served, request }: { served: ServedBuilds; request: RequestInfo },
+  ): Promise<Envelope<DomainAnswer>> => {
+    const schema = served.schema('catalogue');
+    const count = await countDomains(pool, schema, filters);
+    const found = resolvePage(asked.page, asked.limit, count);
+    const records = await listDomains(pool, schema, filters, found);
+    return envelope(records.map(presentDomain), found, { query: request.query, count });
+  };
+
+  const list = defineRoute({
+    ...common,
+    path: '/api/dapps/domains/',
+    summary: 'List domains',
+    description: 'In the order in which they were first listed; active or not, unless `active` is given.',
+    query: z.object({
+      domain: host().optional(),
+      status: domainStatus.optional(),
+      category: text({ max: 100 }).optional(),
+      risk_level: riskLevel.optional(),
+      active: boolean().optional(),
+      ...pages,
+    }),
+    response: { 200: domainListAnswer },
+    async handler({ input: { query }, ...context }) {
+      const { domain, status, category, risk_level: risk, active } = query;
+      const filters = { domain, status, category, riskLevel: risk, active };
+      return { status: 200, body: await listed(filters, query, context) };
+    },
+  });
+
+  const blacklist = defineRoute({
+    ...common,
+    path: '/api/dapps/domains/blacklist/',
+    summary: 'Blacklisted domains',
+    description: 'Active ones, in the order in which they were first listed.',
+    query: z.object({
+      search: text({ max: 253, description: 'Part of a domain, or a whole one in any spelling' }).optional(),
+      ...pages,
+    }),
+    response: { 200: domainListAnswer },
+    async handler({ input: { query }, ...context }) {
+      const { search } = query;
+      // Listed are normal names only, in which a `www.` or a `ü` is nowhere.
+      const part = search === undefined ? undefined : (normalDomain(search) ?? search.toLowerCase());
+      return {
+        status: 200,
+        body: await listed({ status: 'blacklisted', active: true, part }, query, context),
+      };
+    },
+  });
+
+  const whitelist = defineRoute({
+    ...common,
+    path: '/api/dapps/domains/whitelist/',
+    summary: 'Whitelisted domains',
+    description: 'Active ones, in the order in which they were first listed.',
+    query: z.object(pages),
+    response: { 200: domainListAnswer },
+    async handler({ input: { query }, ...context }) {
+      return { status: 200, body: await listed({ status: 'whitelisted', active: true }, query, context) };
+    },
+  });
+
+  const changes = defineRoute({
+    ...common,
+    path: '/api/dapps/domains/changes/',
+    summary: 'What changed in the list, for clients that keep a copy of it',
+    description: [
+      'Each domain that changed after `since`, once, as it is now, in the order of the last changes. Put what is `added` or',
+      '`changed` into the copy and take out what is `removed`, whether or not it was there; then go on from `next_since`.',
+      'None is left out and none comes twice for one change, whatever is written meanwhile.',
+    ].join(' '),
+    query: z.object({ since: since().optional(), limit: limit({ fallback: 100, max: 1000 }) }),
+    response: { 200: domainChangesAnswer },
+    async handler({ input: { query }, served }) {
+      const body = await domainChanges(pool, served.schema('catalogue'), query.since, query.limit);
+      return { status: 200, body };
+    },
+  });
+
+  const one = defineRoute({
+    ...common,
+    path: '/api/dapps/domains/{id}/',
+    summary: 'One domain',
+    params: idParams,
+    response: { 200: domainAnswer },
+    async handler({ input: { params }, served }) {
+      const record = await domainById(pool, served.schema('catalogue'), params.id);
+      if (record === null) throw notFound();
+      return { status: 200, body: presentDomain(record) };
+    },
+  });
+
+  const check = defineRoute({
+    ...common,
+    path: '/api/dapps/domain-check/',
+    summary: 'What is said of a domain',
+    description: [
+      'By its own entry, else by that of its nearest parent, up to the domain that is registered: what is said of a public',
+      'suffix such as co.uk or github.io is said of nothing below it. With and without `www.` it is one domain. Only what is',
+      'active counts, and nothing that is pending; names that look alike are other names. An answer is good for five minutes.',
+    ].join(' '),
+    query: z.object({ domain: host() }),
+    response: { 200: domainCheckAnswer },
+    async handler({ input: { query }, served }) {
+      return {
+        status: 200,
+        body: await checkDomain(pool, served.schema('catalogue'), query.domain, now()),
+      };
+    },
+  });
+
+  return [list, blacklist, whitelist, changes, one, check];
+}

@@ -1,0 +1,34 @@
+import { z } from 'zod';
+
+import { slug } from '../../schemas/catalogue.ts';
+import { integerField, textField } from '../fields.ts';
+import { address, integer, text, timestamp } from '../params.ts';
+
+/** Border parsers of what is asked and said of wallets. */
+
+/** A network as it is asked for, in any case. */
+export const networkFilter = () =>
+  text({ max: 100 })
+    .transform((name) => name.trim().toLowerCase())
+    .meta({ description: 'Such as mainnet or sepolia', override: { type: 'string', maxLength: 100 } });
+
+const network = textField({ max: 100 })
+  .transform((name) => name.toLowerCase())
+  .pipe(slug)
+  .meta({ description: 'Such as mainnet or sepolia', override: { type: 'string', maxLength: 100 } });
+
+export const registeredWallet = z.object({
+  wallet_address: address(),
+  network,
+  wallet_type: textField({ max: 100, description: "The wallet's make" }),
+});
+
+export const activity = z.object({
+  transaction_count: integerField({ min: 0 }),
+  last_activity_at: timestamp('ISO 8601; UTC unless it names a zone; not in the future').refine(
+    (at) => at.getTime() >= 0,
+    'Ensure this is not before 1970.',
+  ),
+});
+
+export const walletParams = z.object({ id: integer({ min: 0 }) });

@@ -1,0 +1,191 @@
+import { z } from 'zod';
+
+import type { Sql } from '../../infra/postgres/client.ts';
+import {
+  countWallets,
+  listWallets,
+  walletById,
+  walletCounts,
+  walletRow,
+  walletsAt,
+} from '../../projections/catalogue/queries.ts';
+import {
+  walletAnswer,
+  walletListAnswer,
+  walletLookupAnswer,
+  walletStatsAnswer,
+} from '../../schemas/api/wallets.ts';
+import { walletStatus } from '../../schemas/catalogue.ts';
+import { submitForCaller } from '../callers-command.ts';
+import type { CommandBus } from '../commands.ts';
+import { envelope, resolvePage } from '../envelope.ts';
+import { invalidInput, notFound } from '../errors.ts';
+import { address, boolean, limit, page, text } from '../params.ts';
+import { defineRoute } from '../route.ts';
+import type { Route } from '../route.ts';
+import { activity, networkFilter, registeredWallet, walletParams } from './fields.ts';
+import { presentWallet } from './present.ts';
+
+export interface WalletRouteDeps {
+  /** May only SELECT. */
+  readonly pool: Sql;
+  readonly commands: CommandBus;
+  readonly secretKey: Buffer;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}
+
+/** How far a client's clock may be ahead of ours. A moment far ahead would stay forever: counters only rise. */
+const AHEAD_MS = 300_000;
+
+const registered = z.object({ is_new: z.boolean(), wallet: walletRow });
+const updated = z.object({ wallet: walletRow });
+
+/** Wallets that opted into discovery: whoever has a key may register and update any of them. */
+export function walletRoutes({ pool, commands, secretKey, now }: WalletRouteDeps): Route[] {
+  const submit = submitForCaller(commands, secretKey);
+  const common = { tag: 'Wallets', auth: 'key' } as const;
+  const path = '/api/dapps/vendor-wallets/';
+
+  const list = defineRoute({
+    ...common,
+    method: 'GET',
+    path,
+    summary: 'List registered wallets',
+    description: 'In the order in which they were registered.',
+    query: z.object({
+      network: networkFilter().optional(),
+      wallet_address: address().optional(),
+      wallet_type: text({ max: 100 }).optional(),
+      status: walletStatus.optional(),
+      is_verified: boolean().optional(),
+      is_active: boolean().optional(),
+      page: page(),
+      limit: limit(),
+    }),
+    response: { 200: walletListAnswer },
+    async handler({ input: { query }, served, request }) {
+      const schema = served.schema('catalogue');
+      const filters = {
+        network: query.network,
+        address: query.wallet_address,
+        type: query.wallet_type,
+        status: query.status,
+        isVerified: query.is_verified,
+        isActive: query.is_active,
+      };
+      const count = await countWallets(pool, schema, filters);
+      const found = resolvePage(query.page, query.limit, count);
+      const wallets = await listWallets(pool, schema, filters, found);
+      return {
+        status: 200,
+        body: envelope(wallets.map(presentWallet), found, { query: request.query, count }),
+      };
+    },
+  });
+
+  const register = defineRoute({
+    ...common,
+    method: 'POST',
+    path,
+    summary: 'Register a wallet',
+    description:
+      'An address is registered once on each network: again, it is answered 200 with the entry as it is.',
+    isIdempotent: true,
+    body: registeredWallet,
+    response: { 200: walletAnswer, 201: walletAnswer },
+    async handler({ input: { body }, key, request }) {
+      const result = await submit(
+        { id: key.userId },
+        { type: 'wallet.register', body },
+        { request, input: body },
+      );
+      const { is_new: isNew, wallet } = registered.parse(result);
+      return { status: isNew ? 201 : 200, body: presentWallet(wallet) };
+    },
+  });
+
+  const stats = defineRoute({
+    ...common,
+    method: 'GET',
+    path: `${path}stats/`,
+    summary: 'How many wallets are registered',
+    query: z.object({ network: networkFilter().optional() }),
+    response: { 200: walletStatsAnswer },
+    async handler({ input: { query }, served }) {
+      const { network = null } = query;
+      const { total, active, verified } = await walletCounts(pool, served.schema('catalogue'), network);
+      const body = { network, total_wallets: total, active_wallets: active, verified_wallets: verified };
+      return { status: 200, body };
+    },
+  });
+
+  const one = defineRoute({
+    ...common,
+    method: 'GET',
+    path: `${path}{id}/`,
+    summary: 'One registered wallet',
+    params: walletParams,
+    response: { 200: walletAnswer },
+    async handler({ input: { params }, served }) {
+      const wallet = await walletById(pool, served.schema('catalogue'), params.id);
+      if (wallet === null) throw notFound();
+      return { status: 200, body: presentWallet(wallet) };
+    },
+  });
+
+  const update = defineRoute({
+    ...common,
+    method: 'POST',
+    path: `${path}{id}/update_activity/`,
+    summary: "Refresh a wallet's counters",
+    description: 'They only rise: what is lower than what is known changes nothing.',
+    isIdempotent: true,
+    params: walletParams,
+    body: activity,
+    response: { 200: walletAnswer },
+    async handler({ input, key, request }) {
+      const { transaction_count: count, last_activity_at: lastAt } = input.body;
+      if (lastAt.getTime() > now() + AHEAD_MS) {
+        throw invalidInput({ last_activity_at: ['Ensure this is not in the future.'] });
+      }
+      const body = {
+        wallet_id: input.params.id,
+        transaction_count: count,
+        last_activity_at: lastAt.getTime(),
+      };
+      const result = await submit(
+        { id: key.userId },
+        { type: 'wallet.update-activity', body },
+        { request, input },
+      );
+      return { status: 200, body: presentWallet(updated.parse(result).wallet) };
+    },
+  });
+
+  const lookup = defineRoute({
+    ...common,
+    method: 'GET',
+    path: '/api/dapps/vendor-wallet-lookup/',
+    summary: 'Whether an address is a registered wallet',
+    description: 'Without `network` on any: the entry shown is an active one before others, then the oldest.',
+    query: z.object({ wallet_address: address(), network: networkFilter().optional() }),
+    response: { 200: walletLookupAnswer },
+    async handler({ input: { query }, served }) {
+      const { wallet_address: asked, network = null } = query;
+      const wallets = await walletsAt(pool, served.schema('catalogue'), asked);
+      const wallet = wallets.find((one) => network === null || one.network === network);
+      return {
+        status: 200,
+        body: {
+          wallet_address: asked,
+          network,
+          is_registered: wallet !== undefined,
+          wallet: wallet === undefined ? null : presentWallet(wallet),
+        },
+      };
+    },
+  });
+
+  return [list, register, stats, one, update, lookup];
+}

@@ -1,0 +1,81 @@
+import { z } from 'zod';
+
+import { domainStatus, reportStatus, riskLevel } from '../catalogue.ts';
+import { envelopeOf, isoTimestamp } from './common.ts';
+
+const domain = z.string().meta({
+  description: 'Lower case, punycode; no port, no `www.`, no dot at the end',
+  example: 'app.example.org',
+});
+const category = z.string().meta({ description: 'Such as phishing, scam, malware; empty: none is known' });
+
+export const domainAnswer = z
+  .object({
+    id: z.int(),
+    domain,
+    status: domainStatus.meta({ description: '`pending` decides nothing' }),
+    category,
+    risk_level: riskLevel.nullable(),
+    reason: z.string(),
+    source: z.string().meta({ description: 'Who says so; `report`: a report that was approved' }),
+    evidence_url: z.string().meta({ description: 'A link; empty: none' }),
+    active: z.boolean(),
+    created_at: isoTimestamp,
+    updated_at: isoTimestamp,
+  })
+  .meta({ id: 'Domain' });
+export type DomainAnswer = z.infer<typeof domainAnswer>;
+
+export const domainListAnswer = envelopeOf(domainAnswer);
+
+export const domainCheckAnswer = z
+  .object({
+    domain,
+    status: z.enum(['whitelisted', 'blacklisted', 'unknown']),
+    risk_level: riskLevel.nullable(),
+    category: z.string().nullable(),
+    reason: z.string().nullable(),
+    matched_domain: z.string().nullable().meta({ description: 'The listed domain that decided; null: none' }),
+    match_type: z
+      .enum(['exact', 'parent', 'none'])
+      .meta({ description: '`parent`: the listed domain is one above the one asked for' }),
+    source: z.string().nullable(),
+    checked_at: isoTimestamp,
+    expires_at: isoTimestamp.meta({ description: 'Ask again from then on' }),
+  })
+  .meta({ id: 'DomainCheck' });
+export type DomainCheckAnswer = z.infer<typeof domainCheckAnswer>;
+
+export const domainChangesAnswer = z
+  .object({
+    results: z.array(
+      domainAnswer
+        .extend({
+          change: z.enum(['added', 'changed', 'removed']).meta({
+            description:
+              '`removed`: not active, or pending; `changed`: it was there when `has_more` was last false; else `added`',
+          }),
+        })
+        .meta({ id: 'DomainChange' }),
+    ),
+    next_since: z.string().meta({ description: 'The `since` of the next call' }),
+    has_more: z.boolean().meta({ description: 'There is more now; else ask again later' }),
+  })
+  .meta({ id: 'DomainChanges' });
+export type DomainChangesAnswer = z.infer<typeof domainChangesAnswer>;
+
+export const domainReportAnswer = z
+  .object({
+    id: z.int(),
+    domain,
+    category: z.string(),
+    reason: z.string(),
+    evidence: z.string().meta({ description: 'A link; empty: none' }),
+    status: reportStatus,
+    created_at: isoTimestamp,
+    reviewed_at: isoTimestamp.nullable(),
+  })
+  .meta({ id: 'DomainReport' });
+export type DomainReportAnswer = z.infer<typeof domainReportAnswer>;
+
+export const domainReportListAnswer = envelopeOf(domainReportAnswer);
