@@ -135,7 +135,8 @@ async function findUser({ pool, servedBuilds }: OperatorDeps, username: string) 
   return await userByLogin(pool, (await servedBuilds()).schema('accounts'), username);
 }
 
-async function accepted(
+/** The result of a command; throws what it is refused for. */
+export async function accepted(
   { commands }: OperatorDeps,
   request: CommandRequest,
 ): Promise<Readonly<Record<string, unknown>>> {

@@ -16,6 +16,7 @@ import { openCounters } from '../redis/client.ts';
 import { pricesCommand } from './commands/prices.ts';
 import { quarantineCommand } from './commands/quarantine.ts';
 import { rebuildCommand } from './commands/rebuild.ts';
+import { reportsCommand } from './commands/reports.ts';
 import { snapshotCommand } from './commands/snapshot.ts';
 import { verifyCommand } from './commands/verify.ts';
 import { asOperator } from './introduce.ts';
@@ -181,6 +182,7 @@ export const commands: readonly Register[] = [
   (program) => rebuildCommand(program, log, say),
   (program) => pricesCommand(program, log, say),
   (program) => snapshotCommand(program, log, say),
+  (program) => reportsCommand(program, log, say),
 ];
 
 /** From a terminal without echo; else the first line of standard input. */
