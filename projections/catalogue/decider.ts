@@ -7,6 +7,7 @@ import type { DomainRecord, DomainReport, Wallet } from './queries.ts';
 export interface WalletSet {
   readonly type: 'wallet.set';
   readonly wallet: Wallet;
+  readonly isNew: boolean;
 }
 export interface ReportSet {
   readonly type: 'report.set';
@@ -39,7 +40,7 @@ export function decideRegistration(
     created_at: command.issued_at,
     updated_at: command.issued_at,
   };
-  return accept({ is_new: true, wallet }, { type: 'wallet.set', wallet });
+  return accept({ is_new: true, wallet }, { type: 'wallet.set', wallet, isNew: true });
 }
 
 export function decideActivity(
@@ -59,7 +60,7 @@ export function decideActivity(
     last_activity_at: lastActivityAt,
     updated_at: command.issued_at,
   };
-  return accept({ wallet }, { type: 'wallet.set', wallet });
+  return accept({ wallet }, { type: 'wallet.set', wallet, isNew: false });
 }
 
 export function decideReport(command: CommandOf<'domain.report'>, newId: number): Decision<ReportSet> {

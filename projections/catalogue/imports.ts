@@ -7,6 +7,7 @@ import type { CatalogueKind } from '../../schemas/catalogue.ts';
 import type { CommandOf } from '../../schemas/messages/commands.ts';
 import { OUTCOME_LIFETIME_MS, accept, refuse } from '../commands.ts';
 import type { Outcome } from '../commands.ts';
+import { recountDomains, recountWallets } from './counts.ts';
 import { wordsOf } from './words.ts';
 
 /** Entries by what an import did to them. */
@@ -64,6 +65,8 @@ export async function takeImport(
       sum.unchanged += done.unchanged;
     }
   }
+  if (counts.domains !== undefined) await recountDomains(tx, schema);
+  if (counts.wallets !== undefined) await recountWallets(tx, schema);
   await tx.query(`DELETE FROM ${schema}.import_parts WHERE import_id = $1`, [importId]);
   return accept({ ...counts }).outcome;
 }

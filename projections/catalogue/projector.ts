@@ -5,6 +5,7 @@ import type { PoolClient } from '../../infra/postgres/client.ts';
 import { commandProjection, insertRow } from '../commands.ts';
 import type { Decision, Outcome } from '../commands.ts';
 import { tableSql } from '../define.ts';
+import { countNewWallet, recountDomains } from './counts.ts';
 import { decideActivity, decideRegistration, decideReport, decideReview } from './decider.ts';
 import type { DomainListed, ReportSet, WalletSet } from './decider.ts';
 import { keepPart, takeImport } from './imports.ts';
@@ -62,7 +63,9 @@ async function apply(
 ): Promise<void> {
   switch (change.type) {
     case 'wallet.set':
-      return await setRow(tx, `${schema}.wallets`, change.wallet);
+      await setRow(tx, `${schema}.wallets`, change.wallet);
+      if (change.isNew) await countNewWallet(tx, schema, change.wallet.network);
+      return;
     case 'report.set':
       return await setRow(tx, `${schema}.domain_reports`, change.report);
     case 'domain.listed': {
@@ -88,6 +91,7 @@ async function apply(
           changed,
         ],
       );
+      await recountDomains(tx, schema);
       return;
     }
   }

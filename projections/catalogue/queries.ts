@@ -131,6 +131,9 @@ const walletConditions = (filters: WalletFilters): { where: string; values: unkn
   });
 
 export async function countWallets(db: Sql, schema: string, filters: WalletFilters): Promise<number> {
+  const { network = null, address, type, status, isVerified, isActive } = filters;
+  const isCounted = [address, type, status, isVerified ?? isActive].every((filter) => filter === undefined);
+  if (isCounted) return (await walletCounts(db, schema, network)).total;
   const { where, values } = walletConditions(filters);
   return await countOf(db, `SELECT count(*) AS n FROM ${schema}.wallets WHERE ${where}`, values);
 }
@@ -158,16 +161,18 @@ export async function walletsAt(db: Sql, schema: string, address: Felt): Promise
 }
 
 const walletCountsRow = z.object({ total: z.number(), active: z.number(), verified: z.number() });
-export type WalletCounts = z.infer<typeof walletCountsRow>;
 
 /** @param network null: on all */
-export async function walletCounts(db: Sql, schema: string, network: string | null): Promise<WalletCounts> {
+export async function walletCounts(
+  db: Sql,
+  schema: string,
+  network: string | null,
+): Promise<z.infer<typeof walletCountsRow>> {
+  const sums = ['total', 'active', 'verified'].map((one) => `coalesce(sum(${one}), 0)::bigint AS ${one}`);
   const [counts] = await sqlRows(
     db,
     walletCountsRow,
-    `SELECT count(*) AS total, count(*) FILTER (WHERE is_active) AS active,
-       count(*) FILTER (WHERE is_verified) AS verified
-     FROM ${schema}.wallets WHERE $1::text IS NULL OR network = $1`,
+    `SELECT ${sums.join(', ')} FROM ${schema}.wallet_counts WHERE $1::text IS NULL OR network = $1`,
     [network],
   );
   return counts ?? { total: 0, active: 0, verified: 0 };
@@ -194,6 +199,11 @@ function domainConditions(filters: DomainFilters): { where: string; values: unkn
 
 export async function countDomains(db: Sql, schema: string, filters: DomainFilters): Promise<number> {
   const { where, values } = domainConditions(filters);
+  const { domain, category, riskLevel: risk, part } = filters;
+  if ([domain, category, risk, part].every((filter) => filter === undefined)) {
+    const kept = `SELECT coalesce(sum(n), 0)::bigint AS n FROM ${schema}.domain_counts WHERE ${where}`;
+    return await countOf(db, kept, values);
+  }
   return await countOf(db, `SELECT count(*) AS n FROM ${schema}.domains WHERE ${where}`, values);
 }
 

@@ -100,6 +100,14 @@ BEGIN
 END
 $$;
 
+-- How many domains there are of each kind: counting them takes a tenth of a second where there are half a million.
+CREATE TABLE {{schema}}.domain_counts (
+  status text NOT NULL,
+  active boolean NOT NULL,
+  n      bigint NOT NULL,
+  PRIMARY KEY (status, active)
+);
+
 CREATE TABLE {{schema}}.domain_reports (
   id          bigint PRIMARY KEY,
   user_id     bigint NOT NULL,
@@ -143,6 +151,13 @@ CREATE TABLE {{schema}}.wallets (
   UNIQUE (wallet_address, network)
 );
 CREATE INDEX wallets_by_network ON {{schema}}.wallets (network, id);
+
+CREATE TABLE {{schema}}.wallet_counts (
+  network  text PRIMARY KEY,
+  total    bigint NOT NULL,
+  active   bigint NOT NULL,
+  verified bigint NOT NULL
+);
 
 -- Parts of imports that were sent and not yet taken in; those of an import that never came to its end go after 48 h of
 -- the log's time.

@@ -93,6 +93,8 @@ export const wanted = {
   deliveryTail: lower(2000),
   deliveryTailBesideHanging: lower(3000),
   matching: lower(200),
+  checkMedian: lower(5),
+  checkTail: lower(20),
   firstStart: lower(60),
   stop: lower(10),
   secondStart: lower(20),

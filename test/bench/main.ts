@@ -6,6 +6,7 @@ import type { BenchCase, CaseReport, Scale } from './case.ts';
 import { backfill } from './cases/backfill.ts';
 import { balances } from './cases/balances.ts';
 import { commands } from './cases/commands.ts';
+import { domains } from './cases/domains.ts';
 import { headLag } from './cases/head-lag.ts';
 import { limits } from './cases/limits.ts';
 import { pages } from './cases/pages.ts';
@@ -35,6 +36,7 @@ const cases: readonly BenchCase[] = [
   portfolios,
   prices,
   webhooks,
+  domains,
 ];
 
 const help = `npm run bench [-- case… options]

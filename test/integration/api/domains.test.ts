@@ -418,13 +418,21 @@ describe('a report', () => {
   });
 });
 
+it('the counts that are kept are those of the rows, after imports and reviews', async () => {
+  const schema = (await servedBuilds(world.pool)).schema('catalogue');
+  const rows = async (text: string): Promise<unknown[]> =>
+    (await world.pool.query(`${text} ORDER BY status, active`)).rows;
+  const counted = `SELECT status, active, count(*) AS n FROM ${schema}.domains GROUP BY status, active`;
+  expect(await rows(`SELECT status, active, n FROM ${schema}.domain_counts`)).toEqual(await rows(counted));
+});
+
 it('all of it is the same when it is built anew from the log', async () => {
   const state = async (): Promise<{ schema: string; rows: unknown[][] }> => {
     const schema = (await servedBuilds(world.pool)).schema('catalogue');
-    const tables = ['domains', 'domain_reports', 'import_parts', 'command_outcomes'];
+    const tables = ['domains', 'domain_counts', 'domain_reports', 'import_parts', 'command_outcomes'];
     const rows = await Promise.all(
       tables.map(
-        async (table) => (await world.pool.query(`SELECT * FROM ${schema}.${table} ORDER BY 1`)).rows,
+        async (table) => (await world.pool.query(`SELECT * FROM ${schema}.${table} ORDER BY 1, 2`)).rows,
       ),
     );
     return { schema, rows };

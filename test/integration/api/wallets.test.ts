@@ -200,8 +200,25 @@ describe('the registry', () => {
       active_wallets: 2,
       verified_wallets: 1,
     });
-    const total = (await get(WALLETS)).count;
-    expect(await get(`${WALLETS}stats/`)).toMatchObject({ network: null, total_wallets: total });
+    await register({ network: 'filters' });
+    await importRecords(world, { wallets: [{ ...all[0]!, is_verified: true }, wallet('filters')] });
+    const stats = async (query: string): Promise<unknown> => await get(`${WALLETS}stats/${query}`);
+    const countOf = async (query: string): Promise<number> => (await get(`${WALLETS}?${query}`)).count;
+    for (const network of ['filters', 'mainnet', 'sepolia']) {
+      const on = `network=${network}&`;
+      expect(await stats(`?${on}`), network).toEqual({
+        network,
+        total_wallets: (await get(`${WALLETS}?${on}limit=100`)).results.length,
+        active_wallets: await countOf(`${on}is_active=true`),
+        verified_wallets: await countOf(`${on}is_verified=true`),
+      });
+    }
+    expect(await stats('')).toEqual({
+      network: null,
+      total_wallets: (await countOf('status=active')) + (await countOf('status=suspended')),
+      active_wallets: await countOf('is_active=true'),
+      verified_wallets: await countOf('is_verified=true'),
+    });
     expect(await get(`${WALLETS}stats/?network=nowhere`)).toMatchObject({
       total_wallets: 0,
       verified_wallets: 0,
