@@ -53,6 +53,17 @@ const check = async (domain: string): Promise<Answer['json']> =>
 const listed = async (...records: readonly ReturnType<typeof aDomain>[]): Promise<void> => {
   await importRecords(world, { domains: [...records] });
 };
+const approve = (reportId: number, overridesWhitelist: boolean) =>
+  world.commands.submit({
+    type: 'report.review',
+    actor: 'operator',
+    body: {
+      decision: 'approved',
+      report_id: reportId,
+      risk_level: 'low',
+      overrides_whitelist: overridesWhitelist,
+    },
+  });
 const namesOf = ({ results }: Answer['json']): string[] =>
   results.map(({ domain }: { domain: string }) => domain);
 
@@ -327,16 +338,7 @@ describe('what changed', () => {
               category: 'scam',
               reason: 'reported',
             });
-            const { accepted } = await world.commands.submit({
-              type: 'report.review',
-              actor: 'operator',
-              body: {
-                decision: 'approved',
-                report_id: made.json.id,
-                risk_level: 'low',
-                overrides_whitelist: one.isForced,
-              },
-            });
+            const { accepted } = await approve(made.json.id, one.isForced);
             const known = oracle.get(one.name);
             const isWhitelisted = known?.active === true && known.status === 'whitelisted';
             expect(accepted).toBe(one.isForced || !isWhitelisted);
@@ -423,6 +425,12 @@ it('the counts that are kept are those of the rows, after imports and reviews', 
   const rows = async (text: string): Promise<unknown[]> =>
     (await world.pool.query(`${text} ORDER BY status, active`)).rows;
   const counted = `SELECT status, active, count(*) AS n FROM ${schema}.domains GROUP BY status, active`;
+  await listed(aDomain('was-white.counts', { status: 'whitelisted', active: false }));
+  for (const domain of ['new.counts', 'was-white.counts']) {
+    const { json: made } = await call('POST', REPORTS, { domain, category: 'scam', reason: 'x' });
+    const { accepted } = await approve(made.id, false);
+    expect(accepted).toBe(true);
+  }
   expect(await rows(`SELECT status, active, n FROM ${schema}.domain_counts`)).toEqual(await rows(counted));
 });
 

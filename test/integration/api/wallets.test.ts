@@ -200,11 +200,12 @@ describe('the registry', () => {
       active_wallets: 2,
       verified_wallets: 1,
     });
-    await register({ network: 'filters' });
     await importRecords(world, { wallets: [{ ...all[0]!, is_verified: true }, wallet('filters')] });
+    await register({ network: 'filters' });
+    await register({ network: 'registered-only' });
     const stats = async (query: string): Promise<unknown> => await get(`${WALLETS}stats/${query}`);
     const countOf = async (query: string): Promise<number> => (await get(`${WALLETS}?${query}`)).count;
-    for (const network of ['filters', 'mainnet', 'sepolia']) {
+    for (const network of ['filters', 'mainnet', 'registered-only']) {
       const on = `network=${network}&`;
       expect(await stats(`?${on}`), network).toEqual({
         network,
