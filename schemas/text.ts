@@ -6,7 +6,7 @@ import type { Felt } from './felt.ts';
  *
  *  - bytes that are not UTF-8 become U+FFFD;
  *  - U+0000, which PostgreSQL's text cannot hold, becomes U+2400 (␀, its visible symbol);
- *  - a text of more than `TEXT_LIMIT_BYTES` bytes is cut at a character and ends in `…`.
+ *  - a text of more than `TEXT_LIMIT_BYTES` bytes, or what a caller allows, is cut at a character and ends in `…`.
  */
 export const TEXT_LIMIT_BYTES = 1024;
 
@@ -27,7 +27,7 @@ export function isStorable(text: string): boolean {
 
 /** A felt short string; `null` for a felt of more than 31 bytes, which is none. */
 export function decodeShortString(felt: Felt): string | null {
-  return joinBytes([shortStringBytes(felt)]);
+  return joinBytes([shortStringBytes(felt)], TEXT_LIMIT_BYTES);
 }
 
 /**
@@ -35,13 +35,13 @@ export function decodeShortString(felt: Felt): string | null {
  * so many felts an array of short strings; a length, so many full words, a pending word and its length a `ByteArray`.
  * The lengths tell them apart (n + 1 against n + 3 felts). `null` when it is none of them.
  */
-export function decodeText(felts: readonly Felt[]): string | null {
+export function decodeText(felts: readonly Felt[], limitBytes = TEXT_LIMIT_BYTES): string | null {
   const [first, ...rest] = felts;
   if (first === undefined) return null;
   if (rest.length === 0) return decodeShortString(first);
   const length = BigInt(first);
-  if (length === BigInt(rest.length)) return decodeShortStrings(rest);
-  if (length === BigInt(rest.length - 2)) return decodeByteArray(rest);
+  if (length === BigInt(rest.length)) return decodeShortStrings(rest, limitBytes);
+  if (length === BigInt(rest.length - 2)) return decodeByteArray(rest, limitBytes);
   return null;
 }
 
@@ -54,23 +54,23 @@ export function decodeDecimals(felts: readonly Felt[]): number | null {
 }
 
 /** Full words, then the pending word, then the pending word's length in bytes. */
-function decodeByteArray(felts: readonly Felt[]): string | null {
+function decodeByteArray(felts: readonly Felt[], limitBytes: number): string | null {
   const words = felts.slice(0, -2).map((felt) => lastBytes(felt, WORD_BYTES));
   const [pending, pendingLength] = felts.slice(-2);
   if (pending === undefined || pendingLength === undefined || BigInt(pendingLength) >= BigInt(WORD_BYTES)) {
     return null;
   }
-  return joinBytes([...words, lastBytes(pending, Number(pendingLength))]);
+  return joinBytes([...words, lastBytes(pending, Number(pendingLength))], limitBytes);
 }
 
 /** Joined before they are decoded: a character may lie across two of them. */
-function decodeShortStrings(felts: readonly Felt[]): string | null {
-  return joinBytes(felts.map(shortStringBytes));
+function decodeShortStrings(felts: readonly Felt[], limitBytes: number): string | null {
+  return joinBytes(felts.map(shortStringBytes), limitBytes);
 }
 
-function joinBytes(parts: readonly (Buffer | null)[]): string | null {
+function joinBytes(parts: readonly (Buffer | null)[], limitBytes: number): string | null {
   const whole = parts.filter((part) => part !== null);
-  return whole.length === parts.length ? decodeBytes(Buffer.concat(whole)) : null;
+  return whole.length === parts.length ? decodeBytes(Buffer.concat(whole), limitBytes) : null;
 }
 
 /** The bytes of a short string, which does not say how long it is: leading zeros are not part of it. */
@@ -88,10 +88,10 @@ function lastBytes(felt: Felt, length: number): Buffer | null {
   return bytes.subarray(0, end).every((byte) => byte === 0) ? bytes.subarray(end) : null;
 }
 
-function decodeBytes(bytes: Buffer): string {
-  if (bytes.length <= TEXT_LIMIT_BYTES) return storable(utf8.decode(bytes));
+function decodeBytes(bytes: Buffer, limitBytes: number): string {
+  if (bytes.length <= limitBytes) return storable(utf8.decode(bytes));
   // Back to the start of the character that lies across the limit; a character has at most three bytes after its first.
-  let end = TEXT_LIMIT_BYTES;
-  while (end > TEXT_LIMIT_BYTES - 3 && ((bytes[end] ?? 0) & 0b1100_0000) === 0b1000_0000) end -= 1;
+  let end = limitBytes;
+  while (end > limitBytes - 3 && ((bytes[end] ?? 0) & 0b1100_0000) === 0b1000_0000) end -= 1;
   return `${storable(utf8.decode(bytes.subarray(0, end)))}…`;
 }

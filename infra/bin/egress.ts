@@ -23,7 +23,7 @@ const DEFAULT_PORTS: Readonly<Record<string, number>> = {
 };
 
 /** Where the service, its stores and its sources listen. */
-function ownPorts(config: Config): number[] {
+export function ownPorts(config: Config): number[] {
   const urls = [
     config.starknetRpcUrl,
     config.clickhouseUrl,
@@ -33,6 +33,7 @@ function ownPorts(config: Config): number[] {
     config.redisUrl,
     config.priceFeedUrl,
     config.tokenListUrl,
+    config.ipfsGatewayUrl,
     ...config.kafkaBrokers.map((broker) => `kafka://${broker}`),
   ];
   const ports = urls

@@ -9,6 +9,7 @@ import { createIngestStore } from '../../pipeline/ingest/store.ts';
 import { createNodeMetrics } from '../../pipeline/node/metrics.ts';
 import { createNode } from '../../pipeline/node/node.ts';
 import { startDispatcher } from '../../pipeline/dispatch/dispatcher.ts';
+import { createObserverMetrics } from '../../pipeline/observe/metrics.ts';
 import { runTokenObserver } from '../../pipeline/observe/tokens.ts';
 import { servedBuilds, servedSchema } from '../../projections/served.ts';
 import { clickhouseProjections, postgresProjections, projections } from '../../projections/index.ts';
@@ -34,6 +35,7 @@ import type { Pool } from '../postgres/client.ts';
 import { startBalanceObserver } from './balance-observer.ts';
 import { bodyReader } from './body-reader.ts';
 import { openEgress } from './egress.ts';
+import { startNftObserver } from './nft-observer.ts';
 import { startPriceObservers } from './price-observers.ts';
 import { allRunning } from './role-attempt.ts';
 import { serviceMetrics } from './service-metrics.ts';
@@ -161,18 +163,20 @@ const project: Role = {
 const observe: Role = {
   name: 'observe',
   summary:
-    'ask the chain what the log makes one want to know: names and decimals of tokens, balances; read prices',
+    'ask the chain what the log makes one want to know: names and decimals of tokens, balances; read prices; fetch metadata of NFTs',
   async start(context) {
     const { config, log, metrics, releasers, signal, fail } = context;
     const kafka = openKafka({ config, log, releasers }, 'tds-observe');
     const pool = openPool(config, releasers, 'tds-observe', 8, log);
     const node = openNode(config, log, metrics, releasers);
-    const observer = await runTokenObserver({ config, node, pool, kafka, log, metrics, signal });
+    const observers = createObserverMetrics(metrics);
+    const observer = await runTokenObserver({ config, node, pool, kafka, log, metrics: observers, signal });
     observer.done.catch(fail);
     releasers.push('token observer', () => observer.stop());
     const clickhouse = openClickHouse(releasers, required(config, 'clickhouseUrl'), 'tds-observe');
     await startBalanceObserver(context, { kafka, pool, clickhouse, node });
     await startPriceObservers(context, { kafka, pool });
+    await startNftObserver(context, { kafka, pool, clickhouse, node, observers });
     return { url: null };
   },
 };

@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { AppError } from '../../schemas/errors.ts';
 import { startEmbedded } from '../embedded/index.ts';
 import { keepRunning } from '../embedded/keep-running.ts';
+import { startIpfs } from '../embedded/ipfs/ipfs.ts';
 import { startPrices, tokenListUrl } from '../embedded/prices/prices.ts';
 import type { EmbeddedService } from '../embedded/service.ts';
 import { startStarknet } from '../embedded/starknet/starknet.ts';
@@ -32,7 +33,7 @@ const roleNames = ['project', 'ingest', 'observe', 'dispatch', 'api'] as const;
 const ROLE_GRACE_MS = 4000;
 const startedAt = new Date().toISOString();
 
-// Nine processes load the same files: what one has compiled is kept for the others and for the next start (0.7 s of CPU
+// Ten processes load the same files: what one has compiled is kept for the others and for the next start (0.7 s of CPU
 // each, from 1.1).
 process.env['NODE_COMPILE_CACHE'] ??= fileURLToPath(
   new URL('../../node_modules/.cache/node', import.meta.url),
@@ -71,11 +72,15 @@ async function main({ releasers, signal, fail }: ProcessContext): Promise<void> 
   for (const service of services) say(`  ${service.name.padEnd(12)} embedded, pid ${service.pid}`);
   const isRealChain = env['STARKNET_RPC_URL'] !== undefined;
   const arePricesReal = env['PRICE_FEED_URL'] !== undefined;
-  const [chain, feed] = await Promise.all([
+  const [chain, feed, gateway] = await Promise.all([
     isRealChain ? null : startChain(join(dataDir, 'starknet'), onRestart),
     arePricesReal && env['TOKEN_LIST_URL'] !== undefined
       ? null
       : startFeed(join(dataDir, 'prices'), onRestart),
+    // It has the simulated chain's NFTs and no others.
+    isRealChain || env['IPFS_GATEWAY_URL'] !== undefined
+      ? null
+      : startGateway(join(dataDir, 'ipfs'), onRestart),
   ]);
   if (chain !== null) {
     releasers.push('simulated chain', () => chain.stop());
@@ -91,6 +96,12 @@ async function main({ releasers, signal, fail }: ProcessContext): Promise<void> 
     env['TOKEN_LIST_URL'] ??= tokenListUrl(feed.url);
     say(`  ${'Prices'.padEnd(12)} simulated ${arePricesReal ? 'token list' : 'prices'} at ${feed.url}`);
     if (isRealChain) say('               made up: set PRICE_FEED_URL and TOKEN_LIST_URL for real ones');
+  }
+  if (gateway !== null) {
+    releasers.push('simulated IPFS gateway', () => gateway.stop());
+    services.push(gateway);
+    env['IPFS_GATEWAY_URL'] = gateway.url;
+    say(`  ${'IPFS'.padEnd(12)} simulated gateway at ${gateway.url}`);
   }
   for (const service of services) {
     void service.exited.then((exit) => {
@@ -211,6 +222,19 @@ async function startFeed(dataDir: string, onRestart: () => void): Promise<Embedd
   );
 }
 
+/** The simulated IPFS gateway, likewise. */
+async function startGateway(dataDir: string, onRestart: () => void): Promise<EmbeddedService> {
+  let port: number | undefined;
+  return await keepRunning(
+    async () => {
+      const gateway = await startIpfs({ dataDir, log, port });
+      port = Number(new URL(gateway.url).port);
+      return gateway;
+    },
+    { log, onRestart },
+  );
+}
+
 /**
  * The API reads and appends commands: it is not given what could write to a read model. Each role has a metrics port of
  * its own.
@@ -270,6 +294,7 @@ function recordRun(
     'KAFKA_TOPIC_PREFIX',
     'PRICE_FEED_URL',
     'TOKEN_LIST_URL',
+    'IPFS_GATEWAY_URL',
   ];
   writeRunFile(dataDir, {
     pid: process.pid,

@@ -4,6 +4,7 @@ import { servedBuilds } from '../../projections/served.ts';
 import { chainStatusRow } from '../../projections/chain-status/queries.ts';
 import { priceStates } from '../../pipeline/observe/prices/store.ts';
 import type { PriceState } from '../../pipeline/observe/prices/store.ts';
+import { nftStates } from '../../pipeline/observe/nft/store.ts';
 import { quarantineCounts } from '../../projections/quarantine/queries.ts';
 import type { Kafka } from '../kafka/client.ts';
 import { sqlRows } from '../postgres/client.ts';
@@ -26,28 +27,30 @@ export type ServiceStatus = Awaited<ReturnType<typeof readStatus>> & { readonly 
 /** Everything `tds status` shows, read in one go. */
 export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets' | 'offsetsAt'>, stallSeconds: number) {
   const served = await servedBuilds(db);
-  const [chain, chunks, { lags }, halts, alarms, quarantine, roles, repairs, prices] = await Promise.all([
-    chainStatusRow(db, served.schema('chain-status')),
-    sqlRows(
-      db,
-      chunkRow,
-      `SELECT name, range_start, range_end, cursor, status, CASE WHEN lease_until > now() THEN holder END AS holder
+  const [chain, chunks, { lags }, halts, alarms, quarantine, roles, repairs, prices, nfts] =
+    await Promise.all([
+      chainStatusRow(db, served.schema('chain-status')),
+      sqlRows(
+        db,
+        chunkRow,
+        `SELECT name, range_start, range_end, cursor, status, CASE WHEN lease_until > now() THEN holder END AS holder
        FROM tds.chunks ORDER BY range_start`,
-    ),
-    projectionLags(db, kafka),
-    projectionHalts(db),
-    raisedAlarms(db),
-    quarantineCounts(db, served.schema('quarantine')),
-    roleStates(db, kafka, stallSeconds),
-    repairsLeft(db),
-    priceStates(db),
-  ]);
-  return { chain, chunks, lags, halts, alarms, quarantine, roles, repairs, prices };
+      ),
+      projectionLags(db, kafka),
+      projectionHalts(db),
+      raisedAlarms(db),
+      quarantineCounts(db, served.schema('quarantine')),
+      roleStates(db, kafka, stallSeconds),
+      repairsLeft(db),
+      priceStates(db),
+      nftStates(db),
+    ]);
+  return { chain, chunks, lags, halts, alarms, quarantine, roles, repairs, prices, nfts };
 }
 
 /** The status as lines for a terminal. */
 export function renderStatus(status: ServiceStatus): string {
-  const { chain, chunks, lags, halts, alarms, quarantine, roles, repairs, prices, redis } = status;
+  const { chain, chunks, lags, halts, alarms, quarantine, roles, repairs, prices, nfts, redis } = status;
   const lines = [
     `chain        ${chain.chain_id === null ? 'not seen yet' : (decodeChainId(chain.chain_id) ?? chain.chain_id)}${
       chain.spec_version === null ? '' : `, JSON-RPC ${chain.spec_version}`
@@ -80,6 +83,7 @@ export function renderStatus(status: ServiceStatus): string {
       ? []
       : [`repairs      ${repairs.pending} left, the oldest since ${repairs.oldest.toISOString()}`]),
     ...(prices.length === 0 ? [] : [`prices       ${describePrices(prices)}`]),
+    `NFTs         ${nfts.fetched} fetched, ${nfts.waiting} waiting, ${nfts.failing} failing, ${nfts.given_up} given up`,
     `quarantine   ${quarantine.length === 0 ? 'empty' : ''}`,
     ...quarantine.map(({ kind, reason, count }) => `  ${String(count).padStart(8)}  ${kind}: ${reason}`),
     ...halts.map(

@@ -3,7 +3,6 @@ import PQueue from 'p-queue';
 import type { Config } from '../../infra/config.ts';
 import type { Consumption, Kafka, LogBatch } from '../../infra/kafka/client.ts';
 import type { Logger } from '../../infra/log.ts';
-import type { Registry } from '../../infra/metrics.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { felt } from '../../schemas/messages/common.ts';
 import { tokensMessage } from '../../schemas/messages/tokens.ts';
@@ -18,7 +17,7 @@ import type { BlockNews } from './block-news.ts';
 import { describeToken, tokenTask } from './describe.ts';
 import type { TokenTask } from './describe.ts';
 import { createPatience, placeInLog } from '../log-reading.ts';
-import { createObserverMetrics } from './metrics.ts';
+import type { ObserverMetrics } from './metrics.ts';
 import { readPosition } from './positions.ts';
 import { startWorker } from './worker.ts';
 
@@ -28,8 +27,7 @@ export interface TokenObserverOptions {
   readonly pool: Pool;
   readonly kafka: Kafka;
   readonly log: Logger;
-  /** Of one process; its observer's figures are registered here. */
-  readonly metrics: Registry;
+  readonly metrics: ObserverMetrics;
   readonly signal?: AbortSignal;
   /** Unix milliseconds. */
   readonly now?: () => number;
@@ -53,8 +51,7 @@ const FETCH_BYTES = 2_000_000;
  * down; a worker does them at the pace of the node.
  */
 export async function runTokenObserver(options: TokenObserverOptions): Promise<ObserverRun> {
-  const { config, node, pool, kafka, log, now = Date.now } = options;
-  const metrics = createObserverMetrics(options.metrics);
+  const { config, node, pool, kafka, log, metrics, now = Date.now } = options;
   const topic = topics.chainBlocks;
   const attempts = createAttempts(pool, OBSERVER);
   /** Tokens with facts that are written down already, so that most blocks cost no more than moving the position. */

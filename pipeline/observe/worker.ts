@@ -3,15 +3,30 @@ import type { Logger } from '../../infra/log.ts';
 import { isPostgresUnavailable } from '../../infra/postgres/client.ts';
 import { isRetryable } from '../../schemas/errors.ts';
 import { CLAIM_MS } from './attempts.ts';
-import type { Attempts, Claim } from './attempts.ts';
+import type { Claim } from './attempts.ts';
 import type { ObserverMetrics } from './metrics.ts';
 import { retryPauseMs } from './retry.ts';
 
-export interface WorkerOptions<M> {
+/** Where tasks are kept. Methods that end a claim answer false when it was lost meanwhile. */
+export interface TaskStore<C extends Claim, M> {
+  /** Due tasks, each for one claimant. */
+  claim(limit: number, now: number): Promise<C[]>;
+  /** Writes the message down; it is the one that will be published. */
+  prepare(claim: C, message: M): Promise<boolean>;
+  /** The log has the message. */
+  done(claim: C, now: number, message: M): Promise<boolean>;
+  failed(claim: C, nextAt: number, error: string): Promise<boolean>;
+  /** Gives a task back untried, due at that time. */
+  release(claim: C, at: number): Promise<boolean>;
+  /** Tasks to be done, and how many of them have failed before. */
+  backlog(): Promise<{ waiting: number; failing: number }>;
+}
+
+export interface WorkerOptions<M, C extends Claim = Claim> {
   readonly observer: string;
-  readonly attempts: Attempts;
-  /** Asks the outside world. What it throws is tried again later, however often. */
-  observe(subject: string, task: unknown, signal: AbortSignal): Promise<M>;
+  readonly attempts: TaskStore<C, M>;
+  /** Asks the outside world. What it throws is tried again later, however often; null: not now, without counting. */
+  observe(subject: string, task: C['task'], signal: AbortSignal): Promise<M | null>;
   /** Resolves when the log has it. */
   publish(subject: string, message: M): Promise<void>;
   /** Reads a message that was written down before. */
@@ -37,8 +52,14 @@ export interface Worker {
 const ATTEMPT_MS = CLAIM_MS - 15_000;
 const COUNT_EVERY_MS = 5000;
 
+/** What could not be taken up is looked at again after so long. */
+const NOT_NOW_MS = 1000;
+
 /** Works off one observer's tasks: claim, observe, write down, publish, done. Each task fails and waits on its own. */
-export function startWorker<M>(options: WorkerOptions<M>, onFatal: (error: unknown) => void): Worker {
+export function startWorker<M, C extends Claim = Claim>(
+  options: WorkerOptions<M, C>,
+  onFatal: (error: unknown) => void,
+): Worker {
   const { observer, attempts, concurrency, log, metrics } = options;
   const { now = Date.now, random = Math.random, pollMs = 1000 } = options;
   const labels = { observer };
@@ -48,17 +69,21 @@ export function startWorker<M>(options: WorkerOptions<M>, onFatal: (error: unkno
   let nextCount = 0;
   const wake = (): void => waiting.abort();
 
-  async function attempt(claim: Claim): Promise<void> {
+  async function attempt(claim: C): Promise<void> {
     const signal = AbortSignal.any([stopping.signal, AbortSignal.timeout(ATTEMPT_MS)]);
     try {
       const message =
         claim.message === null
           ? await options.observe(claim.subject, claim.task, signal)
           : options.readMessage(claim.message);
+      if (message === null) {
+        await attempts.release(claim, now() + NOT_NOW_MS);
+        return;
+      }
       // Not ours any more: asked for anew with other facts, or claimed by another after too long a time.
       if (claim.message === null && !(await attempts.prepare(claim, message))) return;
       await options.publish(claim.subject, message);
-      await attempts.done(claim, now());
+      await attempts.done(claim, now(), message);
       metrics.observed.inc(labels);
     } catch (error) {
       if (isPostgresUnavailable(error)) return waitForClaimToEnd(claim, error);
@@ -66,7 +91,7 @@ export function startWorker<M>(options: WorkerOptions<M>, onFatal: (error: unkno
     }
   }
 
-  async function fail(claim: Claim, error: unknown): Promise<void> {
+  async function fail(claim: C, error: unknown): Promise<void> {
     const pauseMs = retryPauseMs(claim.attempts + 1, random());
     const what = { err: error, observer, subject: claim.subject, attempts: claim.attempts + 1, pauseMs };
     // An error that does not call itself passing is worth an operator's look; it is tried again all the same.
@@ -83,7 +108,7 @@ export function startWorker<M>(options: WorkerOptions<M>, onFatal: (error: unkno
     );
   }
 
-  function start(claim: Claim): void {
+  function start(claim: C): void {
     const run = attempt(claim)
       .catch((error: unknown) => {
         if (isPostgresUnavailable(error)) waitForClaimToEnd(claim, error);

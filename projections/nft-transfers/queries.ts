@@ -2,6 +2,7 @@ import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
+import { uint } from '../../schemas/messages/common.ts';
 import type { ServedBuilds } from '../served.ts';
 import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
 
@@ -39,4 +40,33 @@ export async function lastTransferOf(
     { settings: { max_threads: 1 } },
   );
   return row ?? null;
+}
+
+const nftRow = z
+  .object({ o_token: feltText, o_token_id: uint, o_kind: z.enum(['erc721', 'erc1155']) })
+  .transform((row) => ({ token: row.o_token, tokenId: row.o_token_id, standard: row.o_kind }));
+
+/** An NFT that was transferred; its id is decimal. */
+export type KnownNft = z.infer<typeof nftRow>;
+
+/** NFTs that were transferred, by contract and id, from the one after `after` on. */
+export async function nftsAfter(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Pick<ServedBuilds, 'table'>,
+  after: Pick<KnownNft, 'token' | 'tokenId'> | null,
+  limit: number,
+): Promise<KnownNft[]> {
+  const own = feltParam('token');
+  const rest = `WHERE token >= ${own} AND (token > ${own} OR token_id > {token_id:UInt256})`;
+  return await clickhouse.rows(
+    {
+      name: 'nft-transfers.nfts',
+      sql: `SELECT hex(token) AS o_token, token_id AS o_token_id, kind AS o_kind
+        FROM ${tables.table('nft_transfers')} FINAL ${after === null ? '' : rest}
+        ORDER BY token, token_id LIMIT 1 BY token, token_id LIMIT {limit:UInt32}`,
+      row: nftRow,
+    },
+    { limit, ...(after === null ? {} : { token: feltHex(after.token), token_id: after.tokenId }) },
+    { settings: { max_threads: 1 } },
+  );
 }

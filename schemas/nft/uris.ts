@@ -46,3 +46,8 @@ function pathText(path: string): string {
   const segments = path.split(/[/\\]+/).filter((segment) => !/^(\.|%2e){1,2}$/i.test(segment));
   return segments.join('/').replaceAll('#', '%23');
 }
+
+/** `{id}` in the URI of an ERC-1155 stands for the id: 64 hex digits in lower case, without 0x. */
+export function withId(uri: string, id: bigint): string {
+  return uri.replaceAll('{id}', id.toString(16).padStart(64, '0'));
+}

@@ -162,7 +162,8 @@ function byteArray(bytes: Buffer): string[] {
 }
 
 function uriAnswer(token: Token, id: bigint): string[] | string {
-  const path = `ipfs://bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi/${token.key}/${id}`;
+  const folder = `ipfs://bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi/${token.key}`;
+  const path = `${folder}/${id}`;
   const { uri = 'revert' } = token;
   switch (uri) {
     case 'revert':
@@ -177,8 +178,11 @@ function uriAnswer(token: Token, id: bigint): string[] | string {
       );
       return [hexOf(BigInt(words.length)), ...words];
     }
-    case 'http':
-      return byteArray(Buffer.from(`https://metadata.example/${token.key}/${id}.json`));
+    case 'doubled':
+      // A gateway before what was a whole URI already.
+      return byteArray(Buffer.from(`https://gateway.example/ipfs/${path}.json`));
+    case 'placeholder':
+      return byteArray(Buffer.from(`${folder}/{id}.json`));
     case 'data': {
       const json = JSON.stringify({
         name: `${token.key} #${id}`,

@@ -33,7 +33,7 @@ type TokenSpec = {
   /** Entry points that answer: those of the standard, or only these. */
   answers: 'standard' | readonly string[];
   numbers: 'units' | 'beyond-128-bits' | 'zero' | 'sequence' | 'felt-ids' | 'wide-ids';
-  uri?: 'ipfs' | 'data' | 'http' | 'revert' | 'felts';
+  uri?: 'ipfs' | 'data' | 'doubled' | 'placeholder' | 'revert' | 'felts';
   interfaces: readonly ('src5' | 'legacy')[];
 };
 
@@ -280,7 +280,7 @@ const tokenSpecs: readonly TokenSpec[] = [
     naming: 'camel',
     numbers: 'felt-ids',
     interfaces: ['legacy'],
-    uri: 'http',
+    uri: 'doubled',
     notes: 150,
   },
   {
@@ -341,7 +341,7 @@ const tokenSpecs: readonly TokenSpec[] = [
     form: 'cairo0',
     naming: 'camel',
     interfaces: ['legacy'],
-    uri: 'http',
+    uri: 'placeholder',
     notes: 180,
   },
   {

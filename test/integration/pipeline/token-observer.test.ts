@@ -9,6 +9,7 @@ import type { Pool } from '../../../infra/postgres/client.ts';
 import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
 import { createNode } from '../../../pipeline/node/node.ts';
 import type { Node } from '../../../pipeline/node/types.ts';
+import { createObserverMetrics } from '../../../pipeline/observe/metrics.ts';
 import { runTokenObserver } from '../../../pipeline/observe/tokens.ts';
 import type { ObserverRun } from '../../../pipeline/observe/tokens.ts';
 import { toFelt } from '../../../schemas/felt.ts';
@@ -59,7 +60,7 @@ async function start(): Promise<void> {
     pool,
     kafka,
     log,
-    metrics: new Registry(),
+    metrics: createObserverMetrics(new Registry()),
     now: () => now,
     pollMs: 20,
   });

@@ -1,0 +1,107 @@
+import { ipfsBase, ipfsPath, repairUri, throughGateway, withId } from '../../../schemas/nft/uris.ts';
+import type { Egress, EgressAnswer } from '../../egress/egress.ts';
+import { EgressError } from '../../egress/errors.ts';
+import { readDataUri } from './data-uri.ts';
+import type { Body } from './document.ts';
+import { unavailable } from './failure.ts';
+
+export interface FetchOptions {
+  /** To whatever host a contract names. */
+  readonly egress: Egress;
+  /** To the gateway that the operator named, wherever it is; nothing else is asked by it. */
+  readonly gatewayEgress: Egress;
+  /** The base before `/ipfs/…`. */
+  readonly gateway: string;
+  /** For the whole of one document, redirects included. */
+  readonly timeoutMs: number;
+}
+
+/** Where a document is, found before anything is called. */
+export interface Source {
+  /** What is called, or the `data:` URI itself. */
+  readonly uri: string;
+  /** Who serves it; null: nobody has to. */
+  readonly host: string | null;
+}
+
+export interface Fetcher {
+  /** @throws MetadataFailure where the URI is of no kind that is fetched */
+  locate(uri: string, id: bigint): Source;
+  /** @throws MetadataFailure, also when the time is over */
+  fetch(source: Source, signal: AbortSignal): Promise<Body>;
+}
+
+const MAX_BYTES = 1_048_576;
+const MAX_REDIRECTS = 3;
+
+/** The gateway is one host, whatever it is called. */
+export const GATEWAY = 'ipfs';
+
+export function createFetcher({ egress, gatewayEgress, gateway, timeoutMs }: FetchOptions): Fetcher {
+  const base = `${new URL(ipfsBase(gateway)).href}/`;
+
+  const get = async (url: string, timeLeftMs: number, signal: AbortSignal): Promise<EgressAnswer> => {
+    const way = url.startsWith(base) ? gatewayEgress : egress;
+    const request = {
+      method: 'GET',
+      headers: { accept: 'application/json, image/*;q=0.5, */*;q=0.1' },
+      timeoutMs: Math.max(1, timeLeftMs),
+      maxBytes: MAX_BYTES,
+      signal,
+    };
+    try {
+      return await way.request(url, request);
+    } catch (error) {
+      if (!(error instanceof EgressError) || signal.aborted) throw error;
+      // Nobody is asked without TLS, unless where the operator allows it; most who say http serve https, too.
+      if (error.reason === 'invalid url' && url.startsWith('http:')) {
+        return await get(url.replace('http:', 'https:'), timeLeftMs, signal);
+      }
+      throw unavailable(`${error.reason}: ${error.message}`);
+    }
+  };
+
+  return {
+    locate(given, id) {
+      const uri = withId(repairUri(given), id);
+      if (/^data:/i.test(uri)) return { uri, host: null };
+      const url = urlOf(throughGateway(arweave(uri), gateway));
+      if (ipfsPath(uri) !== null) return { uri: url.href, host: GATEWAY };
+      return { uri: url.href, host: url.host };
+    },
+    async fetch(source, signal) {
+      const data = readDataUri(source.uri);
+      if (data !== null) return { ...data, uri: source.uri };
+      const deadline = performance.now() + timeoutMs;
+      let url = source.uri;
+      for (let redirects = 0; ; redirects += 1) {
+        const answer = await get(url, deadline - performance.now(), signal);
+        const { location } = answer.headers;
+        if (answer.status < 300 || answer.status > 399 || location === undefined) return bodyOf(url, answer);
+        if (redirects === MAX_REDIRECTS) throw unavailable(`more than ${MAX_REDIRECTS} redirects`);
+        // Checked as any other: one to this machine is refused where the first was.
+        url = urlOf(location, url).href;
+      }
+    },
+  };
+}
+
+function arweave(uri: string): string {
+  return uri.replace(/^ar:\/\//i, 'https://arweave.net/');
+}
+
+function urlOf(text: string, base?: string): URL {
+  const url = URL.canParse(text, base) ? new URL(text, base) : null;
+  if (url === null) throw unavailable('the URI is not valid');
+  if (url.protocol !== 'https:' && url.protocol !== 'http:') {
+    throw unavailable(`a URI of the scheme ${url.protocol.slice(0, 30)} is not fetched`);
+  }
+  return url;
+}
+
+function bodyOf(uri: string, { status, headers, body, isCut }: EgressAnswer): Body {
+  if (status !== 200) throw unavailable(`HTTP ${status}`);
+  if (isCut) throw unavailable(`the answer is larger than ${MAX_BYTES} bytes`);
+  const [type = ''] = (headers['content-type'] ?? '').split(';');
+  return { uri, bytes: body, type: type.trim().toLowerCase() };
+}

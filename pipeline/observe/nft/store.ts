@@ -1,0 +1,237 @@
+import { z } from 'zod';
+
+import { inTransaction, sqlRows } from '../../../infra/postgres/client.ts';
+import type { Pool, Sql } from '../../../infra/postgres/client.ts';
+import { metadataOf } from '../../../projections/nft-metadata/queries.ts';
+import type { Nft, NftMetadataRow } from '../../../projections/nft-metadata/queries.ts';
+import { nftKey } from '../../../projections/nft-metadata/queries.ts';
+import { felt, tokenStandard, uint } from '../../../schemas/messages/common.ts';
+import type { TokenStandard } from '../../../schemas/messages/common.ts';
+import type { NftMessage } from '../../../schemas/messages/nft.ts';
+import { storable } from '../../../schemas/text.ts';
+import { CLAIM_MS } from '../attempts.ts';
+import { movePosition } from '../positions.ts';
+import type { Position } from '../positions.ts';
+import type { TaskStore } from '../worker.ts';
+
+/** Whose position in the log, lock and figures these are. */
+export const OBSERVER = 'nft';
+
+export interface NftTask extends Nft {
+  readonly standard: TokenStandard;
+}
+
+const claimRow = z
+  .object({
+    token: felt,
+    token_id: uint,
+    standard: tokenStandard,
+    failures: z.number(),
+    troubles: z.number(),
+    message: z.unknown(),
+    /** Marks the claim. */
+    next_at: z.number(),
+  })
+  .transform(({ token, token_id: tokenId, standard, failures, troubles, message, next_at }) => ({
+    subject: `${token}:${tokenId}`,
+    task: { token, tokenId, standard, failures },
+    attempts: troubles,
+    message,
+    next_at,
+  }));
+export type NftClaim = z.infer<typeof claimRow>;
+
+const keyRow = z
+  .object({ token: felt, token_id: uint })
+  .transform(({ token, token_id: tokenId }) => ({ token, tokenId }));
+
+/** Somebody may ask by a clock that is ahead of ours by so much. */
+const CLOCKS_MS = 5000;
+
+/**
+ * What is to be fetched and when (tds.nft_fetches).
+ *
+ * @param schema of the served read model; null while there is none
+ * @param fullHosts hosts of which nothing can be taken up now
+ */
+export function createNftStore(
+  pool: Pool,
+  schema: () => Promise<string | null>,
+  fullHosts: () => readonly string[],
+) {
+  const endClaim = async (
+    { task, next_at }: NftClaim,
+    set: string,
+    values: readonly unknown[],
+  ): Promise<boolean> => {
+    const { rowCount } = await pool.query(
+      `UPDATE tds.nft_fetches SET ${set} WHERE token = $1 AND token_id = $2 AND next_at = $3`,
+      [task.token, task.tokenId, next_at, ...values],
+    );
+    return rowCount === 1;
+  };
+
+  /** Those of which nothing is written down, with what the read model says of them: working state may be lost. */
+  const unknownAmong = async (
+    tasks: readonly NftTask[],
+  ): Promise<{ missing: NftTask[]; read: ReadonlyMap<string, NftMetadataRow> }> => {
+    if (tasks.length === 0) return { missing: [], read: new Map() };
+    const known = await sqlRows(
+      pool,
+      keyRow,
+      `SELECT token, token_id::text AS token_id FROM tds.nft_fetches
+       JOIN unnest($1::text[], $2::numeric[]) AS asked (token, token_id) USING (token, token_id)`,
+      [tasks.map(({ token }) => token), tasks.map(({ tokenId }) => tokenId)],
+    );
+    const keys = new Set(known.map(nftKey));
+    const missing = tasks.filter((task) => !keys.has(nftKey(task)));
+    const served = missing.length === 0 ? null : await schema();
+    return { missing, read: served === null ? new Map() : await metadataOf(pool, served, missing) };
+  };
+
+  const insert = async (
+    tx: Sql,
+    missing: readonly NftTask[],
+    read: ReadonlyMap<string, NftMetadataRow>,
+    now: number,
+  ): Promise<number> => {
+    if (missing.length === 0) return 0;
+    const rows = missing.map(({ token, tokenId, standard }) => {
+      const row = read.get(nftKey({ token, tokenId }));
+      const failures = row?.attempt_count ?? 0;
+      return {
+        token,
+        token_id: tokenId,
+        standard,
+        failures,
+        next_at: row === undefined ? now : row.retry_at,
+      };
+    });
+    // Sorted: two processes that take in the same NFTs wait for each other instead of dead-locking.
+    const sorted = rows.toSorted((a, b) =>
+      `${a.token}:${a.token_id}` < `${b.token}:${b.token_id}` ? -1 : 1,
+    );
+    const { rowCount } = await tx.query(
+      `INSERT INTO tds.nft_fetches (token, token_id, standard, failures, next_at)
+       SELECT token, token_id, standard, failures, next_at
+       FROM jsonb_to_recordset($1) AS new (token text, token_id numeric, standard text, failures integer, next_at bigint)
+       ON CONFLICT (token, token_id) DO NOTHING`,
+      [JSON.stringify(sorted)],
+    );
+    return rowCount ?? 0;
+  };
+
+  const store = {
+    /** Takes NFTs in, and moves the position in the log where one is given. Answers how many were not known. */
+    async add(tasks: readonly NftTask[], position: Position | null, now: number): Promise<number> {
+      const { missing, read } = await unknownAmong(tasks);
+      if (missing.length === 0 && position === null) return 0;
+      return await inTransaction(pool, async (tx) => {
+        const added = await insert(tx, missing, read, now);
+        if (position !== null) await movePosition(tx, OBSERVER, position);
+        return added;
+      });
+    },
+
+    /** Has these fetched before all others, unless they were, or wait for their backoff. */
+    async ask(nfts: readonly Nft[], position: Position, now: number): Promise<void> {
+      const tasks = nfts.map((nft) => ({ ...nft, standard: 'unknown' as const }));
+      await store.add(tasks, null, now);
+      await inTransaction(pool, async (tx) => {
+        await tx.query(
+          `UPDATE tds.nft_fetches SET asked_at = $3, next_at = least(next_at, $3)
+           FROM (SELECT token, token_id FROM tds.nft_fetches
+             JOIN unnest($1::text[], $2::numeric[]) AS asked (token, token_id) USING (token, token_id)
+             WHERE next_at <= $4 ORDER BY token, token_id FOR UPDATE OF nft_fetches) AS wanted
+           WHERE nft_fetches.token = wanted.token AND nft_fetches.token_id = wanted.token_id`,
+          [nfts.map(({ token }) => token), nfts.map(({ tokenId }) => tokenId), now, now + CLOCKS_MS],
+        );
+        await movePosition(tx, OBSERVER, position);
+      });
+    },
+
+    /** Due ones, those that somebody waits for first; none of a host that has no place left. */
+    async claim(limit: number, now: number): Promise<NftClaim[]> {
+      const due = (more: string): string => `(SELECT token, token_id, asked_at, next_at FROM tds.nft_fetches
+        WHERE next_at <= $1 AND (host IS NULL OR host <> ALL($4)) ${more} ORDER BY next_at LIMIT $2 FOR UPDATE SKIP LOCKED)`;
+      return await sqlRows(
+        pool,
+        claimRow,
+        `WITH asked AS MATERIALIZED ${due('AND asked_at IS NOT NULL')}, others AS MATERIALIZED ${due('')},
+         due AS (SELECT DISTINCT ON (token, token_id) * FROM (SELECT * FROM asked UNION ALL SELECT * FROM others) AS both),
+         chosen AS MATERIALIZED (SELECT token, token_id FROM due ORDER BY asked_at IS NULL, next_at LIMIT $2)
+         UPDATE tds.nft_fetches AS claimed SET next_at = $3 FROM chosen
+         WHERE claimed.token = chosen.token AND claimed.token_id = chosen.token_id
+         RETURNING claimed.token, claimed.token_id::text AS token_id, standard, failures, troubles, message, next_at`,
+        [now, limit, now + CLAIM_MS, fullHosts()],
+      );
+    },
+
+    prepare: (claim: NftClaim, message: NftMessage): Promise<boolean> =>
+      endClaim(claim, 'message = $4', [JSON.stringify(message)]),
+
+    /** The log has it: fetched, or failed, and then due again when the message says. */
+    async done(claim: NftClaim, now: number, message: NftMessage): Promise<boolean> {
+      const common = 'message = NULL, troubles = 0, asked_at = NULL';
+      if (message.type === 'nft.metadata_fetched')
+        return await endClaim(
+          claim,
+          `${common}, failures = 0, next_at = NULL, last_error = NULL, done_at = $4`,
+          [now],
+        );
+      return await endClaim(claim, `${common}, failures = $4, next_at = $5, last_error = $6, done_at = $7`, [
+        message.attempt,
+        message.retry_at,
+        message.reason,
+        now,
+      ]);
+    },
+
+    failed: (claim: NftClaim, nextAt: number, error: string): Promise<boolean> =>
+      endClaim(claim, 'troubles = troubles + 1, next_at = $4, last_error = $5', [
+        nextAt,
+        storable(error).slice(0, 2000),
+      ]),
+
+    release: (claim: NftClaim, at: number): Promise<boolean> => endClaim(claim, 'next_at = $4', [at]),
+
+    /** Who serves it, found while it is claimed. */
+    found: (claim: NftTask, host: string | null): Promise<unknown> =>
+      pool.query(
+        'UPDATE tds.nft_fetches SET host = $3 WHERE token = $1 AND token_id = $2 AND host IS DISTINCT FROM $3',
+        [claim.token, claim.tokenId, host],
+      ),
+
+    async backlog(): Promise<{ waiting: number; failing: number }> {
+      const [row] = await sqlRows(
+        pool,
+        z.object({ waiting: z.number(), failing: z.number() }),
+        `SELECT count(*) AS waiting, count(*) FILTER (WHERE failures + troubles > 0) AS failing
+         FROM tds.nft_fetches WHERE next_at IS NOT NULL`,
+      );
+      return row ?? { waiting: 0, failing: 0 };
+    },
+  } satisfies TaskStore<NftClaim, NftMessage> & Record<string, unknown>;
+  return store;
+}
+
+const statesRow = z.object({
+  fetched: z.number(),
+  waiting: z.number(),
+  failing: z.number(),
+  given_up: z.number(),
+});
+
+/** How many NFTs' metadata is fetched, was not tried yet, has failed and is tried again, and is not any more. */
+export async function nftStates(db: Sql): Promise<z.infer<typeof statesRow>> {
+  const [row] = await sqlRows(
+    db,
+    statesRow,
+    `SELECT count(*) FILTER (WHERE next_at IS NULL AND failures = 0) AS fetched,
+       count(*) FILTER (WHERE next_at IS NOT NULL AND failures = 0) AS waiting,
+       count(*) FILTER (WHERE next_at IS NOT NULL AND failures > 0) AS failing,
+       count(*) FILTER (WHERE next_at IS NULL AND failures > 0) AS given_up
+     FROM tds.nft_fetches`,
+  );
+  return row ?? { fetched: 0, waiting: 0, failing: 0, given_up: 0 };
+}
