@@ -158,7 +158,7 @@ export function createNftStore(
         pool,
         claimRow,
         `WITH asked AS MATERIALIZED ${due('AND asked_at IS NOT NULL')}, others AS MATERIALIZED ${due('')},
-         due AS (SELECT DISTINCT ON (token, token_id) * FROM (SELECT * FROM asked UNION ALL SELECT * FROM others) AS both),
+         due AS (SELECT DISTINCT ON (token, token_id) * FROM (SELECT * FROM asked UNION ALL SELECT * FROM others) AS any_of_them),
          chosen AS MATERIALIZED (SELECT token, token_id FROM due ORDER BY asked_at IS NULL, next_at LIMIT $2)
          UPDATE tds.nft_fetches AS claimed SET next_at = $3 FROM chosen
          WHERE claimed.token = chosen.token AND claimed.token_id = chosen.token_id

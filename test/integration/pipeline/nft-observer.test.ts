@@ -1,0 +1,485 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+import { Registry } from 'prom-client';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+
+import { loadConfig } from '../../../infra/config.ts';
+import { createSimulatedGateway } from '../../../infra/embedded/ipfs/gateway.ts';
+import type { SimulatedGateway } from '../../../infra/embedded/ipfs/gateway.ts';
+import { parseNetwork } from '../../../infra/networks.ts';
+import { createEgress } from '../../../pipeline/egress/egress.ts';
+import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
+import { createNode } from '../../../pipeline/node/node.ts';
+import { createObserverMetrics } from '../../../pipeline/observe/metrics.ts';
+import { runNftObserver } from '../../../pipeline/observe/nft/observer.ts';
+import type { ObserverRun } from '../../../pipeline/observe/tokens.ts';
+import type { KnownNft } from '../../../projections/nft-transfers/queries.ts';
+import { toFelt } from '../../../schemas/felt.ts';
+import { nftMessage } from '../../../schemas/messages/nft.ts';
+import type { NftMessage } from '../../../schemas/messages/nft.ts';
+import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
+import { ART, ITEMS, accepted, batchEvent, makeBlock, transferEvent } from '../../support/chain-messages.ts';
+import { observerWorld } from '../../support/observer-world.ts';
+import type { ObserverWorld } from '../../support/observer-world.ts';
+import { uriNode } from '../../support/uri-node.ts';
+import type { UriNode } from '../../support/uri-node.ts';
+
+/** The observer of metadata on a real log and real tables; node, gateway and hosts speak their wire protocols. */
+
+const [ANNA, BERT] = [toFelt(0xa11an), toFelt(0xbe47n)];
+const CID = 'QmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWnPbdG';
+/** A request that comes so much too early is taken for one in time: clocks differ. */
+const CLOCKS_MS = 5000;
+const LOOPBACK = ['127.0.0.0/8'].flatMap((text) => parseNetwork(text) ?? []);
+
+let world: ObserverWorld;
+let node: UriNode;
+let gateway: SimulatedGateway;
+let running: ObserverRun | null = null;
+let undo: (() => Promise<void>)[] = [];
+/** The observer's clock: it stands until a test moves it. */
+let now = 1_700_000_000_000;
+let height = 0;
+/** A fresh id for each thing that a test fetches. */
+let nextId = 1000n;
+let transferred: KnownNft[] = [];
+
+beforeAll(async () => {
+  world = await observerWorld();
+  node = await uriNode();
+  gateway = await createSimulatedGateway();
+});
+afterAll(async () => {
+  await gateway.close();
+  await node.close();
+  await world.close();
+});
+beforeEach(() => {
+  gateway.faults.clear();
+  Object.assign(node, { isAway: false, reason: 'Not minted' });
+  transferred = [];
+  now += 7 * 86_400_000;
+});
+afterEach(() => stop());
+
+async function start(
+  settings: Readonly<Record<string, string>> = {},
+  { allowNetworks = [] as typeof LOOPBACK } = {},
+): Promise<void> {
+  const config = loadConfig({ IPFS_GATEWAY_URL: gateway.url, NFT_TIMEOUT_MS: '20000', ...settings });
+  const rpc = createNode({
+    url: node.url,
+    timeoutMs: 30_000,
+    maxConcurrent: 64,
+    attempts: 1,
+    metrics: createNodeMetrics(new Registry()),
+  });
+  const egress = createEgress({ allowNetworks, ownPorts: [] });
+  const gatewayEgress = createEgress({ allowNetworks: LOOPBACK, ownPorts: [] });
+  undo = [() => rpc.close(), () => egress.close(), () => gatewayEgress.close()];
+  running = await runNftObserver({
+    config,
+    node: rpc,
+    pool: world.pool,
+    kafka: world.kafka,
+    egress,
+    gatewayEgress,
+    schema: async () => null,
+    nftsAfter: async (after) => (after === null ? transferred : []),
+    log: world.log,
+    observers: createObserverMetrics(new Registry()),
+    metrics: new Registry(),
+    now: () => now,
+    pollMs: 20,
+  });
+}
+
+async function stop(): Promise<void> {
+  await running?.stop();
+  await running?.done;
+  running = null;
+  for (const one of undo.splice(0)) await one();
+}
+
+/** Mints an NFT of `ART` with this URI; without one its contract reverts. */
+function mint(uri: string | null): bigint {
+  const id = (nextId += 1n);
+  if (uri !== null) node.uris.set(id, uri);
+  return id;
+}
+
+async function tell(ids: readonly bigint[]): Promise<void> {
+  const events = ids.map((id) => transferEvent(ART, ANNA, BERT, id));
+  await publishBlock(events);
+}
+
+async function publishBlock(
+  events: Parameters<typeof makeBlock>[0]['transactions'][number]['events'],
+): Promise<void> {
+  height += 1;
+  const value = accepted(makeBlock({ height, transactions: [{ events }] }), height);
+  const publisher = world.kafka.publisher();
+  await publisher.publish(topics.chainBlocks, [{ value, partition: partitionOfHeight(height) }]);
+  await publisher.close();
+}
+
+async function ask(id: bigint): Promise<void> {
+  const publisher = world.kafka.publisher();
+  await publisher.publish(topics.requests, [
+    {
+      key: `${ART}:${id}`,
+      value: { type: 'nft.metadata_requested', v: 1, token: ART, token_id: String(id), requested_at: now },
+    },
+  ]);
+  await publisher.close();
+}
+
+async function said(id: bigint): Promise<NftMessage[]> {
+  const found: NftMessage[] = [];
+  for (const { partition, low, high } of await world.kafka.offsets(topics.nft)) {
+    for await (const { key, value } of world.kafka.readRange(topics.nft, partition, low, high)) {
+      const message = nftMessage.parse(JSON.parse(value.toString()));
+      expect(key).toBe(`${message.token}:${message.token_id}`);
+      if (message.token_id === String(id)) found.push(message);
+    }
+  }
+  return found;
+}
+
+async function untilSaid(id: bigint, times = 1): Promise<NftMessage> {
+  return await vi.waitFor(
+    async () => {
+      const messages = await said(id);
+      expect(messages.length).toBeGreaterThanOrEqual(times);
+      return messages[times - 1]!;
+    },
+    { timeout: 20_000, interval: 50 },
+  );
+}
+
+interface Row {
+  failures: number;
+  troubles: number;
+  next_at: number | null;
+}
+async function rowOf(id: bigint): Promise<Row | undefined> {
+  const { rows } = await world.pool.query<Row>('SELECT * FROM tds.nft_fetches WHERE token_id = $1', [
+    String(id),
+  ]);
+  return rows[0];
+}
+
+/** Waits until nothing is due, and nobody works on anything. */
+async function untilIdle(): Promise<void> {
+  await vi.waitFor(
+    async () => {
+      for (const topic of [topics.chainBlocks, topics.requests]) {
+        const { rows } = await world.pool.query<{ partition: number; next_offset: number }>(
+          "SELECT partition, next_offset FROM tds.observer_positions WHERE observer = 'nft' AND topic = $1",
+          [topic.name],
+        );
+        for (const { partition, high } of await world.kafka.offsets(topic))
+          if (high > 0) expect(rows).toContainEqual({ partition, next_offset: high });
+      }
+      const { rows } = await world.pool.query(
+        'SELECT token_id FROM tds.nft_fetches WHERE next_at <= $1 OR (failures = 0 AND next_at IS NOT NULL)',
+        [now],
+      );
+      expect(rows).toEqual([]);
+    },
+    { timeout: 20_000, interval: 30 },
+  );
+}
+
+const callsOf = (part: string): number => gateway.calls.filter((path) => path.includes(part)).length;
+
+it('fetches every NFT that blocks tell of, single and batch, once however often they are read', async () => {
+  const first = mint(`ipfs://${CID}/foxes/1`);
+  const placeholder = mint(`ipfs://${CID}/items/{id}.json`);
+  const doubled = mint(`https://other.example/ipfs/ipfs://${CID}/foxes/2.json`);
+  const onChain = mint('data:application/json,{"name":"On chain","image":"ipfs://a/b","attributes":{"a":1}}');
+  const wide = (1n << 255n) + 5n;
+  node.uris.set(wide, `ipfs://ipfs/${CID}/foxes/3`);
+  await start();
+  await publishBlock([
+    transferEvent(ART, ANNA, BERT, first),
+    transferEvent(ART, BERT, ANNA, first),
+    transferEvent(ART, BERT, ANNA, onChain),
+    batchEvent(ITEMS, ANNA, BERT, [
+      [placeholder, 3n],
+      [doubled, 1n],
+      [wide, 1n],
+    ]),
+  ]);
+  await untilIdle();
+  await tell([first, onChain]);
+  await stop();
+  // The positions are lost, as with an older backup: everything is read again, nothing is fetched again.
+  await world.pool.query('DELETE FROM tds.observer_positions');
+  await start();
+  await untilIdle();
+
+  expect(await said(first)).toEqual([
+    {
+      type: 'nft.metadata_fetched',
+      v: 1,
+      token: ART,
+      token_id: String(first),
+      uri: `ipfs://${CID}/foxes/1`,
+      name: 'foxes #1',
+      description: 'Number 1 of foxes, on a simulated chain.',
+      image: `ipfs://${CID}/foxes/1.svg`,
+      external_url: 'https://foxes.example/1',
+      animation_url: null,
+      attributes: expect.arrayContaining([{ trait_type: 'is first', value: 'true' }]),
+      observed_at: now,
+    },
+  ]);
+  expect(await said(placeholder)).toMatchObject([{ token: ITEMS, name: `items #${placeholder}` }]);
+  expect(await said(doubled)).toMatchObject([{ name: 'foxes #2' }]);
+  expect(await said(wide)).toMatchObject([{ token: ITEMS, name: 'foxes #3' }]);
+  expect(await said(onChain)).toMatchObject([
+    { name: 'On chain', image: 'ipfs://a/b', attributes: [{ trait_type: 'a', value: '1' }] },
+  ]);
+  expect(callsOf('/foxes/1')).toBe(1);
+});
+
+describe('the cache row', () => {
+  it(
+    'is tried ten times with growing pauses, and never inside one, asked or not; then never again',
+    { timeout: 120_000 },
+    async () => {
+      const id = mint(`ipfs://${CID}/foxes/10`);
+      gateway.faults.add({ kind: 'status', status: 502, path: '/foxes/10' });
+      await start();
+      await tell([id]);
+      let expected = 300_000;
+      for (let attempt = 1; attempt <= 10; attempt += 1) {
+        const message = await untilSaid(id, attempt);
+        const retryAt = attempt === 10 ? null : now + Math.min(expected, 86_400_000);
+        expect(message).toMatchObject({
+          type: 'nft.metadata_failed',
+          cause: 'unavailable',
+          reason: 'HTTP 502',
+          attempt,
+          retry_at: retryAt,
+          observed_at: now,
+        });
+        await untilIdle();
+        expect(await rowOf(id)).toMatchObject({ failures: attempt, next_at: retryAt });
+        // One millisecond before its time nobody tries, whoever asks and however often it is transferred.
+        now = retryAt === null ? now + 30 * 86_400_000 : retryAt - CLOCKS_MS - 1;
+        await ask(id);
+        await tell([id]);
+        await untilIdle();
+        expect(callsOf('/foxes/10')).toBe(attempt);
+        if (retryAt !== null) now = retryAt;
+        expected *= 2;
+      }
+      // Over a restart, too.
+      await stop();
+      gateway.faults.clear();
+      transferred = [{ token: ART, tokenId: String(id), standard: 'erc721' }];
+      await start();
+      await untilIdle();
+      expect(callsOf('/foxes/10')).toBe(10);
+      expect((await said(id)).length).toBe(10);
+    },
+  );
+
+  it('counts from the beginning once it was fetched', async () => {
+    const id = mint(`ipfs://${CID}/foxes/11`);
+    gateway.faults.add({ kind: 'status', path: '/foxes/11', times: 2 });
+    await start();
+    await tell([id]);
+    await untilSaid(id, 1);
+    await untilIdle();
+    now += 300_000;
+    await untilSaid(id, 2);
+    await untilIdle();
+    now += 600_000;
+    expect(await untilSaid(id, 3)).toMatchObject({ type: 'nft.metadata_fetched', name: 'foxes #11' });
+    await untilIdle();
+    expect(await rowOf(id)).toMatchObject({ failures: 0, next_at: null });
+  });
+
+  it("keeps the contract's reason where it reverted", async () => {
+    node.reason = 'ERC721: invalid token ID';
+    const id = mint(null);
+    await start();
+    await tell([id]);
+    expect(await untilSaid(id)).toMatchObject({
+      cause: 'reverted',
+      reason: 'ERC721: invalid token ID',
+      uri: null,
+      attempt: 1,
+    });
+  });
+
+  it('does not count what is no fault of the NFT: the node is away', async () => {
+    node.isAway = true;
+    const id = mint('data:application/json,{}');
+    await start();
+    await tell([id]);
+    await vi.waitFor(async () => expect(await rowOf(id)).toMatchObject({ failures: 0, troubles: 1 }), {
+      timeout: 30_000,
+    });
+    node.isAway = false;
+    now += 60_000;
+    expect(await untilSaid(id)).toMatchObject({ type: 'nft.metadata_fetched' });
+    await untilIdle();
+    expect(await rowOf(id)).toMatchObject({ failures: 0, troubles: 0, next_at: null });
+  });
+
+  it('that was written down before a crash is published as it was written', async () => {
+    const id = mint('data:application/json,{"name":"new"}');
+    const message = {
+      type: 'nft.metadata_fetched',
+      v: 1,
+      token: ART,
+      token_id: String(id),
+      uri: 'x',
+      name: 'old',
+      description: null,
+      image: null,
+      external_url: null,
+      animation_url: null,
+      attributes: [],
+      observed_at: now - 1,
+    };
+    await world.pool.query(
+      "INSERT INTO tds.nft_fetches (token, token_id, standard, next_at, message) VALUES ($1, $2, 'erc721', $3, $4)",
+      [ART, String(id), now, JSON.stringify(message)],
+    );
+    await start();
+    expect(await untilSaid(id)).toEqual(message);
+  });
+});
+
+it('fetches what is asked for, also where no transfer was seen', async () => {
+  const id = mint(`ipfs://${CID}/foxes/20`);
+  await start();
+  await ask(id);
+  expect(await untilSaid(id)).toMatchObject({ type: 'nft.metadata_fetched', name: 'foxes #20' });
+});
+
+it('finds what nobody has tried', async () => {
+  const id = mint(`ipfs://${CID}/foxes/21`);
+  transferred = [{ token: ART, tokenId: String(id), standard: 'erc721' }];
+  await start();
+  expect(await untilSaid(id)).toMatchObject({ type: 'nft.metadata_fetched', name: 'foxes #21' });
+});
+
+describe('a document', () => {
+  it.each([
+    ['that is huge', { kind: 'huge' }, 'the answer is larger than 1048576 bytes'],
+    ['that is nested', { kind: 'nested' }, 'the metadata is nested more than 64 deep'],
+    ['that is no JSON', { kind: 'body' }, 'the metadata is no JSON object'],
+    ['that breaks off', { kind: 'drop' }, /^connection: /],
+    [
+      'that is elsewhere, on this machine',
+      { kind: 'redirect', to: 'http://127.0.0.1:1/' },
+      'blocked address: blocked address',
+    ],
+    [
+      'that is elsewhere, beside us',
+      { kind: 'redirect', to: 'https://10.1.2.3/x' },
+      'blocked address: blocked address',
+    ],
+    [
+      'that is elsewhere, with a keeper of secrets',
+      { kind: 'redirect', to: 'http://169.254.169.254/latest' },
+      'blocked address: blocked address',
+    ],
+    [
+      'that is elsewhere, in a file',
+      { kind: 'redirect', to: 'file:///etc/passwd' },
+      'a URI of the scheme file: is not fetched',
+    ],
+    ['that is elsewhere without end', { kind: 'redirect', to: '?again' }, 'more than 3 redirects'],
+    ['that is missing', { kind: 'status', status: 404 }, 'HTTP 404'],
+  ] as const)('%s is a failure with a reason', async (_, fault, reason) => {
+    const id = (nextId += 1n);
+    node.uris.set(id, `ipfs://${CID}/foxes/${id}`);
+    gateway.faults.add({ ...fault, path: `/foxes/${id}` });
+    await start();
+    await tell([id]);
+    expect(await untilSaid(id)).toMatchObject({
+      type: 'nft.metadata_failed',
+      cause: 'unavailable',
+      reason: typeof reason === 'string' ? reason : expect.stringMatching(reason),
+    });
+  });
+
+  it.each([
+    ['http://127.0.0.1:1/x', 'blocked address: blocked address'],
+    ['https://[::1]/x', 'blocked address: blocked address'],
+    ['https://user:word@x.example/', /password/],
+    ['gopher://x.example/', 'a URI of the scheme gopher: is not fetched'],
+    ['not a uri', 'the URI is not valid'],
+  ])('at %s is not asked for', async (uri, reason) => {
+    const id = mint(uri);
+    await start();
+    await tell([id]);
+    expect(await untilSaid(id)).toMatchObject({
+      reason: typeof reason === 'string' ? reason : expect.stringMatching(reason),
+    });
+  });
+
+  it('of wrong types in every field is taken for what can be had of it', async () => {
+    const id = (nextId += 1n);
+    node.uris.set(id, `ipfs://${CID}/foxes/${id}`);
+    const text =
+      '{"name":5,"description":{},"image":[],"external_url":1,"animation_url":null,"attributes":"x"}';
+    gateway.faults.add({ kind: 'body', text, type: 'application/json', path: `/foxes/${id}` });
+    await start();
+    await tell([id]);
+    expect(await untilSaid(id)).toMatchObject({
+      type: 'nft.metadata_fetched',
+      name: '5',
+      description: null,
+      image: null,
+      external_url: null,
+      animation_url: null,
+      attributes: [],
+    });
+  });
+});
+
+describe('a host that hangs', () => {
+  let hanging: Server;
+  let asked = 0;
+  beforeAll(async () => {
+    hanging = createServer(() => {
+      asked += 1;
+    });
+    hanging.listen(0, '127.0.0.1');
+    await once(hanging, 'listening');
+  });
+  afterAll(() => {
+    hanging.close();
+    hanging.closeAllConnections();
+  });
+
+  it('keeps its own NFTs waiting and nobody else’s', { timeout: 60_000 }, async () => {
+    const { port } = hanging.address() as AddressInfo;
+    const stuck = Array.from({ length: 40 }, (_, i) => mint(`http://127.0.0.1:${port}/${i}`));
+    const others = Array.from({ length: 40 }, (_, i) => mint(`ipfs://${CID}/foxes/${5000 + i}`));
+    await start(
+      { NFT_CONCURRENCY: '8', NFT_HOST_CONCURRENCY: '2', NFT_TIMEOUT_MS: '40000' },
+      { allowNetworks: LOOPBACK },
+    );
+    await tell(stuck);
+    await vi.waitFor(() => expect(asked).toBe(2), { timeout: 20_000 });
+    await tell(others);
+    // Put off, they are looked at again after a second of the observer's clock.
+    const ticking = setInterval(() => (now += 100), 20);
+    for (const id of others) expect(await untilSaid(id)).toMatchObject({ type: 'nft.metadata_fetched' });
+    clearInterval(ticking);
+    expect(asked).toBe(2);
+    expect(await said(stuck[0]!)).toEqual([]);
+  });
+});

@@ -1,0 +1,60 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+import { z } from 'zod';
+
+/** A node that answers `starknet_call` alone: contracts whose NFTs have the URIs that a test gives them. */
+export interface UriNode {
+  readonly url: string;
+  /** By id; without one the contract reverts with the reason. */
+  readonly uris: Map<bigint, string>;
+  reason: string;
+  /** Answers nothing but 503 while it is true. */
+  isAway: boolean;
+  close(): Promise<void>;
+}
+
+const callSchema = z.object({
+  id: z.number(),
+  params: z.looseObject({ request: z.object({ calldata: z.array(z.string()) }) }),
+});
+
+export async function uriNode(): Promise<UriNode> {
+  const node = { uris: new Map<bigint, string>(), reason: 'Not minted', isAway: false };
+  const server = createServer(async (request, response) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk);
+    if (node.isAway) {
+      response.writeHead(503).end();
+      return;
+    }
+    const { id, params } = callSchema.parse(JSON.parse(Buffer.concat(chunks).toString()));
+    const [low = '0x0', high = '0x0'] = params.request.calldata;
+    const uri = node.uris.get(BigInt(low) + (BigInt(high) << 128n));
+    const failure = { code: 40, message: 'Contract error', data: { revert_error: `0x1 ('${node.reason}')` } };
+    const answer = uri === undefined ? { error: failure } : { result: byteArray(uri) };
+    response.setHeader('content-type', 'application/json');
+    response.end(JSON.stringify({ jsonrpc: '2.0', id, ...answer }));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  return Object.assign(node, {
+    url: `http://127.0.0.1:${port}`,
+    async close() {
+      server.close();
+      server.closeAllConnections();
+      await once(server, 'close');
+    },
+  });
+}
+
+function byteArray(text: string): string[] {
+  const hex = (bytes: Buffer): string => `0x${bytes.toString('hex').replace(/^0+/, '') || '0'}`;
+  const bytes = Buffer.from(text);
+  const full = Math.floor(bytes.length / 31);
+  const words = Array.from({ length: full }, (_, i) => hex(bytes.subarray(31 * i, 31 * i + 31)));
+  const rest = bytes.subarray(31 * full);
+  return [`0x${full.toString(16)}`, ...words, hex(rest), `0x${rest.length.toString(16)}`];
+}
