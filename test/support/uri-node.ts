@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
 import { z } from 'zod';
@@ -22,7 +23,7 @@ const callSchema = z.object({
 
 export async function uriNode(): Promise<UriNode> {
   const node = { uris: new Map<bigint, string>(), reason: 'Not minted', isAway: false };
-  const server = createServer(async (request, response) => {
+  const answerTo = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const chunks: Buffer[] = [];
     for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk);
     if (node.isAway) {
@@ -36,7 +37,8 @@ export async function uriNode(): Promise<UriNode> {
     const answer = uri === undefined ? { error: failure } : { result: byteArray(uri) };
     response.setHeader('content-type', 'application/json');
     response.end(JSON.stringify({ jsonrpc: '2.0', id, ...answer }));
-  });
+  };
+  const server = createServer((request, response) => void answerTo(request, response));
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
