@@ -18,6 +18,8 @@ export type CommandRequest = {
     /** Without one, a random id. */
     readonly id?: string;
     readonly requestHash?: string | undefined;
+    /** For so long its outcome is waited for, where that is not as long as for others. */
+    readonly timeoutMs?: number;
   };
 }[CommandType];
 
@@ -51,8 +53,8 @@ export function createCommandBus({ publisher, outcome, timeoutMs, now }: Command
   };
 
   return {
-    async submit({ id, requestHash, ...request }) {
-      const deadline = performance.now() + timeoutMs;
+    async submit({ id, requestHash, timeoutMs: within = timeoutMs, ...request }) {
+      const deadline = performance.now() + within;
       const command: Command = commandsMessage.parse({
         v: 1,
         id: id ?? randomUUID(),
@@ -67,7 +69,7 @@ export function createCommandBus({ publisher, outcome, timeoutMs, now }: Command
       const published = publisher.publish(topics.commands, [{ value: command }]);
       // A log that is away must not hold a client longer than the outcome may.
       const tooLate = new AbortController();
-      await Promise.race([published, pause(timeoutMs, tooLate.signal)]).finally(() => tooLate.abort());
+      await Promise.race([published, pause(within, tooLate.signal)]).finally(() => tooLate.abort());
       return await waitFor(command, deadline);
     },
     wake: (commandId) => waiting.wake(commandId),

@@ -13,6 +13,7 @@ import { pause } from '../lifecycle.ts';
 import { createLogger } from '../log.ts';
 import { createPool } from '../postgres/client.ts';
 import { openCounters } from '../redis/client.ts';
+import { catalogueCommand } from './commands/catalogue.ts';
 import { pricesCommand } from './commands/prices.ts';
 import { quarantineCommand } from './commands/quarantine.ts';
 import { rebuildCommand } from './commands/rebuild.ts';
@@ -180,6 +181,7 @@ export const commands: readonly Register[] = [
   (program) => quarantineCommand(program, log, say),
   (program) => verifyCommand(program, log, say),
   (program) => rebuildCommand(program, log, say),
+  (program) => catalogueCommand(program, log, say),
   (program) => pricesCommand(program, log, say),
   (program) => snapshotCommand(program, log, say),
   (program) => reportsCommand(program, log, say),

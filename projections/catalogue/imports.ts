@@ -2,12 +2,13 @@ import { z } from 'zod';
 
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { PoolClient } from '../../infra/postgres/client.ts';
-import { CATALOGUE_KINDS, NATURAL_KEYS, catalogueRecord } from '../../schemas/catalogue.ts';
+import { CATALOGUE_KINDS } from '../../schemas/catalogue.ts';
 import type { CatalogueKind } from '../../schemas/catalogue.ts';
 import type { CommandOf } from '../../schemas/messages/commands.ts';
 import { OUTCOME_LIFETIME_MS, accept, refuse } from '../commands.ts';
 import type { Outcome } from '../commands.ts';
 import { recountDomains, recountWallets } from './counts.ts';
+import { mergeOf } from './records.ts';
 import { wordsOf } from './words.ts';
 
 /** Entries by what an import did to them. */
@@ -94,21 +95,20 @@ async function unknownCategories(tx: PoolClient, schema: string, importId: strin
 /** The offset, plus one, of the import's command. */
 const CHANGED = '$4::bigint';
 
-/** What an entry's field becomes, where that is not simply what was sent. */
-const MERGED: Partial<Record<CatalogueKind, Readonly<Record<string, string>>>> = {
-  wallets: {
-    transaction_count: 'greatest(known.transaction_count, sent.transaction_count)',
-    last_activity_at: 'greatest(known.last_activity_at, sent.last_activity_at)',
-  },
+/** A column that the projection adds by itself, beside the id and the times: what it is of a new entry, and of a changed one. */
+interface Added {
+  readonly made: string;
+  readonly updated?: string;
+}
+const ADDED: Partial<Record<CatalogueKind, Readonly<Record<string, Added>>>> = {
   domains: {
-    in_force_since: `CASE WHEN ${inForce('sent')} THEN coalesce(known.in_force_since, ${CHANGED}) END`,
+    changed: { made: CHANGED },
+    in_force_since: {
+      made: `CASE WHEN ${inForce('sent')} THEN ${CHANGED} END`,
+      updated: `CASE WHEN ${inForce('sent')} THEN coalesce(known.in_force_since, ${CHANGED}) END`,
+    },
   },
-};
-
-/** Columns that the projection adds by itself, beside the id and the times: made of what was sent, or of `CHANGED`. */
-const ADDED: Partial<Record<CatalogueKind, Readonly<Record<string, string>>>> = {
-  domains: { changed: CHANGED, in_force_since: `CASE WHEN ${inForce('sent')} THEN ${CHANGED} END` },
-  dapps: { words: wordsOf('sent') },
+  dapps: { words: { made: wordsOf('sent') } },
 };
 
 /** A domain of which something is said: a pending one decides nothing. */
@@ -132,12 +132,8 @@ async function takeRecords(
   { kind, importId, part, at, changed }: Batch,
 ): Promise<ImportCounts> {
   const table = `${schema}.${kind}`;
-  const keys: readonly string[] = NATURAL_KEYS[kind];
-  const fields = Object.keys(catalogueRecord[kind].shape);
-  const rest = fields.filter((field) => !keys.includes(field));
+  const { keys, fields, rest, become, isSame, isChanged } = mergeOf(kind);
   const added = Object.entries(ADDED[kind] ?? {});
-  const become = (field: string, made = `sent.${field}`): string => MERGED[kind]?.[field] ?? made;
-  const isSame = keys.map((key) => `known.${key} = sent.${key}`).join(' AND ');
   const sent = `sent AS (
     SELECT DISTINCT ON (${keys.join(', ')}) record.*, place
     FROM ${schema}.import_parts, jsonb_array_elements(records->'${kind}') WITH ORDINALITY AS one (value, place),
@@ -145,21 +141,25 @@ async function takeRecords(
     WHERE import_id = $1 AND part = $2
     ORDER BY ${keys.join(', ')}, place DESC
   )`;
-  const values = [importId, part, at, ...(added.some(([, value]) => value === CHANGED) ? [changed] : [])];
+  const values = [
+    importId,
+    part,
+    at,
+    ...(added.some(([, { made }]) => made.includes(CHANGED)) ? [changed] : []),
+  ];
   const updated = await tx.query(
     `WITH ${sent}
      UPDATE ${table} AS known
      SET ${rest.map((field) => `${field} = ${become(field)}`).join(', ')},
-       updated_at = $3${added.map(([column, value]) => `, ${column} = ${become(column, value)}`).join('')}
-     FROM sent WHERE ${isSame}
-       AND (${rest.map((field) => `known.${field}`).join(', ')}) IS DISTINCT FROM (${rest.map((field) => become(field)).join(', ')})`,
+       updated_at = $3${added.map(([column, { made, updated = made }]) => `, ${column} = ${updated}`).join('')}
+     FROM sent WHERE ${isSame} AND ${isChanged}`,
     values,
   );
   const created = await tx.query(
     `WITH ${sent}
      INSERT INTO ${table} (id, ${[...fields, 'created_at', 'updated_at', ...added.map(([column]) => column)].join(', ')})
      SELECT (SELECT coalesce(max(id), 0) FROM ${table}) + row_number() OVER (ORDER BY place),
-       ${fields.map((field) => `sent.${field}`).join(', ')}, $3, $3${added.map(([, value]) => `, ${value}`).join('')}
+       ${fields.map((field) => `sent.${field}`).join(', ')}, $3, $3${added.map(([, { made }]) => `, ${made}`).join('')}
      FROM sent WHERE NOT EXISTS (SELECT 1 FROM ${table} AS known WHERE ${isSame})`,
     values,
   );

@@ -20,6 +20,8 @@ export {
   listClassHashes,
   listDapps,
 } from './directory.ts';
+export { compareRecords, isEmptyOf, recordsOf, unknownCategories } from './files.ts';
+export type { RecordCounts } from './files.ts';
 export type { Ad, Category, ClassHash, Dapp, DappFilters } from './directory.ts';
 
 /** Read side of the catalogue. `schema` is the served build's: `served.schema('catalogue')`. Times are unix milliseconds. */

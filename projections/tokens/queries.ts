@@ -105,3 +105,21 @@ export async function listTokens(
     [...values, page.limit, page.offset],
   );
 }
+
+const LISTED_AT_ONCE = 1000;
+
+/** Tokens of which a curated list, or an operator, has ever said something; by address. */
+export async function* listedTokens(db: Sql, schema: string): AsyncIterable<TokenRow> {
+  for (let after = ''; ;) {
+    const rows = await sqlRows(
+      db,
+      tokenRow,
+      `SELECT ${TOKEN_COLUMNS} FROM ${schema}.tokens WHERE listed_at IS NOT NULL AND token > $1
+       ORDER BY token LIMIT ${LISTED_AT_ONCE}`,
+      [after],
+    );
+    yield* rows;
+    after = rows.at(-1)?.token ?? '';
+    if (rows.length < LISTED_AT_ONCE) return;
+  }
+}

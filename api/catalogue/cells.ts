@@ -1,0 +1,54 @@
+/**
+ * Cells of CSV. An empty cell says nothing, so what it leaves out has its default. A list is JSON, or parts with `|`
+ * between. A text that a spreadsheet would run as a formula has an apostrophe before it, as spreadsheets themselves write
+ * such a text; reading takes one apostrophe off, so whatever is written is read as it was.
+ */
+
+const LISTS: ReadonlySet<string> = new Set(['tags', 'networks']);
+const FLAGS: ReadonlySet<string> = new Set([
+  'is_featured',
+  'is_verified',
+  'is_active',
+  'active',
+  'verified',
+  'common',
+  'public',
+  'hidden',
+]);
+const NUMBERS: ReadonlySet<string> = new Set([
+  'tvl_usd',
+  'daily_users',
+  'total_transactions',
+  'review_count',
+  'priority',
+  'total_impression_limit',
+  'transaction_count',
+]);
+
+/** What begins so is run by some spreadsheet, or was kept from it. */
+const FORMULA = /^'*[=+\-@\t\r＝＋－＠]/;
+const KEPT_FROM_RUNNING = /^'+[=+\-@\t\r＝＋－＠]/;
+
+/** Undefined where the cell says nothing; a cell that is no value of its field stays text, which the field refuses. */
+export function readCell(field: string, cell: string): unknown {
+  if (cell === '') return undefined;
+  if (LISTS.has(field)) return readList(cell);
+  if (FLAGS.has(field)) return { true: true, false: false }[cell.trim().toLowerCase()] ?? cell;
+  if (NUMBERS.has(field)) return /^\s*[+-]?[0-9.]+(e[+-]?[0-9]+)?\s*$/i.test(cell) ? Number(cell) : cell;
+  return KEPT_FROM_RUNNING.test(cell) ? cell.slice(1) : cell;
+}
+
+export function writeCell(value: unknown): string {
+  if (value === null || value === undefined) return '';
+  if (typeof value === 'string') return FORMULA.test(value) ? `'${value}` : value;
+  return Array.isArray(value) && value.length === 0 ? '' : JSON.stringify(value);
+}
+
+function readList(cell: string): unknown {
+  if (!cell.trimStart().startsWith('[')) return cell.split('|').map((part) => part.trim());
+  try {
+    return JSON.parse(cell);
+  } catch {
+    return cell;
+  }
+}

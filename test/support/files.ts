@@ -1,0 +1,25 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+/** Runs `work` on a file that holds this, and takes it away afterwards. */
+export async function withFile<T>(
+  content: string | Buffer,
+  work: (path: string) => Promise<T>,
+  name = 'file',
+): Promise<T> {
+  const folder = mkdtempSync(join(tmpdir(), 'tds-file-'));
+  try {
+    const path = join(folder, name);
+    writeFileSync(path, content);
+    return await work(path);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+export async function allOf<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const item of items) all.push(item);
+  return all;
+}
