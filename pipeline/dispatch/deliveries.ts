@@ -27,7 +27,8 @@ export async function insertDeliveries(tx: PoolClient, deliveries: readonly NewD
      SELECT id, webhook_id, event, body, created_at, is_test, created_at, created_at, subject, landed_hash, landed_seq
      FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::boolean[], $7::uuid[], $8::text[], $9::bigint[])
        AS made (id, webhook_id, event, body, created_at, is_test, subject, landed_hash, landed_seq)
-     ON CONFLICT (id) DO UPDATE SET landed_hash = excluded.landed_hash, landed_seq = excluded.landed_seq, reverted_height = NULL
+     ON CONFLICT (id) DO UPDATE SET landed_hash = excluded.landed_hash, landed_seq = excluded.landed_seq, reverted_height = NULL,
+       reverted_seq = NULL
        WHERE known.landed_seq < excluded.landed_seq`,
     [
       deliveries.map(({ id }) => id),

@@ -59,16 +59,19 @@ export interface BlockPlan {
   readonly height: number;
   /** Distinguishes blocks of one height. */
   readonly fork?: number;
+  /** That of the block below; `fork` if left out. */
+  readonly parentFork?: number;
   readonly transactions: readonly (Partial<BlockTransaction> & { readonly events: RawEvent[] })[];
 }
 
-export function makeBlock({ height, fork = 0, transactions }: BlockPlan): BlockBody {
-  const named = (kind: bigint, index = 0): Felt =>
-    toFelt((kind << 96n) | (BigInt(fork) << 80n) | (BigInt(height) << 32n) | BigInt(index));
+export function makeBlock({ height, fork = 0, parentFork = fork, transactions }: BlockPlan): BlockBody {
+  const nameOf = (kind: bigint, of: number, at: number, index = 0): Felt =>
+    toFelt((kind << 96n) | (BigInt(of) << 80n) | (BigInt(at) << 32n) | BigInt(index));
+  const named = (kind: bigint, index = 0): Felt => nameOf(kind, fork, height, index);
   return {
     height,
     hash: named(0xbn),
-    parent_hash: toFelt((0xbn << 96n) | (BigInt(Math.max(0, height - 1)) << 32n)),
+    parent_hash: nameOf(0xbn, parentFork, Math.max(0, height - 1)),
     timestamp: 1_700_000_000 + 2 * height,
     sequencer_address: SEQUENCER,
     starknet_version: '0.14.0',

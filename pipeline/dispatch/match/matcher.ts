@@ -9,6 +9,9 @@ import type { DispatchMetrics } from '../metrics.ts';
 import { beginAt, movePosition, readPosition } from './positions.ts';
 import type { Place } from './positions.ts';
 
+/** A process that stands still for so long in a transaction lets go of what others wait for. */
+const IDLE_MS = 10_000;
+
 /** What a message makes: done in the transaction that moves the position past it. */
 export type Plan = (tx: PoolClient) => Promise<void>;
 
@@ -93,11 +96,15 @@ export async function runMatcher<M>(
     tellBehind(position);
     const moveTo = async (next: number, plan: Plan): Promise<boolean> => {
       const moved = await patiently(() =>
-        inTransaction(pool, async (tx) => {
-          if (!(await movePosition(tx, place, position, next))) return false;
-          await plan(tx);
-          return true;
-        }),
+        inTransaction(
+          pool,
+          async (tx) => {
+            if (!(await movePosition(tx, place, position, next))) return false;
+            await plan(tx);
+            return true;
+          },
+          { idleMs: IDLE_MS },
+        ),
       );
       if (moved) position = next;
       return moved;

@@ -1,4 +1,3 @@
-import { inTransaction } from '../../../infra/postgres/client.ts';
 import type { PoolClient } from '../../../infra/postgres/client.ts';
 import { hearOfReverts, subscribersTo, wantedAbove } from '../../../projections/webhooks/queries.ts';
 import { decodeBlock } from '../../../schemas/decode/index.ts';
@@ -12,7 +11,7 @@ import { bodyText, transferData } from './body.ts';
 import { BLOCK_BYTES } from './deps.ts';
 import type { MatchDeps } from './deps.ts';
 import { deliveryId, transferSubject } from './identity.ts';
-import { DEEPEST, landed, reverted, sentBefore, takeGone } from './landings.ts';
+import { DEEPEST, landed, lowestReverted, oneAtATime, reverted, sentBefore, takeGone } from './landings.ts';
 import type { Gone } from './landings.ts';
 import type { Matcher, Plan } from './matcher.ts';
 import { subjectsOf, webhooksBySubject } from './subjects.ts';
@@ -34,27 +33,30 @@ export function transferMatcher({
     const { height, hash } = block;
     const subjects = transfers.map(({ subject }) => subject);
     const asked = subjectsOf(transfers.map(({ happening }) => happening));
-    const [subscribers, sent] = await Promise.all([
-      subscribersTo(pool, schema, 'transfer.created', height, asked),
-      inTransaction(pool, (tx) => sentBefore(tx, subjects)),
-    ]);
+    const subscribers = await subscribersTo(pool, schema, 'transfer.created', height, asked);
     const concerned = webhooksBySubject(subscribers);
     const createdAt = clock.now();
-    const deliveries = transfers.flatMap(({ transfer, subject, happening }): NewDelivery[] => {
+    const made = transfers.flatMap(({ transfer, subject, happening }) => {
       const ids = concerned(happening);
       if (ids.size === 0) return [];
       const body = bodyText('transfer.created', createdAt, transferData(block, transfer));
+      const landing = { subject, hash, seq };
       return [...ids].map((webhookId) => ({
-        id: deliveryId(webhookId, 'transfer.created', subject, sent.toldGone(webhookId, subject)),
         webhookId,
         event: 'transfer.created',
         body,
         createdAt,
-        landing: { subject, hash, seq },
+        landing,
       }));
     });
     return async (tx) => {
-      await landed(tx, { height, hash, seq }, sent.subjects);
+      await oneAtATime(tx);
+      const sent = await sentBefore(tx, subjects);
+      const deliveries = made.map(({ webhookId, event, landing, ...rest }): NewDelivery => {
+        const id = deliveryId(webhookId, event, landing.subject, sent.toldGone(webhookId, landing.subject));
+        return { id, webhookId, event, landing, ...rest };
+      });
+      await landed(tx, { height, hash, seq, parentHash: block.parent_hash }, sent.subjects);
       await insertDeliveries(tx, deliveries);
       metrics.matched.inc({ event: 'transfer.created' }, deliveries.length);
       await tellGone(tx, schema, await takeGone(tx));
@@ -84,7 +86,10 @@ export function transferMatcher({
 
   function takenBack({ block, contracts, seq }: ChainBlocksMessage): Plan {
     const subjects = decodeBlock(block, contracts).transfers.map(transferSubject);
-    return async (tx) => await reverted(tx, { height: block.height, hash: block.hash, seq }, subjects);
+    return async (tx) => {
+      await oneAtATime(tx);
+      await reverted(tx, { height: block.height, hash: block.hash, seq }, subjects);
+    };
   }
 
   return {
@@ -94,9 +99,12 @@ export function transferMatcher({
     since,
     async open() {
       const schema = await webhooks();
+      if (schema === null) return null;
+      // What was taken back while someone listened is followed to its end, whoever listens by then.
       const above =
-        schema === null ? null : await wantedAbove(pool, schema, ['transfer.created', 'transfer.reverted']);
-      if (schema === null || above === null) return null;
+        (await wantedAbove(pool, schema, ['transfer.created', 'transfer.reverted'])) ??
+        (await lowestReverted(pool));
+      if (above === null) return null;
       return {
         // What was sent of above may land again below.
         wants: ({ key }) => key === null || Number(key) > above - DEEPEST,

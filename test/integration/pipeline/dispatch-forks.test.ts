@@ -1,0 +1,305 @@
+import { Registry } from 'prom-client';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+
+import { systemClock } from '../../../infra/clock.ts';
+import { inTransaction } from '../../../infra/postgres/client.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import { createDispatchMetrics } from '../../../pipeline/dispatch/metrics.ts';
+import { transferMatcher } from '../../../pipeline/dispatch/match/transfers.ts';
+import { withNames } from '../../../projections/define.ts';
+import { webhooks } from '../../../projections/webhooks/projector.ts';
+import { toFelt } from '../../../schemas/felt.ts';
+import type { BlockBody, ChainBlocksMessage } from '../../../schemas/messages/chain-blocks.ts';
+import { partitionOfHeight } from '../../../schemas/topics.ts';
+import { COIN, accepted, makeBlock, reverted, transferEvent } from '../../support/chain-messages.ts';
+import { interleaving } from '../../support/interleaving.ts';
+import { projectionWorld } from '../../support/projection-world.ts';
+import type { ProjectionWorld } from '../../support/projection-world.ts';
+import { createRandom } from '../../support/random.ts';
+import type { Random } from '../../support/random.ts';
+
+/**
+ * What is told of transfers while the chain forks where two partitions meet: each is read in its order, the two in any, side
+ * by side, statement by statement. Whoever is late, nobody is left with what is not so.
+ */
+
+const SCHEMA = 'model';
+/** Of heights: the first of the second partition. */
+const BORDER = 1024;
+/** A fork that is so far past a transfer lacks it. */
+const PAST = 10;
+/** Hears of both events; and of what is created alone. */
+const [BOTH, CREATED] = [1, 2];
+
+let world: ProjectionWorld;
+beforeAll(async () => {
+  world = await projectionWorld();
+  await world.pool.query(`CREATE SCHEMA ${SCHEMA}`);
+  await world.pool.query(withNames(webhooks.ddl, { schema: SCHEMA }));
+  for (const [id, events] of [
+    [BOTH, ['transfer.created', 'transfer.reverted']],
+    [CREATED, ['transfer.created']],
+  ]) {
+    await world.pool.query(
+      `INSERT INTO ${SCHEMA}.webhooks (id, user_id, name, url, events, status, created_at, updated_at, activation, secret, from_block)
+       VALUES ($1, 1, 'mine', 'http://127.0.0.2/', $2, 'active', 0, 0, 1, 'sealed', -1)`,
+      [id, events],
+    );
+    await world.pool.query(
+      `INSERT INTO ${SCHEMA}.webhook_subscriptions (id, webhook_id, token, address, price_above, price_below)
+       VALUES ($1, $1, '', '', '', '')`,
+      [id],
+    );
+  }
+});
+afterAll(async () => await world.close());
+beforeEach(async () => {
+  await world.pool.query('TRUNCATE tds.webhook_deliveries, tds.webhook_endpoints, tds.dispatch_blocks');
+  await setStatus('active');
+});
+
+const setStatus = async (status: 'active' | 'paused'): Promise<unknown> =>
+  await world.pool.query(`UPDATE ${SCHEMA}.webhooks SET status = $1`, [status]);
+
+/** Reads one message, as a matcher does. */
+function reader(pool: Pool): (message: ChainBlocksMessage) => Promise<void> {
+  const matcher = transferMatcher({
+    pool,
+    clickhouse: { rows: () => Promise.reject(new Error('not asked for')) },
+    webhooks: () => Promise.resolve(SCHEMA),
+    whereServed: () => Promise.reject(new Error('not asked for')),
+    since: () => Promise.resolve(0),
+    clock: systemClock,
+    metrics: createDispatchMetrics(new Registry()),
+    signal: new AbortController().signal,
+  });
+  return async (message) => {
+    const { height } = message.block;
+    const about = {
+      topic: 'chain.blocks',
+      partition: partitionOfHeight(height),
+      offset: message.seq,
+      key: String(height),
+      value: Buffer.alloc(0),
+      timestamp: 0,
+    };
+    const opened = await matcher.open();
+    if (opened === null || !opened.wants(about)) return;
+    const plan = await opened.match(message, about);
+    if (plan !== null) await inTransaction(pool, plan);
+  };
+}
+
+/** A transfer by its number, which is also its amount. */
+const transfer = (number: number) => ({
+  hash: toFelt(0x7a_0000n + BigInt(number)),
+  events: [transferEvent(COIN, toFelt(0xa11cen), toFelt(0xb0bn), BigInt(number))],
+});
+const amountsOf = ({ transactions }: BlockBody): number[] =>
+  transactions.map(({ events }) => Number(events[0]?.data[0] ?? 0));
+
+interface Log {
+  readonly messages: ChainBlocksMessage[];
+  /** Amounts of what is in a block in the end. */
+  readonly inForce: ReadonlySet<number>;
+  /** How often each was told to be gone, if all is read in order. */
+  readonly went: ReadonlyMap<number, number>;
+}
+
+/** A chain that grows and forks around the border. What a fork takes off lands again later, or never. */
+function forkingChain(random: Random): Log {
+  const messages: ChainBlocksMessage[] = [];
+  const chain: BlockBody[] = [];
+  const forks: number[] = [];
+  const first = BORDER - 20;
+  const went = new Map<number, number>();
+  const told = new Set<number>();
+  const gone = new Map<number, number>();
+  let [fork, made, seq] = [0, 0, 0];
+  let loose: number[] = [];
+
+  const grow = (amounts: readonly number[]): void => {
+    const height = first + chain.length;
+    const parentFork = forks.at(-1) ?? 0;
+    const block = makeBlock({ height, fork: (fork += 1), parentFork, transactions: amounts.map(transfer) });
+    chain.push(block);
+    forks.push(fork);
+    messages.push(accepted(block, (seq += 1)));
+    for (const amount of amounts) {
+      told.add(amount);
+      gone.delete(amount);
+    }
+    for (const [amount, at] of gone) {
+      if (height < at + PAST) continue;
+      gone.delete(amount);
+      went.set(amount, (went.get(amount) ?? 0) + 1);
+    }
+  };
+  const cut = (): void => {
+    const block = chain.pop();
+    forks.pop();
+    if (block === undefined) return;
+    messages.push(reverted(block, (seq += 1)));
+    for (const amount of amountsOf(block)) {
+      gone.set(amount, block.height);
+      loose.push(amount);
+    }
+  };
+  const some = (): number[] => {
+    const again = loose.filter(() => random.chance(150));
+    loose = loose.filter((amount) => !again.includes(amount));
+    return random.chance(400) ? [...again, (made += 1)] : again;
+  };
+
+  while (chain.length < 12) grow(some());
+  for (let step = 0; step < 60; step += 1) {
+    if (random.chance(850) || chain.length < 3) grow(some());
+    else for (let depth = 1 + random.below(Math.min(14, chain.length - 2)); depth > 0; depth -= 1) cut();
+  }
+  const highest = Math.max(...messages.map(({ block }) => block.height));
+  while (first + chain.length <= highest + PAST) grow([]);
+  return { messages, inForce: new Set(chain.flatMap(amountsOf)), went };
+}
+
+const counted = async (): Promise<ReadonlyMap<string, number>> => {
+  const { rows } = await world.pool.query<{ webhook_id: number; event: string; body: string }>(
+    'SELECT webhook_id, event, body FROM tds.webhook_deliveries',
+  );
+  const amounts = rows.map(({ webhook_id: id, event, body }) => {
+    const { data } = JSON.parse(body) as { data: { value: string } };
+    return `${id} ${event} ${data.value}`;
+  });
+  return new Map([...Map.groupBy(amounts, (key) => key)].map(([key, { length }]) => [key, length]));
+};
+
+/** What the receivers are left with that is not so. */
+async function wrongs({ messages, inForce, went }: Log): Promise<string[]> {
+  const times = await counted();
+  const all = new Set(messages.flatMap(({ block }) => amountsOf(block)));
+  return [...all].flatMap((amount) => {
+    const of = (webhook: number, event: string): number => times.get(`${webhook} ${event} ${amount}`) ?? 0;
+    const [came, left] = [of(BOTH, 'transfer.created'), of(BOTH, 'transfer.reverted')];
+    const isThere = inForce.has(amount);
+    const isRight = came - left === (isThere ? 1 : 0) && left <= (went.get(amount) ?? 0);
+    const isRightToTheDeaf = of(CREATED, 'transfer.created') === 1 && of(CREATED, 'transfer.reverted') === 0;
+    return isRight && isRightToTheDeaf
+      ? []
+      : [
+          `${amount}: came ${came}, went ${left} of ${went.get(amount) ?? 0}, ${isThere ? 'is' : 'is not'} there`,
+        ];
+  });
+}
+
+it.each(Array.from({ length: 24 }, (_, seed) => seed))(
+  'read in any order, leaves nobody with what is not so (seed %i)',
+  async (seed) => {
+    const random = createRandom(seed);
+    const log = forkingChain(random);
+    const between = interleaving(world.pool, random);
+    const read = reader(between.pool);
+    const queues = [...Map.groupBy(log.messages, ({ block }) => partitionOfHeight(block.height)).values()];
+    while (queues.some(({ length }) => length > 0)) {
+      const work = queues.map((queue) => {
+        const some = queue.splice(0, random.chance(300) ? 0 : 1 + random.below(4));
+        return async () => {
+          for (const message of some) await read(message);
+        };
+      });
+      await between.run(work);
+    }
+    expect(await wrongs(log), `seed ${seed}`).toEqual([]);
+  },
+);
+
+describe('a transfer that was taken back', () => {
+  const block = (height: number, fork: number, parentFork = fork, amounts: number[] = []): BlockBody =>
+    makeBlock({ height, fork, parentFork, transactions: amounts.map(transfer) });
+  const told = async (): Promise<number | undefined> => (await counted()).get(`${BOTH} transfer.reverted 1`);
+
+  it('is told of when nobody listened for a while before the fork was past it', async () => {
+    const read = reader(world.pool);
+    let seq = 0;
+    const old = block(100, 0, 0, [1]);
+    await read(accepted(old, (seq += 1)));
+    await read(reverted(old, (seq += 1)));
+    for (let height = 100; height <= 110; height += 1) {
+      await setStatus(height > 102 && height < 108 ? 'paused' : 'active');
+      expect(await told()).toBeUndefined();
+      await read(accepted(block(height, 1), (seq += 1)));
+    }
+    expect(await told()).toBe(1);
+  });
+
+  it('is not told of to who does not listen by then', async () => {
+    const read = reader(world.pool);
+    let seq = 0;
+    const old = block(100, 0, 0, [1]);
+    await read(accepted(old, (seq += 1)));
+    await read(reverted(old, (seq += 1)));
+    await setStatus('paused');
+    for (let height = 100; height <= 115; height += 1) await read(accepted(block(height, 1), (seq += 1)));
+    await setStatus('active');
+    await read(accepted(block(116, 1), (seq += 1)));
+    expect(await told()).toBeUndefined();
+  });
+
+  it.each([
+    ['kept', 100_000, true],
+    ['forgotten', 1_000_000, false],
+  ])(
+    'is told of when another partition is read so far ahead that its blocks would be %s',
+    async (_, far, isKept) => {
+      const read = reader(world.pool);
+      const old = block(1022, 0, 0, [1]);
+      await read(accepted(old, 1));
+      // Those of the second partition come first, and what follows them.
+      for (let height = BORDER; height <= BORDER + 20; height += 1)
+        await read(accepted(block(height, 1), height));
+      await read(accepted(block(far, 1), far));
+      await read(reverted(old, 2));
+      expect(await told()).toBeUndefined();
+      await read(accepted(block(1022, 1), 1022));
+      // What is forgotten is not waited for.
+      expect(await told()).toBe(isKept ? undefined : 1);
+      await read(accepted(block(1023, 1), 1023));
+      expect(await told()).toBe(1);
+    },
+  );
+
+  const seeds = Array.from({ length: 10 }, (_, seed) => seed);
+  /** Two partitions read these, each one of them, side by side. */
+  const sideBySide = async (seed: number, ...messages: ChainBlocksMessage[]): Promise<void> => {
+    const between = interleaving(world.pool, createRandom(seed));
+    const read = reader(between.pool);
+    await between.run(messages.map((message) => async () => await read(message)));
+  };
+
+  it.each(seeds)(
+    'is told of by the later of two that end the ten blocks side by side (order %i)',
+    async (seed) => {
+      const read = reader(world.pool);
+      const old = block(1020, 0, 0, [1]);
+      await read(accepted(old, 1));
+      await read(reverted(old, 2));
+      for (let height = 1020; height < 1030; height += 1)
+        if (height !== 1023) await read(accepted(block(height, 1), height));
+      expect(await told()).toBeUndefined();
+      await sideBySide(seed, accepted(block(1023, 1), 1023), accepted(block(1030, 1), 1030));
+      expect(await told()).toBe(1);
+    },
+  );
+
+  it.each(seeds)(
+    'is told of anew when it lands again while it is told to be gone (order %i)',
+    async (seed) => {
+      const read = reader(world.pool);
+      const old = block(1013, 0, 0, [1]);
+      await read(accepted(old, 1));
+      await read(reverted(old, 2));
+      for (let height = 1013; height < 1023; height += 1) await read(accepted(block(height, 1), height));
+      await sideBySide(seed, accepted(block(1023, 1), 1023), accepted(block(1024, 1, 1, [1]), 1024));
+      const came = (await counted()).get(`${BOTH} transfer.created 1`) ?? 0;
+      expect(came - ((await told()) ?? 0)).toBe(1);
+    },
+  );
+});
