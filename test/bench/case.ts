@@ -95,6 +95,8 @@ export const wanted = {
   matching: lower(200),
   checkMedian: lower(5),
   checkTail: lower(20),
+  nftPageTail: lower(80),
+  nftOwnerTail: lower(30),
   firstStart: lower(60),
   stop: lower(10),
   secondStart: lower(20),
