@@ -43,7 +43,11 @@ export function ipfsBase(gateway: string): string {
  * files are called `#1.png`. A query stays one where it follows a file.
  */
 function pathText(path: string): string {
-  const segments = path.split(/[/\\]+/).filter((segment) => !/^(\.|%2e){1,2}$/i.test(segment));
+  // Line breaks and tabs are nowhere in a URL: whoever parses one drops them, also from the middle of two dots.
+  const segments = path
+    .replaceAll(/[\t\n\r]/g, '')
+    .split(/[/\\]+/)
+    .filter((segment) => !/^(?:\.|%2e){1,2}\s*(?:\?|$)/i.test(segment));
   return segments.join('/').replaceAll('#', '%23');
 }
 
