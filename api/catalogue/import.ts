@@ -87,6 +87,7 @@ export async function importFile(
     const command = { type: 'catalogue.import', actor: 'operator', body, timeoutMs: TAKING_IN_MS } as const;
     Object.assign(counts, await accepted(deps, command));
   }
+  if (!checked.hasTokens) return { isGood: true, counts };
   onProgress({ phase: 'tokens', read: sent, total: checked.total });
   const tokens = await listTokens(deps, recordsAgain(file), true);
   return { isGood: true, counts: { ...counts, ...tokens } };
@@ -111,6 +112,7 @@ export async function previewFile(
     }
     read += sizeOf(records);
   }
+  if (!checked.hasTokens) return { isGood: true, counts };
   return { isGood: true, counts: { ...counts, ...(await listTokens(deps, recordsAgain(file), false)) } };
 }
 
@@ -128,13 +130,17 @@ async function checkFile(
   { pool, servedBuilds }: ImportDeps,
   file: ImportFile,
   onProgress: OnProgress,
-): Promise<{ readonly total: number } | Extract<ImportOutcome, { isGood: false }>> {
+): Promise<
+  { readonly total: number; readonly hasTokens: boolean } | Extract<ImportOutcome, { isGood: false }>
+> {
   const faults = new Faults();
   /** Where a category is named that is not in the file. */
   const named: { kind: FileKind; line: number; slug: string }[] = [];
   const own = new Set<string>();
   let total = 0;
+  let hasTokens = false;
   for await (const one of checkRecords(ofKind(file), faults)) {
+    hasTokens ||= one.kind === 'tokens';
     if (one.kind === 'categories') own.add(one.record.slug);
     const slug = one.kind === 'dapps' || one.kind === 'ads' ? one.record.category : null;
     if (slug !== null) named.push({ kind: one.kind, line: one.line, slug });
@@ -151,7 +157,7 @@ async function checkFile(
   for (const { kind, line, slug } of others) {
     if (unknown.has(slug)) faults.add(line, `${kind}.category: no category has the slug ${slug}.`);
   }
-  if (faults.count === 0) return { total };
+  if (faults.count === 0) return { total, hasTokens };
   const told = faults.told.toSorted((a, b) => a.line - b.line);
   return { isGood: false, faults: told, faultCount: faults.count };
 }
