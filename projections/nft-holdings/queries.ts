@@ -24,57 +24,130 @@ export interface HeldNft {
   readonly block: number;
 }
 
+const desc = z.int().min(0).max(MAX_UINT32);
 const heldRow = z
   .object({
     o_token: feltText,
     o_token_id: uint,
     o_kind: z.enum(['erc721', 'erc1155']),
-    o_block: z
-      .int()
-      .min(0)
-      .max(MAX_UINT32)
-      .transform((desc) => MAX_UINT32 - desc),
+    o_nft: uint,
+    o_block: desc,
+    o_position: desc,
+    o_item: desc,
     o_count: z.coerce.number().int().min(0),
   })
   .transform((row) => ({
-    held: { token: row.o_token, tokenId: row.o_token_id, kind: row.o_kind, block: row.o_block },
+    held: {
+      token: row.o_token,
+      tokenId: row.o_token_id,
+      kind: row.o_kind,
+      block: MAX_UINT32 - row.o_block,
+    },
+    /** Where it came to the account, as `headRow` tells where it was last. */
+    place: [row.o_nft, row.o_block, row.o_position, row.o_item].join(),
+    nft: row.o_nft,
     count: row.o_count,
   }));
+
+const headRow = z
+  .object({ o_nft: uint, o_block: desc, o_position: desc, o_item: desc })
+  .transform((row) => [row.o_nft, row.o_block, row.o_position, row.o_item].join());
+
+interface Held {
+  held: HeldNft[];
+  /** null: the page lies past the last of them. */
+  count: number | null;
+}
+
+/** Of an account with more, not every NFT is looked for at each page: in a table of millions each lies somewhere else. */
+const MOST_CHECKED = 1000;
 
 /**
  * The NFTs that an account holds, by contract and id, and how many there are in all; where the page lies past the last of
  * them, none and null.
  *
  * What it was sent and has not sent on is told by its own moves. An ERC-1155 id, or an ERC-721 contract that breaks the
- * rules, may have gone to another without a move of this account: its places tell.
+ * rules, may have gone to another without a move of this account: its places tell. Of an account with more than
+ * `MOST_CHECKED` only the ERC-721 NFTs of the page are checked against them, and the others where one of these is not
+ * its own: so `count` may hold NFTs that a contract took from it against the rules.
  */
 export async function heldNfts(
   clickhouse: Reader,
   tables: Tables,
-  { account, token }: { account: Felt; token: Felt | null },
+  of: { account: Felt; token: Felt | null },
   page: { offset: number; limit: number },
-): Promise<{ held: HeldNft[]; count: number | null }> {
+  mostChecked = MOST_CHECKED,
+): Promise<Held> {
+  const found = await readHeld(clickhouse, tables, { ...of, checked: ['erc1155'] }, page);
+  const [first] = found;
+  if (first === undefined) return { held: [], count: null };
+  if (first.count > mostChecked) {
+    const heads = await readHeads(
+      clickhouse,
+      tables,
+      found.map(({ nft }) => nft),
+    );
+    if (found.every(({ place }) => heads.has(place))) {
+      return { held: found.map(({ held }) => held), count: first.count };
+    }
+  }
+  const checked = await readHeld(clickhouse, tables, { ...of, checked: ['erc721', 'erc1155'] }, page);
+  return { held: checked.map(({ held }) => held), count: checked[0]?.count ?? null };
+}
+
+const PLACE = 'block_desc, position_desc, item_desc';
+
+/** Where each of these NFTs was last. `nfts`: SQL. */
+function headsOf(tables: Tables, nfts: string): string {
+  const alive = `SELECT nft, ${PLACE} FROM ${tables.table('nft_places')} PREWHERE nft IN (${nfts})
+    GROUP BY nft, ${PLACE} HAVING argMax(is_deleted, seq) = 0`;
+  return `SELECT nft, head.1 AS block_desc, head.2 AS position_desc, head.3 AS item_desc
+    FROM (SELECT nft, min((${PLACE})) AS head FROM (${alive}) GROUP BY nft)`;
+}
+
+/** By the account's own moves; of the kinds in `checked`, only where no other has it since. */
+async function readHeld(
+  clickhouse: Reader,
+  tables: Tables,
+  { account, token, checked }: { account: Felt; token: Felt | null; checked: readonly string[] },
+  page: { offset: number; limit: number },
+): Promise<z.infer<typeof heldRow>[]> {
   const own = `account = ${feltParam('account')}${token === null ? '' : ` AND token = ${feltParam('token')}`}`;
-  const place = 'block_desc, position_desc, item_desc';
   const moves = tables.table('nft_moves');
+  const isChecked = 'kind IN {checked:Array(String)}';
   // A superset, so without merging versions, which takes as long again as all of this.
-  const candidates = `SELECT nft FROM ${moves} WHERE ${own}`;
+  const candidates = `SELECT nft FROM ${moves} WHERE ${own} AND ${isChecked}`;
   const newest = `SELECT * FROM ${moves} FINAL WHERE ${own}
-    ORDER BY token, token_id, ${place} LIMIT 1 BY token, token_id`;
-  const alive = `SELECT nft, ${place} FROM ${tables.table('nft_places')} PREWHERE nft IN (${candidates})
-    GROUP BY nft, ${place} HAVING argMax(is_deleted, seq) = 0`;
-  const heads = `SELECT nft, head.1, head.2, head.3 FROM (SELECT nft, min((${place})) AS head FROM (${alive}) GROUP BY nft)`;
-  const rows = await clickhouse.rows(
+    ORDER BY token, token_id, ${PLACE} LIMIT 1 BY token, token_id`;
+  return await clickhouse.rows(
     {
       name: 'nft-holdings.held',
-      sql: `SELECT hex(token) AS o_token, token_id AS o_token_id, kind AS o_kind, block_desc AS o_block,
-          count() OVER () AS o_count
-        FROM (${newest}) WHERE leg != 1 AND (nft, ${place}) IN (${heads})
+      sql: `SELECT hex(token) AS o_token, token_id AS o_token_id, kind AS o_kind, nft AS o_nft,
+          block_desc AS o_block, position_desc AS o_position, item_desc AS o_item, count() OVER () AS o_count
+        FROM (${newest})
+        WHERE leg != 1 AND (NOT ${isChecked} OR (nft, ${PLACE}) IN (${headsOf(tables, candidates)}))
         ORDER BY token, token_id LIMIT {limit:UInt32} OFFSET {offset:UInt32}`,
       row: heldRow,
     },
-    { account: feltHex(account), ...(token === null ? {} : { token: feltHex(token) }), ...page },
+    { account: feltHex(account), ...(token === null ? {} : { token: feltHex(token) }), checked, ...page },
     { settings },
   );
-  return { held: rows.map(({ held }) => held), count: rows[0]?.count ?? null };
+}
+
+async function readHeads(
+  clickhouse: Reader,
+  tables: Tables,
+  nfts: readonly string[],
+): Promise<ReadonlySet<string>> {
+  const heads = headsOf(tables, 'SELECT toUInt256(arrayJoin({nfts:Array(String)}))');
+  const rows = await clickhouse.rows(
+    {
+      name: 'nft-holdings.heads',
+      sql: `SELECT nft AS o_nft, block_desc AS o_block, position_desc AS o_position, item_desc AS o_item FROM (${heads})`,
+      row: headRow,
+    },
+    { nfts },
+    { settings },
+  );
+  return new Set(rows);
 }
