@@ -19,15 +19,17 @@ import type { BlockAccepted, ChainBlocksMessage } from '../../../schemas/message
 import { requestSubject } from '../../../schemas/messages/requests.ts';
 import { decimalsOf, worth } from '../../../schemas/money.ts';
 import { topics } from '../../../schemas/topics.ts';
-import { insertDeliveries } from '../deliveries.ts';
-import type { NewDelivery } from '../deliveries.ts';
 import { bodyText } from './body.ts';
 import { BLOCK_BYTES } from './deps.ts';
 import type { MatchDeps, Served } from './deps.ts';
-import { deliveryId, transferSubject } from './identity.ts';
+import { pairSubject, transferSubject } from './identity.ts';
+import { oneAtATime } from './landings.ts';
 import type { Matcher } from './matcher.ts';
 import { subjectsOf, webhooksBySubject } from './subjects.ts';
+import { takeBackBalances, tellBalances } from './told-balances.ts';
+import type { ToldBalance } from './told-balances.ts';
 
+const NAME = 'balances';
 const POLL_MS = 25;
 /** Longest wait for a balance that has to be read from the chain. */
 const CHAIN_MS = 8000;
@@ -153,7 +155,7 @@ export function balanceMatcher(
   }
 
   return {
-    name: 'balances',
+    name: NAME,
     topic: topics.chainBlocks,
     fetchBytes: BLOCK_BYTES,
     since,
@@ -164,7 +166,15 @@ export function balanceMatcher(
       return {
         wants: ({ key }) => key === null || Number(key) > above,
         async match(message, { partition, offset }) {
-          if (message.type !== 'block.accepted' || message.cause === 'repair') return null;
+          // The chain has not changed: only what is known of a contract.
+          if (message.cause === 'repair') return null;
+          const { seq } = message;
+          const { hash, height } = message.block;
+          if (message.type === 'block.reverted')
+            return async (tx) => {
+              await oneAtATime(tx, NAME);
+              await takeBackBalances(tx, { height, hash, seq });
+            };
           const found = await changes(message, schema);
           if (found.length === 0) return null;
           await untilProjected(partition, offset);
@@ -175,19 +185,19 @@ export function balanceMatcher(
           const [prices, tokens] = await pricesAndTokens(pairs, message.block.timestamp);
           const createdAt = clock.now();
           const around = balancesAround(found, balances);
-          const deliveries = found.flatMap((change, i) => {
+          const told = found.flatMap((change, i) => {
             const { token } = change.pair;
             const row = tokens.get(token);
             const decimals = decimalsOf(row?.decimals ?? null, change.transfer.kind);
-            return deliveriesOf(message, change, around[i] ?? UNKNOWN, {
+            return toldOf(message, change, around[i] ?? UNKNOWN, {
               createdAt,
               price: prices.get(token) ?? null,
               decimals,
             });
           });
           return async (tx) => {
-            await insertDeliveries(tx, deliveries);
-            metrics.matched.inc({ event: 'balance.changed' }, deliveries.length);
+            await oneAtATime(tx, NAME);
+            metrics.matched.inc({ event: 'balance.changed' }, await tellBalances(tx, { hash, seq }, told));
           };
         },
       };
@@ -252,7 +262,7 @@ function balancesAround(
     .toReversed();
 }
 
-function deliveriesOf(
+function toldOf(
   { block }: BlockAccepted,
   { pair, delta, transfer, webhooks }: Change,
   { before, after }: Around,
@@ -261,7 +271,7 @@ function deliveriesOf(
     price,
     decimals,
   }: { readonly createdAt: number; readonly price: string | null; readonly decimals: number },
-): NewDelivery[] {
+): ToldBalance[] {
   const text = (balance: bigint | null): string | null => (balance === null ? null : String(balance));
   const body = bodyText('balance.changed', createdAt, {
     account_address: pair.account,
@@ -278,11 +288,6 @@ function deliveriesOf(
   });
   // The same change of another balance, in another fork, is another event.
   const parts = [transferSubject(transfer), pair.account, text(before) ?? '', text(after) ?? ''];
-  return [...webhooks].map((webhookId) => ({
-    id: deliveryId(webhookId, 'balance.changed', ...parts),
-    webhookId,
-    event: 'balance.changed',
-    body,
-    createdAt,
-  }));
+  const subject = pairSubject(pair.account, pair.token);
+  return [...webhooks].map((webhookId) => ({ webhookId, pair: subject, parts, body, createdAt }));
 }

@@ -19,6 +19,11 @@ export function transferSubject(transfer: Transfer): string {
   return named('transfer', txHash, eventInTx, item, token, from, to, String(amount), id);
 }
 
+/** An account and a token, of which balances are told. */
+export function pairSubject(account: string, token: string): string {
+  return named('pair', account, token);
+}
+
 /** @param parts what of the event tells it from every other one of the same webhook */
 export function deliveryId(webhookId: number, event: string, ...parts: readonly (string | number)[]): string {
   return named('delivery', webhookId, event, ...parts);

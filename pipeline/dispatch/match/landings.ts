@@ -29,8 +29,8 @@ const BY_INDEX = 'SET LOCAL enable_seqscan = off';
  * neither of two that end the ten blocks sees the other's, and a transfer that lands again while it is told to be gone is
  * lost.
  */
-export async function oneAtATime(tx: PoolClient): Promise<void> {
-  await tx.query("SELECT pg_advisory_xact_lock(hashtext('tds.dispatch landings'))");
+export async function oneAtATime(tx: PoolClient, matcher: string): Promise<void> {
+  await tx.query('SELECT pg_advisory_xact_lock(hashtext($1))', [`tds.dispatch ${matcher}`]);
 }
 
 export interface Landed {
@@ -94,7 +94,7 @@ export async function takeGone(tx: PoolClient): Promise<Gone[]> {
     goneRow,
     `WITH taken AS (
        SELECT DISTINCT reverted_height AS height, coalesce(reverted_seq, 0) AS seq
-       FROM tds.webhook_deliveries WHERE reverted_height IS NOT NULL
+       FROM tds.webhook_deliveries WHERE reverted_height IS NOT NULL AND event = 'transfer.created'
      ), gone AS (
        SELECT * FROM taken
        WHERE height < (SELECT max(height) FROM tds.dispatch_blocks) - ${REMEMBERED}
@@ -110,6 +110,7 @@ export async function takeGone(tx: PoolClient): Promise<Gone[]> {
      )
      UPDATE tds.webhook_deliveries d SET reverted_height = NULL, reverted_seq = NULL
      FROM gone WHERE d.reverted_height = gone.height AND coalesce(d.reverted_seq, 0) = gone.seq
+       AND d.event = 'transfer.created'
      RETURNING d.webhook_id, d.subject, d.body`,
   );
   // A transfer that came, went and came again was sent twice: it went once more.
@@ -121,7 +122,8 @@ export async function lowestReverted(db: Sql): Promise<number | null> {
   const [row] = await sqlRows(
     db,
     z.object({ lowest: z.number().nullable() }),
-    'SELECT min(reverted_height) AS lowest FROM tds.webhook_deliveries WHERE reverted_height IS NOT NULL',
+    `SELECT min(reverted_height) AS lowest FROM tds.webhook_deliveries
+     WHERE reverted_height IS NOT NULL AND event = 'transfer.created'`,
   );
   return row?.lowest ?? null;
 }

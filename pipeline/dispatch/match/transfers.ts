@@ -16,6 +16,8 @@ import type { Gone } from './landings.ts';
 import type { Matcher, Plan } from './matcher.ts';
 import { subjectsOf, webhooksBySubject } from './subjects.ts';
 
+const NAME = 'transfers';
+
 /** `transfer.created`, and `transfer.reverted` for those that came and went. */
 export function transferMatcher({
   pool,
@@ -50,7 +52,7 @@ export function transferMatcher({
       }));
     });
     return async (tx) => {
-      await oneAtATime(tx);
+      await oneAtATime(tx, NAME);
       const sent = await sentBefore(tx, subjects);
       const deliveries = made.map(({ webhookId, event, landing, ...rest }): NewDelivery => {
         const id = deliveryId(webhookId, event, landing.subject, sent.toldGone(webhookId, landing.subject));
@@ -87,13 +89,13 @@ export function transferMatcher({
   function takenBack({ block, contracts, seq }: ChainBlocksMessage): Plan {
     const subjects = decodeBlock(block, contracts).transfers.map(transferSubject);
     return async (tx) => {
-      await oneAtATime(tx);
+      await oneAtATime(tx, NAME);
       await reverted(tx, { height: block.height, hash: block.hash, seq }, subjects);
     };
   }
 
   return {
-    name: 'transfers',
+    name: NAME,
     topic: topics.chainBlocks,
     fetchBytes: BLOCK_BYTES,
     since,

@@ -5,6 +5,7 @@ import { systemClock } from '../../../infra/clock.ts';
 import { inTransaction } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { createDispatchMetrics } from '../../../pipeline/dispatch/metrics.ts';
+import { takeBackBalances, tellBalances } from '../../../pipeline/dispatch/match/told-balances.ts';
 import { transferMatcher } from '../../../pipeline/dispatch/match/transfers.ts';
 import { withNames } from '../../../projections/define.ts';
 import { webhooks } from '../../../projections/webhooks/projector.ts';
@@ -300,6 +301,91 @@ describe('a transfer that was taken back', () => {
       await sideBySide(seed, accepted(block(1023, 1), 1023), accepted(block(1024, 1, 1, [1]), 1024));
       const came = (await counted()).get(`${BOTH} transfer.created 1`) ?? 0;
       expect(came - ((await told()) ?? 0)).toBe(1);
+    },
+  );
+});
+
+describe('the balances that a receiver was told last', () => {
+  interface Change {
+    readonly name: number;
+    readonly before: number;
+    readonly after: number;
+  }
+  interface Block {
+    readonly height: number;
+    readonly hash: string;
+    readonly changes: readonly Change[];
+  }
+  const PAIR = '6f0b7d0e-5a7c-4d0c-9a53-0c8f2b1d7e65';
+  const keyOf = ({ name, before, after }: Change): string => `${name} ${before} ${after}`;
+
+  /** What was told, in its order, each by the change that it tells. */
+  const tellings = async (): Promise<string[]> => {
+    const { rows } = await world.pool.query<{ body: string }>(
+      'SELECT body FROM tds.webhook_deliveries ORDER BY created_at, id',
+    );
+    return rows.map(({ body }) => body);
+  };
+
+  it.each(Array.from({ length: 24 }, (_, seed) => seed))(
+    'are those of the chain, or were told on top of them and taken back (seed %i)',
+    async (seed) => {
+      const random = createRandom(seed);
+      const chain: Block[] = [];
+      let [seq, made, at] = [0, 0, 0];
+      /** Names of changes that may land, again or for the first time. */
+      let loose: number[] = [];
+      /** What was in force when each was told last. */
+      const below = new Map<string, readonly string[]>();
+      const inForce = (): string[] => chain.flatMap(({ changes }) => changes.map(keyOf));
+
+      const grow = async (names: readonly number[]): Promise<void> => {
+        let balance = chain.flatMap(({ changes }) => changes).at(-1)?.after ?? 0;
+        const changes = names.map((name) => {
+          const before = balance;
+          balance += 1 + (name % 2);
+          return { name, before, after: balance };
+        });
+        const height = chain.length;
+        const block = { height, hash: `${height} ${changes.map(keyOf).join()} ${(seq += 1)}`, changes };
+        chain.push(block);
+        const createdAt = (at += 100);
+        const asked = changes.map((change, i) => ({
+          webhookId: BOTH,
+          pair: PAIR,
+          parts: [keyOf(change)],
+          body: keyOf(change),
+          createdAt: createdAt + i,
+        }));
+        const news = await inTransaction(
+          world.pool,
+          async (tx) => await tellBalances(tx, { ...block, seq }, asked),
+        );
+        for (const key of (await tellings()).slice(-news)) if (news > 0) below.set(key, inForce());
+      };
+      const cut = async (): Promise<void> => {
+        const block = chain.pop();
+        if (block === undefined) return;
+        loose.push(...block.changes.map(({ name }) => name));
+        seq += 1;
+        await inTransaction(world.pool, async (tx) => await takeBackBalances(tx, { ...block, seq }));
+      };
+
+      for (let step = 0; step < 40; step += 1) {
+        if (random.chance(600) || chain.length === 0) {
+          const again = loose.filter(() => random.chance(400));
+          loose = loose.filter((name) => !again.includes(name));
+          const some = random.chance(400) ? [...again, (made += 1)] : again;
+          await grow(random.chance(500) ? some : some.toReversed());
+        } else for (let depth = 1 + random.below(3); depth > 0; depth -= 1) await cut();
+        const told = await tellings();
+        const now = inForce();
+        const [last, newest] = [told.at(-1), now.at(-1)];
+        for (const key of now) expect(told, `seed ${seed}, step ${step}`).toContain(key);
+        if (newest === undefined || last === undefined || last === newest) continue;
+        expect(now, `seed ${seed}, step ${step}: ${told.join()}`).not.toContain(last);
+        expect(below.get(last), `seed ${seed}, step ${step}: ${told.join()}`).toContain(newest);
+      }
     },
   );
 });
