@@ -3,7 +3,7 @@ import type { Ad } from '../../projections/catalogue/queries.ts';
 
 /** Who is to see an ad, and when. */
 export interface Audience {
-  /** undefined: not known, which only an ad for all networks suits. */
+  /** undefined: any. */
   readonly network: string | undefined;
   /** Slug, likewise. */
   readonly category: string | undefined;
@@ -35,7 +35,12 @@ function isShown({ ad, counts }: CountedAd, { network, category, now }: Audience
     (ad.starts_at === null || ad.starts_at <= now) &&
     (ad.ends_at === null || now < ad.ends_at) &&
     (ad.total_impression_limit === null || counts.impressions < ad.total_impression_limit) &&
-    (ad.network === null || ad.network === network) &&
-    (ad.category === null || ad.category === category)
+    suits(ad.network, network) &&
+    suits(ad.category, category)
   );
+}
+
+/** An ad without a restriction suits everybody, and a caller who names nothing is suited by every ad. */
+function suits(restriction: string | null, asked: string | undefined): boolean {
+  return restriction === null || asked === undefined || restriction === asked;
 }

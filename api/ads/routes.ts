@@ -37,8 +37,7 @@ export function adRoutes({ pool, adEvents, secretKey, now }: AdRouteDeps): Route
     summary: 'The ads of a placement',
     description: [
       'The highest priority first, of equal ones the one that was shown less. One that has not begun or has ended, or was',
-      'shown as often as it may be, is left out; so is one for another network or category, or for any certain one where',
-      'none is given.',
+      'shown as often as it may be, is left out; so is one for another network or category than those that are given.',
     ].join(' '),
     query: z.object({
       placement: text({ max: 100, description: 'Slug; one that no ad has is answered 404' }),

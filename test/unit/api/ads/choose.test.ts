@@ -40,7 +40,8 @@ describe('an ad', () => {
     [null, 'one', true],
     ['one', 'one', true],
     ['one', 'two', false],
-    ['one', undefined, false],
+    // As every filter that is absent.
+    ['one', undefined, true],
   ] as const;
   const both = restrictions.flatMap(([network, onNetwork, isOnNetwork]) =>
     restrictions.map(
