@@ -97,6 +97,7 @@ export const wanted = {
   checkTail: lower(20),
   nftPageTail: lower(80),
   nftOwnerTail: lower(30),
+  nftFetchRate: higher(100),
   firstStart: lower(60),
   stop: lower(10),
   secondStart: lower(20),

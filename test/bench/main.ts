@@ -9,6 +9,7 @@ import { commands } from './cases/commands.ts';
 import { domains } from './cases/domains.ts';
 import { headLag } from './cases/head-lag.ts';
 import { limits } from './cases/limits.ts';
+import { nftMetadata } from './cases/nft-metadata.ts';
 import { nfts } from './cases/nft.ts';
 import { pages } from './cases/pages.ts';
 import { pipeline } from './cases/pipeline.ts';
@@ -38,6 +39,7 @@ const cases: readonly BenchCase[] = [
   prices,
   webhooks,
   nfts,
+  nftMetadata,
   domains,
 ];
 

@@ -5,7 +5,10 @@ import type { AddressInfo } from 'node:net';
 
 import { z } from 'zod';
 
-/** A node that answers `starknet_call` alone: contracts whose NFTs have the URIs that a test gives them. */
+/**
+ * A node that answers `starknet_call` alone: contracts whose NFTs have the URIs that a test gives them. All else it asks of
+ * the node `behind` it.
+ */
 export interface UriNode {
   readonly url: string;
   /** By id; without one the contract reverts with the reason. */
@@ -16,12 +19,12 @@ export interface UriNode {
   close(): Promise<void>;
 }
 
+const requestSchema = z.object({ id: z.number(), method: z.string(), params: z.unknown() });
 const callSchema = z.object({
-  id: z.number(),
   params: z.looseObject({ request: z.object({ calldata: z.array(z.string()) }) }),
 });
 
-export async function uriNode(): Promise<UriNode> {
+export async function uriNode(behind: string | null = null): Promise<UriNode> {
   const node = { uris: new Map<bigint, string>(), reason: 'Not minted', isAway: false };
   const answerTo = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const chunks: Buffer[] = [];
@@ -30,13 +33,21 @@ export async function uriNode(): Promise<UriNode> {
       response.writeHead(503).end();
       return;
     }
-    const { id, params } = callSchema.parse(JSON.parse(Buffer.concat(chunks).toString()));
+    const body = Buffer.concat(chunks);
+    const asked = requestSchema.parse(JSON.parse(body.toString()));
+    response.setHeader('content-type', 'application/json');
+    if (behind !== null && asked.method !== 'starknet_call') {
+      const headers = { 'content-type': 'application/json' };
+      const answer = await fetch(behind, { method: 'POST', headers, body: new Uint8Array(body) });
+      response.end(await answer.text());
+      return;
+    }
+    const { params } = callSchema.parse(asked);
     const [low = '0x0', high = '0x0'] = params.request.calldata;
     const uri = node.uris.get(BigInt(low) + (BigInt(high) << 128n));
     const failure = { code: 40, message: 'Contract error', data: { revert_error: `0x1 ('${node.reason}')` } };
     const answer = uri === undefined ? { error: failure } : { result: byteArray(uri) };
-    response.setHeader('content-type', 'application/json');
-    response.end(JSON.stringify({ jsonrpc: '2.0', id, ...answer }));
+    response.end(JSON.stringify({ jsonrpc: '2.0', id: asked.id, ...answer }));
   };
   const server = createServer((request, response) => void answerTo(request, response));
   server.listen(0, '127.0.0.1');
