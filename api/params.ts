@@ -152,6 +152,13 @@ export function text(options: { min?: number; max?: number; description?: string
 /** A page's number; `last`; or `invalid`, which is answered 404 once the page is looked for (`resolvePage`). */
 export type PageParameter = number | 'last' | 'invalid';
 
+/** The name of a network, in any case. */
+export function networkFilter(description = 'Such as mainnet or sepolia') {
+  return text({ max: 100 })
+    .transform((name) => name.trim().toLowerCase())
+    .meta({ description, override: { type: 'string', maxLength: 100 } });
+}
+
 export function page(): z.ZodType<PageParameter, string | undefined> {
   return z
     .string()

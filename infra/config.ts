@@ -274,7 +274,7 @@ export const settings = {
   nftTimeoutMs: setting(
     'NFT_TIMEOUT_MS',
     integer(10, 40_000),
-    10_000,
+    6000,
     'one document of metadata, redirects included',
   ),
   nftConcurrency: setting(

@@ -8,7 +8,7 @@ import type { AdAnswer } from '../../schemas/api/directory.ts';
 import type { AdsMessage } from '../../schemas/messages/ads.ts';
 import { notFound } from '../errors.ts';
 import { identifyCommand } from '../idempotency.ts';
-import { integer, limit, text } from '../params.ts';
+import { integer, limit, networkFilter, text } from '../params.ts';
 import { defineRoute } from '../route.ts';
 import type { Route } from '../route.ts';
 import { chooseAds } from './choose.ts';
@@ -23,8 +23,6 @@ export interface AdRouteDeps {
   /** Unix milliseconds. */
   readonly now: () => number;
 }
-
-const MOST_ADS = 10;
 
 /** Ads, and how often they are seen and followed. */
 export function adRoutes({ pool, adEvents, secretKey, now }: AdRouteDeps): Route[] {
@@ -41,9 +39,9 @@ export function adRoutes({ pool, adEvents, secretKey, now }: AdRouteDeps): Route
     ].join(' '),
     query: z.object({
       placement: text({ max: 100, description: 'Slug; one that no ad has is answered 404' }),
-      network: text({ max: 100 }).optional(),
+      network: networkFilter().optional(),
       category: text({ max: 100, description: 'Slug' }).optional(),
-      limit: limit({ fallback: 1, max: MOST_ADS }),
+      limit: limit({ fallback: 1, max: 100 }),
     }),
     response: { 200: z.array(adAnswer) },
     async handler({ input: { query }, served }) {

@@ -120,7 +120,7 @@ export const fileRecord = {
   domains: z.object({
     domain: host,
     status: domains.shape.status,
-    category: domains.shape.category.default(''),
+    category: domains.shape.category.toLowerCase().default(''),
     risk_level: domains.shape.risk_level.default(null),
     reason: domains.shape.reason.default(''),
     source: domains.shape.source.default(''),

@@ -16,7 +16,7 @@ import {
 import type { ClassHashAnswer } from '../../schemas/api/directory.ts';
 import { envelope, resolvePage } from '../envelope.ts';
 import { notFound } from '../errors.ts';
-import { boolean, integer, limit, page, text } from '../params.ts';
+import { boolean, integer, limit, networkFilter, page, text } from '../params.ts';
 import { defineRoute } from '../route.ts';
 import type { Route } from '../route.ts';
 
@@ -25,7 +25,7 @@ export interface ClassHashRouteDeps {
   readonly pool: Sql;
 }
 
-const network = text({ max: 100, description: '`mainnet`, `sepolia`' }).optional();
+const network = networkFilter().optional();
 
 /** The classes of account contracts. */
 export function classHashRoutes({ pool }: ClassHashRouteDeps): Route[] {

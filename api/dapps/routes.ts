@@ -21,7 +21,7 @@ import type { DappAnswer } from '../../schemas/api/directory.ts';
 import { envelope, resolvePage } from '../envelope.ts';
 import type { Envelope } from '../envelope.ts';
 import { notFound } from '../errors.ts';
-import { boolean, limit, page, text } from '../params.ts';
+import { boolean, limit, networkFilter, page, text } from '../params.ts';
 import type { PageParameter } from '../params.ts';
 import { defineRoute } from '../route.ts';
 import type { RequestInfo, Route, ServedBuilds } from '../route.ts';
@@ -36,7 +36,7 @@ export interface DappRouteDeps {
 const DISCOVERED = 10;
 
 const bySlug = z.object({ slug: text({ max: 100 }) });
-const network = text({ max: 100, description: 'On this network: `mainnet`, `sepolia`' }).optional();
+const network = networkFilter('On this network: `mainnet`, `sepolia`').optional();
 
 /** The directory of dApps. One that is not active is nowhere in it. */
 export function dappRoutes({ pool }: DappRouteDeps): Route[] {
@@ -100,7 +100,7 @@ export function dappRoutes({ pool }: DappRouteDeps): Route[] {
       q: text({
         max: 200,
         description:
-          'Words of the name, the tags or the description; each in any form, of the last one its beginning is enough',
+          'Words of the name, the tags or the description, each in any form, of the last one its beginning is enough; or any part of the name',
       }).optional(),
       page: page(),
       limit: limit(),

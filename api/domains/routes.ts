@@ -55,7 +55,7 @@ export function domainRoutes({ pool, now }: DomainRouteDeps): Route[] {
     query: z.object({
       domain: host().optional(),
       status: domainStatus.optional(),
-      category: text({ max: 100 }).optional(),
+      category: text({ max: 100, description: 'In any case' }).optional(),
       risk_level: riskLevel.optional(),
       active: boolean().optional(),
       ...pages,
@@ -63,7 +63,7 @@ export function domainRoutes({ pool, now }: DomainRouteDeps): Route[] {
     response: { 200: domainListAnswer },
     async handler({ input: { query }, ...context }) {
       const { domain, status, category, risk_level: risk, active } = query;
-      const filters = { domain, status, category, riskLevel: risk, active };
+      const filters = { domain, status, category: category?.toLowerCase(), riskLevel: risk, active };
       return { status: 200, body: await listed(filters, query, context) };
     },
   });

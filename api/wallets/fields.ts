@@ -2,15 +2,9 @@ import { z } from 'zod';
 
 import { slug } from '../../schemas/catalogue.ts';
 import { integerField, textField } from '../fields.ts';
-import { address, integer, text, timestamp } from '../params.ts';
+import { address, integer, timestamp } from '../params.ts';
 
 /** Border parsers of what is asked and said of wallets. */
-
-/** A network as it is asked for, in any case. */
-export const networkFilter = () =>
-  text({ max: 100 })
-    .transform((name) => name.trim().toLowerCase())
-    .meta({ description: 'Such as mainnet or sepolia', override: { type: 'string', maxLength: 100 } });
 
 const network = textField({ max: 100 })
   .transform((name) => name.toLowerCase())

@@ -20,10 +20,10 @@ import { submitForCaller } from '../callers-command.ts';
 import type { CommandBus } from '../commands.ts';
 import { envelope, resolvePage } from '../envelope.ts';
 import { invalidInput, notFound } from '../errors.ts';
-import { address, boolean, limit, page, text } from '../params.ts';
+import { address, boolean, limit, networkFilter, page, text } from '../params.ts';
 import { defineRoute } from '../route.ts';
 import type { Route } from '../route.ts';
-import { activity, networkFilter, registeredWallet, walletParams } from './fields.ts';
+import { activity, registeredWallet, walletParams } from './fields.ts';
 import { presentWallet } from './present.ts';
 
 export interface WalletRouteDeps {

@@ -101,7 +101,7 @@ export interface DappFilters {
   readonly tag?: string | undefined;
   readonly featured?: boolean | undefined;
   readonly verified?: boolean | undefined;
-  /** Words of the name, the tags or the description. */
+  /** Words of the name, the tags or the description, or a part of the name. */
   readonly text?: string | undefined;
 }
 
@@ -129,7 +129,10 @@ function dappConditions(filters: DappFilters): { where: string; search: string |
   if (filters.featured !== undefined) conditions.push(`d.is_featured = ${bind(filters.featured)}`);
   if (filters.verified !== undefined) conditions.push(`d.is_verified = ${bind(filters.verified)}`);
   const search = filters.text === undefined ? null : searchOf(filters.text, bind);
-  if (filters.text !== undefined) conditions.push(search === null ? 'false' : `d.words @@ ${search}`);
+  if (filters.text !== undefined) {
+    const isInName = `strpos(lower(d.name), lower(${bind(filters.text.trim())})) > 0`;
+    conditions.push(search === null ? isInName : `(d.words @@ ${search} OR ${isInName})`);
+  }
   return { where: conditions.join(' AND '), search, values };
 }
 

@@ -83,7 +83,7 @@ async function apply(
         [
           await nextId(tx, `${schema}.domains`),
           report.domain,
-          report.category,
+          report.category.toLowerCase(),
           riskLevel,
           report.reason,
           report.evidence,

@@ -3,6 +3,8 @@
 /** `ipfs://CID/path`, also `ipfs://ipfs/CID/path` and `ipfs:/CID`, in any case of the scheme. */
 const IPFS = /^ipfs:\/*(?:ipfs\/+)*/i;
 
+const ARWEAVE = /^ar:\/\//i;
+
 /**
  * A gateway's address put before what was a whole URI already: `https://ipfs.io/ipfs/ipfs://CID`. What stands before the
  * second scheme is dropped; inside a query (`?url=ipfs://…`) it may well be meant.
@@ -23,13 +25,15 @@ export function ipfsPath(uri: string): string | null {
 }
 
 /**
- * Where a gateway serves it; what is not of IPFS stays as it is.
+ * Where a gateway serves it, for Arweave that project's own; what is of neither stays as it is.
  *
  * @param gateway the base before `/ipfs/…`; one that already ends in `/ipfs` is taken as it is
  */
 export function throughGateway(uri: string, gateway: string): string {
   const path = ipfsPath(uri);
-  return path === null ? repairUri(uri) : `${ipfsBase(gateway)}/${pathText(path)}`;
+  return path === null
+    ? repairUri(uri).replace(ARWEAVE, 'https://arweave.net/')
+    : `${ipfsBase(gateway)}/${pathText(path)}`;
 }
 
 /** The gateway's own folder of IPFS, without a slash at the end. */

@@ -102,7 +102,13 @@ function cut(text: string, most: number): string {
   );
 }
 
-/** A list of attributes, or an object of them by name. What has no name or no plain value has an empty text. */
+/** As a text, whatever it is: a list or an object as JSON, nothing as ''. */
+function asText(value: unknown): string {
+  if (value === null || value === undefined) return '';
+  return plain(value, MAX_NAME) ?? cut(JSON.stringify(value), MAX_NAME);
+}
+
+/** A list of attributes, or an object of them by name. What has no name or no value has an empty text. */
 function attributesOf(value: unknown): Metadata['attributes'] {
   if (Array.isArray(value)) {
     return value.slice(0, MAX_ATTRIBUTES).flatMap((entry: unknown) => {
@@ -111,7 +117,7 @@ function attributesOf(value: unknown): Metadata['attributes'] {
       return [
         {
           trait_type: plain(own['trait_type'], MAX_NAME) ?? '',
-          value: plain(own['value'], MAX_NAME) ?? '',
+          value: asText(own['value']),
         },
       ];
     });
@@ -119,7 +125,7 @@ function attributesOf(value: unknown): Metadata['attributes'] {
   if (typeof value !== 'object' || value === null) return [];
   return Object.entries(value)
     .slice(0, MAX_ATTRIBUTES)
-    .map(([name, own]) => ({ trait_type: cut(name, MAX_NAME), value: plain(own, MAX_NAME) ?? '' }));
+    .map(([name, own]) => ({ trait_type: cut(name, MAX_NAME), value: asText(own) }));
 }
 
 function imageOf(document: Readonly<Record<string, unknown>>): string | null {

@@ -65,7 +65,7 @@ export function createFetcher({ egress, gatewayEgress, gateway, timeoutMs }: Fet
     locate(given, id) {
       const uri = withId(repairUri(given), id);
       if (/^data:/i.test(uri)) return { uri, host: null };
-      const url = urlOf(throughGateway(arweave(uri), gateway));
+      const url = urlOf(throughGateway(uri, gateway));
       if (ipfsPath(uri) !== null) return { uri: url.href, host: GATEWAY };
       return { uri: url.href, host: url.host };
     },
@@ -84,10 +84,6 @@ export function createFetcher({ egress, gatewayEgress, gateway, timeoutMs }: Fet
       }
     },
   };
-}
-
-function arweave(uri: string): string {
-  return uri.replace(/^ar:\/\//i, 'https://arweave.net/');
 }
 
 function urlOf(text: string, base?: string): URL {

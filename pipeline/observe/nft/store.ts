@@ -121,6 +121,28 @@ export function createNftStore(
     return rowCount ?? 0;
   };
 
+  /**
+   * Somebody may have asked for an NFT before it was minted: what failed then counts no more once a transfer is seen, and
+   * it is tried at once. What is told of it in a message already is told first.
+   */
+  const meet = async (tx: Sql, tasks: readonly NftTask[], now: number): Promise<void> => {
+    const met = tasks.filter(({ standard }) => standard !== 'unknown');
+    if (met.length === 0) return;
+    await tx.query(
+      `UPDATE tds.nft_fetches AS known SET standard = new.standard, troubles = 0, failures = 0,
+         next_at = CASE WHEN failures > 0 THEN $4 ELSE next_at END
+       FROM unnest($1::text[], $2::numeric[], $3::text[]) AS new (token, token_id, standard)
+       WHERE known.token = new.token AND known.token_id = new.token_id AND known.standard = 'unknown'
+         AND known.message IS NULL`,
+      [
+        met.map(({ token }) => token),
+        met.map(({ tokenId }) => tokenId),
+        met.map(({ standard }) => standard),
+        now,
+      ],
+    );
+  };
+
   const store = {
     /** Takes NFTs in, and moves the position in the log where one is given. Answers how many were not known. */
     async add(tasks: readonly NftTask[], position: Position | null, now: number): Promise<number> {
@@ -128,6 +150,7 @@ export function createNftStore(
       if (missing.length === 0 && position === null) return 0;
       return await inTransaction(pool, async (tx) => {
         const added = await insert(tx, missing, read, now);
+        await meet(tx, tasks, now);
         if (position !== null) await movePosition(tx, OBSERVER, position);
         return added;
       });

@@ -58,7 +58,7 @@ export async function readTokenUri(
     } catch (error) {
       if (!isRpcError(error, ...REFUSALS)) throw error;
       if (error.rpcCode === rpcCodes.contractNotFound) throw reverted(error);
-      // The contract's own reason says more than that it has no such function.
+      // The contract's own reason says more than that it was called the wrong way.
       if (refusal === null || saysMore(error, refusal)) refusal = error;
     }
   }
@@ -91,9 +91,13 @@ function readUri(answer: readonly Felt[]): string {
   return uri;
 }
 
+/** It has no such function, or one of other arguments. */
+const NOT_OF_THIS_SHAPE =
+  /entry ?_?point|input too (?:long|short)|failed to deserialize param|ASSERT_EQ instruction failed/i;
+
 function saysMore(error: RpcError, than: RpcError): boolean {
   const isMissing = (one: RpcError): boolean =>
-    one.rpcCode === rpcCodes.entrypointNotFound || /entry ?_?point/i.test(revertReason(one.data) ?? '');
+    one.rpcCode === rpcCodes.entrypointNotFound || NOT_OF_THIS_SHAPE.test(revertReason(one.data) ?? '');
   return isMissing(than) && !isMissing(error);
 }
 

@@ -448,6 +448,11 @@ describe('Idempotency-Key', () => {
         `delete ${webhook}`,
         `post ${webhook}test/`,
         `post ${webhook}rotate-secret/`,
+        'post /api/dapps/ads/{ad_id}/impression/',
+        'post /api/dapps/ads/{ad_id}/click/',
+        'post /api/dapps/vendor-wallets/',
+        'post /api/dapps/vendor-wallets/{id}/update_activity/',
+        'post /api/dapps/domain-reports/',
       ].toSorted(),
     );
   });

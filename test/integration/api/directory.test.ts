@@ -157,6 +157,8 @@ describe('dApps', () => {
     ['concent liq', []],
     ['swap', ['kswap', 'full', 'swapping']],
     ['10k', ['kswap']],
+    // Any part of the name.
+    ['hino', ['rhino-fi']],
     ['LEND', ['bank']],
     // However words are parted.
     ['rhino.fi', ['rhino-fi']],

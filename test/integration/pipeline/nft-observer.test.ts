@@ -306,6 +306,24 @@ describe('the cache row', () => {
     expect(await rowOf(id)).toMatchObject({ failures: 0, next_at: null });
   });
 
+  it('counts from the beginning, and is tried at once, when it is minted after somebody had asked for it', async () => {
+    const id = mint(null);
+    await start();
+    await ask(id);
+    await untilSaid(id, 1);
+    await untilIdle();
+    now += 300_000;
+    expect(await untilSaid(id, 2)).toMatchObject({ attempt: 2 });
+    await untilIdle();
+    await tell([id]);
+    expect(await untilSaid(id, 3)).toMatchObject({ cause: 'reverted', attempt: 1, retry_at: now + 300_000 });
+    await untilIdle();
+    // A second transfer is no mint.
+    await tell([id]);
+    await untilIdle();
+    expect(await said(id)).toHaveLength(3);
+  });
+
   it("keeps the contract's reason where it reverted", async () => {
     node.reason = 'ERC721: invalid token ID';
     const id = mint(null);

@@ -35,6 +35,10 @@ describe('a URI', () => {
     expect(throughGateway('ipfs://QmA', gateway)).toBe(url);
   });
 
+  it('leads to Arweave through its own', () => {
+    expect(throughGateway('ar://abc/1.json', GATEWAY)).toBe('https://arweave.net/abc/1.json');
+  });
+
   it('never leaves the folder of the gateway, whatever its path is', () => {
     const part = fc.constantFrom(
       '..',

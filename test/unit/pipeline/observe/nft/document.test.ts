@@ -51,7 +51,7 @@ describe('a document of metadata', () => {
   it('has numbers as they were written', () => {
     expect(
       read(
-        '{"name":12345678901234567890,"attributes":[{"trait_type":1,"value":0.10},{"value":false},{"trait_type":null,"value":[1]},7,null]}',
+        '{"name":12345678901234567890,"attributes":[{"trait_type":1,"value":0.10},{"value":false},{"trait_type":null,"value":[1]},{"trait_type":"none","value":null},7,null]}',
       ),
     ).toEqual({
       ...nothing,
@@ -59,7 +59,8 @@ describe('a document of metadata', () => {
       attributes: [
         { trait_type: '1', value: '0.10' },
         { trait_type: '', value: 'false' },
-        { trait_type: '', value: '' },
+        { trait_type: '', value: '["1"]' },
+        { trait_type: 'none', value: '' },
       ],
     });
   });

@@ -101,6 +101,12 @@ describe('the URI of an NFT', () => {
         ? refused(40, { contract_address: '0x1', error: "0x6e6f ('Not minted')" })
         : refused(21);
     await expect(ask(answer)).rejects.toEqual(new MetadataFailure('reverted', 'Not minted'));
+    // A contract whose ids are one felt refuses two of them by their number.
+    const narrow = ({ selector, calldata }: FunctionCall): Felt[] => {
+      if (selector !== SELECTORS.tokenURI) return refused(21);
+      return refused(40, calldata.length === 2 ? 'Input too long for arguments' : 'Not minted');
+    };
+    await expect(ask(narrow)).rejects.toEqual(new MetadataFailure('reverted', 'Not minted'));
     await expect(ask(() => refused(20))).rejects.toMatchObject({ reason: 'reverted' });
   });
 
