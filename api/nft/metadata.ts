@@ -82,7 +82,8 @@ export function nftMetadataRoutes({ pool, refreshes, ipfsGateway, now }: NftMeta
     method: 'GET',
     path: '/api/nft/collection/',
     summary: 'NFTs of a contract',
-    description: 'Those whose metadata was fetched, by id. Nothing is fetched for it.',
+    description:
+      'Those whose metadata was fetched, by id. Nothing is fetched for it. A link of more than 65,536 characters is null.',
     tag: 'NFTs',
     auth: 'key',
     query: z.object({ token_address: address(), page: page(), page_size: nftPageSize() }),

@@ -69,7 +69,8 @@ export function nftOwnershipRoutes({ pool, clickhouse, ipfsGateway }: NftOwnersh
     description: [
       'Those whose last recipient it is, by contract and id. Of an ERC-1155 id that is one account at a time, whoever else',
       'holds some. `name`, `image`, `description`, `attributes` and `metadata_uri` are left out where they were not',
-      'fetched yet, or are not wanted. The zero address owns nothing: what was burned is in no list.',
+      'fetched yet, or are not wanted; a link of more than 65,536 characters is null (`/api/nft/metadata/` has it).',
+      'The zero address owns nothing: what was burned is in no list.',
     ].join(' '),
     tag: 'NFTs',
     auth: 'key',
@@ -93,7 +94,7 @@ export function nftOwnershipRoutes({ pool, clickhouse, ipfsGateway }: NftOwnersh
       const collections = [...new Set(found.held.map((held) => held.token))];
       const [tokens, metadata] = await Promise.all([
         tokensByAddress(pool, served.schema('tokens'), collections),
-        isWanted ? metadataOf(pool, served.schema('nft-metadata'), found.held) : null,
+        isWanted ? metadataOf(pool, served.schema('nft-metadata'), found.held, { isListed: true }) : null,
       ]);
       const data = found.held.map((held) =>
         presentOwned(held, tokens.get(held.token), metadata?.get(nftKey(held)), ipfsGateway),

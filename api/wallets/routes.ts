@@ -7,7 +7,7 @@ import {
   walletById,
   walletCounts,
   walletRow,
-  walletsAt,
+  walletOf,
 } from '../../projections/catalogue/queries.ts';
 import {
   walletAnswer,
@@ -173,15 +173,14 @@ export function walletRoutes({ pool, commands, secretKey, now }: WalletRouteDeps
     response: { 200: walletLookupAnswer },
     async handler({ input: { query }, served }) {
       const { wallet_address: asked, network = null } = query;
-      const wallets = await walletsAt(pool, served.schema('catalogue'), asked);
-      const wallet = wallets.find((one) => network === null || one.network === network);
+      const wallet = await walletOf(pool, served.schema('catalogue'), asked, network);
       return {
         status: 200,
         body: {
           wallet_address: asked,
           network,
-          is_registered: wallet !== undefined,
-          wallet: wallet === undefined ? null : presentWallet(wallet),
+          is_registered: wallet !== null,
+          wallet: wallet === null ? null : presentWallet(wallet),
         },
       };
     },

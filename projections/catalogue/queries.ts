@@ -152,14 +152,21 @@ export async function listWallets(
   return await pageOf(db, walletRow, `${select} ORDER BY id`, values, span);
 }
 
-/** An address on all networks: those that are active first, then the oldest first. */
-export async function walletsAt(db: Sql, schema: string, address: Felt): Promise<Wallet[]> {
-  return await sqlRows(
+/** The entry of an address; on whatever network, where none is given: an active one before others, then the oldest. */
+export async function walletOf(
+  db: Sql,
+  schema: string,
+  address: Felt,
+  network: string | null,
+): Promise<Wallet | null> {
+  const [wallet] = await sqlRows(
     db,
     walletRow,
-    `SELECT ${columnsOf(walletRow)} FROM ${schema}.wallets WHERE wallet_address = $1 ORDER BY is_active DESC, id`,
-    [address],
+    `SELECT ${columnsOf(walletRow)} FROM ${schema}.wallets
+     WHERE wallet_address = $1 AND ($2::text IS NULL OR network = $2) ORDER BY is_active DESC, id LIMIT 1`,
+    [address, network],
   );
+  return wallet ?? null;
 }
 
 const walletCountsRow = z.object({ total: z.number(), active: z.number(), verified: z.number() });

@@ -15,8 +15,18 @@ export interface Nft {
 
 export const nftKey = ({ token, tokenId }: Nft): string => `${token}:${tokenId}`;
 
-const COLUMNS = `token, token_id::text AS token_id, is_fetched, attempt_count, last_attempt_at, retry_at, reason,
-  has_reverted, uri, name, description, image, external_url, animation_url, attributes`;
+/**
+ * Characters of a link on a page: many of them hold the picture itself, and anybody can send an account a hundred such NFTs.
+ */
+const MOST_LISTED = 65_536;
+
+const columns = (link: (column: string) => string): string => `token, token_id::text AS token_id, is_fetched,
+  attempt_count, last_attempt_at, retry_at, reason, has_reverted, name, description, attributes,
+  ${['uri', 'image', 'external_url', 'animation_url'].map(link).join(', ')}`;
+const COLUMNS = columns((column) => column);
+const LISTED_COLUMNS = columns(
+  (column) => `CASE WHEN length(${column}) <= ${MOST_LISTED} THEN ${column} END AS ${column}`,
+);
 
 const row = z
   .object({
@@ -41,17 +51,22 @@ const row = z
 /** Times are unix milliseconds. */
 export type NftMetadataRow = z.infer<typeof row>;
 
-/** What is known of these NFTs, by `nftKey`; those that were never tried are missing. */
+/**
+ * What is known of these NFTs, by `nftKey`; those that were never tried are missing.
+ *
+ * @param options.isListed links that are longer than a page holds are null
+ */
 export async function metadataOf(
   db: Sql,
   schema: string,
   nfts: readonly Nft[],
+  { isListed = false }: { readonly isListed?: boolean } = {},
 ): Promise<ReadonlyMap<string, NftMetadataRow>> {
   if (nfts.length === 0) return new Map();
   const rows = await sqlRows(
     db,
     row,
-    `SELECT ${COLUMNS} FROM ${schema}.nft_metadata
+    `SELECT ${isListed ? LISTED_COLUMNS : COLUMNS} FROM ${schema}.nft_metadata
      JOIN unnest($1::text[], $2::numeric[]) AS asked (token, token_id) USING (token, token_id)`,
     [nfts.map(({ token }) => token), nfts.map(({ tokenId }) => tokenId)],
   );
@@ -68,7 +83,7 @@ export async function countFetched(db: Sql, schema: string, token: Felt): Promis
   return found?.n ?? 0;
 }
 
-/** The NFTs of a contract whose metadata is there, by id. */
+/** The NFTs of a contract whose metadata is there, by id; links that are longer than a page holds are null. */
 export async function fetchedOf(
   db: Sql,
   schema: string,
@@ -78,7 +93,7 @@ export async function fetchedOf(
   return await sqlRows(
     db,
     row,
-    `SELECT ${COLUMNS} FROM ${schema}.nft_metadata WHERE token = $1 AND is_fetched
+    `SELECT ${LISTED_COLUMNS} FROM ${schema}.nft_metadata WHERE token = $1 AND is_fetched
      ORDER BY nft_metadata.token_id LIMIT $2 OFFSET $3`,
     [token, page.limit, page.offset],
   );

@@ -43,14 +43,14 @@ export function ipfsBase(gateway: string): string {
 }
 
 /**
- * Segments that would climb out of `/ipfs/` are dropped, and what would end the path of a URL is a name's own character:
+ * Segments that would climb out of `/ipfs/` are dropped, however the slashes between them are spelt, and what would end the path of a URL is a name's own character:
  * files are called `#1.png`. A query stays one where it follows a file.
  */
 function pathText(path: string): string {
   // Line breaks and tabs are nowhere in a URL: whoever parses one drops them, also from the middle of two dots.
   const segments = path
     .replaceAll(/[\t\n\r]/g, '')
-    .split(/[/\\]+/)
+    .split(/(?:[/\\]|%2f|%5c)+/i)
     .filter((segment) => !/^(?:\.|%2e){1,2}\s*(?:\?|$)/i.test(segment));
   return segments.join('/').replaceAll('#', '%23');
 }

@@ -2,7 +2,7 @@ import type { NftMessage } from '../../../schemas/messages/nft.ts';
 import { storable } from '../../../schemas/text.ts';
 import type { Node } from '../../node/types.ts';
 import { readMetadata } from './document.ts';
-import { MetadataFailure } from './failure.ts';
+import { MetadataFailure, unavailable } from './failure.ts';
 import type { Fetcher } from './fetch.ts';
 import { GATEWAY } from './fetch.ts';
 import type { Hosts } from './hosts.ts';
@@ -65,8 +65,11 @@ export async function attemptNft(
       const metadata = readMetadata(body);
       return { type: 'nft.metadata_fetched', ...subject, uri, ...metadata, observed_at: now() };
     } catch (error) {
-      if (host === GATEWAY && error instanceof MetadataFailure) deps.onGateway(error);
-      throw error;
+      if (signal.aborted) throw error;
+      // Whatever a stranger's answer did: it is his, and counts as every other failure of it.
+      const failure = error instanceof MetadataFailure ? error : unreadable(error);
+      if (host === GATEWAY) deps.onGateway(failure);
+      throw failure;
     } finally {
       if (host !== null) hosts.leave(host);
     }
@@ -86,4 +89,8 @@ export async function attemptNft(
       observed_at: observedAt,
     };
   }
+}
+
+function unreadable(error: unknown): MetadataFailure {
+  return unavailable(`the answer cannot be read: ${error instanceof Error ? error.message : String(error)}`);
 }

@@ -1,9 +1,12 @@
+import { getDomain } from 'tldts';
+
 import { ipfsBase, ipfsPath, repairUri, throughGateway, withId } from '../../../schemas/nft/uris.ts';
 import type { Egress, EgressAnswer } from '../../egress/egress.ts';
 import { EgressError } from '../../egress/errors.ts';
 import { readDataUri } from './data-uri.ts';
 import type { Body } from './document.ts';
 import { unavailable } from './failure.ts';
+import { MAX_URI_BYTES } from './token-uri.ts';
 
 export interface FetchOptions {
   /** To whatever host a contract names. */
@@ -34,6 +37,9 @@ export interface Fetcher {
 const MAX_BYTES = 1_048_576;
 const MAX_REDIRECTS = 3;
 
+/** A server behind the gateway's may read it as a slash, and what follows as another of its folders. */
+const CLIMBS = /%(?:2f|5c)/i;
+
 /** The gateway is one host, whatever it is called. */
 export const GATEWAY = 'ipfs';
 
@@ -41,7 +47,7 @@ export function createFetcher({ egress, gatewayEgress, gateway, timeoutMs }: Fet
   const base = `${new URL(ipfsBase(gateway)).href}/`;
 
   const get = async (url: string, timeLeftMs: number, signal: AbortSignal): Promise<EgressAnswer> => {
-    const way = url.startsWith(base) ? gatewayEgress : egress;
+    const way = url.startsWith(base) && !CLIMBS.test(url) ? gatewayEgress : egress;
     const request = {
       method: 'GET',
       headers: { accept: 'application/json, image/*;q=0.5, */*;q=0.1' },
@@ -64,10 +70,12 @@ export function createFetcher({ egress, gatewayEgress, gateway, timeoutMs }: Fet
   return {
     locate(given, id) {
       const uri = withId(repairUri(given), id);
+      if (Buffer.byteLength(uri) > MAX_URI_BYTES)
+        throw unavailable(`the URI is longer than ${MAX_URI_BYTES} bytes`);
       if (/^data:/i.test(uri)) return { uri, host: null };
       const url = urlOf(throughGateway(uri, gateway));
       if (ipfsPath(uri) !== null) return { uri: url.href, host: GATEWAY };
-      return { uri: url.href, host: url.host };
+      return { uri: url.href, host: ownerOf(url) };
     },
     async fetch(source, signal) {
       const data = readDataUri(source.uri);
@@ -86,6 +94,11 @@ export function createFetcher({ egress, gatewayEgress, gateway, timeoutMs }: Fet
   };
 }
 
+/** Whoever registered the domain: he may make as many hosts below it as he likes. */
+function ownerOf({ hostname, host }: URL): string {
+  return getDomain(hostname, { allowPrivateDomains: true }) ?? host;
+}
+
 function urlOf(text: string, base?: string): URL {
   const url = URL.canParse(text, base) ? new URL(text, base) : null;
   if (url === null) throw unavailable('the URI is not valid');
@@ -98,6 +111,8 @@ function urlOf(text: string, base?: string): URL {
 function bodyOf(uri: string, { status, headers, body, isCut }: EgressAnswer): Body {
   if (status !== 200) throw unavailable(`HTTP ${status}`);
   if (isCut) throw unavailable(`the answer is larger than ${MAX_BYTES} bytes`);
-  const [type = ''] = (headers['content-type'] ?? '').split(';');
+  // A header that comes twice is a list, whatever its type says.
+  const [said = ''] = [headers['content-type'] ?? ''].flat();
+  const [type = ''] = said.split(';');
   return { uri, bytes: body, type: type.trim().toLowerCase() };
 }

@@ -143,6 +143,9 @@ export function createNftStore(
     );
   };
 
+  /** Of one that is asked for and one that is not the other goes first next time: callers cannot keep all places busy. */
+  let isOthersTurn = true;
+
   const store = {
     /** Takes NFTs in, and moves the position in the log where one is given. Answers how many were not known. */
     async add(tasks: readonly NftTask[], position: Position | null, now: number): Promise<number> {
@@ -173,7 +176,7 @@ export function createNftStore(
       });
     },
 
-    /** Due ones, those that somebody waits for first; none of a host that has no place left. */
+    /** Due ones, those that somebody waits for and the others in turn; none of a host that has no place left. */
     async claim(limit: number, now: number): Promise<NftClaim[]> {
       const due = (more: string): string => `(SELECT token, token_id, asked_at, next_at FROM tds.nft_fetches
         WHERE next_at <= $1 AND (host IS NULL OR host <> ALL($4)) ${more} ORDER BY next_at LIMIT $2 FOR UPDATE SKIP LOCKED)`;
@@ -182,11 +185,13 @@ export function createNftStore(
         claimRow,
         `WITH asked AS MATERIALIZED ${due('AND asked_at IS NOT NULL')}, others AS MATERIALIZED ${due('')},
          due AS (SELECT DISTINCT ON (token, token_id) * FROM (SELECT * FROM asked UNION ALL SELECT * FROM others) AS any_of_them),
-         chosen AS MATERIALIZED (SELECT token, token_id FROM due ORDER BY asked_at IS NULL, next_at LIMIT $2)
+         ranked AS (SELECT *, row_number() OVER (PARTITION BY asked_at IS NULL ORDER BY next_at) AS rank FROM due),
+         chosen AS MATERIALIZED (
+           SELECT token, token_id FROM ranked ORDER BY rank, (asked_at IS NULL) <> $5, next_at LIMIT $2)
          UPDATE tds.nft_fetches AS claimed SET next_at = $3 FROM chosen
          WHERE claimed.token = chosen.token AND claimed.token_id = chosen.token_id
          RETURNING claimed.token, claimed.token_id::text AS token_id, standard, failures, troubles, message, next_at`,
-        [now, limit, now + CLAIM_MS, fullHosts()],
+        [now, limit, now + CLAIM_MS, fullHosts(), (isOthersTurn = !isOthersTurn)],
       );
     },
 

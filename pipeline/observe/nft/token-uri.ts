@@ -83,6 +83,7 @@ function calldata(id: bigint, { isWide }: Spelling): Felt[] {
 }
 
 function readUri(answer: readonly Felt[]): string {
+  if (answer.length > MAX_URI_BYTES) throw unavailable(`the token URI has ${answer.length} felts`);
   const uri = decodeText(answer, MAX_URI_BYTES)?.trim() ?? null;
   if (uri === null) throw unavailable(`the token URI is no text (${answer.length} felts)`);
   if (uri === '') throw unavailable('the token URI is empty');

@@ -447,6 +447,28 @@ describe('a document', () => {
     });
   });
 
+  it('that comes with its type twice is read as any other', async () => {
+    const body = '{"name":"Twice"}';
+    const head = ['HTTP/1.1 200 OK', 'Content-Type: a/b', 'Content-Type: c/d', 'Connection: close'];
+    const server = createServer();
+    server.on('connection', (socket) => {
+      socket.once('data', () =>
+        socket.end([...head, `Content-Length: ${body.length}`, '', body].join('\r\n')),
+      );
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    try {
+      const { port } = server.address() as AddressInfo;
+      const id = mint(`http://127.0.0.1:${port}/1`);
+      await start({}, { allowNetworks: LOOPBACK });
+      await tell([id]);
+      expect(await untilSaid(id)).toMatchObject({ type: 'nft.metadata_fetched', name: 'Twice' });
+    } finally {
+      server.close();
+    }
+  });
+
   it('of wrong types in every field is taken for what can be had of it', async () => {
     const id = (nextId += 1n);
     node.uris.set(id, `ipfs://${CID}/foxes/${id}`);

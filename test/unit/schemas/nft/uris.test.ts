@@ -35,6 +35,10 @@ describe('a URI', () => {
     expect(throughGateway('ipfs://QmA', gateway)).toBe(url);
   });
 
+  it.each(['..%2f..%2fapi', '%2E%2e%5capi', './/..\\api'])('has no way up in %s', (path) => {
+    expect(throughGateway(`ipfs://${path}`, GATEWAY)).toBe(`${GATEWAY}/ipfs/api`);
+  });
+
   it('leads to Arweave through its own', () => {
     expect(throughGateway('ar://abc/1.json', GATEWAY)).toBe('https://arweave.net/abc/1.json');
   });
