@@ -98,11 +98,14 @@ it('wants a placement that some ad has', async () => {
 
 it('shows one, or as many as are wanted, the highest priority first, then the one that was shown less', async () => {
   const titles = async (query: string) => (await shown(query)).map((one: { title: string }) => one.title);
-  expect(await titles('placement=top')).toEqual(['low']);
-  expect(await titles('placement=top&limit=9')).toEqual(['low', 'also-low']);
-  expect(await titles('placement=top&limit=9&category=games')).toEqual(['high', 'low', 'also-low']);
+  const all = ['high', 'low', 'also-low'];
+  expect(await titles('placement=top')).toEqual(['high']);
+  expect(await titles('placement=top&limit=9')).toEqual(all);
+  expect(await titles('placement=top&limit=9&category=games')).toEqual(all);
+  // `high` is for games alone.
+  expect(await titles('placement=top&category=defi')).toEqual(['low']);
   expect((await tell(await idOf('low'), 'impression')).status).toBe(204);
-  expect(await titles('placement=top&limit=9')).toEqual(['also-low', 'low']);
+  expect(await titles('placement=top&limit=9&category=defi')).toEqual(['also-low', 'low']);
 });
 
 it('shows an ad 100 times when that is its cap, and not once more', async () => {
