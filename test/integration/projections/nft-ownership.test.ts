@@ -145,12 +145,13 @@ async function expectOwners(): Promise<void> {
           block,
         }));
       // As of an account with few, and as of one with too many to look for them all: what is on the page is right.
-      for (const most of [undefined, 0]) {
+      for (const most of token === null ? [undefined, 0] : [undefined]) {
         const all = { offset: 0, limit: 100 };
         const whole = await heldNfts(world.clickhouse, served, { account, token }, all, most);
         expect(whole.held).toEqual(expected);
         expect(whole.count).toBe(expected.length === 0 ? null : expected.length);
       }
+      if (token !== null) continue;
       const part = await heldNfts(world.clickhouse, served, { account, token }, { offset: 2, limit: 3 });
       expect(part.held).toEqual(expected.slice(2, 5));
       expect(part.count).toBe(expected.length > 2 ? expected.length : null);
