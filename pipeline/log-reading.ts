@@ -1,13 +1,16 @@
 import type { Kafka } from '../infra/kafka/client.ts';
 import { pause } from '../infra/lifecycle.ts';
 import type { Logger } from '../infra/log.ts';
-import { isPostgresUnavailable } from '../infra/postgres/client.ts';
+import { isPostgresUnavailable, isTableGone } from '../infra/postgres/client.ts';
 import { isRetryable } from '../schemas/errors.ts';
 import type { Topic } from '../schemas/topics.ts';
 
 const PAUSE_MS = 1000;
 
-/** Runs work again for as long as a store that it needs is away: what was read from the log is not dropped. */
+/**
+ * Runs work again for as long as a store that it needs is away, or a table that it read is no longer the one that is served:
+ * what was read from the log is not dropped. Work looks up the names of tables itself.
+ */
 export type Patience = <T>(work: () => Promise<T>) => Promise<T>;
 
 /** @param reader who waits, for the log lines */
@@ -17,8 +20,9 @@ export function createPatience(reader: string, log: Logger, signal: AbortSignal)
       try {
         return await work();
       } catch (error) {
-        if (!(isPostgresUnavailable(error) || isRetryable(error)) || signal.aborted) throw error;
-        log.warn({ err: error, reader }, 'a store does not answer; trying again');
+        const isPassing = isPostgresUnavailable(error) || isTableGone(error) || isRetryable(error);
+        if (!isPassing || signal.aborted) throw error;
+        log.warn({ err: error, reader }, 'a store does not answer as it should; trying again');
         await pause(PAUSE_MS, signal);
       }
     }

@@ -105,3 +105,11 @@ export function isPostgresUnavailable(error: unknown): boolean {
     /connection|timeout exceeded when trying to connect|query read timeout/i.test(error.message)
   );
 }
+
+/**
+ * True where a table or its schema is not there (SQLSTATE 42P01, 3F000): a rebuild has put another one in its place since
+ * its name was looked up.
+ */
+export function isTableGone(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && (error.code === '42P01' || error.code === '3F000');
+}

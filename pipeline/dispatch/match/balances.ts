@@ -33,6 +33,8 @@ const NAME = 'balances';
 const POLL_MS = 25;
 /** Longest wait for a balance that has to be read from the chain. */
 const CHAIN_MS = 8000;
+/** Blocks: each waits for several stores in turn. */
+const AT_ONCE = 8;
 /** After a wait in vain nothing is waited for so long: the node may be away. */
 const REST_MS = 60_000;
 
@@ -158,6 +160,7 @@ export function balanceMatcher(
     name: NAME,
     topic: topics.chainBlocks,
     fetchBytes: BLOCK_BYTES,
+    atOnce: AT_ONCE,
     since,
     async open() {
       const schema = await webhooks();

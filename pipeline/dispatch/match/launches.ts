@@ -57,6 +57,7 @@ export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
     name: 'launches',
     topic: topics.tokens,
     fetchBytes: 1_000_000,
+    atOnce: 1,
     since,
     async open() {
       const schema = await webhooks();

@@ -1,6 +1,6 @@
 import type { Consumption, Kafka, LogBatch, LogMessage } from '../../../infra/kafka/client.ts';
 import type { Logger } from '../../../infra/log.ts';
-import { inTransaction } from '../../../infra/postgres/client.ts';
+import { inTransaction, isTableGone } from '../../../infra/postgres/client.ts';
 import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { jsonOf } from '../../log-reading.ts';
@@ -12,7 +12,10 @@ import type { Place } from './positions.ts';
 /** A process that stands still for so long in a transaction lets go of what others wait for. */
 const IDLE_MS = 10_000;
 
-/** What a message makes: done in the transaction that moves the position past it. */
+/**
+ * What a message makes: done in the transaction that moves the position past it. It looks up what is served by itself: done
+ * again, it may be another.
+ */
 export type Plan = (tx: PoolClient) => Promise<void>;
 
 /** What a matcher makes of each message of a batch; null: nothing. */
@@ -27,6 +30,8 @@ export interface Matcher<M> {
   readonly fetchBytes: number;
   /** Unix milliseconds: where no position is known, reading begins with what was said then; null: with what comes. */
   since(): Promise<number | null>;
+  /** Messages that are looked at side by side; 1 where what one makes depends on what the one before it made. */
+  readonly atOnce: number;
   /** Called for every batch: who waits for what may have changed. Null: nobody for anything. */
   open(): Promise<{ wants(message: LogMessage): boolean; readonly match: Match<M> } | null>;
 }
@@ -39,6 +44,25 @@ export interface MatcherDeps {
   readonly patiently: Patience;
   /** Deliveries may have been made. */
   readonly onMatched: () => void;
+}
+
+/** What becomes of each item, in their order; so many are worked on side by side. */
+export async function* inOrder<I, R>(
+  items: readonly I[],
+  atOnce: number,
+  work: (item: I) => Promise<R>,
+): AsyncGenerator<readonly [item: I, result: R]> {
+  const begun: (readonly [I, Promise<R>])[] = [];
+  for (const [done, item] of items.entries()) {
+    for (const next of items.slice(done + begun.length, done + atOnce)) {
+      const working = work(next);
+      // Who no longer asks hears of no error.
+      working.catch(() => {});
+      begun.push([next, working]);
+    }
+    const [, result] = begun.shift() ?? [item, work(item)];
+    yield [item, await result];
+  }
 }
 
 /**
@@ -88,7 +112,7 @@ export async function runMatcher<M>(
 
   async function onBatch({ partition, messages, highWatermark }: LogBatch): Promise<void> {
     const place = placeOf(partition);
-    const opened = await patiently(() => matcher.open());
+    let opened = await patiently(() => matcher.open());
     let position = messages[0]?.offset ?? 0;
     // As of the fetch: a batch can take long, and what comes meanwhile is counted with the next one.
     const tellBehind = (next: number): void =>
@@ -109,20 +133,26 @@ export async function runMatcher<M>(
       if (moved) position = next;
       return moved;
     };
-    const step = async (message: LogMessage): Promise<boolean> => {
-      if (opened === null || !opened.wants(message)) return true;
+    const look = async (message: LogMessage): Promise<Plan | null> => {
+      if (opened?.wants(message) !== true) return null;
       const value = await read(message);
-      if (value === null) return true;
-      const plan = await patiently(() => opened.match(value, message));
-      if (plan === null) return true;
-      const moved = await moveTo(message.offset + 1, plan);
-      if (moved) onMatched();
-      return moved;
+      if (value === null) return null;
+      return await patiently(async () => {
+        try {
+          return (await opened?.match(value, message)) ?? null;
+        } catch (error) {
+          if (isTableGone(error)) opened = await matcher.open();
+          throw error;
+        }
+      });
     };
     let isOurs = true;
-    for (const message of messages) {
-      isOurs = await step(message);
-      if (!isOurs) break;
+    for await (const [message, plan] of inOrder(messages, matcher.atOnce, look)) {
+      if (plan !== null) {
+        isOurs = await moveTo(message.offset + 1, plan);
+        if (!isOurs) break;
+        onMatched();
+      }
       tellBehind(message.offset + 1);
     }
     const end = (messages.at(-1)?.offset ?? 0) + 1;

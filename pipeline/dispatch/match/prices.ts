@@ -33,6 +33,7 @@ export function priceMatcher({ pool, webhooks, clock, metrics }: MatchDeps): Mat
     name: 'prices',
     topic: topics.prices,
     fetchBytes: 1_000_000,
+    atOnce: 1,
     // So that a price is known when the next one comes.
     since: async () => clock.now() - DAY_MS,
     async open() {

@@ -61,13 +61,14 @@ export function transferMatcher({
       await landed(tx, { height, hash, seq, parentHash: block.parent_hash }, sent.subjects);
       await insertDeliveries(tx, deliveries);
       metrics.matched.inc({ event: 'transfer.created' }, deliveries.length);
-      await tellGone(tx, schema, await takeGone(tx));
+      await tellGone(tx, await takeGone(tx));
     };
   }
 
   /** To those that were told of the transfer, and want to hear of this. */
-  async function tellGone(tx: PoolClient, schema: string, gone: readonly Gone[]): Promise<void> {
-    if (gone.length === 0) return;
+  async function tellGone(tx: PoolClient, gone: readonly Gone[]): Promise<void> {
+    const schema = gone.length === 0 ? null : await webhooks();
+    if (schema === null) return;
     const ids = await hearOfReverts(tx, schema, [...new Set(gone.map(({ webhook_id: id }) => id))]);
     const subjects = gone.map(({ subject }) => subject);
     const sent = await sentBefore(tx, subjects);
@@ -98,6 +99,7 @@ export function transferMatcher({
     name: NAME,
     topic: topics.chainBlocks,
     fetchBytes: BLOCK_BYTES,
+    atOnce: 1,
     since,
     async open() {
       const schema = await webhooks();

@@ -8,12 +8,15 @@ import { z } from 'zod';
 
 import { systemClock } from '../../../infra/clock.ts';
 import { pause } from '../../../infra/lifecycle.ts';
+import type { LogMessage } from '../../../infra/kafka/client.ts';
 import { createMetrics } from '../../../infra/metrics.ts';
 import { inTransaction } from '../../../infra/postgres/client.ts';
 import { insertDeliveries } from '../../../pipeline/dispatch/deliveries.ts';
 import { createDispatchMetrics } from '../../../pipeline/dispatch/metrics.ts';
+import { balanceMatcher } from '../../../pipeline/dispatch/match/balances.ts';
+import { inOrder } from '../../../pipeline/dispatch/match/matcher.ts';
 import { transferMatcher } from '../../../pipeline/dispatch/match/transfers.ts';
-import { servedSchema } from '../../../projections/served.ts';
+import { servedBuilds, servedSchema } from '../../../projections/served.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
@@ -113,13 +116,14 @@ export const webhooks: BenchCase = {
       paths: readonly string[],
       subscriptions: (index: number) => readonly { token: Felt | ''; address: Felt | '' }[],
       above = FAR,
+      event: 'transfer.created' | 'balance.changed' = 'transfer.created',
     ): Promise<number[]> =>
       await makeWebhooks(
         { ...stores, secretKey },
         paths.map((path, index) => ({
           url: `${receiver.url}/${path}`,
           secret,
-          events: ['transfer.created'],
+          events: [event],
           subscriptions: subscriptions(index),
           above,
         })),
@@ -168,6 +172,18 @@ export const webhooks: BenchCase = {
         above: head,
         ids: one,
       });
+      world.say('balances of the same blocks');
+      await make(['balances'], () => [{ token: '', address: '' }], FIRST_HEAD, 'balance.changed');
+      const balances: CaseReport['figures'][number][] = [];
+      for (const atOnce of [1, 8]) {
+        const value = await balancesTold(stores, head, atOnce);
+        world.say(`${value.toFixed(1)} blocks a second, ${atOnce} at once`);
+        balances.push({
+          name: `blocks whose balances are worked out, at once: ${atOnce}`,
+          value,
+          unit: '1/s',
+        });
+      }
       world.say(`blocks to ${ENDPOINTS} endpoints, of which every ${HANGS}th hangs`);
       const { byAccount } = await chain.truth();
       const busiest = Object.entries(byAccount)
@@ -197,6 +213,7 @@ export const webhooks: BenchCase = {
           }),
           ...latency('matching 2,000 transfers', matching.samples, { median: wanted.matching }),
           { name: 'deliveries that a block of them makes', value: matching.deliveries, unit: '' },
+          ...balances,
         ],
         completeness: [
           { what: 'first attempts of deliveries that were due', expected: 2 * DELIVERIES, found: inOrder },
@@ -340,6 +357,37 @@ async function matched(
     });
   }
   return { samples: found, deliveries: ((await count()) - before) / (samples + 1) };
+}
+
+/** Blocks above a height that the matcher of balances works out in a second, so many side by side. */
+async function balancesTold(
+  { kafka, pool, clickhouse }: Stores,
+  above: number,
+  atOnce: number,
+): Promise<number> {
+  const matcher = balanceMatcher({
+    pool,
+    clickhouse,
+    webhooks: async () => await servedSchema(pool, 'webhooks'),
+    whereServed: async (read) => await read(await servedBuilds(pool)),
+    since: async () => null,
+    clock: systemClock,
+    metrics: createDispatchMetrics(createMetrics('bench')),
+    signal: new AbortController().signal,
+    publisher: { publish: () => Promise.reject(new Error('a balance is not known')) },
+  });
+  const messages: LogMessage[] = [];
+  for (const { partition, low, high } of await kafka.offsets(topics.chainBlocks))
+    for await (const message of kafka.readRange(topics.chainBlocks, partition, low, high))
+      if (Number(message.key) > above) messages.push(message);
+  const opened = await matcher.open();
+  const began = performance.now();
+  const plans = inOrder(messages, atOnce, async (message) => {
+    if (opened?.wants(message) !== true) throw new Error('nobody wants the block');
+    return await opened.match(topics.chainBlocks.schema.parse(JSON.parse(message.value.toString())), message);
+  });
+  for await (const [{ key }, plan] of plans) if (plan === null) throw new Error(`nothing in block ${key}`);
+  return (1000 * messages.length) / (performance.now() - began);
 }
 
 async function until(what: string, look: () => Promise<boolean>): Promise<void> {

@@ -9,7 +9,7 @@ import { accepted, makeBlock } from '../../support/chain-messages.ts';
 import { projectionWorld, until } from '../../support/projection-world.ts';
 import type { ProjectionWorld } from '../../support/projection-world.ts';
 
-/** What is told of a matcher that is behind. Real Kafka and PostgreSQL. */
+/** What is told of a matcher that is behind, and how it goes on. Real Kafka and PostgreSQL. */
 
 let world: ProjectionWorld;
 
@@ -35,6 +35,7 @@ it('tells while it matches how many messages it has not looked at', async () => 
       name: 'test',
       topic: topics.chainBlocks,
       fetchBytes: 1_000_000,
+      atOnce: 1,
       since: async () => 0,
       open: async () => ({
         wants: () => true,
@@ -58,6 +59,55 @@ it('tells while it matches how many messages it has not looked at', async () => 
     await until(async () => told.length === heights.length && (await behind()) === 0);
     expect(told).toEqual([3, 2, 1]);
   } finally {
+    await matcher.stop();
+  }
+});
+
+it('looks again at what is served when a rebuild has taken the table away that it read', async () => {
+  const { kafka, pool, log } = world;
+  await world.publish([accepted(makeBlock({ height: 4, transactions: [] }), 4)]);
+  const failures: unknown[] = [];
+  const read: string[] = [];
+  const stopping = new AbortController();
+  await pool.query('CREATE SCHEMA new_model CREATE TABLE found (n integer)');
+  const served = ['old_model', 'new_model'];
+  const matcher = await runMatcher(
+    {
+      name: 'moved',
+      topic: topics.chainBlocks,
+      fetchBytes: 1_000_000,
+      atOnce: 1,
+      since: async () => 0,
+      async open() {
+        const schema = served.length > 1 ? served.shift() : served[0];
+        return {
+          wants: () => true,
+          async match({ block }) {
+            await pool.query(`SELECT n FROM ${schema}.found`);
+            read.push(`${schema} ${block.height}`);
+            return null;
+          },
+        };
+      },
+    },
+    {
+      kafka,
+      pool,
+      log,
+      metrics: createDispatchMetrics(new Registry()),
+      patiently: createPatience('test', log, stopping.signal),
+      onMatched: () => {},
+    },
+    (error) => {
+      failures.push(error);
+      stopping.abort();
+    },
+  );
+  try {
+    await until(async () => read.length === 4 || failures.length > 0);
+    expect([read, failures]).toEqual([[1, 2, 3, 4].map((height) => `new_model ${height}`), []]);
+  } finally {
+    stopping.abort();
     await matcher.stop();
   }
 });
