@@ -31,6 +31,10 @@ const headers = z.object({
   }),
 });
 
+const madeHeaders = headers.extend({
+  Location: z.string().meta({ description: 'The path of what was made, or of the list that it is in' }),
+});
+
 const idempotencyKey = z.object({
   'Idempotency-Key': z
     .string()
@@ -86,7 +90,7 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
     status,
     {
       description: reasons[Number(status)] ?? 'Answer',
-      headers,
+      headers: status === '201' ? madeHeaders : headers,
       ...(schema === null ? {} : { content: { 'application/json': { schema } } }),
     },
   ]);

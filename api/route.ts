@@ -108,6 +108,11 @@ interface Declaration<
   readonly query?: Q;
   readonly body?: B;
   readonly response: R;
+  /**
+   * Where what a 201 made is found: a path whose braces are filled in from the body. Without a page of its own, the list
+   * that it is in.
+   */
+  readonly location?: R extends { readonly 201: unknown } ? `/${string}/` : never;
   /** A repeat with the same `Idempotency-Key` header is answered as the first was (`identifyCommand`). */
   readonly isIdempotent?: true;
   /** Its answers rest on the query and on what is told of the chain alone: one may be given again while that stays. */
@@ -137,6 +142,7 @@ export interface Route {
   readonly query: z.ZodObject | undefined;
   readonly body: z.ZodType | undefined;
   readonly response: Responses;
+  readonly location: string | undefined;
   readonly isIdempotent: boolean;
   readonly errors: readonly number[];
   readonly isReusable: boolean;
@@ -158,6 +164,12 @@ export interface RouteAnswer {
 }
 
 const nothing = z.object({});
+
+/** A path with its braces filled in from the fields of a body. */
+function filledIn(path: string, body: unknown): string {
+  const fields = new Map<string, unknown>(Object.entries(body ?? {}));
+  return path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String(fields.get(name))));
+}
 
 /**
  * Declares a route once: validation, the answer's shape and the OpenAPI document all come from here. Who calls is
@@ -185,6 +197,7 @@ export function defineRoute<
     query,
     body,
     response,
+    location: declaration.location,
     isIdempotent: declaration.isIdempotent === true,
     isReusable: declaration.isReusable === true,
     errors: declaration.errors ?? [],
@@ -208,7 +221,13 @@ export function defineRoute<
         served,
         answer: async () => {
           const { status, ...rest } = await declaration.handler(context);
-          return { status: Number(status), ...rest };
+          const { location } = declaration;
+          if (Number(status) !== 201 || location === undefined) return { status: Number(status), ...rest };
+          return {
+            status: 201,
+            ...rest,
+            headers: { ...rest.headers, Location: filledIn(location, rest.body) },
+          };
         },
       };
     },

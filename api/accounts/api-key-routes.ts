@@ -82,6 +82,7 @@ export function apiKeyRoutes({ pool, clickhouse, commands, secretKey, now }: Api
         }),
     }),
     response: { 201: createdKeyAnswer },
+    location: '/api/users/auth/api-keys/',
     async handler({ input: { body }, user, request }) {
       const actor = `user:${user.id}`;
       const expiresAt = body.expires_at?.getTime();

@@ -62,6 +62,7 @@ export function reportRoutes({ pool, commands, secretKey }: ReportRouteDeps): Ro
     isIdempotent: true,
     body: reportedDomain,
     response: { 201: domainReportAnswer },
+    location: '/api/dapps/domain-reports/{id}/',
     async handler({ input: { body }, key, request }) {
       const asked = { user_id: key.userId, ...body };
       const result = await submit(

@@ -94,6 +94,7 @@ export function walletRoutes({ pool, commands, secretKey, now }: WalletRouteDeps
     isIdempotent: true,
     body: registeredWallet,
     response: { 200: walletAnswer, 201: walletAnswer },
+    location: `${path}{id}/`,
     async handler({ input: { body }, key, request }) {
       const result = await submit(
         { id: key.userId },

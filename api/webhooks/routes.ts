@@ -89,6 +89,7 @@ export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: 
     isIdempotent: true,
     body: createdWebhook,
     response: { 201: createdWebhookAnswer },
+    location: path,
     async handler({ input: { body }, user, served, request }) {
       await mustBeCallable(body.url);
       const { head_height: head } = await chainStatusRow(pool, served.schema('chain-status'));

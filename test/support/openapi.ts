@@ -25,6 +25,11 @@ export async function openApiChecker(world: Pick<ApiWorld, 'call'>): Promise<Com
     const response = operation.responses[answer.status];
     if (response === undefined) return [`${method} ${bare}: ${answer.status} is not described`];
     const content = response.content?.['application/json'];
+    const location = answer.headers.get('location') ?? '';
+    const isFound = patterns.some(
+      ({ path: at, pattern: of }) => of.test(location) && document.paths[at].get !== undefined,
+    );
+    if (answer.status === 201 && !isFound) return [`201 of what is to be found at "${location}"`];
     if (content === undefined) return answer.text === '' ? [] : [`${answer.status} has a body`];
     const pointer = ['paths', known?.path, method.toLowerCase(), 'responses', String(answer.status)]
       .concat(['content', 'application/json', 'schema'])
