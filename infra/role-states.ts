@@ -161,13 +161,7 @@ async function observeStalls(
   stallSeconds: number,
 ): Promise<Stall[]> {
   const [standing, overdue] = await Promise.all([
-    sqlRows(
-      db,
-      standingRow,
-      `SELECT observer AS reader, topic, partition, next_offset, updated_at FROM tds.observer_readings
-       WHERE updated_at < now() - make_interval(secs => $1) ORDER BY updated_at`,
-      [stallSeconds],
-    ),
+    standingReaders(db, 'observer', 'observer_readings', stallSeconds),
     sqlRows(
       db,
       overdueRow,
@@ -193,14 +187,7 @@ async function dispatchStalls(
   stallSeconds: number,
 ): Promise<Stall[]> {
   const [standing, overdue] = await Promise.all([
-    sqlRows(
-      db,
-      standingRow,
-      // What users ask for is read from a table: its place in the log moves only with their commands.
-      `SELECT matcher AS reader, topic, partition, next_offset, updated_at FROM tds.dispatch_positions
-       WHERE matcher <> 'requests' AND updated_at < now() - make_interval(secs => $1) ORDER BY updated_at`,
-      [stallSeconds],
-    ),
+    standingReaders(db, 'matcher', 'dispatch_positions', stallSeconds),
     sqlRows(
       db,
       dueRow,
@@ -211,9 +198,30 @@ async function dispatchStalls(
   const before = Date.now() - stallSeconds * 1000;
   const isOverdue = due !== null && due < before && (done === null || done < before);
   return [
-    ...(await leftBehind(kafka, standing, stallSeconds)),
+    // What users ask for is read from a table: its place in the log moves only with their commands.
+    ...(await leftBehind(
+      kafka,
+      standing.filter(({ reader }) => reader !== 'requests'),
+      stallSeconds,
+    )),
     ...(isOverdue ? [{ since: new Date(due), detail: 'deliveries are due that nobody makes' }] : []),
   ];
+}
+
+/** Readers of the log whose place, kept in a table of the working state, has not moved for so long. */
+async function standingReaders(
+  db: Sql,
+  reader: 'observer' | 'matcher',
+  table: 'observer_readings' | 'dispatch_positions',
+  stallSeconds: number,
+): Promise<Standing[]> {
+  return await sqlRows(
+    db,
+    standingRow,
+    `SELECT ${reader} AS reader, topic, partition, next_offset, updated_at FROM tds.${table}
+     WHERE updated_at < now() - make_interval(secs => $1) ORDER BY updated_at`,
+    [stallSeconds],
+  );
 }
 
 /** Of the readers that stand still, those with a message before them that is older than the patience. */

@@ -10,13 +10,13 @@ import {
   deliveryOf,
   webhookOfUser,
 } from '../../projections/webhooks/queries.ts';
-import type { Delivery } from '../../projections/webhooks/queries.ts';
+import type { Delivery, Webhook } from '../../projections/webhooks/queries.ts';
 import { deliveryAnswer, deliveryListAnswer, testedWebhookAnswer } from '../../schemas/api/webhooks.ts';
 import { DELIVERED_EVENTS } from '../../schemas/webhooks/events.ts';
 import { submitForCaller } from '../callers-command.ts';
 import type { CommandBus } from '../commands.ts';
 import { envelope, resolvePage } from '../envelope.ts';
-import { HttpError, notFound } from '../errors.ts';
+import { HttpError, invalidPage, notFound } from '../errors.ts';
 import { limit, page } from '../params.ts';
 import { defineRoute } from '../route.ts';
 import type { CallerUser, Route, ServedBuilds } from '../route.ts';
@@ -33,11 +33,13 @@ export interface DeliveryRouteDeps {
 /** What is delivered to a webhook. */
 export function deliveryRoutes({ pool, commands, secretKey }: DeliveryRouteDeps): Route[] {
   const submit = submitForCaller(commands, secretKey);
-  const mustOwn = async (served: ServedBuilds, user: CallerUser, id: number): Promise<void> => {
-    if ((await webhookOfUser(pool, served.schema('webhooks'), user.id, id)) === null) throw notFound();
+  const ownWebhook = async (served: ServedBuilds, user: CallerUser, id: number): Promise<Webhook> => {
+    const webhook = await webhookOfUser(pool, served.schema('webhooks'), user.id, id);
+    if (webhook === null) throw notFound();
+    return webhook;
   };
-  const knownDelivery = async (webhookId: number, id: string): Promise<Delivery> => {
-    const delivery = await deliveryOf(pool, webhookId, id);
+  const knownDelivery = async (webhook: Webhook, id: string): Promise<Delivery> => {
+    const delivery = await deliveryOf(pool, webhook, id);
     if (delivery === null) throw notFound();
     return delivery;
   };
@@ -65,7 +67,8 @@ export function deliveryRoutes({ pool, commands, secretKey }: DeliveryRouteDeps)
     method: 'GET',
     path: '/api/webhooks/{id}/deliveries/',
     summary: 'What was delivered to a webhook',
-    description: 'Newest first.',
+    description:
+      'Newest first. The count is exact to 10,000; beyond, it is an estimate and `count_is_estimate` is true.',
     params: webhookParams,
     query: z.object({
       status: z.enum(DELIVERY_STATUSES).optional(),
@@ -75,12 +78,16 @@ export function deliveryRoutes({ pool, commands, secretKey }: DeliveryRouteDeps)
     }),
     response: { 200: deliveryListAnswer },
     async handler({ input: { params, query }, user, served, request }) {
-      await mustOwn(served, user, params.id);
-      const count = await countDeliveries(pool, params.id, query);
+      const webhook = await ownWebhook(served, user, params.id);
+      const { count, isEstimate } = await countDeliveries(pool, params.id, query);
       const found = resolvePage(query.page, query.limit, count);
-      const deliveries = await deliveriesOf(pool, params.id, query, found);
+      // Where an estimate says the last page begins, there may be none, or many more.
+      const offset = isEstimate && query.page === 'last' ? 'last' : found.offset;
+      const deliveries = await deliveriesOf(pool, webhook, query, { ...found, offset });
+      if (deliveries.length === 0 && found.number > 1) throw invalidPage();
       const results = deliveries.map(presentDelivery);
-      return { status: 200, body: envelope(results, found, { query: request.query, count }) };
+      const options = { query: request.query, count, countIsEstimate: isEstimate };
+      return { status: 200, body: envelope(results, found, options) };
     },
   });
 
@@ -97,12 +104,12 @@ export function deliveryRoutes({ pool, commands, secretKey }: DeliveryRouteDeps)
     response: { 202: deliveryAnswer },
     async handler({ input: { params }, user, served }) {
       const { id: webhookId, delivery_id: deliveryId } = params;
-      await mustOwn(served, user, webhookId);
-      const { status } = await knownDelivery(webhookId, deliveryId);
+      const webhook = await ownWebhook(served, user, webhookId);
+      const { status } = await knownDelivery(webhook, deliveryId);
       if (status === 'success') throw new HttpError(409, 'conflict', 'The delivery was a success.');
       const asked = { user_id: user.id, webhook_id: webhookId, delivery_id: deliveryId };
       await submit(user, { type: 'delivery.retry', body: asked });
-      return { status: 202, body: presentDelivery(await knownDelivery(webhookId, deliveryId)) };
+      return { status: 202, body: presentDelivery(await knownDelivery(webhook, deliveryId)) };
     },
   });
 

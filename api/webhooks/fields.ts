@@ -22,6 +22,7 @@ function urlFault(text: string): string | null {
   const url = WRITTEN_URL.test(text) ? URL.parse(text) : null;
   if (url === null) return 'Enter a valid URL: http:// or https://, and a host.';
   if (url.username !== '' || url.password !== '') return 'A URL with a user name or password is not allowed.';
+  if (url.port === '0') return 'Port 0 cannot be called.';
   return text.includes('#') ? 'A URL with a fragment is not allowed.' : null;
 }
 

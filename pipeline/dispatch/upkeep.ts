@@ -2,11 +2,11 @@ import type { Clock } from '../../infra/clock.ts';
 import type { Publisher } from '../../infra/kafka/client.ts';
 import type { Logger } from '../../infra/log.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
-import { newlyActive, webhooksToDisable } from '../../projections/webhooks/queries.ts';
+import { newlyActive, newlyLetIn, webhooksToDisable } from '../../projections/webhooks/queries.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Patience } from '../log-reading.ts';
 import { startRounds } from './rounds.ts';
-import { countDue, forgetDeliveries, reopenEndpoints } from './deliveries.ts';
+import { countDue, forgetDeliveries, letInEndpoints, reopenEndpoints } from './deliveries.ts';
 import type { DispatchMetrics } from './metrics.ts';
 
 const EVERY_MS = 500;
@@ -16,7 +16,7 @@ const ASK_AGAIN_MS = 5000;
 const DAY_MS = 86_400_000;
 
 /**
- * What goes on beside the deliveries: webhooks that were made active are looked at again, those whose deliveries die are
+ * What goes on beside the deliveries: webhooks that were made active, or whose owners were let in, are looked at again, those whose deliveries die are
  * disabled (by a command, like everything that changes a webhook), old deliveries are forgotten.
  */
 export function startUpkeep(
@@ -82,9 +82,11 @@ export function startUpkeep(
     if (schema !== null) {
       const active = await newlyActive(pool, schema);
       await reopenEndpoints(pool, active);
-      if (active.length > 0) onReopened();
+      const letIn = await newlyLetIn(pool, schema);
+      await letInEndpoints(pool, letIn);
+      if (active.length + letIn.length > 0) onReopened();
       await disable(schema);
-      metrics.due.set(await countDue(pool, schema, clock.now()));
+      metrics.due.set(await countDue(pool, clock.now()));
       if (clock.now() >= forgetAt) {
         await forgetDeliveries(pool, schema, clock.now() - historyDays * DAY_MS);
         forgetAt = clock.now() + FORGET_EVERY_MS;

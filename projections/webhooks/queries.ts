@@ -150,10 +150,15 @@ const deliveryRow = z.object({
 });
 export type Delivery = z.infer<typeof deliveryRow>;
 
-/** A delivery is due by its schedule or by hand, whichever is earlier (`least` passes over nulls). */
-const SELECT_DELIVERIES = `
+/**
+ * A delivery is due by its schedule or by hand, whichever is earlier (`least` passes over nulls). The schedule of a webhook
+ * that is not active rests, but for the first attempt of a test.
+ */
+const selectDeliveries = ({ status }: Pick<WebhookRow, 'status'>): string => `
   SELECT id, event, status, attempts, response_code, response_body, error, duration_ms, body, manual, created_at,
-    last_attempt_at, least(scheduled_at, manual_at) AS next_attempt_at
+    last_attempt_at, least(
+      ${status === 'active' ? 'scheduled_at' : 'CASE WHEN is_test AND attempts = 0 THEN scheduled_at END'}, manual_at
+    ) AS next_attempt_at
   FROM tds.webhook_deliveries`;
 
 export interface DeliveryFilters {
@@ -170,37 +175,60 @@ const asked = (webhookId: number, { status, event }: DeliveryFilters): unknown[]
   event ?? null,
 ];
 
-export async function countDeliveries(db: Sql, webhookId: number, filters: DeliveryFilters): Promise<number> {
-  const [row] = await sqlRows(
-    db,
-    z.object({ n: z.number() }),
-    `SELECT count(*) AS n FROM tds.webhook_deliveries WHERE ${DELIVERIES_ASKED}`,
-    asked(webhookId, filters),
-  );
-  return row?.n ?? 0;
-}
+/** Counted one by one; beyond, a count is an estimate. */
+export const EXACT_DELIVERIES = 10_000;
 
-/** Newest first. */
-export async function deliveriesOf(
+const planRow = z.object({
+  'QUERY PLAN': z.tuple([z.object({ Plan: z.object({ 'Plan Rows': z.number() }) })]),
+});
+
+/** Exact to 10,000; beyond that, what the planner takes it for. */
+export async function countDeliveries(
   db: Sql,
   webhookId: number,
   filters: DeliveryFilters,
-  page: { readonly offset: number; readonly limit: number },
-): Promise<Delivery[]> {
-  return await sqlRows(
+): Promise<{ readonly count: number; readonly isEstimate: boolean }> {
+  const all = `SELECT 1 FROM tds.webhook_deliveries WHERE ${DELIVERIES_ASKED}`;
+  const [counted] = await sqlRows(
     db,
-    deliveryRow,
-    `${SELECT_DELIVERIES} WHERE ${DELIVERIES_ASKED} ORDER BY created_at DESC, id LIMIT $4 OFFSET $5`,
-    [...asked(webhookId, filters), page.limit, page.offset],
+    z.object({ n: z.number() }),
+    `SELECT count(*) AS n FROM (${all} LIMIT ${EXACT_DELIVERIES + 1}) AS counted`,
+    asked(webhookId, filters),
   );
+  const n = counted?.n ?? 0;
+  if (n <= EXACT_DELIVERIES) return { count: n, isEstimate: false };
+  const [plan] = await sqlRows(db, planRow, `EXPLAIN (FORMAT JSON) ${all}`, asked(webhookId, filters));
+  return { count: Math.max(n, plan?.['QUERY PLAN'][0].Plan['Plan Rows'] ?? 0), isEstimate: true };
 }
 
-export async function deliveryOf(db: Sql, webhookId: number, id: string): Promise<Delivery | null> {
+/** Newest first; of the last page, too. */
+export async function deliveriesOf(
+  db: Sql,
+  webhook: Pick<WebhookRow, 'id' | 'status'>,
+  filters: DeliveryFilters,
+  page: { readonly offset: number | 'last'; readonly limit: number },
+): Promise<Delivery[]> {
+  const isLast = page.offset === 'last';
+  const order = isLast ? 'created_at, id DESC' : 'created_at DESC, id';
+  const rows = await sqlRows(
+    db,
+    deliveryRow,
+    `${selectDeliveries(webhook)} WHERE ${DELIVERIES_ASKED} ORDER BY ${order} LIMIT $4 OFFSET $5`,
+    [...asked(webhook.id, filters), page.limit, isLast ? 0 : page.offset],
+  );
+  return isLast ? rows.toReversed() : rows;
+}
+
+export async function deliveryOf(
+  db: Sql,
+  webhook: Pick<WebhookRow, 'id' | 'status'>,
+  id: string,
+): Promise<Delivery | null> {
   const [delivery] = await sqlRows(
     db,
     deliveryRow,
-    `${SELECT_DELIVERIES} WHERE webhook_id = $1 AND id = $2`,
-    [webhookId, id],
+    `${selectDeliveries(webhook)} WHERE webhook_id = $1 AND id = $2`,
+    [webhook.id, id],
   );
   return delivery ?? null;
 }
@@ -399,4 +427,15 @@ export async function newlyActive(db: Sql, schema: string): Promise<z.infer<type
     `SELECT w.id, w.activation FROM tds.webhook_endpoints e JOIN ${schema}.webhooks w ON w.id = e.webhook_id
      WHERE w.status = 'active' AND e.activation < w.activation`,
   );
+}
+
+/** Webhooks of which something rests since their owners were shut out, who no longer are. */
+export async function newlyLetIn(db: Sql, schema: string): Promise<number[]> {
+  const rows = await sqlRows(
+    db,
+    idRow,
+    `SELECT w.id FROM tds.webhook_endpoints e JOIN ${schema}.webhooks w ON w.id = e.webhook_id
+     WHERE e.shut_out AND ${ownerIsIn(schema)}`,
+  );
+  return rows.map(({ id }) => id);
 }

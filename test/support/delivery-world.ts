@@ -233,7 +233,7 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
       return made.map(({ id }) => id);
     },
     async delivery(webhookId, id) {
-      const delivery = await deliveryOf(pool, webhookId, id);
+      const delivery = await deliveryOf(pool, { id: webhookId, status: 'active' }, id);
       if (delivery === null) throw new Error(`there is no delivery ${id}`);
       return delivery;
     },

@@ -109,6 +109,13 @@ async function deliver(
 const unsubscribed = { token: '', address: '', price_above: '', price_below: '' };
 
 describe('a webhook', () => {
+  it('that was made is found where the answer says', async () => {
+    const { status, headers, json } = await call('POST', WEBHOOKS, good);
+    expect([status, headers.get('location')]).toEqual([201, of(json.id)]);
+    expect((await call('GET', headers.get('location') ?? '')).json.id).toBe(json.id);
+    expect((await call('DELETE', of(json.id))).status).toBe(204);
+  });
+
   it('is made, shown and listed as the contract says, its secret once', async () => {
     const before = Date.now();
     const made = await make({
@@ -654,6 +661,69 @@ describe('deliveries', () => {
       const { status, json } = await call('GET', of(id, `deliveries/?${wrong}`));
       expect([status, Object.keys(json.errors)]).toEqual([400, [wrong.split('=')[0]]]);
     }
+  });
+
+  it('of a webhook that is not active say when they are tried only where they are', async () => {
+    const { id } = await make();
+    const [rests, byHand, tested, again] = [
+      await deliver(id, { status: 'failed', attempts: 1, scheduled_at: 1000, due_at: 1000 }),
+      await deliver(id, { status: 'failed', attempts: 1, scheduled_at: 1000, manual_at: 2000, due_at: 1000 }),
+      await deliver(id, { is_test: true, event: 'ping', scheduled_at: 3000, due_at: 3000 }),
+      await deliver(id, { is_test: true, event: 'ping', attempts: 1, scheduled_at: 4000, due_at: 4000 }),
+    ];
+    const at = async (): Promise<(string | null)[]> => {
+      const { json } = await call('GET', of(id, 'deliveries/'));
+      const next = new Map(
+        json.results.map((one: { id: string; next_attempt_at: string | null }) => [
+          one.id,
+          one.next_attempt_at,
+        ]),
+      );
+      return [rests, byHand, tested, again].map((one) => (next.get(one) ?? null) as string | null);
+    };
+    const second = (n: number): string => `1970-01-01T00:00:0${n}.000Z`;
+    expect(await at()).toEqual([second(1), second(1), second(3), second(4)]);
+    for (const status of ['paused', 'disabled']) {
+      await call('PATCH', of(id), { status });
+      expect(await at()).toEqual([null, second(2), second(3), null]);
+    }
+  });
+
+  it('of which there are more than 10,000 are counted by estimate, and all can be reached', async () => {
+    const { id } = await make();
+    const fill = async (from: number, to: number): Promise<unknown> =>
+      await world.pool.query(
+        `INSERT INTO tds.webhook_deliveries (id, webhook_id, event, body, created_at, status)
+         SELECT gen_random_uuid(), $1, 'transfer.created', $2, n, 'success' FROM generate_series($3::int, $4::int) AS n`,
+        [
+          id,
+          JSON.stringify({ event: 'transfer.created', created_at: '2026-01-02T03:04:05.678Z', data: {} }),
+          from,
+          to,
+        ],
+      );
+    const ask = async (query: string): Promise<Answer> => await call('GET', of(id, `deliveries/?${query}`));
+    await fill(1, 10_000);
+    const { json: exact } = await ask('page=last');
+    expect([exact.count, exact.count_is_estimate, exact.total_pages]).toEqual([10_000, undefined, 400]);
+    await fill(10_001, 30_000);
+    await world.pool.query('ANALYZE tds.webhook_deliveries');
+    const { json: many } = await ask('limit=100');
+    expect([many.count_is_estimate, many.count > 10_000, many.results.length]).toEqual([true, true, 100]);
+    expect(Math.abs(many.count - 30_000)).toBeLessThan(15_000);
+    const { json: last } = await ask('limit=100&page=last');
+    const times = last.results.map((one: { created_at: string }) => Date.parse(one.created_at));
+    expect(times).toEqual(Array.from({ length: 100 }, (_, i) => 100 - i));
+    const { json: none } = await ask('status=dead');
+    expect([none.count, none.count_is_estimate, none.total_pages]).toEqual([0, undefined, 1]);
+    // Of fewer than the planner takes them for, what lies behind the end is no page.
+    await world.pool.query(
+      'DELETE FROM tds.webhook_deliveries WHERE webhook_id = $1 AND created_at <= 19000',
+      [id],
+    );
+    const { status } = await ask(`page=${String(many.total_pages)}&limit=100`);
+    expect(status).toBe(404);
+    await world.pool.query('DELETE FROM tds.webhook_deliveries WHERE webhook_id = $1', [id]);
   });
 
   it('are tried again by hand unless they are a success', async () => {

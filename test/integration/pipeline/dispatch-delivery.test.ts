@@ -571,6 +571,12 @@ describe('a webhook', () => {
     });
     expect((await world.delivery(webhook, pending)).status).toBe('pending');
     expect([await stateOf(webhook), await streakOf(webhook)]).toEqual(['active', 0]);
+    // Nobody who looks for what is late is alarmed.
+    const { rows: due } = await world.pool.query(
+      'SELECT 1 FROM tds.webhook_endpoints WHERE webhook_id = ANY ($1) AND due_at IS NOT NULL',
+      [[webhook, paused.webhook]],
+    );
+    expect(due).toEqual([]);
 
     receiver.answer = taking;
     await shutOut(false);

@@ -8,6 +8,7 @@ import {
   deleteDeliveries,
   endAttempts,
   insertDeliveries,
+  letInEndpoints,
   releaseClaims,
   reopenEndpoints,
   retryDelivery,
@@ -15,7 +16,7 @@ import {
 import type { Claim } from '../../../pipeline/dispatch/deliveries.ts';
 import { afterAttempt } from '../../../pipeline/dispatch/send/schedule.ts';
 import { withNames } from '../../../projections/define.ts';
-import { newlyActive, webhooksToDisable } from '../../../projections/webhooks/queries.ts';
+import { newlyActive, newlyLetIn, webhooksToDisable } from '../../../projections/webhooks/queries.ts';
 import { webhooks } from '../../../projections/webhooks/projector.ts';
 import { interleaving } from '../../support/interleaving.ts';
 import { projectionWorld } from '../../support/projection-world.ts';
@@ -160,6 +161,7 @@ function draw(model: Model, pool: typeof world.pool, free: Set<Process>): () => 
           ));
       return async () => {
         await reopenEndpoints(pool, await newlyActive(pool, SCHEMA));
+        await letInEndpoints(pool, await newlyLetIn(pool, SCHEMA));
         for (const { id, activation } of await webhooksToDisable(pool, SCHEMA, DEAD_LIMIT)) {
           await pool.query(
             `UPDATE ${SCHEMA}.webhooks SET status = 'disabled' WHERE id = $1 AND activation = $2 AND status = 'active'`,
@@ -246,7 +248,7 @@ async function breaches(): Promise<unknown[]> {
      LEFT JOIN tds.webhook_endpoints e ON e.webhook_id = d.webhook_id
      WHERE ${DUE} AND NOT coalesce(e.due_at <= d.due_at, false)
        -- the upkeep is about to look
-       AND NOT (w.status = 'active' AND e.activation < w.activation)
+       AND NOT (w.status = 'active' AND e.activation < w.activation) AND NOT e.shut_out
      UNION ALL
      SELECT 'not due when it says', id, due_at, least(scheduled_at, manual_at) FROM tds.webhook_deliveries
      WHERE lease IS NULL AND due_at IS DISTINCT FROM least(scheduled_at, manual_at)
@@ -292,6 +294,7 @@ async function drain(model: Model, seed: number): Promise<void> {
   ]);
   await world.pool.query(`DELETE FROM ${SCHEMA}.shut_out_users`);
   await reopenEndpoints(world.pool, await newlyActive(world.pool, SCHEMA));
+  await letInEndpoints(world.pool, await newlyLetIn(world.pool, SCHEMA));
   model.now += 10 * LEASE_MS;
   for (;;) {
     const claims = await claimDeliveries(world.pool, {

@@ -87,6 +87,7 @@ describe('a new webhook', () => {
     'https://a.te\tst/',
     'https://a.test/\u0085x',
     'https://a.test:99999/',
+    'https://a.test:0/',
     'https://user@a.test/',
     'https://user:pw@a.test/',
     'https://:@a.test/#x',
