@@ -203,6 +203,8 @@ describe('an attempt', () => {
       manual: false,
     });
     expect(attemptsOf(receiver.received, id)).toEqual([1]);
+    // Not by a 410 either: it counts as one failure.
+    expect(await stateOf(webhook)).toBe('active');
   });
 
   it('fails where nobody listens, nobody speaks HTTP, or nobody may be called', async () => {
