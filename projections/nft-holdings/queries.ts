@@ -35,6 +35,7 @@ const heldRow = z
     o_position: desc,
     o_item: desc,
     o_count: z.coerce.number().int().min(0),
+    o_batches: z.coerce.number().int().min(0),
   })
   .transform((row) => ({
     held: {
@@ -47,11 +48,14 @@ const heldRow = z
     place: [row.o_nft, row.o_block, row.o_position, row.o_item].join(),
     nft: row.o_nft,
     count: row.o_count,
+    batches: row.o_batches,
   }));
 
 const headRow = z
   .object({ o_nft: uint, o_block: desc, o_position: desc, o_item: desc })
   .transform((row) => [row.o_nft, row.o_block, row.o_position, row.o_item].join());
+
+type Found = z.infer<typeof heldRow>;
 
 interface Held {
   held: HeldNft[];
@@ -68,8 +72,8 @@ const MOST_CHECKED = 1000;
  *
  * What it was sent and has not sent on is told by its own moves. An ERC-1155 id, or an ERC-721 contract that breaks the
  * rules, may have gone to another without a move of this account: its places tell. Of an account with more than
- * `MOST_CHECKED` only the ERC-721 NFTs of the page are checked against them, and the others where one of these is not
- * its own: so `count` may hold NFTs that a contract took from it against the rules.
+ * `MOST_CHECKED`, all ERC-721, only the NFTs of the page are checked against them, and the others where one of these is
+ * not its own: so `count` may hold NFTs that a contract took from it against the rules.
  */
 export async function heldNfts(
   clickhouse: Reader,
@@ -78,54 +82,46 @@ export async function heldNfts(
   page: { offset: number; limit: number },
   mostChecked = MOST_CHECKED,
 ): Promise<Held> {
-  const found = await readHeld(clickhouse, tables, { ...of, checked: ['erc1155'] }, page);
+  const read = (...checked: HeldNft['kind'][]) => readHeld(clickhouse, tables, { ...of, checked }, page);
+  let found = await read();
   const [first] = found;
   if (first === undefined) return { held: [], count: null };
-  if (first.count > mostChecked) {
-    const heads = await readHeads(
-      clickhouse,
-      tables,
-      found.map(({ nft }) => nft),
-    );
-    if (found.every(({ place }) => heads.has(place))) {
-      return { held: found.map(({ held }) => held), count: first.count };
-    }
+  const isBounded = first.count <= mostChecked;
+  if (!isBounded && first.batches > 0) found = await read('erc1155');
+  const isPart = found.length < first.count;
+  if ((isBounded && isPart) || !(await areHeads(clickhouse, tables, found))) {
+    found = await read('erc721', 'erc1155');
   }
-  const checked = await readHeld(clickhouse, tables, { ...of, checked: ['erc721', 'erc1155'] }, page);
-  return { held: checked.map(({ held }) => held), count: checked[0]?.count ?? null };
+  return { held: found.map(({ held }) => held), count: found[0]?.count ?? null };
 }
 
 const PLACE = 'block_desc, position_desc, item_desc';
-
-/** Where each of these NFTs was last. `nfts`: SQL. */
-function headsOf(tables: Tables, nfts: string): string {
-  const alive = `SELECT nft, ${PLACE} FROM ${tables.table('nft_places')} PREWHERE nft IN (${nfts})
-    GROUP BY nft, ${PLACE} HAVING argMax(is_deleted, seq) = 0`;
-  return `SELECT nft, head.1 AS block_desc, head.2 AS position_desc, head.3 AS item_desc
-    FROM (SELECT nft, min((${PLACE})) AS head FROM (${alive}) GROUP BY nft)`;
-}
 
 /** By the account's own moves; of the kinds in `checked`, only where no other has it since. */
 async function readHeld(
   clickhouse: Reader,
   tables: Tables,
-  { account, token, checked }: { account: Felt; token: Felt | null; checked: readonly string[] },
+  { account, token, checked }: { account: Felt; token: Felt | null; checked: readonly HeldNft['kind'][] },
   page: { offset: number; limit: number },
-): Promise<z.infer<typeof heldRow>[]> {
+): Promise<Found[]> {
   const own = `account = ${feltParam('account')}${token === null ? '' : ` AND token = ${feltParam('token')}`}`;
   const moves = tables.table('nft_moves');
+  const newest = `SELECT * FROM ${moves} FINAL WHERE ${own}
+    ORDER BY token, token_id, ${PLACE} LIMIT 1 BY token, token_id`;
   const isChecked = 'kind IN {checked:Array(String)}';
   // A superset, so without merging versions, which takes as long again as all of this.
   const candidates = `SELECT nft FROM ${moves} WHERE ${own} AND ${isChecked}`;
-  const newest = `SELECT * FROM ${moves} FINAL WHERE ${own}
-    ORDER BY token, token_id, ${PLACE} LIMIT 1 BY token, token_id`;
+  const alive = `SELECT nft, ${PLACE} FROM ${tables.table('nft_places')} PREWHERE nft IN (${candidates})
+    GROUP BY nft, ${PLACE} HAVING argMax(is_deleted, seq) = 0`;
+  const heads = `SELECT nft, head.1, head.2, head.3 FROM (SELECT nft, min((${PLACE})) AS head FROM (${alive}) GROUP BY nft)`;
+  const others = checked.length === 0 ? '' : `AND (NOT ${isChecked} OR (nft, ${PLACE}) IN (${heads}))`;
   return await clickhouse.rows(
     {
       name: 'nft-holdings.held',
       sql: `SELECT hex(token) AS o_token, token_id AS o_token_id, kind AS o_kind, nft AS o_nft,
-          block_desc AS o_block, position_desc AS o_position, item_desc AS o_item, count() OVER () AS o_count
-        FROM (${newest})
-        WHERE leg != 1 AND (NOT ${isChecked} OR (nft, ${PLACE}) IN (${headsOf(tables, candidates)}))
+          block_desc AS o_block, position_desc AS o_position, item_desc AS o_item,
+          count() OVER () AS o_count, countIf(kind = 'erc1155') OVER () AS o_batches
+        FROM (${newest}) WHERE leg != 1 ${others}
         ORDER BY token, token_id LIMIT {limit:UInt32} OFFSET {offset:UInt32}`,
       row: heldRow,
     },
@@ -134,20 +130,20 @@ async function readHeld(
   );
 }
 
-async function readHeads(
-  clickhouse: Reader,
-  tables: Tables,
-  nfts: readonly string[],
-): Promise<ReadonlySet<string>> {
-  const heads = headsOf(tables, 'SELECT toUInt256(arrayJoin({nfts:Array(String)}))');
+/** Whether each of these NFTs was nowhere else since. */
+async function areHeads(clickhouse: Reader, tables: Tables, found: readonly Found[]): Promise<boolean> {
+  if (found.length === 0) return true;
   const rows = await clickhouse.rows(
     {
       name: 'nft-holdings.heads',
-      sql: `SELECT nft AS o_nft, block_desc AS o_block, position_desc AS o_position, item_desc AS o_item FROM (${heads})`,
+      sql: `SELECT nft AS o_nft, block_desc AS o_block, position_desc AS o_position, item_desc AS o_item
+        FROM ${tables.table('nft_places')} FINAL PREWHERE nft IN {nfts:Array(UInt256)}
+        ORDER BY nft, ${PLACE} LIMIT 1 BY nft`,
       row: headRow,
     },
-    { nfts },
-    { settings },
+    { nfts: found.map(({ nft }) => BigInt(nft)) },
+    { settings: { max_threads: 1 } },
   );
-  return new Set(rows);
+  const heads = new Set(rows);
+  return found.every(({ place }) => heads.has(place));
 }

@@ -151,10 +151,16 @@ async function expectOwners(): Promise<void> {
         expect(whole.held).toEqual(expected);
         expect(whole.count).toBe(expected.length === 0 ? null : expected.length);
       }
-      if (token !== null) continue;
-      const part = await heldNfts(world.clickhouse, served, { account, token }, { offset: 2, limit: 3 });
-      expect(part.held).toEqual(expected.slice(2, 5));
-      expect(part.count).toBe(expected.length > 2 ? expected.length : null);
+      // A page tells of all that the account holds, also where nothing on the page itself is wrong. Of many, ERC-721 may lie.
+      const most = token === ART ? undefined : token === ITEMS ? 0 : 1000;
+      for (const page of [
+        { offset: 0, limit: 1 },
+        { offset: 2, limit: 3 },
+      ]) {
+        const { held, count } = await heldNfts(world.clickhouse, served, { account, token }, page, most);
+        expect(held).toEqual(expected.slice(page.offset, page.offset + page.limit));
+        expect(count).toBe(expected.length > page.offset ? expected.length : null);
+      }
     }
   }
 }
