@@ -287,7 +287,7 @@ export const settings = {
     'NFT_HOST_CONCURRENCY',
     integer(1, 1000),
     6,
-    'those of them that may wait for one other host',
+    'those of them that may wait for the hosts of one other domain',
   ),
   nftCallsPerSecond: setting(
     'NFT_CALLS_PER_SECOND',

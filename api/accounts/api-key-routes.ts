@@ -18,6 +18,7 @@ import { integer, timestamp } from '../params.ts';
 import { parseOriginRule } from '../restrictions.ts';
 import { defineRoute } from '../route.ts';
 import type { Route } from '../route.ts';
+import { iso, isoOrNull } from '../times.ts';
 
 export interface ApiKeyRouteDeps {
   readonly pool: Sql;
@@ -52,10 +53,6 @@ const keptKey = z.object({
   created_at: z.int(),
   expires_at: z.int().nullable(),
 });
-
-const iso = (millis: number): string => new Date(millis).toISOString();
-
-const isoOrNull = (millis: number | null): string | null => (millis === null ? null : iso(millis));
 
 export function apiKeyRoutes({ pool, clickhouse, commands, secretKey, now }: ApiKeyRouteDeps): Route[] {
   const create = defineRoute({
@@ -198,7 +195,7 @@ export function apiKeyRoutes({ pool, clickhouse, commands, secretKey, now }: Api
           end_time: end.toISOString(),
           total_calls: hours.reduce((sum, { calls }) => sum + calls, 0),
           data: hours.map(({ hour, calls, successful }) => ({
-            hour: new Date(hour).toISOString(),
+            hour: iso(hour),
             calls,
             successful_calls: successful,
           })),

@@ -15,6 +15,7 @@ import type { LoginAttempts } from '../limits/login-attempts.ts';
 import type { PasswordChecker } from '../passwords.ts';
 import { defineRoute } from '../route.ts';
 import type { Route } from '../route.ts';
+import { iso } from '../times.ts';
 
 export interface SessionRouteDeps {
   readonly pool: Sql;
@@ -74,7 +75,7 @@ export function sessionRoutes(deps: SessionRouteDeps): Route[] {
         body: {
           token,
           token_type: 'Bearer' as const,
-          expires_at: new Date(expiresAt).toISOString(),
+          expires_at: iso(expiresAt),
           user: { id: user.id, username: user.username, email: user.email },
         },
       };

@@ -11,6 +11,7 @@ import { identifyCommand } from '../idempotency.ts';
 import { integer, limit, networkFilter, text } from '../params.ts';
 import { defineRoute } from '../route.ts';
 import type { Route } from '../route.ts';
+import { isoOrNull } from '../times.ts';
 import { chooseAds } from './choose.ts';
 import type { CountedAd } from './choose.ts';
 import type { AdEvents } from './events.ts';
@@ -88,9 +89,6 @@ export function adRoutes({ pool, adEvents, secretKey, now }: AdRouteDeps): Route
     counting('/api/dapps/ads/{ad_id}/click/', 'ad.clicked', 'An ad was clicked'),
   ];
 }
-
-const isoOrNull = (millis: number | null): string | null =>
-  millis === null ? null : new Date(millis).toISOString();
 
 function presentAd({ ad, counts }: CountedAd): AdAnswer {
   return {

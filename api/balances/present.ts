@@ -7,6 +7,7 @@ import type { AccountBalanceData, BalanceData } from '../../schemas/api/balances
 import { eventIndex } from '../../schemas/decode/index.ts';
 import { decimalsOf } from '../../schemas/money.ts';
 import { isoSeconds } from '../transfers/present.ts';
+import { iso } from '../times.ts';
 import type { AnsweredBalance } from './current.ts';
 import type { HistoryRow } from './history.ts';
 import { worth } from '../../schemas/money.ts';
@@ -17,7 +18,7 @@ const decimals = (token: TokenRow | undefined): number =>
   decimalsOf(token?.decimals ?? null, token?.standard ?? null);
 
 const dated = ({ lastUpdated, isStale }: AnsweredBalance) => ({
-  last_updated: new Date(lastUpdated).toISOString(),
+  last_updated: iso(lastUpdated),
   ...(isStale ? { stale: true as const } : {}),
 });
 

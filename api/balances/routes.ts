@@ -15,6 +15,7 @@ import { address, boolean, integer, timestamp } from '../params.ts';
 import type { PriceReader } from '../prices/reader.ts';
 import { defineRoute } from '../route.ts';
 import type { Route } from '../route.ts';
+import { iso } from '../times.ts';
 import { freshAccountBalances } from './account.ts';
 import { factsOf, freshBalances } from './current.ts';
 import type { AnsweredBalance, MaxAge } from './current.ts';
@@ -218,7 +219,7 @@ export function balanceRoutes({ reading, prices, now }: BalanceRouteDeps): Route
           end_time: end.toISOString(),
           ...(completeFrom === undefined
             ? {}
-            : { complete_from: completeFrom === null ? null : new Date(completeFrom * 1000).toISOString() }),
+            : { complete_from: completeFrom === null ? null : iso(completeFrom * 1000) }),
         },
       };
     },

@@ -19,6 +19,7 @@ import { notFound } from '../errors.ts';
 import { boolean, integer, limit, networkFilter, page, text } from '../params.ts';
 import { defineRoute } from '../route.ts';
 import type { Route } from '../route.ts';
+import { iso, isoOrNull } from '../times.ts';
 
 export interface ClassHashRouteDeps {
   /** May only SELECT. */
@@ -87,12 +88,10 @@ export function classHashRoutes({ pool }: ClassHashRouteDeps): Route[] {
   return [list, one, latest];
 }
 
-const iso = (millis: number): string => new Date(millis).toISOString();
-
 function presentClassHash(row: ClassHash): ClassHashAnswer {
   return {
     ...row,
-    released_at: row.released_at === null ? null : iso(row.released_at),
+    released_at: isoOrNull(row.released_at),
     created_at: iso(row.created_at),
     updated_at: iso(row.updated_at),
   };

@@ -2,6 +2,7 @@ import { domainAndParents } from '../../infra/domains.ts';
 import { domainsInForce } from '../../projections/catalogue/queries.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import type { DomainCheckAnswer } from '../../schemas/api/domains.ts';
+import { iso } from '../times.ts';
 
 /** So long a client may go by an answer. It bounds for how long a site that is listed now is still opened. */
 const GOOD_FOR_MS = 300_000;
@@ -47,5 +48,3 @@ const nothingSaid = {
   match_type: 'none',
   source: null,
 } as const;
-
-const iso = (millis: number): string => new Date(millis).toISOString();

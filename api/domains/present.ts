@@ -1,7 +1,6 @@
 import type { DomainRecord, DomainReport } from '../../projections/catalogue/queries.ts';
 import type { DomainAnswer, DomainReportAnswer } from '../../schemas/api/domains.ts';
-
-const iso = (millis: number): string => new Date(millis).toISOString();
+import { iso, isoOrNull } from '../times.ts';
 
 export function presentDomain(record: DomainRecord): DomainAnswer {
   const { id, domain, status, category, risk_level, reason, source, evidence_url, active } = record;
@@ -31,6 +30,6 @@ export function presentReport(report: DomainReport): DomainReportAnswer {
     evidence,
     status,
     created_at: iso(created_at),
-    reviewed_at: reviewed_at === null ? null : iso(reviewed_at),
+    reviewed_at: isoOrNull(reviewed_at),
   };
 }

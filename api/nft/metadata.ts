@@ -10,6 +10,7 @@ import { address, page, tokenId } from '../params.ts';
 import type { RefreshBus } from '../refresh.ts';
 import { defineRoute } from '../route.ts';
 import type { Route, ServedBuilds } from '../route.ts';
+import { iso } from '../times.ts';
 import { nftPageSize } from './ownership.ts';
 import { presentMetadata } from './present.ts';
 
@@ -115,6 +116,6 @@ export function nftMetadataRoutes({ pool, refreshes, ipfsGateway, now }: NftMeta
 /** Decisions 40 and 93. */
 function missing({ retry_at: retryAt, has_reverted: hasReverted, reason }: NftMetadataRow): HttpError {
   const detail = hasReverted && reason !== null && reason !== '' ? reason : 'Metadata unavailable.';
-  const extra = retryAt === null ? { permanent: true } : { retry_at: new Date(retryAt).toISOString() };
+  const extra = retryAt === null ? { permanent: true } : { retry_at: iso(retryAt) };
   return new HttpError(404, 'not_found', detail, { extra });
 }

@@ -16,6 +16,7 @@ import { address, boolean, limit, page, tokenId } from '../params.ts';
 import type { PageParameter } from '../params.ts';
 import { defineRoute } from '../route.ts';
 import type { Route, ServedBuilds } from '../route.ts';
+import { iso } from '../times.ts';
 import { presentOwned } from './present.ts';
 
 export interface NftOwnershipDeps {
@@ -55,7 +56,7 @@ export function nftOwnershipRoutes({ pool, clickhouse, ipfsGateway }: NftOwnersh
         nft_token_id: id.toString(),
         owner_address: last.to,
         last_transfer_block: last.block,
-        last_transfer_timestamp: new Date(last.timestamp * 1000).toISOString(),
+        last_transfer_timestamp: iso(last.timestamp * 1000),
         last_transfer_txhash: last.txHash,
       };
       return { status: 200, body: { success: true as const, data } };

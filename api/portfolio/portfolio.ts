@@ -6,6 +6,7 @@ import type { BalanceDeps } from '../balances/current.ts';
 import type { Decimal } from '../../schemas/money.ts';
 import { hasDeltas, isReadable } from '../../schemas/balance.ts';
 import type { PriceReader } from '../prices/reader.ts';
+import { iso } from '../times.ts';
 import { byValue, createTotals, holdingOf, usdOf } from './holdings.ts';
 import type { Held, Holding, Prices } from './holdings.ts';
 import { placesOf } from './places.ts';
@@ -151,7 +152,7 @@ export async function portfolioHistory(
   }
   const data: PortfolioPointData[] = [];
   for (const [i, { time }] of shown.entries())
-    data.push({ timestamp: new Date(time).toISOString(), ...(totals[i] ?? createTotals()).figures() });
+    data.push({ timestamp: iso(time), ...(totals[i] ?? createTotals()).figures() });
   const isWhole = points.every(({ run }) => run.start === 0);
   return {
     data,

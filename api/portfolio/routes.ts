@@ -10,6 +10,7 @@ import { address, interval, timestamp } from '../params.ts';
 import type { PriceReader } from '../prices/reader.ts';
 import { defineRoute } from '../route.ts';
 import type { Route } from '../route.ts';
+import { iso, isoOrNull } from '../times.ts';
 import { createTotals, decimalsOfToken } from './holdings.ts';
 import type { Holding } from './holdings.ts';
 import { portfolioAt, portfolioHistory } from './portfolio.ts';
@@ -54,7 +55,7 @@ export function portfolioRoutes({ reading, prices, now }: PortfolioRouteDeps): R
           success: true as const,
           data: {
             account_address: account,
-            as_of: new Date(time ?? present).toISOString(),
+            as_of: iso(time ?? present),
             ...totals.figures(),
             holdings: holdings.map(presentHolding),
           },
@@ -107,12 +108,10 @@ export function portfolioRoutes({ reading, prices, now }: PortfolioRouteDeps): R
           interval: each,
           start_time: start.toISOString(),
           end_time: end.toISOString(),
-          ...(next === undefined ? {} : { next_start_time: new Date(next).toISOString() }),
+          ...(next === undefined ? {} : { next_start_time: iso(next) }),
           data: [...data],
           ...(isComplete ? {} : { complete: false as const }),
-          ...(completeFrom === undefined
-            ? {}
-            : { complete_from: completeFrom === null ? null : new Date(completeFrom).toISOString() }),
+          ...(completeFrom === undefined ? {} : { complete_from: isoOrNull(completeFrom) }),
         },
       };
     },

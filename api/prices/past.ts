@@ -10,6 +10,7 @@ import { bucketStart, nextBucketStart } from '../intervals.ts';
 import { address, interval, timestamp } from '../params.ts';
 import { defineRoute } from '../route.ts';
 import type { Route } from '../route.ts';
+import { iso } from '../times.ts';
 
 export interface PastPriceDeps {
   /** May only read. */
@@ -73,7 +74,7 @@ export function pastPriceRoutes({ clickhouse, now }: PastPriceDeps): Route[] {
       const reader = endingWith(request.signal, clickhouse);
       const found = await candles(reader, served, window, MOST_BUCKETS + 1);
       const next = found[MOST_BUCKETS];
-      const begins = ({ hourMs }: Candle): string => new Date(bucketStart(each, hourMs)).toISOString();
+      const begins = ({ hourMs }: Candle): string => iso(bucketStart(each, hourMs));
       const data = found.slice(0, MOST_BUCKETS).map((candle) => ({
         timestamp: begins(candle),
         avg_price: candle.mean,

@@ -11,6 +11,7 @@ import { address, boolean } from '../params.ts';
 import type { RefreshBus } from '../refresh.ts';
 import { defineRoute } from '../route.ts';
 import type { Route, ServedBuilds } from '../route.ts';
+import { iso } from '../times.ts';
 
 export interface PriceRouteDeps {
   /** May only SELECT. */
@@ -117,7 +118,7 @@ export function priceRoutes({ pool, refreshes, now }: PriceRouteDeps): Route[] {
         return {
           token_address: token,
           price_usd: usdOf(known.get(token)),
-          price_updated_at: price === null ? null : new Date(price.observedAt).toISOString(),
+          price_updated_at: price === null ? null : iso(price.observedAt),
         };
       });
       return { status: 200, body: { success: true as const, data } };

@@ -12,6 +12,7 @@ import { integerField, textField } from '../fields.ts';
 import { defineRoute } from '../route.ts';
 import type { Route } from '../route.ts';
 import { parseInput } from '../validation.ts';
+import { iso } from '../times.ts';
 import { checkSignature } from './signature.ts';
 
 export interface SyncRouteDeps {
@@ -73,7 +74,7 @@ export function syncRoutes({ pool, commands, sealing, syncCallsPerMinute }: Sync
       const key = sealing.open(stored.auth_key, keyOf(lookupHash));
       checkSignature(signedCall, { method: 'GET', lookupHash }, key);
       const { version, blob, last_modified: at } = stored;
-      return { status: 200, body: { version, blob, last_modified: new Date(at).toISOString() } };
+      return { status: 200, body: { version, blob, last_modified: iso(at) } };
     },
   });
 

@@ -2,6 +2,7 @@ import type { LatestPrice } from '../../projections/latest-prices/queries.ts';
 import type { TokenRow } from '../../projections/tokens/queries.ts';
 import type { TokenAnswer } from '../../schemas/api/tokens.ts';
 import { decimalsOf } from '../../schemas/money.ts';
+import { iso } from '../times.ts';
 
 /** A token as the API shows it, with its newest price. */
 export function presentToken(token: TokenRow, latest: LatestPrice | undefined): TokenAnswer {
@@ -14,7 +15,7 @@ export function presentToken(token: TokenRow, latest: LatestPrice | undefined): 
     decimals: decimalsOf(token.decimals, standard),
     logo: token.logo,
     current_price_usd: price?.usd ?? null,
-    price_updated_at: price === null ? null : new Date(price.observedAt).toISOString(),
+    price_updated_at: price === null ? null : iso(price.observedAt),
     verified: token.verified,
     common: token.common,
     public: token.public,

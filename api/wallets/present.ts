@@ -1,7 +1,6 @@
 import type { Wallet } from '../../projections/catalogue/queries.ts';
 import type { WalletAnswer } from '../../schemas/api/wallets.ts';
-
-const iso = (millis: number): string => new Date(millis).toISOString();
+import { iso, isoOrNull } from '../times.ts';
 
 export function presentWallet({
   last_activity_at: lastAt,
@@ -11,7 +10,7 @@ export function presentWallet({
 }: Wallet): WalletAnswer {
   return {
     ...wallet,
-    last_activity_at: lastAt === null ? null : iso(lastAt),
+    last_activity_at: isoOrNull(lastAt),
     created_at: iso(created_at),
     updated_at: iso(updated_at),
   };

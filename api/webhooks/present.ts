@@ -1,9 +1,7 @@
 import type { Delivery, Streak, WebhookRecord } from '../../projections/webhooks/queries.ts';
 import { deliveryAnswer } from '../../schemas/api/webhooks.ts';
 import type { DeliveryAnswer, WebhookAnswer } from '../../schemas/api/webhooks.ts';
-
-const iso = (millis: number): string => new Date(millis).toISOString();
-const isoOrNull = (millis: number | null): string | null => (millis === null ? null : iso(millis));
+import { iso, isoOrNull } from '../times.ts';
 
 /** @param streak undefined: it never had a delivery */
 export function presentWebhook(webhook: WebhookRecord, streak?: Streak): WebhookAnswer {

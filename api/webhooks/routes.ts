@@ -24,6 +24,7 @@ import type { CommandBus } from '../commands.ts';
 import { invalidInput, notFound } from '../errors.ts';
 import { defineRoute } from '../route.ts';
 import type { Route } from '../route.ts';
+import { iso } from '../times.ts';
 import { changedWebhook, createdWebhook, rotation, webhookParams } from './fields.ts';
 import { presentWebhook } from './present.ts';
 import { randomWebhookSecret } from './secret.ts';
@@ -209,8 +210,8 @@ export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: 
         body: {
           id: params.id,
           secret: sealing.open(secret, secretOf(user.id)),
-          rotated_at: new Date(at).toISOString(),
-          ...(until === null ? {} : { previous_secret_expires_at: new Date(until).toISOString() }),
+          rotated_at: iso(at),
+          ...(until === null ? {} : { previous_secret_expires_at: iso(until) }),
         },
       };
     },

@@ -1,9 +1,8 @@
-import { once } from 'node:events';
-import { createServer } from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 
 import { z } from 'zod';
+
+import { serveOnLoopback } from '../../infra/embedded/loopback.ts';
 
 /**
  * A node that answers `starknet_call` alone: contracts whose NFTs have the URIs that a test gives them. All else it asks of
@@ -49,18 +48,8 @@ export async function uriNode(behind: string | null = null): Promise<UriNode> {
     const answer = uri === undefined ? { error: failure } : { result: byteArray(uri) };
     response.end(JSON.stringify({ jsonrpc: '2.0', id: asked.id, ...answer }));
   };
-  const server = createServer((request, response) => void answerTo(request, response));
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  return Object.assign(node, {
-    url: `http://127.0.0.1:${port}`,
-    async close() {
-      server.close();
-      server.closeAllConnections();
-      await once(server, 'close');
-    },
-  });
+  const served = await serveOnLoopback((request, response) => void answerTo(request, response));
+  return Object.assign(node, served);
 }
 
 function byteArray(text: string): string[] {

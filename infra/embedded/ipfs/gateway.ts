@@ -1,11 +1,9 @@
-import { once } from 'node:events';
-import { createServer } from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 
 import { z } from 'zod';
 
+import { serveOnLoopback } from '../loopback.ts';
 import { readBody, send } from '../starknet/http.ts';
 import { createGatewayFaults, gatewayFaultSchema } from './faults.ts';
 import type { GatewayFault, GatewayFaults } from './faults.ts';
@@ -72,24 +70,17 @@ export async function createSimulatedGateway(
     write(response, { status: 200, body: file.body, headers: { 'content-type': file.type } });
   };
 
-  const server = createServer((request, response) => {
+  const { url, close } = await serveOnLoopback((request, response) => {
     answer(request, response).catch((error: unknown) => {
       const message = error instanceof Error ? error.message : String(error);
       send(response, 400, JSON.stringify({ message }));
     });
-  });
-  server.listen(port, '127.0.0.1');
-  await once(server, 'listening');
-  const { port: bound } = server.address() as AddressInfo;
+  }, port);
   return {
-    url: `http://127.0.0.1:${bound}`,
+    url,
     faults,
     calls,
-    close: async () => {
-      server.close();
-      server.closeAllConnections();
-      await once(server, 'close');
-    },
+    close,
   };
 }
 

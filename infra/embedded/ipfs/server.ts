@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 
+import { runAsProgram } from '../program.ts';
 import { createSimulatedGateway } from './gateway.ts';
 
 /**
@@ -19,13 +20,4 @@ const { values } = parseArgs({
 const port = Number(values.port);
 if (!Number.isInteger(port) || port < 0) throw new RangeError(`--port wants a number, not ${values.port}`);
 const gateway = await createSimulatedGateway({ port, control: values.control });
-process.stdout.write(`${JSON.stringify({ listening: true, url: gateway.url, pid: process.pid })}\n`);
-
-const end = (): void => void gateway.close().then(() => process.exit(0));
-process.on('SIGTERM', end);
-process.on('SIGINT', end);
-if (values['watch-stdin']) process.stdin.on('end', end).on('error', end).resume();
-const parent = process.ppid;
-setInterval(() => {
-  if (process.ppid !== parent) end();
-}, 500).unref();
+runAsProgram(gateway, { watchStdin: values['watch-stdin'] });

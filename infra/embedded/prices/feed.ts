@@ -1,11 +1,9 @@
-import { once } from 'node:events';
-import { createServer } from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 
 import { z } from 'zod';
 
+import { serveOnLoopback } from '../loopback.ts';
 import { readBody, send } from '../starknet/http.ts';
 import { chartAnswer, currentAnswer, historicalAnswer, WireError } from './answers.ts';
 import { createFeedFaults, feedFaultSchema } from './faults.ts';
@@ -87,29 +85,22 @@ export async function createSimulatedFeed(
     send(response, 200, JSON.stringify({ faults: faults.list(), calls: calls.length }));
   };
 
-  const server = createServer((request, response) => {
+  const { url, close } = await serveOnLoopback((request, response) => {
     answer(request, response).catch((error: unknown) => {
       const isWire = error instanceof WireError;
       const isCallers = isWire || error instanceof z.ZodError || error instanceof SyntaxError;
       const message = error instanceof Error ? error.message : String(error);
       send(response, isWire ? error.status : isCallers ? 400 : 500, JSON.stringify({ message }));
     });
-  });
-  server.listen(port, '127.0.0.1');
-  await once(server, 'listening');
-  const { port: bound } = server.address() as AddressInfo;
+  }, port);
   return {
-    url: `http://127.0.0.1:${bound}`,
+    url,
     faults,
     calls,
     setClock: (own) => {
       clock = own;
     },
-    close: async () => {
-      server.close();
-      server.closeAllConnections();
-      await once(server, 'close');
-    },
+    close,
   };
 }
 

@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 
+import { runAsProgram } from '../program.ts';
 import { createSimulatedFeed } from './feed.ts';
 
 /**
@@ -20,13 +21,4 @@ const { values } = parseArgs({
 const port = Number(values.port);
 if (!Number.isInteger(port) || port < 0) throw new RangeError(`--port wants a number, not ${values.port}`);
 const feed = await createSimulatedFeed({ port, seed: values.seed, control: values.control });
-process.stdout.write(`${JSON.stringify({ listening: true, url: feed.url, pid: process.pid })}\n`);
-
-const end = (): void => void feed.close().then(() => process.exit(0));
-process.on('SIGTERM', end);
-process.on('SIGINT', end);
-if (values['watch-stdin']) process.stdin.on('end', end).on('error', end).resume();
-const parent = process.ppid;
-setInterval(() => {
-  if (process.ppid !== parent) end();
-}, 500).unref();
+runAsProgram(feed, { watchStdin: values['watch-stdin'] });

@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 
+import { runAsProgram } from '../program.ts';
 import { createSimulatedNode } from './node.ts';
 import type { SpecVersion } from './params.ts';
 
@@ -61,21 +62,4 @@ const node = await createSimulatedNode({
   recorded: values.blocks === undefined ? undefined : { dir: values.blocks, rebase: values.rebase },
   preparedDir: values.prepared,
 });
-process.stdout.write(`${JSON.stringify({ listening: true, url: node.url, pid: process.pid })}\n`);
-
-let ending = false;
-function end(): void {
-  if (ending) return;
-  ending = true;
-  // The state is written before every change, so nothing is lost when closing takes too long.
-  setTimeout(() => process.exit(0), 2000).unref();
-  void node.close().then(() => process.exit(0));
-}
-
-process.on('SIGTERM', end);
-process.on('SIGINT', end);
-if (values['watch-stdin']) process.stdin.on('end', end).on('error', end).resume();
-const parent = process.ppid;
-setInterval(() => {
-  if (process.ppid !== parent) end();
-}, 500).unref();
+runAsProgram(node, { watchStdin: values['watch-stdin'] });

@@ -1,0 +1,48 @@
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { makeClosedFolder } from './data-dir.ts';
+import { freePort } from './ports.ts';
+import { startService } from './service.ts';
+import type { EmbeddedService, ServiceLog } from './service.ts';
+
+export interface SimulatedOptions {
+  /** Its own folder. */
+  readonly dataDir: string;
+  /** Default: any free port. */
+  readonly port?: number | undefined;
+  readonly log: ServiceLog;
+  readonly args?: readonly string[] | undefined;
+}
+
+/** Starts a part of the outside world that is simulated, on loopback, in a process of its own. */
+export async function startSimulated(
+  { dataDir, log, args = [], ...options }: SimulatedOptions,
+  program: {
+    readonly name: string;
+    /** Of its server.ts. */
+    readonly server: URL;
+    readonly graceMs: number;
+    /** Throws while it does not answer as it should. */
+    readonly answers: (url: string, signal: AbortSignal) => Promise<void>;
+  },
+): Promise<EmbeddedService> {
+  makeClosedFolder(dataDir);
+  const port = options.port ?? (await freePort());
+  const url = `http://127.0.0.1:${port}`;
+  return await startService({
+    name: program.name,
+    url,
+    program: {
+      command: process.execPath,
+      args: [fileURLToPath(program.server), '--port', String(port), '--watch-stdin', ...args],
+      stopSignal: 'SIGTERM',
+      graceMs: program.graceMs,
+    },
+    watch: 'stdin',
+    pidFile: join(dataDir, `${program.name}.pids`),
+    answers: (signal) => program.answers(url, signal),
+    readyMs: 15_000,
+    log,
+  });
+}
