@@ -35,7 +35,12 @@ export interface Inspector {
 /** `env`: the settings that the service has. */
 export function inspector(node: SimulatedNode, env: Readonly<Record<string, string>>): Inspector {
   const log = createLogger('fault-test', process.env['TEST_LOG'] ?? 'silent');
-  const pool = createPool(env['DATABASE_URL'] ?? '', { applicationName: 'test', max: 5 });
+  const pool = createPool(env['DATABASE_URL'] ?? '', {
+    applicationName: 'test',
+    max: 5,
+    // Beside other files a busy machine takes longer than a service may wait.
+    connectTimeoutMs: 60_000,
+  });
   const kafka = createKafka({
     brokers: [env['KAFKA_BROKERS'] ?? ''],
     clientId: 'test',
