@@ -109,6 +109,12 @@ export const settings = {
   ),
   port: setting('PORT', port, 8080, "the API's port"),
   host: setting('HOST', z.string().min(1), '127.0.0.1', "the API's address"),
+  ownPorts: setting(
+    'OWN_PORTS',
+    list.pipe(z.array(z.string().transform(Number).pipe(z.int().min(1).max(65_535)))),
+    [],
+    'further ports that neither webhooks nor fetches of metadata reach, by commas; a start with embedded stores sets them',
+  ),
   metricsPort: setting('METRICS_PORT', port, 0, 'where a role serves /metrics on loopback; 0: any free port'),
   dataDir: setting('DATA_DIR', z.string().min(1), '.data', 'where the embedded parts keep their data'),
   indexFrom: setting(

@@ -40,5 +40,7 @@ export function ownPorts(config: Config): number[] {
     .filter((url) => url !== null)
     .map((url) => new URL(url))
     .map(({ port, protocol }) => (port === '' ? (DEFAULT_PORTS[protocol] ?? 0) : Number(port)));
-  return [...new Set([...ports, config.port, config.metricsPort])].filter((port) => port !== 0);
+  return [...new Set([...ports, config.port, config.metricsPort, ...config.ownPorts])].filter(
+    (port) => port !== 0,
+  );
 }

@@ -10,7 +10,9 @@ import { startEmbedded } from '../embedded/index.ts';
 import { keepRunning } from '../embedded/keep-running.ts';
 import { startIpfs } from '../embedded/ipfs/ipfs.ts';
 import { startPrices, tokenListUrl } from '../embedded/prices/prices.ts';
+import { portsOf, takePorts } from '../embedded/ports.ts';
 import type { EmbeddedService } from '../embedded/service.ts';
+import type { SimulatedOptions } from '../embedded/simulated.ts';
 import { startStarknet } from '../embedded/starknet/starknet.ts';
 import { loadConfig, required, settings } from '../config.ts';
 import type { Config } from '../config.ts';
@@ -30,6 +32,8 @@ import { superviseRole } from './supervise.ts';
  * the roles run as processes of their own and are started again when they end.
  */
 const roleNames = ['project', 'ingest', 'observe', 'dispatch', 'api'] as const;
+/** By this name the port of its metrics is kept. */
+const metricsOf = (role: (typeof roleNames)[number]) => `metrics-${role}` as const;
 const ROLE_GRACE_MS = 4000;
 const startedAt = new Date().toISOString();
 
@@ -72,15 +76,18 @@ async function main({ releasers, signal, fail }: ProcessContext): Promise<void> 
   for (const service of services) say(`  ${service.name.padEnd(12)} embedded, pid ${service.pid}`);
   const isRealChain = env['STARKNET_RPC_URL'] !== undefined;
   const arePricesReal = env['PRICE_FEED_URL'] !== undefined;
+  // What links to the gateway is kept by clients: its port stays, too.
+  const ports = await takePorts(dataDir, ['starknet', 'prices', 'ipfs', ...roleNames.map(metricsOf)]);
+  const simulated = (
+    name: 'starknet' | 'prices' | 'ipfs',
+    start: (options: SimulatedOptions) => Promise<EmbeddedService>,
+  ): Promise<EmbeddedService> =>
+    keepRunning(() => start({ dataDir: join(dataDir, name), log, port: ports[name] }), { log, onRestart });
   const [chain, feed, gateway] = await Promise.all([
-    isRealChain ? null : startChain(join(dataDir, 'starknet'), onRestart),
-    arePricesReal && env['TOKEN_LIST_URL'] !== undefined
-      ? null
-      : startFeed(join(dataDir, 'prices'), onRestart),
+    isRealChain ? null : simulated('starknet', startStarknet),
+    arePricesReal && env['TOKEN_LIST_URL'] !== undefined ? null : simulated('prices', startPrices),
     // It has the simulated chain's NFTs and no others.
-    isRealChain || env['IPFS_GATEWAY_URL'] !== undefined
-      ? null
-      : startGateway(join(dataDir, 'ipfs'), onRestart),
+    isRealChain || env['IPFS_GATEWAY_URL'] !== undefined ? null : simulated('ipfs', startIpfs),
   ]);
   if (chain !== null) {
     releasers.push('simulated chain', () => chain.stop());
@@ -123,9 +130,13 @@ async function main({ releasers, signal, fail }: ProcessContext): Promise<void> 
   if (outdated.length > 0) await rebuildOutdated(config, outdated, log, say);
   say(`Stores are ready after ${seconds(began)}.`);
 
+  const metricsPorts = roleNames.map((role, at) =>
+    config.metricsPort > 0 ? config.metricsPort + at : ports[metricsOf(role)],
+  );
+  env['OWN_PORTS'] = [...config.ownPorts, ...portsOf(dataDir), ...metricsPorts].join(',');
   const logs = join(dataDir, 'logs');
   const roles = roleNames.map((role, at) =>
-    superviseRole({ role, env: envOf(role, at, env), logs, log, onStart: () => record() }),
+    superviseRole({ role, env: envOf(role, metricsPorts[at] ?? 0, env), logs, log, onStart: () => record() }),
   );
   releasers.push(
     'roles',
@@ -196,53 +207,17 @@ function shownHost(host: string): string {
   return host.includes(':') ? `[${host}]` : host;
 }
 
-/** The simulated chain, on the port that it had before whenever it is started again. */
-async function startChain(dataDir: string, onRestart: () => void): Promise<EmbeddedService> {
-  let port: number | undefined;
-  return await keepRunning(
-    async () => {
-      const chain = await startStarknet({ dataDir, log, port });
-      port = Number(new URL(chain.url).port);
-      return chain;
-    },
-    { log, onRestart },
-  );
-}
-
-/** The simulated price feed, likewise. */
-async function startFeed(dataDir: string, onRestart: () => void): Promise<EmbeddedService> {
-  let port: number | undefined;
-  return await keepRunning(
-    async () => {
-      const feed = await startPrices({ dataDir, log, port });
-      port = Number(new URL(feed.url).port);
-      return feed;
-    },
-    { log, onRestart },
-  );
-}
-
-/** The simulated IPFS gateway, likewise. */
-async function startGateway(dataDir: string, onRestart: () => void): Promise<EmbeddedService> {
-  let port: number | undefined;
-  return await keepRunning(
-    async () => {
-      const gateway = await startIpfs({ dataDir, log, port });
-      port = Number(new URL(gateway.url).port);
-      return gateway;
-    },
-    { log, onRestart },
-  );
-}
-
 /**
  * The API reads and appends commands: it is not given what could write to a read model. Each role has a metrics port of
  * its own.
  */
-function envOf(role: (typeof roleNames)[number], at: number, given: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+function envOf(
+  role: (typeof roleNames)[number],
+  metricsPort: number,
+  given: NodeJS.ProcessEnv,
+): NodeJS.ProcessEnv {
   const { ADMIN_USERNAME: _username, ADMIN_PASSWORD: _password, ...own } = given;
-  const { metricsPort } = loadConfig(own);
-  if (metricsPort > 0) own['METRICS_PORT'] = String(metricsPort + at);
+  own['METRICS_PORT'] = String(metricsPort);
   if (role !== 'api') return own;
   const { DATABASE_URL: _database, CLICKHOUSE_URL: _clickhouse, ...rest } = own;
   return rest;
@@ -295,6 +270,7 @@ function recordRun(
     'PRICE_FEED_URL',
     'TOKEN_LIST_URL',
     'IPFS_GATEWAY_URL',
+    'OWN_PORTS',
   ];
   writeRunFile(dataDir, {
     pid: process.pid,

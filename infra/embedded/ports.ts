@@ -22,6 +22,11 @@ export async function takePorts<Name extends string>(
   return ports;
 }
 
+/** All that were taken for a folder. */
+export function portsOf(dataDir: string): number[] {
+  return Object.values(readPorts(join(dataDir, 'ports.json')));
+}
+
 function readPorts(file: string): Record<string, number> {
   try {
     const parsed: unknown = JSON.parse(readFileSync(file, 'utf8'));
