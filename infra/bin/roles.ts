@@ -6,6 +6,8 @@ import { startIngester } from '../../pipeline/ingest/ingest.ts';
 import { createIngestMetrics } from '../../pipeline/ingest/metrics.ts';
 import { createStandards } from '../../pipeline/ingest/standards.ts';
 import { createIngestStore } from '../../pipeline/ingest/store.ts';
+import { chainHeldIn } from '../../pipeline/node/held-chain.ts';
+import type { HoldChain } from '../../pipeline/node/held-chain.ts';
 import { createNodeMetrics } from '../../pipeline/node/metrics.ts';
 import { createNode } from '../../pipeline/node/node.ts';
 import { startDispatcher } from '../../pipeline/dispatch/dispatcher.ts';
@@ -37,6 +39,7 @@ import { bodyReader } from './body-reader.ts';
 import { openEgress } from './egress.ts';
 import { startNftObserver } from './nft-observer.ts';
 import { startPriceObservers } from './price-observers.ts';
+import { isMistake } from './process.ts';
 import { allRunning } from './role-attempt.ts';
 import { serviceMetrics } from './service-metrics.ts';
 import { createWhereServed } from './where-served.ts';
@@ -76,7 +79,7 @@ const ingest: Role = {
     const kafka = openKafka({ config, log, releasers }, 'tds-ingest');
     const pool = openPool(config, releasers, 'tds-ingest', 8, log);
     const clickhouse = openClickHouse(releasers, required(config, 'clickhouseUrl'), 'tds-ingest');
-    const node = openNode(config, log, metrics, releasers);
+    const node = openNode(config, metrics, releasers);
     const publisher = kafka.publisher();
     releasers.push('publisher', () => publisher.close());
     const ingester = startIngester(
@@ -168,7 +171,13 @@ const observe: Role = {
     const { config, log, metrics, releasers, signal, fail } = context;
     const kafka = openKafka({ config, log, releasers }, 'tds-observe');
     const pool = openPool(config, releasers, 'tds-observe', 8, log);
-    const node = openNode(config, log, metrics, releasers);
+    const hold = chainHeldIn(pool);
+    const node = openNode(config, metrics, releasers, async (served) => {
+      await hold(served).catch((error: unknown) => {
+        if (isMistake(error)) fail(error);
+        throw error;
+      });
+    });
     const observers = createObserverMetrics(metrics);
     const observer = await runTokenObserver({ config, node, pool, kafka, log, metrics: observers, signal });
     observer.done.catch(fail);
@@ -297,15 +306,16 @@ function openClickHouse(
 
 function openNode(
   config: Config,
-  log: Logger,
   metrics: Registry,
   releasers: Releasers,
+  holdChain?: HoldChain,
 ): ReturnType<typeof createNode> {
   const node = createNode({
     url: required(config, 'starknetRpcUrl'),
     timeoutMs: config.rpcTimeoutMs,
     maxConcurrent: config.rpcConcurrency,
     metrics: createNodeMetrics(metrics),
+    ...(holdChain === undefined ? {} : { holdChain }),
   });
   releasers.push('node', () => node.close());
   return node;

@@ -18,6 +18,7 @@ import { loadConfig, required, settings } from '../config.ts';
 import type { Config } from '../config.ts';
 import { createLogger, readableLines } from '../log.ts';
 import { rebuildOutdated } from './commands/rebuild.ts';
+import { meetNode } from './meet-node.ts';
 import { prepareStores } from './prepare.ts';
 import { introduce } from './introduce.ts';
 import { isMistake, logFailure, runProcess } from './process.ts';
@@ -128,6 +129,8 @@ async function main({ releasers, signal, fail }: ProcessContext): Promise<void> 
   const { outdated } = await prepareStores(config, log, signal);
   // Nobody else could: the stores are up only as long as this process.
   if (outdated.length > 0) await rebuildOutdated(config, outdated, log, say);
+  const met = await meetNode(config);
+  if (isRealChain) say(`  ${'Starknet'.padEnd(12)} ${met}`);
   say(`Stores are ready after ${seconds(began)}.`);
 
   const metricsPorts = roleNames.map((role, at) =>

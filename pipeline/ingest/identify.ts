@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 
-import { AppError } from '../../schemas/errors.ts';
 import { capabilities } from '../node/capabilities.ts';
+import { assertHeld, chainName } from '../node/held-chain.ts';
 import type { IngestDeps } from './ports.ts';
 import { publishStatus, statusStamp } from './publish.ts';
 
@@ -15,13 +15,7 @@ export async function identifyChain(deps: IngestDeps, signal: AbortSignal): Prom
   const { node, store, clock, log } = deps;
   const found = await capabilities(node, { signal });
   const kept = await store.identify(found.chainId);
-  if (kept !== found.chainId) {
-    throw new AppError(
-      'CHAIN_MISMATCH',
-      `The node serves chain ${chainName(found.chainId)}, this installation holds ${chainName(kept)}`,
-      { details: { found: found.chainId, kept } },
-    );
-  }
+  assertHeld(found.chainId, kept);
   if (isDeepStrictEqual(await store.announced(), { ...found })) return;
   log.info({ ...found, chain: chainName(found.chainId) }, 'chain identified');
   await publishStatus(deps, [
@@ -35,10 +29,4 @@ export async function identifyChain(deps: IngestDeps, signal: AbortSignal): Prom
     },
   ]);
   await store.setAnnounced(found);
-}
-
-/** A chain id is a short text in a felt: SN_MAIN, SN_SEPOLIA. */
-function chainName(chainId: string): string {
-  const text = Buffer.from(chainId.slice(2), 'hex').toString('latin1').replaceAll('\0', '');
-  return /^[\x20-\x7e]+$/.test(text) ? text : chainId;
 }

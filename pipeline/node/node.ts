@@ -2,6 +2,8 @@ import { systemClock } from '../../infra/clock.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { readClass, readFelt, readFelts, readHeight, readPoint, readVersion } from './answers.ts';
 import { invalidAnswer, isRpcError, rpcCodes } from './errors.ts';
+import { onHeldChain } from './held-chain.ts';
+import type { HoldChain } from './held-chain.ts';
 import { createL1Finder } from './l1-accepted.ts';
 import type { NodeMetrics } from './metrics.ts';
 import { parseBlockHeader, parseBlockWithReceipts } from './parse-block.ts';
@@ -14,6 +16,8 @@ export interface NodeOptions {
   readonly timeoutMs: number;
   readonly maxConcurrent: number;
   readonly metrics: NodeMetrics;
+  /** Where it is given, a node that serves another chain is asked nothing else. */
+  readonly holdChain?: HoldChain;
   readonly attempts?: number;
   readonly maxAnswerBytes?: number;
   readonly sleep?: (ms: number, signal?: AbortSignal) => Promise<void>;
@@ -23,7 +27,9 @@ export interface NodeOptions {
 
 /** A Starknet node by URL, JSON-RPC 0.8 to 0.10. It is untrusted: every answer is parsed before it is used. */
 export function createNode(options: NodeOptions): Node {
-  const rpc = createRpc({ ...systemClock, ...options });
+  const { holdChain } = options;
+  const any = createRpc({ ...systemClock, ...options });
+  const rpc = holdChain === undefined ? any : onHeldChain(any, holdChain);
 
   const headerCall = (id: BlockId) => ({
     method: 'starknet_getBlockWithTxHashes',

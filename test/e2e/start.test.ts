@@ -1,11 +1,13 @@
 import { execFileSync } from 'node:child_process';
-import { chmodSync, mkdtempSync, rmSync, statSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 
 import { afterAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 
+import { serveOnLoopback } from '../../infra/embedded/loopback.ts';
 import { freePort } from '../../infra/embedded/ports.ts';
 import { eventually, startService } from '../support/service.ts';
 import type { RunningService } from '../support/service.ts';
@@ -16,6 +18,13 @@ const page = z.object({
   results: z.array(z.object({ timestamp: z.string(), block: z.number() })),
 });
 const totals = z.object({ totals: z.object({ transfers: z.number(), latest_block_overall: z.number() }) });
+
+const listed = z.object({
+  results: z.array(z.object({ id: z.number(), name: z.string(), updated_at: z.string() })),
+});
+const starter = z
+  .object({ dapps: z.array(z.object({ name: z.string() })), class_hashes: z.array(z.unknown()) })
+  .parse(JSON.parse(readFileSync(new URL('../../infra/catalogue/starter.json', import.meta.url), 'utf8')));
 
 /** Processes that name this folder in their arguments. */
 function processesOf(folder: string): string[] {
@@ -69,6 +78,18 @@ describe('one command, everything embedded', () => {
       body: JSON.stringify({ username: a.demo.username, password: a.demo.password }),
     });
     expect(login.status).toBe(200);
+    // Webhooks may reach this machine, and nothing of what was started on it.
+    const { token } = z.object({ token: z.string() }).parse(await login.json());
+    const ports: number[] = Object.values(JSON.parse(readFileSync(join(first, 'ports.json'), 'utf8')));
+    expect(ports.length).toBeGreaterThan(12);
+    for (const own of [...ports, Number(port)]) {
+      const made = await fetch(`${a.baseUrl}/api/webhooks/`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
+        body: JSON.stringify({ name: 'own', url: `http://127.0.0.1:${own}/`, events: ['transfer.created'] }),
+      });
+      expect([own, made.status]).toEqual([own, 400]);
+    }
     expect(a.printed()).toContain(a.demo.api_key);
     for (const name of ['demo.json', 'run.json', 'secret.key', 'kafka', 'clickhouse', 'logs']) {
       expect(statSync(join(first, name)).mode & 0o077, name).toBe(0);
@@ -79,6 +100,14 @@ describe('one command, everything embedded', () => {
       /in use|runs|already/i,
     );
     expect((await a.get('/readyz')).status).toBe(200);
+
+    // The directory begins with what is kept for it.
+    const directory = listed.parse((await a.get('/api/dapps/apps/?limit=100')).json);
+    expect(directory.results.map(({ name }) => name).toSorted()).toEqual(
+      starter.dapps.map(({ name }) => name).toSorted(),
+    );
+    const classes = (await a.get('/api/dapps/account-class-hashes/?limit=1')).json;
+    expect(classes).toMatchObject({ count: starter.class_hashes.length });
 
     const pids = [...Object.values(a.pids()), a.pid];
     const stopped = totals.parse((await a.get('/api/indexer/progress/')).json).totals;
@@ -92,8 +121,31 @@ describe('one command, everything embedded', () => {
     const again = await startService(first, { PORT: port });
     running.push(again);
     expect(again.demo).toEqual(a.demo);
+    // Nothing was listed a second time, or written again.
+    expect(listed.parse((await again.get('/api/dapps/apps/?limit=100')).json)).toEqual(directory);
     const resumed = totals.parse((await again.get('/api/indexer/progress/')).json).totals;
     expect(resumed.transfers).toBeGreaterThanOrEqual(stopped.transfers);
     await eventually(async () => expect((await freshest(again)).age).toBeLessThan(15_000), 60_000);
+
+    // Another chain in the same folder is refused, and its node is asked nothing else.
+    await again.stop();
+    running.splice(running.indexOf(again), 1);
+    const asked: string[] = [];
+    const other = await serveOnLoopback((request, response) => {
+      void text(request).then((body) => {
+        const { id, method } = z.object({ id: z.unknown(), method: z.string() }).parse(JSON.parse(body));
+        asked.push(method);
+        response.end(JSON.stringify({ jsonrpc: '2.0', id, result: '0x534e5f4d41494e' }));
+      });
+    });
+    try {
+      await expect(startService(first, { PORT: port, STARKNET_RPC_URL: other.url })).rejects.toThrow(
+        'The node serves chain SN_MAIN, this installation holds SN_SIM',
+      );
+      expect(new Set(asked)).toEqual(new Set(['starknet_chainId']));
+    } finally {
+      await other.close();
+    }
+    expect(processesOf(first)).toEqual([]);
   }, 300_000);
 });

@@ -26,10 +26,14 @@ export function reportsCommand(program: Command, log: Logger, say: (line: string
     .option('--json', 'as JSON', false)
     .action(async (options: { status?: DomainReport['status']; limit: number; json: boolean }) => {
       const { status, limit, json } = options;
-      const found = await asked((deps) => reportsToReview(deps, { status, limit }));
-      if (json) say(JSON.stringify(found, null, 2));
+      const found = await asked((deps) => reportsToReview(deps, { status, limit: limit + 1 }));
+      const shown = found.slice(0, limit);
+      if (json) say(JSON.stringify(shown, null, 2));
       else if (found.length === 0) say(status === undefined ? 'No reports.' : `No report is ${status}.`);
-      else for (const report of found) say(lines(report));
+      else {
+        for (const report of shown) say(lines(report));
+        if (found.length > limit) say('There are more: --limit shows them.');
+      }
     });
 
   reports
@@ -37,12 +41,18 @@ export function reportsCommand(program: Command, log: Logger, say: (line: string
     .description('blacklist the domain of a report')
     .argument('<id>', '', whole)
     .addOption(new Option('--risk <level>', 'how bad it is').choices(riskLevel.options).default('high'))
-    .option('--force', 'also where the domain is whitelisted', false)
+    .option(
+      '--force',
+      'also where it, or one above it, is whitelisted, and where it is a public suffix',
+      false,
+    )
     .action(async (id: number, { risk, force }: { risk: RiskLevel; force: boolean }) => {
-      const { domain } = await asked((deps) =>
+      const { domain, stays } = await asked((deps) =>
         approveReport(deps, id, { riskLevel: risk, overridesWhitelist: force }),
       );
-      say(`${domain} is blacklisted.`);
+      say(
+        stays ? `${domain} was blacklisted before; its entry stays as it is.` : `${domain} is blacklisted.`,
+      );
     });
 
   reports

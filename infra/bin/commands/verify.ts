@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 
 import { requestRepairs } from '../../../pipeline/ingest/repairs.ts';
 import { compareBlocks } from '../../../pipeline/node/compare-blocks.ts';
+import { chainHeldIn } from '../../../pipeline/node/held-chain.ts';
 import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
 import { createNode } from '../../../pipeline/node/node.ts';
 import { described } from '../../../projections/engine/verify/describe.ts';
@@ -19,6 +20,7 @@ import { pause } from '../../lifecycle.ts';
 import type { Logger } from '../../log.ts';
 import { createMetrics } from '../../metrics.ts';
 import { sqlRows } from '../../postgres/client.ts';
+import type { Pool } from '../../postgres/client.ts';
 import { sentenceOf } from '../sentence.ts';
 import { commandConfig } from '../settings.ts';
 import { withStores } from '../stores.ts';
@@ -92,7 +94,7 @@ async function verifyNow(
     afterMs: SILENT_MS,
   });
   const deps = { pool, clickhouse, kafka, projections: chainProjections, signal };
-  const node = config.starknetRpcUrl === null ? null : openNode(config);
+  const node = config.starknetRpcUrl === null ? null : openNode(config, pool);
   if (node !== null) releasers.push('node', () => node.close());
   const compare: VerifyOptions['compareBlocks'] = async (blocks) => {
     if (node === null) return [];
@@ -155,12 +157,13 @@ async function repaired(
   }
 }
 
-function openNode(config: Config): ReturnType<typeof createNode> {
+function openNode(config: Config, pool: Pool): ReturnType<typeof createNode> {
   return createNode({
     url: config.starknetRpcUrl ?? '',
     timeoutMs: config.rpcTimeoutMs,
     maxConcurrent: 8,
     metrics: createNodeMetrics(createMetrics('verify')),
+    holdChain: chainHeldIn(pool),
   });
 }
 

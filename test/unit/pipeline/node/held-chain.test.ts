@@ -1,0 +1,93 @@
+import { text } from 'node:stream/consumers';
+
+import { Registry } from 'prom-client';
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { z } from 'zod';
+
+import { serveOnLoopback } from '../../../../infra/embedded/loopback.ts';
+import { assertHeld } from '../../../../pipeline/node/held-chain.ts';
+import { createNodeMetrics } from '../../../../pipeline/node/metrics.ts';
+import { createNode } from '../../../../pipeline/node/node.ts';
+import type { Node } from '../../../../pipeline/node/types.ts';
+import { toFelt } from '../../../../schemas/felt.ts';
+
+const [MAIN, SEPOLIA] = [toFelt(0x534e5f4d41494en), toFelt(0x534e5f5345504f4c4941n)];
+const CALL = { contract: toFelt(1n), selector: toFelt(2n), calldata: [] };
+const asking = z.object({ id: z.unknown(), method: z.string() });
+
+let server: Awaited<ReturnType<typeof serveOnLoopback>>;
+let served = MAIN;
+let isAway = false;
+let asked: string[] = [];
+
+beforeAll(async () => {
+  server = await serveOnLoopback((request, response) => {
+    void text(request).then((body) => {
+      if (isAway) return response.writeHead(500).end();
+      const requests = [JSON.parse(body)].flat().map((one) => asking.parse(one));
+      asked.push(...requests.map(({ method }) => method));
+      const answers = requests.map(({ id, method }) => ({
+        jsonrpc: '2.0',
+        id,
+        result: method === 'starknet_chainId' ? `0x${BigInt(served).toString(16)}` : ['0x7'],
+      }));
+      return response.end(JSON.stringify(body.startsWith('[') ? answers : answers[0]));
+    });
+  });
+});
+afterAll(() => server.close());
+beforeEach(() => {
+  served = MAIN;
+  isAway = false;
+  asked = [];
+});
+
+function ofMainnet(): Node {
+  return createNode({
+    url: server.url,
+    timeoutMs: 5000,
+    maxConcurrent: 4,
+    attempts: 1,
+    metrics: createNodeMetrics(new Registry()),
+    holdChain: async (chain) => assertHeld(chain, MAIN),
+  });
+}
+
+it('is asked for its chain once, before everything else', async () => {
+  const node = ofMainnet();
+  const answers = await Promise.all([
+    node.call(CALL, 'latest'),
+    node.callMany([CALL, CALL], 'latest'),
+    node.call(CALL, 'latest'),
+  ]);
+  expect(answers[0]).toEqual([toFelt(7n)]);
+  await node.call(CALL, 'latest');
+  expect(asked.filter((method) => method === 'starknet_chainId')).toEqual(['starknet_chainId']);
+  expect(asked[0]).toBe('starknet_chainId');
+  expect(asked).toHaveLength(6);
+  await node.close();
+});
+
+it('is asked nothing else where it serves another, until it serves the right one', async () => {
+  served = SEPOLIA;
+  const node = ofMainnet();
+  const refusal = {
+    code: 'CHAIN_MISMATCH',
+    message: 'The node serves chain SN_SEPOLIA, this installation holds SN_MAIN',
+  };
+  await expect(node.call(CALL, 'latest')).rejects.toMatchObject(refusal);
+  await expect(node.callMany([CALL], 'latest')).rejects.toMatchObject(refusal);
+  expect(new Set(asked)).toEqual(new Set(['starknet_chainId']));
+  served = MAIN;
+  expect(await node.call(CALL, 'latest')).toEqual([toFelt(7n)]);
+  await node.close();
+});
+
+it('is asked again where it did not answer', async () => {
+  isAway = true;
+  const node = ofMainnet();
+  await expect(node.call(CALL, 'latest')).rejects.toThrow();
+  isAway = false;
+  expect(await node.call(CALL, 'latest')).toEqual([toFelt(7n)]);
+  await node.close();
+});
