@@ -12,7 +12,7 @@ import { defineRoute } from '../route.ts';
 import type { Route, ServedBuilds } from '../route.ts';
 import { iso } from '../times.ts';
 import { nftPageSize } from './ownership.ts';
-import { presentMetadata } from './present.ts';
+import { LISTED_WHOLE, presentMetadata } from './present.ts';
 
 export interface NftMetadataDeps {
   /** May only SELECT. */
@@ -83,8 +83,7 @@ export function nftMetadataRoutes({ pool, refreshes, ipfsGateway, now }: NftMeta
     method: 'GET',
     path: '/api/nft/collection/',
     summary: 'NFTs of a contract',
-    description:
-      'Those whose metadata was fetched, by id. Nothing is fetched for it. A link of more than 65,536 characters is null.',
+    description: `Those whose metadata was fetched, by id. Nothing is fetched for it. ${LISTED_WHOLE}`,
     tag: 'NFTs',
     auth: 'key',
     query: z.object({ token_address: address(), page: page(), page_size: nftPageSize() }),

@@ -17,7 +17,7 @@ import type { PageParameter } from '../params.ts';
 import { defineRoute } from '../route.ts';
 import type { Route, ServedBuilds } from '../route.ts';
 import { iso } from '../times.ts';
-import { presentOwned } from './present.ts';
+import { LISTED_WHOLE, presentOwned } from './present.ts';
 
 export interface NftOwnershipDeps {
   /** May only SELECT. */
@@ -70,7 +70,7 @@ export function nftOwnershipRoutes({ pool, clickhouse, ipfsGateway }: NftOwnersh
     description: [
       'Those whose last recipient it is, by contract and id. Of an ERC-1155 id that is one account at a time, whoever else',
       'holds some. `name`, `image`, `description`, `attributes` and `metadata_uri` are left out where they were not',
-      'fetched yet, or are not wanted; a link of more than 65,536 characters is null (`/api/nft/metadata/` has it).',
+      `fetched yet, or are not wanted. ${LISTED_WHOLE}`,
       'The zero address owns nothing: what was burned is in no list.',
     ].join(' '),
     tag: 'NFTs',

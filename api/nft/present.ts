@@ -4,6 +4,10 @@ import type { TokenRow } from '../../projections/tokens/queries.ts';
 import type { NftOfCollection, OwnedNft } from '../../schemas/api/nft.ts';
 import { throughGateway } from '../../schemas/nft/uris.ts';
 
+/** What pages leave out of an NFT that is too large for them (`projections/nft-metadata`). */
+export const LISTED_WHOLE =
+  'Of an NFT with more than 96 KiB, links and texts of more than 8 KiB are null, and such attributes an empty list: `/api/nft/metadata/` has them whole.';
+
 /** Fetched metadata as the API shows it. `gateway`: where clients reach IPFS. */
 export function presentMetadata(row: NftMetadataRow, gateway: string): NftOfCollection {
   const link = (uri: string | null): string | null => (uri === null ? null : throughGateway(uri, gateway));

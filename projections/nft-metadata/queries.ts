@@ -15,18 +15,25 @@ export interface Nft {
 
 export const nftKey = ({ token, tokenId }: Nft): string => `${token}:${tokenId}`;
 
-/**
- * Characters of a link on a page: many of them hold the picture itself, and anybody can send an account a hundred such NFTs.
- */
-const MOST_LISTED = 65_536;
+const COMMON = `token, token_id::text AS token_id, is_fetched, attempt_count, last_attempt_at, retry_at, reason,
+  has_reverted, name`;
+const LARGE = ['description', 'attributes', 'uri', 'image', 'external_url', 'animation_url'] as const;
+const COLUMNS = [COMMON, ...LARGE].join(', ');
 
-const columns = (link: (column: string) => string): string => `token, token_id::text AS token_id, is_fetched,
-  attempt_count, last_attempt_at, retry_at, reason, has_reverted, name, description, attributes,
-  ${['uri', 'image', 'external_url', 'animation_url'].map(link).join(', ')}`;
-const COLUMNS = columns((column) => column);
-const LISTED_COLUMNS = columns(
-  (column) => `CASE WHEN length(${column}) <= ${MOST_LISTED} THEN ${column} END AS ${column}`,
-);
+/**
+ * Bytes of an NFT on a page; of one that holds more, only what is short by itself is shown. Links often hold the picture
+ * itself, and anybody can send an account a hundred NFTs of a megabyte each.
+ */
+const MOST_LISTED = 98_304;
+const SHORT = 8192;
+const bytesOf = (column: string): string => `coalesce(octet_length(${column}::text), 0)`;
+const LISTED_COLUMNS = [
+  COMMON,
+  ...LARGE.map((column) => {
+    const isShown = `${LARGE.map(bytesOf).join(' + ')} <= ${MOST_LISTED} OR ${bytesOf(column)} <= ${SHORT}`;
+    return `CASE WHEN ${isShown} THEN ${column} ${column === 'attributes' ? "ELSE '[]' " : ''}END AS ${column}`;
+  }),
+].join(', ');
 
 const row = z
   .object({
@@ -54,7 +61,7 @@ export type NftMetadataRow = z.infer<typeof row>;
 /**
  * What is known of these NFTs, by `nftKey`; those that were never tried are missing.
  *
- * @param options.isListed links that are longer than a page holds are null
+ * @param options.isListed what is larger than a page holds is null, or an empty list
  */
 export async function metadataOf(
   db: Sql,
@@ -83,7 +90,7 @@ export async function countFetched(db: Sql, schema: string, token: Felt): Promis
   return found?.n ?? 0;
 }
 
-/** The NFTs of a contract whose metadata is there, by id; links that are longer than a page holds are null. */
+/** The NFTs of a contract whose metadata is there, by id; what is larger than a page holds is null, or an empty list. */
 export async function fetchedOf(
   db: Sql,
   schema: string,

@@ -21,6 +21,8 @@ export interface Body {
 
 const MAX_DEPTH = 64;
 const MAX_ATTRIBUTES = 500;
+/** Of all of them, in UTF-8. */
+const MAX_ATTRIBUTE_BYTES = 65_536;
 const MAX_NAME = 1000;
 const MAX_TEXT = 10_000;
 const MAX_LINK = 4096;
@@ -110,6 +112,13 @@ function asText(value: unknown): string {
 
 /** A list of attributes, or an object of them by name. What has no name or no value has an empty text. */
 function attributesOf(value: unknown): Metadata['attributes'] {
+  let left = MAX_ATTRIBUTE_BYTES;
+  const all = listOfAttributes(value);
+  const end = all.findIndex((one) => (left -= Buffer.byteLength(one.trait_type + one.value)) < 0);
+  return end < 0 ? all : all.slice(0, end);
+}
+
+function listOfAttributes(value: unknown): Metadata['attributes'] {
   if (Array.isArray(value)) {
     return value.slice(0, MAX_ATTRIBUTES).flatMap((entry: unknown) => {
       if (typeof entry !== 'object' || entry === null || Array.isArray(entry)) return [];

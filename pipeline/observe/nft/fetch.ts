@@ -1,3 +1,4 @@
+import ipaddr from 'ipaddr.js';
 import { getDomain } from 'tldts';
 
 import { ipfsBase, ipfsPath, repairUri, throughGateway, withId } from '../../../schemas/nft/uris.ts';
@@ -94,9 +95,18 @@ export function createFetcher({ egress, gatewayEgress, gateway, timeoutMs }: Fet
   };
 }
 
-/** Whoever registered the domain: he may make as many hosts below it as he likes. */
-function ownerOf({ hostname, host }: URL): string {
-  return getDomain(hostname, { allowPrivateDomains: true }) ?? host;
+/**
+ * Whoever registered the domain: he may make as many hosts below it as he likes, and listen at as many ports. Of an IPv6
+ * address its network of 64 bits, which is the least that anybody is given.
+ */
+function ownerOf({ hostname }: URL): string {
+  if (!hostname.startsWith('[')) return getDomain(hostname, { allowPrivateDomains: true }) ?? hostname;
+  const address = ipaddr.IPv6.parse(hostname.slice(1, -1));
+  return `${address
+    .toByteArray()
+    .slice(0, 8)
+    .map((byte) => byte.toString(16).padStart(2, '0'))
+    .join('')}::/64`;
 }
 
 function urlOf(text: string, base?: string): URL {

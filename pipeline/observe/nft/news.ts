@@ -1,4 +1,5 @@
 import { decodeBlock } from '../../../schemas/decode/index.ts';
+import { ZERO_FELT } from '../../../schemas/felt.ts';
 import { chainBlocksMessage } from '../../../schemas/messages/chain-blocks.ts';
 import { jsonOf } from '../../log-reading.ts';
 import { readBlockNews } from '../block-news.ts';
@@ -16,7 +17,9 @@ export function nftsOf(value: Buffer): NftTask[] | null {
   if (news.type !== 'block.accepted' || !Object.values(news.contracts).some(isNft)) return [];
   const message = chainBlocksMessage.safeParse(jsonOf(value)).data;
   if (message === undefined) return null;
-  return decodeBlock(message.block, message.contracts).transfers.flatMap(({ token, tokenId, kind }) =>
-    tokenId === null ? [] : [{ token, tokenId: tokenId.toString(), standard: kind }],
+  return decodeBlock(message.block, message.contracts).transfers.flatMap(({ token, tokenId, kind, from }) =>
+    tokenId === null
+      ? []
+      : [{ token, tokenId: tokenId.toString(), standard: kind, isMint: from === ZERO_FELT }],
   );
 }

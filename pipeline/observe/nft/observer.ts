@@ -161,7 +161,11 @@ export async function runNftObserver(options: NftObserverOptions): Promise<Obser
       const found = nftsOf(value);
       // The projections halt at such a message and keep it; the observer has nothing to lose by it.
       if (found === null) log.warn({ partition, offset }, 'passed over a message that cannot be read');
-      for (const task of found ?? []) if (seen.get(nftKey(task)) !== true) tasks.set(nftKey(task), task);
+      for (const task of found ?? []) {
+        const key = nftKey(task);
+        if (task.isMint !== true && (tasks.has(key) || seen.get(key) === true)) continue;
+        tasks.set(key, task);
+      }
     }
     const added = await patiently(() => store.add([...tasks.values()], position, now()));
     for (const key of tasks.keys()) seen.set(key, true);

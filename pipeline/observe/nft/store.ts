@@ -19,6 +19,8 @@ export const OBSERVER = 'nft';
 
 export interface NftTask extends Nft {
   readonly standard: TokenStandard;
+  /** It comes from nobody: it may have been burned before. */
+  readonly isMint?: boolean;
 }
 
 const claimRow = z
@@ -122,8 +124,8 @@ export function createNftStore(
   };
 
   /**
-   * Somebody may have asked for an NFT before it was minted: what failed then counts no more once a transfer is seen, and
-   * it is tried at once. What is told of it in a message already is told first.
+   * Somebody may have asked for an NFT before it was minted, or while it was burned: what failed then counts no more once it
+   * is transferred, or minted again, and it is tried at once. What is told of it in a message already is told first.
    */
   const meet = async (tx: Sql, tasks: readonly NftTask[], now: number): Promise<void> => {
     const met = tasks.filter(({ standard }) => standard !== 'unknown');
@@ -131,14 +133,15 @@ export function createNftStore(
     await tx.query(
       `UPDATE tds.nft_fetches AS known SET standard = new.standard, troubles = 0, failures = 0,
          next_at = CASE WHEN failures > 0 THEN $4 ELSE next_at END
-       FROM unnest($1::text[], $2::numeric[], $3::text[]) AS new (token, token_id, standard)
-       WHERE known.token = new.token AND known.token_id = new.token_id AND known.standard = 'unknown'
-         AND known.message IS NULL`,
+       FROM unnest($1::text[], $2::numeric[], $3::text[], $5::boolean[]) AS new (token, token_id, standard, is_mint)
+       WHERE known.token = new.token AND known.token_id = new.token_id AND known.message IS NULL
+         AND (known.standard = 'unknown' OR (new.is_mint AND known.failures > 0))`,
       [
         met.map(({ token }) => token),
         met.map(({ tokenId }) => tokenId),
         met.map(({ standard }) => standard),
         now,
+        met.map(({ isMint = false }) => isMint),
       ],
     );
   };

@@ -10,7 +10,7 @@ import { runPostgresProjection } from '../../../projections/engine/run/postgres-
 import { metadataOf } from '../../../projections/nft-metadata/queries.ts';
 import { nftMetadata } from '../../../projections/nft-metadata/projector.ts';
 import { servedBuilds } from '../../../projections/served.ts';
-import { ZERO_FELT } from '../../../schemas/felt.ts';
+import { ZERO_FELT, toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { NftMessage } from '../../../schemas/messages/nft.ts';
 import { requestsMessage } from '../../../schemas/messages/requests.ts';
@@ -28,6 +28,8 @@ let run: ProjectionRun;
 let asked: Consumption;
 let publisher: Publisher;
 let requests: string[] = [];
+/** A contract of NFTs that are too large for a page. */
+const LARGE = toFelt(0x1a46en);
 /** What the observer makes of a request, by id. */
 const finds = new Map<string, Partial<NftMessage> & Pick<NftMessage, 'type'>>();
 
@@ -127,6 +129,11 @@ const carolsItem = (id: bigint) => ({
 });
 
 describe('/api/nft/owner/', () => {
+  it('answers another method as it answers any error', async () => {
+    const { status, json } = await world.call('POST', '/api/nft/owner/', { headers: { 'api-key': apiKey } });
+    expect([status, json.success, json.code]).toEqual([405, false, 'method_not_allowed']);
+  });
+
   it.each([
     ['an ERC-721', NFT, MAX.toString()],
     ['an id in hex', NFT, `0x${'f'.repeat(64)}`],
@@ -325,5 +332,25 @@ describe('/api/nft/collection/', () => {
       data: [],
     });
     expect(requests).toEqual([]);
+  });
+
+  it('shows of an NFT that is too large for a page what is short, and all of one that is not', async () => {
+    const art = (length: number): string => `data:image/png;base64,${'A'.repeat(length)}`;
+    const large = {
+      name: 'large',
+      description: 'x'.repeat(8193),
+      image: art(60_000),
+      external_url: 'https://example.org/1',
+      animation_url: art(20_000),
+      attributes: Array.from({ length: 500 }, () => ({ trait_type: 'a'.repeat(10), value: 'b'.repeat(10) })),
+    };
+    const small = { ...large, name: 'small', attributes: [{ trait_type: 'a', value: 'b' }] };
+    await publish(LARGE, '1', { type: 'nft.metadata_fetched', ...large });
+    await publish(LARGE, '2', { type: 'nft.metadata_fetched', ...small });
+    for (const id of ['1', '2']) await folded(LARGE, id);
+    const { json } = await get(`/api/nft/collection/?token_address=${LARGE}`);
+    const cut = { ...large, description: null, image: null, animation_url: null, attributes: [] };
+    expect(json.data).toMatchObject([cut, small]);
+    expect((await metadata('1', LARGE)).json.data).toMatchObject(large);
   });
 });

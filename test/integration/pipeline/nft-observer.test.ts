@@ -17,7 +17,7 @@ import { createObserverMetrics } from '../../../pipeline/observe/metrics.ts';
 import { runNftObserver } from '../../../pipeline/observe/nft/observer.ts';
 import type { ObserverRun } from '../../../pipeline/observe/tokens.ts';
 import type { KnownNft } from '../../../projections/nft-transfers/queries.ts';
-import { toFelt } from '../../../schemas/felt.ts';
+import { ZERO_FELT, toFelt } from '../../../schemas/felt.ts';
 import { nftMessage } from '../../../schemas/messages/nft.ts';
 import type { NftMessage } from '../../../schemas/messages/nft.ts';
 import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
@@ -320,6 +320,26 @@ describe('the cache row', () => {
     await untilIdle();
     // A second transfer is no mint.
     await tell([id]);
+    await untilIdle();
+    expect(await said(id)).toHaveLength(3);
+  });
+
+  it('counts from the beginning, and is tried at once, when it is minted again', async () => {
+    const id = mint(null);
+    await start();
+    await tell([id]);
+    await untilSaid(id, 1);
+    await untilIdle();
+    now += 300_000;
+    expect(await untilSaid(id, 2)).toMatchObject({ attempt: 2 });
+    await untilIdle();
+    node.uris.set(id, `ipfs://${CID}/foxes/12`);
+    await publishBlock([transferEvent(ART, ZERO_FELT, BERT, id)]);
+    expect(await untilSaid(id, 3)).toMatchObject({ type: 'nft.metadata_fetched', name: 'foxes #12' });
+    await untilIdle();
+    expect(await rowOf(id)).toMatchObject({ failures: 0, next_at: null });
+    // What was fetched is not fetched again.
+    await publishBlock([transferEvent(ART, ZERO_FELT, BERT, id)]);
     await untilIdle();
     expect(await said(id)).toHaveLength(3);
   });

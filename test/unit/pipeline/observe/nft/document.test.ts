@@ -119,6 +119,11 @@ describe('a document of metadata', () => {
     expect(found.name).toBe(`${'['.repeat(1000)}…`);
     expect(found.description).toBe(`${'🦀'.repeat(5000)}…`);
     expect(found.attributes).toHaveLength(500);
+    // Every byte that is no UTF-8 becomes three.
+    const wide = '\uFFFD'.repeat(1000);
+    const attributes = Array.from({ length: 400 }, () => ({ trait_type: wide, value: wide }));
+    const kept = readMetadata({ bytes: Buffer.from(JSON.stringify({ attributes })), type: '', uri: '' });
+    expect(kept.attributes).toHaveLength(10);
     expect(read('\uFEFF{"name":"a\\u0000\\ud800"}').name).toBe('a\u2400\uFFFD');
   });
 
