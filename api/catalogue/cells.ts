@@ -29,11 +29,16 @@ const NUMBERS: ReadonlySet<string> = new Set([
 const FORMULA = /^'*[=+\-@\t\r＝＋－＠]/;
 const KEPT_FROM_RUNNING = /^'+[=+\-@\t\r＝＋－＠]/;
 
+const TRUTHS: ReadonlyMap<string, boolean> = new Map([
+  ['true', true],
+  ['false', false],
+]);
+
 /** Undefined where the cell says nothing; a cell that is no value of its field stays text, which the field refuses. */
 export function readCell(field: string, cell: string): unknown {
   if (cell === '') return undefined;
   if (LISTS.has(field)) return readList(cell);
-  if (FLAGS.has(field)) return { true: true, false: false }[cell.trim().toLowerCase()] ?? cell;
+  if (FLAGS.has(field)) return TRUTHS.get(cell.trim().toLowerCase()) ?? cell;
   if (NUMBERS.has(field)) return /^\s*[+-]?[0-9.]+(e[+-]?[0-9]+)?\s*$/i.test(cell) ? Number(cell) : cell;
   return KEPT_FROM_RUNNING.test(cell) ? cell.slice(1) : cell;
 }

@@ -29,8 +29,16 @@ export type Checked = {
   [K in FileKind]: { readonly kind: K; readonly line: number; readonly record: FileRecord<K> };
 }[FileKind];
 
-/** Passes on what is good of a file, and tells `faults` of all that is not: of two records of one entry, too. */
-export async function* checkRecords(found: AsyncIterable<Found>, faults: Faults): AsyncIterable<Checked> {
+/**
+ * Passes on what is good of a file, and tells `faults` of all that is not: of two records of one entry, too.
+ *
+ * @param onRecord is shown every record as it stands in the file, good or not
+ */
+export async function* checkRecords(
+  found: AsyncIterable<Found>,
+  faults: Faults,
+  onRecord: (record: Extract<Found, { kind: FileKind }>) => void = () => {},
+): AsyncIterable<Checked> {
   const lines = new Map<string, number>();
   for await (const one of found) {
     if ('fault' in one) {
@@ -38,6 +46,7 @@ export async function* checkRecords(found: AsyncIterable<Found>, faults: Faults)
       continue;
     }
     const { kind, line } = one;
+    onRecord(one);
     const checked = checkRecord(kind, line, one.record, faults);
     if (checked === null) continue;
     const name = JSON.stringify([kind, ...fileKeys(kind).map((key) => Object(checked.record)[key])]);

@@ -36,14 +36,16 @@ const time = read(
   .default(null);
 const felt = read(parseFelt, 'Use 0x and up to 64 hex digits, below the prime of the field.');
 const host = read(normalDomain, 'Use the name of a host, such as example.org.');
+const RATING = 'Use a number from 0 to 9.99 with two places at most.';
 /** 4.5, "4.5" and "4.50" are one. */
 const rating = z
-  .union([z.number(), z.string().regex(/^[0-9](\.[0-9]{1,2})?$/)], {
-    error: 'Use a number from 0 to 9.99 with two places at most.',
-  })
-  .refine((value) => /^[0-9](\.[0-9]{1,2})?$/.test(String(value)), 'Use two places at most, below 10.')
+  .union([z.number(), z.string()], { error: RATING })
+  .refine((value) => /^[0-9](\.[0-9]{1,2})?$/.test(String(value)), RATING)
   .transform((value) => Number(value).toFixed(2))
   .default('0.00');
+/** A link of a record, as clients may open it. */
+const link = <S extends z.ZodType<string, string>>(schema: S): S =>
+  schema.refine((text) => !/[\s\p{Cc}]/u.test(text), 'Use a URL without blanks.');
 const no = z.boolean().default(false);
 const yes = z.boolean().default(true);
 
@@ -75,22 +77,22 @@ export const fileRecord = {
     icon: categories.shape.icon.default(''),
   }),
   dapps: z.object({
-    slug: dapps.shape.slug,
+    slug: dapps.shape.slug.refine((slug) => slug !== 'search', 'That is where dApps are searched.'),
     name: dapps.shape.name,
     tagline: dapps.shape.tagline.default(''),
     description: dapps.shape.description.default(''),
-    url: dapps.shape.url,
-    website_url: dapps.shape.website_url.default(''),
-    docs_url: dapps.shape.docs_url.default(''),
-    logo_url: dapps.shape.logo_url.default(''),
-    banner_url: dapps.shape.banner_url.default(''),
+    url: link(dapps.shape.url),
+    website_url: link(dapps.shape.website_url).default(''),
+    docs_url: link(dapps.shape.docs_url).default(''),
+    logo_url: link(dapps.shape.logo_url).default(''),
+    banner_url: link(dapps.shape.banner_url).default(''),
     category: dapps.shape.category.default(null),
     tags: dapps.shape.tags.default([]),
     networks: dapps.shape.networks.default([]),
-    twitter_url: dapps.shape.twitter_url.default(''),
-    discord_url: dapps.shape.discord_url.default(''),
-    telegram_url: dapps.shape.telegram_url.default(''),
-    github_url: dapps.shape.github_url.default(''),
+    twitter_url: link(dapps.shape.twitter_url).default(''),
+    discord_url: link(dapps.shape.discord_url).default(''),
+    telegram_url: link(dapps.shape.telegram_url).default(''),
+    github_url: link(dapps.shape.github_url).default(''),
     tvl_usd: dapps.shape.tvl_usd.default(null),
     daily_users: dapps.shape.daily_users.default(0),
     total_transactions: dapps.shape.total_transactions.default(0),
@@ -101,22 +103,27 @@ export const fileRecord = {
     is_active: yes,
     launched_at: time,
   }),
-  ads: z.object({
-    key: ads.shape.key,
-    placement: ads.shape.placement,
-    title: ads.shape.title,
-    description: ads.shape.description.default(''),
-    image_url: ads.shape.image_url.default(''),
-    target_url: ads.shape.target_url,
-    cta_text: ads.shape.cta_text.default(''),
-    network: ads.shape.network.default(null),
-    category: ads.shape.category.default(null),
-    priority: ads.shape.priority.default(0),
-    starts_at: time,
-    ends_at: time,
-    total_impression_limit: ads.shape.total_impression_limit.default(null),
-    is_active: yes,
-  }),
+  ads: z
+    .object({
+      key: ads.shape.key,
+      placement: ads.shape.placement,
+      title: ads.shape.title,
+      description: ads.shape.description.default(''),
+      image_url: link(ads.shape.image_url).default(''),
+      target_url: link(ads.shape.target_url),
+      cta_text: ads.shape.cta_text.default(''),
+      network: ads.shape.network.default(null),
+      category: ads.shape.category.default(null),
+      priority: ads.shape.priority.default(0),
+      starts_at: time,
+      ends_at: time,
+      total_impression_limit: ads.shape.total_impression_limit.default(null),
+      is_active: yes,
+    })
+    .refine(({ starts_at: from, ends_at: to }) => from === null || to === null || from < to, {
+      path: ['ends_at'],
+      error: 'It must lie after starts_at.',
+    }),
   domains: z.object({
     domain: host,
     status: domains.shape.status,
@@ -124,7 +131,7 @@ export const fileRecord = {
     risk_level: domains.shape.risk_level.default(null),
     reason: domains.shape.reason.default(''),
     source: domains.shape.source.default(''),
-    evidence_url: domains.shape.evidence_url.default(''),
+    evidence_url: link(domains.shape.evidence_url).default(''),
     active: yes,
   }),
   class_hashes: z.object({

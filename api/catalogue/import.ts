@@ -1,12 +1,14 @@
 import { randomUUID } from 'node:crypto';
 
+import { z } from 'zod';
+
 import { pause } from '../../infra/lifecycle.ts';
 import type { Publisher } from '../../infra/kafka/client.ts';
 import { compareRecords, unknownCategories } from '../../projections/catalogue/queries.ts';
 import type { RecordCounts } from '../../projections/catalogue/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import type { TokenRow } from '../../projections/tokens/queries.ts';
-import { CATALOGUE_KINDS, MOST_RECORDS_PER_PART } from '../../schemas/catalogue.ts';
+import { CATALOGUE_KINDS, MOST_RECORDS_PER_PART, slug } from '../../schemas/catalogue.ts';
 import type { CatalogueKind, CatalogueRecord, catalogueRecords } from '../../schemas/catalogue.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { topics } from '../../schemas/topics.ts';
@@ -16,7 +18,6 @@ import { Faults, checkRecords } from './check.ts';
 import type { Checked, Fault } from './check.ts';
 import type { FileKind, TokenRecord } from './formats.ts';
 import type { ReadFile } from './read-file.ts';
-import type { z } from 'zod';
 
 export interface ImportDeps extends OperatorDeps {
   readonly publisher: Pick<Publisher, 'publish'>;
@@ -137,13 +138,18 @@ async function checkFile(
   /** Where a category is named that is not in the file. */
   const named: { kind: FileKind; line: number; slug: string }[] = [];
   const own = new Set<string>();
+  /** Kinds that are not asked for. */
+  const left = new Set<FileKind>();
   let total = 0;
   let hasTokens = false;
-  for await (const one of checkRecords(ofKind(file), faults)) {
+  const look = ({ kind, line, record }: { kind: FileKind; line: number; record: unknown }): void => {
+    const { slug, category } = textsOf.safeParse(record).data ?? {};
+    if (kind === 'categories' && slug !== undefined) own.add(slug);
+    if ((kind === 'dapps' || kind === 'ads') && category !== undefined)
+      named.push({ kind, line, slug: category });
+  };
+  for await (const one of checkRecords(ofKind(file, left), faults, look)) {
     hasTokens ||= one.kind === 'tokens';
-    if (one.kind === 'categories') own.add(one.record.slug);
-    const slug = one.kind === 'dapps' || one.kind === 'ads' ? one.record.category : null;
-    if (slug !== null) named.push({ kind: one.kind, line: one.line, slug });
     total += 1;
     onProgress({ phase: 'checking', read: total, total });
   }
@@ -157,22 +163,36 @@ async function checkFile(
   for (const { kind, line, slug } of others) {
     if (unknown.has(slug)) faults.add(line, `${kind}.category: no category has the slug ${slug}.`);
   }
-  if (faults.count === 0) return { total, hasTokens };
+  if (faults.count === 0) {
+    if (total > 0 || left.size === 0) return { total, hasTokens };
+    throw new AppError('INVALID', `${file.path} holds no ${file.kind}, but ${[...left].join(', ')}`);
+  }
   const told = faults.told.toSorted((a, b) => a.line - b.line);
   return { isGood: false, faults: told, faultCount: faults.count };
 }
 
-async function* ofKind({ path, read, kind }: ImportFile): ReturnType<ReadFile> {
+async function* ofKind({ path, read, kind }: ImportFile, left = new Set<FileKind>()): ReturnType<ReadFile> {
   for await (const found of read(path)) {
     if ('fault' in found || kind === undefined || found.kind === kind) yield found;
+    else left.add(found.kind);
   }
 }
+
+/** What is looked up of a record, whatever else is wrong with it. */
+const textsOf = z.object({
+  slug: z.string().optional().catch(undefined),
+  category: slug.optional().catch(undefined),
+});
 
 /** The records of a file that was found good. Throws CONFLICT where it is good no more. */
 async function* recordsAgain(file: ImportFile): AsyncIterable<Checked> {
   const faults = new Faults();
   yield* checkRecords(ofKind(file), faults);
-  if (faults.count > 0) throw new AppError('CONFLICT', `${file.path} was changed while it was read`);
+  if (faults.count > 0)
+    throw new AppError(
+      'CONFLICT',
+      `${file.path} was changed while it was read: import it again, for a part of it may be taken in`,
+    );
 }
 
 type Part = z.infer<typeof catalogueRecords>;

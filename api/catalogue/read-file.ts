@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import { createReadStream } from 'node:fs';
 
 import { TokenParser, TokenType, Tokenizer } from '@streamparser/json';
@@ -16,19 +17,26 @@ export type Found =
 /** Rejects with INVALID where a file cannot be read. */
 export type ReadFile = (path: string) => AsyncIterable<Found>;
 
-/** Bytes of a file that are UTF-8; ends with a fault where they are not. */
+/** Bytes of a file, up to the first line that is not UTF-8: there it throws `NotText`. */
 async function* bytesOf(path: string): AsyncIterable<Buffer> {
-  const decoder = new TextDecoder('utf-8', { fatal: true });
   const stream = createReadStream(path, { highWaterMark: 1 << 18 });
+  /** What may be the beginning of a character. */
+  let rest = Buffer.alloc(0);
   try {
-    for await (const chunk of stream) {
-      if (!Buffer.isBuffer(chunk)) continue;
-      decoder.decode(chunk, { stream: true });
-      yield chunk;
+    for await (const read of stream) {
+      if (!Buffer.isBuffer(read)) continue;
+      const chunk = Buffer.concat([rest, read]);
+      const whole = chunk.subarray(0, endOfCharacters(chunk));
+      if (!isUtf8(whole)) {
+        yield* goodLinesOf(whole);
+        throw new NotText();
+      }
+      yield whole;
+      rest = chunk.subarray(whole.length);
     }
-    decoder.decode();
+    if (rest.length > 0) throw new NotText();
   } catch (cause) {
-    if (cause instanceof TypeError) throw new NotText();
+    if (cause instanceof NotText) throw cause;
     const reason = cause instanceof Error ? cause.message : String(cause);
     throw new AppError('INVALID', `Cannot read ${path}: ${reason}`, { cause });
   }
@@ -37,6 +45,29 @@ class NotText extends Error {}
 const NOT_TEXT = 'The file is not text in UTF-8 from here on.';
 
 const NEWLINE = 0x0a;
+
+/** Where a character begins of which the end may be yet to come; the length where there is none. */
+function endOfCharacters(bytes: Buffer): number {
+  for (let at = bytes.length - 1; at >= Math.max(0, bytes.length - 4); at -= 1) {
+    const byte = bytes[at] ?? 0;
+    if (byte < 0x80) return bytes.length;
+    if (byte < 0xc0) continue;
+    const length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2;
+    return at + length > bytes.length ? at : bytes.length;
+  }
+  return bytes.length;
+}
+
+/** The lines before the first that is not UTF-8. */
+function* goodLinesOf(bytes: Buffer): Iterable<Buffer> {
+  for (let from = 0; from < bytes.length;) {
+    const end = bytes.indexOf(NEWLINE, from) + 1;
+    const line = bytes.subarray(from, end === 0 ? bytes.length : end);
+    if (!isUtf8(line)) return;
+    yield line;
+    from += line.length;
+  }
+}
 
 /**
  * One object of kinds, each an array of records; a member whose name begins with `_` is a comment. It is never held as a
@@ -65,7 +96,9 @@ export async function* readJson(path: string): AsyncIterable<Found> {
 }
 
 const messageOf = (error: unknown): string =>
-  (error instanceof Error ? error.message : String(error)).replace(/\s+/g, ' ');
+  (error instanceof Error ? error.message : String(error))
+    .replace(/ (?:at chunk position|in state) .*$/s, '')
+    .replace(/\s+/g, ' ');
 
 interface JsonReader {
   readonly line: number;

@@ -99,7 +99,7 @@ describe('an import', () => {
       `{"dapps": [
         {"slug": "one", "category": "nowhere", "name": "A", "url": "https://a.example"},
         {"slug": "two", "category": "here", "name": "A", "url": "https://a.example"},
-        {"slug": "no such slug", "name": "A", "url": "https://a.example"},
+        {"slug": "no such slug", "category": "missing", "name": "A", "url": "https://a.example"},
         ${JSON.stringify({ ...dapp, slug: 'one' })}
       ],
       "categories": [{"slug": "here", "name": "Here"}]}`,
@@ -110,8 +110,17 @@ describe('an import', () => {
       faults: [
         { line: 2, text: 'dapps.category: no category has the slug nowhere.' },
         { line: 4, text: expect.stringContaining('dapps.slug: ') },
+        { line: 4, text: 'dapps.category: no category has the slug missing.' },
         { line: 5, text: 'dapps: slug one is there before, in line 2.' },
       ],
+    });
+  });
+
+  it('holds nothing of the kind that is asked for: that is said, with what it holds', async () => {
+    await withFile(JSON.stringify({ domains: listed(1) }), async (path) => {
+      const file = { path, read: readJson, kind: 'dapps' } as const;
+      const refusal = { code: 'INVALID', message: `${path} holds no dapps, but domains` };
+      await expect(importFile(deps, file)).rejects.toMatchObject(refusal);
     });
   });
 

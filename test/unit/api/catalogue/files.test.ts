@@ -149,7 +149,16 @@ describe('JSON', () => {
     ['{"domains": [\n\n{]}', [expect.stringMatching(/^3: This is not JSON: Unexpected /)]],
     ['{"domains": []', ['1: This is not JSON: it ends too early']],
     ['{"domains": []}\nx', [expect.stringMatching(/^2: This is not JSON: /)]],
-    [Buffer.from('7b0a22ff22', 'hex'), [expect.stringMatching(/^1: The file is not text in UTF-8/)]],
+    [Buffer.from('7b0a22ff22', 'hex'), ['2: The file is not text in UTF-8 from here on.']],
+    [Buffer.from('22c3', 'hex'), ['1: The file is not text in UTF-8 from here on.']],
+    [
+      Buffer.concat([
+        Buffer.from('{"domains": [\n{"domain": "ä.example"},\n'),
+        Buffer.from('ff0a', 'hex'),
+        Buffer.from('1]}'),
+      ]),
+      ['2: domains.status: This field is required.', '3: The file is not text in UTF-8 from here on.'],
+    ],
   ])('%j is refused by its line', async (content, expected) => {
     expect(await faultsOf(readJson, content)).toEqual(expected);
   });
@@ -326,6 +335,27 @@ describe('a record', () => {
       'class_hashes',
       { network: 'mainnet', account_type: 'a', class_hash: '0x1', released_at: '1960-01-01' },
       ['class_hashes.released_at: Use a time after 1970.'],
+    ],
+    [
+      'dapps',
+      { slug: 'search', name: 'A', url: 'https://a.example/a b', rating: '4.567' },
+      [
+        'dapps.slug: That is where dApps are searched.',
+        'dapps.url: Use a URL without blanks.',
+        'dapps.rating: Use a number from 0 to 9.99 with two places at most.',
+      ],
+    ],
+    [
+      'ads',
+      {
+        key: 'a',
+        placement: 'a',
+        title: 'A',
+        target_url: 'https://a.example',
+        starts_at: '2026-02-01',
+        ends_at: '2026-02-01',
+      },
+      ['ads.ends_at: It must lie after starts_at.'],
     ],
     [
       'wallets',
