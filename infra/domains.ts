@@ -53,6 +53,12 @@ export function domainAndParents(domain: string): string[] {
   return names;
 }
 
+/** Whether nobody owns it: `com`, `co.uk`, `github.io`, `localhost`. */
+export function isPublicSuffix(domain: string): boolean {
+  const isAddress = domain.startsWith('[') || isIP(domain) !== 0;
+  return !isAddress && registrable(domain) === null;
+}
+
 /** The name right below a public suffix; null for an address, a suffix, and a name of one label. */
 function registrable(domain: string): string | null {
   return getDomain(domain, { allowPrivateDomains: true, extractHostname: false, validateHostname: false });

@@ -32,8 +32,8 @@ export const reportedDomain = z.object({
     .string()
     .trim()
     .refine(
-      (text) => linkOrNone.safeParse(text).success,
-      'Enter a URL that begins with https:// or http://, of at most 2000 characters.',
+      (text) => linkOrNone.safeParse(text).success && !/[\s\p{Cc}]/u.test(text),
+      'Enter a URL that begins with https:// or http://, of at most 2000 characters and no blanks.',
     )
     .default('')
     .meta({ description: 'A link; may be empty' }),

@@ -75,7 +75,8 @@ export function decideReport(command: CommandOf<'domain.report'>, newId: number)
 }
 
 /**
- * A report is reviewed once. What is whitelisted is not blacklisted by mistake.
+ * A report is reviewed once. What is whitelisted is not blacklisted by mistake, and what an operator, or a report before,
+ * has blacklisted stays as it was written, unless both are overridden.
  *
  * @param listed the entry of the report's domain
  */
@@ -93,6 +94,8 @@ export function decideReview(
   const report: DomainReport = { ...known, status: body.decision, reviewed_at: at };
   const reviewed: ReportSet = { type: 'report.set', report };
   if (body.decision === 'rejected') return accept({ report }, reviewed);
+  const isBlacklisted = listed?.status === 'blacklisted' && listed.active;
+  if (isBlacklisted && !body.overrides_whitelist) return accept({ report, stays: true }, reviewed);
   return accept<ReportSet | DomainListed>({ report }, reviewed, {
     type: 'domain.listed',
     report,

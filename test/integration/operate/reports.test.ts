@@ -98,13 +98,49 @@ it('of what is whitelisted are approved by force only', async () => {
   });
   expect(await check('good.example')).toMatchObject({ status: 'whitelisted' });
   expect(await own(good.id)).toMatchObject({ status: 'pending', reviewed_at: null });
-  // Another name, and one that is not in force, are no reason to ask.
-  expect((await reports('approve', String(below.id))).code).toBe(0);
+  // It is safe only because the one above it is.
+  expect(await reports('approve', String(below.id))).toMatchObject({
+    code: 1,
+    stderr: 'good.example, above hacked.good.example, is whitelisted; --force blacklists it all the same.\n',
+  });
+  expect((await reports('approve', String(below.id), '--force')).code).toBe(0);
+  // One that is not in force is no reason to ask.
   expect((await reports('approve', String(past.id))).code).toBe(0);
   expect(await check('hacked.good.example')).toMatchObject({ status: 'blacklisted' });
   expect(await check('past.example')).toMatchObject({ status: 'blacklisted' });
   expect((await reports('approve', String(good.id), '--force')).code).toBe(0);
   expect(await check('good.example')).toMatchObject({ status: 'blacklisted', risk_level: 'high' });
+}, 120_000);
+
+it('of a public suffix are approved by force only', async () => {
+  const suffix = await report('github.io');
+  const { code, stderr } = await reports('approve', String(suffix.id));
+  expect([code, stderr]).toEqual([1, expect.stringMatching(/^github\.io is a public suffix: /)]);
+  expect(await own(suffix.id)).toMatchObject({ status: 'pending' });
+  expect((await reports('approve', String(suffix.id), '--force')).code).toBe(0);
+  expect(await check('github.io')).toMatchObject({ status: 'blacklisted' });
+}, 120_000);
+
+it('of what was blacklisted before leave its entry as it was written, unless forced', async () => {
+  const written = { reason: 'drains wallets', risk_level: 'high', source: 'operator' } as const;
+  await importRecords(world, { domains: [aDomain('known.example', written)] });
+  const [again, forced] = [await report('known.example'), await report('known.example')];
+  expect(await reports('approve', String(again.id), '--risk', 'low')).toMatchObject({
+    code: 0,
+    stdout: 'known.example was blacklisted before; its entry stays as it is.\n',
+  });
+  expect(await own(again.id)).toMatchObject({ status: 'approved' });
+  expect(await check('known.example')).toMatchObject(written);
+  expect((await reports('approve', String(forced.id), '--risk', 'low', '--force')).stdout).toBe(
+    'known.example is blacklisted.\n',
+  );
+  expect(await check('known.example')).toMatchObject({ risk_level: 'low', source: 'report' });
+}, 120_000);
+
+it('are listed so many at most, and that there are more is said', async () => {
+  const listed = await reports('list', '--limit', '1');
+  expect(listed.stdout).toMatch(/\nThere are more: --limit shows them\.\n$/);
+  expect((await reports('list', '--limit', '1000')).stdout).not.toContain('There are more');
 }, 120_000);
 
 it('that are not there, and words that are none, are refused', async () => {
