@@ -119,7 +119,7 @@ export function dappRoutes({ pool }: DappRouteDeps): Route[] {
     summary: 'Search dApps',
     description: 'The best first.',
     query: z.object({
-      q: text({ min: 2, max: 200, description: 'As `q` of the list' }),
+      q: text({ min: 2, max: 200, isTrimmed: true, description: 'As `q` of the list' }),
       page: page(),
       limit: limit(),
     }),

@@ -16,7 +16,7 @@ type CatalogueChange = WalletSet | ReportSet | DomainListed;
 /** What operators list (dApps, ads, domains, class hashes), and what callers add to it (wallets, reports). */
 export const catalogue = commandProjection({
   name: 'catalogue',
-  version: 1,
+  version: 2,
   ddl: tableSql(import.meta.url),
   async decide(tx, schema, command, newId) {
     const make = async ({ outcome, changes }: Decision<CatalogueChange>): Promise<Outcome> => {

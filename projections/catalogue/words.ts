@@ -16,11 +16,9 @@ const weighed = (text: string, weight: 'A' | 'B' | 'C'): string =>
 
 /** SQL of the words of a dApp's row: its name counts most, then its tags, then its description. */
 export const wordsOf = (row: string): string =>
-  [
-    weighed(`${row}.name`, 'A'),
-    weighed(`${row}.tags::text`, 'B'),
-    weighed(`${row}.tagline || ' ' || ${row}.description`, 'C'),
-  ].join(' || ');
+  [weighed(`${row}.name`, 'A'), weighed(`${row}.tags::text`, 'B'), weighed(`${row}.description`, 'C')].join(
+    ' || ',
+  );
 
 /** More words of a search are not looked at. */
 const MOST_WORDS = 16;

@@ -166,6 +166,8 @@ describe('dApps', () => {
     ['rhino fi', ['rhino-fi']],
     ['the swaps', ['full', 'kswap', 'swapping']],
     ["bridge' & ! | :* <-> (", ['rhino-fi']],
+    // Of the tagline alone.
+    ['everything', []],
     ['%', []],
     ["'", []],
     ['🦀', []],
@@ -191,9 +193,11 @@ describe('dApps', () => {
 
   it('are searched with two characters at least', async () => {
     expect((await get('/api/dapps/apps/search/')).json.errors).toEqual({ q: ['This field is required.'] });
-    const { status, json } = await get('/api/dapps/apps/search/?q=a');
-    expect(status).toBe(400);
-    expect(json.errors).toEqual({ q: ['Ensure this field has at least 2 characters.'] });
+    for (const short of ['a', '%20%20', '%20a', 'a%09', '%C2%A0%C2%A0']) {
+      const { status, json } = await get(`/api/dapps/apps/search/?q=${short}`);
+      expect([short, status]).toEqual([short, 400]);
+      expect(json.errors).toEqual({ q: ['Ensure this field has at least 2 characters.'] });
+    }
     expect(await slugs('/api/dapps/apps/search/?q=am')).toEqual(['full']);
   });
 
