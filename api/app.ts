@@ -127,8 +127,8 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
       const answer = toHttpError(error);
       const { requestId, route } = context.state;
       if (answer.status >= 500) {
-        // What a client broke off by going away failed for nobody.
-        const level = context.res.closed ? 'debug' : 'error';
+        // What a client broke off by going away failed for nobody; an answer meant so is in the request's line.
+        const level = context.res.closed || error instanceof HttpError ? 'debug' : 'error';
         log[level]({ err: error, request_id: requestId }, 'request failed');
       }
       context.status = answer.status;
@@ -159,20 +159,24 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
   // A path without parameters goes before one that would take its last part for a parameter.
   const parameters = ({ path }: Route): number => path.split('{').length;
   for (const route of routes.toSorted((a, b) => parameters(a) - parameters(b))) {
-    const pattern = route.path.replace(/\/$/, '').replaceAll(/\{([a-z_]+)\}/g, ':$1');
-    router.register(pattern, [route.method], dispatch(route, deps));
+    router.register(patternOf(route), [route.method], dispatch(route, deps));
   }
   app.use(router.routes());
-  app.use((context) => answerUnrouted(context, router));
+  app.use((context) => answerUnrouted(context, router, routes));
   return app;
 }
 
+const patternOf = ({ path }: Route): string => path.replace(/\/$/, '').replaceAll(/\{([a-z_]+)\}/g, ':$1');
+
 /** No route has this path and method: 404, 405, or what may be done here. */
-function answerUnrouted(context: Koa.ParameterizedContext<RequestState>, router: Router<RequestState>): void {
+function answerUnrouted(
+  context: Koa.ParameterizedContext<RequestState>,
+  router: Router<RequestState>,
+  routes: readonly Route[],
+): void {
   const { path, method } = context;
-  const allowed = new Set(
-    router.match(path, method).path.flatMap((layer) => (layer.methods.length === 0 ? [] : layer.methods)),
-  );
+  const layers = router.match(path, method).path.filter((layer) => layer.methods.length > 0);
+  const allowed = new Set(layers.flatMap((layer) => layer.methods));
   if (allowed.size === 0) throw notFound();
   allowed.add('OPTIONS');
   const allow = [...allowed].join(', ');
@@ -181,7 +185,10 @@ function answerUnrouted(context: Koa.ParameterizedContext<RequestState>, router:
     context.set('Allow', allow);
     return;
   }
+  const patterns = new Set(layers.map((layer) => layer.path));
+  const isFlagged = routes.some((route) => route.hasSuccessFlag && patterns.has(patternOf(route)));
   throw new HttpError(405, 'method_not_allowed', `Method "${method}" not allowed.`, {
     headers: { Allow: allow },
+    extra: isFlagged ? { success: false } : {},
   });
 }

@@ -147,8 +147,8 @@ const reasons: Readonly<Record<number, string>> = {
 };
 
 /** The errors that the framework itself answers with, and the route's own. */
-function errorStatuses({ auth, body, params, query, method, isIdempotent, errors }: Route): number[] {
-  const hasInput = body !== undefined || query !== undefined || params !== undefined || isIdempotent;
+function errorStatuses({ auth, body, refusesPath, query, method, isIdempotent, errors }: Route): number[] {
+  const hasInput = body !== undefined || query !== undefined || refusesPath || isIdempotent;
   return [
     ...(hasInput ? [400] : []),
     ...(auth === 'none' || auth === 'signature' ? [] : [401]),

@@ -139,10 +139,12 @@ export function interval() {
 }
 
 /** Free text without NUL characters, which Postgres cannot hold. Length in characters. */
-export function text(options: { min?: number; max?: number; description?: string } = {}) {
-  const { min = 0, max = 1000, description } = options;
-  return z
-    .string()
+/** @param options.isTrimmed blanks around it do not count */
+export function text(
+  options: { min?: number; max?: number; description?: string; isTrimmed?: boolean } = {},
+) {
+  const { min = 0, max = 1000, description, isTrimmed = false } = options;
+  return (isTrimmed ? z.string().trim() : z.string())
     .max(max)
     .min(min)
     .refine((value) => !value.includes('\0'), 'Null characters are not allowed.')

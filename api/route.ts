@@ -1,5 +1,6 @@
 import { z } from 'zod';
 
+import { notFound } from './errors.ts';
 import type { SignedCall } from './sync/signature.ts';
 import { parseInput } from './validation.ts';
 
@@ -105,6 +106,8 @@ interface Declaration<
   readonly tag: string;
   readonly auth: A;
   readonly params?: P;
+  /** A path of another shape is refused by the names of its parts (400); without it, it is nobody's (404). */
+  readonly refusesPath?: true;
   readonly query?: Q;
   readonly body?: B;
   readonly response: R;
@@ -139,6 +142,7 @@ export interface Route {
   readonly tag: string;
   readonly auth: Auth;
   readonly params: z.ZodObject | undefined;
+  readonly refusesPath: boolean;
   readonly query: z.ZodObject | undefined;
   readonly body: z.ZodType | undefined;
   readonly response: Responses;
@@ -164,6 +168,13 @@ export interface RouteAnswer {
 }
 
 const nothing = z.object({});
+
+/** What a path names; 404 where its parts cannot be anybody's id. */
+function named<S extends z.ZodType>(schema: S | undefined, value: unknown): z.output<S> {
+  const parsed = (schema ?? nothing).safeParse(value);
+  if (!parsed.success) throw notFound();
+  return parsed.data as z.output<S>;
+}
 
 /** A path with its braces filled in from the fields of a body. */
 function filledIn(path: string, body: unknown): string {
@@ -194,6 +205,7 @@ export function defineRoute<
     tag,
     auth,
     params,
+    refusesPath: declaration.refusesPath === true,
     query,
     body,
     response,
@@ -211,7 +223,7 @@ export function defineRoute<
     async begin(call) {
       const identity = (await call.identify[auth]()) as Identity<A>;
       const input = {
-        params: parse(params, call.params),
+        params: declaration.refusesPath === true ? parse(params, call.params) : named(params, call.params),
         query: parse(query, call.request.query),
         body: parse(body, body === undefined ? undefined : await call.body()),
       };

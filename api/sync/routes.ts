@@ -90,6 +90,7 @@ export function syncRoutes({ pool, commands, sealing, syncCallsPerMinute }: Sync
     params: z.object({
       lookup_hash: z.string().max(HASH_DIGITS).regex(LOOKUP_HASH, 'Use lowercase hex digits.'),
     }),
+    refusesPath: true,
     body: z.object({
       blob: textField({ max: BODY_BYTES, isTrimmed: false }),
       version: integerField({ min: 1 }),

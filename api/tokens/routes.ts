@@ -78,6 +78,7 @@ export function tokenRoutes({ pool }: TokenRouteDeps): Route[] {
     tag: 'Tokens',
     auth: 'key',
     params: z.object({ address: address() }),
+    refusesPath: true,
     response: { 200: tokenAnswer },
     async handler({ input: { params }, served }) {
       const known = await tokensByAddress(pool, served.schema('tokens'), [params.address]);

@@ -134,7 +134,7 @@ it('counts clicks beside impressions, and no unknown ad', async () => {
   await tell(id, 'impression');
   expect(await shown('placement=timed')).toMatchObject([{ impression_count: 1, click_count: 2 }]);
   for (const unknown of [0, -1, 999_999]) expect((await tell(unknown, 'click')).status).toBe(404);
-  expect((await tell('x', 'impression')).status).toBe(400);
+  expect((await tell('x', 'impression')).status).toBe(404);
 });
 
 it('counts a repeat under one Idempotency-Key once, but not that of another ad or event', async () => {

@@ -750,7 +750,7 @@ describe('deliveries', () => {
     const refused = await retry(success);
     expect([refused.status, refused.json.detail]).toEqual([409, 'The delivery was a success.']);
     expect((await retry(randomUUID())).status).toBe(404);
-    expect((await retry('no-uuid')).status).toBe(400);
+    expect((await retry('no-uuid')).status).toBe(404);
     expect(await requestsOf(id)).toEqual(asked);
   });
 
