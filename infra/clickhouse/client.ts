@@ -49,7 +49,8 @@ export function createClickHouse(
     request_timeout: options.timeoutMs ?? 120_000,
     max_open_connections: options.connections ?? 10,
     keep_alive: { enabled: true },
-    log: { level: ClickHouseLogLevel.ERROR },
+    // It writes past our log; whoever calls hears of every error.
+    log: { level: ClickHouseLogLevel.OFF },
     clickhouse_settings: { output_format_json_quote_64bit_integers: 1, wait_end_of_query: 1 },
   });
 

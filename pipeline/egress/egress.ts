@@ -129,7 +129,10 @@ export function createEgress(options: EgressOptions): Egress {
   ): Promise<T> => {
     const ending = new AbortController();
     const end = (error: EgressError) => (): void => ending.abort(error);
-    const timer = setTimeout(end(new EgressError('timeout', `no answer within ${ms / 1000} s`)), ms);
+    const timer = setTimeout(
+      end(new EgressError('timeout', `no answer within ${Math.round(ms / 100) / 10} s`)),
+      ms,
+    );
     const giveUp = end(new EgressError('given up'));
     for (const signal of signals) {
       if (signal.aborted) giveUp();
