@@ -43,9 +43,16 @@ beforeAll(async () => {
 });
 afterAll(async () => await world?.close());
 
-const look = async (options: Partial<VerifyOptions> = {}): Promise<VerifyReport> =>
+/** Where it is not about every table: a look at all of them takes some hundred statements. */
+const some = chainProjections.filter(({ name }) =>
+  ['transfers', 'account-ledger', 'nft-transfers', 'indexed-blocks'].includes(name),
+);
+const look = async (
+  options: Partial<VerifyOptions> = {},
+  projections = chainProjections,
+): Promise<VerifyReport> =>
   await verify(
-    { ...world, projections: chainProjections, signal: new AbortController().signal },
+    { ...world, projections, signal: new AbortController().signal },
     { from: null, to: null, repair: false, waitMs: 5000, betweenLooksMs: 50, ...options },
   );
 const plant = async (sql: string): Promise<void> =>
@@ -221,21 +228,18 @@ test('what is written while it is repaired stays', async () => {
     },
   };
   const report = await verify(
-    { ...world, clickhouse, projections: chainProjections, signal: new AbortController().signal },
+    { ...world, clickhouse, projections: some, signal: new AbortController().signal },
     { from: null, to: null, repair: true, betweenLooksMs: 50 },
   );
   expect(told(report.differences)).toEqual(['block 1041 of the log: no block is accepted']);
   expect(await select(`SELECT 1 AS x FROM {{transfers}} FINAL WHERE ${at(1041)}`)).toEqual([]);
   await world.publish([accepted(block, 9)]);
   await world.catchUp();
-  expect((await look()).differences).toEqual([]);
+  expect((await look({}, some)).differences).toEqual([]);
 });
 
 /** A repair, with something that happens before some statement of it. */
-const repairing = async (
-  before: (sql: string) => Promise<void>,
-  projections = chainProjections,
-): Promise<VerifyReport> =>
+const repairing = async (before: (sql: string) => Promise<void>): Promise<VerifyReport> =>
   await verify(
     {
       ...world,
@@ -246,7 +250,7 @@ const repairing = async (
           await world.clickhouse.command(sql, options);
         },
       },
-      projections,
+      projections: some,
       signal: new AbortController().signal,
     },
     { from: null, to: null, repair: true, betweenLooksMs: 50 },
@@ -294,7 +298,7 @@ test('blocks that are written again while they are compared are no differences',
   };
   const again = async (): Promise<VerifyReport> =>
     await verify(
-      { ...world, clickhouse, projections: chainProjections, signal: new AbortController().signal },
+      { ...world, clickhouse, projections: some, signal: new AbortController().signal },
       { from: null, to: null, repair: false, betweenLooksMs: 50 },
     );
   expect((await again()).differences).toEqual([]);
@@ -328,12 +332,12 @@ test('whoever has lost the lock takes nothing away, and holds nobody up', async 
   await expect(away).rejects.toThrow('ClickHouse is away');
   const { rows } = await world.pool.query("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'");
   expect(rows).toEqual([]);
-  expect((await look({ repair: true })).differences).toEqual([]);
+  expect((await look({ repair: true }, some)).differences).toEqual([]);
   expect(await select("SELECT name FROM system.tables WHERE startsWith(name, 'verify_')")).toEqual([]);
 });
 
 test('a message that cannot be projected is named, unless it was skipped', async () => {
-  const broken = chainProjections.map((one): (typeof chainProjections)[number] => ({
+  const broken = some.map((one): (typeof some)[number] => ({
     ...one,
     project(item) {
       if (item.message.block.height === 1020) throw new Error('too large');
