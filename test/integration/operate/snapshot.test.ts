@@ -236,7 +236,8 @@ test('one whose lock is lost on the way is not closed: another may have begun', 
           isCut = true;
           const { rowCount } = await world.pool.query(
             `SELECT pg_terminate_backend(pid) FROM pg_locks
-             WHERE locktype = 'advisory' AND objsubid = 1 AND
+             WHERE locktype = 'advisory' AND objsubid = 1
+               AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND
                (classid::bigint << 32 | objid::bigint) = hashtextextended('tds.rebuild accounts', 0)`,
           );
           expect(rowCount).toBe(1);
