@@ -342,7 +342,9 @@ describe('what changed', () => {
             const known = oracle.get(one.name);
             const isWhitelisted = known?.active === true && known.status === 'whitelisted';
             expect(accepted).toBe(one.isForced || !isWhitelisted);
-            if (accepted) oracle.set(one.name, { status: 'blacklisted', active: true, reason: 'reported' });
+            const stays = known?.active === true && known.status === 'blacklisted' && !one.isForced;
+            if (accepted && !stays)
+              oracle.set(one.name, { status: 'blacklisted', active: true, reason: 'reported' });
           }
         }
         const fresh = client();
