@@ -127,19 +127,26 @@ async function main({ releasers, signal, fail }: ProcessContext): Promise<void> 
   env['API_DATABASE_URL'] = required(config, 'apiDatabaseUrl');
 
   const { outdated } = await prepareStores(config, log, signal);
-  // Nobody else could: the stores are up only as long as this process.
-  if (outdated.length > 0) await rebuildOutdated(config, outdated, log, say);
   const met = await meetNode(config);
   if (isRealChain) say(`  ${'Starknet'.padEnd(12)} ${met}`);
+  // Nobody else could: the stores are up only as long as this process.
+  if (outdated.length > 0) await rebuildOutdated(config, outdated, log, say);
   say(`Stores are ready after ${seconds(began)}.`);
 
-  const metricsPorts = roleNames.map((role, at) =>
-    config.metricsPort > 0 ? config.metricsPort + at : ports[metricsOf(role)],
-  );
-  env['OWN_PORTS'] = [...config.ownPorts, ...portsOf(dataDir), ...metricsPorts].join(',');
+  const namedPorts = config.metricsPort > 0 ? roleNames.map((_, at) => config.metricsPort + at) : [];
+  env['OWN_PORTS'] = [...config.ownPorts, ...portsOf(dataDir), ...namedPorts].join(',');
+  /** Another one where it was taken before the role was there. */
+  const metricsPort = async (role: (typeof roleNames)[number], at: number): Promise<number> =>
+    namedPorts[at] ?? (await takePorts(dataDir, [metricsOf(role)]))[metricsOf(role)];
   const logs = join(dataDir, 'logs');
   const roles = roleNames.map((role, at) =>
-    superviseRole({ role, env: envOf(role, metricsPorts[at] ?? 0, env), logs, log, onStart: () => record() }),
+    superviseRole({
+      role,
+      env: async () => envOf(role, await metricsPort(role, at), env),
+      logs,
+      log,
+      onStart: () => record(),
+    }),
   );
   releasers.push(
     'roles',

@@ -60,7 +60,8 @@ export interface SupervisedRole {
  */
 export function superviseRole(options: {
   role: string;
-  env: NodeJS.ProcessEnv;
+  /** Asked before each start. */
+  env: () => Promise<NodeJS.ProcessEnv>;
   logs: string;
   log: Logger;
   /** Told after each start. */
@@ -81,7 +82,9 @@ export function superviseRole(options: {
   const run = async (): Promise<void> => {
     for (let failures = 0; !stopping.signal.aborted;) {
       const startedAt = Date.now();
-      const exit = await runOnce();
+      const own = await env();
+      if (stopping.signal.aborted) return;
+      const exit = await runOnce(own);
       if (stopping.signal.aborted) return;
       if (exit === `code ${MISTAKE}`) {
         ready.reject(new AppError('CONFIG_INVALID', `${role} does not start: ${complaint || `see ${file}`}`));
@@ -97,13 +100,13 @@ export function superviseRole(options: {
     }
   };
 
-  const runOnce = (): Promise<string> =>
+  const runOnce = (own: NodeJS.ProcessEnv): Promise<string> =>
     new Promise((resolve) => {
       makeClosedFolder(logs);
       complaint = '';
       const output = openSync(file, 'a');
       child = spawn(process.execPath, [`--max-semi-space-size=${YOUNG_MIB}`, program, role], {
-        env: { ...MALLOC, ...env },
+        env: { ...MALLOC, ...own },
         stdio: ['ignore', output, output, 'ipc'],
         // A process group of its own: Ctrl-C reaches the supervisor alone, which stops the roles in order.
         detached: true,
