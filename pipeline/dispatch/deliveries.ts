@@ -342,7 +342,7 @@ async function endOnEndpoints(tx: PoolClient, ended: readonly Ended[]): Promise<
        due_at = least(e.due_at, r.due_at,
          (SELECT min(d.manual_at) FROM tds.webhook_deliveries d WHERE d.id = ANY ($7::uuid[]) AND d.webhook_id = r.webhook_id),
          -- What was passed over while too many were dead waits no longer.
-         CASE WHEN r.has_succeeded AND e.consecutive_dead > 0 THEN r.at END)
+         CASE WHEN r.has_succeeded AND e.consecutive_dead > 0 THEN 0 END)
      FROM unnest($1::bigint[], $2::bigint[], $3::boolean[], $4::integer[], $5::bigint[], $6::bigint[])
        AS r (webhook_id, activation, has_succeeded, deaths, at, due_at)
      WHERE e.webhook_id = r.webhook_id`,

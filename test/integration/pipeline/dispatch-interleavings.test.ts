@@ -329,3 +329,50 @@ async function drain(model: Model, seed: number): Promise<void> {
 it.each([1, 2, 3, 4, 5, 6, 7, 8])('forgets nothing that is due (seed %i)', async (seed) => {
   await storm(seed, 80);
 });
+
+it('wakes what was passed over while too many were dead, once one has succeeded', async () => {
+  const model = { webhooks: [] as number[], nextId: 0 } as Model;
+  await addWebhook(model);
+  const [webhookId = 0] = model.webhooks;
+  const made = async (createdAt: number): Promise<string> => {
+    const id = randomUUID();
+    const delivery = { id, webhookId, event: 'transfer.created', body: '{}', createdAt };
+    await inTransaction(world.pool, async (tx) => await insertDeliveries(tx, [delivery]));
+    return id;
+  };
+  const attempt = async (now: number, isSuccess: boolean): Promise<string[]> => {
+    const claims = await claimDeliveries(world.pool, {
+      schema: SCHEMA,
+      now,
+      lease: randomUUID(),
+      leaseMs: LEASE_MS,
+      most: 10,
+      room: new Map(),
+      otherwise: 10,
+      deadLimit: DEAD_LIMIT,
+      held: [],
+    });
+    await endAttempts(
+      world.pool,
+      claims.map((one) => ({
+        claim: one,
+        next: afterAttempt(one, { isSuccess, isManual: one.isManual, at: now }, { delaysMs: [] }, () => 0),
+        at: now,
+        durationMs: 1,
+        responseCode: isSuccess ? 200 : 500,
+        responseBody: null,
+        error: null,
+      })),
+    );
+    return claims.map(({ id }) => id);
+  };
+  const dead = [await made(1000), await made(1000)];
+  expect((await attempt(1000, false)).toSorted()).toEqual(dead.toSorted());
+  const passedOver = await made(1100);
+  expect(await attempt(1200, false)).toEqual([]);
+  const [again = ''] = dead;
+  await inTransaction(world.pool, async (tx) => await retryDelivery(tx, { webhookId, id: again, at: 1300 }));
+  expect(await attempt(1300, true)).toEqual([again]);
+  expect(await breaches()).toEqual([]);
+  expect(await attempt(1300, true)).toEqual([passedOver]);
+});
