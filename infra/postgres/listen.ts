@@ -24,6 +24,10 @@ export function listen(options: {
   const stop = new AbortController();
   let current: pg.Client | null = null;
   let isConnected = false;
+  /** What is closed while it connects fails for nobody. */
+  const warn = (error: unknown, message: string): void => {
+    if (!stop.signal.aborted) log.warn({ err: error, channel }, message);
+  };
 
   const listenOnce = async (): Promise<void> => {
     const client = new pg.Client({
@@ -33,7 +37,7 @@ export function listen(options: {
       keepAlive: true,
     });
     const ended = new Promise<void>((resolve) => client.once('end', resolve));
-    client.on('error', (error) => log.warn({ err: error, channel }, 'lost the connection that listens'));
+    client.on('error', (error) => warn(error, 'lost the connection that listens'));
     client.on('notification', ({ payload }) => onNotification(payload ?? ''));
     try {
       await client.connect();
@@ -50,7 +54,7 @@ export function listen(options: {
 
   const loop = (async () => {
     while (!stop.signal.aborted) {
-      await listenOnce().catch((error: unknown) => log.warn({ err: error, channel }, 'cannot listen'));
+      await listenOnce().catch((error: unknown) => warn(error, 'cannot listen'));
       await pause(500, stop.signal);
     }
   })();
