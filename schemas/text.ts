@@ -25,6 +25,11 @@ export function isStorable(text: string): boolean {
   return text.isWellFormed() && !text.includes('\0');
 }
 
+/** Whether it holds what no link has as it is: blanks, line breaks, control characters. */
+export function hasBlanks(text: string): boolean {
+  return /[\s\p{Cc}]/u.test(text);
+}
+
 /** A felt short string; `null` for a felt of more than 31 bytes, which is none. */
 export function decodeShortString(felt: Felt): string | null {
   return joinBytes([shortStringBytes(felt)], TEXT_LIMIT_BYTES);

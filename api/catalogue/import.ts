@@ -143,10 +143,10 @@ async function checkFile(
   let total = 0;
   let hasTokens = false;
   const look = ({ kind, line, record }: { kind: FileKind; line: number; record: unknown }): void => {
-    const { slug, category } = textsOf.safeParse(record).data ?? {};
-    if (kind === 'categories' && slug !== undefined) own.add(slug);
-    if ((kind === 'dapps' || kind === 'ads') && category !== undefined)
-      named.push({ kind, line, slug: category });
+    if (kind !== 'categories' && kind !== 'dapps' && kind !== 'ads') return;
+    const { slug: name, category } = textsOf.safeParse(record).data ?? {};
+    if (kind !== 'categories' && category !== undefined) named.push({ kind, line, slug: category });
+    if (kind === 'categories' && name !== undefined) own.add(name);
   };
   for await (const one of checkRecords(ofKind(file, left), faults, look)) {
     hasTokens ||= one.kind === 'tokens';

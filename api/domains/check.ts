@@ -1,5 +1,5 @@
 import { domainAndParents } from '../../infra/domains.ts';
-import { domainsInForce } from '../../projections/catalogue/queries.ts';
+import { nearestInForce } from '../../projections/catalogue/queries.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import type { DomainCheckAnswer } from '../../schemas/api/domains.ts';
 import { iso } from '../times.ts';
@@ -20,11 +20,9 @@ export async function checkDomain(
   domain: string,
   now: number,
 ): Promise<DomainCheckAnswer> {
-  const listed = await domainsInForce(db, schema, domainAndParents(domain));
-  // Each of them ends the ones below it: the longest is the nearest.
-  const [nearest] = listed.toSorted((a, b) => b.domain.length - a.domain.length);
+  const nearest = await nearestInForce(db, schema, domainAndParents(domain));
   const times = { checked_at: iso(now), expires_at: iso(now + GOOD_FOR_MS) };
-  if (nearest === undefined || nearest.status === 'pending') return { ...nothingSaid, domain, ...times };
+  if (nearest === null || nearest.status === 'pending') return { ...nothingSaid, domain, ...times };
   const { status, risk_level, category, reason, source } = nearest;
   return {
     domain,

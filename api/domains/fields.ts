@@ -2,6 +2,7 @@ import { z } from 'zod';
 
 import { normalDomain } from '../../infra/domains.ts';
 import { linkOrNone } from '../../schemas/catalogue.ts';
+import { hasBlanks } from '../../schemas/text.ts';
 import { textField } from '../fields.ts';
 import { integer } from '../params.ts';
 
@@ -32,7 +33,7 @@ export const reportedDomain = z.object({
     .string()
     .trim()
     .refine(
-      (text) => linkOrNone.safeParse(text).success && !/[\s\p{Cc}]/u.test(text),
+      (text) => linkOrNone.safeParse(text).success && !hasBlanks(text),
       'Enter a URL that begins with https:// or http://, of at most 2000 characters and no blanks.',
     )
     .default('')

@@ -4,8 +4,8 @@ import { domainAndParents, isPublicSuffix } from '../../infra/domains.ts';
 import {
   domainReportById,
   domainReportRow,
-  domainsInForce,
   listReports,
+  nearestInForce,
 } from '../../projections/catalogue/queries.ts';
 import type { DomainRecord, DomainReport } from '../../projections/catalogue/queries.ts';
 import { AppError } from '../../schemas/errors.ts';
@@ -66,9 +66,7 @@ async function assertNobodyElseIsMeant({ pool, servedBuilds }: OperatorDeps, id:
     const why = 'is a public suffix: no check of a site below it goes by its entry';
     throw new AppError('CONFLICT', `${domain} ${why}; ${allTheSame}`);
   }
-  const parents = domainAndParents(domain).slice(1);
-  const listed = await domainsInForce(pool, schema, parents);
-  const [nearest] = listed.toSorted((a, b) => b.domain.length - a.domain.length);
+  const nearest = await nearestInForce(pool, schema, domainAndParents(domain).slice(1));
   if (nearest?.status !== 'whitelisted') return;
   throw new AppError('CONFLICT', `${nearest.domain}, above ${domain}, is whitelisted; ${allTheSame}`);
 }

@@ -1,9 +1,10 @@
 import { Registry } from 'prom-client';
 
-import { chainHeldIn, chainName } from '../../pipeline/node/held-chain.ts';
+import { holdChainIn } from '../../pipeline/ingest/identify.ts';
+import { createIngestStore } from '../../pipeline/ingest/store.ts';
+import { chainName } from '../../pipeline/node/held-chain.ts';
 import { createNodeMetrics } from '../../pipeline/node/metrics.ts';
 import { createNode } from '../../pipeline/node/node.ts';
-import { AppError } from '../../schemas/errors.ts';
 import { required } from '../config.ts';
 import type { Config } from '../config.ts';
 import { createPool } from '../postgres/client.ts';
@@ -21,7 +22,6 @@ export async function meetNode(config: Config): Promise<string> {
   const url = required(config, 'starknetRpcUrl');
   // The path of a provider's URL is a password.
   const { host } = new URL(url);
-  const pool = createPool(required(config, 'databaseUrl'), { applicationName: 'tds-start', max: 1 });
   const node = createNode({
     url,
     timeoutMs: PATIENCE_MS,
@@ -29,14 +29,16 @@ export async function meetNode(config: Config): Promise<string> {
     attempts: 1,
     metrics: createNodeMetrics(new Registry()),
   });
+  const pool = createPool(required(config, 'databaseUrl'), { applicationName: 'tds-start', max: 1 });
   try {
-    const served = await node.chainId();
-    await chainHeldIn(pool)(served);
-    return `${chainName(served)} at ${host}`;
-  } catch (error) {
-    if (error instanceof AppError && error.code === 'CHAIN_MISMATCH') throw error;
-    const reason = error instanceof Error ? error.message : String(error);
-    return `the node at ${host} does not answer yet (${reason}); it is asked again and again`;
+    const [answer] = await Promise.allSettled([node.chainId()]);
+    if (answer.status === 'rejected') {
+      const { reason } = answer;
+      const told = reason instanceof Error ? reason.message : String(reason);
+      return `the node at ${host} does not answer yet (${told}); it is asked again and again`;
+    }
+    await holdChainIn(createIngestStore(pool))(answer.value);
+    return `${chainName(answer.value)} at ${host}`;
   } finally {
     await Promise.all([node.close(), pool.end()]);
   }

@@ -1,7 +1,8 @@
 import { pause } from '../lifecycle.ts';
+import { holdChainIn } from '../../pipeline/ingest/identify.ts';
+import { createIngestStore } from '../../pipeline/ingest/store.ts';
 import { reclassifyContract } from '../../pipeline/ingest/repairs.ts';
 import { createStandards } from '../../pipeline/ingest/standards.ts';
-import { chainHeldIn } from '../../pipeline/node/held-chain.ts';
 import { createNodeMetrics } from '../../pipeline/node/metrics.ts';
 import { createNode } from '../../pipeline/node/node.ts';
 import { servedBuilds } from '../../projections/served.ts';
@@ -25,7 +26,7 @@ export async function reclassify(config: Config, contract: Felt, log: Logger): P
     timeoutMs: config.rpcTimeoutMs,
     maxConcurrent: 4,
     metrics: createNodeMetrics(createMetrics('reclassify')),
-    holdChain: chainHeldIn(pool),
+    holdChain: holdChainIn(createIngestStore(pool)),
   });
   try {
     const head = await node.blockHashAndNumber();

@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 
 import { startApi } from '../../api/server.ts';
+import { holdChainIn } from '../../pipeline/ingest/identify.ts';
 import { startIngester } from '../../pipeline/ingest/ingest.ts';
 import { createIngestMetrics } from '../../pipeline/ingest/metrics.ts';
 import { createStandards } from '../../pipeline/ingest/standards.ts';
 import { createIngestStore } from '../../pipeline/ingest/store.ts';
-import { chainHeldIn } from '../../pipeline/node/held-chain.ts';
 import type { HoldChain } from '../../pipeline/node/held-chain.ts';
 import { createNodeMetrics } from '../../pipeline/node/metrics.ts';
 import { createNode } from '../../pipeline/node/node.ts';
@@ -171,7 +171,7 @@ const observe: Role = {
     const { config, log, metrics, releasers, signal, fail } = context;
     const kafka = openKafka({ config, log, releasers }, 'tds-observe');
     const pool = openPool(config, releasers, 'tds-observe', 8, log);
-    const hold = chainHeldIn(pool);
+    const hold = holdChainIn(createIngestStore(pool));
     const node = openNode(config, metrics, releasers, async (served) => {
       await hold(served).catch((error: unknown) => {
         if (isMistake(error)) fail(error);

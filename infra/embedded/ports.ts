@@ -18,7 +18,9 @@ export async function takePorts<Name extends string>(
     entries.push([name, port]);
   }
   const ports = Object.fromEntries(entries) as Record<Name, number>;
-  writeFileSync(file, `${JSON.stringify({ ...known, ...ports }, null, 2)}\n`);
+  // A role that is started again has its port: a full disk is no hindrance then.
+  const isNew = entries.some(([name, port]) => known[name] !== port);
+  if (isNew) writeFileSync(file, `${JSON.stringify({ ...known, ...ports }, null, 2)}\n`);
   return ports;
 }
 

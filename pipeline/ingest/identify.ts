@@ -2,8 +2,14 @@ import { isDeepStrictEqual } from 'node:util';
 
 import { capabilities } from '../node/capabilities.ts';
 import { assertHeld, chainName } from '../node/held-chain.ts';
-import type { IngestDeps } from './ports.ts';
+import type { HoldChain } from '../node/held-chain.ts';
+import type { IngestDeps, IngestStore } from './ports.ts';
 import { publishStatus, statusStamp } from './publish.ts';
+
+/** The first chain that is named is the one that an installation holds for good. */
+export function holdChainIn(store: Pick<IngestStore, 'identify'>): HoldChain {
+  return async (served) => assertHeld(served, await store.identify(served));
+}
 
 /**
  * Makes sure that the node serves the chain that was indexed so far, and tells the log what the node can do when that
@@ -14,8 +20,7 @@ import { publishStatus, statusStamp } from './publish.ts';
 export async function identifyChain(deps: IngestDeps, signal: AbortSignal): Promise<void> {
   const { node, store, clock, log } = deps;
   const found = await capabilities(node, { signal });
-  const kept = await store.identify(found.chainId);
-  assertHeld(found.chainId, kept);
+  await holdChainIn(store)(found.chainId);
   if (isDeepStrictEqual(await store.announced(), { ...found })) return;
   log.info({ ...found, chain: chainName(found.chainId) }, 'chain identified');
   await publishStatus(deps, [

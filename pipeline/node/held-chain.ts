@@ -1,24 +1,10 @@
-import { z } from 'zod';
-
-import { sqlRows } from '../../infra/postgres/client.ts';
-import type { Sql } from '../../infra/postgres/client.ts';
 import { AppError } from '../../schemas/errors.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { felt } from '../../schemas/messages/common.ts';
 import { readFelt } from './answers.ts';
 import type { Rpc } from './rpc.ts';
 
 /** Throws `CHAIN_MISMATCH` where an installation holds another chain than this. */
 export type HoldChain = (served: Felt) => Promise<void>;
-
-/** The first chain that is named is the one that an installation holds for good (tds.chain). */
-export function chainHeldIn(db: Sql): HoldChain {
-  return async (served) => {
-    await db.query('INSERT INTO tds.chain (chain_id) VALUES ($1) ON CONFLICT DO NOTHING', [served]);
-    const [kept] = await sqlRows(db, z.object({ chain_id: felt }), 'SELECT chain_id FROM tds.chain');
-    assertHeld(served, kept?.chain_id ?? served);
-  };
-}
 
 /** @throws `CHAIN_MISMATCH` */
 export function assertHeld(served: Felt, held: Felt): void {

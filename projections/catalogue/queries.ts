@@ -248,19 +248,23 @@ export async function domainByName(db: Sql, schema: string, domain: string): Pro
   return found ?? null;
 }
 
-/** Those of these domains of which something is said: active, and whitelisted or blacklisted. */
-export async function domainsInForce(
+/**
+ * Of a domain and those above it the lowest of which something is said: active, and whitelisted or blacklisted. Each of them
+ * ends the ones below it, so that is the longest.
+ */
+export async function nearestInForce(
   db: Sql,
   schema: string,
   domains: readonly string[],
-): Promise<DomainRecord[]> {
-  return await sqlRows(
+): Promise<DomainRecord | null> {
+  const listed = await sqlRows(
     db,
     domainRow,
     `SELECT ${columnsOf(domainRow)} FROM ${schema}.domains
      WHERE domain = ANY($1) AND in_force_since IS NOT NULL`,
     [domains],
   );
+  return listed.toSorted((a, b) => b.domain.length - a.domain.length)[0] ?? null;
 }
 
 /** Where a domain stands in the order of changes: the command that changed it last, then its id. */

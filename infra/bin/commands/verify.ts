@@ -2,7 +2,8 @@ import type { Command } from 'commander';
 
 import { requestRepairs } from '../../../pipeline/ingest/repairs.ts';
 import { compareBlocks } from '../../../pipeline/node/compare-blocks.ts';
-import { chainHeldIn } from '../../../pipeline/node/held-chain.ts';
+import { holdChainIn } from '../../../pipeline/ingest/identify.ts';
+import { createIngestStore } from '../../../pipeline/ingest/store.ts';
 import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
 import { createNode } from '../../../pipeline/node/node.ts';
 import { described } from '../../../projections/engine/verify/describe.ts';
@@ -163,7 +164,7 @@ function openNode(config: Config, pool: Pool): ReturnType<typeof createNode> {
     timeoutMs: config.rpcTimeoutMs,
     maxConcurrent: 8,
     metrics: createNodeMetrics(createMetrics('verify')),
-    holdChain: chainHeldIn(pool),
+    holdChain: holdChainIn(createIngestStore(pool)),
   });
 }
 
