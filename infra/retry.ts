@@ -15,6 +15,10 @@ export interface RetryOptions extends Backoff {
   readonly signal?: AbortSignal;
   /** Milliseconds from the first attempt after which no further one begins: the last error is thrown. Default: none. */
   readonly deadlineMs?: number;
+  /** Attempts in all, after which the last error is thrown. Default: no limit. */
+  readonly maxAttempts?: number;
+  /** Lower bound of the delay after an error, such as what a server asks for in Retry-After. Default: none. */
+  readonly minDelayMs?: (error: unknown) => number;
   /** Called before each wait; `attempt` is 1 for the first failure. */
   readonly onRetry?: (error: unknown, retry: { readonly attempt: number; readonly delayMs: number }) => void;
   readonly clock?: Clock;
@@ -36,19 +40,26 @@ export function backoffMs(
 /**
  * Repeats `work` until it succeeds, with exponential backoff and jitter.
  *
- * @throws the error of an attempt that is not retryable, the last error once the deadline has passed, or the reason of
- * the signal
+ * @throws the error of an attempt that is not retryable, the last error once the deadline or the number of attempts is
+ * reached, or the reason of the signal
  */
 export async function retry<T>(work: (attempt: number) => Promise<T>, options: RetryOptions): Promise<T> {
-  const { isRetryable, signal, deadlineMs = Infinity, onRetry, clock = systemClock } = options;
+  const {
+    isRetryable,
+    signal,
+    deadlineMs = Infinity,
+    maxAttempts = Infinity,
+    onRetry,
+    clock = systemClock,
+  } = options;
   const startedAt = clock.now();
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await work(attempt);
     } catch (error) {
-      if (!isRetryable(error)) throw error;
+      if (!isRetryable(error) || attempt >= maxAttempts) throw error;
       signal?.throwIfAborted();
-      const delayMs = backoffMs(attempt, options, clock.random());
+      const delayMs = Math.max(options.minDelayMs?.(error) ?? 0, backoffMs(attempt, options, clock.random()));
       if (clock.now() + delayMs - startedAt > deadlineMs) throw error;
       onRetry?.(error, { attempt, delayMs });
       await clock.sleep(delayMs, signal);

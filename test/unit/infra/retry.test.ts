@@ -45,6 +45,20 @@ describe('retry', () => {
     await expect(retry(failing(9), options)).rejects.toThrow('failure 3');
   });
 
+  it('throws the last error after the last attempt', async () => {
+    const { clock, sleeps } = virtualClock();
+    const options = { isRetryable: () => true, baseMs: 100, maxAttempts: 3, clock };
+    await expect(retry(failing(9), options)).rejects.toThrow('failure 3');
+    expect(sleeps).toEqual([100, 200]);
+  });
+
+  it('waits at least as long as an error asks for', async () => {
+    const { clock, sleeps } = virtualClock();
+    const minDelayMs = (error: unknown) => (String(error).endsWith('failure 1') ? 7000 : 0);
+    await retry(failing(2), { isRetryable: () => true, baseMs: 100, minDelayMs, clock });
+    expect(sleeps).toEqual([7000, 200]);
+  });
+
   it('throws the reason of a signal that fires during the wait', async () => {
     const stop = new AbortController();
     const options = {
