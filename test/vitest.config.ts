@@ -5,13 +5,13 @@ import { BaseSequencer } from 'vitest/node';
 import type { Reporter, TestSpecification } from 'vitest/node';
 
 /**
- * One run, three projects, one after the other, two files at a time: `unit`, then `integration` and `e2e` on one back end
- * (support/global-setup.ts). `npx vitest run --config test/vitest.config.ts --project unit` runs one of them; a path runs
- * the files that match it. `.ci/run` reads the JSON report.
+ * Four projects, each with two workers: `npm test` runs `unit`, then `integration` and `e2e`, which share one set of
+ * embedded servers (support/global-setup.ts); `npm run test:long` runs `long`: what takes minutes by nature.
+ * A path runs the files that match it: `npx vitest run --config test/vitest.config.ts integration/kafka`.
  */
 const root = fileURLToPath(new URL('..', import.meta.url));
 
-/** The JSON report has no place for the reason given to `ctx.skip('…')`; it goes where the report keeps extras. */
+/** The JSON report drops the reason given to `ctx.skip('…')`; copy it to `meta`, which the report keeps. */
 const skipReasons: Reporter = {
   onTestCaseResult(test) {
     const result = test.result();
@@ -21,7 +21,7 @@ const skipReasons: Reporter = {
   },
 };
 
-/** The soak takes its minutes and little of the machine: it begins first, and the others run beside it. */
+/** The soak takes minutes but little CPU: start it first, so that the other files run beside it. */
 class SoakFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const isSoak = ({ moduleId }: TestSpecification): boolean => moduleId.endsWith('/soak.test.ts');
@@ -30,50 +30,34 @@ class SoakFirst extends BaseSequencer {
   }
 }
 
-const onBackend = {
-  globalSetup: ['test/support/global-setup.ts'],
-  testTimeout: 120_000,
-  hookTimeout: 240_000,
-};
+/** Settings of a project whose tests run on real servers, or (`unit`) without any. Two files run at a time. */
+function project(name: string, groupOrder: number, options: { testTimeout: number; usesServers: boolean }) {
+  return {
+    extends: true as const,
+    test: {
+      name,
+      include: [`test/${name}/**/*.test.ts`],
+      sequence: { groupOrder },
+      maxWorkers: 2,
+      testTimeout: options.testTimeout,
+      ...(options.usesServers ? { globalSetup: ['test/support/global-setup.ts'], hookTimeout: 240_000 } : {}),
+    },
+  };
+}
 
 export default defineConfig({
   root,
   test: {
     sequence: { sequencer: SoakFirst },
-    reporters: ['default', skipReasons, ['json', { outputFile: '.cache/test-report.json' }]],
+    reporters: ['default', skipReasons, 'json'],
+    // `.ci/run` reads it; `--outputFile.json=…` puts it elsewhere.
+    outputFile: { json: '.cache/test-report.json' },
     projects: [
-      {
-        extends: true,
-        test: {
-          name: 'unit',
-          include: ['test/unit/**/*.test.ts'],
-          sequence: { groupOrder: 0 },
-          maxWorkers: 2,
-          // No test asserts a time: a busy machine may be ten times slower.
-          testTimeout: 120_000,
-        },
-      },
-      {
-        extends: true,
-        test: {
-          name: 'integration',
-          include: ['test/integration/**/*.test.ts'],
-          sequence: { groupOrder: 1 },
-          ...onBackend,
-          maxWorkers: 2,
-        },
-      },
-      {
-        extends: true,
-        test: {
-          name: 'e2e',
-          include: ['test/e2e/**/*.test.ts'],
-          sequence: { groupOrder: 2 },
-          ...onBackend,
-          maxWorkers: 2,
-          testTimeout: 300_000,
-        },
-      },
+      // Time-outs are generous because a shared machine may be ten times slower; no test asserts a duration near them.
+      project('unit', 0, { testTimeout: 120_000, usesServers: false }),
+      project('integration', 1, { testTimeout: 120_000, usesServers: true }),
+      project('e2e', 2, { testTimeout: 300_000, usesServers: true }),
+      project('long', 3, { testTimeout: 300_000, usesServers: true }),
     ],
   },
 });

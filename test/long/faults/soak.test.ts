@@ -16,7 +16,7 @@ import type { RunningService } from '../../support/service.ts';
 /**
  * The service at twice the live rate (a block a second, a reorg now and then, clients that read) for `SOAK_MINUTES`:
  * memory, file handles, parts and lag do not grow. Halves of one run are compared, after a warm-up; no time is asserted.
- * An hour by hand: `SOAK_MINUTES=60 npx vitest run --config test/vitest.config.ts --project e2e soak`.
+ * An hour by hand: `SOAK_MINUTES=60 npx vitest run --config test/vitest.config.ts --project long soak`.
  */
 const minutes = Number(process.env['SOAK_MINUTES'] ?? 3);
 const SAMPLE_MS = 2000;
