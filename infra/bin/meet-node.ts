@@ -1,8 +1,8 @@
 import { Registry } from 'prom-client';
 
 import { holdChainIn } from '../../pipeline/ingest/identify.ts';
-import { createIngestStore } from '../../pipeline/ingest/store.ts';
-import { chainName } from '../../pipeline/node/held-chain.ts';
+import { createIngestStore } from '../../pipeline/ingest/store/store.ts';
+import { chainName } from '../../pipeline/node/chain-id.ts';
 import { createNodeMetrics } from '../../pipeline/node/metrics.ts';
 import { createNode } from '../../pipeline/node/node.ts';
 import { required } from '../config.ts';

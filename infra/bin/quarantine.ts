@@ -1,4 +1,4 @@
-import { requestRepairs } from '../../pipeline/ingest/repairs.ts';
+import { requestRepairs } from '../../pipeline/ingest/repair/requests.ts';
 import { servedBuilds } from '../../projections/served.ts';
 import { quarantineEntries, quarantineEntry } from '../../projections/quarantine/queries.ts';
 import type { QuarantineEntry, QuarantineFilter } from '../../projections/quarantine/queries.ts';

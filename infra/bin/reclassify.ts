@@ -1,8 +1,8 @@
 import { pause } from '../lifecycle.ts';
 import { holdChainIn } from '../../pipeline/ingest/identify.ts';
-import { createIngestStore } from '../../pipeline/ingest/store.ts';
-import { reclassifyContract } from '../../pipeline/ingest/repairs.ts';
-import { createStandards } from '../../pipeline/ingest/standards.ts';
+import { createIngestStore } from '../../pipeline/ingest/store/store.ts';
+import { reclassifyContract } from '../../pipeline/ingest/repair/requests.ts';
+import { createStandards } from '../../pipeline/ingest/contracts/standards.ts';
 import { createNodeMetrics } from '../../pipeline/node/metrics.ts';
 import { createNode } from '../../pipeline/node/node.ts';
 import { servedBuilds } from '../../projections/served.ts';

@@ -2,7 +2,7 @@ import { rpcCodes, isRpcError } from '../node/errors.ts';
 import type { BlockPoint } from '../node/types.ts';
 import { assertStillFinal, inconsistent, linkedLength } from './fork.ts';
 import type { IngestDeps } from './ports.ts';
-import { createPlans } from './plans.ts';
+import { createPlans } from './contracts/facts.ts';
 import { createPrefetch } from './prefetch.ts';
 import type { ReadyBlock } from './prefetch.ts';
 import { publishAccepted, publishStatus, statusStamp } from './publish.ts';

@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 
 import { capabilities } from '../node/capabilities.ts';
-import { assertHeld, chainName } from '../node/held-chain.ts';
-import type { HoldChain } from '../node/held-chain.ts';
+import { assertHeld, chainName } from '../node/chain-id.ts';
+import type { HoldChain } from '../node/chain-id.ts';
 import type { IngestDeps, IngestStore } from './ports.ts';
 import { publishStatus, statusStamp } from './publish.ts';
 

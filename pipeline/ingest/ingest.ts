@@ -1,12 +1,12 @@
 import { AppError, isRetryable } from '../../schemas/errors.ts';
-import { runChunk } from './chunk-task.ts';
+import { runChunk } from './chunk-writer.ts';
 import { createHealth } from './health.ts';
 import { identifyChain } from './identify.ts';
 import { takeLease } from './lease.ts';
-import { LIVE, planChunks } from './plan.ts';
+import { LIVE, planChunks } from './start.ts';
 import type { IngestDeps } from './ports.ts';
 import { publishStatus, statusStamp } from './publish.ts';
-import { createRepairer } from './repairer.ts';
+import { createRepairer } from './repair/repairer.ts';
 
 export interface Ingester {
   /** Ends when it is stopped; rejects when it must not go on (another chain, a bug in the start). */

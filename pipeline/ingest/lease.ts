@@ -1,7 +1,7 @@
 import { AppError } from '../../schemas/errors.ts';
 import { SEQ_RESERVE, createSeq } from './seq.ts';
 import type { Seq } from './seq.ts';
-import { leaseLost } from './store-sql.ts';
+import { leaseLost } from './store/sql.ts';
 import type { Chunk, Fence, IngestDeps } from './ports.ts';
 
 /** The right to write one chunk, kept alive until it is let go or lost. */

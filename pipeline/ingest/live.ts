@@ -5,7 +5,7 @@ import { createHeads } from './heads.ts';
 import { createL1Watch } from './l1-watch.ts';
 import { createOurChain } from './our-chain.ts';
 import type { IngestDeps } from './ports.ts';
-import { createPlans } from './plans.ts';
+import { createPlans } from './contracts/facts.ts';
 import { createPrefetch } from './prefetch.ts';
 import type { ReadyBlock } from './prefetch.ts';
 import { REVERT_PAGE, publishAccepted, publishReverted } from './publish.ts';

@@ -8,7 +8,7 @@ import { felt } from '../../schemas/messages/common.ts';
 import { tokensMessage } from '../../schemas/messages/tokens.ts';
 import type { TokensMessage } from '../../schemas/messages/tokens.ts';
 import { topics } from '../../schemas/topics.ts';
-import { createMemory } from '../ingest/memory.ts';
+import { createMemory } from '../../infra/lru.ts';
 import type { Node } from '../node/types.ts';
 import { createAttempts } from './attempts.ts';
 import type { Task } from './attempts.ts';

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 
 import { createSimulatedNode, type SimulatedNode } from '../../infra/embedded/starknet/node.ts';
 import { tokens } from '../../infra/embedded/starknet/tokens.ts';
-import { classify } from '../../pipeline/ingest/classify.ts';
+import { classify } from '../../pipeline/ingest/contracts/classify.ts';
 import { createNodeMetrics } from '../../pipeline/node/metrics.ts';
 import { createNode } from '../../pipeline/node/node.ts';
 import type { Node } from '../../pipeline/node/types.ts';

@@ -1,7 +1,7 @@
 import { SEQ_RESERVE } from '../../pipeline/ingest/seq.ts';
 import type { Chunk, Fence, IngestStore, RecordedBlock } from '../../pipeline/ingest/ports.ts';
-import { BASE_PAUSE_MS, MAX_PAUSE_MS } from '../../pipeline/ingest/store-repairs.ts';
-import { leaseLost } from '../../pipeline/ingest/store-sql.ts';
+import { BASE_PAUSE_MS, MAX_PAUSE_MS } from '../../pipeline/ingest/store/repairs.ts';
+import { leaseLost } from '../../pipeline/ingest/store/sql.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { ContractsMap } from '../../schemas/messages/chain-blocks.ts';
 

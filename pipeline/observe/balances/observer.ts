@@ -14,7 +14,7 @@ import type { BalancesMessage } from '../../../schemas/messages/balances.ts';
 import { requestsMessage } from '../../../schemas/messages/requests.ts';
 import { storable } from '../../../schemas/text.ts';
 import { topics } from '../../../schemas/topics.ts';
-import { createMemory } from '../../ingest/memory.ts';
+import { createMemory } from '../../../infra/lru.ts';
 import type { Node } from '../../node/types.ts';
 import { createPatience, jsonOf, placeInLog } from '../../log-reading.ts';
 import { movePosition, readPosition } from '../positions.ts';

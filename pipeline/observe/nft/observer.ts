@@ -15,7 +15,7 @@ import type { NftMessage } from '../../../schemas/messages/nft.ts';
 import { requestsMessage } from '../../../schemas/messages/requests.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { Egress } from '../../egress/egress.ts';
-import { createMemory } from '../../ingest/memory.ts';
+import { createMemory } from '../../../infra/lru.ts';
 import { createPatience, jsonOf, placeInLog } from '../../log-reading.ts';
 import type { Node } from '../../node/types.ts';
 import { createAlarms } from '../alarms.ts';

@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from 'vitest';
 
 import type { IngestDeps } from '../../../pipeline/ingest/ports.ts';
-import { requestRepairs } from '../../../pipeline/ingest/repairs.ts';
+import { requestRepairs } from '../../../pipeline/ingest/repair/requests.ts';
 import type { ContractFacts } from '../../../schemas/messages/chain-blocks.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { foldLog } from '../../support/fold-log.ts';

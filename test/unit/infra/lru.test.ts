@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 
-import { createMemory } from '../../../../pipeline/ingest/memory.ts';
+import { createMemory } from '../../../infra/lru.ts';
 
 it('forgets what was not used for longest', () => {
   const memory = createMemory<string, number>(2);

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { planChunks } from '../../../../pipeline/ingest/plan.ts';
+import { planChunks } from '../../../../pipeline/ingest/start.ts';
 import { toFelt } from '../../../../schemas/felt.ts';
 
 const at = (height: number) => ({ height, hash: toFelt(BigInt(height) + 1n) });

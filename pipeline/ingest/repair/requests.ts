@@ -1,12 +1,12 @@
 import { z } from 'zod';
 
-import { sqlRows } from '../../infra/postgres/client.ts';
-import type { Pool } from '../../infra/postgres/client.ts';
-import type { Felt } from '../../schemas/felt.ts';
-import type { ContractFacts } from '../../schemas/messages/chain-blocks.ts';
-import type { BlockPoint } from '../node/types.ts';
-import { REREAD_MS } from './standards.ts';
-import type { Standards } from './standards.ts';
+import { sqlRows } from '../../../infra/postgres/client.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import type { Felt } from '../../../schemas/felt.ts';
+import type { ContractFacts } from '../../../schemas/messages/chain-blocks.ts';
+import type { BlockPoint } from '../../node/types.ts';
+import { REREAD_MS } from '../contracts/standards.ts';
+import type { Standards } from '../contracts/standards.ts';
 
 const ENQUEUE_AT_ONCE = 10_000;
 

@@ -1,9 +1,9 @@
 import { z } from 'zod';
 
-import { felt } from '../../schemas/messages/common.ts';
-import type { IngestStore } from './ports.ts';
-import { chunkColumns, chunkRow, leaseLost, sqlState } from './store-sql.ts';
-import type { Statements } from './store-sql.ts';
+import { felt } from '../../../schemas/messages/common.ts';
+import type { IngestStore } from '../ports.ts';
+import { chunkColumns, chunkRow, leaseLost, sqlState } from './sql.ts';
+import type { Statements } from './sql.ts';
 
 type ChunkStore = Pick<
   IngestStore,

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import type { TokenStandard } from '../../schemas/messages/common.ts';
+import type { TokenStandard } from '../../../schemas/messages/common.ts';
 
 /** How many there are; `null` for an entry that does not say. */
 const inputs = z

@@ -7,7 +7,7 @@ import type { BlockHeader, BlockStatus, FetchedBlock } from './types.ts';
 
 /*
  * Blocks are checked by hand: they are all of the traffic, and this is some ten times as fast as a schema
- * (measured on mainnet block 65000, 814 events: test/unit/pipeline/node/parse-block.test.ts prints it).
+ * (measured on mainnet block 65000, 814 events: test/unit/pipeline/node/parse.test.ts prints it).
  * Unknown fields are passed over; a known field of another shape refuses the answer.
  */
 

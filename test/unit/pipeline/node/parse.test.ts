@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 
 import { describe, expect, test } from 'vitest';
 
-import { parseBlockHeader, parseBlockWithReceipts } from '../../../../pipeline/node/parse-block.ts';
+import { parseBlockHeader, parseBlockWithReceipts } from '../../../../pipeline/node/parse.ts';
 import { blockBody } from '../../../../schemas/messages/chain-blocks.ts';
 
 const recorded = resolve(process.cwd(), '../shared/blocks');

@@ -1,10 +1,10 @@
-import { AppError } from '../../schemas/errors.ts';
-import { parseFelt } from '../../schemas/felt.ts';
-import type { Felt } from '../../schemas/felt.ts';
-import type { ContractFacts } from '../../schemas/messages/chain-blocks.ts';
-import type { TokenStandard } from '../../schemas/messages/common.ts';
-import { isRpcError } from '../node/errors.ts';
-import type { BlockId, BlockPoint, Node } from '../node/types.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import { parseFelt } from '../../../schemas/felt.ts';
+import type { Felt } from '../../../schemas/felt.ts';
+import type { ContractFacts } from '../../../schemas/messages/chain-blocks.ts';
+import type { TokenStandard } from '../../../schemas/messages/common.ts';
+import { isRpcError } from '../../node/errors.ts';
+import type { BlockId, BlockPoint, Node } from '../../node/types.ts';
 import { classifyAbi } from './abi.ts';
 
 /** What the look-up asks of the node. */
@@ -24,7 +24,7 @@ function constant(hex: string): Felt {
   return felt;
 }
 
-/** sn_keccak of the names: test/unit/pipeline/ingest/classify.test.ts computes them. */
+/** sn_keccak of the names: test/unit/pipeline/ingest/contracts/classify.test.ts computes them. */
 const SELECTORS = {
   supports_interface: constant('0x00fe80f537b66d12a00b6d3c072b44afbb716e78dde5c3f0ef116ee93d3e3283'),
   supportsInterface: constant('0x029e211664c0b63c79638fbea474206ca74016b3e9a3dc4f9ac300ffd8bdf2cd'),

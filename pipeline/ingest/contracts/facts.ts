@@ -1,6 +1,6 @@
-import type { ContractsMap } from '../../schemas/messages/chain-blocks.ts';
-import type { Lease } from './lease.ts';
-import type { IngestDeps, Plan, PublishedBlock } from './ports.ts';
+import type { ContractsMap } from '../../../schemas/messages/chain-blocks.ts';
+import type { Lease } from '../lease.ts';
+import type { IngestDeps, Plan, PublishedBlock } from '../ports.ts';
 
 /** What stands in for recording where blocks are final: the facts about contracts that a batch is published with. */
 export interface Plans {

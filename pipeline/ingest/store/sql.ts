@@ -1,11 +1,11 @@
 import { z } from 'zod';
 
-import { isPostgresUnavailable } from '../../infra/postgres/client.ts';
-import type { Pool } from '../../infra/postgres/client.ts';
-import { AppError } from '../../schemas/errors.ts';
-import { contractsMap } from '../../schemas/messages/chain-blocks.ts';
-import { felt, height } from '../../schemas/messages/common.ts';
-import type { Chunk, Fence } from './ports.ts';
+import { isPostgresUnavailable } from '../../../infra/postgres/client.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import { contractsMap } from '../../../schemas/messages/chain-blocks.ts';
+import { felt, height } from '../../../schemas/messages/common.ts';
+import type { Chunk, Fence } from '../ports.ts';
 
 /** A statement that takes longer is given up; what it did is found out by reading the state again. */
 const STATEMENT_TIMEOUT_MS = 10_000;

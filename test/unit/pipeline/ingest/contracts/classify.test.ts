@@ -1,13 +1,13 @@
 import { hash } from 'starknet';
 import { describe, expect, it } from 'vitest';
 
-import { classify } from '../../../../pipeline/ingest/classify.ts';
-import type { AbiVerdict, ClassifyingNode } from '../../../../pipeline/ingest/classify.ts';
-import { RpcError } from '../../../../pipeline/node/errors.ts';
-import type { BlockId } from '../../../../pipeline/node/types.ts';
-import { AppError, isRetryable } from '../../../../schemas/errors.ts';
-import { toFelt } from '../../../../schemas/felt.ts';
-import type { Felt } from '../../../../schemas/felt.ts';
+import { classify } from '../../../../../pipeline/ingest/contracts/classify.ts';
+import type { AbiVerdict, ClassifyingNode } from '../../../../../pipeline/ingest/contracts/classify.ts';
+import { RpcError } from '../../../../../pipeline/node/errors.ts';
+import type { BlockId } from '../../../../../pipeline/node/types.ts';
+import { AppError, isRetryable } from '../../../../../schemas/errors.ts';
+import { toFelt } from '../../../../../schemas/felt.ts';
+import type { Felt } from '../../../../../schemas/felt.ts';
 import { cairo0Proxy, sierraToken } from './abis.ts';
 
 const selector = (name: string): Felt => toFelt(BigInt(hash.getSelectorFromName(name)));

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
-import { classifyAbi } from '../../../../pipeline/ingest/abi.ts';
+import { classifyAbi } from '../../../../../pipeline/ingest/contracts/abi.ts';
 import { cairo0Erc1155, cairo0Erc20, cairo0Erc721, cairo0Proxy, fn, sierraToken } from './abis.ts';
 
 describe('classifyAbi', () => {

@@ -1,17 +1,17 @@
 import { Registry } from 'prom-client';
 import { expect, test } from 'vitest';
 
-import { systemClock } from '../../../../infra/clock.ts';
-import type { Clock } from '../../../../infra/clock.ts';
-import { takeLease } from '../../../../pipeline/ingest/lease.ts';
-import { createIngestMetrics } from '../../../../pipeline/ingest/metrics.ts';
-import type { BodyOf, IngestDeps } from '../../../../pipeline/ingest/ports.ts';
-import { createRepairer } from '../../../../pipeline/ingest/repairer.ts';
-import { toFelt } from '../../../../schemas/felt.ts';
-import type { BlockHeader } from '../../../../pipeline/node/types.ts';
-import { makeBlock } from '../../../support/chain-messages.ts';
-import { createSimStore } from '../../../simulate/ingest-store.ts';
-import { log } from '../../../simulate/stage.ts';
+import { systemClock } from '../../../../../infra/clock.ts';
+import type { Clock } from '../../../../../infra/clock.ts';
+import { takeLease } from '../../../../../pipeline/ingest/lease.ts';
+import { createIngestMetrics } from '../../../../../pipeline/ingest/metrics.ts';
+import type { BodyOf, IngestDeps } from '../../../../../pipeline/ingest/ports.ts';
+import { createRepairer } from '../../../../../pipeline/ingest/repair/repairer.ts';
+import { toFelt } from '../../../../../schemas/felt.ts';
+import type { BlockHeader } from '../../../../../pipeline/node/types.ts';
+import { makeBlock } from '../../../../support/chain-messages.ts';
+import { createSimStore } from '../../../../simulate/ingest-store.ts';
+import { log } from '../../../../simulate/stage.ts';
 
 const CURSOR = 1000;
 

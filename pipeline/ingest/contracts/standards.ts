@@ -1,17 +1,17 @@
 import PQueue from 'p-queue';
 import { z } from 'zod';
 
-import type { Logger } from '../../infra/log.ts';
-import { isPostgresUnavailable, sqlRows } from '../../infra/postgres/client.ts';
-import type { Pool } from '../../infra/postgres/client.ts';
-import { AppError } from '../../schemas/errors.ts';
-import type { Felt } from '../../schemas/felt.ts';
-import type { ContractFacts } from '../../schemas/messages/chain-blocks.ts';
-import { felt, tokenStandard } from '../../schemas/messages/common.ts';
-import type { BlockPoint } from '../node/types.ts';
+import type { Logger } from '../../../infra/log.ts';
+import { isPostgresUnavailable, sqlRows } from '../../../infra/postgres/client.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import type { Felt } from '../../../schemas/felt.ts';
+import type { ContractFacts } from '../../../schemas/messages/chain-blocks.ts';
+import { felt, tokenStandard } from '../../../schemas/messages/common.ts';
+import type { BlockPoint } from '../../node/types.ts';
 import { classify } from './classify.ts';
 import type { AbiVerdict, Classification, ClassifyingNode } from './classify.ts';
-import { createMemory } from './memory.ts';
+import { createMemory } from '../../../infra/lru.ts';
 
 export interface Standards {
   /**

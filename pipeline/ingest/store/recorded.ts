@@ -3,11 +3,11 @@ import { constants, zstdCompress, zstdDecompress } from 'node:zlib';
 
 import { z } from 'zod';
 
-import { blockBody, contractsMap } from '../../schemas/messages/chain-blocks.ts';
-import type { BlockBody } from '../../schemas/messages/chain-blocks.ts';
-import { felt, height } from '../../schemas/messages/common.ts';
-import type { IngestStore, RecordedBlock } from './ports.ts';
-import type { Statements } from './store-sql.ts';
+import { blockBody, contractsMap } from '../../../schemas/messages/chain-blocks.ts';
+import type { BlockBody } from '../../../schemas/messages/chain-blocks.ts';
+import { felt, height } from '../../../schemas/messages/common.ts';
+import type { IngestStore, RecordedBlock } from '../ports.ts';
+import type { Statements } from './sql.ts';
 
 type RecordedStore = Pick<
   IngestStore,

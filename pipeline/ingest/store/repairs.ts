@@ -1,10 +1,10 @@
 import { z } from 'zod';
 
-import { contractsMap } from '../../schemas/messages/chain-blocks.ts';
-import { height } from '../../schemas/messages/common.ts';
-import type { IngestStore } from './ports.ts';
-import { compressBody } from './store-recorded.ts';
-import type { Statements } from './store-sql.ts';
+import { contractsMap } from '../../../schemas/messages/chain-blocks.ts';
+import { height } from '../../../schemas/messages/common.ts';
+import type { IngestStore } from '../ports.ts';
+import { compressBody } from './recorded.ts';
+import type { Statements } from './sql.ts';
 
 type RepairStore = Pick<
   IngestStore,

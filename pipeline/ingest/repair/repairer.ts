@@ -1,8 +1,8 @@
-import { AppError } from '../../schemas/errors.ts';
-import type { BlockBody } from '../../schemas/messages/chain-blocks.ts';
-import type { Lease } from './lease.ts';
-import type { BodyOf, IngestDeps, PublishedBlock, RecordedBlock, Repair } from './ports.ts';
-import { publishRepaired, resolveContracts } from './publish.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import type { BlockBody } from '../../../schemas/messages/chain-blocks.ts';
+import type { Lease } from '../lease.ts';
+import type { BodyOf, IngestDeps, PublishedBlock, RecordedBlock, Repair } from '../ports.ts';
+import { publishRepaired, resolveContracts } from '../publish.ts';
 
 /** Pause between looks at what is asked for. */
 export const REPAIR_POLL_MS = 2000;

@@ -4,7 +4,7 @@ import type { Health } from './health.ts';
 import type { Lease } from './lease.ts';
 import { runLive } from './live.ts';
 import type { IngestDeps } from './ports.ts';
-import { createRepairer } from './repairer.ts';
+import { createRepairer } from './repair/repairer.ts';
 import type { ChunkTask } from './task.ts';
 
 const BASE_DELAY_MS = 50;
