@@ -1,12 +1,12 @@
-export interface Memory<K, V> {
+export interface LruCache<K, V> {
   get(key: K): V | undefined;
   set(key: K, value: V): void;
   delete(key: K): void;
 }
 
-/** A map that holds the `limit` entries used last. */
-export function createMemory<K, V>(limit: number): Memory<K, V> {
-  // A Map iterates in the order of insertion, so its first key is the one unused for longest.
+/** Keeps the `limit` most recently used entries. */
+export function createLruCache<K, V>(limit: number): LruCache<K, V> {
+  // A Map iterates in insertion order, so its first key is the least recently used.
   const entries = new Map<K, V>();
   return {
     get(key) {

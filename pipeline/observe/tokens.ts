@@ -8,7 +8,7 @@ import { felt } from '../../schemas/messages/common.ts';
 import { tokensMessage } from '../../schemas/messages/tokens.ts';
 import type { TokensMessage } from '../../schemas/messages/tokens.ts';
 import { topics } from '../../schemas/topics.ts';
-import { createMemory } from '../../infra/lru.ts';
+import { createLruCache } from '../../infra/lru.ts';
 import type { Node } from '../node/types.ts';
 import { createAttempts } from './attempts.ts';
 import type { Task } from './attempts.ts';
@@ -55,7 +55,7 @@ export async function runTokenObserver(options: TokenObserverOptions): Promise<O
   const topic = topics.chainBlocks;
   const attempts = createAttempts(pool, OBSERVER);
   /** Tokens with facts that are written down already, so that most blocks cost no more than moving the position. */
-  const seen = createMemory<string, true>(100_000);
+  const seen = createLruCache<string, true>(100_000);
   const topicId = await kafka.topicId(topic);
   const publisher = kafka.publisher();
   const stopping = new AbortController();

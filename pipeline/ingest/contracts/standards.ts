@@ -11,7 +11,7 @@ import { felt, tokenStandard } from '../../../schemas/messages/common.ts';
 import type { BlockPoint } from '../../node/types.ts';
 import { classify } from './classify.ts';
 import type { AbiVerdict, Classification, ClassifyingNode } from './classify.ts';
-import { createMemory } from '../../../infra/lru.ts';
+import { createLruCache } from '../../../infra/lru.ts';
 
 export interface Standards {
   /**
@@ -45,8 +45,8 @@ const storedRow = z.object({ contract: felt, standard: tokenStandard, class_hash
 export function createStandards(options: StandardsOptions): Standards {
   const { node, pool, log, now = Date.now } = options;
   const queue = new PQueue({ concurrency: options.concurrency ?? 16 });
-  const remembered = createMemory<Felt, { facts: ContractFacts; readAt: number }>(REMEMBERED_CONTRACTS);
-  const classes = createMemory<Felt, Promise<AbiVerdict>>(REMEMBERED_CLASSES);
+  const remembered = createLruCache<Felt, { facts: ContractFacts; readAt: number }>(REMEMBERED_CONTRACTS);
+  const classes = createLruCache<Felt, Promise<AbiVerdict>>(REMEMBERED_CLASSES);
   const lookUps = new Map<Felt, Promise<ContractFacts>>();
 
   const remember = (contract: Felt, facts: ContractFacts): ContractFacts => {

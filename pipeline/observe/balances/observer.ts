@@ -14,7 +14,7 @@ import type { BalancesMessage } from '../../../schemas/messages/balances.ts';
 import { requestsMessage } from '../../../schemas/messages/requests.ts';
 import { storable } from '../../../schemas/text.ts';
 import { topics } from '../../../schemas/topics.ts';
-import { createMemory } from '../../../infra/lru.ts';
+import { createLruCache } from '../../../infra/lru.ts';
 import type { Node } from '../../node/types.ts';
 import { createPatience, jsonOf, placeInLog } from '../../log-reading.ts';
 import { movePosition, readPosition } from '../positions.ts';
@@ -67,8 +67,8 @@ export async function runBalanceObserver(options: BalanceObserverOptions): Promi
     patienceMs: PATIENCE_MS,
     onGivenUp: () => counts.reads.inc({ outcome: 'given_up' }),
   });
-  const names = createMemory<Felt, EntryPoint>(10_000);
-  const read = createMemory<string, { readonly at: number; readonly message: BalancesMessage }>(10_000);
+  const names = createLruCache<Felt, EntryPoint>(10_000);
+  const read = createLruCache<string, { readonly at: number; readonly message: BalancesMessage }>(10_000);
   const topicId = await kafka.topicId(topic);
   const publisher = kafka.publisher();
   const stopping = new AbortController();

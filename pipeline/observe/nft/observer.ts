@@ -15,7 +15,7 @@ import type { NftMessage } from '../../../schemas/messages/nft.ts';
 import { requestsMessage } from '../../../schemas/messages/requests.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { Egress } from '../../egress/egress.ts';
-import { createMemory } from '../../../infra/lru.ts';
+import { createLruCache } from '../../../infra/lru.ts';
 import { createPatience, jsonOf, placeInLog } from '../../log-reading.ts';
 import type { Node } from '../../node/types.ts';
 import { createAlarms } from '../alarms.ts';
@@ -95,7 +95,7 @@ export async function runNftObserver(options: NftObserverOptions): Promise<Obser
   const hosts = createHosts((host) => (host === GATEWAY ? gatewayPlaces : config.nftHostConcurrency));
   const store = createNftStore(pool, options.schema, () => hosts.full());
   /** NFTs that are written down already, so that most blocks cost no more than moving the position. */
-  const seen = createMemory<string, true>(100_000);
+  const seen = createLruCache<string, true>(100_000);
   const topicIds = {
     [topics.chainBlocks.name]: await kafka.topicId(topics.chainBlocks),
     [topics.requests.name]: await kafka.topicId(topics.requests),
@@ -116,7 +116,7 @@ export async function runNftObserver(options: NftObserverOptions): Promise<Obser
 
   const deps = {
     node,
-    spellings: createMemory<Felt, Spelling>(10_000),
+    spellings: createLruCache<Felt, Spelling>(10_000),
     fetcher: createFetcher({
       egress: options.egress,
       gatewayEgress: options.gatewayEgress,

@@ -1,14 +1,14 @@
 import { expect, it } from 'vitest';
 
-import { createMemory } from '../../../infra/lru.ts';
+import { createLruCache } from '../../../infra/lru.ts';
 
-it('forgets what was not used for longest', () => {
-  const memory = createMemory<string, number>(2);
-  memory.set('a', 1);
-  memory.set('b', 2);
-  memory.get('a');
-  memory.set('c', 3);
-  expect([memory.get('a'), memory.get('b'), memory.get('c')]).toEqual([1, undefined, 3]);
-  memory.set('a', 4);
-  expect([memory.get('a'), memory.get('c')]).toEqual([4, 3]);
+it('evicts the least recently used entry at the limit', () => {
+  const cache = createLruCache<string, number>(2);
+  cache.set('a', 1);
+  cache.set('b', 2);
+  cache.get('a');
+  cache.set('c', 3);
+  expect([cache.get('a'), cache.get('b'), cache.get('c')]).toEqual([1, undefined, 3]);
+  cache.set('a', 4);
+  expect([cache.get('a'), cache.get('c')]).toEqual([4, 3]);
 });
