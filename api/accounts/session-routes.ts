@@ -6,16 +6,16 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import { loginKey, userByLogin } from '../../projections/accounts/queries.ts';
 import type { UserForLogin } from '../../projections/accounts/queries.ts';
 import { doneAnswer, loginAnswer } from '../../schemas/api/accounts.ts';
-import { hashSecret } from '../api-key.ts';
-import { addressBlock } from '../client-address.ts';
-import type { CommandBus } from '../commands.ts';
-import { HttpError } from '../errors.ts';
-import { textField } from '../fields.ts';
+import { hashSecret } from '../auth/api-key.ts';
+import { addressBlock } from '../http/client-address.ts';
+import type { CommandBus } from '../commands/bus.ts';
+import { HttpError } from '../http/errors.ts';
+import { textField } from '../http/fields.ts';
 import type { LoginAttempts } from '../limits/login-attempts.ts';
-import type { PasswordChecker } from '../passwords.ts';
-import { defineRoute } from '../route.ts';
-import type { Route } from '../route.ts';
-import { iso } from '../times.ts';
+import type { PasswordChecker } from '../auth/passwords.ts';
+import { defineRoute } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
+import { iso } from '../http/times.ts';
 
 export interface SessionRouteDeps {
   readonly pool: Sql;

@@ -3,8 +3,8 @@ import type { Publisher } from '../../infra/kafka/client.ts';
 import { adsMessage } from '../../schemas/messages/ads.ts';
 import type { AdsMessage } from '../../schemas/messages/ads.ts';
 import { topics } from '../../schemas/topics.ts';
-import { unavailable } from '../errors.ts';
-import { createWaiting } from '../waiting.ts';
+import { unavailable } from '../http/errors.ts';
+import { createWaiting } from '../commands/waiting.ts';
 
 export interface AdEvents {
   /**

@@ -6,12 +6,12 @@ import { adsOfPlacement, isKnownAd } from '../../projections/catalogue/queries.t
 import { adAnswer } from '../../schemas/api/directory.ts';
 import type { AdAnswer } from '../../schemas/api/directory.ts';
 import type { AdsMessage } from '../../schemas/messages/ads.ts';
-import { notFound } from '../errors.ts';
-import { identifyCommand } from '../idempotency.ts';
-import { integer, limit, networkFilter, text } from '../params.ts';
-import { defineRoute } from '../route.ts';
-import type { Route } from '../route.ts';
-import { isoOrNull } from '../times.ts';
+import { notFound } from '../http/errors.ts';
+import { identifyCommand } from '../commands/idempotency.ts';
+import { integer, limit, networkFilter, text } from '../http/params.ts';
+import { defineRoute } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
+import { isoOrNull } from '../http/times.ts';
 import { chooseAds } from './choose.ts';
 import type { CountedAd } from './choose.ts';
 import type { AdEvents } from './events.ts';

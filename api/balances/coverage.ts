@@ -1,7 +1,7 @@
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { blocksAt, newestRun } from '../../projections/indexed-blocks/queries.ts';
 import type { IndexedBlock } from '../../projections/indexed-blocks/queries.ts';
-import type { ServedBuilds } from '../route.ts';
+import type { ServedBuilds } from '../http/route.ts';
 import type { Run } from '../../schemas/balance.ts';
 
 /** The newest block and the run of indexed blocks that ends with it. */

@@ -6,7 +6,7 @@ import { newestHeightAt, runStart } from '../../projections/indexed-blocks/queri
 import type { IndexedBlock } from '../../projections/indexed-blocks/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import type { TokenRow } from '../../projections/tokens/queries.ts';
-import { invalidInput } from '../errors.ts';
+import { invalidInput } from '../http/errors.ts';
 import { NOTHING_MOVED, blocksReadAt, factsOf, hasCome, requestOf } from './current.ts';
 import type { BalanceDeps } from './current.ts';
 import { balanceAt, chooseBasis, hasDeltas, isReadable, legsTo, runBackward } from '../../schemas/balance.ts';

@@ -7,7 +7,7 @@ import type { AccountBalanceData, BalanceData } from '../../schemas/api/balances
 import { eventIndex } from '../../schemas/decode/index.ts';
 import { decimalsOf } from '../../schemas/money.ts';
 import { isoSeconds } from '../transfers/present.ts';
-import { iso } from '../times.ts';
+import { iso } from '../http/times.ts';
 import type { AnsweredBalance } from './current.ts';
 import type { HistoryRow } from './history.ts';
 import { worth } from '../../schemas/money.ts';

@@ -1,8 +1,8 @@
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
-import { endingWith } from '../clickhouse.ts';
-import type { RefreshBus } from '../refresh.ts';
-import type { RequestInfo, ServedBuilds } from '../route.ts';
+import { endingWith } from '../http/clickhouse.ts';
+import type { RefreshBus } from '../commands/refresh.ts';
+import type { RequestInfo, ServedBuilds } from '../http/route.ts';
 import { createCoverageReader } from './coverage.ts';
 import type { BalanceDeps } from './current.ts';
 

@@ -14,12 +14,12 @@ import {
   latestClassHashesAnswer,
 } from '../../schemas/api/directory.ts';
 import type { ClassHashAnswer } from '../../schemas/api/directory.ts';
-import { envelope, resolvePage } from '../envelope.ts';
-import { notFound } from '../errors.ts';
-import { boolean, integer, limit, networkFilter, page, text } from '../params.ts';
-import { defineRoute } from '../route.ts';
-import type { Route } from '../route.ts';
-import { iso, isoOrNull } from '../times.ts';
+import { envelope, resolvePage } from '../http/envelope.ts';
+import { notFound } from '../http/errors.ts';
+import { boolean, integer, limit, networkFilter, page, text } from '../http/params.ts';
+import { defineRoute } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
+import { iso, isoOrNull } from '../http/times.ts';
 
 export interface ClassHashRouteDeps {
   /** May only SELECT. */

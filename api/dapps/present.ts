@@ -1,6 +1,6 @@
 import type { Dapp } from '../../projections/catalogue/queries.ts';
 import type { DappAnswer } from '../../schemas/api/directory.ts';
-import { iso, isoOrNull } from '../times.ts';
+import { iso, isoOrNull } from '../http/times.ts';
 
 export function presentDapp(dapp: Dapp): DappAnswer {
   return {

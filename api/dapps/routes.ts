@@ -18,13 +18,13 @@ import {
   discoverAnswer,
 } from '../../schemas/api/directory.ts';
 import type { DappAnswer } from '../../schemas/api/directory.ts';
-import { envelope, resolvePage } from '../envelope.ts';
-import type { Envelope } from '../envelope.ts';
-import { notFound } from '../errors.ts';
-import { boolean, limit, networkFilter, page, text } from '../params.ts';
-import type { PageParameter } from '../params.ts';
-import { defineRoute } from '../route.ts';
-import type { RequestInfo, Route, ServedBuilds } from '../route.ts';
+import { envelope, resolvePage } from '../http/envelope.ts';
+import type { Envelope } from '../http/envelope.ts';
+import { notFound } from '../http/errors.ts';
+import { boolean, limit, networkFilter, page, text } from '../http/params.ts';
+import type { PageParameter } from '../http/params.ts';
+import { defineRoute } from '../http/route.ts';
+import type { RequestInfo, Route, ServedBuilds } from '../http/route.ts';
 import { presentDapp } from './present.ts';
 
 export interface DappRouteDeps {

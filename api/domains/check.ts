@@ -2,7 +2,7 @@ import { domainAndParents } from '../../infra/domains.ts';
 import { nearestInForce } from '../../projections/catalogue/queries.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import type { DomainCheckAnswer } from '../../schemas/api/domains.ts';
-import { iso } from '../times.ts';
+import { iso } from '../http/times.ts';
 
 /** So long a client may go by an answer. It bounds for how long a site that is listed now is still opened. */
 const GOOD_FOR_MS = 300_000;

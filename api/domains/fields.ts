@@ -3,8 +3,8 @@ import { z } from 'zod';
 import { normalDomain } from '../../infra/domains.ts';
 import { linkOrNone } from '../../schemas/catalogue.ts';
 import { hasBlanks } from '../../schemas/text.ts';
-import { textField } from '../fields.ts';
-import { integer } from '../params.ts';
+import { textField } from '../http/fields.ts';
+import { integer } from '../http/params.ts';
 
 /** Border parsers of what is asked and said of domains. */
 

@@ -1,6 +1,6 @@
 import type { DomainRecord, DomainReport } from '../../projections/catalogue/queries.ts';
 import type { DomainAnswer, DomainReportAnswer } from '../../schemas/api/domains.ts';
-import { iso, isoOrNull } from '../times.ts';
+import { iso, isoOrNull } from '../http/times.ts';
 
 export function presentDomain(record: DomainRecord): DomainAnswer {
   const { id, domain, status, category, risk_level, reason, source, evidence_url, active } = record;

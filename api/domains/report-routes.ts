@@ -8,13 +8,13 @@ import {
   listReports,
 } from '../../projections/catalogue/queries.ts';
 import { domainReportAnswer, domainReportListAnswer } from '../../schemas/api/domains.ts';
-import { submitForCaller } from '../callers-command.ts';
-import type { CommandBus } from '../commands.ts';
-import { envelope, resolvePage } from '../envelope.ts';
-import { notFound } from '../errors.ts';
-import { limit, page } from '../params.ts';
-import { defineRoute } from '../route.ts';
-import type { Route } from '../route.ts';
+import { submitForCaller } from '../commands/submit-for-caller.ts';
+import type { CommandBus } from '../commands/bus.ts';
+import { envelope, resolvePage } from '../http/envelope.ts';
+import { notFound } from '../http/errors.ts';
+import { limit, page } from '../http/params.ts';
+import { defineRoute } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
 import { idParams, reportedDomain } from './fields.ts';
 import { presentReport } from './present.ts';
 

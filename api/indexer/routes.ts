@@ -3,9 +3,9 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import { chainStatusRow, chunkRows } from '../../projections/chain-status/queries.ts';
 import { chunkTotals } from '../../projections/indexed-blocks/queries.ts';
 import { progressAnswer } from '../../schemas/api/progress.ts';
-import { endingWith } from '../clickhouse.ts';
-import { defineRoute } from '../route.ts';
-import type { Route } from '../route.ts';
+import { endingWith } from '../http/clickhouse.ts';
+import { defineRoute } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
 import { presentProgress } from './progress.ts';
 
 export interface IndexerRouteDeps {

@@ -3,8 +3,8 @@ import { z } from 'zod';
 import { pause } from '../../infra/lifecycle.ts';
 import { defineScript } from '../../infra/redis/client.ts';
 import type { Counters } from '../../infra/redis/client.ts';
-import { hashSecret } from '../api-key.ts';
-import { throttled, unavailable } from '../errors.ts';
+import { hashSecret } from '../auth/api-key.ts';
+import { throttled, unavailable } from '../http/errors.ts';
 
 /** Limits failed log-ins, for all processes that share a Redis. Without Redis nobody logs in. */
 export interface LoginAttempts {

@@ -9,14 +9,14 @@ import { lastTransferOf } from '../../projections/nft-transfers/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import { nftOwnerAnswer, ownedNftsAnswer } from '../../schemas/api/nft.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { endingWith } from '../clickhouse.ts';
-import { REACHABLE_ROWS, resolvePage } from '../envelope.ts';
-import { invalidPage, notFound } from '../errors.ts';
-import { address, boolean, limit, page, tokenId } from '../params.ts';
-import type { PageParameter } from '../params.ts';
-import { defineRoute } from '../route.ts';
-import type { Route, ServedBuilds } from '../route.ts';
-import { iso } from '../times.ts';
+import { endingWith } from '../http/clickhouse.ts';
+import { REACHABLE_ROWS, resolvePage } from '../http/envelope.ts';
+import { invalidPage, notFound } from '../http/errors.ts';
+import { address, boolean, limit, page, tokenId } from '../http/params.ts';
+import type { PageParameter } from '../http/params.ts';
+import { defineRoute } from '../http/route.ts';
+import type { Route, ServedBuilds } from '../http/route.ts';
+import { iso } from '../http/times.ts';
 import { LISTED_WHOLE, presentOwned } from './present.ts';
 
 export interface NftOwnershipDeps {

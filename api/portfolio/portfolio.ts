@@ -6,7 +6,7 @@ import type { BalanceDeps } from '../balances/current.ts';
 import type { Decimal } from '../../schemas/money.ts';
 import { hasDeltas, isReadable } from '../../schemas/balance.ts';
 import type { PriceReader } from '../prices/reader.ts';
-import { iso } from '../times.ts';
+import { iso } from '../http/times.ts';
 import { byValue, createTotals, holdingOf, usdOf } from './holdings.ts';
 import type { Held, Holding, Prices } from './holdings.ts';
 import { placesOf } from './places.ts';

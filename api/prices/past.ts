@@ -4,13 +4,13 @@ import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { candles, pricesAtTimes } from '../../projections/prices/queries.ts';
 import type { Candle } from '../../projections/prices/queries.ts';
 import { priceAtAnswer, priceHistoryAnswer } from '../../schemas/api/prices.ts';
-import { endingWith } from '../clickhouse.ts';
-import { invalidInput, notFound } from '../errors.ts';
-import { bucketStart, nextBucketStart } from '../intervals.ts';
-import { address, interval, timestamp } from '../params.ts';
-import { defineRoute } from '../route.ts';
-import type { Route } from '../route.ts';
-import { iso } from '../times.ts';
+import { endingWith } from '../http/clickhouse.ts';
+import { invalidInput, notFound } from '../http/errors.ts';
+import { bucketStart, nextBucketStart } from '../http/intervals.ts';
+import { address, interval, timestamp } from '../http/params.ts';
+import { defineRoute } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
+import { iso } from '../http/times.ts';
 
 export interface PastPriceDeps {
   /** May only read. */

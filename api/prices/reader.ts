@@ -3,7 +3,7 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import { latestPricesOf } from '../../projections/latest-prices/queries.ts';
 import { pricesAtTimes } from '../../projections/prices/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import type { ServedBuilds } from '../route.ts';
+import type { ServedBuilds } from '../http/route.ts';
 
 /** What a token is worth in USD, as decimal strings; where nothing is known, none is given. */
 export interface PriceReader {

@@ -6,12 +6,12 @@ import type { LatestPrice } from '../../projections/latest-prices/queries.ts';
 import { priceAnswer, pricesAnswer } from '../../schemas/api/prices.ts';
 import { parseFelt } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { invalidInput } from '../errors.ts';
-import { address, boolean } from '../params.ts';
-import type { RefreshBus } from '../refresh.ts';
-import { defineRoute } from '../route.ts';
-import type { Route, ServedBuilds } from '../route.ts';
-import { iso } from '../times.ts';
+import { invalidInput } from '../http/errors.ts';
+import { address, boolean } from '../http/params.ts';
+import type { RefreshBus } from '../commands/refresh.ts';
+import { defineRoute } from '../http/route.ts';
+import type { Route, ServedBuilds } from '../http/route.ts';
+import { iso } from '../http/times.ts';
 
 export interface PriceRouteDeps {
   /** May only SELECT. */

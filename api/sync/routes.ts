@@ -6,13 +6,13 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import type { Sealing } from '../../infra/sealing.ts';
 import { syncBlob } from '../../projections/sync/queries.ts';
 import { syncBlobAnswer, syncStoredAnswer } from '../../schemas/api/sync.ts';
-import type { CommandBus } from '../commands.ts';
-import { HttpError, invalidInput, notFound, unavailable } from '../errors.ts';
-import { integerField, textField } from '../fields.ts';
-import { defineRoute } from '../route.ts';
-import type { Route } from '../route.ts';
-import { parseInput } from '../validation.ts';
-import { iso } from '../times.ts';
+import type { CommandBus } from '../commands/bus.ts';
+import { HttpError, invalidInput, notFound, unavailable } from '../http/errors.ts';
+import { integerField, textField } from '../http/fields.ts';
+import { defineRoute } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
+import { parseInput } from '../http/validation.ts';
+import { iso } from '../http/times.ts';
 import { checkSignature } from './signature.ts';
 
 export interface SyncRouteDeps {

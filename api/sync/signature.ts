@@ -1,6 +1,6 @@
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 
-import { HttpError } from '../errors.ts';
+import { HttpError } from '../http/errors.ts';
 
 /** The headers that every call of the sync carries, as they were sent. */
 export interface SignedCall {

@@ -2,7 +2,7 @@ import type { LatestPrice } from '../../projections/latest-prices/queries.ts';
 import type { TokenRow } from '../../projections/tokens/queries.ts';
 import type { TokenAnswer } from '../../schemas/api/tokens.ts';
 import { decimalsOf } from '../../schemas/money.ts';
-import { iso } from '../times.ts';
+import { iso } from '../http/times.ts';
 
 /** A token as the API shows it, with its newest price. */
 export function presentToken(token: TokenRow, latest: LatestPrice | undefined): TokenAnswer {

@@ -7,11 +7,11 @@ import type { TokenRow } from '../../projections/tokens/queries.ts';
 import { tokenAnswer, tokenListAnswer } from '../../schemas/api/tokens.ts';
 import { parseFelt } from '../../schemas/felt.ts';
 import { tokenStandards } from '../../schemas/messages/common.ts';
-import { envelope, resolvePage } from '../envelope.ts';
-import { notFound } from '../errors.ts';
-import { address, boolean, limit, page, text } from '../params.ts';
-import { defineRoute } from '../route.ts';
-import type { Route, ServedBuilds } from '../route.ts';
+import { envelope, resolvePage } from '../http/envelope.ts';
+import { notFound } from '../http/errors.ts';
+import { address, boolean, limit, page, text } from '../http/params.ts';
+import { defineRoute } from '../http/route.ts';
+import type { Route, ServedBuilds } from '../http/route.ts';
 import { presentToken } from './present.ts';
 
 export interface TokenRouteDeps {

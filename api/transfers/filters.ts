@@ -2,8 +2,8 @@ import { z } from 'zod';
 
 import type { FeltFilter, TransferOrder } from '../../projections/transfers/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { address, hash, limit, page, timestamp } from '../params.ts';
-import { invalidInput } from '../errors.ts';
+import { address, hash, limit, page, timestamp } from '../http/params.ts';
+import { invalidInput } from '../http/errors.ts';
 
 /** Every name that is a filter. `from_block`, `to_block` and the times only narrow what a filter found. */
 export const allowedFilters = [

@@ -9,7 +9,7 @@ import type {
   TransferOrder,
   TransferPosition,
 } from '../../projections/transfers/queries.ts';
-import type { ServedBuilds } from '../route.ts';
+import type { ServedBuilds } from '../http/route.ts';
 import type { Plan } from './plan.ts';
 
 /** One request's reading: the stores, what is asked, and how it is found. */

@@ -4,8 +4,8 @@ import { tracedOfAccounts, tracedOfBusyAccount, tracedOfToken } from '../../proj
 import type { TracedTransfer } from '../../projections/transfers/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { eventIndex } from '../../schemas/decode/index.ts';
-import { unavailable } from '../errors.ts';
-import type { ServedBuilds } from '../route.ts';
+import { unavailable } from '../http/errors.ts';
+import type { ServedBuilds } from '../http/route.ts';
 
 /** Transfers followed of one counterparty, the newest. */
 const MOST_OF_ACCOUNT = 10_000;

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 
 import { slug } from '../../schemas/catalogue.ts';
-import { integerField, textField } from '../fields.ts';
-import { address, integer, timestamp } from '../params.ts';
+import { integerField, textField } from '../http/fields.ts';
+import { address, integer, timestamp } from '../http/params.ts';
 
 /** Border parsers of what is asked and said of wallets. */
 

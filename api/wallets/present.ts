@@ -1,6 +1,6 @@
 import type { Wallet } from '../../projections/catalogue/queries.ts';
 import type { WalletAnswer } from '../../schemas/api/wallets.ts';
-import { iso, isoOrNull } from '../times.ts';
+import { iso, isoOrNull } from '../http/times.ts';
 
 export function presentWallet({
   last_activity_at: lastAt,

@@ -16,13 +16,13 @@ import {
   walletStatsAnswer,
 } from '../../schemas/api/wallets.ts';
 import { walletStatus } from '../../schemas/catalogue.ts';
-import { submitForCaller } from '../callers-command.ts';
-import type { CommandBus } from '../commands.ts';
-import { envelope, resolvePage } from '../envelope.ts';
-import { invalidInput, notFound } from '../errors.ts';
-import { address, boolean, limit, networkFilter, page, text } from '../params.ts';
-import { defineRoute } from '../route.ts';
-import type { Route } from '../route.ts';
+import { submitForCaller } from '../commands/submit-for-caller.ts';
+import type { CommandBus } from '../commands/bus.ts';
+import { envelope, resolvePage } from '../http/envelope.ts';
+import { invalidInput, notFound } from '../http/errors.ts';
+import { address, boolean, limit, networkFilter, page, text } from '../http/params.ts';
+import { defineRoute } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
 import { activity, registeredWallet, walletParams } from './fields.ts';
 import { presentWallet } from './present.ts';
 

@@ -13,13 +13,13 @@ import {
 import type { Delivery, Webhook } from '../../projections/webhooks/queries.ts';
 import { deliveryAnswer, deliveryListAnswer, testedWebhookAnswer } from '../../schemas/api/webhooks.ts';
 import { DELIVERED_EVENTS } from '../../schemas/webhooks/events.ts';
-import { submitForCaller } from '../callers-command.ts';
-import type { CommandBus } from '../commands.ts';
-import { envelope, resolvePage } from '../envelope.ts';
-import { HttpError, invalidPage, notFound } from '../errors.ts';
-import { limit, page } from '../params.ts';
-import { defineRoute } from '../route.ts';
-import type { CallerUser, Route, ServedBuilds } from '../route.ts';
+import { submitForCaller } from '../commands/submit-for-caller.ts';
+import type { CommandBus } from '../commands/bus.ts';
+import { envelope, resolvePage } from '../http/envelope.ts';
+import { HttpError, invalidPage, notFound } from '../http/errors.ts';
+import { limit, page } from '../http/params.ts';
+import { defineRoute } from '../http/route.ts';
+import type { CallerUser, Route, ServedBuilds } from '../http/route.ts';
 import { webhookParams } from './fields.ts';
 import { presentDelivery } from './present.ts';
 

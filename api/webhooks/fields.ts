@@ -5,8 +5,8 @@ import type { Felt } from '../../schemas/felt.ts';
 import { MOST_SUBSCRIPTIONS, webhookStatus } from '../../schemas/messages/commands.ts';
 import { price } from '../../schemas/messages/prices.ts';
 import { WEBHOOK_EVENTS } from '../../schemas/webhooks/events.ts';
-import { integerField, textField } from '../fields.ts';
-import { integer } from '../params.ts';
+import { integerField, textField } from '../http/fields.ts';
+import { integer } from '../http/params.ts';
 
 /** Border parsers of what a webhook is made of. */
 

@@ -1,7 +1,7 @@
 import type { Delivery, Streak, WebhookRecord } from '../../projections/webhooks/queries.ts';
 import { deliveryAnswer } from '../../schemas/api/webhooks.ts';
 import type { DeliveryAnswer, WebhookAnswer } from '../../schemas/api/webhooks.ts';
-import { iso, isoOrNull } from '../times.ts';
+import { iso, isoOrNull } from '../http/times.ts';
 
 /** @param streak undefined: it never had a delivery */
 export function presentWebhook(webhook: WebhookRecord, streak?: Streak): WebhookAnswer {

@@ -19,12 +19,12 @@ import {
 } from '../../schemas/api/webhooks.ts';
 import type { WebhookAnswer } from '../../schemas/api/webhooks.ts';
 import { WEBHOOK_EVENTS, eventCatalogue } from '../../schemas/webhooks/events.ts';
-import { submitForCaller } from '../callers-command.ts';
-import type { CommandBus } from '../commands.ts';
-import { invalidInput, notFound } from '../errors.ts';
-import { defineRoute } from '../route.ts';
-import type { Route } from '../route.ts';
-import { iso } from '../times.ts';
+import { submitForCaller } from '../commands/submit-for-caller.ts';
+import type { CommandBus } from '../commands/bus.ts';
+import { invalidInput, notFound } from '../http/errors.ts';
+import { defineRoute } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
+import { iso } from '../http/times.ts';
 import { changedWebhook, createdWebhook, rotation, webhookParams } from './fields.ts';
 import { presentWebhook } from './present.ts';
 import { randomWebhookSecret } from './secret.ts';

@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
 import { createLogUpdate } from 'log-update';
 
-import { addApiKey, addUser, setDisabled, setPassword } from '../../api/operator.ts';
+import { addApiKey, addUser, setDisabled, setPassword } from './operator/accounts.ts';
 
 import { parseFelt } from '../../schemas/felt.ts';
 import { AppError } from '../../schemas/errors.ts';

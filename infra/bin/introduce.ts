@@ -1,10 +1,10 @@
 import { fileURLToPath } from 'node:url';
 
-import { importFile } from '../../api/catalogue/import.ts';
-import { readJson } from '../../api/catalogue/read-file.ts';
-import { openCommandChannel } from '../../api/command-channel.ts';
-import { addApiKey, ensureUser } from '../../api/operator.ts';
-import type { OperatorDeps } from '../../api/operator.ts';
+import { importFile } from './operator/catalogue/import.ts';
+import { readJson } from './operator/catalogue/read-file.ts';
+import { openCommandChannel } from '../../api/commands/channel.ts';
+import { addApiKey, ensureUser } from './operator/accounts.ts';
+import type { OperatorDeps } from './operator/accounts.ts';
 import { isEmptyOf } from '../../projections/catalogue/queries.ts';
 import { servedBuilds } from '../../projections/served.ts';
 import { required } from '../config.ts';

@@ -3,9 +3,9 @@ import { Writable } from 'node:stream';
 
 import { pino } from 'pino';
 
-import { openCommandChannel } from '../../api/command-channel.ts';
-import type { CommandChannel } from '../../api/command-channel.ts';
-import { addUser } from '../../api/operator.ts';
+import { openCommandChannel } from '../../api/commands/channel.ts';
+import type { CommandChannel } from '../../api/commands/channel.ts';
+import { addUser } from '../../infra/bin/operator/accounts.ts';
 import { startApi } from '../../api/server.ts';
 import { createClickHouse } from '../../infra/clickhouse/client.ts';
 import { loadConfig } from '../../infra/config.ts';

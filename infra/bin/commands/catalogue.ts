@@ -4,12 +4,12 @@ import type { Writable } from 'node:stream';
 
 import type { Command } from 'commander';
 
-import { exportCsv, exportJson } from '../../../api/catalogue/export.ts';
-import { FILE_KINDS, isFileKind } from '../../../api/catalogue/formats.ts';
-import type { FileKind } from '../../../api/catalogue/formats.ts';
-import { importFile, previewFile } from '../../../api/catalogue/import.ts';
-import type { ImportFile, ImportOutcome, ImportProgress } from '../../../api/catalogue/import.ts';
-import { csvReader, readJson } from '../../../api/catalogue/read-file.ts';
+import { exportCsv, exportJson } from '../operator/catalogue/export.ts';
+import { FILE_KINDS, isFileKind } from '../operator/catalogue/formats.ts';
+import type { FileKind } from '../operator/catalogue/formats.ts';
+import { importFile, previewFile } from '../operator/catalogue/import.ts';
+import type { ImportFile, ImportOutcome, ImportProgress } from '../operator/catalogue/import.ts';
+import { csvReader, readJson } from '../operator/catalogue/read-file.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { required } from '../../config.ts';

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 
-import { parseTimestamp } from '../../../api/params.ts';
+import { parseTimestamp } from '../../../api/http/params.ts';
 import { backfillPrices } from '../../../pipeline/observe/prices/backfill.ts';
 import type { BackfillProgress, BackfillReport } from '../../../pipeline/observe/prices/backfill.ts';
 import { guardLimits } from '../../../pipeline/observe/prices/observer.ts';

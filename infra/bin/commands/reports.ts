@@ -1,8 +1,8 @@
 import { Option } from 'commander';
 import type { Command } from 'commander';
 
-import { approveReport, rejectReport, reportsToReview } from '../../../api/domains/review.ts';
-import type { OperatorDeps } from '../../../api/operator.ts';
+import { approveReport, rejectReport, reportsToReview } from '../operator/reports.ts';
+import type { OperatorDeps } from '../operator/accounts.ts';
 import type { DomainReport } from '../../../projections/catalogue/queries.ts';
 import { reportStatus, riskLevel } from '../../../schemas/catalogue.ts';
 import type { Logger } from '../../log.ts';

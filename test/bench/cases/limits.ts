@@ -7,10 +7,10 @@ import { fileURLToPath } from 'node:url';
 
 import { z } from 'zod';
 
-import { createApp } from '../../../api/app.ts';
+import { createApp } from '../../../api/http/app.ts';
 import { createLimits } from '../../../api/limits/limits.ts';
-import { defineRoute } from '../../../api/route.ts';
-import type { Route } from '../../../api/route.ts';
+import { defineRoute } from '../../../api/http/route.ts';
+import type { Route } from '../../../api/http/route.ts';
 import { loadConfig, required } from '../../../infra/config.ts';
 import { freePort } from '../../../infra/embedded/ports.ts';
 import { pause } from '../../../infra/lifecycle.ts';

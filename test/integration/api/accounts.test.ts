@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-import { isWellFormedApiKey } from '../../../api/api-key.ts';
+import { isWellFormedApiKey } from '../../../api/auth/api-key.ts';
 import { pause } from '../../../infra/lifecycle.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { topics } from '../../../schemas/topics.ts';
@@ -198,7 +198,7 @@ describe('sessions', () => {
   });
 
   it('end when their time is over', async () => {
-    const { hashSecret } = await import('../../../api/api-key.ts');
+    const { hashSecret } = await import('../../../api/auth/api-key.ts');
     const token = 'a-token-that-ends-soon';
     const open = (expires_at: number, name: string) =>
       world.commands.submit({
@@ -518,7 +518,7 @@ describe('Idempotency-Key', () => {
 
 describe('operators', () => {
   it('shut a user out with everything that is the user’s, and let it in again', async () => {
-    const { setDisabled, setPassword } = await import('../../../api/operator.ts');
+    const { setDisabled, setPassword } = await import('../../../infra/bin/operator/accounts.ts');
     const deps = {
       commands: world.commands,
       pool: world.apiPool,
@@ -549,7 +549,7 @@ describe('operators', () => {
   });
 
   it('make a user exist, with the password that is configured', async () => {
-    const { ensureUser, addApiKey } = await import('../../../api/operator.ts');
+    const { ensureUser, addApiKey } = await import('../../../infra/bin/operator/accounts.ts');
     const deps = {
       commands: world.commands,
       pool: world.apiPool,

@@ -5,12 +5,12 @@ import fc from 'fast-check';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-import { exportCsv, exportJson } from '../../../api/catalogue/export.ts';
-import { FILE_KINDS } from '../../../api/catalogue/formats.ts';
-import type { FileKind } from '../../../api/catalogue/formats.ts';
-import { importFile, previewFile } from '../../../api/catalogue/import.ts';
-import type { ImportDeps, ImportFile, ImportOutcome } from '../../../api/catalogue/import.ts';
-import { csvReader, readJson } from '../../../api/catalogue/read-file.ts';
+import { exportCsv, exportJson } from '../../../infra/bin/operator/catalogue/export.ts';
+import { FILE_KINDS } from '../../../infra/bin/operator/catalogue/formats.ts';
+import type { FileKind } from '../../../infra/bin/operator/catalogue/formats.ts';
+import { importFile, previewFile } from '../../../infra/bin/operator/catalogue/import.ts';
+import type { ImportDeps, ImportFile, ImportOutcome } from '../../../infra/bin/operator/catalogue/import.ts';
+import { csvReader, readJson } from '../../../infra/bin/operator/catalogue/read-file.ts';
 import { createMetrics } from '../../../infra/metrics.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
 import { runPostgresProjection } from '../../../projections/engine/run/postgres-runner.ts';

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
-import { HttpError } from '../../../api/errors.ts';
+import { HttpError } from '../../../api/http/errors.ts';
 import { traceTransfers } from '../../../api/transfers/trace.ts';
 import type { Trace } from '../../../api/transfers/trace.ts';
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 import { askedOf, transfersQuery } from '../../../api/transfers/filters.ts';
 import { listTransfers } from '../../../api/transfers/list.ts';
-import { parseInput } from '../../../api/validation.ts';
+import { parseInput } from '../../../api/http/validation.ts';
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import { toFelt } from '../../../schemas/felt.ts';

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-import { setDisabled } from '../../../api/operator.ts';
+import { setDisabled } from '../../../infra/bin/operator/accounts.ts';
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import { systemClock } from '../../../infra/clock.ts';

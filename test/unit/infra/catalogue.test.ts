@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 
 import { expect, it } from 'vitest';
 
-import { Faults, checkRecords } from '../../../api/catalogue/check.ts';
-import { readJson } from '../../../api/catalogue/read-file.ts';
+import { Faults, checkRecords } from '../../../infra/bin/operator/catalogue/check.ts';
+import { readJson } from '../../../infra/bin/operator/catalogue/read-file.ts';
 import { allOf } from '../../support/files.ts';
 
 const STARTER = 'infra/catalogue/starter.json';

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
-import { HttpError } from '../../../../api/errors.ts';
-import { parseInput } from '../../../../api/validation.ts';
+import { HttpError } from '../../../../api/http/errors.ts';
+import { parseInput } from '../../../../api/http/validation.ts';
 import { changedWebhook, createdWebhook, rotation } from '../../../../api/webhooks/fields.ts';
 import { commandsMessage } from '../../../../schemas/messages/commands.ts';
 

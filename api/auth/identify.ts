@@ -1,0 +1,64 @@
+import { sessionByTokenHash } from '../../projections/accounts/queries.ts';
+import { hashSecret } from './api-key.ts';
+import { throttled, unauthenticated } from '../http/errors.ts';
+import { checkKey } from './key-check.ts';
+import type { KeyCheckDeps } from './key-check.ts';
+import { rateLimitHeaders } from '../limits/allowance.ts';
+import { MINUTE_MS } from '../limits/call-rates.ts';
+import type { Limits } from '../limits/limits.ts';
+import type { CallerNote } from '../http/request-state.ts';
+import { readSignature } from '../sync/signature.ts';
+import type { CallerUser, Identify, RequestInfo, Route, ServedBuilds } from '../http/route.ts';
+
+export interface IdentifyDeps extends KeyCheckDeps {
+  readonly now: () => number;
+  readonly limits: Limits;
+}
+
+export function createIdentify(
+  deps: IdentifyDeps,
+  route: Pick<Route, 'path' | 'sessionCallsPerMinute' | 'addressCallsPerMinute'>,
+  request: RequestInfo,
+  served: () => Promise<ServedBuilds>,
+  note: CallerNote,
+): Identify {
+  const key = async () => ({ key: await checkKey(deps, request, served, note) });
+
+  const session = async (): Promise<{ user: CallerUser; tokenHash: string }> => {
+    const header = request.header('authorization').trim();
+    const match = /^Bearer[ ]+(\S+)$/i.exec(header);
+    const token = match?.[1];
+    if (header === '' || !/^Bearer(\s|$)/i.test(header)) throw unauthenticated('session');
+    if (token === undefined) throw unauthenticated('session', 'Invalid token header.');
+    const tokenHash = hashSecret(token);
+    const found = await sessionByTokenHash(deps.pool, (await served()).schema('accounts'), tokenHash);
+    if (found === null || found.expires_at <= deps.now()) throw unauthenticated('session', 'Invalid token.');
+    note.userId = found.user_id;
+    await limitCalls(String(found.user_id), route.sessionCallsPerMinute);
+    return { user: { id: found.user_id, username: found.username, email: found.email }, tokenHash };
+  };
+
+  /** Keys have ceilings of their own; calls by session or signature are limited on the routes that say so. */
+  const limitCalls = async (caller: string, limit: number | undefined): Promise<void> => {
+    if (limit === undefined) return;
+    const taken = await deps.limits.callRates.take(`${caller} ${route.path}`, limit);
+    const headers = rateLimitHeaders('minute', MINUTE_MS, taken);
+    if (!taken.isAllowed) throw throttled(taken.resetMs / 1000, headers);
+    note.settle = async () => headers;
+  };
+
+  return {
+    none: async () => ({}),
+    key,
+    session,
+    async signature() {
+      await limitCalls(request.ip, route.addressCallsPerMinute);
+      return { signedCall: readSignature((name) => request.header(name), deps.now()) };
+    },
+    'key-or-session': async () => {
+      const hasKey = request.header('api-key').trim() !== '';
+      if (hasKey || request.header('authorization').trim() === '') return await key();
+      return { user: (await session()).user };
+    },
+  };
+}

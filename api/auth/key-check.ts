@@ -1,0 +1,108 @@
+import type { Sql } from '../../infra/postgres/client.ts';
+import { keyByHash } from '../../projections/accounts/queries.ts';
+import { hashSecret, isWellFormedApiKey } from './api-key.ts';
+import { HttpError, permissionDenied, unauthenticated } from '../http/errors.ts';
+import { rateLimitHeaders, wholeSeconds } from '../limits/allowance.ts';
+import { HOUR_MS } from '../limits/ceilings.ts';
+import type { Limits } from '../limits/limits.ts';
+import type { CallerNote } from '../http/request-state.ts';
+import { findViolation } from './restrictions.ts';
+import type { CallerKey, RequestInfo, ServedBuilds } from '../http/route.ts';
+
+export interface KeyCheckDeps {
+  /** May only SELECT. Keys are looked up at every call: no cache could outlive a deletion. */
+  readonly pool: Sql;
+  readonly limits: Pick<Limits, 'ceilings' | 'addressFailures'>;
+  /** Calls an hour of a key that was made without a ceiling; null: no ceiling. */
+  readonly defaultCeiling: number | null;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}
+
+/** Why a check failed, for the log. */
+type Refusal = 'missing' | 'unknown' | 'origin' | 'ip' | 'ceiling';
+
+/**
+ * What the contract asks of a call with an API key, in its order:
+ *
+ * | The address failed ten checks within five minutes                     | 403 `ip_blocked`        |
+ * | The key is missing, unknown, deleted or past its time, or its user shut out | 401                 |
+ * | An `Origin` or `X-Origin` that `allowed_origins` do not hold          | 403 `permission_denied` |
+ * | Neither, and an address that `allowed_ips` do not hold                | 403 `permission_denied` |
+ * | `rate_limit_per_hour` calls succeeded in the last hour                | 403 `rate_limited`      |
+ *
+ * Every failure but the first counts against the address.
+ */
+export async function checkKey(
+  { pool, limits, defaultCeiling, now }: KeyCheckDeps,
+  request: RequestInfo,
+  served: () => Promise<ServedBuilds>,
+  note: CallerNote,
+): Promise<CallerKey> {
+  const fail = async (refusal: Refusal, error: HttpError): Promise<never> => {
+    note.refusal = refusal;
+    // Ten others that failed at the same time may have come first.
+    refuseBlocked(await limits.addressFailures.record(request.ip), note);
+    throw error;
+  };
+
+  refuseBlocked(await limits.addressFailures.blockedFor(request.ip), note);
+
+  const text = request.header('api-key').trim();
+  if (text === '') return await fail('missing', unauthenticated('key'));
+  const found = isWellFormedApiKey(text)
+    ? await keyByHash(pool, (await served()).schema('accounts'), hashSecret(text))
+    : null;
+  if (found === null || (found.expires_at !== null && found.expires_at <= now()))
+    return await fail('unknown', unauthenticated('key', 'Invalid API key.'));
+  note.keyId = found.id;
+  note.userId = found.user_id;
+
+  const violation = findViolation(
+    { allowedOrigins: found.allowed_origins, allowedIps: found.allowed_ips },
+    { origin: request.header('origin') || request.header('x-origin'), ip: request.ip },
+  );
+  if (violation !== null) {
+    const what = violation === 'origin' ? 'origin' : 'IP address';
+    return await fail(violation, permissionDenied(`This API key may not be used from this ${what}.`));
+  }
+
+  const ceiling = found.rate_limit_per_hour ?? defaultCeiling;
+  if (ceiling !== null) {
+    const slot = await limits.ceilings.reserve(String(found.id), ceiling);
+    if (!slot.isAllowed) return await fail('ceiling', overCeiling(slot));
+    note.settle = async (status) => {
+      const isSuccess = status >= 200 && status < 300;
+      const isEnded = slot.end(isSuccess).catch(() => {
+        // A slot that Redis never heard the end of is free after a while.
+      });
+      // A success counts from now on either way; who failed may call again at once, and is to find its slot free.
+      if (!isSuccess) await isEnded;
+      const remaining = isSuccess ? slot.remaining : slot.remaining + 1;
+      return rateLimitHeaders('hour', HOUR_MS, { ...slot, remaining });
+    };
+  }
+  return { id: found.id, userId: found.user_id };
+}
+
+function refuseBlocked(ms: number, note: CallerNote): void {
+  if (ms <= 0) return;
+  note.refusal = 'blocked';
+  const wait = wholeSeconds(ms);
+  throw new HttpError(
+    403,
+    'ip_blocked',
+    `Too many failed requests from this IP address. It is blocked for ${wait} more seconds.`,
+    { headers: { 'Retry-After': String(wait) } },
+  );
+}
+
+function overCeiling(slot: Parameters<typeof rateLimitHeaders>[2]): HttpError {
+  const wait = wholeSeconds(slot.resetMs);
+  return new HttpError(
+    403,
+    'rate_limited',
+    `This API key's hourly rate limit is exceeded. Expected available in ${wait} seconds.`,
+    { headers: { 'Retry-After': String(wait), ...rateLimitHeaders('hour', HOUR_MS, slot) } },
+  );
+}

@@ -1,0 +1,37 @@
+import type Router from '@koa/router';
+
+import type { RequestState } from '../http/request-state.ts';
+
+/** What /readyz answers: 200 when ok, else 503; the body says what is behind, and by how much. */
+export interface Readiness {
+  readonly ok: boolean;
+  readonly body: Readonly<Record<string, unknown>>;
+}
+
+export interface HealthDeps {
+  readonly readiness: () => Promise<Readiness>;
+  /** What GET /metrics answers; without it there is no such path. */
+  readonly metricsText?: (() => Promise<{ contentType: string; text: string }>) | undefined;
+}
+
+/** The paths for operators, outside the contract: /healthz, /readyz, /metrics. */
+export function mountHealth(router: Router<RequestState>, { readiness, metricsText }: HealthDeps): void {
+  router.get('/healthz', (context) => {
+    context.state.path = '/healthz';
+    context.body = { status: 'ok' };
+  });
+  router.get('/readyz', async (context) => {
+    context.state.path = '/readyz';
+    const { ok, body } = await readiness();
+    context.status = ok ? 200 : 503;
+    if (!ok) context.set('Retry-After', '5');
+    context.body = body;
+  });
+  if (metricsText === undefined) return;
+  router.get('/metrics', async (context) => {
+    context.state.path = '/metrics';
+    const { contentType, text } = await metricsText();
+    context.type = contentType;
+    context.body = text;
+  });
+}

@@ -1,0 +1,194 @@
+import { randomUUID } from 'node:crypto';
+
+import cors from '@koa/cors';
+import Router from '@koa/router';
+import Koa from 'koa';
+
+import type { Logger } from '../../infra/log.ts';
+import { Counter, Histogram } from '../../infra/metrics.ts';
+import type { Registry } from '../../infra/metrics.ts';
+import type { Network } from '../../infra/networks.ts';
+import { clientAddress } from './client-address.ts';
+import { dispatch } from './handle-route.ts';
+import type { DispatchDeps } from './handle-route.ts';
+import { HttpError, notFound, toHttpError } from './errors.ts';
+import { mountHealth } from '../health/health.ts';
+import type { HealthDeps } from '../health/health.ts';
+import { API_VERSION, describeApi } from './openapi.ts';
+import type { RequestState } from './request-state.ts';
+import type { Route } from './route.ts';
+import type { UsageCounter } from '../auth/key-usage.ts';
+
+export interface AppDeps extends DispatchDeps, HealthDeps {
+  readonly routes: readonly Route[];
+  readonly log: Logger;
+  readonly metrics: Registry;
+  readonly trustedProxies: readonly Network[];
+  readonly usage: Pick<UsageCounter, 'count'>;
+}
+
+const OUR_HEADERS = [
+  'X-Request-Id',
+  'X-API-Version',
+  'X-Indexed-Block',
+  'Retry-After',
+  'RateLimit',
+  'RateLimit-Policy',
+  'WWW-Authenticate',
+  'Location',
+];
+
+const SECURITY_HEADERS = {
+  'Cache-Control': 'no-store',
+  'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'",
+  'Cross-Origin-Resource-Policy': 'cross-origin',
+  'Referrer-Policy': 'no-referrer',
+  'X-Content-Type-Options': 'nosniff',
+  'X-Frame-Options': 'DENY',
+};
+
+/** The Koa application: what every request passes through, outermost first, and the declared routes at the end. */
+export function createApp(deps: AppDeps): Koa<RequestState> {
+  const { log, metrics, routes, indexedHeight, usage } = deps;
+  const seconds = new Histogram({
+    name: 'tds_http_request_seconds',
+    help: 'Time from the first middleware to the answer',
+    labelNames: ['method', 'route', 'status'],
+    buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+    registers: [metrics],
+  });
+
+  const refusals = new Counter({
+    name: 'tds_key_refusals_total',
+    help: 'Calls refused because of their API key, or because their address had failed too often, by reason',
+    labelNames: ['reason'],
+    registers: [metrics],
+  });
+
+  const app = new Koa<RequestState>();
+  // Koa's own error output repeats requests; errors are answered and logged below. What comes here came too late for both.
+  app.on('error', (error: unknown) => log.debug({ err: error }, 'connection error'));
+
+  app.use(async (context, next) => {
+    const began = performance.now();
+    const { state } = context;
+    const sent = context.get('X-Request-Id');
+    state.requestId = /^[A-Za-z0-9._:-]{1,128}$/.test(sent) ? sent : randomUUID();
+    state.ip = clientAddress(
+      context.req.socket.remoteAddress ?? '',
+      context.get('X-Forwarded-For') || undefined,
+      deps.trustedProxies,
+    );
+    state.note = {};
+    const height = indexedHeight();
+    context.set({
+      ...SECURITY_HEADERS,
+      'X-Request-Id': state.requestId,
+      'X-API-Version': API_VERSION,
+      ...(height === null ? {} : { 'X-Indexed-Block': String(height) }),
+    });
+    await next();
+    const took = performance.now() - began;
+    const labels = { method: context.method, route: state.path ?? 'none', status: context.status };
+    seconds.observe(labels, took / 1000);
+    const { keyId, userId, refusal } = state.note;
+    if (refusal !== undefined) refusals.inc({ reason: refusal });
+    if (keyId !== undefined) usage.count(keyId, context.status);
+    // The route as declared, never the path, the query, headers or bodies: a path may be a capability.
+    log.info(
+      {
+        request_id: state.requestId,
+        ip: state.ip,
+        key_id: keyId,
+        user_id: userId,
+        refusal,
+        ...labels,
+        ms: Math.round(took),
+      },
+      'request',
+    );
+  });
+
+  const allowOrigins = cors({
+    origin: '*',
+    exposeHeaders: OUR_HEADERS,
+    allowMethods: 'GET,HEAD,POST,PUT,PATCH,DELETE',
+    maxAge: 86_400,
+    keepHeadersOnError: false,
+  });
+  app.use(async (context, next) => {
+    await (context.path.startsWith('/api/') ? allowOrigins(context, next) : next());
+  });
+
+  app.use(async (context, next) => {
+    try {
+      await next();
+    } catch (error) {
+      const answer = toHttpError(error);
+      const { requestId, route } = context.state;
+      if (answer.status >= 500) {
+        // What a client broke off by going away failed for nobody; an answer meant so is in the request's line.
+        const level = context.res.closed || error instanceof HttpError ? 'debug' : 'error';
+        log[level]({ err: error, request_id: requestId }, 'request failed');
+      }
+      context.status = answer.status;
+      context.set(answer.headers);
+      context.body = {
+        ...(route?.hasSuccessFlag === true ? { success: false } : {}),
+        ...(route?.hasErrorText === true ? { error: answer.message } : {}),
+        detail: answer.message,
+        code: answer.code,
+        status: answer.status,
+        request_id: requestId,
+        ...(answer.errors === undefined ? {} : { errors: answer.errors }),
+        ...answer.extra,
+      };
+    }
+    const { settle } = context.state.note;
+    if (settle !== undefined) context.set(await settle(context.status));
+  });
+
+  // Django's routers tell paths apart by case; both slash forms match, and nothing redirects.
+  const router = new Router<RequestState>({ sensitive: true, strict: false });
+  mountHealth(router, deps);
+  const document = describeApi(routes);
+  router.get('/api/openapi.json', (context) => {
+    context.state.path = '/api/openapi.json';
+    context.body = document;
+  });
+  // A path without parameters goes before one that would take its last part for a parameter.
+  const parameters = ({ path }: Route): number => path.split('{').length;
+  for (const route of routes.toSorted((a, b) => parameters(a) - parameters(b))) {
+    router.register(patternOf(route), [route.method], dispatch(route, deps));
+  }
+  app.use(router.routes());
+  app.use((context) => answerUnrouted(context, router, routes));
+  return app;
+}
+
+const patternOf = ({ path }: Route): string => path.replace(/\/$/, '').replaceAll(/\{([a-z_]+)\}/g, ':$1');
+
+/** No route has this path and method: 404, 405, or what may be done here. */
+function answerUnrouted(
+  context: Koa.ParameterizedContext<RequestState>,
+  router: Router<RequestState>,
+  routes: readonly Route[],
+): void {
+  const { path, method } = context;
+  const layers = router.match(path, method).path.filter((layer) => layer.methods.length > 0);
+  const allowed = new Set(layers.flatMap((layer) => layer.methods));
+  if (allowed.size === 0) throw notFound();
+  allowed.add('OPTIONS');
+  const allow = [...allowed].join(', ');
+  if (method === 'OPTIONS') {
+    context.status = 204;
+    context.set('Allow', allow);
+    return;
+  }
+  const patterns = new Set(layers.map((layer) => layer.path));
+  const isFlagged = routes.some((route) => route.hasSuccessFlag && patterns.has(patternOf(route)));
+  throw new HttpError(405, 'method_not_allowed', `Method "${method}" not allowed.`, {
+    headers: { Allow: allow },
+    extra: isFlagged ? { success: false } : {},
+  });
+}

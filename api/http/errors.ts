@@ -1,0 +1,99 @@
+import { isPostgresUnavailable } from '../../infra/postgres/client.ts';
+import { AppError } from '../../schemas/errors.ts';
+
+/** What is wrong with a field, by field; faults of the whole input are under `non_field_errors`. */
+export type FieldErrors = Readonly<Record<string, readonly string[]>>;
+
+/** An answer that is not a success, on purpose: thrown anywhere below the outermost middleware, which answers it. */
+export class HttpError extends Error {
+  readonly status: number;
+  readonly code: string;
+  readonly errors: FieldErrors | undefined;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Members of the body besides those of every error. */
+  readonly extra: Readonly<Record<string, unknown>>;
+
+  constructor(
+    status: number,
+    code: string,
+    detail: string,
+    options: {
+      errors?: FieldErrors;
+      headers?: Readonly<Record<string, string>>;
+      extra?: Readonly<Record<string, unknown>>;
+      cause?: unknown;
+    } = {},
+  ) {
+    super(detail, options.cause === undefined ? undefined : { cause: options.cause });
+    this.name = 'HttpError';
+    this.status = status;
+    this.code = code;
+    this.errors = options.errors;
+    this.headers = options.headers ?? {};
+    this.extra = options.extra ?? {};
+  }
+}
+
+export const notFound = (detail = 'Not found.'): HttpError => new HttpError(404, 'not_found', detail);
+
+export const invalidPage = (): HttpError => new HttpError(404, 'not_found', 'Invalid page.');
+
+/** 400 with a sentence made of the first fault of each field. */
+export function invalidInput(errors: FieldErrors, extra: Readonly<Record<string, unknown>> = {}): HttpError {
+  const sentences = Object.entries(errors).map(([field, texts]) =>
+    field === 'non_field_errors' ? (texts[0] ?? '') : `${field}: ${texts[0] ?? ''}`,
+  );
+  return new HttpError(400, 'invalid', sentences.join(' '), { errors, extra });
+}
+
+const challenges = { key: 'ApiKey', session: 'Bearer' } as const;
+
+export function unauthenticated(scheme: keyof typeof challenges, detail?: string): HttpError {
+  return new HttpError(
+    401,
+    detail === undefined ? 'not_authenticated' : 'authentication_failed',
+    detail ?? 'Authentication credentials were not provided.',
+    { headers: { 'WWW-Authenticate': challenges[scheme] } },
+  );
+}
+
+export function permissionDenied(detail: string): HttpError {
+  return new HttpError(403, 'permission_denied', detail);
+}
+
+/** 429 as the contract's framework words it. */
+export function throttled(seconds: number, headers: Readonly<Record<string, string>> = {}): HttpError {
+  const wait = Math.max(1, Math.ceil(seconds));
+  const unit = wait === 1 ? 'second' : 'seconds';
+  return new HttpError(429, 'throttled', `Request was throttled. Expected available in ${wait} ${unit}.`, {
+    headers: { 'Retry-After': String(wait), ...headers },
+  });
+}
+
+export function unavailable(code: string, detail: string, retryAfterSeconds: number): HttpError {
+  return new HttpError(503, code, detail, { headers: { 'Retry-After': String(retryAfterSeconds) } });
+}
+
+/** What a client is told of any error. What is not an `HttpError` says nothing about our inside. */
+export function toHttpError(error: unknown): HttpError {
+  if (error instanceof HttpError) return error;
+  if (error instanceof AppError) {
+    if (error.code === 'COMMAND_TIMEOUT') {
+      return new HttpError(503, 'command_timeout', error.message, {
+        headers: { 'Retry-After': '2' },
+        cause: error,
+      });
+    }
+    // NOT_FOUND below the routes is a read model that is not built yet.
+    if (error.retryable || error.code === 'NOT_FOUND') return storeUnavailable(error);
+  }
+  if (isPostgresUnavailable(error)) return storeUnavailable(error);
+  return new HttpError(500, 'error', 'Server Error (500)', { cause: error });
+}
+
+function storeUnavailable(cause: unknown): HttpError {
+  return new HttpError(503, 'unavailable', 'The service is temporarily unavailable.', {
+    headers: { 'Retry-After': '2' },
+    cause,
+  });
+}

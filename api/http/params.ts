@@ -1,0 +1,204 @@
+import { z } from 'zod';
+
+import { U256, parseFelt } from '../../schemas/felt.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import { INTERVALS } from './intervals.ts';
+
+/**
+ * Border parsers of query and path parameters. Each takes the text that was sent and is made optional by the route
+ * (`address().optional()`). An empty parameter counts as absent, the last of several with one name counts.
+ */
+
+const refuse = (context: z.core.$RefinementCtx, message: string): never => {
+  context.addIssue({ code: 'custom', message });
+  return z.NEVER;
+};
+
+/** What the OpenAPI document says of them; besides, they are below the field's prime. */
+const HEX = '^0[xX][0-9a-fA-F]{1,64}$';
+
+/** Any common 0x form of an address or hash, as a canonical felt. */
+export function address(description = 'Address in any 0x form') {
+  return z
+    .string()
+    .transform(
+      (text, context): Felt =>
+        parseFelt(text) ?? refuse(context, 'Enter a valid address (0x and up to 64 hex digits).'),
+    )
+    .meta({
+      description,
+      example: '0x49d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7',
+      override: { type: 'string', pattern: HEX },
+    });
+}
+
+/** A transaction hash in any 0x form, as a canonical felt. */
+export function hash(description = 'Transaction hash in any 0x form') {
+  return z
+    .string()
+    .transform(
+      (text, context): Felt =>
+        parseFelt(text) ?? refuse(context, 'Enter a valid hash (0x and up to 64 hex digits).'),
+    )
+    .meta({ description, override: { type: 'string', pattern: HEX } });
+}
+
+/** A whole decimal number within bounds (both included, at most 2^53 − 1). */
+export function integer(
+  options: { min?: number; max?: number; description?: string } = {},
+): z.ZodType<number, string> {
+  const { min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEGER, description } = options;
+  return z
+    .string()
+    .transform((text, context): number => {
+      if (!/^\s*[+-]?[0-9]{1,1000}\s*$/.test(text)) return refuse(context, 'A valid integer is required.');
+      const value = BigInt(text.trim().replace(/^\+/, ''));
+      if (value < BigInt(min))
+        return refuse(context, `Ensure this value is greater than or equal to ${min}.`);
+      if (value > BigInt(max)) return refuse(context, `Ensure this value is less than or equal to ${max}.`);
+      return Number(value);
+    })
+    .meta({
+      ...(description === undefined ? {} : { description }),
+      override: { type: 'integer', minimum: min, maximum: max },
+    });
+}
+
+const TOKEN_ID = '^([0-9]{1,78}|0[xX][0-9a-fA-F]{1,64})$';
+
+/** An NFT's id: below 2^256, decimal or 0x. */
+export function tokenId(description = 'Token id, decimal or 0x') {
+  return z
+    .string()
+    .transform((text, context): bigint => {
+      if (!new RegExp(TOKEN_ID).test(text)) return refuse(context, 'Enter a valid token id.');
+      const value = BigInt(text.toLowerCase());
+      return value < U256 ? value : refuse(context, 'Enter a valid token id.');
+    })
+    .meta({ description, override: { type: 'string', pattern: TOKEN_ID } });
+}
+
+const TRUE = new Set(['t', 'y', 'yes', 'true', 'on', '1']);
+const FALSE = new Set(['f', 'n', 'no', 'false', 'off', '0']);
+
+export function boolean(description?: string): z.ZodType<boolean, string> {
+  return z
+    .string()
+    .transform((text, context): boolean => {
+      const word = text.trim().toLowerCase();
+      if (TRUE.has(word)) return true;
+      return FALSE.has(word) ? false : refuse(context, 'Must be a valid boolean.');
+    })
+    .meta({ ...(description === undefined ? {} : { description }), override: { type: 'boolean' } });
+}
+
+const ISO =
+  /^(\d{4})-(\d{2})-(\d{2})(?:[Tt ](\d{2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?\s?(?:([Zz])|([+\- ])(\d{2}):?(\d{2})?)?)?$/;
+
+/**
+ * An ISO 8601 date and time as a Date; `null` when it is none. Without a zone it is UTC; without a time, midnight.
+ * A space stands for the `+` that a client forgot to encode. Parts of a millisecond are cut off. In UTC it is of the
+ * years 1 to 9999, so that an answer can repeat it.
+ */
+export function parseTimestamp(text: string): Date | null {
+  const match = ISO.exec(text.trim());
+  if (match === null) return null;
+  const part = (index: number): number => Number(match[index] ?? 0);
+  const [year, month, day, hour, minute, second] = [part(1), part(2), part(3), part(4), part(5), part(6)];
+  const millis = Math.trunc(Number(`0.${match[7] ?? '0'}`) * 1000 + 1e-7);
+  const date = new Date(0);
+  date.setUTCFullYear(year, month - 1, day);
+  const isDay = year > 0 && date.getUTCMonth() === month - 1 && date.getUTCDate() === day;
+  if (!isDay || hour > 23 || minute > 59 || second > 59 || part(10) > 23 || part(11) > 59) return null;
+  date.setUTCHours(hour, minute, second, millis);
+  const offset = (part(10) * 60 + part(11)) * 60_000;
+  date.setTime(date.getTime() + (match[9] === '-' ? offset : -offset));
+  const yearInUtc = date.getUTCFullYear();
+  return yearInUtc < 1 || yearInUtc > 9999 ? null : date;
+}
+
+export function timestamp(description = 'ISO 8601; UTC unless it names a zone') {
+  return z
+    .string()
+    .transform(
+      (text, context): Date =>
+        parseTimestamp(text) ??
+        refuse(
+          context,
+          'Datetime has wrong format. Use one of these formats instead: YYYY-MM-DDThh:mm[:ss[.uuuuuu]][+HH:MM|-HH:MM|Z].',
+        ),
+    )
+    .meta({ description, override: { type: 'string', format: 'date-time' } });
+}
+
+/** What a history is cut into. */
+export function interval() {
+  return z
+    .enum(INTERVALS, { error: `Must be one of: ${INTERVALS.join(', ')}.` })
+    .meta({ description: '1 hour when absent; buckets are in UTC, weeks begin on Monday' });
+}
+
+/** Free text without NUL characters, which Postgres cannot hold. Length in characters. */
+/** @param options.isTrimmed blanks around it do not count */
+export function text(
+  options: { min?: number; max?: number; description?: string; isTrimmed?: boolean } = {},
+) {
+  const { min = 0, max = 1000, description, isTrimmed = false } = options;
+  return (isTrimmed ? z.string().trim() : z.string())
+    .max(max)
+    .min(min)
+    .refine((value) => !value.includes('\0'), 'Null characters are not allowed.')
+    .meta(description === undefined ? {} : { description });
+}
+
+/** A page's number; `last`; or `invalid`, which is answered 404 once the page is looked for (`resolvePage`). */
+export type PageParameter = number | 'last' | 'invalid';
+
+/** The name of a network, in any case. */
+export function networkFilter(description = 'Such as mainnet or sepolia') {
+  return text({ max: 100 })
+    .transform((name) => name.trim().toLowerCase())
+    .meta({ description, override: { type: 'string', maxLength: 100 } });
+}
+
+export function page(): z.ZodType<PageParameter, string | undefined> {
+  return z
+    .string()
+    .optional()
+    .transform((text): PageParameter => {
+      if (text === undefined) return 1;
+      if (text === 'last') return 'last';
+      if (!/^\s*\+?[0-9]{1,15}\s*$/.test(text)) return 'invalid';
+      const number = Number(text);
+      return number === 0 ? 'invalid' : number;
+    })
+    .meta({
+      description: 'Page number from 1 on, or `last`; a page that does not exist is answered 404',
+      override: ({ jsonSchema }) => {
+        delete jsonSchema.type;
+        Object.assign(jsonSchema, {
+          anyOf: [{ type: 'integer', minimum: 1 }, { const: 'last' }],
+          default: 1,
+        });
+      },
+    });
+}
+
+/** How many rows a page has: a bad one or 0 is the default, a larger one the maximum. */
+export function limit(
+  options: { fallback?: number; max?: number } = {},
+): z.ZodType<number, string | undefined> {
+  const { fallback = 25, max = 100 } = options;
+  return z
+    .string()
+    .optional()
+    .transform((text): number => {
+      if (text === undefined || !/^\s*\+?[0-9]+\s*$/.test(text)) return fallback;
+      const number = Number(text);
+      return number === 0 ? fallback : Math.min(number, max);
+    })
+    .meta({
+      description: `Rows of a page; ${fallback} when wrong, at most ${max}`,
+      override: { type: 'integer', minimum: 1, maximum: max, default: fallback },
+    });
+}

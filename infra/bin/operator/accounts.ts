@@ -1,0 +1,146 @@
+import { parseNetwork } from '../../networks.ts';
+import type { Sql } from '../../postgres/client.ts';
+import { userByLogin } from '../../../projections/accounts/queries.ts';
+import type { UserForLogin } from '../../../projections/accounts/queries.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import { apiKeyPrefix, hashSecret, randomApiKey } from '../../../api/auth/api-key.ts';
+import type { CommandBus, CommandRequest } from '../../../api/commands/bus.ts';
+import { createPasswordChecker, hashPassword } from '../../../api/auth/passwords.ts';
+import { parseOriginRule } from '../../../api/auth/restrictions.ts';
+import type { ServedBuilds } from '../../../api/http/route.ts';
+
+export interface OperatorDeps {
+  readonly commands: CommandBus;
+  readonly pool: Sql;
+  readonly servedBuilds: () => Promise<ServedBuilds>;
+}
+
+const ACTOR = 'operator';
+
+/** Makes a user (`tds users add`). Throws CONFLICT when a name is taken. */
+export async function addUser(
+  deps: OperatorDeps,
+  user: { username: string; email?: string | null; password: string; isAdmin?: boolean },
+): Promise<{ id: number }> {
+  const { username, email = null, password, isAdmin = false } = user;
+  if (!isName(username, 150)) {
+    throw new AppError('INVALID', 'A username has 1 to 150 characters, none of them a control character');
+  }
+  if (email !== null && !/^[^\s@]{1,150}@[^\s@]{1,100}$/.test(email)) {
+    throw new AppError('INVALID', `Not an e-mail address: ${email}`);
+  }
+  assertPassword(password);
+  const result = await accepted(deps, {
+    type: 'user.create',
+    actor: ACTOR,
+    body: { username, email, password_hash: await hashPassword(password), is_admin: isAdmin },
+  });
+  return { id: Number(result['id']) };
+}
+
+/** Gives a user another password and ends its sessions (`tds users password`). */
+export async function setPassword(deps: OperatorDeps, username: string, password: string): Promise<void> {
+  assertPassword(password);
+  const user = await knownUser(deps, username);
+  const body = { user_id: user.id, password_hash: await hashPassword(password) };
+  await accepted(deps, { type: 'user.set-password', actor: ACTOR, body });
+}
+
+/** Shuts a user out, its API keys too, or lets it in again (`tds users disable`, `tds users enable`). */
+export async function setDisabled(deps: OperatorDeps, username: string, isDisabled: boolean): Promise<void> {
+  const user = await knownUser(deps, username);
+  const body = { user_id: user.id, is_disabled: isDisabled };
+  await accepted(deps, { type: 'user.disable', actor: ACTOR, body });
+}
+
+/** Makes this user exist with this password (`ADMIN_USERNAME`, `ADMIN_PASSWORD`); changes nothing when it does. */
+export async function ensureUser(
+  deps: OperatorDeps,
+  user: { username: string; password: string; isAdmin?: boolean },
+): Promise<{ id: number }> {
+  const found = await findUser(deps, user.username);
+  if (found === null) {
+    try {
+      return await addUser(deps, user);
+    } catch (error) {
+      // Another process made it meanwhile.
+      if (!(error instanceof AppError) || error.code !== 'CONFLICT') throw error;
+      return await ensureUser(deps, user);
+    }
+  }
+  const passwords = await createPasswordChecker();
+  if (!(await passwords.check(found.password_hash, user.password))) {
+    await accepted(deps, {
+      type: 'user.set-password',
+      actor: ACTOR,
+      body: { user_id: found.id, password_hash: await hashPassword(user.password) },
+    });
+  }
+  return { id: found.id };
+}
+
+/** Makes an API key of a user (`tds keys add`); the key is shown this once. */
+export async function addApiKey(
+  deps: OperatorDeps,
+  options: {
+    username: string;
+    name: string;
+    allowedOrigins?: readonly string[];
+    allowedIps?: readonly string[];
+    rateLimitPerHour?: number | null;
+  },
+): Promise<{ id: number; key: string }> {
+  const { username, name, allowedOrigins = [], allowedIps = [], rateLimitPerHour = null } = options;
+  if (!isName(name, 100)) {
+    throw new AppError('INVALID', "A key's name has 1 to 100 characters, none of them a control character");
+  }
+  const wrong = [
+    ...allowedOrigins.filter((text) => parseOriginRule(text) === null),
+    ...allowedIps.filter((text) => parseNetwork(text) === null),
+  ];
+  if (wrong.length > 0) throw new AppError('INVALID', `Not an origin or network: ${wrong.join(', ')}`);
+  const user = await knownUser(deps, username);
+  const key = randomApiKey();
+  const result = await accepted(deps, {
+    type: 'api-key.create',
+    actor: ACTOR,
+    body: {
+      user_id: user.id,
+      name,
+      key_hash: hashSecret(key),
+      prefix: apiKeyPrefix(key),
+      allowed_origins: [...allowedOrigins],
+      allowed_ips: [...allowedIps],
+      rate_limit_per_hour: rateLimitPerHour,
+    },
+  });
+  return { id: Number(result['id']), key };
+}
+
+function isName(text: string, max: number): boolean {
+  return text.trim() !== '' && text.length <= max && text.isWellFormed() && !/\p{Cc}/u.test(text);
+}
+
+function assertPassword(password: string): void {
+  if (password.length < 8) throw new AppError('INVALID', 'A password has at least 8 characters');
+}
+
+async function knownUser(deps: OperatorDeps, username: string): Promise<UserForLogin> {
+  const user = await findUser(deps, username);
+  if (user === null) throw new AppError('NOT_FOUND', `No user is called ${username}`);
+  return user;
+}
+
+async function findUser({ pool, servedBuilds }: OperatorDeps, username: string) {
+  return await userByLogin(pool, (await servedBuilds()).schema('accounts'), username);
+}
+
+/** The result of a command; throws what it is refused for. */
+export async function accepted(
+  { commands }: OperatorDeps,
+  request: CommandRequest,
+): Promise<Readonly<Record<string, unknown>>> {
+  const outcome = await commands.submit(request);
+  if (outcome.accepted) return outcome.result;
+  throw new AppError(outcome.result.code, outcome.result.detail);
+}

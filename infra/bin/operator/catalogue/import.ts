@@ -1,0 +1,308 @@
+import { randomUUID } from 'node:crypto';
+
+import { z } from 'zod';
+
+import { pause } from '../../../lifecycle.ts';
+import type { Publisher } from '../../../kafka/client.ts';
+import { compareRecords, unknownCategories } from '../../../../projections/catalogue/queries.ts';
+import type { RecordCounts } from '../../../../projections/catalogue/queries.ts';
+import { tokensByAddress } from '../../../../projections/tokens/queries.ts';
+import type { TokenRow } from '../../../../projections/tokens/queries.ts';
+import { CATALOGUE_KINDS, MOST_RECORDS_PER_PART, slug } from '../../../../schemas/catalogue.ts';
+import type { CatalogueKind, CatalogueRecord, catalogueRecords } from '../../../../schemas/catalogue.ts';
+import { AppError } from '../../../../schemas/errors.ts';
+import { topics } from '../../../../schemas/topics.ts';
+import type { CommandRequest } from '../../../../api/commands/bus.ts';
+import type { OperatorDeps } from '../accounts.ts';
+import { Faults, checkRecords } from './check.ts';
+import type { Checked, Fault } from './check.ts';
+import type { FileKind, TokenRecord } from './formats.ts';
+import type { ReadFile } from './read-file.ts';
+
+export interface ImportDeps extends OperatorDeps {
+  readonly publisher: Pick<Publisher, 'publish'>;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}
+
+export interface ImportFile {
+  readonly path: string;
+  readonly read: ReadFile;
+  /** Only this kind of what the file holds. */
+  readonly kind?: FileKind | undefined;
+}
+
+export interface ImportProgress {
+  readonly phase: 'checking' | 'sending' | 'comparing' | 'taking in' | 'tokens';
+  /** Records. */
+  readonly read: number;
+  readonly total: number;
+}
+type OnProgress = (progress: ImportProgress) => void;
+
+export type ImportCounts = Partial<Record<FileKind, RecordCounts>>;
+
+/** What a file did, or would do; or what is wrong with it, and nothing is done. */
+export type ImportOutcome =
+  | { readonly isGood: true; readonly counts: ImportCounts }
+  | { readonly isGood: false; readonly faults: readonly Fault[]; readonly faultCount: number };
+
+/** Characters of a part's records; a message of the log has room for many times as much. */
+const PART_CHARACTERS = 200_000;
+/** The parts that are on their way at a time. */
+const PARTS_AT_ONCE = 4;
+const TOKENS_AT_ONCE = 500;
+/** For so long the projector may be at a large import. */
+const TAKING_IN_MS = 1_800_000;
+
+/**
+ * Takes in an operator's file, whole or not at all: it is checked to its end first, then sent in parts, and then one command
+ * takes in all of them. Killed before that, it has changed nothing. Tokens, which have a topic of their own, follow it. The
+ * same file again changes nothing.
+ */
+export async function importFile(
+  deps: ImportDeps,
+  file: ImportFile,
+  onProgress: OnProgress = () => {},
+): Promise<ImportOutcome> {
+  const checked = await checkFile(deps, file, onProgress);
+  if ('isGood' in checked) return checked;
+  const counts: ImportCounts = {};
+  const importId = randomUUID();
+  let parts = 0;
+  let sent = 0;
+  for await (const batch of inBatches(partsOf(recordsAgain(file)), PARTS_AT_ONCE)) {
+    onProgress({ phase: 'sending', read: sent, total: checked.total });
+    await Promise.all(
+      batch.map(async (records, at) => {
+        const body = { import_id: importId, part: parts + at, records };
+        await accepted(deps, { type: 'catalogue.part', actor: 'operator', body });
+      }),
+    );
+    parts += batch.length;
+    sent += batch.reduce((sum, records) => sum + sizeOf(records), 0);
+  }
+  if (parts > 0) {
+    onProgress({ phase: 'taking in', read: sent, total: checked.total });
+    const body = { import_id: importId, parts };
+    const command = { type: 'catalogue.import', actor: 'operator', body, timeoutMs: TAKING_IN_MS } as const;
+    Object.assign(counts, await accepted(deps, command));
+  }
+  if (!checked.hasTokens) return { isGood: true, counts };
+  onProgress({ phase: 'tokens', read: sent, total: checked.total });
+  const tokens = await listTokens(deps, recordsAgain(file), true);
+  return { isGood: true, counts: { ...counts, ...tokens } };
+}
+
+/** What `importFile` would do. Only reads. */
+export async function previewFile(
+  deps: ImportDeps,
+  file: ImportFile,
+  onProgress: OnProgress = () => {},
+): Promise<ImportOutcome> {
+  const checked = await checkFile(deps, file, onProgress);
+  if ('isGood' in checked) return checked;
+  const counts: ImportCounts = {};
+  let read = 0;
+  const schema = (await deps.servedBuilds()).schema('catalogue');
+  for await (const records of partsOf(recordsAgain(file))) {
+    onProgress({ phase: 'comparing', read, total: checked.total });
+    for (const kind of CATALOGUE_KINDS) {
+      const some: readonly CatalogueRecord<CatalogueKind>[] = records[kind] ?? [];
+      if (some.length > 0) addCounts(counts, kind, await compareRecords(deps.pool, schema, kind, some));
+    }
+    read += sizeOf(records);
+  }
+  if (!checked.hasTokens) return { isGood: true, counts };
+  return { isGood: true, counts: { ...counts, ...(await listTokens(deps, recordsAgain(file), false)) } };
+}
+
+function addCounts(counts: ImportCounts, kind: FileKind, more: RecordCounts): void {
+  const sum = counts[kind] ?? { created: 0, changed: 0, unchanged: 0 };
+  counts[kind] = {
+    created: sum.created + more.created,
+    changed: sum.changed + more.changed,
+    unchanged: sum.unchanged + more.unchanged,
+  };
+}
+
+/** Reads a file to its end; how many records it holds, or what is wrong with it. */
+async function checkFile(
+  { pool, servedBuilds }: ImportDeps,
+  file: ImportFile,
+  onProgress: OnProgress,
+): Promise<
+  { readonly total: number; readonly hasTokens: boolean } | Extract<ImportOutcome, { isGood: false }>
+> {
+  const faults = new Faults();
+  /** Where a category is named that is not in the file. */
+  const named: { kind: FileKind; line: number; slug: string }[] = [];
+  const own = new Set<string>();
+  /** Kinds that are not asked for. */
+  const left = new Set<FileKind>();
+  let total = 0;
+  let hasTokens = false;
+  const look = ({ kind, line, record }: { kind: FileKind; line: number; record: unknown }): void => {
+    if (kind !== 'categories' && kind !== 'dapps' && kind !== 'ads') return;
+    const { slug: name, category } = textsOf.safeParse(record).data ?? {};
+    if (kind !== 'categories' && category !== undefined) named.push({ kind, line, slug: category });
+    if (kind === 'categories' && name !== undefined) own.add(name);
+  };
+  for await (const one of checkRecords(ofKind(file, left), faults, look)) {
+    hasTokens ||= one.kind === 'tokens';
+    total += 1;
+    onProgress({ phase: 'checking', read: total, total });
+  }
+  const others = named.filter(({ slug }) => !own.has(slug));
+  const asked = [...new Set(others.map(({ slug }) => slug))];
+  const unknown = new Set(
+    asked.length === 0
+      ? []
+      : await unknownCategories(pool, (await servedBuilds()).schema('catalogue'), asked),
+  );
+  for (const { kind, line, slug } of others) {
+    if (unknown.has(slug)) faults.add(line, `${kind}.category: no category has the slug ${slug}.`);
+  }
+  if (faults.count === 0) {
+    if (total > 0 || left.size === 0) return { total, hasTokens };
+    throw new AppError('INVALID', `${file.path} holds no ${file.kind}, but ${[...left].join(', ')}`);
+  }
+  const told = faults.told.toSorted((a, b) => a.line - b.line);
+  return { isGood: false, faults: told, faultCount: faults.count };
+}
+
+async function* ofKind({ path, read, kind }: ImportFile, left = new Set<FileKind>()): ReturnType<ReadFile> {
+  for await (const found of read(path)) {
+    if ('fault' in found || kind === undefined || found.kind === kind) yield found;
+    else left.add(found.kind);
+  }
+}
+
+/** What is looked up of a record, whatever else is wrong with it. */
+const textsOf = z.object({
+  slug: z.string().optional().catch(undefined),
+  category: slug.optional().catch(undefined),
+});
+
+/** The records of a file that was found good. Throws CONFLICT where it is good no more. */
+async function* recordsAgain(file: ImportFile): AsyncIterable<Checked> {
+  const faults = new Faults();
+  yield* checkRecords(ofKind(file), faults);
+  if (faults.count > 0)
+    throw new AppError(
+      'CONFLICT',
+      `${file.path} was changed while it was read: import it again, for a part of it may be taken in`,
+    );
+}
+
+type Part = z.infer<typeof catalogueRecords>;
+
+const sizeOf = (part: Part): number =>
+  Object.values(part).reduce((sum, records) => sum + (records?.length ?? 0), 0);
+
+/** What a command carries of a file, in parts. */
+async function* partsOf(records: AsyncIterable<Checked>): AsyncIterable<Part> {
+  let part: Partial<Record<CatalogueKind, unknown[]>> = {};
+  let count = 0;
+  let characters = 0;
+  for await (const { kind, record } of records) {
+    if (kind === 'tokens') continue;
+    const size = JSON.stringify(record).length;
+    if (count > 0 && (count === MOST_RECORDS_PER_PART || characters + size > PART_CHARACTERS)) {
+      yield part as Part;
+      [part, count, characters] = [{}, 0, 0];
+    }
+    (part[kind] ??= []).push(record);
+    count += 1;
+    characters += size;
+  }
+  if (count > 0) yield part as Part;
+}
+
+async function* inBatches<T>(items: AsyncIterable<T>, size: number): AsyncIterable<T[]> {
+  let batch: T[] = [];
+  for await (const item of items) {
+    batch.push(item);
+    if (batch.length < size) continue;
+    yield batch;
+    batch = [];
+  }
+  if (batch.length > 0) yield batch;
+}
+
+async function accepted(
+  { commands }: ImportDeps,
+  request: CommandRequest,
+): Promise<Readonly<Record<string, unknown>>> {
+  const outcome = await commands.submit(request);
+  if (outcome.accepted) return outcome.result;
+  throw new AppError(outcome.result.code, outcome.result.detail);
+}
+
+/** Lists the tokens of a file of which it says something new, or only counts them. */
+async function listTokens(
+  deps: ImportDeps,
+  records: AsyncIterable<Checked>,
+  isWritten: boolean,
+): Promise<ImportCounts> {
+  const counts: ImportCounts = {};
+  for await (const batch of inBatches(tokensOf(records), TOKENS_AT_ONCE)) {
+    const known = await knownTokens(deps, batch);
+    const news = batch.filter((token) => saysMore(token, known.get(token.address)));
+    const created = batch.filter(({ address }) => !known.has(address)).length;
+    const changed = news.length - created;
+    addCounts(counts, 'tokens', { created, changed, unchanged: batch.length - news.length });
+    if (isWritten && news.length > 0) await publishTokens(deps, news);
+  }
+  return counts;
+}
+
+async function* tokensOf(records: AsyncIterable<Checked>): AsyncIterable<TokenRecord> {
+  for await (const one of records) if (one.kind === 'tokens') yield one.record;
+}
+
+async function knownTokens(
+  { pool, servedBuilds }: ImportDeps,
+  tokens: readonly TokenRecord[],
+): Promise<ReadonlyMap<string, TokenRow>> {
+  const schema = (await servedBuilds()).schema('tokens');
+  return await tokensByAddress(
+    pool,
+    schema,
+    tokens.map(({ address }) => address),
+  );
+}
+
+const FLAGS = ['verified', 'common', 'public', 'hidden', 'logo'] as const;
+
+function saysMore(token: TokenRecord, known: TokenRow | undefined): boolean {
+  return (
+    known === undefined || FLAGS.some((flag) => token[flag] !== undefined && token[flag] !== known[flag])
+  );
+}
+
+const TOKENS_WITHIN_MS = 30_000;
+const LOOK_EVERY_MS = 100;
+
+/** Resolves when the tables have them. */
+async function publishTokens(deps: ImportDeps, tokens: readonly TokenRecord[]): Promise<void> {
+  const observedAt = deps.now();
+  await deps.publisher.publish(
+    topics.tokens,
+    tokens.map(({ address, ...flags }) => ({
+      key: address,
+      value: { type: 'token.listed', v: 1, token: address, ...flags, observed_at: observedAt },
+    })),
+  );
+  const deadline = performance.now() + TOKENS_WITHIN_MS;
+  for (;;) {
+    const known = await knownTokens(deps, tokens);
+    if (!tokens.some((token) => saysMore(token, known.get(token.address)))) return;
+    if (performance.now() > deadline) {
+      throw new AppError('COMMAND_TIMEOUT', 'The tokens are in the log, and not in the tables yet', {
+        retryable: true,
+      });
+    }
+    await pause(LOOK_EVERY_MS);
+  }
+}

@@ -1,0 +1,56 @@
+import { expect, test } from 'vitest';
+
+import { createUsageCounter } from '../../../../api/auth/key-usage.ts';
+import { createLogger } from '../../../../infra/log.ts';
+import { usageMessage } from '../../../../schemas/messages/usage.ts';
+import type { UsageMessage } from '../../../../schemas/messages/usage.ts';
+
+const HOUR = 3_600_000;
+
+function world({ fails = false } = {}) {
+  const told: UsageMessage[] = [];
+  let at = 20 * HOUR + 5000;
+  const usage = createUsageCounter({
+    publisher: {
+      async publish(_, messages) {
+        if (fails) throw new Error('away');
+        told.push(...messages.map(({ value }) => usageMessage.parse(value)));
+        return [];
+      },
+    },
+    now: () => at,
+    log: createLogger('test', 'silent'),
+  });
+  return {
+    usage,
+    told,
+    later: (ms: number) => {
+      at += ms;
+    },
+  };
+}
+
+test('calls are added up by key and hour, those that succeeded apart', async () => {
+  const { usage, told, later } = world();
+  usage.count(7, 200);
+  usage.count(7, 404);
+  usage.count(8, 299);
+  later(1000);
+  usage.count(7, 201);
+  later(HOUR);
+  usage.count(7, 503);
+  expect(told).toEqual([]);
+  await usage.close();
+  const common = { type: 'usage.counted', v: 1, counted_at: 21 * HOUR + 6000 };
+  expect(told).toEqual([
+    { ...common, key_id: 7, hour: 72_000, calls: 3, successful: 2, last_used_at: 20 * HOUR + 6000 },
+    { ...common, key_id: 8, hour: 72_000, calls: 1, successful: 1, last_used_at: 20 * HOUR + 5000 },
+    { ...common, key_id: 7, hour: 75_600, calls: 1, successful: 0, last_used_at: 21 * HOUR + 6000 },
+  ]);
+});
+
+test('a log that is away keeps nobody waiting, and ends nothing', async () => {
+  const { usage } = world({ fails: true });
+  usage.count(7, 200);
+  await usage.close();
+});

@@ -1,0 +1,120 @@
+import { describe, expect, it } from 'vitest';
+
+import { createCommandBus, idempotentCommandId, requestHash } from '../../../../api/commands/bus.ts';
+import type { CommandRequest } from '../../../../api/commands/bus.ts';
+import type { CommandOutcome } from '../../../../projections/outcomes/queries.ts';
+
+/** Waiting for outcomes, with a log and a table whose pace the test sets. */
+
+const close: CommandRequest = {
+  type: 'session.close',
+  actor: 'user:1',
+  id: 'c1',
+  body: { token_hash: 'a'.repeat(64) },
+};
+const accepted: CommandOutcome = { accepted: true, request_hash: null, result: { id: 1 } };
+
+function bus(options: { timeoutMs?: number; publish?: () => Promise<[]> } = {}) {
+  const outcomes = new Map<string, CommandOutcome>();
+  const published: unknown[] = [];
+  let looks = 0;
+  const commands = createCommandBus({
+    publisher: {
+      publish: async (_topic, messages) => {
+        published.push(...messages.map(({ value }) => value));
+        return await (options.publish?.() ?? []);
+      },
+    },
+    outcome: async (id) => {
+      looks += 1;
+      return outcomes.get(id) ?? null;
+    },
+    timeoutMs: options.timeoutMs ?? 2000,
+    now: () => 1_700_000_000_000,
+  });
+  return { commands, outcomes, published, looks: () => looks };
+}
+
+describe('submit', () => {
+  it('is woken when the command has been decided', async () => {
+    const { commands, outcomes, published } = bus();
+    const began = performance.now();
+    setTimeout(() => {
+      outcomes.set('c1', accepted);
+      commands.wake('another');
+      commands.wake('c1');
+    }, 20);
+    expect(await commands.submit(close)).toEqual(accepted);
+    // The next look without being woken would be after 250 ms.
+    expect(performance.now() - began).toBeLessThan(200);
+    expect(published).toEqual([{ v: 1, issued_at: 1_700_000_000_000, request_hash: null, ...close }]);
+  });
+
+  it.each(['a\0', 'a\ud800', '\udc00b'])('never appends %j, which PostgreSQL cannot hold', async (actor) => {
+    const { commands, published } = bus();
+    await expect(commands.submit({ ...close, actor })).rejects.toThrow('surrogate');
+    expect(published).toEqual([]);
+  });
+
+  it('finds an outcome whose notification was lost', async () => {
+    const { commands, outcomes, looks } = bus();
+    setTimeout(() => outcomes.set('c1', accepted), 20);
+    expect(await commands.submit(close)).toEqual(accepted);
+    expect(looks()).toBeLessThan(5);
+  });
+
+  it('does not append a command that has been decided', async () => {
+    const { commands, outcomes, published } = bus();
+    outcomes.set('c1', accepted);
+    expect(await commands.submit(close)).toEqual(accepted);
+    expect(published).toEqual([]);
+  });
+
+  it('gives up in time, whether projector or log is away', async () => {
+    const silent = new Promise<[]>(() => {});
+    for (const publish of [async (): Promise<[]> => [], () => silent]) {
+      const { commands } = bus({ timeoutMs: 100, publish });
+      const began = performance.now();
+      await expect(commands.submit(close)).rejects.toMatchObject({
+        code: 'COMMAND_TIMEOUT',
+        retryable: true,
+      });
+      expect(performance.now() - began).toBeLessThan(400);
+    }
+  });
+
+  it('says so when the log refuses', async () => {
+    const { commands } = bus({ publish: async () => await Promise.reject(new Error('no')) });
+    await expect(commands.submit(close)).rejects.toThrow('no');
+  });
+
+  it('makes up an id where none is given', async () => {
+    const { commands, published } = bus({ timeoutMs: 100 });
+    const { id: _id, ...rest } = close;
+    await Promise.allSettled([commands.submit(rest), commands.submit(rest)]);
+    const ids = new Set(published.map((command) => (command as { id: string }).id));
+    expect(ids.size).toBe(2);
+  });
+});
+
+describe('command ids and request hashes', () => {
+  it('follow from caller, route and key, and no two run together', () => {
+    const id = idempotentCommandId('user:1', 'POST /a/', 'k');
+    expect(idempotentCommandId('user:1', 'POST /a/', 'k')).toBe(id);
+    const others = [
+      idempotentCommandId('user:2', 'POST /a/', 'k'),
+      idempotentCommandId('user:1', 'POST /b/', 'k'),
+      idempotentCommandId('user:1', 'POST /a/', 'K'),
+      idempotentCommandId('user:1POST', ' /a/', 'k'),
+      idempotentCommandId('user:1', 'POST /a/","k', ''),
+    ];
+    expect(new Set([id, ...others]).size).toBe(6);
+  });
+
+  it('cannot be made without the secret', () => {
+    const hash = requestHash(Buffer.alloc(32, 1), { name: 'a' });
+    expect(hash).toMatch(/^[0-9a-f]{64}$/);
+    expect(requestHash(Buffer.alloc(32, 2), { name: 'a' })).not.toBe(hash);
+    expect(requestHash(Buffer.alloc(32, 1), { name: 'b' })).not.toBe(hash);
+  });
+});

@@ -1,0 +1,83 @@
+import { pino } from 'pino';
+import { describe, expect, it } from 'vitest';
+
+import { createRefreshBus } from '../../../../api/commands/refresh.ts';
+import { AppError } from '../../../../schemas/errors.ts';
+import { toFelt } from '../../../../schemas/felt.ts';
+
+const [account, token] = [toFelt(0xa11cen), toFelt(0xc01n)];
+const request = { type: 'balance.requested' as const, account, token };
+const subject = `${account}:${token}`;
+
+function world(options: { waitMs?: number; fails?: boolean } = {}) {
+  const appended: unknown[] = [];
+  let clock = 5000;
+  const bus = createRefreshBus({
+    publisher: {
+      publish: async (_topic, messages) => {
+        if (options.fails === true) throw new AppError('STORE_UNAVAILABLE', 'away', { retryable: true });
+        appended.push(...messages);
+        return messages.map(() => ({ partition: 0, offset: 0 }));
+      },
+    },
+    log: pino({ level: 'silent' }),
+    now: () => clock,
+    waitMs: options.waitMs ?? 60_000,
+  });
+  return { bus, appended, tick: (ms: number) => (clock += ms) };
+}
+
+describe('asking for a refresh', () => {
+  it('appends the request under its subject, and ends when what it brought is heard of', async () => {
+    const { bus, appended } = world();
+    let answer: number | null = null;
+    const asked: number[] = [];
+    const found = bus.refresh([request], async (askedAt) => {
+      asked.push(askedAt(request));
+      return answer;
+    });
+    while (asked.length === 0) await new Promise(setImmediate);
+    answer = 7;
+    bus.wake('somebody:else');
+    bus.wake(subject);
+    const began = performance.now();
+    expect(await found).toBe(7);
+    expect(performance.now() - began).toBeLessThan(200);
+    expect(appended).toEqual([{ key: subject, value: { ...request, v: 1, requested_at: 5000 } }]);
+    expect(new Set(asked)).toEqual(new Set([5000]));
+  });
+
+  it('shares one request among those who ask within a second, and no longer', async () => {
+    const { bus, appended, tick } = world();
+    const times: number[] = [];
+    const look = async (askedAt: (of: typeof request) => number): Promise<true> => {
+      times.push(askedAt(request));
+      return true;
+    };
+    await Promise.all([bus.refresh([request], look), bus.refresh([{ ...request }, request], look)]);
+    tick(999);
+    await bus.refresh([request], look);
+    expect(appended).toHaveLength(1);
+    tick(1);
+    await bus.refresh([request], async (askedAt) => times.push(askedAt(request)));
+    expect(appended).toHaveLength(2);
+    expect(times).toEqual([5000, 5000, 5000, 6000]);
+  });
+
+  it('gives up in time', async () => {
+    const { bus } = world({ waitMs: 30 });
+    expect(await bus.refresh([request], async () => null)).toBe(null);
+  });
+
+  it('waits for nothing where the log did not take the request, and lets the next one try again', async () => {
+    const { bus } = world({ fails: true });
+    let looks = 0;
+    const look = async (): Promise<null> => {
+      looks += 1;
+      return null;
+    };
+    expect(await bus.refresh([request], look)).toBe(null);
+    expect(await bus.refresh([request], look)).toBe(null);
+    expect(looks).toBe(2);
+  });
+});

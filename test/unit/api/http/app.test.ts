@@ -1,0 +1,594 @@
+import { createServer } from 'node:http';
+import type { Server } from 'node:http';
+import { connect } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { Writable } from 'node:stream';
+
+import { pino } from 'pino';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+
+import { createApp } from '../../../../api/http/app.ts';
+import { answerBrokenRequests } from '../../../../api/http/malformed-requests.ts';
+import { HttpError } from '../../../../api/http/errors.ts';
+import { integerField, textField } from '../../../../api/http/fields.ts';
+import { address, boolean, integer } from '../../../../api/http/params.ts';
+import { defineRoute } from '../../../../api/http/route.ts';
+import { createMetrics } from '../../../../infra/metrics.ts';
+import { parseNetwork } from '../../../../infra/networks.ts';
+import { AppError } from '../../../../schemas/errors.ts';
+
+/** The framework over routes of our own, through real HTTP. Nothing here needs a store. */
+
+const thing = z.object({ success: z.literal(true), name: z.string(), echo: z.unknown() });
+const routes = [
+  defineRoute({
+    method: 'GET',
+    path: '/api/things/{name}/',
+    summary: 'a thing',
+    tag: 'things',
+    auth: 'none',
+    params: z.object({ name: z.string() }),
+    query: z.object({
+      token: address().optional(),
+      block: integer({ min: 0 }).optional(),
+      hidden: boolean().optional(),
+    }),
+    response: { 200: thing },
+    handler: async ({ input: { params, query } }) => ({
+      status: 200,
+      body: { success: true as const, name: params.name, echo: query, undeclared: 'secret' },
+    }),
+  }),
+  defineRoute({
+    method: 'GET',
+    path: '/api/things/search/',
+    summary: 'not a thing called search',
+    tag: 'things',
+    auth: 'none',
+    response: { 200: z.object({ found: z.literal('search') }) },
+    handler: async () => ({ status: 200, body: { found: 'search' as const } }),
+  }),
+  defineRoute({
+    method: 'GET',
+    path: '/api/told/{name}/',
+    summary: 'how often it was asked for',
+    tag: 'things',
+    auth: 'none',
+    isReusable: true,
+    params: z.object({ name: z.string() }),
+    query: z.object({ status: integer().optional() }),
+    response: { 200: z.object({ times: z.int(), name: z.string() }), 202: z.object({ times: z.int() }) },
+    handler: async ({ input: { params, query } }) => {
+      asked += 1;
+      if (query.status === 202) return { status: 202, body: { times: asked } };
+      return { status: 200, body: { times: asked, name: params.name }, isPassing: params.name === 'nobody' };
+    },
+  }),
+  defineRoute({
+    method: 'POST',
+    path: '/api/things/',
+    summary: 'make a thing',
+    tag: 'things',
+    auth: 'none',
+    body: z.object({ name: textField({ max: 10 }), size: integerField({ min: 1, max: 9 }).nullish() }),
+    response: { 201: z.object({ name: z.string() }), 204: null },
+    handler: async ({ input: { body } }) =>
+      body.name === 'nothing'
+        ? { status: 204, body: null }
+        : { status: 201, body: { name: body.name }, headers: { Location: '/api/things/x/' } },
+  }),
+  defineRoute({
+    method: 'GET',
+    path: '/api/broken/{how}/',
+    summary: 'fails',
+    tag: 'things',
+    auth: 'none',
+    params: z.object({ how: z.string() }),
+    response: { 200: z.object({ count: z.number() }) },
+    handler: async ({ input: { params } }) => {
+      if (params.how === 'bug') throw new Error('password=hunter2');
+      if (params.how === 'away')
+        throw new AppError('STORE_UNAVAILABLE', 'Kafka at 10.0.0.1', { retryable: true });
+      if (params.how === 'late') throw new AppError('COMMAND_TIMEOUT', 'Not known yet.', { retryable: true });
+      if (params.how === 'teapot') throw new HttpError(418, 'teapot', 'Short.', { extra: { stout: true } });
+      return { status: 200, body: JSON.parse('{"count":"many"}') };
+    },
+  }),
+];
+
+let asked = 0;
+let server: Server;
+let base: string;
+let port: number;
+const lines: string[] = [];
+const metrics = createMetrics('api');
+let height: number | null = null;
+let state: string | null = null;
+
+beforeAll(async () => {
+  const log = pino(
+    { level: 'trace' },
+    new Writable({
+      write(chunk, _encoding, done) {
+        lines.push(String(chunk));
+        done();
+      },
+    }),
+  );
+  const noStore = {
+    query: () => {
+      throw new Error('no store here');
+    },
+  };
+  const app = createApp({
+    routes,
+    log,
+    metrics,
+    pool: noStore as never,
+    limits: noStore as never,
+    defaultCeiling: null,
+    usage: { count: () => {} },
+    now: Date.now,
+    isStrict: true,
+    trustedProxies: [parseNetwork('127.0.0.0/8')!],
+    servedBuilds: async () => ({ table: (name) => name, schema: (name) => name, state }),
+    indexedHeight: () => height,
+    readiness: async () => ({ ok: height !== null, body: { status: 'so' } }),
+  });
+  const handle = app.callback();
+  server = createServer((request, response) => void handle(request, response));
+  answerBrokenRequests(server);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  port = (server.address() as AddressInfo).port;
+  base = `http://127.0.0.1:${port}`;
+});
+afterAll(() => {
+  server.closeAllConnections();
+  server.close();
+});
+
+const call = async (method: string, path: string, init: RequestInit = {}) => {
+  const response = await fetch(base + path, { method, ...init });
+  const text = await response.text();
+  return {
+    status: response.status,
+    headers: response.headers,
+    text,
+    json: text === '' ? null : JSON.parse(text),
+  };
+};
+const post = (body: string | Uint8Array<ArrayBuffer>, type: string | null = 'application/json') =>
+  call('POST', '/api/things/', { body, headers: type === null ? {} : { 'content-type': type } });
+
+describe('paths and methods', () => {
+  it.each(['/api/things/abc/', '/api/things/abc', '/api/things/abc/?', '/api/things/abc?x=1'])(
+    '%s',
+    async (path) => {
+      const answer = await call('GET', path);
+      expect(answer.status).toBe(200);
+      expect(answer.json).toEqual({ success: true, name: 'abc', echo: {} });
+    },
+  );
+
+  it('tells a fixed path from a parameter, and reads parameters percent-decoded', async () => {
+    expect((await call('GET', '/api/things/search')).json).toEqual({ found: 'search' });
+    expect((await call('GET', '/api/things/a%2Fb%20%C3%A9/')).json.name).toBe('a/b é');
+    expect((await call('GET', '/api/things/%zz%ff/')).status).toBe(200);
+  });
+
+  it.each([
+    '/',
+    '/api',
+    '/api/',
+    '/api/nope/',
+    '/api/things/a/b/',
+    '/API/things/a/',
+    '/api/things//',
+    '//api/things/a',
+    '/api/%2e%2e/etc',
+  ])('%s is answered 404', async (path) => {
+    const { status, json } = await call('GET', path);
+    expect(status).toBe(404);
+    expect(json).toMatchObject({ detail: 'Not found.', code: 'not_found', status: 404 });
+  });
+
+  it('answers a wrong method 405 with what is allowed', async () => {
+    for (const path of ['/api/things/a/', '/api/things/a']) {
+      const { status, headers, json } = await call('PATCH', path);
+      expect(status).toBe(405);
+      expect(headers.get('allow')?.split(', ').toSorted()).toEqual(['GET', 'HEAD', 'OPTIONS']);
+      expect(json.detail).toBe('Method "PATCH" not allowed.');
+    }
+    expect((await call('GET', '/api/things/')).headers.get('allow')).toBe('POST, OPTIONS');
+    expect((await call('HEAD', '/api/things/')).status).toBe(405);
+  });
+
+  it('answers HEAD as GET without a body', async () => {
+    const [head, get] = [await call('HEAD', '/api/things/a/'), await call('GET', '/api/things/a/')];
+    expect(head.status).toBe(200);
+    expect(head.text).toBe('');
+    expect(head.headers.get('content-length')).toBe(get.headers.get('content-length'));
+  });
+
+  it('answers OPTIONS with what is allowed', async () => {
+    const { status, headers, text } = await call('OPTIONS', '/api/things/');
+    expect([status, text, headers.get('allow')]).toEqual([204, '', 'POST, OPTIONS']);
+    expect((await call('OPTIONS', '/api/nope/')).status).toBe(404);
+  });
+});
+
+describe('an answer is given again', () => {
+  const times = async (path: string): Promise<number> => (await call('GET', path)).json.times;
+
+  it('while what is told of the chain stays as it is, and as it was', async () => {
+    state = 'one';
+    const first = await call('GET', '/api/told/ann/?x=%F0%9F%90%88');
+    const again = await call('GET', '/api/told/ann/?x=%F0%9F%90%88');
+    expect(again.text).toBe(first.text);
+    expect(first.json).toEqual({ times: asked, name: 'ann' });
+    for (const name of ['content-type', 'content-length', 'cache-control']) {
+      expect(again.headers.get(name)).toBe(first.headers.get(name));
+    }
+    expect(first.headers.get('content-type')).toBe(
+      (await call('GET', '/api/things/a/')).headers.get('content-type'),
+    );
+    expect(again.headers.get('x-request-id')).not.toBe(first.headers.get('x-request-id'));
+    expect((await call('HEAD', '/api/told/ann/?x=%F0%9F%90%88')).headers.get('content-length')).toBe(
+      String(first.text.length),
+    );
+    expect(await times('/api/told/ann/?x=%F0%9F%90%88')).toBe(first.json.times);
+  });
+
+  it('to the same question only, in the same state, and at the same height', async () => {
+    state = 'two';
+    const first = await times('/api/told/ann/');
+    expect(await times('/api/told/bob/')).toBe(first + 1);
+    expect(await times('/api/told/ann/?page=2')).toBe(first + 2);
+    state = 'three';
+    expect(await times('/api/told/ann/')).toBe(first + 3);
+    height = 7;
+    expect(await times('/api/told/ann/')).toBe(first + 4);
+    expect(await times('/api/told/ann/')).toBe(first + 4);
+    height = null;
+  });
+
+  it('never where the state is not known, it may be more in a moment, or it is no 200', async () => {
+    for (const [now, path] of [
+      [null, '/api/told/ann/'],
+      ['four', '/api/told/nobody/'],
+      ['four', '/api/told/ann/?status=202'],
+    ] as const) {
+      state = now;
+      const first = await times(path);
+      expect(await times(path)).toBe(first + 1);
+    }
+    state = null;
+  });
+});
+
+describe('query', () => {
+  it('is parsed as declared; empty, repeated and unknown parameters do no harm', async () => {
+    const { json } = await call('GET', '/api/things/a/?token=0XAB&block=&hidden=no&hidden=Yes&unknown=1');
+    expect(json.echo).toEqual({ token: `0x${'ab'.padStart(64, '0')}`, hidden: true });
+  });
+
+  it('names every wrong parameter', async () => {
+    const { status, json } = await call('GET', '/api/things/a/?token=x&block=-1&hidden=maybe');
+    expect(status).toBe(400);
+    expect(json).toEqual({
+      success: false,
+      detail:
+        'token: Enter a valid address (0x and up to 64 hex digits). block: Ensure this value is greater than or equal to 0. hidden: Must be a valid boolean.',
+      code: 'invalid',
+      status: 400,
+      request_id: expect.any(String),
+      errors: {
+        token: ['Enter a valid address (0x and up to 64 hex digits).'],
+        block: ['Ensure this value is greater than or equal to 0.'],
+        hidden: ['Must be a valid boolean.'],
+      },
+    });
+  });
+});
+
+describe('bodies', () => {
+  it('are parsed as declared', async () => {
+    const { status, json, headers } = await post('{"name":" abc ","unknown":[]}');
+    expect([status, json, headers.get('location')]).toEqual([201, { name: 'abc' }, '/api/things/x/']);
+    const none = await post('{"name":"nothing"}');
+    expect([none.status, none.text, none.headers.get('content-type')]).toEqual([204, '', null]);
+    expect((await post('{"name":"a"}', 'application/vnd.x+json; charset=utf-8')).status).toBe(201);
+  });
+
+  it.each([
+    ['{}', { name: ['This field is required.'] }],
+    ['{"name":null}', { name: ['This field may not be null.'] }],
+    ['{"name":""}', { name: ['This field may not be blank.'] }],
+    ['{"name":"  "}', { name: ['This field may not be blank.'] }],
+    ['{"name":5}', { name: ['Not a valid string.'] }],
+    ['{"name":["a"]}', { name: ['Not a valid string.'] }],
+    ['{"name":"a\\u0000b"}', { name: ['Null characters are not allowed.'] }],
+    ['{"name":"a\\ud800b"}', { name: ['Surrogate characters are not allowed.'] }],
+    ['{"name":"12345678901"}', { name: ['Ensure this field has no more than 10 characters.'] }],
+    ['{"name":"a","size":"5"}', { size: ['A valid integer is required.'] }],
+    ['{"name":"a","size":1.5}', { size: ['A valid integer is required.'] }],
+    ['{"name":"a","size":true}', { size: ['A valid integer is required.'] }],
+    ['{"name":"a","size":1e400}', { size: ['A valid integer is required.'] }],
+    ['{"name":"a","size":0}', { size: ['Ensure this value is greater than or equal to 1.'] }],
+    ['{"name":"a","size":10}', { size: ['Ensure this value is less than or equal to 9.'] }],
+    ['[]', { non_field_errors: ['Invalid data. Expected a dictionary, but got list.'] }],
+    ['"text"', { non_field_errors: ['Invalid data. Expected a dictionary, but got str.'] }],
+    ['null', { non_field_errors: ['This field may not be null.'] }],
+  ])('%s names the field', async (body, errors) => {
+    const { status, json } = await post(body);
+    expect(status).toBe(400);
+    expect(json.errors).toEqual(errors);
+    expect(json.success).toBeUndefined();
+  });
+
+  it.each([
+    '{',
+    '{"name":"pass-word"',
+    'name=a',
+    '\u0000',
+    "{'name':'a'}",
+    '{"name":"a"} x',
+    'NaN',
+    '{"__proto__":{"name":"a"}}',
+  ])('%j is no JSON, and is not repeated', async (body) => {
+    const { status, json } = await post(body);
+    expect(status).toBe(400);
+    expect(json).toMatchObject({
+      detail: 'JSON parse error - the request body is not valid JSON.',
+      code: 'parse_error',
+    });
+  });
+
+  it('may be absent, which is an empty object', async () => {
+    const { status, json } = await call('POST', '/api/things/');
+    expect([status, json.errors]).toEqual([400, { name: ['This field is required.'] }]);
+  });
+
+  it.each([
+    'text/plain',
+    'application/x-www-form-urlencoded',
+    'multipart/form-data; boundary=x',
+    'nonsense',
+    null,
+  ])('of type %s are answered 415', async (type) => {
+    const { status, json } = await post(new Uint8Array(Buffer.from('{"name":"a"}')), type);
+    expect(status).toBe(415);
+    expect(json.detail).toMatch(/^Unsupported media type "[^"]*" in request\.$/);
+  });
+
+  it('over 1 MiB are answered 413, announced or not, packed or not', async () => {
+    const fits = `{"name":"a","x":"${'y'.repeat(1_048_576 - 19)}"}`;
+    expect(fits.length).toBe(1_048_576);
+    expect((await post(fits)).status).toBe(201);
+    expect((await post(`${fits} `)).status).toBe(413);
+    const { gzipSync } = await import('node:zlib');
+    const packed = await call('POST', '/api/things/', {
+      body: new Uint8Array(gzipSync(`${fits} `)),
+      headers: { 'content-type': 'application/json', 'content-encoding': 'gzip' },
+    });
+    expect(packed.status).toBe(413);
+    const chunked = await call('POST', '/api/things/', {
+      body: new Blob([`${fits} `]).stream(),
+      headers: { 'content-type': 'application/json' },
+      duplex: 'half',
+    } as RequestInit);
+    expect(chunked.status).toBe(413);
+  });
+
+  it('far over 1 MiB are answered, and the connection stays until the client has sent all', async () => {
+    const size = 8 * 1_048_576;
+    const answer = await new Promise<string>((resolve, reject) => {
+      const socket = connect(port, '127.0.0.1');
+      let text = '';
+      socket.on('data', (chunk) => (text += String(chunk)));
+      socket.on('close', () => resolve(text));
+      socket.on('error', reject);
+      socket.write(
+        `POST /api/things/ HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${size}\r\n\r\n`,
+      );
+      const part = Buffer.alloc(size / 8, 0x20);
+      const send = (left: number): void => {
+        if (left > 0) socket.write(part, () => setTimeout(send, 20, left - 1));
+        else socket.write('GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n');
+      };
+      send(8);
+    });
+    expect(answer).toMatch(/^HTTP\/1\.1 413 [^]*HTTP\/1\.1 200 /);
+  });
+
+  it('in an unknown encoding are answered 415; JSON is UTF-8, whatever its type says', async () => {
+    expect((await post('{"name":"é"}', 'application/json; charset=klingon')).json).toEqual({ name: 'é' });
+    const odd = await call('POST', '/api/things/', {
+      body: '{}',
+      headers: { 'content-type': 'application/json', 'content-encoding': 'sparkle' },
+    });
+    expect(odd.status).toBe(415);
+  });
+
+  it('of a hundred thousand brackets are read or refused, not fatal', async () => {
+    const { status } = await post(`{"name":"a","x":${'['.repeat(100_000)}${']'.repeat(100_000)}}`);
+    expect([201, 400]).toContain(status);
+    expect((await call('GET', '/healthz')).status).toBe(200);
+  });
+});
+
+describe('errors', () => {
+  it('say nothing about our inside', async () => {
+    const { status, json } = await call('GET', '/api/broken/bug/');
+    expect(status).toBe(500);
+    expect(json).toEqual({
+      detail: 'Server Error (500)',
+      code: 'error',
+      status: 500,
+      request_id: expect.any(String),
+    });
+  });
+
+  it('that pass are 503 and say when to come back', async () => {
+    const away = await call('GET', '/api/broken/away/');
+    expect([away.status, away.headers.get('retry-after')]).toEqual([503, '2']);
+    expect(away.text).not.toContain('10.0.0.1');
+    const late = await call('GET', '/api/broken/late/');
+    expect([late.status, late.json.code, late.headers.get('retry-after')]).toEqual([
+      503,
+      'command_timeout',
+      '2',
+    ]);
+  });
+
+  it('carry members of their own', async () => {
+    const { status, json } = await call('GET', '/api/broken/teapot/');
+    expect([status, json.detail, json.stout]).toEqual([418, 'Short.', true]);
+  });
+
+  it('include an answer that is not what its route declares', async () => {
+    expect((await call('GET', '/api/broken/answer/')).status).toBe(500);
+  });
+});
+
+describe('headers', () => {
+  it('take up a request id that is one, and make one else', async () => {
+    const id = async (sent?: string) =>
+      (
+        await call('GET', '/api/nope', sent === undefined ? {} : { headers: { 'X-Request-Id': sent } })
+      ).headers.get('x-request-id');
+    expect(await id('abc-123')).toBe('abc-123');
+    expect(await id('a b')).toMatch(/^[0-9a-f-]{36}$/);
+    expect(await id('x'.repeat(129))).toMatch(/^[0-9a-f-]{36}$/);
+    expect(await id()).toMatch(/^[0-9a-f-]{36}$/);
+  });
+
+  it('say how fresh the answer is, once there is something', async () => {
+    expect((await call('GET', '/api/things/a/')).headers.get('x-indexed-block')).toBeNull();
+    expect((await call('GET', '/readyz')).status).toBe(503);
+    height = 0;
+    expect((await call('GET', '/api/things/a/')).headers.get('x-indexed-block')).toBe('0');
+    expect((await call('GET', '/api/nope')).headers.get('x-api-version')).toBe('1.0.0');
+    expect((await call('GET', '/readyz')).status).toBe(200);
+  });
+
+  it('let browsers in, errors included, and answer a preflight without asking for a key', async () => {
+    for (const path of ['/api/things/a/', '/api/nope/']) {
+      const { headers } = await call('GET', path, { headers: { Origin: 'https://a.test' } });
+      expect(headers.get('access-control-allow-origin')).toBe('*');
+      expect(headers.get('access-control-expose-headers')).toContain('X-Indexed-Block');
+    }
+    const preflight = await call('OPTIONS', '/api/things/', {
+      headers: {
+        Origin: 'https://a.test',
+        'Access-Control-Request-Method': 'POST',
+        'Access-Control-Request-Headers': 'api-key,content-type',
+      },
+    });
+    expect(preflight.status).toBe(204);
+    expect(preflight.headers.get('access-control-allow-headers')).toBe('api-key,content-type');
+    expect(preflight.headers.get('access-control-allow-methods')).toContain('DELETE');
+    expect(
+      (await call('GET', '/healthz', { headers: { Origin: 'https://a.test' } })).headers.get(
+        'access-control-allow-origin',
+      ),
+    ).toBeNull();
+  });
+
+  it('keep browsers from guessing and framing', async () => {
+    const { headers } = await call('GET', '/api/things/a/');
+    expect(headers.get('x-content-type-options')).toBe('nosniff');
+    expect(headers.get('cache-control')).toBe('no-store');
+  });
+});
+
+describe('what is kept of requests', () => {
+  it('is the route, never the path, the query, headers or bodies', async () => {
+    lines.length = 0;
+    await call('GET', '/api/things/path-secret/?token=query-secret', {
+      headers: {
+        'api-key': 'key-secret',
+        Authorization: 'Bearer bearer-secret',
+        'X-Forwarded-For': '198.51.100.1',
+      },
+    });
+    await post('{"name":"body-secret","size":"x"}');
+    await post('{"name":"body-secret');
+    const log = lines.join('');
+    expect(log).not.toContain('secret');
+    const [first] = lines.map((line) => JSON.parse(line)).filter(({ msg }) => msg === 'request');
+    expect(first).toMatchObject({
+      method: 'GET',
+      route: '/api/things/{name}/',
+      status: 400,
+      ip: '198.51.100.1',
+    });
+  });
+
+  it('is counted by route and status', async () => {
+    await call('GET', '/api/things/counted/');
+    const text = await metrics.metrics();
+    const counted = text
+      .split('\n')
+      .filter((line) => line.startsWith('tds_http_request_seconds_count'))
+      .map((line) => new Set(line.slice(line.indexOf('{') + 1, line.indexOf('} ')).split(/,(?=[a-z]+=)/)));
+    expect(counted).toContainEqual(
+      new Set(['role="api"', 'method="GET"', 'route="/api/things/{name}/"', 'status="200"']),
+    );
+    expect(text).not.toContain('counted');
+  });
+});
+
+describe('the OpenAPI document', () => {
+  it('describes every route as declared', async () => {
+    const { json } = await call('GET', '/api/openapi.json');
+    expect(json.openapi).toMatch(/^3\.1\./);
+    expect(Object.keys(json.paths)).toEqual([
+      '/api/things/{name}/',
+      '/api/things/search/',
+      '/api/told/{name}/',
+      '/api/things/',
+      '/api/broken/{how}/',
+    ]);
+    const get = json.paths['/api/things/{name}/'].get;
+    expect(
+      get.parameters.map(({ name, in: place, required }: Record<string, unknown>) => [name, place, required]),
+    ).toEqual([
+      ['name', 'path', true],
+      ['token', 'query', undefined],
+      ['block', 'query', undefined],
+      ['hidden', 'query', undefined],
+    ]);
+    expect(get.parameters[1].schema.pattern).toBe('^0[xX][0-9a-fA-F]{1,64}$');
+    expect(get.parameters[2].schema.type).toBe('integer');
+    expect(Object.keys(json.paths['/api/things/'].post.responses)).toEqual(
+      expect.arrayContaining(['201', '204', '400', '413', '415', '503']),
+    );
+  });
+});
+
+describe('bytes that are no HTTP', () => {
+  const exchange = (bytes: string): Promise<string> =>
+    new Promise((resolve, reject) => {
+      const socket = connect(port, '127.0.0.1', () => socket.write(bytes));
+      let text = '';
+      socket.on('data', (chunk) => (text += String(chunk)));
+      socket.on('close', () => resolve(text));
+      socket.on('error', reject);
+    });
+
+  it.each([
+    ['GARBAGE\r\n\r\n', 400, 'bad_request'],
+    ['GET /api/things/a HTTP/1.1\r\nHost: x\r\nX: \u0000\r\n\r\n', 400, 'bad_request'],
+    ['GET /\u0000 HTTP/1.1\r\nHost: x\r\n\r\n', 400, 'bad_request'],
+    [`GET /?${'x'.repeat(2_000_000)} HTTP/1.1\r\nHost: x\r\n\r\n`, 431, 'headers_too_large'],
+  ])('%.40j are answered like any other error', async (bytes, status, code) => {
+    const [head = '', body = ''] = (await exchange(bytes)).split('\r\n\r\n');
+    const [line, ...headers] = head.toLowerCase().split('\r\n');
+    expect(line).toMatch(`http/1.1 ${status} `);
+    const id = headers.find((header) => header.startsWith('x-request-id: '))?.slice('x-request-id: '.length);
+    expect(JSON.parse(body)).toEqual({ detail: expect.any(String), code, status, request_id: id });
+    expect((await call('GET', '/healthz')).status).toBe(200);
+  });
+});
