@@ -7,7 +7,7 @@ import { adRoutes } from './ads/routes.ts';
 import { createBalanceReading } from './balances/reading.ts';
 import { balanceRoutes } from './balances/routes.ts';
 import { classHashRoutes } from './class-hashes/routes.ts';
-import type { CommandBus } from './commands/bus.ts';
+import type { CommandBus } from '../infra/commands/bus.ts';
 import { dappRoutes } from './dapps/routes.ts';
 import { reportRoutes } from './domains/report-routes.ts';
 import { domainRoutes } from './domains/routes.ts';

@@ -13,6 +13,7 @@ import type { Pool } from '../infra/postgres/client.ts';
 import { listen } from '../infra/postgres/listen.ts';
 import { openCounters } from '../infra/redis/client.ts';
 import { newestBlock } from '../projections/indexed-blocks/queries.ts';
+import { findOutcome } from '../projections/outcomes/queries.ts';
 import { AD_COUNTED_CHANNEL } from '../schemas/messages/ads.ts';
 import { OBSERVED_CHANNEL } from '../schemas/messages/requests.ts';
 import { AppError } from '../schemas/errors.ts';
@@ -20,7 +21,7 @@ import { createAdEvents } from './ads/events.ts';
 import { createApp } from './http/app.ts';
 import { answerBrokenRequests } from './http/malformed-requests.ts';
 import { guardClickHouse } from './http/clickhouse.ts';
-import { openCommandChannel } from './commands/channel.ts';
+import { openCommandChannel } from '../infra/commands/channel.ts';
 import type { HealthDeps } from './health/health.ts';
 import { watchIndexedHeight } from './health/indexed-height.ts';
 import { createLimits } from './limits/limits.ts';
@@ -65,9 +66,8 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
   const releasers = new Releasers((name, error) => log.error({ err: error, name }, 'release failed'));
   const commands = openCommandChannel({
     publisher,
-    pool,
     databaseUrl: required(config, 'apiDatabaseUrl'),
-    servedBuilds,
+    findOutcome: async (id, type) => await findOutcome(pool, await servedBuilds(), id, type),
     timeoutMs: config.commandTimeoutMs,
     log,
   });
@@ -99,7 +99,7 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
     channel: OBSERVED_CHANNEL,
     applicationName: 'tds-observed',
     log,
-    onNotification: (subject) => refreshes.wake(subject),
+    onNotification: (subject) => refreshes.notify(subject),
   });
   releasers.push('what is observed', () => observed.close());
   const adEvents = createAdEvents({ publisher, timeoutMs: config.commandTimeoutMs, now });
@@ -108,7 +108,7 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
     channel: AD_COUNTED_CHANNEL,
     applicationName: 'tds-counted',
     log,
-    onNotification: (id) => adEvents.wake(id),
+    onNotification: (id) => adEvents.notify(id),
   });
   releasers.push('what is counted', () => counted.close());
   const usage = createUsageCounter({ publisher, now, log });

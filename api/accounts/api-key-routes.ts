@@ -9,7 +9,7 @@ import { usedHours } from '../../projections/usage/queries.ts';
 import { createdKeyAnswer, doneAnswer, keyUsageAnswer, listedKeyAnswer } from '../../schemas/api/accounts.ts';
 import { apiKeyPrefix, derivedApiKey, hashSecret, randomApiKey } from '../auth/api-key.ts';
 import { endingWith } from '../http/clickhouse.ts';
-import type { CommandBus } from '../commands/bus.ts';
+import type { CommandBus } from '../../infra/commands/bus.ts';
 import { invalidInput, notFound } from '../http/errors.ts';
 import { integerField, textField } from '../http/fields.ts';
 import { acceptedResult, identifyCommand } from '../commands/idempotency.ts';

@@ -8,7 +8,7 @@ import type { UserForLogin } from '../../projections/accounts/queries.ts';
 import { doneAnswer, loginAnswer } from '../../schemas/api/accounts.ts';
 import { hashSecret } from '../auth/api-key.ts';
 import { addressBlock } from '../http/client-address.ts';
-import type { CommandBus } from '../commands/bus.ts';
+import type { CommandBus } from '../../infra/commands/bus.ts';
 import { HttpError } from '../http/errors.ts';
 import { textField } from '../http/fields.ts';
 import type { LoginAttempts } from '../limits/login-attempts.ts';

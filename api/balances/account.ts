@@ -180,7 +180,7 @@ export function turns(): (done: number) => Promise<void> {
 
 /** Asks the chain for these, and waits for nothing. */
 export function askFor(refreshes: RefreshBus, ones: readonly { readonly pair: Pair }[]): void {
-  if (ones.length > 0) refreshes.ask(ones.slice(0, ASKED_AT_ONCE).map(({ pair }) => requestOf(pair)));
+  if (ones.length > 0) refreshes.request(ones.slice(0, ASKED_AT_ONCE).map(({ pair }) => requestOf(pair)));
 }
 
 interface AccountBalances {
@@ -235,14 +235,14 @@ export async function freshAccountBalances(
   const came = new Set<string>();
   await refreshes.refresh(
     asked.map(({ request }) => request),
-    async (askedAt) => {
+    async (requestedAt) => {
       const readsOf = await chainReads(
         pool,
         served.schema('balances'),
         asked.map(({ pair }) => pair),
       );
       for (const { pair, request } of asked)
-        if (hasCome(readsOf(pair), askedAt(request))) came.add(pairKey(pair));
+        if (hasCome(readsOf(pair), requestedAt(request))) came.add(pairKey(pair));
       return came.size === asked.length ? true : null;
     },
     signal,

@@ -8,7 +8,7 @@ import type { IndexedBlock } from '../../projections/indexed-blocks/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import type { TokenRow } from '../../projections/tokens/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import type { AskedAt, RefreshBus, RefreshRequest } from '../commands/refresh.ts';
+import type { RequestedAt, RefreshBus, RefreshRequest } from '../commands/refresh.ts';
 import type { ServedBuilds } from '../http/route.ts';
 import type { Coverage, CoverageReader } from './coverage.ts';
 import { balanceAt, chooseBasis, hasDeltas, isReadable } from '../../schemas/balance.ts';
@@ -184,14 +184,14 @@ export async function freshBalances(
 
   const came = new Set<string>();
   const schema = served.schema('balances');
-  const look = async (askedAt: AskedAt): Promise<true | null> => {
+  const look = async (requestedAt: RequestedAt): Promise<true | null> => {
     const readsOf = await chainReads(
       pool,
       schema,
       [...wanted.values()].map(({ pair }) => pair),
     );
     for (const [key, { pair, request }] of wanted)
-      if (hasCome(readsOf(pair), askedAt(request))) came.add(key);
+      if (hasCome(readsOf(pair), requestedAt(request))) came.add(key);
     return came.size === wanted.size ? true : null;
   };
   await Promise.all([
@@ -211,9 +211,9 @@ export async function freshBalances(
 }
 
 /** The chain has answered a request that was made then, or a later one. */
-export function hasCome({ anchors, refusal }: ChainReads, askedAt: number): boolean {
+export function hasCome({ anchors, refusal }: ChainReads, requestedAt: number): boolean {
   return (
-    anchors.some(({ requestedAt }) => requestedAt >= askedAt) ||
-    (refusal !== null && refusal.requestedAt >= askedAt)
+    anchors.some((anchor) => anchor.requestedAt >= requestedAt) ||
+    (refusal !== null && refusal.requestedAt >= requestedAt)
   );
 }

@@ -74,8 +74,8 @@ export async function balanceHistory(deps: BalanceDeps, pair: Pair, window: Wind
     const schema = served.schema('balances');
     await refreshes.refresh(
       [request],
-      async (askedAt) =>
-        hasCome((await chainReads(pool, schema, [pair]))(pair), askedAt(request)) ? true : null,
+      async (requestedAt) =>
+        hasCome((await chainReads(pool, schema, [pair]))(pair), requestedAt(request)) ? true : null,
       signal,
     );
     const again = await reachOf(deps, window, true);

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 
-import type { CommandOutcome } from '../../projections/outcomes/queries.ts';
-import { idempotentCommandId, requestHash } from './bus.ts';
+import type { CommandOutcome } from '../../schemas/command-outcome.ts';
+import { idempotentCommandId, requestHash } from '../../infra/commands/bus.ts';
 import { HttpError, invalidInput, notFound } from '../http/errors.ts';
 import type { RequestInfo } from '../http/route.ts';
 

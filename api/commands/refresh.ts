@@ -1,32 +1,33 @@
 import { pause } from '../../infra/lifecycle.ts';
 import type { Publisher } from '../../infra/kafka/client.ts';
 import type { Logger } from '../../infra/log.ts';
+import { createWaiters } from '../../infra/waiters.ts';
 import { requestSubject, requestsMessage } from '../../schemas/messages/requests.ts';
 import type { RequestsMessage } from '../../schemas/messages/requests.ts';
 import { topics } from '../../schemas/topics.ts';
 
-/** What is asked of the observers; the envelope is made here. */
+/** A refresh to request from the observers, without the envelope, which the bus adds. */
 export type RefreshRequest = {
   [T in RequestsMessage['type']]: Omit<Extract<RequestsMessage, { type: T }>, 'v' | 'requested_at'>;
 }[RequestsMessage['type']];
 
-/** When a subject was asked for, unix milliseconds: what is observed for it says at least this as its `requested_at`. */
-export type AskedAt = (request: RefreshRequest) => number;
+/** When a refresh was requested, unix milliseconds: an observation made for it has at least this `requested_at`. */
+export type RequestedAt = (request: RefreshRequest) => number;
 
 export interface RefreshBus {
   /**
-   * Appends the requests and waits until `look` finds what they brought; null when it was not there in time. `look` is
-   * asked once at first, then whenever one of the subjects was heard of.
+   * Appends the requests and waits until `find` returns their results; null on timeout. `find` is called once at the
+   * start and after each notification of one of the subjects.
    */
   refresh<T>(
     requests: readonly RefreshRequest[],
-    look: (askedAt: AskedAt) => Promise<T | null>,
+    find: (requestedAt: RequestedAt) => Promise<T | null>,
     signal?: AbortSignal,
   ): Promise<T | null>;
-  /** Appends the requests and waits for nothing: what they bring shows in a later answer. */
-  ask(requests: readonly RefreshRequest[]): void;
-  /** Wakes who waits for this subject; called for every notification. */
-  wake(subject: string): void;
+  /** Appends the requests without waiting: their results show in a later answer. */
+  request(requests: readonly RefreshRequest[]): void;
+  /** Called for every notification that a subject was observed. */
+  notify(subject: string): void;
 }
 
 export interface RefreshBusDeps {
@@ -39,25 +40,60 @@ export interface RefreshBusDeps {
 
 const WAIT_MS = 8000;
 
-/** Looks for what came without a notification, or whose notification was lost. */
-const POLL_MS = 250;
-
-/** Who asks for the same within this time shares one request: what it brings is as new as anyone could have it. */
+/** Equal requests within this time share one message. */
 const SHARED_MS = 1000;
 
-/** Notifications of many subjects come in a row: one look for those of so long. */
+/** Notifications of many subjects arrive in bursts; one query serves a burst. */
 const GATHER_MS = 10;
 
-interface Asked {
-  readonly askedAt: number;
-  /** Resolves when the log has it; false: it does not. */
+interface Pending {
+  readonly requestedAt: number;
+  /** Resolves when the request is appended; false when the append failed. */
   readonly published: Promise<boolean>;
 }
 
+const keyOf = (request: RefreshRequest): string => `${request.type} ${requestSubject(request)}`;
+
 export function createRefreshBus({ publisher, log, now, waitMs = WAIT_MS }: RefreshBusDeps): RefreshBus {
-  const waiting = new Map<string, Set<() => void>>();
-  /** By subject, oldest first. */
-  const shared = new Map<string, Asked>();
+  const waiters = createWaiters();
+  const request = createRequester({ publisher, log, now });
+
+  return {
+    async refresh(requests, find, signal) {
+      const deadline = performance.now() + waitMs;
+      const pending = request(requests);
+      const requestedAt: RequestedAt = (one) => pending.get(one)?.requestedAt ?? 0;
+      // A request that is not appended has no result to wait for; another caller's may already be stored.
+      if (!(await isAppendedWithin(pending.values(), waitMs))) return await find(requestedAt);
+      const subjects = new Set(requests.map(requestSubject));
+      const gatherMs = subjects.size > 1 ? GATHER_MS : 0;
+      return await waiters.until(subjects, () => find(requestedAt), { deadline, signal, gatherMs });
+    },
+    request(requests) {
+      request(requests);
+    },
+    notify: (subject) => waiters.notify(subject),
+  };
+}
+
+async function isAppendedWithin(pending: Iterable<Pending>, ms: number): Promise<boolean> {
+  const timer = new AbortController();
+  return await Promise.race([
+    Promise.all([...pending].map(({ published }) => published)).then((all) => !all.includes(false)),
+    pause(ms, timer.signal).then(() => false),
+  ]).finally(() => timer.abort());
+}
+
+/** Appends requests, merging those that were already requested within `SHARED_MS`. */
+function createRequester({
+  publisher,
+  log,
+  now,
+}: Pick<RefreshBusDeps, 'publisher' | 'log' | 'now'>): (
+  requests: readonly RefreshRequest[],
+) => Map<RefreshRequest, Pending> {
+  /** By type and subject, oldest first. */
+  const shared = new Map<string, Pending>();
 
   const append = async (messages: readonly RequestsMessage[]): Promise<boolean> => {
     try {
@@ -67,80 +103,37 @@ export function createRefreshBus({ publisher, log, now, waitMs = WAIT_MS }: Refr
       );
       return true;
     } catch (error) {
-      log.warn({ err: error, requests: messages.length }, 'cannot append requests to the log');
+      log.warn({ err: error, requests: messages.length }, 'refresh requests not appended');
       return false;
     }
   };
 
-  const ask = (requests: readonly RefreshRequest[]): Map<RefreshRequest, Asked> => {
-    const askedAt = now();
-    for (const [key, known] of shared) {
-      if (askedAt - known.askedAt < SHARED_MS) break;
+  return (requests) => {
+    const requestedAt = now();
+    for (const [key, previous] of shared) {
+      if (requestedAt - previous.requestedAt < SHARED_MS) break;
       shared.delete(key);
     }
-    const keyOf = (request: RefreshRequest): string => `${request.type} ${requestSubject(request)}`;
-    const fresh = new Map<string, RequestsMessage>();
+    const messages = new Map<string, RequestsMessage>();
     for (const request of requests) {
       const key = keyOf(request);
       if (!shared.has(key))
-        fresh.set(key, requestsMessage.parse({ v: 1, requested_at: askedAt, ...request }));
+        messages.set(key, requestsMessage.parse({ v: 1, requested_at: requestedAt, ...request }));
     }
-    if (fresh.size > 0) {
-      const published = append([...fresh.values()]);
-      for (const key of fresh.keys()) shared.set(key, { askedAt, published });
+    if (messages.size > 0) {
+      const published = append([...messages.values()]);
+      for (const key of messages.keys()) shared.set(key, { requestedAt, published });
       void published.then((isAppended) => {
         if (isAppended) return;
-        for (const key of fresh.keys()) if (shared.get(key)?.published === published) shared.delete(key);
+        // Otherwise the next caller would share a request that the log does not have.
+        for (const key of messages.keys()) if (shared.get(key)?.published === published) shared.delete(key);
       });
     }
     return new Map(
-      requests.map((request) => [request, shared.get(keyOf(request)) ?? { askedAt, published: NEVER }]),
+      requests.map((request) => [
+        request,
+        shared.get(keyOf(request)) ?? { requestedAt, published: Promise.resolve(false) },
+      ]),
     );
   };
-
-  return {
-    async refresh(requests, look, signal) {
-      const deadline = performance.now() + waitMs;
-      const asked = ask(requests);
-      const askedAt: AskedAt = (request) => asked.get(request)?.askedAt ?? 0;
-      const subjects = new Set(requests.map(requestSubject));
-      const tooLate = new AbortController();
-      const appended = await Promise.race([
-        Promise.all([...asked.values()].map(({ published }) => published)),
-        pause(waitMs, tooLate.signal).then((): boolean[] => []),
-      ]).finally(() => tooLate.abort());
-      // What is not in the log brings nothing; another request may have.
-      if (appended.length < asked.size || appended.includes(false)) return await look(askedAt);
-      for (;;) {
-        const nudge = new AbortController();
-        const wake = (): void => nudge.abort();
-        for (const subject of subjects) {
-          const wakers = waiting.get(subject) ?? new Set();
-          waiting.set(subject, wakers.add(wake));
-        }
-        try {
-          const found = await look(askedAt);
-          if (found !== null) return found;
-          const left = deadline - performance.now();
-          if (left <= 0 || signal?.aborted === true) return null;
-          await pause(Math.min(POLL_MS, left), nudge.signal);
-          if (subjects.size > 1) await pause(GATHER_MS);
-        } finally {
-          for (const subject of subjects) {
-            const wakers = waiting.get(subject);
-            wakers?.delete(wake);
-            if (wakers?.size === 0) waiting.delete(subject);
-          }
-        }
-      }
-    },
-    ask(requests) {
-      ask(requests);
-    },
-    wake(subject) {
-      for (const wake of waiting.get(subject) ?? []) wake();
-    },
-  };
 }
-
-const NEVER = Promise.resolve(false);

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 
 import type { CommandOf, CommandType } from '../../schemas/messages/commands.ts';
-import type { CommandBus } from './bus.ts';
+import type { CommandBus } from '../../infra/commands/bus.ts';
 import { acceptedResult, identifyCommand } from './idempotency.ts';
 import type { CallerUser, RequestInfo } from '../http/route.ts';
 

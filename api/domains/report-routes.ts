@@ -9,7 +9,7 @@ import {
 } from '../../projections/catalogue/queries.ts';
 import { domainReportAnswer, domainReportListAnswer } from '../../schemas/api/domains.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
-import type { CommandBus } from '../commands/bus.ts';
+import type { CommandBus } from '../../infra/commands/bus.ts';
 import { envelope, resolvePage } from '../http/envelope.ts';
 import { notFound } from '../http/errors.ts';
 import { limit, page } from '../http/params.ts';

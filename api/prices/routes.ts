@@ -43,9 +43,9 @@ export function priceRoutes({ pool, refreshes, now }: PriceRouteDeps): Route[] {
     const request = { type: 'price.requested' as const, token };
     const found = await refreshes.refresh(
       [request],
-      async (askedAt) => {
+      async (requestedAt) => {
         const known = (await read(served, [token])).get(token);
-        return known !== undefined && known.requestedAt >= askedAt(request) ? known : null;
+        return known !== undefined && known.requestedAt >= requestedAt(request) ? known : null;
       },
       signal,
     );
@@ -59,7 +59,7 @@ export function priceRoutes({ pool, refreshes, now }: PriceRouteDeps): Route[] {
       return now() - Math.max(requestedAt, price?.observedAt ?? 0) > FRESH_MS;
     };
     const old = tokens.filter(isOld);
-    if (old.length > 0) refreshes.ask(old.map((token) => ({ type: 'price.requested', token })));
+    if (old.length > 0) refreshes.request(old.map((token) => ({ type: 'price.requested', token })));
   };
 
   const one = defineRoute({

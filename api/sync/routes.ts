@@ -6,7 +6,7 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import type { Sealing } from '../../infra/sealing.ts';
 import { syncBlob } from '../../projections/sync/queries.ts';
 import { syncBlobAnswer, syncStoredAnswer } from '../../schemas/api/sync.ts';
-import type { CommandBus } from '../commands/bus.ts';
+import type { CommandBus } from '../../infra/commands/bus.ts';
 import { HttpError, invalidInput, notFound, unavailable } from '../http/errors.ts';
 import { integerField, textField } from '../http/fields.ts';
 import { defineRoute } from '../http/route.ts';

@@ -17,7 +17,7 @@ import {
 } from '../../schemas/api/wallets.ts';
 import { walletStatus } from '../../schemas/catalogue.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
-import type { CommandBus } from '../commands/bus.ts';
+import type { CommandBus } from '../../infra/commands/bus.ts';
 import { envelope, resolvePage } from '../http/envelope.ts';
 import { invalidInput, notFound } from '../http/errors.ts';
 import { address, boolean, limit, networkFilter, page, text } from '../http/params.ts';

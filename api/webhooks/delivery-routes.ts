@@ -14,7 +14,7 @@ import type { Delivery, Webhook } from '../../projections/webhooks/queries.ts';
 import { deliveryAnswer, deliveryListAnswer, testedWebhookAnswer } from '../../schemas/api/webhooks.ts';
 import { DELIVERED_EVENTS } from '../../schemas/webhooks/events.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
-import type { CommandBus } from '../commands/bus.ts';
+import type { CommandBus } from '../../infra/commands/bus.ts';
 import { envelope, resolvePage } from '../http/envelope.ts';
 import { HttpError, invalidPage, notFound } from '../http/errors.ts';
 import { limit, page } from '../http/params.ts';

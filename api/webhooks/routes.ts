@@ -20,7 +20,7 @@ import {
 import type { WebhookAnswer } from '../../schemas/api/webhooks.ts';
 import { WEBHOOK_EVENTS, eventCatalogue } from '../../schemas/webhooks/events.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
-import type { CommandBus } from '../commands/bus.ts';
+import type { CommandBus } from '../../infra/commands/bus.ts';
 import { invalidInput, notFound } from '../http/errors.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';

@@ -2,10 +2,11 @@ import { fileURLToPath } from 'node:url';
 
 import { importFile } from './operator/catalogue/import.ts';
 import { readJson } from './operator/catalogue/read-file.ts';
-import { openCommandChannel } from '../../api/commands/channel.ts';
+import { openCommandChannel } from '../commands/channel.ts';
 import { addApiKey, ensureUser } from './operator/accounts.ts';
 import type { OperatorDeps } from './operator/accounts.ts';
 import { isEmptyOf } from '../../projections/catalogue/queries.ts';
+import { findOutcome } from '../../projections/outcomes/queries.ts';
 import { servedBuilds } from '../../projections/served.ts';
 import { required } from '../config.ts';
 import type { Config } from '../config.ts';
@@ -45,9 +46,8 @@ export async function asOperator<T>(
     const served = (): ReturnType<typeof servedBuilds> => servedBuilds(pool);
     const commands = openCommandChannel({
       publisher,
-      pool,
       databaseUrl,
-      servedBuilds: served,
+      findOutcome: async (id, type) => await findOutcome(pool, await served(), id, type),
       timeoutMs: Math.max(30_000, config.commandTimeoutMs),
       log,
     });

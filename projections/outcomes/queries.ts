@@ -1,8 +1,10 @@
-import { z } from 'zod';
-
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
+import { commandOutcome } from '../../schemas/command-outcome.ts';
+import type { CommandOutcome } from '../../schemas/command-outcome.ts';
+import { AppError } from '../../schemas/errors.ts';
 import type { CommandType } from '../../schemas/messages/commands.ts';
+import type { ServedBuilds } from '../served.ts';
 
 /**
  * Read side of what became of commands: every projection of commands has a table of the outcomes of its own ones.
@@ -34,22 +36,32 @@ export const deciders = {
   'report.review': 'catalogue',
 } as const satisfies Readonly<Record<CommandType, string>>;
 
-const refusal = z.looseObject({ code: z.enum(['NOT_FOUND', 'CONFLICT']), detail: z.string() });
-const outcomeRow = z.discriminatedUnion('accepted', [
-  z.object({
-    accepted: z.literal(true),
-    request_hash: z.string().nullable(),
-    result: z.record(z.string(), z.unknown()),
-  }),
-  z.object({ accepted: z.literal(false), request_hash: z.string().nullable(), result: refusal }),
-]);
-export type CommandOutcome = z.infer<typeof outcomeRow>;
+/** The outcome of a command; null while it is undecided, and after 48 h. */
+export async function findOutcome(
+  db: Sql,
+  served: Pick<ServedBuilds, 'schema'>,
+  id: string,
+  type: CommandType,
+): Promise<CommandOutcome | null> {
+  const schema = schemaOf(served, deciders[type]);
+  return schema === null ? null : await outcomeById(db, schema, id);
+}
 
-/** What became of a command; null while it is not decided, and 48 h later. */
+/** Null before the projection's first build: a command appended by then is decided once there is one. */
+function schemaOf(served: Pick<ServedBuilds, 'schema'>, projection: string): string | null {
+  try {
+    return served.schema(projection);
+  } catch (error) {
+    if (error instanceof AppError && error.code === 'NOT_FOUND') return null;
+    throw error;
+  }
+}
+
+/** The outcome of a command in one projection's schema. */
 export async function outcomeById(db: Sql, schema: string, id: string): Promise<CommandOutcome | null> {
   const [outcome] = await sqlRows(
     db,
-    outcomeRow,
+    commandOutcome,
     `SELECT accepted, request_hash, result FROM ${schema}.command_outcomes WHERE id = $1`,
     [id],
   );

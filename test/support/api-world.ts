@@ -3,8 +3,8 @@ import { Writable } from 'node:stream';
 
 import { pino } from 'pino';
 
-import { openCommandChannel } from '../../api/commands/channel.ts';
-import type { CommandChannel } from '../../api/commands/channel.ts';
+import { openCommandChannel } from '../../infra/commands/channel.ts';
+import type { CommandChannel } from '../../infra/commands/channel.ts';
 import { addUser } from '../../infra/bin/operator/accounts.ts';
 import { startApi } from '../../api/server.ts';
 import { createClickHouse } from '../../infra/clickhouse/client.ts';
@@ -23,6 +23,7 @@ import { accounts } from '../../projections/accounts/projector.ts';
 import { adCounts } from '../../projections/ad-counts/projector.ts';
 import { catalogue } from '../../projections/catalogue/projector.ts';
 import type { PostgresProjection } from '../../projections/define.ts';
+import { findOutcome } from '../../projections/outcomes/queries.ts';
 import { openBuild } from '../../projections/engine/builds.ts';
 import { sync } from '../../projections/sync/projector.ts';
 import { servedBuilds } from '../../projections/served.ts';
@@ -152,9 +153,8 @@ export async function apiWorld(env: Readonly<Record<string, string>> = {}): Prom
   const builds = () => servedBuilds(apiPool);
   const commands = openCommandChannel({
     publisher,
-    pool: apiPool,
     databaseUrl: fullEnv.API_DATABASE_URL,
-    servedBuilds: builds,
+    findOutcome: async (id, type) => await findOutcome(apiPool, await builds(), id, type),
     timeoutMs: config.commandTimeoutMs,
     log,
   });

@@ -4,10 +4,10 @@ import { userByLogin } from '../../../projections/accounts/queries.ts';
 import type { UserForLogin } from '../../../projections/accounts/queries.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { apiKeyPrefix, hashSecret, randomApiKey } from '../../../api/auth/api-key.ts';
-import type { CommandBus, CommandRequest } from '../../../api/commands/bus.ts';
+import type { CommandBus, CommandRequest } from '../../commands/bus.ts';
 import { createPasswordChecker, hashPassword } from '../../../api/auth/passwords.ts';
 import { parseOriginRule } from '../../../api/auth/restrictions.ts';
-import type { ServedBuilds } from '../../../api/http/route.ts';
+import type { ServedBuilds } from '../../../projections/served.ts';
 
 export interface OperatorDeps {
   readonly commands: CommandBus;

@@ -3,7 +3,7 @@ import { stringify } from 'csv-stringify/sync';
 import type { Sql } from '../../../postgres/client.ts';
 import { recordsOf } from '../../../../projections/catalogue/queries.ts';
 import { listedTokens } from '../../../../projections/tokens/queries.ts';
-import type { ServedBuilds } from '../../../../api/http/route.ts';
+import type { ServedBuilds } from '../../../../projections/served.ts';
 import { writeCell } from './cells.ts';
 import { fieldsOf, toFile } from './formats.ts';
 import type { FileKind } from './formats.ts';

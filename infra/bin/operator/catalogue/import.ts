@@ -12,7 +12,7 @@ import { CATALOGUE_KINDS, MOST_RECORDS_PER_PART, slug } from '../../../../schema
 import type { CatalogueKind, CatalogueRecord, catalogueRecords } from '../../../../schemas/catalogue.ts';
 import { AppError } from '../../../../schemas/errors.ts';
 import { topics } from '../../../../schemas/topics.ts';
-import type { CommandRequest } from '../../../../api/commands/bus.ts';
+import type { CommandRequest } from '../../../commands/bus.ts';
 import type { OperatorDeps } from '../accounts.ts';
 import { Faults, checkRecords } from './check.ts';
 import type { Checked, Fault } from './check.ts';

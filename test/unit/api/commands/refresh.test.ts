@@ -32,14 +32,14 @@ describe('asking for a refresh', () => {
     const { bus, appended } = world();
     let answer: number | null = null;
     const asked: number[] = [];
-    const found = bus.refresh([request], async (askedAt) => {
-      asked.push(askedAt(request));
+    const found = bus.refresh([request], async (requestedAt) => {
+      asked.push(requestedAt(request));
       return answer;
     });
     while (asked.length === 0) await new Promise(setImmediate);
     answer = 7;
-    bus.wake('somebody:else');
-    bus.wake(subject);
+    bus.notify('somebody:else');
+    bus.notify(subject);
     const began = performance.now();
     expect(await found).toBe(7);
     expect(performance.now() - began).toBeLessThan(200);
@@ -50,8 +50,8 @@ describe('asking for a refresh', () => {
   it('shares one request among those who ask within a second, and no longer', async () => {
     const { bus, appended, tick } = world();
     const times: number[] = [];
-    const look = async (askedAt: (of: typeof request) => number): Promise<true> => {
-      times.push(askedAt(request));
+    const look = async (requestedAt: (of: typeof request) => number): Promise<true> => {
+      times.push(requestedAt(request));
       return true;
     };
     await Promise.all([bus.refresh([request], look), bus.refresh([{ ...request }, request], look)]);
@@ -59,7 +59,7 @@ describe('asking for a refresh', () => {
     await bus.refresh([request], look);
     expect(appended).toHaveLength(1);
     tick(1);
-    await bus.refresh([request], async (askedAt) => times.push(askedAt(request)));
+    await bus.refresh([request], async (requestedAt) => times.push(requestedAt(request)));
     expect(appended).toHaveLength(2);
     expect(times).toEqual([5000, 5000, 5000, 6000]);
   });

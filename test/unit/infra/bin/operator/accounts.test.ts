@@ -8,7 +8,7 @@ const nobody = async (): Promise<never> => {
   throw new Error('asked for all the same');
 };
 const deps: OperatorDeps = {
-  commands: { submit: nobody, wake: () => {} },
+  commands: { submit: nobody, notify: () => {} },
   pool: { query: nobody } as unknown as OperatorDeps['pool'],
   servedBuilds: nobody,
 };

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 
-import { createCommandBus, idempotentCommandId, requestHash } from '../../../../api/commands/bus.ts';
-import type { CommandRequest } from '../../../../api/commands/bus.ts';
-import type { CommandOutcome } from '../../../../projections/outcomes/queries.ts';
+import { createCommandBus, idempotentCommandId, requestHash } from '../../../../infra/commands/bus.ts';
+import type { CommandRequest } from '../../../../infra/commands/bus.ts';
+import type { CommandOutcome } from '../../../../schemas/command-outcome.ts';
 
 /** Waiting for outcomes, with a log and a table whose pace the test sets. */
 
@@ -25,7 +25,7 @@ function bus(options: { timeoutMs?: number; publish?: () => Promise<[]> } = {}) 
         return await (options.publish?.() ?? []);
       },
     },
-    outcome: async (id) => {
+    findOutcome: async (id) => {
       looks += 1;
       return outcomes.get(id) ?? null;
     },
@@ -41,8 +41,8 @@ describe('submit', () => {
     const began = performance.now();
     setTimeout(() => {
       outcomes.set('c1', accepted);
-      commands.wake('another');
-      commands.wake('c1');
+      commands.notify('another');
+      commands.notify('c1');
     }, 20);
     expect(await commands.submit(close)).toEqual(accepted);
     // The next look without being woken would be after 250 ms.

@@ -1,0 +1,61 @@
+import { pause } from './lifecycle.ts';
+
+/** Requests that wait for a row a projection is about to write, each under the name its notification will carry. */
+export interface Waiters {
+  /**
+   * Calls `find` at once, after each notification of one of the names, and every 250 ms; null when it found nothing by
+   * the deadline or until the signal.
+   */
+  until<T>(names: Iterable<string>, find: () => Promise<T | null>, options: WaitOptions): Promise<T | null>;
+  /** Wakes every wait for this name. */
+  notify(name: string): void;
+}
+
+export interface WaitOptions {
+  /** On the clock of `performance.now()`. */
+  readonly deadline: number;
+  readonly signal?: AbortSignal | undefined;
+  /** Delay after a wake-up, so that one `find` serves a burst of notifications. */
+  readonly gatherMs?: number;
+}
+
+/** Finds rows whose notification was lost. */
+const POLL_MS = 250;
+
+export function createWaiters(): Waiters {
+  const wakersByName = new Map<string, Set<() => void>>();
+
+  const register = (name: string, wake: () => void): void => {
+    wakersByName.set(name, (wakersByName.get(name) ?? new Set()).add(wake));
+  };
+  const unregister = (name: string, wake: () => void): void => {
+    const wakers = wakersByName.get(name);
+    wakers?.delete(wake);
+    if (wakers?.size === 0) wakersByName.delete(name);
+  };
+
+  return {
+    async until(names, find, { deadline, signal, gatherMs = 0 }) {
+      const watched = new Set(names);
+      for (;;) {
+        const notified = new AbortController();
+        const wake = (): void => notified.abort();
+        // Registered before looking: a row written in between still wakes this wait.
+        for (const name of watched) register(name, wake);
+        try {
+          const found = await find();
+          if (found !== null) return found;
+          const remainingMs = deadline - performance.now();
+          if (remainingMs <= 0 || signal?.aborted === true) return null;
+          await pause(Math.min(POLL_MS, remainingMs), notified.signal);
+          if (gatherMs > 0) await pause(gatherMs);
+        } finally {
+          for (const name of watched) unregister(name, wake);
+        }
+      }
+    },
+    notify(name) {
+      for (const wake of wakersByName.get(name) ?? []) wake();
+    },
+  };
+}
