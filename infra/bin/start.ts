@@ -17,16 +17,16 @@ import { startStarknet } from '../embedded/starknet/starknet.ts';
 import { loadConfig, required, settings } from '../config.ts';
 import type { Config } from '../config.ts';
 import { createLogger, readableLines } from '../log.ts';
-import { rebuildOutdated } from './commands/rebuild.ts';
-import { meetNode } from './meet-node.ts';
-import { prepareStores } from './prepare.ts';
-import { introduce } from './introduce.ts';
-import { isMistake, logFailure, runProcess } from './process.ts';
-import type { ProcessContext } from './process.ts';
-import { readDemoFile, writeDemoFile, writeRunFile } from './run-file.ts';
-import type { DemoFile } from './run-file.ts';
-import { earlyLogLevel } from './settings.ts';
-import { superviseRole } from './supervise.ts';
+import { rebuildOutdated } from './cli/rebuild.ts';
+import { meetNode } from './start/check-node.ts';
+import { prepareStores } from './start/prepare-stores.ts';
+import { introduce } from './start/create-demo-user.ts';
+import { isMistake, logFailure, runProcess } from './process/run-process.ts';
+import type { ProcessContext } from './process/run-process.ts';
+import { readDemoFile, writeDemoFile, writeRunFile } from './start/run-file.ts';
+import type { DemoFile } from './start/run-file.ts';
+import { earlyLogLevel } from './command-config.ts';
+import { superviseRole } from './start/supervise.ts';
 
 /**
  * `npm start`: everything with one command. Parts whose URL is not set are started on loopback, the schema is migrated,

@@ -1,11 +1,13 @@
 import { Command } from 'commander';
 
 import { settings } from '../config.ts';
-import { commands } from './commands.ts';
-import { dropKnownWarnings } from './process.ts';
-import { runRole } from './role-process.ts';
-import { roles } from './roles.ts';
-import { sentenceOf } from './sentence.ts';
+import { createLogger } from '../log.ts';
+import { commands } from './cli/index.ts';
+import { earlyLogLevel } from './command-config.ts';
+import { dropKnownWarnings } from './process/run-process.ts';
+import { runRole } from './process/run-role.ts';
+import { roles } from './roles/index.ts';
+import { sentenceOf } from './process/error-text.ts';
 
 /**
  * The command line: `npm run tds -- <command>`. A role is a process that runs until it is told to stop; the other
@@ -23,7 +25,9 @@ for (const role of roles) {
   if (role.name === 'project') command.argument('[name...]', 'only these projections');
   command.action(async (names: string[] | object) => await runRole(role, Array.isArray(names) ? names : []));
 }
-for (const register of commands) register(program);
+const log = createLogger('tds', earlyLogLevel(process.env, 'warn'));
+const say = (line: string): void => void process.stdout.write(`${line}\n`);
+for (const register of commands) register(program, log, say);
 
 dropKnownWarnings();
 // Whoever reads along has read enough, as `head` does.

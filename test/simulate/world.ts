@@ -39,7 +39,7 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
     contract === COIN ? coin.standard : (fixedStandards.get(contract) ?? 'unknown');
 
   /**
-   * As infra/bin/body-reader.ts: where the index says that it lies, once it has read what the partition held when the
+   * As infra/bin/roles/block-reader.ts: where the index says that it lies, once it has read what the partition held when the
    * round first asked (`highs`).
    */
   const bodyOf = async (height: number, highs: Map<number, number>): ReturnType<BodyOf> => {

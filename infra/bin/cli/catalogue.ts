@@ -1,0 +1,149 @@
+import { once } from 'node:events';
+import { createWriteStream, renameSync, rmSync } from 'node:fs';
+import type { Writable } from 'node:stream';
+
+import type { Command } from 'commander';
+
+import { exportCsv, exportJson } from '../operator/catalogue/export.ts';
+import { FILE_KINDS, isFileKind } from '../operator/catalogue/formats.ts';
+import type { FileKind } from '../operator/catalogue/formats.ts';
+import { importFile, previewFile } from '../operator/catalogue/import.ts';
+import type { ImportFile, ImportOutcome, ImportProgress } from '../operator/catalogue/import.ts';
+import { csvReader, readJson } from '../operator/catalogue/read-file.ts';
+import { servedBuilds } from '../../../projections/served.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import { required } from '../../config.ts';
+import type { Logger } from '../../log.ts';
+import { createPool, inTransaction } from '../../postgres/client.ts';
+import { asOperator } from './as-operator.ts';
+import { commandConfig } from '../command-config.ts';
+import { showProgress } from './progress.ts';
+
+/** `tds catalogue`: what operators list. */
+export function catalogueCommand(program: Command, log: Logger, say: (line: string) => void): void {
+  const catalogue = program
+    .command('catalogue')
+    .description('what operators list: categories, dApps, ads, domains, class hashes, wallets, tokens');
+
+  catalogue
+    .command('import')
+    .description(
+      'take in a file, whole or not at all: a JSON object of kinds, each an array of records, or CSV of one kind; entries ' +
+        'are found by their names, and the same file again changes nothing',
+    )
+    .argument('<file>')
+    .option('--kind <kind>', `of a CSV file, or the only one of a JSON file: ${FILE_KINDS.join(', ')}`)
+    .option('--format <format>', 'json or csv (default: by the name of the file)')
+    .option('--dry-run', 'say what would be done, and change nothing', false)
+    .option('--json', 'the outcome as JSON', false)
+    .action(
+      async (path: string, options: { kind?: string; format?: string; dryRun: boolean; json: boolean }) => {
+        const file = fileToImport(path, options);
+        const progress = showProgress<ImportProgress>({
+          what: 'import',
+          reading: 'sending',
+          unit: 'records',
+          quiet: options.json,
+          afterMs: 1000,
+        });
+        const work = options.dryRun ? previewFile : importFile;
+        const outcome = await asOperator(commandConfig(process.env), log, (deps) =>
+          work({ ...deps, now: Date.now }, file, progress.show),
+        ).finally(() => progress.end());
+        if (options.json) say(JSON.stringify(asJson(outcome, options.dryRun), null, 2));
+        else if (outcome.isGood) for (const line of sentences(outcome, options.dryRun)) say(line);
+        if (outcome.isGood) return;
+        process.exitCode = 1;
+        if (!options.json) process.stderr.write(`${refusal(path, outcome)}\n`);
+      },
+    );
+
+  catalogue
+    .command('export')
+    .description('write what is listed as a file that an import takes')
+    .argument('[file]', 'without: to standard output')
+    .option('--kind <kind>', `one of ${FILE_KINDS.join(', ')}; without, all of them`)
+    .option('--format <format>', 'json, or csv of one kind (default: by the name of the file, or json)')
+    .action(async (path: string | undefined, options: { kind?: string; format?: string }) => {
+      const kind = kindOf(options.kind);
+      const isCsv = formatOf(options.format, path) === 'csv';
+      if (isCsv && kind === undefined) throw new AppError('INVALID', 'CSV holds one kind: name it by --kind');
+      await writeWhole(path, async (out) => {
+        const pool = createPool(required(commandConfig(process.env), 'databaseUrl'), {
+          applicationName: 'tds-export',
+          max: 1,
+        });
+        try {
+          await inTransaction(pool, async (db) => {
+            await db.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY');
+            const deps = { db, served: await servedBuilds(db) };
+            const pieces =
+              isCsv && kind !== undefined
+                ? exportCsv(deps, kind)
+                : exportJson(deps, kind === undefined ? FILE_KINDS : [kind]);
+            for await (const piece of pieces) if (!out.write(piece)) await once(out, 'drain');
+          });
+        } finally {
+          await pool.end();
+        }
+      });
+    });
+}
+
+function kindOf(text: string | undefined): FileKind | undefined {
+  if (text === undefined || isFileKind(text)) return text;
+  throw new AppError('INVALID', `There is no kind "${text}": use ${FILE_KINDS.join(', ')}`);
+}
+
+function formatOf(text: string | undefined, path: string | undefined): 'json' | 'csv' {
+  if (text === 'json' || text === 'csv') return text;
+  if (text !== undefined) throw new AppError('INVALID', `There is no format "${text}": use json or csv`);
+  return path?.toLowerCase().endsWith('.csv') === true ? 'csv' : 'json';
+}
+
+function fileToImport(path: string, options: { kind?: string; format?: string }): ImportFile {
+  const kind = kindOf(options.kind);
+  if (formatOf(options.format, path) === 'json') return { path, read: readJson, kind };
+  if (kind === undefined) throw new AppError('INVALID', 'CSV holds one kind: name it by --kind');
+  return { path, read: csvReader(kind), kind };
+}
+
+/** A file is there whole, or as it was before. */
+async function writeWhole(path: string | undefined, write: (out: Writable) => Promise<void>): Promise<void> {
+  if (path === undefined) return await write(process.stdout);
+  const part = `${path}.${process.pid}.part`;
+  const out = createWriteStream(part);
+  try {
+    await once(out, 'open');
+    await write(out);
+    out.end();
+    await once(out, 'finish');
+    renameSync(part, path);
+  } catch (cause) {
+    out.destroy();
+    rmSync(part, { force: true });
+    if (!(cause instanceof Error) || !('syscall' in cause)) throw cause;
+    throw new AppError('INVALID', `Cannot write ${path}: ${cause.message}`, { cause });
+  }
+}
+
+function asJson(outcome: ImportOutcome, isDryRun: boolean): object {
+  if (outcome.isGood) return { dry_run: isDryRun, counts: outcome.counts };
+  return { dry_run: isDryRun, error_count: outcome.faultCount, errors: outcome.faults };
+}
+
+function sentences({ counts }: Extract<ImportOutcome, { isGood: true }>, isDryRun: boolean): string[] {
+  const kinds = Object.entries(counts).map(
+    ([kind, { created, changed, unchanged }]) =>
+      `${kind}: ${created} created, ${changed} changed, ${unchanged} unchanged`,
+  );
+  if (kinds.length === 0) return ['The file holds no record.'];
+  return isDryRun ? ['Nothing is changed. It would be:', ...kinds] : kinds;
+}
+
+function refusal(path: string, { faults, faultCount }: Extract<ImportOutcome, { isGood: false }>): string {
+  const lines = faults.map(({ line, text }) => `  line ${line}: ${text}`);
+  const more = faultCount > faults.length ? [`  and ${faultCount - faults.length} more`] : [];
+  const count = faultCount === 1 ? '1 error' : `${faultCount} errors`;
+  return [`${path}: ${count}; nothing is changed.`, ...lines, ...more].join('\n');
+}

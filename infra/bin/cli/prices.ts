@@ -1,0 +1,113 @@
+import type { Command } from 'commander';
+
+import { parseTimestamp } from '../../../api/http/params.ts';
+import { backfillPrices } from '../../../pipeline/observe/prices/backfill.ts';
+import type { BackfillProgress, BackfillReport } from '../../../pipeline/observe/prices/backfill.ts';
+import { guardLimits } from '../../../pipeline/observe/prices/observer.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import { parseFelt } from '../../../schemas/felt.ts';
+import type { Felt } from '../../../schemas/felt.ts';
+import { pause } from '../../lifecycle.ts';
+import type { Logger } from '../../log.ts';
+import { asTheOnlyOne } from '../../postgres/lock.ts';
+import { openPriceFeed, readCommonTokens } from '../roles/observe-prices.ts';
+import { commandConfig } from '../command-config.ts';
+import { withStores } from '../connect.ts';
+import type { Stores } from '../connect.ts';
+import { showProgress, stoppable } from './progress.ts';
+
+const HOUR_MS = 3_600_000;
+const YEAR_MS = 365 * 24 * HOUR_MS;
+
+/** `tds prices`: what the observer of prices does not do by itself. */
+export function pricesCommand(program: Command, log: Logger, say: (line: string) => void): void {
+  program
+    .command('prices')
+    .description('prices in US dollars')
+    .command('backfill')
+    .description(
+      'publish what the price feed knows of the past, a price an hour; killed and started again, it goes on, and what it ' +
+        'has published is not asked for again',
+    )
+    .argument('[token...]', 'addresses; without: the tokens that are common')
+    .option(
+      '--from <time>',
+      'the first, such as 2025-01-31 or 2025-01-31T12:00Z (default: a year before the last)',
+    )
+    .option('--to <time>', 'the last (default: now)')
+    .option('--json', 'the outcome as JSON', false)
+    .action(async (addresses: string[], options: { from?: string; to?: string; json: boolean }) => {
+      const to = options.to === undefined ? Date.now() : timeOf(options.to);
+      const from = options.from === undefined ? to - YEAR_MS : timeOf(options.from);
+      if (from > to) throw new AppError('INVALID', '--from is after --to');
+      const named = addresses.map(addressOf);
+      const report = await withStores(commandConfig(process.env), 'tds-prices', log, (stores) =>
+        backfill(stores, named, { from, to, log, quiet: options.json }),
+      );
+      if (options.json) return say(JSON.stringify(report, null, 2));
+      say(
+        `${report.published} prices are published; of ${report.total} windows, ${report.skipped} had been done before.`,
+      );
+      for (const [reason, count] of Object.entries(report.refused))
+        say(`  not published: ${count} ${reason}`);
+    });
+}
+
+async function backfill(
+  { pool, kafka, releasers }: Stores,
+  named: readonly Felt[],
+  { from, to, log, quiet }: { from: number; to: number; log: Logger; quiet: boolean },
+): Promise<BackfillReport> {
+  const config = commandConfig(process.env);
+  const feed = openPriceFeed(config);
+  releasers.push('price feed', () => feed.close());
+  const publisher = kafka.publisher();
+  releasers.push('publisher', () => publisher.close());
+  const tokens = named.length > 0 ? [...new Set(named)] : ((await readCommonTokens(pool)) ?? []);
+  if (tokens.length === 0) throw new AppError('INVALID', 'No token is common yet: name one or several');
+
+  const progress = showProgress({ what: 'prices', reading: 'reading', unit: 'windows', quiet });
+  const onProgress = ({ done, skipped, total }: BackfillProgress): void =>
+    progress.show({ phase: 'reading', read: done - skipped, total: total - skipped });
+  const limits = guardLimits(config);
+  const clock = { now: Date.now, sleep: pause };
+  const range = { from, to: Math.min(to, Date.now()), stepMs: HOUR_MS };
+  try {
+    return await asTheOnlyOne(
+      pool,
+      ['prices backfill'],
+      () => 'Another process fills in prices of the past',
+      () =>
+        stoppable(
+          () => new AppError('CONFLICT', 'Stopped; the next run goes on from here'),
+          (signal) =>
+            backfillPrices({
+              feed,
+              pool,
+              publisher,
+              limits,
+              tokens,
+              ...range,
+              ...clock,
+              log,
+              signal,
+              onProgress,
+            }),
+        ),
+    );
+  } finally {
+    progress.end();
+  }
+}
+
+function addressOf(text: string): Felt {
+  const token = parseFelt(text);
+  if (token === null) throw new AppError('INVALID', `Not an address: ${text}`);
+  return token;
+}
+
+function timeOf(text: string): number {
+  const time = parseTimestamp(text);
+  if (time === null) throw new AppError('INVALID', `Not a time: ${text}`);
+  return time.getTime();
+}

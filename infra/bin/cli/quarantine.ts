@@ -1,0 +1,102 @@
+import { InvalidArgumentError, Option } from 'commander';
+import type { Command } from 'commander';
+
+import { parseFelt } from '../../../schemas/felt.ts';
+import type { Felt } from '../../../schemas/felt.ts';
+import type { Logger } from '../../log.ts';
+import { listQuarantine, retryQuarantined, skipQuarantined } from './quarantine-items.ts';
+import type { QuarantineItem } from './quarantine-items.ts';
+import { showQuarantined } from './quarantine-show.ts';
+import { commandConfig } from '../command-config.ts';
+import { withStores } from '../connect.ts';
+import type { Stores } from '../connect.ts';
+
+/** `tds quarantine`: what was not understood, and what an operator decides about it. */
+export function quarantineCommand(program: Command, log: Logger, say: (line: string) => void): void {
+  const quarantine = program
+    .command('quarantine')
+    .description('token events and messages that were not understood, and what to do about them');
+  const onStores = <T>(work: (stores: Stores) => Promise<T>): Promise<T> =>
+    withStores(commandConfig(process.env), 'tds-quarantine', log, work);
+
+  quarantine
+    .command('list')
+    .description('what is open, newest first')
+    .option('--all', 'what is settled, too', false)
+    .addOption(new Option('--kind <kind>', 'only of this kind').choices(['event', 'message']))
+    .option('--contract <address>', 'only events of this contract', address)
+    .option('--block <height>', 'only events of this block', whole)
+    .option('--limit <number>', 'so many at most', whole, 50)
+    .option('--json', 'as JSON', false)
+    .action(
+      async (options: {
+        all: boolean;
+        kind?: QuarantineItem['kind'];
+        contract?: Felt;
+        block?: number;
+        limit: number;
+        json: boolean;
+      }) => {
+        const { all, json, ...filter } = options;
+        const items = await onStores(({ pool }) => listQuarantine(pool, { ...filter, open: !all }));
+        if (json) say(JSON.stringify(items.map(withoutEntry), null, 2));
+        else if (items.length === 0)
+          say(all ? 'The quarantine is empty.' : 'Nothing in the quarantine is open.');
+        else for (const item of items) say(lines(item));
+      },
+    );
+
+  quarantine
+    .command('show')
+    .description('all of one entry: the raw event or message, read as far as it can be')
+    .argument('<id>')
+    .action(async (id: string) =>
+      say(JSON.stringify(await onStores((stores) => showQuarantined(stores, id)), null, 2)),
+    );
+
+  quarantine
+    .command('retry')
+    .description('an event: have its block repaired; a message: have the halted projections read it again')
+    .argument('<id>')
+    .action(async (id: string) => say(await onStores(({ pool }) => retryQuarantined(pool, id))));
+
+  quarantine
+    .command('skip')
+    .description(
+      'an event: settle it; a message: have the halted projections pass over it, now and in rebuilds',
+    )
+    .argument('<id>')
+    .action(async (id: string) => {
+      const done = await onStores(async ({ pool, kafka, releasers }) => {
+        const publisher = kafka.publisher();
+        releasers.push('publisher', () => publisher.close());
+        return await skipQuarantined({ pool, publisher, now: Date.now }, id);
+      });
+      say(done);
+    });
+}
+
+function withoutEntry({ entry: _entry, ...item }: QuarantineItem): Omit<QuarantineItem, 'entry'> {
+  return item;
+}
+
+function lines({ id, kind, where, reason, since, state, halts, rebuilds }: QuarantineItem): string {
+  const halted = [...halts, ...(rebuilds.length === 0 ? [] : [`the rebuild of ${rebuilds.join(', ')}`])];
+  return [
+    id,
+    `  ${kind} at ${where}`,
+    `  ${reason}`,
+    `  ${state} since ${since}${halted.length > 0 ? `; halts ${halted.join(' and ')}` : ''}`,
+  ].join('\n');
+}
+
+export function whole(text: string): number {
+  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('Not a whole number.');
+  return Number(text);
+}
+
+function address(text: string): Felt {
+  const felt = parseFelt(text);
+  if (felt === null) throw new InvalidArgumentError('Not an address.');
+  return felt;
+}

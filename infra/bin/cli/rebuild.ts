@@ -1,0 +1,186 @@
+import type { Command } from 'commander';
+
+import { dropBuild, knownBuilds } from '../../../projections/engine/builds.ts';
+import type { KnownBuild } from '../../../projections/engine/builds.ts';
+import type { Projection } from '../../../projections/define.ts';
+import { projections } from '../../../projections/index.ts';
+import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
+import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
+import type { RebuildProgress, RebuildReport } from '../../../projections/engine/rebuild/rebuild.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import { systemClock } from '../../clock.ts';
+import type { Config } from '../../config.ts';
+import { pause } from '../../lifecycle.ts';
+import type { Logger } from '../../log.ts';
+import { createMetrics } from '../../metrics.ts';
+import { commandConfig } from '../command-config.ts';
+import { withStores } from '../connect.ts';
+import type { Stores } from '../connect.ts';
+import { sizeText, tableSizes } from './table-sizes.ts';
+import { showProgress, stoppable } from './progress.ts';
+
+/** Requests that read the names of a build before a swap are answered by then, or have been given up. */
+const READERS_GONE_MS = 20_000;
+
+/** `tds rebuild` and `tds builds`: read models made anew from the log, and what is left of the old ones. */
+export function rebuildCommand(program: Command, log: Logger, say: (line: string) => void): void {
+  program
+    .command('rebuild')
+    .description(
+      'build read models anew from the log (no node is asked), compare them with those that are served, and swap; ' +
+        'killed and started again, it goes on',
+    )
+    .argument('[name...]', `one or several of ${projections.map(({ name }) => name).join(', ')}`)
+    .option('--all', 'all of them, in turn', false)
+    .option('--no-swap', 'only build and compare; the next run goes on from there')
+    .option('--drop', 'drop what was served before, once nobody reads it any more', false)
+    .option('--json', 'the outcome as JSON', false)
+    .action(
+      async (names: string[], options: { all: boolean; swap: boolean; drop: boolean; json: boolean }) => {
+        const wanted = namedProjections(names, options.all);
+        // Of one topic together, in one reading; all of them one after the other, which needs less room.
+        const runs = options.all ? wanted.map((one) => [one]) : [wanted];
+        const reports: RebuildReport[] = [];
+        await withStores(commandConfig(process.env), 'tds-rebuild', log, async (stores) => {
+          for (const run of runs) {
+            const report = await rebuildNow(stores, run, { swap: options.swap, log, quiet: options.json });
+            reports.push(report);
+            if (!options.json) for (const line of described(report)) say(line);
+            if (report.isSwapped && options.drop) {
+              await pause(READERS_GONE_MS);
+              for (const { projection, before } of report.builds) {
+                if (before === null) continue;
+                await dropBuild(stores.pool, stores.clickhouse, projection, before);
+                if (!options.json) say(`${projection}: build ${before} is dropped.`);
+              }
+            }
+          }
+        });
+        if (options.json) say(JSON.stringify(reports, null, 2));
+      },
+    );
+
+  const builds = program
+    .command('builds')
+    .description('the sets of tables of each read model: served, in the making, or retired');
+  builds
+    .command('list', { isDefault: true })
+    .description('all of them, with rows and bytes on disk')
+    .action(async () => {
+      await withStores(commandConfig(process.env), 'tds-builds', log, async ({ pool, clickhouse }) => {
+        for (const known of await knownBuilds(pool)) {
+          const { projection, version, build, state, retiredAt } = known;
+          const since = retiredAt === null ? '' : ` since ${retiredAt.toISOString()}`;
+          const sizes = await tableSizes(pool, clickhouse, known);
+          const size = sizeText(sizes);
+          say(`${projection.padEnd(18)}  build ${build}  version ${version}  ${state}${since}: ${size}`);
+          if (sizes.length > 1) for (const one of sizes) say(`  ${one.table}: ${sizeText([one])}`);
+        }
+      });
+    });
+  builds
+    .command('drop')
+    .description('drop the tables of a build that is retired, or of one in the making')
+    .argument('<name>')
+    .argument('<build>')
+    .action(async (name: string, number: string) => {
+      await withStores(commandConfig(process.env), 'tds-builds', log, async ({ pool, clickhouse }) => {
+        const found = (await knownBuilds(pool, name)).find(({ build }) => String(build) === number);
+        if (found === undefined) throw new AppError('NOT_FOUND', `${name} has no build ${number}`);
+        await pause(readersLeft(found));
+        await dropBuild(pool, clickhouse, name, found.build);
+      });
+      say(`Build ${number} of ${name} is dropped.`);
+    });
+}
+
+/** Brings the read models that are new, or served in another version, to what this program writes. */
+export async function rebuildOutdated(
+  config: Config,
+  outdated: readonly Projection[],
+  log: Logger,
+  say: (line: string) => void,
+): Promise<void> {
+  await withStores(config, 'tds-rebuild', log, async (stores) => {
+    for (const projection of outdated) {
+      const report = await rebuildNow(stores, [projection], { swap: true, log, quiet: false });
+      for (const line of described(report)) say(line);
+    }
+  });
+}
+
+async function rebuildNow(
+  { pool, kafka, clickhouse }: Stores,
+  wanted: readonly Projection[],
+  { swap, log, quiet }: { swap: boolean; log: Logger; quiet: boolean },
+): Promise<RebuildReport> {
+  const what = wanted.map(({ name }) => name).join(', ');
+  const progress = showProgress<RebuildProgress>({ what, reading: 'reading', quiet });
+  const metrics = createProjectionMetrics(createMetrics('rebuild'));
+  const stopped = (): Error => new AppError('CONFLICT', 'Stopped; the next run goes on from here');
+  try {
+    return await stoppable(stopped, (signal) =>
+      rebuild({ pool, kafka, clickhouse, clock: systemClock, log, metrics, signal }, wanted, {
+        swap,
+        onProgress: progress.show,
+      }),
+    );
+  } finally {
+    progress.end();
+  }
+}
+
+function namedProjections(names: readonly string[], all: boolean): readonly Projection[] {
+  if (all && names.length > 0) throw new AppError('INVALID', 'Either --all or names');
+  if (all) return projections;
+  if (names.length === 0) throw new AppError('INVALID', 'Which one? Name one or several, or say --all');
+  return [...new Set(names)].map((name) => {
+    const found = projections.find((projection) => projection.name === name);
+    if (found === undefined) {
+      const known = projections.map((projection) => projection.name).join(', ');
+      throw new AppError('INVALID', `No projection is called ${name}; there are ${known}`);
+    }
+    return found;
+  });
+}
+
+function described({ builds, messages, tables, isSwapped, heldMs }: RebuildReport): string[] {
+  return [
+    ...builds.map(
+      ({ projection, version, after, isResumed }) =>
+        `${projection}: build ${after} (version ${version}) from ${messages} messages${isResumed ? ', going on with what an earlier run had built' : ''}`,
+    ),
+    ...tables.flatMap(({ table, rows, differing, samples }) =>
+      differing.length === 0
+        ? [`  ${table}: ${rows} rows, equal`]
+        : [
+            `  ${table}: ${rows} rows; DIFFERENT in ${differing.length} range${differing.length === 1 ? '' : 's'}`,
+            ...differing
+              .slice(0, 20)
+              .map(
+                ({ where, ours, theirs }) =>
+                  `    ${where}: ${ours.rows} rows were served, ${theirs.rows} are right; checksums ${ours.checksum} and ${theirs.checksum}`,
+              ),
+            ...samples.map(({ kind, key }) => `    ${kind} in what was served: ${key}`),
+          ],
+    ),
+    ...(isSwapped && tables.some(({ differing }) => differing.length > 0)
+      ? ['What was served was wrong where it is named above; what is served now is what the log says.']
+      : []),
+    isSwapped
+      ? `Served from now on; writers were held for ${heldMs ?? 0} ms.${keptOf(builds)}`
+      : 'Not swapped.',
+  ];
+}
+
+function keptOf(builds: RebuildReport['builds']): string {
+  const drops = builds.flatMap(({ projection, before }) =>
+    before === null ? [] : [`\`tds builds drop ${projection} ${before}\``],
+  );
+  return drops.length === 0 ? '' : ` The old tables are kept: ${drops.join(', ')}.`;
+}
+
+/** How long to wait until nobody can be reading a build. */
+function readersLeft({ retiredAt }: KnownBuild): number {
+  return retiredAt === null ? 0 : Math.max(0, retiredAt.getTime() + READERS_GONE_MS - Date.now());
+}

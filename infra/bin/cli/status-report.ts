@@ -1,0 +1,114 @@
+import { z } from 'zod';
+
+import { servedBuilds } from '../../../projections/served.ts';
+import { chainStatusRow } from '../../../projections/chain-status/queries.ts';
+import { priceStates } from '../../../pipeline/observe/prices/store.ts';
+import type { PriceState } from '../../../pipeline/observe/prices/store.ts';
+import { nftStates } from '../../../pipeline/observe/nft/store.ts';
+import { quarantineCounts } from '../../../projections/quarantine/queries.ts';
+import type { Kafka } from '../../kafka/client.ts';
+import { sqlRows } from '../../postgres/client.ts';
+import type { Sql } from '../../postgres/client.ts';
+import { roleStates } from '../../role-states.ts';
+import { projectionHalts, projectionLags, raisedAlarms, repairsLeft } from '../../working-state.ts';
+
+const chunkRow = z.object({
+  name: z.string(),
+  range_start: z.number(),
+  range_end: z.number().nullable(),
+  cursor: z.number(),
+  status: z.enum(['open', 'finished']),
+  holder: z.string().nullable(),
+});
+
+/** `redis`: whether it answers; null where none is configured. */
+export type ServiceStatus = Awaited<ReturnType<typeof readStatus>> & { readonly redis: boolean | null };
+
+/** Everything `tds status` shows, read in one go. */
+export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets' | 'offsetsAt'>, stallSeconds: number) {
+  const served = await servedBuilds(db);
+  const [chain, chunks, { lags }, halts, alarms, quarantine, roles, repairs, prices, nfts] =
+    await Promise.all([
+      chainStatusRow(db, served.schema('chain-status')),
+      sqlRows(
+        db,
+        chunkRow,
+        `SELECT name, range_start, range_end, cursor, status, CASE WHEN lease_until > now() THEN holder END AS holder
+       FROM tds.chunks ORDER BY range_start`,
+      ),
+      projectionLags(db, kafka),
+      projectionHalts(db),
+      raisedAlarms(db),
+      quarantineCounts(db, served.schema('quarantine')),
+      roleStates(db, kafka, stallSeconds),
+      repairsLeft(db),
+      priceStates(db),
+      nftStates(db),
+    ]);
+  return { chain, chunks, lags, halts, alarms, quarantine, roles, repairs, prices, nfts };
+}
+
+/** The status as lines for a terminal. */
+export function renderStatus(status: ServiceStatus): string {
+  const { chain, chunks, lags, halts, alarms, quarantine, roles, repairs, prices, nfts, redis } = status;
+  const lines = [
+    `chain        ${chain.chain_id === null ? 'not seen yet' : (decodeChainId(chain.chain_id) ?? chain.chain_id)}${
+      chain.spec_version === null ? '' : `, JSON-RPC ${chain.spec_version}`
+    }${chain.has_header_counts === false ? ', headers without counts' : ''}${
+      chain.has_l1_tag === false ? ', no l1_accepted tag' : ''
+    }`,
+    `node head    ${chain.head_height ?? '-'}`,
+    `L1 height    ${chain.l1_height ?? '-'}`,
+    '',
+    ...roles.map(
+      ({ name, state, since, detail }) =>
+        `${name.padEnd(11)}  ${state}${since === null ? '' : ` since ${since}`}${detail === null ? '' : `: ${detail}`}`,
+    ),
+    '',
+    'chunk                                   next height   done      writer',
+    ...chunks.map(({ name, range_start, range_end, cursor, status, holder }) => {
+      const end = range_end ?? chain.head_height ?? cursor;
+      const share = end < range_start ? 1 : Math.min(1, (cursor - range_start) / (end - range_start + 1));
+      const done =
+        range_end === null ? `${Math.max(0, end - cursor + 1)} left` : `${(100 * share).toFixed(1)} %`;
+      return `${name.padEnd(38)}  ${String(cursor).padStart(11)}   ${done.padEnd(8)}  ${status === 'finished' ? 'finished' : (holder ?? 'none')}`;
+    }),
+    '',
+    'projection           behind (messages, by partition)',
+    ...[...Map.groupBy(lags, ({ projection }) => projection)].map(
+      ([name, parts]) => `${name.padEnd(19)}  ${parts.map(({ lag }) => lag ?? '?').join(' ')}`,
+    ),
+    '',
+    ...(repairs.oldest === null
+      ? []
+      : [`repairs      ${repairs.pending} left, the oldest since ${repairs.oldest.toISOString()}`]),
+    ...(prices.length === 0 ? [] : [`prices       ${describePrices(prices)}`]),
+    `NFTs         ${nfts.fetched} fetched, ${nfts.waiting} waiting, ${nfts.failing} failing, ${nfts.given_up} given up`,
+    `quarantine   ${quarantine.length === 0 ? 'empty' : ''}`,
+    ...quarantine.map(({ kind, reason, count }) => `  ${String(count).padStart(8)}  ${kind}: ${reason}`),
+    ...halts.map(
+      ({ projection, topic, partition, message_offset, reason }) =>
+        `HALTED       ${projection} at ${topic}:${partition}:${message_offset}: ${reason}`,
+    ),
+    ...alarms.map(
+      ({ name, detail, raised_at }) => `ALARM        ${name} since ${raised_at.toISOString()}: ${detail}`,
+    ),
+    ...(redis === false
+      ? ['ALARM        Redis is away: limits are counted by each process and stricter; nobody logs in']
+      : []),
+  ];
+  return lines.join('\n');
+}
+
+/** Tokens by what became of their last price, and when one was last published. */
+function describePrices(states: readonly PriceState[]): string {
+  const newest = Math.max(0, ...states.map(({ published_at }) => published_at ?? 0));
+  const counts = states.map(({ refusal, tokens }) => `${tokens} ${refusal ?? 'in order'}`).join(', ');
+  return `${counts}${newest === 0 ? '' : `; the last one published ${new Date(newest).toISOString()}`}`;
+}
+
+/** A chain id is a short string, such as SN_MAIN; null where it is not printable. */
+function decodeChainId(felt: string): string | null {
+  const text = Buffer.from(felt.slice(2), 'hex').toString('latin1').replaceAll('\0', '');
+  return /^[\x20-\x7e]+$/.test(text) ? text : null;
+}

@@ -1,0 +1,64 @@
+import { z } from 'zod';
+
+import type { KnownBuild } from '../../../projections/engine/builds.ts';
+import type { ClickHouse, ChQuery } from '../../clickhouse/client.ts';
+import { sqlRows } from '../../postgres/client.ts';
+import type { Sql } from '../../postgres/client.ts';
+
+/** A table as it lies on disk: ClickHouse counts rows that newer ones take the place of until it merges them away. */
+export interface TableSize {
+  readonly table: string;
+  readonly rows: number;
+  /** With its indexes. */
+  readonly bytes: number;
+}
+
+const count = z.string().regex(/^\d+$/).transform(Number);
+const partsOf: ChQuery<TableSize> = {
+  name: 'build-sizes',
+  sql: `SELECT table, sum(rows) AS rows, sum(bytes_on_disk) AS bytes FROM system.parts
+    WHERE active AND database = currentDatabase() AND table IN {tables: Array(String)} GROUP BY table`,
+  row: z.object({ table: z.string(), rows: count, bytes: count }),
+};
+const postgresRow = z.object({ table: z.string(), rows: z.int(), bytes: z.int() });
+const tableRow = z.object({ counting: z.string() });
+
+/** The tables of one build, by name. */
+export async function tableSizes(
+  pool: Sql,
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  { names }: Pick<KnownBuild, 'names'>,
+): Promise<TableSize[]> {
+  const { schema, ...placeholders } = names;
+  const found = schema === undefined ? [] : await postgresSizes(pool, schema);
+  const tables = Object.values(placeholders);
+  if (tables.length > 0) {
+    const parts = new Map((await clickhouse.rows(partsOf, { tables })).map((one) => [one.table, one]));
+    found.push(...tables.map((table) => parts.get(table) ?? { table, rows: 0, bytes: 0 }));
+  }
+  return found.toSorted((a, b) => (a.table < b.table ? -1 : 1));
+}
+
+async function postgresSizes(pool: Sql, schema: string): Promise<TableSize[]> {
+  const tables = await sqlRows(
+    pool,
+    tableRow,
+    `SELECT format('SELECT %L AS "table", (SELECT count(*) FROM %s) AS rows, pg_total_relation_size(%s) AS bytes',
+       relname, c.oid::regclass, c.oid) AS counting
+     FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = $1 AND relkind = 'r'`,
+    [schema],
+  );
+  if (tables.length === 0) return [];
+  return await sqlRows(pool, postgresRow, tables.map(({ counting }) => counting).join(' UNION ALL '));
+}
+
+/** As a person reads it. */
+export function sizeText(sizes: readonly Omit<TableSize, 'table'>[]): string {
+  const sum = (of: 'rows' | 'bytes'): number => sizes.reduce((total, one) => total + one[of], 0);
+  let [amount, unit] = [sum('bytes') / 1024, 'KiB'];
+  for (const larger of ['MiB', 'GiB', 'TiB']) {
+    if (amount < 1024) break;
+    [amount, unit] = [amount / 1024, larger];
+  }
+  return `${sum('rows')} rows, ${amount.toFixed(1)} ${unit}`;
+}

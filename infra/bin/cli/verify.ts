@@ -1,0 +1,174 @@
+import type { Command } from 'commander';
+
+import { requestRepairs } from '../../../pipeline/ingest/repair/requests.ts';
+import { compareBlocks } from '../../../pipeline/node/compare-blocks.ts';
+import { holdChainIn } from '../../../pipeline/ingest/identify.ts';
+import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
+import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
+import { createNode } from '../../../pipeline/node/node.ts';
+import { described } from '../../../projections/engine/verify/describe.ts';
+import type { Difference } from '../../../projections/engine/verify/difference.ts';
+import { chainProjections } from '../../../projections/index.ts';
+import { addMended, verify } from '../../../projections/engine/verify/verify.ts';
+import type {
+  VerifyOptions,
+  VerifyProgress,
+  VerifyReport,
+} from '../../../projections/engine/verify/verify.ts';
+import { AppError, isRetryable } from '../../../schemas/errors.ts';
+import type { Config } from '../../config.ts';
+import { pause } from '../../lifecycle.ts';
+import type { Logger } from '../../log.ts';
+import { createMetrics } from '../../metrics.ts';
+import { sqlRows } from '../../postgres/client.ts';
+import type { Pool } from '../../postgres/client.ts';
+import { sentenceOf } from '../process/error-text.ts';
+import { commandConfig } from '../command-config.ts';
+import { withStores } from '../connect.ts';
+import type { Stores } from '../connect.ts';
+import { showProgress, stoppable } from './progress.ts';
+import { whole } from './quarantine.ts';
+import { z } from 'zod';
+
+interface Options {
+  from?: number;
+  to?: number;
+  repair: boolean;
+  node: boolean;
+  json: boolean;
+}
+
+const DIFFERENCES = 1;
+const CANNOT_TELL = 2;
+/** Most are done sooner. */
+const SILENT_MS = 5000;
+/** How long the ingester is given to read blocks again. */
+const REREAD_WITHIN_MS = 120_000;
+
+/** `tds verify`: is everything there, once, and right. The exit code says it: 0 yes, 1 no, 2 it could not be told. */
+export function verifyCommand(program: Command, log: Logger, say: (line: string) => void): void {
+  program
+    .command('verify')
+    .description(
+      'compare header counts, the log, every table made from it, their sums and the checkpoints; ' +
+        'exit code 0: no difference, 1: differences, 2: it could not be told',
+    )
+    .option('--from <height>', 'lowest height; default: the lowest indexed', whole)
+    .option('--to <height>', 'highest height; default: the highest indexed', whole)
+    .option('--repair', 'make the tables what the log says, and read again what the log lacks', false)
+    .option(
+      '--node',
+      'read every block from the node once more, not only those whose header has no counts',
+      false,
+    )
+    .option('--json', 'the outcome as JSON', false)
+    .action(async (options: Options) => {
+      try {
+        const config = commandConfig(process.env);
+        const report = await withStores(config, 'tds-verify', log, (stores) =>
+          stoppable(
+            () => new AppError('CONFLICT', 'Stopped'),
+            (signal) => verifyNow(stores, config, options, log, signal),
+          ),
+        );
+        if (options.json) say(JSON.stringify(report, null, 2));
+        else for (const line of described(report)) say(line);
+        if (report.differences.length > 0) process.exitCode = DIFFERENCES;
+      } catch (error) {
+        process.stderr.write(`${sentenceOf(error)}\n`);
+        process.exitCode = CANNOT_TELL;
+      }
+    });
+}
+
+async function verifyNow(
+  { pool, clickhouse, kafka, releasers }: Stores,
+  config: Config,
+  options: Options,
+  log: Logger,
+  signal: AbortSignal,
+): Promise<VerifyReport> {
+  const progress = showProgress<VerifyProgress>({
+    what: 'verify',
+    reading: 'reading the log',
+    quiet: options.json,
+    afterMs: SILENT_MS,
+  });
+  const deps = { pool, clickhouse, kafka, projections: chainProjections, signal };
+  const node = config.starknetRpcUrl === null ? null : openNode(config, pool);
+  if (node !== null) releasers.push('node', () => node.close());
+  const compare: VerifyOptions['compareBlocks'] = async (blocks) => {
+    if (node === null) return [];
+    try {
+      const found = await compareBlocks(node, blocks(!options.node), { signal });
+      return found.map(({ height, what }) => ({
+        kind: 'node' as const,
+        what,
+        heights: { from: height, to: height },
+        reread: true,
+      }));
+    } catch (error) {
+      // Asked for, it must be told; else a node that is away is no difference.
+      if (options.node || !isRetryable(error)) throw error;
+      log.warn({ err: error }, 'the node did not answer: blocks without counts were not compared with it');
+      return [];
+    }
+  };
+  const how = {
+    from: options.from ?? null,
+    to: options.to ?? null,
+    repair: options.repair,
+    onProgress: progress.show,
+    compareBlocks: compare,
+  };
+  try {
+    const report = await verify(deps, how);
+    const heights = report.differences.filter(({ reread }) => reread === true).flatMap(heightsOf);
+    if (!options.repair || heights.length === 0) return report;
+    await requestRepairs(pool, [...new Set(heights)], 'verify', { reread: true });
+    await repaired(pool, heights, signal);
+    const again = await verify(deps, how);
+    const repairedTables = { ...report.repairedTables };
+    addMended(repairedTables, Object.entries(again.repairedTables));
+    const repairedRows = report.repairedRows + again.repairedRows;
+    return { ...again, found: report.found, repairedRows, repairedTables };
+  } finally {
+    progress.end();
+  }
+}
+
+/** Waits until the ingester has read these blocks again, or has had its time. */
+async function repaired(
+  pool: Stores['pool'],
+  heights: readonly number[],
+  signal: AbortSignal,
+): Promise<void> {
+  for (
+    const end = Date.now() + REREAD_WITHIN_MS;
+    Date.now() < end && !signal.aborted;
+    await pause(500, signal)
+  ) {
+    const [left] = await sqlRows(
+      pool,
+      z.object({ pending: z.number() }),
+      'SELECT count(*) AS pending FROM tds.repairs WHERE done_at IS NULL AND height = ANY($1)',
+      [[...heights]],
+    );
+    if (left?.pending === 0) return;
+  }
+}
+
+function openNode(config: Config, pool: Pool): ReturnType<typeof createNode> {
+  return createNode({
+    url: config.starknetRpcUrl ?? '',
+    timeoutMs: config.rpcTimeoutMs,
+    maxConcurrent: 8,
+    metrics: createNodeMetrics(createMetrics('verify')),
+    holdChain: holdChainIn(createIngestStore(pool)),
+  });
+}
+
+function heightsOf({ heights }: Difference): number[] {
+  if (heights === null) return [];
+  return Array.from({ length: heights.to - heights.from + 1 }, (_, index) => heights.from + index);
+}

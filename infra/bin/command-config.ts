@@ -1,0 +1,27 @@
+import { loadConfig, settings } from '../config.ts';
+import type { Config } from '../config.ts';
+import { AppError } from '../../schemas/errors.ts';
+import { isAlive, readRunFile } from './start/run-file.ts';
+
+/**
+ * The settings of a command: the environment, and what it leaves open from the embedded start that runs in `DATA_DIR`.
+ * A supervised role is given everything in its environment.
+ */
+export function commandConfig(env: NodeJS.ProcessEnv): Config {
+  const own = loadConfig(env);
+  const run = readRunFile(own.dataDir);
+  if (run === null || !isAlive(run.pid)) {
+    if (own.databaseUrl !== null) return own;
+    const last = run === null ? '' : ` (the last one, pid ${run.pid}, is gone)`;
+    throw new AppError(
+      'CONFIG_INVALID',
+      `Nothing runs in ${own.dataDir}${last}: start it with \`npm start\`, name another DATA_DIR, or set DATABASE_URL and the URLs of the other stores`,
+    );
+  }
+  return loadConfig({ ...run.env, ...env });
+}
+
+/** LOG_LEVEL for the logger that is there before the settings are; a wrong one is named when they are read. */
+export function earlyLogLevel(env: NodeJS.ProcessEnv, fallback: Config['logLevel']): Config['logLevel'] {
+  return settings.logLevel.schema.safeParse(env['LOG_LEVEL']).data ?? fallback;
+}

@@ -1,0 +1,39 @@
+import { startDispatcher } from '../../../pipeline/dispatch/dispatcher.ts';
+import { servedSchema } from '../../../projections/served.ts';
+import { systemClock } from '../../clock.ts';
+import { required } from '../../config.ts';
+import { createSealing } from '../../sealing.ts';
+import { openEgress } from './egress.ts';
+import { createWhereServed } from './served-reads.ts';
+import type { Role } from '../role.ts';
+import { openClickHouse, openKafka, openPool } from '../connect.ts';
+
+export const dispatchRole: Role = {
+  name: 'dispatch',
+  summary: 'match what happens with the webhooks that want to hear of it, and deliver it',
+  async start(context) {
+    const { config, log, metrics, releasers, fail } = context;
+    const kafka = openKafka(context, 'tds-dispatch');
+    const publisher = kafka.publisher();
+    releasers.push('publisher', () => publisher.close());
+    const pool = openPool(context, 'tds-dispatch', 10);
+    const clickhouse = openClickHouse(context, 'tds-dispatch');
+    const dispatcher = await startDispatcher({
+      config,
+      kafka,
+      publisher,
+      pool,
+      clickhouse,
+      egress: openEgress(config, releasers),
+      sealing: createSealing(required(config, 'secretKey'), config.secretKeysBefore),
+      webhooks: () => servedSchema(pool, 'webhooks'),
+      whereServed: createWhereServed(pool),
+      clock: systemClock,
+      log,
+      metrics,
+    });
+    dispatcher.done.catch(fail);
+    releasers.push('dispatcher', () => dispatcher.stop());
+    return { url: null };
+  },
+};

@@ -1,0 +1,46 @@
+import { createEgress } from '../../../pipeline/egress/egress.ts';
+import type { Egress } from '../../../pipeline/egress/egress.ts';
+import type { Config } from '../../config.ts';
+import type { Releasers } from '../../lifecycle.ts';
+
+/** The way out to URLs of strangers, the same for whoever checks one and whoever calls it. */
+export function openEgress(config: Config, releasers: Releasers): Egress {
+  const egress = createEgress({
+    allowNetworks: config.webhookAllowNetworks,
+    ownPorts: ownPorts(config),
+    dnsServers: config.egressDnsServers,
+  });
+  releasers.push('egress', () => egress.close());
+  return egress;
+}
+
+/** Not of the web: at its ports webhooks listen, and whoever serves us there is on a host of its own. */
+const DEFAULT_PORTS: Readonly<Record<string, number>> = {
+  'postgres:': 5432,
+  'postgresql:': 5432,
+  'redis:': 6379,
+  'rediss:': 6379,
+};
+
+/** Where the service, its stores and its sources listen. */
+export function ownPorts(config: Config): number[] {
+  const urls = [
+    config.starknetRpcUrl,
+    config.clickhouseUrl,
+    config.apiClickhouseUrl,
+    config.databaseUrl,
+    config.apiDatabaseUrl,
+    config.redisUrl,
+    config.priceFeedUrl,
+    config.tokenListUrl,
+    config.ipfsGatewayUrl,
+    ...config.kafkaBrokers.map((broker) => `kafka://${broker}`),
+  ];
+  const ports = urls
+    .filter((url) => url !== null)
+    .map((url) => new URL(url))
+    .map(({ port, protocol }) => (port === '' ? (DEFAULT_PORTS[protocol] ?? 0) : Number(port)));
+  return [...new Set([...ports, config.port, config.metricsPort, ...config.ownPorts])].filter(
+    (port) => port !== 0,
+  );
+}

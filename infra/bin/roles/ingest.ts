@@ -1,0 +1,55 @@
+import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
+import { startIngester } from '../../../pipeline/ingest/ingest.ts';
+import { createIngestMetrics } from '../../../pipeline/ingest/metrics.ts';
+import { createStandards } from '../../../pipeline/ingest/contracts/standards.ts';
+import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
+import { systemClock } from '../../clock.ts';
+import { bodyReader } from './block-reader.ts';
+import type { Role } from '../role.ts';
+import { openClickHouse, openKafka, openNode, openPool } from '../connect.ts';
+
+/** The lease on a chunk expires after this much silence of its holder. */
+const LEASE_MS = 10_000;
+
+export const ingestRole: Role = {
+  name: 'ingest',
+  summary: 'follow the chain and write its blocks to the log',
+  async start(context) {
+    const { config, log, metrics, releasers, signal, fail } = context;
+    const kafka = openKafka(context, 'tds-ingest');
+    const pool = openPool(context, 'tds-ingest', 8);
+    const clickhouse = openClickHouse(context, 'tds-ingest');
+    const node = openNode(context, metrics);
+    const publisher = kafka.publisher();
+    releasers.push('publisher', () => publisher.close());
+    const ingester = startIngester(
+      {
+        node,
+        store: createIngestStore(pool),
+        publisher,
+        standards: createStandards({ node, pool, log }),
+        openBodies: bodyReader({ pool, clickhouse, kafka }),
+        clock: systemClock,
+        log,
+        metrics: createIngestMetrics(metrics),
+        settings: {
+          indexFrom: config.indexFrom,
+          backfillChunkBlocks: config.backfillChunkBlocks,
+          backfillConcurrency: config.backfillConcurrency,
+          prefetchBytes: config.prefetchBytes,
+          prefetchConcurrency: config.rpcConcurrency,
+          headPollMs: config.headPollMs,
+          l1PollMs: config.l1PollSeconds * 1000,
+          stallMs: config.stallSeconds * 1000,
+          leaseMs: LEASE_MS,
+          holder: `${hostname()}:${process.pid}:${randomUUID().slice(0, 8)}`,
+        },
+      },
+      signal,
+    );
+    ingester.done.catch(fail);
+    releasers.push('ingester', () => ingester.stop());
+    return { url: null };
+  },
+};

@@ -1,0 +1,44 @@
+import type { Node } from '../../../pipeline/node/types.ts';
+import { runBalanceObserver } from '../../../pipeline/observe/balances/observer.ts';
+import { chainStatusRow } from '../../../projections/chain-status/queries.ts';
+import { newestBlock } from '../../../projections/indexed-blocks/queries.ts';
+import type { IndexedBlock } from '../../../projections/indexed-blocks/queries.ts';
+import type { ClickHouse } from '../../clickhouse/client.ts';
+import type { Kafka } from '../../kafka/client.ts';
+import type { Pool } from '../../postgres/client.ts';
+import type { RoleContext } from '../role.ts';
+import { createWhereServed } from './served-reads.ts';
+
+/** What was found stays good while no table of blocks has moved, and never longer. */
+const KEPT_MS = 1000;
+
+/** Starts the observer of balances; it is stopped with the role. */
+export async function startBalanceObserver(
+  { config, log, metrics, releasers, signal, fail }: RoleContext,
+  { kafka, pool, clickhouse, node }: { kafka: Kafka; pool: Pool; clickhouse: ClickHouse; node: Node },
+): Promise<void> {
+  const whereServed = createWhereServed(pool);
+  /** The newest block while nothing has moved. */
+  let newest: { readonly state: string; readonly until: number; readonly block: IndexedBlock } | null = null;
+  const observer = await runBalanceObserver({
+    config,
+    node,
+    pool,
+    kafka,
+    log,
+    metrics,
+    signal,
+    newestBlock: () =>
+      whereServed(async (served) => {
+        const { chainState: state } = served;
+        if (newest !== null && newest.state === state && Date.now() < newest.until) return newest.block;
+        const [until, block] = [Date.now() + KEPT_MS, await newestBlock(clickhouse, served)];
+        newest = state === null || block === null ? null : { state, until, block };
+        return block;
+      }),
+    l1Height: () =>
+      whereServed(async (served) => (await chainStatusRow(pool, served.schema('chain-status'))).l1_height),
+  });
+  observer.done.catch(fail);
+  releasers.push('balance observer', () => observer.stop());
+}

@@ -1,0 +1,82 @@
+import { createTextReader } from '../../../pipeline/observe/http.ts';
+import { createDefiLlama } from '../../../pipeline/observe/prices/defillama.ts';
+import type { PriceFeed } from '../../../pipeline/observe/prices/feed.ts';
+import { runPriceObserver } from '../../../pipeline/observe/prices/observer.ts';
+import { runTokenList } from '../../../pipeline/observe/token-list.ts';
+import { listTokens } from '../../../projections/tokens/queries.ts';
+import { servedBuilds } from '../../../projections/served.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import type { Felt } from '../../../schemas/felt.ts';
+import { systemClock } from '../../clock.ts';
+import { required } from '../../config.ts';
+import type { Config } from '../../config.ts';
+import type { Kafka } from '../../kafka/client.ts';
+import type { Pool, Sql } from '../../postgres/client.ts';
+import type { RoleContext } from '../role.ts';
+
+/** What a list or a feed may answer: AVNU's page of 100 tokens is some 40 kB. */
+const MAX_ANSWER_BYTES = 4_000_000;
+const PAGE = 1000;
+
+/** The observers of what is not the chain: prices, and the token list. Each runs where its URL is set. */
+export async function startPriceObservers(
+  { config, log, metrics, releasers, signal, fail }: RoleContext,
+  { kafka, pool }: { readonly kafka: Kafka; readonly pool: Pool },
+): Promise<void> {
+  if (config.tokenListUrl !== null) {
+    const reader = openReader(config);
+    releasers.push('token list', () => reader.close());
+    const list = runTokenList({ config, reader, url: config.tokenListUrl, pool, kafka, log, signal });
+    list.done.catch(fail);
+    releasers.push('token list observer', () => list.stop());
+  }
+  if (config.priceFeedUrl === null) {
+    log.info({}, 'PRICE_FEED_URL is not set: no prices are read');
+    await forget(pool, 'prices');
+    return;
+  }
+  const feed = openPriceFeed(config);
+  releasers.push('price feed', () => feed.close());
+  const commonTokens = async (): Promise<Felt[] | null> => await readCommonTokens(pool);
+  const observer = await runPriceObserver({ config, feed, commonTokens, pool, kafka, log, metrics, signal });
+  observer.done.catch(fail);
+  releasers.push('price observer', () => observer.stop());
+}
+
+/** What is not run any more stands nowhere in the log, and has no alarms. */
+async function forget(pool: Pool, observer: string): Promise<void> {
+  await pool.query('DELETE FROM tds.observer_positions WHERE observer = $1', [observer]);
+  await pool.query("DELETE FROM tds.alarms WHERE starts_with(name, $1 || '.')", [observer]);
+}
+
+/** The feed that the settings name. */
+export function openPriceFeed(config: Config): PriceFeed {
+  return createDefiLlama(openReader(config), required(config, 'priceFeedUrl'));
+}
+
+/** Tokens that are read all the time: common ones that can have a price. Null while no table of tokens is served. */
+export async function readCommonTokens(db: Sql): Promise<Felt[] | null> {
+  let schema: string;
+  try {
+    schema = (await servedBuilds(db)).schema('tokens');
+  } catch (error) {
+    if (error instanceof AppError && error.code === 'NOT_FOUND') return null;
+    throw error;
+  }
+  const found: Felt[] = [];
+  for (let offset = 0; ; offset += PAGE) {
+    const rows = await listTokens(db, schema, { common: true, hidden: false }, { offset, limit: PAGE });
+    const priced = rows.filter(({ standard }) => standard !== 'erc721' && standard !== 'erc1155');
+    found.push(...priced.map(({ token }) => token));
+    if (rows.length < PAGE) return found;
+  }
+}
+
+function openReader(config: Config): ReturnType<typeof createTextReader> {
+  return createTextReader({
+    timeoutMs: config.priceTimeoutMs,
+    maxAnswerBytes: MAX_ANSWER_BYTES,
+    maxConcurrent: 2,
+    clock: systemClock,
+  });
+}

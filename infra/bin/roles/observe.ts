@@ -1,0 +1,38 @@
+import { holdChainIn } from '../../../pipeline/ingest/identify.ts';
+import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
+import { createObserverMetrics } from '../../../pipeline/observe/metrics.ts';
+import { runTokenObserver } from '../../../pipeline/observe/tokens.ts';
+import { startBalanceObserver } from './observe-balances.ts';
+import { startNftObserver } from './observe-nfts.ts';
+import { startPriceObservers } from './observe-prices.ts';
+import { isMistake } from '../process/run-process.ts';
+import type { Role } from '../role.ts';
+import { openClickHouse, openKafka, openNode, openPool } from '../connect.ts';
+
+export const observeRole: Role = {
+  name: 'observe',
+  summary:
+    'ask the chain what the log makes one want to know: names and decimals of tokens, balances; read prices; fetch metadata of NFTs',
+  async start(context) {
+    const { config, log, metrics, releasers, signal, fail } = context;
+    const kafka = openKafka(context, 'tds-observe');
+    const pool = openPool(context, 'tds-observe', 8);
+    const hold = holdChainIn(createIngestStore(pool));
+    const node = openNode(context, metrics, {
+      holdChain: async (chain) =>
+        await hold(chain).catch((error: unknown) => {
+          if (isMistake(error)) fail(error);
+          throw error;
+        }),
+    });
+    const observers = createObserverMetrics(metrics);
+    const observer = await runTokenObserver({ config, node, pool, kafka, log, metrics: observers, signal });
+    observer.done.catch(fail);
+    releasers.push('token observer', () => observer.stop());
+    const clickhouse = openClickHouse(context, 'tds-observe');
+    await startBalanceObserver(context, { kafka, pool, clickhouse, node });
+    await startPriceObservers(context, { kafka, pool });
+    await startNftObserver(context, { kafka, pool, clickhouse, node, observers });
+    return { url: null };
+  },
+};

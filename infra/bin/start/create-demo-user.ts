@@ -1,0 +1,42 @@
+import { fileURLToPath } from 'node:url';
+
+import { importFile } from '../operator/catalogue/import.ts';
+import { readJson } from '../operator/catalogue/read-file.ts';
+import { addApiKey, ensureUser } from '../operator/accounts.ts';
+import { isEmptyOf } from '../../../projections/catalogue/queries.ts';
+import type { Config } from '../../config.ts';
+import type { Logger } from '../../log.ts';
+import { asOperator } from '../cli/as-operator.ts';
+import type { OperatorSession } from '../cli/as-operator.ts';
+
+/** What the directory begins with. */
+const STARTER = fileURLToPath(new URL('../../catalogue/starter.json', import.meta.url));
+
+/**
+ * Fills a directory in which nothing was ever listed. Where an operator has listed anything nothing is done, so what he
+ * changes, or puts out of sight, stays as it is.
+ */
+async function fillDirectory(session: OperatorSession, log: Logger): Promise<void> {
+  const schema = (await session.servedBuilds()).schema('catalogue');
+  if (!(await isEmptyOf(session.pool, schema, ['categories', 'dapps', 'class_hashes']))) return;
+  const outcome = await importFile({ ...session, now: Date.now }, { path: STARTER, read: readJson });
+  if (!outcome.isGood) log.error({ faults: outcome.faults }, 'the directory to begin with is not good');
+}
+
+/**
+ * Makes the first user exist, and an API key of his where none is kept, and fills the directory: what a person needs for a
+ * first call.
+ */
+export async function introduce(
+  config: Config,
+  log: Logger,
+  { username, password, apiKey }: { username: string; password: string; apiKey: string | null },
+): Promise<{ apiKey: string }> {
+  return await asOperator(config, log, async (deps) => {
+    await fillDirectory(deps, log);
+    await ensureUser(deps, { username, password, isAdmin: true });
+    if (apiKey !== null) return { apiKey };
+    const { key } = await addApiKey(deps, { username, name: 'first key' });
+    return { apiKey: key };
+  });
+}
