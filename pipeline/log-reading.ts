@@ -1,32 +1,25 @@
 import type { Kafka } from '../infra/kafka/client.ts';
-import { pause } from '../infra/lifecycle.ts';
 import type { Logger } from '../infra/log.ts';
-import { isPostgresUnavailable, isTableGone } from '../infra/postgres/client.ts';
-import { isRetryable } from '../schemas/errors.ts';
+import { isTableGone } from '../infra/postgres/client.ts';
+import { createRetryWhileUnavailable, isStoreUnavailable } from '../infra/retry-while-unavailable.ts';
+import type { RetryWhileUnavailable } from '../infra/retry-while-unavailable.ts';
 import type { Topic } from '../schemas/topics.ts';
 
-const PAUSE_MS = 1000;
-
 /**
- * Runs work again for as long as a store that it needs is away, or a table that it read is no longer the one that is served:
- * what was read from the log is not dropped. Work looks up the names of tables itself.
+ * `retryWhileUnavailable` for components that read the log. Also retries when a table has been replaced by a rebuild, so
+ * `work` looks up the names of tables itself.
  */
-export type Patience = <T>(work: () => Promise<T>) => Promise<T>;
-
-/** @param reader who waits, for the log lines */
-export function createPatience(reader: string, log: Logger, signal: AbortSignal): Patience {
-  return async (work) => {
-    for (;;) {
-      try {
-        return await work();
-      } catch (error) {
-        const isPassing = isPostgresUnavailable(error) || isTableGone(error) || isRetryable(error);
-        if (!isPassing || signal.aborted) throw error;
-        log.warn({ err: error, reader }, 'a store does not answer as it should; trying again');
-        await pause(PAUSE_MS, signal);
-      }
-    }
-  };
+export function createLogReaderRetry(
+  component: string,
+  log: Logger,
+  signal: AbortSignal,
+): RetryWhileUnavailable {
+  return createRetryWhileUnavailable({
+    component,
+    isRetryable: (error) => isStoreUnavailable(error) || isTableGone(error),
+    log,
+    signal,
+  });
 }
 
 /** Where to go on: the position, or the log's beginning where there is none, or none that the log holds. */

@@ -8,7 +8,7 @@ import type { Pool } from '../../infra/postgres/client.ts';
 import type { Sealing } from '../../infra/sealing.ts';
 import { oldestWebhook } from '../../projections/webhooks/queries.ts';
 import type { Egress } from '../egress/egress.ts';
-import { createPatience } from '../log-reading.ts';
+import { createLogReaderRetry } from '../log-reading.ts';
 import { balanceMatcher } from './match/balances.ts';
 import type { MatchDeps } from './match/deps.ts';
 import { launchMatcher } from './match/launches.ts';
@@ -65,7 +65,7 @@ export async function startDispatcher(options: DispatcherOptions): Promise<Dispa
   ending.promise.catch(() => {});
   const fail = ending.reject;
   const metrics = createDispatchMetrics(options.metrics);
-  const patiently = createPatience('dispatcher', log, signal);
+  const retryWhileUnavailable = createLogReaderRetry('dispatcher', log, signal);
   const { whereServed, webhooks } = options;
   const since = async (): Promise<number | null> => {
     const schema = await webhooks();
@@ -80,7 +80,7 @@ export async function startDispatcher(options: DispatcherOptions): Promise<Dispa
       schema: webhooks,
       send: createSend({ egress, sealing, clock, log, timeoutMs: config.webhookTimeoutMs }),
       clock,
-      patiently,
+      retryWhileUnavailable,
       metrics,
       settings: {
         ...running,
@@ -103,7 +103,7 @@ export async function startDispatcher(options: DispatcherOptions): Promise<Dispa
       clock,
       log,
       metrics,
-      patiently,
+      retryWhileUnavailable,
       onReopened: wake,
       settings: { ...running, historyDays: config.webhookHistoryDays },
     },
@@ -117,10 +117,13 @@ export async function startDispatcher(options: DispatcherOptions): Promise<Dispa
     ending.resolve();
   };
   try {
-    const requests = await runRequests({ kafka, pool, webhooks, clock, patiently, onDone: wake }, fail);
+    const requests = await runRequests(
+      { kafka, pool, webhooks, clock, retryWhileUnavailable, onDone: wake },
+      fail,
+    );
     stops.push(() => requests.stop());
     const matching: MatchDeps = { pool, clickhouse, webhooks, whereServed, since, clock, metrics, signal };
-    const reading: MatcherDeps = { kafka, pool, log, metrics, patiently, onMatched: wake };
+    const reading: MatcherDeps = { kafka, pool, log, metrics, retryWhileUnavailable, onMatched: wake };
     const started = await Promise.allSettled([
       runMatcher(transferMatcher(matching), reading, fail),
       runMatcher(balanceMatcher({ ...matching, publisher }), reading, fail),

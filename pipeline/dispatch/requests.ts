@@ -5,7 +5,7 @@ import type { Pool, PoolClient } from '../../infra/postgres/client.ts';
 import { webhookRequests } from '../../projections/webhooks/queries.ts';
 import type { WebhookRequest } from '../../projections/webhooks/queries.ts';
 import { topics } from '../../schemas/topics.ts';
-import type { Patience } from '../log-reading.ts';
+import type { RetryWhileUnavailable } from '../../infra/retry-while-unavailable.ts';
 import { deleteDeliveries, insertDeliveries, retryDelivery } from './deliveries.ts';
 import { bodyText } from './match/body.ts';
 import { startRounds } from './rounds.ts';
@@ -21,14 +21,14 @@ export async function runRequests(
     pool,
     webhooks,
     clock,
-    patiently,
+    retryWhileUnavailable,
     onDone,
   }: {
     readonly kafka: Kafka;
     readonly pool: Pool;
     readonly webhooks: () => Promise<string | null>;
     readonly clock: Clock;
-    readonly patiently: Patience;
+    readonly retryWhileUnavailable: RetryWhileUnavailable;
     readonly onDone: () => void;
   },
   onFatal: (error: unknown) => void,
@@ -37,10 +37,10 @@ export async function runRequests(
   const place = {
     matcher: 'requests',
     topic: topic.name,
-    topicId: await patiently(() => kafka.topicId(topic)),
+    topicId: await retryWhileUnavailable(() => kafka.topicId(topic)),
     partition: 0,
   };
-  await patiently(() => beginAt(pool, place, 0));
+  await retryWhileUnavailable(() => beginAt(pool, place, 0));
 
   async function fulfil(tx: PoolClient, request: WebhookRequest): Promise<void> {
     const { kind, webhook_id: webhookId, delivery_id: id } = request;
@@ -71,5 +71,5 @@ export async function runRequests(
     if (requests.length < SOME) await clock.sleep(POLL_MS, signal);
   }
 
-  return startRounds(round, patiently, onFatal);
+  return startRounds(round, retryWhileUnavailable, onFatal);
 }

@@ -1,14 +1,14 @@
-import type { Patience } from '../log-reading.ts';
+import type { RetryWhileUnavailable } from '../../infra/retry-while-unavailable.ts';
 
 /** Does one round after the other, each given the signal that ends it; an error that waiting does not mend is told. */
 export function startRounds(
   round: (signal: AbortSignal) => Promise<void>,
-  patiently: Patience,
+  retryWhileUnavailable: RetryWhileUnavailable,
   onFatal: (error: unknown) => void,
 ): { stop(): Promise<void> } {
   const stopping = new AbortController();
   const looping = (async () => {
-    while (!stopping.signal.aborted) await patiently(() => round(stopping.signal));
+    while (!stopping.signal.aborted) await retryWhileUnavailable(() => round(stopping.signal));
   })().catch((error: unknown) => {
     if (!stopping.signal.aborted) onFatal(error);
   });

@@ -4,7 +4,7 @@ import type { Logger } from '../../infra/log.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { newlyActive, newlyLetIn, webhooksToDisable } from '../../projections/webhooks/queries.ts';
 import { topics } from '../../schemas/topics.ts';
-import type { Patience } from '../log-reading.ts';
+import type { RetryWhileUnavailable } from '../../infra/retry-while-unavailable.ts';
 import { startRounds } from './rounds.ts';
 import { countDue, forgetDeliveries, letInEndpoints, reopenEndpoints } from './deliveries.ts';
 import type { DispatchMetrics } from './metrics.ts';
@@ -27,7 +27,7 @@ export function startUpkeep(
     clock,
     log,
     metrics,
-    patiently,
+    retryWhileUnavailable,
     onReopened,
     settings: { deadLimit, historyDays },
   }: {
@@ -37,7 +37,7 @@ export function startUpkeep(
     readonly clock: Clock;
     readonly log: Logger;
     readonly metrics: DispatchMetrics;
-    readonly patiently: Patience;
+    readonly retryWhileUnavailable: RetryWhileUnavailable;
     readonly onReopened: () => void;
     readonly settings: { readonly deadLimit: number; readonly historyDays: number };
   },
@@ -95,5 +95,5 @@ export function startUpkeep(
     await clock.sleep(EVERY_MS, signal);
   }
 
-  return startRounds(round, patiently, onFatal);
+  return startRounds(round, retryWhileUnavailable, onFatal);
 }

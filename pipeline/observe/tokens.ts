@@ -16,7 +16,7 @@ import { readBlockNews } from './block-news.ts';
 import type { BlockNews } from './block-news.ts';
 import { describeToken, tokenTask } from './describe.ts';
 import type { TokenTask } from './describe.ts';
-import { createPatience, placeInLog } from '../log-reading.ts';
+import { createLogReaderRetry, placeInLog } from '../log-reading.ts';
 import type { ObserverMetrics } from './metrics.ts';
 import { readPosition } from './positions.ts';
 import { startWorker } from './worker.ts';
@@ -95,11 +95,11 @@ export async function runTokenObserver(options: TokenObserverOptions): Promise<O
     ending.reject,
   );
 
-  const patiently = createPatience(OBSERVER, log, stopping.signal);
+  const retryWhileUnavailable = createLogReaderRetry(OBSERVER, log, stopping.signal);
 
   async function startAt(partition: number): Promise<number | 'beginning'> {
     const place = { topic: topic.name, topicId, partition };
-    const position = await patiently(() => readPosition(pool, OBSERVER, place));
+    const position = await retryWhileUnavailable(() => readPosition(pool, OBSERVER, place));
     const begin = await placeInLog(kafka, topic, partition, position);
     if (position !== null && begin === 'beginning')
       log.warn({ partition, position }, 'the position lies outside the log; reading from its beginning');
@@ -119,7 +119,7 @@ export async function runTokenObserver(options: TokenObserverOptions): Promise<O
       }
     }
     const nextOffset = (messages.at(-1)?.offset ?? -1) + 1;
-    const added = await patiently(() =>
+    const added = await retryWhileUnavailable(() =>
       attempts.add([...tasks.values()], { topic: topic.name, topicId, partition, nextOffset }, now()),
     );
     for (const { subject, facts } of tasks.values()) seen.set(`${subject}:${facts}`, true);

@@ -20,7 +20,7 @@ import { startSender } from '../../pipeline/dispatch/send/sender.ts';
 import type { SenderSettings } from '../../pipeline/dispatch/send/sender.ts';
 import { startUpkeep } from '../../pipeline/dispatch/upkeep.ts';
 import { createEgress } from '../../pipeline/egress/egress.ts';
-import { createPatience } from '../../pipeline/log-reading.ts';
+import { createLogReaderRetry } from '../../pipeline/log-reading.ts';
 import { runPostgresProjection } from '../../projections/engine/run/postgres-runner.ts';
 import type { ProjectionRun } from '../../projections/engine/run/follow-served.ts';
 import { servedSchema } from '../../projections/served.ts';
@@ -258,7 +258,7 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
           schema: webhookSchema,
           send: createSend({ egress, sealing, clock, log, timeoutMs: settings.timeoutMs ?? TIMEOUT_MS }),
           clock,
-          patiently: createPatience('test', log, stopping.signal),
+          retryWhileUnavailable: createLogReaderRetry('test', log, stopping.signal),
           metrics: createDispatchMetrics(new Registry()),
           settings: {
             delaysMs: DELAYS_MS,
@@ -280,8 +280,8 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
     async station(settings = {}) {
       const stopping = new AbortController();
       const sender = own.sender(settings);
-      const patiently = createPatience('test', log, stopping.signal);
-      const shared = { pool, webhooks: webhookSchema, clock, patiently };
+      const retryWhileUnavailable = createLogReaderRetry('test', log, stopping.signal);
+      const shared = { pool, webhooks: webhookSchema, clock, retryWhileUnavailable };
       const metrics = createDispatchMetrics(new Registry());
       const upkeep = startUpkeep(
         {

@@ -4,7 +4,7 @@ import { inTransaction, isTableGone } from '../../../infra/postgres/client.ts';
 import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { jsonOf } from '../../log-reading.ts';
-import type { Patience } from '../../log-reading.ts';
+import type { RetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import type { DispatchMetrics } from '../metrics.ts';
 import { beginAt, movePosition, readPosition } from './positions.ts';
 import type { Place } from './positions.ts';
@@ -41,7 +41,7 @@ export interface MatcherDeps {
   readonly pool: Pool;
   readonly log: Logger;
   readonly metrics: DispatchMetrics;
-  readonly patiently: Patience;
+  readonly retryWhileUnavailable: RetryWhileUnavailable;
   /** Deliveries may have been made. */
   readonly onMatched: () => void;
 }
@@ -71,18 +71,20 @@ export async function* inOrder<I, R>(
  */
 export async function runMatcher<M>(
   matcher: Matcher<M>,
-  { kafka, pool, log, metrics, patiently, onMatched }: MatcherDeps,
+  { kafka, pool, log, metrics, retryWhileUnavailable, onMatched }: MatcherDeps,
   onFatal: (error: unknown) => void,
 ): Promise<{ stop(): Promise<void> }> {
   const { name, topic } = matcher;
-  const topicId = await patiently(() => kafka.topicId(topic));
+  const topicId = await retryWhileUnavailable(() => kafka.topicId(topic));
   const consuming = Promise.withResolvers<Consumption>();
   const placeOf = (partition: number): Place => ({ matcher: name, topic: topic.name, topicId, partition });
 
   async function startAt(partition: number): Promise<number> {
     const place = placeOf(partition);
-    const known = await patiently(() => readPosition(pool, place));
-    const range = (await patiently(() => kafka.offsets(topic))).find((one) => one.partition === partition);
+    const known = await retryWhileUnavailable(() => readPosition(pool, place));
+    const range = (await retryWhileUnavailable(() => kafka.offsets(topic))).find(
+      (one) => one.partition === partition,
+    );
     const { low, high } = range ?? { low: 0, high: 0 };
     if (known !== null && known >= low && known <= high) return known;
     if (known !== null) {
@@ -90,14 +92,16 @@ export async function runMatcher<M>(
         { matcher: name, partition, known, low, high },
         'the position lies outside the log; what lay between is not sent',
       );
-      await patiently(() => movePosition(pool, place, known, Math.min(Math.max(known, low), high)));
+      await retryWhileUnavailable(() =>
+        movePosition(pool, place, known, Math.min(Math.max(known, low), high)),
+      );
       return await startAt(partition);
     }
-    const since = await patiently(() => matcher.since());
-    const offsets = since === null ? [] : await patiently(() => kafka.offsetsAt(topic, since));
+    const since = await retryWhileUnavailable(() => matcher.since());
+    const offsets = since === null ? [] : await retryWhileUnavailable(() => kafka.offsetsAt(topic, since));
     const first = offsets.find((one) => one.partition === partition)?.offset ?? high;
     // Two processes may say so at once: the one that was first has said it.
-    await patiently(() => beginAt(pool, place, Math.min(Math.max(first, low), high)));
+    await retryWhileUnavailable(() => beginAt(pool, place, Math.min(Math.max(first, low), high)));
     return await startAt(partition);
   }
 
@@ -112,14 +116,14 @@ export async function runMatcher<M>(
 
   async function onBatch({ partition, messages, highWatermark }: LogBatch): Promise<void> {
     const place = placeOf(partition);
-    let opened = await patiently(() => matcher.open());
+    let opened = await retryWhileUnavailable(() => matcher.open());
     let position = messages[0]?.offset ?? 0;
     // As of the fetch: a batch can take long, and what comes meanwhile is counted with the next one.
     const tellBehind = (next: number): void =>
       metrics.position.set({ matcher: name, partition }, Math.max(0, highWatermark - next));
     tellBehind(position);
     const moveTo = async (next: number, plan: Plan): Promise<boolean> => {
-      const moved = await patiently(() =>
+      const moved = await retryWhileUnavailable(() =>
         inTransaction(
           pool,
           async (tx) => {
@@ -137,7 +141,7 @@ export async function runMatcher<M>(
       if (opened?.wants(message) !== true) return null;
       const value = await read(message);
       if (value === null) return null;
-      return await patiently(async () => {
+      return await retryWhileUnavailable(async () => {
         try {
           return (await opened?.match(value, message)) ?? null;
         } catch (error) {

@@ -4,7 +4,7 @@ import type { Clock } from '../../../infra/clock.ts';
 import { pause } from '../../../infra/lifecycle.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { storable } from '../../../schemas/text.ts';
-import type { Patience } from '../../log-reading.ts';
+import type { RetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import { claimDeliveries, endAttempts, releaseClaims } from '../deliveries.ts';
 import type { Claim, Ended } from '../deliveries.ts';
 import { createEndpoints } from './endpoints.ts';
@@ -42,7 +42,7 @@ export interface SenderDeps {
   /** Makes one attempt, and ends within its time; rejects only when the signal fires. */
   readonly send: (claim: Claim, signal: AbortSignal) => Promise<Answer>;
   readonly clock: Clock;
-  readonly patiently: Patience;
+  readonly retryWhileUnavailable: RetryWhileUnavailable;
   readonly metrics: DispatchMetrics;
   readonly settings: SenderSettings;
 }
@@ -66,7 +66,7 @@ const ENDS = 500;
 
 /** Claims what is due, makes the attempts side by side, and writes down what came of them. */
 export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void): Sender {
-  const { pool, schema, send, clock, patiently, metrics, settings } = deps;
+  const { pool, schema, send, clock, retryWhileUnavailable, metrics, settings } = deps;
   const endpoints = createEndpoints({
     most: settings.endpointConcurrency,
     slow: Math.ceil(settings.concurrency / 2),
@@ -111,7 +111,7 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
     writing ??= (async () => {
       while (ended.length > 0) {
         const some = ended.splice(0, ENDS);
-        await patiently(() => endAttempts(pool, some));
+        await retryWhileUnavailable(() => endAttempts(pool, some));
         for (const { claim } of some) held.delete(claim.id);
         wake();
       }
@@ -165,7 +165,7 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
       : clock.sleep(settings.pollMs, AbortSignal.any([waiting.signal, signal])));
   }
 
-  const rounds = startRounds(round, patiently, onFatal);
+  const rounds = startRounds(round, retryWhileUnavailable, onFatal);
 
   return {
     wake,

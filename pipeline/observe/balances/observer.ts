@@ -16,7 +16,7 @@ import { storable } from '../../../schemas/text.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { createLruCache } from '../../../infra/lru.ts';
 import type { Node } from '../../node/types.ts';
-import { createPatience, jsonOf, placeInLog } from '../../log-reading.ts';
+import { createLogReaderRetry, jsonOf, placeInLog } from '../../log-reading.ts';
 import { movePosition, readPosition } from '../positions.ts';
 import type { ObserverRun } from '../tokens.ts';
 import { createPending, keyOf } from './pending.ts';
@@ -88,7 +88,7 @@ export async function runBalanceObserver(options: BalanceObserverOptions): Promi
     },
   };
 
-  const patiently = createPatience(OBSERVER, log, signal);
+  const retryWhileUnavailable = createLogReaderRetry(OBSERVER, log, signal);
 
   async function startAt(partition: number): Promise<number | 'beginning'> {
     const place = { topic: topic.name, topicId, partition };
@@ -97,7 +97,7 @@ export async function runBalanceObserver(options: BalanceObserverOptions): Promi
       kafka,
       topic,
       partition,
-      await patiently(() => readPosition(pool, OBSERVER, place)),
+      await retryWhileUnavailable(() => readPosition(pool, OBSERVER, place)),
     );
   }
 
@@ -112,7 +112,7 @@ export async function runBalanceObserver(options: BalanceObserverOptions): Promi
     waiting.abort();
     const nextOffset = (messages.at(-1)?.offset ?? -1) + 1;
     const position = { topic: topic.name, topicId, partition, nextOffset };
-    await patiently(() => movePosition(pool, OBSERVER, position));
+    await retryWhileUnavailable(() => movePosition(pool, OBSERVER, position));
     consumption?.commit(topic.name, partition, nextOffset).catch(() => {}); // for the display of lag alone
   }
 

@@ -16,7 +16,7 @@ import { requestsMessage } from '../../../schemas/messages/requests.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { Egress } from '../../egress/egress.ts';
 import { createLruCache } from '../../../infra/lru.ts';
-import { createPatience, jsonOf, placeInLog } from '../../log-reading.ts';
+import { createLogReaderRetry, jsonOf, placeInLog } from '../../log-reading.ts';
 import type { Node } from '../../node/types.ts';
 import { createAlarms } from '../alarms.ts';
 import type { ObserverMetrics } from '../metrics.ts';
@@ -153,7 +153,7 @@ export async function runNftObserver(options: NftObserverOptions): Promise<Obser
     },
     ending.reject,
   );
-  const patiently = createPatience(OBSERVER, log, stopping.signal);
+  const retryWhileUnavailable = createLogReaderRetry(OBSERVER, log, stopping.signal);
 
   async function onBlocks({ messages, partition }: LogBatch, position: Position): Promise<void> {
     const tasks = new Map<string, NftTask>();
@@ -167,7 +167,7 @@ export async function runNftObserver(options: NftObserverOptions): Promise<Obser
         tasks.set(key, task);
       }
     }
-    const added = await patiently(() => store.add([...tasks.values()], position, now()));
+    const added = await retryWhileUnavailable(() => store.add([...tasks.values()], position, now()));
     for (const key of tasks.keys()) seen.set(key, true);
     if (added > 0) worker.wake();
   }
@@ -181,7 +181,7 @@ export async function runNftObserver(options: NftObserverOptions): Promise<Obser
       const nft = { token: request.token, tokenId: request.token_id };
       asked.set(nftKey(nft), nft);
     }
-    await patiently(() => store.ask([...asked.values()], position, now()));
+    await retryWhileUnavailable(() => store.ask([...asked.values()], position, now()));
     if (asked.size > 0) worker.wake();
   }
 
@@ -195,7 +195,7 @@ export async function runNftObserver(options: NftObserverOptions): Promise<Obser
       topics: [topic],
       async startAt(_, partition) {
         const place = { topic: topic.name, topicId, partition };
-        const position = await patiently(() => readPosition(pool, OBSERVER, place));
+        const position = await retryWhileUnavailable(() => readPosition(pool, OBSERVER, place));
         return await placeInLog(kafka, topic, partition, position);
       },
       async onBatch(batch) {

@@ -10,7 +10,7 @@ import type { Felt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { createAlarms } from '../alarms.ts';
 import { retryAfterMs } from '../http.ts';
-import { createPatience, placeInLog } from '../../log-reading.ts';
+import { createLogReaderRetry, placeInLog } from '../../log-reading.ts';
 import { readPosition } from '../positions.ts';
 import { retryPauseMs } from '../retry.ts';
 import type { ObserverRun } from '../tokens.ts';
@@ -92,7 +92,7 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
   const ending = Promise.withResolvers<void>();
   ending.promise.catch(() => {});
 
-  const patiently = createPatience(OBSERVER, log, signal);
+  const retryWhileUnavailable = createLogReaderRetry(OBSERVER, log, signal);
 
   async function startAt(name: string, partition: number): Promise<number | 'beginning'> {
     const topic = read.find((one) => one.name === name);
@@ -103,7 +103,7 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
       kafka,
       topic,
       partition,
-      await patiently(() => readPosition(pool, OBSERVER, place)),
+      await retryWhileUnavailable(() => readPosition(pool, OBSERVER, place)),
     );
   }
 
@@ -112,7 +112,7 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
     const nextOffset = (messages.at(-1)?.offset ?? -1) + 1;
     const topicId = topicIds.get(topic) ?? '';
     const news = readPriceNews(batch, now(), log);
-    const answered = await patiently(() =>
+    const answered = await retryWhileUnavailable(() =>
       store.want(news, { topic, topicId, partition, nextOffset }, windowMs, now()),
     );
     if (news.asked.size + news.fresh.length > 0) waiting.abort();
@@ -153,8 +153,8 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
     metrics.calls.inc({ outcome: 'ok' });
     const settled = verdictsOf(claims, readings, limits, config.pricePollSeconds * 1000, now());
     if (!(await publish(settled))) return false;
-    await answer(await patiently(() => store.settle(settled, now())));
-    await patiently(() => tell(settled));
+    await answer(await retryWhileUnavailable(() => store.settle(settled, now())));
+    await retryWhileUnavailable(() => tell(settled));
     return true;
   }
 
@@ -164,7 +164,7 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
     failures += isStopped ? 0 : 1;
     const pauseMs = isStopped ? 0 : Math.max(retryAfterMs(error) ?? 0, retryPauseMs(failures, Math.random()));
     quietUntil = now() + pauseMs;
-    await patiently(() =>
+    await retryWhileUnavailable(() =>
       store.settle(
         claims.map((claim) => ({ claim, verdict: null, dueAt: quietUntil })),
         now(),
@@ -173,7 +173,7 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
     if (isStopped) return;
     metrics.calls.inc({ outcome: error.code });
     log.warn({ err: error, failures, pauseMs }, 'the price feed was not heard; trying again later');
-    await patiently(() => alarms.raise(FEED_ALARM, `not heard: ${error.message}`));
+    await retryWhileUnavailable(() => alarms.raise(FEED_ALARM, `not heard: ${error.message}`));
   }
 
   async function publish(settled: readonly Settled[]): Promise<boolean> {
@@ -193,7 +193,7 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
       if (!isRetryable(error)) throw error;
       log.warn({ err: error }, 'prices not written to the log; read again later');
       const dueAt = now() + LOG_PAUSE_MS;
-      await patiently(() =>
+      await retryWhileUnavailable(() =>
         store.settle(
           settled.map(({ claim }) => ({ claim, verdict: null, dueAt })),
           now(),

@@ -15,8 +15,7 @@ import type { PostgresProjection, StreamItem } from '../../define.ts';
 import { createFolder } from '../run/fold.ts';
 import { createGatherer } from '../run/gatherer.ts';
 import type { ProjectionMetrics } from '../metrics.ts';
-import { isAway, patience } from '../persist.ts';
-import type { Patience } from '../persist.ts';
+import { createStoreRetry } from '../store-retry.ts';
 import { describe, readItem } from '../../streams.ts';
 import { DEFAULT_LIMITS, streamOf } from '../run/clickhouse-runner.ts';
 import type { RunnerPorts } from '../run/clickhouse-runner.ts';
@@ -72,9 +71,9 @@ export async function replayTargets(
   const topic = streamOf(targets);
   const failed = new AbortController();
   const signal = AbortSignal.any([ports.signal, failed.signal]);
-  const patiently = patienceOf(ports);
-  const identity = await patiently(() => identifyLog(kafka, topic));
-  const readings = createReadings(state, identity, targets, patiently);
+  const retryWhileUnavailable = createStoreRetry('postgres or kafka', ports);
+  const identity = await retryWhileUnavailable(() => identifyLog(kafka, topic));
+  const readings = createReadings(state, identity, targets, retryWhileUnavailable);
   const writer = createWriter({
     clickhouse,
     state,
@@ -144,11 +143,13 @@ export async function replayFold(
 ): Promise<void> {
   const { kafka, pool } = deps;
   const { topic } = projection;
-  const patiently = patienceOf(deps);
+  const retryWhileUnavailable = createStoreRetry('postgres or kafka', deps);
   const state = projectionState(pool, kafka);
-  const identity = await patiently(() => identifyLog(kafka, topic));
-  const folder = createFolder({ pool, projection, build, isServed: false, patiently });
-  const checkpoints = new Map(await patiently(() => loadCheckpoints(pool, kafka, identity, build)));
+  const identity = await retryWhileUnavailable(() => identifyLog(kafka, topic));
+  const folder = createFolder({ pool, projection, build, isServed: false, retryWhileUnavailable });
+  const checkpoints = new Map(
+    await retryWhileUnavailable(() => loadCheckpoints(pool, kafka, identity, build)),
+  );
   const ranges = [...goal].map(([partition, to]) => ({
     partition,
     from: checkpoints.get(partition) ?? 0,
@@ -158,7 +159,7 @@ export async function replayFold(
   const conflict = (partition: number): AppError =>
     new AppError('CHECKPOINT_CONFLICT', `Another process writes this build (partition ${partition})`);
   const passOver = async (partition: number, expected: number): Promise<void> => {
-    const refused = await patiently(() =>
+    const refused = await retryWhileUnavailable(() =>
       moveCheckpoints(pool, topic, [{ build, partition, expected, next: expected + 1 }]),
     );
     if (refused.length > 0) throw conflict(partition);
@@ -221,13 +222,4 @@ async function stoppedAt(
     'MESSAGE_INVALID',
     `${topic}:${partition}:${offset} cannot be read (${reason}): \`tds quarantine skip ${topic}:${partition}:${offset}\` passes over it`,
   );
-}
-
-function patienceOf({
-  log,
-  metrics,
-  clock,
-  signal,
-}: Pick<ReplayDeps, 'log' | 'metrics' | 'clock' | 'signal'>): Patience {
-  return patience('postgres or kafka', isAway, { log, metrics, clock, signal });
 }

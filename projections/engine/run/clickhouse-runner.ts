@@ -18,7 +18,7 @@ import type { ProjectionRun } from './follow-served.ts';
 import { createGatherer } from './gatherer.ts';
 import type { GatherLimits } from './gatherer.ts';
 import type { ProjectionMetrics } from '../metrics.ts';
-import { isAway, patience } from '../persist.ts';
+import { createStoreRetry } from '../store-retry.ts';
 import { projectionState } from '../state.ts';
 import type { ProjectionState } from '../state.ts';
 import { createWatch } from './watch.ts';
@@ -83,9 +83,14 @@ export async function runTargets(
     abort.abort(error);
   };
 
-  const patiently = patience('postgres or kafka', isAway, { log, metrics, clock, signal: abort.signal });
-  const identity = await patiently(() => identifyLog(kafka, topic));
-  const readings = createReadings(state, identity, targets, patiently);
+  const retryWhileUnavailable = createStoreRetry('postgres or kafka', {
+    log,
+    metrics,
+    clock,
+    signal: abort.signal,
+  });
+  const identity = await retryWhileUnavailable(() => identifyLog(kafka, topic));
+  const readings = createReadings(state, identity, targets, retryWhileUnavailable);
   const consuming = Promise.withResolvers<Consumption>();
   const goOnFrom = (partition: number, offset: number): void =>
     void consuming.promise.then((consumption) => consumption.seek(topic.name, partition, offset));

@@ -6,7 +6,7 @@ import { moveCheckpoints } from '../checkpoints.ts';
 import type { PostgresProjection } from '../../define.ts';
 import { assertServed } from '../holds.ts';
 import { describe, parseMessage } from '../../streams.ts';
-import { isAway } from '../persist.ts';
+import { isStoreUnavailable } from '../../../infra/retry-while-unavailable.ts';
 
 /** Behind the head, so many messages share a transaction. */
 const MESSAGES_PER_TRANSACTION = 500;
@@ -51,20 +51,20 @@ export interface Folder {
  * checkpoint is moved first, which keeps a second process waiting and then sends it away.
  *
  * @param isServed false: a build in the making, whose readers nobody is; true: `BUILD_RETIRED` once it is served no more
- * @param patiently runs one transaction, again as often as the stores are away
+ * @param retryWhileUnavailable runs one transaction, again as often as the stores are away
  */
 export function createFolder<M>({
   pool,
   projection,
   build,
   isServed,
-  patiently,
+  retryWhileUnavailable,
 }: {
   readonly pool: Pool;
   readonly projection: PostgresProjection<M>;
   readonly build: Build;
   readonly isServed: boolean;
-  readonly patiently: <T>(work: () => Promise<T>) => Promise<T>;
+  readonly retryWhileUnavailable: <T>(work: () => Promise<T>) => Promise<T>;
 }): Folder {
   const { topic, notify } = projection;
   const schema = build.names['schema'] ?? '';
@@ -88,19 +88,19 @@ export function createFolder<M>({
           const { offset, timestamp } = from;
           await projection.fold(tx, message, { partition, offset, timestamp, schema });
         } catch (error) {
-          if (isAway(error)) throw error;
+          if (isStoreUnavailable(error)) throw error;
           throw new FoldFailed(from.offset - expected, error);
         }
       }
       if (isServed) await tell(tx, batch);
     };
-    await patiently(() => inTransaction(pool, work, { idleMs: IDLE_MS }));
+    await retryWhileUnavailable(() => inTransaction(pool, work, { idleMs: IDLE_MS }));
   };
 
   /** Moves the checkpoint over messages that change nothing; false: it is not where it was, or the build is retired. */
   const pass = async (partition: number, expected: number, messages: number): Promise<boolean> => {
     const move = { build, partition, expected, next: expected + messages };
-    return (await patiently(() => moveCheckpoints(pool, topic, [move]))).length === 0;
+    return (await retryWhileUnavailable(() => moveCheckpoints(pool, topic, [move]))).length === 0;
   };
 
   /** Delivered by Postgres when the transaction commits, and only then. */

@@ -8,7 +8,7 @@ import type { PostgresProjection } from '../../define.ts';
 import { createFolder } from './fold.ts';
 import type { Halt } from '../halts.ts';
 import type { ProjectionMetrics } from '../metrics.ts';
-import { isAway, patience } from '../persist.ts';
+import { createStoreRetry } from '../store-retry.ts';
 import { followServed } from './follow-served.ts';
 import type { ProjectionRun } from './follow-served.ts';
 import { beginFromSnapshot } from '../snapshot/restore.ts';
@@ -54,23 +54,23 @@ async function runServed<M>(options: PostgresProjectionOptions<M>): Promise<Proj
     ending.reject(error);
     abort.abort(error);
   };
-  const patiently = patience('postgres or kafka', isAway, {
+  const retryWhileUnavailable = createStoreRetry('postgres or kafka', {
     log,
     metrics,
     clock: systemClock,
     signal: abort.signal,
   });
-  const folder = createFolder({ pool, projection, build, isServed: true, patiently });
+  const folder = createFolder({ pool, projection, build, isServed: true, retryWhileUnavailable });
 
   // First, as it tells at once that the log is away: a client of the whole log tries for longer than a stop may take.
-  const identity = await patiently(() => identifyLog(kafka, topic));
-  await patiently(() => beginFromSnapshot({ kafka, pool }, projection, build));
+  const identity = await retryWhileUnavailable(() => identifyLog(kafka, topic));
+  await retryWhileUnavailable(() => beginFromSnapshot({ kafka, pool }, projection, build));
 
   const goOn = async ({ partition, next }: Reading): Promise<void> =>
     (await consuming.promise).seek(topic.name, partition, next);
 
   const open = async (partition: number): Promise<Reading> => {
-    const stored = await patiently(() => loadCheckpoints(pool, kafka, identity, build));
+    const stored = await retryWhileUnavailable(() => loadCheckpoints(pool, kafka, identity, build));
     const reading: Reading = { partition, next: stored.get(partition) ?? 0, halt: null };
     readings.set(partition, reading);
     return reading;
@@ -124,7 +124,7 @@ async function runServed<M>(options: PostgresProjectionOptions<M>): Promise<Proj
     else if (folded.outcome === 'poison') halt(reading, folded.message, folded.reason);
   };
 
-  await patiently(() => loadCheckpoints(pool, kafka, identity, build)); // a checkpoint outside the log is told now, by name
+  await retryWhileUnavailable(() => loadCheckpoints(pool, kafka, identity, build)); // a checkpoint outside the log is told now, by name
   const consumption = await kafka.consume({
     groupId: options.groupId,
     topics: [topic],

@@ -1,6 +1,6 @@
 import type { Reading, Target } from './batch.ts';
 import type { LogIdentity } from '../checkpoints.ts';
-import type { Patience } from '../persist.ts';
+import type { RetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import type { ProjectionState } from '../state.ts';
 
 /** The partitions that are being read, each from the lowest checkpoint of its targets. */
@@ -20,7 +20,7 @@ export function createReadings(
   state: Pick<ProjectionState, 'checkpoints'>,
   identity: LogIdentity,
   targets: readonly Target[],
-  patiently: Patience,
+  retryWhileUnavailable: RetryWhileUnavailable,
 ): Readings {
   const readings = new Map<number, Reading>();
   let loading: Promise<Map<Target, ReadonlyMap<number, number>>> | null = null;
@@ -34,7 +34,7 @@ export function createReadings(
     return stored;
   };
   const begin = async (partition: number): Promise<Reading> => {
-    loading ??= patiently(load).finally(() => {
+    loading ??= retryWhileUnavailable(load).finally(() => {
       loading = null;
     });
     const stored = await loading;
@@ -59,7 +59,7 @@ export function createReadings(
   };
 
   return {
-    check: async () => void (await patiently(load)),
+    check: async () => void (await retryWhileUnavailable(load)),
     async open(partition) {
       const going = readings.get(partition);
       return going?.current === true ? going : await begin(partition);

@@ -9,7 +9,7 @@ import type { Build } from '../builds.ts';
 import { messageQuarantined } from '../halts.ts';
 import type { Halt } from '../halts.ts';
 import type { ProjectionMetrics } from '../metrics.ts';
-import { isAway } from '../persist.ts';
+import { isStoreUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import type { WatchState } from '../state.ts';
 
 /** A partition as the watch sees it. */
@@ -150,7 +150,7 @@ export function createWatch<R extends Watched>(dependencies: Dependencies<R>): W
       looks += 1;
     } catch (error) {
       // A store that is away is looked for again; everything else is a bug.
-      if (isAway(error)) log.warn({ err: error }, 'the watch goes blind');
+      if (isStoreUnavailable(error)) log.warn({ err: error }, 'the watch goes blind');
       else dependencies.onError(error);
     }
   };

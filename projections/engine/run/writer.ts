@@ -8,7 +8,7 @@ import type { Batch, Reading, Share } from './batch.ts';
 import { withNames } from '../../define.ts';
 import type { Hold } from '../holds.ts';
 import type { ProjectionMetrics } from '../metrics.ts';
-import { isAway, patience } from '../persist.ts';
+import { createStoreRetry } from '../store-retry.ts';
 import type { ProjectionState } from '../state.ts';
 
 /** Two inserts side by side use ClickHouse best; more only hold more in memory. */
@@ -58,8 +58,8 @@ export function createWriter(dependencies: Dependencies): Writer {
   };
   signal.addEventListener('abort', wake, { once: true });
 
-  const onClickHouse = patience('clickhouse', isClickHouseUnavailable, dependencies);
-  const onPostgres = patience('postgres', isAway, dependencies);
+  const onClickHouse = createStoreRetry('clickhouse', dependencies, isClickHouseUnavailable);
+  const onPostgres = createStoreRetry('postgres', dependencies);
 
   const insert = async ({ target: { projection, build }, tables }: Share): Promise<void> => {
     const inserts = [...tables].map(async ([placeholder, encoder]) => {

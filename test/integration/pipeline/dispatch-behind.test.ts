@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 
 import { runMatcher } from '../../../pipeline/dispatch/match/matcher.ts';
 import { createDispatchMetrics } from '../../../pipeline/dispatch/metrics.ts';
-import { createPatience } from '../../../pipeline/log-reading.ts';
+import { createLogReaderRetry } from '../../../pipeline/log-reading.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { accepted, makeBlock } from '../../support/chain-messages.ts';
 import { projectionWorld, until } from '../../support/projection-world.ts';
@@ -50,7 +50,7 @@ it('tells while it matches how many messages it has not looked at', async () => 
       pool,
       log,
       metrics,
-      patiently: createPatience('test', log, stopping.signal),
+      retryWhileUnavailable: createLogReaderRetry('test', log, stopping.signal),
       onMatched: () => {},
     },
     () => stopping.abort(),
@@ -95,7 +95,7 @@ it('looks again at what is served when a rebuild has taken the table away that i
       pool,
       log,
       metrics: createDispatchMetrics(new Registry()),
-      patiently: createPatience('test', log, stopping.signal),
+      retryWhileUnavailable: createLogReaderRetry('test', log, stopping.signal),
       onMatched: () => {},
     },
     (error) => {
