@@ -3,7 +3,7 @@ import { isIP } from 'node:net';
 import { getDomain } from 'tldts';
 
 import { domainName } from '../schemas/catalogue.ts';
-import { hasBlanks } from '../schemas/text.ts';
+import { hasWhitespaceOrControl } from '../schemas/text.ts';
 
 /**
  * Names of hosts as they are listed, reported and asked for. `www.` is taken off: a site with it and without it is one.
@@ -25,7 +25,7 @@ export function normalDomain(text: string): string | null {
   const asked = text.trim();
   const isLink = LINK.test(asked);
   // The parser of URLs drops tabs and line breaks, wherever they are.
-  if (hasBlanks(asked) || (!isLink && BEYOND_HOST.test(asked))) return null;
+  if (hasWhitespaceOrControl(asked) || (!isLink && BEYOND_HOST.test(asked))) return null;
   const url = URL.parse(isLink ? asked : `http://${asked}`);
   if (url === null) return null;
   const host = url.hostname.replace(/\.$/, '');

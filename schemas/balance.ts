@@ -14,7 +14,7 @@ export type Basis<A> =
   | { readonly from: 'nothing' };
 
 /** Blocks that are all indexed, both inclusive. */
-export interface Run {
+export interface IndexedRange {
   readonly start: number;
   readonly end: number;
 }
@@ -44,7 +44,7 @@ export function chooseBasis<A extends { readonly block: number; readonly hash: F
   facts: PairFacts,
   anchors: readonly A[],
   blockHash: (height: number) => Felt | undefined,
-  run: Run,
+  run: IndexedRange,
   height: number,
 ): Basis<A> {
   const counts = hasDeltas(facts);
@@ -85,7 +85,7 @@ export function sumAsBalance(
 }
 
 /** The legs between what a balance is worked out from and a height: those above `after`, up to `upTo`. */
-export function legsTo(
+export function legsBetween(
   basis: Basis<{ readonly block: number }>,
   height: number,
 ): { readonly after: number; readonly upTo: number } {
@@ -111,7 +111,7 @@ export function balanceAt(
  * The balance right after each of some transfers, given newest first, going backward from the balance after the newest.
  * Ends before the first that is unknown.
  */
-export function runBackward(balance: bigint, deltas: Iterable<bigint>): bigint[] {
+export function balancesBackward(balance: bigint, deltas: Iterable<bigint>): bigint[] {
   const found: bigint[] = [];
   let after: bigint | null = balance;
   for (const delta of deltas) {

@@ -141,9 +141,9 @@ export const NATURAL_KEYS = {
 } as const satisfies { [K in CatalogueKind]: readonly (keyof CatalogueRecord<K>)[] };
 
 /** So many of all kinds a part of an import may have. */
-export const MOST_RECORDS_PER_PART = 1000;
+export const MAX_RECORDS_PER_PART = 1000;
 
-const some = <T extends z.ZodType>(record: T) => z.array(record).max(MOST_RECORDS_PER_PART).exactOptional();
+const some = <T extends z.ZodType>(record: T) => z.array(record).max(MAX_RECORDS_PER_PART).exactOptional();
 
 /** Records by kind. */
 export const catalogueRecords = z.object({

@@ -26,7 +26,7 @@ export function isStorable(text: string): boolean {
 }
 
 /** Whether it holds what no link has as it is: blanks, line breaks, control characters. */
-export function hasBlanks(text: string): boolean {
+export function hasWhitespaceOrControl(text: string): boolean {
   return /[\s\p{Cc}]/u.test(text);
 }
 

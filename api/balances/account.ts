@@ -13,7 +13,7 @@ import type { RefreshBus } from '../commands/refresh.ts';
 import { factsOf, hasCome, lastRead, requestOf, wantsRead } from './current.ts';
 import type { AnsweredBalance, BalanceDeps, CurrentBalance, MaxAge } from './current.ts';
 import { addDelta, chooseBasis, hasDeltas, isReadable } from '../../schemas/balance.ts';
-import type { Basis, PairFacts, Run } from '../../schemas/balance.ts';
+import type { Basis, PairFacts, IndexedRange } from '../../schemas/balance.ts';
 
 /** Reads that one answer asks for without waiting for them; the next answer asks for more. */
 const ASKED_AT_ONCE = 200;
@@ -27,7 +27,7 @@ const AT_ONCE = 10_000;
 /** A height that is indexed, and the run of indexed blocks that it lies in. */
 export interface Point {
   readonly height: number;
-  readonly run: Run;
+  readonly run: IndexedRange;
 }
 
 /** What an account has of a token at some points, in their order. */

@@ -2,12 +2,12 @@ import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { blocksAt, newestRun } from '../../projections/indexed-blocks/queries.ts';
 import type { IndexedBlock } from '../../projections/indexed-blocks/queries.ts';
 import type { ServedBuilds } from '../http/route.ts';
-import type { Run } from '../../schemas/balance.ts';
+import type { IndexedRange } from '../../schemas/balance.ts';
 
 /** The newest block and the run of indexed blocks that ends with it. */
 export interface Coverage {
   readonly head: IndexedBlock;
-  readonly run: Run;
+  readonly run: IndexedRange;
 }
 
 /** What was found stays good while the read models have not moved, and never longer. */

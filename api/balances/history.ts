@@ -9,8 +9,15 @@ import type { TokenRow } from '../../projections/tokens/queries.ts';
 import { invalidInput } from '../http/errors.ts';
 import { NOTHING_MOVED, blocksReadAt, factsOf, hasCome, requestOf } from './current.ts';
 import type { BalanceDeps } from './current.ts';
-import { balanceAt, chooseBasis, hasDeltas, isReadable, legsTo, runBackward } from '../../schemas/balance.ts';
-import type { Basis, Run } from '../../schemas/balance.ts';
+import {
+  balanceAt,
+  chooseBasis,
+  hasDeltas,
+  isReadable,
+  legsBetween,
+  balancesBackward,
+} from '../../schemas/balance.ts';
+import type { Basis, IndexedRange } from '../../schemas/balance.ts';
 
 /** Rows of one answer: a hot account has some tens of thousands a day. A wider window is refused, never cut. */
 export const HISTORY_ROWS = 100_000;
@@ -41,7 +48,7 @@ export interface History {
 interface Reach {
   readonly lo: number;
   readonly hi: number;
-  readonly run: Run;
+  readonly run: IndexedRange;
   /** The first height of the window is not in the run. */
   readonly isCut: boolean;
   /** Its balance can still be read from the chain. */
@@ -88,7 +95,7 @@ export async function balanceHistory(deps: BalanceDeps, pair: Pair, window: Wind
     const text = `The window holds more than ${HISTORY_ROWS.toLocaleString('en-US')} transfers of this pair; narrow it.`;
     throw invalidInput({ start_time: [text] });
   }
-  const after = runBackward(
+  const after = balancesBackward(
     last,
     moved.map(({ delta }) => delta),
   );
@@ -164,6 +171,8 @@ async function balanceAfter(
     run,
     hi,
   );
-  const [moved = NOTHING_MOVED] = await movedWithin(clickhouse, served, [{ ...pair, ...legsTo(basis, hi) }]);
+  const [moved = NOTHING_MOVED] = await movedWithin(clickhouse, served, [
+    { ...pair, ...legsBetween(basis, hi) },
+  ]);
   return balanceAt(basis, factsOf(pair, token), hi, moved);
 }

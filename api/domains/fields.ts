@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import { normalDomain } from '../../infra/domains.ts';
 import { linkOrNone } from '../../schemas/catalogue.ts';
-import { hasBlanks } from '../../schemas/text.ts';
+import { hasWhitespaceOrControl } from '../../schemas/text.ts';
 import { textField } from '../http/fields.ts';
 import { integer } from '../http/params.ts';
 
@@ -33,7 +33,7 @@ export const reportedDomain = z.object({
     .string()
     .trim()
     .refine(
-      (text) => linkOrNone.safeParse(text).success && !hasBlanks(text),
+      (text) => linkOrNone.safeParse(text).success && !hasWhitespaceOrControl(text),
       'Enter a URL that begins with https:// or http://, of at most 2000 characters and no blanks.',
     )
     .default('')

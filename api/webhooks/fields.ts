@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import { parseFelt } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { MOST_SUBSCRIPTIONS, webhookStatus } from '../../schemas/messages/commands.ts';
+import { MAX_SUBSCRIPTIONS, webhookStatus } from '../../schemas/messages/commands.ts';
 import { price } from '../../schemas/messages/prices.ts';
 import { WEBHOOK_EVENTS } from '../../schemas/webhooks/events.ts';
 import { integerField, textField } from '../http/fields.ts';
@@ -79,7 +79,7 @@ const subscriptions = z
         },
       ),
   )
-  .max(MOST_SUBSCRIPTIONS);
+  .max(MAX_SUBSCRIPTIONS);
 
 const name = textField({ max: NAME_CHARACTERS });
 

@@ -2,7 +2,7 @@ import type { Clock } from '../../infra/clock.ts';
 import { tokenContracts } from '../../schemas/decode/index.ts';
 import type { BlockBody, BlockCause, ContractsMap } from '../../schemas/messages/chain-blocks.ts';
 import type { ChainStatusMessage } from '../../schemas/messages/chain-status.ts';
-import { resolved } from '../../schemas/messages/quarantine.ts';
+import { quarantineResolved } from '../../schemas/messages/quarantine.ts';
 import type { QuarantineMessage } from '../../schemas/messages/quarantine.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Lease } from './lease.ts';
@@ -77,7 +77,7 @@ export async function publishReverted(
     deps,
     lease,
     newestFirst.flatMap(({ body, maps, rereads = [] }) =>
-      quarantineIds([body, ...rereads], maps).map((id) => resolved(id, 'reverted', clock.now())),
+      quarantineIds([body, ...rereads], maps).map((id) => quarantineResolved(id, 'reverted', clock.now())),
     ),
   );
   metrics.reverted(lease.name, blocks.length);
@@ -108,7 +108,7 @@ export async function publishRepaired(
   await publishQuarantine(deps, lease, [
     ...quarantineIds(known.bodies, known.maps)
       .filter((id) => !still.has(id))
-      .map((id) => resolved(id, 'repaired', clock.now())),
+      .map((id) => quarantineResolved(id, 'repaired', clock.now())),
     ...malformed.map((event) => quarantined(block, event, clock.now())),
   ]);
   lease.assertHeld();

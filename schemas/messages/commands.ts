@@ -109,7 +109,7 @@ export const webhookStatus = z.enum(['active', 'paused', 'disabled']);
 
 const webhookEvents = z.array(z.enum(WEBHOOK_EVENTS)).min(1);
 /** So many at most: their ids are made of the command's. */
-export const MOST_SUBSCRIPTIONS = 1000;
+export const MAX_SUBSCRIPTIONS = 1000;
 const subscriptions = z
   .array(
     z.object({
@@ -121,7 +121,7 @@ const subscriptions = z
       price_below: price.or(z.literal('')),
     }),
   )
-  .max(MOST_SUBSCRIPTIONS);
+  .max(MAX_SUBSCRIPTIONS);
 const webhookId = z.int();
 /** Sealed for its user: `secretOf` in projections/webhooks/queries.ts. */
 const sealedSecret = text.min(1);

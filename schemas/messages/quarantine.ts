@@ -44,25 +44,25 @@ export const quarantineMessage = z.discriminatedUnion('type', [
 export type QuarantineMessage = z.infer<typeof quarantineMessage>;
 
 /** Where a message lies in the log: `offset` is that of its partition. */
-export interface MessagePlace {
+export interface MessageRef {
   readonly topic: string;
   readonly partition: number;
   readonly offset: number;
 }
 
 /** The id under which a message is quarantined. */
-export function messageId({ topic, partition, offset }: MessagePlace): string {
+export function messageId({ topic, partition, offset }: MessageRef): string {
   return `${topic}:${partition}:${offset}`;
 }
 
 /** The place that the id of a message names; null for the id of an event. */
-export function placeOfMessage(id: string): MessagePlace | null {
+export function parseMessageId(id: string): MessageRef | null {
   const [, topic, partition, offset] = /^(.+):(\d+):(\d+)$/.exec(id) ?? [];
   return topic === undefined ? null : { topic, partition: Number(partition), offset: Number(offset) };
 }
 
 /** What settles an entry. */
-export function resolved(
+export function quarantineResolved(
   id: string,
   resolution: 'reverted' | 'repaired' | 'skipped',
   now: number,

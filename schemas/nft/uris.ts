@@ -12,14 +12,14 @@ const ARWEAVE = /^ar:\/\//i;
 const DOUBLED = /^https?:\/\/[^?#]*?\/(ipfs:\/\/.*)$/is;
 
 /** What a URI is meant to be: without blanks around it, and without a gateway before a whole `ipfs://`. */
-export function repairUri(uri: string): string {
+export function normalizeUri(uri: string): string {
   const text = uri.trim();
   return DOUBLED.exec(text)?.[1] ?? text;
 }
 
 /** The path below `/ipfs/` (`CID/name.json`); null where the URI is of another kind. */
 export function ipfsPath(uri: string): string | null {
-  const text = repairUri(uri);
+  const text = normalizeUri(uri);
   const path = text.replace(IPFS, '');
   return path === text || path === '' ? null : path;
 }
@@ -32,7 +32,7 @@ export function ipfsPath(uri: string): string | null {
 export function throughGateway(uri: string, gateway: string): string {
   const path = ipfsPath(uri);
   return path === null
-    ? repairUri(uri).replace(ARWEAVE, 'https://arweave.net/')
+    ? normalizeUri(uri).replace(ARWEAVE, 'https://arweave.net/')
     : `${ipfsBase(gateway)}/${pathText(path)}`;
 }
 
@@ -56,6 +56,6 @@ function pathText(path: string): string {
 }
 
 /** `{id}` in the URI of an ERC-1155 stands for the id: 64 hex digits in lower case, without 0x. */
-export function withId(uri: string, id: bigint): string {
+export function substituteTokenId(uri: string, id: bigint): string {
   return uri.replaceAll('{id}', id.toString(16).padStart(64, '0'));
 }

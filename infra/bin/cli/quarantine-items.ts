@@ -3,8 +3,8 @@ import { servedBuilds } from '../../../projections/served.ts';
 import { quarantineEntries, quarantineEntry } from '../../../projections/quarantine/queries.ts';
 import type { QuarantineEntry, QuarantineFilter } from '../../../projections/quarantine/queries.ts';
 import { AppError } from '../../../schemas/errors.ts';
-import { messageId, placeOfMessage, resolved } from '../../../schemas/messages/quarantine.ts';
-import type { MessagePlace } from '../../../schemas/messages/quarantine.ts';
+import { messageId, parseMessageId, quarantineResolved } from '../../../schemas/messages/quarantine.ts';
+import type { MessageRef } from '../../../schemas/messages/quarantine.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { Publisher } from '../../kafka/client.ts';
 import { pause } from '../../lifecycle.ts';
@@ -86,7 +86,9 @@ export async function skipQuarantined(
 ): Promise<string> {
   const item = await findQuarantined(pool, id);
   const settle = async (): Promise<void> => {
-    await publisher.publish(topics.quarantine, [{ key: id, value: resolved(id, 'skipped', now()) }]);
+    await publisher.publish(topics.quarantine, [
+      { key: id, value: quarantineResolved(id, 'skipped', now()) },
+    ]);
   };
   if (item.kind === 'message') {
     const { topic, partition, offset } = haltingPlace(item);
@@ -109,8 +111,8 @@ export async function skipQuarantined(
 }
 
 /** @throws `CONFLICT` where the message halts nothing now */
-function haltingPlace(item: QuarantineItem): MessagePlace {
-  const place = placeOfMessage(item.id);
+function haltingPlace(item: QuarantineItem): MessageRef {
+  const place = parseMessageId(item.id);
   if (place === null || namesOf(item).length === 0) {
     throw new AppError('CONFLICT', `${item.id} halts no projection now`);
   }
@@ -146,7 +148,7 @@ function itemOf(id: string, entry: QuarantineEntry | null, all: readonly Halt[])
   const haltedIn = (wanted: Halt['state']): string[] => [
     ...new Set(halts.filter(({ state }) => state === wanted).map(({ projection }) => projection)),
   ];
-  const place = placeOfMessage(id);
+  const place = parseMessageId(id);
   return {
     id,
     kind: entry?.kind ?? 'message',

@@ -8,8 +8,8 @@ import { toFelt } from '../../../schemas/felt.ts';
 import type { RawEvent } from '../../../schemas/messages/chain-blocks.ts';
 import { felt, tokenStandard, tokenStandards } from '../../../schemas/messages/common.ts';
 import type { TokenStandard } from '../../../schemas/messages/common.ts';
-import { placeOfMessage } from '../../../schemas/messages/quarantine.ts';
-import type { MessagePlace } from '../../../schemas/messages/quarantine.ts';
+import { parseMessageId } from '../../../schemas/messages/quarantine.ts';
+import type { MessageRef } from '../../../schemas/messages/quarantine.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Kafka, LogMessage } from '../../kafka/client.ts';
@@ -103,7 +103,7 @@ async function showMessage(
   kafka: Pick<Kafka, 'readRange'>,
   { id, entry }: QuarantineItem,
 ): Promise<Record<string, unknown>> {
-  const place = placeOfMessage(id);
+  const place = parseMessageId(id);
   const topic = Object.values(topics).find(({ name }) => name === place?.topic);
   const inLog = topic === undefined || place === null ? null : await readOne(kafka, topic, place);
   const value = inLog?.value ?? Buffer.from(entry?.value ?? '', 'base64');
@@ -121,7 +121,7 @@ async function showMessage(
 async function readOne(
   kafka: Pick<Kafka, 'readRange'>,
   topic: Topic<unknown>,
-  { partition, offset }: MessagePlace,
+  { partition, offset }: MessageRef,
 ): Promise<LogMessage | null> {
   try {
     for await (const message of kafka.readRange(topic, partition, offset, offset + 1)) return message;

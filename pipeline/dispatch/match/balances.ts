@@ -10,7 +10,7 @@ import { pricesAtTimes } from '../../../projections/prices/queries.ts';
 import { tokensByAddress } from '../../../projections/tokens/queries.ts';
 import type { TokenRow } from '../../../projections/tokens/queries.ts';
 import { subscribersTo, wantedAbove } from '../../../projections/webhooks/queries.ts';
-import { addDelta, balanceAt, chooseBasis, hasDeltas, legsTo } from '../../../schemas/balance.ts';
+import { addDelta, balanceAt, chooseBasis, hasDeltas, legsBetween } from '../../../schemas/balance.ts';
 import type { PairFacts } from '../../../schemas/balance.ts';
 import { decodeBlock, eventIndex } from '../../../schemas/decode/index.ts';
 import type { Transfer } from '../../../schemas/decode/index.ts';
@@ -118,7 +118,7 @@ export function balanceMatcher(
     const moved = await movedWithin(
       clickhouse,
       served,
-      pairs.map((pair, i) => ({ ...pair, ...legsTo(bases[i] ?? { from: 'nothing' }, height) })),
+      pairs.map((pair, i) => ({ ...pair, ...legsBetween(bases[i] ?? { from: 'nothing' }, height) })),
     );
     // What was read of the ledger is of this block only if it still is the indexed one.
     if ((await blocksAt(clickhouse, served, [height])).get(height)?.hash !== hash) return null;

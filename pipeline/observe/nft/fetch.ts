@@ -1,7 +1,13 @@
 import ipaddr from 'ipaddr.js';
 import { getDomain } from 'tldts';
 
-import { ipfsBase, ipfsPath, repairUri, throughGateway, withId } from '../../../schemas/nft/uris.ts';
+import {
+  ipfsBase,
+  ipfsPath,
+  normalizeUri,
+  throughGateway,
+  substituteTokenId,
+} from '../../../schemas/nft/uris.ts';
 import type { Egress, EgressAnswer } from '../../egress/egress.ts';
 import { EgressError } from '../../egress/errors.ts';
 import { readDataUri } from './data-uri.ts';
@@ -70,7 +76,7 @@ export function createFetcher({ egress, gatewayEgress, gateway, timeoutMs }: Fet
 
   return {
     locate(given, id) {
-      const uri = withId(repairUri(given), id);
+      const uri = substituteTokenId(normalizeUri(given), id);
       if (Buffer.byteLength(uri) > MAX_URI_BYTES)
         throw unavailable(`the URI is longer than ${MAX_URI_BYTES} bytes`);
       if (/^data:/i.test(uri)) return { uri, host: null };

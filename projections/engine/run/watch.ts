@@ -1,7 +1,7 @@
 import type { Clock } from '../../../infra/clock.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import type { Logger } from '../../../infra/log.ts';
-import { messageId, resolved } from '../../../schemas/messages/quarantine.ts';
+import { messageId, quarantineResolved } from '../../../schemas/messages/quarantine.ts';
 import type { QuarantineMessage } from '../../../schemas/messages/quarantine.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { Topic } from '../../../schemas/topics.ts';
@@ -86,7 +86,7 @@ export function createWatch<R extends Watched>(dependencies: Dependencies<R>): W
     log.warn({ topic: topic.name, partition, offset }, 'passing over a message, as an operator said');
     // A replay meets it again without a word; the quarantine knows already.
     if (mayBeTold.has(halt)) {
-      await tell(resolved(messageId(halt.message), 'skipped', clock.now()));
+      await tell(quarantineResolved(messageId(halt.message), 'skipped', clock.now()));
     }
     await dependencies.resume(reading);
   };

@@ -4,7 +4,7 @@ import { z } from 'zod';
 
 import { pause } from '../../../infra/lifecycle.ts';
 import { outcomeById } from '../../../projections/outcomes/queries.ts';
-import { MOST_RECORDS_PER_PART } from '../../../schemas/catalogue.ts';
+import { MAX_RECORDS_PER_PART } from '../../../schemas/catalogue.ts';
 import type { CommandOf } from '../../../schemas/messages/commands.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { aDomain } from '../../support/catalogue.ts';
@@ -106,10 +106,10 @@ async function importDomains({ kafka, pool, served }: Stores): Promise<number> {
   const publisher = kafka.publisher();
   const importId = randomUUID();
   const envelope = { v: 1, actor: 'operator', request_hash: null, issued_at: Date.now() } as const;
-  const parts = Math.ceil(DOMAINS / MOST_RECORDS_PER_PART);
+  const parts = Math.ceil(DOMAINS / MAX_RECORDS_PER_PART);
   for (let part = 0; part < parts; part += 1) {
-    const records = Array.from({ length: MOST_RECORDS_PER_PART }, (_, place) => {
-      const index = part * MOST_RECORDS_PER_PART + place;
+    const records = Array.from({ length: MAX_RECORDS_PER_PART }, (_, place) => {
+      const index = part * MAX_RECORDS_PER_PART + place;
       return aDomain(nameOf(index), { status: isWhite(index) ? 'whitelisted' : 'blacklisted' });
     });
     const value: CommandOf<'catalogue.part'> = {

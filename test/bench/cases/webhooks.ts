@@ -36,7 +36,7 @@ const HANGS = 10;
 const MATCHED = 20;
 const SUBSCRIPTIONS = 100_000;
 /** Of one webhook. */
-const MOST_SUBSCRIPTIONS = 1000;
+const MAX_SUBSCRIPTIONS = 1000;
 const FIRST_HEAD = 40;
 const GIVEN_UP_MS = 300_000;
 /** No block of the chain that runs comes so far. */
@@ -153,11 +153,11 @@ export const webhooks: BenchCase = {
       world.say(`matching against ${SUBSCRIPTIONS} subscriptions`);
       // Every other account: half of those in the blocks are watched.
       await make(
-        Array.from({ length: SUBSCRIPTIONS / MOST_SUBSCRIPTIONS }, () => 'matched'),
+        Array.from({ length: SUBSCRIPTIONS / MAX_SUBSCRIPTIONS }, () => 'matched'),
         (index) =>
-          Array.from({ length: MOST_SUBSCRIPTIONS }, (_, place) => ({
+          Array.from({ length: MAX_SUBSCRIPTIONS }, (_, place) => ({
             token: '' as const,
-            address: toFelt(0xacc0_0000n + BigInt(2 * (index * MOST_SUBSCRIPTIONS + place))),
+            address: toFelt(0xacc0_0000n + BigInt(2 * (index * MAX_SUBSCRIPTIONS + place))),
           })),
         FAR,
       );

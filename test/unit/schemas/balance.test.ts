@@ -1,7 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
-import { addDelta, chooseBasis, hasDeltas, runBackward, sumAsBalance } from '../../../schemas/balance.ts';
+import {
+  addDelta,
+  chooseBasis,
+  hasDeltas,
+  balancesBackward,
+  sumAsBalance,
+} from '../../../schemas/balance.ts';
 import type { PairFacts } from '../../../schemas/balance.ts';
 import { worth } from '../../../schemas/money.ts';
 import { U256, ZERO_FELT, toFelt } from '../../../schemas/felt.ts';
@@ -85,13 +91,13 @@ describe('balances and deltas', () => {
           made.unshift(wrap(move));
           balances.unshift(balance);
         }
-        expect(runBackward(balance, made)).toEqual(balances);
+        expect(balancesBackward(balance, made)).toEqual(balances);
       }),
     );
   });
 
   it('end where they would be negative', () => {
-    expect(runBackward(5n, [3n, 2n, 1n, 1n])).toEqual([5n, 2n, 0n]);
+    expect(balancesBackward(5n, [3n, 2n, 1n, 1n])).toEqual([5n, 2n, 0n]);
     expect(addDelta(4n, -5n)).toBe(null);
     expect(addDelta(U256 - 1n, 1n)).toBe(null);
     expect(addDelta(U256 - 5n, 4n)).toBe(U256 - 1n);

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 
-import { messageId, placeOfMessage } from '../../../schemas/messages/quarantine.ts';
+import { messageId, parseMessageId } from '../../../schemas/messages/quarantine.ts';
 import { topics } from '../../../schemas/topics.ts';
 
 test('the id of a message names its place, and that of an event none', () => {
@@ -12,9 +12,9 @@ test('the id of a message names its place, and that of an event none', () => {
   });
   fc.assert(
     fc.property(place, (one) => {
-      expect(placeOfMessage(messageId(one))).toEqual(one);
+      expect(parseMessageId(messageId(one))).toEqual(one);
     }),
   );
-  expect(placeOfMessage('chain.blocks:3:17')).toEqual({ topic: 'chain.blocks', partition: 3, offset: 17 });
-  expect(placeOfMessage('0x0b10c:7')).toBeNull();
+  expect(parseMessageId('chain.blocks:3:17')).toEqual({ topic: 'chain.blocks', partition: 3, offset: 17 });
+  expect(parseMessageId('0x0b10c:7')).toBeNull();
 });

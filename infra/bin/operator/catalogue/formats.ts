@@ -4,7 +4,7 @@ import { normalDomain } from '../../../domains.ts';
 import { CATALOGUE_KINDS, NATURAL_KEYS, catalogueRecord } from '../../../../schemas/catalogue.ts';
 import type { CatalogueKind, CatalogueRecord } from '../../../../schemas/catalogue.ts';
 import { parseFelt } from '../../../../schemas/felt.ts';
-import { hasBlanks, isStorable } from '../../../../schemas/text.ts';
+import { hasWhitespaceOrControl, isStorable } from '../../../../schemas/text.ts';
 import { parseTimestamp } from '../../../../api/http/params.ts';
 
 /**
@@ -45,7 +45,7 @@ const rating = z
   .default('0.00');
 /** A link of a record, as clients may open it. */
 const link = <S extends z.ZodType<string, string>>(schema: S): S =>
-  schema.refine((text) => !hasBlanks(text), 'Use a URL without blanks.');
+  schema.refine((text) => !hasWhitespaceOrControl(text), 'Use a URL without blanks.');
 const no = z.boolean().default(false);
 const yes = z.boolean().default(true);
 

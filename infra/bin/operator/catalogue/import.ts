@@ -8,7 +8,7 @@ import { compareRecords, unknownCategories } from '../../../../projections/catal
 import type { RecordCounts } from '../../../../projections/catalogue/queries.ts';
 import { tokensByAddress } from '../../../../projections/tokens/queries.ts';
 import type { TokenRow } from '../../../../projections/tokens/queries.ts';
-import { CATALOGUE_KINDS, MOST_RECORDS_PER_PART, slug } from '../../../../schemas/catalogue.ts';
+import { CATALOGUE_KINDS, MAX_RECORDS_PER_PART, slug } from '../../../../schemas/catalogue.ts';
 import type { CatalogueKind, CatalogueRecord, catalogueRecords } from '../../../../schemas/catalogue.ts';
 import { AppError } from '../../../../schemas/errors.ts';
 import { topics } from '../../../../schemas/topics.ts';
@@ -208,7 +208,7 @@ async function* partsOf(records: AsyncIterable<Checked>): AsyncIterable<Part> {
   for await (const { kind, record } of records) {
     if (kind === 'tokens') continue;
     const size = JSON.stringify(record).length;
-    if (count > 0 && (count === MOST_RECORDS_PER_PART || characters + size > PART_CHARACTERS)) {
+    if (count > 0 && (count === MAX_RECORDS_PER_PART || characters + size > PART_CHARACTERS)) {
       yield part as Part;
       [part, count, characters] = [{}, 0, 0];
     }

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
-import { ipfsPath, repairUri, throughGateway, withId } from '../../../../schemas/nft/uris.ts';
+import { ipfsPath, normalizeUri, throughGateway, substituteTokenId } from '../../../../schemas/nft/uris.ts';
 
 const GATEWAY = 'https://gateway.example';
 
@@ -74,17 +74,17 @@ describe('a URI', () => {
     fc.assert(
       fc.property(fc.string(), fc.integer({ min: 0, max: 3 }), (path, times) => {
         const uri = `${'https://g.example/ipfs/'.repeat(times)}ipfs://Qm${path.trim()}`.trim();
-        expect(repairUri(uri)).toBe(`ipfs://Qm${path.trim()}`);
-        expect(repairUri(repairUri(uri))).toBe(repairUri(uri));
+        expect(normalizeUri(uri)).toBe(`ipfs://Qm${path.trim()}`);
+        expect(normalizeUri(normalizeUri(uri))).toBe(normalizeUri(uri));
       }),
     );
   });
 });
 
 it('has 64 hex digits of the id in the place of {id}', () => {
-  expect(withId('https://x/{id}/{id}.json', 314_592n)).toBe(
+  expect(substituteTokenId('https://x/{id}/{id}.json', 314_592n)).toBe(
     `https://x/${'0'.repeat(59)}4cce0/${'0'.repeat(59)}4cce0.json`,
   );
-  expect(withId('a', (1n << 256n) - 1n)).toBe('a');
-  expect(withId('{id}', (1n << 256n) - 1n)).toBe('f'.repeat(64));
+  expect(substituteTokenId('a', (1n << 256n) - 1n)).toBe('a');
+  expect(substituteTokenId('{id}', (1n << 256n) - 1n)).toBe('f'.repeat(64));
 });
