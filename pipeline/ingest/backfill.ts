@@ -6,8 +6,8 @@ import { createPlans } from './contracts/facts.ts';
 import { createPrefetch } from './prefetch.ts';
 import type { ReadyBlock } from './prefetch.ts';
 import { publishAccepted, publishStatus, statusStamp } from './publish.ts';
-import type { Source } from './source.ts';
-import type { ChunkTask } from './task.ts';
+import type { Source } from './prefetch.ts';
+import type { ChunkTask } from './lease.ts';
 
 /** Published and acknowledged together; a crash publishes at most so much again. */
 const BATCH = { blocks: 500, bytes: 6_000_000 };

@@ -5,7 +5,7 @@ import type { Lease } from './lease.ts';
 import { runLive } from './live.ts';
 import type { IngestDeps } from './ports.ts';
 import { createRepairer } from './repair/repairer.ts';
-import type { ChunkTask } from './task.ts';
+import type { ChunkTask } from './lease.ts';
 
 const BASE_DELAY_MS = 50;
 const MAX_DELAY_MS = 5000;

@@ -1,7 +1,7 @@
 import { AppError, isRetryable } from '../../schemas/errors.ts';
 import { runChunk } from './chunk-writer.ts';
 import { createHealth } from './health.ts';
-import { identifyChain } from './identify.ts';
+import { identifyChain } from './start.ts';
 import { takeLease } from './lease.ts';
 import { LIVE, planChunks } from './start.ts';
 import type { IngestDeps } from './ports.ts';

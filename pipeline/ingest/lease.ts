@@ -1,8 +1,6 @@
 import { AppError } from '../../schemas/errors.ts';
-import { SEQ_RESERVE, createSeq } from './seq.ts';
-import type { Seq } from './seq.ts';
-import { leaseLost } from './store/sql.ts';
 import type { Chunk, Fence, IngestDeps } from './ports.ts';
+import { leaseLost } from './store/sql.ts';
 
 /** The right to write one chunk, kept alive until it is let go or lost. */
 export interface Lease extends Fence {
@@ -76,4 +74,63 @@ export async function takeLease(deps: LeaseDeps, name: string): Promise<Lease | 
       await store.release(fence);
     },
   };
+}
+
+/** Seqs reserved at once: one statement of Postgres for as many reverts and repairs. */
+export const SEQ_RESERVE = 1000;
+
+export interface Seq {
+  /** What blocks are accepted with: above every revert so far. It stands still between reverts. */
+  forAccept(): Promise<number>;
+  /** What a revert carries: above everything so far. */
+  forRevert(): Promise<number>;
+}
+
+/**
+ * Orders everything said about a height. Reverts take the next seq (n), what is accepted after them the one after (n + 1),
+ * also when it was not heard what became of a revert. So no two messages about one height share a seq, though messages
+ * about different heights do. `reserve` writes a ceiling down before anything up to it is used.
+ */
+export function createSeq(
+  grant: { readonly seq: number; readonly seqCeiling: number },
+  reserve: (ceiling: number) => Promise<void>,
+): Seq {
+  let current = grant.seq;
+  let ceiling = grant.seqCeiling;
+  let reverted = false;
+
+  const next = async (): Promise<number> => {
+    if (current + 1 > ceiling) {
+      const wanted = current + SEQ_RESERVE;
+      await reserve(wanted);
+      ceiling = Math.max(ceiling, wanted);
+    }
+    current += 1;
+    return current;
+  };
+
+  return {
+    async forAccept() {
+      if (reverted) await next();
+      reverted = false;
+      return current;
+    },
+    async forRevert() {
+      const seq = await next();
+      reverted = true;
+      return seq;
+    },
+  };
+}
+
+/** The writing of one chunk under one lease, as its loop sees it. */
+export interface ChunkTask {
+  readonly lease: Lease;
+  /**
+   * Carries out what repairs have been asked of this chunk, between two steps of its writer. True when there were any:
+   * what is prefetched may rest on what was known of its contracts before.
+   */
+  runRepairs(): Promise<boolean>;
+  /** To be called after every step that got somewhere, and whenever there is nothing to do. */
+  progress(): Promise<void>;
 }

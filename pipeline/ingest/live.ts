@@ -2,14 +2,14 @@ import type { BlockPoint } from '../node/types.ts';
 import { isRpcError, rpcCodes } from '../node/errors.ts';
 import { compareWithHead, findFork, linkedLength } from './fork.ts';
 import { createHeads } from './heads.ts';
-import { createL1Watch } from './l1-watch.ts';
-import { createOurChain } from './our-chain.ts';
+import { createL1Watch } from './heads.ts';
+import { createOurChain } from './fork.ts';
 import type { IngestDeps } from './ports.ts';
 import { createPlans } from './contracts/facts.ts';
 import { createPrefetch } from './prefetch.ts';
 import type { ReadyBlock } from './prefetch.ts';
 import { REVERT_PAGE, publishAccepted, publishReverted } from './publish.ts';
-import type { ChunkTask } from './task.ts';
+import type { ChunkTask } from './lease.ts';
 
 /** Published and acknowledged together while catching up. */
 const BATCH = { blocks: 200, bytes: 6_000_000 };

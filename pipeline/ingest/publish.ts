@@ -1,19 +1,19 @@
 import type { Clock } from '../../infra/clock.ts';
-import { tokenContracts } from '../../schemas/decode/index.ts';
-import type { BlockBody, BlockCause, ContractsMap } from '../../schemas/messages/chain-blocks.ts';
+import { decodeBlock, tokenContracts } from '../../schemas/decode/index.ts';
+import type { MalformedEvent } from '../../schemas/decode/index.ts';
+import type {
+  BlockAccepted,
+  BlockBody,
+  BlockCause,
+  BlockReverted,
+  ChainBlocksMessage,
+  ContractsMap,
+} from '../../schemas/messages/chain-blocks.ts';
 import type { ChainStatusMessage } from '../../schemas/messages/chain-status.ts';
 import { quarantineResolved } from '../../schemas/messages/quarantine.ts';
 import type { QuarantineMessage } from '../../schemas/messages/quarantine.ts';
-import { topics } from '../../schemas/topics.ts';
+import { partitionOfHeight, topics } from '../../schemas/topics.ts';
 import type { Lease } from './lease.ts';
-import {
-  acceptedMessage,
-  malformedEvents,
-  outgoing,
-  quarantineId,
-  quarantined,
-  revertedMessage,
-} from './messages.ts';
 import type { IngestDeps, PublishedBlock, RecordedBlock } from './ports.ts';
 
 export type PublishDeps = Pick<IngestDeps, 'publisher' | 'clock' | 'metrics'>;
@@ -183,4 +183,47 @@ function quarantineIds(bodies: readonly BlockBody[], maps: readonly ContractsMap
 
 function countEvents(block: BlockBody): number {
   return block.transactions.reduce((sum, { events }) => sum + events.length, 0);
+}
+
+export interface Stamp {
+  readonly seq: number;
+  readonly cause: BlockCause;
+  readonly chunk: string;
+}
+
+export function acceptedMessage(block: BlockBody, contracts: ContractsMap, stamp: Stamp): BlockAccepted {
+  return { type: 'block.accepted', v: 1, ...stamp, block, contracts };
+}
+
+export function revertedMessage(block: BlockBody, contracts: ContractsMap, stamp: Stamp): BlockReverted {
+  return { type: 'block.reverted', v: 1, ...stamp, block, contracts };
+}
+
+/** All messages about one height go to one partition, in the order they are sent. */
+export function outgoing(message: ChainBlocksMessage) {
+  const { height } = message.block;
+  return { value: message, key: String(height), partition: partitionOfHeight(height) };
+}
+
+export function malformedEvents(block: BlockBody, contracts: ContractsMap): MalformedEvent[] {
+  return decodeBlock(block, contracts).malformed;
+}
+
+export function quarantineId(block: BlockBody, event: MalformedEvent): string {
+  return `${block.hash}:${event.position}`;
+}
+
+export function quarantined(block: BlockBody, event: MalformedEvent, now: number): QuarantineMessage {
+  return {
+    type: 'event.quarantined',
+    v: 1,
+    id: quarantineId(block, event),
+    reason: event.reason,
+    block: block.height,
+    block_hash: block.hash,
+    position: event.position,
+    transaction_hash: event.txHash,
+    event: event.event,
+    quarantined_at: now,
+  };
 }

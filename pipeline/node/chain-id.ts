@@ -1,6 +1,6 @@
 import { AppError } from '../../schemas/errors.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { readFelt } from './answers.ts';
+import { readFelt } from './parse.ts';
 import type { Rpc } from './rpc.ts';
 
 /** Throws `CHAIN_MISMATCH` where an installation holds another chain than this. */

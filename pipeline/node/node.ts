@@ -1,10 +1,10 @@
 import { systemClock } from '../../infra/clock.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { readClass, readFelt, readFelts, readHeight, readPoint, readVersion } from './answers.ts';
+import { readClass, readFelt, readFelts, readHeight, readPoint, readVersion } from './parse.ts';
 import { invalidAnswer, isRpcError, rpcCodes } from './errors.ts';
 import { onHeldChain } from './chain-id.ts';
 import type { HoldChain } from './chain-id.ts';
-import { createL1Finder } from './l1-accepted.ts';
+import { createL1Finder } from './capabilities.ts';
 import type { NodeMetrics } from './metrics.ts';
 import { parseBlockHeader, parseBlockWithReceipts } from './parse.ts';
 import { createRpc } from './rpc.ts';

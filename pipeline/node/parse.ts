@@ -1,9 +1,12 @@
+import { z } from 'zod';
+
 import { AppError } from '../../schemas/errors.ts';
 import { parseFelt } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { BlockTransaction, RawEvent } from '../../schemas/messages/chain-blocks.ts';
+import { height } from '../../schemas/messages/common.ts';
 import { invalidAnswer } from './errors.ts';
-import type { BlockHeader, BlockStatus, FetchedBlock } from './types.ts';
+import type { BlockHeader, BlockPoint, BlockStatus, ContractClass, FetchedBlock } from './types.ts';
 
 /*
  * Blocks are checked by hand: they are all of the traffic, and this is some ten times as fast as a schema
@@ -160,3 +163,44 @@ function integer(value: unknown, at: string): number {
 function count(value: unknown, at: string): number | null {
   return value === undefined || value === null ? null : integer(value, at);
 }
+
+/** A felt in any hex form the specification allows, made canonical. */
+const looseFelt = z.string().transform((text, context): Felt => {
+  const parsed = parseFelt(text);
+  if (parsed !== null) return parsed;
+  context.addIssue('not a felt');
+  return z.NEVER;
+});
+
+const point = z
+  .object({ block_number: height, block_hash: looseFelt })
+  .transform((answer): BlockPoint => ({ height: answer.block_number, hash: answer.block_hash }));
+
+/** A Cairo 0 class has its ABI as a list, a Sierra class as JSON in a string; either may be missing or unreadable. */
+const contractClass = z
+  .looseObject({ abi: z.union([z.string(), z.array(z.unknown()), z.null()]).optional() })
+  .transform(({ abi }): ContractClass => ({ abi: typeof abi === 'string' ? readAbi(abi) : (abi ?? []) }));
+
+function readAbi(text: string): readonly unknown[] {
+  try {
+    const abi: unknown = JSON.parse(text);
+    return Array.isArray(abi) ? abi : [];
+  } catch {
+    return [];
+  }
+}
+
+function reader<T>(what: string, schema: z.ZodType<T>): (result: unknown) => T {
+  return (result) => {
+    const parsed = schema.safeParse(result);
+    if (!parsed.success) throw invalidAnswer(`${what}: ${z.prettifyError(parsed.error)}`, parsed.error);
+    return parsed.data;
+  };
+}
+
+export const readHeight = reader('height', height);
+export const readPoint = reader('block', point);
+export const readFelt = reader('felt', looseFelt);
+export const readFelts = reader('felts', z.array(looseFelt));
+export const readVersion = reader('version', z.string().regex(/^v?\d+\.\d+(\.\d+)?/));
+export const readClass = reader('class', contractClass);

@@ -1,4 +1,4 @@
-import { SEQ_RESERVE } from '../../pipeline/ingest/seq.ts';
+import { SEQ_RESERVE } from '../../pipeline/ingest/lease.ts';
 import type { Chunk, Fence, IngestStore, RecordedBlock } from '../../pipeline/ingest/ports.ts';
 import { BASE_PAUSE_MS, MAX_PAUSE_MS } from '../../pipeline/ingest/store/repairs.ts';
 import { leaseLost } from '../../pipeline/ingest/store/sql.ts';

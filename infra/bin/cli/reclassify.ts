@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 
 import { pause } from '../../lifecycle.ts';
-import { holdChainIn } from '../../../pipeline/ingest/identify.ts';
+import { holdChainIn } from '../../../pipeline/ingest/start.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { reclassifyContract } from '../../../pipeline/ingest/repair/requests.ts';
 import { createStandards } from '../../../pipeline/ingest/contracts/standards.ts';

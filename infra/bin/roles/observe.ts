@@ -1,4 +1,4 @@
-import { holdChainIn } from '../../../pipeline/ingest/identify.ts';
+import { holdChainIn } from '../../../pipeline/ingest/start.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { createObserverMetrics } from '../../../pipeline/observe/metrics.ts';
 import { runTokenObserver } from '../../../pipeline/observe/tokens.ts';

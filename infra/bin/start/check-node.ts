@@ -1,6 +1,6 @@
 import { Registry } from 'prom-client';
 
-import { holdChainIn } from '../../../pipeline/ingest/identify.ts';
+import { holdChainIn } from '../../../pipeline/ingest/start.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { chainName } from '../../../pipeline/node/chain-id.ts';
 import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';

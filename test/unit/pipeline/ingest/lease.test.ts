@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 
-import { createSeq } from '../../../../pipeline/ingest/seq.ts';
+import { createSeq } from '../../../../pipeline/ingest/lease.ts';
 
 test('whatever is asked for, accepts come after reverts, and nothing is used above what is written down', async () => {
   const asks = fc.array(fc.constantFrom('accept', 'revert', 'lost'), { maxLength: 3000 });

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { createSource } from '../../../../pipeline/ingest/source.ts';
+import { createSource } from '../../../../pipeline/ingest/prefetch.ts';
 
 const BLOCK_BYTES = 100;
 

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 
 import { RpcError } from '../../../../pipeline/node/errors.ts';
-import { bisectL1, createL1Finder } from '../../../../pipeline/node/l1-accepted.ts';
+import { bisectL1, createL1Finder } from '../../../../pipeline/node/capabilities.ts';
 import type { BlockHeader, BlockId } from '../../../../pipeline/node/types.ts';
 import { toFelt } from '../../../../schemas/felt.ts';
 
