@@ -1,5 +1,5 @@
 import { createNodeMetrics } from '../../pipeline/node/metrics.ts';
-import type { HoldChain } from '../../pipeline/node/chain-id.ts';
+import type { ChainCheck } from '../../pipeline/node/chain-id.ts';
 import { createNode } from '../../pipeline/node/node.ts';
 import type { Node } from '../../pipeline/node/types.ts';
 import { createClickHouse } from '../clickhouse/client.ts';
@@ -69,15 +69,15 @@ export function openNode(
   metrics: Registry,
   {
     maxConcurrent = config.rpcConcurrency,
-    holdChain,
-  }: { maxConcurrent?: number; holdChain?: HoldChain } = {},
+    checkChain,
+  }: { maxConcurrent?: number; checkChain?: ChainCheck } = {},
 ): Node {
   const node = createNode({
     url: required(config, 'starknetRpcUrl'),
     timeoutMs: config.rpcTimeoutMs,
     maxConcurrent,
     metrics: createNodeMetrics(metrics),
-    ...(holdChain === undefined ? {} : { holdChain }),
+    ...(checkChain === undefined ? {} : { checkChain }),
   });
   releasers.push('node', () => node.close());
   return node;

@@ -4,7 +4,7 @@ import type { BlockHeader, BlockPoint, CallOptions, Node } from '../node/types.t
 import type { Chunk, RecordedHeader } from './ports.ts';
 
 type HeaderSource = Pick<Node, 'getBlockHeader'>;
-type Known = Pick<OurChain, 'floor' | 'hashAt' | 'tip' | 'isUnsettled'>;
+type Known = Pick<IndexedChain, 'floor' | 'hashAt' | 'tip' | 'isUnsettled'>;
 
 /** `agreed`: every block of ours up to `upTo` is the node's. `disputed`: the node serves another block at a height of ours. */
 export type Comparison =
@@ -122,7 +122,7 @@ export function linkedLength(
 }
 
 /** What the live chunk holds: final blocks up to `floor`, and everything recorded above it, each the child of the one below. */
-export interface OurChain {
+export interface IndexedChain {
   /** The next height to be indexed; what is recorded at or above it is unsettled. */
   cursor(): number;
   floor(): { readonly height: number; readonly hash: Felt | null };
@@ -137,12 +137,12 @@ export interface OurChain {
   recorded(points: readonly BlockPoint[]): void;
   /** The cursor moved; `final` where the blocks were not recorded. */
   moved(to: number, final: BlockPoint | null): void;
-  intendRevert(fork: number): void;
+  markForRevert(fork: number): void;
   dropped(from: number): void;
   finalised(point: BlockPoint): void;
 }
 
-export function createOurChain(chunk: Chunk, headers: readonly RecordedHeader[]): OurChain {
+export function createIndexedChain(chunk: Chunk, headers: readonly RecordedHeader[]): IndexedChain {
   let cursor = chunk.cursor;
   let floor: { height: number; hash: Felt | null } = { height: chunk.finalHeight, hash: chunk.finalHash };
   let reverting = headers.find(({ intent }) => intent === 'revert')?.height ?? null;
@@ -165,7 +165,7 @@ export function createOurChain(chunk: Chunk, headers: readonly RecordedHeader[])
       cursor = to;
       if (final !== null) floor = final;
     },
-    intendRevert(fork) {
+    markForRevert(fork) {
       cursor = Math.min(cursor, fork + 1);
       reverting = fork + 1;
     },

@@ -1,6 +1,6 @@
 import type { BlockPoint } from '../node/types.ts';
 import type { Lease } from './lease.ts';
-import type { OurChain } from './fork.ts';
+import type { IndexedChain } from './fork.ts';
 import type { IngestDeps } from './ports.ts';
 import { publishStatus, statusStamp } from './publish.ts';
 
@@ -86,7 +86,7 @@ export interface L1Watch {
    * Announces a new height, and drops what was recorded for blocks that can no longer be reverted - once our block at that
    * height is seen to be the very one accepted. Where it is not, there is a fork to be left first.
    */
-  settle(ours: OurChain): Promise<void>;
+  settle(ours: IndexedChain): Promise<void>;
   stop(): void;
 }
 

@@ -3,7 +3,7 @@ import { isRpcError, rpcCodes } from '../node/errors.ts';
 import { compareWithHead, findFork, linkedLength } from './fork.ts';
 import { createHeads } from './heads.ts';
 import { createL1Watch } from './heads.ts';
-import { createOurChain } from './fork.ts';
+import { createIndexedChain } from './fork.ts';
 import type { IngestDeps } from './ports.ts';
 import { createPlans } from './contracts/facts.ts';
 import { createPrefetch } from './prefetch.ts';
@@ -29,7 +29,7 @@ export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> 
   const { lease } = task;
   const options = { signal: lease.signal, priority: PRIORITY };
   const chunk = await store.chunk(lease);
-  const ours = createOurChain(chunk, await store.recordedHeaders(lease));
+  const ours = createIndexedChain(chunk, await store.recordedHeaders(lease));
   const plans = createPlans(deps, lease, chunk.plan);
   const source = createPrefetch(deps, ours.cursor(), { ...options, finalOnly: false });
   const heads = createHeads(deps);
@@ -43,21 +43,21 @@ export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> 
     for (let high = ours.tip().height; high >= from; high -= REVERT_PAGE) {
       const low = Math.max(from, high - REVERT_PAGE + 1);
       await publishReverted(deps, lease, await store.recordedBlocks(lease.name, low, high), seq);
-      await store.dropReverted(lease, low);
+      await store.deleteReverted(lease, low);
       ours.dropped(low);
     }
     source.restart(ours.cursor());
   };
 
   /** Finds where our chain and the node's part, and writes down that everything above is to be reverted. */
-  const leaveFork = async (disputed: number): Promise<void> => {
+  const handleReorg = async (disputed: number): Promise<void> => {
     const fork = await findFork(node, ours, disputed, options);
     const depth = ours.tip().height - fork;
     log.warn({ chunk: lease.name, fork, depth, disputed }, 'reorg');
     metrics.reorg(depth);
     reorgTop = Math.max(reorgTop, ours.tip().height);
-    await store.intendRevert(lease, fork);
-    ours.intendRevert(fork);
+    await store.markForRevert(lease, fork);
+    ours.markForRevert(fork);
   };
 
   /** Publishes again what was recorded when the last writer ended, up to a height where the node has the same block. */
@@ -135,7 +135,7 @@ export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> 
     heads.seen(head);
     const verdict = await compareWithHead(node, ours, head, options);
     if (verdict.kind === 'disputed') {
-      await leaveFork(verdict.at);
+      await handleReorg(verdict.at);
       return 'more';
     }
     if (ours.isUnsettled()) {
@@ -145,7 +145,7 @@ export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> 
     }
     if (head.height < ours.cursor()) return 'idle';
     source.setEnd(head.height);
-    if (!(await follow())) await leaveFork(ours.cursor() - 1);
+    if (!(await follow())) await handleReorg(ours.cursor() - 1);
     return 'more';
   };
 

@@ -33,7 +33,7 @@ export interface PublishedBlock {
  * The newest accepted message about a height, as the log has it; null where the projections do not know one. Throws
  * (retryable) while they are behind: what they know may have been replaced.
  */
-export type BodyOf = (height: number) => Promise<PublishedBlock | null>;
+export type ReadPublishedBlock = (height: number) => Promise<PublishedBlock | null>;
 
 export interface Chunk {
   readonly name: string;
@@ -119,9 +119,9 @@ export interface Repair {
  */
 export interface IngestStore {
   /** Keeps the chain's id at first; answers the one that is kept. */
-  identify(chainId: Felt): Promise<Felt>;
-  announced(): Promise<unknown>;
-  setAnnounced(what: unknown): Promise<void>;
+  storeChainId(chainId: Felt): Promise<Felt>;
+  announcedCapabilities(): Promise<unknown>;
+  setAnnouncedCapabilities(what: unknown): Promise<void>;
 
   chunks(): Promise<Chunk[]>;
   /** Adds all of them or none: false when one overlaps a chunk that is there (another process was faster). */
@@ -153,9 +153,9 @@ export interface IngestStore {
   recordedBlocks(name: string, from: number, to: number): Promise<RecordedBlock[]>;
   record(fence: Fence, blocks: readonly RecordedBlock[]): Promise<void>;
   /** Everything recorded above `fork` is to be reverted; the cursor goes down to `fork + 1` if it is above. */
-  intendRevert(fence: Fence, fork: number): Promise<void>;
+  markForRevert(fence: Fence, fork: number): Promise<void>;
   /** Forgets reverted blocks from a height up, once Kafka has acknowledged their reverts. */
-  dropReverted(fence: Fence, from: number): Promise<void>;
+  deleteReverted(fence: Fence, from: number): Promise<void>;
   /** Accepted on L1 and verified to be ours: what is recorded at or below goes. */
   setFinal(fence: Fence, point: BlockPoint): Promise<void>;
 
@@ -165,7 +165,7 @@ export interface IngestStore {
     limit: number,
   ): Promise<Repair[]>;
   /** It could not be done now: it is due again later, each time after a longer pause, unless it was asked for anew. */
-  putOffRepair(fence: Fence, repair: Repair): Promise<void>;
+  postponeRepair(fence: Fence, repair: Repair): Promise<void>;
   /** Every map that repairs of this height may have published. */
   repairMaps(height: number): Promise<ContractsMap[]>;
   /** Writes down the map a repair is about to publish, also at the recorded block, and the body that was read again. */
@@ -188,7 +188,7 @@ export interface IngestDeps {
   readonly publisher: Pick<Publisher, 'publish'>;
   readonly standards: Standards;
   /** For one round of repairs: everything that was in the log when a height was first asked for is known to it. */
-  readonly openBodies: () => BodyOf;
+  readonly createBlockReader: () => ReadPublishedBlock;
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: IngestMetrics;

@@ -2,8 +2,8 @@ import { isDeepStrictEqual } from 'node:util';
 
 import type { Felt } from '../../schemas/felt.ts';
 import { capabilities } from '../node/capabilities.ts';
-import { assertHeld, chainName } from '../node/chain-id.ts';
-import type { HoldChain } from '../node/chain-id.ts';
+import { assertSameChain, chainName } from '../node/chain-id.ts';
+import type { ChainCheck } from '../node/chain-id.ts';
 import type { BlockPoint } from '../node/types.ts';
 import type { Chunk, IngestDeps, IngestStore, NewChunk } from './ports.ts';
 import { publishStatus, statusStamp } from './publish.ts';
@@ -56,8 +56,8 @@ function digits(height: number): string {
 }
 
 /** The first chain that is named is the one that an installation holds for good. */
-export function holdChainIn(store: Pick<IngestStore, 'identify'>): HoldChain {
-  return async (served) => assertHeld(served, await store.identify(served));
+export function createChainCheck(store: Pick<IngestStore, 'storeChainId'>): ChainCheck {
+  return async (served) => assertSameChain(served, await store.storeChainId(served));
 }
 
 /**
@@ -69,8 +69,8 @@ export function holdChainIn(store: Pick<IngestStore, 'identify'>): HoldChain {
 export async function identifyChain(deps: IngestDeps, signal: AbortSignal): Promise<void> {
   const { node, store, clock, log } = deps;
   const found = await capabilities(node, { signal });
-  await holdChainIn(store)(found.chainId);
-  if (isDeepStrictEqual(await store.announced(), { ...found })) return;
+  await createChainCheck(store)(found.chainId);
+  if (isDeepStrictEqual(await store.announcedCapabilities(), { ...found })) return;
   log.info({ ...found, chain: chainName(found.chainId) }, 'chain identified');
   await publishStatus(deps, [
     {
@@ -82,5 +82,5 @@ export async function identifyChain(deps: IngestDeps, signal: AbortSignal): Prom
       has_l1_tag: found.hasL1Tag,
     },
   ]);
-  await store.setAnnounced(found);
+  await store.setAnnouncedCapabilities(found);
 }

@@ -4,10 +4,10 @@ import { readFelt } from './parse.ts';
 import type { Rpc } from './rpc.ts';
 
 /** Throws `CHAIN_MISMATCH` where an installation holds another chain than this. */
-export type HoldChain = (served: Felt) => Promise<void>;
+export type ChainCheck = (served: Felt) => Promise<void>;
 
 /** @throws `CHAIN_MISMATCH` */
-export function assertHeld(served: Felt, held: Felt): void {
+export function assertSameChain(served: Felt, held: Felt): void {
   if (served === held) return;
   throw new AppError(
     'CHAIN_MISMATCH',
@@ -23,7 +23,7 @@ export function chainName(chainId: Felt): string {
 }
 
 /** Lets no call through before the node was seen to serve the chain that is held. */
-export function onHeldChain(rpc: Rpc, hold: HoldChain): Rpc {
+export function withChainCheck(rpc: Rpc, hold: ChainCheck): Rpc {
   let held: Promise<void> | null = null;
   const ask = async (): Promise<void> => {
     try {

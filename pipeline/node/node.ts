@@ -2,8 +2,8 @@ import { systemClock } from '../../infra/clock.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { readClass, readFelt, readFelts, readHeight, readPoint, readVersion } from './parse.ts';
 import { invalidAnswer, isRpcError, rpcCodes } from './errors.ts';
-import { onHeldChain } from './chain-id.ts';
-import type { HoldChain } from './chain-id.ts';
+import { withChainCheck } from './chain-id.ts';
+import type { ChainCheck } from './chain-id.ts';
 import { createL1Finder } from './capabilities.ts';
 import type { NodeMetrics } from './metrics.ts';
 import { parseBlockHeader, parseBlockWithReceipts } from './parse.ts';
@@ -17,7 +17,7 @@ export interface NodeOptions {
   readonly maxConcurrent: number;
   readonly metrics: NodeMetrics;
   /** Where it is given, a node that serves another chain is asked nothing else. */
-  readonly holdChain?: HoldChain;
+  readonly checkChain?: ChainCheck;
   readonly attempts?: number;
   readonly maxAnswerBytes?: number;
   readonly sleep?: (ms: number, signal?: AbortSignal) => Promise<void>;
@@ -27,9 +27,9 @@ export interface NodeOptions {
 
 /** A Starknet node by URL, JSON-RPC 0.8 to 0.10. It is untrusted: every answer is parsed before it is used. */
 export function createNode(options: NodeOptions): Node {
-  const { holdChain } = options;
+  const { checkChain } = options;
   const any = createRpc({ ...systemClock, ...options });
-  const rpc = holdChain === undefined ? any : onHeldChain(any, holdChain);
+  const rpc = checkChain === undefined ? any : withChainCheck(any, checkChain);
 
   const headerCall = (id: BlockId) => ({
     method: 'starknet_getBlockWithTxHashes',

@@ -75,12 +75,12 @@ export function createSimStore(now: () => number): SimStore {
     isAt: (cursor) =>
       rows.size > 0 && [...rows.values()].every(({ chunk }) => chunk.finished || chunk.cursor === cursor),
     pendingCount: () => repairs.filter(({ done }) => !done).length,
-    async identify(chainId) {
+    async storeChainId(chainId) {
       chain ??= chainId;
       return chain;
     },
-    announced: async () => announced,
-    async setAnnounced(what) {
+    announcedCapabilities: async () => announced,
+    async setAnnouncedCapabilities(what) {
       announced = copy(what);
     },
     chunks: async () => [...rows.values()].map(({ chunk }) => copy(chunk)),
@@ -175,12 +175,12 @@ export function createSimStore(now: () => number): SimStore {
         recorded.set(body.height, copy({ body, maps, intent: 'accept' }));
       }
     },
-    async intendRevert(fence, fork) {
+    async markForRevert(fence, fork) {
       const row = held(fence);
       row.chunk = { ...row.chunk, cursor: Math.min(row.chunk.cursor, fork + 1) };
       for (const [height, block] of row.recorded) if (height > fork) block.intent = 'revert';
     },
-    async dropReverted(fence, from) {
+    async deleteReverted(fence, from) {
       const { recorded } = held(fence);
       for (const [height, { intent }] of recorded) {
         if (height >= from && intent === 'revert') recorded.delete(height);
@@ -199,7 +199,7 @@ export function createSimStore(now: () => number): SimStore {
         .toSorted((a, b) => a.nextTryAt - b.nextTryAt);
       return due.slice(0, limit).map(({ id, height, round, reread }) => ({ id, height, round, reread }));
     },
-    async putOffRepair(fence, { id, round }) {
+    async postponeRepair(fence, { id, round }) {
       held(fence);
       const repair = repairs.find((one) => one.id === id && one.round === round);
       if (repair === undefined) return;

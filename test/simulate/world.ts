@@ -2,7 +2,7 @@ import { Registry } from 'prom-client';
 
 import { startIngester } from '../../pipeline/ingest/ingest.ts';
 import { createIngestMetrics } from '../../pipeline/ingest/metrics.ts';
-import type { BodyOf, IngestStore } from '../../pipeline/ingest/ports.ts';
+import type { ReadPublishedBlock, IngestStore } from '../../pipeline/ingest/ports.ts';
 import { chainProjections } from '../../projections/index.ts';
 import { replayTargets } from '../../projections/engine/rebuild/replay.ts';
 import type { ReplayPorts } from '../../projections/engine/rebuild/replay.ts';
@@ -42,7 +42,10 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
    * As infra/bin/roles/block-reader.ts: where the index says that it lies, once it has read what the partition held when the
    * round first asked (`highs`).
    */
-  const bodyOf = async (height: number, highs: Map<number, number>): ReturnType<BodyOf> => {
+  const readPublishedBlock = async (
+    height: number,
+    highs: Map<number, number>,
+  ): ReturnType<ReadPublishedBlock> => {
     const partition = partitionOfHeight(height);
     const next = state.checkpoints(state.served('indexed-blocks')).get(partition) ?? 0;
     const high = highs.get(partition) ?? broker.read(topics.chainBlocks, partition).length;
@@ -71,9 +74,10 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
       store: storeOf(own),
       publisher: broker.client(own).publisher(),
       standards: createSimStandards(standardOf, own),
-      openBodies: () => {
+      createBlockReader: () => {
         const highs = new Map<number, number>();
-        return (height) => own.call('clickhouse', 'bodyOf', () => bodyOf(height, highs));
+        return (height) =>
+          own.call('clickhouse', 'readPublishedBlock', () => readPublishedBlock(height, highs));
       },
       clock: own.clock,
       log,

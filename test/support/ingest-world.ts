@@ -77,7 +77,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
         store: createIngestStore(pool),
         publisher,
         standards: createStandards({ node: client, pool, log }),
-        openBodies: () => async () => null,
+        createBlockReader: () => async () => null,
         clock: systemClock,
         log,
         metrics: createIngestMetrics(registry),

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 
 import { pause } from '../../lifecycle.ts';
-import { holdChainIn } from '../../../pipeline/ingest/start.ts';
+import { createChainCheck } from '../../../pipeline/ingest/start.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { reclassifyContract } from '../../../pipeline/ingest/repair/requests.ts';
 import { createStandards } from '../../../pipeline/ingest/contracts/standards.ts';
@@ -42,7 +42,7 @@ async function reclassify(config: Config, contract: Felt, log: Logger): Promise<
     timeoutMs: config.rpcTimeoutMs,
     maxConcurrent: 4,
     metrics: createNodeMetrics(createMetrics('reclassify')),
-    holdChain: holdChainIn(createIngestStore(pool)),
+    checkChain: createChainCheck(createIngestStore(pool)),
   });
   try {
     const head = await node.blockHashAndNumber();

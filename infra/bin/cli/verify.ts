@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 
 import { requestRepairs } from '../../../pipeline/ingest/repair/requests.ts';
 import { compareBlocks } from '../../../pipeline/node/compare-blocks.ts';
-import { holdChainIn } from '../../../pipeline/ingest/start.ts';
+import { createChainCheck } from '../../../pipeline/ingest/start.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
 import { createNode } from '../../../pipeline/node/node.ts';
@@ -164,7 +164,7 @@ function openNode(config: Config, pool: Pool): ReturnType<typeof createNode> {
     timeoutMs: config.rpcTimeoutMs,
     maxConcurrent: 8,
     metrics: createNodeMetrics(createMetrics('verify')),
-    holdChain: holdChainIn(createIngestStore(pool)),
+    checkChain: createChainCheck(createIngestStore(pool)),
   });
 }
 

@@ -1,4 +1,4 @@
-import type { BodyOf } from '../../../pipeline/ingest/ports.ts';
+import type { ReadPublishedBlock } from '../../../pipeline/ingest/ports.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { servedCheckpoint } from '../../../projections/engine/checkpoints.ts';
 import { placeOfBlock } from '../../../projections/indexed-blocks/queries.ts';
@@ -26,7 +26,7 @@ export function bodyReader({
   pool: Sql;
   clickhouse: ClickHouse;
   kafka: Pick<Kafka, 'offsets' | 'readRange'>;
-}): () => BodyOf {
+}): () => ReadPublishedBlock {
   const topic = topics.chainBlocks;
   const readToTheEnd = async (partition: number): Promise<void> => {
     const high = (await kafka.offsets(topic)).find((one) => one.partition === partition)?.high ?? 0;

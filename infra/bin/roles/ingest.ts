@@ -29,7 +29,7 @@ export const ingestRole: Role = {
         store: createIngestStore(pool),
         publisher,
         standards: createStandards({ node, pool, log }),
-        openBodies: bodyReader({ pool, clickhouse, kafka }),
+        createBlockReader: bodyReader({ pool, clickhouse, kafka }),
         clock: systemClock,
         log,
         metrics: createIngestMetrics(metrics),

@@ -1,4 +1,4 @@
-import { holdChainIn } from '../../../pipeline/ingest/start.ts';
+import { createChainCheck } from '../../../pipeline/ingest/start.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { createObserverMetrics } from '../../../pipeline/observe/metrics.ts';
 import { runTokenObserver } from '../../../pipeline/observe/tokens.ts';
@@ -17,9 +17,9 @@ export const observeRole: Role = {
     const { config, log, metrics, releasers, signal, fail } = context;
     const kafka = openKafka(context, 'tds-observe');
     const pool = openPool(context, 'tds-observe', 8);
-    const hold = holdChainIn(createIngestStore(pool));
+    const hold = createChainCheck(createIngestStore(pool));
     const node = openNode(context, metrics, {
-      holdChain: async (chain) =>
+      checkChain: async (chain) =>
         await hold(chain).catch((error: unknown) => {
           if (isMistake(error)) fail(error);
           throw error;

@@ -1,6 +1,6 @@
 import { Registry } from 'prom-client';
 
-import { holdChainIn } from '../../../pipeline/ingest/start.ts';
+import { createChainCheck } from '../../../pipeline/ingest/start.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { chainName } from '../../../pipeline/node/chain-id.ts';
 import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
@@ -37,7 +37,7 @@ export async function meetNode(config: Config): Promise<string> {
       const told = reason instanceof Error ? reason.message : String(reason);
       return `the node at ${host} does not answer yet (${told}); it is asked again and again`;
     }
-    await holdChainIn(createIngestStore(pool))(answer.value);
+    await createChainCheck(createIngestStore(pool))(answer.value);
     return `${chainName(answer.value)} at ${host}`;
   } finally {
     await Promise.all([node.close(), pool.end()]);

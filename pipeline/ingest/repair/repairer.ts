@@ -1,7 +1,7 @@
 import { AppError } from '../../../schemas/errors.ts';
 import type { BlockBody } from '../../../schemas/messages/chain-blocks.ts';
 import type { Lease } from '../lease.ts';
-import type { BodyOf, IngestDeps, PublishedBlock, RecordedBlock, Repair } from '../ports.ts';
+import type { ReadPublishedBlock, IngestDeps, PublishedBlock, RecordedBlock, Repair } from '../ports.ts';
 import { publishRepaired, resolveContracts } from '../publish.ts';
 
 /** Pause between looks at what is asked for. */
@@ -10,7 +10,7 @@ const REPAIRS_AT_ONCE = 50;
 /** Then the chain is followed again, before more is repaired. */
 const ROUND_MS = 1000;
 
-type RepairDeps = IngestDeps & { readonly bodyOf: BodyOf };
+type RepairDeps = IngestDeps & { readonly readPublishedBlock: ReadPublishedBlock };
 
 /**
  * Carries out the repairs asked of a chunk, as its writer: each block is reverted and accepted again under seqs of its
@@ -27,7 +27,7 @@ export function createRepairer(deps: IngestDeps, lease: Lease): { run(): Promise
       const pending = await store.pendingRepairs({ start, end }, REPAIRS_AT_ONCE);
       // Only this writer says anything about these heights, and each is repaired once a round: what it says meanwhile does
       // not make the bodies old.
-      const bodyOf = deps.openBodies();
+      const readPublishedBlock = deps.createBlockReader();
       const until = clock.now() + ROUND_MS;
       let isWhole = true;
       const failed: { height: number; reason: string }[] = [];
@@ -37,7 +37,7 @@ export function createRepairer(deps: IngestDeps, lease: Lease): { run(): Promise
           break;
         }
         try {
-          if (await repairHeight({ ...deps, bodyOf }, lease, repair)) {
+          if (await repairHeight({ ...deps, readPublishedBlock }, lease, repair)) {
             done += 1;
             continue;
           }
@@ -50,7 +50,7 @@ export function createRepairer(deps: IngestDeps, lease: Lease): { run(): Promise
           });
         }
         // Those that cannot be done must not stand before the others.
-        await store.putOffRepair(lease, repair);
+        await store.postponeRepair(lease, repair);
       }
       if (failed.length > 0) {
         const [{ height, reason } = { height: 0, reason: '' }] = failed;
@@ -103,15 +103,15 @@ async function repairHeight(deps: RepairDeps, lease: Lease, repair: Repair): Pro
 
 /** The block as the node has it now; null where it is not the one that is ours at this height. */
 async function readAgain(
-  { node, bodyOf, log }: RepairDeps,
+  { node, readPublishedBlock, log }: RepairDeps,
   lease: Lease,
   height: number,
   known: RecordedBlock | null,
 ): Promise<BlockBody | null> {
   const { body, status } = await node.getBlockWithReceipts(height, { signal: lease.signal });
   if (known !== null) return known.body.hash === body.hash ? body : null;
-  const below = await inLog(bodyOf, height - 1);
-  const above = await inLog(bodyOf, height + 1);
+  const below = await inLog(readPublishedBlock, height - 1);
+  const above = await inLog(readPublishedBlock, height + 1);
   const isLinked =
     (below === null || below.block.hash === body.parent_hash) &&
     (above === null || above.block.parent_hash === body.hash);
@@ -121,10 +121,10 @@ async function readAgain(
 }
 
 /** null also where the log does not hold what is indexed. */
-async function inLog(bodyOf: BodyOf, height: number): Promise<PublishedBlock | null> {
+async function inLog(readPublishedBlock: ReadPublishedBlock, height: number): Promise<PublishedBlock | null> {
   if (height < 0) return null;
   try {
-    return await bodyOf(height);
+    return await readPublishedBlock(height);
   } catch (error) {
     if (error instanceof AppError && error.code === 'MESSAGE_INVALID') return null;
     throw error;
@@ -136,13 +136,13 @@ async function inLog(bodyOf: BodyOf, height: number): Promise<PublishedBlock | n
  * nothing may be filled in: what is there would be accepted twice.
  */
 async function publishedBlock(
-  { store, node, bodyOf }: RepairDeps,
+  { store, node, readPublishedBlock }: RepairDeps,
   lease: Lease,
   height: number,
 ): Promise<RecordedBlock | 'nothing' | 'not told yet'> {
   const [recorded] = await store.recordedBlocks(lease.name, height, height);
   if (recorded !== undefined) return recorded;
-  const published = await inLog(bodyOf, height);
+  const published = await inLog(readPublishedBlock, height);
   if (published === null) return 'nothing';
   // Projections that are behind may still name a block that was reverted, and a node that is behind may still have it.
   // What is not recorded any more was accepted on L1, which no node says of an orphan.

@@ -11,7 +11,7 @@ import type { Statements } from './sql.ts';
 
 type RecordedStore = Pick<
   IngestStore,
-  'recordedHeaders' | 'recordedBlocks' | 'record' | 'intendRevert' | 'dropReverted' | 'setFinal'
+  'recordedHeaders' | 'recordedBlocks' | 'record' | 'markForRevert' | 'deleteReverted' | 'setFinal'
 >;
 
 const compress = promisify(zstdCompress);
@@ -87,7 +87,7 @@ export function createRecordedStore({ rows, fenced }: Statements): RecordedStore
         ],
       );
     },
-    intendRevert: (fence, fork) =>
+    markForRevert: (fence, fork) =>
       fenced(
         fence,
         `WITH held AS (
@@ -99,7 +99,7 @@ export function createRecordedStore({ rows, fenced }: Statements): RecordedStore
          ${answer}`,
         [fork],
       ),
-    dropReverted: (fence, from) =>
+    deleteReverted: (fence, from) =>
       fenced(
         fence,
         `WITH ${held}, done AS (

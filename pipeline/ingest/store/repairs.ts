@@ -9,7 +9,7 @@ import type { Statements } from './sql.ts';
 type RepairStore = Pick<
   IngestStore,
   | 'pendingRepairs'
-  | 'putOffRepair'
+  | 'postponeRepair'
   | 'repairMaps'
   | 'planRepair'
   | 'finishRepair'
@@ -34,7 +34,7 @@ export function createRepairStore({ rows, fenced }: Statements): RepairStore {
          ORDER BY next_try_at, id LIMIT $3`,
         [start, end, limit],
       ),
-    putOffRepair: (fence, repair) =>
+    postponeRepair: (fence, repair) =>
       fenced(
         fence,
         `WITH ${held}, later AS (

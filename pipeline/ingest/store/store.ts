@@ -20,9 +20,9 @@ export function createIngestStore(pool: Pool): IngestStore {
 
 type ChunkStore = Pick<
   IngestStore,
-  | 'identify'
-  | 'announced'
-  | 'setAnnounced'
+  | 'storeChainId'
+  | 'announcedCapabilities'
+  | 'setAnnouncedCapabilities'
   | 'chunks'
   | 'createChunks'
   | 'markOpened'
@@ -42,16 +42,16 @@ const grantRow = z.object({ epoch: z.int(), seq_ceiling: z.int() });
 /** The chain's identity, chunks, leases and cursors. */
 export function createChunkStore({ rows, fenced }: Statements): ChunkStore {
   return {
-    async identify(chainId) {
+    async storeChainId(chainId) {
       await rows(nothing, 'INSERT INTO tds.chain (chain_id) VALUES ($1) ON CONFLICT DO NOTHING', [chainId]);
       const [kept] = await rows(z.object({ chain_id: felt }), 'SELECT chain_id FROM tds.chain');
       return kept?.chain_id ?? chainId;
     },
-    async announced() {
+    async announcedCapabilities() {
       const [row] = await rows(z.object({ announced: z.unknown() }), 'SELECT announced FROM tds.chain');
       return row?.announced ?? null;
     },
-    async setAnnounced(what) {
+    async setAnnouncedCapabilities(what) {
       await rows(nothing, 'UPDATE tds.chain SET announced = $1', [JSON.stringify(what)]);
     },
 

@@ -15,8 +15,8 @@ type Part =
   | 'record'
   | 'plan'
   | 'moveCursor'
-  | 'intendRevert'
-  | 'dropReverted'
+  | 'markForRevert'
+  | 'deleteReverted'
   | 'setFinal'
   | 'publish'
   | 'planRepair'
@@ -59,9 +59,9 @@ const moments = ['before', 'after'] as const;
 const whileFollowing = (['record', 'publish', 'moveCursor', 'setFinal'] as const).flatMap((part) =>
   moments.map((moment) => [moment, part] as const),
 );
-const whileReverting = (['intendRevert', 'publish', 'dropReverted', 'record', 'moveCursor'] as const).flatMap(
-  (part) => moments.map((moment) => [moment, part] as const),
-);
+const whileReverting = (
+  ['markForRevert', 'publish', 'deleteReverted', 'record', 'moveCursor'] as const
+).flatMap((part) => moments.map((moment) => [moment, part] as const));
 
 test.each(whileFollowing)('a kill %s %s, and another fork while nobody looks', async (moment, part) => {
   world = await ingestWorld({ seed: `kill-${part}-${moment}`, initialHead: 30 });
@@ -147,7 +147,7 @@ test('a repair takes back what was published with the old knowledge, in finished
       standards: {
         resolve: async (contracts) => new Map(contracts.map((one) => [one, { standard, class_hash: null }])),
       },
-      openBodies: () => async (height) => {
+      createBlockReader: () => async (height) => {
         const all = await world.read(topics.chainBlocks);
         const newest = all
           .filter(({ block }) => block.height === height)

@@ -43,7 +43,7 @@ test('a repair that is put off is due after longer and longer, and at once when 
   if (first === undefined || second === undefined) throw new Error('both are due');
   const pauses: number[] = [];
   for (let tries = 0; tries < 9; tries += 1) {
-    await store.putOffRepair(fence, first);
+    await store.postponeRepair(fence, first);
     const { rows } = await pool.query<{ pause: number }>(
       'SELECT round(extract(epoch FROM next_try_at - now()))::integer AS pause FROM tds.repairs WHERE height = 7',
     );
@@ -59,7 +59,7 @@ test('a repair that is put off is due after longer and longer, and at once when 
   const due = await store.pendingRepairs(ofAll, 10);
   expect(due.map(({ height }) => height)).toEqual([8, 7]);
   // What was read before that puts nothing off.
-  await store.putOffRepair(fence, first);
+  await store.postponeRepair(fence, first);
   expect(await store.pendingRepairs(ofAll, 10)).toEqual(due);
 });
 

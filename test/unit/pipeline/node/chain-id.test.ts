@@ -5,7 +5,7 @@ import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { z } from 'zod';
 
 import { serveOnLoopback } from '../../../../infra/embedded/loopback.ts';
-import { assertHeld } from '../../../../pipeline/node/chain-id.ts';
+import { assertSameChain } from '../../../../pipeline/node/chain-id.ts';
 import { createNodeMetrics } from '../../../../pipeline/node/metrics.ts';
 import { createNode } from '../../../../pipeline/node/node.ts';
 import type { Node } from '../../../../pipeline/node/types.ts';
@@ -49,7 +49,7 @@ function ofMainnet(): Node {
     maxConcurrent: 4,
     attempts: 1,
     metrics: createNodeMetrics(new Registry()),
-    holdChain: async (chain) => assertHeld(chain, MAIN),
+    checkChain: async (chain) => assertSameChain(chain, MAIN),
   });
 }
 

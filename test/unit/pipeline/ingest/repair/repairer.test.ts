@@ -5,7 +5,7 @@ import { systemClock } from '../../../../../infra/clock.ts';
 import type { Clock } from '../../../../../infra/clock.ts';
 import { takeLease } from '../../../../../pipeline/ingest/lease.ts';
 import { createIngestMetrics } from '../../../../../pipeline/ingest/metrics.ts';
-import type { BodyOf, IngestDeps } from '../../../../../pipeline/ingest/ports.ts';
+import type { ReadPublishedBlock, IngestDeps } from '../../../../../pipeline/ingest/ports.ts';
 import { createRepairer } from '../../../../../pipeline/ingest/repair/repairer.ts';
 import { toFelt } from '../../../../../schemas/felt.ts';
 import type { BlockHeader } from '../../../../../pipeline/node/types.ts';
@@ -16,7 +16,13 @@ import { log } from '../../../../simulate/stage.ts';
 const CURSOR = 1000;
 
 /** A writer of `live` that stands at 1000, all below being final, and what it publishes. */
-async function writer({ bodyOf, header }: { bodyOf: BodyOf; header: () => Partial<BlockHeader> }) {
+async function writer({
+  readPublishedBlock,
+  header,
+}: {
+  readPublishedBlock: ReadPublishedBlock;
+  header: () => Partial<BlockHeader>;
+}) {
   let now = 1_700_000_000_000;
   const store = createSimStore(() => now);
   const sent: unknown[] = [];
@@ -28,7 +34,7 @@ async function writer({ bodyOf, header }: { bodyOf: BodyOf; header: () => Partia
     clock,
     log,
     metrics: createIngestMetrics(new Registry()),
-    openBodies: () => bodyOf,
+    createBlockReader: () => readPublishedBlock,
     standards: { resolve: async () => new Map() },
     publisher: {
       async publish(_topic, messages) {
@@ -83,14 +89,17 @@ async function writer({ bodyOf, header }: { bodyOf: BodyOf; header: () => Partia
   };
 }
 
-const inLog: BodyOf = async (height) => ({ block: makeBlock({ height, transactions: [] }), contracts: {} });
+const inLog: ReadPublishedBlock = async (height) => ({
+  block: makeBlock({ height, transactions: [] }),
+  contracts: {},
+});
 
 test.each([
   ['not accepted on L1, as the node says', { status: 'ACCEPTED_ON_L2' as const }],
   ['another, as the node says', { hash: toFelt(0xdeadn) }],
 ])('a block that the log has is not accepted a second time while it is %s', async (_, said) => {
   let header: Partial<BlockHeader> = said;
-  const { store, sent, rounds } = await writer({ bodyOf: inLog, header: () => header });
+  const { store, sent, rounds } = await writer({ readPublishedBlock: inLog, header: () => header });
   store.requestRepair(5, true);
   await rounds(3);
   expect(sent).toEqual([]);
@@ -103,8 +112,9 @@ test.each([
 });
 
 test('a block that the log does not have is filled in', async () => {
-  const bodyOf: BodyOf = async (height) => (height === 5 ? null : await inLog(height));
-  const { store, sent, rounds } = await writer({ bodyOf, header: () => ({}) });
+  const readPublishedBlock: ReadPublishedBlock = async (height) =>
+    height === 5 ? null : await inLog(height);
+  const { store, sent, rounds } = await writer({ readPublishedBlock, header: () => ({}) });
   store.requestRepair(5, true);
   await rounds(1);
   expect(sent).toMatchObject([{ type: 'block.accepted', block: { height: 5 } }]);
@@ -114,8 +124,9 @@ test('a block that the log does not have is filled in', async () => {
 test('repairs that cannot be done do not hide the others, and are done at once when they are asked for anew', async () => {
   let isAway = true;
   const header = (): Partial<BlockHeader> => (isAway ? { status: 'ACCEPTED_ON_L2' } : {});
-  const bodyOf: BodyOf = async (height) => (height === 500 ? null : await inLog(height));
-  const { store, sent, rounds } = await writer({ bodyOf, header });
+  const readPublishedBlock: ReadPublishedBlock = async (height) =>
+    height === 500 ? null : await inLog(height);
+  const { store, sent, rounds } = await writer({ readPublishedBlock, header });
   for (let height = 0; height < 120; height += 1) store.requestRepair(height);
   store.requestRepair(500, true);
   await rounds(6);
