@@ -20,7 +20,7 @@ import { AppError } from '../schemas/errors.ts';
 import { createAdEvents } from './ads/events.ts';
 import { createApp } from './http/app.ts';
 import { answerBrokenRequests } from './http/malformed-requests.ts';
-import { guardClickHouse } from './http/clickhouse.ts';
+import { limitReads } from './http/clickhouse.ts';
 import { openCommandChannel } from '../infra/commands/channel.ts';
 import type { HealthDeps } from './health/health.ts';
 import { watchIndexedHeight } from './health/indexed-height.ts';
@@ -62,7 +62,7 @@ const REDIS_WITHIN_MS = 1000;
 /** Serves the API; resolves when it listens. The stores stay the caller's, and are closed after it. */
 export async function startApi(options: ApiOptions): Promise<{ url: string; close(): Promise<void> }> {
   const { config, pool, publisher, kafka, servedBuilds, log, metrics } = options;
-  const clickhouse = guardClickHouse(options.clickhouse);
+  const clickhouse = limitReads(options.clickhouse);
   const releasers = new Releasers((name, error) => log.error({ err: error, name }, 'release failed'));
   const commands = openCommandChannel({
     publisher,

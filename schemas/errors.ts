@@ -42,6 +42,7 @@ export const errorCodes = {
   SHAPE_CHANGED: 'a table.sql changed without a new version',
   VERSION_MISMATCH: 'this program writes another version of the projection',
   STORE_UNAVAILABLE: 'Kafka, ClickHouse, Postgres or Redis did not answer',
+  QUERY_TIMEOUT: 'a ClickHouse query did not finish in the time of its request',
   COMMAND_TIMEOUT: 'a command was appended but its outcome is not known yet',
   SECRET_UNREADABLE: 'a sealed value was sealed under another SECRET_KEY, or changed',
   NOT_FOUND: 'what was named does not exist',

@@ -8,7 +8,7 @@ import { lastUses } from '../../projections/key-use/queries.ts';
 import { usedHours } from '../../projections/usage/queries.ts';
 import { createdKeyAnswer, doneAnswer, keyUsageAnswer, listedKeyAnswer } from '../../schemas/api/accounts.ts';
 import { apiKeyPrefix, derivedApiKey, hashSecret, randomApiKey } from '../auth/api-key.ts';
-import { endingWith } from '../http/clickhouse.ts';
+import { readsForRequest } from '../http/clickhouse.ts';
 import type { CommandBus } from '../../infra/commands/bus.ts';
 import { invalidInput, notFound } from '../http/errors.ts';
 import { integerField, textField } from '../http/fields.ts';
@@ -181,7 +181,7 @@ export function apiKeyRoutes({ pool, clickhouse, commands, secretKey, now }: Api
       if (start > end) throw invalidInput({ start_time: ['Must not be later than end_time.'] });
       const keys = await keysOfUser(pool, served.schema('accounts'), user.id);
       if (keys.every(({ id }) => id !== params.id)) throw notFound();
-      const hours = await usedHours(endingWith(request.signal, clickhouse), served, {
+      const hours = await usedHours(readsForRequest(request.signal, clickhouse), served, {
         keyId: params.id,
         from: bucketStart('1 hour', start.getTime()),
         to: end.getTime(),

@@ -1,6 +1,6 @@
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
-import { endingWith } from '../http/clickhouse.ts';
+import { readsForRequest } from '../http/clickhouse.ts';
 import type { RefreshBus } from '../commands/refresh.ts';
 import type { RequestInfo, ServedBuilds } from '../http/route.ts';
 import { createCoverageReader } from './coverage.ts';
@@ -25,7 +25,7 @@ export function createBalanceReading({
 }): BalanceReading {
   const coverage = createCoverageReader(now);
   return (served, { signal }) => ({
-    clickhouse: endingWith(signal, clickhouse),
+    clickhouse: readsForRequest(signal, clickhouse),
     pool,
     served,
     coverage,

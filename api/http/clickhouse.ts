@@ -4,67 +4,78 @@ import { isClickHouseUnavailable } from '../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { AppError } from '../../schemas/errors.ts';
 
-/** What a client waits for at most; far more than any page takes. */
-const PATIENCE_MS = 10_000;
+/** Time for all reads of a request together; far more than any page takes. */
+const READ_TIMEOUT_MS = 10_000;
 
-/** No page comes near; a server that knows an answer to be small need not stream it. */
-const SMALL_ANSWER = { max_result_rows: 10_000 } as const;
+/** No page comes near; the server need not stream a result it knows to be small. */
+const SMALL_RESULT = { max_result_rows: 10_000 } as const;
 
-/**
- * Which request a read is of, by its signal, in the order they came. The reads of the earliest go first: taken in turns,
- * 100 portfolios at once were all nearly done when their time was up, and 4 of them were answered.
- */
-const turns = new WeakMap<AbortSignal, number>();
+/** What the reads of one request share, found by the signal they carry. */
+interface RequestScope {
+  /** Requests are numbered in order of arrival. */
+  readonly number: number;
+  readonly deadline: AbortSignal;
+}
+const scopes = new WeakMap<AbortSignal, RequestScope>();
 let requests = 0;
 
-interface GateOptions {
-  /** Reads that run at once. The client has some connections more, so that looks at its health never wait in line. */
-  readonly sideBySide?: number;
-  /** Reads that may wait; more are refused at once. */
-  readonly waiting?: number;
-  /** A read that is not done by then, waiting included, is given up. */
-  readonly patienceMs?: number;
+interface ReadLimits {
+  /** Below the client's connections, so that health checks never queue. */
+  readonly concurrency?: number;
+  /** Further reads are rejected at once. */
+  readonly maxQueued?: number;
+  /** For a read outside a request; includes the time in the queue. */
+  readonly timeoutMs?: number;
 }
 
 /**
- * The same client for requests: what it cannot do in time is refused instead of piling up, a read whose client has gone
- * away is dropped, also out of the line, and errors say whether trying again can help.
+ * A client whose reads run a few at a time. Reads of the earliest request go first: in turns, 100 concurrent portfolios
+ * were all nearly done when their time was up, and 4 of them were answered. A read whose client disconnected is dropped,
+ * also from the queue. Errors say whether a retry can help: `QUERY_TIMEOUT`, `STORE_UNAVAILABLE`, or the error itself.
  */
-export function guardClickHouse(
+export function limitReads(
   clickhouse: ClickHouse,
-  { sideBySide = 8, waiting = 2000, patienceMs = PATIENCE_MS }: GateOptions = {},
+  { concurrency = 8, maxQueued = 2000, timeoutMs = READ_TIMEOUT_MS }: ReadLimits = {},
 ): ClickHouse {
-  const line = new PQueue({ concurrency: sideBySide });
+  const queue = new PQueue({ concurrency });
   const unavailable = (why: string, cause?: unknown): AppError =>
-    new AppError('STORE_UNAVAILABLE', `ClickHouse ${why}`, { retryable: true, cause });
+    new AppError('STORE_UNAVAILABLE', `ClickHouse: ${why}`, { retryable: true, cause });
   return {
     ...clickhouse,
     async rows(query, params, options = {}) {
-      if (line.size >= waiting) throw unavailable('has too much to do');
-      const deadline = AbortSignal.timeout(patienceMs);
+      if (queue.size >= maxQueued) throw unavailable(`${maxQueued} reads are queued`);
+      const scope = options.signal === undefined ? undefined : scopes.get(options.signal);
+      const deadline = scope?.deadline ?? AbortSignal.timeout(timeoutMs);
       const signal = options.signal === undefined ? deadline : AbortSignal.any([options.signal, deadline]);
+      const settings = { ...SMALL_RESULT, ...options.settings };
       try {
-        const settings = { ...SMALL_ANSWER, ...options.settings };
-        const turn = (options.signal === undefined ? undefined : turns.get(options.signal)) ?? requests;
-        return await line.add(() => clickhouse.rows(query, params, { ...options, settings, signal }), {
+        return await queue.add(() => clickhouse.rows(query, params, { ...options, settings, signal }), {
           signal,
-          priority: -turn,
+          priority: -(scope?.number ?? requests),
         });
       } catch (cause) {
-        if (options.signal?.aborted === true) throw unavailable('was not waited for', cause);
-        if (deadline.aborted) throw unavailable(`did not answer within ${patienceMs} ms`, cause);
+        if (deadline.aborted) {
+          const message = `ClickHouse: ${query.name} did not finish in time`;
+          throw new AppError('QUERY_TIMEOUT', message, { retryable: true, cause });
+        }
+        if (options.signal?.aborted === true) throw unavailable('the client disconnected', cause);
         if (!isClickHouseUnavailable(cause)) throw cause;
-        throw unavailable('did not answer', cause);
+        throw unavailable('read failed', cause);
       }
     },
   };
 }
 
-/** The same client for one request: all that it reads ends with the signal, or when the request takes too long. */
-export function endingWith(gone: AbortSignal, clickhouse: ClickHouse): ClickHouse {
-  const signal = AbortSignal.any([gone, AbortSignal.timeout(PATIENCE_MS)]);
+/** The client for one request: all its reads end when the client disconnects or the request's time is up. */
+export function readsForRequest(
+  disconnected: AbortSignal,
+  clickhouse: ClickHouse,
+  timeoutMs = READ_TIMEOUT_MS,
+): ClickHouse {
+  const deadline = AbortSignal.timeout(timeoutMs);
+  const signal = AbortSignal.any([disconnected, deadline]);
   requests += 1;
-  turns.set(signal, requests);
+  scopes.set(signal, { number: requests, deadline });
   return {
     ...clickhouse,
     rows: (query, params, options) => clickhouse.rows(query, params, { ...options, signal }),

@@ -39,14 +39,15 @@ export function dispatch(route: Route, deps: DispatchDeps): RouterMiddleware<Req
       served: readServed,
       body: () => readBody(context),
     });
-    const key = route.isReusable && served.state !== null ? `${served.state} ${height} ${context.url}` : null;
+    const key =
+      route.isCacheable && served.state !== null ? `${served.state} ${height} ${context.url}` : null;
     const again = key === null ? undefined : kept.get(key);
     if (again !== undefined) {
       context.type = 'json';
       context.body = again;
       return;
     }
-    const { status, body, headers, isPassing } = await answer();
+    const { status, body, headers, noStore } = await answer();
     const shaped = shape(route, status, body, deps);
     context.status = status;
     context.set(headers ?? {});
@@ -57,7 +58,7 @@ export function dispatch(route: Route, deps: DispatchDeps): RouterMiddleware<Req
     const json = Buffer.from(JSON.stringify(shaped));
     context.type = 'json';
     context.body = json;
-    if (isPassing !== true) kept.keep(key, json);
+    if (noStore !== true) kept.keep(key, json);
   };
 }
 

@@ -78,7 +78,7 @@ type Reply<R extends Responses> = {
     body: R[S] extends z.ZodType ? z.input<R[S]> : null;
     headers?: Readonly<Record<string, string>>;
     /** Not to be given again: what it lacks may be there in a moment. */
-    isPassing?: boolean;
+    noStore?: boolean;
   };
 }[keyof R];
 
@@ -119,7 +119,7 @@ interface Declaration<
   /** A repeat with the same `Idempotency-Key` header is answered as the first was (`identifyCommand`). */
   readonly isIdempotent?: true;
   /** Its answers rest on the query and on what is told of the chain alone: one may be given again while that stays. */
-  readonly isReusable?: true;
+  readonly isCacheable?: true;
   /** Calls that a user may make by session in any minute; without it, as many as they like. */
   readonly sessionCallsPerMinute?: number;
   /** Calls that an address may make in any minute. */
@@ -149,7 +149,7 @@ export interface Route {
   readonly location: string | undefined;
   readonly isIdempotent: boolean;
   readonly errors: readonly number[];
-  readonly isReusable: boolean;
+  readonly isCacheable: boolean;
   readonly sessionCallsPerMinute: number | undefined;
   readonly addressCallsPerMinute: number | undefined;
   readonly bodyBytes: number | undefined;
@@ -164,7 +164,7 @@ export interface RouteAnswer {
   readonly status: number;
   readonly body: unknown;
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  readonly isPassing?: boolean | undefined;
+  readonly noStore?: boolean | undefined;
 }
 
 const nothing = z.object({});
@@ -211,7 +211,7 @@ export function defineRoute<
     response,
     location: declaration.location,
     isIdempotent: declaration.isIdempotent === true,
-    isReusable: declaration.isReusable === true,
+    isCacheable: declaration.isCacheable === true,
     errors: declaration.errors ?? [],
     sessionCallsPerMinute: declaration.sessionCallsPerMinute,
     addressCallsPerMinute: declaration.addressCallsPerMinute,

@@ -3,7 +3,7 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import { chainStatusRow, chunkRows } from '../../projections/chain-status/queries.ts';
 import { chunkTotals } from '../../projections/indexed-blocks/queries.ts';
 import { progressAnswer } from '../../schemas/api/progress.ts';
-import { endingWith } from '../http/clickhouse.ts';
+import { readsForRequest } from '../http/clickhouse.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { presentProgress } from './progress.ts';
@@ -28,7 +28,7 @@ export function indexerRoutes({ clickhouse, pool }: IndexerRouteDeps): Route[] {
       const [status, chunks, totals] = await Promise.all([
         chainStatusRow(pool, schema),
         chunkRows(pool, schema),
-        chunkTotals(endingWith(request.signal, clickhouse), served),
+        chunkTotals(readsForRequest(request.signal, clickhouse), served),
       ]);
       return { status: 200, body: presentProgress(status.chain_id, chunks, totals) };
     },

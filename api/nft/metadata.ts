@@ -88,7 +88,7 @@ export function nftMetadataRoutes({ pool, refreshes, ipfsGateway, now }: NftMeta
     auth: 'key',
     query: z.object({ token_address: address(), page: page(), page_size: nftPageSize() }),
     response: { 200: nftCollectionAnswer },
-    isReusable: true,
+    isCacheable: true,
     async handler({ input: { query }, served }) {
       const { token_address: token } = query;
       const schema = served.schema('nft-metadata');

@@ -9,7 +9,7 @@ import { lastTransferOf } from '../../projections/nft-transfers/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import { nftOwnerAnswer, ownedNftsAnswer } from '../../schemas/api/nft.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { endingWith } from '../http/clickhouse.ts';
+import { readsForRequest } from '../http/clickhouse.ts';
 import { REACHABLE_ROWS, resolvePage } from '../http/envelope.ts';
 import { invalidPage, notFound } from '../http/errors.ts';
 import { address, boolean, limit, page, tokenId } from '../http/params.ts';
@@ -45,10 +45,10 @@ export function nftOwnershipRoutes({ pool, clickhouse, ipfsGateway }: NftOwnersh
     query: z.object({ token_address: address(), nft_token_id: tokenId() }),
     response: { 200: nftOwnerAnswer },
     errors: [404],
-    isReusable: true,
+    isCacheable: true,
     async handler({ input: { query }, served, request }) {
       const { token_address: token, nft_token_id: id } = query;
-      const reader = endingWith(request.signal, clickhouse);
+      const reader = readsForRequest(request.signal, clickhouse);
       const last = await lastTransferOf(reader, served, { token, tokenId: id });
       if (last === null) throw notFound('No transfers of this NFT.');
       const data = {
@@ -83,14 +83,14 @@ export function nftOwnershipRoutes({ pool, clickhouse, ipfsGateway }: NftOwnersh
       include_metadata: boolean('true when absent').optional(),
     }),
     response: { 200: ownedNftsAnswer },
-    isReusable: true,
+    isCacheable: true,
     async handler({ input: { query }, served, request }) {
       const {
         account_address: account,
         token_address: token = null,
         include_metadata: isWanted = true,
       } = query;
-      const reader = endingWith(request.signal, clickhouse);
+      const reader = readsForRequest(request.signal, clickhouse);
       const found = await pageOf(reader, served, { account, token }, query.page, query.page_size);
       const collections = [...new Set(found.held.map((held) => held.token))];
       const [tokens, metadata] = await Promise.all([

@@ -4,7 +4,7 @@ import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { candles, pricesAtTimes } from '../../projections/prices/queries.ts';
 import type { Candle } from '../../projections/prices/queries.ts';
 import { priceAtAnswer, priceHistoryAnswer } from '../../schemas/api/prices.ts';
-import { endingWith } from '../http/clickhouse.ts';
+import { readsForRequest } from '../http/clickhouse.ts';
 import { invalidInput, notFound } from '../http/errors.ts';
 import { bucketStart, nextBucketStart } from '../http/intervals.ts';
 import { address, interval, timestamp } from '../http/params.ts';
@@ -34,7 +34,7 @@ export function pastPriceRoutes({ clickhouse, now }: PastPriceDeps): Route[] {
     errors: [404],
     async handler({ input: { query }, served, request }) {
       const { token_address: token, at_time: time } = query;
-      const reader = endingWith(request.signal, clickhouse);
+      const reader = readsForRequest(request.signal, clickhouse);
       const [prices] = await pricesAtTimes(reader, served, [token], [time.getTime()]);
       const price = prices?.get(token);
       if (price === undefined) throw notFound('No price at or before at_time.');
@@ -71,7 +71,7 @@ export function pastPriceRoutes({ clickhouse, now }: PastPriceDeps): Route[] {
         start: bucketStart(each, start.getTime()),
         end: nextBucketStart(each, end.getTime()) - 1,
       };
-      const reader = endingWith(request.signal, clickhouse);
+      const reader = readsForRequest(request.signal, clickhouse);
       const found = await candles(reader, served, window, MOST_BUCKETS + 1);
       const next = found[MOST_BUCKETS];
       const begins = ({ hourMs }: Candle): string => iso(bucketStart(each, hourMs));

@@ -15,8 +15,8 @@ export interface TransferCursor {
 }
 
 /**
- * 28 bytes, base64url: version, block, position, item, digest of what was asked for, kind of count, count. A digest of
- * other filters or another order makes it a cursor of another walk.
+ * 28 bytes, base64url: version, block, position, item, digest of what was search for, kind of count, count. A digest of
+ * other filters or another order makes it a cursor of another searchKey.
  */
 const VERSION = 1;
 const BYTES = 28;
@@ -25,13 +25,13 @@ const DIGEST_BYTES = 8;
 const COUNT_KIND_AT = 21;
 const MAX_COUNT = 2 ** 48 - 1;
 
-export function encodeCursor(cursor: TransferCursor, asked: string): string {
+export function encodeCursor(cursor: TransferCursor, search: string): string {
   const bytes = Buffer.alloc(BYTES);
   bytes.writeUInt8(VERSION, 0);
   bytes.writeUInt32BE(cursor.after.block, 1);
   bytes.writeUInt32BE(cursor.after.position, 5);
   bytes.writeUInt32BE(cursor.after.item, 9);
-  digestOf(asked).copy(bytes, DIGEST_AT);
+  digestOf(search).copy(bytes, DIGEST_AT);
   if (cursor.carried !== null) {
     bytes.writeUInt8(cursor.carried.isEstimate ? 2 : 1, COUNT_KIND_AT);
     bytes.writeUIntBE(Math.min(cursor.carried.count, MAX_COUNT), COUNT_KIND_AT + 1, 6);
@@ -40,11 +40,11 @@ export function encodeCursor(cursor: TransferCursor, asked: string): string {
 }
 
 /** `null` for anything that `encodeCursor` did not make for the same filters and order. */
-export function decodeCursor(text: string, asked: string): TransferCursor | null {
+export function decodeCursor(text: string, search: string): TransferCursor | null {
   if (!/^[A-Za-z0-9_-]{38}$/.test(text)) return null;
   const bytes = Buffer.from(text, 'base64url');
   if (bytes.length !== BYTES || bytes.toString('base64url') !== text || bytes[0] !== VERSION) return null;
-  if (!bytes.subarray(DIGEST_AT, DIGEST_AT + DIGEST_BYTES).equals(digestOf(asked))) return null;
+  if (!bytes.subarray(DIGEST_AT, DIGEST_AT + DIGEST_BYTES).equals(digestOf(search))) return null;
   const kind = bytes.readUInt8(COUNT_KIND_AT);
   const count = bytes.readUIntBE(COUNT_KIND_AT + 1, 6);
   if (kind > 2 || (kind === 0 && count !== 0)) return null;
@@ -54,6 +54,6 @@ export function decodeCursor(text: string, asked: string): TransferCursor | null
   };
 }
 
-function digestOf(asked: string): Buffer {
-  return createHash('sha256').update(asked).digest().subarray(0, DIGEST_BYTES);
+function digestOf(search: string): Buffer {
+  return createHash('sha256').update(search).digest().subarray(0, DIGEST_BYTES);
 }

@@ -80,8 +80,8 @@ export const transfersQuery = z.object({
 });
 export type TransfersQuery = z.output<typeof transfersQuery>;
 
-/** What was asked for, its aliases settled. */
-export interface TransfersAsked {
+/** What was search for, its aliases settled. */
+export interface TransferSearch {
   readonly felts: Readonly<Partial<Record<FeltFilter, Felt>>>;
   readonly block: number | null;
   readonly fromBlock: number | null;
@@ -93,7 +93,7 @@ export interface TransfersAsked {
 }
 
 /** Settles aliases; 400 when no filter is given, two aliases differ, or a range is upside down. */
-export function askedOf(query: TransfersQuery): TransfersAsked {
+export function searchOf(query: TransfersQuery): TransferSearch {
   const errors: Record<string, string[]> = {};
   const either = (name: keyof TransfersQuery, first?: Felt, second?: Felt): Felt | undefined => {
     if (first !== undefined && second !== undefined && first !== second) {
@@ -116,7 +116,7 @@ export function askedOf(query: TransfersQuery): TransfersAsked {
       { allowed_filters: [...allowedFilters] },
     );
   }
-  const asked: TransfersAsked = {
+  const search: TransferSearch = {
     felts: Object.fromEntries(given),
     block: query.block ?? null,
     fromBlock: query.from_block ?? null,
@@ -133,19 +133,19 @@ export function askedOf(query: TransfersQuery): TransfersAsked {
     errors['end_time'] = ['Ensure this value is not before start_time.'];
   }
   if (Object.keys(errors).length > 0) throw invalidInput(errors);
-  return asked;
+  return search;
 }
 
 /** What a cursor is bound to: everything that says which transfers, and in which order. */
-export function walkOf(asked: TransfersAsked): string {
-  const felts = Object.entries(asked.felts).toSorted(([a], [b]) => (a < b ? -1 : 1));
+export function searchKeyOf(search: TransferSearch): string {
+  const felts = Object.entries(search.felts).toSorted(([a], [b]) => (a < b ? -1 : 1));
   return JSON.stringify([
     felts,
-    asked.block,
-    asked.fromBlock,
-    asked.toBlock,
-    asked.startTime,
-    asked.endTime,
-    asked.order,
+    search.block,
+    search.fromBlock,
+    search.toBlock,
+    search.startTime,
+    search.endTime,
+    search.order,
   ]);
 }

@@ -13,8 +13,8 @@ import type { ServedBuilds } from '../http/route.ts';
 import { countTransfers } from './count.ts';
 import { decodeCursor, encodeCursor } from './cursor.ts';
 import type { CarriedCount } from './cursor.ts';
-import { walkOf } from './filters.ts';
-import type { TransfersAsked } from './filters.ts';
+import { searchKeyOf } from './filters.ts';
+import type { TransferSearch } from './filters.ts';
 import { nothing, planTransfers, subjectsToCount } from './plan.ts';
 import type { Plan } from './plan.ts';
 import { readAfter, readByOffset } from './read.ts';
@@ -26,7 +26,7 @@ export interface TransferListDeps {
 }
 
 export interface TransferListRequest {
-  readonly asked: TransfersAsked;
+  readonly search: TransferSearch;
   readonly page: PageParameter;
   readonly limit: number;
   readonly cursor: string | undefined;
@@ -39,29 +39,29 @@ export async function listTransfers(
   deps: TransferListDeps,
   request: TransferListRequest,
 ): Promise<Envelope<StoredTransfer>> {
-  const { asked, cursor } = request;
-  const walk = walkOf(asked);
-  const place = cursor === undefined ? null : decodeCursor(cursor, walk);
+  const { search, cursor } = request;
+  const searchKey = searchKeyOf(search);
+  const place = cursor === undefined ? null : decodeCursor(cursor, searchKey);
   if (cursor !== undefined && place === null) {
     throw invalidInput({ cursor: ['Not a cursor of these filters and this order.'] });
   }
-  const filters = await heightsOf(deps, asked);
-  const plan = filters === null ? nothing : await planOf(deps, asked);
+  const filters = await heightsOf(deps, search);
+  const plan = filters === null ? nothing : await planOf(deps, search);
   const reading: Reading = {
     ...deps,
     plan,
-    filters: filters ?? { felts: asked.felts, lo: 0, hi: 0 },
-    order: asked.order,
+    filters: filters ?? { felts: search.felts, lo: 0, hi: 0 },
+    order: search.order,
   };
   return place === null
-    ? await pageByNumber(reading, request, walk)
-    : await pageByCursor(reading, request, walk, place);
+    ? await pageByNumber(reading, request, searchKey)
+    : await pageByCursor(reading, request, searchKey, place);
 }
 
 async function pageByNumber(
   reading: Reading,
   request: TransferListRequest,
-  walk: string,
+  searchKey: string,
 ): Promise<Envelope<StoredTransfer>> {
   const { page, limit, query } = request;
   if (page === 'invalid' || (page !== 'last' && page * limit > REACHABLE_ROWS)) throw invalidPage();
@@ -81,14 +81,14 @@ async function pageByNumber(
     query,
     count: total,
     countIsEstimate: count.isEstimate,
-    nextCursor: nextCursor(rows, limit, reading, count, walk),
+    nextCursor: nextCursor(rows, limit, reading, count, searchKey),
   });
 }
 
 async function pageByCursor(
   reading: Reading,
   request: TransferListRequest,
-  walk: string,
+  searchKey: string,
   place: NonNullable<ReturnType<typeof decodeCursor>>,
 ): Promise<Envelope<StoredTransfer>> {
   const { limit, query } = request;
@@ -100,7 +100,7 @@ async function pageByCursor(
     query,
     count: count.count,
     countIsEstimate: count.isEstimate,
-    nextCursor: nextCursor(rows, limit, reading, count, walk),
+    nextCursor: nextCursor(rows, limit, reading, count, searchKey),
   });
 }
 
@@ -118,21 +118,21 @@ function nextCursor(
   limit: number,
   reading: Reading,
   count: CarriedCount,
-  walk: string,
+  searchKey: string,
 ): string | null {
   const last = rows[limit - 1];
   if (last === undefined || rows.length <= limit) return null;
   const { block, position, item } = last;
   return encodeCursor(
     { after: { block, position, item }, carried: reading.plan.exact === null ? count : null },
-    walk,
+    searchKey,
   );
 }
 
 /** Heights and times as one pair of bounds; `null` when nothing can lie between them. */
-async function heightsOf(deps: TransferListDeps, asked: TransfersAsked): Promise<TransferFilters | null> {
+async function heightsOf(deps: TransferListDeps, search: TransferSearch): Promise<TransferFilters | null> {
   const { clickhouse, tables } = deps;
-  const { block, fromBlock, toBlock, startTime, endTime, felts } = asked;
+  const { block, fromBlock, toBlock, startTime, endTime, felts } = search;
   const [before, until] = await Promise.all([
     startTime === null ? null : newestHeightAt(clickhouse, tables, startTime - 1),
     endTime === null ? MAX_HEIGHT : newestHeightAt(clickhouse, tables, endTime),
@@ -143,9 +143,9 @@ async function heightsOf(deps: TransferListDeps, asked: TransfersAsked): Promise
   return lo > hi ? null : { felts, lo, hi };
 }
 
-async function planOf(deps: TransferListDeps, asked: TransfersAsked): Promise<Plan> {
+async function planOf(deps: TransferListDeps, search: TransferSearch): Promise<Plan> {
   const { clickhouse, tables } = deps;
-  const { felts, block } = asked;
+  const { felts, block } = search;
   const subjects = subjectsToCount(felts);
   const [totals, searchIsHash] = await Promise.all([
     subjectTotals(clickhouse, tables, subjects),

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-import { askedOf, transfersQuery } from '../../../api/transfers/filters.ts';
+import { searchOf, transfersQuery } from '../../../api/transfers/filters.ts';
 import { listTransfers } from '../../../api/transfers/list.ts';
 import { parseInput } from '../../../api/http/validation.ts';
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
@@ -75,7 +75,7 @@ async function list(query: Query) {
   const { page, limit, cursor } = parsed;
   return await listTransfers(
     { clickhouse, tables: worldTables },
-    { asked: askedOf(parsed), page, limit, cursor, query },
+    { search: searchOf(parsed), page, limit, cursor, query },
   );
 }
 

@@ -55,14 +55,14 @@ const routes = [
     summary: 'how often it was asked for',
     tag: 'things',
     auth: 'none',
-    isReusable: true,
+    isCacheable: true,
     params: z.object({ name: z.string() }),
     query: z.object({ status: integer().optional() }),
     response: { 200: z.object({ times: z.int(), name: z.string() }), 202: z.object({ times: z.int() }) },
     handler: async ({ input: { params, query } }) => {
       asked += 1;
       if (query.status === 202) return { status: 202, body: { times: asked } };
-      return { status: 200, body: { times: asked, name: params.name }, isPassing: params.name === 'nobody' };
+      return { status: 200, body: { times: asked, name: params.name }, noStore: params.name === 'nobody' };
     },
   }),
   defineRoute({

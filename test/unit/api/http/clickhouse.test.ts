@@ -1,14 +1,14 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 
-import { endingWith, guardClickHouse } from '../../../../api/http/clickhouse.ts';
+import { readsForRequest, limitReads } from '../../../../api/http/clickhouse.ts';
 import type { ClickHouse } from '../../../../infra/clickhouse/client.ts';
 import { AppError } from '../../../../schemas/errors.ts';
 
 const query = { name: 'test', sql: 'SELECT 1', row: z.unknown() };
 const settled = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 5));
 
-/** A server whose reads answer when the test says so, or end when they are aborted. */
+/** A server whose reads answer when the test says so, and fail when they are aborted. */
 function slow(): ClickHouse & { answers: (() => void)[]; running(): number } {
   const answers: (() => void)[] = [];
   let running = 0;
@@ -39,10 +39,10 @@ function slow(): ClickHouse & { answers: (() => void)[]; running(): number } {
 
 const unavailable = { name: 'AppError', code: 'STORE_UNAVAILABLE', retryable: true };
 
-test('so many reads run side by side; the others wait their turn', async () => {
+test('limitReads runs a few reads at a time and queues the others', async () => {
   const server = slow();
-  const guarded = guardClickHouse(server, { sideBySide: 2 });
-  const reads = Array.from({ length: 5 }, () => guarded.rows(query));
+  const limited = limitReads(server, { concurrency: 2 });
+  const reads = Array.from({ length: 5 }, () => limited.rows(query));
   await settled();
   expect(server.running()).toBe(2);
   for (let i = 0; i < 5; i += 1) {
@@ -52,12 +52,12 @@ test('so many reads run side by side; the others wait their turn', async () => {
   await expect(Promise.all(reads)).resolves.toHaveLength(5);
 });
 
-test('the reads of a request that came earlier go first, so that some are done in time however many there are', async () => {
+test('limitReads runs the reads of the earliest request first', async () => {
   const server = slow();
-  const guarded = guardClickHouse(server, { sideBySide: 1 });
+  const limited = limitReads(server, { concurrency: 1 });
   const done: string[] = [];
   const request = async (name: string): Promise<void> => {
-    const own = endingWith(new AbortController().signal, guarded);
+    const own = readsForRequest(new AbortController().signal, limited);
     for (let i = 0; i < 3; i += 1) await own.rows(query);
     done.push(name);
   };
@@ -70,17 +70,21 @@ test('the reads of a request that came earlier go first, so that some are done i
     doneAfter.push(done.join(''));
   }
   await Promise.all(requests);
-  // While one request makes up its next read, the next request has a turn. In the order of the reads, a ends seventh.
+  // Between two reads of a request the next request gets a slot. Without priorities, a would end seventh.
   expect(doneAfter).toEqual(['', '', '', '', 'a', 'ab', 'ab', 'ab', 'abc']);
 });
 
-test('a read whose client is gone ends, and one that still waits never begins', async () => {
+test('a read is aborted when its client disconnects, and never starts if it is still queued', async () => {
   const server = slow();
-  const guarded = guardClickHouse(server, { sideBySide: 1 });
+  const limited = limitReads(server, { concurrency: 1 });
   const [first, second] = [new AbortController(), new AbortController()];
-  const running = expect(endingWith(first.signal, guarded).rows(query)).rejects.toMatchObject(unavailable);
-  const waiting = expect(endingWith(second.signal, guarded).rows(query)).rejects.toMatchObject(unavailable);
-  const last = guarded.rows(query);
+  const running = expect(readsForRequest(first.signal, limited).rows(query)).rejects.toMatchObject(
+    unavailable,
+  );
+  const waiting = expect(readsForRequest(second.signal, limited).rows(query)).rejects.toMatchObject(
+    unavailable,
+  );
+  const last = limited.rows(query);
   second.abort();
   await waiting;
   first.abort();
@@ -91,20 +95,33 @@ test('a read whose client is gone ends, and one that still waits never begins', 
   await expect(last).resolves.toEqual([]);
 });
 
-test('a read that is not done in time is given up, waiting included', async () => {
+test('a read times out, time in the queue included', async () => {
   const server = slow();
-  const guarded = guardClickHouse(server, { sideBySide: 1, patienceMs: 30 });
-  const reads = [guarded.rows(query), guarded.rows(query)];
-  for (const read of reads) await expect(read).rejects.toMatchObject(unavailable);
+  const limited = limitReads(server, { concurrency: 1, timeoutMs: 30 });
+  const reads = [limited.rows(query), limited.rows(query)];
+  for (const read of reads)
+    await expect(read).rejects.toMatchObject({ code: 'QUERY_TIMEOUT', retryable: true });
   await settled();
   expect(server.running()).toBe(0);
 });
 
-test('more than may wait are refused at once', async () => {
+test('a request with a longer budget of its own is not ended by the timeout of a read', async () => {
   const server = slow();
-  const guarded = guardClickHouse(server, { sideBySide: 1, waiting: 1 });
-  const reads = [guarded.rows(query), guarded.rows(query)];
-  await expect(guarded.rows(query)).rejects.toMatchObject(unavailable);
+  const limited = limitReads(server, { timeoutMs: 20 });
+  const { signal } = new AbortController();
+  const read = readsForRequest(signal, limited, 2000).rows(query);
+  await new Promise((resolve) => setTimeout(resolve, 60));
+  server.answers[0]?.();
+  await expect(read).resolves.toEqual([]);
+  const late = readsForRequest(signal, limited, 40).rows(query);
+  await expect(late).rejects.toMatchObject({ code: 'QUERY_TIMEOUT', retryable: true });
+});
+
+test('limitReads rejects at once when the queue is full', async () => {
+  const server = slow();
+  const limited = limitReads(server, { concurrency: 1, maxQueued: 1 });
+  const reads = [limited.rows(query), limited.rows(query)];
+  await expect(limited.rows(query)).rejects.toMatchObject(unavailable);
   await settled();
   server.answers[0]?.();
   await settled();
@@ -112,15 +129,15 @@ test('more than may wait are refused at once', async () => {
   await expect(Promise.all(reads)).resolves.toHaveLength(2);
 });
 
-test('a mistake in a query stays what it is', async () => {
+test('limitReads passes on an error that a retry cannot help', async () => {
   const server = slow();
   const wrong = new TypeError('a bug');
-  const guarded = guardClickHouse({
+  const limited = limitReads({
     ...server,
     rows: async () => {
       throw wrong;
     },
   });
-  await expect(guarded.rows(query)).rejects.toBe(wrong);
+  await expect(limited.rows(query)).rejects.toBe(wrong);
   expect(wrong).not.toBeInstanceOf(AppError);
 });

@@ -15,17 +15,17 @@ const cursors: fc.Arbitrary<TransferCursor> = fc.record({
 describe('a cursor of transfers', () => {
   it('comes back as it went, for what it was made for', () => {
     fc.assert(
-      fc.property(cursors, fc.string(), (cursor, asked) => {
-        expect(decodeCursor(encodeCursor(cursor, asked), asked)).toEqual(cursor);
+      fc.property(cursors, fc.string(), (cursor, search) => {
+        expect(decodeCursor(encodeCursor(cursor, search), search)).toEqual(cursor);
       }),
     );
   });
 
-  it('is of no use to another walk', () => {
+  it('is of no use to another searchKey', () => {
     fc.assert(
-      fc.property(cursors, fc.string(), fc.string(), (cursor, asked, other) => {
-        fc.pre(asked !== other);
-        expect(decodeCursor(encodeCursor(cursor, asked), other)).toBeNull();
+      fc.property(cursors, fc.string(), fc.string(), (cursor, search, other) => {
+        fc.pre(search !== other);
+        expect(decodeCursor(encodeCursor(cursor, search), other)).toBeNull();
       }),
     );
   });

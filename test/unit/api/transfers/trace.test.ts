@@ -1,0 +1,73 @@
+import { expect, test } from 'vitest';
+
+import { limitReads } from '../../../../api/http/clickhouse.ts';
+import type { RequestInfo } from '../../../../api/http/route.ts';
+import { transferRoutes } from '../../../../api/transfers/routes.ts';
+import type { TransferRouteDeps } from '../../../../api/transfers/routes.ts';
+import type { ClickHouse } from '../../../../infra/clickhouse/client.ts';
+import { toFelt } from '../../../../schemas/felt.ts';
+
+const [account, token] = [toFelt(0xa11cen), toFelt(0xc01n)];
+
+/** A ClickHouse on which every read of a trace hangs until it is aborted, and everything before it answers. */
+function hangingOnTrace(transfersOfToken: number): ClickHouse {
+  const unused = async (): Promise<never> => {
+    throw new Error('not expected');
+  };
+  const rows: ClickHouse['rows'] = async (query, _params, options) => {
+    const answers: Readonly<Record<string, unknown[]>> = {
+      'transfer-counts.totals': [
+        { i: 0, total: 3 },
+        { i: 1, total: transfersOfToken },
+      ],
+      'transfers.kind': [{ kind: 'erc20' }],
+    };
+    const answer = answers[query.name];
+    if (answer !== undefined) return answer.map((row) => query.row.parse(row));
+    return await new Promise((_resolve, reject) => {
+      options?.signal?.addEventListener('abort', () => reject(new Error('The request was aborted.')));
+    });
+  };
+  return { rows, command: unused, insert: unused, insertEncoded: unused, ping: unused, close: unused };
+}
+
+async function traced(transfersOfToken: number, traceBudgetMs: number) {
+  const deps: TransferRouteDeps = {
+    clickhouse: limitReads(hangingOnTrace(transfersOfToken), { timeoutMs: 60_000 }),
+    pool: {
+      query: async () => ({ rows: [] }),
+    } as unknown as TransferRouteDeps['pool'],
+    now: Date.now,
+    traceBudgetMs,
+  };
+  const route = transferRoutes(deps).find(({ path }) => path === '/api/track-transfers/')!;
+  const request = {
+    query: { account, token },
+    signal: new AbortController().signal,
+  } as unknown as RequestInfo;
+  const served = async () => ({ table: (name: string) => name, schema: (name: string) => name, state: null });
+  const { answer } = await route.begin({
+    params: {},
+    request,
+    identify: { key: async () => ({ key: { id: 1, userId: 1 } }) } as never,
+    served,
+    body: async () => ({}),
+  });
+  return await answer();
+}
+
+test.each([
+  ['of the whole token', 100],
+  ['by accounts', 1_000_000],
+])(
+  'a trace whose read %s exceeds the budget is answered 503 with a Retry-After of a minute',
+  async (_, size) => {
+    const startedAt = performance.now();
+    await expect(traced(size, 150)).rejects.toMatchObject({
+      status: 503,
+      code: 'trace_too_long',
+      headers: { 'Retry-After': '60' },
+    });
+    expect(performance.now() - startedAt).toBeLessThan(5000);
+  },
+);
