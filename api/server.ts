@@ -139,7 +139,6 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
     limits,
     defaultCeiling: config.rateLimitPerHour,
     trustedProxies: config.trustedProxies,
-    isStrict: process.env['NODE_ENV'] !== 'production',
     indexedHeight: () => height.current(),
     readiness: createReadiness({
       pool,

@@ -1,42 +1,39 @@
-/** Answers as they were sent, to be sent again as long as nothing that they tell has changed. */
-export interface KeptAnswers {
+/** Serialized answers, reused until what they depend on changes. */
+export interface AnswerCache {
   get(key: string): Buffer | undefined;
-  keep(key: string, answer: Buffer): void;
+  set(key: string, answer: Buffer): void;
 }
 
-/** Some 700 pages of 50 transfers. */
-const KEPT_BYTES = 32_000_000;
+/** About 700 pages of 50 transfers. */
+const MAX_BYTES = 32_000_000;
 
-/** What changes without a sign (a table mended by hand) is seen after so long all the same. */
-const KEPT_MS = 10_000;
+/** Bounds how long a change outside the log (a table repaired by hand) stays unseen. */
+const MAX_AGE_MS = 10_000;
 
-/**
- * Bounded by bytes and by age; the oldest goes first. A key must change with everything that the answer tells: nothing is
- * taken back here.
- */
-export function keepAnswers(
+/** Bounded by bytes and age. There is no invalidation: a key must include everything that the answer depends on. */
+export function createAnswerCache(
   now: () => number,
-  { maxBytes = KEPT_BYTES, maxMs = KEPT_MS }: { maxBytes?: number; maxMs?: number } = {},
-): KeptAnswers {
-  // A Map iterates in the order of insertion, and nothing is moved in it: the first entry is the oldest.
-  const entries = new Map<string, { readonly answer: Buffer; readonly until: number }>();
+  { maxBytes = MAX_BYTES, maxAgeMs = MAX_AGE_MS }: { maxBytes?: number; maxAgeMs?: number } = {},
+): AnswerCache {
+  // A Map iterates in insertion order, and `set` reinserts: the first entry is the oldest.
+  const entries = new Map<string, { readonly answer: Buffer; readonly expiresAt: number }>();
   let bytes = 0;
-  const drop = (key: string): void => {
+  const evict = (key: string): void => {
     bytes -= entries.get(key)?.answer.length ?? 0;
     entries.delete(key);
   };
   return {
     get(key) {
       const entry = entries.get(key);
-      return entry !== undefined && entry.until > now() ? entry.answer : undefined;
+      return entry !== undefined && entry.expiresAt > now() ? entry.answer : undefined;
     },
-    keep(key, answer) {
-      drop(key);
-      entries.set(key, { answer, until: now() + maxMs });
+    set(key, answer) {
+      evict(key);
+      entries.set(key, { answer, expiresAt: now() + maxAgeMs });
       bytes += answer.length;
-      for (const [oldest, { until }] of entries) {
-        if (bytes <= maxBytes && until > now()) break;
-        drop(oldest);
+      for (const [oldest, { expiresAt }] of entries) {
+        if (bytes <= maxBytes && expiresAt > now()) break;
+        evict(oldest);
       }
     },
   };

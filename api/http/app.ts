@@ -9,8 +9,8 @@ import { Counter, Histogram } from '../../infra/metrics.ts';
 import type { Registry } from '../../infra/metrics.ts';
 import type { Network } from '../../infra/networks.ts';
 import { clientAddress } from './client-address.ts';
-import { dispatch } from './handle-route.ts';
-import type { DispatchDeps } from './handle-route.ts';
+import { handleRoute } from './handle-route.ts';
+import type { RouteHandlerDeps } from './handle-route.ts';
 import { HttpError, notFound, toHttpError } from './errors.ts';
 import { mountHealth } from '../health/health.ts';
 import type { HealthDeps } from '../health/health.ts';
@@ -19,7 +19,7 @@ import type { RequestState } from './request-state.ts';
 import type { Route } from './route.ts';
 import type { UsageCounter } from '../auth/key-usage.ts';
 
-export interface AppDeps extends DispatchDeps, HealthDeps {
+export interface AppDeps extends RouteHandlerDeps, HealthDeps {
   readonly routes: readonly Route[];
   readonly log: Logger;
   readonly metrics: Registry;
@@ -159,7 +159,7 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
   // A path without parameters goes before one that would take its last part for a parameter.
   const parameters = ({ path }: Route): number => path.split('{').length;
   for (const route of routes.toSorted((a, b) => parameters(a) - parameters(b))) {
-    router.register(patternOf(route), [route.method], dispatch(route, deps));
+    router.register(patternOf(route), [route.method], handleRoute(route, deps));
   }
   app.use(router.routes());
   app.use((context) => answerUnrouted(context, router, routes));

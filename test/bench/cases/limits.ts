@@ -179,7 +179,6 @@ async function startStand(dataDir: string): Promise<{ url: string; close(): Prom
     metrics,
     servedBuilds: () => servedBuilds(pool),
     indexedHeight: () => 1,
-    isStrict: false,
     trustedProxies: [],
     readiness: async () => ({ ok: true, body: {} }),
   });

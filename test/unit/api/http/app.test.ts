@@ -130,7 +130,6 @@ beforeAll(async () => {
     defaultCeiling: null,
     usage: { count: () => {} },
     now: Date.now,
-    isStrict: true,
     trustedProxies: [parseNetwork('127.0.0.0/8')!],
     servedBuilds: async () => ({ table: (name) => name, schema: (name) => name, state }),
     indexedHeight: () => height,
