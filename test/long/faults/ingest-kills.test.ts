@@ -10,7 +10,7 @@ import type { FaultWorld } from '../../support/faults/world.ts';
  * `kill -9` of the ingester, as a process on real stores, between recording, publishing and moving the cursor, and while
  * it takes a fork back; the node has another fork, a shorter one, or the old one again when it is back. The log ends up
  * saying the chain in force, and so do the tables, which are made all the while. (Every call of it, by moment and fork,
- * is killed in process in test/integration/pipeline/ingest-crash.test.ts.)
+ * is killed in process in test/long/pipeline/ingest-crash.test.ts.)
  *
  * Each test has stores of its own and waits for most of its time: a dead writer holds its lease for 10 s.
  */
