@@ -6,9 +6,9 @@ import { AppError } from '../schemas/errors.ts';
 
 /** The names that readers use, all of one moment. Read it once a request and hand it on. */
 export interface ServedBuilds {
-  /** ClickHouse table by placeholder; throws `NOT_FOUND` when no build of it is served. */
+  /** ClickHouse table by placeholder; throws `READ_MODEL_NOT_BUILT` when no build of it is served. */
   table(placeholder: string): string;
-  /** Postgres schema by projection; throws `NOT_FOUND` when no build of it is served. */
+  /** Postgres schema by projection; throws `READ_MODEL_NOT_BUILT` when no build of it is served. */
   schema(projection: string): string;
   /**
    * Which builds these are, how far each has read its topic, and how often tables were mended: while this stays the
@@ -50,7 +50,7 @@ export async function servedBuilds(db: Sql): Promise<ServedBuilds> {
   const [row] = await sqlRows(db, servedRow, SELECT_SERVED);
   const known = (names: Readonly<Record<string, string>>, name: string): string => {
     const served = names[name];
-    if (served === undefined) throw new AppError('NOT_FOUND', `No build of ${name} is served yet`);
+    if (served === undefined) throw new AppError('READ_MODEL_NOT_BUILT', `No build of ${name} is served yet`);
     return served;
   };
   const { tables = {}, schemas = {}, state = null, chain_state: chainState = null } = row ?? {};

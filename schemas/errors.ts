@@ -45,6 +45,7 @@ export const errorCodes = {
   QUERY_TIMEOUT: 'a ClickHouse query did not finish in the time of its request',
   COMMAND_TIMEOUT: 'a command was appended but its outcome is not known yet',
   SECRET_UNREADABLE: 'a sealed value was sealed under another SECRET_KEY, or changed',
+  READ_MODEL_NOT_BUILT: 'no build of a projection is served yet; `project` or `tds rebuild` builds it',
   NOT_FOUND: 'what was named does not exist',
   CONFLICT: 'the state does not allow it',
   INVALID: 'the input is wrong',

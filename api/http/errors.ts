@@ -84,8 +84,7 @@ export function toHttpError(error: unknown): HttpError {
         cause: error,
       });
     }
-    // NOT_FOUND below the routes is a read model that is not built yet.
-    if (error.retryable || error.code === 'NOT_FOUND') return storeUnavailable(error);
+    if (error.retryable || error.code === 'READ_MODEL_NOT_BUILT') return storeUnavailable(error);
   }
   if (isPostgresUnavailable(error)) return storeUnavailable(error);
   return new HttpError(500, 'error', 'Server Error (500)', { cause: error });

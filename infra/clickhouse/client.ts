@@ -3,6 +3,8 @@ import { Readable } from 'node:stream';
 import { ClickHouseError, ClickHouseLogLevel, createClient } from '@clickhouse/client';
 import type { z } from 'zod';
 
+import { AppError } from '../../schemas/errors.ts';
+import { isBareError, isNetworkError } from '../network-errors.ts';
 import { encodeRows } from './row-binary.ts';
 import type { ColumnSpec, Row } from './row-binary.ts';
 
@@ -24,11 +26,11 @@ export interface ClickHouse {
     params?: Params,
     options?: { signal?: AbortSignal; settings?: Settings },
   ): Promise<R[]>;
-  /** DDL, or `INSERT … SELECT`; resolves when it is done. */
+  /** Runs DDL, or `INSERT … SELECT`; resolves when it is done. */
   command(sql: string, options?: { params?: Params; settings?: Settings }): Promise<void>;
   /** Resolves when ClickHouse has acknowledged every row. */
   insert(table: string, columns: readonly ColumnSpec[], rows: readonly Row[]): Promise<void>;
-  /** The same for rows that are already RowBinary in the order of `columns`. */
+  /** Inserts rows that are already RowBinary in the order of `columns`. */
   insertEncoded(table: string, columns: readonly ColumnSpec[], bytes: Buffer): Promise<void>;
   /** True when it answers. */
   ping(): Promise<boolean>;
@@ -36,53 +38,65 @@ export interface ClickHouse {
 }
 
 /**
- * One client of one server by URL (user, password and database in it). Numbers of 64 bits and more arrive as strings:
- * `JSON.parse` of a bare UInt256 would round it.
+ * Creates a client of one server (user, password and database are in its URL). Numbers of 64 bits and more arrive as
+ * strings: `JSON.parse` of a bare UInt256 would round it.
+ *
+ * @param options.timeoutMs limit of one request, the wait for a free connection included
  */
 export function createClickHouse(
   url: string,
   options: { application: string; timeoutMs?: number; connections?: number },
 ): ClickHouse {
+  const { timeoutMs = 120_000 } = options;
   const client = createClient({
     url,
     application: options.application,
-    request_timeout: options.timeoutMs ?? 120_000,
+    // `attempt` ends a request earlier, and then knows why it ended.
+    request_timeout: 2 * timeoutMs,
     max_open_connections: options.connections ?? 10,
     keep_alive: { enabled: true },
-    // It writes past our log; whoever calls hears of every error.
+    // The client logs to the console; every error reaches the caller anyway.
     log: { level: ClickHouseLogLevel.OFF },
     clickhouse_settings: { output_format_json_quote_64bit_integers: 1, wait_end_of_query: 1 },
   });
 
   const insertEncoded: ClickHouse['insertEncoded'] = async (table, columns, bytes) => {
     const names = columns.map(({ name }) => `\`${name}\``).join(', ');
-    const result = await client.exec({
-      query: `INSERT INTO ${table} (${names}) FORMAT RowBinary`,
-      values: Readable.from([bytes], { objectMode: false }),
-      clickhouse_settings: { async_insert: 0 },
+    await attempt(timeoutMs, null, async (signal) => {
+      const result = await client.exec({
+        query: `INSERT INTO ${table} (${names}) FORMAT RowBinary`,
+        values: Readable.from([bytes], { objectMode: false }),
+        clickhouse_settings: { async_insert: 0 },
+        abort_signal: signal,
+      });
+      // The response body is empty; reading it to its end frees the connection.
+      for await (const chunk of result.stream) void chunk;
     });
-    // The answer's body is empty; it must be read to its end so that the connection is free again.
-    for await (const chunk of result.stream) void chunk;
   };
 
   return {
-    async rows(query, params, { signal, settings } = {}) {
-      const result = await client.query({
-        query: query.sql,
-        format: 'JSONEachRow',
-        clickhouse_settings: { ...settings, log_comment: query.name },
-        ...(params === undefined ? {} : { query_params: { ...params } }),
-        ...(signal === undefined ? {} : { abort_signal: signal }),
+    async rows(query, params, { signal: caller = null, settings } = {}) {
+      const raw = await attempt(timeoutMs, caller, async (signal) => {
+        const result = await client.query({
+          query: query.sql,
+          format: 'JSONEachRow',
+          clickhouse_settings: { ...settings, log_comment: query.name },
+          ...(params === undefined ? {} : { query_params: { ...params } }),
+          abort_signal: signal,
+        });
+        return await result.json<unknown>();
       });
-      const raw = await result.json<unknown>();
       return raw.map((row) => query.row.parse(row));
     },
     async command(sql, { params, settings } = {}) {
-      await client.command({
-        query: sql,
-        ...(params === undefined ? {} : { query_params: { ...params } }),
-        ...(settings === undefined ? {} : { clickhouse_settings: { ...settings } }),
-      });
+      await attempt(timeoutMs, null, (signal) =>
+        client.command({
+          query: sql,
+          ...(params === undefined ? {} : { query_params: { ...params } }),
+          ...(settings === undefined ? {} : { clickhouse_settings: { ...settings } }),
+          abort_signal: signal,
+        }),
+      );
     },
     async insert(table, columns, rows) {
       if (rows.length > 0) await insertEncoded(table, columns, encodeRows(columns, rows));
@@ -96,17 +110,60 @@ export function createClickHouse(
 }
 
 /**
- * True where trying again can help: no answer (connection, time-out), or the server is short of something now
- * (TOO_MANY_PARTS 252, MEMORY_LIMIT_EXCEEDED 241, TIMEOUT_EXCEEDED 159, NOT_ENOUGH_SPACE 243,
- * CANNOT_WRITE_TO_FILE_DESCRIPTOR 75, TOO_MANY_SIMULTANEOUS_QUERIES 202).
+ * Runs one request of the client. A request that took too long, and a response that is not ClickHouse's, become
+ * `STORE_UNAVAILABLE`: the client reports them as bare errors.
  */
+async function attempt<T>(
+  timeoutMs: number,
+  caller: AbortSignal | null,
+  request: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const deadline = new AbortController();
+  const timer = setTimeout(() => deadline.abort(), timeoutMs);
+  try {
+    return await request(caller === null ? deadline.signal : AbortSignal.any([caller, deadline.signal]));
+  } catch (error) {
+    if (deadline.signal.aborted) throw unavailable(`ClickHouse did not answer within ${timeoutMs} ms`, error);
+    if (caller?.aborted !== true && isBareError(error)) {
+      throw unavailable('The response is not from ClickHouse, or is cut off', error);
+    }
+    throw error;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function unavailable(message: string, cause: unknown): AppError {
+  return new AppError('STORE_UNAVAILABLE', message, { retryable: true, cause, details: { store: STORE } });
+}
+
+const STORE = 'ClickHouse';
+
+/** Exceptions of ClickHouse that pass without a change of the query. */
+const RETRYABLE_CODES: ReadonlySet<string> = new Set([
+  '75', // CANNOT_WRITE_TO_FILE_DESCRIPTOR
+  '159', // TIMEOUT_EXCEEDED
+  '202', // TOO_MANY_SIMULTANEOUS_QUERIES
+  '203', // NO_FREE_CONNECTION
+  '209', // SOCKET_TIMEOUT
+  '210', // NETWORK_ERROR
+  '225', // NO_ZOOKEEPER
+  '236', // ABORTED: the server is stopping
+  '241', // MEMORY_LIMIT_EXCEEDED
+  '242', // TABLE_IS_READ_ONLY: the replica has lost Keeper
+  '243', // NOT_ENOUGH_SPACE
+  '252', // TOO_MANY_PARTS
+  '279', // ALL_CONNECTION_TRIES_FAILED
+  '285', // TOO_FEW_LIVE_REPLICAS
+  '319', // UNKNOWN_STATUS_OF_INSERT
+  '439', // CANNOT_SCHEDULE_TASK
+  '999', // KEEPER_EXCEPTION
+]);
+
+/** True where another attempt can help: no answer, a broken connection, or a server that is overloaded or out of space. */
 export function isClickHouseUnavailable(error: unknown): boolean {
-  if (error instanceof ClickHouseError)
-    return ['75', '159', '202', '210', '241', '243', '252'].includes(error.code);
-  return (
-    error instanceof Error &&
-    !(error instanceof TypeError) &&
-    error.name !== 'ZodError' &&
-    error.name !== 'AppError'
-  );
+  if (error instanceof ClickHouseError) return RETRYABLE_CODES.has(error.code);
+  if (error instanceof AppError)
+    return error.code === 'STORE_UNAVAILABLE' && error.details['store'] === STORE;
+  return isNetworkError(error);
 }

@@ -2,11 +2,35 @@ import pg from 'pg';
 import type { z } from 'zod';
 
 import { AppError } from '../../schemas/errors.ts';
+import { errorCode, isBareError, isNetworkError } from '../network-errors.ts';
 
-export type Pool = pg.Pool;
-export type PoolClient = pg.PoolClient;
-/** Anything that takes a statement: a pool, or a client inside a transaction. */
-export type Sql = Pick<pg.ClientBase, 'query'> | Pool;
+/** Anything that runs a statement: a pool, or a client inside a transaction. */
+export interface Sql {
+  query<R extends pg.QueryResultRow = pg.QueryResultRow>(
+    statement: string | Statement,
+    values?: readonly unknown[],
+  ): Promise<pg.QueryResult<R>>;
+}
+
+/** A statement with a time limit of its own, in milliseconds. */
+export interface Statement {
+  readonly text: string;
+  readonly values?: readonly unknown[];
+  readonly query_timeout?: number;
+}
+
+export interface Pool extends Sql {
+  connect(): Promise<PoolClient>;
+  end(): Promise<void>;
+}
+
+/** A connection lent by the pool. */
+export interface PoolClient extends Sql {
+  /** True once the connection has failed or was closed: its transaction and its locks are gone. */
+  isLost(): boolean;
+  /** @param destroy closes the connection instead of keeping it for the next caller */
+  release(destroy?: boolean): void;
+}
 
 /** int8 arrives as a number (offsets, heights, milliseconds: all far below 2^53); a larger one is refused, not rounded. */
 const types = {
@@ -20,32 +44,138 @@ const types = {
   },
 } as pg.CustomTypesConfig;
 
+/**
+ * Creates a pool whose errors can be classified: pg reports a lost connection and its own timeouts as bare errors, so
+ * they are wrapped here in `STORE_UNAVAILABLE`, by what happened to the connection.
+ */
 export function createPool(
   connectionString: string,
   options: {
     applicationName: string;
     max?: number;
-    /** For a free connection, and for a new one. */
+    /** Limit of the wait for a free connection, and of opening one. */
     connectTimeoutMs?: number;
-    /** A statement that takes longer fails and costs its connection: the server hangs, or the way to it is cut. */
+    /** Limit of one statement; exceeding it closes the connection, since the server hangs or is cut off. */
     queryTimeoutMs?: number;
     onError?: (error: Error) => void;
   },
 ): Pool {
+  const { connectTimeoutMs = 5000, queryTimeoutMs = null, max = 10 } = options;
   const pool = new pg.Pool({
     connectionString,
     types,
-    max: options.max ?? 10,
+    max,
     application_name: options.applicationName,
-    connectionTimeoutMillis: options.connectTimeoutMs ?? 5000,
-    ...(options.queryTimeoutMs === undefined ? {} : { query_timeout: options.queryTimeoutMs }),
+    connectionTimeoutMillis: connectTimeoutMs,
     keepAlive: true,
+    Client: ConnectingClient,
   });
-  // A client that loses its server must not end the process. The next query says what is wrong with an idle one, the
-  // statement under way with one that is lent out: the pool listens to that one no more.
+  const lost = new WeakSet<pg.ClientBase>();
   pool.on('error', (error) => options.onError?.(error));
-  pool.on('connect', (client) => client.on('error', () => {}));
-  return pool;
+  pool.on('connect', (client) => {
+    const markLost = (): void => void lost.add(client);
+    // Without a listener, an error of a lent client would end the process.
+    client.on('error', markLost);
+    client.once('end', markLost);
+  });
+
+  const connect = async (): Promise<PoolClient> => {
+    // pg-pool starts a timer of the same length right after this one, so this one fires first.
+    const timeout = startTimer(connectTimeoutMs);
+    let client: pg.PoolClient;
+    try {
+      client = await pool.connect();
+    } catch (error) {
+      throw timeout.hasFired() && isBareError(error)
+        ? unavailable(`PostgreSQL did not answer within ${connectTimeoutMs} ms: no connection`, error)
+        : error;
+    } finally {
+      timeout.clear();
+    }
+    return lend(client, lost, queryTimeoutMs);
+  };
+  return {
+    connect,
+    async query<R extends pg.QueryResultRow>(statement: string | Statement, values?: readonly unknown[]) {
+      const client = await connect();
+      let hasFailed = true;
+      try {
+        const result = await client.query<R>(statement, values);
+        hasFailed = false;
+        return result;
+      } finally {
+        client.release(hasFailed);
+      }
+    },
+    end: () => pool.end(),
+  };
+}
+
+/** A client whose failure to connect can be classified: a server that hangs up while it starts is a bare error in pg. */
+class ConnectingClient extends pg.Client {
+  override connect(): Promise<pg.Client>;
+  override connect(callback: ((error: Error) => void) | ((error: null, client: pg.Client) => void)): void;
+  override connect(
+    callback?: ((error: Error) => void) | ((error: null, client: pg.Client) => void),
+  ): Promise<pg.Client> | void {
+    if (callback === undefined) return super.connect();
+    let isClosed = false;
+    this.connection.once('end', () => {
+      isClosed = true;
+    });
+    super.connect((error: Error | null) => {
+      const isHangUp = isClosed && isBareError(error);
+      const reported = isHangUp ? unavailable('PostgreSQL closed the connection', error) : error;
+      Reflect.apply(callback, undefined, [reported, this]);
+    });
+  }
+}
+
+function lend(
+  client: pg.PoolClient,
+  lost: WeakSet<pg.ClientBase>,
+  queryTimeoutMs: number | null,
+): PoolClient {
+  return {
+    isLost: () => lost.has(client),
+    release: (destroy = false) => client.release(destroy || lost.has(client)),
+    async query<R extends pg.QueryResultRow>(statement: string | Statement, values?: readonly unknown[]) {
+      const { query_timeout: timeoutMs = queryTimeoutMs, ...config } =
+        typeof statement === 'string' ? { text: statement, values } : statement;
+      // Ends the statement, too: without an answer the connection is of no use.
+      const timeout =
+        timeoutMs === null ? null : startTimer(timeoutMs, () => void client.end().catch(() => {}));
+      try {
+        const parameters = config.values === undefined ? {} : { values: [...config.values] };
+        return await client.query<R>({ text: config.text, ...parameters });
+      } catch (error) {
+        if (timeout?.hasFired() === true) {
+          throw unavailable(`PostgreSQL did not answer within ${timeoutMs} ms`, error);
+        }
+        if (lost.has(client) && isBareError(error)) {
+          throw unavailable('The connection to PostgreSQL was lost', error);
+        }
+        throw error;
+      } finally {
+        timeout?.clear();
+      }
+    },
+  };
+}
+
+function startTimer(ms: number, onTimeout = (): void => {}): { hasFired(): boolean; clear(): void } {
+  let hasFired = false;
+  const timer = setTimeout(() => {
+    hasFired = true;
+    onTimeout();
+  }, ms);
+  return { hasFired: () => hasFired, clear: () => clearTimeout(timer) };
+}
+
+const STORE = 'PostgreSQL';
+
+function unavailable(message: string, cause: unknown): AppError {
+  return new AppError('STORE_UNAVAILABLE', message, { retryable: true, cause, details: { store: STORE } });
 }
 
 /**
@@ -89,27 +219,20 @@ export async function sqlRows<T>(
 }
 
 /**
- * True where trying again can help: the server is away, starting or stopping, short of something, failed at its disk, or
- * gave up on a conflict, on a statement, or on a transaction that stood still (SQLSTATE classes 08, 40, 53, 57, 58, and
- * 25P03).
+ * True where another attempt can help: no answer, a broken connection, or a server that is starting, stopping, short of
+ * something, failed at its disk, or gave up on a conflict, a statement, or an idle transaction (SQLSTATE classes 08, 40,
+ * 53, 57, 58, and 25P03).
  */
 export function isPostgresUnavailable(error: unknown): boolean {
-  if (!(error instanceof Error) || error instanceof AppError) return false;
-  const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
-  if (/^(08|40|53|57|58|25P03)/.test(code)) return true;
-  if (['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN'].includes(code))
-    return true;
-  // pg reports a connection that ended, and its own time-outs, as plain errors without a code.
-  return (
-    code === '' &&
-    /connection|timeout exceeded when trying to connect|query read timeout/i.test(error.message)
-  );
+  if (error instanceof AppError)
+    return error.code === 'STORE_UNAVAILABLE' && error.details['store'] === STORE;
+  return isNetworkError(error) || /^(08|40|53|57|58)...$|^25P03$/.test(errorCode(error) ?? '');
 }
 
 /**
- * True where a table or its schema is not there (SQLSTATE 42P01, 3F000): a rebuild has put another one in its place since
- * its name was looked up.
+ * True where a table or its schema does not exist (SQLSTATE 42P01, 3F000): a rebuild has replaced it since its name was
+ * looked up.
  */
 export function isTableGone(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && (error.code === '42P01' || error.code === '3F000');
+  return ['42P01', '3F000'].includes(errorCode(error) ?? '');
 }

@@ -16,7 +16,6 @@ export async function asTheOnlyOne<T>(
   work: (assertHeld: () => Promise<void>) => Promise<T>,
 ): Promise<T> {
   const client = await pool.connect();
-  client.on('error', () => {}); // the locks are gone then, which `assertHeld` finds
   try {
     for (const name of names) {
       const [row] = await sqlRows(

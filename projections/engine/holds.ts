@@ -38,12 +38,7 @@ export interface Hold {
 /** A writer's hold, for one batch. Throws `BUILD_RETIRED` when one of these is served no more. */
 export async function holdServed(pool: Pool, builds: readonly Build[]): Promise<Hold> {
   const client = await pool.connect();
-  let isLost = false;
   let isHeld = true;
-  const onError = (): void => {
-    isLost = true;
-  };
-  client.on('error', onError);
   let stopPings = (): void => {};
   const letGo = async (how: 'COMMIT' | 'ROLLBACK'): Promise<void> => {
     if (!isHeld) return;
@@ -53,18 +48,17 @@ export async function holdServed(pool: Pool, builds: readonly Build[]): Promise<
       () => false,
       () => true,
     );
-    client.off('error', onError);
-    client.release(isBroken || isLost);
+    client.release(isBroken);
   };
   try {
     await client.query(`BEGIN; SET LOCAL idle_in_transaction_session_timeout = ${IDLE_MS}`);
     await assertServed(client, builds);
-    stopPings = pinging(client, onError);
+    stopPings = pinging(client);
   } catch (error) {
     await letGo('ROLLBACK');
     throw error;
   }
-  return { isLost: () => isLost, release: () => letGo('COMMIT') };
+  return { isLost: () => client.isLost(), release: () => letGo('COMMIT') };
 }
 
 /** The same for the length of a transaction that writes rows and checkpoint together. */
@@ -115,7 +109,7 @@ export async function holdSwap<T>(
           { cause: error },
         );
       }
-      const stopPings = pinging(tx, () => {});
+      const stopPings = pinging(tx);
       try {
         return await work(tx);
       } finally {
@@ -132,7 +126,7 @@ function isLockTimeout(error: unknown): boolean {
 }
 
 /** Shows the server now and then that this process lives. */
-function pinging(client: PoolClient, onError: () => void): () => void {
-  const timer = setInterval(() => void client.query('SELECT 1').catch(onError), PING_MS);
+function pinging(client: PoolClient): () => void {
+  const timer = setInterval(() => void client.query('SELECT 1').catch(() => {}), PING_MS);
   return () => clearInterval(timer);
 }

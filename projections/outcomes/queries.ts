@@ -52,7 +52,7 @@ function schemaOf(served: Pick<ServedBuilds, 'schema'>, projection: string): str
   try {
     return served.schema(projection);
   } catch (error) {
-    if (error instanceof AppError && error.code === 'NOT_FOUND') return null;
+    if (error instanceof AppError && error.code === 'READ_MODEL_NOT_BUILT') return null;
     throw error;
   }
 }

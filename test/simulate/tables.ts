@@ -114,7 +114,7 @@ export function createSimClickHouse({ clock, random, weather, count }: ClickHous
     if (isSlow) count('clickhouse: slow');
     await clock.sleep(isSlow ? random.below(5000) : random.below(12));
   };
-  const error = (): Error => new Error('socket hang up');
+  const error = (): Error => Object.assign(new Error('socket hang up'), { code: 'ECONNRESET' });
 
   const during = async (process: SimProcess, name: string, work: () => Promise<void>): Promise<void> => {
     const call = { process, table: name };

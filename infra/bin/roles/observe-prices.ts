@@ -60,7 +60,7 @@ export async function readCommonTokens(db: Sql): Promise<Felt[] | null> {
   try {
     schema = (await servedBuilds(db)).schema('tokens');
   } catch (error) {
-    if (error instanceof AppError && error.code === 'NOT_FOUND') return null;
+    if (error instanceof AppError && error.code === 'READ_MODEL_NOT_BUILT') return null;
     throw error;
   }
   const found: Felt[] = [];

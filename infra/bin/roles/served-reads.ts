@@ -12,7 +12,7 @@ export function createWhereServed(pool: Sql): WhereServed {
     try {
       return await read(await servedBuilds(pool));
     } catch (error) {
-      if (error instanceof AppError && error.code === 'NOT_FOUND') return null;
+      if (error instanceof AppError && error.code === 'READ_MODEL_NOT_BUILT') return null;
       if (!isClickHouseUnavailable(error)) throw error;
       throw new AppError('STORE_UNAVAILABLE', 'a store did not answer', { retryable: true, cause: error });
     }

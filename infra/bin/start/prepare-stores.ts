@@ -1,7 +1,7 @@
 import { needsRebuild, openBuild } from '../../../projections/engine/builds.ts';
 import type { Projection } from '../../../projections/define.ts';
 import { projections } from '../../../projections/index.ts';
-import { createClickHouse, isClickHouseUnavailable } from '../../clickhouse/client.ts';
+import { createClickHouse } from '../../clickhouse/client.ts';
 import { required } from '../../config.ts';
 import type { Config } from '../../config.ts';
 import { createKafka } from '../../kafka/client.ts';
@@ -9,7 +9,7 @@ import type { Logger } from '../../log.ts';
 import { grantApiRole } from '../../postgres/api-role.ts';
 import { createPool, isPostgresUnavailable } from '../../postgres/client.ts';
 import { migrate } from '../../postgres/migrate.ts';
-import { isRetryable } from '../../../schemas/errors.ts';
+import { AppError, isRetryable } from '../../../schemas/errors.ts';
 import { waitFor } from '../process/wait-for-stores.ts';
 
 /** What was done, and what is left to do. */
@@ -40,7 +40,7 @@ export async function prepareStores(config: Config, log: Logger, signal: AbortSi
       waitFor('ClickHouse', () => clickhouse.ping().then(assertAnswers), {
         log,
         signal,
-        isTransient: isClickHouseUnavailable,
+        isTransient: isRetryable,
       }),
     ]);
     const outdated: Projection[] = [];
@@ -56,5 +56,5 @@ export async function prepareStores(config: Config, log: Logger, signal: AbortSi
 }
 
 function assertAnswers(answers: boolean): void {
-  if (!answers) throw new Error('no answer to a ping');
+  if (!answers) throw new AppError('STORE_UNAVAILABLE', 'ClickHouse does not answer', { retryable: true });
 }

@@ -47,8 +47,8 @@ const shown = async (query: string) => {
 };
 const idOf = async (key: string): Promise<number> => {
   const { rows } = await world.pool.query(`SELECT schemas->>'catalogue' AS name FROM tds.served`);
-  const found = await world.pool.query(`SELECT id FROM ${rows[0].name}.ads WHERE key = $1`, [key]);
-  return found.rows[0].id;
+  const found = await world.pool.query(`SELECT id FROM ${rows[0]?.name}.ads WHERE key = $1`, [key]);
+  return found.rows[0]?.id;
 };
 const tell = async (id: number | string, what: 'impression' | 'click', more: Record<string, string> = {}) =>
   await call('POST', `/api/dapps/ads/${id}/${what}/`, { headers: { ...headers, ...more } });

@@ -208,7 +208,7 @@ test('a balance is worth its amount at the newest price', async () => {
   );
   const head = blockHash(40);
   await world.pool.query(
-    `INSERT INTO ${rows[0].schema}.anchors (account, token, block, block_hash, balance, observed_at, requested_at)
+    `INSERT INTO ${rows[0]?.schema}.anchors (account, token, block, block_hash, balance, observed_at, requested_at)
      VALUES ($1, $2, 40, $3, 2500000, $4, $4)`,
     [BOB, COIN, head, Date.now()],
   );

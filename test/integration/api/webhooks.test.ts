@@ -74,7 +74,7 @@ const read = async (id: number): Promise<Answer['json']> => (await call('GET', o
 
 async function rowOf(id: number): Promise<Record<string, unknown>> {
   const { rows } = await world.pool.query(`SELECT * FROM ${schema}.webhooks WHERE id = $1`, [id]);
-  return rows[0];
+  return rows[0] ?? {};
 }
 async function requestsOf(id: number): Promise<unknown[]> {
   const { rows } = await world.pool.query(

@@ -126,7 +126,7 @@ describe('the role of the API', () => {
   });
 
   it('is read-only and short of time by default', async () => {
-    const show = async (name: string) => (await api.query(`SHOW ${name}`)).rows[0][name];
+    const show = async (name: string) => (await api.query(`SHOW ${name}`)).rows[0]?.[name];
     expect(await show('default_transaction_read_only')).toBe('on');
     expect(await show('statement_timeout')).toBe('15s');
   });

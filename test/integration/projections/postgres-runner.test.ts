@@ -98,7 +98,7 @@ test('folds every message once and in order, over transactions, restarts and a s
 
 test('tells listeners when the fold is committed', async () => {
   run = await start();
-  const listener = new pg.Client({ connectionString: world.pool.options.connectionString });
+  const listener = new pg.Client({ connectionString: world.env['DATABASE_URL'] });
   await listener.connect();
   const heard: { payload: string | undefined; seen: Promise<string[]> }[] = [];
   listener.on('notification', ({ payload }) => heard.push({ payload, seen: entries() }));

@@ -516,7 +516,7 @@ test('PostgreSQL projections are folded anew, compared and swapped; what differs
       await until(async () => {
         const schema = (await servedBuilds(own.pool)).schema('tokens');
         const { rows } = await own.pool.query(`SELECT count(*) AS n FROM ${schema}.tokens`);
-        return rows[0].n === count;
+        return rows[0]?.n === count;
       });
     await caughtUp(1200);
     await own.pool.query(`UPDATE tokens_v1_b1.tokens SET name = 'Forged' WHERE name = 'Coin 7'`);
@@ -541,7 +541,7 @@ test('PostgreSQL projections are folded anew, compared and swapped; what differs
     await describeTokens(2000, 10);
     await caughtUp(1210);
     const { rows } = await own.pool.query(`SELECT count(*) AS n FROM tokens_v1_b1.tokens`);
-    expect(rows[0].n).toBe(1200);
+    expect(rows[0]?.n).toBe(1200);
     await run.stop();
     await publisher.close();
   } finally {

@@ -4,6 +4,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 
 import { createPool, inTransaction, isPostgresUnavailable } from '../../../../infra/postgres/client.ts';
+import { AppError } from '../../../../schemas/errors.ts';
 import type { Pool } from '../../../../infra/postgres/client.ts';
 
 /** AuthenticationOk, ReadyForQuery: from then on the server is silent. */
@@ -17,7 +18,7 @@ afterEach(async () => {
 async function poolOn(
   greet: boolean,
   options: { max?: number; queryTimeoutMs?: number },
-): Promise<{ pool: Pool; connections: () => number; reset: () => void }> {
+): Promise<{ pool: Pool; connections: () => number; reset: () => void; hangUp: () => void }> {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {
     sockets.add(socket.on('error', () => {}));
@@ -35,7 +36,8 @@ async function poolOn(
     server.close();
   });
   const reset = (): void => sockets.forEach((socket) => socket.resetAndDestroy());
-  return { pool, connections: () => sockets.size, reset };
+  const hangUp = (): void => sockets.forEach((socket) => socket.end());
+  return { pool, connections: () => sockets.size, reset, hangUp };
 }
 
 const failureOf = async (work: Promise<unknown>): Promise<unknown> =>
@@ -44,18 +46,18 @@ const failureOf = async (work: Promise<unknown>): Promise<unknown> =>
     (error: unknown) => error,
   );
 
-test('a server that takes connections and says nothing is away', async () => {
+test('a server that accepts connections and does not answer is unavailable', async () => {
   const { pool } = await poolOn(false, {});
   expect(isPostgresUnavailable(await failureOf(pool.query('SELECT 1')))).toBe(true);
 });
 
-test('so is one whose connections are all taken by statements that hang', async () => {
+test('a pool whose connections all wait for statements that hang is unavailable', async () => {
   const { pool } = await poolOn(true, { max: 1 });
   void failureOf(pool.query('SELECT 1'));
   expect(isPostgresUnavailable(await failureOf(pool.query('SELECT 2')))).toBe(true);
 });
 
-test('a statement that hangs ends in time, and costs its connection', async () => {
+test('a statement that hangs times out and closes its connection', async () => {
   const { pool, connections } = await poolOn(true, { max: 1, queryTimeoutMs: 150 });
   for (const sql of ['SELECT 1', 'SELECT 2']) {
     expect(isPostgresUnavailable(await failureOf(pool.query(sql)))).toBe(true);
@@ -76,7 +78,7 @@ test.each([
   expect(isPostgresUnavailable(Object.assign(new Error(message), { code }))).toBe(expected);
 });
 
-test('a connection that is lost within a transaction fails it, and not the process', async () => {
+test('a connection lost within a transaction fails the transaction, not the process', async () => {
   const { pool, connections, reset } = await poolOn(true, {});
   closers.push(() => pool.end());
   const uncaught: unknown[] = [];
@@ -91,3 +93,65 @@ test('a connection that is lost within a transaction fails it, and not the proce
   await new Promise((resolve) => setTimeout(resolve, 50));
   expect(uncaught).toEqual([]);
 });
+
+test('a server that hangs up while a connection starts is unavailable', async () => {
+  const { pool, connections, hangUp } = await poolOn(false, {});
+  const failed = failureOf(pool.query('SELECT 1'));
+  await expect.poll(connections).toBe(1);
+  hangUp();
+  const error = await failed;
+  expect(error).toMatchObject({ code: 'STORE_UNAVAILABLE', retryable: true });
+  expect(isPostgresUnavailable(error)).toBe(true);
+});
+
+test('a server that hangs up during a statement is unavailable', async () => {
+  const { pool, connections, hangUp } = await poolOn(true, {});
+  const failed = failureOf(pool.query('SELECT 1'));
+  await expect.poll(connections).toBe(1);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  hangUp();
+  const error = await failed;
+  expect(error).toMatchObject({ code: 'STORE_UNAVAILABLE', retryable: true });
+  expect(isPostgresUnavailable(error)).toBe(true);
+});
+
+test('a client whose connection was lost between two statements is unavailable', async () => {
+  const { pool, hangUp } = await poolOn(true, {});
+  const client = await pool.connect();
+  expect(client.isLost()).toBe(false);
+  hangUp();
+  await expect.poll(() => client.isLost()).toBe(true);
+  expect(isPostgresUnavailable(await failureOf(client.query('SELECT 1')))).toBe(true);
+  client.release();
+});
+
+test('a pool that was ended is not retryable', async () => {
+  const { pool } = await poolOn(true, {});
+  await pool.end();
+  expect(isPostgresUnavailable(await failureOf(pool.query('SELECT 1')))).toBe(false);
+});
+
+test.each([
+  new RangeError('connection'),
+  new SyntaxError('connection'),
+  new ReferenceError('connection is not defined'),
+  new TypeError('connection'),
+  new Error('Connection terminated unexpectedly'),
+  new Error('Query read timeout'),
+  Object.assign(new Error('connection'), { code: 'ERR_INVALID_ARG_TYPE' }),
+  Object.assign(new Error('password authentication failed'), { code: '28P01' }),
+  Object.assign(new Error('database does not exist'), { code: '3D000' }),
+  new AppError('CONFIG_INVALID', 'connection'),
+  new AppError('STORE_UNAVAILABLE', 'ClickHouse', { details: { store: 'ClickHouse' } }),
+  'ECONNREFUSED',
+  null,
+])('an unknown error is not retryable: %s', (error) => {
+  expect(isPostgresUnavailable(error)).toBe(false);
+});
+
+test.each(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN'])(
+  'a network error is retryable: %s',
+  (code) => {
+    expect(isPostgresUnavailable(Object.assign(new Error('x'), { code }))).toBe(true);
+  },
+);
