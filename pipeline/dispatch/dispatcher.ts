@@ -122,8 +122,18 @@ export async function startDispatcher(options: DispatcherOptions): Promise<Dispa
       fail,
     );
     stops.push(() => requests.stop());
-    const matching: MatchDeps = { pool, clickhouse, webhooks, whereServed, since, clock, metrics, signal };
-    const reading: MatcherDeps = { kafka, pool, log, metrics, retryWhileUnavailable, onMatched: wake };
+    const stores = { pool, clickhouse, kafka };
+    const matching: MatchDeps = { ...stores, webhooks, whereServed, since, clock, metrics, log, signal };
+    const reading: MatcherDeps = {
+      kafka,
+      pool,
+      log,
+      metrics,
+      clock,
+      retryWhileUnavailable,
+      signal,
+      onMatched: wake,
+    };
     const started = await Promise.allSettled([
       runMatcher(transferMatcher(matching), reading, fail),
       runMatcher(balanceMatcher({ ...matching, publisher }), reading, fail),

@@ -36,6 +36,12 @@ export function createDispatchMetrics(registry: Registry) {
       labelNames: ['matcher', 'partition'] as const,
       registers,
     }),
+    paused: new Gauge({
+      name: 'tds_webhook_matcher_paused',
+      help: '1 while a matcher has paused a partition, because a projection that it reads is halted or far behind',
+      labelNames: ['matcher', 'partition'] as const,
+      registers,
+    }),
     due: new Gauge({
       name: 'tds_webhook_endpoints_due',
       help: 'Webhooks with a delivery that is due',

@@ -216,6 +216,7 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
         expected.set(partition, offset);
       },
       pause: (_, partition) => void paused.add(partition),
+      resume: (_, partition) => void paused.delete(partition),
       commit: (_, partition, offset) =>
         process.call('log', 'commit', async () => {
           if (rebalancingSince !== null) throw new Error(`rebalancing: ${partition}:${offset} is not kept`);

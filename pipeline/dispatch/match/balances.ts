@@ -1,7 +1,4 @@
-import { z } from 'zod';
-
-import type { Publisher } from '../../../infra/kafka/client.ts';
-import { sqlRows } from '../../../infra/postgres/client.ts';
+import type { LogMessage, Publisher } from '../../../infra/kafka/client.ts';
 import { movedWithin } from '../../../projections/account-ledger/queries.ts';
 import { chainReads, pairKey } from '../../../projections/balances/queries.ts';
 import type { Anchor, Pair } from '../../../projections/balances/queries.ts';
@@ -25,12 +22,19 @@ import type { MatchDeps, Served } from './deps.ts';
 import { pairSubject, transferSubject } from './identity.ts';
 import { oneAtATime } from './landings.ts';
 import type { Matcher } from './matcher.ts';
+import type { Blocked } from './paused-partitions.ts';
+import { isSkipped, projectionProgress } from './projection-progress.ts';
+import type { ProjectionProgress } from './projection-progress.ts';
 import { subjectsOf, webhooksBySubject } from './subjects.ts';
 import { takeBackBalances, tellBalances } from './told-balances.ts';
 import type { ToldBalance } from './told-balances.ts';
 
 const NAME = 'balances';
 const POLL_MS = 25;
+/** Longest wait in a batch for the projections; after that the partition is paused. */
+const PROJECTED_WITHIN_MS = 10_000;
+/** What the balances of a block are computed from. */
+const PROJECTIONS = ['account-ledger', 'indexed-blocks'];
 /** Longest wait for a balance that has to be read from the chain. */
 const CHAIN_MS = 8000;
 /** Blocks: each waits for several stores in turn. */
@@ -56,13 +60,19 @@ interface Around {
 }
 
 /**
- * `balance.changed`: told when the ledger has the block, of the balance right after each transfer, as the balance history
- * tells it. A balance that cannot be known without the chain is read there first; it is null where that takes too long.
+ * `balance.changed`: the balance right after each transfer, as the balance history shows it, sent once the ledger and the
+ * index of blocks have projected the block.
+ *
+ * - A balance that the ledger does not know is requested from the chain first; it is null where that takes more than 8 s.
+ * - A block that is not projected within 10 s, or stands behind a halted projection, pauses its partition: an alarm names
+ *   the halt, other partitions and events go on, and matching resumes at that block once it is projected. No event is
+ *   dropped. Only a block whose message an operator makes the projections skip is never notified: its balances are unknown.
+ * - A stop while it waits abandons the batch: nothing is committed, and the next dispatcher begins with that block.
  */
 export function balanceMatcher(
   deps: MatchDeps & { readonly publisher: Pick<Publisher, 'publish'> },
 ): Matcher<ChainBlocksMessage> {
-  const { pool, clickhouse, webhooks, whereServed, since, clock, metrics, publisher, signal } = deps;
+  const { pool, clickhouse, webhooks, whereServed, since, clock, metrics, publisher, log, signal } = deps;
   let restUntil = 0;
 
   async function changes(message: BlockAccepted, schema: string): Promise<Change[]> {
@@ -78,21 +88,20 @@ export function balanceMatcher(
     });
   }
 
-  /** Until the ledger and the index of blocks have read past a message. */
-  async function untilProjected(partition: number, offset: number): Promise<void> {
-    while (!signal.aborted && (await readUpTo(partition)) <= offset) await clock.sleep(POLL_MS, signal);
-  }
+  const progressOf = async (message: LogMessage): Promise<ProjectionProgress> =>
+    await projectionProgress(pool, PROJECTIONS, message);
 
-  async function readUpTo(partition: number): Promise<number> {
-    const [row] = await sqlRows(
-      pool,
-      z.object({ next: z.number().nullable(), n: z.number() }),
-      `SELECT min(next_offset) AS next, count(*) AS n FROM tds.checkpoints JOIN tds.builds USING (projection, build)
-       WHERE state = 'serving' AND topic = 'chain.blocks' AND partition = $1
-         AND projection IN ('account-ledger', 'indexed-blocks')`,
-      [partition],
-    );
-    return row?.n === 2 ? (row.next ?? 0) : 0;
+  /** Null once the message is projected; gives up at a halt, or after `PROJECTED_WITHIN_MS`. */
+  async function untilProjected(message: LogMessage): Promise<Blocked | null> {
+    const until = clock.now() + PROJECTED_WITHIN_MS;
+    for (;;) {
+      const { state } = await progressOf(message);
+      if (state === 'projected') return null;
+      if (state === 'halted' || clock.now() >= until)
+        return { offset: message.offset, progress: () => progressOf(message) };
+      await clock.sleep(POLL_MS, signal);
+      signal.throwIfAborted();
+    }
   }
 
   /** By pair, the balance after a block; null: not known. Nothing where the block is no longer indexed. */
@@ -148,8 +157,9 @@ export function balanceMatcher(
         return { key: requestSubject(value), value: { ...value, requested_at: clock.now() } };
       }),
     );
-    for (const until = clock.now() + CHAIN_MS; isWanting() && clock.now() < until && !signal.aborted;) {
+    for (const until = clock.now() + CHAIN_MS; isWanting() && clock.now() < until;) {
       await clock.sleep(4 * POLL_MS, signal);
+      signal.throwIfAborted();
       found = await look();
     }
     if (isWanting()) restUntil = clock.now() + REST_MS;
@@ -168,7 +178,7 @@ export function balanceMatcher(
       if (schema === null || above === null) return null;
       return {
         wants: ({ key }) => key === null || Number(key) > above,
-        async match(message, { partition, offset }) {
+        async match(message, place) {
           // The chain has not changed: only what is known of a contract.
           if (message.cause === 'repair') return null;
           const { seq } = message;
@@ -180,11 +190,21 @@ export function balanceMatcher(
             };
           const found = await changes(message, schema);
           if (found.length === 0) return null;
-          await untilProjected(partition, offset);
+          const blocked = await untilProjected(place);
+          if (blocked !== null) return blocked;
           const pairs = pairsOf(found);
           const balances = await knownBalances(message.block, pairs);
-          // Another block has taken the height: what changes with that one is told of that one.
-          if (balances === null) return null;
+          if (balances === null) {
+            // Another block has the height, and the changes in it are its own; or this one is in no read model.
+            if (await isSkipped(pool, PROJECTIONS, place)) {
+              const { partition, offset } = place;
+              log.warn(
+                { partition, offset, height },
+                'balance.changed not sent: projections skipped the block',
+              );
+            }
+            return null;
+          }
           const [prices, tokens] = await pricesAndTokens(pairs, message.block.timestamp);
           const createdAt = clock.now();
           const around = balancesAround(found, balances);

@@ -1,5 +1,7 @@
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { Clock } from '../../../infra/clock.ts';
+import type { Kafka } from '../../../infra/kafka/client.ts';
+import type { Logger } from '../../../infra/log.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import type { DispatchMetrics } from '../metrics.ts';
 
@@ -20,6 +22,9 @@ export interface MatchDeps {
   readonly since: () => Promise<number | null>;
   readonly clock: Clock;
   readonly metrics: DispatchMetrics;
+  readonly log: Logger;
+  readonly kafka: Pick<Kafka, 'readRange'>;
+  /** Fires when the dispatcher stops: a wait then rejects, and the batch is abandoned. */
   readonly signal: AbortSignal;
 }
 

@@ -47,9 +47,9 @@ export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
     const until = clock.now() + PATIENCE_MS;
     for (;;) {
       const launch = await look(message);
-      if ((launch !== null && launch.timestamp !== null) || clock.now() >= until || signal.aborted)
-        return launch;
+      if ((launch !== null && launch.timestamp !== null) || clock.now() >= until) return launch;
       await clock.sleep(POLL_MS, signal);
+      signal.throwIfAborted();
     }
   }
 

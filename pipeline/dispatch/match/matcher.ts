@@ -1,3 +1,4 @@
+import type { Clock } from '../../../infra/clock.ts';
 import type { Consumption, Kafka, LogBatch, LogMessage } from '../../../infra/kafka/client.ts';
 import type { Logger } from '../../../infra/log.ts';
 import { inTransaction, isTableGone } from '../../../infra/postgres/client.ts';
@@ -5,7 +6,10 @@ import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { jsonOf } from '../../log-reading.ts';
 import type { RetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
+import { createAlarms } from '../../observe/alarms.ts';
 import type { DispatchMetrics } from '../metrics.ts';
+import { createPausedPartitions } from './paused-partitions.ts';
+import type { Blocked } from './paused-partitions.ts';
 import { beginAt, movePosition, readPosition } from './positions.ts';
 import type { Place } from './positions.ts';
 
@@ -18,8 +22,11 @@ const IDLE_MS = 10_000;
  */
 export type Plan = (tx: PoolClient) => Promise<void>;
 
-/** What a matcher makes of each message of a batch; null: nothing. */
-export type Match<M> = (message: M, place: LogMessage) => Promise<Plan | null>;
+/**
+ * What a matcher makes of each message of a batch; null: nothing. It rejects once the dispatcher stops while it waits:
+ * then the batch is abandoned, and whoever reads on begins with this message.
+ */
+export type Match<M> = (message: M, place: LogMessage) => Promise<Plan | Blocked | null>;
 
 /** Finds out whom the messages of a topic concern. */
 export interface Matcher<M> {
@@ -41,7 +48,10 @@ export interface MatcherDeps {
   readonly pool: Pool;
   readonly log: Logger;
   readonly metrics: DispatchMetrics;
+  readonly clock: Clock;
   readonly retryWhileUnavailable: RetryWhileUnavailable;
+  /** Fires when the dispatcher stops. */
+  readonly signal: AbortSignal;
   /** Deliveries may have been made. */
   readonly onMatched: () => void;
 }
@@ -68,16 +78,34 @@ export async function* inOrder<I, R>(
 /**
  * Reads a topic and makes deliveries of it. Each message's deliveries and the position behind it are one transaction: a
  * crash makes them once, and of two processes that read one partition the later one is sent away.
+ *
+ * A message that is blocked by a projection pauses its partition there: the position stays before it, the other partitions
+ * go on, and the partition is read on from the position once the message is projected.
  */
 export async function runMatcher<M>(
   matcher: Matcher<M>,
-  { kafka, pool, log, metrics, retryWhileUnavailable, onMatched }: MatcherDeps,
+  deps: MatcherDeps,
   onFatal: (error: unknown) => void,
 ): Promise<{ stop(): Promise<void> }> {
+  const { kafka, pool, log, metrics, retryWhileUnavailable, signal, onMatched } = deps;
   const { name, topic } = matcher;
   const topicId = await retryWhileUnavailable(() => kafka.topicId(topic));
   const consuming = Promise.withResolvers<Consumption>();
   const placeOf = (partition: number): Place => ({ matcher: name, topic: topic.name, topicId, partition });
+
+  const paused = createPausedPartitions({
+    ...deps,
+    matcher: name,
+    topic: topic.name,
+    alarms: createAlarms(pool),
+    onFatal,
+    async resume(partition) {
+      const next = await startAt(partition);
+      const consumption = await consuming.promise;
+      consumption.seek(topic.name, partition, next);
+      consumption.resume(topic.name, partition);
+    },
+  });
 
   async function startAt(partition: number): Promise<number> {
     const place = placeOf(partition);
@@ -114,7 +142,18 @@ export async function runMatcher<M>(
     return null;
   }
 
-  async function onBatch({ partition, messages, highWatermark }: LogBatch): Promise<void> {
+  async function onBatch(batch: LogBatch): Promise<void> {
+    // What was fetched before the pause comes again after it.
+    if (signal.aborted || paused.has(batch.partition)) return;
+    try {
+      await matchBatch(batch);
+    } catch (error) {
+      if (!signal.aborted) throw error;
+      log.info({ matcher: name, partition: batch.partition }, 'batch abandoned: the dispatcher stops');
+    }
+  }
+
+  async function matchBatch({ partition, messages, highWatermark }: LogBatch): Promise<void> {
     const place = placeOf(partition);
     let opened = await retryWhileUnavailable(() => matcher.open());
     let position = messages[0]?.offset ?? 0;
@@ -137,7 +176,7 @@ export async function runMatcher<M>(
       if (moved) position = next;
       return moved;
     };
-    const look = async (message: LogMessage): Promise<Plan | null> => {
+    const look = async (message: LogMessage): Promise<Plan | Blocked | null> => {
       if (opened?.wants(message) !== true) return null;
       const value = await read(message);
       if (value === null) return null;
@@ -151,19 +190,26 @@ export async function runMatcher<M>(
       });
     };
     let isOurs = true;
-    for await (const [message, plan] of inOrder(messages, matcher.atOnce, look)) {
-      if (plan !== null) {
-        isOurs = await moveTo(message.offset + 1, plan);
+    let blocked: Blocked | null = null;
+    for await (const [message, found] of inOrder(messages, matcher.atOnce, look)) {
+      if (typeof found === 'function') {
+        isOurs = await moveTo(message.offset + 1, found);
         if (!isOurs) break;
         onMatched();
+      } else if (found !== null) {
+        blocked = found;
+        break;
       }
       tellBehind(message.offset + 1);
     }
-    const end = (messages.at(-1)?.offset ?? 0) + 1;
+    const end = blocked?.offset ?? (messages.at(-1)?.offset ?? 0) + 1;
     if (isOurs && position < end) isOurs = await moveTo(end, async () => {});
     if (!isOurs) {
       log.warn({ matcher: name, partition }, 'another process has read on; going on behind it');
       (await consuming.promise).seek(topic.name, partition, await startAt(partition));
+    } else if (blocked !== null) {
+      (await consuming.promise).pause(topic.name, partition);
+      paused.pause(partition, blocked);
     }
   }
 
@@ -171,10 +217,25 @@ export async function runMatcher<M>(
     groupId: `dispatch-${name}`,
     topics: [topic],
     fetchBytes: matcher.fetchBytes,
-    startAt: (_, partition) => startAt(partition),
+    async startAt(_, partition) {
+      await paused.clearAlarm(partition);
+      return await startAt(partition);
+    },
     onBatch,
+    // Another member reads them; when they come back they are read from the position.
+    onRevoked: (partitions) =>
+      void consuming.promise.then(({ resume }) => {
+        for (const { partition } of partitions) {
+          paused.forget(partition);
+          resume(topic.name, partition);
+        }
+      }),
     onCrash: onFatal,
   });
   consuming.resolve(consumption);
-  return { stop: () => consumption.stop() };
+  return {
+    async stop() {
+      await Promise.all([consumption.stop(), paused.stop()]);
+    },
+  };
 }

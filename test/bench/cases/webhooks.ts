@@ -9,6 +9,7 @@ import { z } from 'zod';
 import { systemClock } from '../../../infra/clock.ts';
 import { pause } from '../../../infra/lifecycle.ts';
 import type { LogMessage } from '../../../infra/kafka/client.ts';
+import { createLogger } from '../../../infra/log.ts';
 import { createMetrics } from '../../../infra/metrics.ts';
 import { inTransaction } from '../../../infra/postgres/client.ts';
 import { insertDeliveries } from '../../../pipeline/dispatch/deliveries.ts';
@@ -310,7 +311,7 @@ async function advance(
 
 /** Milliseconds of all that the matcher does with one message, and how many deliveries it makes. */
 async function matched(
-  { pool, clickhouse }: Stores,
+  { kafka, pool, clickhouse }: Stores,
   samples: number,
 ): Promise<{ samples: number[]; deliveries: number }> {
   const matcher = transferMatcher({
@@ -321,6 +322,8 @@ async function matched(
     since: async () => null,
     clock: systemClock,
     metrics: createDispatchMetrics(createMetrics('bench')),
+    log: createLogger('bench', 'warn'),
+    kafka,
     signal: new AbortController().signal,
   });
   const count = async (): Promise<number> => {
@@ -345,7 +348,7 @@ async function matched(
     if (opened?.wants(place) !== true) throw new Error('nobody wants the block');
     const message = topics.chainBlocks.schema.parse(JSON.parse(value.toString()));
     const plan = await opened.match(message, place);
-    await inTransaction(pool, async (tx) => await plan?.(tx));
+    if (typeof plan === 'function') await inTransaction(pool, plan);
     // The first one is for the compiler.
     if (index > 0) found.push(performance.now() - began);
     // The dispatcher sends them meanwhile; what it has to do is not this matcher's.
@@ -373,6 +376,8 @@ async function balancesTold(
     since: async () => null,
     clock: systemClock,
     metrics: createDispatchMetrics(createMetrics('bench')),
+    log: createLogger('bench', 'warn'),
+    kafka,
     signal: new AbortController().signal,
     publisher: { publish: () => Promise.reject(new Error('a balance is not known')) },
   });

@@ -1,6 +1,7 @@
 import { Registry } from 'prom-client';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 
+import { systemClock } from '../../../infra/clock.ts';
 import { runMatcher } from '../../../pipeline/dispatch/match/matcher.ts';
 import { createDispatchMetrics } from '../../../pipeline/dispatch/metrics.ts';
 import { createLogReaderRetry } from '../../../pipeline/log-reading.ts';
@@ -50,7 +51,9 @@ it('tells while it matches how many messages it has not looked at', async () => 
       pool,
       log,
       metrics,
+      clock: systemClock,
       retryWhileUnavailable: createLogReaderRetry('test', log, stopping.signal),
+      signal: stopping.signal,
       onMatched: () => {},
     },
     () => stopping.abort(),
@@ -95,7 +98,9 @@ it('looks again at what is served when a rebuild has taken the table away that i
       pool,
       log,
       metrics: createDispatchMetrics(new Registry()),
+      clock: systemClock,
       retryWhileUnavailable: createLogReaderRetry('test', log, stopping.signal),
+      signal: stopping.signal,
       onMatched: () => {},
     },
     (error) => {

@@ -72,6 +72,8 @@ function reader(pool: Pool): (message: ChainBlocksMessage) => Promise<void> {
     since: () => Promise.resolve(0),
     clock: systemClock,
     metrics: createDispatchMetrics(new Registry()),
+    log: world.log,
+    kafka: world.kafka,
     signal: new AbortController().signal,
   });
   return async (message) => {
@@ -87,7 +89,7 @@ function reader(pool: Pool): (message: ChainBlocksMessage) => Promise<void> {
     const opened = await matcher.open();
     if (opened === null || !opened.wants(about)) return;
     const plan = await opened.match(message, about);
-    if (plan !== null) await inTransaction(pool, plan);
+    if (typeof plan === 'function') await inTransaction(pool, plan);
   };
 }
 
