@@ -80,7 +80,7 @@ const placeRow = z.object({ partition: z.int(), offset: count });
 
 /** Where the message lies that accepted the block which is indexed at a height; null when none is. */
 export async function placeOfBlock(
-  clickhouse: ClickHouse,
+  clickhouse: Pick<ClickHouse, 'rows'>,
   tables: Tables,
   height: number,
 ): Promise<z.infer<typeof placeRow> | null> {

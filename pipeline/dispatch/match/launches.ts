@@ -1,15 +1,19 @@
-import { blocksAt } from '../../../projections/indexed-blocks/queries.ts';
+import { blocksAt, placeOfBlock } from '../../../projections/indexed-blocks/queries.ts';
 import { tokensByAddress } from '../../../projections/tokens/queries.ts';
 import type { TokenRow } from '../../../projections/tokens/queries.ts';
 import { firstTransferIn } from '../../../projections/transfers/queries.ts';
 import { launchSubscribers, wantedAbove } from '../../../projections/webhooks/queries.ts';
+import { readEvent } from '../../../schemas/decode/event.ts';
+import type { Felt } from '../../../schemas/felt.ts';
+import type { RawEvent } from '../../../schemas/messages/chain-blocks.ts';
 import type { TokensMessage } from '../../../schemas/messages/tokens.ts';
 import { decimalsOf } from '../../../schemas/money.ts';
 import { topics } from '../../../schemas/topics.ts';
+import { jsonOf } from '../../log-reading.ts';
 import { insertDeliveries } from '../deliveries.ts';
 import type { NewDelivery } from '../deliveries.ts';
 import { bodyText } from './body.ts';
-import type { MatchDeps } from './deps.ts';
+import type { MatchDeps, Served } from './deps.ts';
 import { deliveryId } from './identity.ts';
 import type { Matcher } from './matcher.ts';
 
@@ -21,6 +25,7 @@ const POLL_MS = 100;
 
 /** Where a token was met first; parts that are not indexed are null. */
 interface Launch {
+  /** Of its first transfer in the block; where all of its events are malformed, of the first of those. */
   readonly txhash: string | null;
   /** Unix seconds. */
   readonly timestamp: number | null;
@@ -29,9 +34,10 @@ interface Launch {
 
 /** `token.launched`: a token that was met above the height that a webhook hears from. */
 export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
-  const { pool, clickhouse, webhooks, whereServed, since, clock, metrics, signal } = deps;
+  const { pool, clickhouse, kafka, webhooks, whereServed, since, clock, metrics, signal } = deps;
 
-  async function look({ token, block }: Described): Promise<Launch | null> {
+  async function look(message: Described): Promise<Launch | null> {
+    const { token, block } = message;
     return await whereServed(async (served) => {
       const [blocks, first, tokens] = await Promise.all([
         blocksAt(clickhouse, served, [block]),
@@ -39,8 +45,27 @@ export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
         tokensByAddress(pool, served.schema('tokens'), [token]),
       ]);
       const timestamp = blocks.get(block)?.timestamp ?? null;
-      return { txhash: first, timestamp, token: tokens.get(token) };
+      const txhash = first ?? (timestamp === null ? null : await firstEventIn(served, message));
+      return { txhash, timestamp, token: tokens.get(token) };
     });
+  }
+
+  /**
+   * The transaction of a token's first event in an indexed block, read from the log: a malformed event is in no table of
+   * transfers.
+   */
+  async function firstEventIn(served: Served, { token, standard, block }: Described): Promise<Felt | null> {
+    const at = await placeOfBlock(clickhouse, served, block);
+    if (at === null) return null;
+    const topic = topics.chainBlocks;
+    for await (const { value } of kafka.readRange(topic, at.partition, at.offset, at.offset + 1)) {
+      const message = topic.schema.safeParse(jsonOf(value)).data;
+      if (message?.block.height !== block) break;
+      const isOfToken = (event: RawEvent): boolean =>
+        event.from_address === token && readEvent(event, standard) !== null;
+      return message.block.transactions.find(({ events }) => events.some(isOfToken))?.hash ?? null;
+    }
+    return null;
   }
 
   async function launchOf(message: Described): Promise<Launch | null> {

@@ -26,7 +26,7 @@ import type { Felt } from '../../../schemas/felt.ts';
 import type { BlockBody, RawEvent } from '../../../schemas/messages/chain-blocks.ts';
 import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import { webhookBody } from '../../../schemas/webhooks/events.ts';
-import { COIN, accepted, makeBlock, transferEvent } from '../../support/chain-messages.ts';
+import { ART, COIN, accepted, makeBlock, transferEvent } from '../../support/chain-messages.ts';
 import { projectionWorld, until } from '../../support/projection-world.ts';
 import type { ProjectionWorld } from '../../support/projection-world.ts';
 
@@ -243,6 +243,21 @@ describe('a dispatcher that is stopped while it waits', () => {
   });
 });
 
+it('names the transaction of a token whose only event is malformed', async () => {
+  // The low half of the amount does not fit into 128 bits.
+  const malformed = { ...transferEvent(ART, ZERO_FELT, ALICE, 1n), data: [toFelt(2n ** 128n), ZERO_FELT] };
+  const first = makeBlock({ height: 4, transactions: [{ events: [] }, { events: [malformed] }] });
+  await publishBlocks(first);
+  await describeToken(ART, 4);
+  await until(async () => (await bodies('token.launched')).has(4));
+  expect((await bodies('token.launched')).get(4)).toMatchObject({
+    token_address: ART,
+    block: 4,
+    txhash: first.transactions[1]?.hash,
+    timestamp: first.timestamp,
+  });
+});
+
 describe('a halt of the ledger', () => {
   const halted = partitionOfHeight(1024);
   const isPaused = async (): Promise<boolean> =>
@@ -251,7 +266,7 @@ describe('a halt of the ledger', () => {
     (await raisedAlarms(world.pool)).map(({ name, detail }) => `${name} ${detail}`);
 
   it('pauses balance.changed of its partition only, and says so', async () => {
-    await publishBlocks(...Array.from({ length: 1021 - 4 }, (_, i) => block(4 + i)));
+    await publishBlocks(...Array.from({ length: 1021 - 5 }, (_, i) => block(5 + i)));
     await world.settled();
     poison = 1024;
     await publishBlocks(block(1024), block(1025, mint(100n)));
