@@ -224,10 +224,10 @@ export async function runMatcher<M>(
     onBatch,
     // Another member reads them; when they come back they are read from the position.
     onRevoked: (partitions) =>
-      void consuming.promise.then(({ resume }) => {
+      void consuming.promise.then((consumption) => {
         for (const { partition } of partitions) {
           paused.forget(partition);
-          resume(topic.name, partition);
+          consumption.resume(topic.name, partition);
         }
       }),
     onCrash: onFatal,

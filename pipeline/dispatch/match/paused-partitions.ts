@@ -9,7 +9,7 @@ import type { ProjectionProgress } from './projection-progress.ts';
 export interface Blocked {
   readonly offset: number;
   /** Asked again until it says `projected`. */
-  progress(): Promise<ProjectionProgress>;
+  readonly progress: () => Promise<ProjectionProgress>;
 }
 
 /** Partitions whose consumption is paused, each until the message that blocks it is projected. */
