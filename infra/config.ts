@@ -211,29 +211,23 @@ export const settings = {
     10_000,
     'one call to the price feed or the token list',
   ),
-  priceMinConfidence: setting(
-    'PRICE_MIN_CONFIDENCE',
-    z.coerce.number().min(0).max(1),
-    0.8,
-    'a price that its feed is less sure of is not published; 0: whatever the feed says of that',
-  ),
   priceMaxAgeSeconds: setting(
     'PRICE_MAX_AGE_SECONDS',
     integer(1, 10_000_000),
     3600,
-    'a price that was older when it was read is not published',
+    'upper bound of the age of a price when it is read; older prices are not published',
   ),
   priceJumpFactor: setting(
     'PRICE_JUMP_FACTOR',
     z.coerce.number().min(1.01).max(1e6),
     2,
-    'a price so many times the last one, or less than so much of it, is held until later readings confirm it',
+    'upper bound of the factor between two prices of a token, up or down; a larger jump needs PRICE_CONFIRMATIONS',
   ),
-  priceConfirmSeconds: setting(
-    'PRICE_CONFIRM_SECONDS',
-    integer(0, 86_400),
-    300,
-    'for how long readings must agree with a jump, for each doubling of it',
+  priceConfirmations: setting(
+    'PRICE_CONFIRMATIONS',
+    integer(0, 1000),
+    5,
+    'readings that must agree with a jump, within a tenth and 30 s apart, before it is published',
   ),
   tokenListUrl: setting(
     'TOKEN_LIST_URL',

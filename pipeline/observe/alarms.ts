@@ -1,6 +1,6 @@
 import type { Pool } from '../../infra/postgres/client.ts';
 
-/** Conditions an operator should look at: shown by /readyz, `tds status` and the metric `tds_alarms`. */
+/** Conditions that need an operator, shown by /readyz, `tds status` and the metric `tds_alarms`. */
 export interface Alarms {
   raise(name: string, detail: string): Promise<void>;
   clear(names: readonly string[]): Promise<void>;

@@ -1,35 +1,34 @@
 import { Agent, request } from 'undici';
 
 import type { Clock } from '../../infra/clock.ts';
+import { retry } from '../../infra/retry.ts';
 import { AppError, isRetryable } from '../../schemas/errors.ts';
 
-/** Reads texts over HTTP for observers: prices, token lists. What answers is untrusted. */
+/** Fetches text from price feeds and token lists, whose answers are untrusted. */
 export interface TextReader {
-  /** The body of a 200. Retryable errors have been tried again before they are thrown. */
+  /** Returns the body of a 200. Retryable errors are thrown after the last attempt. */
   get(url: string, signal?: AbortSignal): Promise<string>;
   close(): Promise<void>;
 }
 
 export interface TextReaderOptions {
-  /** For one whole exchange: connecting, waiting and reading. */
+  /** For one exchange: connecting, waiting and reading the body. */
   readonly timeoutMs: number;
   readonly maxAnswerBytes: number;
-  /** Calls in flight. */
+  /** Upper bound of calls in flight. */
   readonly maxConcurrent: number;
-  /** Attempts in all before a retryable error is handed on; callers come back at their own pace. */
-  readonly attempts?: number;
+  readonly maxAttempts?: number;
   readonly clock: Clock;
 }
 
-const BASE_DELAY_MS = 250;
-const MAX_DELAY_MS = 4000;
-/** A longer wait than this that is asked for with Retry-After is the caller's: `retryAfterMs` of the error says how long. */
-const MAX_WAIT_HERE_MS = 5000;
+const BACKOFF = { baseMs: 500, maxMs: 4000 };
+/** A longer Retry-After is left to the caller, who finds it with `retryAfterMs`. */
+const MAX_RETRY_AFTER_HERE_MS = 5000;
 const MAX_RETRY_AFTER_MS = 3_600_000;
 
-/** GET with keep-alive, without redirects: a time-out for the whole answer, a size cap, retries with full jitter. */
+/** GET with keep-alive and without redirects, with a timeout for the whole answer, a size limit and retries. */
 export function createTextReader(options: TextReaderOptions): TextReader {
-  const { timeoutMs, maxAnswerBytes, attempts = 3, clock } = options;
+  const { timeoutMs, maxAnswerBytes, maxAttempts = 3, clock } = options;
   const agent = new Agent({ connections: options.maxConcurrent, pipelining: 1, keepAliveTimeout: 30_000 });
   let closed = false;
 
@@ -50,13 +49,12 @@ export function createTextReader(options: TextReaderOptions): TextReader {
       for await (const chunk of response.body as AsyncIterable<Buffer>) {
         bytes += chunk.length;
         // Leaving the loop destroys the body.
-        if (bytes > maxAnswerBytes)
-          throw invalidFeedAnswer(`the answer is larger than ${maxAnswerBytes} bytes`);
+        if (bytes > maxAnswerBytes) throw invalidFeedAnswer(`answer larger than ${maxAnswerBytes} bytes`);
         chunks.push(chunk);
       }
     } catch (cause) {
       if (cause instanceof AppError) throw cause;
-      if (signal?.aborted === true || closed) throw givenUp(cause);
+      if (signal?.aborted === true || closed) throw cancelled(cause);
       const why = timeout.aborted ? `no answer in ${timeoutMs} ms` : 'no answer';
       throw new AppError('FEED_UNREACHABLE', why, { retryable: true, cause });
     }
@@ -72,18 +70,17 @@ export function createTextReader(options: TextReaderOptions): TextReader {
 
   return {
     async get(url, signal) {
-      for (let tries = 1; ; tries += 1) {
-        if (signal?.aborted === true) throw givenUp(signal.reason);
-        try {
-          return await exchange(url, signal);
-        } catch (error) {
-          const asked = retryAfterMs(error) ?? 0;
-          if (!isRetryable(error) || tries >= attempts || asked > MAX_WAIT_HERE_MS) throw error;
-          // Full jitter; never sooner than was asked for.
-          const jitter = clock.random() * Math.min(MAX_DELAY_MS, BASE_DELAY_MS * 2 ** tries);
-          await clock.sleep(asked + jitter, signal);
-        }
-      }
+      if (signal?.aborted === true) throw cancelled(signal.reason);
+      return await retry(() => exchange(url, signal), {
+        isRetryable: (error) => isRetryable(error) && (retryAfterMs(error) ?? 0) <= MAX_RETRY_AFTER_HERE_MS,
+        minDelayMs: (error) => retryAfterMs(error) ?? 0,
+        maxAttempts,
+        ...BACKOFF,
+        clock,
+        ...(signal === undefined ? {} : { signal }),
+      }).catch((error: unknown) => {
+        throw signal?.aborted === true ? cancelled(signal.reason) : error;
+      });
     },
     async close() {
       closed = true;
@@ -92,19 +89,19 @@ export function createTextReader(options: TextReaderOptions): TextReader {
   };
 }
 
-/** How long the server asked to be left alone; null when it did not. */
+/** The delay that the server asked for with Retry-After; null when it did not. */
 export function retryAfterMs(error: unknown): number | null {
   const asked = error instanceof AppError ? error.details['retryAfterMs'] : null;
   return typeof asked === 'number' ? asked : null;
 }
 
-/** Not worth trying again at once: the same question gets the same answer. */
+/** Not retryable: the same request gets the same answer. */
 export function invalidFeedAnswer(message: string, cause?: unknown): AppError {
   return new AppError('FEED_ANSWER_INVALID', message, cause === undefined ? {} : { cause });
 }
 
-function givenUp(cause: unknown): AppError {
-  return new AppError('FEED_UNREACHABLE', 'the call was given up', { cause });
+function cancelled(cause: unknown): AppError {
+  return new AppError('FEED_UNREACHABLE', 'the call was cancelled', { cause });
 }
 
 function readRetryAfter(header: string | string[] | undefined, now: number): number | null {

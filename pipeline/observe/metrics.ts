@@ -3,7 +3,7 @@ import type { Registry } from '../../infra/metrics.ts';
 
 export type ObserverMetrics = ReturnType<typeof createObserverMetrics>;
 
-/** The figures of all observers of a process; make it once a registry. */
+/** Creates the metrics that all observers of a process share; call it once per registry. */
 export function createObserverMetrics(registry: Registry) {
   const labelNames = ['observer'] as const;
   const registers = [registry];
@@ -16,19 +16,19 @@ export function createObserverMetrics(registry: Registry) {
     }),
     failures: new Counter({
       name: 'tds_observer_failures_total',
-      help: 'Attempts that failed and will be made again',
+      help: 'Failed attempts that are retried',
       labelNames,
       registers,
     }),
     waiting: new Gauge({
       name: 'tds_observer_waiting',
-      help: 'Tasks to be done, those being tried again included',
+      help: 'Open tasks, failing ones included',
       labelNames,
       registers,
     }),
     failing: new Gauge({
       name: 'tds_observer_failing',
-      help: 'Tasks to be done that have failed before',
+      help: 'Open tasks with at least one failed attempt',
       labelNames,
       registers,
     }),

@@ -1,61 +1,59 @@
-import { pause } from '../../infra/lifecycle.ts';
 import type { Logger } from '../../infra/log.ts';
 import { isPostgresUnavailable } from '../../infra/postgres/client.ts';
+import { backoffMs } from '../../infra/retry.ts';
 import { isRetryable } from '../../schemas/errors.ts';
 import { CLAIM_MS } from './attempts.ts';
 import type { Claim } from './attempts.ts';
+import { OBSERVER_BACKOFF, startPollLoop } from './loops.ts';
 import type { ObserverMetrics } from './metrics.ts';
-import { retryPauseMs } from './retry.ts';
 
-/** Where tasks are kept. Methods that end a claim answer false when it was lost meanwhile. */
+/** Tasks in a database. The methods that end a claim return false when the claim has expired and was taken over. */
 export interface TaskStore<C extends Claim, M> {
-  /** Due tasks, each for one claimant. */
   claim(limit: number, now: number): Promise<C[]>;
-  /** Writes the message down; it is the one that will be published. */
+  /** Stores the message that is about to be published. */
   prepare(claim: C, message: M): Promise<boolean>;
-  /** The log has the message. */
+  /** Records that the message is published. */
   done(claim: C, now: number, message: M): Promise<boolean>;
   failed(claim: C, nextAt: number, error: string): Promise<boolean>;
-  /** Gives a task back untried, due at that time. */
+  /** Returns a task without counting an attempt; it is due at `at`. */
   release(claim: C, at: number): Promise<boolean>;
-  /** Tasks to be done, and how many of them have failed before. */
+  /** Counts open tasks, and those of them with a failed attempt. */
   backlog(): Promise<{ waiting: number; failing: number }>;
 }
 
 export interface WorkerOptions<M, C extends Claim = Claim> {
   readonly observer: string;
   readonly attempts: TaskStore<C, M>;
-  /** Asks the outside world. What it throws is tried again later, however often; null: not now, without counting. */
+  /** Makes the observation. Throws to be retried with backoff; null to be retried soon, without counting an attempt. */
   observe(subject: string, task: C['task'], signal: AbortSignal): Promise<M | null>;
-  /** Resolves when the log has it. */
+  /** Resolves when Kafka has acknowledged. */
   publish(subject: string, message: M): Promise<void>;
-  /** Reads a message that was written down before. */
-  readMessage(written: unknown): M;
-  /** Tasks worked on side by side. */
+  /** Parses a stored message. */
+  readMessage(stored: unknown): M;
+  /** Upper bound of tasks in progress. */
   readonly concurrency: number;
   readonly log: Logger;
   readonly metrics: ObserverMetrics;
   readonly now?: () => number;
   readonly random?: () => number;
-  /** Longest time between looks for due tasks. */
+  /** Upper bound of the delay until a due task is noticed. */
   readonly pollMs?: number;
 }
 
 export interface Worker {
-  /** There may be something to do. */
+  /** Looks for due tasks at once. */
   wake(): void;
-  /** Gives back what is not finished, and resolves when nothing runs. */
+  /** Releases unfinished tasks, and resolves when none is in progress. */
   stop(): Promise<void>;
 }
 
-/** One attempt ends before its claim does, with time to write down what came of it. */
+/** Ends before the claim, with time to record the outcome. */
 const ATTEMPT_MS = CLAIM_MS - 15_000;
-const COUNT_EVERY_MS = 5000;
-
-/** What could not be taken up is looked at again after so long. */
+/** Counting the backlog reads every open task. */
+const BACKLOG_INTERVAL_MS = 5000;
 const NOT_NOW_MS = 1000;
 
-/** Works off one observer's tasks: claim, observe, write down, publish, done. Each task fails and waits on its own. */
+/** Processes the tasks of one observer: claim, observe, store, publish, done. Each task has its own backoff. */
 export function startWorker<M, C extends Claim = Claim>(
   options: WorkerOptions<M, C>,
   onFatal: (error: unknown) => void,
@@ -65,9 +63,7 @@ export function startWorker<M, C extends Claim = Claim>(
   const labels = { observer };
   const stopping = new AbortController();
   const running = new Set<Promise<void>>();
-  let waiting = new AbortController();
-  let nextCount = 0;
-  const wake = (): void => waiting.abort();
+  let nextCountAt = 0;
 
   async function attempt(claim: C): Promise<void> {
     const signal = AbortSignal.any([stopping.signal, AbortSignal.timeout(ATTEMPT_MS)]);
@@ -80,83 +76,71 @@ export function startWorker<M, C extends Claim = Claim>(
         await attempts.release(claim, now() + NOT_NOW_MS);
         return;
       }
-      // Not ours any more: asked for anew with other facts, or claimed by another after too long a time.
+      // False: requested again with other facts, or the claim has expired; the new claim observes again.
       if (claim.message === null && !(await attempts.prepare(claim, message))) return;
       await options.publish(claim.subject, message);
       await attempts.done(claim, now(), message);
       metrics.observed.inc(labels);
     } catch (error) {
-      if (isPostgresUnavailable(error)) return waitForClaimToEnd(claim, error);
+      if (isPostgresUnavailable(error)) throw error;
       await (stopping.signal.aborted ? attempts.release(claim, now()) : fail(claim, error));
     }
   }
 
   async function fail(claim: C, error: unknown): Promise<void> {
-    const pauseMs = retryPauseMs(claim.attempts + 1, random());
-    const what = { err: error, observer, subject: claim.subject, attempts: claim.attempts + 1, pauseMs };
-    // An error that does not call itself passing is worth an operator's look; it is tried again all the same.
-    if (isRetryable(error)) log.warn(what, 'observation failed; trying again later');
-    else log.error(what, 'observation failed; trying again later');
+    const failures = claim.attempts + 1;
+    const delayMs = backoffMs(failures, OBSERVER_BACKOFF, random());
+    const fields = { err: error, observer, subject: claim.subject, attempts: failures, delayMs };
+    // An error that is not marked retryable needs an operator's look; the task is retried all the same.
+    log[isRetryable(error) ? 'warn' : 'error'](fields, 'observation failed, retrying');
     metrics.failures.inc(labels);
-    await attempts.failed(claim, now() + pauseMs, error instanceof Error ? error.message : String(error));
-  }
-
-  function waitForClaimToEnd(claim: Claim, error: unknown): void {
-    log.warn(
-      { err: error, observer, subject: claim.subject },
-      'Postgres does not answer; the claim will end',
-    );
+    await attempts.failed(claim, now() + delayMs, error instanceof Error ? error.message : String(error));
   }
 
   function start(claim: C): void {
     const run = attempt(claim)
       .catch((error: unknown) => {
-        if (isPostgresUnavailable(error)) waitForClaimToEnd(claim, error);
-        else onFatal(error);
+        if (!isPostgresUnavailable(error)) return onFatal(error);
+        const fields = { err: error, observer, subject: claim.subject };
+        log.warn(fields, 'PostgreSQL unavailable, task is retried when its claim expires');
       })
       .finally(() => {
         running.delete(run);
-        wake();
+        loop.wake();
       });
     running.add(run);
   }
 
-  async function round(): Promise<void> {
+  async function round(): Promise<boolean> {
     const free = concurrency - running.size;
     const claims = free > 0 ? await attempts.claim(free, now()) : [];
     claims.forEach(start);
     await countBacklog();
-    if (running.size >= concurrency || claims.length < free) await pause(pollMs, waiting.signal);
+    return running.size < concurrency && claims.length === free;
   }
 
-  /** Counting reads every task that waits: not in every round. */
   async function countBacklog(): Promise<void> {
-    if (performance.now() < nextCount) return;
-    nextCount = performance.now() + COUNT_EVERY_MS;
-    const { waiting: tasks, failing } = await attempts.backlog();
-    metrics.waiting.set(labels, tasks);
+    if (performance.now() < nextCountAt) return;
+    nextCountAt = performance.now() + BACKLOG_INTERVAL_MS;
+    const { waiting, failing } = await attempts.backlog();
+    metrics.waiting.set(labels, waiting);
     metrics.failing.set(labels, failing);
   }
 
-  const looping = (async () => {
-    while (!stopping.signal.aborted) {
-      waiting = new AbortController();
-      try {
-        await round();
-      } catch (error) {
-        if (!isPostgresUnavailable(error)) throw error;
-        log.warn({ err: error, observer }, 'Postgres does not answer; trying again');
-        await pause(pollMs, stopping.signal);
-      }
-    }
-  })().catch(onFatal);
+  const loop = startPollLoop({
+    component: `${observer} observer`,
+    round,
+    pollMs,
+    log,
+    signal: stopping.signal,
+    onFatal,
+  });
 
   return {
-    wake,
+    wake: () => loop.wake(),
     async stop() {
       stopping.abort();
-      wake();
-      await looping;
+      await loop.finished;
       await Promise.all(running);
     },
   };

@@ -7,7 +7,7 @@ import { guardLimits } from '../../../pipeline/observe/prices/observer.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { parseFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
-import { pause } from '../../lifecycle.ts';
+import { systemClock } from '../../clock.ts';
 import type { Logger } from '../../log.ts';
 import { asTheOnlyOne } from '../../postgres/lock.ts';
 import { openPriceFeed, readCommonTokens } from '../roles/observe-prices.ts';
@@ -70,7 +70,6 @@ async function backfill(
   const onProgress = ({ done, skipped, total }: BackfillProgress): void =>
     progress.show({ phase: 'reading', read: done - skipped, total: total - skipped });
   const limits = guardLimits(config);
-  const clock = { now: Date.now, sleep: pause };
   const range = { from, to: Math.min(to, Date.now()), stepMs: HOUR_MS };
   try {
     return await asTheOnlyOne(
@@ -88,7 +87,7 @@ async function backfill(
               limits,
               tokens,
               ...range,
-              ...clock,
+              clock: systemClock,
               log,
               signal,
               onProgress,

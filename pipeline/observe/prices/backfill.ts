@@ -1,18 +1,20 @@
 import { z } from 'zod';
 
+import type { Clock } from '../../../infra/clock.ts';
 import type { Publisher } from '../../../infra/kafka/client.ts';
 import type { Logger } from '../../../infra/log.ts';
 import { sqlRows } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
+import { retry } from '../../../infra/retry.ts';
 import { isRetryable } from '../../../schemas/errors.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { retryAfterMs } from '../http.ts';
-import { retryPauseMs } from '../retry.ts';
+import { OBSERVER_BACKOFF } from '../loops.ts';
 import type { FeedReading, PriceFeed } from './feed.ts';
-import { judge } from './guard.ts';
-import type { GuardLimits, KnownPrice, Refusal } from './guard.ts';
-import { observedMessage } from './message.ts';
+import { judge, stateAfter } from './guard.ts';
+import type { GuardLimits, GuardState, Refusal, Verdict } from './guard.ts';
+import { observedMessage } from './messages.ts';
 
 export interface BackfillOptions {
   readonly feed: PriceFeed;
@@ -20,22 +22,21 @@ export interface BackfillOptions {
   readonly publisher: Publisher;
   readonly limits: GuardLimits;
   readonly tokens: readonly Felt[];
-  /** Unix milliseconds; both ends belong to it. */
+  /** Unix milliseconds, both inclusive. */
   readonly from: number;
   readonly to: number;
   readonly stepMs: number;
   readonly log: Logger;
   readonly signal: AbortSignal;
-  readonly now: () => number;
-  readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>;
+  readonly clock: Clock;
   readonly onProgress: (progress: BackfillProgress) => void;
 }
 
+/** Counts windows: a window is what one call of the feed brings of one token. */
 export interface BackfillProgress {
-  /** Windows of one token each. */
   readonly done: number;
   readonly total: number;
-  /** Of `done`: those that an earlier run had done. */
+  /** Of `done`: completed by an earlier run. */
   readonly skipped: number;
   readonly published: number;
 }
@@ -44,32 +45,28 @@ export interface BackfillReport extends BackfillProgress {
   readonly refused: Readonly<Partial<Record<Refusal, number>>>;
 }
 
+type Accepted = Extract<Verdict, { kind: 'accepted' }>;
+type Last = GuardState['last'];
+
 const windowRow = z.object({
   window_start: z.number(),
   last_price: z.string().nullable(),
   last_observed_at: z.number().nullable(),
 });
 
-/** The feed may still change what is so young. */
+/** The feed may still revise younger points. */
 const SETTLED_MS = 3_600_000;
-const TRIES = 8;
+/** Some minutes; another run continues where this one ends. */
+const MAX_ATTEMPTS = 8;
 
 /**
- * Publishes what a feed knows of the past, window by window of as many points as one call brings, each token from the
- * oldest on, through the same guard as what is read now: a point is young when it was made, and compared with the one
- * before it; a jump wants as many points of its kind as it has doublings. A window that is done is written down and not
- * asked for again; one that was published and not written down is published again, and to its readers, who know a price
- * by its token and time, is the same.
+ * Publishes the feed's price history, per token from the oldest window to the newest, through the same guard as current
+ * prices; the age of a point is taken at its own time. A completed window is recorded and skipped by later runs. A window
+ * that was published but not recorded is published again, which is idempotent: readers identify a price by token and time.
  */
 export async function backfillPrices(options: BackfillOptions): Promise<BackfillReport> {
-  const { feed, tokens, stepMs, signal } = options;
-  const from = Math.ceil(options.from / stepMs) * stepMs;
-  const to = Math.floor(options.to / stepMs) * stepMs;
-  const windowMs = feed.pointsPerCall * stepMs;
-  const starts: number[] = [];
-  for (let at = Math.floor(from / windowMs) * windowMs; at <= to; at += windowMs) starts.push(at);
-
-  const limits = { ...options.limits, confirmMs: Math.max(options.limits.confirmMs, stepMs) };
+  const { tokens, signal } = options;
+  const { starts, windowMs } = windowsOf(options);
   const refused: Partial<Record<Refusal, number>> = {};
   let [done, skipped, published] = [0, 0, 0];
   const progress = (): BackfillProgress => ({
@@ -80,29 +77,19 @@ export async function backfillPrices(options: BackfillOptions): Promise<Backfill
   });
 
   for (const token of tokens) {
-    const earlier = await doneWindows(options, token);
-    let known: KnownPrice = { last: lastOf(earlier.get((starts[0] ?? 0) - windowMs)), held: null };
+    const completed = await completedWindows(options, token);
+    let state: GuardState = { last: completed.get((starts[0] ?? 0) - windowMs) ?? null, candidate: null };
     for (const start of starts) {
       signal.throwIfAborted();
-      const before = earlier.get(start);
-      if (before === undefined) {
-        const range = { from: Math.max(from, start), to: Math.min(to, start + windowMs - stepMs), stepMs };
-        const points = await patiently(options, () => feed.history(token, range, signal));
-        const judged = judgeAll(token, points, known, limits);
+      const lastOfCompleted = completed.get(start);
+      if (lastOfCompleted === undefined) {
+        const judged = await backfillWindow(options, { token, start, windowMs }, state);
         for (const reason of judged.refused) refused[reason] = (refused[reason] ?? 0) + 1;
-        await options.publisher.publish(
-          topics.prices,
-          judged.accepted.map((price) => ({ key: token, value: observedMessage(feed.source, token, price) })),
-        );
         published += judged.accepted.length;
-        const isWhole = range.from === start && range.to === start + windowMs - stepMs;
-        if (isWhole && options.now() - range.to > SETTLED_MS) {
-          await writeDown(options, token, start, judged.accepted.length, judged.known.last);
-        }
-        ({ known } = judged);
+        ({ state } = judged);
       } else {
         skipped += 1;
-        known = { last: lastOf(before) ?? known.last, held: null };
+        state = { last: lastOfCompleted ?? state.last, candidate: null };
       }
       done += 1;
       options.onProgress(progress());
@@ -111,63 +98,86 @@ export async function backfillPrices(options: BackfillOptions): Promise<Backfill
   return { ...progress(), refused };
 }
 
-type Accepted = Parameters<typeof observedMessage>[2];
+/** Window starts are multiples of the window, so that every run cuts the same windows. */
+function windowsOf({ feed, from, to, stepMs }: BackfillOptions): { starts: number[]; windowMs: number } {
+  const windowMs = feed.pointsPerCall * stepMs;
+  const first = Math.floor((Math.ceil(from / stepMs) * stepMs) / windowMs) * windowMs;
+  const starts: number[] = [];
+  for (let start = first; start <= to; start += windowMs) starts.push(start);
+  return { starts, windowMs };
+}
 
-/** One token's points, oldest first, each against those before it. */
-function judgeAll(
+interface Judged {
+  readonly accepted: readonly Accepted[];
+  readonly refused: readonly Refusal[];
+  readonly state: GuardState;
+}
+
+async function backfillWindow(
+  options: BackfillOptions,
+  { token, start, windowMs }: { token: Felt; start: number; windowMs: number },
+  state: GuardState,
+): Promise<Judged> {
+  const { feed, stepMs, signal, log, clock } = options;
+  const end = start + windowMs - stepMs;
+  const range = {
+    from: Math.max(Math.ceil(options.from / stepMs) * stepMs, start),
+    to: Math.min(Math.floor(options.to / stepMs) * stepMs, end),
+    stepMs,
+  };
+  const points = await retry(() => feed.history(token, range, signal), {
+    isRetryable: (error) => isRetryable(error) && !signal.aborted,
+    maxAttempts: MAX_ATTEMPTS,
+    ...OBSERVER_BACKOFF,
+    minDelayMs: (error) => retryAfterMs(error) ?? 0,
+    signal,
+    clock,
+    onRetry: (err, { delayMs }) => log.warn({ err, delayMs }, 'price feed unavailable, retrying'),
+  }).catch((error: unknown) => {
+    // A call that was cancelled by the signal fails with an error of its own.
+    signal.throwIfAborted();
+    throw error;
+  });
+  const judged = judgeHistory(token, points, state, options.limits);
+  await options.publisher.publish(
+    topics.prices,
+    judged.accepted.map((price) => ({ key: token, value: observedMessage(feed.source, token, price) })),
+  );
+  const isWhole = range.from === start && range.to === end;
+  if (isWhole && clock.now() - range.to > SETTLED_MS)
+    await recordWindow(options, token, start, judged.accepted.length, judged.state.last);
+  return judged;
+}
+
+/** Judges the points of one token, oldest first, each against those before it. */
+function judgeHistory(
   token: Felt,
   points: readonly FeedReading[],
-  before: KnownPrice,
+  previous: GuardState,
   limits: GuardLimits,
-): { accepted: Accepted[]; refused: Refusal[]; known: KnownPrice } {
+): Judged {
   const accepted: Accepted[] = [];
   const refused: Refusal[] = [];
-  let known = before;
+  let state = previous;
   for (const point of points.toSorted((a, b) => (a.observedAt ?? 0) - (b.observedAt ?? 0))) {
     if (point.token !== token) {
       refused.push('other_address');
       continue;
     }
-    const verdict = judge(point, known, limits, point.observedAt ?? 0);
-    switch (verdict.kind) {
-      case 'publish':
-        accepted.push(verdict);
-        known = { last: { price: verdict.price, observedAt: verdict.observedAt }, held: null };
-        break;
-      case 'held':
-        refused.push('jump');
-        known = { ...known, held: verdict.held };
-        break;
-      case 'refused':
-        refused.push(verdict.reason);
-        break;
-      case 'repeated':
-        break;
-    }
+    const verdict = judge(point, state, limits, point.observedAt ?? 0);
+    if (verdict.kind === 'accepted') accepted.push(verdict);
+    if (verdict.kind === 'refused') refused.push(verdict.reason);
+    // The same point again says nothing about a candidate.
+    if (verdict.kind !== 'unchanged') state = stateAfter(state, verdict);
   }
-  return { accepted, refused, known };
+  return { accepted, refused, state };
 }
 
-/** Tries for some minutes; then the command ends, and another goes on from there. */
-async function patiently<T>({ sleep, signal, log }: BackfillOptions, work: () => Promise<T>): Promise<T> {
-  for (let tries = 1; ; tries += 1) {
-    try {
-      return await work();
-    } catch (error) {
-      // What was under way when the signal came fails in words of its own.
-      signal.throwIfAborted();
-      if (!isRetryable(error) || tries >= TRIES) throw error;
-      const pauseMs = Math.max(retryAfterMs(error) ?? 0, retryPauseMs(tries, Math.random()));
-      log.warn({ err: error, pauseMs }, 'the price feed was not heard; trying again');
-      await sleep(pauseMs, signal);
-    }
-  }
-}
-
-async function doneWindows(
+/** Starts of completed windows, with the last price of each. */
+async function completedWindows(
   { pool, feed, stepMs }: BackfillOptions,
   token: Felt,
-): Promise<Map<number, z.infer<typeof windowRow>>> {
+): Promise<ReadonlyMap<number, Last>> {
   const rows = await sqlRows(
     pool,
     windowRow,
@@ -175,24 +185,24 @@ async function doneWindows(
      WHERE token = $1 AND source = $2 AND step_ms = $3`,
     [token, feed.source, stepMs],
   );
-  return new Map(rows.map((row) => [row.window_start, row]));
+  return new Map(
+    rows.map(({ window_start, last_price: price, last_observed_at: observedAt }) => [
+      window_start,
+      price === null || observedAt === null ? null : { price, observedAt },
+    ]),
+  );
 }
 
-async function writeDown(
+async function recordWindow(
   { pool, feed, stepMs }: BackfillOptions,
   token: Felt,
   start: number,
   points: number,
-  last: KnownPrice['last'],
+  last: Last,
 ): Promise<void> {
   await pool.query(
     `INSERT INTO tds.price_backfilled (token, source, step_ms, window_start, points, last_price, last_observed_at)
      VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`,
     [token, feed.source, stepMs, start, points, last?.price ?? null, last?.observedAt ?? null],
   );
-}
-
-function lastOf(row: z.infer<typeof windowRow> | undefined): KnownPrice['last'] {
-  if (row === undefined || row.last_price === null || row.last_observed_at === null) return null;
-  return { price: row.last_price, observedAt: row.last_observed_at };
 }

@@ -1,38 +1,35 @@
 import type { Felt } from '../../../schemas/felt.ts';
 
-/** What a feed said of a token, word for word: nothing of it is believed yet (guard.ts). */
+/** A price as the feed wrote it, not validated (guard.ts). */
 export interface FeedReading {
-  /** Which token the feed says it is the price of; null where that is no address. */
+  /** Null where the feed's address is invalid. */
   readonly token: Felt | null;
-  /** As it was written; null where no number was. */
+  /** JSON number as written; null where there is none. */
   readonly price: string | null;
-  /** From 0 to 1, as it was written; null where the feed does not say. */
+  /** From 0 to 1, as written; null where the feed gives none. */
   readonly confidence: string | null;
-  /** The feed's own time of the price, unix milliseconds; null where that is no time. */
+  /** The feed's own time of the price, unix milliseconds; null where it is invalid. */
   readonly observedAt: number | null;
 }
 
 export interface HistoryRange {
-  /** Unix milliseconds; both ends belong to it. */
+  /** Unix milliseconds, both inclusive. */
   readonly from: number;
   readonly to: number;
   readonly stepMs: number;
 }
 
-/** Where prices come from. A second feed is another of these. */
+/** A source of prices. */
 export interface PriceFeed {
-  /** What `price.observed` calls it. */
+  /** The `source` of `price.observed`. */
   readonly source: string;
-  /** Most tokens of one call of `current`. */
+  /** Upper bound of tokens in one call of `current`. */
   readonly tokensPerCall: number;
-  /** Most points of one call of `history`. */
+  /** Upper bound of points in one call of `history`. */
   readonly pointsPerCall: number;
-  /**
-   * What the feed says now, in one call. A token that it does not know is missing; what it says of tokens that were not
-   * asked for comes too.
-   */
+  /** Reads current prices in one call. Unknown tokens are missing; tokens that were not requested are included. */
   current(tokens: readonly Felt[], signal?: AbortSignal): Promise<FeedReading[]>;
-  /** Points of one token over a time, in the feed's order. */
+  /** Reads past prices of one token, in the feed's order. */
   history(token: Felt, range: HistoryRange, signal?: AbortSignal): Promise<FeedReading[]>;
   close(): Promise<void>;
 }

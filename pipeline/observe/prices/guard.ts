@@ -1,40 +1,44 @@
+import type { Felt } from '../../../schemas/felt.ts';
 import { factorBetween, plainDecimal, positiveDecimal } from './decimal.ts';
 import type { FeedReading } from './feed.ts';
 
 /**
- * The plausibility guard: what a feed says is published only when all of this holds.
+ * Decides which readings of a feed are published. A reading is accepted when all of these hold:
  *
- * 1. It is of a token that was asked for, compared as numbers, whatever its spelling.
- * 2. It is a positive number of a price's size, kept to the last digit.
- * 3. The feed's confidence is at least `minConfidence`; a feed that does not say is not believed, unless that is 0.
- * 4. It is not older than `maxAgeMs`, nor ahead of our clock by more than a minute.
- * 5. It is newer than the last one published; the same once more is no news.
- * 6. It is not more than `jumpFactor` times the last one published, or less than so much of it. Beyond, it is held: it is
- *    published when a later reading, with a later time of the feed's own, agrees with it within a tenth, and the time
- *    between is `confirmMs` for each doubling of the factor (5 min: ×4 is believed after 10 min, ×1,000 after 50). A
- *    reading between that is neither near the held one nor near the last one begins that anew; one near the last one is
- *    published, and the held one is forgotten.
+ * 1. It is for a requested token; addresses are compared as numbers.
+ * 2. Its price is a positive decimal with no more digits than a price can have.
+ * 3. The feed's confidence is between `MIN_CONFIDENCE` and 1; a missing confidence is refused.
+ * 4. It is at most `maxAgeMs` old, and at most `CLOCK_SKEW_MS` ahead of our clock.
+ * 5. It is newer than the last published price.
+ * 6. It is at most `jumpFactor` times the last published price, and at least that price divided by `jumpFactor`. A larger
+ *    jump becomes a candidate, published when `confirmations` later readings have agreed with it: each within
+ *    `AGREEMENT_FACTOR` of the candidate and, by the feed's own time, `CONFIRMATION_SPACING_MS` newer than the one before.
+ *    A reading that fits neither the candidate nor the last price replaces the candidate; one that fits the last price
+ *    is published and drops it.
  *
- * The first price of a token has nothing to be compared with.
+ * Rule 6 does not apply to the first price of a token. However old the last price is, it still bounds the next one: after
+ * a gap a jump needs its confirmations as well.
  */
 export interface GuardLimits {
-  readonly minConfidence: number;
   readonly maxAgeMs: number;
   readonly jumpFactor: number;
-  readonly confirmMs: number;
+  readonly confirmations: number;
 }
 
-/** A price out of line, and since when readings have agreed with it (the guard's clock). */
-export interface HeldPrice {
+/** A price beyond the jump bound. */
+export interface Candidate {
+  /** Of the first reading: later ones are compared with it, so that agreeing readings cannot drift. */
   readonly price: string;
+  /** The feed's time of the reading that was counted last, unix milliseconds. */
   readonly observedAt: number;
-  readonly since: number;
+  /** Readings that agreed after the first. */
+  readonly confirmations: number;
 }
 
-/** What is known of a token before a reading. */
-export interface KnownPrice {
+export interface GuardState {
+  /** The last published price; null before the first. */
   readonly last: { readonly price: string; readonly observedAt: number } | null;
-  readonly held: HeldPrice | null;
+  readonly candidate: Candidate | null;
 }
 
 export const refusals = [
@@ -50,57 +54,125 @@ export type Refusal = (typeof refusals)[number];
 
 export type Verdict =
   | {
-      readonly kind: 'publish';
+      readonly kind: 'accepted';
       readonly price: string;
       readonly confidence: string | null;
       readonly observedAt: number;
     }
-  /** Nothing new. */
-  | { readonly kind: 'repeated' }
-  | { readonly kind: 'held'; readonly held: HeldPrice; readonly readAgainAt: number; readonly detail: string }
-  | { readonly kind: 'refused'; readonly reason: Refusal; readonly detail: string };
+  /** Not newer than the last published price. */
+  | { readonly kind: 'unchanged' }
+  | {
+      readonly kind: 'refused';
+      readonly reason: Refusal;
+      readonly detail: string;
+      readonly candidate: Candidate | null;
+    };
 
-const AGREE_FACTOR = 1.1;
-const CLOCKS_APART_MS = 60_000;
+const MIN_CONFIDENCE = 0.8;
+const CLOCK_SKEW_MS = 60_000;
+const AGREEMENT_FACTOR = 1.1;
+/** Requests can have a token read every few seconds; they must not shorten the wait. */
+const CONFIRMATION_SPACING_MS = 30_000;
 
-/** Rules 2 to 6, of a reading that is of this token. */
-export function judge(reading: FeedReading, known: KnownPrice, limits: GuardLimits, now: number): Verdict {
+/** Applies rules 2 to 6 to a reading of the right token. */
+export function judge(reading: FeedReading, state: GuardState, limits: GuardLimits, now: number): Verdict {
+  const refused = (reason: Refusal, detail: string, candidate = state.candidate): Verdict => ({
+    kind: 'refused',
+    reason,
+    detail,
+    candidate,
+  });
   const { observedAt } = reading;
   const price = reading.price === null ? null : positiveDecimal(reading.price);
-  if (price === null) return refused('not_a_price', `the price is ${short(reading.price)}`);
-  if (observedAt === null) return refused('not_a_price', 'the price has no time');
+  if (price === null) return refused('not_a_price', `invalid price: ${shown(reading.price)}`);
+  if (observedAt === null) return refused('not_a_price', 'price without a time');
 
   const confidence = reading.confidence === null ? null : plainDecimal(reading.confidence);
-  if (Number(confidence ?? 0) < limits.minConfidence || Number(confidence ?? 0) > 1)
-    return refused('low_confidence', `the confidence is ${short(reading.confidence)}`);
+  if (confidence === null || Number(confidence) < MIN_CONFIDENCE || Number(confidence) > 1)
+    return refused(
+      'low_confidence',
+      `confidence ${shown(reading.confidence)} is not between ${MIN_CONFIDENCE} and 1`,
+    );
 
   const age = now - observedAt;
-  if (age > limits.maxAgeMs) return refused('too_old', `it is ${Math.round(age / 1000)} s old`);
-  if (age < -CLOCKS_APART_MS) return refused('from_the_future', `it is ${Math.round(-age / 1000)} s ahead`);
+  if (age > limits.maxAgeMs) return refused('too_old', `${Math.round(age / 1000)} s old`);
+  if (age < -CLOCK_SKEW_MS) return refused('from_the_future', `${Math.round(-age / 1000)} s in the future`);
 
-  const { last, held } = known;
-  if (last !== null && observedAt <= last.observedAt) return { kind: 'repeated' };
+  const { last } = state;
+  if (last !== null && observedAt <= last.observedAt) return { kind: 'unchanged' };
   const factor = last === null ? 1 : factorBetween(price, last.price);
-  if (last === null || factor <= limits.jumpFactor) return { kind: 'publish', price, confidence, observedAt };
+  if (last === null || factor <= limits.jumpFactor)
+    return { kind: 'accepted', price, confidence, observedAt };
 
-  const waitMs = Math.ceil(limits.confirmMs * Math.log2(factor));
-  const agrees = held !== null && factorBetween(price, held.price) <= AGREE_FACTOR;
-  const since = agrees ? held.since : now;
-  if (agrees && observedAt > held.observedAt && now - since >= waitMs)
-    return { kind: 'publish', price, confidence, observedAt };
-  return {
-    kind: 'held',
-    // The first of those that agree stays the measure, so that they cannot creep.
-    held: agrees ? held : { price, observedAt, since },
-    readAgainAt: since + waitMs,
-    detail: `from ${last.price} to ${price} (${factor >= 10 ? Math.round(factor) : factor.toFixed(1)} times): published if it stays so until ${new Date(since + waitMs).toISOString()}`,
-  };
+  const candidate = nextCandidate(state.candidate, price, observedAt);
+  if (candidate.confirmations >= limits.confirmations)
+    return { kind: 'accepted', price, confidence, observedAt };
+  const times = factor >= 10 ? Math.round(factor) : factor.toFixed(1);
+  return refused(
+    'jump',
+    `from ${last.price} to ${price} (factor ${times}), ${candidate.confirmations} of ${limits.confirmations} confirmations`,
+    candidate,
+  );
 }
 
-function refused(reason: Refusal, detail: string): Verdict {
-  return { kind: 'refused', reason, detail };
+function nextCandidate(candidate: Candidate | null, price: string, observedAt: number): Candidate {
+  if (candidate === null || factorBetween(price, candidate.price) > AGREEMENT_FACTOR)
+    return { price, observedAt, confirmations: 0 };
+  if (observedAt < candidate.observedAt + CONFIRMATION_SPACING_MS) return candidate;
+  return { ...candidate, observedAt, confirmations: candidate.confirmations + 1 };
 }
 
-function short(text: string | null): string {
-  return text === null ? 'no number' : text.slice(0, 60);
+/**
+ * Judges one answer of the feed for each requested token. A token without a reading is unknown to the feed, unless the feed
+ * sent tokens that were not requested: then it answered for another address.
+ */
+export function judgeAnswer<T extends GuardState & { readonly token: Felt }>(
+  requested: readonly T[],
+  readings: readonly FeedReading[],
+  limits: GuardLimits,
+  now: number,
+): { readonly claim: T; readonly verdict: Verdict }[] {
+  const tokens = new Set<Felt | null>(requested.map(({ token }) => token));
+  const stranger = readings.find(({ token }) => !tokens.has(token));
+  const newest = new Map<Felt | null, FeedReading>();
+  for (const reading of readings) {
+    const previous = newest.get(reading.token);
+    // The feed may answer for both spellings of one address.
+    if ((previous?.observedAt ?? -1) < (reading.observedAt ?? 0)) newest.set(reading.token, reading);
+  }
+  return requested.map((claim) => {
+    const reading = newest.get(claim.token);
+    return {
+      claim,
+      verdict:
+        reading === undefined ? missing(claim.candidate, stranger) : judge(reading, claim, limits, now),
+    };
+  });
+}
+
+function missing(candidate: Candidate | null, stranger: FeedReading | undefined): Verdict {
+  return stranger === undefined
+    ? { kind: 'refused', reason: 'untracked', detail: 'unknown to the feed', candidate }
+    : {
+        kind: 'refused',
+        reason: 'other_address',
+        detail: `the feed answered for ${stranger.token ?? 'an invalid address'}, which was not requested`,
+        candidate,
+      };
+}
+
+/** What the next reading of the token is compared with. */
+export function stateAfter(state: GuardState, verdict: Verdict): GuardState {
+  switch (verdict.kind) {
+    case 'accepted':
+      return { last: { price: verdict.price, observedAt: verdict.observedAt }, candidate: null };
+    case 'unchanged':
+      return { last: state.last, candidate: null };
+    case 'refused':
+      return { last: state.last, candidate: verdict.candidate };
+  }
+}
+
+function shown(text: string | null): string {
+  return text === null ? 'none' : text.slice(0, 60);
 }

@@ -6,24 +6,24 @@ export function createPriceMetrics(registry: Registry) {
   return {
     published: new Counter({
       name: 'tds_prices_published_total',
-      help: 'Prices written to the log',
+      help: 'Prices published to Kafka',
       registers,
     }),
     refused: new Counter({
       name: 'tds_prices_refused_total',
-      help: 'Readings that were not published, by reason (pipeline/observe/prices/guard.ts)',
+      help: 'Feed readings refused by the price guard, by reason (pipeline/observe/prices/guard.ts)',
       labelNames: ['reason'] as const,
       registers,
     }),
     calls: new Counter({
       name: 'tds_price_feed_calls_total',
-      help: 'Calls to the price feed, those tried again counted once, by outcome: ok or the code of the error',
+      help: 'Calls to the price feed, retries not counted, by outcome: ok or the error code',
       labelNames: ['outcome'] as const,
       registers,
     }),
     tokens: new Gauge({
       name: 'tds_prices_tokens',
-      help: 'Tokens by what became of their last reading: ok, or why it was not published',
+      help: 'Tokens by outcome of their last reading: ok or the reason of the refusal',
       labelNames: ['state'] as const,
       registers,
     }),

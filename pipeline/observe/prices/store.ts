@@ -7,93 +7,112 @@ import { felt } from '../../../schemas/messages/common.ts';
 import { storable } from '../../../schemas/text.ts';
 import { movePosition } from '../positions.ts';
 import type { Position } from '../positions.ts';
-import { refusals } from './guard.ts';
-import type { KnownPrice, Verdict } from './guard.ts';
-import type { PriceNews } from './news.ts';
+import { refusals, stateAfter } from './guard.ts';
+import type { GuardState, Verdict } from './guard.ts';
+import type { PriceTriggers } from './messages.ts';
 
-const claimRow = z.object({
-  token: felt,
-  common: z.boolean(),
-  /** Marks the claim. */
-  claimed_until: z.number(),
-  asked_at: z.number().nullable(),
-  price: z.string().nullable(),
-  observed_at: z.number().nullable(),
-  held_price: z.string().nullable(),
-  held_observed_at: z.number().nullable(),
-  held_since: z.number().nullable(),
-});
-
-const wantedRow = z.object({
-  token: felt,
-  asked_at: z.number(),
-  read_at: z.number().nullable(),
-  is_answered: z.boolean(),
-});
-
-/** A token that is to be read now, by this process alone. */
-export interface Claim extends KnownPrice {
+/** A due token, reserved for this process until `claimedUntil`. */
+export interface Claim extends GuardState {
   readonly token: Felt;
   readonly common: boolean;
-  readonly mark: number;
-  /** Of the newest request that waited when it was claimed. */
-  readonly askedAt: number | null;
+  readonly claimedUntil: number;
+  /** Time of the newest request that was pending at the claim; null: none was. */
+  readonly requestedAt: number | null;
 }
 
-/** Requests of a token that are answered by what is known. */
+/** A request answered by the last reading, without a new one. */
 export interface Answered {
   readonly token: Felt;
   readonly requestedAt: number;
   readonly readAt: number;
 }
 
-/** How a reading went; without a verdict the feed was not heard, and nothing is known that was not before. */
-export interface Settled {
+/** The outcome of a claim. Verdict null: nothing was read or published, and the state of the token stays. */
+export interface Settlement {
   readonly claim: Claim;
   readonly verdict: Verdict | null;
+  /** When to read the token next; null: when something asks for it. */
   readonly dueAt: number | null;
 }
 
-/** How long a claim keeps others away; after a crash, how long until its tokens are read again. */
-export const CLAIM_MS = 60_000;
+/** After a crash, how long until the tokens of a lost process are read again. */
+const CLAIM_MS = 60_000;
 
-const FORGET_MS = 86_400_000;
+/** Unpriced tokens that nothing asked for are deleted after a day. */
+const UNPRICED_TTL_MS = 86_400_000;
 
-/** Whose position in the log this is. */
 export const OBSERVER = 'prices';
 
-/** The schedule of readings and what is known of each token, in Postgres (tds.price_watch). */
+const claimRow = z
+  .object({
+    token: felt,
+    common: z.boolean(),
+    claimed_until: z.number(),
+    asked_at: z.number().nullable(),
+    price: z.string().nullable(),
+    observed_at: z.number().nullable(),
+    candidate_price: z.string().nullable(),
+    candidate_observed_at: z.number().nullable(),
+    candidate_confirmations: z.number(),
+  })
+  .transform((row): Claim => ({
+    token: row.token,
+    common: row.common,
+    claimedUntil: row.claimed_until,
+    requestedAt: row.asked_at,
+    last:
+      row.price === null || row.observed_at === null
+        ? null
+        : { price: row.price, observedAt: row.observed_at },
+    candidate:
+      row.candidate_price === null || row.candidate_observed_at === null
+        ? null
+        : {
+            price: row.candidate_price,
+            observedAt: row.candidate_observed_at,
+            confirmations: row.candidate_confirmations,
+          },
+  }));
+
+const scheduledRow = z.object({
+  token: felt,
+  asked_at: z.number(),
+  read_at: z.number().nullable(),
+  is_answered: z.boolean(),
+});
+
+/** The schedule of readings and the guard's state of each token (tds.price_watch). */
 export function createPriceStore(pool: Pool) {
   return {
-    /** Makes these, and no others, the tokens that are read all the time. */
-    async watchCommon(tokens: readonly Felt[], now: number): Promise<void> {
+    /** Replaces the set of tokens that are read periodically. */
+    async setCommonTokens(tokens: readonly Felt[], now: number): Promise<void> {
       await pool.query(
-        `INSERT INTO tds.price_watch AS known (token, common, due_at)
+        `INSERT INTO tds.price_watch AS stored (token, common, due_at)
          SELECT token, true, $2::bigint FROM unnest($1::text[]) AS new (token) ORDER BY token
-         ON CONFLICT (token) DO UPDATE SET common = true, due_at = least(known.due_at, excluded.due_at)
-         WHERE NOT known.common`,
+         ON CONFLICT (token) DO UPDATE SET common = true, due_at = least(stored.due_at, excluded.due_at)
+         WHERE NOT stored.common`,
         [tokens, now],
       );
       await pool.query(
         'UPDATE tds.price_watch SET common = false, due_at = NULL WHERE common AND token <> ALL($1::text[])',
         [tokens],
       );
-      // Anyone may ask for any address: those that have no price are not kept.
+      // Clients may request any address, so the table would grow without bound.
       await pool.query(
         `DELETE FROM tds.price_watch
          WHERE NOT common AND price IS NULL AND due_at IS NULL AND claimed_until <= $1 AND read_at < $1 - $2`,
-        [now, FORGET_MS],
+        [now, UNPRICED_TTL_MS],
       );
     },
 
     /**
-     * Has tokens read, and moves the position in the log, in one transaction. `asked`: unless they were read within
-     * `windowMs`, or are being read: many who ask are one reading. `fresh`: if they never were.
+     * Makes requested tokens due, unless they were read within `windowMs` or are being read, so that concurrent requests
+     * share one reading; makes listed tokens due if they are new. Moves the position in the same transaction.
      *
-     * @returns the requests that are answered by the last reading already
+     * @returns the requests that the last reading already answers
      */
-    async want(
-      { asked, fresh }: PriceNews,
+    async schedule(
+      { requested, listed }: PriceTriggers,
       position: Position,
       windowMs: number,
       now: number,
@@ -101,15 +120,15 @@ export function createPriceStore(pool: Pool) {
       return await inTransaction(pool, async (tx) => {
         const rows = await sqlRows(
           tx,
-          wantedRow,
-          `INSERT INTO tds.price_watch AS known (token, common, due_at, asked_at)
+          scheduledRow,
+          `INSERT INTO tds.price_watch AS stored (token, common, due_at, asked_at)
            SELECT token, false, $3::bigint, asked_at FROM unnest($1::text[], $2::bigint[]) AS new (token, asked_at)
            ORDER BY token
-           ON CONFLICT (token) DO UPDATE SET asked_at = greatest(known.asked_at, excluded.asked_at),
-             due_at = CASE WHEN known.claimed_until > $3 OR known.read_at > $3 - $4 THEN known.due_at
-                      ELSE least(known.due_at, $3) END
+           ON CONFLICT (token) DO UPDATE SET asked_at = greatest(stored.asked_at, excluded.asked_at),
+             due_at = CASE WHEN stored.claimed_until > $3 OR stored.read_at > $3 - $4 THEN stored.due_at
+                      ELSE least(stored.due_at, $3) END
            RETURNING token, asked_at, read_at, claimed_until <= $3 AND coalesce(due_at > $3, true) AS is_answered`,
-          [[...asked.keys()], [...asked.values()], now, windowMs],
+          [[...requested.keys()], [...requested.values()], now, windowMs],
         );
         const answered = rows.filter((row) => row.is_answered);
         await tx.query('UPDATE tds.price_watch SET asked_at = NULL WHERE token = ANY($1::text[])', [
@@ -119,7 +138,7 @@ export function createPriceStore(pool: Pool) {
           `INSERT INTO tds.price_watch (token, common, due_at)
            SELECT token, false, $2::bigint FROM unnest($1::text[]) AS new (token) ORDER BY token
            ON CONFLICT (token) DO NOTHING`,
-          [fresh, now],
+          [listed, now],
         );
         await movePosition(tx, OBSERVER, position);
         return answered.map(({ token, asked_at, read_at }) => ({
@@ -130,62 +149,64 @@ export function createPriceStore(pool: Pool) {
       });
     },
 
-    /** Due tokens, those that something asked for first, then the longest due. */
+    /** Claims due tokens: requested ones first, then the longest overdue. */
     async claim(limit: number, now: number): Promise<Claim[]> {
-      const rows = await sqlRows(
+      return await sqlRows(
         pool,
         claimRow,
         `WITH due AS MATERIALIZED (
            SELECT token FROM tds.price_watch WHERE due_at <= $1 AND claimed_until <= $1
            ORDER BY common, due_at LIMIT $2 FOR UPDATE SKIP LOCKED)
          UPDATE tds.price_watch AS claimed SET claimed_until = $3 FROM due WHERE claimed.token = due.token
-         RETURNING claimed.token, common, claimed_until, asked_at, price, observed_at, held_price, held_observed_at, held_since`,
+         RETURNING claimed.token, common, claimed_until, asked_at, price, observed_at,
+           candidate_price, candidate_observed_at, candidate_confirmations`,
         [now, limit, now + CLAIM_MS],
       );
-      return rows.map((row) => ({
-        token: row.token,
-        common: row.common,
-        mark: row.claimed_until,
-        askedAt: row.asked_at,
-        last:
-          row.price === null || row.observed_at === null
-            ? null
-            : { price: row.price, observedAt: row.observed_at },
-        held:
-          row.held_price === null || row.held_observed_at === null || row.held_since === null
-            ? null
-            : { price: row.held_price, observedAt: row.held_observed_at, since: row.held_since },
-      }));
     },
 
     /**
-     * Ends claims; one that was lost meanwhile changes nothing.
+     * Ends claims; a claim that has expired and was taken by another process changes nothing.
      *
-     * @returns requests that came while their token was being read, and are answered by that
+     * @returns requests that arrived during the reading, which it answers
      */
-    async settle(settled: readonly Settled[], now: number): Promise<readonly Answered[]> {
-      const sorted = settled.toSorted((a, b) => (a.claim.token < b.claim.token ? -1 : 1));
-      return await inTransaction(pool, async (tx) => {
-        const answered: Answered[] = [];
-        for (const { claim, verdict, dueAt } of sorted) {
-          const { token } = claim;
-          const [row] = await sqlRows(
-            tx,
-            z.object({ asked_at: z.number().nullable() }),
-            'SELECT asked_at FROM tds.price_watch WHERE token = $1 AND claimed_until = $2 FOR UPDATE',
-            [token, claim.mark],
-          );
-          if (row === undefined) continue;
-          await settleOne(tx, { claim, verdict, dueAt }, now);
-          if (verdict !== null && row.asked_at !== null && row.asked_at > (claim.askedAt ?? 0))
-            answered.push({ token, requestedAt: row.asked_at, readAt: now });
-        }
-        return answered;
-      });
+    async settle(settlements: readonly Settlement[], now: number): Promise<readonly Answered[]> {
+      const rows = settlements.map((settlement) => ({
+        ...settledColumns(settlement),
+        newest_request: settlement.claim.requestedAt ?? 0,
+      }));
+      // Locked in order of the token: two processes that settle the same tokens wait instead of deadlocking.
+      const answered = await sqlRows(
+        pool,
+        z.object({ token: felt, requested_at: z.number() }),
+        `WITH settled AS (SELECT * FROM jsonb_to_recordset($1) AS row (
+             token text, mark bigint, due_at bigint, is_read boolean, newest_request bigint, price text,
+             observed_at bigint, is_published boolean, candidate_price text, candidate_observed_at bigint,
+             candidate_confirmations integer, refusal text, refusal_detail text)),
+         locked AS MATERIALIZED (
+           SELECT watch.token, watch.asked_at FROM tds.price_watch AS watch
+           JOIN settled ON settled.token = watch.token AND settled.mark = watch.claimed_until
+           ORDER BY watch.token FOR UPDATE OF watch),
+         updated AS (
+           UPDATE tds.price_watch AS watch SET claimed_until = 0, due_at = settled.due_at,
+             read_at = CASE WHEN is_read THEN $2 ELSE watch.read_at END,
+             asked_at = CASE WHEN is_read THEN NULL ELSE watch.asked_at END,
+             price = settled.price, observed_at = settled.observed_at,
+             published_at = CASE WHEN is_published THEN $2 ELSE watch.published_at END,
+             candidate_price = settled.candidate_price,
+             candidate_observed_at = settled.candidate_observed_at,
+             candidate_confirmations = settled.candidate_confirmations,
+             refusal = CASE WHEN is_read THEN settled.refusal ELSE watch.refusal END,
+             refusal_detail = CASE WHEN is_read THEN settled.refusal_detail ELSE watch.refusal_detail END
+           FROM locked JOIN settled USING (token) WHERE watch.token = locked.token)
+         SELECT token, locked.asked_at AS requested_at FROM locked JOIN settled USING (token)
+         WHERE is_read AND locked.asked_at > newest_request`,
+        [JSON.stringify(rows), now],
+      );
+      return answered.map(({ token, requested_at }) => ({ token, requestedAt: requested_at, readAt: now }));
     },
 
-    /** Takes back the alarms, named by `prefix` and token, of tokens that are not common any more. */
-    async clearUncommon(prefix: string): Promise<void> {
+    /** Clears the alarms `<prefix><token>` of tokens that are no longer common. */
+    async clearAlarmsOfUncommon(prefix: string): Promise<void> {
       await pool.query(
         `DELETE FROM tds.alarms WHERE starts_with(name, $1) AND NOT EXISTS (
            SELECT 1 FROM tds.price_watch WHERE common AND token = substr(name, length($1) + 1))`,
@@ -195,8 +216,27 @@ export function createPriceStore(pool: Pool) {
   };
 }
 
+function settledColumns({ claim, verdict, dueAt }: Settlement) {
+  const { last, candidate } = verdict === null ? claim : stateAfter(claim, verdict);
+  const refusal = verdict?.kind === 'refused' ? verdict : null;
+  return {
+    token: claim.token,
+    mark: claim.claimedUntil,
+    due_at: dueAt,
+    is_read: verdict !== null,
+    price: last?.price ?? null,
+    observed_at: last?.observedAt ?? null,
+    is_published: verdict?.kind === 'accepted',
+    candidate_price: candidate?.price ?? null,
+    candidate_observed_at: candidate?.observedAt ?? null,
+    candidate_confirmations: candidate?.confirmations ?? 0,
+    refusal: refusal?.reason ?? null,
+    refusal_detail: refusal === null ? null : storable(refusal.detail),
+  };
+}
+
 const stateRow = z.object({
-  /** Why the last reading was not published; null: it was, or said nothing new. */
+  /** Of the last reading; null: accepted or unchanged. */
   refusal: z.enum(refusals).nullable(),
   tokens: z.number(),
   /** Unix milliseconds. */
@@ -204,7 +244,7 @@ const stateRow = z.object({
 });
 export type PriceState = z.infer<typeof stateRow>;
 
-/** How many tokens there are by what became of their last reading, and when the newest price of those was published. */
+/** Counts tokens by the refusal of their last reading, with the newest publication of each group. */
 export async function priceStates(db: Sql): Promise<PriceState[]> {
   return await sqlRows(
     db,
@@ -212,39 +252,4 @@ export async function priceStates(db: Sql): Promise<PriceState[]> {
     `SELECT refusal, count(*) AS tokens, max(published_at) AS published_at
      FROM tds.price_watch WHERE read_at IS NOT NULL GROUP BY refusal ORDER BY refusal NULLS FIRST`,
   );
-}
-
-async function settleOne(tx: Sql, { claim, verdict, dueAt }: Settled, now: number): Promise<void> {
-  const end = async (set: string, values: readonly unknown[] = []): Promise<void> => {
-    await tx.query(
-      `UPDATE tds.price_watch SET claimed_until = 0, due_at = $3${set} WHERE token = $1 AND claimed_until = $2`,
-      [claim.token, claim.mark, dueAt, ...values],
-    );
-  };
-  const unheld = 'held_price = NULL, held_observed_at = NULL, held_since = NULL';
-  if (verdict === null) return await end('');
-  switch (verdict.kind) {
-    case 'publish':
-      return await end(
-        `, read_at = $4, asked_at = NULL, price = $5, observed_at = $6, published_at = $4, ${unheld}, refusal = NULL, refusal_detail = NULL`,
-        [now, verdict.price, verdict.observedAt],
-      );
-    case 'repeated':
-      return await end(`, read_at = $4, asked_at = NULL, ${unheld}, refusal = NULL, refusal_detail = NULL`, [
-        now,
-      ]);
-    case 'held': {
-      const { price, observedAt, since } = verdict.held;
-      return await end(
-        ", read_at = $4, asked_at = NULL, held_price = $5, held_observed_at = $6, held_since = $7, refusal = 'jump', refusal_detail = $8",
-        [now, price, observedAt, since, verdict.detail],
-      );
-    }
-    case 'refused':
-      return await end(', read_at = $4, asked_at = NULL, refusal = $5, refusal_detail = $6', [
-        now,
-        verdict.reason,
-        storable(verdict.detail),
-      ]);
-  }
 }

@@ -11,7 +11,7 @@ import { createTextReader } from '../../../pipeline/observe/http.ts';
 import { createDefiLlama } from '../../../pipeline/observe/prices/defillama.ts';
 import type { PriceFeed } from '../../../pipeline/observe/prices/feed.ts';
 import { runPriceObserver } from '../../../pipeline/observe/prices/observer.ts';
-import type { ObserverRun } from '../../../pipeline/observe/tokens.ts';
+import type { ObserverRun } from '../../../pipeline/observe/loops.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { pricesMessage } from '../../../schemas/messages/prices.ts';
@@ -47,7 +47,7 @@ beforeAll(async () => {
     timeoutMs: 1000,
     maxAnswerBytes: 1_000_000,
     maxConcurrent: 2,
-    attempts: 1,
+    maxAttempts: 1,
     clock: systemClock,
   });
   adapter = createDefiLlama(reader, feed.url);
@@ -70,10 +70,9 @@ async function start(): Promise<void> {
   running = await runPriceObserver({
     config: {
       pricePollSeconds: POLL_MS / 1000,
-      priceMinConfidence: 0.8,
       priceMaxAgeSeconds: 3600,
       priceJumpFactor: 2,
-      priceConfirmSeconds: 300,
+      priceConfirmations: 5,
     },
     feed: adapter,
     commonTokens: async () => common,
@@ -342,28 +341,71 @@ test.each([
   },
 );
 
-test('a jump that stays is believed after its time, over a restart', async () => {
+test('a lasting jump is published at its fifth confirmation, over a restart', async () => {
   common = [wbtc];
   await start();
   await untilRead(wbtc);
   const before = (await published(wbtc)).length;
   feed.faults.add({ kind: 'factor', factor: 4, tokens: [wbtc] });
+  // The first reading of the new price, and four that confirm it.
   for (let round = 0; round < 5; round += 1) {
     now += POLL_MS;
-    await untilRead(wbtc);
+    expect((await untilRead(wbtc)).refusal).toBe('jump');
     if (round === 2) {
       await stop();
       await start();
     }
   }
-  // Eight minutes after it was first seen.
   expect((await published(wbtc)).length).toBe(before);
-  now += 3 * MINUTE;
+  expect(await alarms()).toEqual([expect.stringContaining('4 of 5 confirmations')]);
+  now += POLL_MS;
   await untilRead(wbtc);
   expect((await published(wbtc)).slice(before).map(({ price }) => Number(price))).toEqual([
     Number(await truth(wbtc)),
   ]);
   await eventually(async () => expect(await alarms()).toEqual([]));
+});
+
+test('a jump of a token that is not common is read again until it is confirmed', async () => {
+  await start();
+  await request(strk);
+  await untilRead(strk);
+  const before = (await published(strk)).length;
+  feed.faults.add({ kind: 'factor', factor: 0.1, tokens: [strk] });
+  now += POLL_MS;
+  await request(strk);
+  await eventually(async () => expect((await answersFor(strk)).at(-1)).toEqual([now, 'jump']));
+  for (let confirmations = 1; confirmations < 5; confirmations += 1) {
+    now += POLL_MS;
+    expect((await untilRead(strk)).refusal).toBe('jump');
+  }
+  expect((await published(strk)).length).toBe(before);
+  now += POLL_MS;
+  expect(await untilRead(strk)).toMatchObject({ refusal: null, due_at: null });
+  expect((await published(strk)).length).toBe(before + 1);
+});
+
+test('a price after a gap of two days is published at once within the bound, and confirmed beyond it', async () => {
+  common = [eth, usdc];
+  await start();
+  await untilRead(eth);
+  await untilRead(usdc);
+  const before = { eth: (await published(eth)).length, usdc: (await published(usdc)).length };
+  feed.faults.add({ kind: 'http500' });
+  now += POLL_MS;
+  await eventually(async () => expect(await alarms()).toEqual(['prices.feed unavailable: HTTP 500']));
+  feed.faults.clear();
+  feed.faults.add({ kind: 'factor', factor: 0.2, tokens: [eth] });
+  now += 48 * 60 * MINUTE;
+  expect((await untilRead(usdc)).refusal).toBeNull();
+  expect((await untilRead(eth)).refusal).toBe('jump');
+  expect((await published(usdc)).length).toBe(before.usdc + 1);
+  for (let confirmations = 1; confirmations <= 5; confirmations += 1) {
+    expect((await published(eth)).length).toBe(before.eth);
+    now += POLL_MS;
+    await untilRead(eth);
+  }
+  expect((await published(eth)).length).toBe(before.eth + 1);
 });
 
 test.each([
@@ -380,7 +422,7 @@ test.each([
   feed.faults.add({ kind, ...more });
   const calls = feed.calls.length;
   now += POLL_MS;
-  await eventually(async () => expect(await alarms()).toEqual([`prices.feed not heard: ${detail}`]));
+  await eventually(async () => expect(await alarms()).toEqual([`prices.feed unavailable: ${detail}`]));
   expect((await published(eth)).length).toBe(before);
   feed.faults.clear();
   if (kind === 'http429') {

@@ -22,7 +22,7 @@ const reader = createTextReader({
   timeoutMs: 2000,
   maxAnswerBytes: 1_000_000,
   maxConcurrent: 1,
-  attempts: 1,
+  maxAttempts: 1,
   clock: systemClock,
 });
 let world: ObserverWorld;

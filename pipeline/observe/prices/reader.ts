@@ -1,0 +1,186 @@
+import { pause } from '../../../infra/lifecycle.ts';
+import type { Logger } from '../../../infra/log.ts';
+import type { Publisher } from '../../../infra/kafka/client.ts';
+import type { Registry } from '../../../infra/metrics.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import { backoffMs } from '../../../infra/retry.ts';
+import { AppError, isRetryable } from '../../../schemas/errors.ts';
+import type { Felt } from '../../../schemas/felt.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { createAlarms } from '../alarms.ts';
+import { retryAfterMs } from '../http.ts';
+import { OBSERVER_BACKOFF } from '../loops.ts';
+import type { RetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
+import type { FeedReading, PriceFeed } from './feed.ts';
+import { judgeAnswer } from './guard.ts';
+import type { GuardLimits } from './guard.ts';
+import { observedMessage, unchangedMessage } from './messages.ts';
+import { createPriceMetrics } from './metrics.ts';
+import { priceStates } from './store.ts';
+import type { Answered, Claim, Settlement, createPriceStore } from './store.ts';
+
+export interface PriceReaderOptions {
+  readonly feed: PriceFeed;
+  readonly limits: GuardLimits;
+  readonly intervalMs: number;
+  /** Tokens that are read periodically; null while no read model of tokens is served. */
+  readonly commonTokens: () => Promise<readonly Felt[] | null>;
+  readonly store: ReturnType<typeof createPriceStore>;
+  readonly pool: Pool;
+  readonly publisher: Publisher;
+  readonly retryWhileUnavailable: RetryWhileUnavailable;
+  readonly log: Logger;
+  readonly metrics: Registry;
+  readonly signal: AbortSignal;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}
+
+export interface PriceReader {
+  /** Reads one batch of due tokens; false when there was nothing to read, or the feed or Kafka failed. */
+  round(): Promise<boolean>;
+  /** Publishes answers to requests. A lost answer is requested again by the client. */
+  answer(answered: readonly Answered[]): Promise<void>;
+}
+
+/** Lower bound of the time between two calls of the feed, however many requests there are. */
+const CALL_SPACING_MS = 250;
+const REFRESH_COMMON_MS = 10_000;
+const KAFKA_RETRY_MS = 5000;
+const FEED_ALARM = 'prices.feed';
+const REFUSED_ALARM = 'prices.refused:';
+
+/** Reads due tokens from the feed, publishes what the guard accepts, and raises alarms for what it refuses. */
+export function createPriceReader(options: PriceReaderOptions): PriceReader {
+  const { feed, limits, intervalMs, store, pool, publisher, retryWhileUnavailable, log, signal, now } =
+    options;
+  const metrics = createPriceMetrics(options.metrics);
+  const alarms = createAlarms(pool);
+  let refreshedAt = -Infinity;
+  let calledAt = -Infinity;
+  let failures = 0;
+  let backoffUntil = 0;
+
+  async function refreshCommonTokens(): Promise<void> {
+    if (now() - refreshedAt < Math.min(REFRESH_COMMON_MS, intervalMs)) return;
+    const tokens = await options.commonTokens();
+    if (tokens === null) return;
+    await store.setCommonTokens(tokens, now());
+    await store.clearAlarmsOfUncommon(REFUSED_ALARM);
+    refreshedAt = now();
+    metrics.tokens.reset();
+    for (const { refusal, tokens: count } of await priceStates(pool))
+      metrics.tokens.set({ state: refusal ?? 'ok' }, count);
+  }
+
+  async function readDue(): Promise<boolean> {
+    if (now() < backoffUntil) return false;
+    const claims = await store.claim(feed.tokensPerCall, now());
+    if (claims.length === 0) return false;
+    await pause(Math.max(0, calledAt + CALL_SPACING_MS - performance.now()), signal);
+    calledAt = performance.now();
+    let readings: FeedReading[];
+    try {
+      readings = await feed.current(
+        claims.map(({ token }) => token),
+        signal,
+      );
+    } catch (error) {
+      if (!(error instanceof AppError)) throw error;
+      await onFeedFailure(claims, error);
+      return false;
+    }
+    failures = 0;
+    metrics.calls.inc({ outcome: 'ok' });
+    const settlements = judgeAnswer(claims, readings, limits, now()).map(({ claim, verdict }): Settlement => {
+      // An uncommon token is read again until its jump is confirmed or dropped.
+      const isJump = verdict.kind === 'refused' && verdict.reason === 'jump';
+      return { claim, verdict, dueAt: claim.common || isJump ? now() + intervalMs : null };
+    });
+    if (!(await publish(settlements))) return false;
+    await reader.answer(await retryWhileUnavailable(() => store.settle(settlements, now())));
+    await retryWhileUnavailable(() => updateAlarms(settlements));
+    return true;
+  }
+
+  async function onFeedFailure(claims: readonly Claim[], error: AppError): Promise<void> {
+    // A call that was cancelled by the stop says nothing about the feed.
+    const isStopped = signal.aborted;
+    failures += isStopped ? 0 : 1;
+    const delayMs = isStopped
+      ? 0
+      : Math.max(retryAfterMs(error) ?? 0, backoffMs(failures, OBSERVER_BACKOFF, Math.random()));
+    backoffUntil = now() + delayMs;
+    await unclaim(claims, backoffUntil);
+    if (isStopped) return;
+    metrics.calls.inc({ outcome: error.code });
+    log.warn({ err: error, failures, delayMs }, 'price feed unavailable, retrying');
+    await retryWhileUnavailable(() => alarms.raise(FEED_ALARM, `unavailable: ${error.message}`));
+  }
+
+  async function unclaim(claims: readonly Claim[], dueAt: number): Promise<void> {
+    const settlements = claims.map((claim) => ({ claim, verdict: null, dueAt }));
+    await retryWhileUnavailable(() => store.settle(settlements, now()));
+  }
+
+  async function publish(settlements: readonly Settlement[]): Promise<boolean> {
+    const readAt = now();
+    const messages = settlements.flatMap(({ claim: { token, requestedAt }, verdict }) => {
+      if (verdict?.kind === 'accepted')
+        return [{ key: token, value: observedMessage(feed.source, token, verdict, requestedAt) }];
+      if (verdict === null || requestedAt === null) return [];
+      const reason = verdict.kind === 'refused' ? verdict.reason : 'repeated';
+      return [{ key: token, value: unchangedMessage(feed.source, token, { reason, readAt, requestedAt }) }];
+    });
+    try {
+      if (messages.length > 0) await publisher.publish(topics.prices, messages);
+      metrics.published.inc(settlements.filter(({ verdict }) => verdict?.kind === 'accepted').length);
+      return true;
+    } catch (error) {
+      if (!isRetryable(error)) throw error;
+      log.warn({ err: error }, 'prices not published, reading them again later');
+      await unclaim(
+        settlements.map(({ claim }) => claim),
+        now() + KAFKA_RETRY_MS,
+      );
+      return false;
+    }
+  }
+
+  /** Refusals of common tokens are alarms until the token has a valid price again. */
+  async function updateAlarms(settlements: readonly Settlement[]): Promise<void> {
+    const resolved: string[] = [FEED_ALARM];
+    for (const { claim, verdict } of settlements) {
+      const { token, common } = claim;
+      if (verdict?.kind !== 'refused') {
+        resolved.push(REFUSED_ALARM + token);
+        continue;
+      }
+      const { reason, detail } = verdict;
+      metrics.refused.inc({ reason });
+      log.info({ contract: token, reason, detail }, 'price refused');
+      // A feed need not know every token.
+      if (common && reason !== 'untracked') await alarms.raise(REFUSED_ALARM + token, `${reason}: ${detail}`);
+    }
+    await alarms.clear(resolved);
+  }
+
+  const reader: PriceReader = {
+    async round() {
+      await refreshCommonTokens();
+      return await readDue();
+    },
+    async answer(answered) {
+      if (answered.length === 0) return;
+      const messages = answered.map(({ token, readAt, requestedAt }) => ({
+        key: token,
+        value: unchangedMessage(feed.source, token, { reason: 'repeated', readAt, requestedAt }),
+      }));
+      await publisher.publish(topics.prices, messages).catch((error: unknown) => {
+        if (!isRetryable(error)) throw error;
+        log.warn({ err: error }, 'price requests not answered: Kafka unavailable');
+      });
+    },
+  };
+  return reader;
+}
