@@ -76,7 +76,6 @@ async function main({ releasers, signal, fail }: ProcessContext): Promise<void> 
   const services = [...embedded.services];
   for (const service of services) say(`  ${service.name.padEnd(12)} embedded, pid ${service.pid}`);
   const isRealChain = env['STARKNET_RPC_URL'] !== undefined;
-  const arePricesReal = env['PRICE_FEED_URL'] !== undefined;
   // What links to the gateway is kept by clients: its port stays, too.
   const ports = await takePorts(dataDir, ['starknet', 'prices', 'ipfs', ...roleNames.map(metricsOf)]);
   const simulated = (
@@ -86,7 +85,9 @@ async function main({ releasers, signal, fail }: ProcessContext): Promise<void> 
     keepRunning(() => start({ dataDir: join(dataDir, name), log, port: ports[name] }), { log, onRestart });
   const [chain, feed, gateway] = await Promise.all([
     isRealChain ? null : simulated('starknet', startStarknet),
-    arePricesReal && env['TOKEN_LIST_URL'] !== undefined ? null : simulated('prices', startPrices),
+    env['PRICE_FEED_URL'] !== undefined && env['TOKEN_LIST_URL'] !== undefined
+      ? null
+      : simulated('prices', startPrices),
     // It has the simulated chain's NFTs and no others.
     isRealChain || env['IPFS_GATEWAY_URL'] !== undefined ? null : simulated('ipfs', startIpfs),
   ]);
@@ -102,8 +103,9 @@ async function main({ releasers, signal, fail }: ProcessContext): Promise<void> 
     services.push(feed);
     env['PRICE_FEED_URL'] ??= feed.url;
     env['TOKEN_LIST_URL'] ??= tokenListUrl(feed.url);
-    say(`  ${'Prices'.padEnd(12)} simulated ${arePricesReal ? 'token list' : 'prices'} at ${feed.url}`);
-    if (isRealChain) say('               made up: set PRICE_FEED_URL and TOKEN_LIST_URL for real ones');
+    say(`  ${'Prices'.padEnd(12)} simulated at ${feed.url}`);
+  } else if (env['PRICE_FEED_URL'] === undefined) {
+    say(`  ${'Prices'.padEnd(12)} none: set PRICE_FEED_URL and TOKEN_LIST_URL`);
   }
   if (gateway !== null) {
     releasers.push('simulated IPFS gateway', () => gateway.stop());

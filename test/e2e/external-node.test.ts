@@ -1,0 +1,50 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
+
+import { freePort } from '../../infra/embedded/ports.ts';
+import { createSimulatedNode } from '../../infra/embedded/starknet/node.ts';
+import type { SimulatedNode } from '../../infra/embedded/starknet/node.ts';
+import { isolated } from '../support/isolation.ts';
+import type { Isolated } from '../support/isolation.ts';
+import { startService } from '../support/service.ts';
+import type { RunningService } from '../support/service.ts';
+
+const ETH = '0x49d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7';
+/** `npm start` beside a node, with neither PRICE_FEED_URL nor TOKEN_LIST_URL. */
+let own: Isolated;
+let node: SimulatedNode;
+let service: RunningService;
+const dataDir = mkdtempSync(join(tmpdir(), 'tds-external-node-'));
+
+beforeAll(async () => {
+  own = await isolated();
+  node = await createSimulatedNode({ seed: 'external', manual: true, initialHead: 20 });
+  service = await startService(dataDir, {
+    ...own.env,
+    STARKNET_RPC_URL: node.url,
+    INDEX_FROM: '0',
+    PORT: String(await freePort()),
+  });
+}, 180_000);
+afterAll(async () => {
+  await service?.stop();
+  await node?.close();
+  await own?.drop();
+  rmSync(dataDir, { recursive: true, force: true });
+});
+
+test('npm start beside a node starts no simulated price feed or token list', async () => {
+  expect(service.printed()).toMatch(/Prices +none: set PRICE_FEED_URL/);
+  const run = z
+    .object({ env: z.record(z.string(), z.string()), pids: z.record(z.string(), z.int()) })
+    .parse(JSON.parse(readFileSync(join(dataDir, 'run.json'), 'utf8')));
+  expect(Object.keys(run.env)).not.toContain('PRICE_FEED_URL');
+  expect(Object.keys(run.env)).not.toContain('TOKEN_LIST_URL');
+  expect(Object.keys(run.pids)).not.toContain('prices');
+  const { json } = await service.get(`/api/price/?token_address=${ETH}`);
+  expect(json).toMatchObject({ success: true, data: { price_usd: 0 } });
+}, 60_000);
