@@ -7,6 +7,7 @@ import type { Config } from '../infra/config.ts';
 import type { Kafka, Publisher } from '../infra/kafka/client.ts';
 import { Releasers, pause } from '../infra/lifecycle.ts';
 import type { Logger } from '../infra/log.ts';
+import { REQUEST_DRAIN_MS } from '../infra/shutdown.ts';
 import { createSealing } from '../infra/sealing.ts';
 import type { Registry } from '../infra/metrics.ts';
 import type { Pool } from '../infra/postgres/client.ts';
@@ -52,9 +53,6 @@ export interface ApiOptions {
   /** Unix milliseconds; the machine's clock when absent. */
   readonly now?: () => number;
 }
-
-/** Requests in flight have so long to end once the API is closed. */
-const DRAIN_MS = 10_000;
 
 /** A start waits so long for Redis. */
 const REDIS_WITHIN_MS = 1000;
@@ -182,12 +180,12 @@ async function listenOn(server: Server, port: number, host: string): Promise<str
   return `http://${shown}:${address.port}`;
 }
 
-/** Takes no more connections, lets requests in flight end, and closes the rest after `DRAIN_MS`. */
+/** Takes no more connections, lets requests in flight end, and closes the rest after `REQUEST_DRAIN_MS`. */
 async function drain(server: Server): Promise<void> {
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   const isClosed = new AbortController();
   void closed.then(() => isClosed.abort());
-  const deadline = performance.now() + DRAIN_MS;
+  const deadline = performance.now() + REQUEST_DRAIN_MS;
   while (!isClosed.signal.aborted && performance.now() < deadline) {
     // A connection that has just answered is idle and would be kept alive.
     server.closeIdleConnections();

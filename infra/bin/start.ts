@@ -17,6 +17,7 @@ import { startStarknet } from '../embedded/starknet/starknet.ts';
 import { loadConfig, required, settings } from '../config.ts';
 import type { Config } from '../config.ts';
 import { createLogger, readableLines } from '../log.ts';
+import { ROLE_KILL_MS, START_SHUTDOWN_MS } from '../shutdown.ts';
 import { rebuildOutdated } from './cli/rebuild.ts';
 import { meetNode } from './start/check-node.ts';
 import { prepareStores } from './start/prepare-stores.ts';
@@ -35,7 +36,6 @@ import { superviseRole } from './start/supervise.ts';
 const roleNames = ['project', 'ingest', 'observe', 'dispatch', 'api'] as const;
 /** By this name the port of its metrics is kept. */
 const metricsOf = (role: (typeof roleNames)[number]) => `metrics-${role}` as const;
-const ROLE_GRACE_MS = 4000;
 const startedAt = new Date().toISOString();
 
 // Ten processes load the same files: what one has compiled is kept for the others and for the next start (0.7 s of CPU
@@ -52,9 +52,12 @@ const log = createLogger('start', earlyLogLevel(env, 'warn'), lines);
 // Whoever read along is gone; the service is not.
 stdout.on('error', () => {});
 
-await runProcess(log, main, (error) => {
-  if (isMistake(error)) process.stderr.write(`${error.message}\n`);
-  else logFailure(log, error);
+await runProcess(log, main, {
+  shutdownMs: START_SHUTDOWN_MS,
+  report(error) {
+    if (isMistake(error)) process.stderr.write(`${error.message}\n`);
+    else logFailure(log, error);
+  },
 });
 
 async function main({ releasers, signal, fail }: ProcessContext): Promise<void> {
@@ -150,10 +153,7 @@ async function main({ releasers, signal, fail }: ProcessContext): Promise<void> 
       onStart: () => record(),
     }),
   );
-  releasers.push(
-    'roles',
-    async () => void (await Promise.all(roles.map((role) => role.stop(ROLE_GRACE_MS)))),
-  );
+  releasers.push('roles', async () => void (await Promise.all(roles.map((role) => role.stop(ROLE_KILL_MS)))));
   record = () => recordRun(dataDir, env, baseUrl, [...roles, ...services]);
   await Promise.all(roles.map((role) => Promise.race([role.ready, aborted(signal)])));
   if (signal.aborted) return;

@@ -1,6 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -8,6 +9,9 @@ import { z } from 'zod';
 import { freePort } from '../../infra/embedded/ports.ts';
 import { createSimulatedNode } from '../../infra/embedded/starknet/node.ts';
 import type { SimulatedNode } from '../../infra/embedded/starknet/node.ts';
+import { createKafka } from '../../infra/kafka/client.ts';
+import { createLogger } from '../../infra/log.ts';
+import { topics } from '../../schemas/topics.ts';
 import { isolated } from '../support/isolation.ts';
 import type { Isolated } from '../support/isolation.ts';
 import { startService } from '../support/service.ts';
@@ -18,6 +22,8 @@ const ETH = '0x49d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7';
 let own: Isolated;
 let node: SimulatedNode;
 let service: RunningService;
+/** Calls made with the API key. */
+let calls = 0;
 const dataDir = mkdtempSync(join(tmpdir(), 'tds-external-node-'));
 
 beforeAll(async () => {
@@ -45,6 +51,46 @@ test('npm start beside a node starts no simulated price feed or token list', asy
   expect(Object.keys(run.env)).not.toContain('PRICE_FEED_URL');
   expect(Object.keys(run.env)).not.toContain('TOKEN_LIST_URL');
   expect(Object.keys(run.pids)).not.toContain('prices');
-  const { json } = await service.get(`/api/price/?token_address=${ETH}`);
+  const { json } = await get(`/api/price/?token_address=${ETH}`);
   expect(json).toMatchObject({ success: true, data: { price_usd: 0 } });
 }, 60_000);
+
+test('a request in flight when the service is stopped is answered, and its usage is in the log', async () => {
+  // Without a price feed a forced refresh is answered after 8 s.
+  const startedAt = performance.now();
+  const answered = get(`/api/price/?token_address=${ETH}&force_refresh=true`);
+  await sleep(500);
+  const stopped = service.stop('SIGINT');
+  const { status } = await answered;
+  const elapsedMs = performance.now() - startedAt;
+  await stopped;
+  expect(status).toBe(200);
+  expect(elapsedMs).toBeGreaterThan(7000);
+  expect(await countedCalls()).toBe(calls);
+}, 60_000);
+
+async function get(path: string): ReturnType<RunningService['get']> {
+  calls += 1;
+  return await service.get(path);
+}
+
+/** Calls of API keys that the log holds. */
+async function countedCalls(): Promise<number> {
+  const kafka = createKafka({
+    brokers: own.env.KAFKA_BROKERS.split(','),
+    clientId: 'test',
+    topicPrefix: own.env.KAFKA_TOPIC_PREFIX,
+    log: createLogger('test', 'silent'),
+  });
+  try {
+    let counted = 0;
+    for (const { partition, low, high } of await kafka.offsets(topics.usage)) {
+      for await (const { value } of kafka.readRange(topics.usage, partition, low, high)) {
+        counted += topics.usage.schema.parse(JSON.parse(value.toString())).calls;
+      }
+    }
+    return counted;
+  } finally {
+    await kafka.close();
+  }
+}

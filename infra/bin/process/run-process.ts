@@ -1,9 +1,7 @@
 import { AppError } from '../../../schemas/errors.ts';
 import { Releasers } from '../../lifecycle.ts';
 import type { Logger } from '../../log.ts';
-
-/** How long a role may take to drain before it is ended all the same. */
-const DRAIN_MS = 6000;
+import { ROLE_SHUTDOWN_MS } from '../../shutdown.ts';
 
 export interface ProcessContext {
   readonly releasers: Releasers;
@@ -18,12 +16,16 @@ export interface ProcessContext {
  *
  * Exit codes: 0 stopped on request, 1 a mistake that starting again does not mend, 75 anything else.
  *
- * @param report says why it ends; by default in the log
+ * @param options.report writes why it fails; by default to the log
+ * @param options.shutdownMs after this the process exits even if a resource is still open
  */
 export async function runProcess(
   log: Logger,
   main: (context: ProcessContext) => Promise<void>,
-  report: (error: unknown) => void = (error) => logFailure(log, error),
+  {
+    report = (error) => logFailure(log, error),
+    shutdownMs = ROLE_SHUTDOWN_MS,
+  }: { report?: (error: unknown) => void; shutdownMs?: number } = {},
 ): Promise<never> {
   dropKnownWarnings();
   const stop = new AbortController();
@@ -52,7 +54,7 @@ export async function runProcess(
   const code = await ended.promise;
   clearInterval(watch);
   stop.abort();
-  setTimeout(() => process.exit(code === 0 ? 75 : code), DRAIN_MS).unref();
+  setTimeout(() => process.exit(code === 0 ? 75 : code), shutdownMs).unref();
   await releasers.releaseAll();
   process.exit(code);
 }

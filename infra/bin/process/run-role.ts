@@ -46,12 +46,14 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
     const message: z.infer<typeof readyMessage> = { ready: true, url, metrics_url: exposed.url };
     process.send?.(message);
   };
-  return await runProcess(log, main, (error) => {
-    logFailure(log, error);
-    const message: z.infer<typeof failedMessage> = {
-      failed: String(error instanceof Error ? error.message : error),
-    };
-    if (process.connected) process.send?.(message);
+  return await runProcess(log, main, {
+    report(error) {
+      logFailure(log, error);
+      const message: z.infer<typeof failedMessage> = {
+        failed: String(error instanceof Error ? error.message : error),
+      };
+      if (process.connected) process.send?.(message);
+    },
   });
 }
 
