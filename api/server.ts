@@ -145,6 +145,7 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
       kafka,
       servedBuilds,
       stallSeconds: config.stallSeconds,
+      adminUsername: config.adminUsername,
       indexedHeight: () => height.current(),
       areLimitsShared: () => limits.areShared(),
     }),

@@ -329,7 +329,7 @@ export const settings = {
     'ADMIN_USERNAME',
     z.string().min(1).nullable(),
     null,
-    'this user is made to exist at start',
+    'admin user, created at startup if missing, before /readyz says ready',
   ),
   adminPassword: setting('ADMIN_PASSWORD', z.string().min(8).nullable(), null, "that user's password"),
   rateLimitPerHour: setting(
@@ -408,8 +408,15 @@ export type Config = {
   readonly [K in keyof typeof settings]: (typeof settings)[K] extends Setting<infer T> ? T : never;
 };
 
-/** Parses the environment; throws `CONFIG_INVALID` naming every wrong setting at once. */
-export function loadConfig(env: NodeJS.ProcessEnv): Config {
+/**
+ * Parses the environment; throws `CONFIG_INVALID` naming every wrong setting at once.
+ *
+ * @param options.hasAdminPassword false for the API, which needs to know the admin's name only
+ */
+export function loadConfig(
+  env: NodeJS.ProcessEnv,
+  { hasAdminPassword = true }: { readonly hasAdminPassword?: boolean } = {},
+): Config {
   const problems: string[] = [];
   const entries = Object.entries<Setting<unknown>>(settings).map(([key, { env: name, schema, fallback }]) => {
     const text = env[name];
@@ -419,7 +426,8 @@ export function loadConfig(env: NodeJS.ProcessEnv): Config {
     problems.push(`${name}: ${parsed.error.issues.map((issue) => issue.message).join('; ')}`);
     return [key, fallback];
   });
-  if ((env['ADMIN_USERNAME'] ?? '') !== '' && (env['ADMIN_PASSWORD'] ?? '') === '') {
+  const isSet = (name: string): boolean => (env[name] ?? '') !== '';
+  if (hasAdminPassword && isSet('ADMIN_USERNAME') && !isSet('ADMIN_PASSWORD')) {
     problems.push('ADMIN_PASSWORD: must be set when ADMIN_USERNAME is');
   }
   if (problems.length > 0)

@@ -11,8 +11,9 @@ import {
   raisedAlarms,
   withTimeout,
 } from '../../infra/working-state.ts';
-import type { Readiness } from './health.ts';
+import { userByLogin } from '../../projections/accounts/queries.ts';
 import type { ServedBuilds } from '../http/route.ts';
+import type { Readiness } from './health.ts';
 
 export interface ReadinessDeps {
   readonly pool: Sql;
@@ -21,57 +22,49 @@ export interface ReadinessDeps {
   readonly stallSeconds: number;
   readonly servedBuilds: () => Promise<ServedBuilds>;
   readonly indexedHeight: () => number | null;
-  /** False: Redis is away, and each process counts for itself. */
+  /** False while Redis is unavailable and each process counts for itself. */
   readonly areLimitsShared: () => Promise<boolean>;
+  /** The configured admin; null where none is configured. */
+  readonly adminUsername: string | null;
 }
 
-const ANSWER_WITHIN_MS = 4000;
+const TIMEOUT_MS = 4000;
 
 /**
- * 200 when the API can answer from its stores and no projection is halted, also during backfill and while the node,
- * the log or Redis is away; the body says what is behind, and by how much.
+ * 200 when the API can answer from its stores, no projection is halted and the configured admin exists; also during
+ * backfill and while the node, Kafka or Redis is unavailable. The body says what is behind, and by how much.
  */
 export function createReadiness(deps: ReadinessDeps): () => Promise<Readiness> {
   const { pool, clickhouse, kafka, servedBuilds, indexedHeight, stallSeconds, areLimitsShared } = deps;
+  const lagsAndRoles = oneAtATime(
+    async () => await Promise.all([projectionLags(pool, kafka), roleStates(pool, kafka, stallSeconds)]),
+  );
+  const hasAdmin = createAdminCheck(deps);
 
-  /** One question at a time: while the log is away, more would only pile up. */
-  let asking: ReturnType<typeof askLog> | null = null;
-  const askLog = async () =>
-    await Promise.all([projectionLags(pool, kafka), roleStates(pool, kafka, stallSeconds)]);
-  const lagsAndRoles = async (): ReturnType<typeof askLog> =>
-    await (asking ??= askLog().finally(() => {
-      asking = null;
-    }));
-
-  const look = async (): Promise<Readiness> => {
-    const [served, [{ lags, logAnswers }, roles], halts, alarms, isRedisUp, clickhouseAnswers] =
+  const check = async (): Promise<Readiness> => {
+    const served = await servedBuilds();
+    const canRead = isServed(served);
+    const [[{ lags, logAnswers }, roles], halts, alarms, isRedisUp, isClickHouseUp, adminExists] =
       await Promise.all([
-        servedBuilds(),
         lagsAndRoles(),
         projectionHalts(pool),
         raisedAlarms(pool),
         withTimeout(areLimitsShared(), STORE_WITHIN_MS, false),
-        withTimeout(
-          clickhouse
-            .rows({ name: 'readiness', sql: 'SELECT 1 AS one', row: z.unknown() })
-            .then(() => true)
-            .catch(() => false),
-          STORE_WITHIN_MS,
-          false,
-        ),
+        withTimeout(answers(clickhouse), STORE_WITHIN_MS, false),
+        canRead ? hasAdmin(served) : false,
       ]);
-    const canRead = isServed(served);
-    const ok = clickhouseAnswers && canRead && halts.length === 0;
+    const ok = isClickHouseUp && canRead && halts.length === 0 && adminExists;
     return {
       ok,
       body: {
         status: ok ? 'ready' : 'not ready',
         postgres: 'ok',
-        clickhouse: clickhouseAnswers ? 'ok' : 'unavailable',
+        clickhouse: isClickHouseUp ? 'ok' : 'unavailable',
         log: logAnswers ? 'ok' : 'unavailable',
         redis: isRedisUp ? 'ok' : 'unavailable',
         limits: isRedisUp ? 'shared' : 'local and stricter; no log-in',
         read_models: canRead ? 'ok' : 'not built yet',
+        ...(canRead && !adminExists ? { admin_user: 'not created yet' } : {}),
         indexed_block: indexedHeight(),
         halted: halts.map(({ halted_at, ...halt }) => ({ ...halt, halted_at: halted_at.toISOString() })),
         alarms: alarms.map(({ raised_at, ...alarm }) => ({ ...alarm, raised_at: raised_at.toISOString() })),
@@ -81,16 +74,47 @@ export function createReadiness(deps: ReadinessDeps): () => Promise<Readiness> {
     };
   };
 
-  const away: Readiness = { ok: false, body: { status: 'not ready', postgres: 'unavailable' } };
+  const unavailable: Readiness = { ok: false, body: { status: 'not ready', postgres: 'unavailable' } };
   return async () =>
     await withTimeout(
-      look().catch(() => away),
-      ANSWER_WITHIN_MS,
-      away,
+      check().catch(() => unavailable),
+      TIMEOUT_MS,
+      unavailable,
     );
 }
 
-/** The read models that most routes need are there. */
+/** Callers share a call that is under way: while Kafka is unavailable, calls would pile up. */
+function oneAtATime<T>(work: () => Promise<T>): () => Promise<T> {
+  let running: Promise<T> | null = null;
+  return async () =>
+    await (running ??= work().finally(() => {
+      running = null;
+    }));
+}
+
+/** Users are never deleted: once the admin was found, it is not looked up again. */
+function createAdminCheck({
+  pool,
+  adminUsername,
+}: Pick<ReadinessDeps, 'pool' | 'adminUsername'>): (served: ServedBuilds) => Promise<boolean> {
+  let exists = adminUsername === null;
+  return async (served) => {
+    if (!exists && adminUsername !== null)
+      exists = (await userByLogin(pool, served.schema('accounts'), adminUsername)) !== null;
+    return exists;
+  };
+}
+
+async function answers(clickhouse: ReadinessDeps['clickhouse']): Promise<boolean> {
+  try {
+    await clickhouse.rows({ name: 'readiness', sql: 'SELECT 1 AS one', row: z.unknown() });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Whether the read models that most routes need are built. */
 function isServed(served: ServedBuilds): boolean {
   try {
     for (const name of ['accounts', 'chain-status', 'tokens']) served.schema(name);

@@ -7,8 +7,11 @@ import { isAlive, readRunFile } from './start/run-file.ts';
  * The settings of a command: the environment, and what it leaves open from the embedded start that runs in `DATA_DIR`.
  * A supervised role is given everything in its environment.
  */
-export function commandConfig(env: NodeJS.ProcessEnv): Config {
-  const own = loadConfig(env);
+export function commandConfig(
+  env: NodeJS.ProcessEnv,
+  options: Parameters<typeof loadConfig>[1] = {},
+): Config {
+  const own = loadConfig(env, options);
   const run = readRunFile(own.dataDir);
   if (run === null || !isAlive(run.pid)) {
     if (own.databaseUrl !== null) return own;
@@ -18,7 +21,7 @@ export function commandConfig(env: NodeJS.ProcessEnv): Config {
       `Nothing runs in ${own.dataDir}${last}: start it with \`npm start\`, name another DATA_DIR, or set DATABASE_URL and the URLs of the other stores`,
     );
   }
-  return loadConfig({ ...run.env, ...env });
+  return loadConfig({ ...run.env, ...env }, options);
 }
 
 /** LOG_LEVEL for the logger that is there before the settings are; a wrong one is named when they are read. */

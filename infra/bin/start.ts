@@ -147,7 +147,7 @@ async function main({ releasers, signal, fail }: ProcessContext): Promise<void> 
   const roles = roleNames.map((role, at) =>
     superviseRole({
       role,
-      env: async () => envOf(role, await metricsPort(role, at), env),
+      env: async () => envOf(role, await metricsPort(role, at), env, demo.username),
       logs,
       log,
       onStart: () => record(),
@@ -227,12 +227,14 @@ function envOf(
   role: (typeof roleNames)[number],
   metricsPort: number,
   given: NodeJS.ProcessEnv,
+  adminUsername: string,
 ): NodeJS.ProcessEnv {
   const { ADMIN_USERNAME: _username, ADMIN_PASSWORD: _password, ...own } = given;
   own['METRICS_PORT'] = String(metricsPort);
   if (role !== 'api') return own;
   const { DATABASE_URL: _database, CLICKHOUSE_URL: _clickhouse, ...rest } = own;
-  return rest;
+  // Its /readyz waits until this user exists.
+  return { ...rest, ADMIN_USERNAME: adminUsername };
 }
 
 function seconds(since: number): string {

@@ -22,7 +22,8 @@ import type { z } from 'zod';
 /** Runs one role as this process, with metrics of its own, and tells a supervisor when it does its work. */
 export async function runRole(role: Role, only: readonly string[]): Promise<never> {
   // A supervisor has said everything; the API is not given the owners' URLs, and must not find them either.
-  const config = process.send === undefined ? commandConfig(process.env) : loadConfig(process.env);
+  const load = process.send === undefined ? commandConfig : loadConfig;
+  const config = load(process.env, { hasAdminPassword: role.name !== 'api' });
   const log = createLogger(role.name, config.logLevel);
   const main: Parameters<typeof runProcess>[1] = async ({ releasers, signal, fail }) => {
     const metrics = createMetrics(role.name);

@@ -7,6 +7,7 @@ import { startSampling } from '../../../projections/engine/verify/sampling.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { systemClock } from '../../clock.ts';
 import type { Role, RoleContext } from '../role.ts';
+import { startCreatingAdmin } from '../operator/create-admin.ts';
 import { openClickHouse, openKafka, openPool } from '../connect.ts';
 
 export const projectRole: Role = {
@@ -52,6 +53,7 @@ export const projectRole: Role = {
       );
     }
     await allRunning(runs, { releasers, fail });
+    if (wanted({ name: 'accounts' })) startCreatingAdmin(context);
     if (only.length === 0) {
       const sampling = startSampling({ pool, clickhouse, kafka, clock: systemClock, log, metrics: registry });
       releasers.push('sampling', () => sampling.stop());
