@@ -119,8 +119,8 @@ async function projectStalls(
     db,
     standingRow,
     `SELECT projection AS reader, topic, partition, next_offset, updated_at
-     FROM tds.checkpoints c JOIN tds.builds b USING (projection, build)
-     WHERE b.state = 'serving' AND updated_at < now() - make_interval(secs => $1)
+     FROM tds.projection_checkpoints c
+     WHERE state = 'serving' AND updated_at < now() - make_interval(secs => $1)
        AND NOT EXISTS (SELECT 1 FROM tds.projection_halts h
          WHERE h.projection = c.projection AND h.build = c.build AND h.topic = c.topic AND h.partition = c.partition)
      ORDER BY updated_at`,
@@ -161,7 +161,7 @@ async function observeStalls(
   stallSeconds: number,
 ): Promise<Stall[]> {
   const [standing, overdue] = await Promise.all([
-    standingReaders(db, 'observer', 'observer_readings', stallSeconds),
+    standingReaders(db, 'observe-', stallSeconds),
     sqlRows(
       db,
       overdueRow,
@@ -187,7 +187,7 @@ async function dispatchStalls(
   stallSeconds: number,
 ): Promise<Stall[]> {
   const [standing, overdue] = await Promise.all([
-    standingReaders(db, 'matcher', 'dispatch_positions', stallSeconds),
+    standingReaders(db, 'dispatch-', stallSeconds),
     sqlRows(
       db,
       dueRow,
@@ -208,19 +208,19 @@ async function dispatchStalls(
   ];
 }
 
-/** Readers of the log whose place, kept in a table of the working state, has not moved for so long. */
+/** Consumers without builds whose checkpoint has not moved for so long. */
 async function standingReaders(
   db: Sql,
-  reader: 'observer' | 'matcher',
-  table: 'observer_readings' | 'dispatch_positions',
+  prefix: 'observe-' | 'dispatch-',
   stallSeconds: number,
 ): Promise<Standing[]> {
   return await sqlRows(
     db,
     standingRow,
-    `SELECT ${reader} AS reader, topic, partition, next_offset, updated_at FROM tds.${table}
-     WHERE updated_at < now() - make_interval(secs => $1) ORDER BY updated_at`,
-    [stallSeconds],
+    `SELECT substr(consumer, length($2) + 1) AS reader, topic, partition, next_offset, updated_at FROM tds.checkpoints
+     WHERE starts_with(consumer, $2) AND build = 0 AND updated_at < now() - make_interval(secs => $1)
+     ORDER BY updated_at`,
+    [stallSeconds, prefix],
   );
 }
 

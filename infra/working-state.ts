@@ -45,7 +45,7 @@ export async function projectionLags(
     db,
     checkpointRow,
     `SELECT projection, topic, partition, next_offset
-     FROM tds.checkpoints JOIN tds.builds USING (projection, build)
+     FROM tds.projection_checkpoints
      WHERE state = 'serving' ORDER BY projection, topic, partition`,
   );
   const heads = await withTimeout(

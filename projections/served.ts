@@ -36,7 +36,7 @@ const SELECT_SERVED = `SELECT tables, schemas, md5(tables::text || schemas::text
   FROM tds.served, (
     SELECT string_agg(next_offset::text, ' ' ORDER BY projection, topic, partition) AS all_of_it,
       string_agg(next_offset::text, ' ' ORDER BY projection, topic, partition) FILTER (WHERE topic = 'chain.blocks') AS blocks
-    FROM tds.checkpoints JOIN tds.builds USING (projection, build)
+    FROM tds.projection_checkpoints
     WHERE state = 'serving' AND topic NOT IN ('ads', 'commands', 'quarantine', 'usage')
   ) AS read`;
 

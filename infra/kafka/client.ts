@@ -13,7 +13,7 @@ import { readRanges } from './read-ranges.ts';
 import type { OffsetRange } from './read-ranges.ts';
 import { fetchTopicId } from './topic-id.ts';
 
-export type { ConsumeOptions, Consumption, LogBatch, LogMessage } from './consumption.ts';
+export type { ConsumeOptions, Consumption, Handled, LogBatch, LogMessage } from './consumption.ts';
 export type { Publisher } from './publisher.ts';
 export type { OffsetRange } from './read-ranges.ts';
 

@@ -23,6 +23,9 @@ export interface LogBatch {
   readonly highWatermark: number;
 }
 
+/** `abandoned`: the batch was not handled; nothing more of its partition is read until a seek or the next assignment. */
+export type Handled = 'done' | 'abandoned';
+
 export interface ConsumeOptions {
   readonly groupId: string;
   readonly topics: readonly Topic<unknown>[];
@@ -30,8 +33,8 @@ export interface ConsumeOptions {
   readonly partitions?: readonly number[];
   /** Asked for every assigned partition at every assignment: the offset to begin with. */
   startAt(topic: string, partition: number): Promise<number | 'beginning' | 'end'>;
-  /** One batch at a time. An error is a bug or a lost store: reading stops and `onCrash` is told. */
-  onBatch(batch: LogBatch): Promise<void>;
+  /** One batch at a time. Its error ends the consumption with `onCrash`. */
+  onBatch(batch: LogBatch): Promise<Handled | void>;
   /** These partitions belong to another member now. */
   onRevoked?(partitions: readonly { topic: string; partition: number }[]): void;
   onCrash(error: unknown): void;
@@ -84,6 +87,9 @@ export async function consume(
 
   /** Next offset of each assigned partition; a promise while it is being asked for. */
   let expected = new Map<string, Promise<number> | number>();
+  /** Partitions that were sought while their batch was being handled. */
+  const sought = new Set<string>();
+  const abandoned = new Set<string>();
   let generation = 0;
   let stopping = false;
 
@@ -114,6 +120,7 @@ export async function consume(
       if (others.length > 0) consumer.pause([{ topic: fullName, partitions: others }]);
       for (const partition of partitions.filter(wanted)) {
         const place = `${topic.name}:${partition}`;
+        if (abandoned.delete(place)) consumer.resume([{ topic: fullName, partitions: [partition] }]);
         const start = startOf(topic, partition);
         expected.set(place, start);
         start.then(
@@ -175,8 +182,10 @@ export async function consume(
         return;
       }
       const beat = setInterval(() => void payload.heartbeat().catch(() => {}), 2000);
+      let handled: Handled | void;
+      sought.delete(place);
       try {
-        await options.onBatch({
+        handled = await options.onBatch({
           topic: topic.name,
           partition: batch.partition,
           messages,
@@ -188,7 +197,12 @@ export async function consume(
       } finally {
         clearInterval(beat);
       }
-      if (mine !== generation || expected.get(place) !== next) return; // taken away, or sought elsewhere, meanwhile
+      if (mine !== generation || sought.has(place)) return;
+      if (handled === 'abandoned') {
+        abandoned.add(place);
+        consumer.pause([{ topic: batch.topic, partitions: [batch.partition] }]);
+        return;
+      }
       expected.set(place, last.offset + 1);
       payload.resolveOffset(String(last.offset));
       await payload.heartbeat();
@@ -202,7 +216,10 @@ export async function consume(
     },
     seek(topic, partition, offset) {
       if (stopping) return;
-      expected.set(`${topic}:${partition}`, offset);
+      const place = `${topic}:${partition}`;
+      expected.set(place, offset);
+      sought.add(place);
+      if (abandoned.delete(place)) consumer.resume([{ topic: topicPrefix + topic, partitions: [partition] }]);
       consumer.seek({ topic: topicPrefix + topic, partition, offset: String(offset) });
     },
     async commit(topic, partition, nextOffset) {

@@ -9,16 +9,15 @@ const WORKING_TABLES = [
   'served',
   'builds',
   'checkpoints',
+  'projection_checkpoints',
   'projection_halts',
   'alarms',
   'role_processes',
   'chunk_writers',
-  'observer_readings',
   'observer_progress',
   'repairs_left',
   'webhook_deliveries',
   'webhook_endpoints',
-  'dispatch_positions',
 ];
 
 const STATEMENT_TIMEOUT_MS = 15_000;

@@ -22,8 +22,8 @@ export async function readPosition(
   const [found] = await sqlRows(
     db,
     row,
-    `SELECT next_offset FROM tds.observer_positions
-     WHERE observer = $1 AND topic = $2 AND partition = $3 AND topic_id = $4`,
+    `SELECT next_offset FROM tds.checkpoints
+     WHERE consumer = 'observe-' || $1 AND build = 0 AND topic = $2 AND partition = $3 AND topic_id = $4`,
     [observer, topic, partition, topicId],
   );
   return found?.next_offset ?? null;
@@ -31,9 +31,9 @@ export async function readPosition(
 
 export async function movePosition(db: Sql, observer: string, position: Position): Promise<void> {
   await db.query(
-    `INSERT INTO tds.observer_positions (observer, topic, partition, topic_id, next_offset)
-     VALUES ($1, $2, $3, $4, $5)
-     ON CONFLICT (observer, topic, partition) DO UPDATE
+    `INSERT INTO tds.checkpoints (consumer, topic, partition, topic_id, next_offset)
+     VALUES ('observe-' || $1, $2, $3, $4, $5)
+     ON CONFLICT (consumer, build, topic, partition) DO UPDATE
        SET topic_id = excluded.topic_id, next_offset = excluded.next_offset, updated_at = now()`,
     [observer, position.topic, position.partition, position.topicId, position.nextOffset],
   );

@@ -113,7 +113,7 @@ async function isBegun(db: Sql, { topic }: Projection): Promise<boolean> {
     db,
     z.object({ is_begun: z.boolean() }),
     `SELECT EXISTS (
-       SELECT FROM tds.checkpoints JOIN tds.builds USING (projection, build)
+       SELECT FROM tds.projection_checkpoints
        WHERE state = 'serving' AND topic = $1 AND next_offset > 0
      ) AS is_begun`,
     [topic.name],

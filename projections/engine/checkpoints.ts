@@ -1,5 +1,11 @@
 import { z } from 'zod';
 
+import {
+  createCheckpoints,
+  moveCheckpoints as moveStored,
+  storedCheckpoints,
+} from '../../infra/kafka/checkpoints.ts';
+import type { CheckpointOwner, LogIdentity } from '../../infra/kafka/checkpoints.ts';
 import type { Kafka } from '../../infra/kafka/client.ts';
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
@@ -7,7 +13,7 @@ import { AppError } from '../../schemas/errors.ts';
 import type { Topic } from '../../schemas/topics.ts';
 import type { Build } from './builds.ts';
 
-/** From where to where a build's checkpoint moves in one partition. */
+/** A move of a build's checkpoint in one partition. */
 export interface CheckpointMove {
   readonly build: Build;
   readonly partition: number;
@@ -15,25 +21,16 @@ export interface CheckpointMove {
   readonly next: number;
 }
 
-/** A topic as its checkpoints know it. */
-export interface LogIdentity {
-  readonly topic: Topic<unknown>;
-  readonly topicId: string;
-}
+const partitionRow = z.object({ partition: z.number(), next_offset: z.number() });
 
-const checkpointRow = z.object({ partition: z.number(), topic_id: z.string(), next_offset: z.number() });
-const movedRow = z.object({ projection: z.string(), partition: z.number() });
-
-export async function identifyLog(
-  kafka: Pick<Kafka, 'topicId'>,
-  topic: Topic<unknown>,
-): Promise<LogIdentity> {
-  return { topic, topicId: await kafka.topicId(topic) };
+export function ownerOf({ projection, build }: Build): CheckpointOwner {
+  return { consumer: projection, build };
 }
 
 /**
- * Where a build goes on, by partition; a partition that it never read begins at the log's first message. A checkpoint
- * of another topic id, or outside the log as it is now, stops by name: `CHECKPOINT_OUTSIDE_LOG`.
+ * Next offsets of a build by partition; a partition that it has not read begins at the log's first message.
+ *
+ * @throws CHECKPOINT_OUTSIDE_LOG where a checkpoint belongs to another topic id or lies outside the log
  */
 export async function loadCheckpoints(
   db: Sql,
@@ -43,66 +40,45 @@ export async function loadCheckpoints(
 ): Promise<Map<number, number>> {
   const { topic, topicId } = log;
   // The log is asked after the table: a checkpoint that moves meanwhile cannot seem to be past the end.
-  const stored = await sqlRows(
-    db,
-    checkpointRow,
-    'SELECT partition, topic_id, next_offset FROM tds.checkpoints WHERE projection = $1 AND build = $2 AND topic = $3',
-    [build.projection, build.build, topic.name],
-  );
-  const offsets = await kafka.offsets(topic);
-  if (stored.length < offsets.length) {
-    await db.query(
-      `INSERT INTO tds.checkpoints (projection, build, topic, topic_id, partition, next_offset)
-       SELECT $1, $2, $3, $4, * FROM unnest($5::int[], $6::bigint[]) ON CONFLICT DO NOTHING`,
-      [
-        build.projection,
-        build.build,
-        topic.name,
-        topicId,
-        offsets.map(({ partition }) => partition),
-        offsets.map(({ low }) => low),
-      ],
-    );
+  const stored = await storedCheckpoints(db, ownerOf(build), topic);
+  const ranges = new Map((await kafka.offsets(topic)).map((range) => [range.partition, range]));
+  if (stored.length < ranges.size) {
+    const lows = new Map([...ranges].map(([partition, { low }]) => [partition, low]));
+    await createCheckpoints(db, ownerOf(build), log, lows);
     return await loadCheckpoints(db, kafka, log, build);
   }
-  const places = new Map(offsets.map((place) => [place.partition, place]));
-  for (const { partition, topic_id, next_offset } of stored) {
+  for (const { partition, topicId: storedId, nextOffset } of stored) {
     const name = `${build.projection} (build ${build.build}), ${topic.name}:${partition}`;
-    if (topic_id !== topicId) {
+    if (storedId !== topicId) {
       throw new AppError(
         'CHECKPOINT_OUTSIDE_LOG',
-        `The checkpoint of ${name} belongs to topic id ${topic_id}; the topic is now ${topicId}`,
+        `The checkpoint of ${name} belongs to topic id ${storedId}; the topic is now ${topicId}`,
       );
     }
-    const place = places.get(partition);
-    if (place === undefined || next_offset < place.low || next_offset > place.high) {
+    const { low, high } = ranges.get(partition) ?? { low: 0, high: 0 };
+    if (!ranges.has(partition) || nextOffset < low || nextOffset > high) {
       throw new AppError(
         'CHECKPOINT_OUTSIDE_LOG',
-        `The checkpoint of ${name} is ${next_offset}, the log holds ${place?.low ?? 0} to ${place?.high ?? 0}`,
+        `The checkpoint of ${name} is ${nextOffset}, the log holds ${low} to ${high}`,
       );
     }
   }
-  return new Map(stored.map(({ partition, next_offset }) => [partition, next_offset]));
+  return new Map(stored.map(({ partition, nextOffset }) => [partition, nextOffset]));
 }
 
-/** False where messages that a build has not read are gone: a snapshot has taken their place meanwhile. */
+/** False where the log no longer has messages that a build has not read: a snapshot has replaced them. */
 export async function canGoOn(
   db: Sql,
   kafka: Pick<Kafka, 'offsets'>,
   topic: Topic<unknown>,
-  { projection, build }: Build,
+  build: Build,
 ): Promise<boolean> {
-  const stored = await sqlRows(
-    db,
-    checkpointRow,
-    'SELECT partition, topic_id, next_offset FROM tds.checkpoints WHERE projection = $1 AND build = $2 AND topic = $3',
-    [projection, build, topic.name],
-  );
+  const stored = await storedCheckpoints(db, ownerOf(build), topic);
   const lows = new Map((await kafka.offsets(topic)).map(({ partition, low }) => [partition, low]));
-  return stored.every(({ partition, next_offset }) => next_offset >= (lows.get(partition) ?? 0));
+  return stored.every(({ partition, nextOffset }) => nextOffset >= (lows.get(partition) ?? 0));
 }
 
-/** Where the build that is served goes on in a partition; null when it has read nothing of it yet. */
+/** Next offset of the served build in a partition; null before its first checkpoint. */
 export async function servedCheckpoint(
   db: Sql,
   projection: string,
@@ -112,22 +88,22 @@ export async function servedCheckpoint(
   const [row] = await sqlRows(
     db,
     z.object({ next_offset: z.number() }),
-    `SELECT next_offset FROM tds.checkpoints JOIN tds.builds USING (projection, build)
+    `SELECT next_offset FROM tds.projection_checkpoints
      WHERE projection = $1 AND state = 'serving' AND topic = $2 AND partition = $3`,
     [projection, topic.name, partition],
   );
   return row?.next_offset ?? null;
 }
 
-/** How far everything that is served of a topic has read it, by partition; none where nothing has. */
+/** Lowest next offset of all served builds that read a topic, by partition. */
 export async function readByAllServed(
   db: Sql,
   { topic, topicId }: LogIdentity,
 ): Promise<ReadonlyMap<number, number>> {
   const rows = await sqlRows(
     db,
-    z.object({ partition: z.number(), next_offset: z.number() }),
-    `SELECT partition, min(next_offset) AS next_offset FROM tds.checkpoints JOIN tds.builds USING (projection, build)
+    partitionRow,
+    `SELECT partition, min(next_offset) AS next_offset FROM tds.projection_checkpoints
      WHERE state = 'serving' AND topic = $1 AND topic_id = $2 GROUP BY partition`,
     [topic.name, topicId],
   );
@@ -137,43 +113,13 @@ export async function readByAllServed(
 /**
  * Moves checkpoints by compare-and-set, all in one statement, and clears the halts they pass.
  *
- * @returns the moves that were refused: another process has moved that checkpoint
+ * @returns the moves that were refused: another process has moved that checkpoint, or the build is retired
  */
 export async function moveCheckpoints(
   db: Sql,
-  topic: Topic<unknown>,
+  log: LogIdentity,
   moves: readonly CheckpointMove[],
 ): Promise<CheckpointMove[]> {
-  if (moves.length === 0) return [];
-  const moved = await sqlRows(
-    db,
-    movedRow,
-    `WITH wanted AS (
-       SELECT * FROM unnest($2::text[], $3::int[], $4::int[], $5::bigint[], $6::bigint[])
-         AS w (projection, build, partition, expected, next)
-     ), moved AS (
-       UPDATE tds.checkpoints c SET next_offset = w.next, updated_at = now()
-       FROM wanted w
-       WHERE c.topic = $1 AND c.projection = w.projection AND c.build = w.build AND c.partition = w.partition
-         AND c.next_offset = w.expected
-         AND NOT EXISTS (SELECT FROM tds.builds b
-           WHERE b.projection = w.projection AND b.build = w.build AND b.state = 'retired')
-       RETURNING c.projection, c.build, c.partition, c.next_offset
-     ), cleared AS (
-       DELETE FROM tds.projection_halts h USING moved m
-       WHERE h.topic = $1 AND h.projection = m.projection AND h.build = m.build AND h.partition = m.partition
-         AND h.message_offset < m.next_offset
-     )
-     SELECT projection, partition FROM moved`,
-    [
-      topic.name,
-      moves.map(({ build }) => build.projection),
-      moves.map(({ build }) => build.build),
-      moves.map(({ partition }) => partition),
-      moves.map(({ expected }) => expected),
-      moves.map(({ next }) => next),
-    ],
-  );
-  const done = new Set(moved.map(({ projection, partition }) => `${projection}:${partition}`));
-  return moves.filter(({ build, partition }) => !done.has(`${build.projection}:${partition}`));
+  const owned = moves.map((move) => ({ ...move, owner: ownerOf(move.build), move }));
+  return (await moveStored(db, log, owned)).map(({ move }) => move);
 }

@@ -1,9 +1,9 @@
 import type { Kafka, LogMessage } from '../../infra/kafka/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
-import type { Topic } from '../../schemas/topics.ts';
 import type { Build } from './builds.ts';
 import { loadCheckpoints, moveCheckpoints } from './checkpoints.ts';
-import type { CheckpointMove, LogIdentity } from './checkpoints.ts';
+import type { LogIdentity } from '../../infra/kafka/checkpoints.ts';
+import type { CheckpointMove } from './checkpoints.ts';
 import { isHalted, isSkipped, recordHalt } from './halts.ts';
 import type { Halt } from './halts.ts';
 import { checkServed, holdServed } from './holds.ts';
@@ -17,7 +17,7 @@ export interface ProjectionState extends WatchState {
   /** Where a build goes on, by partition; `CHECKPOINT_OUTSIDE_LOG` when the log does not hold that. */
   checkpoints(log: LogIdentity, build: Build): Promise<ReadonlyMap<number, number>>;
   /** Compare-and-set; gives the moves that were refused, because another process has moved that checkpoint. */
-  move(topic: Topic<unknown>, moves: readonly CheckpointMove[]): Promise<CheckpointMove[]>;
+  move(log: LogIdentity, moves: readonly CheckpointMove[]): Promise<CheckpointMove[]>;
   /** Keeps what is served from changing while a batch is written; `BUILD_RETIRED` when one of these is served no more. */
   hold(builds: readonly Build[]): Promise<Hold>;
 }
@@ -46,7 +46,7 @@ export function projectionState(pool: Pool, kafka: Pick<Kafka, 'offsets'>): Proj
   return {
     ...watchState(pool),
     checkpoints: (log, build) => loadCheckpoints(pool, kafka, log, build),
-    move: (topic, moves) => moveCheckpoints(pool, topic, moves),
+    move: (log, moves) => moveCheckpoints(pool, log, moves),
     hold: (builds) => holdServed(pool, builds),
   };
 }

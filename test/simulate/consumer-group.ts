@@ -1,4 +1,4 @@
-import type { ConsumeOptions, Consumption, LogMessage } from '../../infra/kafka/client.ts';
+import type { ConsumeOptions, Consumption, Handled, LogMessage } from '../../infra/kafka/client.ts';
 import type { Topic } from '../../schemas/topics.ts';
 import type { BrokerWorld } from './broker.ts';
 import type { SimProcess } from './process.ts';
@@ -89,8 +89,13 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
     /** What the coordinator gave; a seek to anything else is remembered and moves nothing. */
     let assignment: readonly number[] = [];
     const paused = new Set<number>();
+    const abandoned = new Set<number>();
+    /** Partitions that were sought while their batch was being handled. */
+    const sought = new Set<number>();
     const isWanted = (partition: number): boolean =>
-      (options.partitions?.includes(partition) ?? true) && !paused.has(partition);
+      (options.partitions?.includes(partition) ?? true) &&
+      !paused.has(partition) &&
+      !abandoned.has(partition);
     let generation = 0;
     let isStopping = false;
     let member: Member = { process, lastBeat: 0, joining: null, isMember: false };
@@ -115,6 +120,7 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
       const before = expected;
       expected = new Map();
       assignment = assigned;
+      abandoned.clear();
       for (const partition of assigned.filter(isWanted)) {
         const start = startOf(partition);
         expected.set(partition, start);
@@ -171,13 +177,19 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
       if (messages.length === 0 || mine !== generation || expected.get(partition) !== next || isStopping)
         return;
       trace(`${process.name} reads ${partition}:${next} and ${messages.length - 1} more`);
+      let handled: Handled | void;
+      sought.delete(partition);
       try {
-        await options.onBatch({ topic: topic.name, partition, messages, highWatermark });
+        handled = await options.onBatch({ topic: topic.name, partition, messages, highWatermark });
       } catch (error) {
         crash(error);
         return;
       }
-      if (mine !== generation || expected.get(partition) !== next) return; // taken away, or sought elsewhere, meanwhile
+      if (mine !== generation || sought.has(partition)) return;
+      if (handled === 'abandoned') {
+        abandoned.add(partition);
+        return;
+      }
       expected.set(partition, next + messages.length);
     };
 
@@ -214,6 +226,8 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
       },
       seek(_, partition, offset) {
         expected.set(partition, offset);
+        sought.add(partition);
+        abandoned.delete(partition);
       },
       pause: (_, partition) => void paused.add(partition),
       resume: (_, partition) => void paused.delete(partition),

@@ -157,7 +157,7 @@ export async function atEnd(
 ): Promise<boolean> {
   const heads = new Map((await kafka.offsets(topic)).map(({ partition, high }) => [partition, high]));
   const { rows } = await pool.query<{ partition: number; next_offset: number }>(
-    `SELECT partition, next_offset FROM tds.checkpoints JOIN tds.builds USING (projection, build)
+    `SELECT partition, next_offset FROM tds.projection_checkpoints
      WHERE state = 'serving' AND topic = $1 AND projection = ANY ($2)`,
     [topic.name, projections],
   );

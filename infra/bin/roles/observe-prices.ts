@@ -45,7 +45,7 @@ export async function startPriceObservers(
 
 /** What is not run any more stands nowhere in the log, and has no alarms. */
 async function forget(pool: Pool, observer: string): Promise<void> {
-  await pool.query('DELETE FROM tds.observer_positions WHERE observer = $1', [observer]);
+  await pool.query('DELETE FROM tds.checkpoints WHERE consumer = $1', [`observe-${observer}`]);
   await pool.query("DELETE FROM tds.alarms WHERE starts_with(name, $1 || '.')", [observer]);
 }
 

@@ -21,8 +21,8 @@ export async function readPosition(
   const [found] = await sqlRows(
     db,
     row,
-    `SELECT next_offset FROM tds.dispatch_positions
-     WHERE matcher = $1 AND topic = $2 AND partition = $3 AND topic_id = $4`,
+    `SELECT next_offset FROM tds.checkpoints
+     WHERE consumer = 'dispatch-' || $1 AND build = 0 AND topic = $2 AND partition = $3 AND topic_id = $4`,
     [matcher, topic, partition, topicId],
   );
   return found?.next_offset ?? null;
@@ -35,9 +35,9 @@ export async function beginAt(
   offset: number,
 ): Promise<void> {
   await db.query(
-    `INSERT INTO tds.dispatch_positions AS known (matcher, topic, partition, topic_id, next_offset)
-     VALUES ($1, $2, $3, $4, $5)
-     ON CONFLICT (matcher, topic, partition) DO UPDATE SET topic_id = excluded.topic_id, next_offset = excluded.next_offset
+    `INSERT INTO tds.checkpoints AS known (consumer, topic, partition, topic_id, next_offset)
+     VALUES ('dispatch-' || $1, $2, $3, $4, $5)
+     ON CONFLICT (consumer, build, topic, partition) DO UPDATE SET topic_id = excluded.topic_id, next_offset = excluded.next_offset
        WHERE known.topic_id <> excluded.topic_id`,
     [matcher, topic, partition, topicId, offset],
   );
@@ -51,8 +51,8 @@ export async function movePosition(
   to: number,
 ): Promise<boolean> {
   const moved = await tx.query(
-    `UPDATE tds.dispatch_positions SET next_offset = $6, updated_at = now()
-     WHERE matcher = $1 AND topic = $2 AND partition = $3 AND topic_id = $4 AND next_offset = $5`,
+    `UPDATE tds.checkpoints SET next_offset = $6, updated_at = now()
+     WHERE consumer = 'dispatch-' || $1 AND build = 0 AND topic = $2 AND partition = $3 AND topic_id = $4 AND next_offset = $5`,
     [matcher, topic, partition, topicId, from, to],
   );
   return moved.rowCount === 1;

@@ -33,7 +33,7 @@ export async function projectionProgress(
     `SELECT wanted.projection, c.next_offset, h.message_offset AS halted_offset, h.reason
      FROM unnest($1::text[]) AS wanted (projection)
      LEFT JOIN tds.builds b ON b.projection = wanted.projection AND b.state = 'serving'
-     LEFT JOIN tds.checkpoints c ON c.projection = b.projection AND c.build = b.build AND c.topic = $2 AND c.partition = $3
+     LEFT JOIN tds.checkpoints c ON c.consumer = b.projection AND c.build = b.build AND c.topic = $2 AND c.partition = $3
      LEFT JOIN tds.projection_halts h ON h.projection = b.projection AND h.build = b.build AND h.topic = $2 AND h.partition = $3
      ORDER BY wanted.projection`,
     [projections, topic, partition],

@@ -1,7 +1,8 @@
 import { AppError } from '../../../schemas/errors.ts';
 import { asTheOnlyRebuild, needsRebuild, openShadow, serveInstead, servedBuild } from '../builds.ts';
 import type { Build } from '../builds.ts';
-import { canGoOn, identifyLog, loadCheckpoints, readByAllServed } from '../checkpoints.ts';
+import { identifyLog } from '../../../infra/kafka/checkpoints.ts';
+import { canGoOn, loadCheckpoints, readByAllServed } from '../checkpoints.ts';
 import type { ClickHouseProjection, Projection } from '../../define.ts';
 import { holdSwap } from '../holds.ts';
 import { beginFromSnapshot, newestSnapshot } from '../snapshot/restore.ts';

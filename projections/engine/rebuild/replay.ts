@@ -10,7 +10,8 @@ import { createBatch } from '../run/batch.ts';
 import type { Batch, Reading, Target } from '../run/batch.ts';
 import { createReadings } from '../run/readings.ts';
 import { createWriter } from '../run/writer.ts';
-import { identifyLog, loadCheckpoints, moveCheckpoints } from '../checkpoints.ts';
+import { identifyLog } from '../../../infra/kafka/checkpoints.ts';
+import { loadCheckpoints, moveCheckpoints } from '../checkpoints.ts';
 import type { PostgresProjection, StreamItem } from '../../define.ts';
 import { createFolder } from '../run/fold.ts';
 import { createGatherer } from '../run/gatherer.ts';
@@ -79,7 +80,7 @@ export async function replayTargets(
     state,
     isServed: false,
     clock,
-    topic,
+    identity,
     log,
     metrics,
     signal,
@@ -146,7 +147,7 @@ export async function replayFold(
   const retryWhileUnavailable = createStoreRetry('postgres or kafka', deps);
   const state = projectionState(pool, kafka);
   const identity = await retryWhileUnavailable(() => identifyLog(kafka, topic));
-  const folder = createFolder({ pool, projection, build, isServed: false, retryWhileUnavailable });
+  const folder = createFolder({ pool, projection, identity, build, isServed: false, retryWhileUnavailable });
   const checkpoints = new Map(
     await retryWhileUnavailable(() => loadCheckpoints(pool, kafka, identity, build)),
   );
@@ -160,7 +161,7 @@ export async function replayFold(
     new AppError('CHECKPOINT_CONFLICT', `Another process writes this build (partition ${partition})`);
   const passOver = async (partition: number, expected: number): Promise<void> => {
     const refused = await retryWhileUnavailable(() =>
-      moveCheckpoints(pool, topic, [{ build, partition, expected, next: expected + 1 }]),
+      moveCheckpoints(pool, identity, [{ build, partition, expected, next: expected + 1 }]),
     );
     if (refused.length > 0) throw conflict(partition);
   };

@@ -11,7 +11,7 @@ import type { Reading, Target } from './batch.ts';
 import { describe, readItem } from '../../streams.ts';
 import { createReadings } from './readings.ts';
 import { createWriter } from './writer.ts';
-import { identifyLog } from '../checkpoints.ts';
+import { identifyLog } from '../../../infra/kafka/checkpoints.ts';
 import type { ClickHouseProjection, Stream, StreamItem } from '../../define.ts';
 import { followServed } from './follow-served.ts';
 import type { ProjectionRun } from './follow-served.ts';
@@ -104,7 +104,7 @@ export async function runTargets(
     state,
     isServed: true,
     clock,
-    topic,
+    identity,
     log,
     metrics,
     signal: abort.signal,

@@ -3,6 +3,7 @@ import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
 import type { LogMessage } from '../../../infra/kafka/client.ts';
 import type { Build } from '../builds.ts';
 import { moveCheckpoints } from '../checkpoints.ts';
+import type { LogIdentity } from '../../../infra/kafka/checkpoints.ts';
 import type { PostgresProjection } from '../../define.ts';
 import { assertServed } from '../holds.ts';
 import { describe, parseMessage } from '../../streams.ts';
@@ -56,12 +57,14 @@ export interface Folder {
 export function createFolder<M>({
   pool,
   projection,
+  identity,
   build,
   isServed,
   retryWhileUnavailable,
 }: {
   readonly pool: Pool;
   readonly projection: PostgresProjection<M>;
+  readonly identity: LogIdentity;
   readonly build: Build;
   readonly isServed: boolean;
   readonly retryWhileUnavailable: <T>(work: () => Promise<T>) => Promise<T>;
@@ -81,7 +84,7 @@ export function createFolder<M>({
     const work = async (tx: PoolClient): Promise<void> => {
       if (isServed) await assertServed(tx, [build]);
       const next = expected + batch.length;
-      const refused = await moveCheckpoints(tx, topic, [{ build, partition, expected, next }]);
+      const refused = await moveCheckpoints(tx, identity, [{ build, partition, expected, next }]);
       if (refused.length > 0) throw new Refused();
       for (const { message, from } of concerned) {
         try {
@@ -100,7 +103,7 @@ export function createFolder<M>({
   /** Moves the checkpoint over messages that change nothing; false: it is not where it was, or the build is retired. */
   const pass = async (partition: number, expected: number, messages: number): Promise<boolean> => {
     const move = { build, partition, expected, next: expected + messages };
-    return (await retryWhileUnavailable(() => moveCheckpoints(pool, topic, [move]))).length === 0;
+    return (await retryWhileUnavailable(() => moveCheckpoints(pool, identity, [move]))).length === 0;
   };
 
   /** Delivered by Postgres when the transaction commits, and only then. */

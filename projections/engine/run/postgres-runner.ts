@@ -3,7 +3,8 @@ import type { Consumption, Kafka, LogBatch, LogMessage } from '../../../infra/ka
 import type { Logger } from '../../../infra/log.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { openBuild } from '../builds.ts';
-import { identifyLog, loadCheckpoints, moveCheckpoints } from '../checkpoints.ts';
+import { identifyLog } from '../../../infra/kafka/checkpoints.ts';
+import { loadCheckpoints, moveCheckpoints } from '../checkpoints.ts';
 import type { PostgresProjection } from '../../define.ts';
 import { createFolder } from './fold.ts';
 import type { Halt } from '../halts.ts';
@@ -60,10 +61,9 @@ async function runServed<M>(options: PostgresProjectionOptions<M>): Promise<Proj
     clock: systemClock,
     signal: abort.signal,
   });
-  const folder = createFolder({ pool, projection, build, isServed: true, retryWhileUnavailable });
-
-  // First, as it tells at once that the log is away: a client of the whole log tries for longer than a stop may take.
+  // First, because it fails soon when Kafka is unavailable; kafkajs' own retries last longer than a stop may take.
   const identity = await retryWhileUnavailable(() => identifyLog(kafka, topic));
+  const folder = createFolder({ pool, projection, identity, build, isServed: true, retryWhileUnavailable });
   await retryWhileUnavailable(() => beginFromSnapshot({ kafka, pool }, projection, build));
 
   const goOn = async ({ partition, next }: Reading): Promise<void> =>
@@ -96,7 +96,7 @@ async function runServed<M>(options: PostgresProjectionOptions<M>): Promise<Proj
     async resume(reading) {
       const { partition, next: expected } = reading;
       const next = expected + 1;
-      const refused = await moveCheckpoints(pool, topic, [{ build, partition, expected, next }]);
+      const refused = await moveCheckpoints(pool, identity, [{ build, partition, expected, next }]);
       if (refused.length > 0) return await goOn(await open(partition));
       reading.next = next;
       reading.halt = null;

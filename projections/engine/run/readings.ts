@@ -1,5 +1,5 @@
 import type { Reading, Target } from './batch.ts';
-import type { LogIdentity } from '../checkpoints.ts';
+import type { LogIdentity } from '../../../infra/kafka/checkpoints.ts';
 import type { RetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import type { ProjectionState } from '../state.ts';
 

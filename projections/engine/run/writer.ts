@@ -3,7 +3,7 @@ import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import { isClickHouseUnavailable } from '../../../infra/clickhouse/client.ts';
 import type { Logger } from '../../../infra/log.ts';
 import { AppError } from '../../../schemas/errors.ts';
-import type { Topic } from '../../../schemas/topics.ts';
+import type { LogIdentity } from '../../../infra/kafka/checkpoints.ts';
 import type { Batch, Reading, Share } from './batch.ts';
 import { withNames } from '../../define.ts';
 import type { Hold } from '../holds.ts';
@@ -30,7 +30,7 @@ interface Dependencies {
   /** What is written is served, so a swap must wait for the end of a batch; a build in the making is written without. */
   readonly isServed: boolean;
   readonly clock: Clock;
-  readonly topic: Topic<unknown>;
+  readonly identity: LogIdentity;
   readonly log: Logger;
   readonly metrics: ProjectionMetrics;
   readonly signal: AbortSignal;
@@ -46,7 +46,7 @@ interface Dependencies {
  * gap, and totals never lead what can be queried. Doing any part again gives the same tables.
  */
 export function createWriter(dependencies: Dependencies): Writer {
-  const { clickhouse, state, isServed, topic, metrics, signal } = dependencies;
+  const { clickhouse, state, isServed, identity, metrics, signal } = dependencies;
   let inFlight = 0;
   let tail: Promise<void> = Promise.resolve();
   let waiting: (() => void)[] = [];
@@ -89,7 +89,7 @@ export function createWriter(dependencies: Dependencies): Writer {
     const refused = new Set(
       await onPostgres(() =>
         state.move(
-          topic,
+          identity,
           moves.map(({ move }) => move),
         ),
       ),

@@ -7,7 +7,8 @@ import type { SnapshotManifest, SnapshotMessage } from '../../../schemas/message
 import { topics } from '../../../schemas/topics.ts';
 import type { PostgresProjection } from '../../define.ts';
 import type { Build } from '../builds.ts';
-import { identifyLog } from '../checkpoints.ts';
+import { createCheckpoints, identifyLog, storedCheckpoints } from '../../../infra/kafka/checkpoints.ts';
+import { ownerOf } from '../checkpoints.ts';
 
 type Log = Pick<Kafka, 'offsets' | 'readRange' | 'topicId'>;
 
@@ -32,21 +33,21 @@ export async function beginFromSnapshot(
   projection: PostgresProjection<unknown>,
   build: Build,
 ): Promise<void> {
-  if (projection.isSnapshotted !== true || (await hasBegun(pool, build))) return;
+  if (
+    projection.isSnapshotted !== true ||
+    (await storedCheckpoints(pool, ownerOf(build), projection.topic)).length > 0
+  )
+    return;
   const manifest = await newestSnapshot(kafka);
   if (manifest === null) return;
   const part = manifest.projections.find(({ name }) => name === projection.name);
   const from = part?.next_offset ?? Math.min(...manifest.projections.map(({ next_offset: next }) => next));
-  const { topicId } = await identifyLog(kafka, projection.topic);
+  const log = await identifyLog(kafka, projection.topic);
 
   await inTransaction(pool, async (tx) => {
-    const begun = await tx.query(
-      `INSERT INTO tds.checkpoints (projection, build, topic, topic_id, partition, next_offset)
-       VALUES ($1, $2, $3, $4, 0, $5) ON CONFLICT DO NOTHING`,
-      [build.projection, build.build, projection.topic.name, topicId, from],
-    );
-    // Another process was quicker.
-    if (begun.rowCount === 0 || part === undefined) return;
+    const created = await createCheckpoints(tx, ownerOf(build), log, new Map([[0, from]]));
+    // 0: another process was faster.
+    if (created === 0 || part === undefined) return;
     const counts = await fill(tx, kafka, manifest, build);
     for (const [table, expected] of Object.entries(part.counts)) {
       if (counts.get(table) !== expected && expected > 0) {
@@ -57,14 +58,6 @@ export async function beginFromSnapshot(
       }
     }
   });
-}
-
-async function hasBegun(pool: Pool, { projection, build }: Build): Promise<boolean> {
-  const { rowCount } = await pool.query(
-    'SELECT 1 FROM tds.checkpoints WHERE projection = $1 AND build = $2',
-    [projection, build],
-  );
-  return rowCount !== 0;
 }
 
 async function fill(

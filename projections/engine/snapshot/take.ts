@@ -11,7 +11,8 @@ import { topics } from '../../../schemas/topics.ts';
 import type { PostgresProjection } from '../../define.ts';
 import { asTheOnlyRebuild, servedBuild } from '../builds.ts';
 import type { KnownBuild } from '../builds.ts';
-import { identifyLog, loadCheckpoints } from '../checkpoints.ts';
+import { identifyLog } from '../../../infra/kafka/checkpoints.ts';
+import { loadCheckpoints } from '../checkpoints.ts';
 
 export interface SnapshotReport {
   readonly projections: SnapshotManifest['projections'];
@@ -96,7 +97,7 @@ async function writeSnapshot(
       const [checkpoint] = await sqlRows(
         client,
         z.object({ next_offset: z.number() }),
-        'SELECT next_offset FROM tds.checkpoints WHERE projection = $1 AND build = $2 AND topic = $3 AND partition = $4',
+        'SELECT next_offset FROM tds.projection_checkpoints WHERE projection = $1 AND build = $2 AND topic = $3 AND partition = $4',
         [build.projection, build.build, topics.commands.name, PARTITION],
       );
       const schema = build.names['schema'] ?? '';

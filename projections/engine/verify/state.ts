@@ -19,8 +19,6 @@ const checkpointRow = z.object({
 const chunkRow = z.object({ range_start: z.number(), cursor: z.number() });
 const skipRow = z.object({ place: z.string() });
 
-const SERVED = "JOIN tds.builds b USING (projection, build) WHERE b.state = 'serving'";
-
 /** Heights that are indexed: of each chunk, what its writer has moved over. Lowest first. */
 export async function indexedHeights(db: Sql): Promise<Heights[]> {
   const chunks = await sqlRows(
@@ -49,8 +47,8 @@ export async function stateDifferences(
   const checkpoints = await sqlRows(
     db,
     checkpointRow,
-    `SELECT projection, build, topic, partition, topic_id, next_offset FROM tds.checkpoints ${SERVED}
-     ORDER BY projection, topic, partition`,
+    `SELECT projection, build, topic, partition, topic_id, next_offset FROM tds.projection_checkpoints
+     WHERE state = 'serving' ORDER BY projection, topic, partition`,
   );
   const differences: Difference[] = [];
   const say = (kind: 'checkpoint' | 'halt', what: string): void =>
@@ -83,7 +81,8 @@ export async function chainPositions(db: Sql): Promise<{ lowest: Map<number, num
   const rows = await sqlRows(
     db,
     checkpointRow.pick({ partition: true, next_offset: true }),
-    `SELECT partition, min(next_offset) AS next_offset FROM tds.checkpoints ${SERVED} AND topic = $1 GROUP BY partition`,
+    `SELECT partition, min(next_offset) AS next_offset FROM tds.projection_checkpoints
+     WHERE state = 'serving' AND topic = $1 GROUP BY partition`,
     [topics.chainBlocks.name],
   );
   const halted = (await projectionHalts(db)).filter(({ topic }) => topic === topics.chainBlocks.name);

@@ -73,7 +73,7 @@ describe('a projection', () => {
     await aged();
     const { build } = await openBuild(world.pool, world.clickhouse, quarantine);
     await sql(
-      `INSERT INTO tds.checkpoints (projection, build, topic, partition, topic_id, next_offset, updated_at)
+      `INSERT INTO tds.checkpoints (consumer, build, topic, partition, topic_id, next_offset, updated_at)
        VALUES ('quarantine', $1, 'quarantine', 0, 'x', 0, now() - interval '1 hour')`,
       [build],
     );
@@ -159,13 +159,13 @@ test('the dispatcher stalls when a matcher stands still before something old, or
   ]);
   const { partition } = (await world.kafka.offsets(topics.prices)).find(({ high }) => high > 0)!;
   await sql(
-    `INSERT INTO tds.dispatch_positions (matcher, topic, partition, topic_id, next_offset, updated_at)
-     VALUES ('prices', 'prices', $1, 'x', 0, now() - interval '1 hour')`,
+    `INSERT INTO tds.checkpoints (consumer, topic, partition, topic_id, next_offset, updated_at)
+     VALUES ('dispatch-prices', 'prices', $1, 'x', 0, now() - interval '1 hour')`,
     [partition],
   );
   await until(async () => (await state('dispatch'))?.state === 'stalled');
   expect((await state('dispatch'))?.detail).toBe(`prices stands at prices:${partition}:0`);
-  await sql('UPDATE tds.dispatch_positions SET next_offset = 1');
+  await sql("UPDATE tds.checkpoints SET next_offset = 1 WHERE consumer = 'dispatch-prices'");
   expect(await state('dispatch')).toMatchObject({ state: 'working' });
   await sql('INSERT INTO tds.webhook_endpoints (webhook_id, due_at) VALUES (1, $1)', [Date.now() - 600_000]);
   expect(await state('dispatch')).toMatchObject({

@@ -278,7 +278,7 @@ test('tables that were lost are filled from the snapshot and what followed', asy
   await makeKey('behind it');
   const before = await state();
   await world.stopProjector();
-  await world.pool.query(`DELETE FROM tds.checkpoints WHERE projection IN ('accounts', 'sync', 'webhooks')`);
+  await world.pool.query(`DELETE FROM tds.checkpoints WHERE consumer IN ('accounts', 'sync', 'webhooks')`);
   const served = await servedBuilds(world.pool);
   for (const [name, tables] of [
     ['accounts', ['sessions', 'api_keys', 'users', 'command_outcomes']],

@@ -89,7 +89,7 @@ async function test(webhook: number): Promise<string> {
 async function requested(): Promise<void> {
   await until(async () => {
     const { rows } = await world.pool.query<{ done: boolean }>(
-      `SELECT coalesce(max(command_offset), -1) < (SELECT max(next_offset) FROM tds.dispatch_positions WHERE matcher = 'requests') AS done
+      `SELECT coalesce(max(command_offset), -1) < (SELECT max(next_offset) FROM tds.checkpoints WHERE consumer = 'dispatch-requests') AS done
        FROM ${world.schema}.webhook_requests`,
     );
     return rows[0]?.done === true;

@@ -240,7 +240,7 @@ async function settled(): Promise<void> {
     ] as const) {
       const heads = await world.kafka.offsets(topic);
       const { rows } = await world.pool.query<{ partition: number; next_offset: number }>(
-        'SELECT partition, next_offset FROM tds.dispatch_positions WHERE matcher = $1',
+        "SELECT partition, next_offset FROM tds.checkpoints WHERE consumer = 'dispatch-' || $1",
         [matcher],
       );
       const next = new Map(rows.map((row) => [row.partition, row.next_offset]));

@@ -142,7 +142,7 @@ async function bodies(event: string): Promise<ReadonlyMap<number, Record<string,
 
 const checkpointOf = async (matcher: string, partition: number): Promise<number> => {
   const { rows } = await world.pool.query<{ next_offset: number }>(
-    'SELECT next_offset FROM tds.dispatch_positions WHERE matcher = $1 AND partition = $2',
+    "SELECT next_offset FROM tds.checkpoints WHERE consumer = 'dispatch-' || $1 AND partition = $2",
     [matcher, partition],
   );
   return rows[0]?.next_offset ?? -1;

@@ -178,7 +178,7 @@ async function untilIdle(): Promise<void> {
     async () => {
       for (const topic of [topics.chainBlocks, topics.requests]) {
         const { rows } = await world.pool.query<{ partition: number; next_offset: number }>(
-          "SELECT partition, next_offset FROM tds.observer_positions WHERE observer = 'nft' AND topic = $1",
+          "SELECT partition, next_offset FROM tds.checkpoints WHERE consumer = 'observe-nft' AND topic = $1",
           [topic.name],
         );
         for (const { partition, high } of await world.kafka.offsets(topic))
@@ -218,7 +218,7 @@ it('fetches every NFT that blocks tell of, single and batch, once however often 
   await tell([first, onChain]);
   await stop();
   // The positions are lost, as with an older backup: everything is read again, nothing is fetched again.
-  await world.pool.query('DELETE FROM tds.observer_positions');
+  await world.pool.query("DELETE FROM tds.checkpoints WHERE starts_with(consumer, 'observe-')");
   await start();
   await untilIdle();
 

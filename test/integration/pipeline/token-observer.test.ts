@@ -122,7 +122,7 @@ async function untilRead(): Promise<void> {
   await vi.waitFor(
     async () => {
       const { rows } = await pool.query<{ partition: number; next_offset: number }>(
-        'SELECT partition, next_offset FROM tds.observer_positions',
+        "SELECT partition, next_offset FROM tds.checkpoints WHERE starts_with(consumer, 'observe-')",
       );
       for (const { partition, high } of ends) {
         expect(rows).toContainEqual({ partition, next_offset: high });
@@ -233,7 +233,7 @@ test('every simulated token has its name, hostile ones included, once however of
   expect(said('items')).toEqual(['Game Items', 'ITEM']);
 
   // The position is lost, as with an older backup: everything is read again, nothing is said again.
-  await pool.query('DELETE FROM tds.observer_positions');
+  await pool.query("DELETE FROM tds.checkpoints WHERE starts_with(consumer, 'observe-')");
   await start();
   await publish(blocks);
   await untilIdle();
@@ -251,7 +251,7 @@ test('a token is described again when a repair says another standard of it, and 
   await untilIdle();
   // A position that is lost has everything read again, by a process that remembers nothing.
   await stop();
-  await pool.query('DELETE FROM tds.observer_positions');
+  await pool.query("DELETE FROM tds.checkpoints WHERE starts_with(consumer, 'observe-')");
   await start();
   await untilIdle();
   for (const again of [

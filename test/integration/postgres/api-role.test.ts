@@ -47,16 +47,15 @@ describe('the role of the API', () => {
     'tds.served',
     'tds.builds',
     'tds.checkpoints',
+    'tds.projection_checkpoints',
     'tds.projection_halts',
     'tds.alarms',
     'tds.role_processes',
     'tds.chunk_writers',
-    'tds.observer_readings',
     'tds.observer_progress',
     'tds.repairs_left',
     'tds.webhook_deliveries',
     'tds.webhook_endpoints',
-    'tds.dispatch_positions',
   ])('reads %s', async (table) => {
     await expect(api.query(`SELECT * FROM ${table}`)).resolves.toBeDefined();
   });

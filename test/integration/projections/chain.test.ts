@@ -136,7 +136,7 @@ async function expectTablesOfChain(): Promise<void> {
 
 const rewind = async (projections: readonly string[], offset = 0): Promise<void> => {
   await world.pool.query(
-    'UPDATE tds.checkpoints SET next_offset = least(next_offset, $2) WHERE projection = ANY ($1)',
+    'UPDATE tds.checkpoints SET next_offset = least(next_offset, $2) WHERE consumer = ANY ($1)',
     [projections, offset],
   );
 };
@@ -234,7 +234,7 @@ describe('several processes', () => {
     await add(5231, 5233);
     const { rowCount } = await world.pool.query(
       `UPDATE tds.checkpoints SET next_offset = next_offset - 3
-       WHERE projection IN ('transfers', 'transfer-counts') AND partition = 5 AND next_offset > 3`,
+       WHERE consumer IN ('transfers', 'transfer-counts') AND partition = 5 AND next_offset > 3`,
     );
     expect(rowCount).toBe(2);
     await add(5234, 5240);

@@ -50,7 +50,7 @@ const halts = async (): Promise<unknown[]> => {
 /** The checkpoints of all projections in this test's partition, each value once. */
 const stored = async (): Promise<number[]> => {
   const { rows } = await world.pool.query<{ next_offset: number }>(
-    'SELECT DISTINCT next_offset FROM tds.checkpoints WHERE topic = $1 AND partition = $2',
+    'SELECT DISTINCT next_offset FROM tds.projection_checkpoints WHERE topic = $1 AND partition = $2',
     ['chain.blocks', partition()],
   );
   return rows.map(({ next_offset }) => next_offset);
@@ -233,7 +233,7 @@ describe('what a start refuses', () => {
   test('a checkpoint outside the log', async () => {
     await restored(async () => {
       await world.pool.query(
-        `UPDATE tds.checkpoints SET next_offset = 1000000 WHERE projection = 'tx-index' AND partition = 0`,
+        `UPDATE tds.checkpoints SET next_offset = 1000000 WHERE consumer = 'tx-index' AND partition = 0`,
       );
       await expect(world.run()).rejects.toMatchObject({
         code: 'CHECKPOINT_OUTSIDE_LOG',
@@ -244,7 +244,7 @@ describe('what a start refuses', () => {
 
   test('a checkpoint of another topic of that name', async () => {
     await restored(async () => {
-      await world.pool.query(`UPDATE tds.checkpoints SET topic_id = 'gone' WHERE projection = 'tx-index'`);
+      await world.pool.query(`UPDATE tds.checkpoints SET topic_id = 'gone' WHERE consumer = 'tx-index'`);
       await expect(world.run()).rejects.toMatchObject({ code: 'CHECKPOINT_OUTSIDE_LOG' });
     });
   });
@@ -280,7 +280,7 @@ describe('builds', () => {
     await world.catchUp();
     const second = await state();
     expect(second).not.toBe(first);
-    const insert = `INSERT INTO tds.checkpoints (projection, build, topic, partition, topic_id, next_offset)
+    const insert = `INSERT INTO tds.checkpoints (consumer, build, topic, partition, topic_id, next_offset)
       VALUES ($1, $2, $3, 99, 'id', 1)`;
     await world.pool.query(insert, ['accounts', 1, 'commands']);
     // Of a build that nobody reads.

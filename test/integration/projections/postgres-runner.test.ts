@@ -67,7 +67,7 @@ const entries = async (): Promise<string[]> => {
 };
 const checkpoint = async (): Promise<number | undefined> => {
   const { rows } = await world.pool.query<{ next_offset: number }>(
-    "SELECT next_offset FROM tds.checkpoints WHERE projection = 'journal'",
+    "SELECT next_offset FROM tds.checkpoints WHERE consumer = 'journal'",
   );
   return rows[0]?.next_offset;
 };
@@ -147,7 +147,7 @@ test('what does not concern it is left out, alone and among others, and the chec
   expect((await entries()).slice(before.length)).toEqual(['mine', 'mine too']);
   // Moved meanwhile by a second process: what concerns nobody does not move it again.
   await world.pool.query(
-    "UPDATE tds.checkpoints SET next_offset = next_offset + 1 WHERE projection = 'journal'",
+    "UPDATE tds.checkpoints SET next_offset = next_offset + 1 WHERE consumer = 'journal'",
   );
   await publish('of another', 'mine at last');
   await settled();
@@ -164,7 +164,7 @@ test('a checkpoint moved by another process sends the folder to where it stands'
   const before = await entries();
   // As if a second process had folded the next two messages.
   await world.pool.query(
-    "UPDATE tds.checkpoints SET next_offset = next_offset + 2 WHERE projection = 'journal'",
+    "UPDATE tds.checkpoints SET next_offset = next_offset + 2 WHERE consumer = 'journal'",
   );
   await publish('theirs', 'theirs too', 'ours');
   await settled();

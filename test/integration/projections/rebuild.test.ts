@@ -352,7 +352,7 @@ describe('a rebuild refuses', () => {
     expect((await knownBuilds(world.pool, 'tx-index')).map(({ build }) => build)).not.toContain(first?.build);
     await expect(world.select(`SELECT 1 AS x FROM ${first?.names['tx_index']}`)).rejects.toThrow();
     const { rows } = await world.pool.query(
-      "SELECT 1 FROM tds.checkpoints WHERE projection = 'tx-index' AND build = $1",
+      "SELECT 1 FROM tds.checkpoints WHERE consumer = 'tx-index' AND build = $1",
       [first?.build],
     );
     expect(rows).toEqual([]);

@@ -22,7 +22,7 @@ interface Point {
 /** What the checkpoints of a topic say, each value once. */
 const checkpoints = async (world: FaultWorld, topic = 'chain.blocks'): Promise<number[]> => {
   const { rows } = await world.pool.query<{ next_offset: number }>(
-    'SELECT DISTINCT next_offset FROM tds.checkpoints WHERE topic = $1 AND partition = 0 ORDER BY 1',
+    'SELECT DISTINCT next_offset FROM tds.projection_checkpoints WHERE topic = $1 AND partition = 0 ORDER BY 1',
     [topic],
   );
   return rows.map(({ next_offset }) => next_offset);

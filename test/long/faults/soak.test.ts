@@ -93,7 +93,7 @@ async function sample(service: RunningService, { clickhouse, kafka, pool }: Insp
   });
   found.set('parts', parts?.n ?? 0);
   const { rows } = await pool.query<{ partition: number; next: number }>(
-    "SELECT partition, min(next_offset) AS next FROM tds.checkpoints WHERE topic = 'chain.blocks' GROUP BY partition",
+    "SELECT partition, min(next_offset) AS next FROM tds.projection_checkpoints WHERE topic = 'chain.blocks' GROUP BY partition",
   );
   const heads = new Map(
     (await kafka.offsets(topics.chainBlocks)).map((place) => [place.partition, place.high]),

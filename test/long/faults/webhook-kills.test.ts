@@ -214,7 +214,7 @@ async function expectDone(world: FaultWorld): Promise<void> {
   expect(await world.isSettled()).toBe(true);
   const heads = await world.kafka.offsets(topics.chainBlocks);
   const { rows } = await world.pool.query<{ partition: number; next_offset: number }>(
-    "SELECT partition, next_offset FROM tds.dispatch_positions WHERE matcher = 'transfers'",
+    "SELECT partition, next_offset FROM tds.checkpoints WHERE consumer = 'dispatch-transfers'",
   );
   const next = new Map(rows.map((row) => [row.partition, row.next_offset]));
   expect(heads.map(({ partition }) => next.get(partition))).toEqual(heads.map(({ high }) => high));

@@ -426,18 +426,18 @@ describe('the state', () => {
     void (await world.pool.query(`UPDATE tds.checkpoints SET ${set} WHERE ${where}`));
 
   test('a checkpoint outside the log, or in another topic of that name, is named', async () => {
-    await update('next_offset = 900', "projection = 'tx-index' AND partition = 2");
-    await update("topic_id = 'x' || topic_id", "projection = 'transfers' AND partition = 3");
+    await update('next_offset = 900', "consumer = 'tx-index' AND partition = 2");
+    await update("topic_id = 'x' || topic_id", "consumer = 'transfers' AND partition = 3");
     expect(told((await look()).differences)).toEqual([
       'the checkpoint of transfers in chain.blocks:3 belongs to another topic of that name',
       'the checkpoint of tx-index in chain.blocks:2 is 900, the log holds 0 to 0',
     ]);
-    await update('next_offset = 0', "projection = 'tx-index' AND partition = 2");
-    await update('topic_id = substr(topic_id, 2)', "projection = 'transfers' AND partition = 3");
+    await update('next_offset = 0', "consumer = 'tx-index' AND partition = 2");
+    await update('topic_id = substr(topic_id, 2)', "consumer = 'transfers' AND partition = 3");
   });
 
   test('a projection that is behind makes it impossible to tell', async () => {
-    await update('next_offset = next_offset - 1', "projection = 'tx-index' AND partition = 0");
+    await update('next_offset = next_offset - 1', "consumer = 'tx-index' AND partition = 0");
     await expect(look({ waitMs: 10 })).rejects.toMatchObject({ code: 'CONFLICT' });
     await world.catchUp();
     expect((await look()).differences).toEqual([]);

@@ -31,7 +31,7 @@ test('a reader whose group is joined again goes on where it was, and hands nothi
       resume: () => {},
     };
   };
-  const hand = async (from: number, to: number): Promise<void> =>
+  const hand = async (from: number, to: number): Promise<unknown> =>
     await options?.onBatch({
       topic: topic.name,
       partition: 0,

@@ -37,7 +37,7 @@ test('holds are asked for in the order of the batches: none overtakes one that h
     },
     isServed: true,
     clock: { ...systemClock, sleep: () => systemClock.turn() },
-    topic: topics.chainBlocks,
+    identity: { topic: topics.chainBlocks, topicId: 'id' },
     log: createLogger('test', 'silent'),
     metrics: createProjectionMetrics(new Registry()),
     signal: new AbortController().signal,

@@ -1,0 +1,183 @@
+import type { Topic } from '../../schemas/topics.ts';
+import { AppError } from '../../schemas/errors.ts';
+import type { Logger } from '../log.ts';
+import { inTransaction } from '../postgres/client.ts';
+import type { Pool, PoolClient } from '../postgres/client.ts';
+import type { RetryWhileUnavailable } from '../retry-while-unavailable.ts';
+import {
+  CheckpointConflict,
+  createCheckpoints,
+  identifyLog,
+  moveCheckpoints,
+  replaceCheckpoint,
+  storedCheckpoints,
+} from './checkpoints.ts';
+import type { LogIdentity } from './checkpoints.ts';
+import type { Kafka, TopicOffsets } from './client.ts';
+import { startConsumer } from './consumer.ts';
+import type { Handled, LogBatch } from './consumption.ts';
+
+/** The server ends a transaction that is idle for so long, so that a frozen process does not keep its locks. */
+const IDLE_MS = 10_000;
+
+/** A batch whose first message is the one that the stored checkpoint expects. */
+export interface CheckpointedBatch extends LogBatch {
+  /** The offset after the last message. */
+  readonly nextOffset: number;
+  /**
+   * Moves the checkpoint to `nextOffset`, in one transaction with `work`, which is repeated while PostgreSQL is
+   * unavailable. May be called several times a batch, with rising offsets.
+   *
+   * @throws CheckpointConflict when another process has moved the checkpoint; nothing of `work` is kept. Let it pass: the
+   * consumer resumes from the stored offset.
+   */
+  commit<T>(nextOffset: number, work: (tx: PoolClient) => Promise<T>): Promise<T>;
+}
+
+export interface CheckpointedConsumerOptions {
+  readonly kafka: Pick<Kafka, 'consume' | 'offsets' | 'topicId'>;
+  readonly pool: Pool;
+  readonly log: Logger;
+  /** Name of the checkpoints, such as `observe-tokens`: a renamed consumer begins again. */
+  readonly name: string;
+  /** Default: `name`. Two consumers of one name need two groups, and must not share a topic. */
+  readonly groupId?: string;
+  readonly topics: readonly Topic<unknown>[];
+  /** Compressed bytes of one fetch. */
+  readonly fetchBytes?: number;
+  /**
+   * What becomes of a checkpoint that lies outside the log. `stop`: `onError` with CHECKPOINT_OUTSIDE_LOG. `clamp`: the
+   * nearest offset of the log, with an error in the log. `restart`: the first offset. With `clamp` and `restart` a
+   * checkpoint of another topic id counts as none.
+   */
+  readonly outsideLog: 'stop' | 'clamp' | 'restart';
+  /** Where to begin without a checkpoint; clamped to the log. Default: its first offset. */
+  readonly initialOffset?: (topic: string, partition: TopicOffsets) => Promise<number>;
+  /**
+   * Handles one batch at a time. `done`: the checkpoint moves to the end of the batch, unless `commit` has moved it there.
+   * `abandoned`: the process shuts down before the batch was done; nothing past the last `commit` is stored, and no
+   * further batch of the partition comes. An error is a bug and goes to `onError`, or counts as `abandoned` once `signal`
+   * has fired.
+   */
+  readonly handle: (batch: CheckpointedBatch) => Promise<Handled>;
+  readonly retryWhileUnavailable: RetryWhileUnavailable;
+  readonly signal: AbortSignal;
+  readonly onError: (error: unknown) => void;
+}
+
+/**
+ * Reads topics as a member of a group, each partition from its stored checkpoint, and stores checkpoints by
+ * compare-and-set: of two processes that read one partition, the later one resumes from where the other has stored.
+ *
+ * `stop` waits for the handler: abort `signal` before it, and let the handler return `abandoned`.
+ */
+export async function startCheckpointedConsumer(
+  options: CheckpointedConsumerOptions,
+): Promise<{ stop(): Promise<void> }> {
+  const { kafka, pool, name, topics, retryWhileUnavailable } = options;
+  const groupId = options.groupId ?? name;
+  const owner = { consumer: name, build: 0 };
+  const logs = new Map<string, LogIdentity>();
+  for (const topic of topics) {
+    logs.set(topic.name, await retryWhileUnavailable(() => identifyLog(kafka, topic)));
+  }
+  const logOf = (topic: string): LogIdentity => {
+    const log = logs.get(topic);
+    if (log === undefined) throw new RangeError(`${name} does not read ${topic}`);
+    return log;
+  };
+
+  const move = async (
+    db: Pool | PoolClient,
+    { topic, partition }: LogBatch,
+    expected: number,
+    next: number,
+  ): Promise<void> => {
+    const refused = await moveCheckpoints(db, logOf(topic), [{ owner, partition, expected, next }]);
+    if (refused.length > 0) throw new CheckpointConflict(owner, `${topic}:${partition}`, expected);
+  };
+
+  async function handle(batch: LogBatch): Promise<Handled> {
+    const { topic, partition, messages } = batch;
+    let stored = messages[0]?.offset ?? 0;
+    const nextOffset = (messages.at(-1)?.offset ?? -1) + 1;
+    const handled = await options.handle({
+      ...batch,
+      nextOffset,
+      async commit(next, work) {
+        const result = await retryWhileUnavailable(() =>
+          inTransaction(
+            pool,
+            async (tx) => {
+              // First the checkpoint: a second process waits for its row, and is then refused.
+              await move(tx, batch, stored, next);
+              return await work(tx);
+            },
+            { idleMs: IDLE_MS },
+          ),
+        );
+        stored = next;
+        return result;
+      },
+    });
+    if (handled === 'done' && stored < nextOffset) {
+      await retryWhileUnavailable(() => move(pool, batch, stored, nextOffset));
+      stored = nextOffset;
+    }
+    // Shows lag only; refused during a rebalance, after which the next batch commits.
+    starting.then((consumer) => consumer.commit(topic, partition, stored)).catch(() => {});
+    return handled;
+  }
+
+  const starting = startConsumer({
+    ...options,
+    groupId,
+    startOffset: (topic, partition) =>
+      retryWhileUnavailable(() => startOffset(options, logOf(topic), partition)),
+    handle,
+  });
+  const consumer = await starting;
+  return { stop: () => consumer.stop() };
+}
+
+/** The stored offset, made valid for the log as it is. */
+async function startOffset(
+  options: CheckpointedConsumerOptions,
+  identity: LogIdentity,
+  partition: number,
+): Promise<number> {
+  const { kafka, pool, log, name, outsideLog, initialOffset } = options;
+  const { topic, topicId } = identity;
+  const owner = { consumer: name, build: 0 };
+  // The log is asked after the table: a checkpoint that moves meanwhile cannot seem to be past the end.
+  const load = async () =>
+    (await storedCheckpoints(pool, owner, topic)).find((one) => one.partition === partition);
+  const stored = await load();
+  const range = (await kafka.offsets(topic)).find((one) => one.partition === partition);
+  if (range === undefined)
+    throw new AppError('NOT_FOUND', `Topic ${topic.name} has no partition ${partition}`);
+  const clamp = (offset: number): number => Math.min(Math.max(offset, range.low), range.high);
+  const begin = async (): Promise<number> =>
+    initialOffset === undefined ? range.low : clamp(await initialOffset(topic.name, range));
+
+  if (stored === undefined) {
+    await createCheckpoints(pool, owner, identity, new Map([[partition, await begin()]]));
+  } else if (stored.topicId !== topicId || stored.nextOffset !== clamp(stored.nextOffset)) {
+    const detail = { consumer: name, topic: topic.name, partition, stored, low: range.low, high: range.high };
+    if (outsideLog === 'stop') {
+      throw new AppError(
+        'CHECKPOINT_OUTSIDE_LOG',
+        `Checkpoint of ${name} in ${topic.name}:${partition} is ${stored.nextOffset} of topic id ${stored.topicId}; the log has ${range.low} to ${range.high} of topic id ${topicId}`,
+      );
+    }
+    const isClamped = outsideLog === 'clamp' && stored.topicId === topicId;
+    const next = isClamped ? clamp(stored.nextOffset) : await begin();
+    if (isClamped) log.error({ ...detail, next }, 'checkpoint outside the log, messages skipped');
+    else log.warn({ ...detail, next }, 'checkpoint outside the log, beginning again');
+    await replaceCheckpoint(pool, owner, identity, stored, next);
+  } else {
+    return stored.nextOffset;
+  }
+  // Read again: another process may have been faster.
+  return (await load())?.nextOffset ?? range.low;
+}
