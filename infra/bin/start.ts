@@ -88,7 +88,7 @@ async function main({ releasers, signal, fail }: ProcessContext): Promise<void> 
     keepRunning(() => start({ dataDir: join(dataDir, name), log, port: ports[name] }), { log, onRestart });
   const [chain, feed, gateway] = await Promise.all([
     isRealChain ? null : simulated('starknet', startStarknet),
-    env['PRICE_FEED_URL'] !== undefined && env['TOKEN_LIST_URL'] !== undefined
+    isRealChain || (env['PRICE_FEED_URL'] !== undefined && env['TOKEN_LIST_URL'] !== undefined)
       ? null
       : simulated('prices', startPrices),
     // It has the simulated chain's NFTs and no others.
