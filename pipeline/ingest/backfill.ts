@@ -1,40 +1,39 @@
-import { rpcCodes, isRpcError } from '../node/errors.ts';
-import type { BlockPoint } from '../node/types.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import { isRpcError, rpcCodes } from '../node/errors.ts';
+import { createPublishPlan } from './contracts/facts.ts';
 import { assertStillFinal, inconsistent, linkedLength } from './fork.ts';
-import type { IngestDeps } from './ports.ts';
-import { createPlans } from './contracts/facts.ts';
-import { createPrefetch } from './prefetch.ts';
-import type { ReadyBlock } from './prefetch.ts';
+import type { ChunkTask, IngestDeps } from './ports.ts';
+import { createBlockPrefetch } from './prefetch.ts';
+import type { Prefetch, ReadyBlock } from './prefetch.ts';
 import { publishAccepted, publishStatus, statusStamp } from './publish.ts';
-import type { Source } from './prefetch.ts';
-import type { ChunkTask } from './lease.ts';
 
-/** Published and acknowledged together; a crash publishes at most so much again. */
+/** Blocks published and acknowledged together, which is also the most that a crash publishes twice. */
 const BATCH = { blocks: 500, bytes: 6_000_000 };
 
 /**
- * Indexes a chunk of final blocks to its end. Nothing in it can be reverted, so nothing is recorded; instead a block is
- * published only when its child is seen to name it as parent.
+ * Indexes a chunk of final blocks to its end. They cannot be reverted, so they are not recorded; instead a block is
+ * published only after its child has been seen to name it as parent.
  */
 export async function runBackfill(deps: IngestDeps, task: ChunkTask): Promise<void> {
   const { store, metrics } = deps;
   const { lease } = task;
   const chunk = await store.chunk(lease);
-  if (chunk.end === null) throw new Error(`${chunk.name} has no end`);
-  const neighbours = await findNeighbours(deps, chunk.start, chunk.end);
+  const { start, end } = chunk;
+  if (end === null) throw new Error(`chunk ${chunk.name} has no end`);
+  const neighbours = await findNeighbours(deps, start, end);
   let cursor = chunk.cursor;
-  let tip = cursor === chunk.start ? neighbours.below : chunk.finalHash;
-  const plans = createPlans(deps, lease, chunk.plan);
-  const source = createPrefetch(deps, cursor, { priority: 0, finalOnly: true, signal: lease.signal });
+  let tip = cursor === start ? neighbours.below : chunk.finalHash;
+  const plan = createPublishPlan(deps, lease, chunk.plan);
+  const prefetch = createBlockPrefetch(deps, cursor, { priority: 0, finalOnly: true, signal: lease.signal });
   try {
-    source.setEnd(chunk.end);
-    while (cursor <= chunk.end) {
-      if (await task.runRepairs()) source.restart(cursor);
-      const ready = await nextLinked(deps, source, { cursor, end: chunk.end, tip, above: neighbours.above });
+    prefetch.setEnd(end);
+    while (cursor <= end) {
+      if (await task.runRepairs()) prefetch.restart(cursor);
+      const ready = await nextLinked(deps, prefetch, { cursor, end, tip, above: neighbours.above });
       const first = ready[0];
       const last = ready.at(-1);
       if (first === undefined || last === undefined) throw inconsistent(cursor);
-      await publishAccepted(deps, lease, await plans.settle(ready, cursor), () => 'new');
+      await publishAccepted(deps, lease, await plan.apply(ready, cursor), () => 'new');
       const { height, hash } = last.block;
       await store.moveCursor(lease, {
         from: cursor,
@@ -42,37 +41,37 @@ export async function runBackfill(deps: IngestDeps, task: ChunkTask): Promise<vo
         final: { height, hash },
         firstParent: first.block.parent_hash,
       });
-      source.consume(ready.length);
+      prefetch.consume(ready.length);
       cursor = height + 1;
       tip = hash;
       metrics.cursor(chunk.name, cursor);
       await task.progress();
     }
   } finally {
-    source.close();
+    prefetch.close();
   }
-  lease.assertHeld();
+  lease.assertValid();
   await publishStatus(deps, [{ type: 'chunk.finished', ...statusStamp(deps.clock), name: chunk.name }]);
   await store.finish(lease);
   await task.progress();
 }
 
-interface Position {
+interface Progress {
   readonly cursor: number;
   readonly end: number;
   /** Hash of the block below the cursor; null: not known. */
-  readonly tip: BlockPoint['hash'] | null;
-  /** What the chunk above names as the parent of its first block; null: not known. */
-  readonly above: BlockPoint['hash'] | null;
+  readonly tip: Felt | null;
+  /** Parent hash of the first block of the chunk above; null: not known. */
+  readonly above: Felt | null;
 }
 
-/** The next blocks that are sure to be of one chain: each is named as parent by its child. */
+/** The next blocks that are certain to be of one chain: each is named as parent by its child. */
 async function nextLinked(
   deps: IngestDeps,
-  source: Source<ReadyBlock>,
-  { cursor, end, tip, above }: Position,
+  prefetch: Prefetch<ReadyBlock>,
+  { cursor, end, tip, above }: Progress,
 ): Promise<ReadyBlock[]> {
-  const items = await source.peek({ atLeast: 2, ...BATCH });
+  const items = await prefetch.peek({ atLeast: 2, ...BATCH });
   const linked = linkedLength(
     items.map(({ block }) => block),
     tip,
@@ -85,7 +84,7 @@ async function nextLinked(
   return items.slice(0, linked);
 }
 
-async function parentOf({ node }: IngestDeps, height: number): Promise<BlockPoint['hash'] | null> {
+async function parentOf({ node }: IngestDeps, height: number): Promise<Felt | null> {
   try {
     return (await node.getBlockHeader(height)).parentHash;
   } catch (error) {
@@ -94,7 +93,7 @@ async function parentOf({ node }: IngestDeps, height: number): Promise<BlockPoin
   }
 }
 
-/** The hashes that the neighbouring chunks expect at this one's borders, where they are known. */
+/** The hashes that the neighbouring chunks expect at this chunk's borders; null where they are not known. */
 async function findNeighbours({ store }: IngestDeps, start: number, end: number) {
   const chunks = await store.chunks();
   const below = chunks.find((other) => other.end === start - 1);

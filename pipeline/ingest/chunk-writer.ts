@@ -1,27 +1,53 @@
+import { backoffMs } from '../../infra/retry.ts';
 import { AppError, isRetryable } from '../../schemas/errors.ts';
 import { runBackfill } from './backfill.ts';
 import type { Health } from './health.ts';
-import type { Lease } from './lease.ts';
+import { acquireLease } from './lease.ts';
 import { runLive } from './live.ts';
-import type { IngestDeps } from './ports.ts';
+import type { ChunkTask, IngestDeps, Lease } from './ports.ts';
 import { createRepairer } from './repair/repairer.ts';
-import type { ChunkTask } from './lease.ts';
 
-const BASE_DELAY_MS = 50;
-const MAX_DELAY_MS = 5000;
-const MAX_DELAY_OF_OTHERS_MS = 30_000;
-/** Failures in a row that an operator should hear of; one that is not retryable is heard of at once. */
-const ALARMING_FAILURES = 5;
+const RETRYABLE_BACKOFF = { baseMs: 100, maxMs: 5000 };
+const OTHER_BACKOFF = { baseMs: 100, maxMs: 30_000 };
+/** Consecutive retryable failures that raise an alarm; a failure that is not retryable raises one at once. */
+const ALARM_AFTER_FAILURES = 5;
+
+/** held: another process has the lease; halted: an operator must act; done: the lease was used and released. */
+export type ChunkOutcome = 'held' | 'idle' | 'halted' | 'done';
+
+/** Writes a chunk under a lease of its own until the chunk is finished, the lease ends or the signal aborts. */
+export async function writeChunk(
+  deps: IngestDeps,
+  health: Health,
+  name: string,
+  signal: AbortSignal,
+): Promise<ChunkOutcome> {
+  const lease = await acquireLease(deps, name);
+  if (lease === null) return 'held';
+  const abort = (): void => lease.abort();
+  signal.addEventListener('abort', abort, { once: true });
+  try {
+    if (signal.aborted) return 'idle';
+    if (lease.chunk.finished) return (await createRepairer(deps, lease).run()) > 0 ? 'done' : 'idle';
+    deps.log.info({ chunk: name, epoch: lease.epoch, cursor: lease.chunk.cursor }, 'writing chunk');
+    health.watch(name, lease);
+    return await runChunk(deps, health, lease);
+  } finally {
+    signal.removeEventListener('abort', abort);
+    health.unwatch(name);
+    await lease.release();
+  }
+}
 
 /**
- * Writes a chunk until it is finished or the lease is gone. After any failure the state is read again from the store:
- * what is in memory may be wrong about what was done. A contradiction of what is final stops the chunk by name.
+ * Runs the chunk's loop until the chunk is finished or the lease ends. After a failure the loop starts again from the
+ * stored state, because memory may be wrong about what was done. A contradiction of final blocks halts the chunk.
  */
-export async function runChunk(deps: IngestDeps, health: Health, lease: Lease): Promise<'done' | 'halted'> {
+async function runChunk(deps: IngestDeps, health: Health, lease: Lease): Promise<'done' | 'halted'> {
   const { clock, log, metrics } = deps;
   const chunk = lease.name;
-  let failures = 0;
   const repairer = createRepairer(deps, lease);
+  let failures = 0;
   const task: ChunkTask = {
     lease,
     runRepairs: async () => (await repairer.run()) > 0,
@@ -32,26 +58,25 @@ export async function runChunk(deps: IngestDeps, health: Health, lease: Lease): 
   };
   for (;;) {
     try {
-      if (lease.taken.end === null) await runLive(deps, task);
+      if (lease.chunk.end === null) await runLive(deps, task);
       else await runBackfill(deps, task);
       return 'done';
     } catch (error) {
-      if (lease.signal.aborted) return 'done';
       const code = error instanceof AppError ? error.code : 'bug';
-      if (code === 'LEASE_LOST') return 'done';
+      if (lease.signal.aborted || code === 'LEASE_LOST') return 'done';
       failures += 1;
       metrics.failed(chunk, code);
       const detail = `${code}: ${error instanceof Error ? error.message : String(error)}`;
       if (code === 'REORG_BELOW_L1') {
-        log.error({ chunk, err: error }, 'chunk stopped');
+        log.error({ chunk, err: error }, 'chunk halted');
         await health.alarm(chunk, detail);
         return 'halted';
       }
       const retryable = isRetryable(error);
-      log[retryable ? 'warn' : 'error']({ chunk, err: error, failures }, 'step failed');
-      if (!retryable || failures === ALARMING_FAILURES) await health.alarm(chunk, detail);
-      const limit = retryable ? MAX_DELAY_MS : MAX_DELAY_OF_OTHERS_MS;
-      await clock.sleep(clock.random() * Math.min(limit, BASE_DELAY_MS * 2 ** failures), lease.signal);
+      log[retryable ? 'warn' : 'error']({ chunk, err: error, failures }, 'chunk step failed; retrying');
+      if (!retryable || failures === ALARM_AFTER_FAILURES) await health.alarm(chunk, detail);
+      const backoff = retryable ? RETRYABLE_BACKOFF : OTHER_BACKOFF;
+      await clock.sleep(backoffMs(failures, backoff, clock.random()), lease.signal);
     }
   }
 }

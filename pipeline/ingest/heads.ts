@@ -1,26 +1,26 @@
 import type { BlockPoint } from '../node/types.ts';
-import type { Lease } from './lease.ts';
 import type { IndexedChain } from './fork.ts';
-import type { IngestDeps } from './ports.ts';
+import type { IngestDeps, Lease } from './ports.ts';
 import { publishStatus, statusStamp } from './publish.ts';
 
-/** The node's head as it moves: announced in the log, timed, and waited for. */
+/** The node's newest block: published to `chain.status`, timed, and polled. */
 export interface Heads {
-  seen(head: BlockPoint): void;
-  /** The newest head seen; -1 before the first. */
+  observe(head: BlockPoint): void;
+  /** The newest head observed; -1 before the first. */
   height(): number;
-  /** A block was published and acknowledged. */
+  /** Called when Kafka has acknowledged a block. */
   published(height: number): void;
   /** Publishes the head if it changed, at most twice a second. */
   announce(): Promise<void>;
-  /** Pauses until the next look is worth it. */
+  /** Sleeps until the next poll. */
   wait(signal: AbortSignal): Promise<void>;
 }
 
 const ANNOUNCE_MS = 500;
-/** Looks are so much closer together while a block is due. */
-const EAGERNESS = 5;
-const REMEMBERED_HEADS = 100;
+/** Polls are this much more frequent while a block is due. */
+const DUE_POLL_FACTOR = 5;
+/** Heads whose publish latency is still measured. */
+const MAX_TIMED_HEADS = 100;
 
 export function createHeads(deps: Pick<IngestDeps, 'publisher' | 'clock' | 'metrics' | 'settings'>): Heads {
   const { clock, metrics, settings } = deps;
@@ -28,23 +28,23 @@ export function createHeads(deps: Pick<IngestDeps, 'publisher' | 'clock' | 'metr
   let announced: BlockPoint | null = null;
   let announcedAt = 0;
   let roseAt = 0;
-  /** Milliseconds between blocks, as seen; null until two were. */
+  /** Moving average of milliseconds between blocks; null until two were observed. */
   let interval: number | null = null;
   const firstSeen = new Map<number, number>();
 
   return {
-    seen(seenHead) {
+    observe(seen) {
       const now = clock.now();
-      if (head !== null && seenHead.height > head.height) {
-        const one = (now - roseAt) / (seenHead.height - head.height);
-        if (roseAt !== 0) interval = interval === null ? one : interval + (one - interval) / 4;
+      if (head !== null && seen.height > head.height) {
+        const latest = (now - roseAt) / (seen.height - head.height);
+        if (roseAt !== 0) interval = interval === null ? latest : interval + (latest - interval) / 4;
         roseAt = now;
-        firstSeen.set(seenHead.height, now);
+        firstSeen.set(seen.height, now);
         const [oldest] = firstSeen.keys();
-        if (firstSeen.size > REMEMBERED_HEADS && oldest !== undefined) firstSeen.delete(oldest);
+        if (firstSeen.size > MAX_TIMED_HEADS && oldest !== undefined) firstSeen.delete(oldest);
       }
-      head = seenHead;
-      metrics.head(seenHead.height);
+      head = seen;
+      metrics.head(seen.height);
     },
     height: () => head?.height ?? -1,
     published(height) {
@@ -56,9 +56,9 @@ export function createHeads(deps: Pick<IngestDeps, 'publisher' | 'clock' | 'metr
     async announce() {
       if (head === null || (head.hash === announced?.hash && head.height === announced.height)) return;
       if (clock.now() - announcedAt < ANNOUNCE_MS) return;
-      const telling = head;
-      await publishStatus(deps, [{ type: 'head.seen', ...statusStamp(clock), ...telling }]);
-      announced = telling;
+      const current = head;
+      await publishStatus(deps, [{ type: 'head.seen', ...statusStamp(clock), ...current }]);
+      announced = current;
       announcedAt = clock.now();
     },
     async wait(signal) {
@@ -68,29 +68,29 @@ export function createHeads(deps: Pick<IngestDeps, 'publisher' | 'clock' | 'metr
 }
 
 /**
- * The next look comes soon while a block is due (from seven tenths to twice the usual interval), so that it is found a
- * few dozen milliseconds after it can be had; else at the usual pace, but not later than the next one is due.
+ * Milliseconds to the next poll: short while a block is due (0.7 to 2 intervals after the last one), so that it is found
+ * within tens of milliseconds; else `pollMs`, but no later than the next block is due.
  */
 export function pollDelay(sinceLast: number, interval: number | null, pollMs: number): number {
-  const eager = pollMs / EAGERNESS;
+  const shortest = pollMs / DUE_POLL_FACTOR;
   if (interval === null || sinceLast > 2 * interval) return pollMs;
   const untilDue = 0.7 * interval - sinceLast;
-  return untilDue <= 0 ? eager : Math.max(eager, Math.min(pollMs, untilDue));
+  return untilDue <= 0 ? shortest : Math.max(shortest, Math.min(pollMs, untilDue));
 }
 
-/** Follows what is accepted on L1 beside the live chunk, and makes it count between two steps of its writer. */
+/** Polls the height accepted on L1 in the background, and applies it between two steps of the live loop. */
 export interface L1Watch {
-  /** The highest block the node has named; null before the first. */
+  /** The highest block the node has reported as accepted on L1; null before the first. */
   newest(): BlockPoint | null;
   /**
-   * Announces a new height, and drops what was recorded for blocks that can no longer be reverted - once our block at that
-   * height is seen to be the very one accepted. Where it is not, there is a fork to be left first.
+   * Publishes a new height, and makes the indexed blocks up to it final once the indexed block at that height is seen to
+   * be the accepted one. If it is not, the live loop must handle a reorg first.
    */
-  settle(ours: IndexedChain): Promise<void>;
+  apply(indexed: IndexedChain): Promise<void>;
   stop(): void;
 }
 
-export function createL1Watch(deps: IngestDeps, lease: Lease, known: number): L1Watch {
+export function startL1Watch(deps: IngestDeps, lease: Lease, finalHeight: number): L1Watch {
   const { node, store, clock, log, metrics, settings } = deps;
   const stopped = new AbortController();
   const signal = AbortSignal.any([stopped.signal, lease.signal]);
@@ -101,35 +101,42 @@ export function createL1Watch(deps: IngestDeps, lease: Lease, known: number): L1
   const poll = async (): Promise<void> => {
     while (!signal.aborted) {
       try {
-        const point = await node.l1Accepted(newest?.height ?? (known < 0 ? null : known), options);
-        // A node that is behind names a lower one.
+        const knownHeight = newest?.height ?? (finalHeight < 0 ? null : finalHeight);
+        const point = await node.l1Accepted(knownHeight, options);
+        // A node that is behind reports a lower height.
         if (point !== null && point.height > (newest?.height ?? -1)) newest = point;
       } catch (error) {
-        if (!signal.aborted) log.warn({ err: error }, 'the height accepted on L1 is not known');
+        if (!signal.aborted) log.warn({ err: error }, 'L1 height not available; polling again');
       }
       await clock.sleep(settings.l1PollMs, signal);
     }
   };
   void poll();
 
+  /** False if the indexed block at `height` is not the one accepted on L1. */
+  const finalize = async (indexed: IndexedChain, height: number, point: BlockPoint): Promise<boolean> => {
+    // Read again by number: finality is irrevocable, so one answer is not enough.
+    const { hash, status } = await node.getBlockHeader(height, options);
+    const isAccepted = status === 'ACCEPTED_ON_L1' && (height < point.height || hash === point.hash);
+    if (!isAccepted || hash !== indexed.hashAt(height)) {
+      log.warn(
+        { height, hash, status, indexed: indexed.hashAt(height) },
+        'block accepted on L1 differs from the indexed one',
+      );
+      return false;
+    }
+    await store.setFinal(lease, { height, hash });
+    indexed.finalized({ height, hash });
+    return true;
+  };
+
   return {
     newest: () => newest,
-    async settle(ours) {
+    async apply(indexed) {
       const point = newest;
-      if (point === null || ours.revertingFrom() !== null) return;
-      const at = Math.min(point.height, ours.cursor() - 1);
-      if (at > ours.floor().height && point.height > announced) {
-        // Asked a second time, by number: what is final is never given up, so one answer is not enough.
-        const { hash, status } = await node.getBlockHeader(at, options);
-        const agreed = status === 'ACCEPTED_ON_L1' && (at < point.height || hash === point.hash);
-        if (!agreed || hash !== ours.hashAt(at)) {
-          log.warn({ height: at, hash, status }, 'what is accepted on L1 is not what is held');
-          return;
-        }
-        await store.setFinal(lease, { height: at, hash });
-        ours.finalised({ height: at, hash });
-      }
-      if (point.height <= announced) return;
+      if (point === null || point.height <= announced || indexed.revertingFrom() !== null) return;
+      const height = Math.min(point.height, indexed.cursor() - 1);
+      if (height > indexed.final().height && !(await finalize(indexed, height, point))) return;
       await publishStatus(deps, [{ type: 'l1.accepted', ...statusStamp(clock), height: point.height }]);
       announced = point.height;
       metrics.l1(point.height);

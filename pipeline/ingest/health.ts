@@ -1,14 +1,14 @@
 import type { Fence, IngestDeps } from './ports.ts';
 
-/** What /readyz and an operator should hear: alarms by chunk, and stalls even when nothing failed. */
+/** Alarms per chunk for `/readyz` and operators: failures, and stalls where nothing failed. */
 export interface Health {
-  /** The chunk got somewhere, or has nothing to do. Clears its alarms. */
+  /** The chunk made progress, or has nothing to do. Clears its alarms. */
   progress(chunk: string): Promise<void>;
   alarm(chunk: string, detail: string): Promise<void>;
-  /** The chunk is written by this process from now on, or no longer. Alarms are raised and cleared only while the lease is its own. */
+  /** This process starts writing the chunk. With a fence, alarms change only while its lease is valid. */
   watch(chunk: string, fence?: Fence): void;
   unwatch(chunk: string): void;
-  /** Looks for chunks without progress; to be called about once a second. */
+  /** Raises alarms for chunks without progress. Called about once a second. */
   check(): Promise<void>;
 }
 
@@ -23,25 +23,26 @@ interface Watched {
   alarmed: boolean;
 }
 
+const failing = (chunk: string): string => `ingest.failing:${chunk}`;
+const stalling = (chunk: string): string => `ingest.stalled:${chunk}`;
+
 export function createHealth({ store, clock, log, metrics, settings }: HealthDeps): Health {
   const watched = new Map<string, Watched>();
-  const failing = `ingest.failing:`;
-  const stalling = `ingest.stalled:`;
 
-  /** An alarm that cannot be written down is logged all the same: Postgres may be what is away. */
-  const write = async (work: () => Promise<void>): Promise<boolean> => {
+  /** False if PostgreSQL did not take the change; it may be what is unavailable. */
+  const tryStore = async (work: () => Promise<void>): Promise<boolean> => {
     try {
       await work();
       return true;
     } catch (error) {
-      log.warn({ err: error }, 'alarm not written');
+      log.warn({ err: error }, 'alarm not stored');
       return false;
     }
   };
 
   return {
     watch(chunk, fence) {
-      // Alarms of an earlier process are cleared by the first progress.
+      // As if alarmed: the first progress clears the alarms of an earlier process.
       watched.set(chunk, { fence, progressAt: clock.now(), stalled: false, alarmed: true });
     },
     unwatch(chunk) {
@@ -53,33 +54,28 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
       if (state === undefined) return;
       state.progressAt = clock.now();
       if (!state.stalled && !state.alarmed) return;
-      if (state.stalled) log.info({ chunk }, 'progress again');
+      if (state.stalled) log.info({ chunk }, 'chunk progresses again');
       metrics.stalled(chunk, false);
-      const cleared = await write(async () => {
-        await store.clearAlarm(failing + chunk, state.fence);
-        await store.clearAlarm(stalling + chunk, state.fence);
+      const cleared = await tryStore(async () => {
+        await store.clearAlarm(failing(chunk), state.fence);
+        await store.clearAlarm(stalling(chunk), state.fence);
       });
       if (cleared) Object.assign(state, { stalled: false, alarmed: false });
     },
     async alarm(chunk, detail) {
       const state = watched.get(chunk);
       if (state !== undefined) state.alarmed = true;
-      await write(() => store.raiseAlarm(failing + chunk, detail, state?.fence));
+      await tryStore(() => store.raiseAlarm(failing(chunk), detail, state?.fence));
     },
     async check() {
       for (const [chunk, state] of watched) {
         const idleMs = clock.now() - state.progressAt;
         if (state.stalled || idleMs < settings.stallMs) continue;
-        log.error({ chunk, seconds: Math.round(idleMs / 1000) }, 'no progress');
+        log.error({ chunk, seconds: Math.round(idleMs / 1000) }, 'chunk stalled');
         metrics.stalled(chunk, true);
-        // Said once; tried again while it cannot be written down.
-        state.stalled = await write(() =>
-          store.raiseAlarm(
-            stalling + chunk,
-            `no progress for ${Math.round(settings.stallMs / 1000)} s`,
-            state.fence,
-          ),
-        );
+        const detail = `no progress for ${Math.round(settings.stallMs / 1000)} s`;
+        // Repeated at the next check until it is stored.
+        state.stalled = await tryStore(() => store.raiseAlarm(stalling(chunk), detail, state.fence));
       }
     },
   };

@@ -1,73 +1,67 @@
 import { AppError } from '../../schemas/errors.ts';
-import type { Chunk, Fence, IngestDeps } from './ports.ts';
-import { leaseLost } from './store/sql.ts';
+import { leaseLost } from './ports.ts';
+import type { Fence, IngestDeps, Lease, LeaseGrant, Seq } from './ports.ts';
 
-/** The right to write one chunk, kept alive until it is let go or lost. */
-export interface Lease extends Fence {
-  readonly seq: Seq;
-  /** The chunk as it was when the lease was taken. */
-  readonly taken: Chunk;
-  /** Fires when the lease is lost or let go: whatever is under way stops. */
-  readonly signal: AbortSignal;
-  /** Throws `LEASE_LOST` once the lease may have run out. To be asked before every send: Kafka knows no epochs. */
-  assertHeld(): void;
-  /** Stops what is under way; the lease is kept until it is released. */
-  giveUp(): void;
-  /** Lets another holder take it at once. To be called when nothing is under way any more. */
-  release(): Promise<void>;
-}
+/** Seqs reserved by one PostgreSQL statement: one per revert and repair. */
+export const SEQ_RESERVE = 1000;
 
 type LeaseDeps = Pick<IngestDeps, 'store' | 'clock' | 'log' | 'settings'>;
 
-/** Takes the lease of a chunk; null while another holder has it. */
-export async function takeLease(deps: LeaseDeps, name: string): Promise<Lease | null> {
-  const { store, clock, log, settings } = deps;
+/** Acquires the lease of a chunk; null while another holder has it. */
+export async function acquireLease(deps: LeaseDeps, name: string): Promise<Lease | null> {
+  const { store, clock, settings } = deps;
   const { holder, leaseMs } = settings;
-  // Counted from before the request, so that our own view of the lease never outlasts the store's.
-  let heldUntil = clock.now() + leaseMs;
+  // Measured from before the request, so that this process never believes in the lease for longer than the store does.
+  const requestedAt = clock.now();
   const grant = await store.acquire({
     name,
     holder,
     ttlMs: leaseMs,
-    nowMs: clock.now(),
+    nowMs: requestedAt,
     reserve: SEQ_RESERVE,
   });
-  if (grant === null) return null;
-  const fence: Fence = { name, epoch: grant.epoch };
+  return grant === null ? null : keepLease(deps, grant, requestedAt + leaseMs);
+}
+
+function keepLease({ store, clock, log, settings }: LeaseDeps, grant: LeaseGrant, expiresAt: number): Lease {
+  const { leaseMs } = settings;
+  const fence: Fence = { name: grant.chunk.name, epoch: grant.epoch };
   const stopped = new AbortController();
-  const lost = (why: string): void => {
+  let validUntil = expiresAt;
+
+  const lose = (reason: string): void => {
     if (stopped.signal.aborted) return;
-    log.warn({ chunk: name, epoch: fence.epoch, why }, 'lease lost');
+    log.warn({ chunk: fence.name, epoch: fence.epoch, reason }, 'lease lost');
     stopped.abort();
   };
 
-  const keepAlive = async (): Promise<void> => {
+  const renew = async (): Promise<void> => {
     for (;;) {
       await clock.sleep(leaseMs / 3, stopped.signal);
       if (stopped.signal.aborted) return;
-      const asked = clock.now();
+      const requestedAt = clock.now();
       try {
         await store.renew(fence, leaseMs);
-        heldUntil = asked + leaseMs;
+        validUntil = requestedAt + leaseMs;
       } catch (error) {
-        if (error instanceof AppError && error.code === 'LEASE_LOST') lost('another holder has it');
-        else if (clock.now() >= heldUntil) lost('it could not be renewed in time');
-        else log.warn({ chunk: name, err: error }, 'lease not renewed yet');
+        if (error instanceof AppError && error.code === 'LEASE_LOST') lose('acquired by another holder');
+        else if (clock.now() >= validUntil) lose('not renewed in time');
+        else log.warn({ chunk: fence.name, err: error }, 'lease renewal failed; retrying');
       }
     }
   };
-  const renewing = keepAlive();
+  const renewing = renew();
 
   return {
     ...fence,
     seq: createSeq(grant, (ceiling) => store.reserveSeq(fence, ceiling)),
-    taken: grant.chunk,
+    chunk: grant.chunk,
     signal: stopped.signal,
-    assertHeld() {
-      if (!stopped.signal.aborted && clock.now() >= heldUntil) lost('it ran out');
+    assertValid() {
+      if (clock.now() >= validUntil) lose('expired');
       if (stopped.signal.aborted) throw leaseLost(fence);
     },
-    giveUp: () => stopped.abort(),
+    abort: () => stopped.abort(),
     async release() {
       stopped.abort();
       await renewing;
@@ -76,23 +70,13 @@ export async function takeLease(deps: LeaseDeps, name: string): Promise<Lease | 
   };
 }
 
-/** Seqs reserved at once: one statement of Postgres for as many reverts and repairs. */
-export const SEQ_RESERVE = 1000;
-
-export interface Seq {
-  /** What blocks are accepted with: above every revert so far. It stands still between reverts. */
-  forAccept(): Promise<number>;
-  /** What a revert carries: above everything so far. */
-  forRevert(): Promise<number>;
-}
-
 /**
- * Orders everything said about a height. Reverts take the next seq (n), what is accepted after them the one after (n + 1),
- * also when it was not heard what became of a revert. So no two messages about one height share a seq, though messages
- * about different heights do. `reserve` writes a ceiling down before anything up to it is used.
+ * Versions all messages about a height. A revert takes the next seq n and blocks accepted after it n + 1, even if the
+ * revert's publish failed, so no two messages about one height share a seq; messages about different heights may.
+ * `reserve` stores a ceiling before any seq up to it is used.
  */
 export function createSeq(
-  grant: { readonly seq: number; readonly seqCeiling: number },
+  grant: Pick<LeaseGrant, 'seq' | 'seqCeiling'>,
   reserve: (ceiling: number) => Promise<void>,
 ): Seq {
   let current = grant.seq;
@@ -121,16 +105,4 @@ export function createSeq(
       return seq;
     },
   };
-}
-
-/** The writing of one chunk under one lease, as its loop sees it. */
-export interface ChunkTask {
-  readonly lease: Lease;
-  /**
-   * Carries out what repairs have been asked of this chunk, between two steps of its writer. True when there were any:
-   * what is prefetched may rest on what was known of its contracts before.
-   */
-  runRepairs(): Promise<boolean>;
-  /** To be called after every step that got somewhere, and whenever there is nothing to do. */
-  progress(): Promise<void>;
 }

@@ -1,181 +1,216 @@
-import type { BlockPoint } from '../node/types.ts';
+import type { Felt } from '../../schemas/felt.ts';
 import { isRpcError, rpcCodes } from '../node/errors.ts';
-import { compareWithHead, findFork, linkedLength } from './fork.ts';
-import { createHeads } from './heads.ts';
-import { createL1Watch } from './heads.ts';
-import { createIndexedChain } from './fork.ts';
-import type { IngestDeps } from './ports.ts';
-import { createPlans } from './contracts/facts.ts';
-import { createPrefetch } from './prefetch.ts';
-import type { ReadyBlock } from './prefetch.ts';
+import type { BlockPoint } from '../node/types.ts';
+import { createPublishPlan } from './contracts/facts.ts';
+import type { PublishPlan } from './contracts/facts.ts';
+import { compareWithHead, createIndexedChain, findFork, linkedLength } from './fork.ts';
+import type { IndexedChain } from './fork.ts';
+import { createHeads, startL1Watch } from './heads.ts';
+import type { Heads, L1Watch } from './heads.ts';
+import type { ChunkTask, IngestDeps, Lease } from './ports.ts';
+import { createBlockPrefetch } from './prefetch.ts';
+import type { Prefetch, ReadyBlock } from './prefetch.ts';
 import { REVERT_PAGE, publishAccepted, publishReverted } from './publish.ts';
-import type { ChunkTask } from './lease.ts';
 
-/** Published and acknowledged together while catching up. */
+/** Blocks published and acknowledged together while catching up. */
 const BATCH = { blocks: 200, bytes: 6_000_000 };
-/** At the head, a call for news overtakes the blocks of backfill that wait for a place. */
+/** Requests for the head overtake queued backfill requests. */
 const PRIORITY = 1;
 
-/** more: there may be more to do at once; idle: the node has nothing new; waiting: it has not shown yet what is needed. */
+/** more: there may be more to do at once; idle: the node has nothing new; waiting: the node lags behind the indexed chain. */
 type Step = 'more' | 'idle' | 'waiting';
 
+interface Live {
+  readonly deps: IngestDeps;
+  readonly lease: Lease;
+  readonly options: { readonly signal: AbortSignal; readonly priority: number };
+  readonly indexed: IndexedChain;
+  readonly plan: PublishPlan;
+  readonly prefetch: Prefetch<ReadyBlock>;
+  readonly heads: Heads;
+  readonly l1: L1Watch;
+  /** Blocks up to this height replace reverted ones. */
+  reorgTop: number;
+}
+
 /**
- * Follows the head of the chain. Every block above what is final is first recorded, then published, then the cursor
- * moves; so what is recorded at or above the cursor is all that may be in the log without our knowing. That is settled
- * first: published again where the node still has it, else reverted. Returns when the lease is gone.
+ * Follows the head of the chain until the lease ends. A block above the final ones is recorded, then published, and then
+ * the cursor moves, so only blocks recorded at or above the cursor may be in the log without our knowledge. Those come
+ * first: they are published again if the node still has them, and reverted otherwise.
  */
 export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> {
-  const { node, store, log, metrics } = deps;
   const { lease } = task;
-  const options = { signal: lease.signal, priority: PRIORITY };
-  const chunk = await store.chunk(lease);
-  const ours = createIndexedChain(chunk, await store.recordedHeaders(lease));
-  const plans = createPlans(deps, lease, chunk.plan);
-  const source = createPrefetch(deps, ours.cursor(), { ...options, finalOnly: false });
-  const heads = createHeads(deps);
-  const l1 = createL1Watch(deps, lease, ours.floor().height);
-  /** Blocks up to this height take the place of reverted ones. */
-  let reorgTop = -1;
-
-  /** Takes back everything that is to be reverted, newest first, page by page. */
-  const takeBack = async (from: number): Promise<void> => {
-    const seq = await lease.seq.forRevert();
-    for (let high = ours.tip().height; high >= from; high -= REVERT_PAGE) {
-      const low = Math.max(from, high - REVERT_PAGE + 1);
-      await publishReverted(deps, lease, await store.recordedBlocks(lease.name, low, high), seq);
-      await store.deleteReverted(lease, low);
-      ours.dropped(low);
-    }
-    source.restart(ours.cursor());
-  };
-
-  /** Finds where our chain and the node's part, and writes down that everything above is to be reverted. */
-  const handleReorg = async (disputed: number): Promise<void> => {
-    const fork = await findFork(node, ours, disputed, options);
-    const depth = ours.tip().height - fork;
-    log.warn({ chunk: lease.name, fork, depth, disputed }, 'reorg');
-    metrics.reorg(depth);
-    reorgTop = Math.max(reorgTop, ours.tip().height);
-    await store.markForRevert(lease, fork);
-    ours.markForRevert(fork);
-  };
-
-  /** Publishes again what was recorded when the last writer ended, up to a height where the node has the same block. */
-  const replay = async (upTo: number): Promise<void> => {
-    const from = ours.cursor();
-    const to = Math.min(upTo, ours.tip().height, from + REVERT_PAGE - 1);
-    const blocks = await store.recordedBlocks(lease.name, from, to);
-    const ready = blocks.map(({ body, maps }) => ({ block: body, contracts: maps.at(-1) ?? {} }));
-    const first = ready[0];
-    if (first === undefined) return;
-    await publishAccepted(deps, lease, ready, () => 'replay');
-    await move(to + 1, null, first.block.parent_hash);
-    source.restart(to + 1);
-  };
-
-  const move = async (to: number, final: BlockPoint | null, firstParent: ReadyBlock['block']['hash']) => {
-    await store.moveCursor(lease, { from: ours.cursor(), to, final, firstParent });
-    ours.moved(to, final);
-    metrics.cursor(lease.name, to);
-  };
-
-  const accept = async (ready: readonly ReadyBlock[], final: boolean): Promise<void> => {
-    const first = ready[0];
-    const last = ready.at(-1)?.block;
-    if (first === undefined || last === undefined) return;
-    const settled = await plans.settle(ready, ours.cursor(), final);
-    if (!final) {
-      await store.record(
-        lease,
-        settled.map(({ block, contracts }) => ({ body: block, maps: [contracts] })),
-      );
-      ours.recorded(ready.map(({ block }) => block));
-    }
-    await publishAccepted(deps, lease, settled, (height) => (height <= reorgTop ? 'reorg' : 'new'));
-    for (const { block } of ready) heads.published(block.height);
-    await move(last.height + 1, final ? last : null, first.block.parent_hash);
-    source.consume(ready.length);
-  };
-
-  /** Takes the next blocks up to the node's head; false when their parent is not ours. */
-  const follow = async (): Promise<boolean> => {
-    const items = await source.peek({ atLeast: 1, ...BATCH });
-    const linked = items.slice(
-      0,
-      linkedLength(
-        items.map(({ block }) => block),
-        ours.tip().hash,
-      ),
-    );
-    if (linked.length === 0) {
-      source.restart(ours.cursor());
-      return false;
-    }
-    // Final already, as the node says of the very block, and nothing recorded below: it cannot be reverted.
-    const settledFloor = ours.floor().height === ours.tip().height;
-    const accepted = l1.newest();
-    const open = linked.findIndex(
-      ({ block, status }) => status !== 'ACCEPTED_ON_L1' || !isUpTo(block, accepted),
-    );
-    const finals = settledFloor ? (open === -1 ? linked.length : open) : 0;
-    await accept(linked.slice(0, finals), true);
-    await accept(linked.slice(finals), false);
-    return true;
-  };
-
-  /** One look at the node and what follows from it. */
-  const step = async (): Promise<Step> => {
-    const reverting = ours.revertingFrom();
-    if (reverting !== null) {
-      await takeBack(reverting);
-      return 'more';
-    }
-    const head = await node.blockHashAndNumber(options);
-    if (head === null) return 'idle';
-    heads.seen(head);
-    const verdict = await compareWithHead(node, ours, head, options);
-    if (verdict.kind === 'disputed') {
-      await handleReorg(verdict.at);
-      return 'more';
-    }
-    if (ours.isUnsettled()) {
-      if (verdict.upTo < ours.cursor()) return 'waiting';
-      await replay(verdict.upTo);
-      return 'more';
-    }
-    if (head.height < ours.cursor()) return 'idle';
-    source.setEnd(head.height);
-    if (!(await follow())) await handleReorg(ours.cursor() - 1);
-    return 'more';
-  };
-
+  const live = await openLive(deps, lease);
+  const { indexed, prefetch, heads, l1 } = live;
   try {
     while (!lease.signal.aborted) {
-      if (await task.runRepairs()) source.restart(ours.cursor());
-      const outcome = await stepOrWait(step);
-      await l1.settle(ours);
+      if (await task.runRepairs()) prefetch.restart(indexed.cursor());
+      const outcome = await stepOrWait(live);
+      await l1.apply(indexed);
       await heads.announce();
       if (outcome !== 'waiting') await task.progress();
-      if (outcome !== 'more' || ours.cursor() > heads.height()) await heads.wait(lease.signal);
+      if (outcome !== 'more' || indexed.cursor() > heads.height()) await heads.wait(lease.signal);
     }
   } finally {
-    source.close();
+    prefetch.close();
     l1.stop();
   }
 }
 
-/** A block that the head promised and the node does not have yet: another node of a balancer answered. */
-async function stepOrWait(step: () => Promise<Step>): Promise<Step> {
+async function openLive(deps: IngestDeps, lease: Lease): Promise<Live> {
+  const options = { signal: lease.signal, priority: PRIORITY };
+  const chunk = await deps.store.chunk(lease);
+  const indexed = createIndexedChain(chunk, await deps.store.recordedHeaders(lease));
+  return {
+    deps,
+    lease,
+    options,
+    indexed,
+    plan: createPublishPlan(deps, lease, chunk.plan),
+    prefetch: createBlockPrefetch(deps, indexed.cursor(), { ...options, finalOnly: false }),
+    heads: createHeads(deps),
+    l1: startL1Watch(deps, lease, indexed.final().height),
+    reorgTop: -1,
+  };
+}
+
+/** Waits if the node lacks a block that its head promised: another node of the load balancer answered. */
+async function stepOrWait(live: Live): Promise<Step> {
   try {
-    return await step();
+    return await step(live);
   } catch (error) {
     if (isRpcError(error, rpcCodes.blockNotFound)) return 'waiting';
     throw error;
   }
 }
 
-/** Below the point, or the very block of it. */
-function isUpTo(block: BlockPoint, point: BlockPoint | null): boolean {
+/** Reads the node's head once and acts on it. */
+async function step(live: Live): Promise<Step> {
+  const { deps, options, indexed, prefetch, heads } = live;
+  const reverting = indexed.revertingFrom();
+  if (reverting !== null) {
+    await revertFrom(live, reverting);
+    return 'more';
+  }
+  const head = await deps.node.blockHashAndNumber(options);
+  if (head === null) return 'idle';
+  heads.observe(head);
+  const comparison = await compareWithHead(deps.node, indexed, head, options);
+  if (comparison.kind === 'mismatch') {
+    await startReorg(live, comparison.at);
+    return 'more';
+  }
+  if (indexed.hasUnconfirmed()) {
+    if (comparison.upTo < indexed.cursor()) return 'waiting';
+    await republish(live, comparison.upTo);
+    return 'more';
+  }
+  if (head.height < indexed.cursor()) return 'idle';
+  prefetch.setEnd(head.height);
+  if (!(await acceptNext(live))) await startReorg(live, indexed.cursor() - 1);
+  return 'more';
+}
+
+/** Finds the fork below a height where the chains differ, and marks everything above it for revert. */
+async function startReorg(live: Live, mismatchAt: number): Promise<void> {
+  const { deps, lease, options, indexed } = live;
+  const fork = await findFork(deps.node, indexed, mismatchAt, options);
+  const { height: top } = indexed.tip();
+  const depth = top - fork;
+  deps.log.warn({ chunk: lease.name, fork, depth, mismatchAt }, 'reorg detected');
+  deps.metrics.reorg(depth);
+  live.reorgTop = Math.max(live.reorgTop, top);
+  await deps.store.markForRevert(lease, fork);
+  indexed.markedForRevert(fork);
+}
+
+/** Publishes the reverts of all blocks from a height up, newest first, page by page. */
+async function revertFrom({ deps, lease, indexed, prefetch }: Live, from: number): Promise<void> {
+  const seq = await lease.seq.forRevert();
+  for (let high = indexed.tip().height; high >= from; high -= REVERT_PAGE) {
+    const low = Math.max(from, high - REVERT_PAGE + 1);
+    await publishReverted(deps, lease, await deps.store.recordedBlocks(lease.name, low, high), seq);
+    await deps.store.deleteReverted(lease, low);
+    indexed.deletedFrom(low);
+  }
+  prefetch.restart(indexed.cursor());
+}
+
+/** Publishes recorded blocks that a previous writer may not have published, up to a height where the node has the same. */
+async function republish(live: Live, upTo: number): Promise<void> {
+  const { deps, lease, indexed, prefetch } = live;
+  const from = indexed.cursor();
+  const to = Math.min(upTo, indexed.tip().height, from + REVERT_PAGE - 1);
+  const recorded = await deps.store.recordedBlocks(lease.name, from, to);
+  const ready = recorded.map(({ body, maps }) => ({ block: body, contracts: maps.at(-1) ?? {} }));
+  const first = ready[0];
+  if (first === undefined) return;
+  await publishAccepted(deps, lease, ready, () => 'replay');
+  await moveCursor(live, to + 1, null, first.block.parent_hash);
+  prefetch.restart(to + 1);
+}
+
+/** Indexes the next blocks up to the node's head; false if the first one's parent is not the indexed tip. */
+async function acceptNext(live: Live): Promise<boolean> {
+  const { indexed, prefetch, l1 } = live;
+  const items = await prefetch.peek({ atLeast: 1, ...BATCH });
+  const length = linkedLength(
+    items.map(({ block }) => block),
+    indexed.tip().hash,
+  );
+  if (length === 0) {
+    prefetch.restart(indexed.cursor());
+    return false;
+  }
+  const linked = items.slice(0, length);
+  // Blocks that are final already need no record, unless recorded blocks below them may still be reverted.
+  const isTipFinal = indexed.final().height === indexed.tip().height;
+  const accepted = l1.newest();
+  const firstOpen = linked.findIndex(
+    ({ block, status }) => status !== 'ACCEPTED_ON_L1' || !isAtOrBelow(block, accepted),
+  );
+  const finals = !isTipFinal ? 0 : firstOpen === -1 ? length : firstOpen;
+  await accept(live, linked.slice(0, finals), { final: true });
+  await accept(live, linked.slice(finals), { final: false });
+  return true;
+}
+
+async function accept(
+  live: Live,
+  ready: readonly ReadyBlock[],
+  { final }: { readonly final: boolean },
+): Promise<void> {
+  const { deps, lease, indexed, plan, prefetch, heads } = live;
+  const first = ready[0];
+  const last = ready.at(-1)?.block;
+  if (first === undefined || last === undefined) return;
+  const planned = await plan.apply(ready, indexed.cursor(), { recorded: !final });
+  if (!final) {
+    await deps.store.record(
+      lease,
+      planned.map(({ block, contracts }) => ({ body: block, maps: [contracts] })),
+    );
+    indexed.recorded(ready.map(({ block }) => block));
+  }
+  await publishAccepted(deps, lease, planned, (height) => (height <= live.reorgTop ? 'reorg' : 'new'));
+  for (const { block } of ready) heads.published(block.height);
+  await moveCursor(live, last.height + 1, final ? last : null, first.block.parent_hash);
+  prefetch.consume(ready.length);
+}
+
+async function moveCursor(
+  { deps, lease, indexed }: Live,
+  to: number,
+  final: BlockPoint | null,
+  firstParent: Felt,
+): Promise<void> {
+  await deps.store.moveCursor(lease, { from: indexed.cursor(), to, final, firstParent });
+  indexed.cursorMoved(to, final);
+  deps.metrics.cursor(lease.name, to);
+}
+
+/** True for a block below the point, and for the point's own block. */
+function isAtOrBelow(block: BlockPoint, point: BlockPoint | null): boolean {
   if (point === null || block.height > point.height) return false;
   return block.height < point.height || block.hash === point.hash;
 }

@@ -1,50 +1,37 @@
 import { Counter, Gauge, Histogram } from '../../infra/metrics.ts';
 import type { Registry } from '../../infra/metrics.ts';
-
-export interface IngestMetrics {
-  accepted(chunk: string, blocks: number, events: number): void;
-  reverted(chunk: string, blocks: number): void;
-  /** Fork found: how many blocks are to be reverted. */
-  reorg(depth: number): void;
-  repaired(blocks: number): void;
-  quarantined(events: number): void;
-  failed(chunk: string, code: string): void;
-  cursor(chunk: string, height: number): void;
-  head(height: number): void;
-  l1(height: number): void;
-  stalled(chunk: string, stalled: boolean): void;
-  /** From the head that showed a block to Kafka's acknowledgement. */
-  published(ms: number): void;
-}
+import type { IngestMetrics } from './ports.ts';
 
 export function createIngestMetrics(registry: Registry): IngestMetrics {
+  const registers = [registry];
   const counter = (name: string, help: string, labelNames: string[] = []) =>
-    new Counter({ name, help, labelNames, registers: [registry] });
+    new Counter({ name, help, labelNames, registers });
   const gauge = (name: string, help: string, labelNames: string[] = []) =>
-    new Gauge({ name, help, labelNames, registers: [registry] });
+    new Gauge({ name, help, labelNames, registers });
   const blocks = counter('tds_ingest_blocks_total', 'Blocks published as accepted', ['chunk']);
   const events = counter('tds_ingest_events_total', 'Events in blocks published as accepted', ['chunk']);
   const reverts = counter('tds_ingest_reverted_blocks_total', 'Blocks published as reverted', ['chunk']);
-  const repairs = counter('tds_ingest_repaired_blocks_total', 'Blocks published again with better knowledge');
-  const malformed = counter('tds_ingest_quarantined_events_total', 'Token events that could not be read');
-  const failures = counter('tds_ingest_failures_total', 'Failed steps of a chunk', ['chunk', 'code']);
-  const cursor = gauge('tds_ingest_cursor', 'Next height of a chunk', ['chunk']);
+  const repairs = counter(
+    'tds_ingest_repaired_blocks_total',
+    'Blocks reverted and published again by a repair',
+  );
+  const malformed = counter('tds_ingest_quarantined_events_total', 'Malformed token events quarantined');
+  const failures = counter('tds_ingest_failures_total', 'Failed steps of a chunk writer', ['chunk', 'code']);
+  const cursor = gauge('tds_ingest_cursor', 'Next height to index in a chunk', ['chunk']);
   const head = gauge('tds_ingest_head', "Height of the node's newest block");
   const l1 = gauge('tds_ingest_l1', 'Height accepted on L1');
-  const stalled = gauge('tds_ingest_stalled', '1 while a chunk makes no progress though there is work', [
-    'chunk',
-  ]);
+  const stalled = gauge('tds_ingest_stalled', '1 while a chunk with work to do makes no progress', ['chunk']);
   const depth = new Histogram({
     name: 'tds_ingest_reorg_depth',
     help: 'Blocks reverted by one reorg',
     buckets: [1, 2, 5, 10, 50, 200, 1000, 5000],
-    registers: [registry],
+    registers,
   });
   const seconds = new Histogram({
     name: 'tds_ingest_publish_seconds',
-    help: "From the head that showed a block to Kafka's acknowledgement",
+    help: "Seconds from the first sight of a head to Kafka's acknowledgement of its block",
     buckets: [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5],
-    registers: [registry],
+    registers,
   });
   return {
     accepted(chunk, blockCount, eventCount) {

@@ -1,27 +1,81 @@
 import type { Clock } from '../../infra/clock.ts';
-import type { Logger } from '../../infra/log.ts';
 import type { Publisher } from '../../infra/kafka/client.ts';
+import type { Logger } from '../../infra/log.ts';
+import { AppError } from '../../schemas/errors.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { BlockBody, ContractFacts, ContractsMap } from '../../schemas/messages/chain-blocks.ts';
 import type { BlockPoint, Node } from '../node/types.ts';
-import type { IngestMetrics } from './metrics.ts';
 
 /*
- * What the ingester rests on. It reaches the world through these alone, time and chance included, so that the very same
- * code runs against real stores and in a seeded simulation.
+ * Everything the ingester depends on, time and randomness included, so that the same code runs against real stores and in
+ * a seeded simulation.
  *
- * Words: a chunk is a named range of heights with a cursor; a lease is the right to write one, fenced by its epoch;
- * a recorded block is one written down before it is published; to settle is to find out what became of it.
+ * Terms. Chunk: a named range of heights with a cursor. Lease: the exclusive right to write one chunk, fenced by its epoch.
+ * Recorded block: one stored in PostgreSQL before it is published. Final: accepted on L1, so it cannot be reverted.
+ * Contracts map: the token standard of each contract with an event in a block, published with the block.
  */
+
+export interface IngestDeps {
+  readonly node: IngestNode;
+  readonly store: IngestStore;
+  readonly publisher: Pick<Publisher, 'publish'>;
+  readonly standards: Pick<Standards, 'resolve'>;
+  /** Called once per round of repairs: the reader has read the log at least up to its end at that moment. */
+  readonly createBlockReader: () => ReadPublishedBlock;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly metrics: IngestMetrics;
+  readonly settings: IngestSettings;
+}
+
+export interface IngestSettings {
+  /** null: the height accepted on L1 at the first start. */
+  readonly indexFrom: number | null;
+  readonly backfillChunkBlocks: number;
+  readonly backfillConcurrency: number;
+  readonly prefetchBytes: number;
+  /** Concurrent block requests of one chunk. */
+  readonly prefetchConcurrency: number;
+  readonly headPollMs: number;
+  readonly l1PollMs: number;
+  readonly stallMs: number;
+  readonly leaseMs: number;
+  /** Identifies this process as the holder of a lease. */
+  readonly holder: string;
+}
 
 export type IngestNode = Pick<
   Node,
   'chainId' | 'specVersion' | 'blockHashAndNumber' | 'getBlockWithReceipts' | 'getBlockHeader' | 'l1Accepted'
 >;
 
-/** Tells of each contract which standard it is, from the chain; throws (retryable) when the chain cannot be asked. */
+/** Token standards of contracts, determined from the chain and stored. */
 export interface Standards {
+  /**
+   * Returns the standard of each contract, asking the chain only for those that are not stored yet. Concurrent calls share
+   * one look-up per contract.
+   *
+   * @throws a retryable error if the chain could not be asked about one of them; the others are stored
+   */
   resolve(contracts: readonly Felt[], at: BlockPoint): Promise<ReadonlyMap<Felt, ContractFacts>>;
+  /** Asks the chain again and stores the answer. Other processes use it within `STANDARDS_TTL_MS`. */
+  reclassify(contract: Felt, at: BlockPoint): Promise<{ before: ContractFacts | null; after: ContractFacts }>;
+}
+
+export interface IngestMetrics {
+  accepted(chunk: string, blocks: number, events: number): void;
+  reverted(chunk: string, blocks: number): void;
+  /** Called when a fork is found, with the number of blocks to revert. */
+  reorg(depth: number): void;
+  repaired(blocks: number): void;
+  quarantined(events: number): void;
+  failed(chunk: string, code: string): void;
+  cursor(chunk: string, height: number): void;
+  head(height: number): void;
+  l1(height: number): void;
+  stalled(chunk: string, stalled: boolean): void;
+  /** Milliseconds from the first sight of a head to Kafka's acknowledgement of its block. */
+  published(ms: number): void;
 }
 
 export interface PublishedBlock {
@@ -30,8 +84,8 @@ export interface PublishedBlock {
 }
 
 /**
- * The newest accepted message about a height, as the log has it; null where the projections do not know one. Throws
- * (retryable) while they are behind: what they know may have been replaced.
+ * Reads the newest `block.accepted` of a height from the log; null if the projections have no block there. Throws a
+ * retryable error while the projections lag, because the offset they know may be of a replaced block.
  */
 export type ReadPublishedBlock = (height: number) => Promise<PublishedBlock | null>;
 
@@ -40,6 +94,7 @@ export interface Chunk {
   readonly start: number;
   /** null: open-ended. */
   readonly end: number | null;
+  /** The next height to index. */
   readonly cursor: number;
   readonly finalHeight: number;
   readonly finalHash: Felt | null;
@@ -50,34 +105,62 @@ export interface Chunk {
 }
 
 /**
- * Blocks that are not recorded, from the cursor up to a height, may be in the log with these facts about contracts. They
- * are published with the very same again, whatever was learned since: rows depend on them.
+ * Blocks from the cursor up to `to` that are not recorded may be in the log with these facts. A retry publishes them with
+ * the same facts, whatever was learned since, because projected rows depend on them.
  */
 export interface Plan {
   readonly to: number;
   readonly facts: ContractsMap;
 }
 
-export interface NewChunk {
-  readonly name: string;
-  readonly start: number;
-  readonly end: number | null;
-  /** Hash at `start - 1`, where it is known to be accepted on L1. */
+export interface NewChunk extends Pick<Chunk, 'name' | 'start' | 'end'> {
+  /** Hash of block `start - 1` if it is known to be accepted on L1. */
   readonly finalHash: Felt | null;
+}
+
+/** Identifies a lease in every fenced write. */
+export interface Fence {
+  readonly name: string;
+  readonly epoch: number;
 }
 
 export interface LeaseGrant {
   readonly chunk: Chunk;
   readonly epoch: number;
-  /** The first seq this holder may use; those up to `seqCeiling` are reserved for it. */
+  /** The first seq this holder may use; it has reserved all up to `seqCeiling`. */
   readonly seq: number;
   readonly seqCeiling: number;
 }
 
-/** Names a lease in every fenced write. */
-export interface Fence {
-  readonly name: string;
-  readonly epoch: number;
+/** The exclusive right to write one chunk, renewed in the background until it is released or lost. */
+export interface Lease extends Fence {
+  readonly seq: Seq;
+  /** The chunk as it was when the lease was acquired. */
+  readonly chunk: Chunk;
+  /** Aborted when the lease is lost, aborted or released. */
+  readonly signal: AbortSignal;
+  /** Throws `LEASE_LOST` once the lease may have expired. Called before every publish, because Kafka checks no epochs. */
+  assertValid(): void;
+  /** Stops the work under the lease; the lease lasts until `release`. */
+  abort(): void;
+  /** Lets another process acquire it at once. Called only after all work under it has ended. */
+  release(): Promise<void>;
+}
+
+export interface Seq {
+  /** For accepted blocks: above every revert so far, and unchanged between reverts. */
+  forAccept(): Promise<number>;
+  /** For reverted blocks: above every seq used so far. */
+  forRevert(): Promise<number>;
+}
+
+/** One lease's work on a chunk, as the backfill and live loops see it. */
+export interface ChunkTask {
+  readonly lease: Lease;
+  /** Runs due repairs of this chunk. True if there were any: prefetched blocks may carry outdated contract facts then. */
+  runRepairs(): Promise<boolean>;
+  /** Reports a successful step, or that there is nothing to do. */
+  progress(): Promise<void>;
 }
 
 export interface RecordedHeader {
@@ -89,46 +172,46 @@ export interface RecordedHeader {
 
 export interface RecordedBlock {
   readonly body: BlockBody;
-  /** Every map the block may have been published with; the last is in force. */
+  /** Every contracts map the block may have been published with; the last one is current. */
   readonly maps: readonly ContractsMap[];
-  /** Other bodies that a repair may have published of it: one that was cut short. */
+  /** Other bodies that an interrupted repair may have published for this block. */
   readonly rereads?: readonly BlockBody[];
 }
 
 export interface CursorMove {
   readonly from: number;
   readonly to: number;
-  /** Moves along with the cursor where the blocks are final (and were not recorded). */
+  /** The new final block if the blocks were final when published, and so were not recorded. */
   readonly final: BlockPoint | null;
-  /** Parent hash of the first block moved over. */
+  /** Parent hash of the first block in the move. */
   readonly firstParent: Felt;
 }
 
 export interface Repair {
   readonly id: number;
   readonly height: number;
-  /** How often it was asked for when it was read: asked for once more, it stays pending. */
+  /** Number of requests when it was read. A request made since then keeps the repair pending. */
   readonly round: number;
-  /** What the log has of the block is missing or short: it is taken from the node again. */
+  /** The block in the log is missing or incomplete: fetch it from the node again. */
   readonly reread?: boolean;
 }
 
 /**
- * The ingester's own state. Each method is one transaction. A write under a `Fence` whose epoch is no longer the
- * chunk's throws `LEASE_LOST` and changes nothing.
+ * The ingester's state. Each method is one transaction. A write under a `Fence` whose epoch has ended throws `LEASE_LOST`
+ * and changes nothing.
  */
 export interface IngestStore {
-  /** Keeps the chain's id at first; answers the one that is kept. */
+  /** Stores the chain id unless one is stored; returns the stored one. */
   storeChainId(chainId: Felt): Promise<Felt>;
   announcedCapabilities(): Promise<unknown>;
-  setAnnouncedCapabilities(what: unknown): Promise<void>;
+  setAnnouncedCapabilities(capabilities: unknown): Promise<void>;
 
   chunks(): Promise<Chunk[]>;
-  /** Adds all of them or none: false when one overlaps a chunk that is there (another process was faster). */
+  /** Adds all of them or none: false if one overlaps an existing chunk (another process created it). */
   createChunks(chunks: readonly NewChunk[]): Promise<boolean>;
   markOpened(name: string): Promise<void>;
 
-  /** null while another holder's lease lasts. `seq` begins at max(stored + 1, nowMs), `reserve` are reserved. */
+  /** null while another holder has the lease. Reserves `reserve` seqs from max(stored + 1, nowMs) up. */
   acquire(request: {
     name: string;
     holder: string;
@@ -142,71 +225,42 @@ export interface IngestStore {
   reserveSeq(fence: Fence, ceiling: number): Promise<void>;
 
   chunk(fence: Fence): Promise<Chunk>;
-  /** Written down before blocks are published that are not recorded. */
+  /** Called before blocks are published that are not recorded. */
   plan(fence: Fence, plan: Plan): Promise<void>;
   /** Compare-and-set on the cursor. */
   moveCursor(fence: Fence, move: CursorMove): Promise<void>;
   finish(fence: Fence): Promise<void>;
 
-  /** Headers of everything recorded, lowest first: one a height, without a gap. */
+  /** Headers of all recorded blocks, lowest first: one per height, without a gap. */
   recordedHeaders(fence: Fence): Promise<RecordedHeader[]>;
   recordedBlocks(name: string, from: number, to: number): Promise<RecordedBlock[]>;
   record(fence: Fence, blocks: readonly RecordedBlock[]): Promise<void>;
-  /** Everything recorded above `fork` is to be reverted; the cursor goes down to `fork + 1` if it is above. */
+  /** Marks all recorded blocks above `fork` for revert and lowers the cursor to at most `fork + 1`. */
   markForRevert(fence: Fence, fork: number): Promise<void>;
-  /** Forgets reverted blocks from a height up, once Kafka has acknowledged their reverts. */
+  /** Deletes blocks from this height up whose reverts Kafka has acknowledged. */
   deleteReverted(fence: Fence, from: number): Promise<void>;
-  /** Accepted on L1 and verified to be ours: what is recorded at or below goes. */
+  /** Stores the highest final block, and deletes the recorded blocks up to it. */
   setFinal(fence: Fence, point: BlockPoint): Promise<void>;
 
-  /** Those that are due, longest due first, of a range of heights (no end: all above its start). */
+  /** Due repairs of a range of heights (`end` null: no upper bound), longest overdue first. */
   pendingRepairs(
     range: { readonly start: number; readonly end: number | null },
     limit: number,
   ): Promise<Repair[]>;
-  /** It could not be done now: it is due again later, each time after a longer pause, unless it was asked for anew. */
+  /** Schedules the next attempt with exponential backoff, unless the repair was requested again meanwhile. */
   postponeRepair(fence: Fence, repair: Repair): Promise<void>;
-  /** Every map that repairs of this height may have published. */
+  /** Every contracts map that repairs of this height may have published. */
   repairMaps(height: number): Promise<ContractsMap[]>;
-  /** Writes down the map a repair is about to publish, also at the recorded block, and the body that was read again. */
+  /** Stores what a repair is about to publish: its contracts map, and the body if it was fetched again. */
   planRepair(fence: Fence, repair: Repair, map: ContractsMap, body?: BlockBody): Promise<void>;
-  /** The map is in force; null: there was nothing to repair. A body takes the place of the one that is recorded. */
+  /** Makes the map (and the body) current and closes the repair; map null: nothing needed repair. */
   finishRepair(fence: Fence, repair: Repair, map: ContractsMap | null, body?: BlockBody): Promise<void>;
 
-  /**
-   * Under a fence whose epoch is over neither changes anything: the next holder would not clear what a former one raises,
-   * nor raise again what that one clears.
-   */
+  /** With a fence whose epoch has ended neither changes anything: alarms belong to the current lease holder. */
   raiseAlarm(name: string, detail: string, fence?: Fence): Promise<void>;
   clearAlarm(name: string, fence?: Fence): Promise<void>;
 }
 
-/** Everything the parts of the ingester are given. */
-export interface IngestDeps {
-  readonly node: IngestNode;
-  readonly store: IngestStore;
-  readonly publisher: Pick<Publisher, 'publish'>;
-  readonly standards: Standards;
-  /** For one round of repairs: everything that was in the log when a height was first asked for is known to it. */
-  readonly createBlockReader: () => ReadPublishedBlock;
-  readonly clock: Clock;
-  readonly log: Logger;
-  readonly metrics: IngestMetrics;
-  readonly settings: IngestSettings;
-}
-
-export interface IngestSettings {
-  /** null: the height accepted on L1 at first start. */
-  readonly indexFrom: number | null;
-  readonly backfillChunkBlocks: number;
-  readonly backfillConcurrency: number;
-  readonly prefetchBytes: number;
-  /** Blocks asked for side by side by one chunk. */
-  readonly prefetchConcurrency: number;
-  readonly headPollMs: number;
-  readonly l1PollMs: number;
-  readonly stallMs: number;
-  readonly leaseMs: number;
-  /** Names this process among holders of leases. */
-  readonly holder: string;
+export function leaseLost({ name, epoch }: Fence): AppError {
+  return new AppError('LEASE_LOST', `${name}: lease epoch ${epoch} has ended, or the cursor was moved`);
 }

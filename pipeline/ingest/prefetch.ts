@@ -1,25 +1,22 @@
 import { AppError } from '../../schemas/errors.ts';
-import type { ContractsMap } from '../../schemas/messages/chain-blocks.ts';
 import type { FetchedBlock } from '../node/types.ts';
+import { resolveContracts } from './contracts/facts.ts';
 import type { IngestDeps, PublishedBlock } from './ports.ts';
-import { resolveContracts } from './publish.ts';
 
-/** A block as it was fetched, with what its contracts are: ready to be published. */
-export interface ReadyBlock extends PublishedBlock, Pick<FetchedBlock, 'status' | 'bytes'> {
-  readonly contracts: ContractsMap;
-}
+/** A fetched block with its contracts map, ready to publish. */
+export interface ReadyBlock extends PublishedBlock, Pick<FetchedBlock, 'status' | 'bytes'> {}
 
-/** Blocks held or in flight, however small they are. */
+/** Blocks buffered or in flight, however small they are. */
 const PREFETCH_BLOCKS = 2000;
 
-/** The blocks of a chunk from a height on, whole, with their contracts looked up, several at a time. */
-export function createPrefetch(
+/** Fetches the blocks of a chunk from a height on, several at a time, and resolves their contracts. */
+export function createBlockPrefetch(
   deps: Pick<IngestDeps, 'node' | 'standards' | 'settings'>,
   from: number,
   options: { readonly priority: number; readonly finalOnly: boolean; readonly signal: AbortSignal },
-): Source<ReadyBlock> {
+): Prefetch<ReadyBlock> {
   const { node, settings } = deps;
-  return createSource<ReadyBlock>({
+  return createPrefetch<ReadyBlock>({
     from,
     concurrency: settings.prefetchConcurrency,
     maxBytes: settings.prefetchBytes,
@@ -35,43 +32,38 @@ export function createPrefetch(
   });
 }
 
-/** A range that is final is only taken from a node that knows it to be final: another one may be on a dead fork. */
+/** Another node behind the load balancer may be behind, or on a dead fork. */
 function notFinal(height: number): AppError {
-  return new AppError('NODE_INCONSISTENT', `block ${height} is not accepted on L1, as this node sees it`, {
+  return new AppError('NODE_INCONSISTENT', `the node does not show block ${height} as accepted on L1`, {
     retryable: true,
     details: { height },
   });
 }
 
-/** What the source knows of what it fetches: its size. */
-interface Sized {
-  readonly bytes: number;
-}
-
-/** Blocks of one chunk, fetched ahead of their use, handed out in the order of heights. */
-export interface Source<T extends Sized> {
-  /** Nothing is asked for above it. */
+/** Blocks of one chunk, fetched ahead of their use and returned in order of height. */
+export interface Prefetch<T extends { readonly bytes: number }> {
+  /** Sets the highest height to fetch. */
   setEnd(height: number): void;
   /**
-   * The blocks from the first one not consumed, as many as have arrived without a gap; waits for `atLeast` of them (or
-   * for all up to the end). Throws what fetching one of those threw; that one is fetched anew at the next look.
+   * Returns the fetched blocks from the first unconsumed one on, without a gap; waits for `atLeast` of them (or for all up
+   * to the end). Throws the error of a failed fetch; the next call fetches that block again.
    */
   peek(limit: { readonly atLeast: number; readonly blocks: number; readonly bytes: number }): Promise<T[]>;
-  /** The first `count` blocks are done with. */
+  /** Drops the first `count` blocks. */
   consume(count: number): void;
-  /** Forgets what was fetched and goes on at a height, which may have been handed out before. */
+  /** Drops everything and continues at a height, which may have been returned before. */
   restart(from: number): void;
   close(): void;
 }
 
-export interface SourceOptions<T extends Sized> {
+export interface PrefetchOptions<T> {
   readonly fetch: (height: number, signal: AbortSignal) => Promise<T>;
   readonly from: number;
-  /** Requests in flight. */
+  /** Concurrent requests. */
   readonly concurrency: number;
-  /** Bytes of answers held; one block is always let through. Requests in flight count as the mean block so far. */
+  /** Bytes of buffered answers; one block is always admitted. A request in flight counts as the mean block so far. */
   readonly maxBytes: number;
-  /** Blocks held or in flight. */
+  /** Blocks buffered or in flight. */
   readonly maxBlocks: number;
 }
 
@@ -81,9 +73,12 @@ interface Slot<T> {
   error: { readonly cause: unknown } | null;
 }
 
-const FIRST_GUESS_BYTES = 100_000;
+/** Assumed size of a block before the first one has arrived. */
+const INITIAL_BLOCK_BYTES = 100_000;
 
-export function createSource<T extends Sized>(options: SourceOptions<T>): Source<T> {
+export function createPrefetch<T extends { readonly bytes: number }>(
+  options: PrefetchOptions<T>,
+): Prefetch<T> {
   const { fetch, concurrency, maxBytes, maxBlocks } = options;
   const slots = new Map<number, Slot<T>>();
   const closing = new AbortController();
@@ -91,26 +86,28 @@ export function createSource<T extends Sized>(options: SourceOptions<T>): Source
   let next = options.from;
   let end = options.from - 1;
   let inFlight = 0;
-  let heldBytes = 0;
-  let meanBytes = FIRST_GUESS_BYTES;
+  let bufferedBytes = 0;
+  let meanBytes = INITIAL_BLOCK_BYTES;
 
   const hasRoom = (): boolean =>
     slots.size === 0 ||
-    (inFlight < concurrency && slots.size < maxBlocks && heldBytes + meanBytes * (inFlight + 1) <= maxBytes);
+    (inFlight < concurrency &&
+      slots.size < maxBlocks &&
+      bufferedBytes + meanBytes * (inFlight + 1) <= maxBytes);
 
-  const start = (height: number): void => {
+  const start = (height: number): Slot<T> => {
     inFlight += 1;
     const slot: Slot<T> = { arrival: arrive(), item: null, error: null };
     slots.set(height, slot);
     async function arrive(): Promise<void> {
-      // Begins after `slot` is in its place.
+      // `slot` is initialised after the first await.
       await Promise.resolve();
       try {
         const item = await fetch(height, closing.signal);
         meanBytes += (item.bytes - meanBytes) / 16;
         if (slots.get(height) !== slot) return;
         slot.item = item;
-        heldBytes += item.bytes;
+        bufferedBytes += item.bytes;
       } catch (cause) {
         slot.error = { cause };
       } finally {
@@ -118,6 +115,7 @@ export function createSource<T extends Sized>(options: SourceOptions<T>): Source
         pump();
       }
     }
+    return slot;
   };
 
   const pump = (): void => {
@@ -128,9 +126,7 @@ export function createSource<T extends Sized>(options: SourceOptions<T>): Source
   };
 
   const drop = (height: number): void => {
-    const slot = slots.get(height);
-    if (slot === undefined) return;
-    heldBytes -= slot.item?.bytes ?? 0;
+    bufferedBytes -= slots.get(height)?.item?.bytes ?? 0;
     slots.delete(height);
   };
 
@@ -144,25 +140,24 @@ export function createSource<T extends Sized>(options: SourceOptions<T>): Source
       const items: T[] = [];
       let size = 0;
       for (let height = base; height <= end && items.length < blocks; height += 1) {
+        const isRequired = items.length < atLeast;
         let slot = slots.get(height);
         if (slot === undefined) {
-          // No room ahead: what has arrived must do, but the least that was asked for is fetched all the same.
-          if (items.length >= atLeast) break;
-          start(height);
+          if (!isRequired) break;
+          // Exceeds the limits: the caller cannot go on without it.
+          slot = start(height);
           next = Math.max(next, height + 1);
-          slot = slots.get(height);
-          if (slot === undefined) break;
         }
-        if (items.length < atLeast) await slot.arrival;
+        if (isRequired) await slot.arrival;
         if (slot.error !== null) {
-          if (items.length >= atLeast) break;
+          if (!isRequired) break;
           drop(height);
           next = Math.min(next, height);
           throw slot.error.cause;
         }
         if (slot.item === null) break;
         size += slot.item.bytes;
-        if (items.length >= atLeast && size > bytes) break;
+        if (!isRequired && size > bytes) break;
         items.push(slot.item);
       }
       return items;

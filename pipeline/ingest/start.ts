@@ -1,74 +1,28 @@
 import { isDeepStrictEqual } from 'node:util';
 
-import type { Felt } from '../../schemas/felt.ts';
-import { capabilities } from '../node/capabilities.ts';
+import { detectCapabilities } from '../node/capabilities.ts';
 import { assertSameChain, chainName } from '../node/chain-id.ts';
 import type { ChainCheck } from '../node/chain-id.ts';
 import type { BlockPoint } from '../node/types.ts';
 import type { Chunk, IngestDeps, IngestStore, NewChunk } from './ports.ts';
 import { publishStatus, statusStamp } from './publish.ts';
 
+/** Name of the open-ended chunk at the head of the chain. */
 export const LIVE = 'live';
 
-export interface PlanInput {
-  readonly existing: readonly Pick<Chunk, 'start' | 'end'>[];
-  /** null: the height accepted on L1. */
-  readonly indexFrom: number | null;
-  /** null: nothing is accepted on L1 (a young chain, or a development node). */
-  readonly l1: BlockPoint | null;
-  readonly chunkBlocks: number;
-}
-
-/**
- * The chunks that are missing. At first: backfill from the first height to the one accepted on L1, and `live` above, so
- * that a reorg can only meet `live`. Later: the range below the lowest chunk, when the first height was lowered.
- */
-export function planChunks({ existing, indexFrom, l1, chunkBlocks }: PlanInput): NewChunk[] {
-  const lowest = existing.reduce<number | null>(
-    (low, { start }) => (low === null ? start : Math.min(low, start)),
-    null,
-  );
-  if (lowest !== null) {
-    return indexFrom === null ? [] : backfillChunks(indexFrom, lowest - 1, chunkBlocks);
-  }
-  const first = indexFrom ?? l1?.height ?? 0;
-  const liveStart = Math.max(first, (l1?.height ?? -1) + 1);
-  const below: Felt | null = l1 !== null && l1.height === liveStart - 1 ? l1.hash : null;
-  return [
-    ...backfillChunks(first, liveStart - 1, chunkBlocks),
-    { name: LIVE, start: liveStart, end: null, finalHash: below },
-  ];
-}
-
-/** Cut at multiples of the chunk's size, so that names stay round and two plans never overlap by halves. */
-function backfillChunks(from: number, to: number, chunkBlocks: number): NewChunk[] {
-  const chunks: NewChunk[] = [];
-  for (let start = from; start <= to;) {
-    const end = Math.min(to, (Math.floor(start / chunkBlocks) + 1) * chunkBlocks - 1);
-    chunks.push({ name: `backfill-${digits(start)}-${digits(end)}`, start, end, finalHash: null });
-    start = end + 1;
-  }
-  return chunks;
-}
-
-function digits(height: number): string {
-  return String(height).padStart(9, '0');
-}
-
-/** The first chain that is named is the one that an installation holds for good. */
+/** Checks a chain id against the stored one; the first id checked is stored for good. */
 export function createChainCheck(store: Pick<IngestStore, 'storeChainId'>): ChainCheck {
   return async (served) => assertSameChain(served, await store.storeChainId(served));
 }
 
 /**
- * Makes sure that the node serves the chain that was indexed so far, and tells the log what the node can do when that
- * is new.
+ * Checks that the node serves the indexed chain, and publishes the node's capabilities if they changed.
  *
- * @throws `CHAIN_MISMATCH` when it is another chain
+ * @throws `CHAIN_MISMATCH`
  */
 export async function identifyChain(deps: IngestDeps, signal: AbortSignal): Promise<void> {
   const { node, store, clock, log } = deps;
-  const found = await capabilities(node, { signal });
+  const found = await detectCapabilities(node, { signal });
   await createChainCheck(store)(found.chainId);
   if (isDeepStrictEqual(await store.announcedCapabilities(), { ...found })) return;
   log.info({ ...found, chain: chainName(found.chainId) }, 'chain identified');
@@ -83,4 +37,62 @@ export async function identifyChain(deps: IngestDeps, signal: AbortSignal): Prom
     },
   ]);
   await store.setAnnouncedCapabilities(found);
+}
+
+/** Creates the missing chunks, and publishes `chunk.opened` for each new one. */
+export async function openChunks(deps: IngestDeps, signal: AbortSignal): Promise<void> {
+  const { store, clock, settings } = deps;
+  const { indexFrom, backfillChunkBlocks: chunkBlocks } = settings;
+  const existing = await store.chunks();
+  const l1 = existing.length > 0 ? null : await deps.node.l1Accepted(null, { signal });
+  const missing = planChunks({ existing, indexFrom, l1, chunkBlocks });
+  // Another process created chunks meanwhile: plan again from those.
+  if (missing.length > 0 && !(await store.createChunks(missing))) return await openChunks(deps, signal);
+  for (const { name, start, end, opened } of await store.chunks()) {
+    if (opened) continue;
+    await publishStatus(deps, [{ type: 'chunk.opened', ...statusStamp(clock), name, start, end }]);
+    await store.markOpened(name);
+  }
+}
+
+export interface PlanInput {
+  readonly existing: readonly Pick<Chunk, 'start' | 'end'>[];
+  /** null: the height accepted on L1. */
+  readonly indexFrom: number | null;
+  /** null: nothing is accepted on L1 (a young chain, or a development node). */
+  readonly l1: BlockPoint | null;
+  readonly chunkBlocks: number;
+}
+
+/**
+ * Plans the missing chunks. At first: backfill from the first height to the one accepted on L1, and `live` above it, so
+ * that only `live` can see a reorg. Later: the range below the lowest chunk if the first height was lowered.
+ */
+export function planChunks({ existing, indexFrom, l1, chunkBlocks }: PlanInput): NewChunk[] {
+  if (existing.length > 0) {
+    const lowest = existing.reduce((low, { start }) => Math.min(low, start), Infinity);
+    return indexFrom === null ? [] : backfillChunks(indexFrom, lowest - 1, chunkBlocks);
+  }
+  const first = indexFrom ?? l1?.height ?? 0;
+  const liveStart = Math.max(first, (l1?.height ?? -1) + 1);
+  const finalHash = l1 !== null && l1.height === liveStart - 1 ? l1.hash : null;
+  return [
+    ...backfillChunks(first, liveStart - 1, chunkBlocks),
+    { name: LIVE, start: liveStart, end: null, finalHash },
+  ];
+}
+
+/** Split at multiples of the chunk size, so that the chunks of two plans never overlap partially. */
+function backfillChunks(from: number, to: number, chunkBlocks: number): NewChunk[] {
+  const chunks: NewChunk[] = [];
+  for (let start = from; start <= to;) {
+    const end = Math.min(to, (Math.floor(start / chunkBlocks) + 1) * chunkBlocks - 1);
+    chunks.push({ name: `backfill-${digits(start)}-${digits(end)}`, start, end, finalHash: null });
+    start = end + 1;
+  }
+  return chunks;
+}
+
+function digits(height: number): string {
+  return String(height).padStart(9, '0');
 }

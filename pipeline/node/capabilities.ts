@@ -15,7 +15,7 @@ export interface Capabilities {
 }
 
 /** What the node serves and can do, found by asking it. */
-export async function capabilities(node: AskedNode, options?: CallOptions): Promise<Capabilities> {
+export async function detectCapabilities(node: AskedNode, options?: CallOptions): Promise<Capabilities> {
   const chainId = await node.chainId(options);
   const specVersion = await node.specVersion(options);
   return {

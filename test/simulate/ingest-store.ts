@@ -1,7 +1,7 @@
 import { SEQ_RESERVE } from '../../pipeline/ingest/lease.ts';
+import { leaseLost } from '../../pipeline/ingest/ports.ts';
 import type { Chunk, Fence, IngestStore, RecordedBlock } from '../../pipeline/ingest/ports.ts';
-import { BASE_PAUSE_MS, MAX_PAUSE_MS } from '../../pipeline/ingest/store/repairs.ts';
-import { leaseLost } from '../../pipeline/ingest/store/sql.ts';
+import { REPAIR_BACKOFF } from '../../pipeline/ingest/store/repairs.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { ContractsMap } from '../../schemas/messages/chain-blocks.ts';
 
@@ -29,15 +29,14 @@ export interface SimStore extends IngestStore {
   requestRepair(height: number, reread?: boolean): void;
   readonly alarms: ReadonlyMap<string, string>;
   pendingCount(): number;
-  /** The chunk that a height belongs to. */
+  /** Name of the chunk that contains a height. */
   chunkAt(height: number): string;
-  /** Every chunk is finished, or stands at this height. */
+  /** True if every chunk is finished or has this cursor. */
   isAt(cursor: number): boolean;
 }
 
 /**
- * The rules of migrations/0010_ingest.sql in memory: an oracle for the timing of faults. What Postgres itself does with the
- * statements is tested on Postgres (test/integration/pipeline).
+ * The ingest store in memory, for fault injection. The SQL itself is tested on PostgreSQL (test/integration/pipeline).
  */
 export function createSimStore(now: () => number): SimStore {
   const rows = new Map<string, Row>();
@@ -46,7 +45,7 @@ export function createSimStore(now: () => number): SimStore {
   let chain: Felt | null = null;
   let announced: unknown = null;
 
-  const held = ({ name, epoch }: Fence): Row => {
+  const fencedRow = ({ name, epoch }: Fence): Row => {
     const row = rows.get(name);
     if (row === undefined || row.epoch !== epoch) throw leaseLost({ name, epoch });
     return row;
@@ -58,8 +57,8 @@ export function createSimStore(now: () => number): SimStore {
     requestRepair(height, reread = false) {
       const pending = repairs.find((one) => one.height === height && !one.done);
       if (pending === undefined) {
-        const asked = { id: repairs.length + 1, height, round: 1, reread };
-        repairs.push({ ...asked, maps: [], done: false, attempts: 0, nextTryAt: now() });
+        const repair = { id: repairs.length + 1, height, round: 1, reread };
+        repairs.push({ ...repair, maps: [], done: false, attempts: 0, nextTryAt: now() });
       } else {
         Object.assign(pending, { attempts: 0, nextTryAt: now() });
         pending.round += 1;
@@ -119,24 +118,24 @@ export function createSimStore(now: () => number): SimStore {
       };
     },
     async renew(fence, ttlMs) {
-      held(fence).until = now() + ttlMs;
+      fencedRow(fence).until = now() + ttlMs;
     },
     async release({ name, epoch }) {
       const row = rows.get(name);
       if (row?.epoch === epoch) row.holder = null;
     },
     async reserveSeq(fence, ceiling) {
-      const row = held(fence);
-      if (ceiling > row.ceiling + SEQ_RESERVE + 1) throw new Error('more is reserved than was agreed');
+      const row = fencedRow(fence);
+      if (ceiling > row.ceiling + SEQ_RESERVE + 1) throw new Error('reserved more seqs than SEQ_RESERVE');
       row.ceiling = Math.max(row.ceiling, ceiling);
     },
-    chunk: async (fence) => copy(held(fence).chunk),
+    chunk: async (fence) => copy(fencedRow(fence).chunk),
     async plan(fence, plan) {
-      const row = held(fence);
+      const row = fencedRow(fence);
       row.chunk = { ...row.chunk, plan: copy(plan) };
     },
     async moveCursor(fence, { from, to, final, firstParent }) {
-      const row = held(fence);
+      const row = fencedRow(fence);
       if (row.chunk.cursor !== from) throw leaseLost(fence);
       row.chunk = {
         ...row.chunk,
@@ -146,7 +145,7 @@ export function createSimStore(now: () => number): SimStore {
       };
     },
     async finish(fence) {
-      const row = held(fence);
+      const row = fencedRow(fence);
       if (row.chunk.cursor !== (row.chunk.end ?? 0) + 1) throw leaseLost(fence);
       row.chunk = { ...row.chunk, finished: true };
     },
@@ -169,25 +168,25 @@ export function createSimStore(now: () => number): SimStore {
         .map(({ body, maps, rereads = [] }) => copy({ body, maps, rereads }));
     },
     async record(fence, blocks) {
-      const { recorded } = held(fence);
+      const { recorded } = fencedRow(fence);
       for (const { body, maps } of blocks) {
-        if (recorded.has(body.height)) throw new Error(`height ${body.height} is recorded already`);
+        if (recorded.has(body.height)) throw new Error(`height ${body.height} is already recorded`);
         recorded.set(body.height, copy({ body, maps, intent: 'accept' }));
       }
     },
     async markForRevert(fence, fork) {
-      const row = held(fence);
+      const row = fencedRow(fence);
       row.chunk = { ...row.chunk, cursor: Math.min(row.chunk.cursor, fork + 1) };
       for (const [height, block] of row.recorded) if (height > fork) block.intent = 'revert';
     },
     async deleteReverted(fence, from) {
-      const { recorded } = held(fence);
+      const { recorded } = fencedRow(fence);
       for (const [height, { intent }] of recorded) {
         if (height >= from && intent === 'revert') recorded.delete(height);
       }
     },
     async setFinal(fence, point) {
-      const row = held(fence);
+      const row = fencedRow(fence);
       if (row.chunk.finalHeight >= point.height || row.chunk.cursor <= point.height) throw leaseLost(fence);
       row.chunk = { ...row.chunk, finalHeight: point.height, finalHash: point.hash };
       for (const height of row.recorded.keys()) if (height <= point.height) row.recorded.delete(height);
@@ -200,16 +199,16 @@ export function createSimStore(now: () => number): SimStore {
       return due.slice(0, limit).map(({ id, height, round, reread }) => ({ id, height, round, reread }));
     },
     async postponeRepair(fence, { id, round }) {
-      held(fence);
+      fencedRow(fence);
       const repair = repairs.find((one) => one.id === id && one.round === round);
       if (repair === undefined) return;
-      repair.nextTryAt = now() + Math.min(MAX_PAUSE_MS, BASE_PAUSE_MS * 2 ** repair.attempts);
+      repair.nextTryAt = now() + Math.min(REPAIR_BACKOFF.maxMs, REPAIR_BACKOFF.baseMs * 2 ** repair.attempts);
       repair.attempts += 1;
     },
     repairMaps: async (height) =>
       copy(repairs.filter((one) => one.height === height).flatMap(({ maps }) => maps)),
     async planRepair(fence, { id, height }, map, body) {
-      const row = held(fence);
+      const row = fencedRow(fence);
       repairs.find((one) => one.id === id)?.maps.push(copy(map));
       const recorded = row.recorded.get(height);
       if (recorded === undefined) return;
@@ -218,7 +217,7 @@ export function createSimStore(now: () => number): SimStore {
       row.recorded.set(height, { ...recorded, maps, rereads });
     },
     async finishRepair(fence, { id, height, round }, map, body) {
-      const row = held(fence);
+      const row = fencedRow(fence);
       const repair = repairs.find((one) => one.id === id);
       if (repair?.round === round) repair.done = true;
       const recorded = row.recorded.get(height);

@@ -80,7 +80,7 @@ function shortened(body: BlockBody): BlockBody {
 export function createSimStandards(
   standardOf: (contract: Felt) => TokenStandard,
   process: SimProcess,
-): Standards {
+): Pick<Standards, 'resolve'> {
   return {
     resolve: (contracts) =>
       process.call('node', 'standards', async () => {

@@ -1,44 +1,60 @@
-import type { ContractsMap } from '../../../schemas/messages/chain-blocks.ts';
-import type { Lease } from '../lease.ts';
-import type { IngestDeps, Plan, PublishedBlock } from '../ports.ts';
+import { tokenContracts } from '../../../schemas/decode/index.ts';
+import type { BlockBody, ContractsMap } from '../../../schemas/messages/chain-blocks.ts';
+import type { IngestDeps, Lease, Plan, PublishedBlock } from '../ports.ts';
 
-/** What stands in for recording where blocks are final: the facts about contracts that a batch is published with. */
-export interface Plans {
+/** The contracts map of a block: the standard of every contract with a token-shaped event. */
+export async function resolveContracts(
+  { standards }: Pick<IngestDeps, 'standards'>,
+  block: BlockBody,
+): Promise<ContractsMap> {
+  const contracts = tokenContracts(block);
+  if (contracts.length === 0) return {};
+  const facts = await standards.resolve(contracts, { height: block.height, hash: block.hash });
+  const entries = contracts.map((contract) => {
+    const found = facts.get(contract);
+    if (found === undefined) throw new Error(`no standard resolved for contract ${contract}`);
+    return [contract, found] as const;
+  });
+  return Object.fromEntries(entries);
+}
+
+/** Makes retries publish a block with the contract facts of the first attempt. */
+export interface PublishPlan {
   /**
-   * The blocks as they are to be published from `cursor` on: what an attempt that was cut short may have published of them
-   * counts. Unless they are recorded, the facts they go out with are written down first.
+   * Returns the blocks with the facts to publish them with: those of an interrupted attempt at or above `cursor` win over
+   * newer ones. The facts of unrecorded blocks are stored first.
    */
-  settle(
+  apply(
     blocks: readonly PublishedBlock[],
     cursor: number,
-    unrecorded?: boolean,
+    options?: { readonly recorded: boolean },
   ): Promise<readonly PublishedBlock[]>;
 }
 
-export function createPlans({ store }: Pick<IngestDeps, 'store'>, lease: Lease, stored: Plan): Plans {
+export function createPublishPlan(
+  { store }: Pick<IngestDeps, 'store'>,
+  lease: Lease,
+  stored: Plan,
+): PublishPlan {
   let plan = stored;
   return {
-    async settle(blocks, cursor, unrecorded = true) {
+    async apply(blocks, cursor, { recorded } = { recorded: false }) {
       const pending = plan.to >= cursor ? plan : { to: -1, facts: {} };
-      const facts: ContractsMap = { ...mergeFacts(blocks), ...pending.facts };
-      if (unrecorded) {
+      const latest: ContractsMap = Object.fromEntries(
+        blocks.flatMap(({ contracts }) => Object.entries(contracts)),
+      );
+      const facts: ContractsMap = { ...latest, ...pending.facts };
+      if (!recorded) {
         plan = { to: Math.max(pending.to, blocks.at(-1)?.block.height ?? -1), facts };
         await store.plan(lease, plan);
       }
-      return blocks.map(({ block, contracts }) => ({ block, contracts: pick(facts, contracts) }));
+      const factsOf = new Map(Object.entries(facts));
+      return blocks.map(({ block, contracts }) => ({
+        block,
+        contracts: Object.fromEntries(
+          Object.entries(contracts).map(([contract, own]) => [contract, factsOf.get(contract) ?? own]),
+        ),
+      }));
     },
   };
-}
-
-function mergeFacts(blocks: readonly PublishedBlock[]): ContractsMap {
-  const facts: ContractsMap = {};
-  for (const { contracts } of blocks) Object.assign(facts, contracts);
-  return facts;
-}
-
-function pick(facts: ContractsMap, contracts: ContractsMap): ContractsMap {
-  const known = new Map(Object.entries(facts));
-  return Object.fromEntries(
-    Object.entries(contracts).map(([contract, own]) => [contract, known.get(contract) ?? own]),
-  );
 }

@@ -1,127 +1,144 @@
 import { AppError } from '../../../schemas/errors.ts';
 import type { BlockBody } from '../../../schemas/messages/chain-blocks.ts';
-import type { Lease } from '../lease.ts';
-import type { ReadPublishedBlock, IngestDeps, PublishedBlock, RecordedBlock, Repair } from '../ports.ts';
-import { publishRepaired, resolveContracts } from '../publish.ts';
+import { resolveContracts } from '../contracts/facts.ts';
+import type {
+  IngestDeps,
+  Lease,
+  PublishedBlock,
+  ReadPublishedBlock,
+  RecordedBlock,
+  Repair,
+} from '../ports.ts';
+import { publishRepaired } from '../publish.ts';
 
-/** Pause between looks at what is asked for. */
+/** Milliseconds between checks for pending repairs. */
 export const REPAIR_POLL_MS = 2000;
-const REPAIRS_AT_ONCE = 50;
-/** Then the chain is followed again, before more is repaired. */
+const REPAIRS_PER_ROUND = 50;
+/** A round ends after this long, so that following the chain is not delayed. */
 const ROUND_MS = 1000;
 
 type RepairDeps = IngestDeps & { readonly readPublishedBlock: ReadPublishedBlock };
 
+interface Round {
+  readonly done: number;
+  readonly failed: readonly { readonly height: number; readonly reason: string }[];
+  /** False if time ran out before the last repair. */
+  readonly isComplete: boolean;
+}
+
 /**
- * Carries out the repairs asked of a chunk, as its writer: each block is reverted and accepted again under seqs of its
- * own. The answer is how many were done; those whose block the projections do not know yet wait.
+ * Runs the repairs requested for a chunk: each block is reverted and accepted again under new seqs. `run` returns the
+ * number of repairs done. Repairs whose block the projections have not indexed yet are postponed.
  */
 export function createRepairer(deps: IngestDeps, lease: Lease): { run(): Promise<number> } {
   const { store, clock, log } = deps;
-  const { start, end } = lease.taken;
-  let lookAt = 0;
+  const { start, end } = lease.chunk;
+  let nextPollAt = 0;
   return {
     async run() {
-      if (clock.now() < lookAt) return 0;
-      let done = 0;
-      const pending = await store.pendingRepairs({ start, end }, REPAIRS_AT_ONCE);
-      // Only this writer says anything about these heights, and each is repaired once a round: what it says meanwhile does
-      // not make the bodies old.
-      const readPublishedBlock = deps.createBlockReader();
-      const until = clock.now() + ROUND_MS;
-      let isWhole = true;
-      const failed: { height: number; reason: string }[] = [];
-      for (const repair of pending) {
-        if (clock.now() > until) {
-          isWhole = false;
-          break;
-        }
-        try {
-          if (await repairHeight({ ...deps, readPublishedBlock }, lease, repair)) {
-            done += 1;
-            continue;
-          }
-        } catch (error) {
-          if (lease.signal.aborted || (error instanceof AppError && error.code === 'LEASE_LOST')) throw error;
-          // It stays asked for; following the chain must not wait for it.
-          failed.push({
-            height: repair.height,
-            reason: error instanceof Error ? error.message : String(error),
-          });
-        }
-        // Those that cannot be done must not stand before the others.
-        await store.postponeRepair(lease, repair);
-      }
-      if (failed.length > 0) {
-        const [{ height, reason } = { height: 0, reason: '' }] = failed;
-        log.warn({ chunk: lease.name, blocks: failed.length, height, reason }, 'blocks not repaired yet');
-      }
-      // More may be waiting behind a full page that was worked off.
-      if (isWhole && (pending.length < REPAIRS_AT_ONCE || done === 0)) lookAt = clock.now() + REPAIR_POLL_MS;
+      if (clock.now() < nextPollAt) return 0;
+      const pending = await store.pendingRepairs({ start, end }, REPAIRS_PER_ROUND);
+      const { done, failed, isComplete } = await runRound(deps, lease, pending);
+      const [first] = failed;
+      if (first !== undefined)
+        log.warn({ chunk: lease.name, blocks: failed.length, ...first }, 'block repairs failed; postponed');
+      // After a full page with progress there may be more, so the next round follows at once.
+      if (isComplete && (pending.length < REPAIRS_PER_ROUND || done === 0))
+        nextPollAt = clock.now() + REPAIR_POLL_MS;
       return done;
     },
   };
 }
 
+async function runRound(deps: IngestDeps, lease: Lease, pending: readonly Repair[]): Promise<Round> {
+  const { store, clock } = deps;
+  // One reader per round: only this lease holder publishes these heights, and each of them at most once per round.
+  const readPublishedBlock = deps.createBlockReader();
+  const deadline = clock.now() + ROUND_MS;
+  const failed: { height: number; reason: string }[] = [];
+  let done = 0;
+  for (const repair of pending) {
+    if (clock.now() > deadline) return { done, failed, isComplete: false };
+    try {
+      if (await repairBlock({ ...deps, readPublishedBlock }, lease, repair)) {
+        done += 1;
+        continue;
+      }
+    } catch (error) {
+      if (lease.signal.aborted || (error instanceof AppError && error.code === 'LEASE_LOST')) throw error;
+      failed.push({ height: repair.height, reason: error instanceof Error ? error.message : String(error) });
+    }
+    // Otherwise repairs that keep failing would fill every page.
+    await store.postponeRepair(lease, repair);
+  }
+  return { done, failed, isComplete: true };
+}
+
 /**
- * A crash in between leaves the repair pending, with every map and every body that may be in the log written down: it is
- * done again whole, and reverts the block with each of them. So does a reorg that comes first.
+ * True when the repair is done, false to postpone it. A crash leaves it pending with every contracts map and body that may
+ * be in the log stored, so the next attempt, or a reorg, reverts the block with each of them.
  */
-async function repairHeight(deps: RepairDeps, lease: Lease, repair: Repair): Promise<boolean> {
+async function repairBlock(deps: RepairDeps, lease: Lease, repair: Repair): Promise<boolean> {
   const { store, log } = deps;
+  const { height, reread = false } = repair;
   const { cursor, plan } = await store.chunk(lease);
-  if (repair.height >= cursor) {
-    // It may be in the log, or be published as it was recorded, though the cursor is not past it.
-    const recorded = await store.recordedBlocks(lease.name, repair.height, repair.height);
-    if (repair.height <= plan.to || recorded.length > 0) return false;
-    // Not indexed, or about to be settled: its contracts are looked up when it is.
+  if (height >= cursor) {
+    // It may be in the log already, or be published as recorded, although the cursor has not passed it.
+    const recorded = await store.recordedBlocks(lease.name, height, height);
+    if (height <= plan.to || recorded.length > 0) return false;
+    // Not indexed yet: its contracts are resolved when it is.
     await store.finishRepair(lease, repair, null);
     return true;
   }
-  const published = await publishedBlock(deps, lease, repair.height);
-  if (published === 'not told yet') return false;
-  const known = published === 'nothing' ? null : published;
-  if (known === null && repair.reread !== true) return false;
-  const again = repair.reread === true ? await readAgain(deps, lease, repair.height, known) : null;
-  if (repair.reread === true && again === null) return false;
-  const body = again ?? known?.body;
+  const published = await findPublished(deps, lease, height);
+  if (published === 'unknown') return false;
+  if (published === null && !reread) return false;
+  const refetched = reread ? await refetch(deps, lease, height, published) : null;
+  if (reread && refetched === null) return false;
+  const body = refetched ?? published?.body;
   if (body === undefined) return false;
-  const fresh = await resolveContracts(deps, body);
-  const begun = await store.repairMaps(repair.height);
-  await store.planRepair(lease, repair, fresh, again ?? undefined);
-  // If this was begun before, what was read again may be in the log already: what is final has no record of that.
+  const contracts = await resolveContracts(deps, body);
+  const earlierMaps = await store.repairMaps(height);
+  await store.planRepair(lease, repair, contracts, refetched ?? undefined);
+  // An earlier attempt may have published the refetched body: for final blocks nothing records that.
   const bodies = [
-    ...(known === null ? [] : [known.body, ...(known.rereads ?? [])]),
-    ...(again === null || begun.length === 0 ? [] : [again]),
+    ...(published === null ? [] : [published.body, ...(published.rereads ?? [])]),
+    ...(refetched === null || earlierMaps.length === 0 ? [] : [refetched]),
   ];
-  const maps = [...(known?.maps ?? []), ...begun];
-  await publishRepaired(deps, lease, { bodies, maps }, { block: body, contracts: fresh });
-  await store.finishRepair(lease, repair, fresh, again ?? undefined);
-  log.info({ chunk: lease.name, height: repair.height, reread: again !== null }, 'block repaired');
+  const maps = [...(published?.maps ?? []), ...earlierMaps];
+  await publishRepaired(deps, lease, { bodies, maps }, { block: body, contracts });
+  await store.finishRepair(lease, repair, contracts, refetched ?? undefined);
+  log.info({ chunk: lease.name, height, refetched: refetched !== null }, 'block repaired');
   return true;
 }
 
-/** The block as the node has it now; null where it is not the one that is ours at this height. */
-async function readAgain(
+/** Fetches the block from the node again; null if it is not certain to be the indexed chain's block at this height. */
+async function refetch(
   { node, readPublishedBlock, log }: RepairDeps,
   lease: Lease,
   height: number,
-  known: RecordedBlock | null,
+  published: RecordedBlock | null,
 ): Promise<BlockBody | null> {
   const { body, status } = await node.getBlockWithReceipts(height, { signal: lease.signal });
-  if (known !== null) return known.body.hash === body.hash ? body : null;
-  const below = await inLog(readPublishedBlock, height - 1);
-  const above = await inLog(readPublishedBlock, height + 1);
+  if (published !== null) return published.body.hash === body.hash ? body : null;
+  const below = await readFromLog(readPublishedBlock, height - 1);
+  const above = await readFromLog(readPublishedBlock, height + 1);
   const isLinked =
     (below === null || below.block.hash === body.parent_hash) &&
     (above === null || above.block.parent_hash === body.hash);
   if (isLinked && status === 'ACCEPTED_ON_L1') return body;
-  log.warn({ height, hash: body.hash, status, isLinked }, 'a block that is missing cannot be filled in yet');
+  log.warn(
+    { height, hash: body.hash, status, isLinked },
+    'missing block not repaired: not final, or not linked',
+  );
   return null;
 }
 
-/** null also where the log does not hold what is indexed. */
-async function inLog(readPublishedBlock: ReadPublishedBlock, height: number): Promise<PublishedBlock | null> {
+/** null also if the message at the indexed offset is not this block. */
+async function readFromLog(
+  readPublishedBlock: ReadPublishedBlock,
+  height: number,
+): Promise<PublishedBlock | null> {
   if (height < 0) return null;
   try {
     return await readPublishedBlock(height);
@@ -132,21 +149,21 @@ async function inLog(readPublishedBlock: ReadPublishedBlock, height: number): Pr
 }
 
 /**
- * What the log holds as accepted at a height: from our own record, else from the log. Where that cannot be told yet,
- * nothing may be filled in: what is there would be accepted twice.
+ * The accepted block that the log holds at a height, from the recorded blocks or the log itself; null if it holds none.
+ * `unknown`: not certain yet. Publishing then could leave the height accepted twice.
  */
-async function publishedBlock(
+async function findPublished(
   { store, node, readPublishedBlock }: RepairDeps,
   lease: Lease,
   height: number,
-): Promise<RecordedBlock | 'nothing' | 'not told yet'> {
+): Promise<RecordedBlock | null | 'unknown'> {
   const [recorded] = await store.recordedBlocks(lease.name, height, height);
   if (recorded !== undefined) return recorded;
-  const published = await inLog(readPublishedBlock, height);
-  if (published === null) return 'nothing';
-  // Projections that are behind may still name a block that was reverted, and a node that is behind may still have it.
-  // What is not recorded any more was accepted on L1, which no node says of an orphan.
+  const published = await readFromLog(readPublishedBlock, height);
+  if (published === null) return null;
+  // Lagging projections may still show a reverted block, and a lagging node may still have it. But a block without a record
+  // was accepted on L1, which no node reports for an orphan.
   const { hash, status } = await node.getBlockHeader(height);
-  const isInForce = published.block.hash === hash && status === 'ACCEPTED_ON_L1';
-  return isInForce ? { body: published.block, maps: [published.contracts] } : 'not told yet';
+  const isCanonical = published.block.hash === hash && status === 'ACCEPTED_ON_L1';
+  return isCanonical ? { body: published.block, maps: [published.contracts] } : 'unknown';
 }

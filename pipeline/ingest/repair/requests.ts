@@ -5,15 +5,15 @@ import type { Pool } from '../../../infra/postgres/client.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { ContractFacts } from '../../../schemas/messages/chain-blocks.ts';
 import type { BlockPoint } from '../../node/types.ts';
-import { REREAD_MS } from '../contracts/standards.ts';
-import type { Standards } from '../contracts/standards.ts';
+import { STANDARDS_TTL_MS } from '../contracts/standards.ts';
+import type { Standards } from '../ports.ts';
 
-const ENQUEUE_AT_ONCE = 10_000;
+const HEIGHTS_PER_STATEMENT = 10_000;
 
 /**
- * Asks for repairs of heights, each given once; one that is waiting already is only asked for more firmly.
+ * Requests repairs of distinct heights; a repeated request for a pending repair makes it due at once.
  *
- * @param reread the blocks are taken from the node again, instead of from the log
+ * @param options.reread fetch the blocks from the node again, instead of reading them from the log
  */
 export async function requestRepairs(
   pool: Pool,
@@ -21,8 +21,8 @@ export async function requestRepairs(
   reason: string,
   { reread = false }: { reread?: boolean } = {},
 ): Promise<number> {
-  let asked = 0;
-  for (let from = 0; from < heights.length; from += ENQUEUE_AT_ONCE) {
+  let requested = 0;
+  for (let from = 0; from < heights.length; from += HEIGHTS_PER_STATEMENT) {
     const rows = await sqlRows(
       pool,
       z.object({ id: z.int() }),
@@ -30,29 +30,59 @@ export async function requestRepairs(
        ON CONFLICT (height) WHERE done_at IS NULL
        DO UPDATE SET round = tds.repairs.round + 1, reread = tds.repairs.reread OR excluded.reread,
          attempts = 0, next_try_at = now() RETURNING id`,
-      [heights.slice(from, from + ENQUEUE_AT_ONCE), reason, reread],
+      [heights.slice(from, from + HEIGHTS_PER_STATEMENT), reason, reread],
     );
-    asked += rows.length;
+    requested += rows.length;
   }
-  return asked;
+  return requested;
 }
 
 export interface ReclassifyDeps {
   readonly pool: Pool;
   readonly standards: Pick<Standards, 'reclassify'>;
-  /** Every height where the contract has a transfer or a quarantined event, as the projections know it. */
+  /** Heights where the projections have a transfer or a quarantined event of the contract. */
   readonly heightsOf: (contract: Felt) => Promise<number[]>;
   readonly head: BlockPoint;
   readonly sleep: (ms: number) => Promise<void>;
 }
 
-/** How long writers are given to drop what they fetched ahead; one that is away will drop it when it starts. */
+/**
+ * Classifies a contract again, and requests a repair of every block with an event of it. Every process uses the new answer
+ * before the heights are looked up, so a block published meanwhile either has it or is found. Blocks that lagging
+ * projections have not read yet are missed: then run it again once they have caught up.
+ */
+export async function reclassifyContract(
+  { pool, standards, heightsOf, head, sleep }: ReclassifyDeps,
+  contract: Felt,
+): Promise<{ before: ContractFacts | null; after: ContractFacts; heights: number }> {
+  const reason = `reclassify ${contract}`;
+  const { before, after } = await standards.reclassify(contract, head);
+  await sleep(STANDARDS_TTL_MS);
+  await refreshWriters(pool, sleep, reason);
+  const recorded = await sqlRows(
+    pool,
+    z.object({ height: z.int() }),
+    'SELECT DISTINCT height FROM tds.recorded_blocks, jsonb_array_elements(maps) AS map WHERE map ? $1',
+    [contract],
+  );
+  const projected = await heightsOf(contract);
+  const heights = [...new Set([...projected, ...recorded.map(({ height }) => height)])];
+  return {
+    before,
+    after,
+    heights: await requestRepairs(
+      pool,
+      heights.toSorted((a, b) => a - b),
+      reason,
+    ),
+  };
+}
+
+/** Time for writers to drop prefetched blocks; a writer that is not running prefetches anew when it starts. */
 const REFRESH_MS = 15_000;
 const REFRESH_POLL_MS = 250;
 
-/**
- * Has every writer forget what it fetched ahead with the old answer: a repair at its cursor does that.
- */
+/** Makes every writer drop blocks prefetched with the previous answer: a repair at its cursor has that effect. */
 async function refreshWriters(pool: Pool, sleep: ReclassifyDeps['sleep'], reason: string): Promise<void> {
   const open = await sqlRows(
     pool,
@@ -61,7 +91,7 @@ async function refreshWriters(pool: Pool, sleep: ReclassifyDeps['sleep'], reason
   );
   const cursors = open.map(({ cursor }) => cursor);
   await requestRepairs(pool, cursors, reason);
-  for (let waited = 0; waited < REFRESH_MS; waited += REFRESH_POLL_MS) {
+  for (let waitedMs = 0; waitedMs < REFRESH_MS; waitedMs += REFRESH_POLL_MS) {
     const [left] = await sqlRows(
       pool,
       z.object({ pending: z.int() }),
@@ -71,27 +101,4 @@ async function refreshWriters(pool: Pool, sleep: ReclassifyDeps['sleep'], reason
     if (left?.pending === 0) return;
     await sleep(REFRESH_POLL_MS);
   }
-}
-
-/**
- * Asks the chain again what a contract is, and for a repair of every block with an event of it. Every process uses the
- * new answer before the blocks are looked for, so a block that is published meanwhile needs no repair or is found - as far
- * as the projections have read the log: where they are far behind, it is to be done again when they are not.
- */
-export async function reclassifyContract(
-  { pool, standards, heightsOf, head, sleep }: ReclassifyDeps,
-  contract: Felt,
-): Promise<{ before: ContractFacts | null; after: ContractFacts; heights: number }> {
-  const { before, after } = await standards.reclassify(contract, head);
-  await sleep(REREAD_MS);
-  await refreshWriters(pool, sleep, `reclassify ${contract}`);
-  const recorded = await sqlRows(
-    pool,
-    z.object({ height: z.int() }),
-    `SELECT DISTINCT height FROM tds.recorded_blocks, jsonb_array_elements(maps) AS map WHERE map ? $1`,
-    [contract],
-  );
-  const known = await heightsOf(contract);
-  const heights = [...new Set([...known, ...recorded.map(({ height }) => height)])].toSorted((a, b) => a - b);
-  return { before, after, heights: await requestRepairs(pool, heights, `reclassify ${contract}`) };
 }

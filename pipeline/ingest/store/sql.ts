@@ -3,21 +3,23 @@ import { z } from 'zod';
 import { isPostgresUnavailable } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { AppError } from '../../../schemas/errors.ts';
-import { contractsMap } from '../../../schemas/messages/chain-blocks.ts';
-import { felt, height } from '../../../schemas/messages/common.ts';
-import type { Chunk, Fence } from '../ports.ts';
+import { leaseLost } from '../ports.ts';
+import type { Fence } from '../ports.ts';
 
-/** A statement that takes longer is given up; what it did is found out by reading the state again. */
+/** A statement that takes longer fails; whether it was applied shows when the state is read again. */
 const STATEMENT_TIMEOUT_MS = 10_000;
 
-/** Runs single statements (each its own transaction), with rows parsed at the border and errors classified. */
+/** Runs single statements, each its own transaction. Rows are parsed, errors classified. */
 export interface Statements {
   readonly rows: <T>(row: z.ZodType<T>, text: string, values?: readonly unknown[]) => Promise<T[]>;
-  /** A statement that answers the number of leases it found held: none means `LEASE_LOST`. */
+  /** `text` returns one row while the lease ($1 name, $2 epoch) is held, and none afterwards: that throws `LEASE_LOST`. */
   readonly fenced: (fence: Fence, text: string, values?: readonly unknown[]) => Promise<void>;
 }
 
-const heldRow = z.object({ held: z.int() });
+export const anyRow = z.unknown();
+
+/** CTE that is empty once the lease has ended. It locks the chunk's row, so that the next holder waits for the statement. */
+export const LEASE = 'lease AS (SELECT 1 FROM tds.chunks WHERE name = $1 AND epoch = $2 FOR NO KEY UPDATE)';
 
 export function createStatements(pool: Pool): Statements {
   const rows: Statements['rows'] = async (row, text, values = []) => {
@@ -26,57 +28,21 @@ export function createStatements(pool: Pool): Statements {
       const config = { text, values: [...values], query_timeout: STATEMENT_TIMEOUT_MS };
       found = (await pool.query(config)).rows;
     } catch (cause) {
-      // What is not Postgres's own refusal is the connection's: ended, refused, timed out.
-      if (sqlState(cause) !== null && !isPostgresUnavailable(cause)) throw cause;
-      throw new AppError('STORE_UNAVAILABLE', 'Postgres did not answer', { retryable: true, cause });
+      if (isRefused(cause) && !isPostgresUnavailable(cause)) throw cause;
+      throw new AppError('STORE_UNAVAILABLE', 'PostgreSQL unavailable', { retryable: true, cause });
     }
     return found.map((raw) => row.parse(raw));
   };
   return {
     rows,
     async fenced(fence, text, values = []) {
-      const [result] = await rows(heldRow, text, [fence.name, fence.epoch, ...values]);
-      if (result?.held !== 1) throw leaseLost(fence);
+      const found = await rows(anyRow, text, [fence.name, fence.epoch, ...values]);
+      if (found.length === 0) throw leaseLost(fence);
     },
   };
 }
 
-export function leaseLost({ name, epoch }: Fence): AppError {
-  return new AppError('LEASE_LOST', `${name}: epoch ${epoch} is over, or its cursor was moved by another`);
+/** True for an error with a SQLSTATE. */
+function isRefused(error: unknown): boolean {
+  return error instanceof Error && 'severity' in error && 'code' in error && typeof error.code === 'string';
 }
-
-/** SQLSTATE of Postgres's refusal; null for any other error. */
-export function sqlState(error: unknown): string | null {
-  if (!(error instanceof Error) || !('severity' in error) || !('code' in error)) return null;
-  return typeof error.code === 'string' ? error.code : null;
-}
-
-export const chunkColumns =
-  'name, range_start, range_end, cursor, final_height, final_hash, first_parent, status, opened, plan_to, plan_facts';
-
-export const chunkRow = z
-  .object({
-    name: z.string(),
-    range_start: height,
-    range_end: height.nullable(),
-    cursor: height,
-    final_height: z.int().min(-1),
-    final_hash: felt.nullable(),
-    first_parent: felt.nullable(),
-    status: z.enum(['open', 'finished']),
-    opened: z.boolean(),
-    plan_to: z.int(),
-    plan_facts: contractsMap,
-  })
-  .transform((row): Chunk => ({
-    name: row.name,
-    start: row.range_start,
-    end: row.range_end,
-    cursor: row.cursor,
-    finalHeight: row.final_height,
-    finalHash: row.final_hash,
-    firstParent: row.first_parent,
-    finished: row.status === 'finished',
-    opened: row.opened,
-    plan: { to: row.plan_to, facts: row.plan_facts },
-  }));

@@ -10,7 +10,7 @@ import { createPool } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { migrate } from '../../../infra/postgres/migrate.ts';
 import type { ClassifyingNode } from '../../../pipeline/ingest/contracts/classify.ts';
-import { REREAD_MS, createStandards } from '../../../pipeline/ingest/contracts/standards.ts';
+import { STANDARDS_TTL_MS, createStandards } from '../../../pipeline/ingest/contracts/standards.ts';
 import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
 import { createNode } from '../../../pipeline/node/node.ts';
 import type { BlockPoint, Node } from '../../../pipeline/node/types.ts';
@@ -150,7 +150,7 @@ test('what an operator has looked up again reaches other processes in time', asy
   expect(standardsOf(await ingester.resolve([contract], at)).get(contract)).toBe('unknown');
   const { before, after } = await open().reclassify(contract, at);
   expect([before?.standard, after.standard]).toEqual(['unknown', 'erc20']);
-  now += REREAD_MS - 1;
+  now += STANDARDS_TTL_MS - 1;
   expect(standardsOf(await ingester.resolve([contract], at)).get(contract)).toBe('unknown');
   now += 1;
   expect(standardsOf(await ingester.resolve([contract], at)).get(contract)).toBe('erc20');

@@ -5,14 +5,14 @@ import { compareWithHead, findFork, linkedLength } from '../../../../pipeline/in
 import type { BlockHeader, BlockId } from '../../../../pipeline/node/types.ts';
 import { toFelt } from '../../../../schemas/felt.ts';
 
-/** Block of a chain at a height: chains differ above their fork point. */
+/** Hash of a block of a chain. */
 const hash = (chain: number, height: number) => toFelt((BigInt(chain) << 64n) | BigInt(height + 1));
 
-/** Two chains that part above `fork`; the node answers from the one `view` names. */
-function parted(fork: number, view: (call: number) => 'ours' | 'theirs' = () => 'theirs', l1 = -1) {
+/** Two chains that differ above `fork`; the node answers each call from the one that `view` returns. */
+function forkedChains(fork: number, view: (call: number) => 'indexed' | 'node' = () => 'node', l1 = -1) {
   let calls = 0;
-  const at = (which: 'ours' | 'theirs', height: number) =>
-    hash(height <= fork ? 0 : which === 'ours' ? 1 : 2, height);
+  const at = (which: 'indexed' | 'node', height: number) =>
+    hash(height <= fork ? 0 : which === 'indexed' ? 1 : 2, height);
   return {
     at,
     calls: () => calls,
@@ -31,95 +31,95 @@ function parted(fork: number, view: (call: number) => 'ours' | 'theirs' = () => 
         };
       },
     },
-    ours: (tip: number, floor: number, floorKnown = true, unsettled = false) => ({
-      tip: () => ({ height: tip, hash: at('ours', tip) }),
-      floor: () => ({ height: floor, hash: floorKnown ? at('ours', floor) : null }),
+    indexed: (tip: number, final: number, finalKnown = true, unconfirmed = false) => ({
+      tip: () => ({ height: tip, hash: at('indexed', tip) }),
+      final: () => ({ height: final, hash: finalKnown ? at('indexed', final) : null }),
       hashAt: (height: number) =>
-        height > tip || height < floor || (height === floor && !floorKnown) ? null : at('ours', height),
-      isUnsettled: () => unsettled,
+        height > tip || height < final || (height === final && !finalKnown) ? null : at('indexed', height),
+      hasUnconfirmed: () => unconfirmed,
     }),
   };
 }
 
-describe('the fork point', () => {
-  test('is found at any depth, at any disputed height above it', async () => {
+describe('findFork', () => {
+  test('finds the fork at any depth, from any height above it where the chains differ', async () => {
     const heights = fc
       .tuple(fc.nat(200), fc.nat(200), fc.nat(200))
       .map((three) => three.toSorted((a, b) => a - b));
     await fc.assert(
-      fc.asyncProperty(heights, fc.nat(50), async ([floor = 0, fork = 0, top = 0], above) => {
-        const { node, ours } = parted(fork);
-        const disputed = Math.max(top, fork + 1);
-        expect(await findFork(node, ours(disputed + above, floor), disputed)).toBe(fork);
+      fc.asyncProperty(heights, fc.nat(50), async ([final = 0, fork = 0, top = 0], above) => {
+        const { node, indexed } = forkedChains(fork);
+        const mismatchAt = Math.max(top, fork + 1);
+        expect(await findFork(node, indexed(mismatchAt + above, final), mismatchAt)).toBe(fork);
       }),
     );
   });
 
-  test('1,500 deep costs about one call a block', async () => {
-    const { node, ours, calls } = parted(1000);
-    expect(await findFork(node, ours(2500, 900), 2500)).toBe(1000);
+  test('makes about one call per block for a reorg 1,500 deep', async () => {
+    const { node, indexed, calls } = forkedChains(1000);
+    expect(await findFork(node, indexed(2500, 900), 2500)).toBe(1000);
     expect(calls()).toBeLessThan(1530);
   });
 
-  test('is the floor when nothing above is shared and the floor was never seen', async () => {
-    const { node, ours } = parted(3);
-    expect(await findFork(node, ours(20, 9, false), 20)).toBe(9);
+  test('returns the final block if nothing above it is shared and its hash is unknown', async () => {
+    const { node, indexed } = forkedChains(3);
+    expect(await findFork(node, indexed(20, 9, false), 20)).toBe(9);
   });
 
-  test('is not decided on answers from two forks in turns', async () => {
+  test('rejects alternating answers from two forks', async () => {
     for (const period of [2, 3, 5]) {
-      const { node, ours } = parted(50, (call) => (call % period === 0 ? 'ours' : 'theirs'));
-      await expect(findFork(node, ours(60, 10), 60)).rejects.toMatchObject({
+      const { node, indexed } = forkedChains(50, (call) => (call % period === 0 ? 'indexed' : 'node'));
+      await expect(findFork(node, indexed(60, 10), 60)).rejects.toMatchObject({
         code: 'NODE_INCONSISTENT',
         retryable: true,
       });
     }
   });
 
-  test('is not decided when the node has come back to our chain, or leaves again while it is confirmed', async () => {
-    const back = parted(50, () => 'ours');
-    await expect(findFork(back.node, back.ours(60, 10), 60)).rejects.toMatchObject({
+  test('rejects if the node is back on the indexed chain, or changes fork during confirmation', async () => {
+    const back = forkedChains(50, () => 'indexed');
+    await expect(findFork(back.node, back.indexed(60, 10), 60)).rejects.toMatchObject({
       code: 'NODE_INCONSISTENT',
     });
-    const { node, ours } = parted(50, (call) => (call <= 16 ? 'theirs' : 'ours'));
-    await expect(findFork(node, ours(60, 10), 60)).rejects.toMatchObject({ code: 'NODE_INCONSISTENT' });
+    const { node, indexed } = forkedChains(50, (call) => (call <= 16 ? 'node' : 'indexed'));
+    await expect(findFork(node, indexed(60, 10), 60)).rejects.toMatchObject({ code: 'NODE_INCONSISTENT' });
   });
 
-  test('below what is final is an alarm only when the node calls its own block final', async () => {
-    const final = parted(5, () => 'theirs', 20);
-    await expect(findFork(final.node, final.ours(30, 10), 30)).rejects.toMatchObject({
+  test('throws REORG_BELOW_L1 only if the node shows its own block as final', async () => {
+    const final = forkedChains(5, () => 'node', 20);
+    await expect(findFork(final.node, final.indexed(30, 10), 30)).rejects.toMatchObject({
       code: 'REORG_BELOW_L1',
       retryable: false,
     });
-    const behind = parted(5, () => 'theirs', 3);
-    await expect(findFork(behind.node, behind.ours(30, 10), 30)).rejects.toMatchObject({
+    const behind = forkedChains(5, () => 'node', 3);
+    await expect(findFork(behind.node, behind.indexed(30, 10), 30)).rejects.toMatchObject({
       code: 'NODE_INCONSISTENT',
     });
   });
 });
 
-describe('a head', () => {
-  const { node, ours, at } = parted(50);
-  const ourPoint = (height: number) => ({ height, hash: at('ours', height) });
-  const theirPoint = (height: number) => ({ height, hash: at('theirs', height) });
+describe('compareWithHead with a head', () => {
+  const { node, indexed, at } = forkedChains(50);
+  const indexedPoint = (height: number) => ({ height, hash: at('indexed', height) });
+  const nodePoint = (height: number) => ({ height, hash: at('node', height) });
   test.each([
-    ['below our tip, ours', ours(60, 10), ourPoint(55), { kind: 'agreed', upTo: 55 }],
-    ['below our tip, of another fork', ours(60, 10), theirPoint(55), { kind: 'disputed', at: 55 }],
-    ['at our tip, replaced', ours(60, 10), theirPoint(60), { kind: 'disputed', at: 60 }],
-    ['below all we hold', ours(60, 10), theirPoint(4), { kind: 'agreed', upTo: 4 }],
-    ['above a settled tip', ours(60, 10), theirPoint(61), { kind: 'agreed', upTo: 60 }],
+    ['below the tip, indexed', indexed(60, 10), indexedPoint(55), { kind: 'match', upTo: 55 }],
+    ['below the tip, of another fork', indexed(60, 10), nodePoint(55), { kind: 'mismatch', at: 55 }],
+    ['at the tip, replaced', indexed(60, 10), nodePoint(60), { kind: 'mismatch', at: 60 }],
+    ['below all indexed blocks', indexed(60, 10), nodePoint(4), { kind: 'match', upTo: 4 }],
+    ['above a confirmed tip', indexed(60, 10), nodePoint(61), { kind: 'match', upTo: 60 }],
     [
-      'above an unsettled tip, on another fork',
-      ours(60, 10, true, true),
-      theirPoint(61),
-      { kind: 'disputed', at: 60 },
+      'above an unconfirmed tip, on another fork',
+      indexed(60, 10, true, true),
+      nodePoint(61),
+      { kind: 'mismatch', at: 60 },
     ],
-  ] as const)('%s', async (_, held, head, expected) => {
-    expect(await compareWithHead(node, held, head)).toEqual(expected);
+  ] as const)('%s', async (_, chain, head, expected) => {
+    expect(await compareWithHead(node, chain, head)).toEqual(expected);
   });
 });
 
-test('only children of their parents are linked', () => {
+test('linkedLength counts leading blocks whose parent is the previous one', () => {
   const chain = [1, 2, 3].map((height) => ({ hash: hash(0, height), parent_hash: hash(0, height - 1) }));
   const odd = { hash: hash(7, 2), parent_hash: hash(7, 1) };
   expect(linkedLength(chain, hash(0, 0))).toBe(3);

@@ -14,13 +14,13 @@ import type { SimWorld } from '../../../simulate/world.ts';
 const alarmsOf = ({ store }: SimWorld): string[] => [...store.alarms.keys()].toSorted();
 const messages = ({ broker }: SimWorld) => broker.messages(topics.chainBlocks);
 
-test('no progress while there is work is an alarm, once, until there is progress again', async () => {
+test('raises one alarm while a chunk with work makes no progress, and clears it on progress', async () => {
   const world = createWorld({ seed: 1 });
   world.startIngester();
   await world.clock.run(30_000);
   expect(alarmsOf(world)).toEqual([]);
 
-  // The node loses every answer: the head may move, nobody knows.
+  // The node loses every answer, so the new head is not seen.
   world.weather.faults = 1000;
   world.faulty.part = 'node';
   world.chain.advance(3);
@@ -35,14 +35,14 @@ test('no progress while there is work is an alarm, once, until there is progress
   expect(messages(world).at(-1)?.block.height).toBe(world.chain.head());
 });
 
-test('a chain that stands still is no stall', async () => {
+test('raises no alarm while the chain has no new blocks', async () => {
   const world = createWorld({ seed: 2 });
   world.startIngester();
   await world.clock.run(600_000);
   expect(alarmsOf(world)).toEqual([]);
 });
 
-test('a node that is away at the start is an alarm, and indexing begins when it is back', async () => {
+test('raises an alarm while the node is unavailable at startup, and indexes when it is back', async () => {
   const world = createWorld({ seed: 3 });
   world.weather.faults = 1000;
   world.faulty.part = 'node';
@@ -55,51 +55,51 @@ test('a node that is away at the start is an alarm, and indexing begins when it 
   expect(new Set(messages(world).map(({ block }) => block.height)).size).toBe(world.chain.blocks().length);
 });
 
-/** A process that held the lease until it was frozen, and the one that took it over; both write what they think. */
+/** A process that was frozen past its lease, and its successor; both change alarms. */
 async function twoHolders() {
   let now = 1_700_000_000_000;
   const clock: Clock = { ...systemClock, now: () => now };
   const store = createSimStore(() => now);
   await store.createChunks([{ name: 'live', start: 0, end: null, finalHash: null }]);
-  const begin = async (holder: string) => {
+  const startHolder = async (holder: string) => {
     const grant = await store.acquire({ name: 'live', holder, ttlMs: 5000, nowMs: now, reserve: 10 });
-    if (grant === null) throw new Error('the lease is free');
+    if (grant === null) throw new Error('lease not granted');
     const metrics = createIngestMetrics(new Registry());
     const health = createHealth({ store, clock, log, metrics, settings: { stallMs: 60_000 } });
     health.watch('live', { name: 'live', epoch: grant.epoch });
     await health.progress('live');
     return health;
   };
-  return { store, begin, later: (ms: number) => (now += ms) };
+  return { store, startHolder, advance: (ms: number) => (now += ms) };
 }
 
-test('a process that was frozen past its lease raises no alarm that its successor would not clear', async () => {
-  const { store, begin, later } = await twoHolders();
-  const former = await begin('former');
-  later(70_000);
-  const successor = await begin('successor');
-  // It wakes, and does not know yet that its lease is lost.
+test('a stale lease holder raises no alarm, because its successor would not clear it', async () => {
+  const { store, startHolder, advance } = await twoHolders();
+  const former = await startHolder('former');
+  advance(70_000);
+  const successor = await startHolder('successor');
+  // The former holder resumes before it notices that the lease is lost.
   await former.check();
   await former.alarm('live', 'a bug');
   expect([...store.alarms]).toEqual([]);
 
-  later(70_000);
+  advance(70_000);
   await successor.check();
   expect([...store.alarms.keys()]).toEqual(['ingest.stalled:live']);
 });
 
-test('nor does it clear an alarm that its successor would not raise again', async () => {
-  const { store, begin, later } = await twoHolders();
-  const former = await begin('former');
+test('a stale lease holder clears no alarm, because its successor would not raise it again', async () => {
+  const { store, startHolder, advance } = await twoHolders();
+  const former = await startHolder('former');
   await former.alarm('live', 'a bug');
-  later(70_000);
-  const successor = await begin('successor');
-  later(70_000);
+  advance(70_000);
+  const successor = await startHolder('successor');
+  advance(70_000);
   await successor.check();
   await successor.alarm('live', 'a bug');
   const raised = ['ingest.stalled:live', 'ingest.failing:live'];
   expect([...store.alarms.keys()]).toEqual(raised);
-  // It wakes, and an answer of long ago is progress.
+  // The former holder resumes with an old answer, which it takes for progress.
   await former.progress('live');
   expect([...store.alarms.keys()]).toEqual(raised);
 

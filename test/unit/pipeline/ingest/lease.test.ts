@@ -3,15 +3,15 @@ import { expect, test } from 'vitest';
 
 import { createSeq } from '../../../../pipeline/ingest/lease.ts';
 
-test('whatever is asked for, accepts come after reverts, and nothing is used above what is written down', async () => {
-  const asks = fc.array(fc.constantFrom('accept', 'revert', 'lost'), { maxLength: 3000 });
+test('createSeq returns accepts above reverts, and no seq above the reserved ceiling, for any sequence of calls', async () => {
+  const calls = fc.array(fc.constantFrom('accept', 'revert', 'lost'), { maxLength: 3000 });
   await fc.assert(
-    fc.asyncProperty(asks, fc.integer({ min: 0, max: 5 }), async (steps, margin) => {
-      let written = 100 + margin;
+    fc.asyncProperty(calls, fc.integer({ min: 0, max: 5 }), async (steps, margin) => {
+      let reserved = 100 + margin;
       let fail = false;
-      const seq = createSeq({ seq: 100, seqCeiling: written }, async (ceiling) => {
-        if (fail) throw new Error('away');
-        written = Math.max(written, ceiling);
+      const seq = createSeq({ seq: 100, seqCeiling: reserved }, async (ceiling) => {
+        if (fail) throw new Error('store unavailable');
+        reserved = Math.max(reserved, ceiling);
       });
       let lastRevert = 0;
       let highest = 100;
@@ -19,7 +19,7 @@ test('whatever is asked for, accepts come after reverts, and nothing is used abo
         fail = step === 'lost';
         try {
           const given = step === 'accept' ? await seq.forAccept() : await seq.forRevert();
-          expect(given).toBeLessThanOrEqual(written);
+          expect(given).toBeLessThanOrEqual(reserved);
           if (step === 'accept') expect(given).toBeGreaterThan(lastRevert);
           else expect(given).toBeGreaterThan(highest);
           highest = Math.max(highest, given);
@@ -33,7 +33,7 @@ test('whatever is asked for, accepts come after reverts, and nothing is used abo
   );
 });
 
-test('a revert carries n, what is accepted after it n + 1, and that stands still', async () => {
+test('createSeq gives a revert n and all accepts after it n + 1', async () => {
   const seq = createSeq({ seq: 10, seqCeiling: 1000 }, async () => {});
   expect([await seq.forAccept(), await seq.forAccept()]).toEqual([10, 10]);
   expect(await seq.forRevert()).toBe(11);

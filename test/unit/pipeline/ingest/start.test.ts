@@ -8,8 +8,8 @@ const at = (height: number) => ({ height, hash: toFelt(BigInt(height) + 1n) });
 const ranges = (chunks: ReturnType<typeof planChunks>) =>
   chunks.map(({ name, start, end }) => [name, start, end]);
 
-describe('the first plan', () => {
-  test('is backfill to the height accepted on L1, in round chunks, and live above', () => {
+describe('planChunks without existing chunks', () => {
+  test('plans backfill up to the height accepted on L1, in round chunks, and live above', () => {
     expect(ranges(planChunks({ existing: [], indexFrom: 150, l1: at(420), chunkBlocks: 100 }))).toEqual([
       ['backfill-000000150-000000199', 150, 199],
       ['backfill-000000200-000000299', 200, 299],
@@ -21,7 +21,7 @@ describe('the first plan', () => {
 
   test.each([
     [
-      'no first height: from the one accepted on L1',
+      'starts at the height accepted on L1 without a first height',
       null,
       420,
       [
@@ -29,9 +29,9 @@ describe('the first plan', () => {
         ['live', 421, null],
       ],
     ],
-    ['nothing accepted on L1', null, null, [['live', 0, null]]],
+    ['plans live only if nothing is accepted on L1', null, null, [['live', 0, null]]],
     [
-      'only genesis, accepted',
+      'plans a chunk for genesis if only genesis is accepted',
       0,
       0,
       [
@@ -39,14 +39,19 @@ describe('the first plan', () => {
         ['live', 1, null],
       ],
     ],
-    ['accepted below the first height', 500, 420, [['live', 500, null]]],
-    ['accepted just below the first height', 421, 420, [['live', 421, null]]],
+    ['plans live only if the accepted height is below the first height', 500, 420, [['live', 500, null]]],
+    [
+      'plans live only if the accepted height is just below the first height',
+      421,
+      420,
+      [['live', 421, null]],
+    ],
   ])('%s', (_, indexFrom, l1, expected) => {
     const plan = planChunks({ existing: [], indexFrom, l1: l1 === null ? null : at(l1), chunkBlocks: 100 });
     expect(ranges(plan)).toEqual(expected);
   });
 
-  test('knows the block below live where it is the one accepted', () => {
+  test('gives live the hash below it if that is the accepted block', () => {
     const below = (indexFrom: number) =>
       planChunks({ existing: [], indexFrom, l1: at(420), chunkBlocks: 100 }).at(-1)?.finalHash;
     expect(below(0)).toBe(at(420).hash);
@@ -54,7 +59,7 @@ describe('the first plan', () => {
   });
 });
 
-test('any plans one after the other cover every height once, from the lowest first height on', () => {
+test('planChunks covers every height from the lowest first height once, for any sequence of plans', () => {
   const firsts = fc.array(fc.integer({ min: 0, max: 2000 }), { minLength: 1, maxLength: 5 });
   fc.assert(
     fc.property(

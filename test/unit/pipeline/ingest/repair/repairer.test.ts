@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 
 import { systemClock } from '../../../../../infra/clock.ts';
 import type { Clock } from '../../../../../infra/clock.ts';
-import { takeLease } from '../../../../../pipeline/ingest/lease.ts';
+import { acquireLease } from '../../../../../pipeline/ingest/lease.ts';
 import { createIngestMetrics } from '../../../../../pipeline/ingest/metrics.ts';
 import type { ReadPublishedBlock, IngestDeps } from '../../../../../pipeline/ingest/ports.ts';
 import { createRepairer } from '../../../../../pipeline/ingest/repair/repairer.ts';
@@ -15,8 +15,8 @@ import { log } from '../../../../simulate/stage.ts';
 
 const CURSOR = 1000;
 
-/** A writer of `live` that stands at 1000, all below being final, and what it publishes. */
-async function writer({
+/** A repairer of `live` with its cursor at 1000, all blocks below being final, and the messages it publishes. */
+async function createTestRepairer({
   readPublishedBlock,
   header,
 }: {
@@ -28,7 +28,7 @@ async function writer({
   const sent: unknown[] = [];
   const clock: Clock = { ...systemClock, now: () => now, sleep: () => new Promise(() => {}) };
   const body = (height: number) => makeBlock({ height, transactions: [] });
-  const never = () => Promise.reject(new Error('is not asked'));
+  const never = () => Promise.reject(new Error('unexpected call'));
   const deps: IngestDeps = {
     store,
     clock,
@@ -39,7 +39,7 @@ async function writer({
     publisher: {
       async publish(_topic, messages) {
         sent.push(...messages.map(({ value }) => value));
-        return [];
+        return messages.map((_, offset) => ({ partition: 0, offset }));
       },
     },
     node: {
@@ -72,8 +72,8 @@ async function writer({
     },
   };
   await store.createChunks([{ name: 'live', start: 0, end: null, finalHash: null }]);
-  const lease = await takeLease(deps, 'live');
-  if (lease === null) throw new Error('the lease is free');
+  const lease = await acquireLease(deps, 'live');
+  if (lease === null) throw new Error('lease not granted');
   await store.moveCursor(lease, { from: 0, to: CURSOR, final: null, firstParent: toFelt(0n) });
   const repairer = createRepairer(deps, lease);
   return {
@@ -95,11 +95,14 @@ const inLog: ReadPublishedBlock = async (height) => ({
 });
 
 test.each([
-  ['not accepted on L1, as the node says', { status: 'ACCEPTED_ON_L2' as const }],
-  ['another, as the node says', { hash: toFelt(0xdeadn) }],
-])('a block that the log has is not accepted a second time while it is %s', async (_, said) => {
-  let header: Partial<BlockHeader> = said;
-  const { store, sent, rounds } = await writer({ readPublishedBlock: inLog, header: () => header });
+  ['not accepted on L1', { status: 'ACCEPTED_ON_L2' as const }],
+  ['another block', { hash: toFelt(0xdeadn) }],
+])('does not accept a block of the log again while the node shows it as %s', async (_, shown) => {
+  let header: Partial<BlockHeader> = shown;
+  const { store, sent, rounds } = await createTestRepairer({
+    readPublishedBlock: inLog,
+    header: () => header,
+  });
   store.requestRepair(5, true);
   await rounds(3);
   expect(sent).toEqual([]);
@@ -111,29 +114,29 @@ test.each([
   expect(store.pendingCount()).toBe(0);
 });
 
-test('a block that the log does not have is filled in', async () => {
+test('publishes a block that is missing from the log', async () => {
   const readPublishedBlock: ReadPublishedBlock = async (height) =>
     height === 5 ? null : await inLog(height);
-  const { store, sent, rounds } = await writer({ readPublishedBlock, header: () => ({}) });
+  const { store, sent, rounds } = await createTestRepairer({ readPublishedBlock, header: () => ({}) });
   store.requestRepair(5, true);
   await rounds(1);
   expect(sent).toMatchObject([{ type: 'block.accepted', block: { height: 5 } }]);
   expect(store.pendingCount()).toBe(0);
 });
 
-test('repairs that cannot be done do not hide the others, and are done at once when they are asked for anew', async () => {
-  let isAway = true;
-  const header = (): Partial<BlockHeader> => (isAway ? { status: 'ACCEPTED_ON_L2' } : {});
+test('runs repairs behind failing ones, and a failing one at once when it is requested again', async () => {
+  let isBehind = true;
+  const header = (): Partial<BlockHeader> => (isBehind ? { status: 'ACCEPTED_ON_L2' } : {});
   const readPublishedBlock: ReadPublishedBlock = async (height) =>
     height === 500 ? null : await inLog(height);
-  const { store, sent, rounds } = await writer({ readPublishedBlock, header });
+  const { store, sent, rounds } = await createTestRepairer({ readPublishedBlock, header });
   for (let height = 0; height < 120; height += 1) store.requestRepair(height);
   store.requestRepair(500, true);
   await rounds(6);
   expect(sent).toMatchObject([{ type: 'block.accepted', block: { height: 500 } }]);
 
   await rounds(100);
-  isAway = false;
+  isBehind = false;
   store.requestRepair(7);
   await rounds(1);
   expect(sent).toContainEqual(
