@@ -2,6 +2,7 @@ import type { Clock } from '../../infra/clock.ts';
 import type { OutgoingMessage } from '../../infra/kafka/publisher.ts';
 import { decodeBlock } from '../../schemas/decode/index.ts';
 import type { MalformedEvent } from '../../schemas/decode/index.ts';
+import { AppError } from '../../schemas/errors.ts';
 import type {
   BlockAccepted,
   BlockBody,
@@ -159,12 +160,20 @@ async function publishQuarantine(
   deps.metrics.quarantined(messages.filter(({ type }) => type === 'event.quarantined').length);
 }
 
+/** Cursors move after this resolves, so every message must have an offset: one without was not stored. */
 async function publishAcknowledged<M>(
   { publisher }: Pick<IngestDeps, 'publisher'>,
   topic: Topic<M>,
   messages: readonly OutgoingMessage<M>[],
 ): Promise<void> {
-  await publisher.publish(topic, messages);
+  const stored = await publisher.publish(topic, messages);
+  const acknowledged = stored.filter(({ offset }) => Number.isSafeInteger(offset) && offset >= 0).length;
+  if (acknowledged === messages.length) return;
+  throw new AppError(
+    'STORE_UNAVAILABLE',
+    `Kafka acknowledged ${acknowledged} of ${messages.length} messages to ${topic.name}`,
+    { retryable: true },
+  );
 }
 
 type Stamp = Pick<BlockAccepted, 'seq' | 'cause' | 'chunk'>;

@@ -1,0 +1,49 @@
+import { Registry } from 'prom-client';
+import { expect, test } from 'vitest';
+
+import { systemClock } from '../../../../infra/clock.ts';
+import type { Publication } from '../../../../infra/kafka/publisher.ts';
+import { createIngestMetrics } from '../../../../pipeline/ingest/metrics.ts';
+import type { Lease } from '../../../../pipeline/ingest/ports.ts';
+import { publishAccepted, publishReverted, publishStatus } from '../../../../pipeline/ingest/publish.ts';
+import { makeBlock } from '../../../support/chain-messages.ts';
+
+const block = makeBlock({ height: 3, transactions: [] });
+const chunk = { name: 'live', start: 0, end: null, cursor: 3, finalHeight: -1, finalHash: null };
+const lease: Lease = {
+  name: 'live',
+  epoch: 1,
+  chunk: { ...chunk, firstParent: null, finished: false, opened: true, plan: { to: -1, facts: {} } },
+  seq: { forAccept: async () => 1, forRevert: async () => 2 },
+  signal: new AbortController().signal,
+  assertValid() {},
+  abort() {},
+  async release() {},
+};
+
+function depsWith(publications: readonly Publication[]) {
+  const metrics = createIngestMetrics(new Registry());
+  return { clock: systemClock, metrics, publisher: { publish: async () => [...publications] } };
+}
+
+test.each<[string, Publication[]]>([
+  ['an offset that is not a number', [{ partition: 0, offset: Number.NaN }]],
+  ['a negative offset', [{ partition: 0, offset: -1 }]],
+  ['no offset', []],
+])('publishing rejects with a retryable error if Kafka returns %s', async (_, publications) => {
+  const deps = depsWith(publications);
+  const unavailable = { code: 'STORE_UNAVAILABLE', retryable: true };
+  await expect(publishAccepted(deps, lease, [{ block, contracts: {} }], () => 'new')).rejects.toMatchObject(
+    unavailable,
+  );
+  await expect(publishReverted(deps, lease, [{ body: block, maps: [{}] }], 2)).rejects.toMatchObject(
+    unavailable,
+  );
+  const message = { type: 'l1.accepted', v: 1, observed_at: 0, height: 3 } as const;
+  await expect(publishStatus(deps, [message])).rejects.toMatchObject(unavailable);
+});
+
+test('publishing resolves if every message has an offset', async () => {
+  const deps = depsWith([{ partition: 0, offset: 0 }]);
+  await publishAccepted(deps, lease, [{ block, contracts: {} }], () => 'new');
+});
