@@ -28,7 +28,7 @@ export function createStatements(pool: Pool): Statements {
       const config = { text, values: [...values], query_timeout: STATEMENT_TIMEOUT_MS };
       found = (await pool.query(config)).rows;
     } catch (cause) {
-      if (isRefused(cause) && !isPostgresUnavailable(cause)) throw cause;
+      if (!isPostgresUnavailable(cause)) throw cause;
       throw new AppError('STORE_UNAVAILABLE', 'PostgreSQL unavailable', { retryable: true, cause });
     }
     return found.map((raw) => row.parse(raw));
@@ -40,9 +40,4 @@ export function createStatements(pool: Pool): Statements {
       if (found.length === 0) throw leaseLost(fence);
     },
   };
-}
-
-/** True for an error with a SQLSTATE. */
-function isRefused(error: unknown): boolean {
-  return error instanceof Error && 'severity' in error && 'code' in error && typeof error.code === 'string';
 }
