@@ -7,7 +7,7 @@ import { consume } from './consumption.ts';
 import type { ConsumeOptions, Consumption, LogMessage } from './consumption.ts';
 import { ensureTopics } from './ensure-topics.ts';
 import { framedSocket } from './framed-socket.ts';
-import { createPublisher } from './publisher.ts';
+import { connectProducer, createPublisher } from './publisher.ts';
 import type { Publisher } from './publisher.ts';
 import { readRanges } from './read-ranges.ts';
 import type { OffsetRange } from './read-ranges.ts';
@@ -130,7 +130,7 @@ export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOption
       }
       throw last;
     },
-    publisher: () => createPublisher(kafka, topicPrefix),
+    publisher: () => createPublisher(() => connectProducer(kafka), topicPrefix),
     consume: (options) => consume(kafka, topicPrefix, offsets, options),
     async *readRanges(topic, ranges, fetchBytes, signal) {
       const highs = new Map((await offsets(topic)).map(({ partition, high }) => [partition, high]));

@@ -2,6 +2,7 @@ import kafkajs from 'kafkajs';
 
 import { AppError } from '../../schemas/errors.ts';
 import type { Topic } from '../../schemas/topics.ts';
+import { retry } from '../retry.ts';
 import { ZSTD } from './zstd.ts';
 
 export interface OutgoingMessage<M> {
@@ -18,134 +19,211 @@ export interface Publication {
 
 export interface Publisher {
   /**
-   * Appends messages to a topic. Resolves after all in-sync replicas have them, with where each one lies, in the order
-   * given. Rejects with a retryable `STORE_UNAVAILABLE`; the messages may be in the log all the same.
+   * Appends messages to a topic. Resolves after all in-sync replicas have them, with the partition and offset of each, in
+   * the order given; messages of one partition keep their order. Rejects with a retryable `STORE_UNAVAILABLE`; the
+   * messages may be in the log all the same.
    */
   publish<M>(topic: Topic<M>, messages: readonly OutgoingMessage<M>[]): Promise<Publication[]>;
   close(): Promise<void>;
 }
 
-interface Pending {
-  readonly topic: string;
-  readonly messages: { partition: number; key: string | null; value: string }[];
+/** The part of a kafkajs producer that is used. */
+export type BatchProducer = Pick<kafkajs.Producer, 'sendBatch' | 'disconnect'>;
+
+interface EncodedMessage {
+  readonly partition: number;
+  readonly key: string | null;
+  readonly value: string;
+}
+
+/** Messages of one call for one partition, waiting to be sent. */
+interface PendingAppend {
+  readonly messages: readonly EncodedMessage[];
   readonly size: number;
-  resolve(result: Publication[]): void;
-  reject(error: unknown): void;
+  /** Receives the offset of the first message. */
+  readonly resolve: (baseOffset: number) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** A producer in use; it is closed when its last request has ended, once it is retired. */
+interface ProducerLease {
+  readonly producer: Promise<BatchProducer>;
+  requests: number;
+  isRetired: boolean;
 }
 
 /** Uncompressed bytes of one request when several calls share it; one record batch must stay below 16 MB compressed. */
 const REQUEST_BYTES = 12_000_000;
+/** Attempts with a response that lacks the offset; errors have been retried by kafkajs already. */
+const MAX_ATTEMPTS = 3;
+
+class MissingOffset extends Error {
+  constructor(topic: string, partition: number) {
+    super(`No offset for ${topic}:${partition} in the produce response`);
+  }
+}
+
+export async function connectProducer(kafka: kafkajs.Kafka): Promise<BatchProducer> {
+  const producer = kafka.producer({
+    idempotent: true,
+    maxInFlightRequests: 1,
+    allowAutoTopicCreation: false,
+    createPartitioner: kafkajs.Partitioners.DefaultPartitioner,
+    retry: { retries: 3, initialRetryTime: 100, maxRetryTime: 1000 },
+  });
+  await producer.connect();
+  return producer;
+}
 
 /**
- * One idempotent producer, one request in flight; calls made meanwhile share the next request. After an error the
- * producer is replaced: its sequence numbers can no longer be trusted.
+ * One idempotent producer, and for each partition one request in flight; calls made meanwhile share the next request.
+ *
+ * A request carries one partition. kafkajs (2.2.4) keeps the responses of brokers over its own retries: where a leader
+ * moves to a broker that has answered for another partition, it reports success for messages that it has not sent. And
+ * an error of one partition hides what became of the others. With a single partition there is nothing to mix up: its
+ * retries repeat the same messages under the same sequence numbers, so the broker stores them once and in order.
+ *
+ * After an error the producer is replaced: kafkajs would give the sequence numbers of messages that may have been stored
+ * to others, which the broker would then drop as duplicates.
  */
-export function createPublisher(kafka: kafkajs.Kafka, topicPrefix: string): Publisher {
-  const choose = kafkajs.Partitioners.DefaultPartitioner();
-  let producer: Promise<kafkajs.Producer> | null = null;
-  let queue: Pending[] = [];
-  let sending: Promise<void> | null = null;
+export function createPublisher(connect: () => Promise<BatchProducer>, topicPrefix: string): Publisher {
+  const choosePartition = kafkajs.Partitioners.DefaultPartitioner();
+  const queues = new Map<string, PendingAppend[]>();
+  const draining = new Map<string, Promise<void>>();
+  let lease: ProducerLease | null = null;
   let closed = false;
 
-  const connect = async (): Promise<kafkajs.Producer> => {
-    const fresh = kafka.producer({
-      idempotent: true,
-      maxInFlightRequests: 1,
-      allowAutoTopicCreation: false,
-      createPartitioner: kafkajs.Partitioners.DefaultPartitioner,
-      retry: { retries: 3, initialRetryTime: 100, maxRetryTime: 1000 },
-    });
-    await fresh.connect();
-    return fresh;
+  const closeIfUnused = ({ producer, requests, isRetired }: ProducerLease): void => {
+    if (isRetired && requests === 0) producer.then((unused) => unused.disconnect()).catch(() => {});
   };
 
-  const takeBatch = (): Pending[] => {
-    let bytes = 0;
-    let count = 0;
-    for (const pending of queue) {
-      bytes += pending.size;
-      if (count > 0 && bytes > REQUEST_BYTES) break;
-      count += 1;
-    }
-    const batch = queue.slice(0, count);
-    queue = queue.slice(count);
-    return batch;
-  };
-
-  const send = async (batch: readonly Pending[]): Promise<void> => {
-    const byTopic = Map.groupBy(batch, ({ topic }) => topic);
+  /** One request; returns the offset of its first message. */
+  const append = async (
+    topic: string,
+    partition: number,
+    messages: readonly EncodedMessage[],
+  ): Promise<number> => {
+    const used = (lease ??= { producer: connect(), requests: 0, isRetired: false });
+    used.requests += 1;
     try {
-      producer ??= connect();
-      const connected = await producer;
-      const metadata = await connected.sendBatch({
+      const producer = await used.producer;
+      const responses = await producer.sendBatch({
         acks: -1,
         compression: ZSTD,
-        topicMessages: [...byTopic].map(([topic, calls]) => ({
-          topic,
-          messages: calls.flatMap((call) => call.messages),
-        })),
+        topicMessages: [{ topic, messages: [...messages] }],
       });
-      const next = new Map(
-        metadata.map(({ topicName, partition, baseOffset }) => [
-          `${topicName}:${partition}`,
-          Number(baseOffset ?? 'NaN'),
-        ]),
-      );
-      for (const call of batch) {
-        call.resolve(
-          call.messages.map(({ partition }) => {
-            const place = `${call.topic}:${partition}`;
-            const offset = next.get(place) ?? Number.NaN;
-            next.set(place, offset + 1);
-            return { partition, offset };
-          }),
-        );
+      const response = responses.find((one) => one.topicName === topic && one.partition === partition);
+      const baseOffset = response?.baseOffset ?? '';
+      if (!/^\d+$/.test(baseOffset)) throw new MissingOffset(topic, partition);
+      return Number(baseOffset);
+    } catch (error) {
+      used.isRetired = true;
+      if (lease === used) lease = null;
+      throw error;
+    } finally {
+      used.requests -= 1;
+      closeIfUnused(used);
+    }
+  };
+
+  const send = async (topic: string, partition: number, appends: readonly PendingAppend[]): Promise<void> => {
+    const messages = appends.flatMap((pending) => pending.messages);
+    try {
+      let offset = await retry(() => append(topic, partition, messages), {
+        isRetryable: (error) => error instanceof MissingOffset,
+        maxAttempts: MAX_ATTEMPTS,
+      });
+      for (const pending of appends) {
+        pending.resolve(offset);
+        offset += pending.messages.length;
       }
     } catch (cause) {
-      const broken = producer;
-      producer = null;
-      void broken?.then((old) => old.disconnect()).catch(() => {});
       const error = new AppError('STORE_UNAVAILABLE', 'Kafka did not acknowledge', {
         retryable: true,
         cause,
       });
-      for (const call of batch) call.reject(error);
+      for (const pending of appends) pending.reject(error);
     }
   };
 
-  const drain = async (): Promise<void> => {
-    while (queue.length > 0) await send(takeBatch());
-    sending = null;
+  const drain = async (id: string, topic: string, partition: number): Promise<void> => {
+    for (let queue = queues.get(id) ?? []; queue.length > 0; queue = queues.get(id) ?? []) {
+      const count = fittingCount(queue);
+      queues.set(id, queue.slice(count));
+      await send(topic, partition, queue.slice(0, count));
+    }
+    queues.delete(id);
+    draining.delete(id);
+  };
+
+  const enqueue = (
+    topic: string,
+    partition: number,
+    messages: readonly EncodedMessage[],
+  ): Promise<number> => {
+    const id = `${topic}:${partition}`;
+    const size = messages.reduce((sum, { value }) => sum + value.length, 0);
+    return new Promise((resolve, reject) => {
+      queues.set(id, [...(queues.get(id) ?? []), { messages, size, resolve, reject }]);
+      if (!draining.has(id)) draining.set(id, drain(id, topic, partition));
+    });
+  };
+
+  const encode = <M>(topic: Topic<M>, messages: readonly OutgoingMessage<M>[]): EncodedMessage[] => {
+    const partitionMetadata = Array.from({ length: topic.partitions }, (_, partitionId) => ({
+      partitionErrorCode: 0,
+      partitionId,
+      leader: 0,
+      replicas: [],
+      isr: [],
+    }));
+    return messages.map(({ value, key = null, partition }) => ({
+      partition:
+        partition ?? choosePartition({ topic: topic.name, partitionMetadata, message: { key, value: null } }),
+      key,
+      value: JSON.stringify(value),
+    }));
   };
 
   return {
     async publish(topic, messages) {
       if (closed) throw new AppError('STORE_UNAVAILABLE', 'the publisher is closed');
-      if (messages.length === 0) return [];
-      const name = topicPrefix + topic.name;
-      const partitionMetadata = Array.from({ length: topic.partitions }, (_, partitionId) => ({
-        partitionErrorCode: 0,
-        partitionId,
-        leader: 0,
-        replicas: [],
-        isr: [],
-      }));
-      const encoded = messages.map(({ value, key, partition }) => ({
-        partition:
-          partition ?? choose({ topic: name, partitionMetadata, message: { key: key ?? null, value: null } }),
-        key: key ?? null,
-        value: JSON.stringify(value),
-      }));
-      const size = encoded.reduce((sum, { value }) => sum + value.length, 0);
-      return await new Promise<Publication[]>((resolve, reject) => {
-        queue.push({ topic: name, messages: encoded, size, resolve, reject });
-        sending ??= drain();
+      const encoded = encode(topic, messages);
+      const appends = [...Map.groupBy(encoded, ({ partition }) => partition)].map(
+        async ([partition, own]) =>
+          [partition, await enqueue(topicPrefix + topic.name, partition, own)] as const,
+      );
+      // All of them end before one is reported: a retry by the caller must not run beside what is still being sent.
+      const results = await Promise.allSettled(appends);
+      const nextOffsets = new Map<number, number>();
+      for (const result of results) {
+        if (result.status === 'rejected') throw result.reason;
+        nextOffsets.set(...result.value);
+      }
+      return encoded.map(({ partition }) => {
+        const offset = nextOffsets.get(partition) ?? Number.NaN;
+        nextOffsets.set(partition, offset + 1);
+        return { partition, offset };
       });
     },
     async close() {
       closed = true;
-      await sending;
-      await (await producer?.catch(() => null))?.disconnect();
+      await Promise.all(draining.values());
+      if (lease === null) return;
+      const producer = await lease.producer.catch(() => null);
+      await producer?.disconnect();
     },
   };
+}
+
+/** How many of the first appends share a request; at least one. */
+function fittingCount(appends: readonly PendingAppend[]): number {
+  let bytes = 0;
+  let count = 0;
+  for (const { size } of appends) {
+    bytes += size;
+    if (count > 0 && bytes > REQUEST_BYTES) break;
+    count += 1;
+  }
+  return count;
 }

@@ -64,9 +64,9 @@ export function createBroker(world: BrokerWorld): SimBroker {
   };
 
   /**
-   * As infra/kafka/publisher.ts: one request in flight; calls made meanwhile share the next one. What goes to one
-   * partition is stored whole or not at all, but a request may reach some partitions and not others. Its own retries
-   * double nothing; the caller's do.
+   * As infra/kafka/publisher.ts, with the requests to all partitions sent as one: calls made meanwhile share the next.
+   * What goes to one partition is stored whole or not at all, but a call may reach some partitions and not others. Its own
+   * retries store nothing twice; the caller's do.
    */
   const createPublisher = (process: SimProcess): Publisher => {
     let queue: Pending[] = [];
