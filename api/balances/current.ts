@@ -1,18 +1,15 @@
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
-import { movedWithin } from '../../projections/account-ledger/queries.ts';
-import type { Moved } from '../../projections/account-ledger/queries.ts';
+import { balancesAt } from '../../projections/balances-at.ts';
 import { chainReads, pairKey } from '../../projections/balances/queries.ts';
 import type { Anchor, ChainReads, Pair } from '../../projections/balances/queries.ts';
-import type { IndexedBlock } from '../../projections/indexed-blocks/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import type { TokenRow } from '../../projections/tokens/queries.ts';
-import type { Felt } from '../../schemas/felt.ts';
-import type { RequestedAt, RefreshBus, RefreshRequest } from '../commands/refresh.ts';
-import type { ServedBuilds } from '../http/route.ts';
-import type { Coverage, CoverageReader } from './coverage.ts';
-import { balanceAt, chooseBasis, hasDeltas, isReadable } from '../../schemas/balance.ts';
+import { isReadable } from '../../schemas/balance.ts';
 import type { Basis, PairFacts } from '../../schemas/balance.ts';
+import type { RefreshBus, RefreshRequest } from '../commands/refresh.ts';
+import type { ServedBuilds } from '../http/route.ts';
+import type { CoverageReader } from './coverage.ts';
 
 export interface BalanceDeps {
   readonly clickhouse: ClickHouse;
@@ -31,16 +28,14 @@ export interface CurrentBalance {
   readonly token: TokenRow | undefined;
   /** null: unknown. */
   readonly balance: bigint | null;
-  /** When the chain was last asked, or when the newest block was made where the ledger alone tells; unix milliseconds. */
+  /** When the chain was last read, or the time of the newest block for a sum of the ledger; unix milliseconds. */
   readonly lastUpdated: number;
-  /** When the chain was last asked; null: never, or the answer is of a block that is gone. */
+  /** When the chain was last read; null: never, or at a block that is no longer indexed. */
   readonly readAt: number | null;
   readonly reads: ChainReads;
 }
 
-export const NOTHING_MOVED: Moved = { delta: 0n, legs: 0 };
-
-/** How old a chain read may be, in milliseconds; null: a new one is wanted. */
+/** The maximum age of a chain read in milliseconds; null requires a new one. */
 export type MaxAge = number | null;
 
 export const requestOf = ({ account, token }: Pair): RefreshRequest => ({
@@ -54,33 +49,46 @@ export const factsOf = ({ account }: Pair, token: TokenRow | undefined): PairFac
   standard: token?.standard ?? null,
 });
 
-/** True where the chain has to be asked for what the caller wants. */
-export function wantsRead(
+/** Whether the chain must be read to satisfy the caller. */
+export function needsRead(
   { pair, token, readAt, balance, reads }: CurrentBalance,
   maxAge: MaxAge,
   now: number,
 ): boolean {
   if (!isReadable(factsOf(pair, token))) return false;
-  // Read a moment ago, and yet deltas make it negative: the chain says more than the events do.
+  // Unknown despite a recent read: the deltas since make it negative, so the events are incomplete.
   if (balance === null && reads.refusal === null) return true;
   return maxAge === null || readAt === null || now - readAt > maxAge;
 }
 
-/** When the chain last answered for a pair, be it that there is nothing to tell. */
-export function lastRead(basis: Basis<Anchor>, { refusal }: ChainReads): number | null {
-  const anchored = basis.from === 'anchor' ? basis.anchor.observedAt : null;
-  if (refusal === null) return anchored;
-  return Math.max(anchored ?? 0, refusal.refusedAt);
+/** When the chain last answered for a pair, including an answer that the contract has no balance. */
+function lastReadAt(basis: Basis<Anchor>, { refusal }: ChainReads): number | null {
+  const observedAt = basis.from === 'anchor' ? basis.anchor.observedAt : null;
+  return refusal === null ? observedAt : Math.max(observedAt ?? 0, refusal.refusedAt);
 }
 
-/** The balances of these pairs as they are known now, in their order. */
-export async function currentBalances(deps: BalanceDeps, pairs: readonly Pair[]): Promise<CurrentBalance[]> {
+/** A balance at the head with the times that its basis gives it. */
+export function currentBalance(
+  known: Pick<CurrentBalance, 'pair' | 'token' | 'reads'>,
+  {
+    bases: [basis = { from: 'nothing' }],
+    balances: [balance = null],
+  }: Awaited<ReturnType<typeof balancesAt>>[number],
+  headSeconds: number,
+): CurrentBalance {
+  return {
+    ...known,
+    balance,
+    lastUpdated: basis.from === 'anchor' ? basis.anchor.observedAt : headSeconds * 1000,
+    readAt: lastReadAt(basis, known.reads),
+  };
+}
+
+/** The balances of these pairs as currently known, in their order. */
+async function currentBalances(deps: BalanceDeps, pairs: readonly Pair[]): Promise<CurrentBalance[]> {
   const { clickhouse, pool, served, coverage } = deps;
-  const reading = chainReads(pool, served.schema('balances'), pairs);
-  const blocksRead = reading.then((known) => blocksReadAt(deps, pairs, known));
-  blocksRead.catch(() => {}); // whoever waits for it below is told
-  const [readsOf, tokens, kept] = await Promise.all([
-    reading,
+  const [readsOf, tokens, cached] = await Promise.all([
+    chainReads(pool, served.schema('balances'), pairs),
     tokensByAddress(
       pool,
       served.schema('tokens'),
@@ -88,130 +96,97 @@ export async function currentBalances(deps: BalanceDeps, pairs: readonly Pair[])
     ),
     coverage.read(clickhouse, served),
   ]);
-  const anchors = pairs.flatMap((pair) => readsOf(pair).anchors);
-  const basesOf = (covered: Coverage | null, hashAt: (anchor: number) => Felt | undefined) =>
-    pairs.map((pair) => {
-      const [token, reads] = [tokens.get(pair.token), readsOf(pair)];
-      return { pair, token, reads, basis: basisOf(factsOf(pair, token), reads, hashAt, covered) };
-    });
-  const movedSince = async (known: ReturnType<typeof basesOf>, head: number): Promise<Moved[]> =>
-    await movedWithin(
-      clickhouse,
-      served,
-      known.map(({ pair, token, basis }) => ({
-        ...pair,
-        after: startOf(basis, factsOf(pair, token), head),
-        upTo: head,
-      })),
-    );
-  // Most blocks that were read at still are the indexed ones: what moved since is looked up while that is made sure of.
-  const hashRead = new Map(anchors.map(({ block, hash }) => [block, hash]));
-  const guessed = basesOf(kept, (height) => hashRead.get(height));
-  const [blocks, movedSinceGuess] = await Promise.all([blocksRead, movedSince(guessed, kept?.run.end ?? -1)]);
-  // A block that was read at is indexed, so what is known of the head may be older than that.
-  const isBehind = kept !== null && [...blocks.keys()].some((height) => height > kept.run.end);
-  const covered = isBehind ? await coverage.read(clickhouse, served, true) : kept;
-  const known = basesOf(covered, (height) => blocks.get(height)?.hash);
-  const isAsGuessed = !isBehind && known.every(({ basis }, i) => isSameBasis(basis, guessed[i]?.basis));
-  const moved = isAsGuessed ? movedSinceGuess : await movedSince(known, covered?.run.end ?? -1);
-  return known.map(({ pair, token, reads, basis }, i) => ({
-    pair,
-    token,
-    reads,
-    balance: balanceAt(basis, factsOf(pair, token), covered?.run.end ?? -1, moved[i] ?? NOTHING_MOVED),
-    lastUpdated: basis.from === 'anchor' ? basis.anchor.observedAt : (covered?.head.timestamp ?? 0) * 1000,
-    readAt: lastRead(basis, reads),
+  const known = pairs.map((pair) => ({ pair, token: tokens.get(pair.token), reads: readsOf(pair) }));
+  const subjects = known.map(({ pair, token, reads: { anchors } }) => ({
+    ...pair,
+    ...factsOf(pair, token),
+    anchors,
   }));
+  // A block that was read at is mostly indexed by now, so the cached head may be older.
+  const isBehind = subjects.some(({ anchors }) =>
+    anchors.some(({ block }) => cached !== null && block > cached.run.end),
+  );
+  const covered = isBehind ? await coverage.read(clickhouse, served, true) : cached;
+  const found =
+    covered === null
+      ? []
+      : await balancesAt(
+          { clickhouse, blocksAt: async (heights) => await coverage.blocks(clickhouse, served, heights) },
+          served,
+          subjects,
+          { points: [{ height: covered.run.end, run: covered.run }], head: covered.run.end },
+        );
+  return known.map((one, i) =>
+    currentBalance(one, found[i] ?? { bases: [], balances: [] }, covered?.head.timestamp ?? 0),
+  );
 }
 
-/** The blocks that are indexed at the heights that these pairs were read at. */
-export async function blocksReadAt(
-  { clickhouse, served, coverage }: Pick<BalanceDeps, 'clickhouse' | 'served' | 'coverage'>,
-  pairs: readonly Pair[],
-  readsOf: (pair: Pair) => ChainReads,
-): Promise<ReadonlyMap<number, IndexedBlock>> {
-  const heights = pairs.flatMap((pair) => readsOf(pair).anchors.map(({ block }) => block));
-  return await coverage.blocks(clickhouse, served, heights);
-}
-
-function isSameBasis(one: Basis<Anchor>, other: Basis<Anchor> | undefined): boolean {
-  if (one.from !== 'anchor' || other?.from !== 'anchor') return one.from === other?.from;
-  return one.anchor === other.anchor;
-}
-
-function basisOf(
-  facts: PairFacts,
-  { anchors }: ChainReads,
-  hashAt: (height: number) => Anchor['hash'] | undefined,
-  covered: Coverage | null,
-): Basis<Anchor> {
-  if (covered === null) return { from: 'nothing' };
-  return chooseBasis(facts, anchors, hashAt, covered.run, covered.run.end);
-}
-
-/** The height that the deltas begin above; where there are none to add, they begin at the end. */
-export function startOf(basis: Basis<Anchor>, facts: PairFacts, head: number): number {
-  if (!hasDeltas(facts) || basis.from === 'nothing') return head;
-  return basis.from === 'anchor' ? basis.anchor.block : -1;
-}
-
-/** A balance after the chain was asked for what was too old, as far as that came in time. */
-export interface AnsweredBalance extends CurrentBalance {
-  /** It could not be made as new as was wanted. */
+/** A balance after a refresh was requested for what was too old, as far as that arrived in time. */
+export interface FreshBalance extends CurrentBalance {
+  /** It is older than the caller wants. */
   readonly isStale: boolean;
 }
 
-/** The balances of these pairs, read from the chain where they are older than the caller wants, in their order. */
+/** The balances of these pairs in their order, read from the chain where they are older than the caller wants. */
 export async function freshBalances(
   deps: BalanceDeps,
   pairs: readonly Pair[],
   maxAge: MaxAge,
-): Promise<AnsweredBalance[]> {
-  const { pool, served, refreshes, now, signal } = deps;
+): Promise<FreshBalance[]> {
+  const { pool, served, now } = deps;
   let old: readonly Pair[];
   if (maxAge === null) {
-    // Whatever is known is too old: nothing but what the contract is has to be looked up first.
+    // Every known balance is too old: only the standard of each contract is needed.
     const addresses = pairs.map(({ token }) => token);
     const tokens = await tokensByAddress(pool, served.schema('tokens'), addresses);
     old = pairs.filter((pair) => isReadable(factsOf(pair, tokens.get(pair.token))));
   } else {
-    const cached = await currentBalances(deps, pairs);
-    const unfit = cached.filter((one) => wantsRead(one, maxAge, now()));
-    if (unfit.length === 0) return cached.map((one) => ({ ...one, isStale: false }));
-    old = unfit.map(({ pair }) => pair);
+    const known = await currentBalances(deps, pairs);
+    const outdated = known.filter((one) => needsRead(one, maxAge, now()));
+    if (outdated.length === 0) return known.map((one) => ({ ...one, isStale: false }));
+    old = outdated.map(({ pair }) => pair);
   }
-  const wanted = new Map(old.map((pair) => [pairKey(pair), { pair, request: requestOf(pair) }]));
-
-  const came = new Set<string>();
-  const schema = served.schema('balances');
-  const look = async (requestedAt: RequestedAt): Promise<true | null> => {
-    const readsOf = await chainReads(
-      pool,
-      schema,
-      [...wanted.values()].map(({ pair }) => pair),
-    );
-    for (const [key, { pair, request }] of wanted)
-      if (hasCome(readsOf(pair), requestedAt(request))) came.add(key);
-    return came.size === wanted.size ? true : null;
-  };
-  await Promise.all([
-    refreshes.refresh(
-      [...wanted.values()].map(({ request }) => request),
-      look,
-      signal,
-    ),
-    // Kept for what follows; whether it does is found out there.
+  const [arrived] = await Promise.all([
+    refreshPairs(deps, old),
+    // Warms the cache for the read below, which reports a failure.
     deps.coverage.read(deps.clickhouse, served).catch(() => null),
   ]);
+  const wanted = new Set(old.map(pairKey));
   const fresh = await currentBalances(deps, pairs);
   return fresh.map((one) => {
     const key = pairKey(one.pair);
-    return { ...one, isStale: wanted.has(key) && (!came.has(key) || one.readAt === null) };
+    return { ...one, isStale: wanted.has(key) && (!arrived.has(key) || one.readAt === null) };
   });
 }
 
-/** The chain has answered a request that was made then, or a later one. */
-export function hasCome({ anchors, refusal }: ChainReads, requestedAt: number): boolean {
+/** Requests that the chain be read for these pairs and waits; the keys of those for which it was read in time. */
+export async function refreshPairs(
+  { pool, served, refreshes, signal }: Pick<BalanceDeps, 'pool' | 'served' | 'refreshes' | 'signal'>,
+  pairs: readonly Pair[],
+): Promise<ReadonlySet<string>> {
+  const wanted = new Map(pairs.map((pair) => [pairKey(pair), { pair, request: requestOf(pair) }]));
+  const distinct = [...wanted.values()];
+  const schema = served.schema('balances');
+  const arrived = new Set<string>();
+  await refreshes.refresh(
+    distinct.map(({ request }) => request),
+    async (requestedAt) => {
+      const readsOf = await chainReads(
+        pool,
+        schema,
+        distinct.map(({ pair }) => pair),
+      );
+      for (const [key, { pair, request }] of wanted)
+        if (hasReadSince(readsOf(pair), requestedAt(request))) arrived.add(key);
+      return arrived.size === wanted.size ? true : null;
+    },
+    signal,
+  );
+  return arrived;
+}
+
+/** Whether the chain has answered a request made then or later. */
+function hasReadSince({ anchors, refusal }: ChainReads, requestedAt: number): boolean {
   return (
     anchors.some((anchor) => anchor.requestedAt >= requestedAt) ||
     (refusal !== null && refusal.requestedAt >= requestedAt)

@@ -8,16 +8,16 @@ import { eventIndex } from '../../schemas/decode/index.ts';
 import { decimalsOf } from '../../schemas/money.ts';
 import { isoSeconds } from '../transfers/present.ts';
 import { iso } from '../http/times.ts';
-import type { AnsweredBalance } from './current.ts';
+import type { FreshBalance } from './current.ts';
 import type { HistoryRow } from './history.ts';
 import { worth } from '../../schemas/money.ts';
 
-type Known = AnsweredBalance & { readonly balance: bigint };
+type Known = FreshBalance & { readonly balance: bigint };
 
 const decimals = (token: TokenRow | undefined): number =>
   decimalsOf(token?.decimals ?? null, token?.standard ?? null);
 
-const dated = ({ lastUpdated, isStale }: AnsweredBalance) => ({
+const dated = ({ lastUpdated, isStale }: FreshBalance) => ({
   last_updated: iso(lastUpdated),
   ...(isStale ? { stale: true as const } : {}),
 });

@@ -18,7 +18,7 @@ import type { Route } from '../http/route.ts';
 import { iso } from '../http/times.ts';
 import { freshAccountBalances } from './account.ts';
 import { factsOf, freshBalances } from './current.ts';
-import type { AnsweredBalance, MaxAge } from './current.ts';
+import type { FreshBalance, MaxAge } from './current.ts';
 import { balanceHistory } from './history.ts';
 import { hasDeltas, isReadable } from '../../schemas/balance.ts';
 import { presentAccountBalance, presentBalance, presentHistoryRow } from './present.ts';
@@ -233,9 +233,7 @@ function secondOf(seconds: number): number {
   return Math.min(Math.max(seconds, 0), MOST_SECONDS);
 }
 
-function isKnown(
-  found: AnsweredBalance | undefined,
-): found is AnsweredBalance & { readonly balance: bigint } {
+function isKnown(found: FreshBalance | undefined): found is FreshBalance & { readonly balance: bigint } {
   return found !== undefined && found.balance !== null;
 }
 
@@ -245,7 +243,7 @@ function malformed(account: Felt | null): string {
 }
 
 /** Why there is no number: the contract tells none, nothing can ever, or the chain did not answer and the index does not know it. */
-function unknownBalance(found: AnsweredBalance | undefined): HttpError {
+function unknownBalance(found: FreshBalance | undefined): HttpError {
   const refusal = found?.reads.refusal ?? null;
   if (refusal !== null) {
     return invalidInput({

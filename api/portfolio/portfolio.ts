@@ -1,67 +1,80 @@
-import type { Felt } from '../../schemas/felt.ts';
+import { createYielder } from '../../infra/yielding.ts';
+import type { Point } from '../../projections/balances-at.ts';
 import type { PortfolioPointData } from '../../schemas/api/portfolio.ts';
-import { askFor, balancesAt, touchedBy, turns } from '../balances/account.ts';
-import type { Point, TokenBalances, Touched } from '../balances/account.ts';
-import type { BalanceDeps } from '../balances/current.ts';
-import type { Decimal } from '../../schemas/money.ts';
 import { hasDeltas, isReadable } from '../../schemas/balance.ts';
-import type { PriceReader } from '../prices/reader.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import type { Decimal } from '../../schemas/money.ts';
+import { accountBalancesAt, requestReads, tokensOfAccount } from '../balances/account.ts';
+import type { AccountTokens, TokenBalances } from '../balances/account.ts';
+import type { BalanceDeps } from '../balances/current.ts';
 import { iso } from '../http/times.ts';
+import type { PriceReader } from '../prices/reader.ts';
 import { byValue, createTotals, holdingOf, usdOf } from './holdings.ts';
-import type { Held, Holding, Prices } from './holdings.ts';
-import { placesOf } from './places.ts';
-import type { Place, Places } from './places.ts';
+import type { Figures, Held, Holding, Prices } from './holdings.ts';
+import { locateTimes } from './locate-times.ts';
+import type { LocatedTimes, Location } from './locate-times.ts';
+
+/** Values computed before other requests get their turn; these take some milliseconds. */
+const VALUES_PER_TURN = 10_000;
 
 interface Portfolio {
   readonly holdings: readonly Holding[];
   readonly isComplete: boolean;
 }
 
-/** What an account holds at a time (unix milliseconds; null: now), as far as it is known, the largest value first. */
+/** The known holdings of an account at a time (unix milliseconds; null: now), the largest value first. */
 export async function portfolioAt(
   deps: BalanceDeps,
   prices: PriceReader,
   account: Felt,
   time: number | null,
 ): Promise<Portfolio> {
-  const looked = await lookAt(deps, account, time === null ? null : [time]);
-  if (looked === null) return { holdings: [], isComplete: false };
-  const { found, touched } = looked;
-  const [place = 'unknown'] = found.places;
-  if (!isPoint(place)) return { holdings: [], isComplete: place === 'before the first block' };
-  const addresses = [...touched.totals.keys()];
+  const read = await readAccount(deps, account, time === null ? null : [time]);
+  if (read === null) return { holdings: [], isComplete: false };
+  const { located, ofAccount } = read;
+  const [location = 'unknown'] = located.locations;
+  if (!isPoint(location)) return { holdings: [], isComplete: location === 'before the first block' };
+  const addresses = ofAccount.tokens.map(({ pair }) => pair.token);
   const [tokens, priced] = await Promise.all([
-    balancesAt(deps, touched, [place]),
-    time === null ? prices.now(deps.served, addresses) : priceAt(deps, prices, addresses, time),
+    accountBalancesAt(deps, ofAccount, [location]),
+    time === null ? prices.now(deps.served, addresses) : pricesAt(deps, prices, addresses, time),
   ]);
-  askFor(
+  requestReads(
     deps.refreshes,
-    tokens.filter((token) => isWorthAsking(token, [place], found)),
+    tokens.filter((token) => canReadHelp(token, [location], located)),
   );
   return {
     holdings: tokens
-      .flatMap((token) => heldAt(token, 0))
+      .flatMap(heldOf)
       .map((held) => holdingOf(held, priced))
       .toSorted(byValue),
-    isComplete: place.run.start === 0 && tokens.every(({ balances }) => balances[0] !== null),
+    isComplete: location.run.start === 0 && tokens.every(({ balances }) => balances[0] !== null),
   };
 }
 
-/** Where these times lie, and meanwhile what the account has to do with. */
-async function lookAt(
+interface AccountRead {
+  readonly located: LocatedTimes;
+  readonly ofAccount: AccountTokens;
+}
+
+/** Where these times lie among the indexed blocks, and the account's tokens; null before the first block. */
+async function readAccount(
   deps: BalanceDeps,
   account: Felt,
   times: readonly number[] | null,
-): Promise<{ readonly found: Places; readonly touched: Touched } | null> {
-  const kept = await deps.coverage.read(deps.clickhouse, deps.served);
-  if (kept === null) return null;
-  const [found, touched] = await Promise.all([placesOf(deps, times), touchedBy(deps, account, kept.run.end)]);
-  if (found === null) return null;
-  const isBehind = touched.head !== found.head;
-  return { found, touched: isBehind ? await touchedBy(deps, account, found.head) : touched };
+): Promise<AccountRead | null> {
+  const covered = await deps.coverage.read(deps.clickhouse, deps.served);
+  if (covered === null) return null;
+  const [located, ofAccount] = await Promise.all([
+    locateTimes(deps, times),
+    tokensOfAccount(deps, account, covered.run.end),
+  ]);
+  if (located === null) return null;
+  const isBehind = ofAccount.head !== located.head;
+  return { located, ofAccount: isBehind ? await tokensOfAccount(deps, account, located.head) : ofAccount };
 }
 
-async function priceAt(
+async function pricesAt(
   { served }: BalanceDeps,
   prices: PriceReader,
   tokens: readonly Felt[],
@@ -71,16 +84,15 @@ async function priceAt(
   return priced ?? new Map();
 }
 
-function heldAt({ pair, token, balances }: TokenBalances, index: number): Held[] {
-  const balance = balances[index] ?? 0n;
-  return balance === 0n ? [] : [{ address: pair.token, token, balance }];
+function heldOf({ pair, token, balances: [balance = null] }: TokenBalances): Held[] {
+  return balance === null || balance === 0n ? [] : [{ address: pair.token, token, balance }];
 }
 
-/** Whether a read of the chain, which is one of now, could tell what is not known at one of these points. */
-function isWorthAsking(
+/** Whether reading the chain, which answers for the head, could tell a balance that is unknown at one of these points. */
+function canReadHelp(
   { facts, reads, bases, balances }: TokenBalances,
   points: readonly Point[],
-  { head, newestFrom }: { readonly head: number; readonly newestFrom: number },
+  { head, newestFrom }: Pick<LocatedTimes, 'head' | 'newestFrom'>,
 ): boolean {
   if (!isReadable(facts) || reads.refusal !== null) return false;
   return points.some(({ height }, i) => {
@@ -91,15 +103,21 @@ function isWorthAsking(
 
 export interface PortfolioHistory {
   readonly data: readonly PortfolioPointData[];
-  /** False where the portfolio at one of the points may lack what is not known. */
+  /** False where the portfolio at one of the points may lack unknown balances. */
   readonly isComplete: boolean;
-  /** The time from which on no point is left out (unix milliseconds); null: the last is; undefined: none is. */
+  /** Unix milliseconds from which no point is left out; null: the last is; undefined: none is. */
   readonly completeFrom: number | null | undefined;
 }
 
+/** A time that has a point in the answer; `index` is that of its balances, null before the first block. */
+interface ShownTime {
+  readonly time: number;
+  readonly index: number | null;
+}
+
 /**
- * The figures of an account's portfolio at each of these times (unix milliseconds, ascending). A time at which a balance
- * is not known that is known at another, or could be, is left out: what it is worth would seem to jump.
+ * The figures of an account's portfolio at each of these times (unix milliseconds, ascending). A time is left out where
+ * a balance is unknown that is, or could be, known at another: the value would seem to jump.
  */
 export async function portfolioHistory(
   deps: BalanceDeps,
@@ -108,67 +126,83 @@ export async function portfolioHistory(
   times: readonly number[],
 ): Promise<PortfolioHistory> {
   if (times.length === 0) return { data: [], isComplete: true, completeFrom: undefined };
-  const looked = await lookAt(deps, account, times);
-  if (looked === null) return { data: [], isComplete: true, completeFrom: null };
-  const { found, touched } = looked;
-  const points = found.places.filter((place) => isPoint(place));
-  const tokens = points.length === 0 ? [] : await balancesAt(deps, touched, points);
-  askFor(
+  const read = await readAccount(deps, account, times);
+  if (read === null) return { data: [], isComplete: true, completeFrom: null };
+  const { located, ofAccount } = read;
+  const points = located.locations.filter((location) => isPoint(location));
+  const tokens = points.length === 0 ? [] : await accountBalancesAt(deps, ofAccount, points);
+  requestReads(
     deps.refreshes,
-    tokens.filter((token) => isWorthAsking(token, points, found)),
+    tokens.filter((token) => canReadHelp(token, points, located)),
   );
-  const followed = tokens.filter((token) => !isNeverKnown(token));
+  const tracked = tokens.filter((token) => !isNeverKnown(token));
+  const shown = shownTimes(times, located.locations, tracked);
+  const figures = await figuresAt(deps, prices, tracked, shown);
+  const data = figures.map((one, i) => ({ timestamp: iso(shown[i]?.time ?? 0), ...one }));
+  const isWhole = points.every(({ run }) => run.start === 0);
+  return {
+    data,
+    isComplete: data.length === 0 || (isWhole && tracked.length === tokens.length),
+    completeFrom: completeFrom(times, new Set(shown.map(({ time }) => time))),
+  };
+}
 
+function shownTimes(
+  times: readonly number[],
+  locations: readonly Location[],
+  tracked: readonly TokenBalances[],
+): ShownTime[] {
   let next = 0;
-  const shown = times.flatMap((time, i): { time: number; index: number | null }[] => {
-    const place = found.places[i] ?? 'unknown';
-    if (place === 'before the first block') return [{ time, index: null }];
-    if (!isPoint(place)) return [];
+  return times.flatMap((time, i): ShownTime[] => {
+    const location = locations[i] ?? 'unknown';
+    if (location === 'before the first block') return [{ time, index: null }];
+    if (!isPoint(location)) return [];
     const index = next++;
-    return followed.every(({ balances }) => balances[index] !== null) ? [{ time, index }] : [];
+    return tracked.every(({ balances }) => balances[index] !== null) ? [{ time, index }] : [];
   });
-  const held = followed.filter(({ balances }) =>
+}
+
+/** The figures at each of these times. */
+async function figuresAt(
+  { served }: BalanceDeps,
+  prices: Pick<PriceReader, 'atTimes'>,
+  tracked: readonly TokenBalances[],
+  shown: readonly ShownTime[],
+): Promise<Figures[]> {
+  const held = tracked.filter(({ balances }) =>
     shown.some(({ index }) => index !== null && balances[index] !== 0n),
   );
   const priced = await prices.atTimes(
-    deps.served,
+    served,
     held.map(({ pair }) => pair.token),
     shown.map(({ time }) => time),
   );
   const totals = shown.map(() => createTotals());
-  const turn = turns();
+  const yieldAfter = createYielder(VALUES_PER_TURN);
   for (const { pair, token, balances } of held) {
     let last: { balance: bigint; price: string | undefined; usd: Decimal | null } | null = null;
     for (const [i, { index }] of shown.entries()) {
       const balance = index === null ? 0n : (balances[index] ?? 0n);
       if (balance === 0n) continue;
       const price = priced[i]?.get(pair.token);
-      // Most do not change from one point to the next.
+      // Most values do not change from one point to the next.
       if (last === null || last.balance !== balance || last.price !== price)
         last = { balance, price, usd: usdOf(token, balance, price) };
       totals[i]?.add(last.usd);
     }
-    await turn(shown.length);
+    await yieldAfter(shown.length);
   }
-  const data: PortfolioPointData[] = [];
-  for (const [i, { time }] of shown.entries())
-    data.push({ timestamp: iso(time), ...(totals[i] ?? createTotals()).figures() });
-  const isWhole = points.every(({ run }) => run.start === 0);
-  return {
-    data,
-    isComplete: data.length === 0 || (isWhole && followed.length === tokens.length),
-    completeFrom: completeFrom(times, new Set(shown.map(({ time }) => time))),
-  };
+  return totals.map((total) => total.figures());
 }
 
-function isPoint(place: Place): place is Point {
-  return typeof place === 'object';
+function isPoint(location: Location): location is Point {
+  return typeof location === 'object';
 }
 
-/** What nobody can tell at any of the points, as far as is known: it is in no portfolio. */
+/** A balance that nothing known can tell at any of the points: it is in no portfolio. */
 function isNeverKnown({ facts, reads, balances }: TokenBalances): boolean {
-  const isUntold = !isReadable(facts) || reads.refusal !== null || facts.standard === 'unknown';
-  return isUntold && balances.every((balance) => balance === null);
+  const cannotBeRead = !isReadable(facts) || reads.refusal !== null || facts.standard === 'unknown';
+  return cannotBeRead && balances.every((balance) => balance === null);
 }
 
 function completeFrom(times: readonly number[], shown: ReadonlySet<number>): number | null | undefined {

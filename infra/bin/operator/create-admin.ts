@@ -18,8 +18,8 @@ export function startCreatingAdmin({ config, log, signal, fail }: RoleContext): 
   const isTransient = (error: unknown): boolean =>
     isRetryable(error) ||
     isPostgresUnavailable(error) ||
-    // The accounts have no served build yet.
-    (error instanceof AppError && error.code === 'NOT_FOUND');
+    // The first build of the accounts is not served yet.
+    (error instanceof AppError && error.code === 'READ_MODEL_NOT_BUILT');
   retry(create, {
     isRetryable: isTransient,
     signal,

@@ -50,6 +50,8 @@ const allowed = [
   ['pipeline/ingest/x.ts', '../../projections/indexed-blocks/queries.ts'],
   ['projections/transfers/projector.ts', '../define.ts'],
   ['api/tokens/x.ts', '../../projections/transfers/queries.ts'],
+  ['api/balances/x.ts', '../../projections/balances-at.ts'],
+  ['pipeline/dispatch/x.ts', '../../projections/balances-at.ts'],
   ['test/unit/x.ts', '../../infra/bin/operator/accounts.ts'],
 ] as const;
 

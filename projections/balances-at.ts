@@ -1,0 +1,208 @@
+import type { ClickHouse } from '../infra/clickhouse/client.ts';
+import { createYielder } from '../infra/yielding.ts';
+import { balanceAt, chooseBasis, hasDeltas, legsBetween } from '../schemas/balance.ts';
+import type { Basis, IndexedRange, PairFacts } from '../schemas/balance.ts';
+import type { Felt } from '../schemas/felt.ts';
+import { movedInSteps, movedWithin } from './account-ledger/queries.ts';
+import type { Moved, Span } from './account-ledger/queries.ts';
+import type { Anchor } from './balances/queries.ts';
+import { blocksAt } from './indexed-blocks/queries.ts';
+import type { IndexedBlock } from './indexed-blocks/queries.ts';
+import type { ServedBuilds } from './served.ts';
+
+type Tables = Pick<ServedBuilds, 'table'>;
+
+/** A pair and what was read of it from the chain. */
+export interface BalanceSubject extends PairFacts {
+  readonly token: Felt;
+  readonly anchors: readonly Anchor[];
+}
+
+/** An indexed height, and the run of indexed blocks that it lies in. */
+export interface Point {
+  readonly height: number;
+  readonly run: IndexedRange;
+}
+
+/** What one subject has at each point, in their order. */
+export interface SubjectBalances {
+  readonly bases: readonly Basis<Anchor>[];
+  /** null: unknown. */
+  readonly balances: readonly (bigint | null)[];
+}
+
+export interface BalanceReads {
+  readonly clickhouse: Pick<ClickHouse, 'rows'>;
+  /** The indexed blocks at these heights; a query by default. */
+  readonly blocksAt?: (heights: readonly number[]) => Promise<ReadonlyMap<number, IndexedBlock>>;
+  /** Sums of ledger legs; read pair by pair by default. */
+  readonly ledger?: LedgerSums;
+}
+
+/** What a subject moved above one height up to another. */
+type MovedOf = (subject: BalanceSubject, span: Span) => Moved;
+
+/** Reads the sums of all the spans that `balancesAt` needs, in a bounded number of statements. */
+export interface LedgerSums {
+  read(spans: Iterable<readonly [BalanceSubject, Span]>): Promise<MovedOf>;
+}
+
+const NOTHING = { from: 'nothing' } as const;
+const NOTHING_MOVED: Moved = { delta: 0n, legs: 0 };
+
+/** Balances computed before other requests get their turn; these take some milliseconds. */
+const BALANCES_PER_TURN = 10_000;
+
+/**
+ * The balances of these subjects at each of these points, in their order. A token whose transfers do not tell its balance
+ * has one at the head only, the last that was read.
+ *
+ * @param head the newest indexed height
+ */
+export async function balancesAt(
+  { clickhouse, blocksAt: findBlocks, ledger }: BalanceReads,
+  served: Tables,
+  subjects: readonly BalanceSubject[],
+  { points, head }: { readonly points: readonly Point[]; readonly head: number },
+): Promise<SubjectBalances[]> {
+  const anchors = subjects.flatMap((subject) => subject.anchors);
+  const heights = anchors.map(({ block }) => block);
+  const sums = ledger ?? pairSums(clickhouse, served);
+  const basesBy = async (hashAt: HashAt) => await basesOf(subjects, points, head, hashAt);
+  const read = async (bases: readonly Bases[]) => await sums.read(spansOf(subjects, points, bases, head));
+
+  // Most anchors are at blocks that are still indexed: the ledger is read while that is checked.
+  const anchorHash = new Map(anchors.map(({ block, hash }) => [block, hash]));
+  const likely = points.length === 1 ? await basesBy((height) => anchorHash.get(height)) : null;
+  const [blocks, early] = await Promise.all([
+    findBlocks === undefined ? blocksAt(clickhouse, served, heights) : findBlocks(heights),
+    likely === null ? null : read(likely),
+  ]);
+  const bases = await basesBy((height) => blocks.get(height)?.hash);
+  const movedOf = early !== null && isSame(bases, likely) ? early : await read(bases);
+
+  const found: SubjectBalances[] = [];
+  const yieldAfter = createYielder(BALANCES_PER_TURN);
+  for (const [i, subject] of subjects.entries()) {
+    const own = bases[i] ?? [];
+    const balances = points.map(({ height }, at): bigint | null => {
+      const basis = own[at] ?? NOTHING;
+      const span = spanOf(subject, basis, height, head);
+      return balanceAt(basis, subject, height, span === null ? NOTHING_MOVED : movedOf(subject, span));
+    });
+    found.push({ bases: own, balances });
+    await yieldAfter(points.length);
+  }
+  return found;
+}
+
+type Bases = readonly Basis<Anchor>[];
+type HashAt = (height: number) => Felt | undefined;
+
+/** By subject, what its balance at each point is computed from. */
+async function basesOf(
+  subjects: readonly BalanceSubject[],
+  points: readonly Point[],
+  head: number,
+  hashAt: HashAt,
+): Promise<Bases[]> {
+  const found: Bases[] = [];
+  const yieldAfter = createYielder(BALANCES_PER_TURN);
+  for (const subject of subjects) {
+    // An anchor newer than the head, as it was read a moment before, counts; nothing that moved since is added to it.
+    const newest = Math.max(head, ...subject.anchors.map(({ block }) => block));
+    found.push(
+      points.map(({ height, run }): Basis<Anchor> => {
+        const isHead = height === head;
+        if (height < run.start || (!isHead && !hasDeltas(subject))) return NOTHING;
+        const reach = isHead ? { start: run.start, end: newest } : run;
+        return chooseBasis(subject, subject.anchors, hashAt, reach, height);
+      }),
+    );
+    await yieldAfter(points.length);
+  }
+  return found;
+}
+
+/** The legs between a basis and a height; null where none count. */
+function spanOf(subject: BalanceSubject, basis: Basis<Anchor>, height: number, head: number): Span | null {
+  if (basis.from === 'nothing' || !hasDeltas(subject)) return null;
+  const { after, upTo } = legsBetween(basis, height);
+  const span = { after: Math.min(after, head), upTo: Math.min(upTo, head) };
+  return span.after < span.upTo || basis.from === 'first block' ? span : null;
+}
+
+function* spansOf(
+  subjects: readonly BalanceSubject[],
+  points: readonly Point[],
+  bases: readonly Bases[],
+  head: number,
+): Generator<readonly [BalanceSubject, Span]> {
+  for (const [i, subject] of subjects.entries()) {
+    for (const [at, { height }] of points.entries()) {
+      const span = spanOf(subject, bases[i]?.[at] ?? NOTHING, height, head);
+      if (span !== null) yield [subject, span];
+    }
+  }
+}
+
+function isSame(some: readonly Bases[], others: readonly Bases[] | null): boolean {
+  const key = (basis: Basis<Anchor> | undefined): unknown =>
+    basis?.from === 'anchor' ? basis.anchor : basis?.from;
+  return some.every((bases, i) => bases.every((basis, at) => key(basis) === key(others?.[i]?.[at])));
+}
+
+/** Sums of some pairs: their legs alone are read. */
+function pairSums(clickhouse: BalanceReads['clickhouse'], served: Tables): LedgerSums {
+  const keyOf = ({ account, token }: BalanceSubject, { after, upTo }: Span): string =>
+    `${account} ${token} ${after} ${upTo}`;
+  return {
+    async read(spans) {
+      const wanted = new Map([...spans].map((one) => [keyOf(...one), one]));
+      const moved = await movedWithin(
+        clickhouse,
+        served,
+        [...wanted.values()].map(([{ account, token }, span]) => ({ account, token, ...span })),
+      );
+      const byKey = new Map([...wanted.keys()].map((key, i) => [key, moved[i] ?? NOTHING_MOVED]));
+      return (subject, span) => byKey.get(keyOf(subject, span)) ?? NOTHING_MOVED;
+    },
+  };
+}
+
+/**
+ * Sums of an account's tokens, all of them at once: one statement, however many tokens and heights; none where only the
+ * totals are needed.
+ *
+ * @param totals by token, the legs up to the head; subjects of other tokens have none
+ */
+export function accountSums(
+  clickhouse: BalanceReads['clickhouse'],
+  served: Tables,
+  { account, head, totals }: { account: Felt; head: number; totals: ReadonlyMap<Felt, Moved> },
+): LedgerSums {
+  return {
+    async read(spans) {
+      const needed = new Set<number>();
+      for (const [, { after, upTo }] of spans) {
+        needed.add(upTo);
+        if (after >= 0) needed.add(after);
+      }
+      const heights = [...needed].toSorted((a, b) => a - b);
+      const isTotal = heights.every((height) => height === head);
+      const steps = isTotal ? null : await movedInSteps(clickhouse, served, { account, heights });
+      const indexOf = new Map(heights.map((height, i) => [height, i]));
+      const sumsOf = (token: Felt): bigint[] => {
+        const ofToken = steps === null ? new Map([[head, totals.get(token)?.delta ?? 0n]]) : steps.get(token);
+        let sum = 0n;
+        return heights.map((height) => (sum += ofToken?.get(height) ?? 0n));
+      };
+      let current: { readonly token: Felt; readonly sums: readonly bigint[] } | null = null;
+      return ({ token }, { after, upTo }) => {
+        if (current?.token !== token) current = { token, sums: sumsOf(token) };
+        const at = (height: number): bigint => current?.sums[indexOf.get(height) ?? -1] ?? 0n;
+        return { delta: at(upTo) - at(after), legs: totals.get(token)?.legs ?? 0 };
+      };
+    },
+  };
+}
