@@ -3,54 +3,58 @@ import type { Felt } from './felt.ts';
 import type { TokenStandard } from './messages/common.ts';
 
 /**
- * What a balance is worked out from. A balance read from the chain at a block (an anchor) is good while that block is the
- * indexed one; from it, the deltas lead to any height that every block in between is indexed for. Without one the sum of
- * all deltas is the balance, where they reach back to the first block of the chain. Everything else is unknown: no number
- * is ever made up, and none is negative.
+ * What a balance is computed from. A balance read from the chain at a block (an anchor) is valid while that block is the
+ * indexed one at its height; with all blocks in between indexed, adding the deltas gives the balance at any other height.
+ * Without an anchor the sum of all deltas is the balance, if the index reaches back to block 0. Any other balance is
+ * unknown: none is guessed, and none is negative.
  */
 export type Basis<A> =
   | { readonly from: 'anchor'; readonly anchor: A }
   | { readonly from: 'first block' }
   | { readonly from: 'nothing' };
 
-/** Blocks that are all indexed, both inclusive. */
+/** Heights without a gap in the index, both inclusive. */
 export interface IndexedRange {
   readonly start: number;
   readonly end: number;
 }
 
-/** What of a pair says how its balance may be worked out. `standard` null: nobody has said it yet. */
+/** What decides how the balance of an account in a token may be computed. `standard` null: not classified yet. */
 export interface PairFacts {
   readonly account: Felt;
   readonly standard: TokenStandard | null;
 }
 
-/** Whether transfers say what a balance does. Of an unknown contract they may not, and a mint takes from nobody. */
+/**
+ * Whether transfers determine the balance: not for an unknown contract, whose events may be anything, and not for the zero
+ * address, which mints take from.
+ */
 export function hasDeltas({ account, standard }: PairFacts): boolean {
   return standard !== 'unknown' && account !== ZERO_FELT;
 }
 
-/** Whether the chain can be asked: an ERC-1155 tells a balance of one id only. */
+/** Whether the chain can be asked for the balance: an ERC-1155 answers for a single id only. */
 export function isReadable({ standard }: PairFacts): boolean {
   return standard !== 'erc1155';
 }
 
 /**
- * The basis of a balance at `height`, which lies in `run`: the anchor nearest to it, the later of two as near, and only
- * else the first block: a token may mint without events, or rebase, so what the chain said goes before the sum. Where
- * there are no deltas, an anchor tells of its own block alone, and is the last that is known.
+ * The basis of a balance at `height`, which lies in `range`: the nearest valid anchor (of two at the same distance the
+ * later), else block 0. Anchors go first because a token may mint without events, or rebase. Without deltas an anchor is
+ * valid for its own block only and stands as the last known balance.
  */
 export function chooseBasis<A extends { readonly block: number; readonly hash: Felt }>(
   facts: PairFacts,
   anchors: readonly A[],
   blockHash: (height: number) => Felt | undefined,
-  run: IndexedRange,
+  range: IndexedRange,
   height: number,
 ): Basis<A> {
   const counts = hasDeltas(facts);
   const good = isReadable(facts)
     ? anchors.filter(
-        ({ block, hash }) => block <= run.end && (!counts || block >= run.start) && blockHash(block) === hash,
+        ({ block, hash }) =>
+          block <= range.end && (!counts || block >= range.start) && blockHash(block) === hash,
       )
     : [];
   const distance = ({ block }: A): number => Math.abs(block - height);
@@ -64,18 +68,18 @@ export function chooseBasis<A extends { readonly block: number; readonly hash: F
     undefined,
   );
   if (nearest !== undefined) return { from: 'anchor', anchor: nearest };
-  return run.start === 0 && counts ? { from: 'first block' } : { from: 'nothing' };
+  return range.start === 0 && counts ? { from: 'first block' } : { from: 'nothing' };
 }
 
-/** A balance plus a delta (modulo 2^256); null where that is negative, or more than a balance can be. */
+/** A balance plus a delta (modulo 2^256); null if the sum is negative or exceeds 256 bits. */
 export function addDelta(balance: bigint, delta: bigint): bigint | null {
   const sum = balance + BigInt.asIntN(256, delta);
   return sum < 0n || sum >= U256 ? null : sum;
 }
 
 /**
- * The sum of all legs as a balance. One of 2^255 or more cannot be told from a negative one, and is unknown. So is that of
- * no leg at all while nobody has said what the contract is: an unknown one has none, whatever it moved.
+ * The sum of all legs as a balance; null if unknown. A sum of 2^255 or more cannot be told from a negative one. A pair
+ * without legs is unknown until the contract is classified, since events of an unknown contract make no legs.
  */
 export function sumAsBalance(
   { standard }: PairFacts,
@@ -84,7 +88,7 @@ export function sumAsBalance(
   return standard === null && legs === 0 ? null : addDelta(0n, delta);
 }
 
-/** The legs between what a balance is worked out from and a height: those above `after`, up to `upTo`. */
+/** The heights whose legs lie between the basis and `height`: above `after`, up to `upTo`. */
 export function legsBetween(
   basis: Basis<{ readonly block: number }>,
   height: number,
@@ -94,7 +98,7 @@ export function legsBetween(
   return block > height ? { after: height, upTo: block } : { after: block, upTo: height };
 }
 
-/** The balance after a height, by what those legs moved; null: unknown. */
+/** The balance after a height, given the sum of those legs; null: unknown. */
 export function balanceAt(
   basis: Basis<{ readonly block: number; readonly balance: bigint }>,
   facts: PairFacts,
@@ -108,8 +112,8 @@ export function balanceAt(
 }
 
 /**
- * The balance right after each of some transfers, given newest first, going backward from the balance after the newest.
- * Ends before the first that is unknown.
+ * The balance after each transfer, computed backward from the balance after the newest. `deltas` are newest first. Ends at
+ * the first unknown balance.
  */
 export function balancesBackward(balance: bigint, deltas: Iterable<bigint>): bigint[] {
   const found: bigint[] = [];

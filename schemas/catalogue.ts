@@ -1,38 +1,35 @@
 import { z } from 'zod';
 
-import { felt, unixMillis } from './messages/common.ts';
-import { isStorable } from './text.ts';
+import { felt, storableText as text, unixMillis } from './messages/common.ts';
 
 /**
- * What operators write into the catalogue, by kind, as a command carries it: every field is there, every time is unix
- * milliseconds, every name of a host is in its normal form. The file that an operator writes is another border, which
- * fills in what is absent.
+ * Catalogue records by kind, as a command carries them: every field is present, times are unix milliseconds, host names are
+ * normalized. (Operators' files are parsed elsewhere, where defaults are filled in.)
  */
 
-const text = z.string().refine(isStorable, 'holds a NUL character or half of a surrogate pair');
-/** In paths and queries; also the name of a network: mainnet, sepolia. */
+/** Used in paths and queries; also the name of a network: mainnet, sepolia. */
 export const slug = z
   .string()
   .max(100)
   .regex(/^[a-z0-9]+(?:[-_][a-z0-9]+)*$/, 'Use lower-case letters, digits, hyphens and underscores.');
 const name = text.min(1).max(200);
 const longText = text.max(10_000);
-/** A link that clients show: http or https; '' where it may be absent. */
+/** A link that clients show: http or https. */
 const link = text.max(2000).regex(/^https?:\/\/[^\s/]+/i, 'Use a URL that begins with https:// or http://.');
 export const linkOrNone = link.or(z.literal(''));
-/** A wallet's make, in its maker's own words. */
+/** The wallet product, as its vendor names it. */
 export const walletType = text.min(1).max(100);
-/** PostgreSQL's integer. */
+/** Range of a PostgreSQL integer. */
 const count = z.int().min(0).max(2_147_483_647);
 const bigCount = z.int().min(0);
 /**
- * A host as `normalDomain` (infra/domains.ts) gives it: a name in lower case and punycode, without a port or a dot at the
- * end, of labels that browsers open, also where they begin with a hyphen; an IPv4 address; an IPv6 address in brackets.
+ * A host as infra/domains.ts normalizes it: a lower-case punycode name without port or trailing dot (labels may begin with
+ * a hyphen, as browsers open those), an IPv4 address, or an IPv6 address in brackets.
  */
 export const domainName = z
   .string()
   .max(253)
-  .regex(/^(?:[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*|\[[0-9a-f:]+\])$/, 'Not the name of a host.');
+  .regex(/^(?:[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*|\[[0-9a-f:]+\])$/, 'Use a host name or IP address.');
 
 export const domainStatus = z.enum(['whitelisted', 'blacklisted', 'pending']);
 export const riskLevel = z.enum(['low', 'medium', 'high']);
@@ -62,7 +59,7 @@ export const catalogueRecord = {
     tvl_usd: z.number().min(0).nullable(),
     daily_users: count,
     total_transactions: bigCount,
-    /** Two places: `4.50`. */
+    /** Two decimal places: `4.50`. */
     rating: z.string().regex(/^[0-9]\.[0-9]{2}$/, 'Use a decimal with two places.'),
     review_count: count,
     is_featured: z.boolean(),
@@ -71,7 +68,7 @@ export const catalogueRecord = {
     launched_at: unixMillis.nullable(),
   }),
   ads: z.object({
-    /** Tells it from other ads in files; the API shows none. */
+    /** Identifies the ad in import files; not shown by the API. */
     key: slug,
     placement: slug,
     title: name,
@@ -79,14 +76,14 @@ export const catalogueRecord = {
     image_url: linkOrNone,
     target_url: link,
     cta_text: text.max(200),
-    /** null: in all. */
+    /** null: every network. */
     network: slug.nullable(),
     category: slug.nullable(),
     /** The highest is shown first. */
     priority: z.int().min(-2_147_483_648).max(2_147_483_647),
-    /** From then on; null: since ever. */
+    /** null: no start. */
     starts_at: unixMillis.nullable(),
-    /** No more at that moment; null: never ends. */
+    /** Exclusive; null: no end. */
     ends_at: unixMillis.nullable(),
     /** null: no limit. */
     total_impression_limit: bigCount.nullable(),
@@ -95,11 +92,11 @@ export const catalogueRecord = {
   domains: z.object({
     domain: domainName,
     status: domainStatus,
-    /** '' where none is known. */
+    /** '': unknown. */
     category: text.max(100),
     risk_level: riskLevel.nullable(),
     reason: longText,
-    /** Who says so. */
+    /** Who listed it. */
     source: text.max(200),
     evidence_url: linkOrNone,
     active: z.boolean(),
@@ -119,18 +116,18 @@ export const catalogueRecord = {
     status: walletStatus,
     is_verified: z.boolean(),
     is_active: z.boolean(),
-    /** Never moves backward. */
+    /** Never decreases. */
     transaction_count: bigCount,
-    /** Never moves backward. */
+    /** Never decreases. */
     last_activity_at: unixMillis.nullable(),
   }),
 };
-/** Kinds whose rows the commands make; `tokens` are listed in the topic of their own. */
+/** Kinds that commands write; tokens have a topic of their own. */
 export type CatalogueKind = keyof typeof catalogueRecord;
 export const CATALOGUE_KINDS = Object.keys(catalogueRecord) as CatalogueKind[];
 export type CatalogueRecord<K extends CatalogueKind> = z.infer<(typeof catalogueRecord)[K]>;
 
-/** The fields by which a record is found again: what has the same ones is the same entry. */
+/** Records with the same values in these fields are the same entry. */
 export const NATURAL_KEYS = {
   categories: ['slug'],
   dapps: ['slug'],
@@ -140,17 +137,17 @@ export const NATURAL_KEYS = {
   wallets: ['wallet_address', 'network'],
 } as const satisfies { [K in CatalogueKind]: readonly (keyof CatalogueRecord<K>)[] };
 
-/** So many of all kinds a part of an import may have. */
+/** Upper bound per part of an import, and per kind in it. */
 export const MAX_RECORDS_PER_PART = 1000;
 
-const some = <T extends z.ZodType>(record: T) => z.array(record).max(MAX_RECORDS_PER_PART).exactOptional();
+const listOf = <T extends z.ZodType>(record: T) => z.array(record).max(MAX_RECORDS_PER_PART).exactOptional();
 
 /** Records by kind. */
 export const catalogueRecords = z.object({
-  categories: some(catalogueRecord.categories),
-  dapps: some(catalogueRecord.dapps),
-  ads: some(catalogueRecord.ads),
-  domains: some(catalogueRecord.domains),
-  class_hashes: some(catalogueRecord.class_hashes),
-  wallets: some(catalogueRecord.wallets),
+  categories: listOf(catalogueRecord.categories),
+  dapps: listOf(catalogueRecord.dapps),
+  ads: listOf(catalogueRecord.ads),
+  domains: listOf(catalogueRecord.domains),
+  class_hashes: listOf(catalogueRecord.class_hashes),
+  wallets: listOf(catalogueRecord.wallets),
 });

@@ -1,7 +1,4 @@
-/**
- * Errors answer two questions: which one it is (a stable code), and whether trying again can help.
- * Nothing is ever classified by the text of a message.
- */
+/** An expected failure: a stable code, and whether a retry can help. Errors are never classified by their message. */
 export class AppError extends Error {
   readonly code: ErrorCode;
   readonly retryable: boolean;
@@ -20,40 +17,41 @@ export class AppError extends Error {
   }
 }
 
-/** Every code, with what an operator makes of it. */
+/** Every code, with its meaning for operators. */
 export const errorCodes = {
-  CONFIG_INVALID: 'a setting is missing or wrong; the message names all of them',
+  CONFIG_INVALID: 'a setting is missing or invalid; the message lists every such setting',
   NODE_UNREACHABLE: 'the Starknet node did not answer (time-out, connection, 429, 5xx)',
-  NODE_ANSWER_INVALID: 'the node answered something that is not the specification',
+  NODE_ANSWER_INVALID: 'an answer of the node violates the Starknet JSON-RPC specification',
   NODE_ERROR: 'the node answered with a JSON-RPC error',
   FEED_UNREACHABLE: 'a price feed or token list did not answer (time-out, connection, 429, 5xx)',
-  FEED_ANSWER_INVALID: 'a price feed or token list answered something that is not its interface',
-  BLOCK_INCOMPLETE: 'a block body does not hold what its header counts',
-  NODE_INCONSISTENT: 'the node answered from two views of the chain, or from one that is behind; asked again',
-  CHAIN_MISMATCH: 'the node serves another chain than the one that was indexed',
-  REORG_BELOW_L1: 'the node contradicts what it had accepted on L1; the chunk is stopped',
-  LEASE_LOST: 'another writer has taken this chunk',
+  FEED_ANSWER_INVALID: 'an answer of a price feed or token list has an unexpected shape',
+  BLOCK_INCOMPLETE: 'a block body does not match the counts in its header',
+  NODE_INCONSISTENT: 'two answers of the node contradict each other, or the node is behind; retried',
+  CHAIN_MISMATCH: 'the node serves another chain than the indexed one',
+  REORG_BELOW_L1: 'the node replaced a block that it had reported as accepted on L1; the chunk is stopped',
+  LEASE_LOST: 'another writer holds the lease of this chunk',
   CHECKPOINT_CONFLICT: 'another process moved this checkpoint',
-  CHECKPOINT_OUTSIDE_LOG: 'a checkpoint points outside the topic, or into another topic of that name',
-  TOPIC_MISMATCH: 'a topic exists with other partitions than the registry says',
+  CHECKPOINT_OUTSIDE_LOG:
+    'a checkpoint is outside the offsets of its topic, or the topic was deleted and created again',
+  TOPIC_MISMATCH: 'a topic exists with another number of partitions than declared',
   MESSAGE_INVALID: 'a message could not be parsed; its partition is halted',
-  BUILD_RETIRED: 'another build of a projection took the place of the one that was being written',
-  LOG_BEGINNING_GONE: 'the beginning of a topic is gone, so nothing can be rebuilt from it',
+  BUILD_RETIRED: 'the build being written was replaced by another build of the projection',
+  LOG_BEGINNING_GONE: 'the first messages of a topic were deleted, so nothing can be rebuilt from it',
   SHAPE_CHANGED: 'a table.sql changed without a new version',
-  VERSION_MISMATCH: 'this program writes another version of the projection',
+  VERSION_MISMATCH: 'this program writes another version of the projection than the served one',
   STORE_UNAVAILABLE: 'Kafka, ClickHouse, Postgres or Redis did not answer',
   QUERY_TIMEOUT: 'a ClickHouse query did not finish in the time of its request',
-  COMMAND_TIMEOUT: 'a command was appended but its outcome is not known yet',
-  SECRET_UNREADABLE: 'a sealed value was sealed under another SECRET_KEY, or changed',
+  COMMAND_TIMEOUT: 'a command was appended to the log, but its outcome is not known yet',
+  SECRET_UNREADABLE: 'a value was sealed under an unknown SECRET_KEY, or altered',
   READ_MODEL_NOT_BUILT: 'no build of a projection is served yet; `project` or `tds rebuild` builds it',
-  NOT_FOUND: 'what was named does not exist',
-  CONFLICT: 'the state does not allow it',
-  INVALID: 'the input is wrong',
+  NOT_FOUND: 'the requested object does not exist',
+  CONFLICT: 'the current state does not allow the operation',
+  INVALID: 'the input is invalid',
 } as const;
 
 export type ErrorCode = keyof typeof errorCodes;
 
-/** True for an `AppError` that says so, and for nothing else: unknown errors are bugs. */
+/** True only for an `AppError` marked as retryable: unknown errors are bugs. */
 export function isRetryable(error: unknown): boolean {
   return error instanceof AppError && error.retryable;
 }

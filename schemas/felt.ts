@@ -1,11 +1,9 @@
 /**
- * Felts and 256-bit numbers: the borders where strings become values.
- *
- * A felt travels as lowercase `0x` + 64 hex digits (`Felt`) in every message, table and answer. It is normalised once,
- * where it enters; code behind the border compares strings.
+ * Felts and 256-bit numbers. A felt is lowercase `0x` + 64 hex digits (`Felt`) in every message, table and answer. It is
+ * normalised once, where it enters, so that code behind that border can compare strings.
  */
 
-/** The field's prime, 2^251 + 17·2^192 + 1 (Starknet's felt252). A felt is below it. */
+/** Prime of Starknet's field, 2^251 + 17·2^192 + 1. Every felt is below it. */
 export const FELT_PRIME = (1n << 251n) + 17n * (1n << 192n) + 1n;
 
 export const U128 = 1n << 128n;
@@ -14,32 +12,32 @@ export const U256 = 1n << 256n;
 /** Lowercase `0x` + 64 hex digits, below the prime. */
 export type Felt = string & { readonly __felt: unique symbol };
 
-/** Canonical texts are of one length, so they compare as their values do. */
+/** Fixed length, so that strings compare as their values do. */
 const hex64 = (value: bigint) => `0x${value.toString(16).padStart(64, '0')}`;
 const PRIME_TEXT = hex64(FELT_PRIME);
 const U128_TEXT = hex64(U128);
 
 const CANONICAL = /^0x0[0-9a-f]{63}$/;
 const LOOSE = /^0[xX][0-9a-fA-F]{1,64}$/;
-/** As nodes write felts: nothing to lower. */
+/** Nodes write felts in lower case: the fast path skips lowering. */
 const LOWER = /^0x[0-9a-f]{1,64}$/;
 const ZEROES = hex64(0n);
 
-/** Tells whether a string is already in canonical form (and so needs no work). */
+/** Whether a string is a felt in canonical form. */
 export function isFelt(text: string): text is Felt {
   return CANONICAL.test(text) && text < PRIME_TEXT;
 }
 
 /**
- * Parses any common hex form (`0x1`, unpadded, upper case, up to 64 digits); `null` when it is not a felt.
- * Bare decimal and hex without `0x` are refused: they cannot be told apart.
+ * Parses any common hex form (`0x1`, unpadded, upper case, up to 64 digits); `null` if it is not a felt.
+ * Decimal and hex without `0x` are rejected because they are ambiguous.
  */
 export function parseFelt(text: string): Felt | null {
   const isLower = LOWER.test(text);
   if (!isLower && !LOOSE.test(text)) return null;
   const lower = isLower ? text : text.toLowerCase();
   const canonical = lower.length === 66 ? lower : ZEROES.slice(0, 68 - lower.length) + lower.slice(2);
-  // Lowercase `0x` and 64 digits by now, and what is below the prime begins with a 0. (230 ns; 520 by isFelt.)
+  // A string below the prime begins with 0x0, so isFelt's pattern need not be matched again (230 ns instead of 520).
   return canonical < PRIME_TEXT ? (canonical as Felt) : null;
 }
 
@@ -56,7 +54,7 @@ export const ZERO_FELT: Felt = toFelt(0n);
 export const ETH_TOKEN: Felt = toFelt(0x049d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7n);
 export const STRK_TOKEN: Felt = toFelt(0x04718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938dn);
 
-/** Joins the halves of a u256; `null` when either is 2^128 or more. */
+/** Joins the halves of a u256; `null` if either is 2^128 or more. */
 export function joinU256(low: Felt, high: Felt): bigint | null {
   if (low >= U128_TEXT || high >= U128_TEXT) return null;
   return high === ZERO_FELT ? BigInt(low) : BigInt(`0x${high.slice(34)}${low.slice(34)}`);

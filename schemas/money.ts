@@ -1,8 +1,8 @@
 import type { TokenStandard } from './messages/common.ts';
 
-/** Exact decimal arithmetic of amounts and prices. */
+/** Exact decimal arithmetic for amounts and prices. */
 
-/** An exact number: `digits` with the point before the last `places` of them. */
+/** The number `digits` / 10^`places`. */
 export interface Decimal {
   readonly digits: bigint;
   readonly places: number;
@@ -10,14 +10,14 @@ export interface Decimal {
 
 const DECIMAL = /^([0-9]+)(?:\.([0-9]+))?$/;
 
-/** A raw amount at a price, exactly; null when the price is no decimal. */
+/** The exact value of a raw amount at a price; null if the price is not a decimal. */
 export function valueAt(balance: bigint, decimals: number, price: string): Decimal | null {
   const [, whole, fraction = ''] = DECIMAL.exec(price) ?? [];
   if (whole === undefined) return null;
   return { digits: balance * BigInt(whole + fraction), places: decimals + fraction.length };
 }
 
-/** Without trailing zeros. */
+/** As a decimal string without trailing zeros. */
 export function decimalText({ digits, places }: Decimal): string {
   const text = digits.toString().padStart(places + 1, '0');
   const cut = text.length - places;
@@ -25,7 +25,7 @@ export function decimalText({ digits, places }: Decimal): string {
   return rest === '' ? text.slice(0, cut) : `${text.slice(0, cut)}.${rest}`;
 }
 
-/** Adds exactly, as many as come. */
+/** An exact running sum. */
 export interface Sum {
   add(value: Decimal): void;
   total(): Decimal;
@@ -40,13 +40,13 @@ export function createSum(): Sum {
     total() {
       const places = Math.max(0, ...byPlaces.keys());
       let digits = 0n;
-      for (const [own, sum] of byPlaces) digits += sum * 10n ** BigInt(places - own);
+      for (const [fewer, sum] of byPlaces) digits += sum * 10n ** BigInt(places - fewer);
       return { digits, places };
     },
   };
 }
 
-/** Negative where the first is less, positive where it is more. */
+/** Negative if `one` is less than `other`, positive if it is more. */
 export function compareDecimals(one: Decimal, other: Decimal): number {
   const difference =
     one.digits * 10n ** BigInt(Math.max(0, other.places - one.places)) -
@@ -54,13 +54,13 @@ export function compareDecimals(one: Decimal, other: Decimal): number {
   return difference < 0n ? -1 : Number(difference > 0n);
 }
 
-/** A raw amount at a price, exactly, as a decimal string without trailing zeros; null when the price is no decimal. */
+/** `valueAt` as a decimal string without trailing zeros; null if the price is not a decimal. */
 export function worth(balance: bigint, decimals: number, price: string): string | null {
   const value = valueAt(balance, decimals, price);
   return value === null ? null : decimalText(value);
 }
 
-/** Decimals of a token whose contract gives none: an NFT's values are counts, anything else is taken as 18. */
+/** The token's decimals; if its contract gives none, 0 for NFTs, whose values are counts, else 18. */
 export function decimalsOf(decimals: number | null, standard: TokenStandard | null): number {
   return decimals ?? (standard === 'erc721' || standard === 'erc1155' ? 0 : 18);
 }

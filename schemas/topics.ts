@@ -14,18 +14,18 @@ import { tokensMessage } from './messages/tokens.ts';
 import { usageMessage } from './messages/usage.ts';
 
 /**
- * Every topic, spelt once. A reader and a writer name a topic by its entry here; a test or a second installation on one
- * broker puts a prefix before all of them (`KAFKA_TOPIC_PREFIX`).
+ * Declaration of a topic; consumers and producers refer to topics by their entry in `topics`. `KAFKA_TOPIC_PREFIX` is put
+ * before every name, so that tests or two installations can share a broker.
  */
 export interface Topic<M> {
   readonly name: string;
-  /** What the key is, in words. */
+  /** The message key, for readers of this file. */
   readonly key: string;
-  /** Fixed for the topic's life; checked at start. */
+  /** Fixed for the life of the topic, because keys are assigned by it; checked at start. */
   readonly partitions: number;
-  /** Milliseconds, or `forever` for topics that hold the truth. */
+  /** Milliseconds, or `forever` for topics from which read models are rebuilt. */
   readonly retention: number | 'forever';
-  /** Strict border parser of one message's value. */
+  /** Strict parser of a message's value. */
   readonly schema: z.ZodType<M>;
 }
 
@@ -35,11 +35,11 @@ function topic<M>(entry: Topic<M>): Topic<M> {
   return entry;
 }
 
-/** Heights of one range share a partition, so that every message about a height is in one partition, in order. */
+/** Heights per range: a range is in one partition, so that all messages about a height are in order. */
 export const HEIGHT_RANGE = 1024;
 export const CHAIN_BLOCKS_PARTITIONS = 8;
 
-/** The partition of `chain.blocks` that holds every message about a height. */
+/** The partition of `chain.blocks` for messages about a height. */
 export function partitionOfHeight(height: number): number {
   return Math.floor(height / HEIGHT_RANGE) % CHAIN_BLOCKS_PARTITIONS;
 }

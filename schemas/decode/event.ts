@@ -1,12 +1,12 @@
 import type { Felt } from '../felt.ts';
 import type { TokenStandard } from '../messages/common.ts';
-import { layouts, selectors, wordAt } from './layouts.ts';
+import { layouts, selectors, feltAt } from './layouts.ts';
 import type { EventShape, Item, Layout, Malformed } from './layouts.ts';
 
-interface Reading {
+interface DecodedEvent {
   readonly from: Felt;
   readonly to: Felt;
-  /** Empty for a batch of none. */
+  /** Empty for an empty batch. */
   readonly items: readonly Item[];
 }
 
@@ -22,34 +22,33 @@ const families: ReadonlyMap<string | undefined, Family> = new Map(
   ]),
 );
 
-export function isMalformed(outcome: Reading | Malformed): outcome is Malformed {
+export function isMalformed(outcome: DecodedEvent | Malformed): outcome is Malformed {
   return 'reason' in outcome;
 }
 
 /**
- * Reads one event; `null` when it is no token event: neither of its first two keys is a token selector. (An event without
- * keys says nothing of what it is; mainnet block 2500 has one.)
+ * Decodes one event; `null` if it is not a token event: neither of its first two keys is a token selector. (An event may
+ * have no keys at all, as in mainnet block 2500.)
  *
- * An event of a component that is not `#[flat]` has the variant's selector before its own, whatever the variant is called:
- * without its first key it is an event like any other. Where the first two keys are both token selectors, the event may be
- * either; it is read when exactly one of the two readings holds.
+ * An event of a component that is not `#[flat]` has the variant's selector as an additional first key. If both of the first
+ * two keys are token selectors, the event is decoded only if exactly one of the two interpretations is valid.
  */
-export function readEvent(event: EventShape, standard: TokenStandard): Reading | Malformed | null {
+export function decodeEvent(event: EventShape, standard: TokenStandard): DecodedEvent | Malformed | null {
   const flat = families.get(event.keys[0]);
   const nested = families.get(event.keys[1]);
-  if (nested === undefined) return flat === undefined ? null : readAs(flat, event, standard);
+  if (nested === undefined) return flat === undefined ? null : decodeAs(flat, event, standard);
 
-  const inner = readAs(nested, { keys: event.keys.slice(1), data: event.data }, standard);
+  const inner = decodeAs(nested, { keys: event.keys.slice(1), data: event.data }, standard);
   if (flat === undefined) {
-    return isMalformed(inner) ? { reason: `behind its variant's key: ${inner.reason}` } : inner;
+    return isMalformed(inner) ? { reason: `after the key of its variant: ${inner.reason}` } : inner;
   }
-  const outer = readAs(flat, event, standard);
+  const outer = decodeAs(flat, event, standard);
   if (isMalformed(inner)) return outer;
   if (isMalformed(outer)) return inner;
-  return { reason: 'its first two keys are token selectors, and it can be read by either' };
+  return { reason: 'ambiguous: its first two keys are token selectors, and both interpretations are valid' };
 }
 
-/** Tells whether an event has the selector and the shape of a token event, by counting only. */
+/** Whether an event has the selector and the number of keys and data felts of a token event. */
 export function isTokenShaped(event: EventShape): boolean {
   return (
     layoutOf(families.get(event.keys[0]), event.keys.length, event.data.length) !== undefined ||
@@ -57,7 +56,7 @@ export function isTokenShaped(event: EventShape): boolean {
   );
 }
 
-function readAs(family: Family, event: EventShape, standard: TokenStandard): Reading | Malformed {
+function decodeAs(family: Family, event: EventShape, standard: TokenStandard): DecodedEvent | Malformed {
   const layout = layoutOf(family, event.keys.length, event.data.length);
   if (layout === undefined) {
     const shape = `${event.keys.length} keys and ${event.data.length} data felts`;
@@ -65,7 +64,7 @@ function readAs(family: Family, event: EventShape, standard: TokenStandard): Rea
   }
   const items = layout.items(event, standard);
   if ('reason' in items) return items;
-  return { from: wordAt(event, layout.from), to: wordAt(event, layout.to), items };
+  return { from: feltAt(event, layout.from), to: feltAt(event, layout.to), items };
 }
 
 function layoutOf(family: Family | undefined, keys: number, data: number): Layout | undefined {

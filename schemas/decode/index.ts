@@ -2,37 +2,37 @@ import { ETH_TOKEN, STRK_TOKEN } from '../felt.ts';
 import type { Felt } from '../felt.ts';
 import type { BlockBody, BlockTransaction, ContractsMap, RawEvent } from '../messages/chain-blocks.ts';
 import type { TokenStandard } from '../messages/common.ts';
-import { isMalformed, isTokenShaped, readEvent } from './event.ts';
+import { isMalformed, isTokenShaped, decodeEvent } from './event.ts';
 
-/** One item of one token event, in the same form whatever the layout was. */
+/** One item of one token event, independent of the event's layout. */
 export interface Transfer {
   token: Felt;
   kind: TokenStandard;
   from: Felt;
   to: Felt;
-  /** erc20: the amount; erc721: 1; erc1155: the value; unknown: the raw number, of which nothing more can be told. */
+  /** erc20: the amount; erc721: 1; erc1155: the value; unknown: the raw number, which may be an amount or an id. */
   amount: bigint;
   /** null unless erc721 or erc1155. */
   tokenId: bigint | null;
-  /** Of the event in the block, counting all events of all transactions. */
+  /** Position of the event in the block, over the events of all transactions. */
   position: number;
-  /** Of this transfer in a batch event, else 0. */
+  /** Index of this transfer in a batch event, else 0. */
   item: number;
   txIndex: number;
   eventInTx: number;
   txHash: Felt;
   /**
-   * It pays the transaction's fee: the last event of its transaction, from the token the fee was paid in, of the actual fee,
-   * to the block's sequencer; all of them, else false. Where the fee is 0 none was paid, so a transfer of 0 is not one.
+   * Whether it pays the transaction's fee: the last event of the transaction, of the fee token, amount equal to the actual
+   * fee, to the block's sequencer. All must hold. A fee of 0 is not paid, so a transfer of 0 is never a fee.
    */
   isFee: boolean;
   executionStatus: BlockTransaction['execution_status'];
-  /** Actual fee of the transaction, in `feeToken`. */
+  /** Actual fee of the transaction, in units of `feeToken`. */
   fee: bigint;
   feeToken: Felt;
 }
 
-/** A token event that could not be read, and why. */
+/** A token event that could not be decoded, and why. */
 export interface MalformedEvent {
   position: number;
   txHash: Felt;
@@ -40,18 +40,18 @@ export interface MalformedEvent {
   reason: string;
 }
 
-/** Both lists are in the order of the chain. */
+/** Both lists are in chain order. */
 export interface DecodedBlock {
   transfers: Transfer[];
   malformed: MalformedEvent[];
 }
 
-/** Positions in a block are below it; a block of mainnet has some thousands of events. */
+/** Exclusive upper bound of positions; a mainnet block has some thousands of events. */
 export const EVENT_INDEX_ITEM_FACTOR = 1_048_576;
-/** 2^32 items of 2^20 positions stay within a safe integer. */
+/** 2^32 items of 2^20 positions fit in a safe integer. */
 const MAX_ITEMS = 2 ** 32;
 
-/** The public `event_index`: unique in its block, and the position itself but for the later items of a batch. */
+/** The public `event_index`: unique in its block; equals the position except for later items of a batch. */
 export function eventIndex(position: number, item: number): number {
   if (!isIndex(position, EVENT_INDEX_ITEM_FACTOR) || !isIndex(item, MAX_ITEMS)) {
     throw new RangeError(`no event_index for item ${item} at position ${position}`);
@@ -65,7 +65,7 @@ function isIndex(value: number, bound: number): boolean {
 
 const feeTokens: Readonly<Record<BlockTransaction['fee_unit'], Felt>> = { WEI: ETH_TOKEN, FRI: STRK_TOKEN };
 
-/** Every transfer of a block, and every token event that could not be read. Pure, and never throws on what a contract emits. */
+/** All transfers of a block, and all token events that could not be decoded. Never throws on events, whatever they contain. */
 export function decodeBlock(block: BlockBody, contracts: ContractsMap): DecodedBlock {
   const transfers: Transfer[] = [];
   const malformed: MalformedEvent[] = [];
@@ -76,7 +76,7 @@ export function decodeBlock(block: BlockBody, contracts: ContractsMap): DecodedB
     for (const [eventInTx, event] of tx.events.entries()) {
       position += 1;
       const token = event.from_address;
-      const outcome = readEvent(event, contracts[token]?.standard ?? 'unknown');
+      const outcome = decodeEvent(event, contracts[token]?.standard ?? 'unknown');
       if (outcome === null) continue;
       if (isMalformed(outcome) || position >= EVENT_INDEX_ITEM_FACTOR) {
         const reason = isMalformed(outcome) ? outcome.reason : `position ${position} has no event_index`;
@@ -113,7 +113,7 @@ export function decodeBlock(block: BlockBody, contracts: ContractsMap): DecodedB
   return { transfers, malformed };
 }
 
-/** The contracts whose standard must be known before a block can be decoded: those with an event of a token's shape. */
+/** Contracts that must be classified before the block can be decoded: those with a token-shaped event. */
 export function tokenContracts(block: BlockBody): Felt[] {
   const contracts = new Set<Felt>();
   for (const tx of block.transactions) {

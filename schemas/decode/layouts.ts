@@ -4,31 +4,30 @@ import type { RawEvent } from '../messages/chain-blocks.ts';
 import type { TokenStandard } from '../messages/common.ts';
 
 /**
- * Every shape a token event has been seen in, as a table: which event, how many keys and data felts, and where each field
- * is. Names never matter (contracts disagree on them), nor does the token (one token may alternate between shapes).
+ * All known shapes of token events: which event, how many keys and data felts, and where each field is. Field names do not
+ * matter (contracts disagree on them), nor does the token (one token may use several shapes).
  *
- * - An event is read by exactly one row or by none; a shape that is in no row is malformed, never stretched to fit.
- * - Whether the number of a `Transfer` is an amount or a token id cannot be read off the event: the contract's standard
- *   says so (`meanings`).
- * - An amount or id of two felts is low and high half, each below 2^128. That bound (SNIP-13's) also keeps an address,
- *   which is a hash and so far above it, from being taken for a half.
+ * - At most one row matches an event; an event that matches none is malformed.
+ * - Whether the number of a `Transfer` is an amount or a token id depends on the contract's standard (`meanings`).
+ * - An amount or id of two felts is a low and a high half, each below 2^128 (SNIP-13). The bound also prevents an address,
+ *   which is a hash and far larger, from being read as a half.
  */
 
 export type EventShape = Pick<RawEvent, 'keys' | 'data'>;
 
-/** One thing that moved. */
+/** One token amount or NFT that an event transfers. */
 export interface Item {
   readonly kind: TokenStandard;
   readonly amount: bigint;
   readonly tokenId: bigint | null;
 }
 
-/** Why an event cannot be read: a value, not an exception, as contracts may emit what they like. */
+/** Why an event cannot be decoded. A value, not an exception: contracts may emit anything. */
 export interface Malformed {
   readonly reason: string;
 }
 
-interface Place {
+interface FieldRef {
   readonly part: keyof EventShape;
   readonly index: number;
 }
@@ -36,20 +35,20 @@ type NumberReader = (event: EventShape) => bigint | Malformed;
 type ItemsReader = (event: EventShape, standard: TokenStandard) => readonly Item[] | Malformed;
 
 /** `keys[0]` is the selector. */
-const key = (index: number): Place => ({ part: 'keys', index });
-const data = (index: number): Place => ({ part: 'data', index });
+const key = (index: number): FieldRef => ({ part: 'keys', index });
+const data = (index: number): FieldRef => ({ part: 'data', index });
 
 export const layouts = [
   // OpenZeppelin's ERC-20 from 0.7.0, USDC
-  { event: 'Transfer', keys: 3, data: 2, from: key(1), to: key(2), items: moved(u256(data(0))) },
+  { event: 'Transfer', keys: 3, data: 2, from: key(1), to: key(2), items: transferred(u256(data(0))) },
   // Cairo 0 ERC-20 and ERC-721, StarkGate
-  { event: 'Transfer', keys: 1, data: 4, from: data(0), to: data(1), items: moved(u256(data(2))) },
+  { event: 'Transfer', keys: 1, data: 4, from: data(0), to: data(1), items: transferred(u256(data(2))) },
   // OpenZeppelin's ERC-721 from 0.7.0, ERC-20 with everything keyed
-  { event: 'Transfer', keys: 5, data: 0, from: key(1), to: key(2), items: moved(u256(key(3))) },
-  { event: 'Transfer', keys: 3, data: 1, from: key(1), to: key(2), items: moved(felt(data(0))) },
-  { event: 'Transfer', keys: 1, data: 3, from: data(0), to: data(1), items: moved(felt(data(2))) },
-  { event: 'Transfer', keys: 4, data: 0, from: key(1), to: key(2), items: moved(felt(key(3))) },
-  { event: 'Transfer', keys: 3, data: 0, from: key(1), to: key(2), items: movedNothing },
+  { event: 'Transfer', keys: 5, data: 0, from: key(1), to: key(2), items: transferred(u256(key(3))) },
+  { event: 'Transfer', keys: 3, data: 1, from: key(1), to: key(2), items: transferred(felt(data(0))) },
+  { event: 'Transfer', keys: 1, data: 3, from: data(0), to: data(1), items: transferred(felt(data(2))) },
+  { event: 'Transfer', keys: 4, data: 0, from: key(1), to: key(2), items: transferred(felt(key(3))) },
+  { event: 'Transfer', keys: 3, data: 0, from: key(1), to: key(2), items: withoutNumber },
   // operator, from, to in the keys
   {
     event: 'TransferSingle',
@@ -57,7 +56,7 @@ export const layouts = [
     data: 4,
     from: key(2),
     to: key(3),
-    items: pair(u256(data(0)), u256(data(2))),
+    items: erc1155Item(u256(data(0)), u256(data(2))),
   },
   {
     event: 'TransferSingle',
@@ -65,7 +64,7 @@ export const layouts = [
     data: 2,
     from: key(2),
     to: key(3),
-    items: pair(felt(data(0)), felt(data(1))),
+    items: erc1155Item(felt(data(0)), felt(data(1))),
   },
   { event: 'TransferBatch', keys: 4, data: 'spans', from: key(2), to: key(3), items: spans(data(0)) },
   // legacy: operator, from, to first in the data
@@ -75,16 +74,16 @@ export const layouts = [
     data: 7,
     from: data(1),
     to: data(2),
-    items: pair(u256(data(3)), u256(data(5))),
+    items: erc1155Item(u256(data(3)), u256(data(5))),
   },
   { event: 'TransferBatch', keys: 1, data: 'spans', from: data(1), to: data(2), items: spans(data(3)) },
 ] as const satisfies readonly {
   event: string;
   keys: number;
-  /** `spans`: as long as the spans in it say; their reader checks it. */
+  /** `spans`: variable; checked while the spans are decoded. */
   data: number | 'spans';
-  from: Place;
-  to: Place;
+  from: FieldRef;
+  to: FieldRef;
   items: ItemsReader;
 }[];
 
@@ -99,8 +98,8 @@ export const selectors: Readonly<Record<TokenEvent, Felt>> = {
 };
 
 /**
- * What the number of a `Transfer` is, by the standard of the contract that emitted it. An ERC-1155 contract has no
- * `Transfer` of its own, so there the number could be an id as well as an amount: undecided, like an unknown contract's.
+ * Meaning of the number of a `Transfer`, by the emitting contract's standard. ERC-1155 defines no `Transfer`, so there the
+ * number may be an id or an amount: unknown.
  */
 const meanings: Readonly<Record<TokenStandard, (number: bigint) => Item>> = {
   erc20: (number) => ({ kind: 'erc20', amount: number, tokenId: null }),
@@ -109,23 +108,23 @@ const meanings: Readonly<Record<TokenStandard, (number: bigint) => Item>> = {
   unknown: (number) => ({ kind: 'unknown', amount: number, tokenId: null }),
 };
 
-/** The number of a `Transfer`. */
-function moved(number: NumberReader): ItemsReader {
+/** A `Transfer` with a number: an amount or a token id. */
+function transferred(number: NumberReader): ItemsReader {
   return (event, standard) => {
     const value = number(event);
     return typeof value === 'bigint' ? [meanings[standard](value)] : value;
   };
 }
 
-/** A `Transfer` that leaves its number out moves 0; but which ERC-721 token moved, nobody can tell. */
-function movedNothing(_event: EventShape, standard: TokenStandard): readonly Item[] | Malformed {
+/** A `Transfer` without a number transfers 0; for an ERC-721 the token id would be missing. */
+function withoutNumber(_event: EventShape, standard: TokenStandard): readonly Item[] | Malformed {
   return standard === 'erc721'
     ? { reason: 'an ERC-721 Transfer without a token id' }
     : [meanings[standard](0n)];
 }
 
-/** ERC-1155's id and value. These events name the standard themselves, whatever else the contract is taken for. */
-function pair(id: NumberReader, value: NumberReader): ItemsReader {
+/** Id and value of an ERC-1155 event. The event itself names the standard, however the contract is classified. */
+function erc1155Item(id: NumberReader, value: NumberReader): ItemsReader {
   return (event) => {
     const tokenId = id(event);
     if (typeof tokenId !== 'bigint') return tokenId;
@@ -135,8 +134,8 @@ function pair(id: NumberReader, value: NumberReader): ItemsReader {
   };
 }
 
-/** `Span<u256>` of ids, then of values: each its length, then low and high of every entry. Nothing may follow. */
-function spans(start: Place): ItemsReader {
+/** `Span<u256>` of ids, then of values: each a length, then low and high half of every entry. Nothing may follow. */
+function spans(start: FieldRef): ItemsReader {
   return (event, standard) => {
     const ids = spanLength(event, start);
     if (typeof ids !== 'number') return ids;
@@ -149,7 +148,7 @@ function spans(start: Place): ItemsReader {
 
     const items: Item[] = [];
     for (let n = 0; n < ids; n += 1) {
-      const entry = pair(u256(nth(start, 1 + 2 * n)), u256(nth(middle, 1 + 2 * n)))(event, standard);
+      const entry = erc1155Item(u256(nth(start, 1 + 2 * n)), u256(nth(middle, 1 + 2 * n)))(event, standard);
       if ('reason' in entry) return entry;
       items.push(...entry);
     }
@@ -157,43 +156,43 @@ function spans(start: Place): ItemsReader {
   };
 }
 
-/** The length at the head of a span of u256, checked against what is there. */
-function spanLength(event: EventShape, place: Place): number | Malformed {
-  const length = event[place.part][place.index];
-  if (length === undefined) return { reason: `the batch ends before the length at ${nameOf(place)}` };
-  const room = Math.floor((event[place.part].length - place.index - 1) / 2);
+/** The length of a span of u256, checked against the felts that follow. */
+function spanLength(event: EventShape, ref: FieldRef): number | Malformed {
+  const length = event[ref.part][ref.index];
+  if (length === undefined) return { reason: `the batch ends before the length at ${nameOf(ref)}` };
+  const room = Math.floor((event[ref.part].length - ref.index - 1) / 2);
   const wanted = BigInt(length);
   return wanted <= BigInt(room)
     ? Number(wanted)
-    : { reason: `the length at ${nameOf(place)} is ${wanted}, but there is room for ${room}` };
+    : { reason: `the length at ${nameOf(ref)} is ${wanted}, but there is room for ${room}` };
 }
 
 /** Low half, then high half. */
-function u256(low: Place): NumberReader {
+function u256(low: FieldRef): NumberReader {
   const high = nth(low, 1);
   return (event) => {
-    const value = joinU256(wordAt(event, low), wordAt(event, high));
+    const value = joinU256(feltAt(event, low), feltAt(event, high));
     if (value !== null) return value;
-    const wrong = BigInt(wordAt(event, low)) >= U128 ? low : high;
+    const wrong = BigInt(feltAt(event, low)) >= U128 ? low : high;
     return { reason: `${nameOf(wrong)} should be half of a u256, but is 2^128 or more` };
   };
 }
 
-function felt(place: Place): NumberReader {
-  return (event) => BigInt(wordAt(event, place));
+function felt(ref: FieldRef): NumberReader {
+  return (event) => BigInt(feltAt(event, ref));
 }
 
-function nth(place: Place, distance: number): Place {
-  return { part: place.part, index: place.index + distance };
+function nth(ref: FieldRef, distance: number): FieldRef {
+  return { part: ref.part, index: ref.index + distance };
 }
 
-function nameOf(place: Place): string {
-  return `${place.part}[${place.index}]`;
+function nameOf(ref: FieldRef): string {
+  return `${ref.part}[${ref.index}]`;
 }
 
-/** The felt at a place of a layout whose lengths were matched: its absence is a mistake in the table. */
-export function wordAt(event: EventShape, place: Place): Felt {
-  const word = event[place.part][place.index];
-  if (word === undefined) throw new RangeError(`a layout reads ${nameOf(place)} past the event's end`);
+/** The felt at a field of an event that matches the layout's lengths; throws if the layout is wrong. */
+export function feltAt(event: EventShape, ref: FieldRef): Felt {
+  const word = event[ref.part][ref.index];
+  if (word === undefined) throw new RangeError(`a layout reads ${nameOf(ref)} past the event's end`);
   return word;
 }

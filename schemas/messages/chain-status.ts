@@ -5,7 +5,7 @@ import { felt, height, unixMillis } from './common.ts';
 const at = { v: z.literal(1), observed_at: unixMillis };
 
 export const chainStatusMessage = z.discriminatedUnion('type', [
-  /** The chain this log is about, and what its node can do; written at first start. */
+  /** The chain of this log and the capabilities of its node; written at first start. */
   z.object({
     type: z.literal('network.identified'),
     ...at,
@@ -15,7 +15,7 @@ export const chainStatusMessage = z.discriminatedUnion('type', [
     has_l1_tag: z.boolean(),
   }),
   z.object({ type: z.literal('head.seen'), ...at, height, hash: felt }),
-  /** Everything at or below this height is accepted on L1 and can no longer be reverted. */
+  /** Blocks at or below this height are accepted on L1 and can no longer be reverted. */
   z.object({ type: z.literal('l1.accepted'), ...at, height }),
   z.object({
     type: z.literal('chunk.opened'),

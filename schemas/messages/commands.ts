@@ -1,9 +1,8 @@
 import { z } from 'zod';
 
 import { catalogueRecords, domainName, linkOrNone, riskLevel, slug, walletType } from '../catalogue.ts';
-import { isStorable } from '../text.ts';
 import { WEBHOOK_EVENTS } from '../webhooks/events.ts';
-import { felt, unixMillis } from './common.ts';
+import { felt, storableText as text, unixMillis } from './common.ts';
 import { price } from './prices.ts';
 
 /** An argon2id hash in PHC string format. */
@@ -11,24 +10,22 @@ const passwordHash = z.string().startsWith('$argon2id$');
 /** Lowercase hex SHA-256. */
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const userId = z.int().positive();
-/** What PostgreSQL can hold, as text and inside JSON: a command that it cannot store would halt all that come after. */
-const text = z.string().refine(isStorable, 'holds a NUL character or half of a surrogate pair');
 
 /**
- * Commands: what users and operators ask for. The projector decides each once, in log order, from the state and the
- * command alone: time is `issued_at`, integer ids are the offset plus one, values from settings travel in the body.
- * Plain keys, passwords and tokens never enter the log, only their hashes.
+ * Requests of users and operators. The projector decides each once, in log order, from the state and the command alone:
+ * time is `issued_at`, integer ids are the offset plus one, and the body carries values from settings, so that a replay
+ * decides the same. Only hashes of keys, passwords and tokens enter the log.
  */
 const envelope = {
   v: z.literal(1),
-  /** Names the command; the same id twice is one command. */
+  /** Commands with the same id are decided once. */
   id: text.min(1).max(200),
   issued_at: unixMillis,
-  /** Who asks: `user:<id>`, `operator`, `system`. */
+  /** `user:<id>`, `operator` or `system`. */
   actor: text,
   /**
-   * Keyed hash of the request that the command came from, so that a repeat of an id with another request is noticed.
-   * Keyed, because a request may hold what must not be guessed from a hash.
+   * Keyed hash of the HTTP request, to detect an id that is reused with another request. Keyed, because a plain hash would
+   * allow guessing secrets in the request.
    */
   request_hash: sha256.nullable(),
 };
@@ -43,13 +40,13 @@ const userCreate = z.object({
     is_admin: z.boolean(),
   }),
 });
-/** Ends every session of the user. */
+/** Ends all sessions of the user. */
 const userSetPassword = z.object({
   ...envelope,
   type: z.literal('user.set-password'),
   body: z.object({ user_id: userId, password_hash: passwordHash }),
 });
-/** Shuts the user out, or lets it in again. Ends every session of the user; its API keys are refused while it lasts. */
+/** Disables or enables a user. Ends all its sessions; its API keys are rejected while it is disabled. */
 const userDisable = z.object({
   ...envelope,
   type: z.literal('user.disable'),
@@ -72,12 +69,12 @@ const apiKeyCreate = z.object({
     user_id: userId,
     name: text.min(1),
     key_hash: sha256,
-    /** The first characters of the key, to recognise it by. */
+    /** First characters of the key, shown in lists. */
     prefix: text,
     allowed_origins: z.array(text),
     allowed_ips: z.array(text),
     rate_limit_per_hour: z.int().positive().max(2_147_483_647).nullable(),
-    /** Unix milliseconds from which on it is as good as deleted; absent: it stays good. */
+    /** The key is rejected from then on; absent: never. */
     expires_at: unixMillis.optional(),
   }),
 });
@@ -87,7 +84,7 @@ const apiKeyDelete = z.object({
   body: z.object({ user_id: userId, key_id: z.int() }),
 });
 
-/** A blob of the encrypted sync, whose signature was found right. */
+/** Stores an encrypted sync blob; the API has verified its signature. */
 const syncPut = z.object({
   ...envelope,
   type: z.literal('sync.put'),
@@ -96,11 +93,10 @@ const syncPut = z.object({
     version: z.int().min(1),
     blob: text,
     /**
-     * With which key the signature was found right: the one that this command has stored; null: the one that comes with
-     * this command, because there was none.
+     * The stored key that verified the signature; null: the key in this command verified it, because none was stored.
      */
     verified_with: text.nullable(),
-    /** Sealed; present where `verified_with` is null, or where the stored one is sealed anew; null: it stays. */
+    /** Sealed key to store: a first key, or the stored one sealed under a new SECRET_KEY; null: keep the stored one. */
     auth_key: text.nullable(),
   }),
 });
@@ -108,7 +104,7 @@ const syncPut = z.object({
 export const webhookStatus = z.enum(['active', 'paused', 'disabled']);
 
 const webhookEvents = z.array(z.enum(WEBHOOK_EVENTS)).min(1);
-/** So many at most: their ids are made of the command's. */
+/** Bounded because subscription ids are derived from the command's id. */
 export const MAX_SUBSCRIPTIONS = 1000;
 const subscriptions = z
   .array(
@@ -137,13 +133,13 @@ const webhookCreate = z.object({
     events: webhookEvents,
     subscriptions,
     secret: sealedSecret,
-    /** The head's height when it was asked for, -1 when none was known: nothing at or below it is ever sent. */
+    /** Height of the head at the request, -1 if unknown: events at or below it are never sent. */
     from_block: z.int().min(-1),
-    /** Webhooks that a user may have. */
+    /** Maximum number of webhooks of a user. */
     most: z.int().positive(),
   }),
 });
-/** Changes what it names. */
+/** Absent fields keep their value. */
 const webhookUpdate = z.object({
   ...envelope,
   type: z.literal('webhook.update'),
@@ -153,7 +149,7 @@ const webhookUpdate = z.object({
     url: text.min(1).exactOptional(),
     events: webhookEvents.exactOptional(),
     status: webhookStatus.exactOptional(),
-    /** In place of all that it has. */
+    /** Replaces all subscriptions. */
     subscriptions: subscriptions.exactOptional(),
   }),
 });
@@ -168,7 +164,7 @@ const webhookRotateSecret = z.object({
   body: z.object({
     ...ofWebhook,
     secret: sealedSecret,
-    /** For so long the secret before is good, too; the one before that is not. */
+    /** How long deliveries are also signed by the previous secret; older secrets are dropped. */
     grace_seconds: z.int().min(0),
   }),
 });
@@ -182,7 +178,7 @@ const deliveryRetry = z.object({
   type: z.literal('delivery.retry'),
   body: z.object({ ...ofWebhook, delivery_id: z.uuid() }),
 });
-/** By the service itself, where deliveries died in a row; of an earlier activation it changes nothing. */
+/** Issued by the dispatcher after too many dead deliveries in a row; ignored if the webhook was activated again since. */
 const webhookDisable = z.object({
   ...envelope,
   type: z.literal('webhook.disable'),
@@ -190,13 +186,13 @@ const webhookDisable = z.object({
 });
 
 const importId = text.min(1).max(200);
-/** Sends records ahead of the import that takes them in; the same part of an import sent again changes nothing. */
+/** Uploads records of an import before `catalogue.import` applies them; uploading a part twice has no effect. */
 const cataloguePart = z.object({
   ...envelope,
   type: z.literal('catalogue.part'),
   body: z.object({ import_id: importId, part: z.int().min(0), records: catalogueRecords }),
 });
-/** Takes in all that the parts 0 to `parts - 1` hold, or, where one is missing or a category is unknown, nothing. */
+/** Applies parts 0 to `parts - 1` together; refused if a part is missing or a category unknown. */
 const catalogueImport = z.object({
   ...envelope,
   type: z.literal('catalogue.import'),
@@ -207,7 +203,7 @@ const walletRegister = z.object({
   type: z.literal('wallet.register'),
   body: z.object({ wallet_address: felt, network: slug, wallet_type: walletType }),
 });
-/** Its counters only rise. */
+/** Counters never decrease. */
 const walletUpdateActivity = z.object({
   ...envelope,
   type: z.literal('wallet.update-activity'),
@@ -224,7 +220,7 @@ const domainReport = z.object({
     evidence: linkOrNone,
   }),
 });
-/** Approved, its domain is blacklisted, with this risk. */
+/** An approval blacklists the reported domain. */
 const reportReview = z.object({
   ...envelope,
   type: z.literal('report.review'),
@@ -234,13 +230,13 @@ const reportReview = z.object({
       decision: z.literal('approved'),
       report_id: z.int(),
       risk_level: riskLevel,
-      /** Also a domain that is whitelisted; else that is refused. */
+      /** false: refused if the domain is whitelisted. */
       overrides_whitelist: z.boolean(),
     }),
   ]),
 });
 
-/** `pg_notify` channel on which the ids of decided commands are told, after the commit. */
+/** `pg_notify` channel that carries the ids of decided commands, notified after commit. */
 export const DECIDED_CHANNEL = 'tds_commands_decided';
 
 export const commandsMessage = z.discriminatedUnion('type', [

@@ -2,8 +2,12 @@ import { z } from 'zod';
 
 import { isFelt } from '../felt.ts';
 import type { Felt } from '../felt.ts';
+import { isStorable } from '../text.ts';
 
-/** Border schemas shared by the messages of every topic. */
+/** Text that PostgreSQL can store, also inside JSON. A command that it cannot store would halt all commands after it. */
+export const storableText = z
+  .string()
+  .refine(isStorable, 'must not contain NUL characters or unpaired surrogates');
 export const felt = z.custom<Felt>(
   (value) => typeof value === 'string' && isFelt(value),
   'not a canonical felt',
@@ -16,7 +20,7 @@ export const unixSeconds = z.int().min(0);
 /** Unix milliseconds. */
 export const unixMillis = z.int().min(0);
 
-/** What a contract turned out to be; `unknown` means that the chain has answered and it cannot be told. */
+/** A contract's classification; `unknown`: the chain answered, but its answers do not identify a standard. */
 export const tokenStandards = ['erc20', 'erc721', 'erc1155', 'unknown'] as const;
 export const tokenStandard = z.enum(tokenStandards);
 export type TokenStandard = z.infer<typeof tokenStandard>;

@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import { felt, uint, unixMillis } from './common.ts';
 
-const attempted = {
+const attempt = {
   v: z.literal(1),
   token: felt,
   token_id: uint,
@@ -10,34 +10,34 @@ const attempted = {
   observed_at: unixMillis,
 };
 
-/** What a document says of a thing in its own words; null where it says nothing, or no text. */
-const said = z.string().nullable();
+/** A field of the metadata document; null if absent or not a string. */
+const documentField = z.string().nullable();
 
 export const nftMessage = z.discriminatedUnion('type', [
   z.object({
     type: z.literal('nft.metadata_fetched'),
-    ...attempted,
+    ...attempt,
     /** As the contract gave it. */
     uri: z.string(),
-    name: said,
-    description: said,
-    /** A URI of whatever scheme, as in the document: gateways come and go. */
-    image: said,
-    external_url: said,
-    animation_url: said,
+    name: documentField,
+    description: documentField,
+    /** A URI of any scheme, as in the document: gateways change, so it is resolved when served. */
+    image: documentField,
+    external_url: documentField,
+    animation_url: documentField,
     attributes: z.array(z.object({ trait_type: z.string(), value: z.string() })),
   }),
   z.object({
     type: z.literal('nft.metadata_failed'),
-    ...attempted,
-    /** As the contract gave it; null where it gave none. */
+    ...attempt,
+    /** As the contract gave it; null if it gave none. */
     uri: z.string().nullable(),
-    /** `reverted`: the contract itself refused, and `reason` is its own; else the way to the document was barred. */
+    /** `reverted`: the contract's call reverted, and `reason` is its own; `unavailable`: the document could not be fetched. */
     cause: z.enum(['reverted', 'unavailable']),
     reason: z.string(),
-    /** Failures in a row, this one included. */
+    /** Consecutive failures, including this one. */
     attempt: z.int().positive(),
-    /** Nobody tries before; null: nobody tries again. */
+    /** Earliest time of the next attempt; null: given up. */
     retry_at: unixMillis.nullable(),
   }),
 ]);

@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import { felt, unixMillis } from './common.ts';
 
-/** As many as a price has at most, which has 15 digits before the point at most. */
+/** Maximum of decimal places of a price; it has at most 15 digits before the point. */
 export const PRICE_DECIMALS = 41;
 /** US dollars for one whole token, as a decimal string. */
 export const price = z.string().regex(new RegExp(`^(0|[1-9][0-9]{0,14})(\\.[0-9]{1,${PRICE_DECIMALS}})?$`));
@@ -13,29 +13,29 @@ export const pricesMessage = z.discriminatedUnion('type', [
     v: z.literal(1),
     token: felt,
     price,
-    /** Where it came from. */
+    /** Name of the feed. */
     source: z.string(),
-    /** How sure the source is of it, from 0 to 1; null where it does not say. */
+    /** The feed's confidence, from 0 to 1; null if it gives none. */
     confidence: z
       .string()
       .regex(/^(0|[1-9][0-9]*)(\.[0-9]+)?$/)
       .nullable(),
-    /** The source's own time of the price. */
+    /** Time of the price, as given by the feed. */
     observed_at: unixMillis,
-    /** Of the newest request that this answers; absent where nothing had asked. */
+    /** `requested_at` of the newest request that this answers; absent without one. */
     requested_at: unixMillis.optional(),
   }),
-  /** Something asked for a price, and nothing new is known: the last one stands, where there is one. */
+  /** Answers a request without a new price: the last price, if any, stays valid. */
   z.object({
     type: z.literal('price.unchanged'),
     v: z.literal(1),
     token: felt,
     source: z.string(),
-    /** `repeated`: the source said the same again, or had only just been asked; else why what it said was not believed. */
+    /** `repeated`: the feed gave the same price, or was asked moments ago; else why its price was refused. */
     reason: z.string(),
-    /** When it was read. */
+    /** When the feed was read. */
     observed_at: unixMillis,
-    /** Of the newest request that this answers. */
+    /** `requested_at` of the newest request that this answers. */
     requested_at: unixMillis,
   }),
 ]);

@@ -4,11 +4,11 @@ import { rawEvent } from './chain-blocks.ts';
 import { felt, height, unixMillis } from './common.ts';
 
 export const quarantineMessage = z.discriminatedUnion('type', [
-  /** A token event that could not be understood: the raw event and where it came from. Nothing was guessed. */
+  /** A token event that could not be decoded, with the raw event and its origin. */
   z.object({
     type: z.literal('event.quarantined'),
     v: z.literal(1),
-    /** `<block hash>:<position>`: the same event quarantined twice is one. */
+    /** `<block hash>:<position>`, so that an event quarantined twice is one entry. */
     id: z.string(),
     reason: z.string(),
     block: height,
@@ -18,11 +18,11 @@ export const quarantineMessage = z.discriminatedUnion('type', [
     event: rawEvent,
     quarantined_at: unixMillis,
   }),
-  /** A message that could not be parsed; its partition is halted until an operator skips it by name. */
+  /** A message that could not be parsed (poison message); its partition is halted until an operator skips it. */
   z.object({
     type: z.literal('message.quarantined'),
     v: z.literal(1),
-    /** Of `messageId`. */
+    /** Made by `messageId`. */
     id: z.string(),
     reason: z.string(),
     topic: z.string(),
@@ -32,7 +32,7 @@ export const quarantineMessage = z.discriminatedUnion('type', [
     value: z.string(),
     quarantined_at: unixMillis,
   }),
-  /** The block that held it was reverted, or a repair made sense of it. */
+  /** The block was reverted, a repair decoded the event, or an operator skipped the entry. */
   z.object({
     type: z.literal('quarantine.resolved'),
     v: z.literal(1),
@@ -43,25 +43,25 @@ export const quarantineMessage = z.discriminatedUnion('type', [
 ]);
 export type QuarantineMessage = z.infer<typeof quarantineMessage>;
 
-/** Where a message lies in the log: `offset` is that of its partition. */
+/** Identifies a message in the log. */
 export interface MessageRef {
   readonly topic: string;
   readonly partition: number;
   readonly offset: number;
 }
 
-/** The id under which a message is quarantined. */
+/** The quarantine id of a message. */
 export function messageId({ topic, partition, offset }: MessageRef): string {
   return `${topic}:${partition}:${offset}`;
 }
 
-/** The place that the id of a message names; null for the id of an event. */
+/** The message of a quarantine id; null if it is the id of an event. */
 export function parseMessageId(id: string): MessageRef | null {
   const [, topic, partition, offset] = /^(.+):(\d+):(\d+)$/.exec(id) ?? [];
   return topic === undefined ? null : { topic, partition: Number(partition), offset: Number(offset) };
 }
 
-/** What settles an entry. */
+/** Builds the message that closes an entry. */
 export function quarantineResolved(
   id: string,
   resolution: 'reverted' | 'repaired' | 'skipped',

@@ -2,10 +2,10 @@ import { z } from 'zod';
 
 import { felt, uint, unixMillis } from './common.ts';
 
-/** `requested_at` comes back in what was observed, so that who asked knows it by no other clock than its own. */
+/** The observation repeats `requested_at`, so that the requester compares only times of its own clock. */
 const request = { v: z.literal(1), requested_at: unixMillis };
 
-/** Refreshes that the API asks of the observers. Not the truth: a lost one is asked again. */
+/** Refreshes that the API requests of the observers. Losing one is harmless: clients ask again. */
 export const requestsMessage = z.discriminatedUnion('type', [
   z.object({ type: z.literal('balance.requested'), ...request, account: felt, token: felt }),
   z.object({ type: z.literal('price.requested'), ...request, token: felt }),
@@ -13,10 +13,10 @@ export const requestsMessage = z.discriminatedUnion('type', [
 ]);
 export type RequestsMessage = z.infer<typeof requestsMessage>;
 
-/** PostgreSQL's channel on which a subject is told of when what an observer read of it was folded. */
+/** `pg_notify` channel that carries the subject of an observation once it is stored. */
 export const OBSERVED_CHANNEL = 'tds_observed';
 
-/** The key of a request: what it is about, as the observation's own key. */
+/** The subject of a request; also the message key of the observation that answers it. */
 export function requestSubject(
   request:
     | Pick<Extract<RequestsMessage, { type: 'balance.requested' }>, 'type' | 'account' | 'token'>

@@ -4,11 +4,11 @@ import { unixMillis } from './common.ts';
 
 const snapshot = {
   v: z.literal(1),
-  /** Of the snapshot: two of them may have been begun, and only one closed. */
+  /** Id of the snapshot; several may have been started, and only one closed. */
   id: z.string().min(1),
 };
 
-/** The state that `commands` had led to: rows, closed by a manifest. Without one they do not count. */
+/** The state that results from `commands`: rows, then a manifest that closes them. Rows without a manifest are ignored. */
 export const snapshotsMessage = z.discriminatedUnion('type', [
   z.object({
     type: z.literal('snapshot.rows_written'),
@@ -24,11 +24,11 @@ export const snapshotsMessage = z.discriminatedUnion('type', [
     projections: z.array(
       z.object({
         name: z.string(),
-        /** Of the projection whose tables these are. */
+        /** Version of the projection. */
         version: z.int().positive(),
-        /** The next offset of `commands` after this state. */
+        /** Offset of `commands` at which to resume after this state. */
         next_offset: z.int().min(0),
-        /** Rows by table, to be found again when the snapshot is read. */
+        /** Number of rows by table, checked when the snapshot is read. */
         counts: z.record(z.string(), z.int().min(0)),
       }),
     ),

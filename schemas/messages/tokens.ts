@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { felt, height, tokenStandard, unixMillis } from './common.ts';
 
 export const tokensMessage = z.discriminatedUnion('type', [
-  /** What the chain says of a token. `null`: the contract has no such answer. Texts are as the chain gave them. */
+  /** Token metadata read from the chain. `null`: the contract does not answer. Texts are as the chain gave them. */
   z.object({
     type: z.literal('token.described'),
     v: z.literal(1),
@@ -13,11 +13,11 @@ export const tokensMessage = z.discriminatedUnion('type', [
     name: z.string().nullable(),
     symbol: z.string().nullable(),
     decimals: z.int().min(0).max(255).nullable(),
-    /** First block in which the indexer met the token. */
+    /** First block in which the indexer saw the token. */
     block: height,
     observed_at: unixMillis,
   }),
-  /** What a curated list says of a token. Absent fields keep their value. */
+  /** Properties of a token in a curated list. Absent fields keep their value. */
   z.object({
     type: z.literal('token.listed'),
     v: z.literal(1),

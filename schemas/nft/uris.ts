@@ -1,23 +1,23 @@
-/** URIs as contracts and documents of NFTs give them. */
+/** URIs in NFT contracts and metadata documents. */
 
-/** `ipfs://CID/path`, also `ipfs://ipfs/CID/path` and `ipfs:/CID`, in any case of the scheme. */
+/** `ipfs://CID/path`, also `ipfs://ipfs/CID/path` and `ipfs:/CID`, case-insensitive. */
 const IPFS = /^ipfs:\/*(?:ipfs\/+)*/i;
 
 const ARWEAVE = /^ar:\/\//i;
 
 /**
- * A gateway's address put before what was a whole URI already: `https://ipfs.io/ipfs/ipfs://CID`. What stands before the
- * second scheme is dropped; inside a query (`?url=ipfs://…`) it may well be meant.
+ * A gateway prefixed to a complete URI: `https://ipfs.io/ipfs/ipfs://CID`. The prefix is dropped, except where the second
+ * URI is part of a query (`?url=ipfs://…`).
  */
 const DOUBLED = /^https?:\/\/[^?#]*?\/(ipfs:\/\/.*)$/is;
 
-/** What a URI is meant to be: without blanks around it, and without a gateway before a whole `ipfs://`. */
+/** Trims a URI and removes a gateway that was prefixed to a complete `ipfs://` URI. */
 export function normalizeUri(uri: string): string {
   const text = uri.trim();
   return DOUBLED.exec(text)?.[1] ?? text;
 }
 
-/** The path below `/ipfs/` (`CID/name.json`); null where the URI is of another kind. */
+/** The path below `/ipfs/` (`CID/name.json`); null if the URI is not an IPFS URI. */
 export function ipfsPath(uri: string): string | null {
   const text = normalizeUri(uri);
   const path = text.replace(IPFS, '');
@@ -25,9 +25,9 @@ export function ipfsPath(uri: string): string | null {
 }
 
 /**
- * Where a gateway serves it, for Arweave that project's own; what is of neither stays as it is.
+ * The http URL of a URI: IPFS through the gateway, Arweave through arweave.net, any other unchanged.
  *
- * @param gateway the base before `/ipfs/…`; one that already ends in `/ipfs` is taken as it is
+ * @param gateway the base before `/ipfs/…`, with or without a final `/ipfs`
  */
 export function throughGateway(uri: string, gateway: string): string {
   const path = ipfsPath(uri);
@@ -36,18 +36,18 @@ export function throughGateway(uri: string, gateway: string): string {
     : `${ipfsBase(gateway)}/${pathText(path)}`;
 }
 
-/** The gateway's own folder of IPFS, without a slash at the end. */
+/** The gateway's URL up to `/ipfs`, without a final slash. */
 export function ipfsBase(gateway: string): string {
   const base = gateway.replace(/\/+$/, '');
   return /\/ipfs$/i.test(base) ? base : `${base}/ipfs`;
 }
 
 /**
- * Segments that would climb out of `/ipfs/` are dropped, however the slashes between them are spelt, and what would end the path of a URL is a name's own character:
- * files are called `#1.png`. A query stays one where it follows a file.
+ * The path as part of a URL. Segments that would leave `/ipfs/` are dropped, however their slashes are spelt. `#` is escaped
+ * because file names contain it (`#1.png`); a query is kept.
  */
 function pathText(path: string): string {
-  // Line breaks and tabs are nowhere in a URL: whoever parses one drops them, also from the middle of two dots.
+  // URL parsers drop line breaks and tabs, also between two dots, so they must not hide a `..` here.
   const segments = path
     .replaceAll(/[\t\n\r]/g, '')
     .split(/(?:[/\\]|%2f|%5c)+/i)
@@ -55,7 +55,7 @@ function pathText(path: string): string {
   return segments.join('/').replaceAll('#', '%23');
 }
 
-/** `{id}` in the URI of an ERC-1155 stands for the id: 64 hex digits in lower case, without 0x. */
+/** Replaces `{id}` in an ERC-1155 URI by the id: 64 lower-case hex digits without 0x. */
 export function substituteTokenId(uri: string, id: bigint): string {
   return uri.replaceAll('{id}', id.toString(16).padStart(64, '0'));
 }

@@ -3,7 +3,7 @@ import { tokensByAddress } from '../../../projections/tokens/queries.ts';
 import type { TokenRow } from '../../../projections/tokens/queries.ts';
 import { firstTransferIn } from '../../../projections/transfers/queries.ts';
 import { launchSubscribers, wantedAbove } from '../../../projections/webhooks/queries.ts';
-import { readEvent } from '../../../schemas/decode/event.ts';
+import { decodeEvent } from '../../../schemas/decode/event.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { RawEvent } from '../../../schemas/messages/chain-blocks.ts';
 import type { TokensMessage } from '../../../schemas/messages/tokens.ts';
@@ -62,7 +62,7 @@ export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
       const message = topic.schema.safeParse(jsonOf(value)).data;
       if (message?.block.height !== block) break;
       const isOfToken = (event: RawEvent): boolean =>
-        event.from_address === token && readEvent(event, standard) !== null;
+        event.from_address === token && decodeEvent(event, standard) !== null;
       return message.block.transactions.find(({ events }) => events.some(isOfToken))?.hash ?? null;
     }
     return null;

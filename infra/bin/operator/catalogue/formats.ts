@@ -54,7 +54,7 @@ const { categories, dapps, ads, domains, class_hashes: classHashes, wallets } = 
 const logo = z
   .string()
   .max(2000)
-  .refine(isStorable, 'holds a NUL character or half of a surrogate pair')
+  .refine(isStorable, 'must not contain NUL characters or unpaired surrogates')
   .nullable();
 
 /** What a file says of a token; what it leaves out stays as it is. */

@@ -252,7 +252,7 @@ describe('a token selector in a shape of no row', () => {
         const nested = { ...flat, keys: [felt('0xc0ffee'), ...flat.keys] };
         const reason = `no layout of ${name} has ${keys} keys and ${data} data felts`;
         expect(read(flat)).toBe(reason);
-        expect(read(nested)).toBe(`behind its variant's key: ${reason}`);
+        expect(read(nested)).toBe(`after the key of its variant: ${reason}`);
       }
     }
   });
@@ -275,8 +275,10 @@ describe('two token selectors in front', () => {
   });
 
   test('malformed when both readings hold, or neither', () => {
-    expect(read(event([TRANSFER, TRANSFER, FROM, '0x3'], []))).toContain('can be read by either');
-    expect(read(event([TRANSFER, TRANSFER, FROM, '0x3', '0x2'], []))).toContain('can be read by either');
+    expect(read(event([TRANSFER, TRANSFER, FROM, '0x3'], []))).toContain('both interpretations are valid');
+    expect(read(event([TRANSFER, TRANSFER, FROM, '0x3', '0x2'], []))).toContain(
+      'both interpretations are valid',
+    );
     expect(read(event([TRANSFER, TRANSFER], ['0x2']))).toContain('no layout of Transfer has 2 keys');
   });
 });

@@ -313,12 +313,12 @@ describe('a record', () => {
     [
       'domains',
       { ...domain, reason: 'a\0b' },
-      ['domains.reason: holds a NUL character or half of a surrogate pair'],
+      ['domains.reason: must not contain NUL characters or unpaired surrogates'],
     ],
     [
       'domains',
       { ...domain, reason: '\ud800' },
-      ['domains.reason: holds a NUL character or half of a surrogate pair'],
+      ['domains.reason: must not contain NUL characters or unpaired surrogates'],
     ],
     ['domains', { ...domain, active: 'yes' }, [expect.stringContaining('domains.active: ')]],
     [
