@@ -3,34 +3,38 @@ import type { Felt } from '../../schemas/felt.ts';
 import { RpcError, isRpcError, rpcCodes } from './errors.ts';
 import type { BlockPoint, CallOptions, Node } from './types.ts';
 
-type AskedNode = Pick<Node, 'chainId' | 'specVersion' | 'getBlockHeader' | 'blockHashAndNumber'>;
+type ProbedNode = Pick<Node, 'chainId' | 'specVersion' | 'getBlockHeader' | 'blockHashAndNumber'>;
 
 export interface Capabilities {
   readonly chainId: Felt;
   readonly specVersion: string;
-  /** Headers say how many transactions and events a block has (specification 0.10). */
+  /** Headers have transaction and event counts (specification 0.10). */
   readonly hasHeaderCounts: boolean;
   /** The `l1_accepted` tag exists (specification 0.9). */
   readonly hasL1Tag: boolean;
 }
 
-/** What the node serves and can do, found by asking it. */
-export async function detectCapabilities(node: AskedNode, options?: CallOptions): Promise<Capabilities> {
+/** Detects what the node serves and supports. */
+export async function detectCapabilities(node: ProbedNode, options?: CallOptions): Promise<Capabilities> {
   const chainId = await node.chainId(options);
   const specVersion = await node.specVersion(options);
   return {
     chainId,
     specVersion,
-    hasHeaderCounts: await givesCounts(node, specVersion, options),
-    hasL1Tag: await knowsL1Tag(node, options),
+    hasHeaderCounts: await detectHeaderCounts(node, specVersion, options),
+    hasL1Tag: await supportsL1Tag(node, options),
   };
 }
 
-async function givesCounts(node: AskedNode, specVersion: string, options?: CallOptions): Promise<boolean> {
+async function detectHeaderCounts(
+  node: ProbedNode,
+  specVersion: string,
+  options?: CallOptions,
+): Promise<boolean> {
   try {
     return (await node.getBlockHeader('latest', options)).transactionCount !== null;
   } catch (error) {
-    // A chain without a block: its version has to do.
+    // On a chain without blocks only the version tells.
     if (!isRpcError(error, rpcCodes.blockNotFound, rpcCodes.noBlocks)) throw error;
     const [major = 0, minor = 0] = specVersion.replace(/^v/, '').split('.').map(Number);
     return major > 0 || minor >= 10;
@@ -39,8 +43,8 @@ async function givesCounts(node: AskedNode, specVersion: string, options?: CallO
 
 type HeaderSource = Pick<Node, 'getBlockHeader' | 'blockHashAndNumber'>;
 
-/** Tells whether a node knows the `l1_accepted` tag (specification 0.9); a chain without such a block counts as knowing it. */
-export async function knowsL1Tag(node: HeaderSource, options?: CallOptions): Promise<boolean> {
+/** True if the node supports the `l1_accepted` tag (specification 0.9), even if no block is accepted on L1 yet. */
+async function supportsL1Tag(node: HeaderSource, options?: CallOptions): Promise<boolean> {
   try {
     await node.getBlockHeader('l1_accepted', options);
     return true;
@@ -50,16 +54,16 @@ export async function knowsL1Tag(node: HeaderSource, options?: CallOptions): Pro
   }
 }
 
-/** Finds the newest block accepted on L1, by the tag while the node knows it, else by the status of blocks. */
+/** Returns a function that finds the newest block accepted on L1: by the tag if the node supports it, else by block status. */
 export function createL1Finder() {
   let hasTag: boolean | null = null;
   return async (
     node: HeaderSource,
-    known: number | null,
+    knownHeight: number | null,
     options?: CallOptions,
   ): Promise<BlockPoint | null> => {
-    hasTag ??= await knowsL1Tag(node, options);
-    if (!hasTag) return await bisectL1(node, known, options);
+    hasTag ??= await supportsL1Tag(node, options);
+    if (!hasTag) return await bisectL1(node, knownHeight, options);
     try {
       const { height, hash, status } = await node.getBlockHeader('l1_accepted', options);
       return status === 'ACCEPTED_ON_L1' ? { height, hash } : null;
@@ -71,12 +75,12 @@ export function createL1Finder() {
 }
 
 /**
- * Acceptance on L1 is a prefix of the chain, so its end is found by galloping up from what is known and bisecting: one
- * call while nothing changed, some fifty for a first look at fourteen million blocks.
+ * Blocks accepted on L1 are a prefix of the chain: gallops up from the known height, then bisects. Two calls while nothing
+ * changed, about fifty for the first search of fourteen million blocks.
  */
 export async function bisectL1(
   node: HeaderSource,
-  known: number | null,
+  knownHeight: number | null,
   options?: CallOptions,
 ): Promise<BlockPoint | null> {
   const head = await node.blockHashAndNumber(options);
@@ -85,7 +89,7 @@ export async function bisectL1(
     const header = await node.getBlockHeader(height, options);
     return header.status === 'ACCEPTED_ON_L1' ? { height, hash: header.hash } : null;
   };
-  let low = known ?? -1;
+  let low = knownHeight ?? -1;
   let best: BlockPoint | null = null;
   let high = head.height + 1;
   for (let step = 1; low + 1 < high; step *= 2) {
@@ -107,5 +111,6 @@ export async function bisectL1(
       best = point;
     }
   }
-  return best ?? (known === null || known > head.height ? null : await accepted(known));
+  if (best !== null || knownHeight === null || knownHeight > head.height) return best;
+  return await accepted(knownHeight);
 }

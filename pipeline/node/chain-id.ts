@@ -3,43 +3,43 @@ import type { Felt } from '../../schemas/felt.ts';
 import { readFelt } from './parse.ts';
 import type { Rpc } from './rpc.ts';
 
-/** Throws `CHAIN_MISMATCH` where an installation holds another chain than this. */
+/** Throws `CHAIN_MISMATCH` unless the chain is the one that this installation indexes. */
 export type ChainCheck = (served: Felt) => Promise<void>;
 
 /** @throws `CHAIN_MISMATCH` */
-export function assertSameChain(served: Felt, held: Felt): void {
-  if (served === held) return;
+export function assertSameChain(served: Felt, stored: Felt): void {
+  if (served === stored) return;
   throw new AppError(
     'CHAIN_MISMATCH',
-    `The node serves chain ${chainName(served)}, this installation holds ${chainName(held)}`,
-    { details: { found: served, kept: held } },
+    `Starknet node serves chain ${chainName(served)}, this installation indexes ${chainName(stored)}`,
+    { details: { served, stored } },
   );
 }
 
-/** A chain id is a short text in a felt: SN_MAIN, SN_SEPOLIA. */
+/** Decodes a chain id, which is a short ASCII string in a felt: SN_MAIN, SN_SEPOLIA. */
 export function chainName(chainId: Felt): string {
   const text = Buffer.from(chainId.slice(2), 'hex').toString('latin1').replaceAll('\0', '');
   return /^[\x20-\x7e]+$/.test(text) ? text : chainId;
 }
 
-/** Lets no call through before the node was seen to serve the chain that is held. */
-export function withChainCheck(rpc: Rpc, hold: ChainCheck): Rpc {
-  let held: Promise<void> | null = null;
-  const ask = async (): Promise<void> => {
+/** Delays all calls until the node's chain id has passed the check; a failed check is repeated by the next call. */
+export function withChainCheck(rpc: Rpc, checkChain: ChainCheck): Rpc {
+  let checked: Promise<void> | null = null;
+  const check = async (): Promise<void> => {
     try {
-      await hold(await rpc.call({ method: 'starknet_chainId', params: {}, parse: readFelt }));
+      await checkChain(await rpc.call({ method: 'starknet_chainId', params: {}, parse: readFelt }));
     } catch (error) {
-      held = null;
+      checked = null;
       throw error;
     }
   };
   return {
     async call(call, options) {
-      await (held ??= ask());
+      await (checked ??= check());
       return await rpc.call(call, options);
     },
     async batch(calls, options) {
-      await (held ??= ask());
+      await (checked ??= check());
       return await rpc.batch(calls, options);
     },
     close: () => rpc.close(),

@@ -3,7 +3,7 @@ import PQueue from 'p-queue';
 import { isRpcError, rpcCodes } from './errors.ts';
 import type { CallOptions, Node } from './types.ts';
 
-/** A block as the log has it. */
+/** A block of the log. */
 export interface ComparedBlock {
   readonly height: number;
   readonly hash: string;
@@ -16,12 +16,12 @@ export interface BlockDifference {
   readonly what: string;
 }
 
-/** Blocks asked for side by side. */
+/** Blocks fetched concurrently. */
 const CONCURRENCY = 8;
 
 /**
- * Reads each of these blocks from the node once more and compares its hash, the number of its transactions (which the
- * node is also asked for alone) and of its events. After the first that cannot be read, nothing more is asked.
+ * Fetches each block from the node and compares its hash, its event count and its transaction count, which is also
+ * requested separately. Stops at the first block that cannot be fetched.
  */
 export async function compareBlocks(
   node: Pick<Node, 'getBlockWithReceipts' | 'getBlockTransactionCount'>,
@@ -45,7 +45,7 @@ export async function compareBlocks(
   };
   for await (const block of blocks) {
     void queue.add(() => compare(block));
-    // Millions of blocks: no promise of one round may hold on to another's.
+    // Bounds memory over millions of blocks: no promise may reference an earlier one.
     await queue.onSizeLessThan(2 * CONCURRENCY);
     if (failure.signal.aborted) break;
   }
@@ -65,7 +65,7 @@ async function differencesOf(
       node.getBlockTransactionCount(height, options),
     ]);
     const theirEvents = body.transactions.reduce((sum, transaction) => sum + transaction.events.length, 0);
-    const told = [
+    const differences = [
       ...(body.hash === hash ? [] : [`the log has ${hash}, the node ${body.hash}`]),
       ...(body.transactions.length === transactions && count === transactions
         ? []
@@ -74,9 +74,9 @@ async function differencesOf(
           ]),
       ...(theirEvents === events ? [] : [`the log has ${events} events, the node ${theirEvents}`]),
     ];
-    return told.map((what) => ({ height, what: `block ${height}: ${what}` }));
+    return differences.map((what) => ({ height, what: `block ${height}: ${what}` }));
   } catch (error) {
     if (!isRpcError(error, rpcCodes.blockNotFound)) throw error;
-    return [{ height, what: `block ${height}: the node does not have it` }];
+    return [{ height, what: `block ${height}: missing on the node` }];
   }
 }

@@ -1,6 +1,6 @@
 import { AppError } from '../../schemas/errors.ts';
 
-/** JSON-RPC error codes the service tells apart (Starknet's specification, and JSON-RPC's own). */
+/** JSON-RPC error codes that the service distinguishes (Starknet's specification, and JSON-RPC's own). */
 export const rpcCodes = {
   contractNotFound: 20,
   entrypointNotFound: 21,
@@ -11,7 +11,7 @@ export const rpcCodes = {
   invalidParams: -32602,
 } as const;
 
-/** The node understood the call and refused it. */
+/** A JSON-RPC error that the node returned. */
 export class RpcError extends AppError {
   readonly rpcCode: number;
   readonly data: unknown;
@@ -26,7 +26,7 @@ export class RpcError extends AppError {
   }
 }
 
-/** JSON-RPC's internal error and its range for servers: the node failed, the call may be right. */
+/** JSON-RPC's internal error and its server range: the node failed, the call may be valid. */
 function isServerFault(rpcCode: number): boolean {
   return rpcCode === -32603 || (rpcCode <= -32000 && rpcCode >= -32099);
 }
@@ -35,7 +35,7 @@ export function isRpcError(error: unknown, ...codes: readonly number[]): error i
   return error instanceof RpcError && codes.includes(error.rpcCode);
 }
 
-/** What the node answered is not the specification. Worth asking again: many nodes stand behind a balancer. */
+/** The answer violates the specification. Retryable, because a load balancer may pick another node. */
 export function invalidAnswer(message: string, cause?: unknown): AppError {
   return new AppError('NODE_ANSWER_INVALID', message, {
     retryable: true,

@@ -10,14 +10,14 @@ export interface NodeMetrics {
 export function createNodeMetrics(registry: Registry): NodeMetrics {
   const seconds = new Histogram({
     name: 'tds_node_call_seconds',
-    help: 'Calls to the Starknet node, one observation an attempt',
+    help: 'Duration of calls to the Starknet node, per attempt',
     labelNames: ['method', 'outcome'],
     buckets: [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10],
     registers: [registry],
   });
   const retries = new Counter({
     name: 'tds_node_retries_total',
-    help: 'Calls to the Starknet node that were tried again',
+    help: 'Retried calls to the Starknet node',
     labelNames: ['method'],
     registers: [registry],
   });

@@ -16,20 +16,16 @@ export interface NodeOptions {
   readonly timeoutMs: number;
   readonly maxConcurrent: number;
   readonly metrics: NodeMetrics;
-  /** Where it is given, a node that serves another chain is asked nothing else. */
+  /** Called with the node's chain id before the first request; no request is made until it resolves. */
   readonly checkChain?: ChainCheck;
   readonly attempts?: number;
-  readonly maxAnswerBytes?: number;
-  readonly sleep?: (ms: number, signal?: AbortSignal) => Promise<void>;
-  readonly now?: () => number;
-  readonly random?: () => number;
 }
 
-/** A Starknet node by URL, JSON-RPC 0.8 to 0.10. It is untrusted: every answer is parsed before it is used. */
+/** A Starknet node by URL, JSON-RPC 0.8 to 0.10. Every answer is parsed, because the node is untrusted. */
 export function createNode(options: NodeOptions): Node {
   const { checkChain } = options;
-  const any = createRpc({ ...systemClock, ...options });
-  const rpc = checkChain === undefined ? any : withChainCheck(any, checkChain);
+  const unchecked = createRpc({ clock: systemClock, ...options });
+  const rpc = checkChain === undefined ? unchecked : withChainCheck(unchecked, checkChain);
 
   const headerCall = (id: BlockId) => ({
     method: 'starknet_getBlockWithTxHashes',
@@ -90,7 +86,7 @@ export function createNode(options: NodeOptions): Node {
     },
     getBlockTransactionCount: (id, callOptions) =>
       ask('starknet_getBlockTransactionCount', { block_id: blockId(id) }, readHeight, callOptions),
-    l1Accepted: (known, callOptions) => findL1(node, known, callOptions),
+    l1Accepted: (knownHeight, callOptions) => findL1(node, knownHeight, callOptions),
     call: (request, at, callOptions) => rpc.call(functionCall(request, at), callOptions),
     getClassAt: (contract, at, callOptions) =>
       ask(
@@ -120,15 +116,15 @@ function blockId(id: BlockId): unknown {
   return typeof id === 'number' ? { block_number: id } : { block_hash: shortHex(id.hash) };
 }
 
-/** The specification's felts have no leading zeros on the way in. */
+/** The specification's parameters have no leading zeros. */
 function shortHex(felt: Felt): string {
   return `0x${felt.slice(2).replace(/^0+(?=.)/, '')}`;
 }
 
-/** A balancer or a cache in front of the node may answer with another block than the one asked for. */
+/** A load balancer or cache in front of the node may answer with another block. */
 function checkIdentity(id: BlockId, found: BlockPoint): void {
-  const right =
+  const isRequested =
     typeof id === 'string' || (typeof id === 'number' ? found.height === id : found.hash === id.hash);
-  if (!right)
-    throw invalidAnswer(`asked for block ${JSON.stringify(id)}, answered with ${found.height} ${found.hash}`);
+  if (!isRequested)
+    throw invalidAnswer(`requested block ${JSON.stringify(id)}, answered with ${found.height} ${found.hash}`);
 }

@@ -1,6 +1,8 @@
 import PQueue from 'p-queue';
 import { Agent, request } from 'undici';
 
+import type { Clock } from '../../infra/clock.ts';
+import { retry } from '../../infra/retry.ts';
 import { AppError, isRetryable } from '../../schemas/errors.ts';
 import { RpcError, invalidAnswer } from './errors.ts';
 import type { NodeMetrics } from './metrics.ts';
@@ -11,116 +13,54 @@ export interface RpcOptions {
   /** For one whole exchange: connecting, waiting and reading. */
   readonly timeoutMs: number;
   readonly maxConcurrent: number;
-  /** Attempts in all before a retryable error is handed on; the callers go on asking at their own pace. */
+  /** Attempts per call before a retryable error is thrown; callers retry at their own pace. */
   readonly attempts?: number;
   readonly maxAnswerBytes?: number;
-  readonly sleep: (ms: number, signal?: AbortSignal) => Promise<void>;
-  readonly now: () => number;
-  readonly random: () => number;
+  readonly clock: Clock;
   readonly metrics: NodeMetrics;
 }
 
-/** By name: nodes differ in how many positions a method has (`response_flags` came with 0.10.1), not in the names. */
+/** By name: nodes differ in the number of positional parameters (`response_flags` came with 0.10.1), not in the names. */
 export type RpcParams = Readonly<Record<string, unknown>>;
 
 export interface RpcCall<T> {
   readonly method: string;
   readonly params: RpcParams;
-  /** Border parser; throws when the answer is not the specification. */
+  /** Throws if the answer does not follow the specification. */
   readonly parse: (result: unknown, bytes: number) => T;
 }
 
 export interface Rpc {
   call<T>(call: RpcCall<T>, options?: CallOptions): Promise<T>;
-  /** One HTTP request. An error of one call is its outcome; an error of the exchange is thrown. */
+  /** One HTTP request. An error of one call is returned as its outcome; an error of the exchange is thrown. */
   batch<T>(calls: readonly RpcCall<T>[], options?: CallOptions): Promise<Outcome<T>[]>;
   close(): Promise<void>;
 }
 
-const BASE_DELAY_MS = 100;
-const MAX_DELAY_MS = 3000;
-/** A node may ask for more patience than this with Retry-After; the callers' own loops provide it. */
+const BACKOFF = { baseMs: 200, maxMs: 3000 };
+/** Upper bound of the delay that a node may request with Retry-After. */
 const MAX_RETRY_AFTER_MS = 10_000;
 
-interface HttpAnswer {
-  readonly statusCode: number;
-  readonly retryAfter: string | string[] | undefined;
-  readonly chunks: readonly Buffer[];
-  readonly bytes: number;
-}
-
-interface Exchange {
-  readonly json: unknown;
-  readonly bytes: number;
-}
-
-/** JSON-RPC 2.0 over HTTP with keep-alive: a time-out for the whole answer, a size cap, retries with full jitter. */
+/** JSON-RPC 2.0 over HTTP, with a time-out per exchange, a size limit, and retries with backoff and jitter. */
 export function createRpc(options: RpcOptions): Rpc {
-  const { url, timeoutMs, maxConcurrent, sleep, now, random, metrics } = options;
-  const attempts = options.attempts ?? 5;
-  const maxAnswerBytes = options.maxAnswerBytes ?? 256_000_000;
-  const agent = new Agent({ connections: maxConcurrent, pipelining: 1, keepAliveTimeout: 30_000 });
+  const { maxConcurrent, clock, metrics, attempts: maxAttempts = 5 } = options;
+  const http = createHttpClient(options);
   const queue = new PQueue({ concurrency: maxConcurrent });
   let nextId = 1;
-  let closed = false;
-
-  const send = async (body: unknown, signal: AbortSignal | undefined): Promise<HttpAnswer> => {
-    const timeout = AbortSignal.timeout(timeoutMs);
-    try {
-      const response = await request(url, {
-        dispatcher: agent,
-        method: 'POST',
-        headers: { 'content-type': 'application/json', accept: 'application/json' },
-        body: JSON.stringify(body),
-        signal: signal === undefined ? timeout : AbortSignal.any([timeout, signal]),
-      });
-      const chunks: Buffer[] = [];
-      let bytes = 0;
-      for await (const chunk of response.body as AsyncIterable<Buffer>) {
-        bytes += chunk.length;
-        // Leaving the loop destroys the body.
-        if (bytes > maxAnswerBytes) throw new AppError('NODE_ANSWER_INVALID', tooLarge(maxAnswerBytes));
-        chunks.push(chunk);
-      }
-      return { statusCode: response.statusCode, retryAfter: response.headers['retry-after'], chunks, bytes };
-    } catch (cause) {
-      if (cause instanceof AppError) throw cause;
-      if (isAborted(signal) || closed) throw givenUp(cause);
-      // Connecting, resetting, timing out: all the network's.
-      const why = timeout.aborted ? `did not answer in ${timeoutMs} ms` : 'did not answer';
-      throw new AppError('NODE_UNREACHABLE', `the node ${why}`, { retryable: true, cause });
-    }
-  };
-
-  const exchange = async (body: unknown, signal: AbortSignal | undefined): Promise<Exchange> => {
-    const { statusCode, chunks, bytes, ...headers } = await send(body, signal);
-    if (statusCode === 408 || statusCode === 425 || statusCode === 429 || statusCode >= 500) {
-      throw new AppError('NODE_UNREACHABLE', `the node answered HTTP ${statusCode}`, {
-        retryable: true,
-        details: { retryAfterMs: readRetryAfter(headers.retryAfter, now()) },
-      });
-    }
-    const json = parseJson(chunks);
-    if (json === undefined && statusCode >= 400) {
-      throw new AppError('NODE_UNREACHABLE', `the node answered HTTP ${statusCode}`);
-    }
-    if (json === undefined) throw invalidAnswer('the answer is not JSON (cut short?)');
-    return { json, bytes };
-  };
 
   const attempt = async <T>(
     name: string,
     body: unknown,
-    read: (answer: Exchange) => T,
+    read: (answer: JsonAnswer) => T,
     signal: AbortSignal | undefined,
   ): Promise<T> => {
-    const start = performance.now();
+    const startedAt = performance.now();
     try {
-      const answer = read(await exchange(body, signal));
-      metrics.observe(name, 'ok', performance.now() - start);
+      const answer = read(await http.post(body, signal));
+      metrics.observe(name, 'ok', performance.now() - startedAt);
       return answer;
     } catch (error) {
-      metrics.observe(name, outcomeOf(error), performance.now() - start);
+      metrics.observe(name, outcomeOf(error), performance.now() - startedAt);
       throw error;
     }
   };
@@ -128,19 +68,22 @@ export function createRpc(options: RpcOptions): Rpc {
   const withRetries = async <T>(
     name: string,
     body: unknown,
-    read: (answer: Exchange) => T,
+    read: (answer: JsonAnswer) => T,
     { signal, priority = 0 }: CallOptions,
   ): Promise<T> => {
-    for (let tries = 1; ; tries += 1) {
-      if (isAborted(signal)) throw givenUp(signal?.reason);
-      try {
-        return await queue.add(() => attempt(name, body, read, signal), { priority });
-      } catch (error) {
-        if (!isRetryable(error) || tries >= attempts || isAborted(signal)) throw error;
-        metrics.retried(name);
-        await sleep(delayBefore(error, tries, random), signal);
-      }
-    }
+    const work = async (): Promise<T> => {
+      if (isAborted(signal)) throw aborted(signal?.reason);
+      return await queue.add(() => attempt(name, body, read, signal), { priority });
+    };
+    return await retry(work, {
+      ...BACKOFF,
+      maxAttempts,
+      minDelayMs: retryAfterOf,
+      isRetryable: (error) => isRetryable(error) && !isAborted(signal),
+      onRetry: () => metrics.retried(name),
+      // The signal ends the wait; the next attempt then throws an AppError instead of the signal's reason.
+      clock: { ...clock, sleep: (ms) => clock.sleep(ms, signal) },
+    });
   };
 
   return {
@@ -170,7 +113,81 @@ export function createRpc(options: RpcOptions): Rpc {
         callOptions,
       );
     },
-    async close() {
+    close: () => http.close(),
+  };
+}
+
+interface JsonAnswer {
+  readonly json: unknown;
+  readonly bytes: number;
+}
+
+interface HttpAnswer {
+  readonly statusCode: number;
+  readonly retryAfter: string | string[] | undefined;
+  readonly chunks: readonly Buffer[];
+  readonly bytes: number;
+}
+
+/** POSTs JSON with keep-alive; every failure is an `AppError`. */
+function createHttpClient({
+  url,
+  timeoutMs,
+  maxConcurrent,
+  maxAnswerBytes = 256_000_000,
+  clock,
+}: RpcOptions) {
+  const agent = new Agent({ connections: maxConcurrent, pipelining: 1, keepAliveTimeout: 30_000 });
+  let closed = false;
+
+  const send = async (body: unknown, signal: AbortSignal | undefined): Promise<HttpAnswer> => {
+    const timeout = AbortSignal.timeout(timeoutMs);
+    try {
+      const response = await request(url, {
+        dispatcher: agent,
+        method: 'POST',
+        headers: { 'content-type': 'application/json', accept: 'application/json' },
+        body: JSON.stringify(body),
+        signal: signal === undefined ? timeout : AbortSignal.any([timeout, signal]),
+      });
+      const chunks: Buffer[] = [];
+      let bytes = 0;
+      for await (const chunk of response.body as AsyncIterable<Buffer>) {
+        bytes += chunk.length;
+        // Leaving the loop destroys the body.
+        if (bytes > maxAnswerBytes)
+          throw new AppError('NODE_ANSWER_INVALID', `the answer is larger than ${maxAnswerBytes} bytes`);
+        chunks.push(chunk);
+      }
+      return { statusCode: response.statusCode, retryAfter: response.headers['retry-after'], chunks, bytes };
+    } catch (cause) {
+      if (cause instanceof AppError) throw cause;
+      if (isAborted(signal) || closed) throw aborted(cause);
+      const what = timeout.aborted ? `no answer within ${timeoutMs} ms` : 'connection failed';
+      throw new AppError('NODE_UNREACHABLE', `Starknet node unreachable: ${what}`, {
+        retryable: true,
+        cause,
+      });
+    }
+  };
+
+  return {
+    async post(body: unknown, signal: AbortSignal | undefined): Promise<JsonAnswer> {
+      const { statusCode, retryAfter, chunks, bytes } = await send(body, signal);
+      if (statusCode === 408 || statusCode === 425 || statusCode === 429 || statusCode >= 500) {
+        throw new AppError('NODE_UNREACHABLE', `Starknet node answered HTTP ${statusCode}`, {
+          retryable: true,
+          details: { retryAfterMs: readRetryAfter(retryAfter, clock.now()) },
+        });
+      }
+      const json = parseJson(chunks);
+      if (json === undefined && statusCode >= 400) {
+        throw new AppError('NODE_UNREACHABLE', `Starknet node answered HTTP ${statusCode}`);
+      }
+      if (json === undefined) throw invalidAnswer('the answer is not valid JSON');
+      return { json, bytes };
+    },
+    async close(): Promise<void> {
       closed = true;
       await agent.destroy();
     },
@@ -195,7 +212,7 @@ function readBatch<T>(
 ): Outcome<T>[] {
   if (!Array.isArray(json)) {
     const refusal = readEnvelope(`${calls[0]?.method ?? ''}[]`, json, null);
-    throw refusal.ok ? invalidAnswer('a batch was answered with one result') : refusal.error;
+    throw refusal.ok ? invalidAnswer('the answer to a batch is a single result') : refusal.error;
   }
   const byId = new Map<unknown, unknown>(
     json.map((item: unknown) => [isObject(item) ? item['id'] : null, item]),
@@ -203,16 +220,16 @@ function readBatch<T>(
   const share = Math.ceil(bytes / calls.length);
   return calls.map(({ method, parse }, index) => {
     const id = firstId + index;
-    if (!byId.has(id)) throw invalidAnswer(`a batch was answered without call ${index} (${method})`);
+    if (!byId.has(id)) throw invalidAnswer(`the answer to a batch lacks call ${index} (${method})`);
     const outcome = readEnvelope(method, byId.get(id), id);
     if (outcome.ok) return { ok: true, value: parse(outcome.value, share) };
-    // A failing server fails the exchange, so that it is tried again whole.
+    // A server fault fails the exchange, so that the whole batch is retried.
     if (outcome.error.retryable) throw outcome.error;
     return outcome;
   });
 }
 
-/** `id` null: an error without an id is read too (a refused batch has none). */
+/** With `id` null, an error without an id is accepted: a refused batch has none. */
 function readEnvelope(
   method: string,
   json: unknown,
@@ -223,10 +240,10 @@ function readEnvelope(
   if (isObject(error)) {
     const { code, message, data } = error;
     if (typeof code !== 'number' || !Number.isInteger(code))
-      throw invalidAnswer(`${method}: an error without a code`);
+      throw invalidAnswer(`${method}: the error has no code`);
     return { ok: false, error: new RpcError(method, code, typeof message === 'string' ? message : '', data) };
   }
-  if (id !== null && json['id'] !== id) throw invalidAnswer(`${method}: the answer is to another call`);
+  if (id !== null && json['id'] !== id) throw invalidAnswer(`${method}: the answer is for another call`);
   if (!('result' in json) || json['result'] === undefined) throw invalidAnswer(`${method}: no result`);
   return { ok: true, value: json['result'] };
 }
@@ -244,12 +261,8 @@ function isAborted(signal: AbortSignal | undefined): boolean {
   return signal?.aborted === true;
 }
 
-function givenUp(cause: unknown): AppError {
-  return new AppError('NODE_UNREACHABLE', 'the call was given up', { cause });
-}
-
-function tooLarge(limit: number): string {
-  return `the answer is larger than ${limit} bytes`;
+function aborted(cause: unknown): AppError {
+  return new AppError('NODE_UNREACHABLE', 'call to the Starknet node aborted', { cause });
 }
 
 function readRetryAfter(header: string | string[] | undefined, now: number): number | null {
@@ -258,14 +271,12 @@ function readRetryAfter(header: string | string[] | undefined, now: number): num
   return Number.isFinite(ms) && ms >= 0 ? Math.min(ms, MAX_RETRY_AFTER_MS) : null;
 }
 
-/** Full jitter; never sooner than the node asked for. */
-function delayBefore(error: unknown, tries: number, random: () => number): number {
-  const jittered = random() * Math.min(MAX_DELAY_MS, BASE_DELAY_MS * 2 ** tries);
-  const asked = error instanceof AppError ? error.details['retryAfterMs'] : null;
-  return typeof asked === 'number' ? asked + jittered : jittered;
+function retryAfterOf(error: unknown): number {
+  const delayMs = error instanceof AppError ? error.details['retryAfterMs'] : null;
+  return typeof delayMs === 'number' ? delayMs : 0;
 }
 
-/** A method without parameters is sent an empty list, which every node takes. */
+/** Without parameters, sends an empty list, which every node accepts. */
 function envelope(id: number, method: string, params: RpcParams): object {
   return { jsonrpc: '2.0', id, method, params: Object.keys(params).length === 0 ? [] : params };
 }

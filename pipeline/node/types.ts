@@ -1,10 +1,10 @@
 import type { Felt } from '../../schemas/felt.ts';
 import type { BlockBody } from '../../schemas/messages/chain-blocks.ts';
 
-/** A height, a hash, or a tag that names a finished block. */
+/** A height, a hash, or a tag of a finished block. */
 export type BlockId = number | { readonly hash: Felt } | 'latest' | 'l1_accepted';
 
-/** Finished blocks only: a pending or pre-confirmed answer is refused. */
+/** Pending and pre-confirmed blocks are rejected. */
 export type BlockStatus = 'ACCEPTED_ON_L2' | 'ACCEPTED_ON_L1';
 
 export interface BlockPoint {
@@ -16,15 +16,15 @@ export interface BlockHeader extends BlockPoint {
   readonly parentHash: Felt;
   readonly status: BlockStatus;
   readonly timestamp: number;
-  /** The header's own count; null before specification 0.10. */
+  /** The header's count; null before specification 0.10. */
   readonly transactionCount: number | null;
 }
 
-/** One answer of `starknet_getBlockWithReceipts`, whole and checked against its own counts. */
+/** One answer of `starknet_getBlockWithReceipts`, checked against the counts in its header. */
 export interface FetchedBlock {
   readonly body: BlockBody;
   readonly status: BlockStatus;
-  /** Size of the answer on the wire: what prefetching is bounded by. */
+  /** Size of the answer on the wire, which bounds prefetching. */
   readonly bytes: number;
 }
 
@@ -35,41 +35,41 @@ export interface FunctionCall {
 }
 
 export interface ContractClass {
-  /** The ABI's entries as the class declares them; empty when it has none that can be read. Untrusted. */
+  /** The ABI entries that the class declares; empty if it has no readable ABI. Untrusted. */
   readonly abi: readonly unknown[];
 }
 
 export interface CallOptions {
   readonly signal?: AbortSignal;
-  /** Calls of higher priority overtake those that wait for a place; 0 unless told. */
+  /** Queued calls of higher priority go first. Default 0. */
   readonly priority?: number;
 }
 
-/** The value, or the error the node gave for this one call of a batch. */
+/** The result or error of one call of a batch. */
 export type Outcome<T> =
   | { readonly ok: true; readonly value: T }
   | { readonly ok: false; readonly error: Error };
 
-/** What the service asks of a Starknet node. Every answer is parsed and normalised; errors are `AppError`s. */
+/** The methods of a Starknet node that the service uses. Answers are parsed and normalised; errors are `AppError`s. */
 export interface Node {
   chainId(options?: CallOptions): Promise<Felt>;
   specVersion(options?: CallOptions): Promise<string>;
   blockNumber(options?: CallOptions): Promise<number>;
-  /** The newest finished block; null on a chain without one. */
+  /** The newest block; null on a chain without blocks. */
   blockHashAndNumber(options?: CallOptions): Promise<BlockPoint | null>;
-  /** Throws `BLOCK_INCOMPLETE` (retryable) when the body does not hold what its header counts. */
+  /** Throws `BLOCK_INCOMPLETE` (retryable) if the body does not match the counts in its header. */
   getBlockWithReceipts(id: BlockId, options?: CallOptions): Promise<FetchedBlock>;
   getBlockHeader(id: BlockId, options?: CallOptions): Promise<BlockHeader>;
   getBlockTransactionCount(id: BlockId, options?: CallOptions): Promise<number>;
   /**
-   * The newest block accepted on L1; null when there is none. Nodes without the tag are asked for the status of blocks
-   * between `known` (accepted before) and the head.
+   * The newest block accepted on L1; null if there is none. Without the tag, searches the blocks between `knownHeight`
+   * (already accepted) and the head by status.
    */
-  l1Accepted(known: number | null, options?: CallOptions): Promise<BlockPoint | null>;
+  l1Accepted(knownHeight: number | null, options?: CallOptions): Promise<BlockPoint | null>;
   call(request: FunctionCall, at: BlockId, options?: CallOptions): Promise<Felt[]>;
   getClassAt(contract: Felt, at: BlockId, options?: CallOptions): Promise<ContractClass>;
   getClassHashAt(contract: Felt, at: BlockId, options?: CallOptions): Promise<Felt>;
-  /** One request for many; each has an outcome of its own. */
+  /** One request for many calls, each with its own outcome. */
   callMany(requests: readonly FunctionCall[], at: BlockId, options?: CallOptions): Promise<Outcome<Felt[]>[]>;
   getClassHashesAt(contracts: readonly Felt[], at: BlockId, options?: CallOptions): Promise<Outcome<Felt>[]>;
   close(): Promise<void>;

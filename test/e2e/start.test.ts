@@ -140,7 +140,7 @@ describe('one command, everything embedded', () => {
     });
     try {
       await expect(startService(first, { PORT: port, STARKNET_RPC_URL: other.url })).rejects.toThrow(
-        'The node serves chain SN_MAIN, this installation holds SN_SIM',
+        'Starknet node serves chain SN_MAIN, this installation indexes SN_SIM',
       );
       expect(new Set(asked)).toEqual(new Set(['starknet_chainId']));
     } finally {

@@ -7,15 +7,15 @@ import { isRpcError } from '../../node/errors.ts';
 import type { BlockId, BlockPoint, Node } from '../../node/types.ts';
 import { classifyAbi } from './abi.ts';
 
-/** What the look-up asks of the node. */
+/** The calls that classification makes. */
 export type ClassifyingNode = Pick<Node, 'call' | 'getClassAt' | 'getClassHashAt'>;
 
 export interface Classification extends ContractFacts {
-  /** What told it. */
+  /** The evidence. */
   readonly basis: 'abi' | 'src5' | 'decimals' | 'nothing';
 }
 
-/** What the ABI of a class says; the same for every contract of the class. */
+/** Result of classifying a class by its ABI, the same for every contract of the class. */
 export type AbiVerdict = ReturnType<typeof classifyAbi>;
 
 function constant(hex: string): Felt {
@@ -24,14 +24,14 @@ function constant(hex: string): Felt {
   return felt;
 }
 
-/** sn_keccak of the names: test/unit/pipeline/ingest/contracts/classify.test.ts computes them. */
+/** sn_keccak of the names, computed in test/unit/pipeline/ingest/contracts/classify.test.ts. */
 const SELECTORS = {
   supports_interface: constant('0x00fe80f537b66d12a00b6d3c072b44afbb716e78dde5c3f0ef116ee93d3e3283'),
   supportsInterface: constant('0x029e211664c0b63c79638fbea474206ca74016b3e9a3dc4f9ac300ffd8bdf2cd'),
   decimals: constant('0x004c4fb1ab068f6039d5780c68dd0fa2f8742cceb3426d19667778ca7f3518a9'),
 } as const;
 
-/** Interface ids: SRC-5's (the XOR of the extended selectors), and those of EIP-165, which Cairo 0 contracts took over. */
+/** Interface ids: SRC-5's (the XOR of the extended selectors), and EIP-165's, which Cairo 0 contracts use. */
 const INTERFACES = {
   erc721: [
     constant('0x33eb2f84c309543403fd69f0d0f363781ef06ef6faeb0131ff16ea3175bd943'),
@@ -43,16 +43,15 @@ const INTERFACES = {
   ],
 } as const;
 
-/** Belongs to no interface (EIP-165): a contract that claims it says yes to everything. */
+/** Not an interface (EIP-165): a contract that claims to support it answers yes to everything. */
 const NO_INTERFACE = constant('0xffffffff');
 
 /**
- * Settles what a contract is: by the ABI of its class, else by SRC-5, else by the presence of `decimals`; `unknown`
- * when the chain has answered and it cannot be told. Where the node does not have the state of that block any more,
- * the newest state answers.
+ * Determines a contract's standard: by the ABI of its class, else by SRC-5, else by the presence of `decimals`; `unknown`
+ * if all calls were answered and none is conclusive. Reads the newest state if the node has pruned that of the block.
  *
- * @param abiOf what the ABI of a class says, remembered by the caller
- * @throws a retryable `AppError` when an answer is missing for a reason that is not the chain's
+ * @param abiOf caches the verdict per class
+ * @throws a retryable `AppError` if a call failed for a reason other than the contract
  */
 export async function classify(
   node: ClassifyingNode,
@@ -60,7 +59,7 @@ export async function classify(
   at: BlockPoint,
   abiOf: (classHash: Felt, fetch: () => Promise<AbiVerdict>) => Promise<AbiVerdict>,
 ): Promise<Classification> {
-  const chain = askAt(node, at);
+  const chain = readAt(node, at);
   const classHash = await chain.classHash(contract);
   if (classHash === null) return { standard: 'unknown', class_hash: null, basis: 'nothing' };
   const facts = (standard: TokenStandard, basis: Classification['basis']): Classification => ({
@@ -70,19 +69,19 @@ export async function classify(
   });
   const byAbi = await abiOf(classHash, () => chain.abiVerdict(contract));
   if (byAbi !== null) return facts(byAbi, 'abi');
-  const bySrc5 = await askSrc5(chain, contract);
+  const bySrc5 = await classifyBySrc5(chain, contract);
   if (bySrc5 !== null) return facts(bySrc5, 'src5');
   const decimals = await chain.call(contract, SELECTORS.decimals, []);
   return decimals !== null && decimals.length > 0 ? facts('erc20', 'decimals') : facts('unknown', 'nothing');
 }
 
-async function askSrc5(chain: Chain, contract: Felt): Promise<'erc721' | 'erc1155' | null> {
+async function classifyBySrc5(chain: ChainReader, contract: Felt): Promise<'erc721' | 'erc1155' | null> {
   for (const selector of [SELECTORS.supports_interface, SELECTORS.supportsInterface]) {
     const supports = async (id: Felt): Promise<boolean | null> => {
       const answer = await chain.call(contract, selector, [id]);
       return answer === null ? null : answer.length === 1 && BigInt(answer[0] ?? 0) === 1n;
     };
-    // Without an answer to the first id the entry point is taken to be missing.
+    // If the first call reverts, the entry point is taken to be missing.
     const first = await supports(INTERFACES.erc721[0]);
     if (first === null) continue;
     const isErc721 = first || (await supports(INTERFACES.erc721[1])) === true;
@@ -95,61 +94,61 @@ async function askSrc5(chain: Chain, contract: Felt): Promise<'erc721' | 'erc115
   return null;
 }
 
-/** The chain's answers at one block; `null` where the chain says no. */
-interface Chain {
+/** Calls at one block; `null` where the contract or entry point does not exist, or the call reverts. */
+interface ChainReader {
   classHash(contract: Felt): Promise<Felt | null>;
   abiVerdict(contract: Felt): Promise<AbiVerdict>;
   call(contract: Felt, selector: Felt, calldata: readonly Felt[]): Promise<readonly Felt[] | null>;
 }
 
-function askAt(node: ClassifyingNode, { hash }: BlockPoint): Chain {
+function readAt(node: ClassifyingNode, { hash }: BlockPoint): ChainReader {
   let block: BlockId = { hash };
-  const ask = async <T>(question: (block: BlockId) => Promise<T>): Promise<T | null> => {
+  const read = async <T>(work: (block: BlockId) => Promise<T>): Promise<T | null> => {
     for (;;) {
       try {
-        return await question(block);
+        return await work(block);
       } catch (error) {
-        if (isRefusal(error)) return null;
-        if (block === 'latest' || !mayLackState(error)) throw heldBack(error);
+        if (isContractError(error)) return null;
+        if (block === 'latest' || !mayBePruned(error)) throw asRetryable(error);
         block = 'latest';
       }
     }
   };
   return {
     async classHash(contract) {
-      const found = await ask((id) => node.getClassHashAt(contract, id));
+      const found = await read((id) => node.getClassHashAt(contract, id));
       if (found !== null || block === 'latest') return found;
-      // It has an event in this block, so it exists: the node answers for another state than the block's.
+      // The contract has an event in this block, so it exists: the node answered for another state.
       block = 'latest';
-      return await ask((id) => node.getClassHashAt(contract, id));
+      return await read((id) => node.getClassHashAt(contract, id));
     },
     async abiVerdict(contract) {
-      const found = await ask((id) => node.getClassAt(contract, id));
+      const found = await read((id) => node.getClassAt(contract, id));
       return found === null ? null : classifyAbi(found.abi);
     },
-    call: (contract, selector, calldata) => ask((id) => node.call({ contract, selector, calldata }, id)),
+    call: (contract, selector, calldata) => read((id) => node.call({ contract, selector, calldata }, id)),
   };
 }
 
 /**
- * Answers of the contract or about it: 20 contract not found, 21 entry point not found (before 0.8: invalid selector),
+ * Errors of the contract or about it: 20 contract not found, 21 entry point not found (before 0.8: invalid selector),
  * 22 invalid call data, 28 class not found, 40 contract error (where some nodes put a missing entry point), 41 execution
  * error.
  */
-function isRefusal(error: unknown): boolean {
+function isContractError(error: unknown): boolean {
   return isRpcError(error, 20, 21, 22, 28, 40, 41);
 }
 
 /**
- * 24 is block not found, which nodes also say of a block whose state they have pruned, or that they have orphaned. Some
- * say it with a code of their own. What failed for another reason fails for the newest state too.
+ * 24 is block not found, which nodes also return for a block that is orphaned or whose state is pruned. Some return a code
+ * of their own. What fails for another reason fails for the newest state too.
  */
-function mayLackState(error: unknown): boolean {
+function mayBePruned(error: unknown): boolean {
   return error instanceof AppError && error.code === 'NODE_ERROR' && !isRpcError(error, -32603);
 }
 
-/** Whatever kept the chain from answering, the block waits and is looked up again. */
-function heldBack(error: unknown): unknown {
+/** Whatever the failure, the block waits until its contracts are classified. */
+function asRetryable(error: unknown): unknown {
   if (!(error instanceof AppError) || error.retryable) return error;
   return new AppError(error.code, error.message, { retryable: true, cause: error, details: error.details });
 }

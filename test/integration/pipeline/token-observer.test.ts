@@ -164,7 +164,7 @@ test('a token is tried again with growing pauses while the node is away, over a 
     await vi.waitFor(
       async () => {
         const attempt = await attemptsOf(token);
-        expect(attempt).toMatchObject({ attempts: failures, last_error: 'the node answered HTTP 503' });
+        expect(attempt).toMatchObject({ attempts: failures, last_error: 'Starknet node answered HTTP 503' });
         pauses.push((attempt?.next_at ?? 0) - now);
       },
       { timeout: 60_000, interval: 20 },

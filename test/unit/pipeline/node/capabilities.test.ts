@@ -6,16 +6,17 @@ import { bisectL1, createL1Finder } from '../../../../pipeline/node/capabilities
 import type { BlockHeader, BlockId } from '../../../../pipeline/node/types.ts';
 import { toFelt } from '../../../../schemas/felt.ts';
 
-/** A chain up to `head`, accepted on L1 up to `l1`; a node that knows the tag or refuses it. */
-function chain(head: number, l1: number, tag: 'known' | 'refused' = 'refused') {
-  const asked: BlockId[] = [];
+/** A node whose chain goes up to `head`, accepted on L1 up to `l1`; with or without the `l1_accepted` tag. */
+function chain(head: number, l1: number, tag: 'supported' | 'unsupported' = 'unsupported') {
+  const requested: BlockId[] = [];
   const hash = (height: number) => toFelt(BigInt(height + 1000));
   return {
-    asked,
+    requested,
     blockHashAndNumber: async () => (head < 0 ? null : { height: head, hash: hash(head) }),
     async getBlockHeader(id: BlockId): Promise<BlockHeader> {
-      asked.push(id);
-      if (id === 'l1_accepted' && tag === 'refused') throw new RpcError('m', -32602, 'Invalid params', null);
+      requested.push(id);
+      if (id === 'l1_accepted' && tag === 'unsupported')
+        throw new RpcError('m', -32602, 'Invalid params', null);
       const height = id === 'l1_accepted' ? l1 : Number(id);
       if (height < 0 || height > head) throw new RpcError('m', 24, 'Block not found', null);
       return {
@@ -30,7 +31,7 @@ function chain(head: number, l1: number, tag: 'known' | 'refused' = 'refused') {
   };
 }
 
-test('bisecting finds the last accepted height from any known one, in few calls', async () => {
+test('bisectL1 finds the last accepted height from any known one, in few calls', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.integer({ min: -1, max: 100_000 }),
@@ -41,23 +42,26 @@ test('bisecting finds the last accepted height from any known one, in few calls'
         const known = below <= l1 ? below : null;
         const node = chain(head, l1);
         expect((await bisectL1(node, known))?.height ?? -1).toBe(l1);
-        expect(node.asked.length).toBeLessThan(45);
+        expect(node.requested.length).toBeLessThan(45);
       },
     ),
   );
 });
 
-test('one call is enough while nothing changed', async () => {
+test('bisectL1 makes two calls while nothing changed', async () => {
   const node = chain(1000, 700);
   await bisectL1(node, 700);
-  expect(node.asked).toEqual([701, 700]);
+  expect(node.requested).toEqual([701, 700]);
 });
 
 test.each([
-  ['known', 700, 700],
-  ['refused', 700, 700],
-  ['known', -1, -1],
-] as const)('a tag that is %s, accepted up to %i', async (tag, l1, expected) => {
-  const find = createL1Finder();
-  expect((await find(chain(1000, l1, tag), null))?.height ?? -1).toBe(expected);
-});
+  ['supported', 700, 700],
+  ['unsupported', 700, 700],
+  ['supported', -1, -1],
+] as const)(
+  'createL1Finder finds the height with the tag %s, accepted up to %i',
+  async (tag, l1, expected) => {
+    const find = createL1Finder();
+    expect((await find(chain(1000, l1, tag), null))?.height ?? -1).toBe(expected);
+  },
+);

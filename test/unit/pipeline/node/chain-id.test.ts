@@ -1,7 +1,7 @@
 import { text } from 'node:stream/consumers';
 
 import { Registry } from 'prom-client';
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 
 import { serveOnLoopback } from '../../../../infra/embedded/loopback.ts';
@@ -13,19 +13,19 @@ import { toFelt } from '../../../../schemas/felt.ts';
 
 const [MAIN, SEPOLIA] = [toFelt(0x534e5f4d41494en), toFelt(0x534e5f5345504f4c4941n)];
 const CALL = { contract: toFelt(1n), selector: toFelt(2n), calldata: [] };
-const asking = z.object({ id: z.unknown(), method: z.string() });
+const callSchema = z.object({ id: z.unknown(), method: z.string() });
 
 let server: Awaited<ReturnType<typeof serveOnLoopback>>;
 let served = MAIN;
-let isAway = false;
-let asked: string[] = [];
+let isUnavailable = false;
+let methods: string[] = [];
 
 beforeAll(async () => {
   server = await serveOnLoopback((request, response) => {
     void text(request).then((body) => {
-      if (isAway) return response.writeHead(500).end();
-      const requests = [JSON.parse(body)].flat().map((one) => asking.parse(one));
-      asked.push(...requests.map(({ method }) => method));
+      if (isUnavailable) return response.writeHead(500).end();
+      const requests = [JSON.parse(body)].flat().map((one) => callSchema.parse(one));
+      methods.push(...requests.map(({ method }) => method));
       const answers = requests.map(({ id, method }) => ({
         jsonrpc: '2.0',
         id,
@@ -38,11 +38,11 @@ beforeAll(async () => {
 afterAll(() => server.close());
 beforeEach(() => {
   served = MAIN;
-  isAway = false;
-  asked = [];
+  isUnavailable = false;
+  methods = [];
 });
 
-function ofMainnet(): Node {
+function createMainnetNode(): Node {
   return createNode({
     url: server.url,
     timeoutMs: 5000,
@@ -53,8 +53,8 @@ function ofMainnet(): Node {
   });
 }
 
-it('is asked for its chain once, before everything else', async () => {
-  const node = ofMainnet();
+test('a node with a chain check requests the chain id once, before any other call', async () => {
+  const node = createMainnetNode();
   const answers = await Promise.all([
     node.call(CALL, 'latest'),
     node.callMany([CALL, CALL], 'latest'),
@@ -62,32 +62,32 @@ it('is asked for its chain once, before everything else', async () => {
   ]);
   expect(answers[0]).toEqual([toFelt(7n)]);
   await node.call(CALL, 'latest');
-  expect(asked.filter((method) => method === 'starknet_chainId')).toEqual(['starknet_chainId']);
-  expect(asked[0]).toBe('starknet_chainId');
-  expect(asked).toHaveLength(6);
+  expect(methods.filter((method) => method === 'starknet_chainId')).toEqual(['starknet_chainId']);
+  expect(methods[0]).toBe('starknet_chainId');
+  expect(methods).toHaveLength(6);
   await node.close();
 });
 
-it('is asked nothing else where it serves another, until it serves the right one', async () => {
+test('a node with a chain check makes no other call while the node serves another chain', async () => {
   served = SEPOLIA;
-  const node = ofMainnet();
+  const node = createMainnetNode();
   const refusal = {
     code: 'CHAIN_MISMATCH',
-    message: 'The node serves chain SN_SEPOLIA, this installation holds SN_MAIN',
+    message: 'Starknet node serves chain SN_SEPOLIA, this installation indexes SN_MAIN',
   };
   await expect(node.call(CALL, 'latest')).rejects.toMatchObject(refusal);
   await expect(node.callMany([CALL], 'latest')).rejects.toMatchObject(refusal);
-  expect(new Set(asked)).toEqual(new Set(['starknet_chainId']));
+  expect(new Set(methods)).toEqual(new Set(['starknet_chainId']));
   served = MAIN;
   expect(await node.call(CALL, 'latest')).toEqual([toFelt(7n)]);
   await node.close();
 });
 
-it('is asked again where it did not answer', async () => {
-  isAway = true;
-  const node = ofMainnet();
+test('a node with a chain check repeats the check after a failure', async () => {
+  isUnavailable = true;
+  const node = createMainnetNode();
   await expect(node.call(CALL, 'latest')).rejects.toThrow();
-  isAway = false;
+  isUnavailable = false;
   expect(await node.call(CALL, 'latest')).toEqual([toFelt(7n)]);
   await node.close();
 });

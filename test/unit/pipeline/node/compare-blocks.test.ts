@@ -9,7 +9,7 @@ import { RpcError, rpcCodes } from '../../../../pipeline/node/errors.ts';
 import type { Node } from '../../../../pipeline/node/types.ts';
 import { COIN, makeBlock, transferEvent } from '../../../support/chain-messages.ts';
 
-type Asked = Pick<Node, 'getBlockWithReceipts' | 'getBlockTransactionCount'>;
+type ComparedNode = Pick<Node, 'getBlockWithReceipts' | 'getBlockTransactionCount'>;
 
 const blockAt = (height: number) =>
   makeBlock({ height, transactions: [{ events: [transferEvent(COIN, COIN, COIN, 5n)] }] });
@@ -17,7 +17,7 @@ const inLog = (height: number): ComparedBlock => {
   const { hash } = blockAt(height);
   return { height, hash, transactions: 1, events: 1 };
 };
-const honest: Asked = {
+const honest: ComparedNode = {
   getBlockWithReceipts: async (id) => ({ body: blockAt(Number(id)), status: 'ACCEPTED_ON_L1', bytes: 500 }),
   getBlockTransactionCount: async () => 1,
 };
@@ -28,8 +28,8 @@ async function* heights(from: number, to: number, at: (height: number) => void =
   }
 }
 
-test('each difference is named, of a block that the node does not have too', async () => {
-  const node: Asked = {
+test('compareBlocks names each difference, and blocks missing on the node', async () => {
+  const node: ComparedNode = {
     async getBlockWithReceipts(id) {
       const read = await honest.getBlockWithReceipts(id);
       const { body } = read;
@@ -44,35 +44,35 @@ test('each difference is named, of a block that the node does not have too', asy
     { height: 8, what: 'block 8: the log has 1 transactions, the node 0 and counts 1' },
     { height: 8, what: 'block 8: the log has 1 events, the node 0' },
     { height: 9, what: 'block 9: the log has 1 transactions, the node 1 and counts 2' },
-    { height: 30, what: 'block 30: the node does not have it' },
+    { height: 30, what: 'block 30: missing on the node' },
   ]);
 });
 
-test('a node that fails is asked nothing more, and what was asked is given up', async () => {
-  const asked: number[] = [];
-  let givenUp = 0;
-  const node: Asked = {
+test('compareBlocks stops after a failure, and aborts the requests in flight', async () => {
+  const requested: number[] = [];
+  let abortedCalls = 0;
+  const node: ComparedNode = {
     ...honest,
     getBlockWithReceipts(id, { signal } = {}) {
-      asked.push(Number(id));
+      requested.push(Number(id));
       return new Promise((_, reject) => {
-        if (id === 4) setTimeout(() => reject(new Error('away')), 20);
+        if (id === 4) setTimeout(() => reject(new Error('connection failed')), 20);
         signal?.addEventListener('abort', () => {
-          givenUp += 1;
-          reject(new Error('given up'));
+          abortedCalls += 1;
+          reject(new Error('aborted'));
         });
       });
     },
   };
-  await expect(compareBlocks(node, heights(0, 100))).rejects.toThrow('away');
+  await expect(compareBlocks(node, heights(0, 100))).rejects.toThrow('connection failed');
   await new Promise((resolve) => setTimeout(resolve, 20));
-  expect(asked).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
-  expect(givenUp).toBe(8);
+  expect(requested).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
+  expect(abortedCalls).toBe(8);
 });
 
-test('a reader that stops is told so, and no block is left half compared', async () => {
+test('compareBlocks rejects with the reason of its signal', async () => {
   const stop = new AbortController();
-  const node: Asked = {
+  const node: ComparedNode = {
     ...honest,
     async getBlockWithReceipts(id, { signal } = {}) {
       if (id === 20) stop.abort(new Error('stopped'));
@@ -83,26 +83,26 @@ test('a reader that stops is told so, and no block is left half compared', async
   await expect(compareBlocks(node, heights(0, 100), { signal: stop.signal })).rejects.toThrow('stopped');
 });
 
-test('millions of blocks take no more room than a few', { timeout: 120_000 }, async () => {
+test('compareBlocks uses constant memory for any number of blocks', { timeout: 120_000 }, async () => {
   setFlagsFromString('--expose-gc');
   const collect: unknown = runInNewContext('gc');
   const used: number[] = [];
-  const look = (height: number): void => {
+  const measure = (height: number): void => {
     if (height % 30_000 !== 10_000 || typeof collect !== 'function') return;
     collect();
     used.push(process.memoryUsage().heapUsed);
   };
   const block = await honest.getBlockWithReceipts(0);
-  const node: Asked = { ...honest, getBlockWithReceipts: async () => block };
+  const node: ComparedNode = { ...honest, getBlockWithReceipts: async () => block };
   const one = inLog(0);
   async function* many() {
     for (let height = 0; height < 50_000; height += 1) {
-      look(height);
+      measure(height);
       yield one;
     }
   }
   expect(await compareBlocks(node, many())).toEqual([]);
   const [early = 0, late = 0] = used;
-  // 30,000 rounds in between: 100 bytes of each would be 3 MB.
+  // 30,000 blocks in between: 100 bytes each would be 3 MB.
   expect(late - early).toBeLessThan(2_000_000);
 });

@@ -27,7 +27,7 @@ function transaction(change: { transaction?: Json; receipt?: Json } = {}): Json 
   };
 }
 
-/** A block as specification 0.8 gives it: no counts in the header. */
+/** A block of specification 0.8, without counts in the header. */
 function block(change: Json = {}): Json {
   return {
     status: 'ACCEPTED_ON_L2',
@@ -43,8 +43,8 @@ function block(change: Json = {}): Json {
   };
 }
 
-describe('a block', () => {
-  test('is normalised: felts padded and lower case, fees decimal', () => {
+describe('parseBlockWithReceipts', () => {
+  test('normalises felts to padded lower case and fees to decimal', () => {
     expect(parseBlockWithReceipts(block(), 123)).toEqual({
       status: 'ACCEPTED_ON_L2',
       bytes: 123,
@@ -92,7 +92,7 @@ describe('a block', () => {
       '4722366482869645213695',
       'WEI',
     ],
-  ])('%s', (_, change, fee, unit) => {
+  ])('reads %s', (_, change, fee, unit) => {
     const { body } = parseBlockWithReceipts(block({ transactions: [transaction(change)] }), 1);
     expect(body.transactions[0]).toMatchObject({ fee, fee_unit: unit });
   });
@@ -113,7 +113,7 @@ describe('a block', () => {
     ],
     ['DEPLOY', { type: 'DEPLOY', sender_address: undefined }, { contract_address: '0xe' }, null],
     ['L1_HANDLER', { type: 'L1_HANDLER', sender_address: undefined, contract_address: '0xf' }, {}, null],
-  ])('names the sender of %s', (_, tx, receipt, sender) => {
+  ])('finds the sender of %s', (_, tx, receipt, sender) => {
     const { body } = parseBlockWithReceipts(
       block({ transactions: [transaction({ transaction: tx, receipt })] }),
       1,
@@ -134,9 +134,9 @@ describe('a block', () => {
     ['with a height in a string', { block_number: '7' }],
     ['with a fractional height', { block_number: 7.5 }],
     ['with a negative time', { timestamp: -1 }],
-    ['with transactions that are no list', { transactions: {} }],
+    ['with transactions that are not a list', { transactions: {} }],
     ['with bare transaction hashes', { transactions: ['0x1'] }],
-    ['with a count that is no number', { transaction_count: '1' }],
+    ['with a count that is not a number', { transaction_count: '1' }],
     [
       'with an unknown execution status',
       { transactions: [transaction({ receipt: { execution_status: 'DONE' } })] },
@@ -152,24 +152,24 @@ describe('a block', () => {
       'with an unknown unit',
       { transactions: [transaction({ receipt: { actual_fee: { amount: '0x1', unit: 'GWEI' } } })] },
     ],
-  ])('%s is refused, and may be asked for again', (_, change) => {
+  ])('rejects a block that is %s, as retryable', (_, change) => {
     expect(() => parseBlockWithReceipts(block(change), 1)).toThrow(
       expect.objectContaining({ code: 'NODE_ANSWER_INVALID', retryable: true }),
     );
   });
 
   test.each([
-    ['a transaction short', { transaction_count: 2, event_count: 1 }],
-    ['an event short', { transaction_count: 1, event_count: 2 }],
+    ['a transaction too few', { transaction_count: 2, event_count: 1 }],
+    ['an event too few', { transaction_count: 1, event_count: 2 }],
     ['an event too many', { transaction_count: 1, event_count: 0 }],
-  ])('%s is incomplete', (_, counts) => {
+  ])('rejects a body with %s as incomplete', (_, counts) => {
     expect(() => parseBlockWithReceipts(block(counts), 1)).toThrow(
       expect.objectContaining({ code: 'BLOCK_INCOMPLETE', retryable: true }),
     );
     expect(() => parseBlockHeader(block(counts))).not.toThrow();
   });
 
-  test('with right counts keeps them', () => {
+  test('keeps counts that match the body', () => {
     const { body } = parseBlockWithReceipts(block({ transaction_count: 1, event_count: 1 }), 1);
     expect([body.transaction_count, body.event_count]).toEqual([1, 1]);
   });
@@ -183,9 +183,9 @@ describe.each([
   ['sepolia-3100000', 3_100_000, 3, 3],
 ])('recorded %s', (name, height, transactions, events) => {
   const file = resolve(recorded, `${name}.json`);
-  const there = existsSync(file);
-  const reason = there ? '' : 'SKIPPED: ../shared/blocks is absent, recorded blocks were not checked - ';
-  test.skipIf(!there)(`${reason}parses whole, into what the topic's schema takes`, () => {
+  const isPresent = existsSync(file);
+  const reason = isPresent ? '' : 'SKIPPED: ../shared/blocks is absent, recorded blocks not checked - ';
+  test.skipIf(!isPresent)(`${reason}parses into a body that satisfies the topic's schema`, () => {
     const text = readFileSync(file, 'utf8');
     const { body, status } = parseBlockWithReceipts(JSON.parse(text), text.length);
     expect(status).toBe('ACCEPTED_ON_L1');

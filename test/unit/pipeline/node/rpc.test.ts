@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 
 import { afterEach, describe, expect, test } from 'vitest';
 
+import { systemClock } from '../../../../infra/clock.ts';
 import { createMetrics } from '../../../../infra/metrics.ts';
 import { createNodeMetrics } from '../../../../pipeline/node/metrics.ts';
 import { createRpc } from '../../../../pipeline/node/rpc.ts';
@@ -28,13 +29,13 @@ async function rpcTo(answer: Answer, options: { timeoutMs?: number; maxAnswerByt
       count += 1;
       const call: unknown = JSON.parse(Buffer.concat(chunks).toString());
       const first = (Array.isArray(call) ? call[0] : call) as { id: number; method: string };
-      const said = answer(first, count);
-      if (said === 'hang') return;
-      if (said === 'reset') {
+      const reply = answer(first, count);
+      if (reply === 'hang') return;
+      if (reply === 'reset') {
         response.destroy();
         return;
       }
-      response.writeHead(said.status ?? 200, said.headers ?? {}).end(said.body);
+      response.writeHead(reply.status ?? 200, reply.headers ?? {}).end(reply.body);
     });
   };
   const server = createServer(listener);
@@ -45,9 +46,7 @@ async function rpcTo(answer: Answer, options: { timeoutMs?: number; maxAnswerByt
     timeoutMs: 2000,
     maxConcurrent: 2,
     attempts: 4,
-    sleep: async (ms) => void slept.push(ms),
-    now: Date.now,
-    random: () => 0.5,
+    clock: { ...systemClock, sleep: async (ms) => void slept.push(ms) },
     metrics: createNodeMetrics(createMetrics('test')),
     ...options,
   });
@@ -62,14 +61,14 @@ async function rpcTo(answer: Answer, options: { timeoutMs?: number; maxAnswerByt
 const ok = (id: number, result: unknown) => ({ body: JSON.stringify({ jsonrpc: '2.0', id, result }) });
 const ask = { method: 'm', params: {}, parse: (result: unknown) => result };
 
-describe('what is tried again', () => {
+describe('call retries', () => {
   test.each<[string, Answer]>([
     ['HTTP 503', ({ id }, count) => (count < 3 ? { status: 503, body: '' } : ok(id, 1))],
     ['HTTP 429', ({ id }, count) => (count < 3 ? { status: 429, body: '' } : ok(id, 1))],
     ['a reset connection', ({ id }, count) => (count < 3 ? 'reset' : ok(id, 1))],
-    ['JSON cut short', ({ id }, count) => (count < 3 ? { body: ok(id, 1).body.slice(0, 9) } : ok(id, 1))],
+    ['truncated JSON', ({ id }, count) => (count < 3 ? { body: ok(id, 1).body.slice(0, 9) } : ok(id, 1))],
     ['an empty answer', ({ id }, count) => (count < 3 ? { body: '' } : ok(id, 1))],
-    ['an answer to another call', ({ id }, count) => ok(count < 3 ? id + 99 : id, 1)],
+    ['an answer for another call', ({ id }, count) => ok(count < 3 ? id + 99 : id, 1)],
     [
       'an internal error',
       ({ id }, count) =>
@@ -83,13 +82,13 @@ describe('what is tried again', () => {
     expect(calls()).toBe(3);
   });
 
-  test('a hang, after the time-out, until the attempts are used up', async () => {
+  test('a time-out, until the attempts are used up', async () => {
     const { rpc, calls } = await rpcTo(() => 'hang', { timeoutMs: 100 });
     await expect(rpc.call(ask)).rejects.toMatchObject({ code: 'NODE_UNREACHABLE', retryable: true });
     expect(calls()).toBe(4);
   });
 
-  test('not sooner than Retry-After says', async () => {
+  test('no sooner than Retry-After asks for', async () => {
     const { rpc, slept } = await rpcTo(({ id }, count) =>
       count === 1 ? { status: 429, headers: { 'retry-after': '2' }, body: '' } : ok(id, 1),
     );
@@ -99,8 +98,8 @@ describe('what is tried again', () => {
   });
 });
 
-describe('what is not', () => {
-  test.each([20, 21, 24, 40, -32601, -32602])('JSON-RPC error %i keeps its code', async (code) => {
+describe('call does not retry', () => {
+  test.each([20, 21, 24, 40, -32601, -32602])('JSON-RPC error %i, and keeps its code', async (code) => {
     const { rpc, calls } = await rpcTo(({ id }) => ({
       body: JSON.stringify({ jsonrpc: '2.0', id, error: { code, message: 'no', data: { why: 1 } } }),
     }));
@@ -113,7 +112,7 @@ describe('what is not', () => {
     expect(calls()).toBe(1);
   });
 
-  test('an answer larger than the cap', async () => {
+  test('an answer larger than the limit', async () => {
     const { rpc, calls } = await rpcTo(({ id }) => ok(id, 'x'.repeat(100_000)), { maxAnswerBytes: 10_000 });
     await expect(rpc.call(ask)).rejects.toMatchObject({ code: 'NODE_ANSWER_INVALID', retryable: false });
     expect(calls()).toBe(1);
@@ -125,7 +124,7 @@ describe('what is not', () => {
     expect(calls()).toBe(1);
   });
 
-  test('a call that was given up', async () => {
+  test('an aborted call', async () => {
     const { rpc } = await rpcTo(() => 'hang');
     const stop = new AbortController();
     const call = rpc.call(ask, { signal: stop.signal });
@@ -135,7 +134,7 @@ describe('what is not', () => {
 });
 
 describe('a batch', () => {
-  test('is matched by id, in any order, each with its outcome', async () => {
+  test('matches answers by id in any order, each with its outcome', async () => {
     const { rpc } = await rpcTo(({ id }) => ({
       body: JSON.stringify([
         { jsonrpc: '2.0', id: id + 1, error: { code: 20, message: 'none' } },
@@ -148,7 +147,7 @@ describe('a batch', () => {
     ]);
   });
 
-  test('with an answer missing is asked again whole', async () => {
+  test('is retried whole if an answer is missing', async () => {
     const { rpc, calls } = await rpcTo(({ id }, count) => ({
       body: JSON.stringify(
         [

@@ -12,11 +12,11 @@ describe('classifyAbi', () => {
     ['erc20', cairo0Erc20],
     ['erc721', cairo0Erc721],
     ['erc1155', cairo0Erc1155],
-  ])('knows an OpenZeppelin %s', (standard, abi) => {
+  ])('recognises an OpenZeppelin %s', (standard, abi) => {
     expect(classifyAbi(abi)).toBe(standard);
   });
 
-  it('knows functions that stand outside of interfaces, as Cairo 1.0 lists them', () => {
+  it('recognises functions outside of interfaces, as in Cairo 1.0', () => {
     const abi = [
       { ...fn('balance_of', 'account'), state_mutability: 'view' },
       { ...fn('transfer', 'recipient', 'amount'), state_mutability: 'external' },
@@ -44,22 +44,22 @@ describe('classifyAbi', () => {
       [...sierraToken('erc721'), fn('transfer', 'to', 'amount'), fn('decimals')],
     ],
     ['two token standards at once', [...sierraToken('erc721'), ...sierraToken('erc1155')]],
-  ])('does not tell from %s', (_, abi) => {
+  ])('returns null for %s', (_, abi) => {
     expect(classifyAbi(abi)).toBeNull();
   });
 
-  it('keeps an ERC-721 that can also transfer an id plainly', () => {
+  it('recognises an ERC-721 that also has a plain transfer', () => {
     expect(classifyAbi([...cairo0Erc721, fn('transfer', 'to', 'tokenId')])).toBe('erc721');
   });
 
-  it('passes over entries of any other shape', () => {
+  it('ignores entries of any other shape', () => {
     fc.assert(
       fc.property(fc.array(fc.jsonValue(), { maxLength: 20 }), (junk) => {
         expect(classifyAbi([...junk, ...cairo0Erc721, ...junk])).toBe('erc721');
       }),
     );
-    const endless: unknown[] = [];
-    endless.push({ type: 'interface', name: 'I', items: endless });
-    expect(classifyAbi(endless)).toBeNull();
+    const recursive: unknown[] = [];
+    recursive.push({ type: 'interface', name: 'I', items: recursive });
+    expect(classifyAbi(recursive)).toBeNull();
   });
 });

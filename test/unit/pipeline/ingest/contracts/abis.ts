@@ -1,4 +1,4 @@
-/** ABIs by hand, in the forms of the two compilers, after OpenZeppelin's presets. */
+/** Hand-written ABIs in the formats of both compilers, modelled on OpenZeppelin's presets. */
 
 type Names = readonly string[];
 

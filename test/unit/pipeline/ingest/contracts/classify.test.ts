@@ -41,18 +41,18 @@ const IDS = {
     `set_approval_for_all(${A},${BOOL})`,
     `is_approved_for_all(${A},${A})->${BOOL}`,
   ),
-  // EIP-165: what Cairo 0 contracts took over from EIP-721 and EIP-1155.
+  // EIP-165 ids of EIP-721 and EIP-1155, used by Cairo 0 contracts.
   oldErc721: 0x80ac58cdn,
   oldErc1155: 0xd9b67a26n,
 };
 
-const refuse = (code: number): never => {
+const fail = (code: number): never => {
   throw new RpcError('starknet_call', code, 'no', null);
 };
 
 interface Script {
   abi?: readonly unknown[];
-  /** By name of the entry point; others are refused with `missing`. */
+  /** By name of the entry point; calls to others fail with the code `missing`. */
   entryPoints?: Record<string, (argument: bigint | undefined) => bigint[]>;
   missing?: number;
   /** Runs before every answer. */
@@ -60,9 +60,9 @@ interface Script {
 }
 
 function scripted({ abi = cairo0Proxy, entryPoints = {}, missing = 21, before }: Script) {
-  const asked: { block: BlockId; method: string }[] = [];
+  const requested: { block: BlockId; method: string }[] = [];
   const note = (block: BlockId, method: string): void => {
-    asked.push({ block, method });
+    requested.push({ block, method });
     before?.(block, method);
   };
   const names = new Map(Object.keys(entryPoints).map((name) => [selector(name), name]));
@@ -80,11 +80,11 @@ function scripted({ abi = cairo0Proxy, entryPoints = {}, missing = 21, before }:
       note(block, name ?? 'missing');
       const [argument] = request.calldata;
       const entryPoint = name === undefined ? undefined : entryPoints[name];
-      if (entryPoint === undefined) return refuse(missing);
+      if (entryPoint === undefined) return fail(missing);
       return entryPoint(argument === undefined ? undefined : BigInt(argument)).map(toFelt);
     },
   };
-  return { node, asked };
+  return { node, requested };
 }
 
 const fetchAlways = (_: Felt, fetch: () => Promise<AbiVerdict>): Promise<AbiVerdict> => fetch();
@@ -94,11 +94,11 @@ const supporting =
   (id: bigint | undefined): bigint[] => [ids.includes(id ?? -1n) ? 1n : 0n];
 
 describe('classify', () => {
-  it('believes the ABI and asks no more', async () => {
-    const { node, asked } = scripted({ abi: sierraToken('erc1155') });
+  it('uses the ABI and makes no further calls', async () => {
+    const { node, requested } = scripted({ abi: sierraToken('erc1155') });
     expect(await run(node)).toEqual({ standard: 'erc1155', class_hash: CLASS, basis: 'abi' });
-    expect(asked.map(({ method }) => method)).toEqual(['getClassHashAt', 'getClassAt']);
-    expect(asked.every(({ block }) => typeof block === 'object' && block.hash === AT.hash)).toBe(true);
+    expect(requested.map(({ method }) => method)).toEqual(['getClassHashAt', 'getClassAt']);
+    expect(requested.every(({ block }) => typeof block === 'object' && block.hash === AT.hash)).toBe(true);
   });
 
   it.each([
@@ -107,19 +107,19 @@ describe('classify', () => {
     ['erc721', 'supportsInterface', 'oldErc721'],
     ['erc1155', 'supports_interface', 'erc1155'],
     ['erc1155', 'supportsInterface', 'oldErc1155'],
-  ] as const)('knows a proxied %s by %s(%s)', async (standard, name, id) => {
+  ] as const)('recognises a proxied %s by %s(%s)', async (standard, name, id) => {
     for (const missing of [21, 40]) {
       const { node } = scripted({ entryPoints: { [name]: supporting(IDS[id]) }, missing });
       expect(await run(node)).toEqual({ standard, class_hash: CLASS, basis: 'src5' });
     }
   });
 
-  it('goes on to decimals when SRC-5 knows neither', async () => {
+  it('falls back to decimals if SRC-5 supports neither', async () => {
     const { node } = scripted({ entryPoints: { supports_interface: supporting(), decimals: () => [18n] } });
     expect(await run(node)).toEqual({ standard: 'erc20', class_hash: CLASS, basis: 'decimals' });
   });
 
-  it('does not believe a contract that supports every interface', async () => {
+  it('ignores SRC-5 of a contract that supports every interface', async () => {
     const { node } = scripted({ entryPoints: { supports_interface: () => [1n] } });
     expect(await run(node)).toMatchObject({ standard: 'unknown', basis: 'nothing' });
     const one = scripted({
@@ -128,39 +128,42 @@ describe('classify', () => {
     expect(await run(one.node)).toMatchObject({ standard: 'unknown' });
   });
 
-  it.each([20, 21, 22, 40])('is unknown when every probe is refused with code %i', async (missing) => {
+  it.each([20, 21, 22, 40])('returns unknown if every probe fails with code %i', async (missing) => {
     const { node } = scripted({ missing });
     expect(await run(node)).toEqual({ standard: 'unknown', class_hash: CLASS, basis: 'nothing' });
   });
 
-  it('is unknown, without a class, when neither that block nor the newest has the contract', async () => {
-    const { node, asked } = scripted({ before: (_, method) => method === 'getClassHashAt' && refuse(20) });
+  it('returns unknown without a class if neither that block nor the newest has the contract', async () => {
+    const { node, requested } = scripted({ before: (_, method) => method === 'getClassHashAt' && fail(20) });
     expect(await run(node)).toEqual({ standard: 'unknown', class_hash: null, basis: 'nothing' });
-    expect(asked.map(({ block }) => block)).toEqual([{ hash: AT.hash }, 'latest']);
+    expect(requested.map(({ block }) => block)).toEqual([{ hash: AT.hash }, 'latest']);
   });
 
-  it.each([24, 1, -32001])('asks the newest state when that of the block is gone (code %i)', async (code) => {
-    const { node, asked } = scripted({
-      entryPoints: { decimals: () => [6n] },
-      before: (block) => void (block !== 'latest' && refuse(code)),
-    });
-    expect(await run(node)).toMatchObject({ standard: 'erc20', basis: 'decimals' });
-    // Only the first question meets the missing state.
-    expect(asked.filter(({ block }) => block !== 'latest')).toHaveLength(1);
-  });
+  it.each([24, 1, -32001])(
+    'reads the newest state if that of the block is pruned (code %i)',
+    async (code) => {
+      const { node, requested } = scripted({
+        entryPoints: { decimals: () => [6n] },
+        before: (block) => void (block !== 'latest' && fail(code)),
+      });
+      expect(await run(node)).toMatchObject({ standard: 'erc20', basis: 'decimals' });
+      // Only the first call reads the pruned state.
+      expect(requested.filter(({ block }) => block !== 'latest')).toHaveLength(1);
+    },
+  );
 
   it.each([
-    ['unreachable', new AppError('NODE_UNREACHABLE', 'away', { retryable: true })],
-    ['given up', new AppError('NODE_UNREACHABLE', 'given up')],
-    ['answering nonsense', new AppError('NODE_ANSWER_INVALID', 'nonsense', { retryable: true })],
-    ['failing inside', new RpcError('starknet_call', -32603, 'internal', null)],
-    ['failing in a way of its own, at any block', new RpcError('starknet_call', -32000, 'busy', null)],
-    ['not knowing the method', new RpcError('starknet_call', -32601, 'no such method', null)],
-  ])('throws retryable while the node is %s, at every question', async (_, error) => {
+    ['unreachable', new AppError('NODE_UNREACHABLE', 'connection failed', { retryable: true })],
+    ['aborting', new AppError('NODE_UNREACHABLE', 'aborted')],
+    ['answering invalidly', new AppError('NODE_ANSWER_INVALID', 'invalid', { retryable: true })],
+    ['failing internally', new RpcError('starknet_call', -32603, 'internal', null)],
+    ['failing with a code of its own, at any block', new RpcError('starknet_call', -32000, 'busy', null)],
+    ['without the method', new RpcError('starknet_call', -32601, 'no such method', null)],
+  ])('throws a retryable error while the node is %s, at every call', async (_, error) => {
     const entryPoints = { decimals: () => [18n] };
-    const questions = (await drain(scripted({ entryPoints }))).length;
-    expect(questions).toBe(5);
-    for (let failing = 0; failing < questions; failing += 1) {
+    const calls = (await requestsOf(scripted({ entryPoints }))).length;
+    expect(calls).toBe(5);
+    for (let failing = 0; failing < calls; failing += 1) {
       let count = 0;
       const { node } = scripted({
         entryPoints,
@@ -170,12 +173,12 @@ describe('classify', () => {
         },
       });
       const outcome = await run(node).catch((thrown: unknown) => thrown);
-      expect(isRetryable(outcome), `question ${failing}`).toBe(true);
+      expect(isRetryable(outcome), `call ${failing}`).toBe(true);
     }
   });
 });
 
-async function drain({ node, asked }: ReturnType<typeof scripted>) {
+async function requestsOf({ node, requested }: ReturnType<typeof scripted>) {
   await run(node);
-  return asked;
+  return requested;
 }
