@@ -94,6 +94,11 @@ export interface ClickHouseProjection<I extends StreamItem = StreamItem, T = unk
    * and of all earlier messages are acknowledged.
    */
   derive?(touched: readonly T[]): readonly DeriveStatement[];
+  /**
+   * Required on a topic with finite retention. Returns the statements that copy the rows of messages before
+   * `firstOffset`, which the log has deleted, from the previous build: its tables are `{{previous_table}}`. Idempotent.
+   */
+  carryOver?(firstOffset: number): readonly DeriveStatement[];
 }
 
 export type BlockProjection = ClickHouseProjection<BlockItem, TouchedBlock>;
@@ -130,6 +135,11 @@ export interface PostgresProjection<M> {
    * an error other than an unavailable database halts the partition at this message.
    */
   fold(tx: PoolClient, message: M, meta: FoldMeta): Promise<void>;
+  /**
+   * Required on a topic with finite retention. The statement that copies rows of messages which the log has deleted from
+   * the previous build, `{{previous_schema}}`. Folding a later message again over a copied row must not change it.
+   */
+  readonly carryOver?: string;
 }
 
 export interface FoldMeta {

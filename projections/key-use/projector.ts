@@ -10,6 +10,8 @@ export const keyUse: PostgresProjection<UsageMessage> = {
   version: 1,
   topic: topics.usage,
   ddl: tableSql(import.meta.url),
+  carryOver: `INSERT INTO {{schema}}.key_use (key_id, last_used_at)
+    SELECT key_id, last_used_at FROM {{previous_schema}}.key_use ON CONFLICT DO NOTHING`,
   async fold(tx, { key_id: keyId, last_used_at: at }, { schema }) {
     await tx.query(
       `INSERT INTO ${schema}.key_use AS known (key_id, last_used_at) VALUES ($1, $2)

@@ -13,6 +13,18 @@ PREWHERE (key_id, hour) IN (
 )
 GROUP BY key_id, hour`;
 
+const CARRY_OVER_COUNTS = `
+INSERT INTO {{usage_counts}} (key_id, hour, log_offset, calls, successful, seq, is_deleted)
+SELECT key_id, hour, log_offset, calls, successful, seq, 0
+FROM {{previous_usage_counts}} FINAL
+WHERE log_offset < {firstOffset:UInt64}`;
+
+const CARRY_OVER_HOURS = `
+INSERT INTO {{usage_hourly}} (key_id, hour, calls, successful, seq, is_deleted)
+SELECT key_id, hour, sum(calls), sum(successful), max(seq), 0
+FROM {{usage_counts}} FINAL
+GROUP BY key_id, hour`;
+
 /** Hours of one statement, which is told them in its address. */
 const HOURS = 1000;
 
@@ -46,4 +58,8 @@ export const usage: UsageProjection = {
       sql: RECOMPUTE_HOURS,
       params: { keys: some.map(({ keyId }) => keyId), hours: some.map(({ hour }) => hour) },
     })),
+  carryOver: (firstOffset) => [
+    { sql: CARRY_OVER_COUNTS, params: { firstOffset } },
+    { sql: CARRY_OVER_HOURS, params: {} },
+  ],
 };

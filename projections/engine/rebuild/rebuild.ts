@@ -8,6 +8,7 @@ import { holdSwap } from '../holds.ts';
 import { beginFromSnapshot, newestSnapshot } from '../snapshot/restore.ts';
 import { compareBuilds } from './compare-builds.ts';
 import type { Rebuilding, TableReport } from './compare-builds.ts';
+import { carryOver } from './carry-over.ts';
 import { assertWholeLog, replayTables, replayFold } from './replay.ts';
 import type { Goal, OnRead, ReplayDeps } from './replay.ts';
 
@@ -54,7 +55,7 @@ const LONGEST_HOLD_MS = 60_000;
  * of its topic stand. May be ended anywhere and started again, and goes on with the shadow. A stream is read once
  * for all ClickHouse projections that are made from it.
  *
- * Throws `LOG_BEGINNING_GONE` where the log does not reach back to its first message, `CONFLICT` while another process
+ * Throws `LOG_BEGINNING_GONE` where messages of a topic that is kept for ever were deleted, `CONFLICT` while another process
  * rebuilds one of these, `MESSAGE_INVALID` at a message that cannot be read and was not skipped.
  */
 export async function rebuild(
@@ -68,7 +69,7 @@ export async function rebuild(
       projection.kind === 'postgres' &&
       projection.isSnapshotted === true &&
       (await newestSnapshot(kafka)) !== null;
-    if (!isKept) await assertWholeLog(kafka, projection.topic);
+    if (!isKept && projection.topic.retention === 'forever') await assertWholeLog(kafka, projection.topic);
   }
   const names = projections.map(({ name }) => name);
   return await asTheOnlyRebuild(pool, names, async (assertHeld) => {
@@ -82,6 +83,7 @@ export async function rebuild(
         canGoOn(db, kafka, projection.topic, shadow),
       );
       if (projection.kind === 'postgres') await beginFromSnapshot(deps, projection, opened.shadow);
+      if (projection.topic.retention !== 'forever') await carryOver(deps, projection, served, opened.shadow);
       rebuilding.push({ projection, served, ...opened });
     }
 

@@ -1,0 +1,68 @@
+import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import { createCheckpoints, identifyLog, storedCheckpoints } from '../../../infra/kafka/checkpoints.ts';
+import type { Kafka } from '../../../infra/kafka/client.ts';
+import { inTransaction } from '../../../infra/postgres/client.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import { withNames } from '../../define.ts';
+import type { Projection } from '../../define.ts';
+import type { Build } from '../builds.ts';
+import { ownerOf } from '../checkpoints.ts';
+
+interface Stores {
+  readonly kafka: Pick<Kafka, 'offsets' | 'topicId'>;
+  readonly clickhouse: Pick<ClickHouse, 'command'>;
+  readonly pool: Pool;
+}
+
+/** Retention may delete messages while rows are copied; it does so every few minutes at most. */
+const ATTEMPTS = 5;
+
+/**
+ * Prepares a shadow build on a topic with finite retention: it begins at the log's first offset, with the rows that the
+ * previous build holds of the messages before. Does nothing once the shadow build has checkpoints.
+ */
+export async function carryOver(
+  stores: Stores,
+  projection: Projection,
+  previous: Build | null,
+  shadow: Build,
+): Promise<void> {
+  const { kafka, pool } = stores;
+  const owner = ownerOf(shadow);
+  if ((await storedCheckpoints(pool, owner, projection.topic)).length > 0) return;
+  const log = await identifyLog(kafka, projection.topic);
+  for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
+    const offsets = await kafka.offsets(projection.topic);
+    const firstOffset = Math.max(0, ...offsets.map(({ low }) => low));
+    if (firstOffset > 0 && previous !== null) {
+      await copyRows(stores, projection, previous, shadow, firstOffset);
+    }
+    const now = await kafka.offsets(projection.topic);
+    if (now.some(({ low }) => low > firstOffset)) continue;
+    await createCheckpoints(pool, owner, log, new Map(offsets.map(({ partition, low }) => [partition, low])));
+    return;
+  }
+  throw new AppError('CONFLICT', `Messages of ${projection.topic.name} are being deleted: try again`);
+}
+
+async function copyRows(
+  { clickhouse, pool }: Stores,
+  projection: Projection,
+  previous: Build,
+  shadow: Build,
+  firstOffset: number,
+): Promise<void> {
+  const names = {
+    ...Object.fromEntries(Object.entries(previous.names).map(([name, table]) => [`previous_${name}`, table])),
+    ...shadow.names,
+  };
+  if (projection.kind === 'postgres') {
+    const sql = withNames(projection.carryOver ?? '', names);
+    await inTransaction(pool, async (tx) => void (await tx.query(sql)));
+    return;
+  }
+  for (const { sql, params } of projection.carryOver?.(firstOffset) ?? []) {
+    await clickhouse.command(withNames(sql, names), { params });
+  }
+}

@@ -1,0 +1,144 @@
+import { Registry } from 'prom-client';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+
+import { systemClock } from '../../../infra/clock.ts';
+import { knownBuilds } from '../../../projections/engine/builds.ts';
+import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
+import { runPostgresProjection } from '../../../projections/engine/run/postgres-runner.ts';
+import type { Projection } from '../../../projections/define.ts';
+import { projections } from '../../../projections/index.ts';
+import { lastUses } from '../../../projections/key-use/queries.ts';
+import { keyUse } from '../../../projections/key-use/projector.ts';
+import { servedBuilds } from '../../../projections/served.ts';
+import { usage } from '../../../projections/usage/projector.ts';
+import { usedHours } from '../../../projections/usage/queries.ts';
+import type { UsageMessage } from '../../../schemas/messages/usage.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { atEnd, projectionWorld, until } from '../../support/projection-world.ts';
+import type { ProjectionWorld } from '../../support/projection-world.ts';
+
+/** Rebuilds of `usage` and `key-use` after the beginning of their topic was deleted. */
+
+const HOUR_MS = 3_600_000;
+const FIRST_HOUR = 480_000;
+let world: ProjectionWorld;
+const stops: (() => Promise<void>)[] = [];
+beforeAll(async () => {
+  world = await projectionWorld();
+});
+afterEach(async () => {
+  for (const stop of stops.splice(0)) await stop();
+  await world.stopRuns();
+});
+afterAll(async () => await world.close());
+
+/** Two counts an hour for two keys: four messages an hour. */
+const counted = (first: number, hours: number): UsageMessage[] =>
+  Array.from({ length: hours * 4 }, (_, index): UsageMessage => {
+    const hour = first + Math.floor(index / 4);
+    return {
+      type: 'usage.counted',
+      v: 1,
+      key_id: 1 + (index % 2),
+      hour: hour * 3600,
+      calls: 10 + index,
+      successful: 5 + index,
+      last_used_at: hour * HOUR_MS + index,
+      counted_at: hour * HOUR_MS + index,
+    };
+  });
+
+const publish = async (messages: readonly UsageMessage[]): Promise<void> => {
+  const publisher = world.kafka.publisher();
+  await publisher.publish(
+    topics.usage,
+    messages.map((value) => ({ key: String(value.key_id), value })),
+  );
+  await publisher.close();
+};
+
+/** What the API shows of the two keys. */
+const shown = async () => {
+  const served = await servedBuilds(world.pool);
+  const hours = [];
+  for (const keyId of [1, 2]) {
+    hours.push(await usedHours(world.clickhouse, served, { keyId, from: 0, to: 1e15 }));
+  }
+  return { hours, lastUses: await lastUses(world.pool, served.schema('key-use'), [1, 2]) };
+};
+
+/** What the messages come to, computed from the messages alone. */
+const expectedOf = (messages: readonly UsageMessage[]) => {
+  const hours = [1, 2].map((keyId) => {
+    const own = Map.groupBy(
+      messages.filter(({ key_id }) => key_id === keyId),
+      ({ hour }) => hour * 1000,
+    );
+    return [...own].map(([hour, counts]) => ({
+      hour,
+      calls: counts.reduce((sum, { calls }) => sum + calls, 0),
+      successful: counts.reduce((sum, { successful }) => sum + successful, 0),
+    }));
+  });
+  const last = (keyId: number): number =>
+    Math.max(...messages.filter(({ key_id }) => key_id === keyId).map(({ last_used_at: at }) => at));
+  return {
+    hours,
+    lastUses: new Map([
+      [1, last(1)],
+      [2, last(2)],
+    ]),
+  };
+};
+
+const settled = async (): Promise<void> =>
+  await until(async () => await atEnd(world.kafka, world.pool, topics.usage, ['usage', 'key-use']));
+
+const rebuildAll = async (wanted: readonly Projection[]) =>
+  await rebuild({ ...world, clock: systemClock, signal: new AbortController().signal }, wanted, {
+    swap: true,
+    onProgress: () => {},
+  });
+
+test('a rebuild keeps the rows of messages that retention has deleted', async () => {
+  const messages = counted(FIRST_HOUR, 6);
+  await publish(messages);
+  const run = await world.run({ projections: [usage], groupId: 'project-usage' });
+  const fold = await runPostgresProjection({ ...world, projection: keyUse, groupId: 'project-key-use' });
+  stops.push(
+    () => run.stop(),
+    () => fold.stop(),
+  );
+  await settled();
+  expect(await shown()).toEqual(expectedOf(messages));
+
+  // The deletion ends in the middle of an hour.
+  await world.kafka.deleteBefore(topics.usage, 0, 10);
+  const [place] = await world.kafka.offsets(topics.usage);
+  expect(place).toMatchObject({ low: 10, high: 24 });
+  const report = await rebuildAll([usage, keyUse]);
+  expect(report.isSwapped).toBe(true);
+  expect(report.tables.filter(({ differing }) => differing.length > 0)).toEqual([]);
+  expect(await shown()).toEqual(expectedOf(messages));
+
+  // The runners follow the new builds.
+  const more = counted(FIRST_HOUR + 5, 2);
+  await publish(more);
+  await settled();
+  expect(await shown()).toEqual(expectedOf([...messages, ...more]));
+  for (const stop of stops.splice(0)) await stop();
+
+  // Another version, as after an upgrade, when every message is gone.
+  await world.kafka.deleteBefore(topics.usage, 0, 32);
+  await rebuildAll([{ ...usage, version: 2 } as Projection, { ...keyUse, version: 2 } as Projection]);
+  expect(await shown()).toEqual(expectedOf([...messages, ...more]));
+  expect((await knownBuilds(world.pool, 'usage')).map(({ version, state }) => `${version} ${state}`)).toEqual(
+    ['1 retired', '1 retired', '2 serving'],
+  );
+});
+
+test('every projection of a topic with finite retention carries rows over', () => {
+  const finite = projections.filter(({ topic }) => topic.retention !== 'forever');
+  expect(finite.map(({ name }) => name)).toEqual(['usage', 'key-use']);
+  for (const { carryOver } of finite) expect(carryOver).toBeDefined();
+});
