@@ -3,15 +3,9 @@ import type { Transfer } from '../schemas/decode/index.ts';
 import type { Felt } from '../schemas/felt.ts';
 import { HEIGHT_RANGE } from '../schemas/topics.ts';
 import type { BlockItem, TouchedBlock } from './define.ts';
+import { descending } from './descending.ts';
 
 /** Rows of one message of `chain.blocks`: what the tables made from it share. */
-
-const MAX_UINT32 = 0xffff_ffff;
-
-/** Newest first is ascending in the sorting key: ClickHouse reads no key backwards under FINAL. */
-export function descending(number: number): number {
-  return MAX_UINT32 - number;
-}
 
 export const versionColumns: readonly ColumnSpec[] = [
   { name: 'seq', type: 'UInt64' },

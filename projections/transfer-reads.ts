@@ -5,6 +5,7 @@ import { isFelt } from '../schemas/felt.ts';
 import type { Felt } from '../schemas/felt.ts';
 import { tokenStandard, uint } from '../schemas/messages/common.ts';
 import type { TokenStandard } from '../schemas/messages/common.ts';
+import { ascending, descending, uint32 } from './descending.ts';
 
 /**
  * Reading transfers: what the queries over `transfers` and `account_feed` share. Both hold whole rows, newest first in
@@ -40,7 +41,6 @@ export interface TransferSource {
 
 /** Highest height there can be; `lo` 0 and `hi` this are no bounds. */
 export const MAX_HEIGHT = 0xffff_fffe;
-const MAX_UINT32 = 0xffff_ffff;
 
 /** A felt parameter as the key stores it. Given in hex, so that no byte of it can be read as text. */
 export function feltParam(name: string): string {
@@ -64,8 +64,6 @@ export const feltText = z.string().transform((hex, context): Felt => {
   context.addIssue('not a felt');
   return z.NEVER;
 });
-const uint32 = z.int().min(0).max(MAX_UINT32);
-const ascending = uint32.transform((desc) => MAX_UINT32 - desc);
 
 /** One stored transfer. Amounts are decimal strings; `token_id` is "0" where the kind has none. */
 export interface StoredTransfer {
@@ -261,14 +259,14 @@ function filterParams({ felts, lo, hi }: TransferFilters): Record<string, unknow
     const value = felts[name];
     return value === undefined ? [] : [[name, feltHex(value)] as const];
   });
-  return { ...Object.fromEntries(named), newest: MAX_UINT32 - hi, oldest: MAX_UINT32 - lo };
+  return { ...Object.fromEntries(named), newest: descending(hi), oldest: descending(lo) };
 }
 
 function afterParams(after: TransferPosition | null): Record<string, unknown> {
   if (after === null) return {};
   return {
-    after_block: MAX_UINT32 - after.block,
-    after_position: MAX_UINT32 - after.position,
-    after_item: MAX_UINT32 - after.item,
+    after_block: descending(after.block),
+    after_position: descending(after.position),
+    after_item: descending(after.item),
   };
 }

@@ -1,6 +1,7 @@
 import type { Felt } from '../../schemas/felt.ts';
 import { HEIGHT_RANGE } from '../../schemas/topics.ts';
-import { descending, rowVersion, touchedRanges, versionColumns } from '../chain-rows.ts';
+import { rowVersion, touchedRanges, versionColumns } from '../chain-rows.ts';
+import { descending } from '../descending.ts';
 import { tableSql } from '../define.ts';
 import type { BlockProjection } from '../define.ts';
 import { chainBlocks } from '../streams.ts';

@@ -1,15 +1,14 @@
 import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
-import { isFelt } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { HEIGHT_RANGE } from '../../schemas/topics.ts';
 import type { ServedBuilds } from '../served.ts';
-import { feltHex, feltParam } from '../transfer-reads.ts';
+import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
+import { MAX_UINT32, descending, uint32 } from '../descending.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;
 
-const MAX_UINT32 = 0xffff_ffff;
 const sumRow = z.object({
   token: z.string(),
   sum: z.string(),
@@ -28,7 +27,7 @@ export async function unbalancedTokens(
   { from, to }: { from: number; to: number },
   limit: number,
 ): Promise<UnbalancedToken[]> {
-  const within = `PREWHERE block_desc BETWEEN ${MAX_UINT32 - to} AND ${MAX_UINT32 - from}`;
+  const within = `PREWHERE block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32}`;
   const sql = `SELECT concat('0x', lower(hex(of_token))) AS token, toString(sum(moved)) AS sum, sum(is_leg) AS legs,
       sum(is_transfer) AS transfers
     FROM (
@@ -38,7 +37,10 @@ export async function unbalancedTokens(
       SELECT token, toInt256(0), 0, countIf(kind != 'unknown') FROM ${tables.table('transfers')} FINAL ${within} GROUP BY token
     )
     GROUP BY of_token HAVING sum(moved) != 0 OR legs != 2 * transfers ORDER BY of_token LIMIT {limit:UInt32}`;
-  return await clickhouse.rows({ name: 'account-ledger.unbalanced', sql, row: sumRow }, { limit });
+  return await clickhouse.rows(
+    { name: 'account-ledger.unbalanced', sql, row: sumRow },
+    { newest: descending(to), oldest: descending(from), limit },
+  );
 }
 
 const settings = { max_threads: 1 } as const;
@@ -46,7 +48,6 @@ const signed = z
   .string()
   .regex(/^-?[0-9]+$/)
   .transform(BigInt);
-const uint32 = z.int().min(0).max(MAX_UINT32);
 const count = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 
 /** The legs of a pair at heights above `after` (-1: from the first on) up to `upTo`. */
@@ -86,22 +87,23 @@ export async function movedWithin(
     const { after, upTo } = same[0] ?? { after: 0, upTo: 0 };
     const among = same.map(({ i }) => `(${feltParam(`account${i}`)}, ${feltParam(`token${i}`)})`);
     const pairs = `(account, token) IN (${among.join(', ')})`;
-    const cut = [...new Set([rangeOf(Math.max(after, 0)), rangeOf(upTo)])].join(', ');
     const blocks = `SELECT account, token, delta, legs FROM ${tables.table('account_ledger_by_block')} FINAL
-      WHERE range IN (${cut}) AND ${pairs} AND block BETWEEN ${after + 1} AND ${upTo}`;
-    const [first, last] = [after < 0 ? 1 : rangeOf(after) + 1, rangeOf(upTo) - 1];
+      WHERE range IN {cut${span}:Array(UInt32)} AND ${pairs}
+        AND block BETWEEN {from${span}:UInt32} AND {to${span}:UInt32}`;
+    const { first, last } = wholeRanges({ after, upTo });
     const ranges = `SELECT account, token, delta, legs FROM ${tables.table('account_ledger_ranges')} FINAL
-      WHERE ${pairs} AND range BETWEEN ${first} AND ${last}`;
+      WHERE ${pairs} AND range BETWEEN {first${span}:UInt32} AND {last${span}:UInt32}`;
     const parts = first > last ? blocks : `${blocks} UNION ALL ${ranges}`;
     return `SELECT ${span} AS span, hex(account) AS o_account, hex(token) AS o_token, toString(sum(p.delta)) AS delta,
         sum(p.legs) AS o_legs FROM (${parts}) AS p GROUP BY account, token`;
   });
-  const params = Object.fromEntries(
-    real.flatMap(({ i, account, token }) => [
-      [`account${i}`, feltHex(account)],
-      [`token${i}`, feltHex(token)],
+  const params = Object.fromEntries<unknown>([
+    ...real.flatMap(({ i, account, token }) => [
+      [`account${i}`, feltHex(account)] as const,
+      [`token${i}`, feltHex(token)] as const,
     ]),
-  );
+    ...spans.flatMap(([one], span) => (one === undefined ? [] : spanParams(one, span))),
+  ]);
   const query = { name: 'account-ledger.moved', sql: selects.join(' UNION ALL '), row: movedRow };
   const rows = await clickhouse.rows(query, params, { settings });
   const keyOf = (span: number, account: string, token: string): string =>
@@ -119,13 +121,28 @@ export async function movedWithin(
   return moved;
 }
 
-const tokenHex = z.string().transform((hex, context): Felt => {
-  const text = `0x${hex.toLowerCase()}`;
-  if (isFelt(text)) return text;
-  context.addIssue('not a felt');
-  return z.NEVER;
-});
-const tokenRow = z.object({ o_token: tokenHex, o_delta: signed, o_legs: count });
+/** The ranges that a span covers whole, its first and last one excluded. */
+function wholeRanges({ after, upTo }: Span): { first: number; last: number } {
+  return { first: after < 0 ? 1 : rangeOf(after) + 1, last: rangeOf(upTo) - 1 };
+}
+
+/** Values of the parameters of the `index`-th span of a statement. */
+function spanParams({ after, upTo }: Span, index: number): (readonly [string, unknown])[] {
+  const { first, last } = wholeRanges({ after, upTo });
+  return [
+    [`cut${index}`, [...new Set([rangeOf(Math.max(after, 0)), rangeOf(upTo)])]],
+    [`from${index}`, after + 1],
+    [`to${index}`, upTo],
+    ...(first > last
+      ? []
+      : ([
+          [`first${index}`, first],
+          [`last${index}`, last],
+        ] as const)),
+  ];
+}
+
+const tokenRow = z.object({ o_token: feltText, o_delta: signed, o_legs: count });
 
 /** Tokens of one account; more are refused by the reader's own limit on rows. */
 const MOST_TOKENS = 100_000;
@@ -136,17 +153,16 @@ export async function movedByToken(
   tables: Tables,
   { account, upTo }: { account: Felt; upTo: number },
 ): Promise<Map<Felt, Moved>> {
-  const last = rangeOf(upTo);
   const own = `account = ${feltParam('account')}`;
   const sql = `SELECT hex(token) AS o_token, toString(sum(p.delta)) AS o_delta, sum(p.legs) AS o_legs FROM (
-      SELECT token, delta, legs FROM ${tables.table('account_ledger_ranges')} FINAL WHERE ${own} AND range < ${last}
+      SELECT token, delta, legs FROM ${tables.table('account_ledger_ranges')} FINAL WHERE ${own} AND range < {last:UInt32}
       UNION ALL
       SELECT token, delta, legs FROM ${tables.table('account_ledger_by_block')} FINAL
-      WHERE range = ${last} AND ${own} AND block <= ${upTo}
+      WHERE range = {last:UInt32} AND ${own} AND block <= {upTo:UInt32}
     ) AS p GROUP BY token HAVING o_legs > 0 ORDER BY token`;
   const rows = await clickhouse.rows(
     { name: 'account-ledger.by-token', sql, row: tokenRow },
-    { account: feltHex(account) },
+    { account: feltHex(account), last: rangeOf(upTo), upTo },
     { settings: { ...settings, max_result_rows: MOST_TOKENS } },
   );
   return new Map(rows.map(({ o_token, o_delta, o_legs }) => [o_token, { delta: o_delta, legs: o_legs }]));
@@ -155,7 +171,7 @@ export async function movedByToken(
 /** What an account moved of a token above the height before (of the first: from the first block on) up to each of some. */
 export type Steps = ReadonlyMap<number, bigint>;
 
-const stepsRow = z.object({ o_token: tokenHex, o_from: z.array(uint32), o_deltas: z.array(signed) });
+const stepsRow = z.object({ o_token: feltText, o_from: z.array(uint32), o_deltas: z.array(signed) });
 
 /**
  * What an account moved of each token between neighbouring heights, by the height that ends a step; a step in which
@@ -178,16 +194,16 @@ export async function movedInSteps(
       SELECT token, start, sum(p.delta) AS moved FROM (
         SELECT token, roundDown(toUInt32(range * ${HEIGHT_RANGE}), {starts:Array(UInt32)}) AS start, delta
         FROM ${tables.table('account_ledger_ranges')} FINAL
-        WHERE ${own} AND range <= ${rangeOf(last)} AND range NOT IN {cut:Array(UInt32)}
+        WHERE ${own} AND range <= {lastRange:UInt32} AND range NOT IN {cut:Array(UInt32)}
         UNION ALL
         SELECT token, roundDown(block, {starts:Array(UInt32)}) AS start, delta
         FROM ${tables.table('account_ledger_by_block')} FINAL
-        WHERE range IN {cut:Array(UInt32)} AND ${own} AND block <= ${last}
+        WHERE range IN {cut:Array(UInt32)} AND ${own} AND block <= {last:UInt32}
       ) AS p GROUP BY token, start HAVING moved != 0
     ) GROUP BY token`;
   const rows = await clickhouse.rows(
     { name: 'account-ledger.steps', sql, row: stepsRow },
-    { account: feltHex(account), starts, cut: [...new Set(cut)] },
+    { account: feltHex(account), starts, cut: [...new Set(cut)], last, lastRange: rangeOf(last) },
     { settings: { ...settings, max_result_rows: MOST_TOKENS } },
   );
   const endOf = new Map(starts.map((start, i) => [start, ends[i] ?? last]));
@@ -234,12 +250,18 @@ export async function movements(
     FROM (
       SELECT block_desc, position_desc, item_desc, delta, timestamp FROM ${tables.table('account_ledger')} FINAL
       WHERE account = ${feltParam('account')} AND token = ${feltParam('token')}
-        AND block_desc BETWEEN ${MAX_UINT32 - hi} AND ${MAX_UINT32 - lo}
+        AND block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32}
       ORDER BY block_desc, position_desc, item_desc LIMIT {legs:UInt32}
     )`;
   const [columns] = await clickhouse.rows(
     { name: 'account-ledger.movements', sql, row: movementColumns },
-    { account: feltHex(account), token: feltHex(token), legs: 2 * limit },
+    {
+      account: feltHex(account),
+      token: feltHex(token),
+      newest: descending(hi),
+      oldest: descending(lo),
+      legs: 2 * limit,
+    },
     { settings },
   );
   if (columns === undefined) return [];

@@ -5,6 +5,7 @@ import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { HEIGHT_RANGE } from '../../schemas/topics.ts';
 import { HOUR_RANGE } from '../streams.ts';
+import { MAX_UINT32, ascendingSql, descending } from '../descending.ts';
 
 /** Two tables of one shape, such as a build's and its shadow's. */
 export interface TablePair {
@@ -53,7 +54,6 @@ interface Limits {
   readonly heights?: Heights;
 }
 
-const MAX_UINT32 = 0xffff_ffff;
 const NOTHING: BucketSum = { rows: 0, checksum: '0' };
 
 /** What can be said of a table's shape. `bucket` is an expression over its columns. */
@@ -117,7 +117,7 @@ export async function differingRows(
     `SELECT ${key.join(', ')}, cityHash64(${shape.columns.join(', ')}) AS row_hash, ${number} AS side
      FROM ${table} FINAL ${within(shape, options)}`;
   const shown = shape.key.map(readable).join(", ' ', ");
-  const height = { block_desc: `toUInt32(${MAX_UINT32} - block_desc)`, block: 'toUInt32(block)' };
+  const height = { block_desc: `${ascendingSql('block_desc')}`, block: 'toUInt32(block)' };
   const of = shape.height === null ? 'NULL' : height[shape.height];
   const sql = `SELECT concat(${shown}) AS key, ${of} AS height, if(max(row_hash) != min(row_hash), 3, max(side)) AS sides
     FROM (${side(pair.ours, 1)} UNION ALL ${side(pair.theirs, 2)})
@@ -168,7 +168,7 @@ export function within({ bucket, height }: Shape, { buckets, heights }: Limits):
     const [low, high] = [Math.max(from, first * HEIGHT_RANGE), Math.min(to, (last + 1) * HEIGHT_RANGE - 1)];
     return height === 'block'
       ? `block BETWEEN ${low} AND ${high}`
-      : `block_desc BETWEEN ${MAX_UINT32 - high} AND ${MAX_UINT32 - low}`;
+      : `block_desc BETWEEN ${descending(high)} AND ${descending(low)}`;
   });
   return `PREWHERE ${conditions.join(' OR ')}`;
 }
@@ -188,7 +188,7 @@ export async function commonShape(
   const heights = (bucket: number): string =>
     `heights ${bucket * HEIGHT_RANGE} to ${(bucket + 1) * HEIGHT_RANGE - 1}`;
   const buckets = {
-    block_desc: { bucket: `intDiv(toUInt32(4294967295 - block_desc), ${HEIGHT_RANGE})`, nameOf: heights },
+    block_desc: { bucket: `intDiv(${ascendingSql('block_desc')}, ${HEIGHT_RANGE})`, nameOf: heights },
     block: { bucket: `intDiv(block, ${HEIGHT_RANGE})`, nameOf: heights },
     range: { bucket: 'range', nameOf: heights },
     hour: {
@@ -212,7 +212,7 @@ async function columnsOf(clickhouse: Pick<ClickHouse, 'rows'>, table: string): P
 
 /** A column of a key as a person reads it. */
 function readable({ name, type }: Column): string {
-  if (name.endsWith('_desc')) return `'${name.slice(0, -5)}=', toString(4294967295 - ${name})`;
+  if (name.endsWith('_desc')) return `'${name.slice(0, -5)}=', toString(${ascendingSql(name)})`;
   return `'${name}=', ${type === 'FixedString(32)' ? `'0x', lower(hex(${name}))` : `toString(${name})`}`;
 }
 

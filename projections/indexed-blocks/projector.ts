@@ -1,4 +1,5 @@
-import { descending, rowVersion, touchedRanges, versionColumns } from '../chain-rows.ts';
+import { rowVersion, touchedRanges, versionColumns } from '../chain-rows.ts';
+import { MAX_UINT32, ascendingSql, descending } from '../descending.ts';
 import { tableSql } from '../define.ts';
 import type { BlockProjection } from '../define.ts';
 import { chainBlocks } from '../streams.ts';
@@ -12,9 +13,9 @@ INSERT INTO {{indexed_block_ranges}}
   (chunk, range, blocks, transfers, first_block, last_block, latest_transfer_block, seq, is_deleted)
 SELECT chunk, {range:UInt32}, countIf(indexed) AS found, sumIf(moved, indexed), minIf(height, indexed),
   maxIf(height, indexed),
-  if(countIf(indexed AND moved > 0) = 0, 0xffffffff, maxIf(height, indexed AND moved > 0)), {offset:UInt64}, found = 0
+  if(countIf(indexed AND moved > 0) = 0, ${MAX_UINT32}, maxIf(height, indexed AND moved > 0)), {offset:UInt64}, found = 0
 FROM (
-  SELECT chunk, toUInt32(0xffffffff - block_desc) AS height, transfers AS moved, true AS indexed
+  SELECT chunk, ${ascendingSql('block_desc')} AS height, transfers AS moved, true AS indexed
   FROM {{indexed_blocks}} FINAL
   WHERE block_desc BETWEEN {newest_desc:UInt32} AND {oldest_desc:UInt32}
   UNION ALL

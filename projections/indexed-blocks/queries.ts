@@ -1,10 +1,11 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { ClickHouse, Params } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { felt } from '../../schemas/messages/common.ts';
 import { HEIGHT_RANGE } from '../../schemas/topics.ts';
 import type { ServedBuilds } from '../served.ts';
+import { MAX_UINT32, ascendingSql, descending } from '../descending.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;
 
@@ -17,7 +18,7 @@ export async function newestHeightAt(
   tables: Tables,
   seconds: number,
 ): Promise<number | null> {
-  const sql = `SELECT toUInt32(4294967295 - block_desc) AS height FROM ${tables.table('indexed_blocks')} FINAL
+  const sql = `SELECT ${ascendingSql('block_desc')} AS height FROM ${tables.table('indexed_blocks')} FINAL
     WHERE timestamp <= {seconds:Int64} ORDER BY block_desc LIMIT 1`;
   const query = { name: 'indexed-blocks.newest-at', sql, row: heightRow };
   const [row] = await clickhouse.rows(query, { seconds }, { settings });
@@ -34,7 +35,7 @@ export async function newestHeightsAt(
 ): Promise<(number | null)[]> {
   const [first, last] = [times[0], times.at(-1)];
   if (first === undefined || last === undefined) return [];
-  const sql = `SELECT roundDown(toInt64(timestamp), {starts:Array(Int64)}) AS since, toUInt32(4294967295 - min(block_desc)) AS height
+  const sql = `SELECT roundDown(toInt64(timestamp), {starts:Array(Int64)}) AS since, ${ascendingSql('min(block_desc)')} AS height
     FROM ${tables.table('indexed_blocks')} FINAL WHERE timestamp > {first:Int64} AND timestamp <= {last:Int64} GROUP BY since`;
   // Each time ends a step that starts a second after the time before it.
   const starts = [...new Set(times)].slice(0, -1).map((time) => time + 1);
@@ -71,7 +72,7 @@ export type ChunkTotals = z.infer<typeof chunkRow>;
 /** What each chunk has indexed; one without a block is missing. */
 export async function chunkTotals(clickhouse: ClickHouse, tables: Tables): Promise<ChunkTotals[]> {
   const sql = `SELECT chunk, sum(blocks) AS blocks, sum(transfers) AS transfers,
-      maxOrNullIf(latest_transfer_block, latest_transfer_block != 0xffffffff) AS latest_transfer_block
+      maxOrNullIf(latest_transfer_block, latest_transfer_block != ${MAX_UINT32}) AS latest_transfer_block
     FROM ${tables.table('indexed_block_ranges')} FINAL GROUP BY chunk`;
   return await clickhouse.rows({ name: 'indexed-blocks.chunks', sql, row: chunkRow }, {}, { settings });
 }
@@ -85,7 +86,7 @@ export async function placeOfBlock(
   height: number,
 ): Promise<z.infer<typeof placeRow> | null> {
   const sql = `SELECT log_partition AS partition, log_offset AS offset FROM ${tables.table('indexed_blocks')} FINAL
-    WHERE block_desc = toUInt32(4294967295 - {height:UInt32})`;
+    WHERE block_desc = ${ascendingSql('{height:UInt32}')}`;
   const query = { name: 'indexed-blocks.place', sql, row: placeRow };
   const [row] = await clickhouse.rows(query, { height }, { settings });
   return row ?? null;
@@ -100,7 +101,7 @@ export interface IndexedBlock {
   readonly timestamp: number;
 }
 
-const BLOCK = `toUInt32(4294967295 - block_desc) AS height, concat('0x', lower(hex(block_hash))) AS hash, timestamp`;
+const BLOCK = `${ascendingSql('block_desc')} AS height, concat('0x', lower(hex(block_hash))) AS hash, timestamp`;
 
 /**
  * Heights that may have held a block, down from the highest that ever did: FINAL over so few costs half of what it costs
@@ -150,12 +151,12 @@ export async function newestRun(
   const newest = {
     name: 'indexed-blocks.newest-run',
     sql: `SELECT count() AS n, toUInt32(min(value)) AS lowest, toUInt32(max(value)) AS height,
-        toInt64(4294967295 - (SELECT min(block_desc) FROM ${table})) - ${HEIGHT_RANGE - 1} AS bottom,
+        toInt64(${MAX_UINT32} - (SELECT min(block_desc) FROM ${table})) - ${HEIGHT_RANGE - 1} AS bottom,
         concat('0x', lower(hex(argMax(block_hash, value)))) AS hash, argMax(timestamp, value) AS timestamp
       FROM (
         SELECT value, block_hash, timestamp, max(value) OVER () AS top, row_number() OVER (ORDER BY value DESC) AS nth
         FROM (
-          SELECT toInt64(4294967295 - block_desc) AS value, block_hash, timestamp
+          SELECT toInt64(${ascendingSql('block_desc')}) AS value, block_hash, timestamp
           FROM ${table} FINAL WHERE ${newestHeights(table)}
         )
       ) WHERE value + nth = top + 1 HAVING n > 0`,
@@ -203,7 +204,7 @@ export async function blocksAt(
 ): Promise<Map<number, IndexedBlock>> {
   if (heights.length === 0) return new Map();
   const sql = `SELECT ${BLOCK} FROM ${tables.table('indexed_blocks')} FINAL WHERE block_desc IN {descs:Array(UInt32)}`;
-  const descs = [...new Set(heights)].map((height) => 0xffff_ffff - height);
+  const descs = [...new Set(heights)].map((height) => descending(height));
   const rows = await clickhouse.rows(
     { name: 'indexed-blocks.at', sql, row: blockRow },
     { descs },
@@ -225,27 +226,35 @@ export async function runStart(
 ): Promise<number | null> {
   const range = Math.floor(height / HEIGHT_RANGE);
   // In a run that ends at x, the n-th from the end is x - n + 1; after a gap it is less.
-  const runOf = async (name: string, values: string, end: number): Promise<number | null> => {
+  const runOf = async (
+    name: string,
+    values: string,
+    end: number,
+    params: Params = {},
+  ): Promise<number | null> => {
     const sql = `SELECT count() AS n, toUInt32(min(value)) AS end FROM (
         SELECT value, row_number() OVER (ORDER BY value DESC) AS nth FROM (${values})
-      ) WHERE value + nth = ${end + 1}`;
-    const [row] = await clickhouse.rows({ name, sql, row: endRow }, {}, { settings });
+      ) WHERE value + nth = {afterEnd:UInt32}`;
+    const query = { name, sql, row: endRow };
+    const [row] = await clickhouse.rows(query, { ...params, afterEnd: end + 1 }, { settings });
     return row === undefined || row.n === 0 ? null : row.end;
   };
   const inRange = (end: number): Promise<number | null> =>
     runOf(
       'indexed-blocks.run',
-      `SELECT toUInt32(4294967295 - block_desc) AS value FROM ${tables.table('indexed_blocks')} FINAL
-       WHERE block_desc BETWEEN ${0xffff_ffff - end} AND ${0xffff_ffff - end + (end % HEIGHT_RANGE)}`,
+      `SELECT ${ascendingSql('block_desc')} AS value FROM ${tables.table('indexed_blocks')} FINAL
+       WHERE block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32}`,
       end,
+      { newest: descending(end), oldest: descending(end - (end % HEIGHT_RANGE)) },
     );
   const [last, whole] = await Promise.all([
     inRange(height),
     runOf(
       'indexed-blocks.whole-ranges',
-      `SELECT range AS value FROM ${tables.table('indexed_block_ranges')} FINAL WHERE range < ${range}
+      `SELECT range AS value FROM ${tables.table('indexed_block_ranges')} FINAL WHERE range < {range:UInt32}
        GROUP BY range HAVING sum(blocks) = ${HEIGHT_RANGE}`,
       range - 1,
+      { range },
     ),
   ]);
   if (last === null || last > range * HEIGHT_RANGE || range === 0) return last;
@@ -259,11 +268,17 @@ export async function wholeUpTo(
   tables: Tables,
 ): Promise<number | null> {
   // In a row that begins at x without a gap, the n-th is x + n - 1; after a gap it is more.
-  const endOf = async (name: string, values: string, start: number): Promise<number | null> => {
+  const endOf = async (
+    name: string,
+    values: string,
+    start: number,
+    params: Params = {},
+  ): Promise<number | null> => {
     const sql = `SELECT count() AS n, toUInt32(max(value)) AS end FROM (
         SELECT value, row_number() OVER (ORDER BY value) AS nth FROM (${values})
-      ) WHERE value + 1 = ${start} + nth`;
-    const [row] = await clickhouse.rows({ name, sql, row: endRow }, {}, { settings });
+      ) WHERE value + 1 = {start:UInt32} + nth`;
+    const query = { name, sql, row: endRow };
+    const [row] = await clickhouse.rows(query, { ...params, start }, { settings });
     return row === undefined || row.n === 0 ? null : row.end;
   };
   const whole = await endOf(
@@ -275,9 +290,10 @@ export async function wholeUpTo(
   const start = whole === null ? 0 : (whole + 1) * HEIGHT_RANGE;
   const rest = await endOf(
     'indexed-blocks.first-run',
-    `SELECT toUInt32(4294967295 - block_desc) AS value FROM ${tables.table('indexed_blocks')} FINAL
-     WHERE block_desc BETWEEN ${0xffff_ffff - start - HEIGHT_RANGE + 1} AND ${0xffff_ffff - start}`,
+    `SELECT ${ascendingSql('block_desc')} AS value FROM ${tables.table('indexed_blocks')} FINAL
+     WHERE block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32}`,
     start,
+    { newest: descending(start + HEIGHT_RANGE - 1), oldest: descending(start) },
   );
   return rest ?? (start === 0 ? null : start - 1);
 }

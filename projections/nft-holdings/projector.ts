@@ -2,7 +2,8 @@ import { hash } from 'node:crypto';
 
 import { ZERO_FELT } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { descending, rowVersion, sides, versionColumns } from '../chain-rows.ts';
+import { rowVersion, sides, versionColumns } from '../chain-rows.ts';
+import { descending } from '../descending.ts';
 import { tableSql } from '../define.ts';
 import type { BlockProjection } from '../define.ts';
 import { chainBlocks } from '../streams.ts';

@@ -5,11 +5,10 @@ import type { Felt } from '../../schemas/felt.ts';
 import { uint } from '../../schemas/messages/common.ts';
 import type { ServedBuilds } from '../served.ts';
 import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
+import { descending, uint32 } from '../descending.ts';
 
 type Reader = Pick<ClickHouse, 'rows'>;
 type Tables = Pick<ServedBuilds, 'table'>;
-
-const MAX_UINT32 = 0xffff_ffff;
 
 /** Both cores: an account of ten thousand NFTs is read in little more than half the time. */
 const settings = { max_threads: 2 } as const;
@@ -24,16 +23,15 @@ export interface HeldNft {
   readonly block: number;
 }
 
-const desc = z.int().min(0).max(MAX_UINT32);
 const heldRow = z
   .object({
     o_token: feltText,
     o_token_id: uint,
     o_kind: z.enum(['erc721', 'erc1155']),
     o_nft: uint,
-    o_block: desc,
-    o_position: desc,
-    o_item: desc,
+    o_block: uint32,
+    o_position: uint32,
+    o_item: uint32,
     o_count: z.coerce.number().int().min(0),
     o_batches: z.coerce.number().int().min(0),
   })
@@ -42,7 +40,7 @@ const heldRow = z
       token: row.o_token,
       tokenId: row.o_token_id,
       kind: row.o_kind,
-      block: MAX_UINT32 - row.o_block,
+      block: descending(row.o_block),
     },
     /** Where it came to the account, as `headRow` tells where it was last. */
     place: [row.o_nft, row.o_block, row.o_position, row.o_item].join(),
@@ -52,7 +50,7 @@ const heldRow = z
   }));
 
 const headRow = z
-  .object({ o_nft: uint, o_block: desc, o_position: desc, o_item: desc })
+  .object({ o_nft: uint, o_block: uint32, o_position: uint32, o_item: uint32 })
   .transform((row) => [row.o_nft, row.o_block, row.o_position, row.o_item].join());
 
 type Found = z.infer<typeof heldRow>;

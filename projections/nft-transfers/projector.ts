@@ -1,4 +1,5 @@
-import { descending, rowVersion, versionColumns } from '../chain-rows.ts';
+import { rowVersion, versionColumns } from '../chain-rows.ts';
+import { descending } from '../descending.ts';
 import { tableSql } from '../define.ts';
 import type { BlockProjection } from '../define.ts';
 import { chainBlocks } from '../streams.ts';

@@ -5,15 +5,13 @@ import type { Felt } from '../../schemas/felt.ts';
 import { uint } from '../../schemas/messages/common.ts';
 import type { ServedBuilds } from '../served.ts';
 import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
-
-const MAX_UINT32 = 0xffff_ffff;
-const uint32 = z.int().min(0).max(MAX_UINT32);
+import { descending, uint32 } from '../descending.ts';
 
 const lastRow = z
   .object({ o_to: feltText, o_block: uint32, o_timestamp: uint32, o_txhash: feltText })
   .transform((row) => ({
     to: row.o_to,
-    block: MAX_UINT32 - row.o_block,
+    block: descending(row.o_block),
     timestamp: row.o_timestamp,
     txHash: row.o_txhash,
   }));

@@ -7,6 +7,7 @@ import type { TokenStandard } from '../../schemas/messages/common.ts';
 import type { ServedBuilds } from '../served.ts';
 import { amongFelts, feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import type { TransferSource } from '../transfer-reads.ts';
+import { ascending, ascendingSql, descending, uint32 } from '../descending.ts';
 
 export { MAX_HEIGHT, transferCount, transferPage, transferSample } from '../transfer-reads.ts';
 export type {
@@ -20,8 +21,6 @@ export type {
 } from '../transfer-reads.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;
-
-const MAX_UINT32 = 0xffff_ffff;
 
 /** A token's transfers, in the order of the key. */
 export function transfersOfToken(tables: Tables): TransferSource {
@@ -45,7 +44,7 @@ export function transfersOfSearchedToken(tables: Tables): TransferSource {
  * a block has rows in as many places as it has tokens, and FINAL took 47 ms over 50 of them, this 38 ms.
  */
 export function transfersOfBlock(tables: Tables, height: number): TransferSource {
-  const desc = 0xffff_ffff - height;
+  const desc = descending(height);
   const key = 'token, block_desc, position_desc, item_desc';
   return {
     sql: `FROM (
@@ -77,7 +76,7 @@ export function transfersOfSearchedTransaction(tables: Tables): TransferSource {
 function transactionRows(tables: Tables, param: 'txhash' | 'search'): string {
   return `FROM ${tables.table('transfers')} FINAL WHERE tx_hash = ${feltParam(param)}
     AND (token, block_desc, position_desc, item_desc) IN (
-      SELECT of_token, block_desc, toUInt32(4294967295 - of_position), toUInt32(4294967295 - of_item)
+      SELECT of_token, block_desc, ${ascendingSql('of_position')}, ${ascendingSql('of_item')}
       FROM ${tables.table('tx_index')} FINAL
       ARRAY JOIN tokens AS of_token, positions AS of_position, items AS of_item
       WHERE tx_hash = ${feltParam(param)}
@@ -92,14 +91,12 @@ export async function transferHeights(
   tables: Tables,
   token: Felt,
 ): Promise<number[]> {
-  const sql = `SELECT DISTINCT toUInt32(4294967295 - block_desc) AS height FROM ${tables.table('transfers')} FINAL
+  const sql = `SELECT DISTINCT ${ascendingSql('block_desc')} AS height FROM ${tables.table('transfers')} FINAL
     WHERE token = ${feltParam('token')} ORDER BY height`;
   const query = { name: 'transfers.heights', sql, row: heightRow };
   return (await clickhouse.rows(query, { token: feltHex(token) })).map(({ height }) => height);
 }
 
-const uint32 = z.int().min(0).max(MAX_UINT32);
-const ascending = uint32.transform((desc) => MAX_UINT32 - desc);
 const tracedRow = z
   .object({
     o_from: feltText,
@@ -190,7 +187,7 @@ export async function firstTransferIn(
   { token, block }: { token: Felt; block: number },
 ): Promise<Felt | null> {
   const sql = `SELECT hex(tx_hash) AS o_hash FROM ${tables.table('transfers')} FINAL
-    WHERE token = ${feltParam('token')} AND block_desc = toUInt32(4294967295 - {block:UInt32})
+    WHERE token = ${feltParam('token')} AND block_desc = ${ascendingSql('{block:UInt32}')}
     ORDER BY position_desc DESC, item_desc DESC LIMIT 1`;
   const query = { name: 'transfers.first-in', sql, row: hashRow };
   const [row] = await clickhouse.rows(query, { token: feltHex(token), block });

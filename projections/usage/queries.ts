@@ -23,9 +23,12 @@ export async function usedHours(
 ): Promise<UsedHour[]> {
   const sql = `SELECT hour AS o_hour, calls AS o_calls, successful AS o_successful
     FROM ${tables.table('usage_hourly')} FINAL
-    WHERE key_id = {key:UInt64} AND hour BETWEEN ${Math.ceil(from / HOUR_MS)} AND ${Math.floor(to / HOUR_MS)}
+    WHERE key_id = {key:UInt64} AND hour BETWEEN {from:UInt64} AND {to:UInt64}
     ORDER BY hour`;
-  const rows = await clickhouse.rows({ name: 'usage.hours', sql, row: usageRow }, { key: keyId });
+  const rows = await clickhouse.rows(
+    { name: 'usage.hours', sql, row: usageRow },
+    { key: keyId, from: Math.max(0, Math.ceil(from / HOUR_MS)), to: Math.max(0, Math.floor(to / HOUR_MS)) },
+  );
   return rows.map(({ o_hour, o_calls, o_successful }) => ({
     hour: o_hour * HOUR_MS,
     calls: o_calls,

@@ -4,6 +4,7 @@ import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { HEIGHT_RANGE } from '../../../schemas/topics.ts';
 import { holdServed } from '../holds.ts';
+import { ascendingSql } from '../../descending.ts';
 import { commonShape, within } from '../compare.ts';
 import type { Heights, TablePair } from '../compare.ts';
 import type { Difference } from './difference.ts';
@@ -111,7 +112,7 @@ async function replaceRange(
   // Asked after the rows were read: each of them that is newer than the scan is of one of these heights.
   const newer = [...(await meanwhile())].filter((height) => height >= lowest && height <= last);
   if (newer.length > 0 && (heights === null || shape.height === null)) return { taken: 0, put: 0 };
-  const height = shape.height === 'block' ? 'block' : '4294967295 - block_desc';
+  const height = shape.height === 'block' ? 'block' : ascendingSql('block_desc');
   const kept = newer.length === 0 ? '' : ` AND ${height} NOT IN (${newer.join(', ')})`;
   const condition = where.replace('PREWHERE ', '');
   const taken = await count(`SELECT count() AS rows FROM ${wrong} WHERE true${kept}`);

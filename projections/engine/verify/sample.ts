@@ -5,8 +5,9 @@ import type { Kafka } from '../../../infra/kafka/client.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { ServedBuilds } from '../../served.ts';
 import { describe, parseMessage } from '../../streams.ts';
+import { amongFelts } from '../../transfer-reads.ts';
+import { ascendingSql, descending } from '../../descending.ts';
 
-const MAX_UINT32 = 0xffff_ffff;
 /** Legs are looked up for so many transfers of a block: each is two places in the ledger. */
 const LEGS_OF = 16;
 
@@ -47,10 +48,14 @@ export async function blockAtOrBelow(
   { clickhouse, served }: Deps,
   height: number,
 ): Promise<SampledBlock | null> {
-  const sql = `SELECT toUInt32(${MAX_UINT32} - block_desc) AS height, concat('0x', lower(hex(block_hash))) AS hash, transfers,
+  const sql = `SELECT ${ascendingSql('block_desc')} AS height, concat('0x', lower(hex(block_hash))) AS hash, transfers,
       arrayMap(token -> lower(hex(token)), tokens) AS tokens, log_partition AS partition, log_offset AS offset, seq
-    FROM ${served.table('indexed_blocks')} FINAL WHERE block_desc >= ${MAX_UINT32 - height} ORDER BY block_desc LIMIT 1`;
-  const [row] = await clickhouse.rows({ name: 'sample.block', sql, row: blockRow }, {}, { settings });
+    FROM ${served.table('indexed_blocks')} FINAL WHERE block_desc >= {highest:UInt32} ORDER BY block_desc LIMIT 1`;
+  const [row] = await clickhouse.rows(
+    { name: 'sample.block', sql, row: blockRow },
+    { highest: descending(height) },
+    { settings },
+  );
   return row ?? null;
 }
 
@@ -73,8 +78,6 @@ export async function differenceInBlock(
   kafka: Pick<Kafka, 'readRange'> | null,
 ): Promise<string | null> {
   const { clickhouse, served } = deps;
-  const desc = MAX_UINT32 - block.height;
-  const tokens = block.tokens.map(keyOf).join(', ');
   const rows =
     block.tokens.length === 0
       ? []
@@ -83,10 +86,10 @@ export async function differenceInBlock(
             name: 'sample.transfers',
             sql: `SELECT lower(hex(token)) AS of_token, position_desc, item_desc, lower(hex(from_address)) AS source,
                 lower(hex(to_address)) AS target, kind, toString(amount) AS moved, concat('0x', lower(hex(block_hash))) AS of_block
-              FROM ${served.table('transfers')} FINAL PREWHERE token IN (${tokens}) AND block_desc = ${desc}`,
+              FROM ${served.table('transfers')} FINAL PREWHERE token ${amongFelts('tokens')} AND block_desc = {desc:UInt32}`,
             row: transferRow,
           },
-          {},
+          { tokens: block.tokens, desc: descending(block.height) },
           { settings },
         );
   if (rows.length !== block.transfers)
@@ -108,25 +111,34 @@ async function differenceInLegs(
   const from = Math.floor(Math.random() * Math.max(1, known.length - LEGS_OF));
   const chosen = known.slice(from, from + LEGS_OF);
   if (chosen.length === 0) return null;
-  const keys = chosen.flatMap(({ of_token, position_desc, item_desc, source, target }) =>
-    (
-      [
-        [source, 1],
-        [target, 2],
-      ] as const
-    ).map(
-      ([account, leg]) =>
-        `(${keyOf(account)}, ${keyOf(of_token)}, ${MAX_UINT32 - height}, ${position_desc}, ${item_desc}, ${leg})`,
-    ),
+  const legs = chosen.flatMap(
+    ({ of_token: token, position_desc: position, item_desc: item, source, target }) => [
+      { account: source, token, position, item, leg: 1 },
+      { account: target, token, position, item, leg: 2 },
+    ],
   );
   const sql = `SELECT count() AS legs, toString(sum(delta)) AS sum, toString(sumIf(delta, leg = 2)) AS moved
     FROM ${served.table('account_ledger')} FINAL
-    PREWHERE (account, token, block_desc, position_desc, item_desc, leg) IN (${keys.join(', ')})`;
-  const [found] = await clickhouse.rows({ name: 'sample.legs', sql, row: legsRow }, {}, { settings });
+    PREWHERE (account, token, block_desc, position_desc, item_desc, leg) IN (
+      SELECT toFixedString(unhex(a), 32), toFixedString(unhex(t), 32), {desc:UInt32}, p, i, l
+      FROM (
+        SELECT {accounts:Array(String)} AS accounts, {tokens:Array(String)} AS tokens, {positions:Array(UInt32)} AS positions,
+          {items:Array(UInt32)} AS items, {legs:Array(UInt8)} AS legs
+      ) ARRAY JOIN accounts AS a, tokens AS t, positions AS p, items AS i, legs AS l
+    )`;
+  const params = {
+    desc: descending(height),
+    accounts: legs.map(({ account }) => account),
+    tokens: legs.map(({ token }) => token),
+    positions: legs.map(({ position }) => position),
+    items: legs.map(({ item }) => item),
+    legs: legs.map(({ leg }) => leg),
+  };
+  const [found] = await clickhouse.rows({ name: 'sample.legs', sql, row: legsRow }, params, { settings });
   const moved = chosen.reduce((sum, row) => sum + BigInt(row.moved), 0n);
-  const legs = found?.legs ?? 0;
-  if (legs === 2 * chosen.length && found?.sum === '0' && found.moved === String(moved)) return null;
-  return `${chosen.length} transfers of ${moved} in all have ${legs} legs, which sum to ${found?.sum ?? 0} and move ${found?.moved ?? 0}`;
+  const count = found?.legs ?? 0;
+  if (count === 2 * chosen.length && found?.sum === '0' && found.moved === String(moved)) return null;
+  return `${chosen.length} transfers of ${moved} in all have ${count} legs, which sum to ${found?.sum ?? 0} and move ${found?.moved ?? 0}`;
 }
 
 /** Of the message that the index names: it holds this block, and what its header counts. */
@@ -151,9 +163,4 @@ async function differenceInLog(
       : `the header counts ${block.transaction_count} transactions and ${block.event_count} events, the body holds ${block.transactions.length} and ${events}`;
   }
   return `${place} is not in the log`;
-}
-
-/** As the key stores it: a bare string would be read as text. */
-function keyOf(hex: string): string {
-  return `toFixedString(unhex('${hex}'), 32)`;
 }

@@ -11,6 +11,7 @@ import type { Build } from '../builds.ts';
 import type { Target } from '../run/batch.ts';
 import type { TablePair } from '../compare.ts';
 import { withNames } from '../../define.ts';
+import { MAX_UINT32 } from '../../descending.ts';
 import type { ClickHouseProjection } from '../../define.ts';
 
 /** What the log says, written beside what is served: tables of the same shapes, for as long as one verification takes. */
@@ -43,11 +44,11 @@ export const factColumns: readonly ColumnSpec[] = [
   { name: 'contracts', type: 'FixedString(32)' },
   { name: 'transactions', type: 'UInt32' },
   { name: 'events', type: 'UInt32' },
-  // 0xffffffff where the header has none
+  // `NO_COUNT` where the header has none
   { name: 'header_transactions', type: 'UInt32' },
   { name: 'header_events', type: 'UInt32' },
 ];
-export const NO_COUNT = 0xffff_ffff;
+export const NO_COUNT = MAX_UINT32;
 
 /** Takes away what verifications have left that were killed. Only for the one that has the lock. */
 export async function sweepScratch(clickhouse: Pick<ClickHouse, 'rows' | 'command'>): Promise<void> {

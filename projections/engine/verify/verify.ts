@@ -19,6 +19,7 @@ import { openScratch, sweepScratch } from './scratch.ts';
 import type { Scratch } from './scratch.ts';
 import { chainPositions, indexedHeights, partitionsOf, skippedMessages, stateDifferences } from './state.ts';
 import { conservationDifferences, derivedDifferences, rowDifferences } from './tables.ts';
+import { descending } from '../../descending.ts';
 
 export interface VerifyDeps {
   readonly pool: Pool;
@@ -248,12 +249,15 @@ async function logRanges(
   const wanted = partitionsOf(heights);
   const places = (await kafka.offsets(topics.chainBlocks)).filter(({ partition }) => wanted.has(partition));
   const table = scratch.tables.find(({ name }) => name === 'indexed_blocks')?.ours;
-  const hints = await clickhouse.rows({
-    name: 'verify.hint',
-    sql: `SELECT log_partition AS partition, min(log_offset) AS first, count() AS blocks FROM ${table} FINAL
-      PREWHERE block_desc BETWEEN ${0xffff_ffff - heights.to} AND ${0xffff_ffff - heights.from} GROUP BY partition`,
-    row: hintRow,
-  });
+  const hints = await clickhouse.rows(
+    {
+      name: 'verify.hint',
+      sql: `SELECT log_partition AS partition, min(log_offset) AS first, count() AS blocks FROM ${table} FINAL
+      PREWHERE block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32} GROUP BY partition`,
+      row: hintRow,
+    },
+    { newest: descending(heights.to), oldest: descending(heights.from) },
+  );
   const known = hints.reduce((sum, { blocks }) => sum + blocks, 0);
   const isWhole = hinted && known === heights.to - heights.from + 1;
   const firsts = new Map(hints.map(({ partition, first }) => [partition, first]));
