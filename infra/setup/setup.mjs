@@ -54,7 +54,8 @@ function missing() {
 }
 
 async function main() {
-  if (Number(process.versions.node.split('.')[0]) < 20) {
+  const nodeMajor = Number(process.versions.node.split('.')[0]);
+  if (nodeMajor < 20) {
     throw new SetupError(`Node.js 20 or newer is needed; this is ${process.versions.node}.`);
   }
   if (Object.values(missing()).some(Boolean)) {
@@ -67,6 +68,12 @@ async function main() {
     }
   } else if (!quiet) {
     say('Set-up: everything is there.');
+  }
+  // The optional package `node` brings the version that runs the service.
+  if (nodeMajor < 24 && !existsSync(join(root, 'node_modules', 'node'))) {
+    throw new SetupError(
+      `Without the optional npm package node, Node.js 24.7 or newer is needed; this is ${process.versions.node}.`,
+    );
   }
 }
 
@@ -98,11 +105,14 @@ function installedMatchesLock() {
   const installed = json(join(root, 'node_modules', '.package-lock.json'))?.packages;
   const wanted = json(lockFile)?.packages;
   if (installed === undefined || wanted === undefined) return false;
+  // A production install (`npm ci --omit=dev`) has no development package at all.
+  const omitsDev = !Object.values(installed).some(({ dev }) => dev === true);
   return Object.entries(wanted).every(
-    ([path, { version, optional, devOptional }]) =>
+    ([path, { version, optional, devOptional, dev }]) =>
       path === '' ||
       (installed[path]?.version === version && existsSync(join(root, path))) ||
-      (installed[path] === undefined && (optional === true || devOptional === true)),
+      (installed[path] === undefined &&
+        (optional === true || devOptional === true || (dev === true && omitsDev))),
   );
 }
 

@@ -5,7 +5,8 @@ import type { UserForLogin } from '../../../projections/accounts/queries.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { apiKeyPrefix, hashSecret, randomApiKey } from '../../../api/auth/api-key.ts';
 import type { CommandBus, CommandRequest } from '../../commands/bus.ts';
-import { createPasswordChecker, hashPassword } from '../../../api/auth/passwords.ts';
+import { createPasswordChecker } from '../../../api/auth/passwords.ts';
+import { hashPassword } from '../../password-hash.ts';
 import { parseOriginRule } from '../../../api/auth/restrictions.ts';
 import type { ServedBuilds } from '../../../projections/served.ts';
 

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { resolveOptional } from '../optional-package.ts';
 import { keptSecret } from '../secrets.ts';
 import { makeClosedFolder } from '../data-dir.ts';
 import { startService } from '../service.ts';
@@ -20,6 +21,7 @@ export async function startClickHouse(options: {
   log: ServiceLog;
 }): Promise<EmbeddedClickHouse> {
   const { port, log } = options;
+  resolveOptional('chdb/package.json', 'ClickHouse', 'CLICKHOUSE_URL');
   const home = join(options.dataDir, 'clickhouse');
   makeClosedFolder(home);
   const writer = keptSecret(join(options.dataDir, 'clickhouse.password'));
