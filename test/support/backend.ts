@@ -7,8 +7,7 @@ import type { EmbeddedUrls } from '../../infra/embedded/index.ts';
 import { createLogger } from '../../infra/log.ts';
 
 /**
- * The servers that integration tests run against: the embedded ones, or official images in containers. Tests see URLs
- * and cannot tell which.
+ * The servers that integration tests run against: embedded, or official images in containers. Tests see only URLs.
  */
 export interface Backend {
   readonly kind: 'embedded' | 'testcontainers';
@@ -21,9 +20,9 @@ export async function startBackend(env: NodeJS.ProcessEnv = process.env): Promis
   const kind = env['TEST_BACKEND'] ?? 'embedded';
   if (kind === 'embedded') return await startEmbeddedBackend();
   if (kind !== 'testcontainers') {
-    throw new Error(`TEST_BACKEND is embedded or testcontainers, not ${kind}`);
+    throw new Error(`TEST_BACKEND must be embedded or testcontainers, not ${kind}`);
   }
-  // Loaded only here: the library is large and of no use to the embedded back end.
+  // Imported lazily: the library is large, and the embedded back end does not need it.
   const { startContainers } = await import('./containers.ts');
   return { kind, ...(await startContainers()) };
 }
@@ -31,7 +30,7 @@ export async function startBackend(env: NodeJS.ProcessEnv = process.env): Promis
 async function startEmbeddedBackend(): Promise<Backend> {
   const dataDir = mkdtempSync(join(tmpdir(), 'tds-test-'));
   const log = createLogger('test-backend', 'warn');
-  // Settings of the shell must not lead tests to a store that holds something.
+  // An empty env: settings of the shell must not direct tests to a real store.
   const remove = (): void => rmSync(dataDir, { recursive: true, force: true });
   try {
     const embedded = await startEmbedded({ dataDir, log, env: {} });

@@ -6,7 +6,7 @@ import type { CatalogueRecord, catalogueRecords } from '../../schemas/catalogue.
 import { toFelt } from '../../schemas/felt.ts';
 import type { ApiWorld } from './api-world.ts';
 
-/** Records of the catalogue as commands carry them, with what a test does not care about filled in. */
+/** Catalogue records as commands carry them, with defaults for the fields a test does not set. */
 
 export const aDapp = (
   slug: string,
@@ -101,7 +101,7 @@ export const aWallet = (
   ...more,
 });
 
-/** Has the log take in these records, and gives what became of them. */
+/** Imports records through the log and returns the outcome. */
 export async function importRecords(
   { commands }: Pick<ApiWorld, 'commands'>,
   ...parts: readonly z.infer<typeof catalogueRecords>[]

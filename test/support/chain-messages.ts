@@ -11,10 +11,10 @@ import type {
 } from '../../schemas/messages/chain-blocks.ts';
 import type { TokenStandard } from '../../schemas/messages/common.ts';
 
-/** Messages of `chain.blocks` made by hand, so that a test can say what is in them. */
+/** Builders of `chain.blocks` messages, so that a test can state their content. */
 
 export const SEQUENCER = toFelt(0x5e90n);
-/** An ERC-20, an ERC-721, an ERC-1155 and a contract of which nothing can be told. */
+/** An ERC-20, an ERC-721, an ERC-1155 and an unclassifiable contract. */
 export const COIN = toFelt(0xc01n);
 export const ART = toFelt(0xa47n);
 export const ITEMS = toFelt(0x1155n);
@@ -59,7 +59,7 @@ export interface BlockPlan {
   readonly height: number;
   /** Distinguishes blocks of one height. */
   readonly fork?: number;
-  /** That of the block below; `fork` if left out. */
+  /** Fork of the parent block; default `fork`. */
   readonly parentFork?: number;
   readonly transactions: readonly (Partial<BlockTransaction> & { readonly events: RawEvent[] })[];
 }
@@ -97,10 +97,10 @@ export function reverted(block: BlockBody, seq: number, chunk = 'live'): BlockRe
   return { type: 'block.reverted', v: 1, seq, cause: 'reorg', chunk, block, contracts };
 }
 
-/** A block of many transactions, each with a transfer, its fee and an event of no token. */
+/** A block of many transactions, each with a transfer, its fee and an event that is not a token event. */
 export function busyBlock(height: number, transactions: number, fork = 0): BlockBody {
   const account = (number: number): Felt => toFelt(0xacc0_0000n + BigInt(number));
-  // A multiplicative hash spreads the accounts; most transactions go to and from few of some 50,000 accounts.
+  // A multiplicative hash spreads the accounts; few of some 50,000 accounts are in most transactions.
   const pick = (salt: number): number =>
     Math.imul(height * 65_537 + salt + fork * 7919, 2_654_435_761) % 25_000;
   return makeBlock({

@@ -11,7 +11,7 @@ const images = {
   redis: 'redis:7',
 };
 
-/** The servers from their official images, side by side. */
+/** Starts the servers from their official images, in parallel. */
 export async function startContainers(): Promise<{ urls: EmbeddedUrls; stop(): Promise<void> }> {
   const started: StartedTestContainer[] = [];
   const keep = async (starting: Promise<StartedTestContainer>): Promise<StartedTestContainer> => {
@@ -37,7 +37,7 @@ export async function startContainers(): Promise<{ urls: EmbeddedUrls; stop(): P
   ) {
     await stop();
     const reasons = results.flatMap((one) => (one.status === 'rejected' ? [String(one.reason)] : []));
-    throw new Error(`The containers did not start: ${reasons.join('; ')}`);
+    throw new Error(`containers failed to start: ${reasons.join('; ')}`);
   }
   return {
     urls: {
@@ -52,7 +52,7 @@ export async function startContainers(): Promise<{ urls: EmbeddedUrls; stop(): P
 
 type Keep = (starting: Promise<StartedTestContainer>) => Promise<StartedTestContainer>;
 
-/** A broker tells its clients its address, so the port on the host must be known before it starts. */
+/** A broker advertises its address to clients, so the host port must be known before it starts. */
 async function startKafka(keep: Keep): Promise<string> {
   const { host } = (await getContainerRuntimeClient()).info.containerRuntime;
   const port = await freePort();
@@ -85,7 +85,7 @@ async function startKafka(keep: Keep): Promise<string> {
   return `${host}:${port}`;
 }
 
-/** `readonly = 2`: reads only, and may still say how (settings), as the embedded one lets its reader. */
+/** `readonly = 2`: reads only, but may change query settings, as with the embedded reader. */
 async function startClickHouse(
   keep: Keep,
 ): Promise<Pick<EmbeddedUrls, 'CLICKHOUSE_URL' | 'API_CLICKHOUSE_URL'>> {
@@ -113,7 +113,8 @@ async function startClickHouse(
       headers: { 'X-ClickHouse-User': 'default', 'X-ClickHouse-Key': 'writer' },
       body: sql,
     });
-    if (!response.ok) throw new Error(`ClickHouse refused its reader: ${await response.text()}`);
+    if (!response.ok)
+      throw new Error(`could not create the read-only ClickHouse user: ${await response.text()}`);
   }
   return {
     CLICKHOUSE_URL: `http://default:writer@${address}/tds`,
@@ -127,7 +128,7 @@ async function startPostgres(keep: Keep): Promise<Pick<EmbeddedUrls, 'DATABASE_U
       .withExposedPorts(5432)
       .withEnvironment({ POSTGRES_PASSWORD: 'postgres', POSTGRES_DB: 'tds' })
       .withCommand(['postgres', '-c', 'max_connections=200'])
-      // The image starts twice: once to make the cluster, once to serve it.
+      // The image starts the server twice: to initialize the cluster, then to serve it.
       .withWaitStrategy(Wait.forLogMessage(/database system is ready to accept connections/, 2))
       .start(),
   );

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** Runs `work` on a file that holds this, and takes it away afterwards. */
+/** Runs `work` on a temporary file with this content. */
 export async function withFile<T>(
   content: string | Buffer,
   work: (path: string) => Promise<T>,

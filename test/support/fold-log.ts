@@ -3,8 +3,8 @@ import { hash } from 'node:crypto';
 import type { ChainBlocksMessage } from '../../schemas/messages/chain-blocks.ts';
 
 /**
- * What the log says in the end, by the rule of the tables: of every (height, body, contracts) the message with the
- * highest seq counts. Answers the accepted hashes by height, and every breach of the log's own promises.
+ * The final state of the log, by the rule of the tables: of every (height, body, contracts) the message with the highest
+ * seq wins. Returns the accepted hashes by height, and every violation of the log's invariants.
  */
 export function foldLog(messages: readonly ChainBlocksMessage[]): {
   accepted: Map<number, string>;
@@ -15,14 +15,14 @@ export function foldLog(messages: readonly ChainBlocksMessage[]): {
   const bySeq = new Map<string, string>();
   for (const message of messages) {
     const { seq, block, type } = message;
-    // Postgres does not keep the order of keys.
+    // PostgreSQL does not keep the order of JSON keys.
     const contracts = JSON.stringify(
       Object.entries(message.contracts).toSorted(([a], [b]) => (a < b ? -1 : 1)),
     );
-    const said = JSON.stringify([type, block.hash, contracts]);
-    const place = `${block.height}@${seq}`;
-    if ((bySeq.get(place) ?? said) !== said) breaches.push(`two messages share ${place}`);
-    bySeq.set(place, said);
+    const content = JSON.stringify([type, block.hash, contracts]);
+    const heightAndSeq = `${block.height}@${seq}`;
+    if ((bySeq.get(heightAndSeq) ?? content) !== content) breaches.push(`two messages share ${heightAndSeq}`);
+    bySeq.set(heightAndSeq, content);
     const rows = hash('sha256', JSON.stringify(block) + contracts);
     const known = newest.get(rows);
     if (known === undefined || known.seq <= seq) newest.set(rows, message);

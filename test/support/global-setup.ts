@@ -6,38 +6,38 @@ import type { Backend } from './backend.ts';
 
 declare module 'vitest' {
   export interface ProvidedContext {
-    /** The servers of this run; `support/isolation.ts` gives a file its own corner of them. */
+    /** The servers of this run; support/isolation.ts creates databases in them for one file. */
     backend: { readonly kind: Backend['kind']; readonly urls: EmbeddedUrls };
   }
 }
 
-/** Each project loads this file anew, so what they share is kept where all of them see it. */
+/** Every vitest project loads this file separately, so shared state is kept on globalThis. */
 interface Shared {
   users: number;
   backend: Promise<Backend>;
 }
-const place: { [key: symbol]: Shared | undefined } = globalThis;
+const registry: { [key: symbol]: Shared | undefined } = globalThis;
 const key = Symbol.for('token-data-service test back end');
 
-/** Starts one back end for the whole run, with the first project that needs it. */
+/** Starts one back end for the whole run, when the first project needs it. */
 export async function setup(project: TestProject): Promise<void> {
-  const shared = (place[key] ??= { users: 0, backend: announced() });
+  const shared = (registry[key] ??= { users: 0, backend: startAndReport() });
   shared.users++;
   const { kind, urls } = await shared.backend;
   project.provide('backend', { kind, urls });
 }
 
 export async function teardown(): Promise<void> {
-  const shared = place[key];
+  const shared = registry[key];
   if (shared === undefined || --shared.users > 0) return;
-  place[key] = undefined;
+  registry[key] = undefined;
   await (await shared.backend).stop();
 }
 
-async function announced(): Promise<Backend> {
-  const began = performance.now();
+async function startAndReport(): Promise<Backend> {
+  const startedAt = performance.now();
   const backend = await startBackend();
-  const seconds = ((performance.now() - began) / 1000).toFixed(1);
-  process.stdout.write(`Test back end: ${backend.kind}, up after ${seconds} s\n`);
+  const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
+  process.stdout.write(`Test back end: ${backend.kind}, started in ${seconds} s\n`);
   return backend;
 }

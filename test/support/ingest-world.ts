@@ -22,14 +22,14 @@ import type { Topic } from '../../schemas/topics.ts';
 import { foldLog } from './fold-log.ts';
 import { isolated } from './isolation.ts';
 
-/** A simulated node, real Postgres and Kafka, and ingesters on them that a test starts and kills. */
+/** A simulated node, real PostgreSQL and Kafka, and in-process ingesters that a test starts and kills. */
 export interface IngestWorld {
   readonly node: SimulatedNode;
   readonly pool: Pool;
   readonly kafka: Kafka;
-  /** Parts may be replaced, to let them fail at a chosen moment. */
+  /** Parts can be replaced, to make them fail at a chosen moment. */
   start(overrides?: Overrides): Ingester;
-  /** Everything in a topic, by partition and offset. */
+  /** All messages of a topic, by partition and offset. */
   read<M>(topic: Topic<M>): Promise<M[]>;
   /** Waits until the live chunk's cursor has passed a height. */
   indexed(height: number): Promise<void>;
@@ -122,7 +122,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
       });
     },
     async close() {
-      // A process that a test has killed never ends.
+      // An ingester that a test has killed never resolves.
       await Promise.all(started.map((stop) => Promise.race([stop(), pause(1000)])));
       await node.close();
       await kafka.close();
@@ -134,11 +134,11 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
 
 export async function until(what: string, met: () => Promise<boolean>, timeoutMs = 30_000): Promise<void> {
   for (const end = Date.now() + timeoutMs; !(await met()); await pause(20)) {
-    if (Date.now() > end) throw new Error(`not met in ${timeoutMs} ms: ${what}`);
+    if (Date.now() > end) throw new Error(`timed out after ${timeoutMs} ms: ${what}`);
   }
 }
 
-/** Compares what the log says with the node's chain in force, from a height to its head. */
+/** Differences between the log and the node's canonical chain, from a height to its head. */
 export async function differences(world: IngestWorld, from = 0): Promise<string[]> {
   const { accepted, breaches } = foldLog(await world.read(topics.chainBlocks));
   const head = world.node.ledger.head();
@@ -146,9 +146,9 @@ export async function differences(world: IngestWorld, from = 0): Promise<string[
     const truth = world.node.ledger.at(height)?.hash ?? '';
     const found = accepted.get(height);
     if (found === undefined || BigInt(found) !== BigInt(truth))
-      breaches.push(`${height}: ${found ?? 'none'}, the chain has ${truth}`);
+      breaches.push(`${height}: expected ${truth}, found ${found ?? 'none'}`);
     accepted.delete(height);
   }
-  for (const [height, hash] of accepted) breaches.push(`${height}: ${hash} is not on the chain`);
+  for (const [height, hash] of accepted) breaches.push(`${height}: ${hash} is not canonical`);
   return breaches;
 }

@@ -7,17 +7,17 @@ import { inject } from 'vitest';
 
 import type { EmbeddedUrls } from '../../infra/embedded/index.ts';
 
-/** A corner of the back end for one test file: databases of its own and a prefix before every topic. */
+/** Databases and a topic prefix of the shared servers, for one test file. */
 export interface Isolated {
-  /** As a role of the service takes them: spread it over `process.env`. */
+  /** Settings for a role of the service. */
   readonly env: EmbeddedUrls & { readonly KAFKA_TOPIC_PREFIX: string };
-  /** Drops the databases; topics are left to the broker, which ends with the run. */
+  /** Drops the databases; the topics end with the broker. */
   drop(): Promise<void>;
 }
 
 /**
- * `const own = await isolated()` in `beforeAll`, `await own.drop()` in `afterAll`. Databases cost milliseconds, servers
- * seconds. Redis has one for each worker, emptied here: a worker runs one file at a time.
+ * `const own = await isolated()` in `beforeAll`, `await own.drop()` in `afterAll`. Creating a database takes milliseconds,
+ * starting a server seconds. Redis has a database per worker, emptied here, as a worker runs one file at a time.
  */
 export async function isolated(): Promise<Isolated> {
   const { urls } = inject('backend');

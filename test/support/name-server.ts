@@ -3,7 +3,7 @@ import { once } from 'node:events';
 
 import { decode, encode } from 'dns-packet';
 
-/** What is known of a name: its addresses; `silent`: the question is not answered. */
+/** The answer for a name: its addresses, or `silent` for none. */
 export type Known = readonly string[] | 'silent';
 
 export interface NameServer {
@@ -12,7 +12,7 @@ export interface NameServer {
   close(): Promise<void>;
 }
 
-/** A name server on UDP at loopback, which is asked anew at every question. */
+/** A DNS server on loopback (UDP) that looks up the answer at every query. */
 export async function startNameServer(addressesOf: (name: string) => Known): Promise<NameServer> {
   const socket = createSocket('udp4');
   socket.on('message', (message, { port, address }) => {

@@ -23,27 +23,27 @@ import { partitionOfHeight, topics } from '../../schemas/topics.ts';
 import type { Topic } from '../../schemas/topics.ts';
 import { isolated } from './isolation.ts';
 
-/** Real stores of one test file, with what a test of projections does to them again and again. */
+/** Real stores of one test file, with helpers for tests of projections. */
 export interface ProjectionWorld {
-  /** Settings of a process on the same stores. */
+  /** Settings for a process on the same stores. */
   readonly env: Readonly<Record<string, string>>;
   readonly kafka: Kafka;
   readonly pool: Pool;
   readonly clickhouse: ClickHouse;
-  /** For what the log's own client does not do. */
+  /** For operations that the project's own Kafka client does not offer. */
   readonly kafkaAddress: { readonly brokers: readonly string[]; readonly prefix: string };
   readonly log: Logger;
   readonly metrics: ProjectionMetrics;
   publish(messages: readonly ChainBlocksMessage[]): Promise<void>;
-  /** Starts all projections of chain.blocks; stopped by `stopRuns` at the latest. */
+  /** Starts all projections of chain.blocks; `stopRuns` stops them at the latest. */
   run(options?: Partial<ClickHouseRunOptions>): Promise<ProjectionRun>;
-  /** Waits until every checkpoint of these projections stands at the end of the log. */
+  /** Waits until every checkpoint of these projections is at the end of the log. */
   settled(projections?: readonly string[]): Promise<void>;
-  /** Runs everything there is and stops. */
+  /** Projects all messages and stops. */
   catchUp(options?: Partial<ClickHouseRunOptions>): Promise<void>;
-  /** By table: number and hash of the rows that can be queried. Derived rows without their version. */
+  /** By table: number and hash of the visible rows. Derived rows without their version. */
   checksums(): Promise<Record<string, string>>;
-  /** Rows as ClickHouse gives them; `{{table}}` stands for the table of build 1. */
+  /** Rows of a query; `{{table}}` stands for the table of build 1. */
   select(sql: string): Promise<Record<string, unknown>[]>;
   stopRuns(): Promise<void>;
   close(): Promise<void>;
@@ -54,7 +54,7 @@ const tables: readonly string[] = chainProjections.flatMap(({ ddl }) =>
 );
 const derived = new Set(['account_ledger_ranges', 'transfer_counts', 'indexed_block_ranges']);
 
-/** The table of the first build of the projection that has it. */
+/** Name of a table in the first build of its projection. */
 export function firstTable(placeholder: string): string {
   const { version = 1 } = chainProjections.find(({ ddl }) => ddl.includes(`{{${placeholder}}}`)) ?? {};
   return `${placeholder}_v${version}_b1`;
@@ -148,7 +148,7 @@ export async function projectionWorld(): Promise<ProjectionWorld> {
   return world;
 }
 
-/** True when the checkpoints of what is served of all these projections stand at the end of the topic, in every partition. */
+/** Whether the checkpoints of the served builds of these projections are at the end of the topic, in every partition. */
 export async function atEnd(
   kafka: Kafka,
   pool: Pool,
@@ -167,11 +167,11 @@ export async function atEnd(
   );
 }
 
-/** Looks again until it holds; fails after `ms`. */
+/** Polls until the condition holds; throws after `ms`. */
 export async function until(holds: () => Promise<boolean>, ms = 50_000): Promise<void> {
   const end = Date.now() + ms;
   while (!(await holds())) {
-    if (Date.now() > end) throw new Error(`does not hold after ${ms} ms: ${holds.toString()}`);
+    if (Date.now() > end) throw new Error(`condition not met after ${ms} ms: ${holds.toString()}`);
     await sleep(50);
   }
 }

@@ -1,6 +1,6 @@
-/** A source of chance that gives the same for the same seed: all of a simulated world is drawn from one, in order. */
+/** A seeded random source: the same seed gives the same sequence. */
 export interface Random {
-  /** From 0 to before `limit`. */
+  /** An integer from 0 to `limit - 1`. */
   below(limit: number): number;
   pick<T>(from: readonly T[]): T;
   chance(perThousand: number): boolean;

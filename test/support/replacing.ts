@@ -1,6 +1,6 @@
 import type { Cell, Row } from '../../infra/clickhouse/row-binary.ts';
 
-/** The sorting key of a `{{table}}`, as its table.sql says. */
+/** The sorting key of a `{{table}}`, parsed from its table.sql. */
 export function sortingKey(ddl: string, table: string): string[] {
   const create = ddl.split('CREATE TABLE').find((text) => text.includes(`{{${table}}}`)) ?? '';
   const [, key = ''] = /ORDER BY \(?([a-z_, ]+)\)?/.exec(create) ?? [];
@@ -8,8 +8,8 @@ export function sortingKey(ddl: string, table: string): string[] {
 }
 
 /**
- * What ClickHouse shows under FINAL of a `ReplacingMergeTree(seq, is_deleted)`: of the rows with one key the one with
- * the highest seq, and nothing where that one is deleted. As text, in the order of the keys.
+ * The rows that ClickHouse returns with FINAL from a `ReplacingMergeTree(seq, is_deleted)`: per key the row with the
+ * highest seq, unless it is deleted. As text, ordered by key.
  */
 export function reduceRows(rows: readonly Row[], key: readonly string[]): string[] {
   const newest = new Map<string, Row>();

@@ -4,12 +4,12 @@ import { join } from 'node:path';
 
 import { z } from 'zod';
 
-/** The whole service as a person starts it: `node infra/bin/start.ts` with these settings. */
+/** The whole service, started as `npm start` does: `node infra/bin/start.ts` with these settings. */
 export interface RunningService {
   readonly pid: number;
   readonly baseUrl: string;
   readonly demo: z.infer<typeof demoFile>;
-  /** Everything it printed. */
+  /** Its output so far. */
   printed(): string;
   /** Pids of the roles and embedded services, by name. */
   pids(): Record<string, number>;
@@ -17,7 +17,7 @@ export interface RunningService {
     path: string,
     headers?: Record<string, string>,
   ): Promise<{ status: number; headers: Headers; json: unknown }>;
-  /** Sends a signal to the supervisor alone and waits for its end. Answers the milliseconds it took. */
+  /** Sends a signal to the supervisor only and waits until it exits. Returns the milliseconds this took. */
   stop(signal?: NodeJS.Signals): Promise<number>;
 }
 
@@ -35,7 +35,7 @@ export async function startService(
   { withinMs = 90_000 }: { withinMs?: number } = {},
 ): Promise<RunningService> {
   const env: NodeJS.ProcessEnv = {};
-  // Nothing of the test's own settings reaches the service, but what every program needs.
+  // The service gets no settings of the test process, only what every program needs.
   for (const name of ['PATH', 'HOME', 'LANG', 'TMPDIR', 'JAVA_HOME', 'NODE_COMPILE_CACHE'])
     if (process.env[name]) env[name] = process.env[name];
   const child = spawn(process.execPath, ['infra/bin/start.ts'], {
@@ -47,10 +47,10 @@ export async function startService(
   child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
   child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()));
   const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
-  const began = performance.now();
+  const startedAt = performance.now();
   while (!output.includes('Token data service: ')) {
-    if (child.exitCode !== null) throw new Error(`the service ended:\n${output}`);
-    if (performance.now() - began > withinMs) {
+    if (child.exitCode !== null) throw new Error(`the service exited:\n${output}`);
+    if (performance.now() - startedAt > withinMs) {
       child.kill('SIGTERM');
       throw new Error(`the service was not ready after ${withinMs} ms:\n${output}`);
     }
@@ -78,14 +78,14 @@ export async function startService(
   };
 }
 
-/** Asks until the answer is right; the last error says what it was instead. */
+/** Retries `look` until it does not throw; after `withinMs` throws its last error. */
 export async function eventually<T>(look: () => Promise<T>, withinMs = 30_000, everyMs = 100): Promise<T> {
-  const began = performance.now();
+  const startedAt = performance.now();
   for (;;) {
     try {
       return await look();
     } catch (error) {
-      if (performance.now() - began > withinMs) throw error;
+      if (performance.now() - startedAt > withinMs) throw error;
       await new Promise((resolve) => setTimeout(resolve, everyMs));
     }
   }
@@ -116,7 +116,7 @@ const page = z.object({
 });
 export type ServedTransfer = z.infer<typeof page>['results'][number];
 
-/** Every row of a filter, by cursor, with the count that the first page told. */
+/** All rows of a filter, paged by cursor, with the `count` of the first page. */
 export async function allTransfers(
   service: RunningService,
   filter: string,

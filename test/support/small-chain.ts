@@ -10,7 +10,7 @@ import type { ApiWorld } from './api-world.ts';
 import { aTransfer, worldProjections, writeBlocks } from './transfer-world.ts';
 import type { WorldBlock } from './transfer-world.ts';
 
-/** A chain of six transfers, its tokens and its status, small enough to know by heart. */
+/** A chain of six transfers, with its tokens and status, small enough to check by hand. */
 
 const felt = (value: number | bigint) => toFelt(BigInt(value));
 export const [COIN, NFT, MULTI, ODD, NAMELESS, HIDDEN] = [
@@ -131,7 +131,7 @@ const statusMessages: readonly ChainStatusMessage[] = [
   { type: 'l1.accepted', ...at, height: 11 },
 ];
 
-/** Puts the chain into the stores of an API, by the projectors; gives a key to ask with. */
+/** Fills the stores of an API with the chain, through the projectors; returns an API key. */
 export async function writeSmallChain(world: ApiWorld): Promise<{ apiKey: string }> {
   const owner = createClickHouse(world.env['CLICKHOUSE_URL'] ?? '', { application: 'test' });
   const builds = [];

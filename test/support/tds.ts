@@ -9,7 +9,7 @@ export interface CommandResult {
   readonly stderr: string;
 }
 
-/** Runs `tds` as a process of its own on these settings, far from any embedded start. */
+/** Runs `tds` as a process with these settings; it does not find an embedded start. */
 export async function tds(
   env: Readonly<Record<string, string>>,
   ...args: readonly string[]

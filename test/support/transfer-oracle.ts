@@ -5,7 +5,7 @@ import { randomWorld } from './transfer-world.ts';
 import type { Random } from './random.ts';
 import type { WorldBlock } from './transfer-world.ts';
 
-/** Transfers filtered and sorted plainly, in memory: what pages out of the stores are compared with. */
+/** Filters and sorts transfers in memory, to compare pages of the stores with. */
 
 export type Query = Record<string, string>;
 export interface IndexedTransfer extends Transfer {
@@ -16,7 +16,7 @@ export interface IndexedTransfer extends Transfer {
 export const keyOf = (row: { block: number; position: number; item: number }): string =>
   `${row.block}:${row.position}:${row.item}`;
 
-/** The oracle: the contract's filters as they read, over everything indexed. */
+/** The contract's filters, applied to all indexed transfers. */
 export function matching(chain: ReadonlyMap<number, WorldBlock>, query: Query): IndexedTransfer[] {
   const rows: IndexedTransfer[] = [...chain.values()].flatMap(({ height, timestamp, transfers }) =>
     transfers.map((transfer) => ({ ...transfer, block: height, timestamp })),
@@ -59,7 +59,7 @@ export const stored = (row: IndexedTransfer): StoredTransfer => ({
   execution_status: row.executionStatus,
 });
 
-/** A random query over every filter; each is there often enough to meet the others, and rows often enough match. */
+/** A random query over all filters, dense enough that filters combine and rows match. */
 export function randomQuery(chain: ReadonlyMap<number, WorldBlock>, random: Random): Query {
   const rows = matching(chain, {});
   const seed = random.pick(rows);

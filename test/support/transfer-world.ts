@@ -14,7 +14,7 @@ import { STRK_TOKEN, toFelt } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { Random } from './random.ts';
 
-/** A chain of decoded blocks put into ClickHouse through the projectors themselves, without a log or a node. */
+/** A chain of decoded blocks, written to ClickHouse by the real projectors, without a log or a node. */
 
 export interface WorldBlock {
   readonly height: number;
@@ -54,7 +54,7 @@ export async function createWorldTables(clickhouse: ClickHouse): Promise<void> {
   }
 }
 
-/** Writes blocks as one batch: base rows, derived tables, and what tells that they are indexed. */
+/** Writes blocks as one batch: base rows, derived tables, and the rows that mark them as indexed. */
 export async function writeBlocks(
   clickhouse: ClickHouse,
   blocks: readonly WorldBlock[],
@@ -108,7 +108,7 @@ function batchItem(
   };
 }
 
-/** A transfer with everything that a test does not care about filled in. */
+/** A transfer with defaults for the fields a test does not set. */
 export function aTransfer(
   fields: Pick<Transfer, 'token' | 'from' | 'to' | 'position' | 'txHash'> & Partial<Transfer>,
 ): Transfer {
@@ -130,7 +130,7 @@ export function aTransfer(
 export interface World {
   readonly tokens: readonly Felt[];
   readonly accounts: readonly Felt[];
-  /** Felts that are more than one thing: token and account, or account and transaction hash. */
+  /** Felts with two roles: token and account, or account and transaction hash. */
   readonly ambiguous: readonly Felt[];
 }
 
@@ -151,7 +151,7 @@ export const randomWorld: World = (() => {
 
 const EDGES = [0n, 1n, (1n << 128n) - 1n, 1n << 128n, (1n << 256n) - 1n];
 
-/** A block of random transfers: half of them of the first token, a third touching the second account. */
+/** A block of random transfers: half of the first token, a third touching the second account. */
 export function randomBlock(random: Random, height: number, events: number): WorldBlock {
   const { tokens, accounts, ambiguous } = randomWorld;
   const moved: Transfer[] = [];
@@ -159,7 +159,7 @@ export function randomBlock(random: Random, height: number, events: number): Wor
   for (let position = 0; position < events; position += 1) {
     const opens = random.below(3) === 0;
     if (opens) hash = toFelt(BigInt(hash) + 1n);
-    // One account's address is a transaction's hash, too.
+    // One account's address is also a transaction hash.
     const txHash = height % 50 === 7 && position === 0 ? (ambiguous[1] ?? hash) : hash;
     const isHot = random.below(2) === 0;
     const [firstToken, secondAccount] = [tokens[0] ?? hash, accounts[1] ?? hash];

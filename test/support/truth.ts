@@ -1,12 +1,12 @@
 import type { SimulatedNode } from '../../infra/embedded/starknet/node.ts';
 import type { ServedTransfer } from './service.ts';
 
-/** One transfer of the node's own truth, which never went through the decoder. */
+/** A transfer as the simulated node intended it, independent of the decoder. */
 export type Truth = ReturnType<SimulatedNode['transfersAt']>[number];
 
 export const hex = (value: bigint): string => `0x${value.toString(16).padStart(64, '0')}`;
 
-/** One line a transfer, the same for what is true and for what is served. */
+/** A transfer as one line of text, to compare expected and served rows. */
 export const trueRow = (row: Truth): string =>
   [
     row.block,

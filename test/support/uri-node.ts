@@ -5,15 +5,15 @@ import { z } from 'zod';
 import { serveOnLoopback } from '../../infra/embedded/loopback.ts';
 
 /**
- * A node that answers `starknet_call` alone: contracts whose NFTs have the URIs that a test gives them. All else it asks of
- * the node `behind` it.
+ * A node that answers only `starknet_call`, with the NFT URIs that a test sets. Other calls are forwarded to the node
+ * `behind` it.
  */
 export interface UriNode {
   readonly url: string;
-  /** By id; without one the contract reverts with the reason. */
+  /** By id; for any other id the contract reverts with `reason`. */
   readonly uris: Map<bigint, string>;
   reason: string;
-  /** Answers nothing but 503 while it is true. */
+  /** While true every call is answered 503. */
   isAway: boolean;
   close(): Promise<void>;
 }

@@ -16,14 +16,14 @@ import { atEnd } from '../projection-world.ts';
 import { hex } from '../truth.ts';
 import { compare, tableDifferences, trueTables } from './tables.ts';
 
-/** Compares what a service has in its stores with the chain that its node has in force. */
+/** Compares the stores of a service with its node's canonical chain. */
 export interface Inspector {
   readonly pool: Pool;
   readonly kafka: Kafka;
   readonly clickhouse: ClickHouse;
-  /** True when the log says the chain in force and every table has read the log to its end. */
+  /** True when the log matches the canonical chain and every projection has read the log to its end. */
   isSettled(): Promise<boolean>;
-  /** How log, tables and quarantine differ from the chain in force: nothing lost, nothing double. */
+  /** Differences of log, tables and quarantine from the canonical chain: anything missing or duplicated. */
   differences(): Promise<string[]>;
   /** The same without reading the log, which grows with every fork. */
   tableDifferences(): Promise<string[]>;
@@ -32,13 +32,13 @@ export interface Inspector {
   close(): Promise<void>;
 }
 
-/** `env`: the settings that the service has. */
+/** `env`: the settings of the service. */
 export function inspector(node: SimulatedNode, env: Readonly<Record<string, string>>): Inspector {
   const log = createLogger('fault-test', process.env['TEST_LOG'] ?? 'silent');
   const pool = createPool(env['DATABASE_URL'] ?? '', {
     applicationName: 'test',
     max: 5,
-    // Beside other files a busy machine takes longer than a service may wait.
+    // Longer than a service's own timeout, because test files share the machine.
     connectTimeoutMs: 60_000,
   });
   const kafka = createKafka({

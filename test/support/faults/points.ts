@@ -1,23 +1,23 @@
-/** Points in a role's work, named by the request that goes over the wire there. For `FaultProxy.trap`. */
+/** Points in a role's work, identified by the request it sends there. For `FaultProxy.trap`. */
 
-/** ClickHouse: rows into a table, or the recomputing of a derived one. The statement is in the URL, or in the body. */
+/** ClickHouse: an insert into a table, or the recomputation of a derived one. The statement is in the URL or the body. */
 export const insertInto = (table: string): RegExp =>
   new RegExp(`INSERT(\\+|%20|\\s)INTO(\\+|%20|\\s)${table}_v`);
 
-/** Postgres: the checkpoints of a topic's projections move. */
+/** Postgres: an update of the checkpoints of a topic's projections. */
 export const checkpointOf = (topic: string): RegExp =>
   new RegExp(`UPDATE tds\\.checkpoints[^]*${topic.replace('.', '\\.')}`);
 
-/** Postgres: a fold writes rows, its checkpoint being moved in the same transaction. */
+/** Postgres: a fold writes rows, in the transaction that moves its checkpoint. */
 export const foldInto = (projection: string): RegExp => new RegExp(`${projection.replace('-', '_')}_v\\d`);
 
-/** Postgres: what is served changes. */
+/** Postgres: the swap of the served build. */
 export const swapBuilds = /UPDATE tds\.served/;
 
 /** Postgres: the end of an explicit transaction. */
 export const commit = /Q[^]{4}COMMIT/;
 
-/** Postgres: a statement of the ingester's, by its beginning. */
+/** Postgres: statements of the ingester, by their beginning. */
 export const record = /INSERT INTO tds\.recorded_blocks/;
 export const moveCursor = /UPDATE tds\.chunks\s+SET cursor = \$4/;
 export const dropReverted =

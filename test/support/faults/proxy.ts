@@ -2,57 +2,57 @@ import { connect, createServer } from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
 
 /**
- * A TCP proxy in front of one server, through which things go wrong on purpose. It knows no protocol: it sees requests
- * (bytes of the client) and answers (bytes of the server) go by, and acts where a text appears in them.
+ * A fault-injecting TCP proxy in front of one server. It knows no protocol: it sees requests (bytes of the client) and
+ * answers (bytes of the server), and acts where they contain a text.
  */
 export interface FaultProxy {
   readonly host: string;
   readonly port: number;
-  /** What happens to every connection from now on; `weather({})` is fair again. */
+  /** Sets the faults of all connections from now on; `weather({})` ends them. */
   weather(weather: Weather): void;
-  /** Sets a trap for the next bytes that match. It springs once. */
+  /** Sets a one-time trap for the next request that matches. */
   trap(trap: Trap): Sprung;
-  /** Cuts every connection that is open. */
+  /** Cuts all open connections. */
   reset(): void;
-  /** How many connections are open. */
+  /** Number of open connections. */
   connections(): number;
   close(): Promise<void>;
 }
 
 export interface Weather {
-  /** Delays every chunk, each way. */
+  /** Delays every chunk, in both directions. */
   readonly latencyMs?: number;
-  /** Connections are accepted, and nothing goes through any more. */
+  /** Connections are accepted, but no data passes. */
   readonly halfOpen?: boolean;
-  /** Connections are cut as soon as they are made. */
+  /** Connections are cut as soon as they are opened. */
   readonly refuse?: boolean;
-  /** Each new connection is cut after so many bytes of answers. */
+  /** Each new connection is cut after this many bytes of answers. */
   readonly cutAfterBytes?: number;
 }
 
 export interface Trap {
   /**
-   * Matched against the text of a request as it comes in, as latin1; so `^` is its beginning. A request begins where the
-   * server last spoke; before Kafka, whose clients do not wait for one answer before they ask again, at its frame.
+   * Matched against the text of a request (latin1) as it arrives, so `^` is its beginning. A request begins after the
+   * server's last answer; with Kafka, whose clients pipeline requests, at its frame.
    */
   readonly request: RegExp;
-  /** Springs at the so-many-th match; default 1. */
+  /** Springs at the nth match; default 1. */
   readonly nth?: number;
   /**
-   * `hold`: the matching bytes stay here, and all that follow on this connection, until it is released or cut; the server
-   * never has the whole request. `lose-answer`: the request goes through; when the server answers, the connection is cut
-   * instead, so what was asked for was done and the client does not know. `reset`: the connection is cut before it.
+   * `hold`: the matching bytes and all that follow on the connection are kept back until released or cut, so the server
+   * never has the whole request. `lose-answer`: the request passes, and the connection is cut instead of forwarding the
+   * answer, so the work is done but the client does not know. `reset`: the connection is cut before the request.
    */
   readonly act: 'hold' | 'lose-answer' | 'reset';
-  /** Called at once, before anything else can happen on any connection. */
+  /** Called synchronously, before anything else can happen on any connection. */
   readonly onSprung?: () => void;
 }
 
 export interface Sprung {
-  /** Resolves when it has sprung (`lose-answer`: when the answer is lost). */
+  /** Resolves when the trap has sprung (`lose-answer`: when the answer is lost). */
   readonly sprung: Promise<void>;
   hasSprung(): boolean;
-  /** Lets go of what is held. */
+  /** Forwards the held bytes. */
   release(): void;
 }
 
@@ -60,16 +60,15 @@ export interface ProxyOptions {
   readonly host: string;
   readonly port: number;
   /**
-   * Requests and answers are frames that begin with their length, answered in order. The broker tells its clients its own
-   * address in its metadata: the proxy's is put in its place. Both are written as host and 32-bit port, so the length
-   * stays the same.
+   * Requests and answers are length-prefixed frames, answered in order. The broker's address in its metadata is replaced by
+   * the proxy's; both are host and 32-bit port, so the length stays the same.
    */
   readonly kafka?: boolean;
 }
 
 /** What a request's text may be searched for. */
 const WINDOW = 128 * 1024;
-/** Kafka's requests whose answers name brokers: Metadata and FindCoordinator. */
+/** Kafka requests whose answers contain broker addresses: Metadata and FindCoordinator. */
 const NAMING = new Set(['\0\x03', '\0\x0a']);
 
 interface Armed extends Trap {
@@ -152,7 +151,7 @@ export async function startProxy({ host, port, kafka = false }: ProxyOptions): P
       upstream.destroy();
     });
     for (const socket of [client, upstream]) socket.on('error', cut);
-    // A client that is gone takes what is held with it.
+    // Bytes held for a closed client are dropped.
     client.on('end', () => {
       if (holding || current.halfOpen === true) cut();
       else void requests().then(() => upstream.end());
@@ -164,7 +163,7 @@ export async function startProxy({ host, port, kafka = false }: ProxyOptions): P
   const delay = async (): Promise<void> => {
     const { latencyMs = 0 } = current;
     if (latencyMs > 0) await new Promise((resolve) => setTimeout(resolve, latencyMs));
-    // Held until the weather is fair again, or the connection is cut.
+    // Held until the fault ends or the connection is cut.
     while (current.halfOpen === true) await new Promise((resolve) => setTimeout(resolve, 50));
   };
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -211,7 +210,7 @@ export async function startProxy({ host, port, kafka = false }: ProxyOptions): P
   };
 }
 
-/** Handles chunks one after the other, reading no more meanwhile. Gives a promise of the moment when all is handled. */
+/** Handles chunks in order, pausing the stream meanwhile. Resolves when all are handled. */
 function ordered(
   from: Socket,
   to: Socket,
@@ -235,17 +234,17 @@ function address(host: string, port: number): Buffer {
   return Buffer.concat([Buffer.from(host), number]);
 }
 
-/** What goes on between one client and the server. Requests and answers are numbered from 1. */
+/** Tracks the requests and answers of one connection, numbered from 1. */
 interface Exchange {
-  /** The requests that a chunk of the client's is of, each with its text so far. */
+  /** The requests that a client chunk belongs to, each with its text so far. */
   asked(chunk: Buffer): { text: string; number: number }[];
-  /** No text of before is given again. */
+  /** Forgets the text collected so far. */
   forget(): void;
-  /** How many answers have begun with this chunk of the server's, and what of it goes to the client now. */
+  /** Number of answers started up to this server chunk, and the bytes to forward now. */
   answered(chunk: Buffer): { answers: number; passing: readonly Buffer[] };
 }
 
-/** Whatever the server says answers all that the client said before. */
+/** For protocols without pipelining: any answer answers all bytes sent before. */
 function plainExchange(): Exchange {
   let text = '';
   let answers = 0;
@@ -263,13 +262,13 @@ function plainExchange(): Exchange {
   };
 }
 
-/** One answer for each request, in order. Where an answer names brokers, one address is replaced by another. */
+/** For Kafka: one answer per request, in order, with broker addresses replaced. */
 function kafkaExchange(real: Buffer, shown: () => Buffer): Exchange {
   const [requests, answers] = [frames(), frames()];
   let text = '';
   let asked = 0;
   let answered = 0;
-  /** Of each request without an answer, its length and its API key: the first six bytes. */
+  /** First six bytes (length and API key) of each unanswered request. */
   const heads: string[] = [];
   let naming: Buffer[] | null = null;
 
@@ -305,14 +304,14 @@ function kafkaExchange(real: Buffer, shown: () => Buffer): Exchange {
   };
 }
 
-/** A piece of one frame, as much as a chunk has of it. */
+/** The part of one frame that a chunk contains. */
 interface Piece {
   readonly begins: boolean;
   readonly ends: boolean;
   readonly bytes: Buffer;
 }
 
-/** Cuts a stream of frames that begin with their length (32 bits) into pieces that are each of one frame. */
+/** Splits a stream of length-prefixed frames (32 bits) into parts that each belong to one frame. */
 function frames(): (chunk: Buffer) => Piece[] {
   let waiting = Buffer.alloc(0);
   let left = 0;

@@ -6,25 +6,25 @@ import type { FaultProxy } from './proxy.ts';
 
 const program = fileURLToPath(new URL('../../../infra/bin/tds.ts', import.meta.url));
 
-/** The servers that a role reaches; each through a proxy of its own, so a trap tells whose connection it is. */
+/** The servers of a role, each behind its own proxy, so that a trap applies to one role's connections. */
 export type Server = 'kafka' | 'clickhouse' | 'postgres' | 'node';
 
-/** One role, or a command that works as long as one, as a process of its own, as in production: signals to it are real. */
+/** A role (or a long-running command) as its own process, as in production, so that real signals can be sent to it. */
 export interface Role {
   readonly name: string;
   readonly pid: number;
   readonly proxies: Readonly<Record<Server, FaultProxy>>;
-  /** Resolves when it says that it does its work; rejects when it ends before. */
+  /** Resolves when the role reports that it is working; rejects if it exits before. */
   readonly ready: Promise<void>;
-  /** Resolves with how it ended. */
+  /** Resolves with the exit code or signal. */
   readonly ended: Promise<string>;
   isRunning(): boolean;
   signal(signal: NodeJS.Signals): void;
   /** Prometheus text of the process. */
   metrics(): Promise<string>;
-  /** The last of what it wrote. */
+  /** The end of its output. */
   output(): string;
-  /** Ends it and its proxies. */
+  /** Stops the process and its proxies. */
   stop(): Promise<void>;
 }
 
@@ -66,7 +66,7 @@ export async function startRole(
   const ended = new Promise<string>((resolve) => {
     child.once('exit', (code, signal) => {
       running = false;
-      ready.reject(new Error(`${name} ended before it was ready:\n${output}`));
+      ready.reject(new Error(`${name} exited before it was ready:\n${output}`));
       resolve(signal ?? `code ${code}`);
     });
   });
@@ -91,7 +91,7 @@ export async function startRole(
   };
 }
 
-/** The same settings with a proxy in the place of every server. */
+/** The settings with every server replaced by a proxy. */
 async function proxied(env: Readonly<Record<string, string>>): Promise<{
   proxies: Record<Server, FaultProxy>;
   env: Record<string, string>;

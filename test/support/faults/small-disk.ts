@@ -3,17 +3,17 @@ import { closeSync, mkdtempSync, openSync, rmSync, rmdirSync, writeSync } from '
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** A disk of its own for a server, small enough to be filled. */
+/** A separate, small disk for a server, which a test can fill. */
 export interface SmallDisk {
   readonly path: string;
-  /** Takes all room that is left. */
+  /** Fills the remaining space. */
   fill(): void;
-  /** Gives it back. */
+  /** Frees that space. */
   free(): void;
   unmount(): void;
 }
 
-/** A tmpfs; the reason where this system does not let one be mounted. */
+/** Mounts a tmpfs; `refused` says why it could not be mounted. */
 export function mountSmallDisk(megabytes: number): SmallDisk | { readonly refused: string } {
   const path = mkdtempSync(join(tmpdir(), 'tds-disk-'));
   const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${megabytes}m,mode=0755`, 'tmpfs', path], {
@@ -21,7 +21,7 @@ export function mountSmallDisk(megabytes: number): SmallDisk | { readonly refuse
   });
   if (mounted.status !== 0) {
     rmdirSync(path);
-    return { refused: `no tmpfs can be mounted here: ${mounted.stderr || String(mounted.error)}` };
+    return { refused: `could not mount a tmpfs: ${mounted.stderr || String(mounted.error)}` };
   }
   const filler = join(path, 'filler');
   return {
@@ -36,14 +36,14 @@ export function mountSmallDisk(megabytes: number): SmallDisk | { readonly refuse
     },
     free: () => rmSync(filler, { force: true }),
     unmount() {
-      // Lazily: a server that was killed may still hold a file for a moment.
+      // Lazy unmount: a killed server may keep a file open for a moment.
       spawnSync('umount', ['-l', path]);
       rmdirSync(path);
     },
   };
 }
 
-/** Until there is no room for one more. */
+/** Writes until the disk is full. */
 function writeAll(file: number, piece: Buffer): void {
   for (;;) {
     try {

@@ -8,8 +8,8 @@ import { hex } from '../truth.ts';
 import type { Truth } from '../truth.ts';
 
 /**
- * Every table made from chain.blocks as it has to be, from what the simulated node meant to happen: transfers that never
- * were events, never went through a decoder, a projector or a store. A row is a line of text.
+ * The expected content of every table of chain.blocks, computed from the transfers that the simulated node intended: these
+ * were never events and passed no decoder, projector or store. A row is a line of text.
  */
 export type Tables = Readonly<Record<string, readonly string[]>>;
 
@@ -27,7 +27,7 @@ function addTo(sums: Map<string, Moved>, key: string, more: Moved): void {
   sums.set(key, { delta: delta + more.delta, legs: legs + more.legs });
 }
 
-/** `chunkOf`: the name of the chunk that a height belongs to. */
+/** `chunkOf`: name of the chunk of a height. */
 export function trueTables(
   node: Pick<SimulatedNode, 'ledger' | 'transfersAt' | 'malformedAt'>,
   chunkOf: (height: number) => string,
@@ -92,7 +92,7 @@ export function trueTables(
           tables.nft_moves.push(line(account, token, row.tokenId, place, leg, row.standard, nft));
       }
       for (const [account, leg] of sides) tables.account_feed.push(line(account, leg, place, wide));
-      // What an unknown contract's number means cannot be told: it counts in no balance.
+      // The number of an unknown contract may be an amount or an id, so it is in no balance.
       const isCounted = row.standard !== 'unknown';
       const legs = isCounted
         ? [
@@ -151,7 +151,7 @@ export function trueTables(
   return tables;
 }
 
-/** As table.sql and the projector say it. */
+/** The expression of table.sql and the projector. */
 export function nftNumber(token: string, id: bigint): bigint {
   const half = (text: string): bigint =>
     BigInt(`0x${createHash('sha256').update(text).digest('hex')}`) >> 128n;
@@ -184,7 +184,7 @@ const wide = [
 const felts = (column: string): string => `arrayStringConcat(arrayMap(x -> ${felt('x')}, ${column}), ',')`;
 const list = (column: string): string => `arrayStringConcat(arrayMap(x -> toString(x), ${column}), ',')`;
 
-/** The same lines out of ClickHouse. */
+/** The same lines, selected from ClickHouse. */
 const columns: Readonly<Record<string, readonly string[]>> = {
   transfers: [...place, ...wide],
   nft_transfers: [...place, ...what, 'timestamp'],
@@ -237,7 +237,7 @@ const columns: Readonly<Record<string, readonly string[]>> = {
   transfer_counts: ['subject_kind', felt('subject'), 'range', 'transfers'],
 };
 
-/** What is missing in the tables, what is too much, and what does not sum to zero. Empty: they are as they have to be. */
+/** Missing rows, unexpected rows, and tokens whose deltas do not sum to zero. Empty if the tables are correct. */
 export async function tableDifferences(
   clickhouse: ClickHouse,
   expected: Tables,
@@ -282,8 +282,8 @@ export function compare(name: string, expected: readonly string[], rows: readonl
   const missing = [...left].filter(([, count]) => count > 0).map(([row]) => row);
   if (missing.length === 0 && extra.length === 0) return [];
   return [
-    `${name}: ${expected.length} rows expected, ${rows.length} found; ${missing.length} are missing, ${extra.length} too much`,
+    `${name}: ${expected.length} rows expected, ${rows.length} found; ${missing.length} missing, ${extra.length} unexpected`,
     ...missing.slice(0, SHOWN).map((row) => `${name} misses: ${row}`),
-    ...extra.slice(0, SHOWN).map((row) => `${name} should not have: ${row}`),
+    ...extra.slice(0, SHOWN).map((row) => `${name} unexpected: ${row}`),
   ];
 }

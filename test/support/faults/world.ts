@@ -9,20 +9,20 @@ import type { Inspector } from './inspect.ts';
 import { startRole } from './role.ts';
 import type { Role } from './role.ts';
 
-/** A simulated chain, real stores, and roles as processes that reach everything through proxies. */
+/** A simulated chain, real stores, and roles as processes that reach all of them through proxies. */
 export interface FaultWorld extends Inspector {
   readonly node: SimulatedNode;
-  /** The settings of its roles, without proxies. */
+  /** Settings of the roles, without proxies. */
   readonly env: Readonly<Record<string, string>>;
-  /** Starts a role and waits until it does its work. */
+  /** Starts a role and waits until it is working. */
   start(role: 'ingest' | 'project' | 'dispatch', settings?: Readonly<Record<string, string>>): Promise<Role>;
-  /** Waits until the log says the chain in force and every table has read the log to its end. */
+  /** Waits until the log matches the canonical chain and every projection has read the log to its end. */
   settled(): Promise<void>;
 }
 
-const PATIENCE_MS = 150_000;
+const SETTLE_TIMEOUT_MS = 150_000;
 
-/** `servers`: settings of servers that take the place of the common ones. */
+/** `servers`: settings that replace those of the shared servers. */
 export async function faultWorld(
   options: NodeOptions = {},
   servers: Readonly<Record<string, string>> = {},
@@ -55,12 +55,12 @@ export async function faultWorld(
     },
     async settled() {
       const outputs = (): string => roles.map((role) => `--- ${role.name}\n${role.output()}`).join('\n');
-      const end = Date.now() + PATIENCE_MS;
+      const end = Date.now() + SETTLE_TIMEOUT_MS;
       while (!(await inspected.isSettled())) {
         const newest = [...new Map(roles.map((role) => [role.name, role])).values()];
         const gone = newest.filter((role) => !role.isRunning()).map(({ name }) => name);
-        if (gone.length > 0) throw new Error(`${gone.join()} ended by itself:\n${outputs()}`);
-        if (Date.now() > end) throw new Error(`not settled after ${PATIENCE_MS} ms:\n${outputs()}`);
+        if (gone.length > 0) throw new Error(`${gone.join()} exited unexpectedly:\n${outputs()}`);
+        if (Date.now() > end) throw new Error(`not settled after ${SETTLE_TIMEOUT_MS} ms:\n${outputs()}`);
         await new Promise((resolve) => setTimeout(resolve, 100));
       }
     },
