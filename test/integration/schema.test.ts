@@ -1,0 +1,37 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+
+import { afterAll, beforeAll, expect, test } from 'vitest';
+
+import { openBuild } from '../../projections/engine/builds.ts';
+import { projections } from '../../projections/index.ts';
+import { dumpClickHouse, dumpPostgres } from '../support/dump-schema.ts';
+import { projectionWorld } from '../support/projection-world.ts';
+import type { ProjectionWorld } from '../support/projection-world.ts';
+
+/**
+ * The committed schemas are what the migrations and the first build of every projection create.
+ * `npm run schema:dump` writes them.
+ */
+
+let world: ProjectionWorld;
+beforeAll(async () => {
+  world = await projectionWorld();
+  for (const projection of projections) await openBuild(world.pool, world.clickhouse, projection);
+});
+afterAll(async () => await world.close());
+
+function expectCommitted(path: string, schema: string): void {
+  const file = new URL(`../../${path}`, import.meta.url);
+  if (process.env['SCHEMA_DUMP'] === 'write') writeFileSync(file, schema);
+  expect(schema, `${path} is out of date: run \`npm run schema:dump\` and commit it`).toBe(
+    readFileSync(file, 'utf8'),
+  );
+}
+
+test('infra/postgres/schema.sql is the schema of PostgreSQL after all migrations', async () => {
+  expectCommitted('infra/postgres/schema.sql', await dumpPostgres(world.pool));
+});
+
+test('infra/clickhouse/schema.sql is the schema of ClickHouse after the first build', async () => {
+  expectCommitted('infra/clickhouse/schema.sql', await dumpClickHouse(world.clickhouse));
+});
