@@ -9,6 +9,7 @@ import { asTheOnlyOne } from '../../infra/postgres/lock.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { withNames } from '../define.ts';
 import type { Projection } from '../define.ts';
+import { isTopicRead } from '../progress.ts';
 
 /** One set of a projection's tables, by which its checkpoints are kept. */
 export interface Build {
@@ -51,7 +52,7 @@ export async function openBuild(
   return await changingBuilds(pool, name, async (tx, rows) => {
     const serving = rows.find(({ state }) => state === 'serving');
     if (serving === undefined) {
-      if (await isBegun(tx, projection)) {
+      if (await isTopicRead(tx, projection.topic)) {
         throw new AppError(
           'VERSION_MISMATCH',
           `${name} is new, and the log is not: \`tds rebuild ${name}\` builds it from the log before it is served`,
@@ -104,21 +105,7 @@ export async function openShadow(
 /** True when `tds rebuild` is to make the tables of this program: another version is served, or none on an old log. */
 export async function needsRebuild(db: Sql, projection: Projection): Promise<boolean> {
   const served = await servedBuild(db, projection);
-  return served === null ? await isBegun(db, projection) : served.version !== projection.version;
-}
-
-/** Whether something that is served has read anything of the projection's topic. */
-async function isBegun(db: Sql, { topic }: Projection): Promise<boolean> {
-  const [row] = await sqlRows(
-    db,
-    z.object({ is_begun: z.boolean() }),
-    `SELECT EXISTS (
-       SELECT FROM tds.projection_checkpoints
-       WHERE state = 'serving' AND topic = $1 AND next_offset > 0
-     ) AS is_begun`,
-    [topic.name],
-  );
-  return row?.is_begun ?? false;
+  return served === null ? await isTopicRead(db, projection.topic) : served.version !== projection.version;
 }
 
 /** The build that is served, of any version; null when none is. */

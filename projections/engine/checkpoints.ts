@@ -1,5 +1,3 @@
-import { z } from 'zod';
-
 import {
   createCheckpoints,
   moveCheckpoints as moveStored,
@@ -7,7 +5,6 @@ import {
 } from '../../infra/kafka/checkpoints.ts';
 import type { CheckpointOwner, LogIdentity } from '../../infra/kafka/checkpoints.ts';
 import type { Kafka } from '../../infra/kafka/client.ts';
-import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { AppError } from '../../schemas/errors.ts';
 import type { Topic } from '../../schemas/topics.ts';
@@ -20,8 +17,6 @@ export interface CheckpointMove {
   readonly expected: number;
   readonly next: number;
 }
-
-const partitionRow = z.object({ partition: z.number(), next_offset: z.number() });
 
 export function ownerOf({ projection, build }: Build): CheckpointOwner {
   return { consumer: projection, build };
@@ -76,38 +71,6 @@ export async function canGoOn(
   const stored = await storedCheckpoints(db, ownerOf(build), topic);
   const lows = new Map((await kafka.offsets(topic)).map(({ partition, low }) => [partition, low]));
   return stored.every(({ partition, nextOffset }) => nextOffset >= (lows.get(partition) ?? 0));
-}
-
-/** Next offset of the served build in a partition; null before its first checkpoint. */
-export async function servedCheckpoint(
-  db: Sql,
-  projection: string,
-  topic: Topic<unknown>,
-  partition: number,
-): Promise<number | null> {
-  const [row] = await sqlRows(
-    db,
-    z.object({ next_offset: z.number() }),
-    `SELECT next_offset FROM tds.projection_checkpoints
-     WHERE projection = $1 AND state = 'serving' AND topic = $2 AND partition = $3`,
-    [projection, topic.name, partition],
-  );
-  return row?.next_offset ?? null;
-}
-
-/** Lowest next offset of all served builds that read a topic, by partition. */
-export async function readByAllServed(
-  db: Sql,
-  { topic, topicId }: LogIdentity,
-): Promise<ReadonlyMap<number, number>> {
-  const rows = await sqlRows(
-    db,
-    partitionRow,
-    `SELECT partition, min(next_offset) AS next_offset FROM tds.projection_checkpoints
-     WHERE state = 'serving' AND topic = $1 AND topic_id = $2 GROUP BY partition`,
-    [topic.name, topicId],
-  );
-  return new Map(rows.map(({ partition, next_offset }) => [partition, next_offset]));
 }
 
 /**

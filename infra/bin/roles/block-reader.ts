@@ -1,6 +1,6 @@
 import type { ReadPublishedBlock } from '../../../pipeline/ingest/ports.ts';
 import { servedBuilds } from '../../../projections/served.ts';
-import { servedCheckpoint } from '../../../projections/engine/checkpoints.ts';
+import { servedCheckpoint } from '../../../projections/progress.ts';
 import { placeOfBlock } from '../../../projections/indexed-blocks/queries.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { partitionOfHeight, topics } from '../../../schemas/topics.ts';

@@ -2,7 +2,8 @@ import { AppError } from '../../../schemas/errors.ts';
 import { asTheOnlyRebuild, needsRebuild, openShadow, serveInstead, servedBuild } from '../builds.ts';
 import type { Build } from '../builds.ts';
 import { identifyLog } from '../../../infra/kafka/checkpoints.ts';
-import { canGoOn, loadCheckpoints, readByAllServed } from '../checkpoints.ts';
+import { canGoOn, loadCheckpoints } from '../checkpoints.ts';
+import { lowestServed } from '../../progress.ts';
 import type { ClickHouseProjection, Projection } from '../../define.ts';
 import { holdSwap } from '../holds.ts';
 import { beginFromSnapshot, newestSnapshot } from '../snapshot/restore.ts';
@@ -182,7 +183,7 @@ async function notForLong<T>(deps: ReplayDeps, work: (deps: ReplayDeps) => Promi
 async function goalOf({ kafka, pool }: ReplayDeps, { projection, served }: Rebuilding): Promise<Goal> {
   const identity = await identifyLog(kafka, projection.topic);
   return served === null
-    ? await readByAllServed(pool, identity)
+    ? await lowestServed(pool, identity)
     : await loadCheckpoints(pool, kafka, identity, served);
 }
 

@@ -11,8 +11,8 @@ import { topics } from '../../../schemas/topics.ts';
 import type { PostgresProjection } from '../../define.ts';
 import { asTheOnlyRebuild, servedBuild } from '../builds.ts';
 import type { KnownBuild } from '../builds.ts';
-import { identifyLog } from '../../../infra/kafka/checkpoints.ts';
-import { loadCheckpoints } from '../checkpoints.ts';
+import { identifyLog, storedCheckpoints } from '../../../infra/kafka/checkpoints.ts';
+import { loadCheckpoints, ownerOf } from '../checkpoints.ts';
 
 export interface SnapshotReport {
   readonly projections: SnapshotManifest['projections'];
@@ -94,12 +94,7 @@ async function writeSnapshot(
     await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY');
     const projections: SnapshotManifest['projections'] = [];
     for (const build of builds) {
-      const [checkpoint] = await sqlRows(
-        client,
-        z.object({ next_offset: z.number() }),
-        'SELECT next_offset FROM tds.projection_checkpoints WHERE projection = $1 AND build = $2 AND topic = $3 AND partition = $4',
-        [build.projection, build.build, topics.commands.name, PARTITION],
-      );
+      const [checkpoint] = await storedCheckpoints(client, ownerOf(build), topics.commands);
       const schema = build.names['schema'] ?? '';
       const counts: Record<string, number> = {};
       const tables = await sqlRows(
@@ -123,7 +118,7 @@ async function writeSnapshot(
         }
       }
       const { projection: name, version } = build;
-      projections.push({ name, version, next_offset: checkpoint?.next_offset ?? 0, counts });
+      projections.push({ name, version, next_offset: checkpoint?.nextOffset ?? 0, counts });
     }
     await client.query('COMMIT');
     const manifest: SnapshotManifest = { type: 'snapshot.closed', v: 1, id, closed_at: now(), projections };

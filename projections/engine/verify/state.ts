@@ -5,17 +5,10 @@ import { sqlRows } from '../../../infra/postgres/client.ts';
 import type { Sql } from '../../../infra/postgres/client.ts';
 import { projectionHalts } from '../../../infra/working-state.ts';
 import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
+import { lowestByPartition, servedCheckpoints } from '../../progress.ts';
 import type { Heights } from '../compare.ts';
 import type { Difference } from './difference.ts';
 
-const checkpointRow = z.object({
-  projection: z.string(),
-  build: z.number(),
-  topic: z.string(),
-  partition: z.number(),
-  topic_id: z.string(),
-  next_offset: z.number(),
-});
 const chunkRow = z.object({ range_start: z.number(), cursor: z.number() });
 const skipRow = z.object({ place: z.string() });
 
@@ -39,55 +32,41 @@ export async function skippedMessages(db: Sql): Promise<Set<string>> {
   return new Set(rows.map(({ place }) => place));
 }
 
-/** Checkpoints that no projection can go on from, and partitions that stand still: of all that is served. */
+/** Checkpoints of served builds that lie outside the log, and halted partitions. */
 export async function stateDifferences(
   db: Sql,
   kafka: Pick<Kafka, 'offsets' | 'topicId'>,
 ): Promise<Difference[]> {
-  const checkpoints = await sqlRows(
-    db,
-    checkpointRow,
-    `SELECT projection, build, topic, partition, topic_id, next_offset FROM tds.projection_checkpoints
-     WHERE state = 'serving' ORDER BY projection, topic, partition`,
-  );
+  const byTopic = Map.groupBy(await servedCheckpoints(db), ({ topic }) => topic);
   const differences: Difference[] = [];
-  const say = (kind: 'checkpoint' | 'halt', what: string): void =>
+  const add = (kind: 'checkpoint' | 'halt', what: string): void =>
     void differences.push({ kind, what, heights: null });
   for (const topic of Object.values(topics)) {
-    const own = checkpoints.filter((checkpoint) => checkpoint.topic === topic.name);
-    if (own.length === 0) continue;
-    const places = new Map((await kafka.offsets(topic)).map((place) => [place.partition, place]));
-    const topicId = await kafka.topicId(topic);
-    for (const { projection, partition, topic_id, next_offset } of own) {
-      const place = places.get(partition);
+    const checkpoints = byTopic.get(topic.name);
+    if (checkpoints === undefined) continue;
+    const ranges = new Map((await kafka.offsets(topic)).map((range) => [range.partition, range]));
+    const currentId = await kafka.topicId(topic);
+    for (const { projection, partition, topicId, nextOffset } of checkpoints) {
+      const { low, high } = ranges.get(partition) ?? { low: 0, high: -1 };
       const name = `the checkpoint of ${projection} in ${topic.name}:${partition}`;
-      if (topic_id !== topicId) say('checkpoint', `${name} belongs to another topic of that name`);
-      else if (place === undefined || next_offset < place.low || next_offset > place.high)
-        say(
-          'checkpoint',
-          `${name} is ${next_offset}, the log holds ${place?.low ?? 0} to ${place?.high ?? 0}`,
-        );
+      if (topicId !== currentId) add('checkpoint', `${name} belongs to another topic of that name`);
+      else if (nextOffset < low || nextOffset > high)
+        add('checkpoint', `${name} is ${nextOffset}, the log holds ${low} to ${Math.max(0, high)}`);
     }
   }
-  for (const halt of await projectionHalts(db)) {
-    const { projection, topic, partition, message_offset, reason } = halt;
-    say('halt', `${projection} is halted at ${topic}:${partition}:${message_offset}: ${reason}`);
+  for (const { projection, topic, partition, message_offset, reason } of await projectionHalts(db)) {
+    add('halt', `${projection} is halted at ${topic}:${partition}:${message_offset}: ${reason}`);
   }
   return differences;
 }
 
-/** Lowest checkpoint of what is served from `chain.blocks`, by partition, and the partitions that do not go on. */
-export async function chainPositions(db: Sql): Promise<{ lowest: Map<number, number>; halted: Set<number> }> {
-  const rows = await sqlRows(
-    db,
-    checkpointRow.pick({ partition: true, next_offset: true }),
-    `SELECT partition, min(next_offset) AS next_offset FROM tds.projection_checkpoints
-     WHERE state = 'serving' AND topic = $1 GROUP BY partition`,
-    [topics.chainBlocks.name],
-  );
+/** Lowest checkpoint of the served builds in `chain.blocks`, by partition, and its halted partitions. */
+export async function chainProgress(
+  db: Sql,
+): Promise<{ lowest: ReadonlyMap<number, number>; halted: ReadonlySet<number> }> {
   const halted = (await projectionHalts(db)).filter(({ topic }) => topic === topics.chainBlocks.name);
   return {
-    lowest: new Map(rows.map(({ partition, next_offset }) => [partition, next_offset])),
+    lowest: lowestByPartition(await servedCheckpoints(db, topics.chainBlocks)),
     halted: new Set(halted.map(({ partition }) => partition)),
   };
 }

@@ -17,7 +17,7 @@ import { repairTables } from './repair.ts';
 import type { Mended } from './repair.ts';
 import { openScratch, sweepScratch } from './scratch.ts';
 import type { Scratch } from './scratch.ts';
-import { chainPositions, indexedHeights, partitionsOf, skippedMessages, stateDifferences } from './state.ts';
+import { chainProgress, indexedHeights, partitionsOf, skippedMessages, stateDifferences } from './state.ts';
 import { conservationDifferences, derivedDifferences, rowDifferences } from './tables.ts';
 import { descending } from '../../descending.ts';
 
@@ -263,7 +263,7 @@ async function logRanges(
   const firsts = new Map(hints.map(({ partition, first }) => [partition, first]));
   const until = Date.now() + waitMs;
   for (;;) {
-    const { lowest, halted } = await chainPositions(pool);
+    const { lowest, halted } = await chainProgress(pool);
     const behind = places.filter(
       ({ partition, low, high }) =>
         !halted.has(partition) && (lowest.get(partition) ?? 0) < high && (lowest.get(partition) ?? 0) >= low,
