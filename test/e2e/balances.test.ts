@@ -22,8 +22,8 @@ import { tds } from '../support/tds.ts';
 import { hex } from '../support/truth.ts';
 
 /**
- * Balances and their histories through the whole service, against what the simulated node's own books say at the same
- * height: those are kept from what it meant to happen, and never saw an event, a leg or a sum.
+ * Balances and their histories through the whole service, compared with the simulated node's own ledger at the same height,
+ * which is computed from the intended transfers, not from events.
  */
 
 const balance = z.object({
@@ -87,7 +87,7 @@ const portfolioHistory = z.object({
 });
 
 const GAP = { from: 5, to: 8 };
-/** Long enough that there are hours and days; the chain ends before today, however far it gets. */
+/** Long enough for the chain to span hours and days, and short enough for it to end before today. */
 const BLOCK_SECONDS = 2400;
 const HOUR = 3_600_000;
 const ALWAYS = 'start_time=2000-01-01';
@@ -104,7 +104,7 @@ describe('balances of a simulated chain', () => {
     if (node.chain === null) throw new Error('no simulated chain');
     return node.chain;
   };
-  /** The node's own books: the balance after the block at a height. */
+  /** The node's ledger: the balance after the block at a height. */
   const truth = (account: bigint, token: bigint, height = head()): bigint => {
     const [holder, known] = [chain().source.actors.find(account), tokenAt(token)];
     if (holder === null || known === null) return 0n;
@@ -122,7 +122,7 @@ describe('balances of a simulated chain', () => {
     }, 120_000);
   const all = () => Array.from({ length: head() + 1 }, (_, height) => node.transfersAt(height)).flat();
   const isCounted = ({ standard }: { standard: string }): boolean => standard !== 'unknown';
-  /** Pairs that a transfer touches, each once. */
+  /** Distinct pairs of account and token with a transfer. */
   const pairs = (): { account: bigint; token: bigint }[] => {
     const found = new Map<string, { account: bigint; token: bigint }>();
     for (const { from, to, token } of all().filter(isCounted)) {
@@ -137,7 +137,7 @@ describe('balances of a simulated chain', () => {
   const keyOf = ({ account, token }: { account: bigint; token: bigint }): string =>
     `account_address=${hex(account)}&token_address=${hex(token)}`;
 
-  /** Every balance of these accounts as their own list shows it, and no pair too many or too few. */
+  /** The balance lists of these accounts equal the node's ledger, pair for pair. */
   const expectAccounts = async (accounts: readonly bigint[]): Promise<void> => {
     const touched = pairs();
     for (const account of accounts) {
@@ -172,7 +172,7 @@ describe('balances of a simulated chain', () => {
     const seen = { ...pair, balance: data.balance, stale: data.stale };
     expect(seen).toEqual({ ...pair, balance: String(truth(pair.account, pair.token)), stale: undefined });
   };
-  /** One line a transfer of the pair, with the balance after it, made forward from the books of the block before. */
+  /** A line per transfer of the pair with the balance after it, computed forward from the node's ledger. */
   const trueHistory = ({ account, token }: { account: bigint; token: bigint }, from = 0): string[] => {
     const lines: string[] = [];
     for (let height = from; height <= head(); height += 1) {
@@ -203,7 +203,7 @@ describe('balances of a simulated chain', () => {
     Array.from({ length: head() + 1 }, (_, height) => height).findLast(
       (height) => blockTime(height) <= time,
     ) ?? -1;
-  /** What the node's books say an account has after a block, zero left out. */
+  /** The non-zero balances of an account after a block, by the node's ledger. */
   const trueHoldings = (account: bigint): ((height: number) => Map<string, bigint>) => {
     const tokensOf = pairs().flatMap(({ account: of, token }) => (of === account ? [token] : []));
     return (height) =>
@@ -228,7 +228,7 @@ describe('balances of a simulated chain', () => {
     expect([data.holdings_count, data.untracked_count]).toEqual([expected.size, unpriced.length]);
     if (time !== null) expect(data.as_of).toBe(new Date(time).toISOString());
   };
-  /** All whole hours of the chain, and some before it. */
+  /** All full hours of the chain, and some before it. */
   const hours = (): number[] => {
     const from = Math.ceil(blockTime(0) / HOUR) - 3;
     return Array.from(
@@ -241,7 +241,7 @@ describe('balances of a simulated chain', () => {
       `/api/portfolio-history/?account_address=${hex(account)}&start_time=${new Date(times[0] ?? 0).toISOString()}&end_time=${new Date(times.at(-1) ?? 0).toISOString()}`,
       portfolioHistory,
     );
-  /** A point an hour, each of which is what the portfolio says at that time. */
+  /** One point per hour, each equal to the portfolio at that time. */
   const expectPortfolioHistory = async (account: bigint): Promise<void> => {
     const times = hours();
     const { data, complete, complete_from } = await historyOf(account, times);
@@ -288,7 +288,7 @@ describe('balances of a simulated chain', () => {
       genesisTime: Math.floor(Date.now() / 1000) - 200 * BLOCK_SECONDS,
       l1: { lag: 30, step: 5 },
     });
-    // Backfill does not get past some heights at first.
+    // Backfill is blocked at some heights at first.
     node.control({
       command: 'fault',
       fault: { kind: 'http503', methods: ['starknet_getBlockWithReceipts'], heights: GAP },
@@ -308,7 +308,7 @@ describe('balances of a simulated chain', () => {
     rmSync(dataDir, { recursive: true, force: true });
   });
 
-  test('with backfill unfinished, what is not known is read or left out, and never made up', async () => {
+  test('unknown balances are read from the chain or omitted while backfill is unfinished', async () => {
     await upToDate();
     const start = GAP.to + 2;
     await eventually(async () => {
@@ -328,7 +328,7 @@ describe('balances of a simulated chain', () => {
       );
     for (const account of someOf(accounts(), 4)) {
       const path = `/api/account-balances/?account_address=${hex(account)}`;
-      // What was asked for shows later; whatever shows is right.
+      // Requested balances appear later; every balance that appears must be correct.
       await eventually(async () => {
         const { data, complete } = await get(path, ofAccount);
         expect(complete).toBe(false);
@@ -354,7 +354,7 @@ describe('balances of a simulated chain', () => {
       await expectBalance(pair);
       const { data, complete_from } = await get(`/api/balance-history/?${keyOf(pair)}&${ALWAYS}`, history);
       expect(typeof complete_from).toBe('string');
-      // The chunk that is stuck may or may not have had its later blocks: the answer says from when on it knows.
+      // The blocked chunk may have indexed some of its later blocks: `complete_from` says from when on balances are known.
       const from = data[0]?.block_number ?? head() + 1;
       expect(from).toBeGreaterThanOrEqual(start - 1);
       expect(data.map((row) => `${row.block_number} ${row.event_index} ${row.balance}`)).toEqual(
@@ -400,7 +400,7 @@ describe('balances of a simulated chain', () => {
     expect(mute.status).toBe(400);
   });
 
-  test('whole from the first block on, every balance and every row of history is what the chain says', async () => {
+  test('every balance and history row equals the ledger once all blocks are indexed', async () => {
     node.control({ command: 'clearFaults' });
     await eventually(async () => {
       const { json } = await service.get('/api/indexer/progress/');
@@ -418,7 +418,7 @@ describe('balances of a simulated chain', () => {
     await expectPortfolios(12);
   });
 
-  test('what a portfolio was worth at a time is the balances at the prices of that time', async () => {
+  test('portfolio at a time values the balances at the prices of that time', async () => {
     const kafka = openKafka();
     const publisher = kafka.publisher();
     const priceOf: Record<string, [string, number][]> = {
@@ -478,7 +478,7 @@ describe('balances of a simulated chain', () => {
     expect(new Set(data.map((point) => point.total_usd)).size).toBeGreaterThan(2);
   });
 
-  test('what was read is followed by what is indexed since, also through a reorg of the block that was read at', async () => {
+  test('balance follows from the last read and the blocks since, also when a reorg removes the block of the read', async () => {
     const watched = someOf(pairs(), 15);
     for (const pair of watched) await expectBalance(pair, '&force_refresh=true');
     node.control({ command: 'advance', blocks: 9 });
@@ -494,7 +494,7 @@ describe('balances of a simulated chain', () => {
       for (const pair of watched) await expectBalance(pair, '&max_age=100000');
     });
     for (const pair of watched) await expectHistory(pair);
-    // Those that only orphaned blocks touched are gone.
+    // Pairs that only orphaned blocks touched are not listed.
     const left = new Set(pairs().map(keyOf));
     const orphaned = gone.filter((pair) => !left.has(keyOf(pair)));
     await expectAccounts([...new Set(orphaned.map(({ account }) => account))].slice(0, 6));
@@ -503,7 +503,7 @@ describe('balances of a simulated chain', () => {
     for (const { account } of watched.slice(0, 4)) await expectPortfolioHistory(account);
   });
 
-  test('twenty pairs in one call, those that fail beside those that do not', async () => {
+  test('a batch of twenty pairs reports failures next to balances', async () => {
     const good = someOf(pairs(), 17);
     const body = [
       ...good.map(({ account, token }) => ({ account_address: hex(account), token_address: hex(token) })),
@@ -529,11 +529,11 @@ describe('balances of a simulated chain', () => {
     expect(errors.map(({ account_address }) => account_address)).toEqual(['0xZZ', '0x1', '0x2']);
   });
 
-  test('a node that is down: the last balance known, said to be stale; the rest goes on', async () => {
+  test('last known balance is served as stale while the node is down', async () => {
     const known = random.pick(pairs().filter(({ token }) => token === tokenOf('strk')));
     await expectBalance(known, '&force_refresh=true');
     node.control({ command: 'fault', fault: { kind: 'http503', methods: ['starknet_call'] } });
-    // Who asks again within a second shares the first one's read.
+    // Requests within a second share one read.
     await new Promise((resolve) => setTimeout(resolve, 1100));
     node.control({ command: 'advance', blocks: 1 });
     await upToDate();
@@ -543,13 +543,13 @@ describe('balances of a simulated chain', () => {
     await upToDate();
     await expectBalance(known, '&max_age=100000');
     await expectHistory(known);
-    // Nothing is indexed of it, and nobody can be asked; the index is whole, so there is nothing of it.
+    // The node cannot be asked, but the index is complete, so a pair without transfers has balance 0.
     await expectAccounts(someOf(accounts(), 3));
     node.control({ command: 'clearFaults' });
     await eventually(() => expectBalance(known, '&force_refresh=true'), 60_000);
   });
 
-  test('a rebuild from the log gives the same', async () => {
+  test('a rebuild from the log gives the same balances', async () => {
     const watched = someOf(pairs(), 12);
     const env = { ...own.env, STARKNET_RPC_URL: node.url };
     const rebuilt = await tds(env, 'rebuild', 'account-ledger', 'balances', 'indexed-blocks');
@@ -562,7 +562,7 @@ describe('balances of a simulated chain', () => {
     await expectPortfolios(4);
   });
 
-  test('a token that rebases, or mints without events: what the chain said counts, and nothing is negative', async () => {
+  test('balance read from the chain takes precedence for tokens that rebase or mint without events', async () => {
     const kafka = openKafka();
     const publisher = kafka.publisher();
     const strk = tokenOf('strk');
@@ -592,7 +592,7 @@ describe('balances of a simulated chain', () => {
       await publisher.publish(topics.balances, [{ key: `${holder}:${token}`, value }]);
     };
     const more = 1000n;
-    // What is said of a block last counts.
+    // The last observation at a block wins.
     for (const account of [rebased, poor])
       await expectBalance({ account, token: strk }, '&force_refresh=true');
     await said(rebased, truth(rebased, strk) + more);

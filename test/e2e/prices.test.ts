@@ -22,7 +22,7 @@ import { eventually, startService } from '../support/service.ts';
 import type { RunningService } from '../support/service.ts';
 import { tds } from '../support/tds.ts';
 
-/** From the outside world to the log: a list makes tokens common, their prices are read, a feed goes mad and recovers. */
+/** From feed to log: a list makes tokens common, their prices are read, the feed gives wrong prices and recovers. */
 let own: Isolated;
 let feed: SimulatedFeed;
 let kafka: Kafka;
@@ -82,7 +82,7 @@ const status = z.object({
 const operate = async (...args: readonly string[]) => await tds({ ...env, DATA_DIR: dataDir }, ...args);
 const alarms = async () => status.parse(JSON.parse((await operate('status', '--json')).stdout)).alarms;
 
-test('prices of the listed tokens reach the log, no wrong one does, and the state is shown', async () => {
+test('prices of listed tokens reach the log, wrong prices are refused, and status shows the refusals', async () => {
   await eventually(
     async () => expect([...(await observed()).keys()]).toEqual(expect.arrayContaining(common)),
     60_000,
@@ -129,7 +129,7 @@ test('prices of the listed tokens reach the log, no wrong one does, and the stat
     expect(text).toContain(`"price":${price},"timestamp":${at / 1000},`);
   }
 
-  // What the log has is what the past is told from.
+  // Past prices are served from what the log holds.
   const points = [...new Map(prices.map((point) => [point.at, point])).values()];
   const hours = new Set(points.map(({ at }) => Math.floor(at / 3_600_000)));
   const since = new Date(Math.min(...points.map(({ at }) => at))).toISOString();

@@ -17,7 +17,7 @@ import { allTransfers, eventually, startService } from '../support/service.ts';
 import type { RunningService } from '../support/service.ts';
 import { hex, servedRow, trueRow } from '../support/truth.ts';
 
-/** An operator rebuilds every read model while clients go on asking. */
+/** An operator rebuilds every read model while clients send requests. */
 
 const HEAD = 120;
 let own: Isolated;
@@ -25,7 +25,7 @@ let node: SimulatedNode;
 let service: RunningService;
 let dataDir: string;
 
-/** `tds …` as an operator runs it, ended by SIGKILL after some time where that is given. */
+/** Runs `tds …` as an operator does, optionally killed with SIGKILL after some time. */
 const tds = (
   args: readonly string[],
   killAfterMs?: number,
@@ -46,7 +46,7 @@ const tds = (
     });
   });
 
-/** Asks until it is told to stop; every answer must be whole and of one moment. */
+/** Sends requests until stopped; every answer must be complete and consistent. */
 function hammer(): { stop(): Promise<{ answers: number; complaints: string[] }> } {
   const complaints: string[] = [];
   let answers = 0;
@@ -118,7 +118,7 @@ afterAll(async () => {
   rmSync(dataDir, { recursive: true, force: true });
 });
 
-test('everything is rebuilt from the log, the node being away, and no answer is ever wrong or missing', async () => {
+test('rebuild --all restores every read model without the node, and no request fails meanwhile', async () => {
   await node.close();
   const clients = hammer();
   const { code, output } = await tds(['rebuild', '--all']);
@@ -135,7 +135,7 @@ test('everything is rebuilt from the log, the node being away, and no answer is 
   await expectEqualToChain();
 });
 
-test('killed at any moment and started again it comes to the same, while clients go on asking', async () => {
+test('rebuild gives the same result after kills at any moment, and no request fails meanwhile', async () => {
   const clients = hammer();
   const names = ['transfers', 'account-feed', 'transfer-counts', 'indexed-blocks'];
   for (const after of [900, 1300, 1700, 2100, 2600]) await tds(['rebuild', ...names], after);
@@ -147,7 +147,7 @@ test('killed at any moment and started again it comes to the same, while clients
   await expectEqualToChain();
 });
 
-test('keys and users work after a rebuild as before', async () => {
+test('keys and users work after a rebuild', async () => {
   expect((await service.get(`/api/transfers/?token=${STRK_TOKEN}&limit=1`)).status).toBe(200);
   const login = await fetch(`${service.baseUrl}/api/users/auth/login/`, {
     method: 'POST',

@@ -14,9 +14,7 @@ import type { RunningService } from '../support/service.ts';
 
 const dir = resolve(process.cwd(), '../shared/blocks');
 const absent = !existsSync(dir);
-const title = absent
-  ? 'SKIPPED: ../shared/blocks is absent, recorded blocks were not checked'
-  : 'recorded blocks';
+const title = absent ? 'SKIPPED: ../shared/blocks does not exist' : 'recorded blocks';
 
 const TRANSFER = 0x99cd8bde557814842a3121e8ddfd433a539b8c9f14bf31ebf108d12e6196e9n;
 const pad = (hex: string): string => `0x${BigInt(hex).toString(16).padStart(64, '0')}`;
@@ -33,7 +31,7 @@ interface RecordedBlock {
   }[];
 }
 
-/** The transfers of a recorded block, read off the raw JSON: all of them have 1 key and 4 data felts. */
+/** The transfers of a recorded block, from the raw JSON: all have 1 key and 4 data felts. */
 function expected(block: RecordedBlock): string[] {
   const rows: string[] = [];
   let position = 0;
@@ -76,7 +74,7 @@ describe.skipIf(absent)(title, () => {
   beforeAll(async () => {
     own = await isolated();
     dataDir = mkdtempSync(join(tmpdir(), 'tds-e2e-'));
-    // The blocks take heights from 0 on; contracts answer as unknown, but for the tokens known by address.
+    // The blocks get heights from 0; contracts are unknown except for tokens with a known address.
     node = await createSimulatedNode({ recorded: { dir, rebase: true } });
     service = await startService(dataDir, {
       ...own.env,
@@ -97,7 +95,7 @@ describe.skipIf(absent)(title, () => {
     ['mainnet-2800.json', 16],
     ['mainnet-65000.json', 512],
     ['sepolia-3100000.json', 3],
-  ])('%s: %i transfers, row for row', async (name, count) => {
+  ])('%s: serves its %i transfers row for row', async (name, count) => {
     const height = blocks.findIndex((entry) => entry.name === name);
     const wanted = expected(blocks[height]!.block);
     expect(wanted).toHaveLength(count);
@@ -121,7 +119,7 @@ describe.skipIf(absent)(title, () => {
     }, 120_000);
   });
 
-  test('times and fee tokens are those of the receipts', async () => {
+  test('timestamps and fee tokens equal those of the receipts', async () => {
     const height = blocks.findIndex(({ name }) => name === 'mainnet-65000.json');
     const { rows } = await allTransfers(service, `block=${height}`);
     expect(new Set(rows.map(({ timestamp }) => timestamp))).toEqual(new Set(['2023-05-27T06:21:21Z']));

@@ -22,8 +22,8 @@ const HEAD = 50;
 const run = promisify(execFile);
 
 /**
- * A contract that was taken for something it is not, on a node of JSON-RPC 0.8: headers without counts, no `l1_accepted`.
- * Its blocks lie below the height accepted on L1 (their bodies are read back from the log) and above it.
+ * A misclassified contract, on a node of JSON-RPC 0.8 (headers without counts, no `l1_accepted`). Its blocks are below the
+ * height accepted on L1 (their bodies are read back from the log) and above it.
  */
 let own: Isolated;
 let node: SimulatedNode;
@@ -59,7 +59,7 @@ beforeAll(async () => {
     PORT: String(await freePort()),
   };
   const all = Array.from({ length: HEAD + 1 }, (_, height) => node.transfersAt(height)).flat();
-  // A token whose events alone cannot tell what their number is, met below and above the height accepted on L1.
+  // A token whose events are ambiguous without its standard, with events below and above the height accepted on L1.
   const ambiguous = all.filter(
     ({ standard, layout, block }) => standard === 'erc20' && layout === 'erc20:1/4' && block > 0,
   );
@@ -85,7 +85,7 @@ afterAll(async () => {
 
 const itsRows = async () => await allTransfers(service, `token=${hex(mistaken)}&order=asc`);
 
-test('a contract that nobody can tell is listed as unknown, with the raw number', async () => {
+test('transfers of an unclassified contract are served as unknown with the raw number', async () => {
   await eventually(async () => {
     const { rows, count } = await itsRows();
     expect(count).toBe(truth.length);
@@ -96,7 +96,7 @@ test('a contract that nobody can tell is listed as unknown, with the raw number'
   }, 120_000);
 });
 
-test('a node of 0.8 is served alike, and status shows what it lacks', async () => {
+test('finality is served with a JSON-RPC 0.8 node, and status lists its missing capabilities', async () => {
   expect(await tds('status')).toMatch(/headers without counts, no l1_accepted tag/);
   const finality = z.object({ results: z.array(z.object({ status: z.string() })) });
   const statusAt = async (height: number): Promise<Set<string>> => {
@@ -107,14 +107,14 @@ test('a node of 0.8 is served alike, and status shows what it lacks', async () =
   expect(await statusAt(HEAD)).toEqual(new Set(['ACCEPTED_ON_L2']));
 });
 
-test('reclassify asks the chain again and repairs every block, each row once', async () => {
+test('reclassify repairs every block of the contract, each row once', async () => {
   expect(await tds('reclassify', hex(mistaken))).toMatch(/is erc20 \(was unknown\)/);
   await eventually(async () => {
     const { rows, count } = await itsRows();
     expect(rows.map(servedRow)).toEqual(truth.map(trueRow));
     expect(count).toBe(truth.length);
   }, 120_000);
-  // The other contracts' rows of the repaired blocks are what they were.
+  // Rows of other contracts in the repaired blocks are unchanged.
   for (const height of new Set(truth.map(({ block }) => block))) {
     const { rows } = await allTransfers(service, `block=${height}&order=asc`);
     expect(rows.map(servedRow)).toEqual(node.transfersAt(height).map(trueRow));

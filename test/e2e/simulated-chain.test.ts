@@ -27,7 +27,7 @@ const progress = z.object({
   totals: z.object({ transfers: z.number(), latest_block_overall: z.number() }),
 });
 
-describe('a simulated chain, through the whole service', () => {
+describe('the whole service on a simulated chain', () => {
   let own: Isolated;
   let node: SimulatedNode;
   let service: RunningService;
@@ -37,7 +37,7 @@ describe('a simulated chain, through the whole service', () => {
   const head = (): number =>
     z.object({ head: z.number() }).parse(node.control({ command: 'clearFaults' })).head;
 
-  /** Every height answers exactly what the node says is there, and the totals say so too. */
+  /** Every height serves exactly the node's transfers, and the totals agree. */
   const expectEqualToChain = async (): Promise<void> => {
     const top = head();
     let total = 0;
@@ -82,17 +82,17 @@ describe('a simulated chain, through the whole service', () => {
     rmSync(dataDir, { recursive: true, force: true });
   });
 
-  test('backfill and live together serve every transfer of the chain, and nothing else', async () => {
+  test('serves every transfer of the chain, from backfill and live, and no other', async () => {
     await expectEqualToChain();
     const { chunks } = progress.parse((await service.get('/api/indexer/progress/')).json);
     expect(chunks.length).toBeGreaterThan(3);
-    // A range of one height has no width to be a share of.
+    // A range of one height has no percentage.
     const finished = chunks.filter(({ name, range: [start, end] }) => name !== 'live' && start !== end);
     expect(finished.map(({ percent }) => percent)).toEqual(finished.map(() => 1));
     expect(chunks.find(({ name }) => name === 'live')?.percent).toBeNull();
   });
 
-  test('an account’s and a token’s feed hold exactly its transfers, newest first', async () => {
+  test('serves the feeds of an account and of a token, newest first', async () => {
     const all = Array.from({ length: head() + 1 }, (_, height) => node.transfersAt(height)).flat();
     const newestFirst = all.toSorted(
       (a, b) => b.block - a.block || b.position - a.position || b.item - a.item,
@@ -109,13 +109,13 @@ describe('a simulated chain, through the whole service', () => {
     expect(tokenFeed.count).toBe(its.length);
   });
 
-  test('a reorg takes its rows back and brings the new fork’s', async () => {
+  test('serves the new fork after a reorg', async () => {
     node.control({ command: 'reorg', depth: 7, length: 5, share: 0.5, events: 'fewer' });
     node.control({ command: 'advance', blocks: 4 });
     await expectEqualToChain();
   });
 
-  test('roles that are killed come back, and nothing is lost or doubled', async () => {
+  test('restarts killed roles without losing or duplicating rows', async () => {
     const { ingest = 0, project = 0, api = 0 } = service.pids();
     for (const pid of [ingest, project, api]) process.kill(pid, 'SIGKILL');
     node.control({ command: 'advance', blocks: 10 });
@@ -123,7 +123,7 @@ describe('a simulated chain, through the whole service', () => {
     await expectEqualToChain();
   });
 
-  test('a restart goes on where it stopped; a reorg meanwhile is noticed', async () => {
+  test('resumes after a restart and notices a reorg that happened meanwhile', async () => {
     expect(await service.stop('SIGTERM')).toBeLessThan(10_000);
     node.control({ command: 'reorg', depth: 4, length: 9, events: 'more' });
     const { api_key } = service.demo;

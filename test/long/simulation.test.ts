@@ -6,9 +6,9 @@ import { keptSeeds } from '../simulate/kept-seeds.ts';
 import { storm } from '../simulate/storm.ts';
 
 /*
- * The real ingester and the real projections on virtual time: forks, lagging nodes, lost answers, deaths, frozen processes,
- * rebalances, swaps and poison, by seed. Whatever happened, once it is calm every table says the chain in force.
- * `npm run simulate` runs more seeds, and one alone with all that happens in it.
+ * The real ingester and projections on virtual time, through forks, lagging nodes, lost answers, kills, frozen processes,
+ * rebalances, swaps and poison messages drawn from a seed. Once the faults end, every table must match the canonical chain.
+ * `npm run simulate` runs more seeds, or one seed with a trace.
  */
 const seeds = new Set([
   ...Array.from({ length: 60 }, (_, index) => index + 1),
@@ -16,7 +16,7 @@ const seeds = new Set([
 ]);
 const coverage: Coverage = new Map();
 
-test('the tables say the chain in force after any storm', { timeout: 900_000 }, async () => {
+test('tables match the canonical chain after every storm', { timeout: 900_000 }, async () => {
   const failed: Record<string, readonly string[]> = {};
   for (const seed of seeds) {
     const report = await storm(seed);
@@ -26,7 +26,7 @@ test('the tables say the chain in force after any storm', { timeout: 900_000 }, 
   expect(failed).toEqual({});
 });
 
-test('the storms bring everything that they are there for', () => {
+test('the storms cover every kind of fault', () => {
   const kinds = [
     'answer of another node',
     'back to a fork that was left',
@@ -70,7 +70,7 @@ test('the storms bring everything that they are there for', () => {
   expect(kinds.filter((kind) => !coverage.has(kind))).toEqual([]);
 });
 
-test('a seed is the same storm every time', { timeout: 300_000 }, async () => {
+test('a seed gives the same storm every time', { timeout: 300_000 }, async () => {
   for (const seed of [1, 2, 3]) {
     const [once, again] = [await storm(seed), await storm(seed)];
     expect(again.hash).toBe(once.hash);

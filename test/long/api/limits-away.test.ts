@@ -17,7 +17,7 @@ import { tds } from '../../support/tds.ts';
 
 const log = createLogger('test', 'warn');
 
-/** What two APIs do while their Redis is gone, hangs, or has become a replica. */
+/** Two API processes while their Redis is stopped, hangs, or is a replica. */
 
 const LOGIN = '/api/users/auth/login/';
 const CREATE = '/api/users/auth/create-api-key/';
@@ -27,14 +27,14 @@ let world: ApiWorld;
 let home: string;
 let server: EmbeddedService;
 let proxy: FaultProxy;
-/** Its operator's connection. */
+/** The operator's connection to it. */
 let redis: Redis;
 let one: Call;
 let two: Call;
 let user: { token: string; password: string };
 
 beforeAll(async () => {
-  // A server of its own: others would meet the replica, too.
+  // A separate server, as other files must not see the replica.
   home = mkdtempSync(join(tmpdir(), 'tds-limits-away-'));
   server = await startRedis({ dataDir: home, port: await freePort(), log });
   world = await apiWorld({ TRUSTED_PROXIES: '127.0.0.0/8', REDIS_URL: server.url });
@@ -85,7 +85,7 @@ const faults = {
     proxy.reset();
   },
   hangs: async () => proxy.weather({ halfOpen: true }),
-  // It answers, and takes no writes.
+  // A replica answers, but refuses writes.
   'is a replica': async () => void (await redis.replicaof('127.0.0.1', 1)),
 };
 const restore = async (): Promise<void> => {
@@ -97,12 +97,12 @@ const restore = async (): Promise<void> => {
 describe.each(Object.keys(faults) as (keyof typeof faults)[])('when Redis %s', (how) => {
   afterEach(restore);
 
-  it('reads go on under a quarter of the ceiling, nobody logs in, and it is told', async () => {
+  it('serves reads under a quarter of the ceiling, refuses log-ins, and reports the outage', async () => {
     const [key, free] = [await makeKey({ rate_limit_per_hour: 8 }), await makeKey()];
     for (let i = 0; i < 3; i += 1) expect((await call(i % 2 ? one : two, key)).status).toBe(200);
     expect((await login(one)).status).toBe(200);
     await faults[how]();
-    // Were each of them to wait for Redis, these would outlast the test.
+    // If each call waited for Redis, these calls would time out the test.
     for (let i = 0; i < 100; i += 1) expect((await call(one, free)).status).toBe(200);
     expect((await call(one, key)).headers.get('ratelimit')).toMatch(/^"hour";r=1;/);
     const statuses = [];
@@ -116,12 +116,12 @@ describe.each(Object.keys(faults) as (keyof typeof faults)[])('when Redis %s', (
     await restore();
     expect(await limitsOf(one)).toEqual([200, 'ok', 'shared']);
     expect((await login(one)).status).toBe(200);
-    // What was counted before stands: three of eight.
+    // Calls counted before the outage still count: three of eight.
     for (let i = 0; i < 5; i += 1) expect((await call(i % 2 ? one : two, key)).status).toBe(200);
     expect((await call(one, key)).status).toBe(403);
   });
 
-  it('addresses that fail are blocked by each API, and those that were stay so', async () => {
+  it('each API blocks failing addresses, and keeps existing blocks', async () => {
     const key = await makeKey();
     const blocked = '203.0.113.1';
     for (let i = 0; i < 10; i += 1) await call(one, 'wrong', blocked);
@@ -136,7 +136,7 @@ describe.each(Object.keys(faults) as (keyof typeof faults)[])('when Redis %s', (
     await redis.flushdb();
   });
 
-  it('in the middle of many calls, none of them breaks', async () => {
+  it('fails no call in flight', async () => {
     const key = await makeKey({ rate_limit_per_hour: 1000 });
     let answered = 0;
     const statuses = new Set<number>();
@@ -152,7 +152,7 @@ describe.each(Object.keys(faults) as (keyof typeof faults)[])('when Redis %s', (
   });
 });
 
-it('a call that fails has given its slot back before it is answered, however slow Redis is', async () => {
+it('releases the slot of a failed call before answering, however slow Redis is', async () => {
   await untilShared();
   const key = await makeKey({ rate_limit_per_hour: 1 });
   proxy.weather({ latencyMs: 100 });
@@ -165,7 +165,7 @@ it('a call that fails has given its slot back before it is answered, however slo
   proxy.weather({});
 });
 
-it('tds status tells whether Redis is away', async () => {
+it('tds status shows that Redis is unavailable', async () => {
   const here = await tds(world.env, 'status');
   expect([here.code, here.stdout]).toEqual([0, expect.not.stringContaining('Redis')]);
   const env = { ...world.env, REDIS_URL: 'redis://127.0.0.1:1' };

@@ -17,7 +17,7 @@ import type { Embedded, EmbeddedUrls } from '../../../infra/embedded/index.ts';
 import { markOf } from '../../../infra/embedded/processes.ts';
 import { createLogger } from '../../../infra/log.ts';
 
-/** An operator's day with the embedded services: kills, second starts, closed folders, taken ports. */
+/** The embedded services through kills, second starts, restricted folders and occupied ports. */
 const log = createLogger('test', 'warn');
 const noUrl = {
   KAFKA_BROKERS: 'none:1',
@@ -95,12 +95,12 @@ function kafkaAt(urls: EmbeddedUrls): kafkajs.Kafka {
   return new kafkajs.Kafka({ brokers: [urls.KAFKA_BROKERS], logLevel: kafkajs.logLevel.NOTHING });
 }
 
-test('a killed start takes its services with it; the next one, at once, finds what was written', async () => {
+test('services end with a killed start, and an immediate next start finds the data', async () => {
   const first = await startChild();
   await writeEverywhere(first.urls);
   first.child.kill('SIGKILL');
 
-  // They are still going down: the start waits for them instead of failing, and takes the lock that was left.
+  // The services are still stopping: the start waits for them and takes over the stale lock.
   const second = await start(dataDir);
   for (const pid of first.pids) expect(markOf(pid)).toBeNull();
   expect(second.urls).toEqual(first.urls);
@@ -111,7 +111,7 @@ test('a killed start takes its services with it; the next one, at once, finds wh
   });
 });
 
-test('services killed with their parent leave nothing that keeps the next start from working', async () => {
+test('starts after services were killed together with their parent', async () => {
   const first = await startChild();
   await writeEverywhere(first.urls);
   first.child.kill('SIGSTOP');
@@ -121,7 +121,7 @@ test('services killed with their parent leave nothing that keeps the next start 
   expect(await readEverywhere(second.urls)).toMatchObject({ clickhouse: [{ x: 7 }], postgres: [{ x: 7 }] });
 });
 
-test('a service that is killed under a start that keeps them running is back where it was, with what was written', async () => {
+test('restarts a killed service on the same port with its data', async () => {
   let restarts = 0;
   const embedded = await startEmbedded({ dataDir, log, env: {}, onRestart: () => void (restarts += 1) });
   releases.push(() => embedded.stop());
@@ -140,7 +140,7 @@ test('a service that is killed under a start that keeps them running is back whe
   for (const pid of after) expect(markOf(pid)).toBeNull();
 }, 120_000);
 
-test('a second start on a folder in use is refused, and says by whom; the first goes on', async () => {
+test('refuses a second start on a folder in use and names the process that uses it', async () => {
   const first = await start(dataDir, noUrl);
   await expect(startEmbedded({ dataDir, log, env: noUrl })).rejects.toMatchObject({
     code: 'CONFLICT',
@@ -150,7 +150,7 @@ test('a second start on a folder in use is refused, and says by whom; the first 
   expect(markOf(first.services[0]?.pid ?? 0)).not.toBeNull();
 });
 
-test('two folders live side by side; settings that were given are passed on and start nothing', async () => {
+test('runs two folders side by side, and starts no service whose URL is given', async () => {
   const other = mkdtempSync(join(tmpdir(), 'tds-life-'));
   releases.push(() => rmSync(other, { recursive: true, force: true }));
   const [first, second] = await Promise.all([start(dataDir, noUrl), start(other, noUrl)]);
@@ -158,7 +158,7 @@ test('two folders live side by side; settings that were given are passed on and 
   expect(first.urls).toMatchObject(noUrl);
 });
 
-test('a remembered port that somebody else has now is changed', async () => {
+test('changes a remembered port that another process uses', async () => {
   const first = await start(dataDir, noUrl);
   await first.stop();
   const port = Number(new URL(first.urls.REDIS_URL).port);
@@ -168,7 +168,7 @@ test('a remembered port that somebody else has now is changed', async () => {
   expect(second.urls.REDIS_URL).not.toBe(first.urls.REDIS_URL);
 });
 
-test('PostgreSQL runs in a folder that is closed to all but its owner; secrets are too', async () => {
+test('PostgreSQL runs in a folder that only its owner can read; so are the secrets', async () => {
   chmodSync(dataDir, 0o700);
   const { urls } = await start(dataDir, { ...noUrl, DATABASE_URL: '', REDIS_URL: 'redis://none' });
   const client = new pg.Client({ connectionString: urls.DATABASE_URL });
@@ -179,18 +179,18 @@ test('PostgreSQL runs in a folder that is closed to all but its owner; secrets a
   expect(urls.DATABASE_URL).toContain(readFileSync(join(dataDir, 'postgres.password'), 'utf8').trim());
 });
 
-test('a start that fails says which part and why, and leaves nothing running', async () => {
-  // A file where the cluster's folder should be.
+test('a failed start names the part and the reason, and leaves nothing running', async () => {
+  // A file in place of the cluster's folder.
   writeFileSync(join(dataDir, 'clickhouse'), '');
   const failed = startEmbedded({ dataDir, log, env: { ...noUrl, CLICKHOUSE_URL: '' } });
   await expect(failed).rejects.toThrow(/clickhouse/);
-  // Redis had started beside it: were it left, its folder would not be free.
+  // Redis had started in parallel; if it still ran, its folder would be locked.
   rmSync(join(dataDir, 'clickhouse'));
   const again = await start(dataDir, noUrl);
   expect(again.services).toHaveLength(1);
 });
 
-test('stopping is quick and complete', async () => {
+test('stops quickly and completely', async () => {
   const embedded = await start(dataDir);
   const began = performance.now();
   await embedded.stop();

@@ -1,4 +1,4 @@
-/** `node start-process.ts DATA_DIR`: an embedded start in a process of its own, to be killed. Prints its URLs and pids. */
+/** `node start-process.ts DATA_DIR`: an embedded start as a process that tests kill. Prints its URLs and pids. */
 import { startEmbedded } from '../../../infra/embedded/index.ts';
 import { createLogger } from '../../../infra/log.ts';
 

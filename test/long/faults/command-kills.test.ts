@@ -12,11 +12,11 @@ import type { Isolated } from '../../support/isolation.ts';
 import { eventually, startService } from '../../support/service.ts';
 import type { RunningService } from '../../support/service.ts';
 
-/** Writers at work while the API and the projector are killed: what was acknowledged is there, and nothing twice. */
+/** Kills API and projector during writes: acknowledged commands are applied, and none twice. */
 
 const COMMANDS = 500;
 const AT_ONCE = 100;
-/** Acknowledged before each kill. */
+/** Number of acknowledged commands before each kill. */
 const KILLS = [60, 200];
 
 const session = z.object({ token: z.string() });
@@ -50,7 +50,7 @@ async function call(method: string, path: string, token: string | null, body?: u
   });
 }
 
-test('each command that was acknowledged is there once, every other one at most once', async () => {
+test('acknowledged commands are applied once, others at most once', async () => {
   const { username, password } = service.demo;
   const login = await call('POST', '/api/users/auth/login/', null, { username, password });
   const { token } = session.parse(await login.json());
@@ -71,12 +71,12 @@ test('each command that was acknowledged is there once, every other one at most 
     try {
       await create(name);
     } catch {
-      // Whether it was done nobody has said. A while later others are asked for.
+      // The outcome is unknown; go on with other commands after a pause.
       await new Promise((resolve) => setTimeout(resolve, 1000));
     }
   };
   await queue.addAll(Array.from({ length: COMMANDS }, (_, i) => () => send(`key ${i}`)));
-  // The service is back for those that were sent after the last kill.
+  // Commands after the last kill show that the service recovered.
   for (let i = COMMANDS; kills.length > 0 || acknowledged.size < 300; i += 1) await send(`key ${i}`);
 
   const found = await eventually(async () => {

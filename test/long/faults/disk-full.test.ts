@@ -8,11 +8,11 @@ import { mountSmallDisk } from '../../support/faults/small-disk.ts';
 import { faultWorld } from '../../support/faults/world.ts';
 import { eventually } from '../../support/service.ts';
 
-/** A server's disk is full: the roles wait and say for what, nothing is lost, and all goes on when there is room again. */
+/** A full disk: the roles wait and report the store, nothing is lost, and work resumes when there is space again. */
 
 const log = createLogger('disk-full', 'silent');
 
-test('ClickHouse', async (ctx) => {
+test('roles wait and recover when the disk of ClickHouse is full', async (ctx) => {
   const disk = mountSmallDisk(200);
   if ('refused' in disk) return ctx.skip(disk.refused);
   const clickhouse = await startClickHouse({ dataDir: disk.path, port: await freePort(), log });
@@ -31,7 +31,7 @@ test('ClickHouse', async (ctx) => {
       expect(await project.metrics()).toMatch(/waiting\{store="clickhouse".*\} 1/);
     }, 60_000);
     expect(project.output()).toContain('the store does not answer');
-    // What was there can be read all the while.
+    // Existing rows stay readable.
     expect(await world.count('transfers')).toBeGreaterThan(before / 2);
     await new Promise((resolve) => setTimeout(resolve, 3000));
     expect(project.isRunning()).toBe(true);
@@ -45,7 +45,7 @@ test('ClickHouse', async (ctx) => {
   }
 });
 
-test('Kafka', async (ctx) => {
+test('roles wait and recover when the disk of Kafka is full', async (ctx) => {
   const disk = mountSmallDisk(120);
   if ('refused' in disk) return ctx.skip(disk.refused);
   const ports = { port: await freePort(), controllerPort: await freePort() };
@@ -59,7 +59,7 @@ test('Kafka', async (ctx) => {
     await world.settled();
     disk.fill();
     world.node.control({ command: 'reorg', depth: 5, length: 40 });
-    // The broker cannot write on, and ends; whoever keeps it running starts it again when there is room.
+    // The broker exits when it cannot write; it is restarted when there is space.
     await eventually(async () => {
       expect(isDown).toBe(true);
       expect(ingest.output()).toContain('Kafka did not acknowledge');

@@ -7,12 +7,11 @@ import { faultWorld } from '../../support/faults/world.ts';
 import type { FaultWorld } from '../../support/faults/world.ts';
 
 /**
- * `kill -9` of the ingester, as a process on real stores, between recording, publishing and moving the cursor, and while
- * it takes a fork back; the node has another fork, a shorter one, or the old one again when it is back. The log ends up
- * saying the chain in force, and so do the tables, which are made all the while. (Every call of it, by moment and fork,
- * is killed in process in test/long/pipeline/ingest-crash.test.ts.)
+ * `kill -9` of the ingester process between recording, publishing and moving the cursor, and while it reverts a fork. At its
+ * restart the node serves another fork, a shorter one, or the previous one again. In the end log and tables match the
+ * canonical chain. (test/long/pipeline/ingest-crash.test.ts covers every call of the ingester, in process.)
  *
- * Each test has stores of its own and waits for most of its time: a dead writer holds its lease for 10 s.
+ * Each test has its own stores and mostly waits: the lease of a dead writer expires after 10 s.
  */
 
 interface Point {
@@ -27,7 +26,7 @@ const recorded: Point = {
   trap: { request: produceTo('chain.blocks'), act: 'hold' },
 };
 const stored: Point = {
-  at: 'after Kafka stored the blocks, before it heard of that',
+  at: 'after Kafka stored the blocks, before the acknowledgement',
   server: 'kafka',
   trap: { request: produceTo('chain.blocks'), act: 'lose-answer' },
 };
@@ -37,7 +36,7 @@ const published: Point = {
   trap: { request: moveCursor, act: 'hold' },
 };
 const moved: Point = {
-  at: 'after the cursor moved, before it heard of that',
+  at: 'after the cursor moved, before the acknowledgement',
   server: 'postgres',
   trap: { request: moveCursor, act: 'lose-answer' },
 };
@@ -47,7 +46,7 @@ const reverted: Point = {
   trap: { request: dropReverted, act: 'hold' },
 };
 
-/** What the node has when the ingester is back. */
+/** Changes the node's chain before the ingester restarts. */
 type Meanwhile = (world: FaultWorld) => void;
 const nothing: Meanwhile = () => {};
 const anotherFork: Meanwhile = ({ node }) =>
@@ -59,12 +58,12 @@ const oldFork: Meanwhile = ({ node }) => {
   node.control({ command: 'advance', blocks: 2 });
 };
 
-async function killAt({ server, trap }: Point, ingest: Role, goOn: () => void): Promise<void> {
+async function killAt({ server, trap }: Point, ingest: Role, proceed: () => void): Promise<void> {
   const caught = ingest.proxies[server].trap({ ...trap, onSprung: trap.act === 'hold' ? kill : () => {} });
   function kill(): void {
     ingest.signal('SIGKILL');
   }
-  goOn();
+  proceed();
   await caught.sprung;
   kill();
   expect(await ingest.ended).toBe('SIGKILL');
@@ -94,25 +93,28 @@ test.concurrent.each([
   { ...recorded, meanwhile: nothing, node: 'the same chain' },
   { ...stored, meanwhile: shorterFork, node: 'a shorter fork' },
   { ...published, meanwhile: anotherFork, node: 'another fork' },
-])('killed $at; then $node', async ({ meanwhile, ...point }) => {
+])('recovers from a kill $at, when the node then serves $node', async ({ meanwhile, ...point }) => {
   await scenario(`follow: ${point.at}`, point, grow, meanwhile);
 });
 
 test.concurrent.each([
   { ...recorded, meanwhile: anotherFork, node: 'another fork' },
-  { ...stored, meanwhile: oldFork, node: 'the old fork again' },
+  { ...stored, meanwhile: oldFork, node: 'the previous fork again' },
   { ...reverted, meanwhile: shorterFork, node: 'a shorter fork' },
-])('killed in a reorg $at; then $node', async ({ meanwhile, ...point }) => {
-  await scenario(`revert: ${point.at}`, point, fork, meanwhile);
-});
+])(
+  'recovers from a kill in a reorg $at, when the node then serves $node',
+  async ({ meanwhile, ...point }) => {
+    await scenario(`revert: ${point.at}`, point, fork, meanwhile);
+  },
+);
 
-test.concurrent('killed in backfill after the cursor moved, before it heard of that', async () => {
+test.concurrent('recovers from a kill in backfill after the cursor moved, before the acknowledgement', async () => {
   const world = await faultWorld({ seed: 'backfill', initialHead: 900 });
   try {
     world.node.control({ command: 'setL1', height: 880 });
     const settings = { BACKFILL_CHUNK_BLOCKS: '300' };
     await world.start('project');
-    // Slow enough that it is met at work.
+    // Slows the node, so that the kill hits the backfill.
     world.node.control({ command: 'fault', fault: { kind: 'latency', ms: 20 } });
     const ingest = await world.start('ingest', settings);
     await killAt(moved, ingest, () => {});

@@ -16,8 +16,8 @@ import type { FaultWorld } from '../../support/faults/world.ts';
 import { eventually } from '../../support/service.ts';
 
 /**
- * What was asked for was done, and the answer is lost; or connections are slow, silent, cut. The processes live on, and
- * nothing is lost or double.
+ * Requests are carried out but their answers are lost, or connections are slow, silent or cut. The processes keep running,
+ * and nothing is lost or duplicated.
  */
 
 let world: FaultWorld;
@@ -33,13 +33,13 @@ beforeAll(async () => {
 afterAll(async () => await world?.close());
 beforeEach(() => expect([ingest.isRunning(), project.isRunning()]).toEqual([true, true]));
 
-/** The log's length, all partitions together. */
+/** Number of messages in chain.blocks, over all partitions. */
 const logLength = async (): Promise<number> =>
   (await world.kafka.offsets(topics.chainBlocks)).reduce((sum, { high }) => sum + high, 0);
 
-describe('an answer that is lost', () => {
+describe('loses and duplicates nothing when an answer is lost', () => {
   test.each(['transfers', 'account_ledger', 'transfer_counts', 'indexed_blocks'])(
-    'of ClickHouse, after it applied an insert into %s',
+    'of ClickHouse, after an insert into %s',
     async (table) => {
       const trap = project.proxies.clickhouse.trap({ request: insertInto(table), act: 'lose-answer' });
       world.node.control({ command: 'reorg', depth: 6, length: 8 });
@@ -49,18 +49,18 @@ describe('an answer that is lost', () => {
     },
   );
 
-  test('of Postgres, after it moved the checkpoint of tables in ClickHouse', async () => {
+  test('of PostgreSQL, after it moved the checkpoint of ClickHouse tables', async () => {
     const request = checkpointOf('chain.blocks');
     const trap = project.proxies.postgres.trap({ request, act: 'lose-answer' });
     world.node.control({ command: 'advance', blocks: 3 });
     await trap.sprung;
-    // It reads on from where the checkpoint stands.
+    // The projector resumes at the stored checkpoint.
     world.node.control({ command: 'advance', blocks: 3 });
     await world.settled();
     expect(await world.differences()).toEqual([]);
   });
 
-  test('of Postgres, after it committed a fold', async () => {
+  test('of PostgreSQL, after it committed a fold', async () => {
     const trap = project.proxies.postgres.trap({ request: commit, act: 'lose-answer' });
     world.node.control({ command: 'setL1', height: world.node.ledger.l1() + 2 });
     world.node.control({ command: 'advance', blocks: 2 });
@@ -69,7 +69,7 @@ describe('an answer that is lost', () => {
     expect(await world.differences()).toEqual([]);
   });
 
-  test('of Kafka, after it stored blocks: the broker knows the producer, and keeps them once', async () => {
+  test('of Kafka, after it stored blocks: the broker deduplicates the retry', async () => {
     const before = await logLength();
     const request = produceTo('chain.blocks');
     const trap = ingest.proxies.kafka.trap({ request, act: 'lose-answer' });
@@ -92,7 +92,7 @@ describe('an answer that is lost', () => {
   });
 });
 
-describe('connections that', () => {
+describe('loses and duplicates nothing when connections', () => {
   const all: readonly Server[] = ['kafka', 'clickhouse', 'postgres', 'node'];
   const under = async (weather: Weather, ms: number): Promise<void> => {
     const proxies = [ingest, project].flatMap((role) => all.map((server) => role.proxies[server]));

@@ -7,10 +7,10 @@ import type { FaultWorld } from '../../support/faults/world.ts';
 import { eventually } from '../../support/service.ts';
 
 /**
- * `kill -9` of the projector at every point of a batch's way into the stores. Another fork is in force when it comes
- * back. What was done twice, half or not at all comes out as the chain says.
+ * `kill -9` of the projector at every step of writing a batch. The node serves another fork when it restarts. Repeated,
+ * partial or missing writes end in tables that match the canonical chain.
  *
- * Each test has stores of its own and waits for most of its time: a dead member holds its partitions for 12 s.
+ * Each test has its own stores and mostly waits: the partitions of a dead member are reassigned after 12 s.
  */
 
 interface Point {
@@ -100,7 +100,7 @@ const whileFollowing: readonly Point[] = [
   },
 ];
 
-test.concurrent.each(whileFollowing)('killed $name', async ({ name, reach }) => {
+test.concurrent.each(whileFollowing)('recovers from a kill $name', async ({ name, reach }) => {
   const world = await faultWorld({ seed: `project: ${name}`, initialHead: 60 });
   try {
     world.node.control({ command: 'setL1', height: 30 });
@@ -118,7 +118,7 @@ test.concurrent.each(whileFollowing)('killed $name', async ({ name, reach }) => 
   }
 });
 
-test.concurrent('killed in the middle of a revert', async () => {
+test.concurrent('recovers from a kill in the middle of a revert', async () => {
   const world = await faultWorld({ seed: 'project: revert', initialHead: 60 });
   try {
     world.node.control({ command: 'setL1', height: 10 });

@@ -14,7 +14,7 @@ async function rowsWritten(project: Role): Promise<number> {
 
 /** Partitions that change hands, at the worst moment and again and again: every message has its effect once. */
 
-test.concurrent('a projector is paused past its session, and woken after another took its partitions', async () => {
+test.concurrent('a projector paused beyond its session writes nothing after another took its partitions', async () => {
   const world = await faultWorld({ seed: 'paused', initialHead: 50 });
   try {
     world.node.control({ command: 'setL1', height: 10 });
@@ -49,7 +49,7 @@ test.concurrent('a projector is paused past its session, and woken after another
   }
 });
 
-test.concurrent('a projector is paused within a fold, whose locks it holds', async () => {
+test.concurrent('tables stay correct when a projector is paused within a fold, holding its locks', async () => {
   const world = await faultWorld({ seed: 'paused fold', initialHead: 20 });
   try {
     world.node.control({ command: 'setL1', height: 5 });
@@ -75,7 +75,7 @@ test.concurrent('a projector is paused within a fold, whose locks it holds', asy
   }
 });
 
-test.concurrent('a rebalance storm: members of the group come and go for a while', async () => {
+test.concurrent('tables stay correct while members join and leave the group', async () => {
   // Heights in four partitions.
   const world = await faultWorld({ seed: 'storm', initialHead: 3300, transfersPerBlock: 5 });
   try {

@@ -58,7 +58,7 @@ const points: readonly Point[] = [
   },
 ];
 
-test.concurrent.each(points)('killed $name', async ({ name, reach, served }) => {
+test.concurrent.each(points)('rebuild recovers from a kill $name', async ({ name, reach, served }) => {
   const world = await faultWorld({ seed: `rebuild: ${name}`, initialHead: 60 });
   try {
     await world.start('project');
@@ -87,7 +87,7 @@ test.concurrent.each(points)('killed $name', async ({ name, reach, served }) => 
   }
 });
 
-test.concurrent('frozen in the middle of the swap, it keeps nobody waiting, and swaps nothing when it wakes', async () => {
+test.concurrent('a rebuild frozen in the swap blocks no writer, and swaps nothing when it wakes', async () => {
   const world = await faultWorld({ seed: 'rebuild: frozen', initialHead: 60 });
   try {
     await world.start('project');
@@ -112,7 +112,7 @@ test.concurrent('frozen in the middle of the swap, it keeps nobody waiting, and 
   }
 });
 
-test.concurrent('a projector that is frozen in a batch holds up no swap, and does no harm when it wakes', async () => {
+test.concurrent('a projector frozen in a batch blocks no swap, and writes nothing wrong when it wakes', async () => {
   const world = await faultWorld({ seed: 'rebuild: frozen writer', initialHead: 60 });
   try {
     const frozen = await world.start('project');

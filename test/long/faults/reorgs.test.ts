@@ -75,7 +75,7 @@ const openChunks = async (): Promise<number> =>
   (await inspected.pool.query("SELECT 1 FROM tds.chunks WHERE name <> 'live' AND status <> 'finished'")).rows
     .length;
 
-test('while history is still being indexed', async () => {
+test('reorg while backfill is running', async () => {
   await eventually(async () => expect(await liveCursor()).toBe(HEAD + 1), 120_000);
   expect(await openChunks()).toBeGreaterThan(0);
   node.control({ command: 'reorg', depth: 30, length: 31, events: 'more' });
@@ -98,7 +98,7 @@ test.each([
   expect(await inspected.tableDifferences()).toEqual([]);
 });
 
-test('from A to B to A', async () => {
+test('reorg from fork A to B and back to A', async () => {
   const a = z.object({ fork: z.number() }).parse(node.control({ command: 'clearFaults' })).fork;
   node.control({ command: 'reorg', depth: 25, length: 30, share: 0.3 });
   await settled();
@@ -107,7 +107,7 @@ test('from A to B to A', async () => {
   expect(await inspected.tableDifferences()).toEqual([]);
 });
 
-test('1,500 deep, with fewer events, and back again', async () => {
+test('reorg of 1,500 blocks to a fork with fewer events, and back', async () => {
   const a = z.object({ fork: z.number() }).parse(node.control({ command: 'clearFaults' })).fork;
   node.control({ command: 'reorg', depth: 1500, length: 1490, share: 0.4, events: 'fewer' });
   await settled();
@@ -123,7 +123,7 @@ const page = z.object({
 });
 
 test.each(['desc', 'asc'])(
-  'while a client pages with a cursor (%s): no row twice, none missed that stayed',
+  'cursor paging (%s) during a reorg repeats no row and skips no row that stays',
   async (order) => {
     const before = Array.from({ length: node.ledger.head() + 1 }, (_, height) => ({
       hash: node.ledger.at(height)?.hash,

@@ -4,15 +4,15 @@ import { apart } from '../../bench/completeness.ts';
 import { percentile, timed } from '../../bench/measure.ts';
 import { isComplete, verdict } from '../../bench/report.ts';
 
-describe('figures of the bench', () => {
-  test('a percentile is the nearest rank, in any order of the samples', () => {
+describe('bench figures', () => {
+  test('percentile takes the nearest rank, in any order of the samples', () => {
     const hundred = Array.from({ length: 100 }, (_, index) => 100 - index);
     expect([0, 0.5, 0.99, 1].map((share) => percentile(hundred, share))).toEqual([1, 50, 99, 100]);
     expect(percentile([7, 3], 0.5)).toBe(3);
     expect(percentile([], 0.5)).toBeNaN();
   });
 
-  test('what is wanted may be more or less', () => {
+  test('verdict supports lower and upper bounds', () => {
     const rate = { name: '', unit: '', want: { better: 'higher', least: 10, aim: 20 } } as const;
     expect([9, 10, 20].map((value) => verdict({ ...rate, value }))).toEqual(['missed', 'reached', 'aim']);
     const time = { name: '', unit: '', want: { better: 'lower', least: 20, aim: 10 } } as const;
@@ -20,7 +20,7 @@ describe('figures of the bench', () => {
     expect(verdict({ name: '', unit: '', value: Number.NaN, want: time.want })).toBe('missed');
   });
 
-  test('counts that differ in subjects differ, though their sums are equal', () => {
+  test('difference counts rows that differ although the totals are equal', () => {
     expect(apart('', { a: 2, b: 3 }, [{ subject: 'a', n: 2 }])).toMatchObject({ expected: 0, found: 3 });
     const swapped = [
       { subject: 'a', n: 3 },
@@ -33,7 +33,7 @@ describe('figures of the bench', () => {
     expect(isComplete({ figures: [], completeness: [{ what: '', expected: 3, found: 2 }] })).toBe(false);
   });
 
-  test('every number is worked on once, so many side by side', async () => {
+  test('concurrent work handles every index once, within the limit', async () => {
     const seen: number[] = [];
     let running = 0;
     let most = 0;

@@ -17,10 +17,10 @@ const hash = (height: number, fork = 0) => toFelt(BigInt(height * 10 + fork + 1)
 const anchor = (block: number, fork = 0) => ({ block, hash: hash(block, fork) });
 const indexed = (height: number) => hash(height);
 
-describe('what a balance is worked out from', () => {
+describe('balance basis', () => {
   const run = { start: 10, end: 100 };
 
-  it('is the anchor nearest to the height, before or after it', () => {
+  it('is the nearest anchor, below or above the height', () => {
     const anchors = [anchor(90), anchor(60), anchor(20)];
     const at = (height: number) => chooseBasis(coin, anchors, indexed, run, height);
     expect(at(100)).toEqual({ from: 'anchor', anchor: anchors[0] });
@@ -29,7 +29,7 @@ describe('what a balance is worked out from', () => {
     expect(at(75)).toEqual({ from: 'anchor', anchor: anchors[0] });
   });
 
-  it('is never one of a block that a reorg took away, that is not indexed, or that lies beyond a gap', () => {
+  it('is never an anchor of an orphaned or unindexed block, or beyond a gap', () => {
     const anchors = [anchor(101), anchor(90, 1), anchor(50), anchor(9)];
     expect(chooseBasis(coin, anchors, indexed, run, 100)).toEqual({ from: 'anchor', anchor: anchors[2] });
     expect(
@@ -46,12 +46,12 @@ describe('what a balance is worked out from', () => {
     expect(chooseBasis(coin, anchors, () => undefined, run, 100)).toEqual({ from: 'nothing' });
   });
 
-  it('is the first block only where every block from there on is indexed', () => {
+  it('is block 0 only if every block from there on is indexed', () => {
     expect(chooseBasis(coin, [], indexed, { start: 0, end: 100 }, 100)).toEqual({ from: 'first block' });
     expect(chooseBasis(coin, [], indexed, { start: 1, end: 100 }, 100)).toEqual({ from: 'nothing' });
   });
 
-  it('is a chain read alone where the events do not tell: an unknown contract, the zero address', () => {
+  it('is only an anchor for unknown contracts and the zero address', () => {
     for (const facts of [
       { ...coin, standard: 'unknown' as const },
       { ...coin, account: ZERO_FELT },
@@ -65,7 +65,7 @@ describe('what a balance is worked out from', () => {
     }
   });
 
-  it('is never a chain read of an ERC-1155, which has none', () => {
+  it('is never an anchor for an ERC-1155', () => {
     const facts = { ...coin, standard: 'erc1155' as const };
     expect(chooseBasis(facts, [anchor(50)], indexed, run, 100)).toEqual({ from: 'nothing' });
     expect(chooseBasis(facts, [anchor(50)], indexed, { start: 0, end: 100 }, 100)).toEqual({
@@ -78,7 +78,7 @@ describe('balances and deltas', () => {
   const wrap = (value: bigint) => BigInt.asIntN(256, value);
   const amount = fc.bigInt({ min: 0n, max: (1n << 255n) - 1n });
 
-  it('are exact, whichever way they are followed, and never less than nothing', () => {
+  it('are exact in both directions and never negative', () => {
     fc.assert(
       fc.property(amount, fc.array(fc.bigInt({ min: -(1n << 200n), max: 1n << 200n })), (start, moves) => {
         // Forward with plain integers; what would go below nothing is left out.
@@ -96,7 +96,7 @@ describe('balances and deltas', () => {
     );
   });
 
-  it('end where they would be negative', () => {
+  it('end before a negative balance', () => {
     expect(balancesBackward(5n, [3n, 2n, 1n, 1n])).toEqual([5n, 2n, 0n]);
     expect(addDelta(4n, -5n)).toBe(null);
     expect(addDelta(U256 - 1n, 1n)).toBe(null);
@@ -111,7 +111,7 @@ describe('balances and deltas', () => {
   });
 });
 
-describe('what a balance is worth', () => {
+describe('value of a balance', () => {
   it.each([
     [1_500_000n, 6, '1', '1.5'],
     [0n, 18, '3210.55', '0'],

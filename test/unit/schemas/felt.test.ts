@@ -13,11 +13,11 @@ import {
 
 const zeros = (count: number) => '0'.repeat(count);
 
-/** 2^251 + 17·2^192 + 1, written out. */
+/** 2^251 + 17·2^192 + 1 in hex. */
 const PRIME = `0x0800000000000011${zeros(47)}1`;
 const LAST = `0x0800000000000011${zeros(48)}`;
 
-test('the prime', () => {
+test('FELT_PRIME is the prime of the field', () => {
   expect(FELT_PRIME).toBe(BigInt(PRIME));
 });
 
@@ -79,7 +79,7 @@ describe('isFelt', () => {
 });
 
 describe('toFelt', () => {
-  test('gives back what parseFelt takes, for any value of the field', () => {
+  test('agrees with parseFelt for any value of the field', () => {
     fc.assert(
       fc.property(fc.bigInt({ min: 0n, max: BigInt(LAST) }), (value) => {
         const felt = toFelt(value);
@@ -95,7 +95,7 @@ describe('toFelt', () => {
     expect(() => toFelt(value)).toThrow(RangeError);
   });
 
-  test('the fee tokens are at their published addresses', () => {
+  test('fee tokens have their published addresses', () => {
     expect(ETH_TOKEN).toBe('0x049d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7');
     expect(STRK_TOKEN).toBe('0x04718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d');
   });

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { messageId, parseMessageId } from '../../../schemas/messages/quarantine.ts';
 import { topics } from '../../../schemas/topics.ts';
 
-test('the id of a message names its place, and that of an event none', () => {
+test('parseMessageId returns the message of its id, and null for the id of an event', () => {
   const place = fc.record({
     topic: fc.constantFrom(...Object.values(topics).map(({ name }) => name)),
     partition: fc.nat(),

@@ -13,7 +13,7 @@ import {
   storable,
 } from '../../../schemas/text.ts';
 
-/** Big-endian number of some bytes: written apart from the decoder, which never makes a number of a text. */
+/** Bytes as a big-endian number, independent of the decoder. */
 function word(bytes: readonly number[]): Felt {
   return toFelt(bytes.reduce((value, byte) => value * 256n + BigInt(byte), 0n));
 }
@@ -32,7 +32,7 @@ const anyText = fc.string({ unit: 'binary', maxLength: 200 });
 const asciiText = fc.string({ unit: 'grapheme-ascii', minLength: 1, maxLength: 31 });
 
 describe('decodeText', () => {
-  it('reads every ByteArray of valid UTF-8 back, with U+0000 made visible', () => {
+  it('decodes every ByteArray of valid UTF-8, with U+0000 replaced', () => {
     fc.assert(
       fc.property(anyText, (text) => {
         expect(decodeText(encodeByteArray(bytesOf(text)))).toBe(text.replaceAll('\u0000', '␀'));
@@ -40,7 +40,7 @@ describe('decodeText', () => {
     );
   });
 
-  it('reads every short string of up to 31 bytes back', () => {
+  it('decodes every short string of up to 31 bytes', () => {
     fc.assert(
       fc.property(anyText, (text) => {
         const bytes = bytesOf(text);
@@ -50,7 +50,7 @@ describe('decodeText', () => {
     );
   });
 
-  it('agrees with starknet.js on ASCII, which is as far as it goes', () => {
+  it('agrees with starknet.js on ASCII, all that library supports', () => {
     fc.assert(
       fc.property(asciiText, (text) => {
         const felt = parseFelt(shortString.encodeShortString(text));
@@ -71,14 +71,14 @@ describe('decodeText', () => {
     );
   });
 
-  it('joins an array of short strings before decoding, so that a character may lie across two', () => {
+  it('joins an array of short strings before decoding, as a character may span two', () => {
     const [first, second] = [bytesOf('Ün').slice(0, 1), bytesOf('Ün').slice(1)];
     expect(decodeText([toFelt(2n), word(first), word(second)])).toBe('Ün');
     expect(decodeText([toFelt(2n), word(bytesOf('Long ')), word(bytesOf('Name'))])).toBe('Long Name');
     expect(decodeText([toFelt(1n), word(bytesOf('X'))])).toBe('X');
   });
 
-  it('gives only what PostgreSQL and JSON can hold, whatever the chain answers', () => {
+  it('returns only text that PostgreSQL and JSON can store', () => {
     const felt = fc.bigInt({ min: 0n, max: (1n << 251n) - 1n }).map(toFelt);
     const hostile = fc.oneof(
       fc.array(felt, { maxLength: 8 }),
@@ -96,7 +96,7 @@ describe('decodeText', () => {
     );
   });
 
-  it('keeps right-to-left marks, four-byte characters and byte order marks as they are', () => {
+  it('keeps right-to-left marks, four-byte characters and byte order marks', () => {
     const text = '\uFEFF\u202Enekot 🐺 \u200F';
     expect(decodeText(encodeByteArray(bytesOf(text)))).toBe(text);
   });
@@ -108,7 +108,7 @@ describe('decodeText', () => {
     expect(decodeText([word([0xed, 0xa0, 0x80])])).toBe('\uFFFD\uFFFD\uFFFD');
   });
 
-  it('cuts a long text at a character and says so', () => {
+  it('cuts a long text between characters and marks the cut', () => {
     expect(decodeText(encodeByteArray(bytesOf('a'.repeat(TEXT_LIMIT_BYTES))))).toBe(
       'a'.repeat(TEXT_LIMIT_BYTES),
     );
@@ -125,7 +125,7 @@ describe('decodeText', () => {
     ['nothing', []],
     ['a felt of 32 bytes', felts(1n << 248n)],
     ['two numbers that are no length and text', felts(5, 5)],
-    ['a length that lies', felts(2, 0x41, 0, 0)],
+    ['a wrong length', felts(2, 0x41, 0, 0)],
     ['a length near 2^251', felts((1n << 251n) - 1n, 0x41, 1)],
     ['a pending length of a full word', felts(0, 0x41, 31)],
     ['a pending length near 2^251', felts(0, 0x41, (1n << 251n) - 1n)],
@@ -137,7 +137,7 @@ describe('decodeText', () => {
     expect(decodeText(answer)).toBeNull();
   });
 
-  it('reads an empty name as empty, not as missing', () => {
+  it('decodes an empty name as empty, not as missing', () => {
     expect(decodeText(felts(0))).toBe('');
     expect(decodeText(felts(0, 0, 0))).toBe('');
   });
@@ -158,11 +158,11 @@ describe('decodeDecimals', () => {
 });
 
 describe('storable', () => {
-  it('makes U+0000 visible and replaces lone surrogates', () => {
+  it('replaces U+0000 and lone surrogates', () => {
     expect(storable('a\u0000b\ud800')).toBe('a␀b\uFFFD');
   });
 
-  it.each(['\u0000', 'a\ud800b', '\udc00', '\udc00\ud800'])('says that %j is not', (text) => {
+  it.each(['\u0000', 'a\ud800b', '\udc00', '\udc00\ud800'])('isStorable rejects %j', (text) => {
     expect(isStorable(text)).toBe(false);
     expect(isStorable(storable(text))).toBe(true);
   });

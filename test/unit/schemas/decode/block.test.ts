@@ -26,14 +26,14 @@ import {
 const ETH = felt('0x049d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7');
 const STRK = felt('0x04718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d');
 
-test('the selectors are the keccak of the names', () => {
+test('selectors are the keccak of the event names', () => {
   const names = { Transfer: TRANSFER, TransferSingle: SINGLE, TransferBatch: BATCH, Approval: APPROVAL };
   for (const [name, selector] of Object.entries(names)) {
     expect(hash.getSelectorFromName(name)).toBe(selector);
   }
 });
 
-test('a transfer says where it is, counting all events, and what its transaction paid', () => {
+test('a transfer has its position among all events and the fee of its transaction', () => {
   const body = block([
     transaction([event([APPROVAL, '0x1', '0x2'], ['0x3', '0x0']), event([], ['0x1'])]),
     transaction([], { hash: felt('0xe') }),
@@ -80,7 +80,7 @@ test('a transfer says where it is, counting all events, and what its transaction
   });
 });
 
-describe('is none of ours', () => {
+describe('is not a token event:', () => {
   test.each([
     ['an approval', event([APPROVAL, '0x1', '0x2'], ['0x3', '0x0'])],
     ['an event without keys', event([], ['0x1', '0x2', '0x3', '0x0'])],

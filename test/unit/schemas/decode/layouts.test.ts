@@ -63,7 +63,7 @@ describe.each(twoHalves)('Transfer %s', (_name, encode) => {
     expect(read(encode(low, high), 'erc20')).toEqual([['erc20', number, null]]);
     expect(read(encode(low, high), 'erc721')).toEqual([['erc721', 1n, number]]);
     expect(read(encode(low, high), 'unknown')).toEqual([['unknown', number, null]]);
-    // a contract of ERC-1155 has no Transfer of its own: id or amount, it cannot be told
+    // ERC-1155 defines no Transfer, so its number may be an id or an amount
     expect(read(encode(low, high), 'erc1155')).toEqual([['unknown', number, null]]);
   });
 
@@ -104,23 +104,23 @@ describe.each([
   ['3/0', event([TRANSFER, FROM, TO], [])],
   ['component 4/0', event([ERC20_EVENT, TRANSFER, FROM, TO], [])],
 ])('Transfer %s, its number left out', (_name, raw) => {
-  test('moves nothing', () => {
+  test('transfers 0', () => {
     expect(read(raw, 'erc20')).toEqual([['erc20', 0n, null]]);
     expect(read(raw, 'unknown')).toEqual([['unknown', 0n, null]]);
     expect(read(raw, 'erc1155')).toEqual([['unknown', 0n, null]]);
   });
 
-  test('is malformed for ERC-721: which token moved cannot be told', () => {
+  test('is malformed for ERC-721, as the token id is missing', () => {
     expect(read(raw, 'erc721')).toContain('an ERC-721 Transfer without a token id');
   });
 });
 
-test('a contract that the map leaves out is unknown', () => {
+test('a contract missing in the map is unknown', () => {
   const body = block([transaction([event([TRANSFER, FROM, TO], ['0x7', '0x0'])])]);
   expect(decodeBlock(body, {}).transfers).toMatchObject([{ kind: 'unknown', amount: 7n, tokenId: null }]);
 });
 
-test('keyed and un-keyed shapes of one token may alternate', () => {
+test('decodes keyed and un-keyed events of one token', () => {
   const events = [
     event([TRANSFER], [FROM, TO, '0x1', '0x0']),
     event([TRANSFER, FROM, TO], ['0x2', '0x0']),
@@ -149,7 +149,7 @@ describe.each(singles)('TransferSingle %s', (_name, encode) => {
     [['0x1', '0x0', '0x0', '0x1'], 1n, 340282366920938463463374607431768211456n],
     [[MAX_HALF, MAX_HALF, MAX_HALF, MAX_HALF], MAX, MAX],
   ] as const)('%j', (halves, id, value) => {
-    // the event names the standard itself, whatever else the contract is taken for
+    // the event itself names the standard, however the contract is classified
     for (const standard of ['erc1155', 'erc20', 'erc721', 'unknown'] as const) {
       expect(read(encode(halves), standard)).toEqual([['erc1155', value, id]]);
     }
@@ -178,15 +178,15 @@ const batches: [string, (...words: string[]) => RawEvent][] = [
 ];
 
 describe.each(batches)('TransferBatch %s', (_name, encode) => {
-  test('of none', () => {
+  test('decodes an empty batch', () => {
     expect(read(encode('0x0', '0x0'), 'erc1155')).toEqual([]);
   });
 
-  test('of one', () => {
+  test('decodes a batch of one', () => {
     expect(read(encode('0x1', '0x7', '0x0', '0x1', '0x3', '0x0'), 'erc1155')).toEqual([['erc1155', 3n, 7n]]);
   });
 
-  test('of three, one token twice', () => {
+  test('decodes a batch of three with one token twice', () => {
     const ids = ['0x3', '0x7', '0x0', '0x7', '0x0', MAX_HALF, MAX_HALF];
     const values = ['0x3', '0x1', '0x0', '0x0', '0x1', '0x0', '0x0'];
     expect(read(encode(...ids, ...values), 'erc20')).toEqual([
@@ -230,8 +230,8 @@ describe.each(batches)('TransferBatch %s', (_name, encode) => {
   });
 });
 
-describe('a token selector in a shape of no row', () => {
-  /** The rows of the table, written out again; batches are as long as they say. */
+describe('a token selector in an unknown shape', () => {
+  /** The known shapes, repeated independently of the table; batches have any length. */
   const rows: Record<string, string[]> = {
     [TRANSFER]: ['3/2', '1/4', '5/0', '3/1', '1/3', '4/0', '3/0'],
     [SINGLE]: ['4/4', '1/7', '4/2'],
@@ -258,23 +258,23 @@ describe('a token selector in a shape of no row', () => {
   });
 });
 
-describe('two token selectors in front', () => {
-  test('an address that is a selector does not change a shape that only one reading has', () => {
+describe('two leading token selectors', () => {
+  test('a selector as address is decoded by the only interpretation with its shape', () => {
     const raw = event([TRANSFER, TRANSFER, TO], ['0x2', '0x0']);
     const { transfers } = decodeBlock(block([transaction([raw])]), contract('erc20'));
     expect(transfers).toMatchObject([{ from: felt(TRANSFER), to: felt(TO), amount: 2n }]);
   });
 
-  test('a variant that is called Transfer', () => {
+  test('decodes a variant named Transfer', () => {
     expect(read(event([TRANSFER, TRANSFER, FROM, TO], ['0x2', '0x0']))).toEqual([['erc20', 2n, null]]);
   });
 
-  test('an address where the flat reading wants a half leaves the other reading', () => {
+  test('an address in place of a u256 half leaves the nested interpretation', () => {
     // flat: from = Transfer, to = FROM, low = TO (too big). Behind a variant: from, to, one felt
     expect(read(event([TRANSFER, TRANSFER, FROM, TO, '0x2'], []))).toEqual([['erc20', 2n, null]]);
   });
 
-  test('malformed when both readings hold, or neither', () => {
+  test('is malformed if both interpretations are valid, or neither', () => {
     expect(read(event([TRANSFER, TRANSFER, FROM, '0x3'], []))).toContain('both interpretations are valid');
     expect(read(event([TRANSFER, TRANSFER, FROM, '0x3', '0x2'], []))).toContain(
       'both interpretations are valid',

@@ -8,8 +8,8 @@ import { tokenStandards } from '../../../../schemas/messages/common.ts';
 import { APPROVAL, BATCH, SINGLE, TOKEN, TRANSFER, block, contract, felt, transaction } from './builders.ts';
 
 /*
- * An encoder of its own, from the observation that every layout of an event is the same words, cut between keys and data
- * at another place: Transfer [from, to, …number], ERC-1155 [operator, from, to, …].
+ * An independent encoder: all layouts of an event have the same words, split between keys and data at different points:
+ * Transfer [from, to, …number], ERC-1155 [operator, from, to, …].
  */
 
 const HALF = 1n << 128n;
@@ -18,7 +18,7 @@ const selectors = [TRANSFER, SINGLE, BATCH].map(felt);
 
 const halves = (value: bigint) => [value % HALF, value / HALF];
 
-/** How the number of an event is written, and how many of its words may be keys. */
+/** How the number of an event is encoded, and how many of its words may be keys. */
 const encodings = {
   transfer: [
     { write: halves, keyed: [0, 2, 4] },
@@ -119,7 +119,7 @@ const semantic = fc.oneof(
   ),
 );
 
-test('what is encoded in any layout is decoded to the same', () => {
+test('decoding reverses encoding in every layout', () => {
   fc.assert(
     fc.property(
       fc.array(semantic, { maxLength: 8 }),
@@ -163,7 +163,7 @@ test('what is encoded in any layout is decoded to the same', () => {
   );
 });
 
-/** Felts that come close to meaning something. */
+/** Felts at the edges of what the decoder accepts. */
 const suspicious = fc.oneof(
   fc.constantFrom(...selectors, felt(APPROVAL)),
   fc.bigInt({ min: 0n, max: 6n }).map(felt),
@@ -174,7 +174,7 @@ const garbage: fc.Arbitrary<RawEvent> = fc.record({
   keys: fc.array(suspicious, { maxLength: 9 }),
   data: fc.array(suspicious, { maxLength: 20 }),
 });
-/** A good event with one thing wrong: a felt lost, doubled, replaced, or moved between keys and data. */
+/** A valid event with one defect: a felt removed, duplicated, replaced, or moved between keys and data. */
 const spoilt: fc.Arbitrary<RawEvent> = fc
   .record({ good: semantic, at: fc.nat({ max: 30 }), with: suspicious, how: fc.nat({ max: 3 }) })
   .map(({ good: { event }, at, with: other, how }) => {
@@ -209,7 +209,7 @@ function numbersBehind(selector: Felt, words: readonly Felt[]): bigint[] | null 
     .map((at) => join(values[at], values[at + 1]));
 }
 
-test('garbage never throws, and never yields a transfer that its words do not spell', () => {
+test('random events never throw, and never yield a transfer that their words do not contain', () => {
   const seen = { transfers: 0, malformed: 0, foreign: 0 };
   fc.assert(
     fc.property(fc.oneof(garbage, spoilt), fc.constantFrom(...tokenStandards), (event, standard) => {

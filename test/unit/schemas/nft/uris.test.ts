@@ -35,15 +35,18 @@ describe('a URI', () => {
     expect(throughGateway('ipfs://QmA', gateway)).toBe(url);
   });
 
-  it.each(['..%2f..%2fapi', '%2E%2e%5capi', './/..\\api'])('has no way up in %s', (path) => {
-    expect(throughGateway(`ipfs://${path}`, GATEWAY)).toBe(`${GATEWAY}/ipfs/api`);
-  });
+  it.each(['..%2f..%2fapi', '%2E%2e%5capi', './/..\\api'])(
+    'cannot leave the gateway folder by %s',
+    (path) => {
+      expect(throughGateway(`ipfs://${path}`, GATEWAY)).toBe(`${GATEWAY}/ipfs/api`);
+    },
+  );
 
-  it('leads to Arweave through its own', () => {
+  it('uses arweave.net for Arweave', () => {
     expect(throughGateway('ar://abc/1.json', GATEWAY)).toBe('https://arweave.net/abc/1.json');
   });
 
-  it('never leaves the folder of the gateway, whatever its path is', () => {
+  it('never leaves the gateway folder, for any path', () => {
     const part = fc.constantFrom(
       '..',
       '.',
@@ -70,7 +73,7 @@ describe('a URI', () => {
     );
   });
 
-  it('is repaired once and for all', () => {
+  it('normalizes idempotently', () => {
     fc.assert(
       fc.property(fc.string(), fc.integer({ min: 0, max: 3 }), (path, times) => {
         const uri = `${'https://g.example/ipfs/'.repeat(times)}ipfs://Qm${path.trim()}`.trim();
@@ -81,7 +84,7 @@ describe('a URI', () => {
   });
 });
 
-it('has 64 hex digits of the id in the place of {id}', () => {
+it('replaces {id} by 64 hex digits', () => {
   expect(substituteTokenId('https://x/{id}/{id}.json', 314_592n)).toBe(
     `https://x/${'0'.repeat(59)}4cce0/${'0'.repeat(59)}4cce0.json`,
   );

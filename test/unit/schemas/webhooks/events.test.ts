@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 
 import { WEBHOOK_EVENTS, eventCatalogue, webhookBody } from '../../../../schemas/webhooks/events.ts';
 
-test('every event is in the catalogue, with a body as it is declared', () => {
+test('catalogue has every event, with an example that matches its schema', () => {
   expect(Object.keys(eventCatalogue)).toEqual([...WEBHOOK_EVENTS]);
   for (const event of WEBHOOK_EVENTS) {
     const { example } = eventCatalogue[event];
@@ -11,7 +11,7 @@ test('every event is in the catalogue, with a body as it is declared', () => {
   }
 });
 
-test('transfers and prices have the fields of the contract', () => {
+test('transfer and price events have the fields of the contract', () => {
   // The contract, "Payloads".
   const transfer =
     'token_address from_address to_address value txhash block timestamp fee fee_unit event_type';

@@ -32,7 +32,7 @@ const ofContract = (headers: Record<string, string>): Record<string, string> =>
 const ofStandard = (headers: Record<string, string>): Record<string, string> =>
   without(headers, 'X-Vendor-Event', 'X-Vendor-Delivery', 'X-Vendor-Signature', 'X-Vendor-Attempt');
 
-/** Why `verify` refuses; null: it does not. */
+/** Why `verify` rejects; null: it accepts. */
 function refusal(...args: Parameters<typeof verify>): string | null {
   try {
     verify(...args);
@@ -61,8 +61,8 @@ const delivery = fc.record({
   timestampSeconds: fc.integer({ min: 0, max: 4_000_000_000 }),
 });
 
-describe('what is sent', () => {
-  it('are the four headers of the contract and the three of Standard Webhooks', () => {
+describe('signatureHeaders', () => {
+  it('has the four headers of the contract and the three of Standard Webhooks', () => {
     expect(signed({ attempt: 3 })).toEqual({
       'X-Vendor-Event': 'transfer.created',
       'X-Vendor-Delivery': '0193d2c1-6f6e-7c4e-9c5b-0242ac120002',
@@ -74,7 +74,7 @@ describe('what is sent', () => {
     });
   });
 
-  it('is signed as the specification of Standard Webhooks signs its example', () => {
+  it('signs the example of the Standard Webhooks specification as published', () => {
     const headers = signed({
       body: '{"test": 2432232314}',
       deliveryId: 'msg_p5jXN8AQM9LWM0D4loKWxJek',
@@ -83,12 +83,12 @@ describe('what is sent', () => {
     expect(headers['webhook-signature']).toBe('v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=');
   });
 
-  it('is the same for a body as text and as bytes', () => {
+  it('gives the same signature for a body as text and as bytes', () => {
     const text = '{"event":"ping","created_at":"","data":{"ü":"🙂"}}';
     expect(signed({ body: Buffer.from(text) })).toEqual(signed({ body: text }));
   });
 
-  it('carries a signature by the previous secret too, after that of the new one', () => {
+  it('adds a signature by the previous secret after that of the new one', () => {
     const headers = signed({ secret: OTHER, previousSecret: SECRET });
     expect(headers['webhook-signature']).toBe(
       `${signed({ secret: OTHER })['webhook-signature']} ${signed()['webhook-signature']}`,
@@ -98,7 +98,7 @@ describe('what is sent', () => {
   });
 
   it.each(['', 'whsec_', 'whsec_%%%', SECRET.slice('whsec_'.length), 'whsec_c2hvcnQ='])(
-    'is nothing for %j, which is no secret',
+    'throws for the invalid secret %j',
     (none) => {
       expect(() => signed({ secret: none })).toThrow(expect.objectContaining({ reason: 'secret' }));
       expect(() => signed({ previousSecret: none })).toThrow(expect.objectContaining({ reason: 'secret' }));
@@ -108,10 +108,10 @@ describe('what is sent', () => {
 });
 
 describe('the standardwebhooks library', () => {
-  // It knows no other time than the machine's.
+  // The library only uses the machine's clock.
   const seconds = Math.floor(Date.now() / 1000);
 
-  it('takes what is signed here, also by the previous secret', () => {
+  it('verifies our signatures, also by the previous secret', () => {
     fc.assert(
       fc.property(delivery, secret, (one, previousSecret) => {
         const headers = signatureHeaders({ ...one, previousSecret, timestampSeconds: seconds });
@@ -122,7 +122,7 @@ describe('the standardwebhooks library', () => {
     );
   });
 
-  it('signs what is taken here', () => {
+  it('creates signatures that we verify', () => {
     fc.assert(
       fc.property(delivery, (one) => {
         const at = new Date(one.timestampSeconds * 1000);
@@ -139,14 +139,14 @@ describe('the standardwebhooks library', () => {
   });
 });
 
-describe('a receiver', () => {
+describe('verify', () => {
   const sets = [
     ['both sets of headers', signed()],
     ["the contract's headers", ofContract(signed())],
     ["Standard Webhooks' headers", ofStandard(signed())],
   ] as const;
 
-  it.each(sets)('reads the event by %s', (_name, headers) => {
+  it.each(sets)('returns the event by %s', (_name, headers) => {
     expect(verify(body, headers, SECRET, { now })).toEqual(event);
     expect(verify(Buffer.from(body), headers, SECRET, { now })).toEqual(event);
   });
@@ -163,7 +163,7 @@ describe('a receiver', () => {
     }
   });
 
-  it('goes on through a rotation with the old secret, then with the new one', () => {
+  it('accepts the old and the new secret during a rotation', () => {
     const headers = signed({ secret: OTHER, previousSecret: SECRET });
     expect(verify(body, headers, SECRET, { now })).toEqual(event);
     expect(verify(body, headers, OTHER, { now })).toEqual(event);
@@ -171,13 +171,13 @@ describe('a receiver', () => {
     expect(refusal(body, ofContract(headers), SECRET, { now })).toBe('signature');
   });
 
-  it('knows the event by its name', () => {
+  it('narrows the type of the event by its name', () => {
     const received = verify(body, signed(), SECRET, { now });
     if (received.event !== 'transfer.created') throw new Error('another event');
     expect(received.data.value).toBe('2500000000000000000');
   });
 
-  it.each(sets)('refuses any other body, and any other secret, by %s', (_name, headers) => {
+  it.each(sets)('rejects another body or secret, by %s', (_name, headers) => {
     fc.assert(
       fc.property(fc.nat(body.length - 1), fc.integer({ min: 1, max: 255 }), (at, flip) => {
         const changed = Buffer.from(body);
@@ -186,7 +186,7 @@ describe('a receiver', () => {
       }),
     );
     expect(refusal(`${body} `, headers, SECRET, { now })).toBe('signature');
-    // Bytes that are no text are read alike, and are not the same.
+    // Different invalid UTF-8 decodes to the same text, but must not verify.
     const bytes = [0xfe, 0xff].map((byte) => Buffer.concat([Buffer.from('{"event":"'), Buffer.from([byte])]));
     const ofOne = signed({ body: bytes[0]! });
     expect(refusal(bytes[1]!, ofContract(ofOne), SECRET, { now })).toBe('signature');
@@ -225,19 +225,19 @@ describe('a receiver', () => {
     expect(refusal(body, headers, SECRET, { now })).toBe('headers');
   });
 
-  it('refuses a signature without time where it wants one', () => {
+  it('rejects a signature without a time if a time is required', () => {
     const options = { now, isTimeRequired: true };
     expect(refusal(body, ofContract(signed()), SECRET, options)).toBe('headers');
     expect(refusal(body, ofStandard(signed()), SECRET, options)).toBeNull();
     expect(refusal(body, signed(), SECRET, options)).toBeNull();
   });
 
-  it('refuses an id that is not the one that was signed', () => {
+  it('rejects an id other than the signed one', () => {
     const headers = { ...signed(), 'X-Vendor-Delivery': '0193d2c1-6f6e-7c4e-9c5b-0242ac120003' };
     expect(refusal(body, headers, SECRET, { now })).toBe('signature');
   });
 
-  it('refuses a signature of another version', () => {
+  it('rejects a signature of another version', () => {
     const [, base64] = signed()['webhook-signature']!.split(',');
     for (const other of [`v2,${base64}`, `v1a,${base64}`, base64!, `v1=${base64}`]) {
       expect(refusal(body, { ...signed(), 'webhook-signature': other }, SECRET, { now })).toBe('signature');
@@ -265,7 +265,7 @@ describe('a receiver', () => {
     expect(refusal(body, signed(), SECRET, { now: now + offset * 1000, toleranceSeconds })).toBeNull();
   });
 
-  it('is 300 s patient unless told, on the clock of the machine', () => {
+  it("tolerates 300 s by default, on the machine's clock", () => {
     const seconds = Math.floor(Date.now() / 1000);
     expect(refusal(body, signed({ timestampSeconds: seconds }), SECRET)).toBeNull();
     expect(refusal(body, signed({ timestampSeconds: seconds - 400 }), SECRET)).toBe('timestamp');

@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { startProxy } from '../../../support/faults/proxy.ts';
 import type { FaultProxy } from '../../../support/faults/proxy.ts';
 
-/** A server that answers every chunk with `<chunk>!`, and keeps what it was asked. */
+/** A server that answers every chunk with `<chunk>!` and records its requests. */
 let asked: string[];
 let answer: (chunk: Buffer) => Buffer | string;
 let server: ReturnType<typeof createServer>;
@@ -48,7 +48,7 @@ async function ask(client: Socket, text: string): Promise<string> {
   return await answerOf(client);
 }
 
-/** Unlike `once`, minds no reset. */
+/** Like `once`, but a reset does not reject. */
 function answerOf(client: Socket): Promise<string> {
   return new Promise((resolve) => client.once('data', (chunk: Buffer) => resolve(chunk.toString())));
 }
@@ -57,7 +57,7 @@ function closing(client: Socket): Promise<void> {
   return new Promise((resolve) => (client.closed ? resolve() : client.once('close', () => resolve())));
 }
 
-/** What becomes of a request within a moment. */
+/** Outcome of a request within a short time. */
 async function outcome(client: Socket, text: string): Promise<string> {
   const later = new Promise<string>((resolve) => setTimeout(() => resolve('silence'), 200));
   const closed = closing(client).then(() => 'cut');
@@ -65,7 +65,7 @@ async function outcome(client: Socket, text: string): Promise<string> {
 }
 
 describe('traps', () => {
-  test('hold: the server never sees the request; others go on; released, it is answered', async () => {
+  test('hold keeps the request from the server until released; other connections continue', async () => {
     const trap = proxy.trap({ request: /^second/, act: 'hold' });
     const [one, other] = [await open(), await open()];
     expect(await ask(one, 'first second')).toBe('first second!');
@@ -78,7 +78,7 @@ describe('traps', () => {
     expect(await ask(one, 'second')).toBe('second!');
   });
 
-  test('a client that goes away takes what is held with it', async () => {
+  test('held bytes are dropped when the client closes', async () => {
     const trap = proxy.trap({ request: /ask/, act: 'hold' });
     const client = await open();
     client.write('ask');
@@ -90,7 +90,7 @@ describe('traps', () => {
     expect(asked).toEqual([]);
   });
 
-  test('lose-answer: what was asked was done, and the client does not know', async () => {
+  test('lose-answer passes the request and cuts the connection instead of the answer', async () => {
     const trap = proxy.trap({ request: /ask/, nth: 2, act: 'lose-answer' });
     const client = await open();
     expect(await ask(client, 'ask 1')).toBe('ask 1!');
@@ -100,7 +100,7 @@ describe('traps', () => {
     expect(await ask(await open(), 'ask 3')).toBe('ask 3!');
   });
 
-  test('a text that comes in two pieces is seen; reset: the server never has the whole of it', async () => {
+  test('reset matches a text split over two chunks, before the server has all of it', async () => {
     let seen = 0;
     proxy.trap({ request: /one two/, act: 'reset', onSprung: () => (seen += 1) });
     const client = await open();
@@ -114,7 +114,7 @@ describe('traps', () => {
 });
 
 describe('weather', () => {
-  test('half-open: accepted and silent, until it is fair again', async () => {
+  test('half-open connections are accepted and silent until the fault ends', async () => {
     const client = await open();
     proxy.weather({ halfOpen: true });
     expect(await outcome(client, 'a')).toBe('silence');
@@ -123,7 +123,7 @@ describe('weather', () => {
     expect(await answerOf(client)).toBe('a!');
   });
 
-  test('cut after so many bytes of answers, refused, and all cut at once', async () => {
+  test('connections are cut after a number of bytes, refused, or cut all at once', async () => {
     proxy.weather({ cutAfterBytes: 5 });
     const client = await open();
     expect(await ask(client, 'abc')).toBe('abc!');
@@ -139,7 +139,7 @@ describe('weather', () => {
     await closing(last);
   });
 
-  test('latency delays each way and keeps the order', async () => {
+  test('latency delays both directions and keeps the order', async () => {
     proxy.weather({ latencyMs: 30 });
     const client = await open();
     const began = performance.now();
@@ -167,7 +167,7 @@ describe('before Kafka', () => {
     const told = (port: number): Buffer => Buffer.concat([Buffer.from('\0\t127.0.0.1'), int32(port)]);
     const large = (port: number): Buffer =>
       frame(Buffer.concat([told(port), Buffer.alloc(300_000, 1), told(port)]));
-    // Data is nobody's address, whatever is in it.
+    // Addresses inside of data are not replaced.
     answer = () => Buffer.concat([frame(told(portOf())), large(portOf()), frame(told(portOf()))]);
     const client = await open(kafka);
     const expected = Buffer.concat([frame(told(portOf())), large(kafka.port), frame(told(portOf()))]);
@@ -195,8 +195,8 @@ describe('before Kafka', () => {
     expect(seen).toBe(1);
   });
 
-  test('lose-answer: an answer to a request before it is not taken for it', async () => {
-    // The server speaks where it is told to, so both requests wait for their answers.
+  test('lose-answer ignores the answer to an earlier request', async () => {
+    // The server answers only when told to, so both requests are pending.
     answer = (chunk) =>
       ['fetched', 'produced'].filter((one) => chunk.includes(`say ${one}`)).map(frame)[0] ?? '';
     const client = await open(kafka);
