@@ -54,6 +54,8 @@ interface ProducerLease {
 
 /** Uncompressed bytes of one request when several calls share it; one record batch must stay below 16 MB compressed. */
 const REQUEST_BYTES = 12_000_000;
+/** Requests to a broker that run side by side: kafkajs sends those of one producer one after the other. */
+const PRODUCERS = 4;
 /** Attempts with a response that lacks the offset; errors have been retried by kafkajs already. */
 const MAX_ATTEMPTS = 3;
 
@@ -76,7 +78,8 @@ export async function connectProducer(kafka: kafkajs.Kafka): Promise<BatchProduc
 }
 
 /**
- * One idempotent producer, and for each partition one request in flight; calls made meanwhile share the next request.
+ * For each partition one request in flight; calls made meanwhile share the next request. A partition always uses the
+ * same one of a few idempotent producers.
  *
  * A request carries one partition. kafkajs (2.2.4) keeps the responses of brokers over its own retries: where a leader
  * moves to a broker that has answered for another partition, it reports success for messages that it has not sent. And
@@ -90,7 +93,7 @@ export function createPublisher(connect: () => Promise<BatchProducer>, topicPref
   const choosePartition = kafkajs.Partitioners.DefaultPartitioner();
   const queues = new Map<string, PendingAppend[]>();
   const draining = new Map<string, Promise<void>>();
-  let lease: ProducerLease | null = null;
+  const leases = new Map<number, ProducerLease>();
   let closed = false;
 
   const closeIfUnused = ({ producer, requests, isRetired }: ProducerLease): void => {
@@ -103,7 +106,9 @@ export function createPublisher(connect: () => Promise<BatchProducer>, topicPref
     partition: number,
     messages: readonly EncodedMessage[],
   ): Promise<number> => {
-    const used = (lease ??= { producer: connect(), requests: 0, isRetired: false });
+    const slot = partition % PRODUCERS;
+    const used = leases.get(slot) ?? { producer: connect(), requests: 0, isRetired: false };
+    leases.set(slot, used);
     used.requests += 1;
     try {
       const producer = await used.producer;
@@ -118,7 +123,7 @@ export function createPublisher(connect: () => Promise<BatchProducer>, topicPref
       return Number(baseOffset);
     } catch (error) {
       used.isRetired = true;
-      if (lease === used) lease = null;
+      if (leases.get(slot) === used) leases.delete(slot);
       throw error;
     } finally {
       used.requests -= 1;
@@ -209,9 +214,7 @@ export function createPublisher(connect: () => Promise<BatchProducer>, topicPref
     async close() {
       closed = true;
       await Promise.all(draining.values());
-      if (lease === null) return;
-      const producer = await lease.producer.catch(() => null);
-      await producer?.disconnect();
+      for (const { producer } of leases.values()) await (await producer.catch(() => null))?.disconnect();
     },
   };
 }

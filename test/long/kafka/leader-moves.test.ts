@@ -1,0 +1,75 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+
+import { createKafka } from '../../../infra/kafka/client.ts';
+import { pause } from '../../../infra/lifecycle.ts';
+import { createLogger } from '../../../infra/log.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { isRetryable } from '../../../schemas/errors.ts';
+import { startKafkaCluster } from '../../support/kafka-cluster.ts';
+import type { KafkaCluster } from '../../support/kafka-cluster.ts';
+
+const PUBLISHING_MS = 45_000;
+const PREFIX = 'moves.';
+const topic = topics.chainStatus;
+/** More partitions than `chain.status` has: one call then writes to all three brokers. */
+const wide = { ...topic, partitions: 6 };
+
+let cluster: KafkaCluster;
+beforeAll(async () => {
+  cluster = await startKafkaCluster();
+  await cluster.createTopic(PREFIX + wide.name, wide.partitions);
+});
+afterAll(() => cluster?.stop());
+
+test('every acknowledged message is in the log at its reported offset while leaders move', async () => {
+  const log = createLogger('test', 'silent');
+  const kafka = createKafka({ brokers: cluster.brokers, clientId: 'test', topicPrefix: PREFIX, log });
+  const publisher = kafka.publisher();
+  const acknowledged: { partition: number; offset: number; name: string }[] = [];
+  const until = performance.now() + PUBLISHING_MS;
+  let moves = 0;
+
+  const publish = async (writer: number): Promise<void> => {
+    for (let call = 0; performance.now() < until; call += 1) {
+      const names = Array.from(
+        { length: wide.partitions },
+        (_, partition) => `${writer}/${call}/${partition}`,
+      );
+      const messages = names.map((name, partition) => ({
+        partition,
+        value: { type: 'chunk.finished' as const, v: 1 as const, observed_at: 1, name },
+      }));
+      try {
+        const publications = await publisher.publish(wide, messages);
+        publications.forEach((one, index) => acknowledged.push({ ...one, name: names[index] ?? '' }));
+      } catch (error) {
+        if (!isRetryable(error)) throw error;
+      }
+    }
+  };
+  const moveLeaders = async (): Promise<void> => {
+    while (performance.now() < until) {
+      // Refused while the partition's previous move is under way.
+      await cluster.moveLeader(PREFIX + wide.name, moves % wide.partitions).catch(() => {});
+      moves += 1;
+      await pause(50);
+    }
+  };
+  await Promise.all([publish(0), publish(1), publish(2), publish(3), moveLeaders()]);
+  await publisher.close();
+
+  const stored = new Map<string, string>();
+  for (const { partition, low, high } of await kafka.offsets(wide)) {
+    for await (const { offset, value } of kafka.readRange(wide, partition, low, high)) {
+      const message = wide.schema.parse(JSON.parse(value.toString()));
+      if (message.type === 'chunk.finished') stored.set(`${partition}:${offset}`, message.name);
+    }
+  }
+  await kafka.close();
+  const missing = acknowledged.filter(
+    ({ partition, offset, name }) => stored.get(`${partition}:${offset}`) !== name,
+  );
+  expect(missing).toEqual([]);
+  expect(acknowledged.length).toBeGreaterThan(2000);
+  expect(moves).toBeGreaterThan(50);
+});
