@@ -14,7 +14,7 @@ import {
 } from './checkpoints.ts';
 import type { LogIdentity } from './checkpoints.ts';
 import type { Kafka, TopicOffsets } from './client.ts';
-import { startConsumer } from './consumer.ts';
+import { createConsumer } from './consumer.ts';
 import type { Handled, LogBatch } from './consumption.ts';
 
 /** The server ends a transaction that is idle for so long, so that a frozen process does not keep its locks. */
@@ -125,18 +125,18 @@ export async function startCheckpointedConsumer(
       stored = nextOffset;
     }
     // Shows lag only; refused during a rebalance, after which the next batch commits.
-    starting.then((consumer) => consumer.commit(topic, partition, stored)).catch(() => {});
+    consumer.commit(topic, partition, stored).catch(() => {});
     return handled;
   }
 
-  const starting = startConsumer({
+  const consumer = createConsumer({
     ...options,
     groupId,
     startOffset: (topic, partition) =>
       retryWhileUnavailable(() => startOffset(options, logOf(topic), partition)),
     handle,
   });
-  const consumer = await starting;
+  await consumer.start();
   return { stop: () => consumer.stop() };
 }
 

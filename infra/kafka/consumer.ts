@@ -2,7 +2,7 @@ import type { Topic } from '../../schemas/topics.ts';
 import type { Logger } from '../log.ts';
 import { CheckpointConflict } from './checkpoints.ts';
 import type { Kafka } from './client.ts';
-import type { Handled, LogBatch } from './consumption.ts';
+import type { Consumption, Handled, LogBatch } from './consumption.ts';
 
 export interface TopicPartition {
   readonly topic: string;
@@ -16,18 +16,22 @@ export interface ConsumerOptions {
   readonly topics: readonly Topic<unknown>[];
   /** Compressed bytes of one fetch. */
   readonly fetchBytes?: number;
-  /** True once the consumer shuts down: an error of the handler is then `abandoned`. */
+  /** Fires when the consumer shuts down: an error of the handler then counts as `abandoned`. */
   readonly signal: AbortSignal;
-  /** Offset to read a partition from: asked at every assignment, and after a checkpoint conflict. */
+  /** Offset to read a partition from: asked at every assignment, and by `resume`. */
   readonly startOffset: (topic: string, partition: number) => Promise<number>;
-  /** One batch at a time. A `CheckpointConflict` that it throws resumes the partition from `startOffset`. */
+  /** One batch at a time. A `CheckpointConflict` that it throws resumes the partition. */
   readonly handle: (batch: LogBatch) => Promise<Handled>;
   readonly onRevoked?: (partitions: readonly TopicPartition[]) => void;
   readonly onError: (error: unknown) => void;
 }
 
-/** A member of a consumer group that reads from stored checkpoints. */
+/**
+ * A member of a consumer group that reads from stored checkpoints. Made before it is started, so that what it works with
+ * can refer to it; `seek`, `resume` and `commit` wait for the start.
+ */
 export interface LogConsumer {
+  start(): Promise<void>;
   /** Reads on from another offset. */
   seek(topic: string, partition: number, offset: number): Promise<void>;
   /** Reads on from `startOffset`; a partition that is no longer assigned is reported as revoked. */
@@ -37,28 +41,21 @@ export interface LogConsumer {
   stop(): Promise<void>;
 }
 
-export async function startConsumer(options: ConsumerOptions): Promise<LogConsumer> {
-  const { kafka, log, groupId, signal, startOffset, handle, onRevoked } = options;
-  const consuming = kafka.consume({
-    groupId,
-    topics: options.topics,
-    ...(options.fetchBytes === undefined ? {} : { fetchBytes: options.fetchBytes }),
-    startAt: startOffset,
-    onBatch,
-    ...(onRevoked === undefined ? {} : { onRevoked }),
-    onCrash: options.onError,
-  });
+export function createConsumer(options: ConsumerOptions): LogConsumer {
+  const { kafka, log, groupId, topics, fetchBytes, signal, startOffset, handle, onRevoked } = options;
+  const consuming = Promise.withResolvers<Consumption>();
+  let started: Consumption | null = null;
 
-  async function resume(topic: string, partition: number): Promise<void> {
-    const consumption = await consuming;
+  const resume: LogConsumer['resume'] = async (topic, partition) => {
+    const consumption = await consuming.promise;
     const isAssigned = consumption
       .assigned()
       .some((one) => one.topic === topic && one.partition === partition);
     if (isAssigned) consumption.seek(topic, partition, await startOffset(topic, partition));
     else onRevoked?.([{ topic, partition }]);
-  }
+  };
 
-  async function onBatch(batch: LogBatch): Promise<Handled> {
+  const onBatch = async (batch: LogBatch): Promise<Handled> => {
     const { topic, partition } = batch;
     try {
       return await handle(batch);
@@ -67,15 +64,27 @@ export async function startConsumer(options: ConsumerOptions): Promise<LogConsum
       if (!(error instanceof CheckpointConflict)) throw error;
       log.warn({ groupId, topic, partition, err: error }, 'checkpoint conflict, resuming from stored offset');
       await resume(topic, partition);
-      return 'done'; // the seek has taken effect: the end of this batch is not read from
+      return 'done'; // reading goes on from where `resume` has sought
     }
-  }
+  };
 
-  const consumption = await consuming;
   return {
+    async start() {
+      started = await kafka.consume({
+        groupId,
+        topics,
+        ...(fetchBytes === undefined ? {} : { fetchBytes }),
+        startAt: startOffset,
+        onBatch,
+        ...(onRevoked === undefined ? {} : { onRevoked }),
+        onCrash: options.onError,
+      });
+      consuming.resolve(started);
+    },
     resume,
-    seek: async (topic, partition, offset) => consumption.seek(topic, partition, offset),
-    commit: (topic, partition, nextOffset) => consumption.commit(topic, partition, nextOffset),
-    stop: () => consumption.stop(),
+    seek: async (topic, partition, offset) => (await consuming.promise).seek(topic, partition, offset),
+    commit: async (topic, partition, nextOffset) =>
+      await (await consuming.promise).commit(topic, partition, nextOffset),
+    stop: async () => await started?.stop(),
   };
 }

@@ -1,7 +1,7 @@
 import { systemClock } from '../../../infra/clock.ts';
 import type { Clock } from '../../../infra/clock.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
-import type { Consumption, Kafka, LogBatch, LogMessage } from '../../../infra/kafka/client.ts';
+import type { Handled, Kafka, LogBatch, LogMessage } from '../../../infra/kafka/client.ts';
 import type { Logger } from '../../../infra/log.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { AppError } from '../../../schemas/errors.ts';
@@ -12,6 +12,7 @@ import { describe, readItem } from '../../streams.ts';
 import { createReadings } from './readings.ts';
 import { createWriter } from './writer.ts';
 import { identifyLog } from '../../../infra/kafka/checkpoints.ts';
+import { createConsumer } from '../../../infra/kafka/consumer.ts';
 import type { ClickHouseProjection, Stream, StreamItem } from '../../define.ts';
 import { followServed } from './follow-served.ts';
 import type { ProjectionRun } from './follow-served.ts';
@@ -91,14 +92,19 @@ export async function runTargets(
   });
   const identity = await retryWhileUnavailable(() => identifyLog(kafka, topic));
   const readings = createReadings(state, identity, targets, retryWhileUnavailable);
-  const consuming = Promise.withResolvers<Consumption>();
-  const goOnFrom = (partition: number, offset: number): void =>
-    void consuming.promise.then((consumption) => consumption.seek(topic.name, partition, offset));
-  const beginAgain = async (partition: number): Promise<void> => {
-    const assigned = (await consuming.promise).assigned();
-    if (assigned.every((place) => place.partition !== partition)) return readings.drop(partition);
-    goOnFrom(partition, (await readings.reopen(partition)).next);
-  };
+  const consumer = createConsumer({
+    kafka,
+    log,
+    groupId: options.groupId,
+    topics: [topic],
+    fetchBytes: topic.fetchBytes,
+    signal: abort.signal,
+    startOffset: async (_, partition) => (await readings.open(partition)).next,
+    handle,
+    onRevoked: (parts) => parts.forEach(({ partition }) => readings.drop(partition)),
+    onError: fail,
+  });
+  const seek = (partition: number, offset: number): void => void consumer.seek(topic.name, partition, offset);
   const writer = createWriter({
     clickhouse,
     state,
@@ -111,8 +117,8 @@ export async function runTargets(
     onRoom: () => gatherer.roomMade(),
     onFatal: fail,
     onRefused({ partition }) {
-      log.warn({ partition }, 'another process moved the checkpoint; going on from where it stands');
-      beginAgain(partition).catch(fail);
+      log.warn({ topic: topic.name, partition }, 'checkpoint conflict, resuming from stored offset');
+      consumer.resume(topic.name, partition).catch(fail);
     },
   });
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
@@ -132,9 +138,9 @@ export async function runTargets(
     resume,
     readAgain(reading) {
       reading.halt = null;
-      goOnFrom(reading.partition, reading.next);
+      seek(reading.partition, reading.next);
     },
-    commit: async (partition, next) => await (await consuming.promise).commit(topic.name, partition, next),
+    commit: (partition, next) => consumer.commit(topic.name, partition, next),
     onError: fail,
   });
 
@@ -168,18 +174,22 @@ export async function runTargets(
     gatherer.batch().pass(reading, reading.halt.message.offset);
     reading.halt = null;
     gatherer.caughtUp();
-    goOnFrom(reading.partition, reading.next);
+    seek(reading.partition, reading.next);
   }
 
-  async function onBatch({ partition, messages, highWatermark }: LogBatch): Promise<void> {
+  async function handle({ partition, messages, highWatermark }: LogBatch): Promise<Handled> {
     const reading = readings.get(partition);
-    if (reading === undefined) return;
+    if (reading === undefined) return 'done';
     watch.sawHead(partition, highWatermark);
     let lastYield = clock.now();
     for (const message of messages) {
-      if (!reading.current || reading.halt !== null || abort.signal.aborted) return;
+      if (abort.signal.aborted) return 'abandoned';
+      if (!reading.current || reading.halt !== null) return 'done';
       if (message.offset < reading.next) continue;
-      if (message.offset > reading.next) return goOnFrom(partition, reading.next);
+      if (message.offset > reading.next) {
+        seek(partition, reading.next);
+        return 'done';
+      }
       await take(reading, message);
       // A fetch can hold seconds of work; heartbeats and answers of the stores come in between.
       if (clock.now() - lastYield > 10) {
@@ -188,19 +198,11 @@ export async function runTargets(
       }
     }
     if (reading.next >= highWatermark || reading.halt !== null) gatherer.caughtUp();
+    return 'done';
   }
 
-  await readings.check(); // a checkpoint outside the log is told now, by name
-  const consumption = await kafka.consume({
-    groupId: options.groupId,
-    topics: [topic],
-    fetchBytes: topic.fetchBytes,
-    startAt: async (_, partition) => (await readings.open(partition)).next,
-    onBatch,
-    onRevoked: (parts) => parts.forEach(({ partition }) => readings.drop(partition)),
-    onCrash: fail,
-  });
-  consuming.resolve(consumption);
+  await readings.check(); // a checkpoint outside the log is reported before anything is read
+  await consumer.start();
   watch.start();
   log.info({ projections: targets.map(({ build }) => build) }, `projecting ${topic.name}`);
 
@@ -209,7 +211,7 @@ export async function runTargets(
     async stop() {
       abort.abort(new Error('stopped'));
       gatherer.close();
-      await consumption.stop();
+      await consumer.stop();
       await watch.stop();
       await writer.idle();
       ending.resolve();

@@ -1,10 +1,11 @@
 import { systemClock } from '../../../infra/clock.ts';
-import type { Consumption, Kafka, LogBatch, LogMessage } from '../../../infra/kafka/client.ts';
+import type { Handled, Kafka, LogBatch } from '../../../infra/kafka/client.ts';
 import type { Logger } from '../../../infra/log.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { openBuild } from '../builds.ts';
-import { identifyLog } from '../../../infra/kafka/checkpoints.ts';
-import { loadCheckpoints, moveCheckpoints } from '../checkpoints.ts';
+import { CheckpointConflict, identifyLog } from '../../../infra/kafka/checkpoints.ts';
+import { createConsumer } from '../../../infra/kafka/consumer.ts';
+import { loadCheckpoints, moveCheckpoints, ownerOf } from '../checkpoints.ts';
 import type { PostgresProjection } from '../../define.ts';
 import { createFolder } from './fold.ts';
 import type { Halt } from '../halts.ts';
@@ -34,7 +35,7 @@ interface Reading {
 
 /**
  * Folds one topic in order. Rows and checkpoint move in one transaction, so every message is folded exactly once; the
- * checkpoint is moved first, which keeps a second process waiting and then sends it away.
+ * checkpoint is moved first, so that a second process waits for its row and is then refused.
  */
 export async function runPostgresProjection<M>(
   options: PostgresProjectionOptions<M>,
@@ -47,7 +48,6 @@ async function runServed<M>(options: PostgresProjectionOptions<M>): Promise<Proj
   const { topic } = projection;
   const build = await openBuild(pool, null, projection);
   const readings = new Map<number, Reading>();
-  const consuming = Promise.withResolvers<Consumption>();
   const ending = Promise.withResolvers<void>();
   ending.promise.catch(() => {});
   const abort = new AbortController();
@@ -66,14 +66,29 @@ async function runServed<M>(options: PostgresProjectionOptions<M>): Promise<Proj
   const folder = createFolder({ pool, projection, identity, build, isServed: true, retryWhileUnavailable });
   await retryWhileUnavailable(() => beginFromSnapshot({ kafka, pool }, projection, build));
 
-  const goOn = async ({ partition, next }: Reading): Promise<void> =>
-    (await consuming.promise).seek(topic.name, partition, next);
-
-  const open = async (partition: number): Promise<Reading> => {
+  const openReading = async (partition: number): Promise<Reading> => {
     const stored = await retryWhileUnavailable(() => loadCheckpoints(pool, kafka, identity, build));
     const reading: Reading = { partition, next: stored.get(partition) ?? 0, halt: null };
     readings.set(partition, reading);
     return reading;
+  };
+
+  const consumer = createConsumer({
+    kafka,
+    log,
+    groupId: options.groupId,
+    topics: [topic],
+    signal: abort.signal,
+    startOffset: async (_, partition) => (await openReading(partition)).next,
+    handle,
+    onRevoked: (parts) => parts.forEach(({ partition }) => readings.delete(partition)),
+    onError: fail,
+  });
+
+  const resumeAt = async (reading: Reading, next: number): Promise<void> => {
+    reading.next = next;
+    reading.halt = null;
+    await consumer.seek(topic.name, reading.partition, next);
   };
 
   const watch = createWatch<Reading>({
@@ -87,53 +102,44 @@ async function runServed<M>(options: PostgresProjectionOptions<M>): Promise<Proj
     readings: () => readings.values(),
     position: ({ next }) => next,
     concerned: () => [build],
-    commit: async (partition, next) => await (await consuming.promise).commit(topic.name, partition, next),
+    commit: (partition, next) => consumer.commit(topic.name, partition, next),
     onError: fail,
-    async readAgain(reading) {
-      reading.halt = null;
-      await goOn(reading);
-    },
+    readAgain: (reading) => resumeAt(reading, reading.next),
     async resume(reading) {
       const { partition, next: expected } = reading;
       const next = expected + 1;
       const refused = await moveCheckpoints(pool, identity, [{ build, partition, expected, next }]);
-      if (refused.length > 0) return await goOn(await open(partition));
-      reading.next = next;
-      reading.halt = null;
-      await goOn(reading);
+      if (refused.length > 0) await consumer.resume(topic.name, partition);
+      else await resumeAt(reading, next);
     },
   });
 
-  const halt = (reading: Reading, message: LogMessage, reason: string): void => {
-    reading.halt = { message, reason, announced: false };
-    watch.wake();
-  };
-
-  const onBatch = async ({ partition, messages, highWatermark }: LogBatch): Promise<void> => {
+  async function handle({ partition, messages, highWatermark }: LogBatch): Promise<Handled> {
     const reading = readings.get(partition);
-    if (reading === undefined || reading.halt !== null) return;
+    if (reading === undefined || reading.halt !== null) return 'done';
     watch.sawHead(partition, highWatermark);
     const wanted = messages.filter(({ offset }) => offset >= reading.next);
-    if (wanted[0] === undefined) return;
-    if (wanted[0].offset > reading.next) return await goOn(reading);
-
+    if (wanted[0] === undefined) return 'done';
+    if (wanted[0].offset > reading.next) {
+      await consumer.seek(topic.name, partition, reading.next);
+      return 'done';
+    }
     const folded = await folder.fold(partition, wanted);
     metrics.messages.inc({ projection: projection.name }, folded.next - reading.next);
     reading.next = folded.next;
-    if (folded.outcome === 'refused') await goOn(await open(partition));
-    else if (folded.outcome === 'poison') halt(reading, folded.message, folded.reason);
-  };
+    if (folded.outcome === 'refused') {
+      throw new CheckpointConflict(ownerOf(build), `${topic.name}:${partition}`, folded.next);
+    }
+    if (folded.outcome === 'poison') {
+      reading.halt = { message: folded.message, reason: folded.reason, announced: false };
+      watch.wake();
+    }
+    return 'done';
+  }
 
-  await retryWhileUnavailable(() => loadCheckpoints(pool, kafka, identity, build)); // a checkpoint outside the log is told now, by name
-  const consumption = await kafka.consume({
-    groupId: options.groupId,
-    topics: [topic],
-    startAt: async (_, partition) => (await open(partition)).next,
-    onBatch,
-    onRevoked: (parts) => parts.forEach(({ partition }) => readings.delete(partition)),
-    onCrash: fail,
-  });
-  consuming.resolve(consumption);
+  // A checkpoint outside the log is reported before anything is read.
+  await retryWhileUnavailable(() => loadCheckpoints(pool, kafka, identity, build));
+  await consumer.start();
   watch.start();
   log.info({ projection: build }, `projecting ${topic.name}`);
 
@@ -141,7 +147,7 @@ async function runServed<M>(options: PostgresProjectionOptions<M>): Promise<Proj
     done: ending.promise,
     async stop() {
       abort.abort(new Error('stopped'));
-      await consumption.stop();
+      await consumer.stop();
       await watch.stop();
       ending.resolve();
     },

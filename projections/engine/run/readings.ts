@@ -7,10 +7,11 @@ import type { ProjectionState } from '../state.ts';
 export interface Readings {
   /** Throws when a checkpoint is outside the log. */
   check(): Promise<void>;
-  /** The reading of a partition; begun from the stored checkpoints unless it is going on. */
+  /**
+   * The current reading of a partition, or a new one from the stored checkpoints: what the old one gathered then moves no
+   * checkpoint.
+   */
   open(partition: number): Promise<Reading>;
-  /** Begins again from the stored checkpoints. What the old reading gathered moves nothing any more. */
-  reopen(partition: number): Promise<Reading>;
   get(partition: number): Reading | undefined;
   drop(partition: number): void;
   all(): Iterable<Reading>;
@@ -64,7 +65,6 @@ export function createReadings(
       const going = readings.get(partition);
       return going?.current === true ? going : await begin(partition);
     },
-    reopen: begin,
     get: (partition) => readings.get(partition),
     drop,
     all: () => readings.values(),
