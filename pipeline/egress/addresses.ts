@@ -4,15 +4,15 @@ import { isInNetwork, parseNetwork } from '../../infra/networks.ts';
 import type { Address, Network } from '../../infra/networks.ts';
 
 /**
- * Who can be met at an address: `public`, anyone on the internet; `private`, this machine, its neighbours, or nobody;
- * `metadata`, the keeper of a cloud machine's secrets, whom nothing that a stranger asks for may ever reach.
+ * `public`: the internet; `private`: this machine, its networks, or unassigned; `metadata`: a cloud provider's metadata
+ * service, which serves credentials and must never be reached by a URL that a client or contract chose.
  */
 export type Reach = 'public' | 'private' | 'metadata';
 
 const networks = (...texts: string[]): Network[] => texts.flatMap((text) => parseNetwork(text) ?? []);
 const v6 = (text: string): ipaddr.IPv6 => ipaddr.IPv6.parse(text);
 
-/** Link-local, where most of them are, and the others: Alibaba, Azure, Oracle; Amazon, Google, Scaleway on IPv6. */
+/** Metadata services: link-local for most providers; Alibaba, Azure, Oracle; Amazon, Google, Scaleway on IPv6. */
 const METADATA = networks(
   '169.254.0.0/16',
   '100.100.100.200',
@@ -24,22 +24,22 @@ const METADATA = networks(
   'fd00:42::42',
 );
 
-/** All that IANA has given out for the internet; what is special in it, ipaddr.js knows. */
+/** All of IPv6 that IANA has assigned to the internet; ipaddr.js knows the special ranges in it. */
 const GLOBAL_UNICAST = networks('2000::/3');
 
 export function reachOf(address: Address): Reach {
-  const met = [address, ...carried(address)];
-  if (met.some((one) => isInAny(one, METADATA))) return 'metadata';
+  const targets = [address, ...embeddedIpv4(address)];
+  if (targets.some((target) => isInAny(target, METADATA))) return 'metadata';
   const isGlobal = address.kind() === 'ipv4' || isInAny(address, GLOBAL_UNICAST);
   return isGlobal && address.range() === 'unicast' ? 'public' : 'private';
 }
 
-export function isInAny(address: Address, among: readonly Network[]): boolean {
-  return among.some((network) => isInNetwork(address, network));
+export function isInAny(address: Address, list: readonly Network[]): boolean {
+  return list.some((network) => isInNetwork(address, network));
 }
 
-/** The IPv4 address that a translator or tunnel takes an IPv6 address for. */
-function carried(address: Address): ipaddr.IPv4[] {
+/** The IPv4 address that a translator or tunnel would connect to for an IPv6 address. */
+function embeddedIpv4(address: Address): ipaddr.IPv4[] {
   if (!(address instanceof ipaddr.IPv6)) return [];
   const bytes = address.toByteArray();
   const ipv4At = (offset: number, flip = 0): ipaddr.IPv4[] => [
@@ -48,7 +48,7 @@ function carried(address: Address): ipaddr.IPv4[] {
   if (address.match(v6('2002::'), 16)) return ipv4At(2);
   if (address.match(v6('2001::'), 32)) return ipv4At(12, 0xff);
   const isLast =
-    // NAT64, well known and local; SIIT; IPv4-compatible; ISATAP behind any prefix.
+    // NAT64, well-known and local prefix; SIIT; IPv4-compatible; ISATAP with any prefix.
     address.match(v6('64:ff9b::'), 96) ||
     address.match(v6('64:ff9b:1::'), 48) ||
     address.match(v6('::ffff:0:0:0'), 96) ||

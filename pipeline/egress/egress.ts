@@ -12,15 +12,15 @@ import { createResolve } from './resolve.ts';
 import type { Resolve } from './resolve.ts';
 
 export interface EgressOptions {
-  /** May be called besides the public internet, and by http too. */
+  /** Networks that may be called besides the public internet, by http as well. */
   readonly allowNetworks: readonly Network[];
-  /** Where the service and its stores listen: not called at any address that is not public, allowed or not. */
+  /** Ports of the service and its stores: refused at every address that is not public, even in allowed networks. */
   readonly ownPorts: readonly number[];
-  /** `ip` or `ip:port`; none: the system is asked. */
+  /** `ip` or `ip:port`. Default: the system's resolver. */
   readonly dnsServers?: readonly string[];
-  /** Instead of `dnsServers`. */
+  /** Replaces `dnsServers`. */
   readonly resolve?: Resolve;
-  /** To one host at a time. */
+  /** Upper bound of connections to one host. */
   readonly connectionsPerHost?: number;
 }
 
@@ -28,38 +28,39 @@ export interface EgressRequest {
   readonly method: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string | Buffer;
-  /** For the whole: resolving, connecting, sending, and the answer to its end, or to `maxBytes` of it. */
+  /** For the whole exchange: resolving, connecting, sending and reading the answer. */
   readonly timeoutMs: number;
   readonly maxBytes: number;
   readonly signal?: AbortSignal;
 }
 
 export interface EgressAnswer {
-  /** Any: a redirect is not followed. */
+  /** Redirects are not followed. */
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
-  /** As it came, up to `maxBytes`; what came after is not read. */
+  /** Not decoded, up to `maxBytes`. */
   readonly body: Buffer;
+  /** The answer is longer than `maxBytes`. */
   readonly isCut: boolean;
 }
 
 /**
- * The way out to URLs that strangers chose. A URL is called where every address of its host is public, or allowed; by
- * https, or where all of them are allowed by http. It is resolved and checked anew at every call, and connected to at
- * the addresses that were checked.
+ * HTTP client for URLs chosen by clients and contracts. A URL is called only if every address of its host is public or
+ * allowed, by https, or by http if all of them are allowed. The host is resolved and checked at every call, and the
+ * connection goes to a checked address, so that DNS rebinding has no effect.
  */
 export interface Egress {
-  /** Why this URL may not be called, in a sentence for whoever chose it; null: it may, now. */
+  /** Returns the reason why the URL is refused, as a sentence for the user who entered it; null if it is accepted. */
   checkUrl(url: string): Promise<string | null>;
-  /** One request, one answer; throws `EgressError`. */
+  /** @throws EgressError */
   request(url: string, request: EgressRequest): Promise<EgressAnswer>;
-  /** Ends all connections; what runs is given up. */
+  /** Cancels running calls and closes all connections. */
   close(): Promise<void>;
 }
 
 const CHECK_MS = 5000;
-/** Addresses of a host that are tried in turn, until one connects. */
-const MAX_TRIED = 4;
+/** Addresses of a host that are tried until one connects. */
+const MAX_ADDRESSES = 4;
 
 export function createEgress(options: EgressOptions): Egress {
   const { allowNetworks, ownPorts, dnsServers = [], connectionsPerHost = 256 } = options;
@@ -68,7 +69,7 @@ export function createEgress(options: EgressOptions): Egress {
   const closing = new AbortController();
 
   const inspect = async (text: string, signal: AbortSignal): Promise<Target> => {
-    const url = readUrl(text);
+    const url = parseTargetUrl(text);
     const port = Number(url.port || (url.protocol === 'https:' ? 443 : 80));
     const addresses = await addressesOf(url, signal);
     let isAllowed = true;
@@ -80,7 +81,7 @@ export function createEgress(options: EgressOptions): Egress {
       isAllowed &&= isListed;
     }
     if (url.protocol === 'http:' && !isAllowed) throw insecure();
-    return { url, addresses: addresses.slice(0, MAX_TRIED) };
+    return { url, addresses: addresses.slice(0, MAX_ADDRESSES) };
   };
 
   const addressesOf = async ({ hostname }: URL, signal: AbortSignal): Promise<readonly string[]> => {
@@ -107,7 +108,7 @@ export function createEgress(options: EgressOptions): Egress {
       body: request.body ?? null,
       signal,
     });
-    // undici hears the signal only once it is connected.
+    // undici ignores the signal until it is connected.
     const { statusCode, headers, body } = await unlessAborted(answered, signal);
     const chunks: Buffer[] = [];
     let bytes = 0;
@@ -121,8 +122,8 @@ export function createEgress(options: EgressOptions): Egress {
     return { status: statusCode, headers, body: Buffer.concat(chunks, length), isCut: bytes > length };
   };
 
-  /** Runs until its time is over, the caller gives up, or the egress closes. */
-  const within = async <T>(
+  /** Cancels `work` on a timeout, on one of the signals, or when the client closes. */
+  const withTimeout = async <T>(
     ms: number,
     signals: readonly AbortSignal[],
     work: (signal: AbortSignal) => Promise<T>,
@@ -133,26 +134,26 @@ export function createEgress(options: EgressOptions): Egress {
       end(new EgressError('timeout', `no answer within ${Math.round(ms / 100) / 10} s`)),
       ms,
     );
-    const giveUp = end(new EgressError('given up'));
+    const cancel = end(new EgressError('cancelled'));
     for (const signal of signals) {
-      if (signal.aborted) giveUp();
-      signal.addEventListener('abort', giveUp);
+      if (signal.aborted) cancel();
+      signal.addEventListener('abort', cancel);
     }
     try {
       return await work(ending.signal);
     } catch (error) {
-      // Whatever an abort makes of sockets and streams.
+      // After an abort, sockets and streams fail with various errors; the reason is the abort's.
       throw ending.signal.aborted ? ending.signal.reason : toEgressError(error);
     } finally {
       clearTimeout(timer);
-      for (const signal of signals) signal.removeEventListener('abort', giveUp);
+      for (const signal of signals) signal.removeEventListener('abort', cancel);
     }
   };
 
   return {
     async checkUrl(url) {
       try {
-        await within(CHECK_MS, [closing.signal], (signal) => inspect(url, signal));
+        await withTimeout(CHECK_MS, [closing.signal], (signal) => inspect(url, signal));
         return null;
       } catch (error) {
         if (!(error instanceof EgressError)) throw error;
@@ -163,7 +164,7 @@ export function createEgress(options: EgressOptions): Egress {
     },
     async request(url, request) {
       const signals = request.signal === undefined ? [closing.signal] : [closing.signal, request.signal];
-      return await within(request.timeoutMs, signals, (signal) => exchange(url, request, signal));
+      return await withTimeout(request.timeoutMs, signals, (signal) => exchange(url, request, signal));
     },
     async close() {
       closing.abort();
@@ -172,15 +173,15 @@ export function createEgress(options: EgressOptions): Egress {
   };
 }
 
-/** The parser makes one of the many spellings of an address: `http://0x7f.1` is `http://127.0.0.1`. */
-function readUrl(text: string): URL {
+/** The URL parser normalizes spellings of an address: `http://0x7f.1` becomes `http://127.0.0.1`. */
+function parseTargetUrl(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : null;
   if (url === null) throw new EgressError('invalid url', 'the URL is not valid');
   if (url.protocol !== 'https:' && url.protocol !== 'http:') {
     throw insecure();
   }
   if (url.username !== '' || url.password !== '') {
-    throw new EgressError('invalid url', 'the URL must not hold a user name or a password');
+    throw new EgressError('invalid url', 'the URL must not contain a user name or a password');
   }
   return url;
 }
@@ -201,7 +202,7 @@ async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<
   }
 }
 
-/** What sockets and parsers throw has a code; all else, and a wrong argument, is a bug, and stays one. */
+/** Errors of sockets and parsers have a code; every other error is a bug and is thrown as it is. */
 function toEgressError(error: unknown): unknown {
   if (error instanceof EgressError) return error;
   if (error instanceof errors.HeadersOverflowError) {

@@ -1,14 +1,14 @@
 /**
- * Why a call came to nothing.
+ * Why a call failed.
  *
- * - `invalid url`: it is none, or one that is not called: another scheme, credentials in it, http to the internet
- * - `blocked address`: the host has an address that is not public, and not allowed
+ * - `invalid url`: not a URL, another scheme, credentials in it, or http to the internet
+ * - `blocked address`: the host has an address that is neither public nor allowed
  * - `dns`: the host does not resolve
- * - `connection`: refused, not reachable, or closed before the answer was whole
- * - `tls`: no secure connection, or a certificate that is not the host's
- * - `timeout`: the time for the whole answer was over
+ * - `connection`: refused, unreachable, or closed before the end of the answer
+ * - `tls`: failed handshake or invalid certificate
+ * - `timeout`: no complete answer in time
  * - `invalid answer`: not HTTP, or its headers are too large
- * - `given up`: the caller's signal, or the end of the process
+ * - `cancelled`: by the caller's signal, or because the client closed
  */
 export type EgressReason =
   | 'invalid url'
@@ -18,9 +18,9 @@ export type EgressReason =
   | 'tls'
   | 'timeout'
   | 'invalid answer'
-  | 'given up';
+  | 'cancelled';
 
-/** The message is short and may be shown to whoever gave the URL: it tells nothing of the network in here. */
+/** The message may be shown to the owner of the URL, so it contains no internal address. */
 export class EgressError extends Error {
   readonly reason: EgressReason;
 
@@ -31,7 +31,7 @@ export class EgressError extends Error {
   }
 }
 
-/** ` (ECONNREFUSED)`, to look it up by; nothing where an error has no code. */
+/** Formats an error's code as ` (ECONNREFUSED)`; '' without one. */
 export function codeOf(error: unknown): string {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   return typeof code === 'string' ? ` (${code})` : '';

@@ -5,33 +5,33 @@ import { Pool, buildConnector, errors } from 'undici';
 
 import { EgressError, codeOf } from './errors.ts';
 
-/** A URL with the addresses that were found good for this attempt. */
+/** A URL with the checked addresses of its host. */
 export interface Target {
   readonly url: URL;
   readonly addresses: readonly string[];
 }
 
 export interface Pools {
-  /** The connections to a target: those that were made to the same addresses, or new ones to these. */
+  /** Returns the connection pool of the target's origin and addresses. */
   of(target: Target): Pool;
-  /** Ends all connections; what runs fails. */
+  /** Closes all connections; running calls fail. */
   close(): Promise<void>;
 }
 
 const CONNECT_MS = 10_000;
 const MAX_HEADER_BYTES = 16_384;
-/** An idle connection is kept so long, or what the server says, up to the second. */
+/** Lifetime of an idle connection: the first, or what the server asks for, up to the second. */
 const IDLE_MS = 4000;
 const MAX_IDLE_MS = 10_000;
-/** Past so many targets the connections of those that were idle longest are closed before their time. */
-const MAX_KEPT = 256;
+/** Beyond this number, pools that are idle for longest are closed early. */
+const MAX_POOLS = 256;
 
-/** @param connections to one target at a time; calls past them wait, on their own time */
+/** @param connections upper bound per target; further calls wait, within their timeouts */
 export function createPools(connections: number): Pools {
-  // In the order of their last use.
+  // In order of last use.
   const pools = new Map<string, Pool>();
 
-  const open = ({ url, addresses }: Target): Pool =>
+  const create = ({ url, addresses }: Target): Pool =>
     new Pool(url.origin, {
       connections,
       connect: connectTo(addresses),
@@ -39,14 +39,14 @@ export function createPools(connections: number): Pools {
       maxHeaderSize: MAX_HEADER_BYTES,
       keepAliveTimeout: IDLE_MS,
       keepAliveMaxTimeout: MAX_IDLE_MS,
-      // The time for the whole answer is the caller's.
+      // The caller's timeout covers the whole exchange.
       headersTimeout: 0,
       bodyTimeout: 0,
     });
 
-  const makeRoom = (): void => {
+  const evictIdle = (): void => {
     for (const [key, pool] of pools) {
-      if (pools.size < MAX_KEPT) return;
+      if (pools.size < MAX_POOLS) return;
       if (pool.stats.size > 0) continue;
       pools.delete(key);
       void pool.destroy();
@@ -58,8 +58,8 @@ export function createPools(connections: number): Pools {
       const key = [target.url.origin, ...target.addresses.toSorted()].join(' ');
       let pool = pools.get(key);
       if (pool === undefined) {
-        makeRoom();
-        pool = open(target);
+        evictIdle();
+        pool = create(target);
       }
       pools.delete(key);
       pools.set(key, pool);
@@ -73,7 +73,7 @@ export function createPools(connections: number): Pools {
   };
 }
 
-/** Connects to one of these addresses, whatever the host resolves to by now; TLS asks for the host by its name. */
+/** Connects to one of these addresses, whatever the host resolves to by now; TLS verifies the host name. */
 function connectTo(addresses: readonly string[]): buildConnector.connector {
   const found = addresses.map((address) => ({ address, family: isIP(address) }));
   const pinned: LookupFunction = (_host, _options, callback) => callback(null, found);
@@ -83,19 +83,19 @@ function connectTo(addresses: readonly string[]): buildConnector.connector {
     const isSecure = options.protocol === 'https:';
     const port = options.port || (isSecure ? '443' : '80');
     dial({ ...options, protocol: 'http:', port }, (...[error, socket]) => {
-      if (error !== null) callback(notConnected(error, 'connection'), null);
+      if (error !== null) callback(connectError(error, 'connection'), null);
       else if (!isSecure) callback(null, socket);
       else {
         secure({ ...options, port, httpSocket: socket }, (...[untrusted, secured]) => {
           if (untrusted === null) callback(null, secured);
-          else callback(notConnected(untrusted, 'tls'), null);
+          else callback(connectError(untrusted, 'tls'), null);
         });
       }
     });
   };
 }
 
-function notConnected(cause: Error, stage: 'connection' | 'tls'): EgressError {
+function connectError(cause: Error, stage: 'connection' | 'tls'): EgressError {
   if (cause instanceof errors.ConnectTimeoutError) {
     return new EgressError('timeout', `no connection within ${CONNECT_MS / 1000} s`, { cause });
   }

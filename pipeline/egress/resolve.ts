@@ -1,40 +1,39 @@
 import { Resolver, lookup } from 'node:dns/promises';
 
-/** All addresses of a host, in the order to try them; rejects, or gives none, when it does not resolve. */
+/** Returns all addresses of a host in the order to try them; rejects, or returns none, when it does not resolve. */
 export type Resolve = (host: string) => Promise<readonly string[]>;
 
-/** One unanswered question is asked again once. */
 const NAME_SERVER_MS = 2000;
 const TRIES = 2;
 
 /**
- * Asks the name servers that are given (`ip`, `ip:port`), else the system its way, hosts file and all. The system is
- * asked on a few threads of the process, which names that are slow to resolve can take up: name servers are better
- * where strangers choose the names. Calls at the same time for one host share one answer; none is kept.
+ * Resolves with the given name servers (`ip`, `ip:port`), or with the system's resolver and hosts file. The system's resolver
+ * blocks one of the process's few threads per lookup, so slow names can exhaust them: name servers are better where
+ * clients choose the names. Concurrent lookups of a host share one answer; answers are not cached.
  */
 export function createResolve(servers: readonly string[]): Resolve {
-  const ask = servers.length === 0 ? askSystem : askServers(servers);
-  const asked = new Map<string, Promise<readonly string[]>>();
+  const lookUp = servers.length === 0 ? systemLookup : serverLookup(servers);
+  const running = new Map<string, Promise<readonly string[]>>();
   return (host) => {
-    const running = asked.get(host);
-    if (running !== undefined) return running;
-    const answer = ask(host).finally(() => asked.delete(host));
-    asked.set(host, answer);
+    const shared = running.get(host);
+    if (shared !== undefined) return shared;
+    const answer = lookUp(host).finally(() => running.delete(host));
+    running.set(host, answer);
     return answer;
   };
 }
 
-const askSystem: Resolve = async (host) => {
+const systemLookup: Resolve = async (host) => {
   const found = await lookup(host, { all: true });
   return found.map(({ address }) => address);
 };
 
-function askServers(servers: readonly string[]): Resolve {
+function serverLookup(servers: readonly string[]): Resolve {
   const resolver = new Resolver({ timeout: NAME_SERVER_MS, tries: TRIES });
   resolver.setServers(servers);
   return async (host) => {
     const answers = await Promise.allSettled([resolver.resolve4(host), resolver.resolve6(host)]);
-    // What one kind of record does not tell is not called either.
+    // One failed record type leaves the addresses of the other.
     return answers.flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []));
   };
 }

@@ -1,7 +1,5 @@
-import PQueue from 'p-queue';
-
 import type { Config } from '../../infra/config.ts';
-import type { Consumption, Kafka, LogBatch } from '../../infra/kafka/client.ts';
+import type { Kafka, LogBatch } from '../../infra/kafka/client.ts';
 import type { Logger } from '../../infra/log.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { felt } from '../../schemas/messages/common.ts';
@@ -9,16 +7,19 @@ import { tokensMessage } from '../../schemas/messages/tokens.ts';
 import type { TokensMessage } from '../../schemas/messages/tokens.ts';
 import { topics } from '../../schemas/topics.ts';
 import { createLruCache } from '../../infra/lru.ts';
+import { createLogReaderRetry } from '../log-reading.ts';
 import type { Node } from '../node/types.ts';
-import { createAttempts } from './attempts.ts';
-import type { Task } from './attempts.ts';
-import { readBlockNews } from './block-news.ts';
-import type { BlockNews } from './block-news.ts';
-import { describeToken, tokenTask } from './describe.ts';
-import type { TokenTask } from './describe.ts';
-import { createLogReaderRetry, placeInLog } from '../log-reading.ts';
+import { readBlockContracts } from './block-contracts.ts';
+import type { BlockContracts } from './block-contracts.ts';
+import { paceCalls } from './calls.ts';
+import { consumeTopics } from './consume.ts';
+import { startObserver } from './loops.ts';
+import type { ObserverRun } from './loops.ts';
 import type { ObserverMetrics } from './metrics.ts';
-import { readPosition } from './positions.ts';
+import { createTaskStore } from './task-store.ts';
+import type { Task } from './task-store.ts';
+import { readTokenMetadata, tokenTask } from './token-metadata.ts';
+import type { TokenTask } from './token-metadata.ts';
 import { startWorker } from './worker.ts';
 
 export interface TokenObserverOptions {
@@ -34,122 +35,84 @@ export interface TokenObserverOptions {
   readonly pollMs?: number;
 }
 
-export interface ObserverRun {
-  /** Rejects when the run cannot go on. */
-  readonly done: Promise<void>;
-  stop(): Promise<void>;
-}
-
 const OBSERVER = 'tokens';
 
-/** Compressed: what a fetch brings is held in memory tenfold. */
+/** Compressed; a fetch takes about ten times as much memory. */
 const FETCH_BYTES = 2_000_000;
 
 /**
- * Describes every contract that a block's `contracts` map names: reads name, symbol and decimals from the chain and
- * publishes `token.described`, once a token however often its blocks are replayed. Reading the log only writes tasks
- * down; a worker does them at the pace of the node.
+ * Publishes `token.described` with name, symbol and decimals of every contract in a block's `contracts` map, once per token
+ * however often blocks are replayed. The consumer only stores tasks; a worker calls the node at its own pace.
  */
 export async function runTokenObserver(options: TokenObserverOptions): Promise<ObserverRun> {
-  const { config, node, pool, kafka, log, metrics, now = Date.now } = options;
-  const topic = topics.chainBlocks;
-  const attempts = createAttempts(pool, OBSERVER);
-  /** Tokens with facts that are written down already, so that most blocks cost no more than moving the position. */
-  const seen = createLruCache<string, true>(100_000);
-  const topicId = await kafka.topicId(topic);
-  const publisher = kafka.publisher();
-  const stopping = new AbortController();
-  let consumption: Consumption | null = null;
-  const ending = Promise.withResolvers<void>();
-  ending.promise.catch(() => {});
-
-  const calls = new PQueue({
-    concurrency: config.observerConcurrency,
-    interval: 1000,
-    intervalCap: config.observerCallsPerSecond,
-  });
-  const pacedNode: Pick<Node, 'call'> = {
-    call: (request, at, callOptions = {}) =>
-      calls.add(
-        () => node.call(request, at, callOptions),
-        callOptions.signal === undefined ? {} : { signal: callOptions.signal },
-      ),
-  };
-
-  const worker = startWorker<TokensMessage>(
-    {
-      observer: OBSERVER,
-      attempts,
+  const { config, pool, kafka, log, metrics, now = Date.now } = options;
+  return await startObserver(options.signal, async (context) => {
+    const { releasers, fail } = context;
+    const store = createTaskStore(pool, OBSERVER);
+    const publisher = kafka.publisher();
+    releasers.push('publisher', () => publisher.close());
+    const node = paceCalls(options.node, {
+      callsPerSecond: config.observerCallsPerSecond,
       concurrency: config.observerConcurrency,
-      log,
-      metrics,
-      now,
-      ...(options.pollMs === undefined ? {} : { pollMs: options.pollMs }),
-      observe: (subject, task, signal) =>
-        describeToken(pacedNode, felt.parse(subject), tokenTask.parse(task), now, { signal }),
-      publish: async (token, message) => {
-        await publisher.publish(topics.tokens, [{ key: token, value: message }]);
+    });
+    const worker = startWorker<TokensMessage>(
+      {
+        observer: OBSERVER,
+        store,
+        concurrency: config.observerConcurrency,
+        log,
+        metrics,
+        now,
+        ...(options.pollMs === undefined ? {} : { pollMs: options.pollMs }),
+        observe: (subject, task, taskSignal) =>
+          readTokenMetadata(node, felt.parse(subject), tokenTask.parse(task), now, { signal: taskSignal }),
+        publish: async (token, message) => {
+          await publisher.publish(topics.tokens, [{ key: token, value: message }]);
+        },
+        parseMessage: (stored) => tokensMessage.parse(stored),
       },
-      readMessage: (written) => tokensMessage.parse(written),
-    },
-    ending.reject,
-  );
-
-  const retryWhileUnavailable = createLogReaderRetry(OBSERVER, log, stopping.signal);
-
-  async function startAt(partition: number): Promise<number | 'beginning'> {
-    const place = { topic: topic.name, topicId, partition };
-    const position = await retryWhileUnavailable(() => readPosition(pool, OBSERVER, place));
-    const begin = await placeInLog(kafka, topic, partition, position);
-    if (position !== null && begin === 'beginning')
-      log.warn({ partition, position }, 'the position lies outside the log; reading from its beginning');
-    return begin;
-  }
-
-  async function onBatch({ partition, messages }: LogBatch): Promise<void> {
-    const tasks = new Map<string, Task>();
-    for (const { offset, value } of messages) {
-      const news = readBlockNews(value);
-      // The projections halt at such a message and keep it; the observer has nothing to lose by it.
-      if (news === null) log.warn({ partition, offset }, 'passed over a message that cannot be read');
-      for (const task of news === null ? [] : tasksOf(news)) {
-        const key = `${task.subject}:${task.facts}`;
-        if (seen.get(key) === true && task.revision === 0) continue;
-        if (task.revision > (tasks.get(task.subject)?.revision ?? -1)) tasks.set(task.subject, task);
-      }
-    }
-    const nextOffset = (messages.at(-1)?.offset ?? -1) + 1;
-    const added = await retryWhileUnavailable(() =>
-      attempts.add([...tasks.values()], { topic: topic.name, topicId, partition, nextOffset }, now()),
+      fail,
     );
-    for (const { subject, facts } of tasks.values()) seen.set(`${subject}:${facts}`, true);
-    if (added > 0) worker.wake();
-    consumption?.commit(topic.name, partition, nextOffset).catch(() => {}); // for the display of lag alone
-  }
+    releasers.push('worker', () => worker.stop());
 
-  consumption = await kafka.consume({
-    groupId: `observe-${OBSERVER}`,
-    topics: [topic],
-    startAt: (_, partition) => startAt(partition),
-    onBatch,
-    fetchBytes: FETCH_BYTES,
-    onCrash: ending.reject,
+    /** Tokens whose task is stored, so that most blocks cost no write but the checkpoint. */
+    const stored = createLruCache<string, true>(100_000);
+    const retryWhileUnavailable = createLogReaderRetry(OBSERVER, log, context.signal);
+
+    async function handle({ partition, messages }: LogBatch): Promise<void> {
+      const tasks = new Map<string, Task>();
+      for (const { offset, value } of messages) {
+        const block = readBlockContracts(value);
+        // The projections halt at this message and report it.
+        if (block === null) log.warn({ partition, offset }, 'invalid message skipped');
+        for (const task of block === null ? [] : tasksOf(block)) {
+          const key = `${task.subject}:${task.facts}`;
+          if (stored.get(key) === true && task.revision === 0) continue;
+          if (task.revision > (tasks.get(task.subject)?.revision ?? -1)) tasks.set(task.subject, task);
+        }
+      }
+      const added = await retryWhileUnavailable(() => store.add([...tasks.values()], now()));
+      for (const { subject, facts } of tasks.values()) stored.set(`${subject}:${facts}`, true);
+      if (added > 0) worker.wake();
+    }
+
+    await consumeTopics(
+      {
+        kafka,
+        pool,
+        observer: OBSERVER,
+        groupId: `observe-${OBSERVER}`,
+        topics: [topics.chainBlocks],
+        fetchBytes: FETCH_BYTES,
+        handle,
+        retryWhileUnavailable,
+      },
+      context,
+    );
   });
-
-  let stopped: Promise<void> | null = null;
-  const stop = (): Promise<void> =>
-    (stopped ??= (async () => {
-      stopping.abort();
-      await consumption?.stop();
-      await worker.stop();
-      await publisher.close();
-      ending.resolve();
-    })());
-  options.signal?.addEventListener('abort', () => void stop().catch(ending.reject), { once: true });
-  return { done: ending.promise, stop };
 }
 
-function tasksOf({ type, seq, cause, block, contracts }: BlockNews): Task[] {
+function tasksOf({ type, seq, cause, block, contracts }: BlockContracts): Task[] {
   if (type !== 'block.accepted') return [];
   return Object.entries(contracts).map(([subject, facts]) => {
     const task: TokenTask = { ...facts, block: block.height };

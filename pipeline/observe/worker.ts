@@ -2,8 +2,8 @@ import type { Logger } from '../../infra/log.ts';
 import { isPostgresUnavailable } from '../../infra/postgres/client.ts';
 import { backoffMs } from '../../infra/retry.ts';
 import { isRetryable } from '../../schemas/errors.ts';
-import { CLAIM_MS } from './attempts.ts';
-import type { Claim } from './attempts.ts';
+import { CLAIM_MS } from './task-store.ts';
+import type { Claim } from './task-store.ts';
 import { OBSERVER_BACKOFF, startPollLoop } from './loops.ts';
 import type { ObserverMetrics } from './metrics.ts';
 
@@ -23,13 +23,13 @@ export interface TaskStore<C extends Claim, M> {
 
 export interface WorkerOptions<M, C extends Claim = Claim> {
   readonly observer: string;
-  readonly attempts: TaskStore<C, M>;
+  readonly store: TaskStore<C, M>;
   /** Makes the observation. Throws to be retried with backoff; null to be retried soon, without counting an attempt. */
   observe(subject: string, task: C['task'], signal: AbortSignal): Promise<M | null>;
   /** Resolves when Kafka has acknowledged. */
   publish(subject: string, message: M): Promise<void>;
   /** Parses a stored message. */
-  readMessage(stored: unknown): M;
+  parseMessage(stored: unknown): M;
   /** Upper bound of tasks in progress. */
   readonly concurrency: number;
   readonly log: Logger;
@@ -58,7 +58,7 @@ export function startWorker<M, C extends Claim = Claim>(
   options: WorkerOptions<M, C>,
   onFatal: (error: unknown) => void,
 ): Worker {
-  const { observer, attempts, concurrency, log, metrics } = options;
+  const { observer, store, concurrency, log, metrics } = options;
   const { now = Date.now, random = Math.random, pollMs = 1000 } = options;
   const labels = { observer };
   const stopping = new AbortController();
@@ -71,19 +71,19 @@ export function startWorker<M, C extends Claim = Claim>(
       const message =
         claim.message === null
           ? await options.observe(claim.subject, claim.task, signal)
-          : options.readMessage(claim.message);
+          : options.parseMessage(claim.message);
       if (message === null) {
-        await attempts.release(claim, now() + NOT_NOW_MS);
+        await store.release(claim, now() + NOT_NOW_MS);
         return;
       }
       // False: requested again with other facts, or the claim has expired; the new claim observes again.
-      if (claim.message === null && !(await attempts.prepare(claim, message))) return;
+      if (claim.message === null && !(await store.prepare(claim, message))) return;
       await options.publish(claim.subject, message);
-      await attempts.done(claim, now(), message);
+      await store.done(claim, now(), message);
       metrics.observed.inc(labels);
     } catch (error) {
       if (isPostgresUnavailable(error)) throw error;
-      await (stopping.signal.aborted ? attempts.release(claim, now()) : fail(claim, error));
+      await (stopping.signal.aborted ? store.release(claim, now()) : fail(claim, error));
     }
   }
 
@@ -94,7 +94,7 @@ export function startWorker<M, C extends Claim = Claim>(
     // An error that is not marked retryable needs an operator's look; the task is retried all the same.
     log[isRetryable(error) ? 'warn' : 'error'](fields, 'observation failed, retrying');
     metrics.failures.inc(labels);
-    await attempts.failed(claim, now() + delayMs, error instanceof Error ? error.message : String(error));
+    await store.failed(claim, now() + delayMs, error instanceof Error ? error.message : String(error));
   }
 
   function start(claim: C): void {
@@ -113,7 +113,7 @@ export function startWorker<M, C extends Claim = Claim>(
 
   async function round(): Promise<boolean> {
     const free = concurrency - running.size;
-    const claims = free > 0 ? await attempts.claim(free, now()) : [];
+    const claims = free > 0 ? await store.claim(free, now()) : [];
     claims.forEach(start);
     await countBacklog();
     return running.size < concurrency && claims.length === free;
@@ -122,7 +122,7 @@ export function startWorker<M, C extends Claim = Claim>(
   async function countBacklog(): Promise<void> {
     if (performance.now() < nextCountAt) return;
     nextCountAt = performance.now() + BACKLOG_INTERVAL_MS;
-    const { waiting, failing } = await attempts.backlog();
+    const { waiting, failing } = await store.backlog();
     metrics.waiting.set(labels, waiting);
     metrics.failing.set(labels, failing);
   }

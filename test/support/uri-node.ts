@@ -14,7 +14,7 @@ export interface UriNode {
   readonly uris: Map<bigint, string>;
   reason: string;
   /** While true every call is answered 503. */
-  isAway: boolean;
+  isUnavailable: boolean;
   close(): Promise<void>;
 }
 
@@ -24,11 +24,11 @@ const callSchema = z.object({
 });
 
 export async function uriNode(behind: string | null = null): Promise<UriNode> {
-  const node = { uris: new Map<bigint, string>(), reason: 'Not minted', isAway: false };
+  const node = { uris: new Map<bigint, string>(), reason: 'Not minted', isUnavailable: false };
   const answerTo = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const chunks: Buffer[] = [];
     for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk);
-    if (node.isAway) {
+    if (node.isUnavailable) {
       response.writeHead(503).end();
       return;
     }

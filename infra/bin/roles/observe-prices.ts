@@ -26,7 +26,7 @@ export async function startPriceObservers(
   if (config.tokenListUrl !== null) {
     const reader = openReader(config);
     releasers.push('token list', () => reader.close());
-    const list = runTokenList({ config, reader, url: config.tokenListUrl, pool, kafka, log, signal });
+    const list = await runTokenList({ config, reader, url: config.tokenListUrl, pool, kafka, log, signal });
     list.done.catch(fail);
     releasers.push('token list observer', () => list.stop());
   }

@@ -1,75 +1,75 @@
 import type { Felt } from '../../../schemas/felt.ts';
 
-/** A pair that was asked for. Times are unix milliseconds of the observer's clock, but for `requestedAt`. */
-export interface Wanted {
+/** A balance to be read. Times are unix milliseconds of the observer's clock, except `requestedAt`. */
+export interface PendingRead {
   readonly account: Felt;
   readonly token: Felt;
-  /** Of the newest who asked, by their clock. */
+  /** Of the newest request, by the requester's clock. */
   readonly requestedAt: number;
-  /** When its first asker was heard of: nobody waits for ever. */
-  readonly heardAt: number;
+  /** When the first request arrived. */
+  readonly receivedAt: number;
   readonly dueAt: number;
 }
 
-export interface Pending {
-  /** One read answers all who asked before it begins. */
-  add(wanted: Pick<Wanted, 'account' | 'token' | 'requestedAt'>, now: number): void;
-  /** Takes pairs that are due and that nobody reads now, those first that were heard of first. */
-  take(limit: number, now: number): Wanted[];
-  /** Ends the reading of a pair; one that was not answered is due again later, unless it has been for too long. */
-  end(wanted: Wanted, dueAgainAt: number | null): void;
+/** Pairs to be read. They are in memory only: a client repeats a request that is lost. */
+export interface PendingReads {
+  /** Adds a request. One read answers every request that arrived before it began. */
+  add(request: Pick<PendingRead, 'account' | 'token' | 'requestedAt'>, now: number): void;
+  /** Takes due pairs that are not being read, in order of arrival; drops the expired ones. */
+  take(limit: number, now: number): PendingRead[];
+  /** Ends the read of a pair; with `retryAt` the pair is pending again. */
+  end(read: PendingRead, retryAt: number | null): void;
   size(): number;
 }
 
-export const keyOf = ({ account, token }: { account: Felt; token: Felt }): string => `${account}:${token}`;
+export const pairKey = ({ account, token }: { account: Felt; token: Felt }): string => `${account}:${token}`;
 
-/** The pairs to be read, in memory: a request that is lost is asked again. */
-export function createPending(options: {
-  /** After so long it is given up. */
-  readonly patienceMs: number;
-  readonly onGivenUp: () => void;
-}): Pending {
-  const waiting = new Map<string, Wanted>();
+export function createPendingReads(options: {
+  /** Age at which a pair is dropped. */
+  readonly ttlMs: number;
+  readonly onExpired: () => void;
+}): PendingReads {
+  const waiting = new Map<string, PendingRead>();
   const reading = new Set<string>();
 
   return {
     add({ account, token, requestedAt }, now) {
-      const key = keyOf({ account, token });
-      const known = waiting.get(key);
+      const key = pairKey({ account, token });
+      const existing = waiting.get(key);
       waiting.set(key, {
         account,
         token,
-        requestedAt: Math.max(known?.requestedAt ?? 0, requestedAt),
-        heardAt: known?.heardAt ?? now,
-        dueAt: known?.dueAt ?? now,
+        requestedAt: Math.max(existing?.requestedAt ?? 0, requestedAt),
+        receivedAt: existing?.receivedAt ?? now,
+        dueAt: existing?.dueAt ?? now,
       });
     },
     take(limit, now) {
-      const taken: Wanted[] = [];
-      for (const [key, wanted] of waiting) {
+      const taken: PendingRead[] = [];
+      for (const [key, read] of waiting) {
         if (taken.length >= limit) break;
-        if (now - wanted.heardAt > options.patienceMs) {
+        if (now - read.receivedAt > options.ttlMs) {
           waiting.delete(key);
-          options.onGivenUp();
-        } else if (wanted.dueAt <= now && !reading.has(key)) {
+          options.onExpired();
+        } else if (read.dueAt <= now && !reading.has(key)) {
           waiting.delete(key);
           reading.add(key);
-          taken.push(wanted);
+          taken.push(read);
         }
       }
       return taken;
     },
-    end(wanted, dueAgainAt) {
-      const key = keyOf(wanted);
+    end(read, retryAt) {
+      const key = pairKey(read);
       reading.delete(key);
-      if (dueAgainAt === null) return;
+      if (retryAt === null) return;
       const newer = waiting.get(key);
       waiting.set(key, {
-        ...wanted,
-        requestedAt: Math.max(wanted.requestedAt, newer?.requestedAt ?? 0),
-        // Who asked later has waited less long.
-        heardAt: newer?.heardAt ?? wanted.heardAt,
-        dueAt: dueAgainAt,
+        ...read,
+        requestedAt: Math.max(read.requestedAt, newer?.requestedAt ?? 0),
+        // A request that arrived during the read expires later.
+        receivedAt: newer?.receivedAt ?? read.receivedAt,
+        dueAt: retryAt,
       });
     },
     size: () => waiting.size + reading.size,

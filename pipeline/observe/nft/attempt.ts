@@ -1,96 +1,106 @@
+import { backoffMs } from '../../../infra/retry.ts';
 import type { NftMessage } from '../../../schemas/messages/nft.ts';
 import { storable } from '../../../schemas/text.ts';
 import type { Node } from '../../node/types.ts';
 import { readMetadata } from './document.ts';
+import type { Metadata } from './document.ts';
 import { MetadataFailure, unavailable } from './failure.ts';
-import type { Fetcher } from './fetch.ts';
+import type { Fetcher, Source } from './fetch.ts';
 import { GATEWAY } from './fetch.ts';
-import type { Hosts } from './hosts.ts';
+import type { HostSlots } from './host-slots.ts';
 import type { NftTask } from './store.ts';
 import { readTokenUri } from './token-uri.ts';
-import type { Spellings } from './token-uri.ts';
+import type { CallForms } from './token-uri.ts';
 
-/** When a failed attempt is made again. */
-export interface Backoff {
+export interface RetrySchedule {
   readonly baseMs: number;
-  readonly mostMs: number;
-  /** After so many failures in a row nobody tries again. */
+  readonly maxMs: number;
+  /** Failures in a row after which an NFT is given up. */
   readonly attempts: number;
 }
 
-/** When to try after the n-th failure in a row, in milliseconds from it: doubling; null: not any more. */
-export function backoffMs(failures: number, { baseMs, mostMs, attempts }: Backoff): number | null {
-  return failures >= attempts ? null : Math.min(mostMs, baseMs * 2 ** (failures - 1));
+/** Delay after the n-th failure in a row; null: given up. */
+export function retryDelayMs(failures: number, { attempts, ...backoff }: RetrySchedule): number | null {
+  return failures >= attempts ? null : backoffMs(failures, backoff, 0);
 }
 
 export interface AttemptDeps {
   readonly node: Pick<Node, 'call'>;
-  readonly spellings: Spellings;
+  readonly callForms: CallForms;
   readonly fetcher: Fetcher;
-  readonly hosts: Hosts;
-  readonly backoff: Backoff;
+  readonly hosts: HostSlots;
+  readonly retrySchedule: RetrySchedule;
   /** Unix milliseconds. */
   readonly now: () => number;
-  /** Told who serves an NFT, once that is known. */
-  readonly onFound: (task: NftTask, host: string | null) => Promise<unknown>;
-  /** Told how a call of the gateway ended. */
-  readonly onGateway: (failure: MetadataFailure | null) => void;
+  /** Called with the host of the document, null where no host is needed. */
+  readonly onLocated: (task: NftTask, host: string | null) => Promise<unknown>;
+  /** Called after each call of the gateway. */
+  readonly onGatewayResult: (failure: MetadataFailure | null) => void;
 }
 
 /**
- * One attempt to fetch an NFT's metadata, as the message that tells of it; null: its host has no place left now.
+ * Makes one attempt to fetch an NFT's metadata, and returns the message about its outcome; null: its host has no free slot.
  *
- * @throws what is none of the NFT's fault: the node is away
+ * @throws the error of a node that did not answer, which is not the NFT's fault
  */
 export async function attemptNft(
   deps: AttemptDeps,
   task: NftTask & { readonly failures: number },
   signal: AbortSignal,
 ): Promise<NftMessage | null> {
-  const { fetcher, hosts, now } = deps;
-  const subject = { v: 1 as const, token: task.token, token_id: task.tokenId };
+  const { fetcher, now, retrySchedule } = deps;
+  const { token, tokenId, standard } = task;
+  const subject = { v: 1 as const, token, token_id: tokenId };
   let uri: string | null = null;
   try {
-    const id = BigInt(task.tokenId);
-    uri = await readTokenUri(deps.node, { token: task.token, id, standard: task.standard }, deps.spellings, {
-      signal,
-    });
+    const id = BigInt(tokenId);
+    uri = await readTokenUri(deps.node, { token, id, standard }, deps.callForms, { signal });
     const source = fetcher.locate(uri, id);
-    const { host } = source;
-    await deps.onFound(task, host);
-    if (host !== null && !hosts.enter(host)) return null;
-    try {
-      const body = await fetcher.fetch(source, signal);
-      if (host === GATEWAY) deps.onGateway(null);
-      const metadata = readMetadata(body);
-      return { type: 'nft.metadata_fetched', ...subject, uri, ...metadata, observed_at: now() };
-    } catch (error) {
-      if (signal.aborted) throw error;
-      // Whatever a stranger's answer did: it is his, and counts as every other failure of it.
-      const failure = error instanceof MetadataFailure ? error : unreadable(error);
-      if (host === GATEWAY) deps.onGateway(failure);
-      throw failure;
-    } finally {
-      if (host !== null) hosts.leave(host);
-    }
+    await deps.onLocated(task, source.host);
+    const metadata = await fetchMetadata(deps, source, signal);
+    if (metadata === null) return null;
+    return { type: 'nft.metadata_fetched', ...subject, uri, ...metadata, observed_at: now() };
   } catch (error) {
     if (!(error instanceof MetadataFailure)) throw error;
-    const attempt = task.failures + 1;
+    const failures = task.failures + 1;
     const observedAt = now();
-    const wait = backoffMs(attempt, deps.backoff);
+    const delayMs = retryDelayMs(failures, retrySchedule);
     return {
       type: 'nft.metadata_failed',
       ...subject,
       uri,
       cause: error.reason,
       reason: storable(error.message),
-      attempt,
-      retry_at: wait === null ? null : observedAt + wait,
+      attempt: failures,
+      retry_at: delayMs === null ? null : observedAt + delayMs,
       observed_at: observedAt,
     };
   }
 }
 
+/** Null where the host has no free slot. */
+async function fetchMetadata(
+  { fetcher, hosts, onGatewayResult }: AttemptDeps,
+  source: Source,
+  signal: AbortSignal,
+): Promise<Metadata | null> {
+  const { host } = source;
+  if (host !== null && !hosts.acquire(host)) return null;
+  try {
+    const body = await fetcher.fetch(source, signal);
+    if (host === GATEWAY) onGatewayResult(null);
+    return readMetadata(body);
+  } catch (error) {
+    if (signal.aborted) throw error;
+    // Whatever an untrusted answer causes counts as a failure of that NFT.
+    const failure = error instanceof MetadataFailure ? error : unreadable(error);
+    if (host === GATEWAY) onGatewayResult(failure);
+    throw failure;
+  } finally {
+    if (host !== null) hosts.release(host);
+  }
+}
+
 function unreadable(error: unknown): MetadataFailure {
-  return unavailable(`the answer cannot be read: ${error instanceof Error ? error.message : String(error)}`);
+  return unavailable(`unreadable answer: ${error instanceof Error ? error.message : String(error)}`);
 }

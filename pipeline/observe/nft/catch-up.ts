@@ -1,66 +1,47 @@
 import { pause } from '../../../infra/lifecycle.ts';
 import type { Logger } from '../../../infra/log.ts';
-import { isPostgresUnavailable } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
-import { asTheOnlyOne } from '../../../infra/postgres/lock.ts';
 import type { KnownNft } from '../../../projections/nft-transfers/queries.ts';
-import { AppError, isRetryable } from '../../../schemas/errors.ts';
+import { startPeriodicJob } from '../loops.ts';
 import type { NftTask } from './store.ts';
 
 export interface CatchUpOptions {
   readonly pool: Pool;
   readonly log: Logger;
   readonly everyMs: number;
-  /** NFTs that were transferred, in an order of their own, from the one after `after` on. */
+  /** A page of all transferred NFTs, in a stable order, after `after`. */
   readonly nftsAfter: (after: KnownNft | null, limit: number) => Promise<KnownNft[]>;
-  /** Answers how many of these were not known. */
+  /** Returns how many of the tasks are new. */
   readonly add: (tasks: readonly NftTask[]) => Promise<number>;
   readonly onFatal: (error: unknown) => void;
 }
 
 const PAGE = 5000;
-/** Between two pages, so that others are not kept waiting. */
-const PAGE_PAUSE_MS = 50;
+/** Between two pages, to leave the stores to other queries. */
+const PAGE_DELAY_MS = 50;
 
 /**
- * Looks now and then through all NFTs that were ever transferred for those that nobody has tried to fetch: their blocks
- * were indexed before there was an observer, or what it had written down was lost. One process of many does it.
+ * Periodically scans all transferred NFTs for those without a task: they were indexed before the observer ran, or its tasks
+ * were lost. Of several processes one scans at a time.
  */
 export function startCatchUp(options: CatchUpOptions): { stop(): Promise<void> } {
-  const { pool, log, everyMs, nftsAfter, add } = options;
-  const stopping = new AbortController();
-  const { signal } = stopping;
-
-  async function round(): Promise<void> {
-    let added = 0;
-    for (let last: KnownNft | null = null; !signal.aborted;) {
-      const page = await nftsAfter(last, PAGE);
-      added += await add(page);
-      last = page.at(-1) ?? null;
-      if (page.length < PAGE) break;
-      await pause(PAGE_PAUSE_MS, signal);
-    }
-    if (added > 0) log.info({ added }, 'NFTs found that nobody had tried to fetch');
-  }
-
-  const looping = (async () => {
-    while (!signal.aborted) {
-      try {
-        await asTheOnlyOne(pool, ['nft catch-up'], () => 'Another process looks through the NFTs', round);
-      } catch (error) {
-        if (signal.aborted) return;
-        const isOther = error instanceof AppError && error.code === 'CONFLICT';
-        if (!isOther && !isRetryable(error) && !isPostgresUnavailable(error)) throw error;
-        if (!isOther) log.warn({ err: error }, 'did not look through the NFTs; trying again later');
+  const { pool, log, everyMs, nftsAfter, add, onFatal } = options;
+  return startPeriodicJob({
+    name: 'nft catch-up',
+    pool,
+    everyMs,
+    async run(signal) {
+      let added = 0;
+      for (let last: KnownNft | null = null; !signal.aborted;) {
+        const page = await nftsAfter(last, PAGE);
+        added += await add(page);
+        last = page.at(-1) ?? null;
+        if (page.length < PAGE) break;
+        await pause(PAGE_DELAY_MS, signal);
       }
-      await pause(everyMs, signal);
-    }
-  })().catch(options.onFatal);
-
-  return {
-    async stop() {
-      stopping.abort();
-      await looping;
+      if (added > 0) log.info({ added }, 'NFTs without a metadata task added');
     },
-  };
+    log,
+    onFatal,
+  });
 }

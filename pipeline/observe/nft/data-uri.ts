@@ -1,7 +1,7 @@
-/** `data:[type][;parameter…][;base64],…`; the data may hold a comma, and a line break. */
+/** `data:[type][;parameter…][;base64],…`; the data may contain commas and line breaks. */
 const DATA = /^data:([^,]*),(.*)$/is;
 
-/** What a `data:` URI holds, and its type in lower case ('' where it says none); null where it is no such URI. */
+/** Decodes a `data:` URI, its media type in lower case ('' without one); null for any other URI. */
 export function readDataUri(uri: string): { bytes: Buffer; type: string } | null {
   const [, head, data = ''] = DATA.exec(uri) ?? [];
   if (head === undefined) return null;
@@ -11,7 +11,7 @@ export function readDataUri(uri: string): { bytes: Buffer; type: string } | null
   return { type, bytes: isBase64 ? Buffer.from(plain.toString('latin1'), 'base64') : plain };
 }
 
-/** Contracts write `100%` and `#1` as they are: what is no escape stays. */
+/** Leaves invalid escapes as they are: contracts write `100%` unescaped. */
 function percentDecoded(text: string): Buffer {
   const parts = text.split(/((?:%[0-9a-fA-F]{2})+)/);
   return Buffer.concat(

@@ -4,44 +4,48 @@ import type { NftMessage } from '../../../schemas/messages/nft.ts';
 import { storable } from '../../../schemas/text.ts';
 import { unavailable } from './failure.ts';
 
-/** What a document of metadata says, whatever its types were. */
+/** The metadata fields of a document, with every value converted to text. */
 export type Metadata = Omit<
   Extract<NftMessage, { type: 'nft.metadata_fetched' }>,
   'type' | 'v' | 'token' | 'token_id' | 'uri' | 'observed_at'
 >;
 
-/** A body as it came. */
+/** A downloaded body. */
 export interface Body {
   readonly bytes: Buffer;
-  /** In lower case, without parameters; '' where none was said. */
+  /** Media type in lower case, without parameters; '' where there is none. */
   readonly type: string;
-  /** What it was fetched by: an image is its own metadata. */
+  /** An image is its own metadata. */
   readonly uri: string;
 }
 
 const MAX_DEPTH = 64;
 const MAX_ATTRIBUTES = 500;
-/** Of all of them, in UTF-8. */
+/** In UTF-8, all attributes together. */
 const MAX_ATTRIBUTE_BYTES = 65_536;
 const MAX_NAME = 1000;
 const MAX_TEXT = 10_000;
 const MAX_LINK = 4096;
-/** Pictures in the document itself. */
+/** Images embedded as `data:` URIs. */
 const MAX_DATA_LINK = 524_288;
 
-/** Opens documents of metadata. @throws MetadataFailure where it is none */
+/**
+ * Parses a metadata document: JSON, an image, or SVG markup.
+ *
+ * @throws MetadataFailure for anything else
+ */
 export function readMetadata(body: Body): Metadata {
   if (body.type.startsWith('image/')) {
-    return { ...NOTHING, image: link(body.uri) };
+    return { ...EMPTY, image: link(body.uri) };
   }
   const text = body.bytes.toString('utf8').replace(/^\uFEFF/, '');
-  if (isSvg(text)) return { ...NOTHING, image: link(svgUri(text)) };
-  if (depthOf(text) > MAX_DEPTH) throw unavailable(`the metadata is nested more than ${MAX_DEPTH} deep`);
+  if (isSvg(text)) return { ...EMPTY, image: link(svgUri(text)) };
+  if (depthOf(text) > MAX_DEPTH) throw unavailable(`the metadata is nested deeper than ${MAX_DEPTH}`);
   const document = z.record(z.string(), z.unknown()).safeParse(parse(text)).data;
-  if (document === undefined) throw unavailable('the metadata is no JSON object');
+  if (document === undefined) throw unavailable('the metadata is not a JSON object');
   return {
-    name: plain(document['name'], MAX_NAME),
-    description: plain(document['description'], MAX_TEXT),
+    name: scalarText(document['name'], MAX_NAME),
+    description: scalarText(document['description'], MAX_TEXT),
     image: imageOf(document),
     external_url: webLink(document['external_url']),
     animation_url: link(document['animation_url']),
@@ -49,7 +53,7 @@ export function readMetadata(body: Body): Metadata {
   };
 }
 
-const NOTHING: Metadata = {
+const EMPTY: Metadata = {
   name: null,
   description: null,
   image: null,
@@ -58,7 +62,7 @@ const NOTHING: Metadata = {
   attributes: [],
 };
 
-/** Numbers as they are written: 2^53 and above would be rounded. */
+/** Keeps numbers as text: `JSON.parse` rounds those above 2^53. */
 function parse(text: string): unknown {
   try {
     return JSON.parse(text, (_key, value: unknown, context?: { source?: string }) =>
@@ -69,7 +73,7 @@ function parse(text: string): unknown {
   }
 }
 
-/** How deep brackets are nested in a text, those inside strings left out: told before anything walks into them. */
+/** Depth of nested brackets outside strings; checked before parsing, whose recursion could overflow the stack. */
 function depthOf(text: string): number {
   let [depth, deepest, isString] = [0, 0, false];
   for (let at = 0; at < text.length; at += 1) {
@@ -86,35 +90,37 @@ function depthOf(text: string): number {
 const [QUOTE, BACKSLASH] = [0x22, 0x5c];
 const [OPEN_BRACE, CLOSE_BRACE, OPEN_BRACKET, CLOSE_BRACKET] = [0x7b, 0x7d, 0x5b, 0x5d];
 
-/** A text, or a number or boolean as one; null for all else. */
-function plain(value: unknown, most: number): string | null {
+/** Text of a string, number or boolean; null for anything else. */
+function scalarText(value: unknown, maxLength: number): string | null {
   if (typeof value === 'boolean') return String(value);
-  return typeof value === 'string' ? cut(value, most) : null;
+  return typeof value === 'string' ? truncate(value, maxLength) : null;
 }
 
-/** Never in the middle of a character. */
-function cut(text: string, most: number): string {
+/** Does not split a surrogate pair. */
+function truncate(text: string, maxLength: number): string {
   return storable(
-    text.length > most
+    text.length > maxLength
       ? `${text
-          .slice(0, most)
+          .slice(0, maxLength)
           .toWellFormed()
           .replace(/\uFFFD$/, '')}…`
       : text,
   );
 }
 
-/** As a text, whatever it is: a list or an object as JSON, nothing as ''. */
+/** Text of any value: lists and objects as JSON, null as ''. */
 function asText(value: unknown): string {
   if (value === null || value === undefined) return '';
-  return plain(value, MAX_NAME) ?? cut(JSON.stringify(value), MAX_NAME);
+  return scalarText(value, MAX_NAME) ?? truncate(JSON.stringify(value), MAX_NAME);
 }
 
-/** A list of attributes, or an object of them by name. What has no name or no value has an empty text. */
+/** Reads a list of attributes, or an object of values by name. A missing name or value becomes ''. */
 function attributesOf(value: unknown): Metadata['attributes'] {
-  let left = MAX_ATTRIBUTE_BYTES;
+  let bytesLeft = MAX_ATTRIBUTE_BYTES;
   const all = listOfAttributes(value);
-  const end = all.findIndex((one) => (left -= Buffer.byteLength(one.trait_type + one.value)) < 0);
+  const end = all.findIndex(
+    (attribute) => (bytesLeft -= Buffer.byteLength(attribute.trait_type + attribute.value)) < 0,
+  );
   return end < 0 ? all : all.slice(0, end);
 }
 
@@ -122,11 +128,11 @@ function listOfAttributes(value: unknown): Metadata['attributes'] {
   if (Array.isArray(value)) {
     return value.slice(0, MAX_ATTRIBUTES).flatMap((entry: unknown) => {
       if (typeof entry !== 'object' || entry === null || Array.isArray(entry)) return [];
-      const own: Readonly<Record<string, unknown>> = { ...entry };
+      const fields: Readonly<Record<string, unknown>> = { ...entry };
       return [
         {
-          trait_type: plain(own['trait_type'], MAX_NAME) ?? '',
-          value: asText(own['value']),
+          trait_type: scalarText(fields['trait_type'], MAX_NAME) ?? '',
+          value: asText(fields['value']),
         },
       ];
     });
@@ -134,7 +140,7 @@ function listOfAttributes(value: unknown): Metadata['attributes'] {
   if (typeof value !== 'object' || value === null) return [];
   return Object.entries(value)
     .slice(0, MAX_ATTRIBUTES)
-    .map(([name, own]) => ({ trait_type: cut(name, MAX_NAME), value: asText(own) }));
+    .map(([name, entry]) => ({ trait_type: truncate(name, MAX_NAME), value: asText(entry) }));
 }
 
 function imageOf(document: Readonly<Record<string, unknown>>): string | null {
@@ -150,15 +156,15 @@ function imageOf(document: Readonly<Record<string, unknown>>): string | null {
 const isSvg = (text: string): boolean =>
   /^\s*(<\?xml[^>]*>\s*)?(<!DOCTYPE svg[^>]*>\s*)?<svg[\s>]/i.test(text);
 
-/** A picture as an address. In an <img> its scripts do not run. */
+/** As a `data:` URI: inside an <img> element scripts do not run. */
 const svgUri = (markup: string): string =>
   `data:image/svg+xml;base64,${Buffer.from(markup).toString('base64')}`;
 
 const CID = /^(Qm[1-9A-HJ-NP-Za-km-z]{44}|baf[a-z2-7]{20,})(\/|$)/;
 
 /**
- * A URI that can be shown as a picture, a film or a sound: https, http, IPFS, Arweave, or one that holds the picture
- * itself. Whatever could run, or read a client's files (`javascript:`, `data:text/html`, `file:`), is none.
+ * Returns a URI that is safe to show as an image, a video or audio: https, http, IPFS, Arweave, or a `data:` URI of such a
+ * type. Schemes that run code or read local files (`javascript:`, `data:text/html`, `file:`) become null.
  */
 function link(value: unknown): string | null {
   if (typeof value !== 'string') return null;
@@ -170,7 +176,7 @@ function link(value: unknown): string | null {
   return /^(https?:\/\/|ipfs:|ar:\/\/)/i.test(text) ? storable(text) : null;
 }
 
-/** The same for a page: one that is inside a document would be a page of ours. */
+/** As `link`, without `data:` URIs: a page in one would run with the origin of the client. */
 function webLink(value: unknown): string | null {
   const found = link(value);
   return found === null || /^data:/i.test(found) ? null : found;

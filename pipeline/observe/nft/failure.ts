@@ -1,9 +1,9 @@
 /**
- * Why an NFT's metadata cannot be had: what counts as a failed attempt. All else that is thrown is our own trouble, and
- * is tried again without counting.
+ * The metadata of an NFT cannot be fetched: counts as a failed attempt. Every other error is a fault of the service or the
+ * node, and is retried without counting.
  */
 export class MetadataFailure extends Error {
-  /** `reverted`: the contract refused, and the message is its own. */
+  /** `reverted`: the contract refused the call, and the message is the contract's. */
   readonly reason: 'reverted' | 'unavailable';
 
   constructor(reason: 'reverted' | 'unavailable', message: string, options?: ErrorOptions) {

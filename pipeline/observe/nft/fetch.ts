@@ -16,59 +16,59 @@ import { unavailable } from './failure.ts';
 import { MAX_URI_BYTES } from './token-uri.ts';
 
 export interface FetchOptions {
-  /** To whatever host a contract names. */
+  /** For the hosts that contracts name. */
   readonly egress: Egress;
-  /** To the gateway that the operator named, wherever it is; nothing else is asked by it. */
+  /** For the configured gateway only, which may be in a private network. */
   readonly gatewayEgress: Egress;
-  /** The base before `/ipfs/…`. */
+  /** Base URL, without `/ipfs/…`. */
   readonly gateway: string;
-  /** For the whole of one document, redirects included. */
+  /** For one document, redirects included. */
   readonly timeoutMs: number;
 }
 
-/** Where a document is, found before anything is called. */
+/** Where to download a document. */
 export interface Source {
-  /** What is called, or the `data:` URI itself. */
+  /** URL to call, or the `data:` URI itself. */
   readonly uri: string;
-  /** Who serves it; null: nobody has to. */
+  /** Key of the host's download slots; null where nothing is downloaded. */
   readonly host: string | null;
 }
 
 export interface Fetcher {
-  /** @throws MetadataFailure where the URI is of no kind that is fetched */
+  /** @throws MetadataFailure for an invalid URI or a scheme that is not supported */
   locate(uri: string, id: bigint): Source;
-  /** @throws MetadataFailure, also when the time is over */
+  /** @throws MetadataFailure, also on a timeout */
   fetch(source: Source, signal: AbortSignal): Promise<Body>;
 }
 
 const MAX_BYTES = 1_048_576;
 const MAX_REDIRECTS = 3;
 
-/** A server behind the gateway's may read it as a slash, and what follows as another of its folders. */
-const CLIMBS = /%(?:2f|5c)/i;
+/** Encoded slashes, which a server behind the gateway may take for separators and leave `/ipfs/` by them. */
+const ENCODED_SLASH = /%(?:2f|5c)/i;
 
-/** The gateway is one host, whatever it is called. */
+/** The `host` of everything that the gateway serves. */
 export const GATEWAY = 'ipfs';
 
 export function createFetcher({ egress, gatewayEgress, gateway, timeoutMs }: FetchOptions): Fetcher {
   const base = `${new URL(ipfsBase(gateway)).href}/`;
 
-  const get = async (url: string, timeLeftMs: number, signal: AbortSignal): Promise<EgressAnswer> => {
-    const way = url.startsWith(base) && !CLIMBS.test(url) ? gatewayEgress : egress;
+  const get = async (url: string, remainingMs: number, signal: AbortSignal): Promise<EgressAnswer> => {
+    const client = url.startsWith(base) && !ENCODED_SLASH.test(url) ? gatewayEgress : egress;
     const request = {
       method: 'GET',
       headers: { accept: 'application/json, image/*;q=0.5, */*;q=0.1' },
-      timeoutMs: Math.max(1, timeLeftMs),
+      timeoutMs: Math.max(1, remainingMs),
       maxBytes: MAX_BYTES,
       signal,
     };
     try {
-      return await way.request(url, request);
+      return await client.request(url, request);
     } catch (error) {
       if (!(error instanceof EgressError) || signal.aborted) throw error;
-      // Nobody is asked without TLS, unless where the operator allows it; most who say http serve https, too.
+      // Egress refuses http outside the allowed networks; most hosts serve https as well.
       if (error.reason === 'invalid url' && url.startsWith('http:')) {
-        return await get(url.replace('http:', 'https:'), timeLeftMs, signal);
+        return await get(url.replace('http:', 'https:'), remainingMs, signal);
       }
       throw unavailable(`${error.reason}: ${error.message}`);
     }
@@ -80,9 +80,9 @@ export function createFetcher({ egress, gatewayEgress, gateway, timeoutMs }: Fet
       if (Buffer.byteLength(uri) > MAX_URI_BYTES)
         throw unavailable(`the URI is longer than ${MAX_URI_BYTES} bytes`);
       if (/^data:/i.test(uri)) return { uri, host: null };
-      const url = urlOf(throughGateway(uri, gateway));
+      const url = parseUrl(throughGateway(uri, gateway));
       if (ipfsPath(uri) !== null) return { uri: url.href, host: GATEWAY };
-      return { uri: url.href, host: ownerOf(url) };
+      return { uri: url.href, host: slotKeyOf(url) };
     },
     async fetch(source, signal) {
       const data = readDataUri(source.uri);
@@ -94,18 +94,18 @@ export function createFetcher({ egress, gatewayEgress, gateway, timeoutMs }: Fet
         const { location } = answer.headers;
         if (answer.status < 300 || answer.status > 399 || location === undefined) return bodyOf(url, answer);
         if (redirects === MAX_REDIRECTS) throw unavailable(`more than ${MAX_REDIRECTS} redirects`);
-        // Checked as any other: one to this machine is refused where the first was.
-        url = urlOf(location, url).href;
+        // Egress checks the address of the redirect as well.
+        url = parseUrl(location, url).href;
       }
     },
   };
 }
 
 /**
- * Whoever registered the domain: he may make as many hosts below it as he likes, and listen at as many ports. Of an IPv6
- * address its network of 64 bits, which is the least that anybody is given.
+ * The registrable domain, because its owner can create any number of hosts below it and listen on any port. For an IPv6
+ * address the /64 network, the smallest that providers assign.
  */
-function ownerOf({ hostname }: URL): string {
+function slotKeyOf({ hostname }: URL): string {
   if (!hostname.startsWith('[')) return getDomain(hostname, { allowPrivateDomains: true }) ?? hostname;
   const address = ipaddr.IPv6.parse(hostname.slice(1, -1));
   return `${address
@@ -115,20 +115,20 @@ function ownerOf({ hostname }: URL): string {
     .join('')}::/64`;
 }
 
-function urlOf(text: string, base?: string): URL {
+function parseUrl(text: string, base?: string): URL {
   const url = URL.canParse(text, base) ? new URL(text, base) : null;
   if (url === null) throw unavailable('the URI is not valid');
   if (url.protocol !== 'https:' && url.protocol !== 'http:') {
-    throw unavailable(`a URI of the scheme ${url.protocol.slice(0, 30)} is not fetched`);
+    throw unavailable(`unsupported URI scheme ${url.protocol.slice(0, 30)}`);
   }
   return url;
 }
 
 function bodyOf(uri: string, { status, headers, body, isCut }: EgressAnswer): Body {
   if (status !== 200) throw unavailable(`HTTP ${status}`);
-  if (isCut) throw unavailable(`the answer is larger than ${MAX_BYTES} bytes`);
-  // A header that comes twice is a list, whatever its type says.
-  const [said = ''] = [headers['content-type'] ?? ''].flat();
-  const [type = ''] = said.split(';');
+  if (isCut) throw unavailable(`answer larger than ${MAX_BYTES} bytes`);
+  // A repeated header is a list, whatever its type says.
+  const [contentType = ''] = [headers['content-type'] ?? ''].flat();
+  const [type = ''] = contentType.split(';');
   return { uri, bytes: body, type: type.trim().toLowerCase() };
 }

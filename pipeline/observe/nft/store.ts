@@ -9,17 +9,14 @@ import { felt, tokenStandard, uint } from '../../../schemas/messages/common.ts';
 import type { TokenStandard } from '../../../schemas/messages/common.ts';
 import type { NftMessage } from '../../../schemas/messages/nft.ts';
 import { storable } from '../../../schemas/text.ts';
-import { CLAIM_MS } from '../attempts.ts';
-import { movePosition } from '../positions.ts';
-import type { Position } from '../positions.ts';
+import { CLAIM_MS } from '../task-store.ts';
 import type { TaskStore } from '../worker.ts';
 
-/** Whose position in the log, lock and figures these are. */
 export const OBSERVER = 'nft';
 
 export interface NftTask extends Nft {
   readonly standard: TokenStandard;
-  /** It comes from nobody: it may have been burned before. */
+  /** A minted NFT may have failed before it existed, or after it was burned. */
   readonly isMint?: boolean;
 }
 
@@ -31,7 +28,7 @@ const claimRow = z
     failures: z.number(),
     troubles: z.number(),
     message: z.unknown(),
-    /** Marks the claim. */
+    /** When the claim expires; identifies the claim. */
     next_at: z.number(),
   })
   .transform(({ token, token_id: tokenId, standard, failures, troubles, message, next_at }) => ({
@@ -47,14 +44,14 @@ const keyRow = z
   .object({ token: felt, token_id: uint })
   .transform(({ token, token_id: tokenId }) => ({ token, tokenId }));
 
-/** Somebody may ask by a clock that is ahead of ours by so much. */
-const CLOCKS_MS = 5000;
+/** Tolerated difference between the clocks of two observers. */
+const CLOCK_SKEW_MS = 5000;
 
 /**
- * What is to be fetched and when (tds.nft_fetches).
+ * The tasks of the NFT observer (tds.nft_fetches).
  *
- * @param schema of the served read model; null while there is none
- * @param fullHosts hosts of which nothing can be taken up now
+ * @param schema of the served read model of metadata; null while none is served
+ * @param fullHosts hosts without a free download slot
  */
 export function createNftStore(
   pool: Pool,
@@ -73,33 +70,33 @@ export function createNftStore(
     return rowCount === 1;
   };
 
-  /** Those of which nothing is written down, with what the read model says of them: working state may be lost. */
-  const unknownAmong = async (
+  /** Finds tasks that are not stored, with their rows of the read model: after a loss of working state these tell the attempts. */
+  const findMissing = async (
     tasks: readonly NftTask[],
-  ): Promise<{ missing: NftTask[]; read: ReadonlyMap<string, NftMetadataRow> }> => {
-    if (tasks.length === 0) return { missing: [], read: new Map() };
-    const known = await sqlRows(
+  ): Promise<{ missing: NftTask[]; rows: ReadonlyMap<string, NftMetadataRow> }> => {
+    if (tasks.length === 0) return { missing: [], rows: new Map() };
+    const stored = await sqlRows(
       pool,
       keyRow,
       `SELECT token, token_id::text AS token_id FROM tds.nft_fetches
-       JOIN unnest($1::text[], $2::numeric[]) AS asked (token, token_id) USING (token, token_id)`,
+       JOIN unnest($1::text[], $2::numeric[]) AS requested (token, token_id) USING (token, token_id)`,
       [tasks.map(({ token }) => token), tasks.map(({ tokenId }) => tokenId)],
     );
-    const keys = new Set(known.map(nftKey));
+    const keys = new Set(stored.map(nftKey));
     const missing = tasks.filter((task) => !keys.has(nftKey(task)));
     const served = missing.length === 0 ? null : await schema();
-    return { missing, read: served === null ? new Map() : await metadataOf(pool, served, missing) };
+    return { missing, rows: served === null ? new Map() : await metadataOf(pool, served, missing) };
   };
 
   const insert = async (
     tx: Sql,
     missing: readonly NftTask[],
-    read: ReadonlyMap<string, NftMetadataRow>,
+    metadata: ReadonlyMap<string, NftMetadataRow>,
     now: number,
   ): Promise<number> => {
     if (missing.length === 0) return 0;
     const rows = missing.map(({ token, tokenId, standard }) => {
-      const row = read.get(nftKey({ token, tokenId }));
+      const row = metadata.get(nftKey({ token, tokenId }));
       const failures = row?.attempt_count ?? 0;
       return {
         token,
@@ -109,7 +106,7 @@ export function createNftStore(
         next_at: row === undefined ? now : row.retry_at,
       };
     });
-    // Sorted: two processes that take in the same NFTs wait for each other instead of dead-locking.
+    // Sorted: two processes that store the same NFTs wait instead of deadlocking.
     const sorted = rows.toSorted((a, b) =>
       `${a.token}:${a.token_id}` < `${b.token}:${b.token_id}` ? -1 : 1,
     );
@@ -124,70 +121,66 @@ export function createNftStore(
   };
 
   /**
-   * Somebody may have asked for an NFT before it was minted, or while it was burned: what failed then counts no more once it
-   * is transferred, or minted again, and it is tried at once. What is told of it in a message already is told first.
+   * Resets the failures of NFTs that a client requested before they were minted, or while they were burned, once a transfer
+   * or a new mint is seen. A stored message is published first.
    */
-  const meet = async (tx: Sql, tasks: readonly NftTask[], now: number): Promise<void> => {
-    const met = tasks.filter(({ standard }) => standard !== 'unknown');
-    if (met.length === 0) return;
+  const resetFailures = async (tx: Sql, tasks: readonly NftTask[], now: number): Promise<void> => {
+    const transferred = tasks.filter(({ standard }) => standard !== 'unknown');
+    if (transferred.length === 0) return;
     await tx.query(
-      `UPDATE tds.nft_fetches AS known SET standard = new.standard, troubles = 0, failures = 0,
+      `UPDATE tds.nft_fetches AS stored SET standard = new.standard, troubles = 0, failures = 0,
          next_at = CASE WHEN failures > 0 THEN $4 ELSE next_at END
        FROM unnest($1::text[], $2::numeric[], $3::text[], $5::boolean[]) AS new (token, token_id, standard, is_mint)
-       WHERE known.token = new.token AND known.token_id = new.token_id AND known.message IS NULL
-         AND (known.standard = 'unknown' OR (new.is_mint AND known.failures > 0))`,
+       WHERE stored.token = new.token AND stored.token_id = new.token_id AND stored.message IS NULL
+         AND (stored.standard = 'unknown' OR (new.is_mint AND stored.failures > 0))`,
       [
-        met.map(({ token }) => token),
-        met.map(({ tokenId }) => tokenId),
-        met.map(({ standard }) => standard),
+        transferred.map(({ token }) => token),
+        transferred.map(({ tokenId }) => tokenId),
+        transferred.map(({ standard }) => standard),
         now,
-        met.map(({ isMint = false }) => isMint),
+        transferred.map(({ isMint = false }) => isMint),
       ],
     );
   };
 
-  /** Of one that is asked for and one that is not the other goes first next time: callers cannot keep all places busy. */
+  /** Alternates which group a single free slot goes to, so that requests cannot starve the rest. */
   let isOthersTurn = true;
 
   const store = {
-    /** Takes NFTs in, and moves the position in the log where one is given. Answers how many were not known. */
-    async add(tasks: readonly NftTask[], position: Position | null, now: number): Promise<number> {
-      const { missing, read } = await unknownAmong(tasks);
-      if (missing.length === 0 && position === null) return 0;
+    /** Stores tasks; returns how many are new. */
+    async add(tasks: readonly NftTask[], now: number): Promise<number> {
+      const { missing, rows } = await findMissing(tasks);
+      if (tasks.length === 0) return 0;
       return await inTransaction(pool, async (tx) => {
-        const added = await insert(tx, missing, read, now);
-        await meet(tx, tasks, now);
-        if (position !== null) await movePosition(tx, OBSERVER, position);
+        const added = await insert(tx, missing, rows, now);
+        await resetFailures(tx, tasks, now);
         return added;
       });
     },
 
-    /** Has these fetched before all others, unless they were, or wait for their backoff. */
-    async ask(nfts: readonly Nft[], position: Position, now: number): Promise<void> {
+    /** Puts requested NFTs first, except those that are fetched or wait for their backoff. */
+    async request(nfts: readonly Nft[], now: number): Promise<void> {
       const tasks = nfts.map((nft) => ({ ...nft, standard: 'unknown' as const }));
-      await store.add(tasks, null, now);
-      await inTransaction(pool, async (tx) => {
-        await tx.query(
-          `UPDATE tds.nft_fetches SET asked_at = $3, next_at = least(next_at, $3)
+      await store.add(tasks, now);
+      await pool.query(
+        `UPDATE tds.nft_fetches SET asked_at = $3, next_at = least(next_at, $3)
            FROM (SELECT token, token_id FROM tds.nft_fetches
-             JOIN unnest($1::text[], $2::numeric[]) AS asked (token, token_id) USING (token, token_id)
+             JOIN unnest($1::text[], $2::numeric[]) AS requested (token, token_id) USING (token, token_id)
              WHERE next_at <= $4 ORDER BY token, token_id FOR UPDATE OF nft_fetches) AS wanted
            WHERE nft_fetches.token = wanted.token AND nft_fetches.token_id = wanted.token_id`,
-          [nfts.map(({ token }) => token), nfts.map(({ tokenId }) => tokenId), now, now + CLOCKS_MS],
-        );
-        await movePosition(tx, OBSERVER, position);
-      });
+        [nfts.map(({ token }) => token), nfts.map(({ tokenId }) => tokenId), now, now + CLOCK_SKEW_MS],
+      );
     },
 
-    /** Due ones, those that somebody waits for and the others in turn; none of a host that has no place left. */
+    /** Claims due tasks, requested ones and others in turn, none of a host without a free slot. */
     async claim(limit: number, now: number): Promise<NftClaim[]> {
       const due = (more: string): string => `(SELECT token, token_id, asked_at, next_at FROM tds.nft_fetches
         WHERE next_at <= $1 AND (host IS NULL OR host <> ALL($4)) ${more} ORDER BY next_at LIMIT $2 FOR UPDATE SKIP LOCKED)`;
       return await sqlRows(
         pool,
         claimRow,
-        `WITH asked AS MATERIALIZED ${due('AND asked_at IS NOT NULL')}, others AS MATERIALIZED ${due('')},
-         due AS (SELECT DISTINCT ON (token, token_id) * FROM (SELECT * FROM asked UNION ALL SELECT * FROM others) AS any_of_them),
+        `WITH requested AS MATERIALIZED ${due('AND asked_at IS NOT NULL')}, others AS MATERIALIZED ${due('')},
+         due AS (SELECT DISTINCT ON (token, token_id) * FROM (SELECT * FROM requested UNION ALL SELECT * FROM others) AS both_groups),
          ranked AS (SELECT *, row_number() OVER (PARTITION BY asked_at IS NULL ORDER BY next_at) AS rank FROM due),
          chosen AS MATERIALIZED (
            SELECT token, token_id FROM ranked ORDER BY rank, (asked_at IS NULL) <> $5, next_at LIMIT $2)
@@ -201,7 +194,7 @@ export function createNftStore(
     prepare: (claim: NftClaim, message: NftMessage): Promise<boolean> =>
       endClaim(claim, 'message = $4', [JSON.stringify(message)]),
 
-    /** The log has it: fetched, or failed, and then due again when the message says. */
+    /** Records a published message: fetched, or failed and due again at the message's `retry_at`. */
     async done(claim: NftClaim, now: number, message: NftMessage): Promise<boolean> {
       const common = 'message = NULL, troubles = 0, asked_at = NULL';
       if (message.type === 'nft.metadata_fetched')
@@ -226,8 +219,8 @@ export function createNftStore(
 
     release: (claim: NftClaim, at: number): Promise<boolean> => endClaim(claim, 'next_at = $4', [at]),
 
-    /** Who serves it, found while it is claimed. */
-    found: (claim: NftTask, host: string | null): Promise<unknown> =>
+    /** Stores the host of a claimed task. */
+    setHost: (claim: NftTask, host: string | null): Promise<unknown> =>
       pool.query(
         'UPDATE tds.nft_fetches SET host = $3 WHERE token = $1 AND token_id = $2 AND host IS DISTINCT FROM $3',
         [claim.token, claim.tokenId, host],
@@ -253,7 +246,7 @@ const statesRow = z.object({
   given_up: z.number(),
 });
 
-/** How many NFTs' metadata is fetched, was not tried yet, has failed and is tried again, and is not any more. */
+/** Counts NFTs by state: fetched, not tried yet, failing and retried, given up. */
 export async function nftStates(db: Sql): Promise<z.infer<typeof statesRow>> {
   const [row] = await sqlRows(
     db,

@@ -2,9 +2,10 @@ import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { TokenStandard } from '../../../schemas/messages/common.ts';
 import { decodeText, storable } from '../../../schemas/text.ts';
-import { isRpcError, rpcCodes } from '../../node/errors.ts';
+import { rpcCodes } from '../../node/errors.ts';
 import type { RpcError } from '../../node/errors.ts';
 import type { CallOptions, Node } from '../../node/types.ts';
+import { isCallRefused } from '../calls.ts';
 import { MetadataFailure, unavailable } from './failure.ts';
 
 /** sn_keccak of the names; test/unit/pipeline/observe/nft/token-uri.test.ts computes them. */
@@ -15,91 +16,92 @@ export const SELECTORS = {
 } as const;
 export type EntryPoint = keyof typeof SELECTORS;
 
-/** By which name and in how many felts each contract took an id. */
-export interface Spelling {
+/** How a contract is called: the name of its entry point, and the id in one felt or two. */
+export interface CallForm {
   readonly name: EntryPoint;
   readonly isWide: boolean;
 }
-export interface Spellings {
-  get(token: Felt): Spelling | undefined;
-  set(token: Felt, spelling: Spelling): unknown;
+/** The call form that each contract answered last. */
+export interface CallForms {
+  get(token: Felt): CallForm | undefined;
+  set(token: Felt, form: CallForm): unknown;
 }
 
-/** Longer ones are refused; on-chain pictures of some tens of kB are not rare. */
+/** On-chain images of some tens of kB are common. */
 export const MAX_URI_BYTES = 262_144;
 const MAX_REASON = 500;
 const FELT_IDS = 1n << 251n;
 
-/** Entry point not found, call data, contract error, validation: the chain's answer is no. */
-const REFUSALS = [rpcCodes.contractNotFound, rpcCodes.entrypointNotFound, 22, rpcCodes.contractError, 41];
-
 /**
- * Asks a contract where the metadata of an NFT is, under every name and with the id in one felt or two: a `ByteArray`,
- * an array of short strings or one short string, as the contract gives it.
+ * Reads the metadata URI of an NFT, trying every entry point name with the id in one felt and in two. The answer may be a
+ * `ByteArray`, an array of short strings or one short string.
  *
- * @throws MetadataFailure where the chain answers that there is none; else what kept it from answering
+ * @throws MetadataFailure where the contract refuses every form; the error of a node that did not answer
  */
 export async function readTokenUri(
   node: Pick<Node, 'call'>,
   nft: { readonly token: Felt; readonly id: bigint; readonly standard: TokenStandard },
-  spellings: Spellings,
+  forms: CallForms,
   options?: CallOptions,
 ): Promise<string> {
   let refusal: RpcError | null = null;
-  for (const spelling of inTurn(nft, spellings.get(nft.token))) {
+  for (const form of formsToTry(nft, forms.get(nft.token))) {
     try {
       const answer = await node.call(
-        { contract: nft.token, selector: SELECTORS[spelling.name], calldata: calldata(nft.id, spelling) },
+        { contract: nft.token, selector: SELECTORS[form.name], calldata: calldata(nft.id, form) },
         'latest',
         options,
       );
-      spellings.set(nft.token, spelling);
+      forms.set(nft.token, form);
       return readUri(answer);
     } catch (error) {
-      if (!isRpcError(error, ...REFUSALS)) throw error;
+      if (!isCallRefused(error)) throw error;
       if (error.rpcCode === rpcCodes.contractNotFound) throw reverted(error);
-      // The contract's own reason says more than that it was called the wrong way.
-      if (refusal === null || saysMore(error, refusal)) refusal = error;
+      // The contract's own reason is worth more than that of a call in the wrong form.
+      if (refusal === null || isBetterReason(error, refusal)) refusal = error;
     }
   }
   throw reverted(refusal);
 }
 
-function inTurn(
+function formsToTry(
   { id, standard }: { id: bigint; standard: TokenStandard },
-  known: Spelling | undefined,
-): Spelling[] {
+  previous: CallForm | undefined,
+): CallForm[] {
   const names: readonly EntryPoint[] =
     standard === 'erc1155' ? ['uri', 'token_uri', 'tokenURI'] : ['token_uri', 'tokenURI', 'uri'];
   const all = [true, ...(id < FELT_IDS ? [false] : [])].flatMap((isWide) =>
     names.map((name) => ({ name, isWide })),
   );
-  if (known === undefined || (!known.isWide && id >= FELT_IDS)) return all;
-  return [known, ...all.filter(({ name, isWide }) => name !== known.name || isWide !== known.isWide)];
+  if (previous === undefined || (!previous.isWide && id >= FELT_IDS)) return all;
+  return [
+    previous,
+    ...all.filter(({ name, isWide }) => name !== previous.name || isWide !== previous.isWide),
+  ];
 }
 
-function calldata(id: bigint, { isWide }: Spelling): Felt[] {
+function calldata(id: bigint, { isWide }: CallForm): Felt[] {
   return isWide ? [toFelt(id & ((1n << 128n) - 1n)), toFelt(id >> 128n)] : [toFelt(id)];
 }
 
 function readUri(answer: readonly Felt[]): string {
   if (answer.length > MAX_URI_BYTES) throw unavailable(`the token URI has ${answer.length} felts`);
   const uri = decodeText(answer, MAX_URI_BYTES)?.trim() ?? null;
-  if (uri === null) throw unavailable(`the token URI is no text (${answer.length} felts)`);
+  if (uri === null) throw unavailable(`the token URI is not text (${answer.length} felts)`);
   if (uri === '') throw unavailable('the token URI is empty');
   if (Buffer.byteLength(uri) > MAX_URI_BYTES)
     throw unavailable(`the token URI is longer than ${MAX_URI_BYTES} bytes`);
   return uri;
 }
 
-/** It has no such function, or one of other arguments. */
-const NOT_OF_THIS_SHAPE =
+/** The contract has no such function, or one with other arguments. */
+const WRONG_FORM =
   /entry ?_?point|input too (?:long|short)|failed to deserialize param|ASSERT_EQ instruction failed/i;
 
-function saysMore(error: RpcError, than: RpcError): boolean {
-  const isMissing = (one: RpcError): boolean =>
-    one.rpcCode === rpcCodes.entrypointNotFound || NOT_OF_THIS_SHAPE.test(revertReason(one.data) ?? '');
-  return isMissing(than) && !isMissing(error);
+function isBetterReason(error: RpcError, than: RpcError): boolean {
+  const isWrongForm = ({ rpcCode, data }: RpcError): boolean =>
+    rpcCode === rpcCodes.entrypointNotFound || WRONG_FORM.test(revertReason(data) ?? '');
+  return isWrongForm(than) && !isWrongForm(error);
 }
 
 function reverted(error: RpcError | null): MetadataFailure {
@@ -111,20 +113,20 @@ function reverted(error: RpcError | null): MetadataFailure {
   );
 }
 
-const DEEPEST = 32;
+const MAX_DEPTH = 32;
 
 /**
- * The reason in an error's `data.revert_error`: a text in older nodes, else nested by contract. Of its texts, each in hex
- * and in quotes (`0x4e6f ('No')`), the first that is not the wrapping of another. null where there is none.
+ * Extracts the reason from an error's `data.revert_error`: text in older nodes, nested by contract in newer ones. It holds
+ * short strings in hex and in quotes (`0x4e6f ('No')`); the first that is not a generic wrapper is the reason.
  */
 export function revertReason(data: unknown): string | null {
-  let at: unknown = data;
-  for (let depth = 0; depth < DEEPEST && typeof at === 'object' && at !== null; depth += 1) {
-    const inner: Readonly<Record<string, unknown>> = { ...at };
-    at = inner['revert_error'] ?? inner['error'];
+  let current: unknown = data;
+  for (let depth = 0; depth < MAX_DEPTH && typeof current === 'object' && current !== null; depth += 1) {
+    const inner: Readonly<Record<string, unknown>> = { ...current };
+    current = inner['revert_error'] ?? inner['error'];
   }
-  if (typeof at !== 'string' || at === '') return null;
-  const quoted = [...at.matchAll(/0x[0-9a-fA-F]+ \('([^']*)'\)/g)].map(([, text = '']) => text);
+  if (typeof current !== 'string' || current === '') return null;
+  const quoted = [...current.matchAll(/0x[0-9a-fA-F]+ \('([^']*)'\)/g)].map(([, text = '']) => text);
   const [first] = quoted.filter((text) => text !== '' && !/^ENTRYPOINT_FAILED$/.test(text));
-  return first ?? at;
+  return first ?? current;
 }

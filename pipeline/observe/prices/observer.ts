@@ -1,14 +1,14 @@
 import type { Config } from '../../../infra/config.ts';
-import type { Consumption, Kafka, LogBatch } from '../../../infra/kafka/client.ts';
+import type { Kafka } from '../../../infra/kafka/client.ts';
 import type { Logger } from '../../../infra/log.ts';
 import type { Registry } from '../../../infra/metrics.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
-import { createLogReaderRetry, placeInLog } from '../../log-reading.ts';
+import { createLogReaderRetry } from '../../log-reading.ts';
+import { consumeTopics } from '../consume.ts';
 import { startObserver, startPollLoop } from '../loops.ts';
 import type { ObserverRun } from '../loops.ts';
-import { readPosition } from '../positions.ts';
 import type { PriceFeed } from './feed.ts';
 import type { GuardLimits } from './guard.ts';
 import { readTriggers } from './messages.ts';
@@ -52,7 +52,8 @@ export function guardLimits(config: GuardConfig): GuardLimits {
  */
 export async function runPriceObserver(options: PriceObserverOptions): Promise<ObserverRun> {
   const { config, feed, pool, kafka, log, now = Date.now, pollMs = 1000, windowMs = WINDOW_MS } = options;
-  return await startObserver(options.signal, async ({ signal, releasers, fail }) => {
+  return await startObserver(options.signal, async (context) => {
+    const { signal, releasers, fail } = context;
     const store = createPriceStore(pool);
     const publisher = kafka.publisher();
     releasers.push('publisher', () => publisher.close());
@@ -81,42 +82,22 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
     });
     releasers.push('reading', () => loop.finished);
 
-    const read = [topics.requests, topics.tokens] as const;
-    const topicIds = new Map<string, string>();
-    for (const topic of read) topicIds.set(topic.name, await kafka.topicId(topic));
-
-    async function onBatch(batch: LogBatch): Promise<void> {
-      const { topic, partition, messages } = batch;
-      const nextOffset = (messages.at(-1)?.offset ?? -1) + 1;
-      const topicId = topicIds.get(topic) ?? '';
-      const triggers = readTriggers(batch, now(), log);
-      const answered = await retryWhileUnavailable(() =>
-        store.schedule(triggers, { topic, topicId, partition, nextOffset }, windowMs, now()),
-      );
-      if (triggers.requested.size + triggers.listed.length > 0) loop.wake();
-      await reader.answer(answered);
-      consumption.commit(topic, partition, nextOffset).catch(() => {}); // for the display of lag alone
-    }
-
-    async function startAt(name: string, partition: number): Promise<number | 'beginning'> {
-      const topic = read.find((one) => one.name === name);
-      if (topic === undefined) return 'beginning';
-      const place = { topic: name, topicId: topicIds.get(name) ?? '', partition };
-      return await placeInLog(
+    await consumeTopics(
+      {
         kafka,
-        topic,
-        partition,
-        await retryWhileUnavailable(() => readPosition(pool, OBSERVER, place)),
-      );
-    }
-
-    const consumption: Consumption = await kafka.consume({
-      groupId: 'observe-prices',
-      topics: read,
-      startAt,
-      onBatch,
-      onCrash: fail,
-    });
-    releasers.push('consumer', () => consumption.stop());
+        pool,
+        observer: OBSERVER,
+        groupId: `observe-${OBSERVER}`,
+        topics: [topics.requests, topics.tokens],
+        async handle(batch) {
+          const triggers = readTriggers(batch, now(), log);
+          const answered = await retryWhileUnavailable(() => store.schedule(triggers, windowMs, now()));
+          if (triggers.requested.size + triggers.listed.length > 0) loop.wake();
+          await reader.answer(answered);
+        },
+        retryWhileUnavailable,
+      },
+      context,
+    );
   });
 }

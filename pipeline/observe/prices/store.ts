@@ -5,8 +5,6 @@ import type { Pool, Sql } from '../../../infra/postgres/client.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { felt } from '../../../schemas/messages/common.ts';
 import { storable } from '../../../schemas/text.ts';
-import { movePosition } from '../positions.ts';
-import type { Position } from '../positions.ts';
 import { refusals, stateAfter } from './guard.ts';
 import type { GuardState, Verdict } from './guard.ts';
 import type { PriceTriggers } from './messages.ts';
@@ -107,13 +105,12 @@ export function createPriceStore(pool: Pool) {
 
     /**
      * Makes requested tokens due, unless they were read within `windowMs` or are being read, so that concurrent requests
-     * share one reading; makes listed tokens due if they are new. Moves the position in the same transaction.
+     * share one reading; makes listed tokens due if they are new.
      *
      * @returns the requests that the last reading already answers
      */
     async schedule(
       { requested, listed }: PriceTriggers,
-      position: Position,
       windowMs: number,
       now: number,
     ): Promise<readonly Answered[]> {
@@ -140,7 +137,6 @@ export function createPriceStore(pool: Pool) {
            ON CONFLICT (token) DO NOTHING`,
           [listed, now],
         );
-        await movePosition(tx, OBSERVER, position);
         return answered.map(({ token, asked_at, read_at }) => ({
           token,
           requestedAt: asked_at,

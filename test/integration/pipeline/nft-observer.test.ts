@@ -15,7 +15,7 @@ import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
 import { createNode } from '../../../pipeline/node/node.ts';
 import { createObserverMetrics } from '../../../pipeline/observe/metrics.ts';
 import { runNftObserver } from '../../../pipeline/observe/nft/observer.ts';
-import type { ObserverRun } from '../../../pipeline/observe/tokens.ts';
+import type { ObserverRun } from '../../../pipeline/observe/loops.ts';
 import type { KnownNft } from '../../../projections/nft-transfers/queries.ts';
 import { ZERO_FELT, toFelt } from '../../../schemas/felt.ts';
 import { nftMessage } from '../../../schemas/messages/nft.ts';
@@ -32,14 +32,14 @@ import type { UriNode } from '../../support/uri-node.ts';
 const [ANNA, BERT] = [toFelt(0xa11an), toFelt(0xbe47n)];
 const CID = 'QmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWnPbdG';
 /** A request that comes so much too early is taken for one in time: clocks differ. */
-const CLOCKS_MS = 5000;
+const CLOCK_SKEW_MS = 5000;
 const LOOPBACK = ['127.0.0.0/8'].flatMap((text) => parseNetwork(text) ?? []);
 
 let world: ObserverWorld;
 let node: UriNode;
 let gateway: SimulatedGateway;
 let running: ObserverRun | null = null;
-let undo: (() => Promise<void>)[] = [];
+let releases: (() => Promise<void>)[] = [];
 /** The observer's clock: it stands until a test moves it. */
 let now = 1_700_000_000_000;
 let height = 0;
@@ -59,7 +59,7 @@ afterAll(async () => {
 });
 beforeEach(() => {
   gateway.faults.clear();
-  Object.assign(node, { isAway: false, reason: 'Not minted' });
+  Object.assign(node, { isUnavailable: false, reason: 'Not minted' });
   transferred = [];
   now += 7 * 86_400_000;
 });
@@ -79,7 +79,7 @@ async function start(
   });
   const egress = createEgress({ allowNetworks, ownPorts: [] });
   const gatewayEgress = createEgress({ allowNetworks: LOOPBACK, ownPorts: [] });
-  undo = [() => rpc.close(), () => egress.close(), () => gatewayEgress.close()];
+  releases = [() => rpc.close(), () => egress.close(), () => gatewayEgress.close()];
   running = await runNftObserver({
     config,
     node: rpc,
@@ -101,7 +101,7 @@ async function stop(): Promise<void> {
   await running?.stop();
   await running?.done;
   running = null;
-  for (const one of undo.splice(0)) await one();
+  for (const release of releases.splice(0)) await release();
 }
 
 /** Mints an NFT of `ART` with this URI; without one its contract reverts. */
@@ -111,7 +111,7 @@ function mint(uri: string | null): bigint {
   return id;
 }
 
-async function tell(ids: readonly bigint[]): Promise<void> {
+async function transfer(ids: readonly bigint[]): Promise<void> {
   const events = ids.map((id) => transferEvent(ART, ANNA, BERT, id));
   await publishBlock(events);
 }
@@ -126,7 +126,7 @@ async function publishBlock(
   await publisher.close();
 }
 
-async function ask(id: bigint): Promise<void> {
+async function request(id: bigint): Promise<void> {
   const publisher = world.kafka.publisher();
   await publisher.publish(topics.requests, [
     {
@@ -137,7 +137,7 @@ async function ask(id: bigint): Promise<void> {
   await publisher.close();
 }
 
-async function said(id: bigint): Promise<NftMessage[]> {
+async function publishedFor(id: bigint): Promise<NftMessage[]> {
   const found: NftMessage[] = [];
   for (const { partition, low, high } of await world.kafka.offsets(topics.nft)) {
     for await (const { key, value } of world.kafka.readRange(topics.nft, partition, low, high)) {
@@ -149,10 +149,10 @@ async function said(id: bigint): Promise<NftMessage[]> {
   return found;
 }
 
-async function untilSaid(id: bigint, times = 1): Promise<NftMessage> {
+async function untilPublished(id: bigint, times = 1): Promise<NftMessage> {
   return await vi.waitFor(
     async () => {
-      const messages = await said(id);
+      const messages = await publishedFor(id);
       expect(messages.length).toBeGreaterThanOrEqual(times);
       return messages[times - 1]!;
     },
@@ -172,8 +172,8 @@ async function rowOf(id: bigint): Promise<Row | undefined> {
   return rows[0];
 }
 
-/** Waits until nothing is due, and nobody works on anything. */
-async function untilIdle(): Promise<void> {
+/** Waits until the log is consumed and no task is due or in progress. */
+async function untilDone(): Promise<void> {
   await vi.waitFor(
     async () => {
       for (const topic of [topics.chainBlocks, topics.requests]) {
@@ -196,7 +196,7 @@ async function untilIdle(): Promise<void> {
 
 const callsOf = (part: string): number => gateway.calls.filter((path) => path.includes(part)).length;
 
-it('fetches every NFT that blocks tell of, single and batch, once however often they are read', async () => {
+it('fetches every NFT transferred in blocks, single and batch, once however often the blocks are read', async () => {
   const first = mint(`ipfs://${CID}/foxes/1`);
   const placeholder = mint(`ipfs://${CID}/items/{id}.json`);
   const doubled = mint(`https://other.example/ipfs/ipfs://${CID}/foxes/2.json`);
@@ -214,15 +214,15 @@ it('fetches every NFT that blocks tell of, single and batch, once however often 
       [wide, 1n],
     ]),
   ]);
-  await untilIdle();
-  await tell([first, onChain]);
+  await untilDone();
+  await transfer([first, onChain]);
   await stop();
-  // The positions are lost, as with an older backup: everything is read again, nothing is fetched again.
+  // Without its checkpoints, as after restoring a backup, the observer reads everything and fetches nothing again.
   await world.pool.query("DELETE FROM tds.checkpoints WHERE starts_with(consumer, 'observe-')");
   await start();
-  await untilIdle();
+  await untilDone();
 
-  expect(await said(first)).toEqual([
+  expect(await publishedFor(first)).toEqual([
     {
       type: 'nft.metadata_fetched',
       v: 1,
@@ -238,27 +238,27 @@ it('fetches every NFT that blocks tell of, single and batch, once however often 
       observed_at: now,
     },
   ]);
-  expect(await said(placeholder)).toMatchObject([{ token: ITEMS, name: `items #${placeholder}` }]);
-  expect(await said(doubled)).toMatchObject([{ name: 'foxes #2' }]);
-  expect(await said(wide)).toMatchObject([{ token: ITEMS, name: 'foxes #3' }]);
-  expect(await said(onChain)).toMatchObject([
+  expect(await publishedFor(placeholder)).toMatchObject([{ token: ITEMS, name: `items #${placeholder}` }]);
+  expect(await publishedFor(doubled)).toMatchObject([{ name: 'foxes #2' }]);
+  expect(await publishedFor(wide)).toMatchObject([{ token: ITEMS, name: 'foxes #3' }]);
+  expect(await publishedFor(onChain)).toMatchObject([
     { name: 'On chain', image: 'ipfs://a/b', attributes: [{ trait_type: 'a', value: '1' }] },
   ]);
   expect(callsOf('/foxes/1')).toBe(1);
 });
 
-describe('the cache row', () => {
+describe('the retry schedule', () => {
   it(
-    'is tried ten times with growing pauses, and never inside one, asked or not; then never again',
+    'makes ten attempts with growing delays and none before its time, whatever is requested',
     { timeout: 120_000 },
     async () => {
       const id = mint(`ipfs://${CID}/foxes/10`);
       gateway.faults.add({ kind: 'status', status: 502, path: '/foxes/10' });
       await start();
-      await tell([id]);
+      await transfer([id]);
       let expected = 300_000;
       for (let attempt = 1; attempt <= 10; attempt += 1) {
-        const message = await untilSaid(id, attempt);
+        const message = await untilPublished(id, attempt);
         const retryAt = attempt === 10 ? null : now + Math.min(expected, 86_400_000);
         expect(message).toMatchObject({
           type: 'nft.metadata_failed',
@@ -268,88 +268,92 @@ describe('the cache row', () => {
           retry_at: retryAt,
           observed_at: now,
         });
-        await untilIdle();
+        await untilDone();
         expect(await rowOf(id)).toMatchObject({ failures: attempt, next_at: retryAt });
-        // One millisecond before its time nobody tries, whoever asks and however often it is transferred.
-        now = retryAt === null ? now + 30 * 86_400_000 : retryAt - CLOCKS_MS - 1;
-        await ask(id);
-        await tell([id]);
-        await untilIdle();
+        // Just before its time, neither a request nor a transfer causes an attempt.
+        now = retryAt === null ? now + 30 * 86_400_000 : retryAt - CLOCK_SKEW_MS - 1;
+        await request(id);
+        await transfer([id]);
+        await untilDone();
         expect(callsOf('/foxes/10')).toBe(attempt);
         if (retryAt !== null) now = retryAt;
         expected *= 2;
       }
-      // Over a restart, too.
+      // The NFT stays given up after a restart.
       await stop();
       gateway.faults.clear();
       transferred = [{ token: ART, tokenId: String(id), standard: 'erc721' }];
       await start();
-      await untilIdle();
+      await untilDone();
       expect(callsOf('/foxes/10')).toBe(10);
-      expect((await said(id)).length).toBe(10);
+      expect((await publishedFor(id)).length).toBe(10);
     },
   );
 
-  it('counts from the beginning once it was fetched', async () => {
+  it('restarts after a success', async () => {
     const id = mint(`ipfs://${CID}/foxes/11`);
     gateway.faults.add({ kind: 'status', path: '/foxes/11', times: 2 });
     await start();
-    await tell([id]);
-    await untilSaid(id, 1);
-    await untilIdle();
+    await transfer([id]);
+    await untilPublished(id, 1);
+    await untilDone();
     now += 300_000;
-    await untilSaid(id, 2);
-    await untilIdle();
+    await untilPublished(id, 2);
+    await untilDone();
     now += 600_000;
-    expect(await untilSaid(id, 3)).toMatchObject({ type: 'nft.metadata_fetched', name: 'foxes #11' });
-    await untilIdle();
+    expect(await untilPublished(id, 3)).toMatchObject({ type: 'nft.metadata_fetched', name: 'foxes #11' });
+    await untilDone();
     expect(await rowOf(id)).toMatchObject({ failures: 0, next_at: null });
   });
 
-  it('counts from the beginning, and is tried at once, when it is minted after somebody had asked for it', async () => {
+  it('restarts at once when an NFT is minted after it was requested', async () => {
     const id = mint(null);
     await start();
-    await ask(id);
-    await untilSaid(id, 1);
-    await untilIdle();
+    await request(id);
+    await untilPublished(id, 1);
+    await untilDone();
     now += 300_000;
-    expect(await untilSaid(id, 2)).toMatchObject({ attempt: 2 });
-    await untilIdle();
-    await tell([id]);
-    expect(await untilSaid(id, 3)).toMatchObject({ cause: 'reverted', attempt: 1, retry_at: now + 300_000 });
-    await untilIdle();
-    // A second transfer is no mint.
-    await tell([id]);
-    await untilIdle();
-    expect(await said(id)).toHaveLength(3);
+    expect(await untilPublished(id, 2)).toMatchObject({ attempt: 2 });
+    await untilDone();
+    await transfer([id]);
+    expect(await untilPublished(id, 3)).toMatchObject({
+      cause: 'reverted',
+      attempt: 1,
+      retry_at: now + 300_000,
+    });
+    await untilDone();
+    // A second transfer is not a mint.
+    await transfer([id]);
+    await untilDone();
+    expect(await publishedFor(id)).toHaveLength(3);
   });
 
-  it('counts from the beginning, and is tried at once, when it is minted again', async () => {
+  it('restarts at once when an NFT is minted again', async () => {
     const id = mint(null);
     await start();
-    await tell([id]);
-    await untilSaid(id, 1);
-    await untilIdle();
+    await transfer([id]);
+    await untilPublished(id, 1);
+    await untilDone();
     now += 300_000;
-    expect(await untilSaid(id, 2)).toMatchObject({ attempt: 2 });
-    await untilIdle();
+    expect(await untilPublished(id, 2)).toMatchObject({ attempt: 2 });
+    await untilDone();
     node.uris.set(id, `ipfs://${CID}/foxes/12`);
     await publishBlock([transferEvent(ART, ZERO_FELT, BERT, id)]);
-    expect(await untilSaid(id, 3)).toMatchObject({ type: 'nft.metadata_fetched', name: 'foxes #12' });
-    await untilIdle();
+    expect(await untilPublished(id, 3)).toMatchObject({ type: 'nft.metadata_fetched', name: 'foxes #12' });
+    await untilDone();
     expect(await rowOf(id)).toMatchObject({ failures: 0, next_at: null });
-    // What was fetched is not fetched again.
+    // Fetched metadata is not fetched again.
     await publishBlock([transferEvent(ART, ZERO_FELT, BERT, id)]);
-    await untilIdle();
-    expect(await said(id)).toHaveLength(3);
+    await untilDone();
+    expect(await publishedFor(id)).toHaveLength(3);
   });
 
-  it("keeps the contract's reason where it reverted", async () => {
+  it("publishes the contract's reason of a revert", async () => {
     node.reason = 'ERC721: invalid token ID';
     const id = mint(null);
     await start();
-    await tell([id]);
-    expect(await untilSaid(id)).toMatchObject({
+    await transfer([id]);
+    expect(await untilPublished(id)).toMatchObject({
       cause: 'reverted',
       reason: 'ERC721: invalid token ID',
       uri: null,
@@ -357,22 +361,22 @@ describe('the cache row', () => {
     });
   });
 
-  it('does not count what is no fault of the NFT: the node is away', async () => {
-    node.isAway = true;
+  it('does not count attempts while the node is unavailable', async () => {
+    node.isUnavailable = true;
     const id = mint('data:application/json,{}');
     await start();
-    await tell([id]);
+    await transfer([id]);
     await vi.waitFor(async () => expect(await rowOf(id)).toMatchObject({ failures: 0, troubles: 1 }), {
       timeout: 30_000,
     });
-    node.isAway = false;
+    node.isUnavailable = false;
     now += 60_000;
-    expect(await untilSaid(id)).toMatchObject({ type: 'nft.metadata_fetched' });
-    await untilIdle();
+    expect(await untilPublished(id)).toMatchObject({ type: 'nft.metadata_fetched' });
+    await untilDone();
     expect(await rowOf(id)).toMatchObject({ failures: 0, troubles: 0, next_at: null });
   });
 
-  it('that was written down before a crash is published as it was written', async () => {
+  it('publishes the message that was stored before a crash', async () => {
     const id = mint('data:application/json,{"name":"new"}');
     const message = {
       type: 'nft.metadata_fetched',
@@ -393,59 +397,55 @@ describe('the cache row', () => {
       [ART, String(id), now, JSON.stringify(message)],
     );
     await start();
-    expect(await untilSaid(id)).toEqual(message);
+    expect(await untilPublished(id)).toEqual(message);
   });
 });
 
-it('fetches what is asked for, also where no transfer was seen', async () => {
+it('fetches a requested NFT without a transfer', async () => {
   const id = mint(`ipfs://${CID}/foxes/20`);
   await start();
-  await ask(id);
-  expect(await untilSaid(id)).toMatchObject({ type: 'nft.metadata_fetched', name: 'foxes #20' });
+  await request(id);
+  expect(await untilPublished(id)).toMatchObject({ type: 'nft.metadata_fetched', name: 'foxes #20' });
 });
 
-it('finds what nobody has tried', async () => {
+it('fetches a transferred NFT without a task', async () => {
   const id = mint(`ipfs://${CID}/foxes/21`);
   transferred = [{ token: ART, tokenId: String(id), standard: 'erc721' }];
   await start();
-  expect(await untilSaid(id)).toMatchObject({ type: 'nft.metadata_fetched', name: 'foxes #21' });
+  expect(await untilPublished(id)).toMatchObject({ type: 'nft.metadata_fetched', name: 'foxes #21' });
 });
 
-describe('a document', () => {
+describe('a metadata document', () => {
   it.each([
-    ['that is huge', { kind: 'huge' }, 'the answer is larger than 1048576 bytes'],
-    ['that is nested', { kind: 'nested' }, 'the metadata is nested more than 64 deep'],
-    ['that is no JSON', { kind: 'body' }, 'the metadata is no JSON object'],
-    ['that breaks off', { kind: 'drop' }, /^connection: /],
+    ['is huge', { kind: 'huge' }, 'answer larger than 1048576 bytes'],
+    ['is nested too deep', { kind: 'nested' }, 'the metadata is nested deeper than 64'],
+    ['is not JSON', { kind: 'body' }, 'the metadata is not a JSON object'],
+    ['breaks off', { kind: 'drop' }, /^connection: /],
     [
-      'that is elsewhere, on this machine',
+      'redirects to this machine',
       { kind: 'redirect', to: 'http://127.0.0.1:1/' },
       'blocked address: blocked address',
     ],
     [
-      'that is elsewhere, beside us',
+      'redirects to a private network',
       { kind: 'redirect', to: 'https://10.1.2.3/x' },
       'blocked address: blocked address',
     ],
     [
-      'that is elsewhere, with a keeper of secrets',
+      'redirects to a metadata service',
       { kind: 'redirect', to: 'http://169.254.169.254/latest' },
       'blocked address: blocked address',
     ],
-    [
-      'that is elsewhere, in a file',
-      { kind: 'redirect', to: 'file:///etc/passwd' },
-      'a URI of the scheme file: is not fetched',
-    ],
-    ['that is elsewhere without end', { kind: 'redirect', to: '?again' }, 'more than 3 redirects'],
-    ['that is missing', { kind: 'status', status: 404 }, 'HTTP 404'],
-  ] as const)('%s is a failure with a reason', async (_, fault, reason) => {
+    ['redirects to a file', { kind: 'redirect', to: 'file:///etc/passwd' }, 'unsupported URI scheme file:'],
+    ['redirects without end', { kind: 'redirect', to: '?again' }, 'more than 3 redirects'],
+    ['is missing', { kind: 'status', status: 404 }, 'HTTP 404'],
+  ] as const)('fails with a reason where it %s', async (_, fault, reason) => {
     const id = (nextId += 1n);
     node.uris.set(id, `ipfs://${CID}/foxes/${id}`);
     gateway.faults.add({ ...fault, path: `/foxes/${id}` });
     await start();
-    await tell([id]);
-    expect(await untilSaid(id)).toMatchObject({
+    await transfer([id]);
+    expect(await untilPublished(id)).toMatchObject({
       type: 'nft.metadata_failed',
       cause: 'unavailable',
       reason: typeof reason === 'string' ? reason : expect.stringMatching(reason),
@@ -456,18 +456,18 @@ describe('a document', () => {
     ['http://127.0.0.1:1/x', 'blocked address: blocked address'],
     ['https://[::1]/x', 'blocked address: blocked address'],
     ['https://user:word@x.example/', /password/],
-    ['gopher://x.example/', 'a URI of the scheme gopher: is not fetched'],
+    ['gopher://x.example/', 'unsupported URI scheme gopher:'],
     ['not a uri', 'the URI is not valid'],
-  ])('at %s is not asked for', async (uri, reason) => {
+  ])('is not requested from %s', async (uri, reason) => {
     const id = mint(uri);
     await start();
-    await tell([id]);
-    expect(await untilSaid(id)).toMatchObject({
+    await transfer([id]);
+    expect(await untilPublished(id)).toMatchObject({
       reason: typeof reason === 'string' ? reason : expect.stringMatching(reason),
     });
   });
 
-  it('that comes with its type twice is read as any other', async () => {
+  it('is read with a repeated Content-Type', async () => {
     const body = '{"name":"Twice"}';
     const head = ['HTTP/1.1 200 OK', 'Content-Type: a/b', 'Content-Type: c/d', 'Connection: close'];
     const server = createServer();
@@ -482,22 +482,22 @@ describe('a document', () => {
       const { port } = server.address() as AddressInfo;
       const id = mint(`http://127.0.0.1:${port}/1`);
       await start({}, { allowNetworks: LOOPBACK });
-      await tell([id]);
-      expect(await untilSaid(id)).toMatchObject({ type: 'nft.metadata_fetched', name: 'Twice' });
+      await transfer([id]);
+      expect(await untilPublished(id)).toMatchObject({ type: 'nft.metadata_fetched', name: 'Twice' });
     } finally {
       server.close();
     }
   });
 
-  it('of wrong types in every field is taken for what can be had of it', async () => {
+  it('is read with wrong types in every field', async () => {
     const id = (nextId += 1n);
     node.uris.set(id, `ipfs://${CID}/foxes/${id}`);
     const text =
       '{"name":5,"description":{},"image":[],"external_url":1,"animation_url":null,"attributes":"x"}';
     gateway.faults.add({ kind: 'body', text, type: 'application/json', path: `/foxes/${id}` });
     await start();
-    await tell([id]);
-    expect(await untilSaid(id)).toMatchObject({
+    await transfer([id]);
+    expect(await untilPublished(id)).toMatchObject({
       type: 'nft.metadata_fetched',
       name: '5',
       description: null,
@@ -509,12 +509,12 @@ describe('a document', () => {
   });
 });
 
-describe('a host that hangs', () => {
+describe('a hanging host', () => {
   let hanging: Server;
-  let asked = 0;
+  let requests = 0;
   beforeAll(async () => {
     hanging = createServer(() => {
-      asked += 1;
+      requests += 1;
     });
     hanging.listen(0, '127.0.0.1');
     await once(hanging, 'listening');
@@ -524,7 +524,7 @@ describe('a host that hangs', () => {
     hanging.closeAllConnections();
   });
 
-  it('keeps its own NFTs waiting and nobody else’s', { timeout: 60_000 }, async () => {
+  it('delays only its own NFTs', { timeout: 60_000 }, async () => {
     const { port } = hanging.address() as AddressInfo;
     const stuck = Array.from({ length: 40 }, (_, i) => mint(`http://127.0.0.1:${port}/${i}`));
     const others = Array.from({ length: 40 }, (_, i) => mint(`ipfs://${CID}/foxes/${5000 + i}`));
@@ -532,14 +532,14 @@ describe('a host that hangs', () => {
       { NFT_CONCURRENCY: '8', NFT_HOST_CONCURRENCY: '2', NFT_TIMEOUT_MS: '40000' },
       { allowNetworks: LOOPBACK },
     );
-    await tell(stuck);
-    await vi.waitFor(() => expect(asked).toBe(2), { timeout: 20_000 });
-    await tell(others);
-    // Put off, they are looked at again after a second of the observer's clock.
+    await transfer(stuck);
+    await vi.waitFor(() => expect(requests).toBe(2), { timeout: 20_000 });
+    await transfer(others);
+    // Postponed tasks are due again after a second of the observer's clock.
     const ticking = setInterval(() => (now += 100), 20);
-    for (const id of others) expect(await untilSaid(id)).toMatchObject({ type: 'nft.metadata_fetched' });
+    for (const id of others) expect(await untilPublished(id)).toMatchObject({ type: 'nft.metadata_fetched' });
     clearInterval(ticking);
-    expect(asked).toBe(2);
-    expect(await said(stuck[0]!)).toEqual([]);
+    expect(requests).toBe(2);
+    expect(await publishedFor(stuck[0]!)).toEqual([]);
   });
 });

@@ -9,7 +9,7 @@ import type { Kafka } from '../../../infra/kafka/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { createTextReader } from '../../../pipeline/observe/http.ts';
 import { runTokenList } from '../../../pipeline/observe/token-list.ts';
-import type { ObserverRun } from '../../../pipeline/observe/tokens.ts';
+import type { ObserverRun } from '../../../pipeline/observe/loops.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { tokensMessage } from '../../../schemas/messages/tokens.ts';
@@ -47,9 +47,9 @@ afterAll(async () => {
   await world.close();
 });
 
-function start(): void {
+async function start(): Promise<void> {
   running.push(
-    runTokenList({
+    await runTokenList({
       config: { tokenListPollSeconds: 0.05 },
       reader,
       url: tokenListUrl(feed.url),
@@ -72,7 +72,7 @@ async function listed(): Promise<Extract<TokensMessage, { type: 'token.listed' }
   return found.filter((message) => message.type === 'token.listed');
 }
 
-/** Until the list was read so many times more than now. */
+/** Waits until the list was read `count` more times. */
 async function rounds(count: number): Promise<void> {
   const before = feed.calls.length;
   await eventually(async () => expect(feed.calls.length).toBeGreaterThanOrEqual(before + count));
@@ -89,33 +89,41 @@ const flags = ({ verified, common, public: isPublic, logo }: Awaited<ReturnType<
   public: isPublic,
   logo,
 });
-/** `hostile` is listed without a flag and without a logo: nothing is said of it. */
-const spokenOf = coins.length - 1;
+/** `hostile` is listed without flags and logo, and is not published. */
+const publishedTokens = coins.length - 1;
 
-test('what the list says is published once, over restarts and by two processes', async () => {
-  start();
-  start();
-  await eventually(async () => expect(await listed()).toHaveLength(spokenOf));
+test('publishes each listing once, over restarts and with two processes', async () => {
+  await start();
+  await start();
+  await eventually(async () => expect(await listed()).toHaveLength(publishedTokens));
   await rounds(3);
   await Promise.all(running.splice(0).map((run) => run.stop()));
-  start();
+  await start();
   await rounds(3);
   const found = await listed();
-  expect(found).toHaveLength(spokenOf);
-  const said = new Map(found.map((message) => [message.token, flags(message)]));
-  expect(said.get(addressOf('strk'))).toEqual({
+  expect(found).toHaveLength(publishedTokens);
+  const flagsByToken = new Map(found.map((message) => [message.token, flags(message)]));
+  expect(flagsByToken.get(addressOf('strk'))).toEqual({
     verified: true,
     common: true,
     public: false,
     logo: 'https://logos.example/starknet/strk.png',
   });
-  expect(said.get(addressOf('keyed'))).toMatchObject({ verified: true, common: false, public: false });
-  expect(said.get(addressOf('component'))).toMatchObject({ verified: false, common: false, public: true });
-  expect(said.has(addressOf('hostile'))).toBe(false);
+  expect(flagsByToken.get(addressOf('keyed'))).toMatchObject({
+    verified: true,
+    common: false,
+    public: false,
+  });
+  expect(flagsByToken.get(addressOf('component'))).toMatchObject({
+    verified: false,
+    common: false,
+    public: true,
+  });
+  expect(flagsByToken.has(addressOf('hostile'))).toBe(false);
 });
 
-test('a token that leaves the list loses its flags, and has them again when it is back', async () => {
-  start();
+test('clears the flags of a token that leaves the list, and sets them again when it returns', async () => {
+  await start();
   const eth = addressOf('eth');
   const ofEth = async () => (await listed()).filter(({ token }) => token === eth).map(flags);
   const [first] = await ofEth();
@@ -128,17 +136,20 @@ test('a token that leaves the list loses its flags, and has them again when it i
 });
 
 test.each([
-  ['http500', {}, /^not read: HTTP 500$/],
-  ['truncated', {}, /^not read: the answer is no page/],
-  ['missing', {}, /^not read: the token list has lost 11 of 11 tokens at once/],
-] as const)('%s: nothing changes, an alarm says so, and it ends by itself', async (kind, more, detail) => {
-  const before = (await listed()).length;
-  feed.faults.add({ kind, ...more });
-  start();
-  await eventually(async () =>
-    expect(await alarms()).toEqual([{ name: 'tokens.list', detail: expect.stringMatching(detail) }]),
-  );
-  feed.faults.clear();
-  await eventually(async () => expect(await alarms()).toEqual([]));
-  expect(await listed()).toHaveLength(before);
-});
+  ['http500', {}, /^unavailable: HTTP 500$/],
+  ['truncated', {}, /^unavailable: the answer is not a page/],
+  ['missing', {}, /^unavailable: the token list lost 11 of 11 tokens at once/],
+] as const)(
+  'raises an alarm and publishes nothing on %s, and clears it afterwards',
+  async (kind, more, detail) => {
+    const before = (await listed()).length;
+    feed.faults.add({ kind, ...more });
+    await start();
+    await eventually(async () =>
+      expect(await alarms()).toEqual([{ name: 'tokens.list', detail: expect.stringMatching(detail) }]),
+    );
+    feed.faults.clear();
+    await eventually(async () => expect(await alarms()).toEqual([]));
+    expect(await listed()).toHaveLength(before);
+  },
+);

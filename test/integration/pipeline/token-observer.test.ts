@@ -11,7 +11,7 @@ import { createNode } from '../../../pipeline/node/node.ts';
 import type { Node } from '../../../pipeline/node/types.ts';
 import { createObserverMetrics } from '../../../pipeline/observe/metrics.ts';
 import { runTokenObserver } from '../../../pipeline/observe/tokens.ts';
-import type { ObserverRun } from '../../../pipeline/observe/tokens.ts';
+import type { ObserverRun } from '../../../pipeline/observe/loops.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { BlockAccepted, ContractsMap } from '../../../schemas/messages/chain-blocks.ts';
@@ -30,7 +30,7 @@ let kafka: Kafka;
 let simulated: SimulatedNode;
 let node: Node;
 let running: ObserverRun | null = null;
-/** The observer's clock: it stands until a test moves it. */
+/** The observer's clock, which only the tests advance. */
 let now = 1_700_000_000_000;
 
 beforeAll(async () => {
@@ -39,7 +39,7 @@ beforeAll(async () => {
   simulated = await createSimulatedNode({ manual: true, initialHead: 100 });
   node = createNode({
     url: simulated.url,
-    // What fails is tried again when the clock moves, which stands: nothing may fail by itself on a busy machine.
+    // A call that fails is retried only when a test advances the clock, so a busy machine must not time out.
     timeoutMs: 30_000,
     maxConcurrent: 8,
     attempts: 1,
@@ -91,7 +91,7 @@ async function publish(messages: readonly BlockAccepted[]): Promise<void> {
   await publisher.close();
 }
 
-async function described(): Promise<Extract<TokensMessage, { type: 'token.described' }>[]> {
+async function publishedTokens(): Promise<Extract<TokensMessage, { type: 'token.described' }>[]> {
   const found: TokensMessage[] = [];
   for (const { partition, low, high } of await kafka.offsets(topics.tokens)) {
     for await (const { key, value } of kafka.readRange(topics.tokens, partition, low, high)) {
@@ -116,8 +116,8 @@ async function attemptsOf(subject: Felt): Promise<Attempt | undefined> {
   return rows[0];
 }
 
-/** Waits until the observer has read everything there is. */
-async function untilRead(): Promise<void> {
+/** Waits until the checkpoint of every partition is at the end of the log. */
+async function untilConsumed(): Promise<void> {
   const ends = (await kafka.offsets(topics.chainBlocks)).filter(({ high }) => high > 0);
   await vi.waitFor(
     async () => {
@@ -132,8 +132,8 @@ async function untilRead(): Promise<void> {
   );
 }
 
-async function untilIdle(): Promise<void> {
-  await untilRead();
+async function untilDone(): Promise<void> {
+  await untilConsumed();
   await vi.waitFor(
     async () => {
       const { rows } = await pool.query(
@@ -145,17 +145,17 @@ async function untilIdle(): Promise<void> {
   );
 }
 
-const contractsOf = (some: readonly { address: bigint; standard: TokenStandard }[]): ContractsMap =>
+const contractsOf = (contracts: readonly { address: bigint; standard: TokenStandard }[]): ContractsMap =>
   Object.fromEntries(
-    some.map(({ address, standard }) => [toFelt(address), { standard, class_hash: toFelt(0xc1n) }]),
+    contracts.map(({ address, standard }) => [toFelt(address), { standard, class_hash: toFelt(0xc1n) }]),
   );
 
-test('a token is tried again with growing pauses while the node is away, over a restart, then described', async () => {
+test('retries a token with backoff while the node is unavailable, over a restart, then publishes it', async () => {
   const token = addressOf('usdc');
   simulated.faults.add({ kind: 'http503' });
   await publish([block(0, { [token]: { standard: 'erc20', class_hash: null } })]);
   await start();
-  const pauses: number[] = [];
+  const delays: number[] = [];
   for (let failures = 1; failures <= 5; failures += 1) {
     if (failures === 4) {
       await stop();
@@ -165,20 +165,23 @@ test('a token is tried again with growing pauses while the node is away, over a 
       async () => {
         const attempt = await attemptsOf(token);
         expect(attempt).toMatchObject({ attempts: failures, last_error: 'Starknet node answered HTTP 503' });
-        pauses.push((attempt?.next_at ?? 0) - now);
+        delays.push((attempt?.next_at ?? 0) - now);
       },
       { timeout: 60_000, interval: 20 },
     );
-    now += pauses.at(-1) ?? 0;
+    now += delays.at(-1) ?? 0;
   }
-  expect(pauses.every((pause, index) => index === 0 || pause > (pauses[index - 1] ?? 0))).toBe(true);
-  expect(pauses[4]).toBeGreaterThanOrEqual(12_800);
-  expect(await described()).toEqual([]);
+  // Doubling from a second, less up to half by chance.
+  for (const [index, delay] of delays.entries()) {
+    expect(delay).toBeLessThanOrEqual(1000 * 2 ** index);
+    expect(delay).toBeGreaterThanOrEqual(500 * 2 ** index);
+  }
+  expect(await publishedTokens()).toEqual([]);
 
   simulated.faults.clear();
   now += 60_000;
-  await untilIdle();
-  expect(await described()).toEqual([
+  await untilDone();
+  expect(await publishedTokens()).toEqual([
     {
       type: 'token.described',
       v: 1,
@@ -194,7 +197,7 @@ test('a token is tried again with growing pauses while the node is away, over a 
   ]);
 });
 
-test('every simulated token has its name, hostile ones included, once however often blocks are replayed', async () => {
+test('publishes the name of every simulated token once, however often blocks are replayed', async () => {
   const blocks = [
     block(1, contractsOf(tokens.slice(0, 10))),
     block(1024, contractsOf(tokens)),
@@ -202,75 +205,75 @@ test('every simulated token has its name, hostile ones included, once however of
   ];
   await start();
   await publish([...blocks, ...blocks]);
-  await untilIdle();
+  await untilDone();
   await stop();
 
-  const found = new Map((await described()).map((message) => [message.token, message]));
-  expect((await described()).length).toBe(tokens.length);
+  const found = new Map((await publishedTokens()).map((message) => [message.token, message]));
+  expect((await publishedTokens()).length).toBe(tokens.length);
   for (const { key, address, standard, decimals, answers, form } of tokens) {
     const message = found.get(toFelt(address));
     expect(message, key).toMatchObject({ standard });
-    const tellsDecimals = standard === 'erc20' && (form !== 'proxy' || answers.includes('decimals'));
-    expect([key, message?.decimals]).toEqual([key, tellsDecimals ? decimals : null]);
+    const hasDecimals = standard === 'erc20' && (form !== 'proxy' || answers.includes('decimals'));
+    expect([key, message?.decimals]).toEqual([key, hasDecimals ? decimals : null]);
   }
-  const said = (key: string) => {
+  const namesOf = (key: string) => {
     const message = found.get(addressOf(key));
     return [message?.name, message?.symbol];
   };
-  expect(said('strk')).toEqual(['Starknet Token', 'STRK']);
-  expect(said('component')).toEqual([
+  expect(namesOf('strk')).toEqual(['Starknet Token', 'STRK']);
+  expect(namesOf('component')).toEqual([
     'A Component Token Whose Name Does Not Fit Into One Felt, Nor Into Two: 🚀',
     'COMPONENT-WITH-A-SYMBOL-BEYOND-31-BYTES',
   ]);
-  expect(said('hostile')).toEqual([
+  expect(namesOf('hostile')).toEqual([
     `<script>alert("x")</script>'; DROP TABLE tokens; --🦊\u202egnp.exe`,
     '"␀\\💩',
   ]);
-  expect(said('hostile-felt')).toEqual(['A␀B\uFFFD\uFFFD"\'', '<b>א\u202e']);
-  expect(said('nameless')).toEqual([null, null]);
-  expect(said('untold')).toEqual([null, null]);
-  expect(said('decimals-only')).toEqual([null, null]);
-  expect(said('items')).toEqual(['Game Items', 'ITEM']);
+  expect(namesOf('hostile-felt')).toEqual(['A␀B\uFFFD\uFFFD"\'', '<b>א\u202e']);
+  expect(namesOf('nameless')).toEqual([null, null]);
+  expect(namesOf('untold')).toEqual([null, null]);
+  expect(namesOf('decimals-only')).toEqual([null, null]);
+  expect(namesOf('items')).toEqual(['Game Items', 'ITEM']);
 
-  // The position is lost, as with an older backup: everything is read again, nothing is said again.
+  // Without its checkpoints, as after restoring a backup, the observer reads everything and publishes nothing new.
   await pool.query("DELETE FROM tds.checkpoints WHERE starts_with(consumer, 'observe-')");
   await start();
   await publish(blocks);
-  await untilIdle();
-  expect((await described()).length).toBe(tokens.length);
+  await untilDone();
+  expect((await publishedTokens()).length).toBe(tokens.length);
 });
 
-test('a token is described again when a repair says another standard of it, and only then', async () => {
+test('publishes a token again only when a repair changes its standard', async () => {
   const token = addressOf('foxes');
-  const before = (await described()).length;
+  const before = (await publishedTokens()).length;
   const as = (standard: TokenStandard, seq: number, cause: BlockAccepted['cause']) =>
     block(5, { [token]: { standard, class_hash: null } }, { seq, cause });
   await start();
-  // Blocks that were made before the repair may still come, and may come again.
+  // Blocks from before the repair may be delivered after it.
   await publish([as('unknown', 500, 'new'), as('erc20', 600, 'repair')]);
-  await untilIdle();
-  // A position that is lost has everything read again, by a process that remembers nothing.
+  await untilDone();
+  // Without its checkpoints and its cache, the observer reads everything again.
   await stop();
   await pool.query("DELETE FROM tds.checkpoints WHERE starts_with(consumer, 'observe-')");
   await start();
-  await untilIdle();
-  for (const again of [
+  await untilDone();
+  for (const repeated of [
     as('erc721', 400, 'replay'),
     as('erc721', 550, 'repair'),
     as('erc20', 700, 'repair'),
   ]) {
-    await publish([again]);
-    await untilIdle();
+    await publish([repeated]);
+    await untilDone();
   }
-  const about = (await described()).filter((message) => message.token === token);
-  expect((await described()).length).toBe(before + 1);
+  const about = (await publishedTokens()).filter((message) => message.token === token);
+  expect((await publishedTokens()).length).toBe(before + 1);
   expect(about.map(({ standard, name }) => [standard, name])).toEqual([
     ['erc721', 'Seeded Foxes'],
     ['erc20', 'Seeded Foxes'],
   ]);
 });
 
-test('a message that cannot be read keeps nobody from the next one', async () => {
+test('skips an invalid message', async () => {
   const token = toFelt(0xabcdefn);
   const publisher = kafka.publisher();
   const broken = { ...block(3, {}), contracts: { nonsense: 1 } } as unknown as BlockAccepted;
@@ -278,9 +281,9 @@ test('a message that cannot be read keeps nobody from the next one', async () =>
   await publisher.close();
   await publish([block(4, { [token]: { standard: 'unknown', class_hash: null } })]);
   await start();
-  await untilIdle();
-  // No contract is there: the chain's answer is no, and it is an answer.
-  expect((await described()).filter((message) => message.token === token)).toMatchObject([
+  await untilDone();
+  // There is no such contract: every field is refused.
+  expect((await publishedTokens()).filter((message) => message.token === token)).toMatchObject([
     { standard: 'unknown', name: null, symbol: null, decimals: null, block: 4 },
   ]);
 });

@@ -4,7 +4,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { parseNetwork } from '../../../../infra/networks.ts';
 import { createEgress } from '../../../../pipeline/egress/egress.ts';
 
-/** What `checkUrl` says of hosts that resolve to given addresses. Nothing is connected to. */
+/** `checkUrl` with hosts that resolve to given addresses, without any connection. */
 
 let addresses: readonly string[] = [];
 const egress = createEgress({
@@ -16,15 +16,15 @@ const egress = createEgress({
 });
 afterAll(() => egress.close());
 
-function check(url: string, ...found: readonly string[]): Promise<string | null> {
-  addresses = found;
+function check(url: string, ...resolved: readonly string[]): Promise<string | null> {
+  addresses = resolved;
   return egress.checkUrl(url);
 }
 
 const BLOCKED = 'The host has an address that may not be called.';
 const INSECURE = 'The URL must use https.';
 
-describe('a URL', () => {
+describe('checkUrl', () => {
   it.each([
     '',
     'hooks',
@@ -34,7 +34,7 @@ describe('a URL', () => {
     'http://[::1%25lo]/',
     'https://1.2.3.256/',
     'https://x:99999/',
-  ])('that is none is not valid: %j', async (url) => {
+  ])('refuses the invalid URL %j', async (url) => {
     expect(await check(url, '1.1.1.1')).toBe('The URL is not valid.');
   });
   it.each([
@@ -43,22 +43,22 @@ describe('a URL', () => {
     'javascript:1',
     'ws://hooks.example/',
     'hooks.example:443',
-  ])('of another scheme is refused: %s', async (url) => {
+  ])('refuses the scheme of %s', async (url) => {
     expect(await check(url, '1.1.1.1')).toBe(INSECURE);
   });
   it.each([
     'https://user@hooks.example/',
     'https://user:password@hooks.example/',
     'https://:@x:y@hooks.example/',
-  ])('with credentials is refused: %s', async (url) => {
-    expect(await check(url, '1.1.1.1')).toBe('The URL must not hold a user name or a password.');
+  ])('refuses credentials in %s', async (url) => {
+    expect(await check(url, '1.1.1.1')).toBe('The URL must not contain a user name or a password.');
   });
-  it('whose host has no address is refused', async () => {
+  it('refuses a host without an address', async () => {
     expect(await check('https://hooks.example/')).toBe('The host does not resolve.');
   });
 });
 
-describe('a host', () => {
+describe('checkUrl of a host', () => {
   it.each([
     ['https://h/', ['1.1.1.1'], null],
     ['https://h:8443/x?y#z', ['1.1.1.1', '2606:4700::1111'], null],
@@ -69,7 +69,7 @@ describe('a host', () => {
     ['https://h/', ['1.1.1.1', '::1'], BLOCKED],
     ['https://h/', ['1.1.1.1', 'nonsense'], BLOCKED],
     ['https://h/', ['fe80::1%eth0'], BLOCKED],
-    // Allowed: by http too, and not where the service itself listens.
+    // Allowed networks: by http as well, but not at the service's own ports.
     ['http://h/', ['10.1.2.3'], null],
     ['http://h/', ['10.1.2.3', '10.1.2.4'], null],
     ['http://h/', ['::ffff:10.1.2.3'], null],
@@ -81,15 +81,15 @@ describe('a host', () => {
     ['https://h:8080/', ['1.1.1.1'], null],
     ['http://h:8081/', ['198.51.100.7'], null],
     ['http://h:8081/', ['198.51.100.8'], BLOCKED],
-    // Not even allowed: whoever keeps a machine's secrets.
+    // Metadata services are refused even in allowed networks.
     ['http://h/', ['169.254.169.254'], BLOCKED],
     ['http://h/', ['64:ff9b::a9fe:a9fe'], BLOCKED],
     ['http://h/', ['64:ff9b::101:101'], null],
-  ] as const)('%s at %j: %j', async (url, found, said) => {
-    expect(await check(url, ...found)).toBe(said);
+  ] as const)('answers %s at %j with %j', async (url, resolved, answer) => {
+    expect(await check(url, ...resolved)).toBe(answer);
   });
 
-  it('is called only where each of its addresses may be', async () => {
+  it('accepts only hosts whose addresses are all accepted', async () => {
     const good = fc.constantFrom<string>('1.1.1.1', '8.8.4.4', '2606:4700::1111', '10.1.200.1');
     const bad = fc.constantFrom<string>(
       '127.0.0.1',
@@ -105,10 +105,10 @@ describe('a host', () => {
         fc.array(good, { maxLength: 5 }),
         fc.array(bad, { maxLength: 2 }),
         fc.nat(6),
-        async (some, others, at) => {
-          fc.pre(some.length + others.length > 0);
-          const all = some.toSpliced(at, 0, ...others);
-          expect(await check('https://h/', ...all)).toBe(others.length === 0 ? null : BLOCKED);
+        async (accepted, refused, at) => {
+          fc.pre(accepted.length + refused.length > 0);
+          const all = accepted.toSpliced(at, 0, ...refused);
+          expect(await check('https://h/', ...all)).toBe(refused.length === 0 ? null : BLOCKED);
         },
       ),
     );

@@ -2,15 +2,15 @@ import { Registry } from 'prom-client';
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 
-import { CLAIM_MS } from '../../../../pipeline/observe/attempts.ts';
-import type { Attempts, Claim } from '../../../../pipeline/observe/attempts.ts';
+import { CLAIM_MS } from '../../../../pipeline/observe/task-store.ts';
+import type { Claim } from '../../../../pipeline/observe/task-store.ts';
 import { createObserverMetrics } from '../../../../pipeline/observe/metrics.ts';
 import { startWorker } from '../../../../pipeline/observe/worker.ts';
-import type { Worker } from '../../../../pipeline/observe/worker.ts';
+import type { TaskStore, Worker } from '../../../../pipeline/observe/worker.ts';
 import { AppError } from '../../../../schemas/errors.ts';
 
-/** The rules of the table (`test/integration/pipeline/token-observer.test.ts` runs on the table itself) in a few lines. */
-function ledger(subjects: readonly string[]) {
+/** A task store in memory; test/integration/pipeline/token-observer.test.ts runs on the real one. */
+function createTasks(subjects: readonly string[]) {
   const rows = new Map(
     subjects.map((subject) => [
       subject,
@@ -23,7 +23,7 @@ function ledger(subjects: readonly string[]) {
     Object.assign(row, change);
     return true;
   };
-  const attempts: Pick<Attempts, 'claim' | 'prepare' | 'done' | 'failed' | 'release' | 'backlog'> = {
+  const store: TaskStore<Claim, string> = {
     async claim(limit, now) {
       const due = [...rows].filter(([, row]) => row.next_at !== null && row.next_at <= now).slice(0, limit);
       return due.map(([subject, row]) => {
@@ -47,11 +47,11 @@ function ledger(subjects: readonly string[]) {
     release: async (claim, now) => end(claim, { next_at: now }),
     backlog: async () => ({ waiting: 0, failing: 0 }),
   };
-  return { rows, attempts: attempts as Attempts };
+  return { rows, store };
 }
 
-const away = (): never => {
-  throw new AppError('NODE_UNREACHABLE', 'away', { retryable: true });
+const unavailable = (): never => {
+  throw new AppError('NODE_UNREACHABLE', 'unavailable', { retryable: true });
 };
 
 describe('startWorker', () => {
@@ -65,7 +65,7 @@ describe('startWorker', () => {
   });
 
   function start(
-    table: ReturnType<typeof ledger>,
+    tasks: ReturnType<typeof createTasks>,
     observe: (subject: string, signal: AbortSignal) => Promise<string>,
     publish: (subject: string, message: string) => Promise<void> = async () => {},
   ) {
@@ -73,10 +73,10 @@ describe('startWorker', () => {
     worker = startWorker<string>(
       {
         observer: 'test',
-        attempts: table.attempts,
+        store: tasks.store,
         observe: (subject, _, signal) => observe(subject, signal),
         publish,
-        readMessage: String,
+        parseMessage: String,
         concurrency: 2,
         log: pino({ level: 'silent' }),
         metrics: createObserverMetrics(new Registry()),
@@ -89,71 +89,74 @@ describe('startWorker', () => {
     return fatal;
   }
 
-  it('tries again after 1, 2, 4, 8 … seconds, then publishes once', async () => {
-    const table = ledger(['a']);
-    const tried: number[] = [];
+  it('retries after 1, 2, 4, 8 … seconds, then publishes once', async () => {
+    const tasks = createTasks(['a']);
+    const attemptedAt: number[] = [];
     const published: string[] = [];
-    let isAway = true;
+    let isUnavailable = true;
     start(
-      table,
+      tasks,
       async (subject) => {
-        tried.push(Date.now());
-        if (isAway) away();
+        attemptedAt.push(Date.now());
+        if (isUnavailable) unavailable();
         return `described ${subject}`;
       },
       async (_, message) => void published.push(message),
     );
     await vi.advanceTimersByTimeAsync(20_000);
-    const pauses = tried.slice(1).map((at, index) => Math.round((at - (tried[index] ?? 0)) / 1000));
-    expect(pauses).toEqual([1, 2, 4, 8]);
-    expect(table.rows.get('a')).toMatchObject({ attempts: 5, error: 'away' });
-    isAway = false;
+    const delays = attemptedAt
+      .slice(1)
+      .map((at, index) => Math.round((at - (attemptedAt[index] ?? 0)) / 1000));
+    expect(delays).toEqual([1, 2, 4, 8]);
+    expect(tasks.rows.get('a')).toMatchObject({ attempts: 5, error: 'unavailable' });
+    isUnavailable = false;
     await vi.advanceTimersByTimeAsync(60_000);
     expect(published).toEqual(['described a']);
-    expect(table.rows.get('a')?.next_at).toBeNull();
+    expect(tasks.rows.get('a')?.next_at).toBeNull();
   });
 
-  it('lets one subject that fails keep none of the others', async () => {
-    const table = ledger(['bad', 'a', 'b', 'c', 'd']);
+  it('processes the other subjects while one fails', async () => {
+    const tasks = createTasks(['bad', 'a', 'b', 'c', 'd']);
     const published: string[] = [];
     start(
-      table,
-      async (subject) => (subject === 'bad' ? away() : subject),
+      tasks,
+      async (subject) => (subject === 'bad' ? unavailable() : subject),
       async (subject) => void published.push(subject),
     );
     await vi.advanceTimersByTimeAsync(500);
     expect(published).toEqual(['a', 'b', 'c', 'd']);
   });
 
-  it('publishes what was written down, not a second observation, when publishing failed', async () => {
-    const table = ledger(['a']);
+  it('publishes the stored message instead of a second observation when publishing failed', async () => {
+    const tasks = createTasks(['a']);
     const published: string[] = [];
     let observations = 0;
-    let logIsAway = true;
+    let isKafkaUnavailable = true;
     start(
-      table,
+      tasks,
       async () => `observation ${++observations}`,
       async (_, message) => {
-        if (logIsAway) throw new AppError('STORE_UNAVAILABLE', 'no log', { retryable: true });
+        if (isKafkaUnavailable)
+          throw new AppError('STORE_UNAVAILABLE', 'Kafka unavailable', { retryable: true });
         published.push(message);
       },
     );
     await vi.advanceTimersByTimeAsync(2000);
-    logIsAway = false;
+    isKafkaUnavailable = false;
     await vi.advanceTimersByTimeAsync(5000);
     expect(published).toEqual(['observation 1']);
     expect(observations).toBe(1);
   });
 
-  it('publishes nothing for a claim that was lost meanwhile', async () => {
-    const table = ledger(['a']);
+  it('publishes nothing for a claim that was lost during the observation', async () => {
+    const tasks = createTasks(['a']);
     const published: string[] = [];
     let first = true;
     start(
-      table,
+      tasks,
       async () => {
-        const row = table.rows.get('a');
-        // Asked for anew while it is being observed.
+        const row = tasks.rows.get('a');
+        // The task is reset, as by a repair, while it is being observed.
         if (first && row !== undefined) row.next_at = Date.now() + 50;
         const answer = first ? 'old' : 'new';
         first = false;
@@ -165,28 +168,28 @@ describe('startWorker', () => {
     expect(published).toEqual(['new']);
   });
 
-  it('gives back what it was at when it is stopped, without counting an attempt', async () => {
-    const table = ledger(['a']);
+  it('releases its task without counting an attempt when it is stopped', async () => {
+    const tasks = createTasks(['a']);
     start(
-      table,
+      tasks,
       (_, signal) =>
         new Promise((_resolve, reject) => {
-          signal.addEventListener('abort', () => reject(new AppError('NODE_UNREACHABLE', 'given up')));
+          signal.addEventListener('abort', () => reject(new AppError('NODE_UNREACHABLE', 'cancelled')));
         }),
     );
     await vi.advanceTimersByTimeAsync(300);
     await worker?.stop();
     worker = null;
-    expect(table.rows.get('a')).toMatchObject({ attempts: 0, next_at: Date.now() });
+    expect(tasks.rows.get('a')).toMatchObject({ attempts: 0, next_at: Date.now() });
   });
 
-  it('reports a bug of its own', async () => {
-    const table = ledger(['a']);
-    table.attempts.done = async () => {
+  it('reports an error of its store', async () => {
+    const tasks = createTasks(['a']);
+    tasks.store.done = async () => {
       throw new TypeError('bug');
     };
-    table.attempts.failed = table.attempts.done as never;
-    const fatal = start(table, async () => 'x');
+    tasks.store.failed = tasks.store.done as never;
+    const fatal = start(tasks, async () => 'x');
     await vi.advanceTimersByTimeAsync(300);
     expect(fatal).toHaveBeenCalled();
   });

@@ -1,18 +1,18 @@
 import { expect, it } from 'vitest';
 
-import { createPending } from '../../../../../pipeline/observe/balances/pending.ts';
+import { createPendingReads } from '../../../../../pipeline/observe/balances/pending.ts';
 import { toFelt } from '../../../../../schemas/felt.ts';
 
 const token = toFelt(7n);
 const pair = (account: bigint, requestedAt: number) => ({ account: toFelt(account), token, requestedAt });
-const queue = () => {
-  let givenUp = 0;
-  const pending = createPending({ patienceMs: 1000, onGivenUp: () => (givenUp += 1) });
-  return { pending, givenUp: () => givenUp };
+const create = () => {
+  let expired = 0;
+  const pending = createPendingReads({ ttlMs: 1000, onExpired: () => (expired += 1) });
+  return { pending, expired: () => expired };
 };
 
-it('reads a pair once for all who asked before, and once more for those who asked while it was read', () => {
-  const { pending } = queue();
+it('answers earlier requests with one read, and requests during the read with another', () => {
+  const { pending } = create();
   pending.add(pair(1n, 50), 100);
   pending.add(pair(2n, 10), 100);
   pending.add(pair(1n, 40), 110);
@@ -23,20 +23,20 @@ it('reads a pair once for all who asked before, and once more for those who aske
   ]);
   pending.add(pair(1n, 60), 130);
   expect(pending.take(10, 140)).toEqual([]);
-  for (const one of batch) pending.end(one, null);
+  for (const read of batch) pending.end(read, null);
   expect(pending.take(10, 150)).toMatchObject([{ requestedAt: 60 }]);
 });
 
-it('tries a pair again that was not answered, for the newest who asked, until nobody can be waiting', () => {
-  const { pending, givenUp } = queue();
+it('retries an unread pair for its newest request until that expires', () => {
+  const { pending, expired } = create();
   pending.add(pair(1n, 50), 100);
   const [first] = pending.take(10, 100);
   pending.add(pair(1n, 70), 150);
   if (first !== undefined) pending.end(first, 400);
   expect(pending.take(10, 399)).toEqual([]);
   const [second] = pending.take(10, 400);
-  expect(second).toMatchObject({ requestedAt: 70, heardAt: 150 });
+  expect(second).toMatchObject({ requestedAt: 70, receivedAt: 150 });
   if (second !== undefined) pending.end(second, 900);
   expect(pending.take(10, 1151)).toEqual([]);
-  expect([givenUp(), pending.size()]).toEqual([1, 0]);
+  expect([expired(), pending.size()]).toEqual([1, 0]);
 });

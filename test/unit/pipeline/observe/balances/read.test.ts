@@ -11,13 +11,19 @@ import type { Felt } from '../../../../../schemas/felt.ts';
 
 const AT = { hash: toFelt(0xb10cn) };
 const [ANNA, BERT] = [toFelt(0xa11an), toFelt(0xbe47n)];
-const [SNAKE, CAMEL, GONE, BROKEN, SHY] = [1n, 2n, 3n, 4n, 5n].map(toFelt) as [Felt, Felt, Felt, Felt, Felt];
+const [SNAKE, CAMEL, MISSING, BROKEN, BUSY] = [1n, 2n, 3n, 4n, 5n].map(toFelt) as [
+  Felt,
+  Felt,
+  Felt,
+  Felt,
+  Felt,
+];
 const selectorOf = (name: string): bigint => BigInt(hash.getSelectorFromName(name));
 
-/** Contracts that know one name, none, or fail; every request is kept. */
-function chain() {
+/** Contracts with one of the two entry points, with none, or failing; `requests` records every request. */
+function createNode() {
   const requests: FunctionCall[][] = [];
-  const fails = (code: number) => ({
+  const failure = (code: number) => ({
     ok: false as const,
     error: new RpcError('starknet_call', code, 'no', null),
   });
@@ -29,28 +35,28 @@ function chain() {
         const isSnake = BigInt(selector) === selectorOf('balance_of');
         expect(isSnake || BigInt(selector) === selectorOf('balanceOf')).toBe(true);
         const amount = BigInt(calldata[0] ?? 0n);
-        if (contract === GONE) return fails(20);
-        if (contract === BROKEN) return fails(40);
-        if (contract === SHY) return { ok: false, error: new AppError('NODE_UNREACHABLE', 'busy') };
+        if (contract === MISSING) return failure(20);
+        if (contract === BROKEN) return failure(40);
+        if (contract === BUSY) return { ok: false, error: new AppError('NODE_UNREACHABLE', 'busy') };
         if (contract === SNAKE)
-          return isSnake ? { ok: true, value: [toFelt(amount), toFelt(0n)] } : fails(21);
-        return isSnake ? fails(21) : { ok: true, value: [toFelt(amount)] };
+          return isSnake ? { ok: true, value: [toFelt(amount), toFelt(0n)] } : failure(21);
+        return isSnake ? failure(21) : { ok: true, value: [toFelt(amount)] };
       });
     },
   };
   return { node, requests };
 }
 
-describe('reading balances', () => {
-  it('asks for all in one request, and for those that know the other name in a second', async () => {
-    const { node, requests } = chain();
+describe('readBalances', () => {
+  it('calls all pairs in one request, and refusing contracts under the other name in a second', async () => {
+    const { node, requests } = createNode();
     const names = new Map<Felt, EntryPoint>();
-    const pairs = [SNAKE, CAMEL, GONE, BROKEN, SHY].flatMap((token) => [
+    const pairs = [SNAKE, CAMEL, MISSING, BROKEN, BUSY].flatMap((token) => [
       { account: ANNA, token },
       { account: BERT, token },
     ]);
-    const found = await readBalances(node, pairs, AT, names);
-    expect(found.map((one) => (one.kind === 'balance' ? one.balance : one.kind))).toEqual([
+    const readings = await readBalances(node, pairs, AT, names);
+    expect(readings.map((reading) => (reading.kind === 'balance' ? reading.balance : reading.kind))).toEqual([
       BigInt(ANNA),
       BigInt(BERT),
       BigInt(ANNA),
@@ -63,7 +69,7 @@ describe('reading balances', () => {
       'unanswered',
     ]);
     expect(requests.map((calls) => calls.length)).toEqual([10, 4]);
-    // What is not there is not asked twice; what answered is asked by the name that it answered to.
+    // A missing contract is not called twice; the entry point that answered is remembered.
     expect([...names]).toEqual([
       [SNAKE, 'balance_of'],
       [CAMEL, 'balanceOf'],
@@ -72,15 +78,17 @@ describe('reading balances', () => {
     expect(requests.map((calls) => calls.length)).toEqual([10, 4, 4]);
   });
 
-  it('asks by the other name when a contract has changed', async () => {
-    const { node } = chain();
+  it('falls back to the other name when a contract was upgraded', async () => {
+    const { node } = createNode();
     const names = new Map<Felt, EntryPoint>([[SNAKE, 'balanceOf']]);
     expect(await readBalances(node, [{ account: ANNA, token: SNAKE }], AT, names)).toEqual([
       { kind: 'balance', balance: BigInt(ANNA) },
     ]);
     expect(names.get(SNAKE)).toBe('balance_of');
   });
+});
 
+describe('decodeBalance', () => {
   it.each([
     [[7n], 7n],
     [[0n, 1n], 1n << 128n],
@@ -89,7 +97,7 @@ describe('reading balances', () => {
     [[1n, 2n, 3n], null],
     [[1n << 128n, 0n], null],
     [[0n, 1n << 128n], null],
-  ])('takes %s for %s', (felts, expected) => {
+  ])('decodes %s as %s', (felts, expected) => {
     expect(decodeBalance(felts.map(toFelt))).toBe(expected);
   });
 });

@@ -10,7 +10,7 @@ import { isStorable } from '../../../../../schemas/text.ts';
 const read = (text: string | Buffer, type = 'application/json') =>
   readMetadata({ bytes: Buffer.from(text), type, uri: 'https://x.example/1' });
 const json = (document: unknown) => read(JSON.stringify(document));
-const nothing = {
+const empty = {
   name: null,
   description: null,
   image: null,
@@ -19,9 +19,9 @@ const nothing = {
   attributes: [],
 };
 
-describe('a document of metadata', () => {
-  it('says what it says', () => {
-    const said = {
+describe('readMetadata', () => {
+  it('reads every field', () => {
+    const document = {
       name: 'Crab',
       description: 'It walks.',
       image: 'ipfs://QmA/1.png',
@@ -29,16 +29,16 @@ describe('a document of metadata', () => {
       animation_url: 'https://crabs.example/1.mp4',
       attributes: [{ trait_type: 'claws', value: 'two' }],
     };
-    expect(json(said)).toEqual(said);
+    expect(json(document)).toEqual(document);
   });
 
-  it.each([null, 1, true, 'text', [1], { a: 1 }, '', 1.5e300])('takes %j in every field', (value) => {
+  it.each([null, 1, true, 'text', [1], { a: 1 }, '', 1.5e300])('accepts %j in every field', (value) => {
     const shown = typeof value === 'number' || typeof value === 'boolean' ? String(value) : null;
     const plain = typeof value === 'string' ? value : shown;
     const fields = ['name', 'description', 'image', 'external_url', 'animation_url', 'attributes'];
     const found = json(Object.fromEntries(fields.map((field) => [field, value])));
     expect(found).toEqual({
-      ...nothing,
+      ...empty,
       name: value === 1.5e300 ? '1.5e+300' : plain,
       description: value === 1.5e300 ? '1.5e+300' : plain,
       attributes:
@@ -48,13 +48,13 @@ describe('a document of metadata', () => {
     });
   });
 
-  it('has numbers as they were written', () => {
+  it('keeps numbers as written', () => {
     expect(
       read(
         '{"name":12345678901234567890,"attributes":[{"trait_type":1,"value":0.10},{"value":false},{"trait_type":null,"value":[1]},{"trait_type":"none","value":null},7,null]}',
       ),
     ).toEqual({
-      ...nothing,
+      ...empty,
       name: '12345678901234567890',
       attributes: [
         { trait_type: '1', value: '0.10' },
@@ -83,11 +83,11 @@ describe('a document of metadata', () => {
     ['/ipfs/QmA/1.png', 'ipfs://QmA/1.png'],
     [`https://x.example/${'a'.repeat(5000)}`, null],
     [`data:image/png;base64,${'A'.repeat(600_000)}`, null],
-  ])('image %s', (image, expected) => {
+  ])('reads the image %s', (image, expected) => {
     expect(json({ image }).image).toBe(expected);
   });
 
-  it('is an SVG only as a picture, its scripts included', () => {
+  it('returns SVG markup only as an image', () => {
     const svg = '<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>';
     const uri = `data:image/svg+xml;base64,${Buffer.from(svg).toString('base64')}`;
     expect(json({ image_data: svg }).image).toBe(uri);
@@ -98,19 +98,19 @@ describe('a document of metadata', () => {
   });
 
   it.each([
-    ['', 'the metadata is no JSON object'],
-    ['<!doctype html><p>no', 'the metadata is no JSON object'],
-    ['[]', 'the metadata is no JSON object'],
-    ['"x"', 'the metadata is no JSON object'],
-    ['null', 'the metadata is no JSON object'],
-    ['{"name":', 'the metadata is no JSON object'],
-    [`{"a":${'['.repeat(300_000)}`, 'the metadata is nested more than 64 deep'],
-    [`${'{"a":'.repeat(65)}1${'}'.repeat(65)}`, 'the metadata is nested more than 64 deep'],
-  ])('fails with a reason: %#', (text, reason) => {
+    ['', 'the metadata is not a JSON object'],
+    ['<!doctype html><p>no', 'the metadata is not a JSON object'],
+    ['[]', 'the metadata is not a JSON object'],
+    ['"x"', 'the metadata is not a JSON object'],
+    ['null', 'the metadata is not a JSON object'],
+    ['{"name":', 'the metadata is not a JSON object'],
+    [`{"a":${'['.repeat(300_000)}`, 'the metadata is nested deeper than 64'],
+    [`${'{"a":'.repeat(65)}1${'}'.repeat(65)}`, 'the metadata is nested deeper than 64'],
+  ])('refuses invalid document %# with a reason', (text, reason) => {
     expect(() => read(text)).toThrow(new MetadataFailure('unavailable', reason));
   });
 
-  it('is cut to its bounds, and brackets in a text are no nesting', () => {
+  it('truncates long values and ignores brackets inside strings', () => {
     const found = json({
       name: '['.repeat(2000),
       description: '🦀'.repeat(9000),
@@ -119,15 +119,15 @@ describe('a document of metadata', () => {
     expect(found.name).toBe(`${'['.repeat(1000)}…`);
     expect(found.description).toBe(`${'🦀'.repeat(5000)}…`);
     expect(found.attributes).toHaveLength(500);
-    // Every byte that is no UTF-8 becomes three.
+    // Three bytes in UTF-8.
     const wide = '\uFFFD'.repeat(1000);
     const attributes = Array.from({ length: 400 }, () => ({ trait_type: wide, value: wide }));
-    const kept = readMetadata({ bytes: Buffer.from(JSON.stringify({ attributes })), type: '', uri: '' });
-    expect(kept.attributes).toHaveLength(10);
+    const limited = readMetadata({ bytes: Buffer.from(JSON.stringify({ attributes })), type: '', uri: '' });
+    expect(limited.attributes).toHaveLength(10);
     expect(read('\uFEFF{"name":"a\\u0000\\ud800"}').name).toBe('a\u2400\uFFFD');
   });
 
-  it('of any JSON is a message that every table can hold', () => {
+  it('makes a storable message of any JSON', () => {
     fc.assert(
       fc.property(
         fc.dictionary(fc.constantFrom('name', 'image', 'attributes', '__proto__', 'x'), fc.jsonValue()),
@@ -141,14 +141,17 @@ describe('a document of metadata', () => {
             uri: '',
           };
           expect(nftMessage.safeParse({ ...message, ...found, observed_at: 0 }).success).toBe(true);
-          for (const text of [found.name, ...found.attributes.flatMap((one) => Object.values(one))])
+          for (const text of [
+            found.name,
+            ...found.attributes.flatMap((attribute) => Object.values(attribute)),
+          ])
             expect(text === null || isStorable(text)).toBe(true);
         },
       ),
     );
   });
 
-  it('is read or fails with a reason, whatever its bytes are', () => {
+  it('never throws anything but MetadataFailure', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 60 }), (bytes) => {
         try {
@@ -161,7 +164,7 @@ describe('a document of metadata', () => {
   });
 });
 
-describe('a data URI', () => {
+describe('readDataUri', () => {
   it.each([
     ['data:application/json;base64,eyJhIjoxfQ==', 'application/json', '{"a":1}'],
     ['data:application/json;charset=utf-8;base64,eyJhIjoxfQ', 'application/json', '{"a":1}'],
@@ -169,16 +172,16 @@ describe('a data URI', () => {
     ['data:application/json;utf8,%7B%22a%22%3A1%7D', 'application/json', '{"a":1}'],
     ['DATA:,x', '', 'x'],
     ['data:Image/SVG+xml;utf8,<svg>\n</svg>', 'image/svg+xml', '<svg>\n</svg>'],
-  ])('%s', (uri, type, text) => {
+  ])('decodes %s', (uri, type, text) => {
     const found = readDataUri(uri);
     expect([found?.type, found?.bytes.toString()]).toEqual([type, text]);
   });
 
-  it.each(['', 'https://x', 'data', 'data:text/plain'])('%j is none', (uri) => {
+  it.each(['', 'https://x', 'data', 'data:text/plain'])('returns null for %j', (uri) => {
     expect(readDataUri(uri)).toBeNull();
   });
 
-  it('gives back what was put in', () => {
+  it('decodes what was encoded', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'grapheme' }), (text) => {
         const base64 = `data:x/y;base64,${Buffer.from(text).toString('base64')}`;

@@ -10,7 +10,7 @@ import {
 } from '../../../../../pipeline/observe/prices/decimal.ts';
 import { pricesMessage } from '../../../../../schemas/messages/prices.ts';
 
-/** Value × 10^60 of a decimal text, by another way than the code's. */
+/** Value × 10^60 of a decimal text, computed independently of the code. */
 function scaled(text: string): bigint {
   const [mantissa = '', exponent = '0'] = text.toLowerCase().split('e');
   const [whole = '', fraction = ''] = mantissa.split('.');
@@ -35,13 +35,13 @@ const numberText = fc
   });
 
 describe('plainDecimal', () => {
-  it('is the same number, to the last digit, in the form that messages take', () => {
+  it('keeps every digit and matches the schema of messages', () => {
     const price = pricesMessage.options[0].shape.price;
     fc.assert(
       fc.property(numberText, (text) => {
         const plain = plainDecimal(text);
         if (plain === null) {
-          // Refused only for its size.
+          // Refused for its size only.
           const [whole = '', fraction = ''] = [scaled(text) / 10n ** 60n, scaled(text) % 10n ** 60n].map(
             String,
           );
@@ -57,7 +57,7 @@ describe('plainDecimal', () => {
     );
   });
 
-  it('takes every positive double of a price’s size as JavaScript writes it', () => {
+  it('accepts every positive double within the limits as JavaScript writes it', () => {
     fc.assert(
       fc.property(fc.double({ min: 1e-20, max: 9e14, noNaN: true }), (value) => {
         expect(Number(positiveDecimal(JSON.stringify(value)))).toBe(value);
@@ -75,7 +75,7 @@ describe('plainDecimal', () => {
     ['123456789012345.123456789012345678901234567890', '123456789012345.12345678901234567890123456789'],
     ['0.000', '0'],
     ['-0', '0'],
-  ])('%s is %s', (text, plain) => {
+  ])('writes %s as %s', (text, plain) => {
     expect(plainDecimal(text)).toBe(plain);
   });
 
@@ -98,31 +98,31 @@ describe('plainDecimal', () => {
     expect(plainDecimal(text)).toBeNull();
   });
 
-  it('has no price of nothing', () => {
+  it('refuses zero as a positive decimal', () => {
     expect(positiveDecimal('0')).toBeNull();
     expect(positiveDecimal('0e5')).toBeNull();
   });
 });
 
 describe('parseJsonExactly', () => {
-  it('gives every number as it is written, wherever it stands, and the rest as JSON.parse does', () => {
+  it('keeps every number as written, and parses the rest as JSON.parse', () => {
     fc.assert(
       fc.property(numberText, fc.string(), fc.boolean(), (text, other, flag) => {
         const json = `{"a": [${text}, ${JSON.stringify(other)}], "b": {"c": ${flag}, "d": ${text}}, "e": null}`;
-        const kept = new JsonNumber(text);
-        expect(parseJsonExactly(json)).toEqual({ a: [kept, other], b: { c: flag, d: kept }, e: null });
+        const number = new JsonNumber(text);
+        expect(parseJsonExactly(json)).toEqual({ a: [number, other], b: { c: flag, d: number }, e: null });
       }),
     );
   });
 
-  it('keeps digits that a double has no room for', () => {
+  it('keeps digits beyond the precision of a double', () => {
     expect(parseJsonExactly('[0.1234567890123456789012]')).toEqual([
       new JsonNumber('0.1234567890123456789012'),
     ]);
   });
 });
 
-it('tells how far apart two prices are, in either direction', () => {
+it('factorBetween is the same in both directions', () => {
   expect(factorBetween('2', '4')).toBe(2);
   expect(factorBetween('4', '2')).toBe(2);
   expect(factorBetween('0.00000001', '0.00001')).toBeCloseTo(1000, 6);

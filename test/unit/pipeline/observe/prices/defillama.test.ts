@@ -44,8 +44,8 @@ const addressOf = (key: string): Felt =>
   toFelt(coins.find(({ token }) => token.key === key)?.token.address ?? 0n);
 const unknown = toFelt(0xabcn);
 
-describe('the adapter of DefiLlama', () => {
-  it('finds every coin of the feed, padded or not there, and nothing for one it does not know', async () => {
+describe('createDefiLlama', () => {
+  it('reads every coin of the feed, with padded and unpadded addresses, and skips unknown ones', async () => {
     const priced = coins.filter(({ walk }) => walk !== null).map(({ token }) => toFelt(token.address));
     const readings = await adapter.current([...priced, unknown]);
     expect(readings).toHaveLength(priced.length);
@@ -58,7 +58,7 @@ describe('the adapter of DefiLlama', () => {
     expect(readings.find(({ token }) => token === addressOf('component'))?.price).toMatch(/e-[0-9]+$/);
   });
 
-  it('reads a history of hours, each near its hour, and the same as what was current then', async () => {
+  it('reads hourly history that equals the current prices of those hours', async () => {
     const from = NOW - 48 * 60 * MINUTE;
     const token = addressOf('eth');
     const points = await adapter.history(token, { from, to: NOW, stepMs: 60 * MINUTE });
@@ -73,13 +73,13 @@ describe('the adapter of DefiLlama', () => {
     expect(then).toEqual(points[0]);
   });
 
-  it('tells of the feed’s limit as an error, not as an empty history', async () => {
-    const ask = adapter.history(addressOf('eth'), { from: 0, to: 251 * MINUTE, stepMs: MINUTE });
-    await expect(ask).rejects.toMatchObject({ code: 'FEED_ANSWER_INVALID', retryable: false });
+  it('rejects a history beyond the limit of the feed', async () => {
+    const reading = adapter.history(addressOf('eth'), { from: 0, to: 251 * MINUTE, stepMs: MINUTE });
+    await expect(reading).rejects.toMatchObject({ code: 'FEED_ANSWER_INVALID', retryable: false });
     expect(adapter.pointsPerCall).toBe(250);
   });
 
-  it('takes what is not a number for no price, and says which token was meant', async () => {
+  it('reads a price that is not a number as null, and keeps the address of the answer', async () => {
     feed.faults.add({ kind: 'garbage-price', value: '1.02', tokens: [addressOf('usdc')] });
     feed.faults.add({ kind: 'other-address', tokens: [addressOf('eth')] });
     const readings = await adapter.current([addressOf('usdc'), addressOf('eth')]);
@@ -96,16 +96,16 @@ describe('the adapter of DefiLlama', () => {
     ['http429', { retryAfter: 60 }, 'FEED_UNREACHABLE', 1],
     ['not-json', {}, 'FEED_ANSWER_INVALID', 1],
     ['truncated', {}, 'FEED_ANSWER_INVALID', 1],
-  ] as const)('%s %j is the error %s after %i calls', async (kind, more: Partial<FeedFault>, code, calls) => {
+  ] as const)('rejects %s %j with %s after %i calls', async (kind, more: Partial<FeedFault>, code, calls) => {
     feed.faults.add({ kind, ...more });
     const before = feed.calls.length;
     await expect(adapter.current([addressOf('eth')])).rejects.toMatchObject({ code });
     expect(feed.calls.length - before).toBe(calls);
-    // Never sooner than it was asked for.
+    // Not before the Retry-After of the feed.
     if (more.retryAfter === 2) expect(Math.min(...slept)).toBeGreaterThanOrEqual(2000);
   });
 
-  it('takes only addresses of Starknet for tokens, and only whole seconds for times', async () => {
+  it('accepts only Starknet addresses as tokens, and only whole seconds as times', async () => {
     const coinsOf = (entries: readonly string[]) =>
       createDefiLlama(
         { get: async () => `{"coins":{${entries.join()}}}`, close: async () => {} },
@@ -120,8 +120,8 @@ describe('the adapter of DefiLlama', () => {
       'starknet:ETH',
       'starknet:0X01',
     ];
-    const said = '{"price":1.50,"timestamp":1790000000,"confidence":0.9}';
-    const read = await coinsOf(keys.map((key) => `"${key}":${said}`)).current([toFelt(1n)]);
+    const coin = '{"price":1.50,"timestamp":1790000000,"confidence":0.9}';
+    const read = await coinsOf(keys.map((key) => `"${key}":${coin}`)).current([toFelt(1n)]);
     const one = toFelt(1n);
     expect(read.map(({ token }) => token)).toEqual([null, one, null, null, null, null, one]);
     expect(read[1]).toEqual({ token: one, price: '1.50', confidence: '0.9', observedAt: 1_790_000_000_000 });
@@ -140,13 +140,13 @@ describe('the adapter of DefiLlama', () => {
     expect(shapeless.map(({ price }) => price)).toEqual([null, null, null]);
   });
 
-  it('goes on after one 429', async () => {
+  it('retries after a 429', async () => {
     feed.faults.add({ kind: 'http429', times: 1 });
     expect(await adapter.current([addressOf('eth')])).toHaveLength(1);
     expect(slept[0]).toBeGreaterThanOrEqual(1000);
   });
 
-  it('reads no more than it has room for', async () => {
+  it('rejects an answer larger than its limit', async () => {
     const narrow = createDefiLlama(
       createTextReader({
         timeoutMs: 5000,

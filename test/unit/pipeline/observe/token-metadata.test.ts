@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 
 import { RpcError } from '../../../../pipeline/node/errors.ts';
 import type { Node } from '../../../../pipeline/node/types.ts';
-import { describeToken } from '../../../../pipeline/observe/describe.ts';
+import { readTokenMetadata } from '../../../../pipeline/observe/token-metadata.ts';
 import { AppError } from '../../../../schemas/errors.ts';
 import { toFelt } from '../../../../schemas/felt.ts';
 import { tokensMessage } from '../../../../schemas/messages/tokens.ts';
@@ -12,16 +12,16 @@ import type { TokenStandard } from '../../../../schemas/messages/common.ts';
 const TOKEN = toFelt(0x70ce4n);
 const text = (value: string): bigint[] => [BigInt(`0x${Buffer.from(value).toString('hex')}`)];
 
-function contract(answers: Record<string, bigint[] | Error>): Pick<Node, 'call'> & { asked: string[] } {
-  const asked: string[] = [];
+function createContract(answers: Record<string, bigint[] | Error>): Pick<Node, 'call'> & { calls: string[] } {
+  const calls: string[] = [];
   return {
-    asked,
+    calls,
     async call({ contract: address, selector }, at) {
       const name = ['name', 'symbol', 'decimals'].find(
         (candidate) => BigInt(hash.getSelectorFromName(candidate)) === BigInt(selector),
       );
       expect([address, at]).toEqual([TOKEN, 'latest']);
-      asked.push(name ?? 'something else');
+      calls.push(name ?? 'unknown selector');
       const answer = answers[name ?? ''] ?? new RpcError('starknet_call', 21, 'no such entry point', null);
       if (answer instanceof Error) throw answer;
       return answer.map(toFelt);
@@ -30,11 +30,11 @@ function contract(answers: Record<string, bigint[] | Error>): Pick<Node, 'call'>
 }
 
 const run = (node: Pick<Node, 'call'>, standard: TokenStandard = 'erc20') =>
-  describeToken(node, TOKEN, { standard, class_hash: null, block: 7 }, () => 1234);
+  readTokenMetadata(node, TOKEN, { standard, class_hash: null, block: 7 }, () => 1234);
 
-describe('describeToken', () => {
-  it('says what the contract says', async () => {
-    const node = contract({ name: text('Ether'), symbol: [0n, ...text('ETH'), 3n], decimals: [18n] });
+describe('readTokenMetadata', () => {
+  it('reads name, symbol and decimals of a contract', async () => {
+    const node = createContract({ name: text('Ether'), symbol: [0n, ...text('ETH'), 3n], decimals: [18n] });
     const described = await run(node);
     expect(described).toEqual({
       type: 'token.described',
@@ -51,28 +51,28 @@ describe('describeToken', () => {
     expect(tokensMessage.parse(described)).toEqual(described);
   });
 
-  it.each(['erc721', 'erc1155'] as const)('does not ask an %s for decimals', async (standard) => {
-    const node = contract({ name: text('Foxes'), symbol: text('FOX'), decimals: [0n] });
+  it.each(['erc721', 'erc1155'] as const)('does not read decimals of an %s', async (standard) => {
+    const node = createContract({ name: text('Foxes'), symbol: text('FOX'), decimals: [0n] });
     expect(await run(node, standard)).toMatchObject({ name: 'Foxes', symbol: 'FOX', decimals: null });
-    expect(node.asked.toSorted()).toEqual(['name', 'symbol']);
+    expect(node.calls.toSorted()).toEqual(['name', 'symbol']);
   });
 
-  it.each([20, 21, 22, 40, 41])('takes code %i for a no, field by field', async (code) => {
-    const node = contract({ symbol: text('S'), name: new RpcError('starknet_call', code, 'no', null) });
+  it.each([20, 21, 22, 40, 41])('returns null for a field that is refused with code %i', async (code) => {
+    const node = createContract({ symbol: text('S'), name: new RpcError('starknet_call', code, 'no', null) });
     expect(await run(node)).toMatchObject({ name: null, symbol: 'S', decimals: null });
   });
 
-  it('makes null of what is no text and no number', async () => {
-    const node = contract({ name: [5n, 5n], symbol: [], decimals: [256n] });
+  it('returns null for answers that are neither text nor number', async () => {
+    const node = createContract({ name: [5n, 5n], symbol: [], decimals: [256n] });
     expect(await run(node)).toMatchObject({ name: null, symbol: null, decimals: null });
   });
 
   it.each([
-    new AppError('NODE_UNREACHABLE', 'away', { retryable: true }),
+    new AppError('NODE_UNREACHABLE', 'unavailable', { retryable: true }),
     new RpcError('starknet_call', -32603, 'internal', null),
     new RpcError('starknet_call', 24, 'block not found', null),
-  ])('throws what is not an answer of the chain (%s)', async (error) => {
-    const node = contract({ name: text('N'), symbol: error, decimals: [18n] });
+  ])('throws errors of the node (%s)', async (error) => {
+    const node = createContract({ name: text('N'), symbol: error, decimals: [18n] });
     await expect(run(node)).rejects.toBe(error);
   });
 });

@@ -1,18 +1,18 @@
 import { describe, expect, it } from 'vitest';
 
-import { readTokenList } from '../../../../pipeline/observe/token-list-source.ts';
+import { readTokenList } from '../../../../pipeline/observe/token-list-feed.ts';
 import { toFelt } from '../../../../schemas/felt.ts';
 
 const URL_OF_LIST = 'http://list.example/v1/starknet/tokens?search=x';
 
-/** A list of these pages; every page says the same totals. */
+/** Serves a list of these pages, with the same totals on every page. */
 function reader(pages: readonly (readonly unknown[])[], totals: { totalElements?: number } = {}) {
-  const asked: string[] = [];
+  const urls: string[] = [];
   const totalElements = totals.totalElements ?? pages.flat().length;
   return {
-    asked,
+    urls,
     get: async (url: string) => {
-      asked.push(url);
+      urls.push(url);
       const number = Number(new URL(url).searchParams.get('page'));
       return JSON.stringify({
         content: pages[number] ?? [],
@@ -38,11 +38,11 @@ const entry = (address: string, tags: readonly string[], logoUri: unknown = null
 });
 
 describe('readTokenList', () => {
-  it('reads every page of the URL that is given', async () => {
+  it('reads every page of the configured URL', async () => {
     const list = reader([[entry('0x1', []), entry('0x02', [])], [entry('0x3', [])]]);
     const { listings } = await readTokenList(list, URL_OF_LIST);
     expect([...listings.keys()]).toEqual([1n, 2n, 3n].map(toFelt));
-    expect(list.asked).toEqual([
+    expect(list.urls).toEqual([
       'http://list.example/v1/starknet/tokens?search=x&page=0&size=100',
       'http://list.example/v1/starknet/tokens?search=x&page=1&size=100',
     ]);
@@ -56,8 +56,8 @@ describe('readTokenList', () => {
     [['Unruggable'], { verified: false, common: false, public: true }],
     [['Verified', 'Community'], { verified: true, common: false, public: true }],
     [['Unknown'], { verified: false, common: false, public: false }],
-    [['verified', 'A tag of tomorrow'], { verified: false, common: false, public: false }],
-  ])('%j is %j', async (tags, flags) => {
+    [['verified', 'Another tag'], { verified: false, common: false, public: false }],
+  ])('maps the tags %j to %j', async (tags, flags) => {
     const { listings } = await readTokenList(reader([[entry('0xABC', tags)]]), URL_OF_LIST);
     expect(listings.get(toFelt(0xabcn))).toEqual({ token: toFelt(0xabcn), ...flags, logo: null });
   });
@@ -70,12 +70,12 @@ describe('readTokenList', () => {
     [`https://logos.example/${'a'.repeat(3000)}`, null],
     ['https://logos.example/\u0000 "x"', 'https://logos.example/%00%20%22x%22'],
     [undefined, null],
-  ])('the logo %j is %j', async (logo, kept) => {
+  ])('reads the logo %j as %j', async (logo, expected) => {
     const { listings } = await readTokenList(reader([[entry('0x1', [], logo)]]), URL_OF_LIST);
-    expect(listings.get(toFelt(1n))?.logo).toBe(kept);
+    expect(listings.get(toFelt(1n))?.logo).toBe(expected);
   });
 
-  it('passes over what is no token, and says how often', async () => {
+  it('skips and counts invalid entries', async () => {
     const entries = [
       entry('STRK', []),
       entry('0x1', []),
@@ -83,12 +83,12 @@ describe('readTokenList', () => {
       null,
       entry(`0x8${'0'.repeat(63)}`, []),
     ];
-    const { listings, unreadable } = await readTokenList(reader([entries]), URL_OF_LIST);
+    const { listings, invalid } = await readTokenList(reader([entries]), URL_OF_LIST);
     expect([...listings.keys()]).toEqual([toFelt(1n)]);
-    expect(unreadable).toBe(4);
+    expect(invalid).toBe(4);
   });
 
-  it('refuses a list that does not hold what it counts', async () => {
+  it('refuses a list with fewer entries than its total', async () => {
     const cut = reader([[entry('0x1', [])]], { totalElements: 2 });
     await expect(readTokenList(cut, URL_OF_LIST)).rejects.toMatchObject({ code: 'FEED_ANSWER_INVALID' });
   });

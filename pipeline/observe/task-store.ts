@@ -1,19 +1,16 @@
 import { z } from 'zod';
 
-import { inTransaction, sqlRows } from '../../infra/postgres/client.ts';
+import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { storable } from '../../schemas/text.ts';
-import { movePosition } from './positions.ts';
-import type { Position } from './positions.ts';
 
-/** Something to be observed. */
 export interface Task {
   readonly subject: string;
-  /** What the observer wants to know of it; JSON. */
+  /** Input of the observation, as JSON. */
   readonly task: unknown;
-  /** What was known of it when the task was made. */
+  /** What the observation depends on; another value makes it worth repeating. */
   readonly facts: string;
-  /** 0, or the seq of the repair that made the task: a later one with other facts has the subject observed again. */
+  /** 0, or the `seq` of the repair that created the task: a later repair with other facts repeats the observation. */
   readonly revision: number;
 }
 
@@ -21,20 +18,18 @@ const claimRow = z.object({
   subject: z.string(),
   task: z.unknown(),
   attempts: z.number(),
-  /** The message to publish, when it was written down before. */
+  /** The message to publish, stored by an earlier attempt. */
   message: z.unknown(),
-  /** Marks the claim. */
+  /** When the claim expires; identifies the claim. */
   next_at: z.number(),
 });
 export type Claim = z.infer<typeof claimRow>;
 
-/** How long a claim keeps others away; after a crash, how long until its task is taken up again. */
+/** After a crash, how long until a task of the lost process is claimed again. */
 export const CLAIM_MS = 60_000;
 
-export type Attempts = ReturnType<typeof createAttempts>;
-
-/** One observer's tasks and positions in Postgres. Methods that end a claim answer false when it was lost meanwhile. */
-export function createAttempts(pool: Pool, observer: string) {
+/** The tasks of one observer (tds.observer_attempts). */
+export function createTaskStore(pool: Pool, observer: string) {
   const endClaim = async (claim: Claim, set: string, values: readonly unknown[]): Promise<boolean> => {
     const { rowCount } = await pool.query(
       `UPDATE tds.observer_attempts SET ${set} WHERE observer = $1 AND subject = $2 AND next_at = $3`,
@@ -44,32 +39,25 @@ export function createAttempts(pool: Pool, observer: string) {
   };
 
   return {
-    /** Takes tasks in and moves the position, in one transaction. Answers how many are to be done that were not before. */
-    async add(tasks: readonly Task[], position: Position, now: number): Promise<number> {
-      return await inTransaction(pool, async (tx) => {
-        // Sorted: two processes that take in the same subjects wait for each other instead of dead-locking.
-        const sorted = tasks.toSorted((a, b) => (a.subject < b.subject ? -1 : 1));
-        const added =
-          tasks.length === 0
-            ? 0
-            : ((
-                await tx.query(
-                  `INSERT INTO tds.observer_attempts AS known (observer, subject, task, facts, revision, next_at)
-                   SELECT $1, subject, task, facts, revision, $3::bigint
-                   FROM jsonb_to_recordset($2) AS new (subject text, task jsonb, facts text, revision bigint)
-                   ON CONFLICT (observer, subject) DO UPDATE SET task = excluded.task, facts = excluded.facts,
-                     revision = excluded.revision, attempts = 0, next_at = excluded.next_at, last_error = NULL,
-                     message = NULL, done_at = NULL
-                   WHERE known.revision < excluded.revision AND known.facts <> excluded.facts`,
-                  [observer, JSON.stringify(sorted), now],
-                )
-              ).rowCount ?? 0);
-        await movePosition(tx, observer, position);
-        return added;
-      });
+    /** Stores tasks; returns how many are new or to be repeated. */
+    async add(tasks: readonly Task[], now: number): Promise<number> {
+      if (tasks.length === 0) return 0;
+      // Sorted: two processes that store the same subjects wait instead of deadlocking.
+      const sorted = tasks.toSorted((a, b) => (a.subject < b.subject ? -1 : 1));
+      const { rowCount } = await pool.query(
+        `INSERT INTO tds.observer_attempts AS stored (observer, subject, task, facts, revision, next_at)
+         SELECT $1, subject, task, facts, revision, $3::bigint
+         FROM jsonb_to_recordset($2) AS new (subject text, task jsonb, facts text, revision bigint)
+         ON CONFLICT (observer, subject) DO UPDATE SET task = excluded.task, facts = excluded.facts,
+           revision = excluded.revision, attempts = 0, next_at = excluded.next_at, last_error = NULL,
+           message = NULL, done_at = NULL
+         WHERE stored.revision < excluded.revision AND stored.facts <> excluded.facts`,
+        [observer, JSON.stringify(sorted), now],
+      );
+      return rowCount ?? 0;
     },
 
-    /** Due tasks, longest due first, each for one claimant. */
+    /** Claims due tasks, the longest overdue first. */
     async claim(limit: number, now: number): Promise<Claim[]> {
       return await sqlRows(
         pool,
@@ -84,7 +72,6 @@ export function createAttempts(pool: Pool, observer: string) {
       );
     },
 
-    /** Writes the message down; it is the one that will be published. */
     prepare: (claim: Claim, message: unknown): Promise<boolean> =>
       endClaim(claim, 'message = $4', [JSON.stringify(message)]),
 
@@ -97,10 +84,8 @@ export function createAttempts(pool: Pool, observer: string) {
         storable(error).slice(0, 2000),
       ]),
 
-    /** Gives a task back untried. */
     release: (claim: Claim, now: number): Promise<boolean> => endClaim(claim, 'next_at = $4', [now]),
 
-    /** Tasks to be done, and how many of them have failed before. */
     async backlog(): Promise<{ waiting: number; failing: number }> {
       const [row] = await sqlRows(
         pool,

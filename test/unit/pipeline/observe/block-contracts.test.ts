@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
-import { readBlockNews } from '../../../../pipeline/observe/block-news.ts';
+import { readBlockContracts } from '../../../../pipeline/observe/block-contracts.ts';
 import { chainBlocksMessage } from '../../../../schemas/messages/chain-blocks.ts';
 import { accepted, busyBlock, makeBlock } from '../../../support/chain-messages.ts';
 
@@ -9,7 +9,7 @@ const bytes = (value: unknown): Buffer =>
   Buffer.from(typeof value === 'string' ? value : JSON.stringify(value));
 const empty = accepted(makeBlock({ height: 7, transactions: [] }), 3);
 const busy = accepted(busyBlock(1000, 3), 9, 'live');
-const newsOf = ({ type, seq, cause, block, contracts }: typeof busy) => ({
+const contractsOf = ({ type, seq, cause, block, contracts }: typeof busy) => ({
   type,
   seq,
   cause,
@@ -17,15 +17,15 @@ const newsOf = ({ type, seq, cause, block, contracts }: typeof busy) => ({
   contracts,
 });
 
-describe('what a block tells of tokens', () => {
-  it('is read from messages as they are published', () => {
-    expect(readBlockNews(bytes(busy))).toEqual(newsOf(busy));
+describe('readBlockContracts', () => {
+  it('reads published messages', () => {
+    expect(readBlockContracts(bytes(busy))).toEqual(contractsOf(busy));
     expect(Object.keys(busy.contracts).length).toBeGreaterThan(0);
-    expect(readBlockNews(bytes(empty))).toEqual(newsOf(empty));
+    expect(readBlockContracts(bytes(empty))).toEqual(contractsOf(empty));
   });
 
-  it('is the same however the message is laid out, and whatever its texts hold', () => {
-    const marks = fc.constantFrom(
+  it('reads the same from any order of fields, spacing and text', () => {
+    const markers = fc.constantFrom(
       '"transactions":[',
       '"contracts":{',
       ']},"contracts":{}}',
@@ -34,7 +34,7 @@ describe('what a block tells of tokens', () => {
       '[',
       '{"',
     );
-    const text = fc.array(fc.oneof(marks, fc.string()), { maxLength: 4 }).map((parts) => parts.join(''));
+    const text = fc.array(fc.oneof(markers, fc.string()), { maxLength: 4 }).map((parts) => parts.join(''));
     const inAnyOrder = <T extends object>(value: T): fc.Arbitrary<T> =>
       fc
         .shuffledSubarray(Object.entries(value), { minLength: Object.keys(value).length })
@@ -49,7 +49,7 @@ describe('what a block tells of tokens', () => {
     fc.assert(
       fc.property(messages, ({ message, sent }) => {
         expect(chainBlocksMessage.safeParse(message).success).toBe(true);
-        expect(readBlockNews(bytes(sent))).toEqual(newsOf(message));
+        expect(readBlockContracts(bytes(sent))).toEqual(contractsOf(message));
       }),
     );
   });
@@ -62,7 +62,7 @@ describe('what a block tells of tokens', () => {
     JSON.stringify({ ...busy, contracts: { x: 1 } }),
     JSON.stringify({ ...busy, contracts: undefined }),
     JSON.stringify(busy).slice(0, -1),
-  ])('is nothing in %#', (value) => {
-    expect(readBlockNews(bytes(value))).toBeNull();
+  ])('returns null for invalid message %#', (value) => {
+    expect(readBlockContracts(bytes(value))).toBeNull();
   });
 });

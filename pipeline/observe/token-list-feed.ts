@@ -5,7 +5,6 @@ import type { Felt } from '../../schemas/felt.ts';
 import { invalidFeedAnswer } from './http.ts';
 import type { TextReader } from './http.ts';
 
-/** What a list says of a token: the flags of the contract, and a logo. */
 export interface Listing {
   readonly token: Felt;
   readonly verified: boolean;
@@ -14,12 +13,12 @@ export interface Listing {
   readonly logo: string | null;
 }
 
-/** As large as the list's server allows. */
+/** The server's limit. */
 const PAGE_SIZE = 100;
-const MOST_PAGES = 500;
-const LONGEST_LOGO = 2048;
+const MAX_PAGES = 500;
+const MAX_LOGO_LENGTH = 2048;
 
-/** Fields of a token that are not looked at: name, symbol and decimals are the chain's to say. */
+/** Name, symbol and decimals are ignored: they are read from the chain. */
 const listed = z.object({
   address: z.string(),
   logoUri: z.string().nullish(),
@@ -32,45 +31,46 @@ const page = z.object({
 });
 
 /**
- * The whole of AVNU's token list, `GET <url>?page&size` → `{content: [{name, address, symbol, decimals, logoUri,
+ * Reads all pages of AVNU's token list, `GET <url>?page&size` → `{content: [{name, address, symbol, decimals, logoUri,
  * lastDailyVolumeUsd, extensions, tags}], totalPages, totalElements, size, number}`, pages counted from 0 (its SDK,
- * github.com/avnu-labs/avnu-sdk, `src/types.ts`: `Page<Token>`). A token that is not one is passed over; a list that does
- * not hold what it counts, or changes while it is read, is refused as a whole.
+ * github.com/avnu-labs/avnu-sdk, `src/types.ts`: `Page<Token>`). Invalid entries are skipped; a list whose entries do not
+ * add up to its total, because it changed between two pages, is refused.
  *
  * | flag | tags |
  * |---|---|
  * | verified | Verified |
- * | common | AVNU and Verified: what AVNU itself picked out of those it verified |
- * | public | Community, or Unruggable (made with the community's own launcher) |
+ * | common | AVNU and Verified: AVNU's own selection of verified tokens |
+ * | public | Community, or Unruggable (created with the community's launcher) |
  *
- * A token of which only `Unknown` or other tags are said has no flag.
+ * A token with no tag but `Unknown` or others has no flag.
  *
- * @returns the tokens, and how many entries were none
+ * @returns the listed tokens, and the number of invalid entries
  */
 export async function readTokenList(
   reader: TextReader,
   url: string,
   signal?: AbortSignal,
-): Promise<{ listings: Map<Felt, Listing>; unreadable: number }> {
+): Promise<{ listings: Map<Felt, Listing>; invalid: number }> {
   const listings = new Map<Felt, Listing>();
-  let unreadable = 0;
+  let invalid = 0;
   let entries = 0;
   for (let number = 0; ; number += 1) {
-    const asked = new URL(url);
-    asked.searchParams.set('page', String(number));
-    asked.searchParams.set('size', String(PAGE_SIZE));
-    const { content, totalPages, totalElements } = readPage(await reader.get(asked.href, signal));
-    if (totalPages > MOST_PAGES) throw invalidFeedAnswer(`the token list has ${totalPages} pages`);
+    const pageUrl = new URL(url);
+    pageUrl.searchParams.set('page', String(number));
+    pageUrl.searchParams.set('size', String(PAGE_SIZE));
+    const { content, totalPages, totalElements } = readPage(await reader.get(pageUrl.href, signal));
+    if (totalPages > MAX_PAGES)
+      throw invalidFeedAnswer(`the token list has ${totalPages} pages, more than ${MAX_PAGES}`);
     entries += content.length;
     for (const entry of content) {
       const listing = listingOf(entry);
-      if (listing === null) unreadable += 1;
+      if (listing === null) invalid += 1;
       else listings.set(listing.token, listing);
     }
     if (number + 1 < totalPages) continue;
     if (entries !== totalElements)
-      throw invalidFeedAnswer(`the token list counts ${totalElements} tokens and holds ${entries}`);
-    return { listings, unreadable };
+      throw invalidFeedAnswer(`the token list holds ${entries} entries instead of ${totalElements}`);
+    return { listings, invalid };
   }
 }
 
@@ -78,7 +78,7 @@ function readPage(text: string): z.infer<typeof page> {
   try {
     return page.parse(JSON.parse(text));
   } catch (cause) {
-    throw invalidFeedAnswer('the answer is no page of a token list', cause);
+    throw invalidFeedAnswer('the answer is not a page of a token list', cause);
   }
 }
 
@@ -96,9 +96,9 @@ function listingOf(entry: unknown): Listing | null {
   };
 }
 
-/** Only what a page can show: an address on the web. */
+/** Only http and https URLs, which are safe to show in a page. */
 function logoOf(uri: string | null | undefined): string | null {
-  if (uri === null || uri === undefined || uri.length > LONGEST_LOGO) return null;
+  if (uri === null || uri === undefined || uri.length > MAX_LOGO_LENGTH) return null;
   const url = URL.parse(uri);
   return url !== null && /^https?:$/.test(url.protocol) ? url.href : null;
 }

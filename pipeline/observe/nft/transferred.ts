@@ -2,19 +2,20 @@ import { decodeBlock } from '../../../schemas/decode/index.ts';
 import { ZERO_FELT } from '../../../schemas/felt.ts';
 import { chainBlocksMessage } from '../../../schemas/messages/chain-blocks.ts';
 import { jsonOf } from '../../log-reading.ts';
-import { readBlockNews } from '../block-news.ts';
+import { readBlockContracts } from '../block-contracts.ts';
 import type { NftTask } from './store.ts';
 
 /**
- * The NFTs that a message of `chain.blocks` tells a transfer of; null where it cannot be read. A block without a contract
- * of NFTs, or one that is taken back, is not read further than that.
+ * Reads which NFTs a message of `chain.blocks` transfers. Reverted blocks and blocks without NFT contracts are not decoded.
+ *
+ * @returns null where the message is invalid
  */
-export function nftsOf(value: Buffer): NftTask[] | null {
-  const news = readBlockNews(value);
-  if (news === null) return null;
+export function transferredNfts(value: Buffer): NftTask[] | null {
+  const block = readBlockContracts(value);
+  if (block === null) return null;
   const isNft = ({ standard }: { standard: string }): boolean =>
     standard === 'erc721' || standard === 'erc1155';
-  if (news.type !== 'block.accepted' || !Object.values(news.contracts).some(isNft)) return [];
+  if (block.type !== 'block.accepted' || !Object.values(block.contracts).some(isNft)) return [];
   const message = chainBlocksMessage.safeParse(jsonOf(value)).data;
   if (message === undefined) return null;
   return decodeBlock(message.block, message.contracts).transfers.flatMap(({ token, tokenId, kind, from }) =>

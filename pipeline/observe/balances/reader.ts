@@ -1,0 +1,204 @@
+import PQueue from 'p-queue';
+
+import type { Publisher } from '../../../infra/kafka/client.ts';
+import type { Logger } from '../../../infra/log.ts';
+import { Counter, Gauge } from '../../../infra/metrics.ts';
+import type { Registry } from '../../../infra/metrics.ts';
+import { isPostgresUnavailable } from '../../../infra/postgres/client.ts';
+import { isRetryable } from '../../../schemas/errors.ts';
+import type { Felt } from '../../../schemas/felt.ts';
+import type { BalancesMessage } from '../../../schemas/messages/balances.ts';
+import { storable } from '../../../schemas/text.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { createLruCache } from '../../../infra/lru.ts';
+import type { Node } from '../../node/types.ts';
+import { startPollLoop } from '../loops.ts';
+import { createPendingReads, pairKey } from './pending.ts';
+import type { PendingRead } from './pending.ts';
+import { readBalances } from './read.ts';
+import type { BalanceReading, EntryPoint } from './read.ts';
+
+export interface Block {
+  readonly height: number;
+  readonly hash: Felt;
+}
+
+export interface BalanceReaderOptions {
+  readonly node: Pick<Node, 'callMany'>;
+  readonly callsPerSecond: number;
+  readonly publisher: Publisher;
+  /** The newest indexed block; null before the first. Balances are read at it, so that transfers after it can be added. */
+  readonly newestBlock: () => Promise<Block | null>;
+  /** The newest height accepted on L1 in the read model; null before the first. */
+  readonly l1Height: () => Promise<number | null>;
+  readonly log: Logger;
+  readonly metrics: Registry;
+  readonly signal: AbortSignal;
+  readonly now: () => number;
+  readonly pollMs: number;
+  readonly onFatal: (error: unknown) => void;
+}
+
+export interface BalanceReader {
+  request(request: Pick<PendingRead, 'account' | 'token' | 'requestedAt'>): void;
+  /** Starts reading what was requested. */
+  wake(): void;
+  /** Resolves when no read is in progress, after the signal. */
+  finished(): Promise<void>;
+}
+
+/** The API stops waiting long before; a client repeats its request. */
+export const REQUEST_TTL_MS = 60_000;
+
+const PAIRS_PER_CALL = 50;
+const CONCURRENT_CALLS = 4;
+/** One call with its retries; then the pair is read at a newer block. */
+const READ_TIMEOUT_MS = 15_000;
+const RETRY_MS = 1000;
+/** A request within this time of a read at the newest block is answered by that read. */
+const WINDOW_MS = 1000;
+
+/** Reads requested balances from the node, many pairs in one call, and publishes them. */
+export function startBalanceReader(options: BalanceReaderOptions): BalanceReader {
+  const { publisher, log, signal, now, pollMs, onFatal } = options;
+  const metrics = createBalanceMetrics(options.metrics);
+  const pending = createPendingReads({
+    ttlMs: REQUEST_TTL_MS,
+    onExpired: () => metrics.reads.inc({ outcome: 'given_up' }),
+  });
+  const node = paceBatches(options.node, options.callsPerSecond);
+  const entryPoints = createLruCache<Felt, EntryPoint>(10_000);
+  const recent = createLruCache<string, { readonly at: number; readonly message: BalancesMessage }>(10_000);
+  const running = new Set<Promise<void>>();
+
+  function recentMessage(read: PendingRead, block: Block): BalancesMessage | null {
+    const last = recent.get(pairKey(read));
+    if (last === undefined || now() - last.at >= WINDOW_MS || last.message.block_hash !== block.hash)
+      return null;
+    return { ...last.message, requested_at: read.requestedAt };
+  }
+
+  /** Reads a batch; `unread` is to be tried again. */
+  async function readBatch(
+    batch: readonly PendingRead[],
+  ): Promise<{ messages: BalancesMessage[]; unread: PendingRead[] }> {
+    const [block, l1Height] = await Promise.all([options.newestBlock(), options.l1Height()]);
+    if (block === null) return { messages: [], unread: [...batch] };
+    const messages = batch.flatMap((read) => recentMessage(read, block) ?? []);
+    const fresh = batch.filter((read) => recentMessage(read, block) === null);
+    if (fresh.length === 0) return { messages, unread: [] };
+    const at = now();
+    const readings = await readBalances(node, fresh, { hash: block.hash }, entryPoints, {
+      signal: AbortSignal.any([signal, AbortSignal.timeout(READ_TIMEOUT_MS)]),
+    });
+    const unread: PendingRead[] = [];
+    for (const [index, read] of fresh.entries()) {
+      const reading = readings[index];
+      metrics.reads.inc({ outcome: reading?.kind ?? 'unanswered' });
+      const message = reading === undefined ? null : messageOf(read, reading, block, l1Height, at);
+      if (message === null) {
+        unread.push(read);
+        continue;
+      }
+      recent.set(pairKey(read), { at, message });
+      messages.push(message);
+    }
+    return { messages, unread };
+  }
+
+  async function process(batch: readonly PendingRead[]): Promise<void> {
+    let unread: readonly PendingRead[] = batch;
+    try {
+      const result = await readBatch(batch);
+      const messages = result.messages.map((value) => ({ key: pairKey(value), value }));
+      if (messages.length > 0) await publisher.publish(topics.balances, messages);
+      ({ unread } = result);
+    } catch (error) {
+      // An error that is not marked retryable needs an operator's look; the batch is retried all the same.
+      const isTransient = isRetryable(error) || isPostgresUnavailable(error) || signal.aborted;
+      log[isTransient ? 'warn' : 'error']({ err: error, pairs: batch.length }, 'balances not read, retrying');
+      metrics.reads.inc({ outcome: 'failed' }, batch.length);
+    }
+    const failed = new Set(unread);
+    for (const read of batch) pending.end(read, failed.has(read) ? now() + RETRY_MS : null);
+  }
+
+  async function round(): Promise<boolean> {
+    while (running.size < CONCURRENT_CALLS) {
+      const batch = pending.take(PAIRS_PER_CALL, now());
+      if (batch.length === 0) break;
+      const run = process(batch).finally(() => {
+        running.delete(run);
+        loop.wake();
+      });
+      running.add(run);
+    }
+    metrics.waiting.set(pending.size());
+    return false;
+  }
+
+  const loop = startPollLoop({ component: 'balance observer', round, pollMs, log, signal, onFatal });
+  return {
+    request: (request) => pending.add(request, now()),
+    wake: () => loop.wake(),
+    async finished() {
+      await loop.finished;
+      await Promise.all(running);
+    },
+  };
+}
+
+/** Limits calls per second; each call of a batch counts, as node providers count them. */
+function paceBatches(node: Pick<Node, 'callMany'>, callsPerSecond: number): Pick<Node, 'callMany'> {
+  const queue = new PQueue({ interval: 1000, intervalCap: callsPerSecond });
+  return {
+    async callMany(requests, at, callOptions) {
+      await Promise.all(requests.map(() => queue.add(async () => {})));
+      return await node.callMany(requests, at, callOptions);
+    },
+  };
+}
+
+/** Null where the node did not answer. */
+function messageOf(
+  { account, token, requestedAt }: PendingRead,
+  reading: BalanceReading,
+  block: Block,
+  l1Height: number | null,
+  at: number,
+): BalancesMessage | null {
+  const common = {
+    v: 1 as const,
+    account,
+    token,
+    block: block.height,
+    block_hash: block.hash,
+    observed_at: at,
+    requested_at: requestedAt,
+    l1_height: l1Height,
+  };
+  switch (reading.kind) {
+    case 'balance':
+      return { type: 'balance.observed', ...common, balance: reading.balance.toString() };
+    case 'refused':
+      return { type: 'balance.refused', ...common, reason: storable(reading.reason) };
+    case 'unanswered':
+      return null;
+  }
+}
+
+function createBalanceMetrics(registry: Registry) {
+  return {
+    reads: new Counter({
+      name: 'tds_balance_reads_total',
+      help: 'Balances read from the chain, by outcome',
+      labelNames: ['outcome'],
+      registers: [registry],
+    }),
+    waiting: new Gauge({
+      name: 'tds_balance_reads_waiting',
+      help: 'Pairs requested or being read',
+      registers: [registry],
+    }),
+  };
+}

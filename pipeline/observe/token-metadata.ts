@@ -1,0 +1,63 @@
+import { z } from 'zod';
+
+import { toFelt } from '../../schemas/felt.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import { felt, height, tokenStandard } from '../../schemas/messages/common.ts';
+import type { TokensMessage } from '../../schemas/messages/tokens.ts';
+import { decodeDecimals, decodeText } from '../../schemas/text.ts';
+import type { CallOptions, Node } from '../node/types.ts';
+import { isCallRefused } from './calls.ts';
+
+export type TokenDescribed = Extract<TokensMessage, { type: 'token.described' }>;
+
+/** The facts from the block message that `token.described` repeats. */
+export const tokenTask = z.object({ standard: tokenStandard, class_hash: felt.nullable(), block: height });
+export type TokenTask = z.infer<typeof tokenTask>;
+
+/** sn_keccak of the names; test/unit/pipeline/observe/token-metadata.test.ts computes them. */
+const SELECTORS = {
+  name: toFelt(0x0361458367e696363fbcc70777d07ebbd2394e89fd0adcaf147faccd1d294d60n),
+  symbol: toFelt(0x0216b05c387bab9ac31918a3e61672f4618601f3c598a2f3f2710f37053e1ea4n),
+  decimals: toFelt(0x004c4fb1ab068f6039d5780c68dd0fa2f8742cceb3426d19667778ca7f3518a9n),
+} as const;
+
+/**
+ * Reads name, symbol and decimals of a token in the latest state: a name may be set after the token was deployed, and nodes
+ * need not keep old states. What the contract refuses, or answers in an unknown encoding, is null.
+ *
+ * @throws the error of a node that did not answer
+ */
+export async function readTokenMetadata(
+  node: Pick<Node, 'call'>,
+  token: Felt,
+  task: TokenTask,
+  now: () => number,
+  options?: CallOptions,
+): Promise<TokenDescribed> {
+  const call = async (selector: Felt): Promise<readonly Felt[]> => {
+    try {
+      return await node.call({ contract: token, selector, calldata: [] }, 'latest', options);
+    } catch (error) {
+      if (isCallRefused(error)) return [];
+      throw error;
+    }
+  };
+  const isNft = task.standard === 'erc721' || task.standard === 'erc1155';
+  const [name, symbol, decimals] = await Promise.all([
+    call(SELECTORS.name),
+    call(SELECTORS.symbol),
+    isNft ? [] : call(SELECTORS.decimals),
+  ]);
+  return {
+    type: 'token.described',
+    v: 1,
+    token,
+    standard: task.standard,
+    class_hash: task.class_hash,
+    name: decodeText(name),
+    symbol: decodeText(symbol),
+    decimals: decodeDecimals(decimals),
+    block: task.block,
+    observed_at: now(),
+  };
+}
