@@ -100,8 +100,8 @@ export async function runTokenObserver(options: TokenObserverOptions): Promise<O
       {
         kafka,
         pool,
+        log,
         observer: OBSERVER,
-        groupId: `observe-${OBSERVER}`,
         topics: [topics.chainBlocks],
         fetchBytes: FETCH_BYTES,
         handle,

@@ -55,8 +55,8 @@ export async function runBalanceObserver(options: BalanceObserverOptions): Promi
       {
         kafka,
         pool,
+        log,
         observer: OBSERVER,
-        groupId: `observe-${OBSERVER}`,
         topics: [topics.requests],
         async handle({ partition, messages }) {
           for (const { value, timestamp, offset } of messages) {

@@ -167,7 +167,7 @@ export async function runNftObserver(options: NftObserverOptions): Promise<Obser
       worker.wake();
     }
 
-    const consumer = { kafka, pool, observer: OBSERVER, retryWhileUnavailable };
+    const consumer = { kafka, pool, log, observer: OBSERVER, retryWhileUnavailable };
     await consumeTopics(
       {
         ...consumer,

@@ -86,8 +86,8 @@ export async function runPriceObserver(options: PriceObserverOptions): Promise<O
       {
         kafka,
         pool,
+        log,
         observer: OBSERVER,
-        groupId: `observe-${OBSERVER}`,
         topics: [topics.requests, topics.tokens],
         async handle(batch) {
           const triggers = readTriggers(batch, now(), log);
