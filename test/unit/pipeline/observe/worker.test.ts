@@ -185,10 +185,10 @@ describe('startWorker', () => {
 
   it('reports an error of its store', async () => {
     const tasks = createTasks(['a']);
-    tasks.store.done = async () => {
+    const throwBug = async (): Promise<boolean> => {
       throw new TypeError('bug');
     };
-    tasks.store.failed = tasks.store.done as never;
+    Object.assign(tasks.store, { done: throwBug, failed: throwBug });
     const fatal = start(tasks, async () => 'x');
     await vi.advanceTimersByTimeAsync(300);
     expect(fatal).toHaveBeenCalled();
