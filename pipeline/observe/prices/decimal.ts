@@ -1,9 +1,9 @@
 /**
- * Prices keep the digits that their source wrote: a JSON number is taken as the text it stands in, and only rewritten
- * without exponent. `Number` is used where a ratio is estimated, never for what is published.
+ * Prices keep the digits of their source: a JSON number is read as text, and only its exponent is expanded. `Number` is
+ * used for ratios, never for published prices.
  */
 
-/** A number of a JSON document, as it is written there. */
+/** A number of a JSON document, as written. */
 export class JsonNumber {
   readonly text: string;
 
@@ -12,7 +12,7 @@ export class JsonNumber {
   }
 }
 
-/** As `JSON.parse`, but every number comes as the text it was; throws a SyntaxError. */
+/** As `JSON.parse`, with every number as a JsonNumber. @throws SyntaxError */
 export function parseJsonExactly(text: string): unknown {
   const keepText = (_key: string, value: unknown, context?: { source?: string }): unknown =>
     typeof value === 'number' ? new JsonNumber(context?.source ?? String(value)) : value;
@@ -21,21 +21,21 @@ export function parseJsonExactly(text: string): unknown {
 
 const NUMBER = /^(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,4}))?$/;
 
-/** Beyond, it is no price of anything: a quadrillion dollars. */
+/** Up to a quadrillion dollars. */
 const INTEGER_DIGITS = 15;
-/** 17 digits, as many as a double has, of a price of 10^-24. */
+/** The 17 digits of a double at a price of 10^-24. */
 const FRACTION_DIGITS = 41;
 
 /**
- * A positive number in plain notation: no exponent, no sign, no needless zeros. `null` when it is not a number, not
- * positive, or has more digits than a price has.
+ * Writes a positive number without exponent and redundant zeros. `null` when the text is not a positive number, or has
+ * more digits than a price can have.
  */
 export function positiveDecimal(text: string): string | null {
   const decimal = plainDecimal(text);
   return decimal === null || decimal === '0' ? null : decimal;
 }
 
-/** As `positiveDecimal`, and 0. */
+/** As `positiveDecimal`, also for 0. */
 export function plainDecimal(text: string): string | null {
   const parts = text.length > 200 ? null : NUMBER.exec(text);
   if (parts === null) return null;
@@ -43,7 +43,7 @@ export function plainDecimal(text: string): string | null {
   const digits = whole + fraction;
   if (/^0*$/.test(digits)) return '0';
   if (sign !== '') return null;
-  /** Where the point stands in `digits`; outside of them it wants zeros. */
+  /** Position of the decimal point in `digits`, may lie outside of them. */
   const point = whole.length + Number(exponent);
   if (Math.abs(point) > 400) return null;
   const left = (point > 0 ? digits.slice(0, point).padEnd(point, '0') : '').replace(/^0+/, '');
@@ -52,7 +52,7 @@ export function plainDecimal(text: string): string | null {
   return `${left === '' ? '0' : left}${right === '' ? '' : `.${right}`}`;
 }
 
-/** How many times the larger of two positive decimals is the smaller; never below 1. */
+/** The ratio of two positive decimals, larger to smaller. */
 export function factorBetween(one: string, other: string): number {
   const ratio = Number(one) / Number(other);
   return ratio < 1 ? 1 / ratio : ratio;

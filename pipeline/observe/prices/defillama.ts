@@ -8,22 +8,22 @@ import { JsonNumber, parseJsonExactly } from './decimal.ts';
 import type { FeedReading, PriceFeed } from './feed.ts';
 
 /**
- * DefiLlama's coins interface, keyless. As its public code has it (github.com/DefiLlama/defillama-server,
+ * Client of DefiLlama's keyless coins API, as in its source (github.com/DefiLlama/defillama-server,
  * `coins/src/getCurrentCoins.ts` and the handler of `/chart`):
  *
  * - `GET /prices/current/{chain}:{address},…` → `{coins: {"chain:address": {decimals, symbol, price, timestamp,
- *   confidence}}}`; `decimals` and `confidence` may be missing; a coin that is not known is missing.
+ *   confidence}}}`; `decimals` and `confidence` are optional; unknown coins are missing.
  * - `GET /chart/{coins}?start|end&span&period&searchWidth` → `{coins: {"chain:address": {symbol, decimals, confidence,
- *   prices: [{timestamp, price}]}}}`; either start or end; at most 500 points over all coins that are asked for.
+ *   prices: [{timestamp, price}]}}}`; either start or end; at most 500 points over all requested coins.
  *
- * Times are unix seconds, and so are `period` and `searchWidth` without a unit. Coins are looked up by their text, and those of Starknet are imported with their addresses as
- * lists write them (`coins/src/adapters/bridges/anvu.ts`): with or without the zeros at the front. So each is asked for in
- * both forms.
+ * Times are unix seconds, as are `period` and `searchWidth` without a unit. Coins are looked up by text, and Starknet's have
+ * their addresses as lists write them (`coins/src/adapters/bridges/anvu.ts`), with or without leading zeros: so each is
+ * requested in both forms.
  */
 const SOURCE = 'defillama';
 const CHAIN = 'starknet';
 
-/** Two forms of 75 characters each: a URL of some 6 kB, which every proxy takes. */
+/** Two forms of 75 characters each make a URL of some 6 kB, which proxies accept. */
 const TOKENS_PER_CALL = 40;
 const POINTS_PER_CALL = 500 / 2;
 
@@ -35,7 +35,7 @@ const chart = z.object({
   prices: z.array(z.object({ price: z.unknown(), timestamp: z.unknown() }).partial()).max(500),
 });
 
-/** `baseUrl`: of the whole interface, such as https://coins.llama.fi */
+/** @param baseUrl such as https://coins.llama.fi */
 export function createDefiLlama(reader: TextReader, baseUrl: string): PriceFeed {
   const base = baseUrl.replace(/\/+$/, '');
 
@@ -45,10 +45,10 @@ export function createDefiLlama(reader: TextReader, baseUrl: string): PriceFeed 
     try {
       json = parseJsonExactly(text);
     } catch (cause) {
-      throw invalidFeedAnswer('the price feed’s answer is not JSON', cause);
+      throw invalidFeedAnswer('the answer of the price feed is not JSON', cause);
     }
     const answer = coinsAnswer.safeParse(json);
-    if (!answer.success) throw invalidFeedAnswer('the price feed’s answer has no coins', answer.error);
+    if (!answer.success) throw invalidFeedAnswer('the answer of the price feed has no coins', answer.error);
     return Object.entries(answer.data.coins);
   };
 
@@ -70,7 +70,8 @@ export function createDefiLlama(reader: TextReader, baseUrl: string): PriceFeed 
       const found = await coins(`/chart/${keysOf([token])}?${query}`, signal);
       return found.flatMap(([key, value]) => {
         const parsed = chart.safeParse(value);
-        if (!parsed.success) throw invalidFeedAnswer('the price feed’s chart is not one', parsed.error);
+        if (!parsed.success)
+          throw invalidFeedAnswer('the answer of the price feed has an invalid chart', parsed.error);
         const { prices, confidence } = parsed.data;
         return prices.map(({ price, timestamp }) => reading(key, price, timestamp, confidence));
       });
@@ -101,7 +102,7 @@ function textOf(value: unknown): string | null {
   return parsed.success ? parsed.data.text : null;
 }
 
-/** Seconds to milliseconds, within what a date can say. */
+/** Converts seconds to milliseconds; null outside the range of a Date. */
 function millisOf(value: unknown): number | null {
   const seconds = Number(textOf(value) ?? Number.NaN);
   return Number.isSafeInteger(seconds) && seconds > 0 && seconds < 8.64e12 ? seconds * 1000 : null;

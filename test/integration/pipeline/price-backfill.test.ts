@@ -77,7 +77,7 @@ async function backfill(
   });
 }
 
-/** What the log says of a token: one `time price` for each message. */
+/** The published prices of a token, as `time price`. */
 async function published(token: Felt): Promise<string[]> {
   const found: string[] = [];
   for (const { partition, low, high } of await kafka.offsets(topics.prices)) {
@@ -90,7 +90,7 @@ async function published(token: Felt): Promise<string[]> {
   return found;
 }
 
-test('every hour has the price that was current then, over a kill, and no window is asked for twice', async () => {
+test('publishes the price of every hour, over a kill, and requests no whole window twice', async () => {
   const tokens = [addressOf('eth'), addressOf('usdc'), toFelt(0xabcdefn)];
   const from = NOW - 60 * 24 * HOUR;
   const calls = feed.calls.length;
@@ -105,7 +105,7 @@ test('every hour has the price that was current then, over a kill, and no window
   });
   await expect(dying).rejects.toThrow('killed');
   const report = await backfill({ tokens, from });
-  // The first and the last window of each token are not whole, and are asked for again.
+  // The first and the last window of each token are partial, and are requested again.
   expect(report.skipped).toBeGreaterThanOrEqual(4);
   expect(feed.calls.length - calls).toBe(5 + report.total - report.skipped);
   expect(report.refused).toEqual({});
@@ -128,7 +128,7 @@ test('every hour has the price that was current then, over a kill, and no window
   expect((await published(eth)).length).toBe(before);
 });
 
-test('a feed that wants rest is given it, and one that stays away ends the run in a sentence', async () => {
+test('waits for Retry-After, and fails when the feed stays unavailable', async () => {
   const tokens = [addressOf('wbtc')];
   feed.faults.add({ kind: 'http429', retryAfter: 90, times: 1 });
   const report = await backfill({ tokens, from: NOW - 10 * HOUR });
@@ -142,7 +142,7 @@ test('a feed that wants rest is given it, and one that stays away ends the run i
   expect(await published(addressOf('wbtc'))).toHaveLength(10);
 });
 
-test('what is not plausible is left out of history', async () => {
+test('leaves refused points out of the history', async () => {
   const token = toFelt(0x77n);
   const hour = (at: number): number => Math.floor(NOW / HOUR) * HOUR - (100 - at) * HOUR;
   const point = (at: number, more: Partial<FeedReading> = {}): FeedReading => ({
@@ -154,7 +154,7 @@ test('what is not plausible is left out of history', async () => {
   });
   const points = [
     ...[1, 2, 3].map((at) => point(at)),
-    point(4, { price: '100000' }), // a thousand times, for an hour
+    point(4, { price: '100000' }), // a factor of 1,000 for an hour
     point(5),
     point(6, { token: toFelt(0x78n) }),
     point(7, { price: null }),
@@ -162,8 +162,8 @@ test('what is not plausible is left out of history', async () => {
     point(9, { confidence: '0.3' }),
     point(10, { observedAt: null }),
     point(11),
-    point(3), // late, and once more
-    ...[12, 13, 14, 15, 16].map((at) => point(at, { price: '400' })), // four times, and it stays so
+    point(3), // late and repeated
+    ...[12, 13, 14, 15, 16].map((at) => point(at, { price: '400' })), // a lasting factor of 4
   ];
   const scripted: PriceFeed = {
     source: 'scripted',

@@ -32,7 +32,7 @@ let adapter: PriceFeed;
 let running: ObserverRun | null = null;
 let metrics = new Registry();
 let common: Felt[] = [];
-/** The observer's clock and the feed's: they stand until a test moves them. */
+/** The clock of observer and feed, which only the tests advance. */
 let now = 1_790_000_000_000;
 
 const addressOf = (key: string): Felt =>
@@ -91,7 +91,7 @@ async function stop(): Promise<void> {
   running = null;
 }
 
-/** What the log says of one token. */
+/** The published messages of one token. */
 async function messagesOf(token: Felt): Promise<PricesMessage[]> {
   const found: PricesMessage[] = [];
   for (const { partition, low, high } of await kafka.offsets(topics.prices)) {
@@ -111,8 +111,8 @@ async function published(token: Felt): Promise<{ price: string; observedAt: numb
   );
 }
 
-/** What those who asked for a token are told: when they asked, and with a price, or why without. */
-async function answersFor(token: Felt): Promise<[requestedAt: number, what: string][]> {
+/** The answers to requests of a token: the time of the request, and `price` or the reason for none. */
+async function answersFor(token: Felt): Promise<[requestedAt: number, outcome: string][]> {
   return (await messagesOf(token)).flatMap((message): [number, string][] =>
     message.requested_at === undefined
       ? []
@@ -130,7 +130,7 @@ async function watched(token: Felt): Promise<Watched | undefined> {
   return rows[0];
 }
 
-/** Until the token has been read at the present time. */
+/** Waits until the token has been read at the current time. */
 async function untilRead(token: Felt): Promise<Watched> {
   return await vi.waitFor(
     async () => {
@@ -164,13 +164,13 @@ async function request(...tokens: Felt[]): Promise<void> {
   await publisher.close();
 }
 
-/** What the feed says of a token at a time, by asking it past the observer. */
-async function truth(token: Felt): Promise<string> {
+/** The current price of the feed, read without the observer. */
+async function feedPrice(token: Felt): Promise<string> {
   const [reading] = await adapter.current([token]);
   return String(Number(reading?.price));
 }
 
-test('common tokens are read every two minutes, each new price once, over a restart', async () => {
+test('publishes each new price of common tokens once every two minutes, over a restart', async () => {
   common = [eth, usdc];
   const before = (await published(eth)).length;
   await start();
@@ -182,18 +182,18 @@ test('common tokens are read every two minutes, each new price once, over a rest
         .slice(before)
         .map(({ price }) => String(Number(price)))
         .at(-1),
-    ).toBe(await truth(eth));
+    ).toBe(await feedPrice(eth));
     now += POLL_MS;
   }
   await untilRead(eth);
   await untilRead(usdc);
-  // A minute is not yet two: nothing is asked for.
+  // After one minute of two nothing is due.
   await stop();
   await start();
   now += MINUTE;
   await new Promise((resolve) => setTimeout(resolve, 300));
   expect((await watched(eth))?.read_at).toBe(now - MINUTE);
-  // The same record once more is no news.
+  // The same record again is not published.
   feed.faults.add({ kind: 'stuck', tokens: [eth] });
   now += MINUTE;
   await untilRead(eth);
@@ -206,7 +206,7 @@ test('common tokens are read every two minutes, each new price once, over a rest
   expect(new Set(times).size).toBe(times.length);
 });
 
-test('a token is read when the log asks for it: many who ask are one reading, and each has an answer', async () => {
+test('reads a requested token once for concurrent requests, and answers each of them', async () => {
   await start();
   const callsBefore = feed.calls.length;
   const before = (await published(strk)).length;
@@ -214,7 +214,7 @@ test('a token is read when the log asks for it: many who ask are one reading, an
   await untilRead(strk);
   const first = now;
   await eventually(async () => expect(await answersFor(strk)).toEqual([[first, 'price']]));
-  // Another, a moment later, has the same answer without a reading.
+  // A request within the window is answered without another reading.
   now += 5000;
   await request(strk);
   await eventually(async () => expect((await answersFor(strk)).slice(1)).toEqual([[now, 'repeated']]));
@@ -222,7 +222,7 @@ test('a token is read when the log asks for it: many who ask are one reading, an
   expect(await watched(strk)).toMatchObject({ due_at: null, read_at: first });
   expect((await published(strk)).length).toBe(before + 1);
 
-  // After the window it is read again; the same record, or nothing to believe, is an answer too.
+  // After the window it is read again; an unchanged or refused price is an answer as well.
   now += 6000;
   await request(strk);
   await untilRead(strk);
@@ -244,7 +244,7 @@ test('a token is read when the log asks for it: many who ask are one reading, an
   await eventually(async () => expect(await answersFor(unknown)).toEqual([[now, 'untracked']]));
 });
 
-test('who asks while the token is being read is answered by that', async () => {
+test('answers a request during a reading with that reading', async () => {
   await start();
   const calls = feed.calls.length;
   feed.faults.add({ kind: 'latency', ms: 700 });
@@ -262,17 +262,17 @@ test('who asks while the token is being read is answered by that', async () => {
   expect(feed.calls.length).toBe(calls + 1);
 });
 
-test('those who asked while nobody listened have gone, and nothing is read for them', async () => {
-  const gone = addressOf('keyed');
-  await request(gone);
+test('ignores requests that expired before the observer started', async () => {
+  const expired = addressOf('keyed');
+  await request(expired);
   now += 10 * MINUTE;
   await start();
   await request(usdc);
   await untilRead(usdc);
-  expect(await watched(gone)).toBeUndefined();
+  expect(await watched(expired)).toBeUndefined();
 });
 
-test('a token that a list names is read once, and one that is unknown to the feed has no price', async () => {
+test('reads a listed token once, and publishes nothing for one unknown to the feed', async () => {
   const unknown = toFelt(0xabcdefn);
   await start();
   const publisher = kafka.publisher();
@@ -286,7 +286,9 @@ test('a token that a list names is read once, and one that is unknown to the fee
   await publisher.close();
   await untilRead(wbtc);
   await untilRead(unknown);
-  expect((await published(wbtc)).map(({ price }) => String(Number(price))).at(-1)).toBe(await truth(wbtc));
+  expect((await published(wbtc)).map(({ price }) => String(Number(price))).at(-1)).toBe(
+    await feedPrice(wbtc),
+  );
   expect(await published(unknown)).toEqual([]);
   expect(await watched(unknown)).toMatchObject({ refusal: 'untracked', due_at: null });
   expect(await alarms()).toEqual([]);
@@ -308,7 +310,7 @@ test.each([
   ['stale', {}, 'too_old'],
   ['low-confidence', {}, 'low_confidence'],
 ] as const)(
-  '%s %j: nothing is published, an alarm says %s, and it ends by itself',
+  'publishes nothing on %s %j, raises the alarm %s, and clears it afterwards',
   async (kind, more, reason) => {
     common = [eth, usdc];
     await start();
@@ -324,7 +326,7 @@ test.each([
       await untilRead(usdc);
     }
     expect(await published(eth)).toEqual(before);
-    // It is the trouble of one token.
+    // Other tokens are not affected.
     expect((await published(usdc)).length).toBe(others + 3);
     expect(await alarms()).toEqual([expect.stringMatching(`^prices.refused:${eth} ${reason}: `)]);
     await eventually(async () =>
@@ -335,13 +337,13 @@ test.each([
     now += POLL_MS;
     expect((await untilRead(eth)).refusal).toBeNull();
     expect((await published(eth)).slice(before.length).map(({ price }) => String(Number(price)))).toEqual([
-      await truth(eth),
+      await feedPrice(eth),
     ]);
     await eventually(async () => expect(await alarms()).toEqual([]));
   },
 );
 
-test('a lasting jump is published at its fifth confirmation, over a restart', async () => {
+test('publishes a lasting jump at its fifth confirmation, over a restart', async () => {
   common = [wbtc];
   await start();
   await untilRead(wbtc);
@@ -361,12 +363,12 @@ test('a lasting jump is published at its fifth confirmation, over a restart', as
   now += POLL_MS;
   await untilRead(wbtc);
   expect((await published(wbtc)).slice(before).map(({ price }) => Number(price))).toEqual([
-    Number(await truth(wbtc)),
+    Number(await feedPrice(wbtc)),
   ]);
   await eventually(async () => expect(await alarms()).toEqual([]));
 });
 
-test('a jump of a token that is not common is read again until it is confirmed', async () => {
+test('reads a token that is not common again until its jump is confirmed', async () => {
   await start();
   await request(strk);
   await untilRead(strk);
@@ -385,7 +387,7 @@ test('a jump of a token that is not common is read again until it is confirmed',
   expect((await published(strk)).length).toBe(before + 1);
 });
 
-test('a price after a gap of two days is published at once within the bound, and confirmed beyond it', async () => {
+test('publishes a price within the bound at once after a gap of two days, and a jump after its confirmations', async () => {
   common = [eth, usdc];
   await start();
   await untilRead(eth);
@@ -412,9 +414,9 @@ test.each([
   ['http500', {}, 'HTTP 500'],
   ['http429', { retryAfter: 1800 }, 'HTTP 429'],
   ['hang', {}, 'no answer in 1000 ms'],
-  ['not-json', {}, 'the price feed’s answer is not JSON'],
-  ['truncated', {}, 'the price feed’s answer is not JSON'],
-] as const)('%s %j: an alarm says %s, and it goes on by itself', async (kind, more, detail) => {
+  ['not-json', {}, 'the answer of the price feed is not JSON'],
+  ['truncated', {}, 'the answer of the price feed is not JSON'],
+] as const)('raises an alarm on %s %j with %s, and recovers by itself', async (kind, more, detail) => {
   common = [eth];
   await start();
   await untilRead(eth);
@@ -426,7 +428,7 @@ test.each([
   expect((await published(eth)).length).toBe(before);
   feed.faults.clear();
   if (kind === 'http429') {
-    // It asked for half an hour, and gets it: also those who ask in between wait.
+    // The feed asked for half an hour without calls; requests wait as well.
     now += 29 * MINUTE;
     await request(eth, strk);
     await eventually(async () => expect(await watched(strk)).toBeDefined());
@@ -439,7 +441,7 @@ test.each([
   await eventually(async () => expect(await alarms()).toEqual([]));
 });
 
-test('two processes share the tokens: each is read by one of them, and published once', async () => {
+test('publishes each price once with two processes', async () => {
   common = coins
     .filter(({ walk, confidence }) => walk !== null && confidence > 0.8)
     .map(({ token }) => toFelt(token.address));
@@ -460,7 +462,7 @@ test('two processes share the tokens: each is read by one of them, and published
   expect((await published(eth)).length).toBe(before + 6);
 });
 
-test('a token that is not common any more is left alone, and so is its alarm', async () => {
+test('stops reading a token that is no longer common, and clears its alarm', async () => {
   common = [eth, usdc];
   feed.faults.add({ kind: 'stale', tokens: [eth] });
   await start();
