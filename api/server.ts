@@ -122,7 +122,7 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
       passwords: await createPasswordChecker(),
       logins: limits.logins,
       secretKey: required(config, 'secretKey'),
-      sealing: createSealing(required(config, 'secretKey'), config.secretKeysBefore),
+      sealing: createSealing(required(config, 'secretKey'), config.secretKeysPrevious),
       checkUrl: options.checkUrl,
       ipfsGateway: config.ipfsPublicGatewayUrl ?? config.ipfsGatewayUrl,
       syncCallsPerMinute: config.syncCallsPerMinute,

@@ -7,8 +7,7 @@ import { AppError } from '../schemas/errors.ts';
 import { parseNetwork } from './networks.ts';
 
 /**
- * Every setting, declared, checked and documented here and nowhere else. Settings come from the environment; a wrong
- * one is named at start, all of them at once. Product code sees URLs only and cannot tell an embedded part from a real one.
+ * The declaration of every setting. Settings come from the environment; all invalid ones are reported together at start.
  */
 
 const integer = (min: number, max: number) => z.coerce.number().int().min(min).max(max);
@@ -25,7 +24,7 @@ const networks = list.pipe(
   z.array(
     z.string().transform((text, context) => {
       const network = parseNetwork(text);
-      if (network === null) context.addIssue(`${text} is no address or network`);
+      if (network === null) context.addIssue(`${text} is not an address or network`);
       return network ?? z.NEVER;
     }),
   ),
@@ -34,7 +33,7 @@ const networks = list.pipe(
 const nameServers = list.pipe(
   z.array(
     z.string().refine(isNameServer, {
-      error: ({ input }) => `${String(input)} is no ip or ip:port`,
+      error: ({ input }) => `${String(input)} is not an ip or ip:port`,
     }),
   ),
 );
@@ -42,7 +41,7 @@ const nameServers = list.pipe(
 interface Setting<T> {
   readonly env: string;
   readonly schema: z.ZodType<T>;
-  /** What an unset variable means. */
+  /** The value when the variable is unset or empty. */
   readonly fallback: T;
   readonly doc: string;
 }
@@ -56,72 +55,77 @@ export const settings = {
     'STARKNET_RPC_URL',
     url('http', 'https').nullable(),
     null,
-    'Starknet JSON-RPC 0.8, 0.9 or 0.10; unset: a simulated chain',
+    'URL of a Starknet node (JSON-RPC 0.8, 0.9 or 0.10); unset: a simulated chain',
   ),
-  kafkaBrokers: setting('KAFKA_BROKERS', list, [], 'host:port list; unset: embedded Apache Kafka'),
+  kafkaBrokers: setting(
+    'KAFKA_BROKERS',
+    list,
+    [],
+    'Kafka brokers as a list of host:port; unset: embedded Apache Kafka',
+  ),
   kafkaTopicPrefix: setting(
     'KAFKA_TOPIC_PREFIX',
     z.string().regex(/^[A-Za-z0-9._-]*$/),
     '',
-    'put before every topic and consumer group',
+    'prefix of every topic and consumer group',
   ),
   clickhouseUrl: setting(
     'CLICKHOUSE_URL',
     url('http', 'https').nullable(),
     null,
-    'with user, password and database in it; unset: embedded ClickHouse',
+    'ClickHouse URL with user, password and database; unset: embedded ClickHouse',
   ),
   apiClickhouseUrl: setting(
     'API_CLICKHOUSE_URL',
     url('http', 'https').nullable(),
     null,
-    'the same database as a read-only user; the only one the API is given',
+    'the same ClickHouse database as a read-only user; the API receives no other ClickHouse URL',
   ),
   databaseUrl: setting(
     'DATABASE_URL',
     url('postgres', 'postgresql').nullable(),
     null,
-    'PostgreSQL; unset: embedded PostgreSQL',
+    'PostgreSQL URL; unset: embedded PostgreSQL',
   ),
   apiDatabaseUrl: setting(
     'API_DATABASE_URL',
     url('postgres', 'postgresql').nullable(),
     null,
-    'the same database as a role that may only SELECT; unset: role `tds_api`, its password made from SECRET_KEY; `tds migrate` makes the role',
+    'the same PostgreSQL database as a role that may only SELECT; unset: role `tds_api`, created by `tds migrate` with a password derived from SECRET_KEY',
   ),
   redisUrl: setting(
     'REDIS_URL',
     url('redis', 'rediss').nullable(),
     null,
-    'Redis, for counters that may be lost; unset: embedded redis-server',
+    'Redis URL, for counters that may be lost; unset: embedded redis-server',
   ),
   redisKeyPrefix: setting(
     'REDIS_KEY_PREFIX',
     z.string().max(100),
     'tds:',
-    'put before every key in Redis; services that share one need different ones',
+    'prefix of every Redis key; services that share a Redis need different ones',
   ),
   redisTimeoutMs: setting(
     'REDIS_TIMEOUT_MS',
     integer(10, 60_000),
     300,
-    'when Redis owes an answer for so long it is taken for away',
+    'timeout of a Redis command, in milliseconds',
   ),
-  port: setting('PORT', port, 8080, "the API's port"),
-  host: setting('HOST', z.string().min(1), '127.0.0.1', "the API's address"),
+  port: setting('PORT', port, 8080, 'port of the API'),
+  host: setting('HOST', z.string().min(1), '127.0.0.1', 'address the API listens on'),
   ownPorts: setting(
     'OWN_PORTS',
     list.pipe(z.array(z.string().transform(Number).pipe(z.int().min(1).max(65_535)))),
     [],
-    'further ports that neither webhooks nor fetches of metadata reach, by commas; a start with embedded stores sets them',
+    'further ports, comma-separated, that webhooks and metadata fetches must not reach; an embedded start sets it',
   ),
-  metricsPort: setting('METRICS_PORT', port, 0, 'where a role serves /metrics on loopback; 0: any free port'),
-  dataDir: setting('DATA_DIR', z.string().min(1), '.data', 'where the embedded parts keep their data'),
+  metricsPort: setting('METRICS_PORT', port, 0, "port on loopback of a role's /metrics; 0: any free port"),
+  dataDir: setting('DATA_DIR', z.string().min(1), '.data', 'data folder of the embedded parts'),
   indexFrom: setting(
     'INDEX_FROM',
     integer(0, 0xffff_fffe).nullable(),
     null,
-    'first height; unset: 0 on the simulated chain, the height accepted on L1 at first start on a real node',
+    'first height to index; unset: 0 on the simulated chain, the height accepted on L1 at first start beside a real node',
   ),
   secretKey: setting(
     'SECRET_KEY',
@@ -131,231 +135,241 @@ export const settings = {
       .transform((hex) => Buffer.from(hex, 'hex'))
       .nullable(),
     null,
-    'seals what must be read back; 32 bytes as hex; an embedded start makes DATA_DIR/secret.key',
+    'key that encrypts stored secrets, 32 bytes as hex; unset in an embedded start: generated in DATA_DIR/secret.key',
   ),
-  secretKeysBefore: setting(
-    'SECRET_KEYS_BEFORE',
+  secretKeysPrevious: setting(
+    'SECRET_KEYS_PREVIOUS',
     z
       .string()
       .regex(/^[0-9a-fA-F]{64}(,[0-9a-fA-F]{64})*$/, 'must be keys of 64 hex digits, with commas between')
       .transform((text) => text.split(',').map((hex) => Buffer.from(hex, 'hex'))),
     [],
-    'keys that SECRET_KEY was before: what they sealed can still be read',
+    'previous SECRET_KEYs, comma-separated, still accepted for decryption',
   ),
   backfillChunkBlocks: setting(
     'BACKFILL_CHUNK_BLOCKS',
     integer(1, 100_000_000),
     100_000,
-    'heights in one backfill chunk',
+    'heights per backfill chunk',
   ),
   backfillConcurrency: setting(
     'BACKFILL_CONCURRENCY',
     integer(1, 64),
     2,
-    'backfill chunks indexed side by side by one ingester',
+    'backfill chunks that one ingester indexes concurrently',
   ),
   prefetchBytes: setting(
     'PREFETCH_BYTES',
     integer(1_000_000, 4_000_000_000),
     16_000_000,
-    'bound of the blocks held ahead by one chunk',
+    'upper bound of prefetched blocks per chunk, in bytes',
   ),
-  rpcConcurrency: setting(
-    'RPC_CONCURRENCY',
-    integer(1, 256),
-    16,
-    'calls to the node in flight, over all chunks of one process',
+  rpcConcurrency: setting('RPC_CONCURRENCY', integer(1, 256), 16, 'concurrent calls to the node per process'),
+  rpcTimeoutMs: setting(
+    'RPC_TIMEOUT_MS',
+    integer(100, 600_000),
+    10_000,
+    'timeout of a call to the node, in milliseconds',
   ),
-  rpcTimeoutMs: setting('RPC_TIMEOUT_MS', integer(100, 600_000), 10_000, 'one call to the node'),
-  headPollMs: setting('HEAD_POLL_MS', integer(10, 60_000), 250, 'pause between looks at the head'),
+  headPollMs: setting(
+    'HEAD_POLL_MS',
+    integer(10, 60_000),
+    250,
+    'polling interval of the head block, in milliseconds',
+  ),
   l1PollSeconds: setting(
     'L1_POLL_SECONDS',
     integer(1, 3600),
     2,
-    'pause between looks at the height accepted on L1',
+    'polling interval of the height accepted on L1, in seconds',
   ),
-  stallSeconds: setting('STALL_SECONDS', integer(1, 86_400), 60, 'no progress for so long is an alarm'),
+  stallSeconds: setting(
+    'STALL_SECONDS',
+    integer(1, 86_400),
+    60,
+    'seconds without progress after which an alarm is raised',
+  ),
   batchRows: setting(
     'BATCH_ROWS',
     integer(1, 1_000_000),
     50_000,
-    'rows of the largest table in one insert while catching up',
+    'rows of the largest table per insert during catch-up',
   ),
   observerConcurrency: setting(
     'OBSERVER_CONCURRENCY',
     integer(1, 256),
     8,
-    'calls to the node in flight for names and other observations',
+    'concurrent calls to the node for token metadata, balances and NFTs',
   ),
   observerCallsPerSecond: setting(
     'OBSERVER_CALLS_PER_SECOND',
     integer(1, 100_000),
     100,
-    'calls to the node a second for names and other observations',
+    'calls per second to the node for token metadata, balances and NFTs',
   ),
   priceFeedUrl: setting(
     'PRICE_FEED_URL',
     url('http', 'https').nullable(),
     null,
-    "where DefiLlama's coins interface is, such as https://coins.llama.fi; unset: simulated prices in an embedded start, else none",
+    "base URL of DefiLlama's coins API, such as https://coins.llama.fi; unset: simulated prices beside the simulated chain, otherwise none",
   ),
   pricePollSeconds: setting(
     'PRICE_POLL_SECONDS',
     integer(1, 86_400),
     120,
-    'pause between looks at the prices of common tokens',
+    'polling interval of the prices of common tokens, in seconds',
   ),
   priceTimeoutMs: setting(
     'PRICE_TIMEOUT_MS',
     integer(100, 600_000),
     10_000,
-    'one call to the price feed or the token list',
+    'timeout of a call to the price feed or the token list, in milliseconds',
   ),
   priceMaxAgeSeconds: setting(
     'PRICE_MAX_AGE_SECONDS',
     integer(1, 10_000_000),
     3600,
-    'upper bound of the age of a price when it is read; older prices are not published',
+    'maximum age of a price when it is read, in seconds; older prices are not published',
   ),
   priceJumpFactor: setting(
     'PRICE_JUMP_FACTOR',
     z.coerce.number().min(1.01).max(1e6),
     2,
-    'upper bound of the factor between two prices of a token, up or down; a larger jump needs PRICE_CONFIRMATIONS',
+    'largest factor, up or down, between two prices of a token that needs no PRICE_CONFIRMATIONS',
   ),
   priceConfirmations: setting(
     'PRICE_CONFIRMATIONS',
     integer(0, 1000),
     5,
-    'readings that must agree with a jump, within a tenth and 30 s apart, before it is published',
+    'readings, at least 30 s apart, that must confirm a jump within a tenth before it is published',
   ),
   tokenListUrl: setting(
     'TOKEN_LIST_URL',
     url('http', 'https').nullable(),
     null,
-    "where AVNU's token list is, such as https://starknet.api.avnu.fi/v1/starknet/tokens; unset: a simulated list in an embedded start, else none",
+    "URL of AVNU's token list, such as https://starknet.api.avnu.fi/v1/starknet/tokens; unset: a simulated list beside the simulated chain, otherwise none",
   ),
   tokenListPollSeconds: setting(
     'TOKEN_LIST_POLL_SECONDS',
     integer(1, 604_800),
     3600,
-    'pause between looks at the token list',
+    'polling interval of the token list, in seconds',
   ),
   ipfsGatewayUrl: setting(
     'IPFS_GATEWAY_URL',
     url('http', 'https'),
     'https://ipfs.io',
-    'the IPFS gateway that metadata of NFTs is fetched through: the base before `/ipfs/…`; unset on the simulated chain: a simulated one',
+    'base URL, before `/ipfs/…`, of the IPFS gateway that NFT metadata is fetched through; unset beside the simulated chain: a simulated one',
   ),
   ipfsPublicGatewayUrl: setting(
     'IPFS_PUBLIC_GATEWAY_URL',
     url('http', 'https').nullable(),
     null,
-    'the one that answers show images through; unset: IPFS_GATEWAY_URL',
+    'base URL of the IPFS gateway in the image links that the API returns; unset: IPFS_GATEWAY_URL',
   ),
   nftRetryBaseSeconds: setting(
     'NFT_RETRY_BASE_SECONDS',
     z.coerce.number().min(0.001).max(86_400),
     300,
-    'seconds until the metadata of an NFT is tried again after a first failure; doubled after each further one',
+    'seconds before the first retry of NFT metadata; doubled after each further failure',
   ),
   nftRetryMaxSeconds: setting(
     'NFT_RETRY_MAX_SECONDS',
     integer(1, 31_536_000),
     86_400,
-    'no longer than so many seconds',
+    'upper bound of the delay between two retries of NFT metadata, in seconds',
   ),
   nftAttempts: setting(
     'NFT_ATTEMPTS',
     integer(1, 1000),
     10,
-    'after so many failures in a row the metadata of an NFT is given up for good',
+    'consecutive failures after which NFT metadata is not retried any more',
   ),
   nftTimeoutMs: setting(
     'NFT_TIMEOUT_MS',
     integer(10, 40_000),
     6000,
-    'one document of metadata, redirects included',
+    'timeout of fetching one metadata document, redirects included, in milliseconds',
   ),
   nftConcurrency: setting(
     'NFT_CONCURRENCY',
     integer(1, 1000),
     48,
-    'attempts under way at a time; three quarters of them may wait for the IPFS gateway',
+    'concurrent metadata fetches; at most three quarters of them through the IPFS gateway',
   ),
   nftHostConcurrency: setting(
     'NFT_HOST_CONCURRENCY',
     integer(1, 1000),
     6,
-    'those of them that may wait for the hosts of one other domain',
+    'concurrent metadata fetches per registrable domain',
   ),
   nftCallsPerSecond: setting(
     'NFT_CALLS_PER_SECOND',
     integer(1, 100_000),
     200,
-    'calls to the node a second for the URIs of metadata',
+    'calls per second to the node for metadata URIs',
   ),
   nftCatchUpSeconds: setting(
     'NFT_CATCH_UP_SECONDS',
     integer(1, 604_800),
     3600,
-    'pause between looks through all NFTs for those that nobody has tried to fetch',
+    'interval of the sweep for NFTs whose metadata was never fetched, in seconds',
   ),
   nftAllowNetworks: setting(
     'NFT_ALLOW_NETWORKS',
     networks,
     [],
-    'CIDR list of networks where metadata may be fetched, by http too, besides the public internet by https',
+    'CIDR list of networks that metadata may be fetched from, also by http, besides the public internet by https',
   ),
   trustedProxies: setting(
     'TRUSTED_PROXIES',
     networks,
     [],
-    'CIDR list of proxies whose X-Forwarded-For counts',
+    'CIDR list of proxies whose X-Forwarded-For header is trusted',
   ),
   webhookAllowNetworks: setting(
     'WEBHOOK_ALLOW_NETWORKS',
     networks,
     [],
-    'CIDR list of networks that webhooks may reach, by http too, besides the public internet by https',
+    'CIDR list of networks that webhooks may reach, also by http, besides the public internet by https',
   ),
   egressDnsServers: setting(
     'EGRESS_DNS_SERVERS',
     nameServers,
     [],
-    "ip or ip:port list of name servers that are asked for the hosts of webhooks; unset: the system's way",
+    'name servers, as a list of ip or ip:port, that resolve the hosts of webhooks and metadata; unset: the system resolver',
   ),
   adminUsername: setting(
     'ADMIN_USERNAME',
     z.string().min(1).nullable(),
     null,
-    'admin user, created at startup if missing, before /readyz says ready',
+    'admin user, created at startup if missing, before /readyz is ready',
   ),
-  adminPassword: setting('ADMIN_PASSWORD', z.string().min(8).nullable(), null, "that user's password"),
+  adminPassword: setting('ADMIN_PASSWORD', z.string().min(8).nullable(), null, 'password of the admin user'),
   rateLimitPerHour: setting(
     'RATE_LIMIT_PER_HOUR',
     integer(1, 2_147_483_647).nullable(),
     null,
-    'successful calls an hour of an API key that was made without a rate_limit_per_hour; unset: as many as it likes',
+    'successful calls per hour of an API key without a rate_limit_per_hour of its own; unset: unlimited',
   ),
   ipBlockWindowSeconds: setting(
     'IP_BLOCK_WINDOW_SECONDS',
     integer(1, 86_400),
     300,
-    'ten failed key checks of an address, from the first one so long, block it for the rest of that time',
+    'seconds, from the first failure, in which ten failed key checks block an address until they have passed',
   ),
   syncCallsPerMinute: setting(
     'SYNC_CALLS_PER_MINUTE',
     integer(1, 1_000_000),
     60,
-    'calls of the encrypted sync that an address may make in any minute',
+    'calls per minute and address to the encrypted sync',
   ),
-  sessionHours: setting('SESSION_HOURS', integer(1, 8760), 24, 'absolute lifetime of a session'),
+  sessionHours: setting('SESSION_HOURS', integer(1, 8760), 24, 'lifetime of a session, in hours'),
   commandTimeoutMs: setting(
     'COMMAND_TIMEOUT_MS',
     integer(100, 60_000),
     5000,
-    'how long a write waits for its outcome before 503',
+    'how long a write waits for its outcome before the API answers 503, in milliseconds',
   ),
   webhookRetryDelays: setting(
     'WEBHOOK_RETRY_DELAYS',
@@ -364,43 +378,43 @@ export const settings = {
       .regex(/^[0-9]+(\.[0-9]+)?(,[0-9]+(\.[0-9]+)?)*$/, 'must be seconds, with commas between')
       .transform((text) => text.split(',').map(Number)),
     [30, 300, 1800, 7200, 43_200],
-    'seconds of waiting before each retry of a delivery; after the last one has failed it is dead',
+    'seconds before each retry of a delivery, comma-separated; when the last retry fails the delivery is dead',
   ),
   webhookTimeoutMs: setting(
     'WEBHOOK_TIMEOUT_MS',
     integer(10, 120_000),
     10_000,
-    'one attempt of a delivery, to the end of the answer',
+    'timeout of one delivery attempt, in milliseconds',
   ),
   webhookDisableAfter: setting(
     'WEBHOOK_DISABLE_AFTER',
     integer(1, 1_000_000),
     10,
-    'so many dead deliveries in a row disable a webhook',
+    'consecutive dead deliveries that disable a webhook',
   ),
   webhookConcurrency: setting(
     'WEBHOOK_CONCURRENCY',
     integer(1, 10_000),
     512,
-    'attempts under way at a time in one dispatcher',
+    'concurrent delivery attempts per dispatcher',
   ),
   webhookEndpointConcurrency: setting(
     'WEBHOOK_ENDPOINT_CONCURRENCY',
     integer(1, 1000),
     32,
-    'those of them that one webhook may have, when it answers quickly',
+    'concurrent delivery attempts to one webhook that answers quickly',
   ),
   webhookHistoryDays: setting(
     'WEBHOOK_HISTORY_DAYS',
     integer(1, 10_000),
     30,
-    'how long deliveries that are done with are kept',
+    'days for which finished deliveries are kept',
   ),
   logLevel: setting(
     'LOG_LEVEL',
     z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']),
     'info',
-    'level of the JSON log lines',
+    'level of the JSON log',
   ),
 } as const;
 
@@ -443,7 +457,7 @@ function isNameServer(text: string): boolean {
   return (isIPv6(v6 ?? '') || isIPv4(v4 ?? '')) && Number(digits) >= 1 && Number(digits) <= 65_535;
 }
 
-/** The reading role of a database that was given by its owner's URL alone; every process derives the same. */
+/** The URL of the read-only role, derived from the owner's URL: every process derives the same. */
 function derivedApiUrl({ databaseUrl, secretKey }: Config): string | null {
   if (databaseUrl === null || secretKey === null) return null;
   const url = new URL(databaseUrl);
@@ -452,7 +466,7 @@ function derivedApiUrl({ databaseUrl, secretKey }: Config): string | null {
   return url.href;
 }
 
-/** The value of a setting that a role cannot do without. */
+/** The value of a setting; throws `CONFIG_INVALID` if it is unset. */
 export function required<K extends keyof Config>(config: Config, key: K): NonNullable<Config[K]> {
   const value = config[key];
   if (value === null || (Array.isArray(value) && value.length === 0)) {

@@ -42,7 +42,7 @@ export function createSealing(secretKey: Buffer, before: readonly Buffer[] = [])
       if (version !== 'v1' || key === undefined) {
         throw new AppError(
           'SECRET_UNREADABLE',
-          `The ${of.split(' of ')[0] ?? 'secret'} was sealed under another SECRET_KEY (${id}): name it in SECRET_KEYS_BEFORE`,
+          `The ${of.split(' of ')[0] ?? 'secret'} was sealed under another SECRET_KEY (${id}): name it in SECRET_KEYS_PREVIOUS`,
         );
       }
       try {

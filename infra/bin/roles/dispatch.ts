@@ -25,7 +25,7 @@ export const dispatchRole: Role = {
       pool,
       clickhouse,
       egress: openEgress(config, releasers),
-      sealing: createSealing(required(config, 'secretKey'), config.secretKeysBefore),
+      sealing: createSealing(required(config, 'secretKey'), config.secretKeysPrevious),
       webhooks: () => servedSchema(pool, 'webhooks'),
       whereServed: createWhereServed(pool),
       clock: systemClock,

@@ -278,7 +278,7 @@ it('a key that an earlier SECRET_KEY sealed opens, and is sealed anew at the nex
   await first(wallet);
   const before = world.env['SECRET_KEY'] ?? '';
   const secret = randomBytes(32).toString('hex');
-  const renewed = await world.anotherApi({ env: { SECRET_KEY: secret, SECRET_KEYS_BEFORE: before } });
+  const renewed = await world.anotherApi({ env: { SECRET_KEY: secret, SECRET_KEYS_PREVIOUS: before } });
   const later = await world.anotherApi({ env: { SECRET_KEY: secret } });
   const signed = (method: string, timestamp: string, ...rest: string[]): Record<string, string> => ({
     'X-Vendor-Timestamp': timestamp,

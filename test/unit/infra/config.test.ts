@@ -15,9 +15,9 @@ describe('settings', () => {
     );
   });
   test.each(['dns.example', '1.1.1', '1.1.1.1:65536', '[1.1.1.1]:53', '2606:4700::1111:', '1.1.1.1:53:53'])(
-    'no name server: %s',
+    'rejects %s as a name server',
     (text) => {
-      expect(() => loadConfig({ EGRESS_DNS_SERVERS: text })).toThrow(/EGRESS_DNS_SERVERS: .* is no ip/);
+      expect(() => loadConfig({ EGRESS_DNS_SERVERS: text })).toThrow(/EGRESS_DNS_SERVERS: .* is not an ip/);
     },
   );
 

@@ -41,5 +41,5 @@ test('a key of before still opens, and seals no more', () => {
   expect(sealing.open(old, 'a of b')).toBe('kept');
   expect([sealing.isCurrent(old), sealing.isCurrent(sealing.seal('kept', 'a of b'))]).toEqual([false, true]);
   expect(createSealing(other).open(sealing.seal('new', 'a of b'), 'a of b')).toBe('new');
-  expect(() => createSealing(other).open(old, 'a of b')).toThrow('SECRET_KEYS_BEFORE');
+  expect(() => createSealing(other).open(old, 'a of b')).toThrow('SECRET_KEYS_PREVIOUS');
 });
