@@ -1,6 +1,6 @@
 import type { World } from './world.ts';
 
-/** What is wanted of a figure: reached at `least`, good at `aim`. */
+/** The target of a figure: required `least`, desired `aim`. */
 interface Want {
   readonly better: 'higher' | 'lower';
   readonly least: number;
@@ -14,7 +14,7 @@ export interface Figure {
   readonly want?: Want;
 }
 
-/** What the service has beside what an independent count says; anything but 0 between them fails the run. */
+/** A count of the service and the independently computed one; the run fails if they differ. */
 export interface Completeness {
   readonly what: string;
   readonly expected: number;
@@ -31,20 +31,20 @@ export interface CaseReport {
   readonly figures: readonly Figure[];
   readonly completeness: readonly Completeness[];
   readonly tables?: readonly Table[];
-  /** How it was measured, in sentences. */
+  /** How it was measured. */
   readonly notes?: readonly string[];
 }
 
 export interface Scale {
-  /** Transfers on the chain that `backfill` indexes. */
+  /** Transfers of the chain in `backfill`. */
   readonly transfers: number;
-  /** Transfers in the tables that `pages` reads. */
+  /** Transfers in the tables of `pages`. */
   readonly rows: number;
-  /** Legs of the account with most of them in `pages`. */
+  /** Ledger legs of the largest account in `pages`. */
   readonly hotLegs: number;
-  /** Transfers in a block of the chains that are made. */
+  /** Transfers per generated block. */
   readonly perBlock: number;
-  /** Measurements of one kind: blocks, messages, pages, keys. Each case has its own default. */
+  /** Number of samples (blocks, messages, pages, keys); null: the default of each case. */
   readonly samples: number | null;
 }
 
@@ -61,7 +61,7 @@ const want =
 const higher = want('higher');
 const lower = want('lower');
 
-/** What is asked of the service on one machine of two cores, in the units of the figures. */
+/** Targets for one machine with two cores, in the units of the figures. */
 export const wanted = {
   backfillRate: higher(10_000, 20_000),
   rebuildRate: higher(25_000, 60_000),

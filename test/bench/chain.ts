@@ -27,16 +27,16 @@ export interface ChainProcess {
   readonly pid: number;
   /** Makes blocks; resolves when the node serves them. */
   advance(blocks: number): Promise<{ head: number }>;
-  /** Of all blocks, or of a range. */
+  /** Counts of all blocks, or of a range. */
   truth(range?: { from: number; to: number }): Promise<Truth>;
   stop(): Promise<void>;
 }
 
-/** The simulated node in a process of its own; blocks come by `advance` only. */
+/** The simulated node as a separate process; `advance` is the only source of new blocks. */
 export async function startChain(options: {
   head: number;
   perBlock: number;
-  /** Blocks up to `head` are made ahead, in this folder, so that serving one costs a read. */
+  /** Blocks up to `head` are generated beforehand into this folder, so that serving one is only a read. */
   preparedDir?: string;
 }): Promise<ChainProcess> {
   const { head, perBlock, preparedDir } = options;
@@ -52,14 +52,14 @@ export async function startChain(options: {
       `--transfers=${perBlock}`,
       ...(preparedDir === undefined ? [] : ['--prepared', preparedDir]),
     ],
-    // Ctrl-C is for the bench alone, which ends this in its turn.
+    // Ctrl-C must reach only the bench, which stops this process.
     { stdio: ['pipe', 'pipe', 'inherit'], detached: true },
   );
   const ended = once(child, 'exit');
   const line = await Promise.race([
     once(createInterface({ input: child.stdout }), 'line').then(([text]) => String(text)),
     ended.then(() => {
-      throw new Error('the simulated node ended before it served');
+      throw new Error('the simulated node exited before it was ready');
     }),
   ]);
   const { url, pid } = z.object({ url: z.string(), pid: z.number() }).parse(JSON.parse(line));

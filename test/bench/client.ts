@@ -12,12 +12,12 @@ export interface Client {
   get(path: string): Promise<Answered>;
   post(path: string, body: unknown): Promise<Answered>;
   put(path: string, body: unknown, more: Readonly<Record<string, string>>): Promise<Answered>;
-  /** Asks, wants a 2xx and parses it. */
+  /** Sends a request, requires a 2xx and parses the body. */
   read<T>(path: string, schema: z.ZodType<T>): Promise<T>;
   close(): void;
 }
 
-/** A client that keeps its connections and costs little: it shares the machine with what it measures. */
+/** A cheap client with persistent connections, because it shares the machine with the measured service. */
 export function createClient(base: string, headers: Readonly<Record<string, string>> = {}): Client {
   const agent = new Agent({ keepAlive: true, maxSockets: 64 });
   const { hostname, port } = new URL(base);

@@ -6,7 +6,7 @@ import type { Stores } from './stores.ts';
 
 const countRow = z.object({ subject: z.string(), n: z.coerce.number() });
 
-/** Every table made from chain.blocks beside what the node says was meant. */
+/** Counts of every table of chain.blocks, compared with the transfers that the node intended. */
 export async function chainCompleteness(stores: Stores, truth: Truth): Promise<Completeness[]> {
   const { number, query } = stores;
   const one = async (what: string, expected: number, sql: string): Promise<Completeness> => ({
@@ -81,7 +81,7 @@ export async function chainCompleteness(stores: Stores, truth: Truth): Promise<C
   ];
 }
 
-/** How far two counts are apart, subject by subject. */
+/** Sum of the differences between two counts, by subject. */
 export function apart(
   what: string,
   expected: Readonly<Record<string, number>>,

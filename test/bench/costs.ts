@@ -1,7 +1,7 @@
 import { readFileSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Bytes of the files under a folder whose path matches. */
+/** Total size of the files under a folder whose path matches, in bytes. */
 export function folderBytes(dir: string, path: RegExp): number {
   return readdirSync(dir, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
@@ -16,7 +16,7 @@ interface Cost {
   readonly seconds: number;
 }
 
-/** Sums of a role's histograms of seconds, from the metrics it serves. */
+/** Sums of a role's histograms in seconds, from its /metrics. */
 export async function roleCosts(dataDir: string, role: string): Promise<Cost[]> {
   const log = readFileSync(join(dataDir, 'logs', `${role}.log`), 'utf8');
   const url = [...log.matchAll(/"metrics_url":"([^"]+)"/g)].at(-1)?.[1];

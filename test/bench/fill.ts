@@ -11,8 +11,8 @@ const BATCH_ROWS = 50_000;
 const SETTLE_MS = 240_000;
 
 /**
- * Fills every table of chain.blocks with made blocks, through the projectors' own code: `project`, the encoder, RowBinary
- * inserts of the size that catching up makes, `derive`. The log, its reading and the decoder are left out.
+ * Fills every table of chain.blocks with generated blocks through the projectors' own code: `project`, the encoder, RowBinary
+ * inserts of the size used while catching up, `derive`. Log, consumer and decoder are skipped.
  */
 export async function fill(
   stores: Stores,
@@ -37,7 +37,7 @@ export async function fill(
       touched.push({ height, chunk: 'bench', offset: item.offset });
       transfers += item.decoded.transfers.length;
     }
-    // While one batch is written the next is made.
+    // Generate the next batch while one is being written.
     await writing;
     writing = write(batch, touched);
     const percent = Math.floor((100 * done) / heights.count);
@@ -76,7 +76,7 @@ function emptyShare(projection: ClickHouseProjection): Share {
   };
 }
 
-/** Of base and derived tables alike. */
+/** Base and derived tables. */
 function tableNames({ served }: Stores): Record<string, string> {
   const placeholders = chainProjections.flatMap(({ ddl }) =>
     [...ddl.matchAll(/\{\{([a-z_]+)\}\}/g)].map(([, name = '']) => name),
@@ -84,7 +84,7 @@ function tableNames({ served }: Stores): Record<string, string> {
   return Object.fromEntries(placeholders.map((name) => [name, served.table(name)]));
 }
 
-/** Waits until ClickHouse has merged what it wants to merge. */
+/** Waits until ClickHouse runs no merges. */
 export async function untilMerged({ number }: Stores): Promise<number> {
   const began = performance.now();
   for (let quiet = 0; quiet < 4 && performance.now() - began < SETTLE_MS;) {

@@ -46,24 +46,23 @@ const cases: readonly BenchCase[] = [
 const help = `npm run bench [-- case… options]
 
 Measures the whole service on this machine: simulated node, Kafka, ClickHouse, PostgreSQL and the service's own
-processes, beside the program that measures. Without a case all of them run, one after the other, each on a fresh
-service in a folder of its own.
+processes. Without a case all cases run, one after the other, each on a new service in its own folder.
 
 Cases
 ${cases.map(({ name, summary }) => `  ${name.padEnd(10)} ${summary}`).join('\n')}
 
 Options
-  --transfers N   transfers on the chain of backfill and rebuild (1,000,000)
+  --transfers N   transfers of the chain in backfill and rebuild (1,000,000)
   --rows N        transfers in the tables of pages (5,000,000)
-  --hot-legs N    legs of the largest account in pages, balances and portfolio (20,000,000)
-  --per-block N   transfers in a block (100)
-  --samples N     measurements of one kind, instead of each case's own number
-  --profile DIR   keep CPU profiles of the service's Node processes there, and show what costs most
-  --node-options=TEXT   NODE_OPTIONS of the service's processes, to try what another setting of Node brings
+  --hot-legs N    ledger legs of the largest account in pages, balances and portfolio (20,000,000)
+  --per-block N   transfers per block (100)
+  --samples N     number of samples, instead of the default of each case
+  --profile DIR   save CPU profiles of the service's Node processes in DIR, and show the most expensive functions
+  --node-options=TEXT   NODE_OPTIONS of the service's processes, to compare settings of Node
   --json          print one JSON document instead of tables
 
-A figure is "missed", "reached" or at its "aim". The exit code is 1 when a completeness difference is not 0 (or a case
-fails), and does not depend on times: read those knowing what else the machine did (see the load).
+A figure is "missed", "reached" or at its "aim". The exit code is 1 if a completeness difference is not 0 or a case fails.
+It does not depend on times, which vary with the load of the machine (shown in the first line).
 `;
 
 const { values, positionals } = parseArgs({
@@ -84,13 +83,13 @@ const { values, positionals } = parseArgs({
 function count(name: string, text: string): number {
   const value = Number(text.replaceAll(/[_,]/g, ''));
   if (Number.isSafeInteger(value) && value > 0) return value;
-  process.stderr.write(`--${name} wants a whole number above 0, not ${text}\n`);
+  process.stderr.write(`--${name} must be a whole number above 0, not ${text}\n`);
   process.exit(2);
 }
 
 const unknown = positionals.filter((name) => cases.every((one) => one.name !== name));
 if (values.help || unknown.length > 0) {
-  if (unknown.length > 0) process.stderr.write(`No case is called ${unknown.join(', ')}.\n\n`);
+  if (unknown.length > 0) process.stderr.write(`Unknown case: ${unknown.join(', ')}\n\n`);
   process.stdout.write(help);
   process.exit(unknown.length > 0 ? 2 : 0);
 }
@@ -105,11 +104,11 @@ const chosen = positionals.length === 0 ? cases : cases.filter(({ name }) => pos
 const profileDir = values.profile === undefined ? null : resolve(values.profile);
 if (profileDir !== null) mkdirSync(profileDir, { recursive: true });
 
-/** Results go to stdout, how it goes to stderr. */
+/** Results go to stdout, progress to stderr. */
 const say = (line: string): void => void process.stderr.write(`${line}\n`);
 const print = (text: string): void => void (values.json || process.stdout.write(`${text}\n`));
 
-// One that kafkajs causes at every connection and nobody can act on.
+// kafkajs causes this warning at every connection; it is harmless.
 process.removeAllListeners('warning').on('warning', ({ name, message }) => {
   if (name !== 'TimeoutNegativeWarning') say(`${name}: ${message}`);
 });
@@ -135,7 +134,7 @@ async function runCase(one: BenchCase): Promise<CaseReport> {
   try {
     report = await one.run(world, scale);
   } finally {
-    // Interrupted, it is closed already; this never comes back then.
+    // After an interrupt the world is closed already and the process is about to exit.
     await (interrupted ? new Promise<never>(() => {}) : world.close());
   }
   if (folder === null) return report;

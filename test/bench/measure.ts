@@ -1,13 +1,13 @@
 import type { Figure } from './case.ts';
 
-/** The smallest value that a share of the samples does not exceed (nearest rank). */
+/** Percentile by nearest rank. */
 export function percentile(samples: readonly number[], share: number): number {
   if (samples.length === 0) return Number.NaN;
   const sorted = samples.toSorted((a, b) => a - b);
   return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? Number.NaN;
 }
 
-/** Median and tail of milliseconds. */
+/** p50 and p99 of samples in milliseconds. */
 export function latency(
   name: string,
   samples: readonly number[],
@@ -22,7 +22,7 @@ export function latency(
   return [figure('p50', 0.5, want.median), figure('p99', 0.99, want.tail)];
 }
 
-/** Runs `work` for every number below `count`, so many side by side, and gives the milliseconds of each. */
+/** Runs `work` for 0 to `count - 1` with limited concurrency; returns the milliseconds of each. */
 export async function timed(
   count: number,
   sideBySide: number,
@@ -43,7 +43,7 @@ export async function timed(
   return { samples, seconds: (performance.now() - began) / 1000 };
 }
 
-/** A deterministic stream of numbers from 0 to 1 (mulberry32), so that two runs ask the same. */
+/** Deterministic random numbers from 0 to 1 (mulberry32), so that two runs send the same requests. */
 export function randomNumbers(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

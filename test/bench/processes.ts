@@ -1,8 +1,8 @@
 import { readFileSync, readdirSync } from 'node:fs';
 
-/** Processes as Linux tells of them in /proc. */
+/** Process information from Linux's /proc. */
 
-/** Of times in /proc/<pid>/stat; 100 on every Linux that Node runs on. */
+/** Clock ticks per second in /proc/<pid>/stat: 100 on every Linux that Node supports. */
 const TICKS_PER_SECOND = 100;
 
 interface Stat {
@@ -10,14 +10,14 @@ interface Stat {
   readonly parent: number;
   readonly state: string;
   readonly cpuSeconds: number;
-  /** Of its children that have ended. */
+  /** CPU time of exited children. */
   readonly endedSeconds: number;
 }
 
 function statOf(pid: number): Stat | null {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // The command's name may hold anything, so fields are counted from its closing bracket.
+    // The command name may contain anything, so fields are counted from its closing bracket.
     const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
     const seconds = (from: number): number =>
       (Number(fields[from]) + Number(fields[from + 1])) / TICKS_PER_SECOND;
@@ -39,7 +39,7 @@ function allProcesses(): Stat[] {
     .flatMap((name) => statOf(Number(name)) ?? []);
 }
 
-/** Living children of a process; none that only waits to be collected. */
+/** Running children of a process, without zombies. */
 export function childrenOf(pid: number): number[] {
   return allProcesses()
     .filter(({ parent, state }) => parent === pid && state !== 'Z')
@@ -51,7 +51,7 @@ export function isAlive(pid: number): boolean {
   return state !== undefined && state !== 'Z';
 }
 
-/** Living processes that name a text (a folder) in their arguments. */
+/** Running processes with a text (a folder) in their arguments. */
 export function processesNaming(text: string): number[] {
   return allProcesses()
     .filter(({ pid, state }) => state !== 'Z' && pid !== process.pid && commandLine(pid).includes(text))
@@ -66,14 +66,14 @@ function commandLine(pid: number): string {
   }
 }
 
-/** CPU seconds of a process and everything under it. */
+/** CPU seconds of a process and its descendants. */
 function cpuOfTree(root: number, all: readonly Stat[]): number {
   const stat = all.find(({ pid }) => pid === root);
   const own = stat === undefined ? 0 : stat.cpuSeconds + stat.endedSeconds;
   return all.filter(({ parent }) => parent === root).reduce((sum, { pid }) => sum + cpuOfTree(pid, all), own);
 }
 
-/** Largest resident size of a process since it began, MiB. */
+/** Peak resident memory of a process since its start, in MiB. */
 function peakMemory(pid: number): number {
   try {
     const kib = /^VmHWM:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
@@ -91,8 +91,8 @@ export interface ProcessUse {
 }
 
 /**
- * What named processes use from now until `end`; those in `fromStart` from their own start. PostgreSQL is many processes,
- * every other name stands for one. Peak memory counts from each process's own start.
+ * CPU of named processes from now until `end`; for those in `fromStart` since their start. PostgreSQL is many processes, every
+ * other name one. Peak memory is always since the process's start.
  */
 export function watchProcesses(
   pids: Readonly<Record<string, number>>,

@@ -5,7 +5,7 @@ import { z } from 'zod';
 
 import type { Table } from './case.ts';
 
-/** V8's CPU profile, as far as it is used here. Times in microseconds. */
+/** The used fields of V8's CPU profile. Times in microseconds. */
 const profile = z.object({
   nodes: z.array(
     z.object({
@@ -19,10 +19,10 @@ const profile = z.object({
 
 const SHOWN = 14;
 const IDLE = new Set(['(idle)', '(program)', '(root)']);
-/** A process that did less is not worth a table. */
+/** Processes with less CPU time get no table. */
 const LEAST_SECONDS = 1;
 
-/** For each process, by name, the functions that took most time of their own. */
+/** For each process, the functions with the most self time. */
 export function summarizeProfiles(dir: string, names: ReadonlyMap<number, string>): Table[] {
   if (!existsSync(dir)) return [];
   return readdirSync(dir).flatMap((file) => {
@@ -54,7 +54,7 @@ function summarize(name: string, { nodes, samples, timeDeltas }: z.infer<typeof 
   const top = [...own].toSorted(([, a], [, b]) => b - a).slice(0, SHOWN);
   return [
     {
-      title: `CPU of ${name}: ${busy.toFixed(1)} s in JavaScript and what it calls`,
+      title: `CPU of ${name}: ${busy.toFixed(1)} s in JavaScript and native calls`,
       columns: ['own s', 'share %', 'function'],
       rows: top.map(([where, seconds]) => [seconds, (100 * seconds) / busy, where]),
     },

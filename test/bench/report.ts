@@ -8,7 +8,7 @@ export interface Machine {
   readonly memory_gib: number;
   readonly kernel: string;
   readonly node: string;
-  /** At the start: over 1, 5 and 15 minutes. */
+  /** Load averages at the start, over 1, 5 and 15 minutes. */
   readonly load: readonly number[];
   readonly at: string;
 }
@@ -34,7 +34,7 @@ export function isComplete({ completeness }: CaseReport): boolean {
   return completeness.every((one) => difference(one) === 0);
 }
 
-/** Whether a figure reaches what is wanted of it. */
+/** Whether a figure reaches its target. */
 export function verdict({ value, want }: Figure): 'aim' | 'reached' | 'missed' | null {
   if (want === undefined) return null;
   const reaches = (bound: number): boolean => (want.better === 'higher' ? value >= bound : value <= bound);
@@ -61,7 +61,7 @@ export function renderReport(report: CaseReport): string {
     ]),
   };
   const complete: Table = {
-    title: 'Completeness (an independent count beside what can be queried)',
+    title: 'Completeness (independent count against what can be queried)',
     columns: ['what', 'expected', 'found', 'difference'],
     rows: completeness.map((one) => [one.what, one.expected, one.found, difference(one)]),
   };
@@ -97,7 +97,7 @@ function numberText(value: number): string {
   return rounded(value).toLocaleString('en-US', { maximumFractionDigits: 3 });
 }
 
-/** Three digits are all that a measurement is good for; whole numbers stay whole. */
+/** Measurements are rounded to three digits; whole numbers stay whole. */
 function rounded(value: number): number {
   if (Number.isInteger(value) || Math.abs(value) >= 1000) return Math.round(value);
   return Number(value.toPrecision(3));

@@ -3,15 +3,15 @@ import { latency, timed } from './measure.ts';
 import type { Stores } from './stores.ts';
 import type { World } from './world.ts';
 
-/** A service on a chain of a few blocks, whose tables a case fills by itself, and what is measured of its answers. */
+/** A service on a chain of a few blocks, whose tables a case fills directly, with helpers to measure its answers. */
 export interface ServedCase {
   readonly stores: Stores;
   /** The body of an answer; throws unless it is 200. */
   readonly get: (path: string) => Promise<string>;
   /**
-   * Asks `count` times after ten that are not counted (whose index is above all others), one after the other.
+   * Sends `count` requests one after the other, after ten warm-up requests (with indexes above all others).
    *
-   * @param ask gives a path, or does the asking
+   * @param ask returns a path, or sends the request itself
    */
   readonly measure: (
     name: string,

@@ -13,15 +13,15 @@ import type { Pool } from '../../infra/postgres/client.ts';
 import { servedBuilds } from '../../projections/served.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 
-/** The stores of a service that runs, as their owner. */
+/** The stores of a running service, with write access. */
 export interface Stores {
   readonly clickhouse: ClickHouse;
   readonly pool: Pool;
   readonly kafka: Kafka;
   readonly served: ServedBuilds;
-  /** Rows of a statement in which `{{table}}` stands for the table being served. */
+  /** Rows of a statement; `{{table}}` stands for the served table. */
   readonly query: <T>(sql: string, row: z.ZodType<T>, params?: Params) => Promise<T[]>;
-  /** The one number that a statement gives, in a column `n`. */
+  /** The single number of a statement, in a column `n`. */
   readonly number: (sql: string, params?: Params) => Promise<number>;
   close(): Promise<void>;
 }
@@ -70,7 +70,7 @@ const partsRow = z.object({
   plain: z.coerce.number(),
 });
 
-/** What each table holds on disk. */
+/** Size on disk of each table. */
 export function tableSizes({ query }: Stores): Promise<z.infer<typeof partsRow>[]> {
   return query(
     `SELECT table, sum(rows) AS rows, count() AS parts, sum(data_compressed_bytes) AS stored,

@@ -8,14 +8,14 @@ import { partitionOfHeight } from '../../schemas/topics.ts';
 import { randomNumbers } from './measure.ts';
 
 /**
- * Blocks as they come out of the decoder, made without a chain. Every transaction moves one token and pays its fee, so
- * STRK has half of all transfers and the sequencer is in half of them.
+ * Decoded blocks, generated without a chain. Every transaction transfers one token and pays its fee, so STRK has half of all
+ * transfers, and the sequencer is in half of them.
  */
 
 const TOKENS = 2000;
 const ACCOUNTS = 300_000;
 const FIRST_TIME = 1_700_000_000;
-/** Newest rows of a probed subject that are remembered: a page and one more. */
+/** Newest rows kept per probed subject: a page and one more. */
 const REMEMBERED = 51;
 
 const pool = (base: bigint, size: number): readonly Felt[] =>
@@ -23,7 +23,7 @@ const pool = (base: bigint, size: number): readonly Felt[] =>
 
 export const SEQUENCER = toFelt(0x5e90e4ce4n);
 
-/** What is remembered of a subject while blocks are made: the independent count. */
+/** The independent count of a subject, kept while blocks are generated. */
 export interface Probe {
   readonly felt: Felt;
   transfers: number;
@@ -34,7 +34,7 @@ export interface Probe {
 export interface Synthetic {
   block(height: number, seq: number): BlockItem;
   readonly made: { transfers: number; blocks: number };
-  /** Made so far, by what a page is asked for. */
+  /** Counts so far, by subject of a page. */
   readonly tokens: readonly Probe[];
   readonly accounts: readonly Probe[];
   readonly half: Probe;
@@ -43,7 +43,7 @@ export interface Synthetic {
   readonly hashes: readonly { hash: Felt; keys: string[] }[];
 }
 
-/** `perBlock` transfers a block; the probes are drawn among tokens and accounts of all sizes. */
+/** `perBlock` transfers per block; probes are tokens and accounts of all sizes. */
 export function createSynthetic(options: { perBlock: number; blocks: number; probes: number }): Synthetic {
   const { perBlock, blocks, probes } = options;
   const random = randomNumbers(5);
@@ -54,7 +54,7 @@ export function createSynthetic(options: { perBlock: number; blocks: number; pro
     if (found === undefined) throw new RangeError('nothing to pick from');
     return found;
   };
-  // The cube makes few tokens (and accounts) have most of the transfers, as on a real chain.
+  // The cube gives few tokens and accounts most of the transfers, as on a real chain.
   const skewed = (): number => random() ** 3;
 
   const known = new Map<Felt, Probe>();
@@ -148,12 +148,12 @@ export function createSynthetic(options: { perBlock: number; blocks: number; pro
   };
 }
 
-/** A felt that nothing else is called by. */
+/** A unique felt, hashed from a text. */
 export function hashOf(text: string): Felt {
   return toFelt(BigInt(`0x${createHash('sha256').update(text).digest('hex').slice(2)}`));
 }
 
-/** A block with these transfers, as it comes out of the decoder. */
+/** A decoded block with these transfers. */
 export function madeBlock(height: number, seq: number, transfers: Transfer[]): BlockItem {
   return {
     message: {
@@ -171,7 +171,7 @@ export function madeBlock(height: number, seq: number, transfers: Transfer[]): B
         starknet_version: '0.14.0',
         transaction_count: null,
         event_count: null,
-        // The projectors read the transfers; the raw events are the log's.
+        // Projectors read only the transfers; raw events stay in the log.
         transactions: [],
       },
       contracts: {},

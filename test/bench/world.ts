@@ -14,15 +14,15 @@ import { childrenOf, isAlive } from './processes.ts';
 import { openStores } from './stores.ts';
 import type { Stores } from './stores.ts';
 
-/** What a case starts: in a folder of its own, on free ports, and gone when the case ends. */
+/** The processes of a case, in its own folder and on free ports; all stopped when the case ends. */
 export interface World {
   readonly dir: string;
-  /** Names of the processes that were started, by pid. */
+  /** Names of the started processes, by pid. */
   readonly names: ReadonlyMap<number, string>;
-  /** Says how it goes; not part of the result. */
+  /** Reports progress; not part of the result. */
   readonly say: (line: string) => void;
   chain(options: Parameters<typeof startChain>[0]): Promise<ChainProcess>;
-  /** The whole service, as `npm start` runs it. */
+  /** Starts the whole service, as `npm start` does. */
   service(
     name: string,
     settings?: Readonly<Record<string, string>>,
@@ -32,23 +32,23 @@ export interface World {
   close(): Promise<void>;
 }
 
-/** A service that is not ready by then is no figure but a failure. */
+/** A service that is not ready by then fails the case. */
 const READY_MS = 180_000;
 const LAST_GRACE_MS = 15_000;
 
 export function createWorld(options: {
   readonly say: (line: string) => void;
-  /** Where every Node process of the service leaves a CPU profile when it ends. */
+  /** Folder for the CPU profile that every Node process of the service writes when it exits. */
   profileDir: string | null;
   nodeOptions: string;
 }): World {
   const { say, profileDir, nodeOptions } = options;
   const dir = mkdtempSync(join(tmpdir(), 'tds-bench-'));
-  // PostgreSQL may run as another user, who must get through.
+  // PostgreSQL may run as another user, which needs access to the folder.
   chmodSync(dir, 0o755);
-  const releasers = new Releasers((name, error) => say(`${name} did not end: ${String(error)}`));
+  const releasers = new Releasers((name, error) => say(`could not stop ${name}: ${String(error)}`));
   releasers.push('folder', () => rmSync(dir, { recursive: true, force: true }));
-  // What was just being started when Ctrl-C came is known to nobody else.
+  // A process that is being started at Ctrl-C is known only here.
   releasers.push('processes', endChildren);
   const names = new Map<number, string>();
   const asProfiled = profileDir === null ? '' : ` --cpu-prof --cpu-prof-dir=${profileDir}`;

@@ -14,19 +14,19 @@ import type { ProcessUse } from '../processes.ts';
 import { tableSizes } from '../stores.ts';
 import type { World } from '../world.ts';
 
-/** The service's own processes; the others are stores, the simulated node, and the bench itself. */
+/** The service's own processes; the others are stores, the simulated node and the bench. */
 const roles = ['project', 'ingest', 'observe', 'api', 'supervisor'];
 const POLL_MS = 250;
-/** Slower than this many transfers a second it is given up. */
+/** Transfers per second below which the case gives up. */
 const HOPELESS_RATE = 500;
 
 const progress = z.object({ totals: z.object({ transfers: z.number() }) });
 
 export const backfill: BenchCase = {
   name: 'backfill',
-  summary: 'a prepared chain from the node through RPC and Kafka until every table of chain.blocks has it',
+  summary: 'index a prepared chain, from the node through RPC and Kafka into every table of chain.blocks',
   async run(world, { transfers, perBlock }) {
-    // A chain's blocks hold a little more or less than is asked for.
+    // Generated blocks have slightly more or fewer transfers than requested.
     const head = Math.ceil((1.02 * transfers) / perBlock);
     world.say(`preparing a chain of ${head} blocks`);
     const preparedDir = join(world.dir, 'chain');
@@ -37,7 +37,7 @@ export const backfill: BenchCase = {
     const { service, dataDir } = await world.service('backfill', {
       STARKNET_RPC_URL: chain.url,
       INDEX_FROM: '0',
-      // So that there is more than one chunk, as on a long chain.
+      // More than one chunk, as on a long chain.
       BACKFILL_CHUNK_BLOCKS: String(Math.ceil(head / 4)),
     });
     const watched = watchProcesses(
@@ -49,14 +49,14 @@ export const backfill: BenchCase = {
       },
       roles,
     );
-    // The stores are ready and the roles are started at that moment; their own start is part of the time.
+    // Stores are ready, roles are just being started: their start is part of the measured time.
     const began = statSync(join(dataDir, 'logs', 'project.log')).birthtimeMs;
     const client = world.client(service.baseUrl, { 'api-key': service.demo.api_key });
     const reached = await follow(world, client, truth.transfers, began);
     const uses = watched.end();
     const seconds = (reached.at(-1)?.at ?? Number.NaN) / 1000;
 
-    world.say('comparing every table with the count of the node');
+    world.say('comparing every table with the node');
     const stores = await world.stores(dataDir);
     const sizes = await tableSizes(stores);
     const rpcBytes = folderBytes(preparedDir, /\.blocks$/);
@@ -109,16 +109,16 @@ export const backfill: BenchCase = {
       ],
       completeness: await chainCompleteness(stores, truth),
       notes: [
-        'Time runs from the start of the roles (stores ready) until the totals of the API name every transfer: the totals are written after all other tables of a batch.',
+        'Measured from the start of the roles (stores ready) until the API totals include every transfer; totals are written after all other tables of a batch.',
       ],
     };
   },
 };
 
-/** How many transfers could be queried when, in milliseconds since the beginning. */
+/** Number of visible transfers over time, in milliseconds since the start. */
 type Reached = readonly { at: number; transfers: number }[];
 
-/** Polls the API's totals until they name every transfer. */
+/** Polls the API totals until they include every transfer. */
 export async function follow(world: World, client: Client, total: number, began: number): Promise<Reached> {
   const reached: { at: number; transfers: number }[] = [];
   const givenUp = (1000 * total) / HOPELESS_RATE + 120_000;
@@ -136,7 +136,7 @@ export async function follow(world: World, client: Client, total: number, began:
   }
 }
 
-/** Without the start of the roles and the last, smaller batches. */
+/** Excludes the start of the roles and the last, smaller batches. */
 function steadyRate(reached: Reached): number {
   const total = reached.at(-1)?.transfers ?? 0;
   const middle = reached.filter(({ transfers }) => transfers >= total * 0.2 && transfers <= total * 0.8);

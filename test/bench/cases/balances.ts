@@ -37,7 +37,8 @@ const history = z.object({ count: z.number(), data: z.array(z.object({ balance: 
 
 export const balances: BenchCase = {
   name: 'balances',
-  summary: 'balances from the cache and read anew through the log, histories, and the account with most legs',
+  summary:
+    'balances from the index and read from the chain through the log, histories, and the largest account',
   async run(world, { hotLegs, samples }) {
     const count = samples ?? SAMPLES;
     const { stores, get, measure, figures } = await servedCase(world, 'balances', count, {
@@ -119,13 +120,13 @@ export const balances: BenchCase = {
       completeness,
       notes: [
         `The ledger was filled by ClickHouse itself with ${blocks} blocks up to ${iso(lastTime)}; measured after ${mergeSeconds.toFixed(0)} s of waiting for merges.`,
-        'What is read anew is an account of its own each time; the time of the simulated node is in the figure.',
+        'Each read from the chain uses another account; its time includes the simulated node.',
       ],
     };
   },
 };
 
-/** Legs and what they sum up to, the blocks they are in, and balances read at the last of these. */
+/** Fills ledger legs and their sums, their blocks, and balances read at the last block. */
 async function fillLedger(stores: Stores, blocks: number): Promise<void> {
   const insert = inserter(stores);
   const height = `toUInt32(${FIRST_HEIGHT} + number)`;

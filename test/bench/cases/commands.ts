@@ -9,7 +9,7 @@ import { latency, timed } from '../measure.ts';
 const ALONE = 200;
 const CALLERS = 16;
 const TOGETHER = 800;
-/** As large as a wallet's state may be, in base64. */
+/** Maximum size of a wallet's state, in base64. */
 const BLOB_BYTES = 49_152;
 
 const session = z.object({ token: z.string() });
@@ -18,8 +18,7 @@ const keys = z.array(z.object({ id: z.number() }));
 
 export const commands: BenchCase = {
   name: 'commands',
-  summary:
-    'writes: create an API key, store a blob of 64 KiB, from the request through the log to the answer',
+  summary: 'writes: create an API key, store a blob of 64 KiB; from request through the log to answer',
   async run(world, { samples }) {
     const chain = await world.chain({ head: 3, perBlock: 20 });
     const { service } = await world.service('commands', {

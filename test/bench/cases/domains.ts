@@ -16,11 +16,11 @@ import type { Stores } from '../stores.ts';
 const DOMAINS = 500_000;
 const WALLETS = 500_000;
 const SAMPLES = 1000;
-/** Of routes that operators and new clients call. */
+/** Samples for routes that only operators and new clients call. */
 const FEW = 100;
-/** Every so many-th is whitelisted. */
+/** Every n-th domain is whitelisted. */
 const WHITE = 10;
-/** So that one question follows another far away in the list. */
+/** Spreads consecutive checks over the list. */
 const STRIDE = 7919;
 
 const nameOf = (index: number): string => `site${index}.bench${index % 1000}.com`;
@@ -31,7 +31,7 @@ const stats = z.object({ total_wallets: z.number(), verified_wallets: z.number()
 
 export const domains: BenchCase = {
   name: 'domains',
-  summary: 'checks of domains against a list of 500,000, what changed in it, and counts of 500,000 wallets',
+  summary: 'domain checks against a list of 500,000, changes of the list, and counts of 500,000 wallets',
   async run(world, { samples }) {
     const { stores, get, measure, figures } = await servedCase(world, 'domains', samples ?? SAMPLES);
     world.say(`importing ${DOMAINS} domains through the log`);
@@ -136,7 +136,7 @@ async function importDomains({ kafka, pool, served }: Stores): Promise<number> {
   }
 }
 
-/** Every tenth on sepolia, every fourth verified. */
+/** Every tenth wallet on sepolia, every fourth verified. */
 async function fillWallets({ pool, served }: Stores): Promise<void> {
   const table = `${served.schema('catalogue')}.wallets`;
   await pool.query(

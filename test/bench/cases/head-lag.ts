@@ -8,7 +8,7 @@ import { latency, percentile, randomNumbers } from '../measure.ts';
 
 const BLOCKS = 100;
 const FIRST_HEAD = 300;
-/** Between two looks at the API: looking costs some of the machine that is being measured. */
+/** Poll interval of the API; polling itself uses CPU of the measured machine. */
 const LOOK_MS = 20;
 const GIVEN_UP_MS = 60_000;
 
@@ -17,7 +17,7 @@ const progress = z.object({ totals: z.object({ transfers: z.number() }) });
 
 export const headLag: BenchCase = {
   name: 'head-lag',
-  summary: 'from the moment the node can serve a block until /api/transfers/ shows it',
+  summary: 'time from the node serving a block until /api/transfers/ shows it',
   async run(world, { samples, perBlock }) {
     const chain = await world.chain({ head: FIRST_HEAD, perBlock });
     const { service, dataDir } = await world.service('head-lag', {
@@ -34,7 +34,7 @@ export const headLag: BenchCase = {
     const lags: number[] = [];
     const looks: number[] = [];
     for (let round = 0; round < (samples ?? BLOCKS); round += 1) {
-      // Blocks come at any moment between two looks of the ingester, and about every two seconds.
+      // Blocks appear at random times within the ingester's poll interval, about every two seconds.
       await pause(700 + 800 * random());
       const began = performance.now();
       const { head } = await chain.advance(1);

@@ -26,14 +26,14 @@ import { latency, percentile, timed } from '../measure.ts';
 
 const CALLS = 2000;
 const WARM_UP = 300;
-/** Each costs a failed check; ten would block this machine's address. */
+/** Each deletion causes a failed key check; ten would block this machine's address. */
 const DELETIONS = 9;
 const CALLERS = 16;
 
-/** Ends with 400 once its key is checked. */
+/** Answered 400 after the key check. */
 const WITH_KEY = '/api/transfers/';
 
-/** Two routes that do the same, which is nothing: they differ in what they ask of the caller. */
+/** Two routes with empty handlers, which differ only in authentication. */
 const OPEN = '/api/open/';
 const KEYED = '/api/keyed/';
 
@@ -43,7 +43,7 @@ const runFile = z.object({ env: z.record(z.string(), z.string()) });
 
 export const limits: BenchCase = {
   name: 'limits',
-  summary: 'what checking a key costs a call, and how soon a deleted key is refused by another API process',
+  summary: 'cost of the key check per call, and time until another API process rejects a deleted key',
   async run(world, { samples }) {
     const chain = await world.chain({ head: 3, perBlock: 20 });
     const { service, dataDir } = await world.service('limits', {
@@ -75,7 +75,7 @@ export const limits: BenchCase = {
       { name: 'key with a ceiling', ask: await asking(KEYED, 1_000_000_000), samples: [] },
     ];
     for (const kind of kinds) await timed(WARM_UP, 1, kind.ask);
-    // In turn, so that whatever else the machine does befalls all alike.
+    // Alternating, so that other load on the machine affects all kinds alike.
     for (let round = 0; round < count; round += 1) {
       for (const kind of kinds) kind.samples.push(...(await timed(1, 1, kind.ask)).samples);
     }
@@ -135,7 +135,7 @@ export const limits: BenchCase = {
       completeness: [{ what: 'deleted keys refused', expected: DELETIONS, found: refusals }],
       notes: [
         "The calls go, in turn, to two routes that do nothing, behind the API's own middleware in the process that measures.",
-        'A deletion is timed from its request to the first 401 of another API process.',
+        'A deletion is measured from its request to the first 401 of another API process.',
       ],
     };
   },
@@ -146,7 +146,7 @@ async function ask(client: Client, path: string, status: number): Promise<void> 
   if (answer.status !== status) throw new Error(`${path}: ${answer.status} ${answer.body.slice(0, 300)}`);
 }
 
-/** The API's own middleware before two routes, on the stores of a service that runs. */
+/** Two routes behind the API's middleware, on the stores of a running service. */
 async function startStand(dataDir: string): Promise<{ url: string; close(): Promise<void> }> {
   const config = loadConfig(environmentOf(dataDir));
   const log = createLogger('bench', 'error');
@@ -202,7 +202,7 @@ function environmentOf(dataDir: string): Record<string, string> {
   return runFile.parse(JSON.parse(readFileSync(join(dataDir, 'run.json'), 'utf8'))).env;
 }
 
-/** A second `tds api` beside a service that runs. */
+/** A second `tds api` process next to a running service. */
 async function startAnotherApi(dataDir: string): Promise<{ url: string; stop(): Promise<void> }> {
   const port = String(await freePort());
   const child = spawn(

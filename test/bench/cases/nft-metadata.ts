@@ -10,7 +10,7 @@ import type { BenchCase } from '../case.ts';
 
 const NFTS = 3000;
 const GATEWAY_MS = 50;
-/** No figure but a failure. */
+/** The case fails after this time. */
 const LONGEST_MS = 180_000;
 
 const COLLECTION = toFelt(0xc011_0000n);
@@ -28,7 +28,7 @@ const documentOf = (name: string): string =>
 
 export const nftMetadata: BenchCase = {
   name: 'nft-metadata',
-  summary: `metadata of NFTs, fetched through a gateway that answers in ${GATEWAY_MS} ms, until it can be queried`,
+  summary: `NFT metadata fetched through a gateway with ${GATEWAY_MS} ms latency, until it can be queried`,
   async run(world, { samples }) {
     const count = samples ?? NFTS;
     const gateway = createServer((request, response) => {

@@ -11,7 +11,7 @@ import type { Stores } from '../stores.ts';
 
 const SAMPLES = 200;
 const COLLECTIONS = 100;
-/** Of each collection; each was transferred three times, and one in a hundred went to the holder at last. */
+/** NFTs per collection; each is transferred three times, one in a hundred to the holder in the end. */
 const IDS = 10_000;
 const TRANSFERS = 3;
 const HELD = (COLLECTIONS * IDS) / 100;
@@ -27,7 +27,7 @@ const owner = z.object({ data: z.object({ owner_address: z.string() }) });
 
 export const nfts: BenchCase = {
   name: 'nft',
-  summary: 'owners of NFTs, and pages of an account with 10,000 of them, out of 3,000,000 transfers',
+  summary: 'NFT owners, and pages of an account with 10,000 NFTs, out of 3,000,000 transfers',
   async run(world, { samples }) {
     const { stores, get, measure, figures } = await servedCase(world, 'nft', samples ?? SAMPLES);
     world.say(`filling ${(COLLECTIONS * IDS * TRANSFERS).toLocaleString('en-US')} transfers`);
@@ -37,7 +37,7 @@ export const nfts: BenchCase = {
 
     const owned = (index: number): string =>
       `/api/nft/owned-by/?account_address=${HOLDER}&page_size=${PAGE}&page=${1 + (index % (HELD / PAGE))}`;
-    // Another one each time: no answer is given again.
+    // Another NFT each time, so that no answer is cached.
     const ownerOf = (index: number): string =>
       `/api/nft/owner/?token_address=${collectionAt(index % COLLECTIONS)}&nft_token_id=${(index * 7919) % IDS}`;
     const last = page.parse(JSON.parse(await get(owned(HELD / PAGE - 1))));

@@ -18,7 +18,7 @@ const PROBES = 200;
 const CONNECTIONS = 16;
 const TOGETHER = 3000;
 const LIMIT = 50;
-/** Above what the simulated node has, so that nothing meets these heights. */
+/** Above the simulated node's heights, to avoid collisions. */
 const FIRST_HEIGHT = 102_400;
 const ROWS_PER_BLOCK = 500;
 
@@ -69,7 +69,7 @@ export const pages: BenchCase = {
       const { status, body } = await client.get(path);
       if (status !== 200) throw new Error(`${path}: ${status} ${body}`);
     };
-    // A parameter that the API does not know makes it another question with the same answer: read, not given again.
+    // An unknown parameter gives another cache key for the same answer, so the answer is not cached.
     let questions = 0;
     const anew = (path: string): string => `${path}&question=${(questions += 1)}`;
     const limit = `limit=${LIMIT}`;
@@ -163,8 +163,8 @@ export const pages: BenchCase = {
       ],
       notes: [
         `The tables were filled through the projectors' own code (project, encoder, RowBinary inserts of 50,000 transfers, derive) in ${fillSeconds.toFixed(0)} s, without log and decoder; measured after ${mergeSeconds.toFixed(0)} s of waiting for merges.`,
-        `Accounts and tokens asked for are ${PROBES} each, of all sizes; every page is counted and answered in full, without a cursor. Alone, every page is read anew; side by side, one that was asked for before is given again, as it is to any client while nothing new is indexed.`,
-        `The account with ${hotLegs.toLocaleString('en-US')} legs is in the tables that its page reads, and in no other.`,
+        `Accounts and tokens asked for are ${PROBES} each, of all sizes; every page is counted and answered in full, without a cursor. Alone, no page is cached; with 16 connections, repeated pages come from the cache, as for any client while nothing new is indexed.`,
+        `The account with ${hotLegs.toLocaleString('en-US')} legs is only in the tables that its page reads.`,
       ],
     };
   },
@@ -174,7 +174,7 @@ function pathOf(filter: { account: string } | { token: string }): string {
   return `/api/transfers/?limit=${LIMIT}&${new URLSearchParams(filter).toString()}`;
 }
 
-/** Names for the tokens, so that a page has them to look up. */
+/** Token names, so that pages have names to look up. */
 async function describeTokens({ kafka, pool, served }: Stores, { tokens }: Synthetic): Promise<void> {
   const publisher = kafka.publisher();
   await publisher.publish(
@@ -242,7 +242,7 @@ async function tableCompleteness(
   ];
 }
 
-/** What the API answers for every subject that is asked for later: its count, and its newest page. */
+/** Checks count and newest page of every subject that is measured later. */
 async function pageCompleteness(client: Client, synthetic: Synthetic, hot: Probe): Promise<Completeness[]> {
   let counts = 0;
   let rows = 0;
@@ -260,7 +260,7 @@ async function pageCompleteness(client: Client, synthetic: Synthetic, hot: Probe
     });
   for (const probe of [...synthetic.accounts, synthetic.busiest, hot]) await lookAt('account', probe);
   for (const probe of synthetic.tokens) await lookAt('token', probe);
-  // The simulated node's own few blocks have STRK, too; they are older than all of these.
+  // The simulated node's own few blocks also contain STRK; they are older than all of these.
   const { count } = await client.read(
     `${pathOf({ token: synthetic.half.felt })}&to_block=${FIRST_HEIGHT - 1}`,
     page,

@@ -6,9 +6,9 @@ import type { BenchCase } from '../case.ts';
 import { latency } from '../measure.ts';
 
 const MESSAGES = 100;
-/** Far above what the ingester has: it does not meet these. */
+/** Far above the ingester's heights, to avoid collisions. */
 const FIRST_HEIGHT = 1_000_000;
-/** Each with a transfer and its fee. */
+/** Transactions per block, each with a transfer and its fee. */
 const TRANSACTIONS = 50;
 const IDLE_MS = 400;
 const LOOK_MS = 3;
@@ -16,7 +16,7 @@ const GIVEN_UP_MS = 60_000;
 
 export const pipeline: BenchCase = {
   name: 'pipeline',
-  summary: 'one message of chain.blocks through an idle pipeline: published until its rows can be queried',
+  summary: 'latency of one chain.blocks message through an idle pipeline, until its rows are visible',
   async run(world, { samples }) {
     const chain = await world.chain({ head: 3, perBlock: 20 });
     const { dataDir } = await world.service('pipeline', { STARKNET_RPC_URL: chain.url, INDEX_FROM: '0' });
@@ -39,7 +39,7 @@ export const pipeline: BenchCase = {
     const inAll: number[] = [];
     const count = samples ?? MESSAGES;
     try {
-      // The first ones open connections and are not counted.
+      // Warm-up: the first messages open connections and are not measured.
       for (let index = -3; index < count; index += 1) {
         const height = FIRST_HEIGHT + index;
         await pause(IDLE_MS);
@@ -85,7 +85,7 @@ export const pipeline: BenchCase = {
         },
       ],
       notes: [
-        `Each message is a block of ${TRANSACTIONS} transactions. Times run from the call that publishes it; ClickHouse is asked every ${LOOK_MS} ms, which is part of them.`,
+        `Each message is a block of ${TRANSACTIONS} transactions. Measured from the publish call; includes the poll interval of ClickHouse, ${LOOK_MS} ms.`,
       ],
     };
   },

@@ -22,9 +22,9 @@ import type { Stores } from '../stores.ts';
 
 const SAMPLES = 300;
 const TOKENS = 200;
-/** Blocks in which the ordinary account gets some of a token. */
+/** Blocks in which the ordinary account receives tokens. */
 const GIFTS = 50;
-/** Days from the first block on of which there are prices. */
+/** Days with prices, from the first block on. */
 const PRICED_DAYS = 31;
 const DAY = 86_400;
 
@@ -60,7 +60,7 @@ export const portfolios: BenchCase = {
     const mergeSeconds = await untilMerged(stores);
 
     const iso = (seconds: number): string => new Date(seconds * 1000).toISOString();
-    // Another time each time, in the first month.
+    // Another time in the first month for each request.
     const pastBlock = (index: number): number =>
       Math.min(blocks - 1, TOKENS + ((index * 97) % ((PRICED_DAYS - 2) * (DAY / BLOCK_SECONDS))));
     const timeOf = (block: number): number => FIRST_TIME + block * BLOCK_SECONDS;
@@ -130,12 +130,12 @@ export const portfolios: BenchCase = {
   },
 };
 
-/** How often the ordinary account was given the i-th token by the end of a block: in that of its number, and each so many on. */
+/** How often the ordinary account received the i-th token up to a block. */
 function giftsOf(index: number, block: number, every: number): number {
   return block < index ? 0 : Math.min(GIFTS, Math.floor((block - index) / every) + 1);
 }
 
-/** What both accounts moved, by block and by range, the blocks it was in, and balances read at the last of these. */
+/** Fills the deltas of both accounts by block and range, their blocks, and balances read at the last block. */
 async function fillLedger(stores: Stores, blocks: number, every: number): Promise<void> {
   const insert = inserter(stores);
   const token = (index: string): string =>
@@ -173,7 +173,7 @@ async function fillLedger(stores: Stores, blocks: number, every: number): Promis
   ]);
 }
 
-/** A price a day of every token in the first month, and one now. */
+/** Fills one price per day and token in the first month, and a current one. */
 async function publishPrices({ kafka, clickhouse, pool, served }: Stores): Promise<void> {
   const times = [
     ...Array.from({ length: PRICED_DAYS }, (_, day) => (FIRST_TIME + day * DAY) * 1000),

@@ -10,7 +10,7 @@ import type { Stores } from '../stores.ts';
 const SAMPLES = 300;
 const TOKENS = 50;
 const HOUR = 3_600_000;
-/** A price each five minutes for two years. */
+/** One price every five minutes for two years. */
 const POINT_MS = 300_000;
 const HOURS = 2 * 8760;
 const FROM = Date.parse('2023-01-01T00:00:00Z');
@@ -26,7 +26,7 @@ const priceAt = z.object({ data: z.object({ price_usd: z.number() }) });
 
 export const prices: BenchCase = {
   name: 'prices',
-  summary: 'price histories and prices at a time, of tokens with a price each five minutes for two years',
+  summary: 'price histories and prices at a time, for tokens with a price every five minutes over two years',
   async run(world, { samples }) {
     const { stores, get, measure, figures } = await servedCase(world, 'prices', samples ?? SAMPLES);
 
@@ -37,7 +37,7 @@ export const prices: BenchCase = {
     await untilMerged(stores);
 
     const iso = (ms: number): string => new Date(ms).toISOString();
-    // Another window each time: no answer is given again.
+    // Another window each time, so that no answer is cached.
     const window = (index: number, hours: number): string => {
       const start = FROM + ((index * 7) % (HOURS - hours)) * HOUR;
       return `start_time=${iso(start)}&end_time=${iso(start + hours * HOUR - 1)}`;
@@ -47,7 +47,7 @@ export const prices: BenchCase = {
     const at = (index: number): string =>
       `/api/price-at/?token_address=${tokenAt(index % TOKENS)}&at_time=${iso(FROM + index * 1_234_567)}`;
 
-    /** A year of hours is two answers. */
+    /** A year of hours takes two answers. */
     const year = async (index: number): Promise<{ rows: number; starts: Set<string> }> => {
       const starts = new Set<string>();
       let rows = 0;
@@ -92,7 +92,7 @@ export const prices: BenchCase = {
   },
 };
 
-/** The n-th price of every token is n + 1 dollars; the hours are made of the points by a statement of its own. */
+/** The n-th price of every token is n + 1 dollars; hours are aggregated from the points by a second statement. */
 async function fillPrices({ clickhouse, served }: Stores): Promise<void> {
   const points = served.table('price_points');
   const each = (HOURS * HOUR) / POINT_MS;

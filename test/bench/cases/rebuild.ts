@@ -10,7 +10,7 @@ import { chainCompleteness } from '../completeness.ts';
 import { follow } from './backfill.ts';
 
 const run = promisify(execFile);
-/** The part of `tds rebuild --json` that is read here. */
+/** The fields of `tds rebuild --json` that the case uses. */
 const reports = z.array(
   z.object({
     messages: z.number(),
@@ -23,7 +23,7 @@ const reports = z.array(
 
 export const rebuild: BenchCase = {
   name: 'rebuild',
-  summary: '`tds rebuild transfers account-ledger` from Kafka, beside a service that serves',
+  summary: '`tds rebuild transfers account-ledger` from Kafka, next to a running service',
   async run(world, { transfers, perBlock }) {
     const head = Math.ceil((1.02 * transfers) / perBlock);
     world.say(`preparing a chain of ${head} blocks`);

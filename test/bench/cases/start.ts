@@ -7,7 +7,7 @@ import { wanted } from '../case.ts';
 import type { BenchCase } from '../case.ts';
 import { isAlive, processesNaming } from '../processes.ts';
 
-/** An answer is fresh when its newest transfer is no older. */
+/** Maximum age of the newest transfer in a fresh answer. */
 const FRESH_MS = 15_000;
 const GIVEN_UP_MS = 180_000;
 
@@ -16,7 +16,7 @@ const progress = z.object({ totals: z.object({ transfers: z.number() }) });
 
 export const start: BenchCase = {
   name: 'start',
-  summary: 'npm start after its set-up: first fresh answer, Ctrl-C until no process is left, second start',
+  summary: 'npm start after set-up: time to the first fresh answer, time to stop, second start',
   async run(world) {
     const seconds = (since: number): number => (performance.now() - since) / 1000;
 
@@ -68,7 +68,7 @@ export const start: BenchCase = {
         },
       ],
       notes: [
-        'Everything embedded, with the default settings: the simulated chain begins with 300 blocks and makes one every 2 s.',
+        'All services embedded, default settings: the simulated chain begins with 300 blocks and adds one every 2 s.',
       ],
     };
   },

@@ -11,10 +11,10 @@ import { createSynthetic, hashOf, madeBlock } from '../synthetic.ts';
 
 const TRANSFERS = 50_000;
 const ACCOUNTS = 20_000;
-/** Transfers of other tokens, which the trace has to find its way among. */
+/** Transfers of other tokens, which the trace must skip. */
 const OTHERS = 100_000;
 const ROWS_PER_BLOCK = 500;
-/** Above what the simulated node has, so that nothing meets these heights. */
+/** Above the simulated node's heights, to avoid collisions. */
 const FIRST_HEIGHT = 102_400;
 const SAMPLES = 10;
 
@@ -39,7 +39,7 @@ export const trace: BenchCase = {
     await untilMerged(stores);
 
     const client = world.client(service.baseUrl, { 'api-key': service.demo.api_key });
-    // From the root, from a leaf at the far end, and from somewhere.
+    // From the root, from the farthest leaf, and from an inner account.
     const starts = [0, ACCOUNTS - 1, 4711].map(accountAt);
     const path = (account: Felt): string => `/api/track-transfers/?account=${account}&token=${TOKEN}`;
     const completeness = [];
@@ -68,7 +68,7 @@ export const trace: BenchCase = {
 
 const accountAt = (index: number): Felt => toFelt(0x74ace_0000_0000n + BigInt(index) * 0x1_0001n);
 
-/** A tree that reaches every account, each from one of a hundredth of its number, and as many transfers besides. */
+/** A tree that reaches every account, plus the same number of other transfers. */
 function graph(): { block: Parameters<typeof fill>[1]['block'] } {
   const random = randomNumbers(11);
   let made = 0;

@@ -32,15 +32,15 @@ import type { Stores } from '../stores.ts';
 const DELIVERIES = 20_000;
 const BLOCKS = 200;
 const ENDPOINTS = 500;
-/** Every so many-th of them hangs. */
+/** Every n-th endpoint hangs. */
 const HANGS = 10;
 const MATCHED = 20;
 const SUBSCRIPTIONS = 100_000;
-/** Of one webhook. */
+/** Per webhook. */
 const MAX_SUBSCRIPTIONS = 1000;
 const FIRST_HEAD = 40;
 const GIVEN_UP_MS = 300_000;
-/** No block of the chain that runs comes so far. */
+/** Above the heights of the running chain, to avoid collisions. */
 const FAR = 1_000_000_000;
 
 interface Got {
@@ -52,7 +52,7 @@ interface Got {
   readonly at: number;
 }
 
-/** Deliveries as they came in. What hangs takes the request, and says nothing. */
+/** Records the deliveries. Hanging endpoints accept the request and never answer. */
 async function receive(): Promise<{
   readonly url: string;
   readonly got: Got[];
@@ -102,7 +102,7 @@ const secret = `whsec_${randomBytes(32).toString('base64')}`;
 
 export const webhooks: BenchCase = {
   name: 'webhooks',
-  summary: 'deliveries to receivers on this machine: how many, how soon, beside those that hang; matching',
+  summary: 'rate and latency of deliveries to local receivers, also next to hanging ones; matching',
   async run(world, { samples }) {
     const chain = await world.chain({ head: FIRST_HEAD, perBlock: 20 });
     const secretKey = randomBytes(32);
@@ -152,7 +152,7 @@ export const webhooks: BenchCase = {
       const inOrder = receiver.got.filter(({ attempt }) => attempt === 1).length;
 
       world.say(`matching against ${SUBSCRIPTIONS} subscriptions`);
-      // Every other account: half of those in the blocks are watched.
+      // Subscribe to every second account in the blocks.
       await make(
         Array.from({ length: SUBSCRIPTIONS / MAX_SUBSCRIPTIONS }, () => 'matched'),
         (index) =>
@@ -235,7 +235,7 @@ export const webhooks: BenchCase = {
   },
 };
 
-/** Seconds in which deliveries that were due at once are sent, and written down. */
+/** Seconds until deliveries that are all due at once are sent and recorded. */
 async function delivered({ pool }: Stores, ids: readonly number[], got: readonly Got[]): Promise<number> {
   const before = got.length;
   const createdAt = Date.now();
@@ -269,7 +269,7 @@ interface Lag extends Got {
 const lagOf = ({ at, publishedAt }: Lag): number => at - publishedAt;
 const isHealthy = ({ webhook }: Lag): boolean => webhook % HANGS !== 0;
 
-/** First attempts of what blocks above a height made, with the time at which the log had the block; all of those to `ids`. */
+/** First attempts of deliveries from blocks above a height to the webhooks `ids`, with the log time of their block. */
 async function lags(
   { kafka, pool }: Stores,
   makeBlocks: () => Promise<number>,
@@ -296,7 +296,7 @@ async function lags(
   });
 }
 
-/** Makes blocks, one after the other; the height of the last. */
+/** Adds blocks one after the other; returns the last height. */
 async function advance(
   chain: { advance(blocks: number): Promise<{ head: number }> },
   blocks: number,
@@ -309,7 +309,7 @@ async function advance(
   return head;
 }
 
-/** Milliseconds of all that the matcher does with one message, and how many deliveries it makes. */
+/** Milliseconds that the matcher spends on one message, and the number of deliveries it creates. */
 async function matched(
   { kafka, pool, clickhouse }: Stores,
   samples: number,
@@ -349,9 +349,9 @@ async function matched(
     const message = topics.chainBlocks.schema.parse(JSON.parse(value.toString()));
     const plan = await opened.match(message, place);
     if (typeof plan === 'function') await inTransaction(pool, plan);
-    // The first one is for the compiler.
+    // Warm-up for the JIT compiler.
     if (index > 0) found.push(performance.now() - began);
-    // The dispatcher sends them meanwhile; what it has to do is not this matcher's.
+    // The dispatcher sends the deliveries meanwhile; wait for it, so that it does not disturb the measurement.
     await until('deliveries of a block', async () => {
       const { rows } = await pool.query(
         'SELECT 1 FROM tds.webhook_deliveries WHERE due_at IS NOT NULL LIMIT 1',
@@ -362,7 +362,7 @@ async function matched(
   return { samples: found, deliveries: ((await count()) - before) / (samples + 1) };
 }
 
-/** Blocks above a height that the matcher of balances works out in a second, so many side by side. */
+/** Blocks per second of the balance matcher, above a height, at a given concurrency. */
 async function balancesTold(
   { kafka, pool, clickhouse }: Stores,
   above: number,
