@@ -1,6 +1,6 @@
 import type { Felt } from '../../schemas/felt.ts';
 import { isRpcError, rpcCodes } from '../node/errors.ts';
-import { createPublishPlan } from './contracts/facts.ts';
+import { createPublishPlan } from './contract-facts.ts';
 import { assertStillFinal, inconsistent, linkedLength } from './fork.ts';
 import type { ChunkTask, IngestDeps } from './ports.ts';
 import { createBlockPrefetch } from './prefetch.ts';

@@ -1,8 +1,8 @@
 import type { Felt } from '../../schemas/felt.ts';
 import { isRpcError, rpcCodes } from '../node/errors.ts';
 import type { BlockPoint } from '../node/types.ts';
-import { createPublishPlan } from './contracts/facts.ts';
-import type { PublishPlan } from './contracts/facts.ts';
+import { createPublishPlan } from './contract-facts.ts';
+import type { PublishPlan } from './contract-facts.ts';
 import { compareWithHead, createIndexedChain, findFork, linkedLength } from './fork.ts';
 import type { IndexedChain } from './fork.ts';
 import { createHeads, startL1Watch } from './heads.ts';

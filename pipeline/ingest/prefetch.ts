@@ -1,6 +1,6 @@
 import { AppError } from '../../schemas/errors.ts';
 import type { FetchedBlock } from '../node/types.ts';
-import { resolveContracts } from './contracts/facts.ts';
+import { resolveContracts } from './contract-facts.ts';
 import type { IngestDeps, PublishedBlock } from './ports.ts';
 
 /** A fetched block with its contracts map, ready to publish. */

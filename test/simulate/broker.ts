@@ -7,26 +7,26 @@ import type { SimClock } from './clock.ts';
 import { createGroup } from './consumer-group.ts';
 import type { ConsumerGroup } from './consumer-group.ts';
 import type { Count } from './coverage.ts';
-import type { SimProcess, Weather } from './process.ts';
+import type { SimProcess, FaultRates } from './process.ts';
 import type { Random } from '../support/random.ts';
 
 export interface BrokerWorld {
   readonly clock: SimClock;
   readonly random: Random;
-  readonly weather: Weather;
+  readonly faultRates: FaultRates;
   readonly count: Count;
   readonly trace: (event: string) => void;
 }
 
 export type SimKafka = Pick<Kafka, 'consume' | 'offsets' | 'topicId' | 'publisher' | 'readRanges'>;
 
-/** The log: partitions that keep everything, and groups of consumers. */
+/** The simulated log: partitions with unlimited retention, and consumer groups. */
 export interface SimBroker {
   append(topic: Topic<unknown>, partition: number, key: string | null, value: Buffer): number;
   read(topic: Topic<unknown>, partition: number): readonly LogMessage[];
-  /** Values of all partitions of a topic, parsed; those that cannot be are left out. */
+  /** Parsed values of all partitions of a topic, without unparseable ones. */
   messages<M>(topic: Topic<M>): M[];
-  /** The log as one process reaches it. */
+  /** The Kafka client of one process. */
   client(process: SimProcess): SimKafka;
 }
 
@@ -37,7 +37,7 @@ interface Pending {
     readonly key?: string;
     readonly partition?: number;
   }[];
-  resolve(places: { partition: number; offset: number }[]): void;
+  resolve(offsets: { partition: number; offset: number }[]): void;
   reject(error: unknown): void;
 }
 
@@ -48,9 +48,9 @@ export function createBroker(world: BrokerWorld): SimBroker {
 
   const partitionOf = (topic: Topic<unknown>, partition: number): LogMessage[] => {
     const name = `${topic.name}:${partition}`;
-    const there = partitions.get(name) ?? [];
-    partitions.set(name, there);
-    return there;
+    const log = partitions.get(name) ?? [];
+    partitions.set(name, log);
+    return log;
   };
 
   const append: SimBroker['append'] = (topic, partition, key, value) => {
@@ -64,9 +64,9 @@ export function createBroker(world: BrokerWorld): SimBroker {
   };
 
   /**
-   * As infra/kafka/publisher.ts, with the requests to all partitions sent as one: calls made meanwhile share the next.
-   * What goes to one partition is stored whole or not at all, but a call may reach some partitions and not others. Its own
-   * retries store nothing twice; the caller's do.
+   * As infra/kafka/publisher.ts: one request in flight; calls made meanwhile share the next one. Messages to one partition
+   * are stored all or none, but a request may reach only some partitions. Its own retries duplicate nothing; the caller's
+   * do.
    */
   const createPublisher = (process: SimProcess): Publisher => {
     let queue: Pending[] = [];
@@ -77,15 +77,15 @@ export function createBroker(world: BrokerWorld): SimBroker {
       const reached = new Map<string, boolean>();
       for (const pending of batch) {
         const { topic, messages } = pending;
-        const places = [];
+        const offsets = [];
         for (const { value, key = null, partition = 0 } of messages) {
-          const place = `${topic.name}:${partition}`;
-          const isStored = reached.get(place) ?? isReached();
-          reached.set(place, isStored);
+          const target = `${topic.name}:${partition}`;
+          const isStored = reached.get(target) ?? isReached();
+          reached.set(target, isStored);
           if (!isStored) continue;
-          places.push({ partition, offset: append(topic, partition, key, value) });
+          offsets.push({ partition, offset: append(topic, partition, key, value) });
         }
-        pending.resolve(places);
+        pending.resolve(offsets);
       }
       if (new Set(reached.values()).size > 1) count('log: part of a request stored');
     };
@@ -94,25 +94,25 @@ export function createBroker(world: BrokerWorld): SimBroker {
       isSending = true;
       while (queue.length > 0) {
         const batch = queue.splice(0, 1 + random.below(queue.length));
-        if (batch.length > 1) count('log: calls in one request');
-        // Resolves and rejections reach the callers only when the request is answered.
+        if (batch.length > 1) count('log: calls batched in one request');
+        // Callers get results only when the request is answered.
         const answers: (() => void)[] = [];
-        const heard = batch.map((pending): Pending => ({
+        const deferred = batch.map((pending): Pending => ({
           ...pending,
-          resolve: (places) => void answers.push(() => pending.resolve(places)),
+          resolve: (offsets) => void answers.push(() => pending.resolve(offsets)),
         }));
         const names = [...new Set(batch.map(({ topic }) => topic.name))].join('+');
-        // Only rows that carry a seq are safe from a message that comes after its successors.
+        // Only rows with a seq tolerate a message that is stored after its successors.
         const mayBeLate = batch.every(({ topic }) => topic.name === topics.chainBlocks.name);
         const arrive = async (): Promise<void> => {
-          // A slow broker: what is asked for meanwhile goes out in one request.
-          if (random.chance(world.weather.slow / 2)) await clock.sleep(random.below(800));
-          // One that goes to several partitions may reach some of them only.
-          const places = batch.flatMap(({ topic, messages }) =>
+          // A slow broker: calls made meanwhile share one request.
+          if (random.chance(world.faultRates.slow / 2)) await clock.sleep(random.below(800));
+          // A request to several partitions may reach only some of them.
+          const targets = batch.flatMap(({ topic, messages }) =>
             messages.map(({ partition = 0 }) => `${topic.name}:${partition}`),
           );
-          const isCut = world.weather.faults > 0 && new Set(places).size > 1 && random.chance(400);
-          store(heard, () => !isCut || random.chance(500));
+          const isCut = world.faultRates.faults > 0 && new Set(targets).size > 1 && random.chance(400);
+          store(deferred, () => !isCut || random.chance(500));
           if (isCut) throw unavailable();
         };
         try {
@@ -164,7 +164,7 @@ export function createBroker(world: BrokerWorld): SimBroker {
         }));
       const consume: Kafka['consume'] = async (options) => {
         const [topic] = options.topics;
-        if (topic === undefined) throw new TypeError('a consumer of no topic');
+        if (topic === undefined) throw new TypeError('consumer without a topic');
         const group = groups.get(options.groupId) ?? createGroup(world, topic.partitions);
         groups.set(options.groupId, group);
         return await group.consume(process, topic, options, (partition) => partitionOf(topic, partition));

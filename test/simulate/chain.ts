@@ -54,7 +54,7 @@ export interface SimChain {
   /** Takes blocks off (never those accepted on L1) and puts others on. */
   reorg(depth: number, length: number): void;
   /** Goes back to a chain that was left, if it still holds what is accepted on L1; some blocks longer. */
-  goBack(): void;
+  returnToFork(): void;
   acceptOnL1(height: number): void;
   /** Any chain that was left or is in force: what a node behind the times may serve. */
   former(): readonly SimBlock[];
@@ -166,7 +166,7 @@ export function createSimChain(random: Random, count: Count, base: number, lengt
 
   const takeTransaction = (): SimTransaction => {
     const again = dropped.length > 0 && random.below(2) === 0 ? dropped.shift() : undefined;
-    if (again !== undefined) count('transaction of a fork again');
+    if (again !== undefined) count('transaction of a fork included again');
     return again ?? makeTransaction();
   };
 
@@ -206,11 +206,11 @@ export function createSimChain(random: Random, count: Count, base: number, lengt
       leave(keep);
       grow(more);
     },
-    goBack() {
+    returnToFork() {
       const held = left.filter((one) => l1 < 0 || one[l1 - base]?.body.hash === at(l1)?.body.hash);
       const target = held[random.below(held.length)];
       if (target === undefined) return;
-      count('back to a fork that was left');
+      count('return to an earlier fork');
       left = [...left.slice(-5), [...chain]];
       chain = [...target];
       dropped = [];

@@ -1,7 +1,7 @@
 import type { Clock } from '../../infra/clock.ts';
 
 export interface SimClock extends Clock {
-  /** Lets virtual time pass until `done`, or until a limit; everything that is due runs in the order of its time. */
+  /** Advances virtual time until `done` or a limit; timers fire in order of time. */
   run(limitMs: number, done?: () => boolean): Promise<void>;
 }
 
@@ -11,11 +11,11 @@ interface Timer {
   wake(): void;
 }
 
-/** Virtual time: nothing waits for real, and the same seed gives the same order of everything. */
+/** Virtual time: no real waiting, and the same seed gives the same order of events. */
 export function createSimClock(startMs: number, random: () => number): SimClock {
   let time = startMs;
   let order = 0;
-  /** The next one last. */
+  /** Sorted; the next timer is last. */
   const timers: Timer[] = [];
 
   const isLater = (one: Timer, other: Timer): boolean =>
@@ -24,8 +24,8 @@ export function createSimClock(startMs: number, random: () => number): SimClock 
     let [low, high] = [0, timers.length];
     while (low < high) {
       const middle = (low + high) >>> 1;
-      const there = timers[middle];
-      if (there !== undefined && isLater(there, timer)) low = middle + 1;
+      const other = timers[middle];
+      if (other !== undefined && isLater(other, timer)) low = middle + 1;
       else high = middle;
     }
     timers.splice(low, 0, timer);
@@ -37,8 +37,8 @@ export function createSimClock(startMs: number, random: () => number): SimClock 
       const timer = { at: time + Math.max(0, ms), order: (order += 1), wake };
       function wake(): void {
         signal?.removeEventListener('abort', wake);
-        const place = timers.indexOf(timer);
-        if (place >= 0) timers.splice(place, 1);
+        const index = timers.indexOf(timer);
+        if (index >= 0) timers.splice(index, 1);
         resolve();
       }
       add(timer);
@@ -53,7 +53,7 @@ export function createSimClock(startMs: number, random: () => number): SimClock 
     async run(limitMs, done = () => false) {
       const end = time + limitMs;
       for (;;) {
-        // Everything that can go on without time passing has gone on after this.
+        // Lets everything run that needs no time to pass.
         await new Promise((resolve) => setImmediate(resolve));
         if (done()) return;
         const next = timers.at(-1);

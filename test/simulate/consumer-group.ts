@@ -50,8 +50,8 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
   const look = (): void => {
     for (const member of members) {
       if (clock.now() - member.lastBeat <= SESSION_MS) continue;
-      count('session ran out');
-      member.process.isOut = true;
+      count('session expired');
+      member.process.isExpelled = true;
       leave(member);
     }
     if (rebalancingSince === null) return;
@@ -59,7 +59,7 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
     const missing = members.filter(({ joining }) => joining === null);
     if (missing.length > 0 && !isOver) return;
     for (const member of missing) {
-      member.process.isOut = true;
+      member.process.isExpelled = true;
       leave(member);
     }
     rebalancingSince = null;
@@ -92,7 +92,7 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
     const abandoned = new Set<number>();
     /** Partitions that were sought while their batch was being handled. */
     const sought = new Set<number>();
-    const isWanted = (partition: number): boolean =>
+    const isConsumed = (partition: number): boolean =>
       (options.partitions?.includes(partition) ?? true) &&
       !paused.has(partition) &&
       !abandoned.has(partition);
@@ -114,14 +114,14 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
     };
 
     const onAssigned = (assigned: readonly number[]): void => {
-      process.isOut = false;
+      process.isExpelled = false;
       generation += 1;
       const mine = generation;
       const before = expected;
       expected = new Map();
       assignment = assigned;
       abandoned.clear();
-      for (const partition of assigned.filter(isWanted)) {
+      for (const partition of assigned.filter(isConsumed)) {
         const start = startOf(partition);
         expected.set(partition, start);
         start.then(
@@ -132,7 +132,7 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
         );
       }
       const lost = [...before.keys()].filter((partition) => !expected.has(partition));
-      if (lost.length > 0) count('partitions moved to another');
+      if (lost.length > 0) count('partitions reassigned');
       if (lost.length > 0) options.onRevoked?.(lost.map((partition) => ({ topic: topic.name, partition })));
     };
 
@@ -158,7 +158,7 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
 
     const beat = async (): Promise<void> => {
       while (!isStopping && !process.isKilled()) {
-        if (process.beats()) member.lastBeat = clock.now();
+        if (process.sendsHeartbeats()) member.lastBeat = clock.now();
         await clock.sleep(HEARTBEAT_MS / 2 + random.below(HEARTBEAT_MS));
       }
     };
@@ -206,7 +206,7 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
           const next = expected.get(partition);
           return (
             next !== undefined &&
-            isWanted(partition) &&
+            isConsumed(partition) &&
             (typeof next !== 'number' || next < read(partition).length)
           );
         });

@@ -1,4 +1,4 @@
-/** Counts what a world met, so that a run can show that it met everything it is there for. */
+/** Counts the kinds of events in a run, so that tests can assert their coverage. */
 export type Count = (kind: string, times?: number) => void;
 
 export type Coverage = Map<string, number>;

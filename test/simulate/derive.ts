@@ -2,9 +2,9 @@ import type { Row } from '../../infra/clickhouse/row-binary.ts';
 import type { SimTable } from './tables.ts';
 
 /*
- * The `derive` statements once more, in TypeScript, on the simulated base tables. They are SQL, which the simulation
- * does not run; that ClickHouse makes the same of them is for test/integration/projections to show. What is simulated is
- * when they read, when they write, and under which version.
+ * The `derive` statements in TypeScript, on the simulated base tables, because the simulation runs no SQL. That ClickHouse
+ * computes the same is tested in test/integration/projections. Simulated is when they read and write, and with which
+ * version.
  */
 
 type Table = (name: string) => SimTable;
@@ -12,7 +12,7 @@ type Pick = (equal: number) => number;
 
 const MAX_UINT32 = 0xffff_ffff;
 
-/** The rows that the statement which writes this table inserts; throws on one that has no twin here. */
+/** The rows that the statement for this table inserts; throws for a table that is not implemented here. */
 export function deriveRows(
   name: string,
   params: Readonly<Record<string, unknown>>,
@@ -29,7 +29,7 @@ export function deriveRows(
     case 'indexed_block_ranges':
       return countBlocks(table(`indexed_blocks${version}`).final(), table(name).final(), numbers);
     default:
-      throw new TypeError(`no twin of the statement that derives ${name}`);
+      throw new TypeError(`no simulated derive statement for ${name}`);
   }
 }
 
@@ -87,7 +87,11 @@ function sumPairs(base: readonly Row[], param: (key: string) => number): Row[] {
   });
 }
 
-function countBlocks(blocks: readonly Row[], before: readonly Row[], param: (key: string) => number): Row[] {
+function countBlocks(
+  blocks: readonly Row[],
+  previous: readonly Row[],
+  param: (key: string) => number,
+): Row[] {
   const [range, newest, oldest, offset] = [
     param('range'),
     param('newest_desc'),
@@ -98,11 +102,11 @@ function countBlocks(blocks: readonly Row[], before: readonly Row[], param: (key
     (row) => Number(row['block_desc']) >= newest && Number(row['block_desc']) <= oldest,
   );
   const byChunk = Map.groupBy(inRange, (row) => String(row['chunk']));
-  const known = before.filter((row) => row['range'] === range).map((row) => String(row['chunk']));
-  return [...new Set([...byChunk.keys(), ...known])].map((chunk) => {
+  const existing = previous.filter((row) => row['range'] === range).map((row) => String(row['chunk']));
+  return [...new Set([...byChunk.keys(), ...existing])].map((chunk) => {
     const rows = byChunk.get(chunk) ?? [];
     const heights = rows.map((row) => MAX_UINT32 - Number(row['block_desc']));
-    const moved = rows.filter((row) => Number(row['transfers']) > 0);
+    const withTransfers = rows.filter((row) => Number(row['transfers']) > 0);
     return {
       chunk,
       range,
@@ -111,9 +115,9 @@ function countBlocks(blocks: readonly Row[], before: readonly Row[], param: (key
       first_block: rows.length === 0 ? 0 : Math.min(...heights),
       last_block: rows.length === 0 ? 0 : Math.max(...heights),
       latest_transfer_block:
-        moved.length === 0
+        withTransfers.length === 0
           ? MAX_UINT32
-          : Math.max(...moved.map((row) => MAX_UINT32 - Number(row['block_desc']))),
+          : Math.max(...withTransfers.map((row) => MAX_UINT32 - Number(row['block_desc']))),
       seq: offset,
       is_deleted: rows.length === 0 ? 1 : 0,
     };

@@ -2,20 +2,20 @@ import { parseArgs } from 'node:util';
 
 import { addCoverage } from './coverage.ts';
 import type { Coverage } from './coverage.ts';
-import { storm } from './storm.ts';
+import { runScenario } from './scenario.ts';
 
 const help = `npm run simulate [-- options]
 
-Runs the real ingester and the real projections on virtual time against simulated stores, with forks, faults, deaths,
-swaps and poison drawn from a seed, and compares the tables with the chain in force.
+Run the real ingester and projections on virtual time against simulated stores, with reorgs, faults, kills, swaps and
+poison messages drawn from a seed, and compare the tables with the canonical chain.
 
 Options
-  --seeds N     how many seeds (200)
-  --from S      the first of them (1)
-  --seed S      only this one
-  --trace       print everything that happens (with --seed)
+  --seeds N     Number of seeds (200)
+  --from S      First seed (1)
+  --seed S      Run only this seed
+  --trace       Print the trace (with --seed)
 
-The exit code is 1 when a seed fails.
+The exit code is 1 if a seed fails.
 `;
 
 const { values } = parseArgs({
@@ -28,14 +28,14 @@ const { values } = parseArgs({
   },
 });
 
-function whole(name: string, text: string): number {
+function parseInteger(name: string, text: string): number {
   const value = Number(text);
   if (Number.isSafeInteger(value) && value >= 0) return value;
-  process.stderr.write(`--${name} wants a whole number, not ${text}\n`);
+  process.stderr.write(`--${name} must be a non-negative integer, not ${text}\n`);
   process.exit(2);
 }
 
-function say(line: string): void {
+function print(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
@@ -43,37 +43,37 @@ if (values.help) {
   process.stdout.write(help);
   process.exit(0);
 }
-const first = whole('seed', values.seed ?? values.from);
-const seeds = values.seed === undefined ? whole('seeds', values.seeds) : 1;
+const first = parseInteger('seed', values.seed ?? values.from);
+const seeds = values.seed === undefined ? parseInteger('seeds', values.seeds) : 1;
 const coverage: Coverage = new Map();
 const failed: number[] = [];
-const began = performance.now();
-let said = began;
+const startedAt = performance.now();
+let reportedAt = startedAt;
 let virtualMs = 0;
 
 for (let done = 0; done < seeds; done += 1) {
   const seed = first + done;
-  const report = await storm(seed, values.trace ? say : undefined);
+  const report = await runScenario(seed, values.trace ? print : undefined);
   addCoverage(coverage, report.coverage);
   virtualMs += report.virtualMs;
-  if (report.breaches.length > 0) {
+  if (report.violations.length > 0) {
     failed.push(seed);
-    say(`seed ${seed} fails; alone: npm run simulate -- --seed ${seed} --trace`);
-    for (const breach of report.breaches) say(`  ${breach}`);
+    print(`seed ${seed} failed; reproduce: npm run simulate -- --seed ${seed} --trace`);
+    for (const violation of report.violations) print(`  ${violation}`);
   }
-  if (performance.now() - said > 5000 || done + 1 === seeds) {
-    said = performance.now();
-    const rate = ((done + 1) / (said - began)) * 60_000;
+  if (performance.now() - reportedAt > 5000 || done + 1 === seeds) {
+    reportedAt = performance.now();
+    const rate = ((done + 1) / (reportedAt - startedAt)) * 60_000;
     const left = ((seeds - done - 1) / rate) * 60;
-    say(
+    print(
       `${done + 1} of ${seeds} seeds, ${failed.length} failed, ${Math.round(rate)} a minute, ${Math.round(left)} s left`,
     );
   }
 }
 
-say(`\nWhat they met, in ${(virtualMs / 3_600_000).toFixed(1)} hours of virtual time:`);
+print(`\nCoverage, in ${(virtualMs / 3_600_000).toFixed(1)} hours of virtual time:`);
 for (const [kind, times] of [...coverage].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
-  say(`  ${String(times).padStart(9)}  ${kind}`);
+  print(`  ${String(times).padStart(9)}  ${kind}`);
 }
-if (failed.length > 0) say(`\nFailing seeds: ${failed.join(' ')}`);
+if (failed.length > 0) print(`\nFailing seeds: ${failed.join(' ')}`);
 process.exitCode = failed.length > 0 ? 1 : 0;

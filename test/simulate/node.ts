@@ -7,21 +7,24 @@ import type { BlockBody } from '../../schemas/messages/chain-blocks.ts';
 import type { TokenStandard } from '../../schemas/messages/common.ts';
 import type { SimBlock, SimChain } from './chain.ts';
 import type { Count } from './coverage.ts';
-import type { SimProcess, Weather } from './process.ts';
+import type { SimProcess, FaultRates } from './process.ts';
 import type { Random } from '../support/random.ts';
 
 interface NodeWorld {
   readonly chain: SimChain;
   readonly random: Random;
-  readonly weather: Weather;
+  readonly faultRates: FaultRates;
   readonly count: Count;
 }
 
 /** The node as one process sees it: behind a balancer, some answers are those of a node that is behind or on a dead fork. */
-export function createSimNode({ chain, random, weather, count }: NodeWorld, process: SimProcess): IngestNode {
+export function createSimNode(
+  { chain, random, faultRates, count }: NodeWorld,
+  process: SimProcess,
+): IngestNode {
   const view = (): readonly SimBlock[] => {
-    if (!random.chance(weather.mixedViews)) return chain.blocks();
-    count('answer of another node');
+    if (!random.chance(faultRates.staleViews)) return chain.blocks();
+    count('answer of a stale node');
     const former = chain.former();
     return former.slice(0, former.length - random.below(5));
   };
@@ -59,8 +62,8 @@ export function createSimNode({ chain, random, weather, count }: NodeWorld, proc
     getBlockWithReceipts: (id) =>
       ask('block', () => {
         const body = at(id);
-        const isShort = weather.short > 0 && !isFinal(body) && random.chance(weather.short);
-        if (isShort) count('block that came short');
+        const isShort = faultRates.short > 0 && !isFinal(body) && random.chance(faultRates.short);
+        if (isShort) count('incomplete block');
         return { body: isShort ? shortened(body) : body, status: header(body).status, bytes: 500 };
       }),
     l1Accepted: () => ask('l1', () => (chain.l1() < 0 ? null : point(at('l1_accepted')))),

@@ -6,19 +6,18 @@ import { nftNumber } from '../support/faults/tables.ts';
 import type { SimBlock } from './chain.ts';
 
 /*
- * What the tables must hold, from the chain in force and from what the author of each event meant. Nothing of decoding or
- * projecting is used: only the columns' names, and what DESIGN and the table.sql files say of them. Versions and places in
- * the log are not part of it.
+ * Expected table contents, computed from the canonical chain and the intended meaning of each event, without the decoder
+ * or the projections. Columns follow the table.sql files; versions and log offsets are left out.
  */
 
-export interface Truth {
+export interface ExpectedTables {
   readonly tables: Readonly<Record<string, Row[]>>;
-  /** Ids of the events that nobody can read. */
+  /** Ids of the malformed events. */
   readonly malformed: ReadonlySet<string>;
 }
 
-/** One thing that moved. */
-interface Moved {
+/** One transfer, or one item of a batch transfer. */
+interface ExpectedTransfer {
   readonly token: Felt;
   readonly kind: TokenStandard;
   readonly from: Felt;
@@ -35,11 +34,11 @@ interface Moved {
 const RANGE = 1024;
 const desc = (number: number): number => 4_294_967_295 - number;
 
-export function truthOf(
+export function expectedTables(
   blocks: readonly SimBlock[],
   standardOf: (contract: Felt) => TokenStandard,
   chunkOf: (height: number) => string,
-): Truth {
+): ExpectedTables {
   const tables: Record<string, Row[]> = {
     transfers: [],
     nft_transfers: [],
@@ -59,7 +58,7 @@ export function truthOf(
   const put = (table: string, row: Row): void => void tables[table]?.push(row);
   /** (range, kind of subject, subject) → transfers. */
   const counts = new Map<string, number>();
-  /** (account, token, range) → what its legs make. */
+  /** (account, token, range) → sum and number of its legs. */
   const ledgerRanges = new Map<string, { delta: bigint; legs: number }>();
   const ranges = new Map<
     string,
@@ -68,8 +67,8 @@ export function truthOf(
 
   for (const block of blocks) {
     const { height, hash, parent_hash, timestamp } = block.body;
-    const { moved, unread, events } = movedIn(block, standardOf);
-    for (const position of unread) malformed.add(`${hash}:${position}`);
+    const { transfers: moved, malformedPositions, events } = transfersOf(block, standardOf);
+    for (const position of malformedPositions) malformed.add(`${hash}:${position}`);
     const inBlock = new Map<string, number>();
     const pairs = new Map<string, { delta: bigint; legs: number }>();
     const countOne = (subject: string): void => void inBlock.set(subject, (inBlock.get(subject) ?? 0) + 1);
@@ -160,7 +159,7 @@ export function truthOf(
       transactions: block.transactions.length,
       events,
       transfers: moved.length,
-      malformed: unread.length,
+      malformed: malformedPositions.length,
       tokens: [...new Set(moved.map(({ token }) => token))],
     });
 
@@ -181,33 +180,33 @@ export function truthOf(
       put('account_ledger_by_block', { range, account, token, block: height, delta: signed(delta), legs });
       addTo(ledgerRanges, `${pair}|${range}`, { delta, legs });
     }
-    const place = `${range}|${chunk}`;
-    const before = ranges.get(place) ?? {
+    const rangeKey = `${range}|${chunk}`;
+    const previous = ranges.get(rangeKey) ?? {
       blocks: 0,
       transfers: 0,
       first: height,
       last: height,
       moved: 4_294_967_295,
     };
-    ranges.set(place, {
-      blocks: before.blocks + 1,
-      transfers: before.transfers + moved.length,
-      first: before.first,
+    ranges.set(rangeKey, {
+      blocks: previous.blocks + 1,
+      transfers: previous.transfers + moved.length,
+      first: previous.first,
       last: height,
-      moved: moved.length > 0 ? height : before.moved,
+      moved: moved.length > 0 ? height : previous.moved,
     });
   }
 
-  for (const [place, transfers] of counts) {
-    const [range = '', kind = '', subject = ''] = place.split('|');
+  for (const [key, transfers] of counts) {
+    const [range = '', kind = '', subject = ''] = key.split('|');
     put('transfer_counts', { subject_kind: Number(kind), subject, range: Number(range), transfers });
   }
-  for (const [place, { delta, legs }] of ledgerRanges) {
-    const [account = '', token = '', range = ''] = place.split('|');
+  for (const [key, { delta, legs }] of ledgerRanges) {
+    const [account = '', token = '', range = ''] = key.split('|');
     put('account_ledger_ranges', { account, token, range: Number(range), delta: signed(delta), legs });
   }
-  for (const [place, { blocks: indexed, transfers, first, last, moved }] of ranges) {
-    const [range = '', chunk = ''] = place.split('|');
+  for (const [key, { blocks: indexed, transfers, first, last, moved }] of ranges) {
+    const [range = '', chunk = ''] = key.split('|');
     put('indexed_block_ranges', {
       chunk,
       range: Number(range),
@@ -230,42 +229,42 @@ function addTo(
   sums.set(key, { delta: delta + more.delta, legs: legs + more.legs });
 }
 
-/** As an Int256 holds it: a number of 2^255 or more is stored as what it is modulo 2^256. */
+/** Wraps into an Int256, modulo 2^256. */
 function signed(delta: bigint): bigint {
   const whole = ((delta % MODULUS) + MODULUS) % MODULUS;
   return whole < MODULUS / 2n ? whole : whole - MODULUS;
 }
 const MODULUS = 2n ** 256n;
 
-function movedIn(
+function transfersOf(
   block: SimBlock,
   standardOf: (contract: Felt) => TokenStandard,
-): { moved: Moved[]; unread: number[]; events: number } {
-  const moved: Moved[] = [];
-  const unread: number[] = [];
+): { transfers: ExpectedTransfer[]; malformedPositions: number[]; events: number } {
+  const transfers: ExpectedTransfer[] = [];
+  const malformedPositions: number[] = [];
   let position = 0;
   for (const tx of block.transactions) {
     for (const [eventInTx, meaning] of tx.meanings.entries()) {
       const token = tx.body.events[eventInTx]?.from_address;
-      if (token === undefined) throw new RangeError('a meaning without an event');
+      if (token === undefined) throw new RangeError('meaning without an event');
       const standard = standardOf(token);
       const isFee = tx.paysFee && eventInTx === tx.meanings.length - 1;
       const at = { token, position, tx, eventInTx };
       if (meaning.kind === 'malformed' || (meaning.kind === 'numberless' && standard === 'erc721')) {
-        unread.push(position);
+        malformedPositions.push(position);
       } else if (meaning.kind === 'items') {
         for (const [item, [id, amount]] of meaning.items.entries()) {
-          moved.push({ ...at, ...meaning, kind: 'erc1155', amount, id, item, isFee: false });
+          transfers.push({ ...at, ...meaning, kind: 'erc1155', amount, id, item, isFee: false });
         }
       } else if (meaning.kind !== 'nothing') {
         const number = meaning.kind === 'transfer' ? meaning.number : 0n;
         const isNft = standard === 'erc721';
         const amount = isNft ? 1n : number;
         const kind = standard === 'erc1155' ? 'unknown' : standard;
-        moved.push({ ...at, ...meaning, kind, amount, id: isNft ? number : null, item: 0, isFee });
+        transfers.push({ ...at, ...meaning, kind, amount, id: isNft ? number : null, item: 0, isFee });
       }
       position += 1;
     }
   }
-  return { moved, unread, events: position };
+  return { transfers, malformedPositions, events: position };
 }

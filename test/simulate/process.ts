@@ -5,7 +5,7 @@ import type { Count } from './coverage.ts';
 import type { Random } from '../support/random.ts';
 
 /** How badly things go: each a chance in a thousand. */
-export interface Weather {
+export interface FaultRates {
   /** A call fails, having worked or not, or working only later. */
   faults: number;
   /** The store that fails five times as often as the others. */
@@ -13,7 +13,7 @@ export interface Weather {
   /** The process dies at a call and hears of nothing any more. What it sent may still arrive. */
   kills: number;
   /** The node answers from another chain than the one in force, or from a shorter one. */
-  mixedViews: number;
+  staleViews: number;
   /** The node, whose headers do not say how many events there are, leaves one out of a block that is not final. */
   short: number;
   /** ClickHouse takes seconds over an insert. */
@@ -42,15 +42,15 @@ export interface SimProcess {
   pause(ms: number): void;
   isPaused(): boolean;
   /** It is paused, for so long already that servers give up on it. */
-  standsStill(): boolean;
+  isFrozen(): boolean;
   /** True from its first pause of that length on. */
-  hasStoodStill(): boolean;
+  wasFrozen(): boolean;
   /** Cut off from its consumer group, but from nothing else: it writes on and does not know. */
   isolate(ms: number): void;
   /** False while heartbeats do not arrive. */
-  beats(): boolean;
+  sendsHeartbeats(): boolean;
   /** Its group has given its partitions to others, and it has not heard of that. */
-  isOut: boolean;
+  isExpelled: boolean;
   onKill(work: () => void): void;
   call<T>(part: Part, name: string, work: () => Promise<T>, options?: CallOptions): Promise<T>;
   /** Resolves at once while the process runs, after a pause, or never. */
@@ -60,7 +60,7 @@ export interface SimProcess {
 export interface ProcessWorld {
   readonly clock: SimClock;
   readonly random: Random;
-  readonly weather: Weather;
+  readonly faultRates: FaultRates;
   readonly count: Count;
   readonly trace: (event: string) => void;
   /** Whose answers are lost. */
@@ -73,7 +73,7 @@ const LATE_MS = 4000;
 const IDLE_MS = 10_000;
 
 export function createProcess(world: ProcessWorld, name: string): SimProcess {
-  const { clock, random, weather, count, trace } = world;
+  const { clock, random, faultRates, count, trace } = world;
   const never = new Promise<never>(() => {});
   const onKill: (() => void)[] = [];
   let killed = false;
@@ -105,12 +105,12 @@ export function createProcess(world: ProcessWorld, name: string): SimProcess {
   const call: SimProcess['call'] = async (part, what, work, options = {}) => {
     const label = `${name} ${part}.${what}`;
     if (killed) return await never;
-    if (random.chance(weather.kills)) {
+    if (random.chance(faultRates.kills)) {
       kill();
       const sent = random.chance(500);
       trace(`${label} dies in it${sent ? ', sent' : ''}`);
       if (sent) {
-        count('sent by the dead');
+        count('write of a killed process');
         applyLater(work);
       }
       return await never;
@@ -120,7 +120,8 @@ export function createProcess(world: ProcessWorld, name: string): SimProcess {
       if (random.chance(500)) work().catch(() => {});
       return await never;
     }
-    const fails = world.isFaulty(part) && random.chance(weather.faults * (part === weather.worst ? 5 : 1));
+    const fails =
+      world.isFaulty(part) && random.chance(faultRates.faults * (part === faultRates.worst ? 5 : 1));
     const kind = fails ? random.below(options.mayBeLate === true ? 3 : 2) : -1;
     if (kind === -1) {
       try {
@@ -146,7 +147,7 @@ export function createProcess(world: ProcessWorld, name: string): SimProcess {
 
   return {
     name,
-    isOut: false,
+    isExpelled: false,
     awake,
     call,
     kill,
@@ -159,14 +160,14 @@ export function createProcess(world: ProcessWorld, name: string): SimProcess {
       stoodStill ||= pausedUntil - pausedAt >= IDLE_MS;
     },
     isPaused: () => clock.now() < pausedUntil,
-    standsStill: () => clock.now() < pausedUntil && clock.now() - pausedAt >= IDLE_MS,
-    hasStoodStill: () => stoodStill,
+    isFrozen: () => clock.now() < pausedUntil && clock.now() - pausedAt >= IDLE_MS,
+    wasFrozen: () => stoodStill,
     isolate(ms) {
-      count('process cut off from its group');
+      count('process isolated from its group');
       trace(`${name} is cut off for ${ms}`);
       isolatedUntil = Math.max(isolatedUntil, clock.now() + ms);
     },
-    beats: () => !killed && clock.now() >= pausedUntil && clock.now() >= isolatedUntil,
+    sendsHeartbeats: () => !killed && clock.now() >= pausedUntil && clock.now() >= isolatedUntil,
     onKill: (work) => void onKill.push(work),
     clock: {
       now: () => clock.now(),

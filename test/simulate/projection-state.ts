@@ -64,7 +64,7 @@ export function createProjectionState(world: StateWorld): SimProjectionState {
   const place = ({ projection, build }: Build, partition: number): string =>
     `${projection}/${build}/${partition}`;
 
-  const makeBuild = (projection: ClickHouseProjection, state: SimBuild['state']): SimBuild => {
+  const createBuild = (projection: ClickHouseProjection, state: SimBuild['state']): SimBuild => {
     const number = 1 + builds.filter((one) => one.projection === projection.name).length;
     const placeholders = [...projection.ddl.matchAll(/CREATE TABLE IF NOT EXISTS \{\{([a-z_]+)\}\}/g)];
     const names = Object.fromEntries(
@@ -81,7 +81,7 @@ export function createProjectionState(world: StateWorld): SimProjectionState {
     builds.push(build);
     return build;
   };
-  for (const projection of world.projections) makeBuild(projection, 'serving');
+  for (const projection of world.projections) createBuild(projection, 'serving');
 
   const find = ({ projection, build }: Build): SimBuild => {
     const found = builds.find((one) => one.projection === projection && one.build === build);
@@ -116,7 +116,7 @@ export function createProjectionState(world: StateWorld): SimProjectionState {
     },
     openShadow: (projection) =>
       builds.find((one) => one.projection === projection.name && one.state === 'building') ??
-      makeBuild(projection, 'building'),
+      createBuild(projection, 'building'),
     checkpoints: ofBuild,
     async holdSwap(process, work) {
       const held = await lock.exclusive(process);
@@ -189,23 +189,23 @@ export function createProjectionState(world: StateWorld): SimProjectionState {
           ),
         async hold(written) {
           const granted: Held[] = [];
-          let isGivenUp = false;
-          const letGo = (): void => granted.forEach((held) => held.release());
+          let isAbandoned = false;
+          const releaseAll = (): void => granted.forEach((held) => held.release());
           try {
             await process.call('state', 'hold', async () => {
               granted.push(await lock.shared(process));
               // The connection of a call that failed is gone, and its lock with it.
-              if (isGivenUp) letGo();
+              if (isAbandoned) releaseAll();
               checkServed(written);
             });
           } catch (error) {
-            isGivenUp = true;
-            letGo();
+            isAbandoned = true;
+            releaseAll();
             throw error;
           }
           return {
             isLost: () => granted.some((held) => held.isLost()),
-            release: () => process.call('state', 'release', async () => letGo()).catch(letGo),
+            release: () => process.call('state', 'release', async () => releaseAll()).catch(releaseAll),
           };
         },
         recordHalt: (stopped, { message }) =>
@@ -261,8 +261,8 @@ function createLock({ clock, count, later }: Pick<StateWorld, 'clock' | 'count' 
       const guard = async (): Promise<void> => {
         while (!isOver) {
           await clock.sleep(LOOK_MS);
-          if (isOver || !process.standsStill()) continue;
-          count('hold lost by a frozen process');
+          if (isOver || !process.isFrozen()) continue;
+          count('lock lost by a frozen process');
           isLost = true;
           release();
         }

@@ -1,6 +1,6 @@
 import type { Cell, ColumnSpec, ColumnType, Row } from '../../infra/clickhouse/row-binary.ts';
 
-/** Reads ClickHouse's RowBinary as the format is written down, with nothing taken from the encoder. */
+/** Decodes ClickHouse's RowBinary by its specification, independently of the encoder. */
 export function decodeRows(columns: readonly ColumnSpec[], bytes: Buffer): Row[] {
   let at = 0;
   const number = (width: 1 | 2 | 4): number => {
@@ -56,6 +56,6 @@ export function decodeRows(columns: readonly ColumnSpec[], bytes: Buffer): Row[]
     for (const [name, read] of plan) row[name] = read();
     rows.push(row);
   }
-  if (at !== bytes.length) throw new RangeError('the last row is cut');
+  if (at !== bytes.length) throw new RangeError('the last row is truncated');
   return rows;
 }

@@ -18,7 +18,7 @@ import { createSimClock } from './clock.ts';
 import { counter } from './coverage.ts';
 import type { Coverage } from './coverage.ts';
 import { createProcess } from './process.ts';
-import type { Part, SimProcess, Weather } from './process.ts';
+import type { Part, SimProcess, FaultRates } from './process.ts';
 import { createProjectionState } from './projection-state.ts';
 import { createRandom } from '../support/random.ts';
 import { createSimClickHouse } from './tables.ts';
@@ -27,7 +27,7 @@ import type { SimTable } from './tables.ts';
 export const log = createLogger('sim', process.env['SIM_LOG'] ?? 'silent');
 export const metrics = createProjectionMetrics(new Registry());
 
-/** A process of the service as a storm deals with it. */
+/** A process of the service as a runScenario deals with it. */
 export interface Running {
   readonly process: SimProcess;
   /** SIGTERM. */
@@ -44,12 +44,12 @@ export interface StageOptions {
 export function createStage({ seed, onTrace }: StageOptions) {
   const random = createRandom(seed);
   const clock = createSimClock(1_700_000_000_000, () => random.below(1000) / 1000);
-  const weather: Weather = { faults: 0, worst: null, kills: 0, mixedViews: 0, short: 0, slow: 0 };
+  const faultRates: FaultRates = { faults: 0, worst: null, kills: 0, staleViews: 0, short: 0, slow: 0 };
   const coverage: Coverage = new Map();
   const count = counter(coverage);
   const hash = createHash('sha256');
   const faulty: { part: Part | 'all' } = { part: 'all' };
-  const breaches: string[] = [];
+  const violations: string[] = [];
 
   const trace = (event: string): void => {
     const line = `${clock.now() - 1_700_000_000_000} ${event}`;
@@ -59,7 +59,7 @@ export function createStage({ seed, onTrace }: StageOptions) {
   const world = {
     clock,
     random,
-    weather,
+    faultRates,
     count,
     trace,
     isFaulty: (part: Part) => faulty.part === 'all' || faulty.part === part,
@@ -81,8 +81,8 @@ export function createStage({ seed, onTrace }: StageOptions) {
   const ended = (one: SimProcess, error: unknown, expected: readonly string[] = []): void => {
     const code = error instanceof AppError ? error.code : '';
     if (!isRetryable(error) && !expected.includes(code))
-      breaches.push(`${one.name} failed: ${String(error)}`);
-    count('process gave up');
+      violations.push(`${one.name} failed: ${String(error)}`);
+    count('process failed');
     one.kill();
   };
 
@@ -94,17 +94,17 @@ export function createStage({ seed, onTrace }: StageOptions) {
 
   /** A block that is counted as indexed can be queried: the rows of its transfers are there, or newer ones. */
   clickhouse.onInsert = (name, rows, by) => {
-    if (name !== state.served('indexed-blocks').names['indexed_blocks'] || by.hasStoodStill()) return;
+    if (name !== state.served('indexed-blocks').names['indexed_blocks'] || by.wasFrozen()) return;
     const row = rows.find((one) => one['is_deleted'] === 0 && Number(one['transfers']) > 0);
     if (row === undefined || !random.chance(200)) return;
-    count('totals looked at');
-    const isThere = (one: Row): boolean =>
+    count('indexed totals checked');
+    const isPresent = (one: Row): boolean =>
       one['block_desc'] === row['block_desc'] && Number(one['seq']) >= Number(row['seq']);
     const found = table('transfers')
       .latest(() => 0)
-      .filter(isThere).length;
+      .filter(isPresent).length;
     if (found >= Number(row['transfers'])) return;
-    breaches.push(
+    violations.push(
       `${by.name} counts block ${0xffff_ffff - Number(row['block_desc'])}, of which ${found} transfers are there`,
     );
   };
@@ -138,12 +138,12 @@ export function createStage({ seed, onTrace }: StageOptions) {
     seed,
     random,
     clock,
-    weather,
+    faultRates,
     coverage,
     count,
     trace,
     faulty,
-    breaches,
+    violations,
     broker,
     clickhouse,
     state,

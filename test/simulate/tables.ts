@@ -4,7 +4,7 @@ import { sortingKey } from '../support/replacing.ts';
 import type { SimClock } from './clock.ts';
 import type { Count } from './coverage.ts';
 import { deriveRows } from './derive.ts';
-import type { SimProcess, Weather } from './process.ts';
+import type { SimProcess, FaultRates } from './process.ts';
 import type { Random } from '../support/random.ts';
 import { decodeRows } from './row-decoder.ts';
 
@@ -77,7 +77,7 @@ export type OnInsert = (table: string, rows: readonly Row[], process: SimProcess
 interface ClickHouseWorld {
   readonly clock: SimClock;
   readonly random: Random;
-  readonly weather: Weather;
+  readonly faultRates: FaultRates;
   readonly count: Count;
 }
 
@@ -85,13 +85,13 @@ export interface SimClickHouse {
   create(ddl: string, names: Readonly<Record<string, string>>): void;
   table(name: string): SimTable;
   /** Names of tables that a living process is writing at this moment. */
-  beingWritten(): { readonly process: SimProcess; readonly table: string }[];
+  writesInFlight(): { readonly process: SimProcess; readonly table: string }[];
   /** ClickHouse as one process reaches it. */
   client(process: SimProcess): Pick<ClickHouse, 'insertEncoded' | 'command'>;
   onInsert: OnInsert;
 }
 
-export function createSimClickHouse({ clock, random, weather, count }: ClickHouseWorld): SimClickHouse {
+export function createSimClickHouse({ clock, random, faultRates, count }: ClickHouseWorld): SimClickHouse {
   const tables = new Map<string, SimTable>();
   /** One entry a call under way. */
   const calls = new Set<{ readonly process: SimProcess; readonly table: string }>();
@@ -103,14 +103,14 @@ export function createSimClickHouse({ clock, random, weather, count }: ClickHous
   };
   const land = (process: SimProcess, name: string, rows: readonly Row[]): void => {
     table(name).insert(rows);
-    if (process.isOut && !process.isKilled()) count('zombie write');
+    if (process.isExpelled && !process.isKilled()) count('zombie write');
     clickhouse.onInsert(name, rows, process);
     if (!random.chance(40)) return;
     count('clickhouse: parts merged');
     random.pick([...tables.values()]).merge(() => random.chance(700));
   };
-  const takesAWhile = async (): Promise<void> => {
-    const isSlow = random.chance(weather.slow);
+  const delay = async (): Promise<void> => {
+    const isSlow = random.chance(faultRates.slow);
     if (isSlow) count('clickhouse: slow');
     await clock.sleep(isSlow ? random.below(5000) : random.below(12));
   };
@@ -134,13 +134,13 @@ export function createSimClickHouse({ clock, random, weather, count }: ClickHous
         tables.set(name, new SimTable(name, sortingKey(ddl, placeholder)));
       }
     },
-    beingWritten: () => [...calls].filter(({ process }) => !process.isKilled()),
+    writesInFlight: () => [...calls].filter(({ process }) => !process.isKilled()),
     client: (process) => ({
       insertEncoded: (name, columns, bytes) =>
         during(process, name, async () => {
           const rows = decodeRows(columns, bytes);
           const work = async (): Promise<void> => {
-            await takesAWhile();
+            await delay();
             land(process, name, rows);
           };
           await process.call('clickhouse', `insert ${rows.length} into ${name}`, work, {
@@ -155,7 +155,7 @@ export function createSimClickHouse({ clock, random, weather, count }: ClickHous
             const rows = deriveRows(name, options?.params ?? {}, table, (equal) => random.below(equal));
             // It read at one moment and writes at a later one, also when nobody waits for it any more.
             await clock.sleep(lateMs);
-            await takesAWhile();
+            await delay();
             land(process, name, rows);
           };
           await process.call('clickhouse', `derive ${name}`, () => work(), {

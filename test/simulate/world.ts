@@ -24,24 +24,21 @@ const ingestMetrics = createIngestMetrics(new Registry());
 export type SimWorld = ReturnType<typeof createWorld>;
 
 /**
- * The whole chain of one installation on virtual time: a node, the real ingester, a log, the real projections and their
- * tables. The chain's first height is given, so that it may cross the border of two partitions.
+ * One installation on virtual time: a simulated node, the real ingester, a simulated log, and the real projections on
+ * simulated tables. `base` is the chain's first height, so that it may span two partitions.
  */
 export function createWorld(options: StageOptions & { readonly base?: number; readonly blocks?: number }) {
   const stage = createStage(options);
-  const { random, clock, weather, count, trace, broker, clickhouse, state } = stage;
+  const { random, clock, faultRates, count, trace, broker, clickhouse, state } = stage;
   const base = options.base ?? 0;
   const chain = createSimChain(random, count, base, options.blocks ?? 20 + random.below(20));
   const store = createSimStore(() => clock.now());
-  /** What the chain says of `COIN` at the moment. */
+  /** The current standard of `COIN`. */
   const coin: { standard: TokenStandard } = { standard: 'unknown' };
   const standardOf = (contract: Felt): TokenStandard =>
     contract === COIN ? coin.standard : (fixedStandards.get(contract) ?? 'unknown');
 
-  /**
-   * As infra/bin/roles/block-reader.ts: where the index says that it lies, once it has read what the partition held when the
-   * round first asked (`highs`).
-   */
+  /** As infra/bin/roles/block-reader.ts: waits for the index to reach the end of the partition, then reads the indexed offset. */
   const readPublishedBlock = async (
     height: number,
     highs: Map<number, number>,
@@ -50,13 +47,13 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
     const next = state.checkpoints(state.served('indexed-blocks')).get(partition) ?? 0;
     const high = highs.get(partition) ?? broker.read(topics.chainBlocks, partition).length;
     highs.set(partition, high);
-    if (next < high) throw new AppError('STORE_UNAVAILABLE', 'the index is behind', { retryable: true });
+    if (next < high) throw new AppError('STORE_UNAVAILABLE', 'the index lags', { retryable: true });
     const row = stage.servedTable('indexed_blocks').get(String(0xffff_ffff - height));
     if (row === undefined || row['is_deleted'] === 1) return null;
     const there = broker.read(topics.chainBlocks, Number(row['log_partition']))[Number(row['log_offset'])];
     const message = topics.chainBlocks.schema.parse(JSON.parse(there?.value.toString() ?? ''));
     if (message.type === 'block.accepted' && message.block.height === height) return message;
-    throw new AppError('MESSAGE_INVALID', `no body of ${height} where the index says`);
+    throw new AppError('MESSAGE_INVALID', `block ${height} is not at its indexed offset`);
   };
 
   const storeOf = (own: SimProcess): IngestStore =>
@@ -70,7 +67,7 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
   const start = (): Running => {
     const own = stage.newProcess('ingest');
     const ingester = startIngester({
-      node: createSimNode({ chain, random, weather, count }, own),
+      node: createSimNode({ chain, random, faultRates, count }, own),
       store: storeOf(own),
       publisher: broker.client(own).publisher(),
       standards: createSimStandards(standardOf, own),
@@ -99,17 +96,17 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
     return { process: own, stop: () => ingester.stop() };
   };
 
-  /** Nothing of what is served may be under way while it is compared and swapped. */
+  /** No served table may be written while builds are compared and swapped. */
   const assertQuiet = (when: string): void => {
     const served = new Set(chainProjections.flatMap(({ name }) => Object.values(state.served(name).names)));
-    for (const { process, table } of clickhouse.beingWritten()) {
-      // What a frozen process has sent is under way when its hold is taken from it.
-      if (served.has(table) && !process.hasStoodStill())
-        stage.breaches.push(`${process.name} writes ${table} ${when}`);
+    for (const { process, table } of clickhouse.writesInFlight()) {
+      // A frozen process that lost its lock may still have writes in flight.
+      if (served.has(table) && !process.wasFrozen())
+        stage.violations.push(`${process.name} writes ${table} ${when}`);
     }
   };
 
-  /** As projections/rebuild.ts: shadows are read up to where the served builds stand, and put in their place. */
+  /** As the rebuild command: shadow builds catch up with the served builds, then replace them. */
   const rebuild = (projections: readonly ClickHouseProjection[]): Running => {
     const own = stage.newProcess('rebuild');
     const stopping = new AbortController();
@@ -137,7 +134,7 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
       await state.holdSwap(own, async (serveInstead) => {
         assertQuiet('when a swap begins');
         await catchUp();
-        if (!own.hasStoodStill()) assertQuiet('when a swap ends');
+        if (!own.wasFrozen()) assertQuiet('when a swap ends');
         trace(`${own.name} swaps`);
         serveInstead(shadows.map(({ build }) => build));
       });

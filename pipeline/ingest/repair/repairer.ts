@@ -1,6 +1,6 @@
 import { AppError } from '../../../schemas/errors.ts';
 import type { BlockBody } from '../../../schemas/messages/chain-blocks.ts';
-import { resolveContracts } from '../contracts/facts.ts';
+import { resolveContracts } from '../contract-facts.ts';
 import type {
   IngestDeps,
   Lease,

@@ -21,7 +21,7 @@ test('raises one alarm while a chunk with work makes no progress, and clears it 
   expect(alarmsOf(world)).toEqual([]);
 
   // The node loses every answer, so the new head is not seen.
-  world.weather.faults = 1000;
+  world.faultRates.faults = 1000;
   world.faulty.part = 'node';
   world.chain.advance(3);
   await world.clock.run(50_000);
@@ -29,7 +29,7 @@ test('raises one alarm while a chunk with work makes no progress, and clears it 
   await world.clock.run(20_000);
   expect(alarmsOf(world)).toContain('ingest.stalled:live');
 
-  world.weather.faults = 0;
+  world.faultRates.faults = 0;
   await world.clock.run(20_000);
   expect(alarmsOf(world)).toEqual([]);
   expect(messages(world).at(-1)?.block.height).toBe(world.chain.head());
@@ -44,12 +44,12 @@ test('raises no alarm while the chain has no new blocks', async () => {
 
 test('raises an alarm while the node is unavailable at startup, and indexes when it is back', async () => {
   const world = createWorld({ seed: 3 });
-  world.weather.faults = 1000;
+  world.faultRates.faults = 1000;
   world.faulty.part = 'node';
   world.startIngester();
   await world.clock.run(90_000);
   expect(alarmsOf(world)).toEqual(['ingest.stalled:start']);
-  world.weather.faults = 0;
+  world.faultRates.faults = 0;
   await world.clock.run(60_000);
   expect(alarmsOf(world)).toEqual([]);
   expect(new Set(messages(world).map(({ block }) => block.height)).size).toBe(world.chain.blocks().length);

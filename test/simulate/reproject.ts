@@ -2,20 +2,19 @@ import type { LogMessage } from '../../infra/kafka/client.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Random } from '../support/random.ts';
 import { createStage } from './stage.ts';
-import { differences, rowText, tableNames } from './verdict.ts';
+import { differences, rowText, tableNames } from './checks.ts';
 import type { SimWorld } from './world.ts';
 
 const LIMIT_STEPS = 300;
 const DERIVED = new Set(['account_ledger_ranges', 'transfer_counts', 'indexed_block_ranges']);
-const PLACE = new Set(['log_partition', 'log_offset']);
-const PLACE_AND_VERSION = new Set([...PLACE, 'seq']);
+const OFFSET_COLUMNS = new Set(['log_partition', 'log_offset']);
+const OFFSET_AND_VERSION_COLUMNS = new Set([...OFFSET_COLUMNS, 'seq']);
 
 /**
- * The same log from its first message on: by another number of processes, in other batches, with some messages twice and
- * some later than they were. The tables come out the same, versions included; what is derived has the versions of its own
- * log.
+ * Projects the same log again from its first message, with another number of processes, other batch sizes, and some messages
+ * repeated or delayed. The tables must be equal, versions included; derived tables have versions of their own log.
  */
-export async function projectAgain(world: SimWorld): Promise<string[]> {
+export async function checkReprojection(world: SimWorld): Promise<string[]> {
   const stage = createStage({ seed: world.seed ^ 0x5eed });
   const { random, clock, broker } = stage;
   const topic = topics.chainBlocks;
@@ -36,19 +35,19 @@ export async function projectAgain(world: SimWorld): Promise<string[]> {
     await clock.run(1000);
     stage.skipHalts();
   }
-  if (!stage.isCaughtUp()) return ['projecting the log again did not come to its end', ...stage.breaches];
-  const breaches = tableNames.flatMap((name) => {
+  if (!stage.isCaughtUp()) return ['the second projection of the log did not catch up', ...stage.violations];
+  const violations = tableNames.flatMap((name) => {
     const text = (from: Pick<SimWorld, 'servedTable'>): string[] =>
       from
         .servedTable(name)
         .final()
-        .map((row) => rowText(row, DERIVED.has(name) ? PLACE_AND_VERSION : PLACE));
-    return differences(`${name} from the log again`, text(stage), text(world));
+        .map((row) => rowText(row, DERIVED.has(name) ? OFFSET_AND_VERSION_COLUMNS : OFFSET_COLUMNS));
+    return differences(`${name} projected again`, text(stage), text(world));
   });
-  return [...breaches, ...stage.breaches];
+  return [...violations, ...stage.violations];
 }
 
-/** With repeats a little later, and some messages moved behind their successors. */
+/** Repeats some messages a little later, and moves some behind their successors. */
 function disturbed(messages: readonly LogMessage[], random: Random): LogMessage[] {
   const placed = messages.flatMap((message, index) => {
     const own = { at: random.chance(50) ? index + random.below(10) : index, message };

@@ -1,6 +1,6 @@
-import { tokenContracts } from '../../../schemas/decode/index.ts';
-import type { BlockBody, ContractsMap } from '../../../schemas/messages/chain-blocks.ts';
-import type { IngestDeps, Lease, Plan, PublishedBlock } from '../ports.ts';
+import { tokenContracts } from '../../schemas/decode/index.ts';
+import type { BlockBody, ContractsMap } from '../../schemas/messages/chain-blocks.ts';
+import type { IngestDeps, Lease, Plan, PublishedBlock } from './ports.ts';
 
 /** The contracts map of a block: the standard of every contract with a token-shaped event. */
 export async function resolveContracts(
