@@ -16,7 +16,7 @@ import {
 import type { Count } from './coverage.ts';
 import type { Random } from '../support/random.ts';
 
-/** What the author of an event meant by it: what the oracle goes by, where the service reads the event itself. */
+/** The intended meaning of an event. The oracle uses it; the service decodes the event itself. */
 export type Meaning =
   | { readonly kind: 'transfer'; readonly from: Felt; readonly to: Felt; readonly number: bigint }
   | {
@@ -25,7 +25,7 @@ export type Meaning =
       readonly to: Felt;
       readonly items: readonly (readonly [bigint, bigint])[];
     }
-  /** A transfer that leaves its number out: of nothing, unless it is of an ERC-721. */
+  /** A transfer without a number: of amount 0, but malformed for an ERC-721. */
   | { readonly kind: 'numberless'; readonly from: Felt; readonly to: Felt }
   | { readonly kind: 'malformed' }
   | { readonly kind: 'nothing' };
@@ -42,25 +42,25 @@ export interface SimBlock {
   readonly transactions: readonly SimTransaction[];
 }
 
-/** A chain that is only a list of blocks from a height on, with every fork it ever had. */
+/** A chain as a list of blocks, with its recent forks. */
 export interface SimChain {
-  /** The height of the first block there is. */
+  /** Height of the first block. */
   readonly base: number;
   blocks(): readonly SimBlock[];
   at(height: number): SimBlock | undefined;
   head(): number;
   l1(): number;
   advance(count: number): void;
-  /** Takes blocks off (never those accepted on L1) and puts others on. */
+  /** Replaces up to `depth` blocks that are not accepted on L1 by `length` others. */
   reorg(depth: number, length: number): void;
-  /** Goes back to a chain that was left, if it still holds what is accepted on L1; some blocks longer. */
+  /** Returns to an earlier fork that includes the blocks accepted on L1, some blocks longer. */
   returnToFork(): void;
   acceptOnL1(height: number): void;
-  /** Any chain that was left or is in force: what a node behind the times may serve. */
+  /** Any earlier fork or the canonical chain, as a stale node may serve it. */
   former(): readonly SimBlock[];
 }
 
-/** The standards of the contracts that never change; `COIN` is whatever the chain says of it at the moment. */
+/** Standards of all contracts but `COIN`, whose standard changes. */
 export const fixedStandards: ReadonlyMap<Felt, TokenStandard> = new Map<Felt, TokenStandard>([
   [STRK_TOKEN, 'erc20'],
   [ART, 'erc721'],
@@ -87,7 +87,7 @@ export function createSimChain(random: Random, count: Count, base: number, lengt
   let l1 = -1;
   let chain: SimBlock[] = [];
   let left: SimBlock[][] = [];
-  /** Transactions that lost their block and may come again in another. */
+  /** Transactions of reverted blocks, which another block may include again. */
   let dropped: SimTransaction[] = [];
   let transactions = 0;
 
@@ -141,7 +141,7 @@ export function createSimChain(random: Random, count: Count, base: number, lengt
     const hasFeeEvent = random.below(2) === 0;
     if (hasFeeEvent) {
       const from = random.pick(accounts);
-      // Now and then an amount that is not the fee: a transfer to the sequencer like any other.
+      // Sometimes not the fee's amount: then it is an ordinary transfer to the sequencer.
       const number = random.below(6) === 0 ? fee + 1n : fee;
       events.push([
         transferEvent(STRK_TOKEN, from, SEQUENCER, number),

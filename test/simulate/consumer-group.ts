@@ -3,7 +3,7 @@ import type { Topic } from '../../schemas/topics.ts';
 import type { BrokerWorld } from './broker.ts';
 import type { SimProcess } from './process.ts';
 
-/** One group of consumers of one topic, as infra/kafka/consumption.ts and a broker's coordinator make it. */
+/** One consumer group of one topic, as implemented by infra/kafka and a broker's coordinator. */
 export interface ConsumerGroup {
   consume(
     process: SimProcess,
@@ -15,7 +15,7 @@ export interface ConsumerGroup {
 
 const SESSION_MS = 12_000;
 const HEARTBEAT_MS = 3000;
-/** Members that have not come back to a rebalance by then are left out of it. */
+/** Members that have not rejoined by then are expelled. */
 const REBALANCE_MS = 10_000;
 const COORDINATOR_MS = 500;
 const LONGEST_FETCH_WAIT_MS = 250;
@@ -23,7 +23,7 @@ const LONGEST_FETCH_WAIT_MS = 250;
 interface Member {
   readonly process: SimProcess;
   lastBeat: number;
-  /** In a rebalance: resolves with what is assigned. Null until the member has come to it. */
+  /** Set once the member has joined a rebalance; called with its assignment. */
   joining: ((assigned: readonly number[]) => void) | null;
   isMember: boolean;
 }
@@ -32,7 +32,7 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
   const { clock, random, count, trace } = world;
   let members: Member[] = [];
   let rebalancingSince: number | null = null;
-  let isWatched = false;
+  let isCoordinated = false;
 
   const rebalance = (): void => {
     rebalancingSince ??= clock.now();
@@ -46,8 +46,8 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
     else rebalance();
   };
 
-  /** Looks for members that are gone, and ends a rebalance when all have come to it or its time is over. */
-  const look = (): void => {
+  /** Expels expired members, and completes a rebalance once all have joined or its time is over. */
+  const coordinate = (): void => {
     for (const member of members) {
       if (clock.now() - member.lastBeat <= SESSION_MS) continue;
       count('session expired');
@@ -74,23 +74,23 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
     for (const member of members) member.joining = null;
   };
 
-  const watch = async (): Promise<void> => {
-    isWatched = true;
+  const runCoordinator = async (): Promise<void> => {
+    isCoordinated = true;
     while (members.length > 0) {
       await clock.sleep(COORDINATOR_MS);
-      look();
+      coordinate();
     }
-    isWatched = false;
+    isCoordinated = false;
   };
 
   const consume: ConsumerGroup['consume'] = async (process, topic, options, read) => {
-    /** Next offset of each assigned partition; a promise while it is being asked for. */
+    /** Next offset of each assigned partition; a promise while it is being looked up. */
     let expected = new Map<number, Promise<number> | number>();
-    /** What the coordinator gave; a seek to anything else is remembered and moves nothing. */
+    /** The assigned partitions; a seek on another one has no effect. */
     let assignment: readonly number[] = [];
     const paused = new Set<number>();
     const abandoned = new Set<number>();
-    /** Partitions that were sought while their batch was being handled. */
+    /** Partitions with a seek while their batch was being handled. */
     const sought = new Set<number>();
     const isConsumed = (partition: number): boolean =>
       (options.partitions?.includes(partition) ?? true) &&
@@ -117,7 +117,7 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
       process.isExpelled = false;
       generation += 1;
       const mine = generation;
-      const before = expected;
+      const previous = expected;
       expected = new Map();
       assignment = assigned;
       abandoned.clear();
@@ -131,7 +131,7 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
           (error: unknown) => crash(error),
         );
       }
-      const lost = [...before.keys()].filter((partition) => !expected.has(partition));
+      const lost = [...previous.keys()].filter((partition) => !expected.has(partition));
       if (lost.length > 0) count('partitions reassigned');
       if (lost.length > 0) options.onRevoked?.(lost.map((partition) => ({ topic: topic.name, partition })));
     };
@@ -141,13 +141,13 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
         member = { process, lastBeat: clock.now(), joining: null, isMember: true };
         members.push(member);
         rebalance();
-        if (!isWatched) void watch();
+        if (!isCoordinated) void runCoordinator();
       }
       const own = member;
       const assigned = await new Promise<readonly number[] | null>((resolve) => {
         own.joining = resolve;
         void (async () => {
-          // Left out of it: it comes again as a new member.
+          // Expelled: it joins again as a new member.
           while (own.isMember && own.joining === resolve) await clock.sleep(COORDINATOR_MS);
           resolve(null);
         })();
@@ -156,24 +156,24 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
       if (assigned !== null && own.isMember && !isStopping) onAssigned(assigned);
     };
 
-    const beat = async (): Promise<void> => {
+    const sendHeartbeats = async (): Promise<void> => {
       while (!isStopping && !process.isKilled()) {
         if (process.sendsHeartbeats()) member.lastBeat = clock.now();
         await clock.sleep(HEARTBEAT_MS / 2 + random.below(HEARTBEAT_MS));
       }
     };
 
-    const handOver = async (partition: number): Promise<void> => {
+    const deliver = async (partition: number): Promise<void> => {
       const mine = generation;
-      // A start that failed has crashed the consumer already.
+      // A failed lookup has crashed the consumer already.
       const next = await Promise.resolve(expected.get(partition)).catch(() => undefined);
       if (next === undefined || mine !== generation || isStopping) return;
       const log = read(partition);
       const most = 1 + random.below(random.pick([3, 10, 60]));
       const messages = log.slice(next, next + most);
       const highWatermark = log.length;
-      await process.clock.sleep(1 + random.below(random.chance(50) ? 2000 : 20)); // the fetch on its way
-      // Sought elsewhere meanwhile: what the fetch brings is not wanted.
+      await process.clock.sleep(1 + random.below(random.chance(50) ? 2000 : 20)); // duration of the fetch
+      // Discards the fetch after a seek or a rebalance.
       if (messages.length === 0 || mine !== generation || expected.get(partition) !== next || isStopping)
         return;
       trace(`${process.name} reads ${partition}:${next} and ${messages.length - 1} more`);
@@ -197,7 +197,7 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
       while (!isStopping) {
         await process.awake();
         if (!member.isMember || rebalancingSince !== null) {
-          // Heard of with the next heartbeat, and only between two batches.
+          // Members learn of a rebalance by heartbeat, and only between two batches.
           await process.clock.sleep(random.below(HEARTBEAT_MS));
           await join();
           continue;
@@ -211,11 +211,11 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
           );
         });
         if (ready.length === 0) await process.clock.sleep(1 + random.below(LONGEST_FETCH_WAIT_MS));
-        else await handOver(random.pick(ready));
+        else await deliver(random.pick(ready));
       }
     };
 
-    void beat();
+    void sendHeartbeats();
     const running = run();
     await process.clock.sleep(random.below(50));
     return {
@@ -233,7 +233,7 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
       resume: (_, partition) => void paused.delete(partition),
       commit: (_, partition, offset) =>
         process.call('log', 'commit', async () => {
-          if (rebalancingSince !== null) throw new Error(`rebalancing: ${partition}:${offset} is not kept`);
+          if (rebalancingSince !== null) throw new Error(`rebalancing: ${partition}:${offset} not committed`);
         }),
       assigned: () => [...expected.keys()].map((partition) => ({ topic: topic.name, partition })),
     };

@@ -17,7 +17,7 @@ interface NodeWorld {
   readonly count: Count;
 }
 
-/** The node as one process sees it: behind a balancer, some answers are those of a node that is behind or on a dead fork. */
+/** The node of one process, behind a load balancer: some answers are from a lagging node, or from one on another fork. */
 export function createSimNode(
   { chain, random, faultRates, count }: NodeWorld,
   process: SimProcess,
@@ -28,7 +28,7 @@ export function createSimNode(
     const former = chain.former();
     return former.slice(0, former.length - random.below(5));
   };
-  /** A node may be behind and on a dead fork, but takes no block for accepted on L1 that is not. */
+  /** Even a stale node shows no block as accepted on L1 that is not. */
   const isFinal = ({ height, hash }: BlockBody): boolean =>
     height <= chain.l1() && chain.at(height)?.body.hash === hash;
   const at = (id: unknown): BlockBody => {
@@ -62,16 +62,20 @@ export function createSimNode(
     getBlockWithReceipts: (id) =>
       ask('block', () => {
         const body = at(id);
-        const isShort = faultRates.short > 0 && !isFinal(body) && random.chance(faultRates.short);
-        if (isShort) count('incomplete block');
-        return { body: isShort ? shortened(body) : body, status: header(body).status, bytes: 500 };
+        const isIncomplete = faultRates.short > 0 && !isFinal(body) && random.chance(faultRates.short);
+        if (isIncomplete) count('incomplete block');
+        return {
+          body: isIncomplete ? withoutLastEvent(body) : body,
+          status: header(body).status,
+          bytes: 500,
+        };
       }),
     l1Accepted: () => ask('l1', () => (chain.l1() < 0 ? null : point(at('l1_accepted')))),
   };
 }
 
 /** Without its last event. */
-function shortened(body: BlockBody): BlockBody {
+function withoutLastEvent(body: BlockBody): BlockBody {
   const last = body.transactions.findLastIndex(({ events }) => events.length > 0);
   const transactions = body.transactions.map((transaction, index) =>
     index === last ? { ...transaction, events: transaction.events.slice(0, -1) } : transaction,
@@ -79,7 +83,7 @@ function shortened(body: BlockBody): BlockBody {
   return { ...body, transactions };
 }
 
-/** What the chain says of each contract, at the moment it is asked. */
+/** The current standards of contracts. */
 export function createSimStandards(
   standardOf: (contract: Felt) => TokenStandard,
   process: SimProcess,

@@ -4,56 +4,56 @@ import type { SimClock } from './clock.ts';
 import type { Count } from './coverage.ts';
 import type { Random } from '../support/random.ts';
 
-/** How badly things go: each a chance in a thousand. */
+/** Probabilities in thousandths. */
 export interface FaultRates {
-  /** A call fails, having worked or not, or working only later. */
+  /** A call fails: not applied, applied, or applied later. */
   faults: number;
-  /** The store that fails five times as often as the others. */
+  /** The store that fails five times as often. */
   worst: Part | null;
-  /** The process dies at a call and hears of nothing any more. What it sent may still arrive. */
+  /** The process is killed during a call. What it sent may still arrive. */
   kills: number;
-  /** The node answers from another chain than the one in force, or from a shorter one. */
+  /** The node answers from another fork, or from a shorter chain. */
   staleViews: number;
-  /** The node, whose headers do not say how many events there are, leaves one out of a block that is not final. */
+  /** The node, whose headers have no event count, omits an event of a block that is not final. */
   short: number;
-  /** ClickHouse takes seconds over an insert. */
+  /** An insert into ClickHouse takes seconds. */
   slow: number;
 }
 
 export type Part = 'node' | 'store' | 'log' | 'clickhouse' | 'state';
 
 interface CallOptions {
-  /** What it does may also be done after its failure was reported: a client gave up, the server went on. */
+  /** The call may be applied after its failure was reported, as when a client times out and the server continues. */
   readonly mayBeLate?: boolean;
-  /** Begun at once, but done only so much later: where what it reads is older than what it finds in the end. */
+  /** Reads at once but writes so much later, with outdated input. */
   readonly late?: (ms: number) => Promise<unknown>;
   readonly error?: () => Error;
 }
 
-/** One process of the service: everything it does to the world goes through `call`, and its time through `clock`. */
+/** One process of the service: all its effects go through `call`, and its time through `clock`. */
 export interface SimProcess {
   readonly name: string;
-  /** Its sleeps end while it runs, and never once it is dead. */
+  /** Sleeps of a killed process never end. */
   readonly clock: Clock;
   isKilled(): boolean;
   /** `kill -9`. */
   kill(): void;
-  /** SIGSTOP, and SIGCONT later: the world goes on without it. */
+  /** SIGSTOP, and SIGCONT later. */
   pause(ms: number): void;
   isPaused(): boolean;
-  /** It is paused, for so long already that servers give up on it. */
+  /** Paused for so long that servers have closed its connections. */
   isFrozen(): boolean;
-  /** True from its first pause of that length on. */
+  /** True from the first pause of that length on. */
   wasFrozen(): boolean;
-  /** Cut off from its consumer group, but from nothing else: it writes on and does not know. */
+  /** Isolated from its consumer group only: it keeps writing, unaware of a rebalance. */
   isolate(ms: number): void;
-  /** False while heartbeats do not arrive. */
+  /** False while its heartbeats do not arrive. */
   sendsHeartbeats(): boolean;
-  /** Its group has given its partitions to others, and it has not heard of that. */
+  /** Its group has reassigned its partitions, and it does not know yet. */
   isExpelled: boolean;
   onKill(work: () => void): void;
   call<T>(part: Part, name: string, work: () => Promise<T>, options?: CallOptions): Promise<T>;
-  /** Resolves at once while the process runs, after a pause, or never. */
+  /** Resolves when the process runs: at once, after a pause, or never if it was killed. */
   awake(): Promise<void>;
 }
 
@@ -63,11 +63,11 @@ export interface ProcessWorld {
   readonly faultRates: FaultRates;
   readonly count: Count;
   readonly trace: (event: string) => void;
-  /** Whose answers are lost. */
+  /** True for parts whose calls may fail. */
   readonly isFaulty: (part: Part) => boolean;
 }
 
-/** Shorter than a lease lasts: Kafka knows no epochs, so nothing sent under a lease may arrive after its end. */
+/** Shorter than a lease: Kafka checks no epochs, so nothing sent under a lease may arrive after its end. */
 const LATE_MS = 4000;
 /** As projections/holds.ts has it. */
 const IDLE_MS = 10_000;
@@ -92,7 +92,7 @@ export function createProcess(world: ProcessWorld, name: string): SimProcess {
     if (killed) return;
     killed = true;
     count('process killed');
-    trace(`${name} dies`);
+    trace(`${name} is killed`);
     for (const work of onKill) work();
   };
 
@@ -108,7 +108,7 @@ export function createProcess(world: ProcessWorld, name: string): SimProcess {
     if (random.chance(faultRates.kills)) {
       kill();
       const sent = random.chance(500);
-      trace(`${label} dies in it${sent ? ', sent' : ''}`);
+      trace(`${label} killed during the call${sent ? ', sent' : ''}`);
       if (sent) {
         count('write of a killed process');
         applyLater(work);
@@ -164,7 +164,7 @@ export function createProcess(world: ProcessWorld, name: string): SimProcess {
     wasFrozen: () => stoodStill,
     isolate(ms) {
       count('process isolated from its group');
-      trace(`${name} is cut off for ${ms}`);
+      trace(`${name} is isolated for ${ms}`);
       isolatedUntil = Math.max(isolatedUntil, clock.now() + ms);
     },
     sendsHeartbeats: () => !killed && clock.now() >= pausedUntil && clock.now() >= isolatedUntil,
@@ -185,5 +185,5 @@ export function createProcess(world: ProcessWorld, name: string): SimProcess {
 }
 
 function lost(): AppError {
-  return new AppError('STORE_UNAVAILABLE', 'the answer is lost', { retryable: true });
+  return new AppError('STORE_UNAVAILABLE', 'answer lost', { retryable: true });
 }

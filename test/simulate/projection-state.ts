@@ -8,9 +8,8 @@ import type { Count } from './coverage.ts';
 import type { SimProcess } from './process.ts';
 
 /*
- * The rules of what projecting keeps in Postgres (projections/builds.ts, checkpoints.ts, halts.ts), in memory: an oracle
- * for the timing of faults. What Postgres itself does with the statements is tested on Postgres
- * (test/integration/projections).
+ * The projections' state of PostgreSQL (builds, checkpoints, halts) in memory, for fault injection. The SQL itself is tested
+ * on PostgreSQL (test/integration/projections).
  */
 
 export interface SimBuild extends Build {
@@ -18,9 +17,9 @@ export interface SimBuild extends Build {
 }
 
 export interface SimProjectionState {
-  /** The build that is served. */
+  /** The served build. */
   served(projection: string): SimBuild;
-  /** The shadow that a rebuild fills: one that was left unfinished, or a new one. */
+  /** The shadow build for a rebuild: an unfinished one, or a new one. */
   openShadow(projection: ClickHouseProjection): SimBuild;
   /** Next offsets by partition; a copy. */
   checkpoints(build: Build): ReadonlyMap<number, number>;
@@ -34,10 +33,10 @@ export interface SimProjectionState {
   ): Promise<void>;
   /** Messages that halt a served build, as `<partition>:<offset>`. */
   halted(): string[];
-  /** An operator has the projections that a message halts pass over it. */
-  skip(place: string): void;
-  /** An operator has it read again. */
-  retry(place: string): void;
+  /** Skips a poison message for the projections that it halts. */
+  skip(message: string): void;
+  /** Has a poison message read again. */
+  retry(message: string): void;
   isWritten(): boolean;
   port(process: SimProcess): ProjectionState;
 }
@@ -45,9 +44,9 @@ export interface SimProjectionState {
 export interface StateWorld {
   readonly projections: readonly ClickHouseProjection[];
   readonly count: Count;
-  /** Makes the tables of a build. */
+  /** Creates the tables of a build. */
   readonly create: (projection: ClickHouseProjection, names: Build['names']) => void;
-  /** The end of a partition of `chain.blocks`. */
+  /** High watermark of a partition of `chain.blocks`. */
   readonly high: (partition: number) => number;
   readonly clock: Pick<SimClock, 'sleep'>;
   readonly later: (work: () => void) => void;
@@ -61,7 +60,7 @@ export function createProjectionState(world: StateWorld): SimProjectionState {
   const skips = new Set<string>();
   const lock = createLock(world);
 
-  const place = ({ projection, build }: Build, partition: number): string =>
+  const keyOf = ({ projection, build }: Build, partition: number): string =>
     `${projection}/${build}/${partition}`;
 
   const createBuild = (projection: ClickHouseProjection, state: SimBuild['state']): SimBuild => {
@@ -98,20 +97,23 @@ export function createProjectionState(world: StateWorld): SimProjectionState {
   const checkServed = (written: readonly Build[]): void => {
     const retired = written.find((build) => find(build).state !== 'serving');
     if (retired === undefined) return;
-    throw new AppError('BUILD_RETIRED', `Build ${retired.build} of ${retired.projection} is served no more`);
+    throw new AppError(
+      'BUILD_RETIRED',
+      `Build ${retired.build} of ${retired.projection} is not served any more`,
+    );
   };
   const ofBuild = (build: Build): Map<number, number> =>
     new Map(
       Array.from({ length: CHAIN_BLOCKS_PARTITIONS }, (_, partition) => [
         partition,
-        checkpoints.get(place(build, partition)) ?? 0,
+        checkpoints.get(keyOf(build, partition)) ?? 0,
       ]),
     );
 
   return {
     served(projection) {
       const found = builds.find((one) => one.projection === projection && one.state === 'serving');
-      if (found === undefined) throw new RangeError(`nothing of ${projection} is served`);
+      if (found === undefined) throw new RangeError(`no build of ${projection} is served`);
       return found;
     },
     openShadow: (projection) =>
@@ -165,7 +167,7 @@ export function createProjectionState(world: StateWorld): SimProjectionState {
               if (next <= high) continue;
               throw new AppError(
                 'CHECKPOINT_OUTSIDE_LOG',
-                `${place(build, partition)} of ${topicId}: ${next}, not ${high}`,
+                `${keyOf(build, partition)} of ${topicId}: ${next}, not ${high}`,
               );
             }
             return ofBuild(build);
@@ -175,7 +177,7 @@ export function createProjectionState(world: StateWorld): SimProjectionState {
             'move',
             () => {
               const refused = moves.filter(({ build, partition, expected, next }) => {
-                const key = place(build, partition);
+                const key = keyOf(build, partition);
                 if ((checkpoints.get(key) ?? 0) !== expected || find(build).state === 'retired') return true;
                 checkpoints.set(key, next);
                 if ((halts.get(key) ?? Infinity) < next) halts.delete(key);
@@ -194,7 +196,7 @@ export function createProjectionState(world: StateWorld): SimProjectionState {
           try {
             await process.call('state', 'hold', async () => {
               granted.push(await lock.shared(process));
-              // The connection of a call that failed is gone, and its lock with it.
+              // A failed call has lost its connection, and its lock with it.
               if (isAbandoned) releaseAll();
               checkServed(written);
             });
@@ -211,12 +213,12 @@ export function createProjectionState(world: StateWorld): SimProjectionState {
         recordHalt: (stopped, { message }) =>
           ask('recordHalt', () => {
             count('partition halted');
-            for (const build of stopped) halts.set(place(build, message.partition), message.offset);
+            for (const build of stopped) halts.set(keyOf(build, message.partition), message.offset);
           }),
         isSkipped: (stopped, message) =>
           ask('isSkipped', () => stopped.every((build) => skipped(build, message))),
         isHalted: (stopped, { partition, offset }) =>
-          ask('isHalted', () => stopped.some((build) => halts.get(place(build, partition)) === offset)),
+          ask('isHalted', () => stopped.some((build) => halts.get(keyOf(build, partition)) === offset)),
         checkServed: (written) => ask('checkServed', () => checkServed(written)),
       };
     },
@@ -224,12 +226,12 @@ export function createProjectionState(world: StateWorld): SimProjectionState {
 }
 
 interface Held {
-  /** True when it was taken away from a process that stood still. */
+  /** True if a frozen process has lost the lock. */
   isLost(): boolean;
   release(): void;
 }
 
-/** Shared and exclusive, first come first served, as Postgres's advisory locks are. A dead holder's ends a little later. */
+/** A fair shared and exclusive lock, as PostgreSQL's advisory locks. A killed holder releases it a little later. */
 function createLock({ clock, count, later }: Pick<StateWorld, 'clock' | 'count' | 'later'>) {
   let shared = 0;
   let isExclusive = false;
@@ -260,7 +262,7 @@ function createLock({ clock, count, later }: Pick<StateWorld, 'clock' | 'count' 
       };
       const guard = async (): Promise<void> => {
         while (!isOver) {
-          await clock.sleep(LOOK_MS);
+          await clock.sleep(LOCK_CHECK_MS);
           if (isOver || !process.isFrozen()) continue;
           count('lock lost by a frozen process');
           isLost = true;
@@ -287,4 +289,4 @@ function createLock({ clock, count, later }: Pick<StateWorld, 'clock' | 'count' 
   };
 }
 
-const LOOK_MS = 1000;
+const LOCK_CHECK_MS = 1000;

@@ -27,7 +27,7 @@ import type { SimTable } from './tables.ts';
 export const log = createLogger('sim', process.env['SIM_LOG'] ?? 'silent');
 export const metrics = createProjectionMetrics(new Registry());
 
-/** A process of the service as a runScenario deals with it. */
+/** A process that a scenario controls. */
 export interface Running {
   readonly process: SimProcess;
   /** SIGTERM. */
@@ -36,11 +36,11 @@ export interface Running {
 
 export interface StageOptions {
   readonly seed: number;
-  /** Told of everything that happens, as it happens. */
+  /** Called with every line of the trace. */
   readonly onTrace?: ((line: string) => void) | undefined;
 }
 
-/** Virtual time, the stores, and the processes that project: all driven by one seed. */
+/** Virtual time, simulated stores and projector processes, driven by one seed. */
 export function createStage({ seed, onTrace }: StageOptions) {
   const random = createRandom(seed);
   const clock = createSimClock(1_700_000_000_000, () => random.below(1000) / 1000);
@@ -77,7 +77,7 @@ export function createStage({ seed, onTrace }: StageOptions) {
   let processes = 0;
   const newProcess = (role: string): SimProcess => createProcess(world, `${role}-${(processes += 1)}`);
 
-  /** What ends a process by itself: a store that is away may, a bug may not. */
+  /** Kills a process that failed by itself; any cause but an unavailable store is a violation. */
   const ended = (one: SimProcess, error: unknown, expected: readonly string[] = []): void => {
     const code = error instanceof AppError ? error.code : '';
     if (!isRetryable(error) && !expected.includes(code))
@@ -92,20 +92,20 @@ export function createStage({ seed, onTrace }: StageOptions) {
     return clickhouse.table(build.names[name] ?? '');
   };
 
-  /** A block that is counted as indexed can be queried: the rows of its transfers are there, or newer ones. */
+  /** Checks that a block counted as indexed can be queried: its transfers, or newer versions, are stored. */
   clickhouse.onInsert = (name, rows, by) => {
     if (name !== state.served('indexed-blocks').names['indexed_blocks'] || by.wasFrozen()) return;
     const row = rows.find((one) => one['is_deleted'] === 0 && Number(one['transfers']) > 0);
     if (row === undefined || !random.chance(200)) return;
     count('indexed totals checked');
-    const isPresent = (one: Row): boolean =>
+    const isOfBlock = (one: Row): boolean =>
       one['block_desc'] === row['block_desc'] && Number(one['seq']) >= Number(row['seq']);
     const found = table('transfers')
       .latest(() => 0)
-      .filter(isPresent).length;
+      .filter(isOfBlock).length;
     if (found >= Number(row['transfers'])) return;
     violations.push(
-      `${by.name} counts block ${0xffff_ffff - Number(row['block_desc'])}, of which ${found} transfers are there`,
+      `${by.name} indexed block ${0xffff_ffff - Number(row['block_desc'])}, but only ${found} of its transfers are stored`,
     );
   };
 
@@ -152,7 +152,7 @@ export function createStage({ seed, onTrace }: StageOptions) {
     servedTable: table,
     startProjector,
     traceHash: (): string => hash.copy().digest('hex').slice(0, 16),
-    /** Every served build stands at the end of the log, and nothing is being written. */
+    /** True if every served build has read the whole log, and nothing is being written. */
     isCaughtUp: (): boolean =>
       !state.isWritten() &&
       chainProjections.every(({ name }) =>
@@ -160,16 +160,16 @@ export function createStage({ seed, onTrace }: StageOptions) {
           ([partition, next]) => next === broker.read(topics.chainBlocks, partition).length,
         ),
       ),
-    /** `tds quarantine skip`: what halts a partition is passed over, and settled. */
+    /** `tds quarantine skip`: skips the poison messages, and resolves their quarantine entries. */
     skipHalts(): void {
-      for (const place of state.halted()) {
-        state.skip(place);
+      for (const message of state.halted()) {
+        state.skip(message);
         count('message skipped by an operator');
-        trace(`operator skips ${place}`);
+        trace(`operator skips ${message}`);
         const value = {
           type: 'quarantine.resolved',
           v: 1,
-          id: `${topics.chainBlocks.name}:${place}`,
+          id: `${topics.chainBlocks.name}:${message}`,
           resolution: 'skipped',
           resolved_at: clock.now(),
         };

@@ -13,7 +13,7 @@ interface Version {
   readonly seq: number;
 }
 
-/** A ReplacingMergeTree(seq, is_deleted): all versions of a row that no merge has dropped yet, in the order they came. */
+/** A ReplacingMergeTree(seq, is_deleted): all versions of each row that no merge has dropped, in order of insertion. */
 export class SimTable {
   readonly name: string;
   readonly #key: readonly string[];
@@ -32,20 +32,20 @@ export class SimTable {
     for (const row of rows) {
       const version = { row, seq: Number(row['seq']) };
       const id = this.idOf(row);
-      const known = this.#versions.get(id);
-      if (known === undefined) this.#versions.set(id, [version]);
-      else known.push(version);
+      const existing = this.#versions.get(id);
+      if (existing === undefined) this.#versions.set(id, [version]);
+      else existing.push(version);
     }
   }
 
-  /** What a merge leaves of each row: the newest version, of equal ones the one that came last, deleted or not. */
+  /** Drops all but the newest version of merged rows; of equal versions the last inserted stays. */
   merge(isMerged: () => boolean): void {
     for (const [id, versions] of this.#versions) {
       if (versions.length > 1 && isMerged()) this.#versions.set(id, [newest(versions)]);
     }
   }
 
-  /** The newest version of every row, deleted or not. Where equal ones differ, which of them it is cannot be told. */
+  /** The newest version of every row, deleted or not; `pick` chooses among equal versions. */
   latest(pick: (count: number) => number): Row[] {
     return [...this.#versions.values()].map((versions) => {
       const last = newest(versions);
@@ -54,7 +54,7 @@ export class SimTable {
     });
   }
 
-  /** What is there under FINAL. */
+  /** The rows of a query with FINAL. */
   final(): Row[] {
     return [...this.#versions.values()]
       .map((versions) => newest(versions).row)
@@ -71,7 +71,7 @@ function newest(versions: readonly Version[]): Version {
   return versions.reduce((best, one) => (one.seq >= best.seq ? one : best));
 }
 
-/** Told of every insert as it lands: where a test looks at what must hold at every moment. */
+/** Called on every insert, to check invariants at every moment. */
 export type OnInsert = (table: string, rows: readonly Row[], process: SimProcess) => void;
 
 interface ClickHouseWorld {
@@ -84,16 +84,16 @@ interface ClickHouseWorld {
 export interface SimClickHouse {
   create(ddl: string, names: Readonly<Record<string, string>>): void;
   table(name: string): SimTable;
-  /** Names of tables that a living process is writing at this moment. */
+  /** Tables that a running process is writing now. */
   writesInFlight(): { readonly process: SimProcess; readonly table: string }[];
-  /** ClickHouse as one process reaches it. */
+  /** The ClickHouse client of one process. */
   client(process: SimProcess): Pick<ClickHouse, 'insertEncoded' | 'command'>;
   onInsert: OnInsert;
 }
 
 export function createSimClickHouse({ clock, random, faultRates, count }: ClickHouseWorld): SimClickHouse {
   const tables = new Map<string, SimTable>();
-  /** One entry a call under way. */
+  /** One entry per call in flight. */
   const calls = new Set<{ readonly process: SimProcess; readonly table: string }>();
 
   const table = (name: string): SimTable => {
@@ -101,7 +101,7 @@ export function createSimClickHouse({ clock, random, faultRates, count }: ClickH
     if (found === undefined) throw new RangeError(`no table ${name}`);
     return found;
   };
-  const land = (process: SimProcess, name: string, rows: readonly Row[]): void => {
+  const insertRows = (process: SimProcess, name: string, rows: readonly Row[]): void => {
     table(name).insert(rows);
     if (process.isExpelled && !process.isKilled()) count('zombie write');
     clickhouse.onInsert(name, rows, process);
@@ -141,7 +141,7 @@ export function createSimClickHouse({ clock, random, faultRates, count }: ClickH
           const rows = decodeRows(columns, bytes);
           const work = async (): Promise<void> => {
             await delay();
-            land(process, name, rows);
+            insertRows(process, name, rows);
           };
           await process.call('clickhouse', `insert ${rows.length} into ${name}`, work, {
             mayBeLate: true,
@@ -153,10 +153,10 @@ export function createSimClickHouse({ clock, random, faultRates, count }: ClickH
         return during(process, name, async () => {
           const work = async (lateMs = 0): Promise<void> => {
             const rows = deriveRows(name, options?.params ?? {}, table, (equal) => random.below(equal));
-            // It read at one moment and writes at a later one, also when nobody waits for it any more.
+            // Reads now and writes later, even after the client has given up.
             await clock.sleep(lateMs);
             await delay();
-            land(process, name, rows);
+            insertRows(process, name, rows);
           };
           await process.call('clickhouse', `derive ${name}`, () => work(), {
             mayBeLate: true,
