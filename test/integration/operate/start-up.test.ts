@@ -20,7 +20,7 @@ beforeAll(async () => {
 });
 afterAll(async () => await own?.drop());
 
-/** What a role logs until it waits, and how it ends on SIGTERM. */
+/** The store that a role's log names while it waits, and the exit code after SIGTERM. */
 async function startUp(
   role: string,
   env: Readonly<Record<string, string>>,
@@ -35,7 +35,9 @@ async function startUp(
     child.stdout.on('data', (chunk: Buffer) => {
       logged += chunk.toString();
       const [, what] = /waiting for ([^"]+)"/.exec(logged) ?? [];
-      if (what !== undefined) resolve(what);
+      const [, store] = /"message":"(Kafka|PostgreSQL)[^\n]*store unavailable, retrying/.exec(logged) ?? [];
+      const named = what ?? store;
+      if (named !== undefined) resolve(named);
     });
     void ended.then(() => resolve(`nothing: it ended:\n${logged}`));
   });
