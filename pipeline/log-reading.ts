@@ -1,5 +1,5 @@
 import type { Logger } from '../infra/log.ts';
-import { isTableGone } from '../infra/postgres/client.ts';
+import { isTableMissing } from '../infra/postgres/client.ts';
 import { createRetryWhileUnavailable, isStoreUnavailable } from '../infra/retry-while-unavailable.ts';
 import type { RetryWhileUnavailable } from '../infra/retry-while-unavailable.ts';
 
@@ -14,7 +14,7 @@ export function createLogReaderRetry(
 ): RetryWhileUnavailable {
   return createRetryWhileUnavailable({
     component,
-    isRetryable: (error) => isStoreUnavailable(error) || isTableGone(error),
+    isRetryable: (error) => isStoreUnavailable(error) || isTableMissing(error),
     log,
     signal,
   });

@@ -233,6 +233,6 @@ export function isPostgresUnavailable(error: unknown): boolean {
  * True where a table or its schema does not exist (SQLSTATE 42P01, 3F000): a rebuild has replaced it since its name was
  * looked up.
  */
-export function isTableGone(error: unknown): boolean {
+export function isTableMissing(error: unknown): boolean {
   return ['42P01', '3F000'].includes(errorCode(error) ?? '');
 }

@@ -3,7 +3,7 @@ import pg from 'pg';
 import { pause } from '../lifecycle.ts';
 import type { Logger } from '../log.ts';
 
-export interface Listening {
+export interface PostgresListener {
   /** True while the connection stands: what is notified now is heard. */
   isConnected(): boolean;
   close(): Promise<void>;
@@ -19,7 +19,7 @@ export function listen(options: {
   applicationName: string;
   log: Logger;
   onNotification: (payload: string) => void;
-}): Listening {
+}): PostgresListener {
   const { url, channel, applicationName, log, onNotification } = options;
   const stop = new AbortController();
   let current: pg.Client | null = null;

@@ -2,7 +2,7 @@ import { Releasers, pause } from '../../infra/lifecycle.ts';
 import type { Logger } from '../../infra/log.ts';
 import { isPostgresUnavailable } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
-import { asTheOnlyOne } from '../../infra/postgres/lock.ts';
+import { withAdvisoryLocks } from '../../infra/postgres/advisory-lock.ts';
 import { backoffMs } from '../../infra/retry.ts';
 import { AppError, isRetryable } from '../../schemas/errors.ts';
 import { retryAfterMs } from './http.ts';
@@ -115,7 +115,7 @@ export function startPeriodicJob(options: PeriodicJobOptions): { stop(): Promise
     for (let failures = 0; !signal.aborted;) {
       let delayMs = everyMs;
       try {
-        await asTheOnlyOne(
+        await withAdvisoryLocks(
           pool,
           [name],
           () => `Another process runs the ${name}`,

@@ -5,7 +5,7 @@ import { z } from 'zod';
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { inTransaction, sqlRows } from '../../infra/postgres/client.ts';
 import type { Pool, PoolClient, Sql } from '../../infra/postgres/client.ts';
-import { asTheOnlyOne } from '../../infra/postgres/lock.ts';
+import { withAdvisoryLocks } from '../../infra/postgres/advisory-lock.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { withNames } from '../define.ts';
 import type { Projection } from '../define.ts';
@@ -21,7 +21,7 @@ export interface Build {
 }
 
 /** Another build of a projection; `building` ones are shadows that a rebuild fills beside the one that is served. */
-export interface KnownBuild extends Build {
+export interface StoredBuild extends Build {
   readonly state: 'building' | 'serving' | 'retired';
   readonly retiredAt: Date | null;
 }
@@ -58,7 +58,7 @@ export async function openBuild(
           `${name} is new, and the log is not: \`tds rebuild ${name}\` builds it from the log before it is served`,
         );
       }
-      const build = await makeBuild(tx, clickhouse, projection, rows, 'serving');
+      const build = await createBuild(tx, clickhouse, projection, rows, 'serving');
       await serve(tx, projection, build);
       return build;
     }
@@ -82,23 +82,23 @@ export async function openBuild(
  * The shadow that a rebuild fills: the one that an earlier rebuild left unfinished, or a new one. Shadows of another
  * version or shape, and those that cannot go on, are of no use any more and are dropped.
  *
- * @param canGoOn whether the log still holds what a shadow has not read
+ * @param canResume whether the log still holds what a shadow has not read
  */
-export async function openShadow(
+export async function openShadowBuild(
   pool: Pool,
   clickhouse: Pick<ClickHouse, 'command'>,
   projection: Projection,
-  canGoOn: (db: Sql, shadow: Build) => Promise<boolean>,
+  canResume: (db: Sql, shadow: Build) => Promise<boolean>,
 ): Promise<{ shadow: Build; isResumed: boolean }> {
   return await changingBuilds(pool, projection.name, async (tx, rows) => {
     let found: BuildRow | null = null;
     for (const row of rows.filter(({ state }) => state === 'building')) {
       const isOurs = row.version === projection.version && row.shape_hash === shapeHash(projection.ddl);
-      if (isOurs && (await canGoOn(tx, knownBuild(row)))) found = row;
-      else await removeBuild(tx, clickhouse, knownBuild(row));
+      if (isOurs && (await canResume(tx, storedBuild(row)))) found = row;
+      else await removeBuild(tx, clickhouse, storedBuild(row));
     }
     if (found !== null) return { shadow: describeBuild(projection, found.build), isResumed: true };
-    return { shadow: await makeBuild(tx, clickhouse, projection, rows, 'building'), isResumed: false };
+    return { shadow: await createBuild(tx, clickhouse, projection, rows, 'building'), isResumed: false };
   });
 }
 
@@ -109,13 +109,13 @@ export async function needsRebuild(db: Sql, projection: Projection): Promise<boo
 }
 
 /** The build that is served, of any version; null when none is. */
-export async function servedBuild(db: Sql, projection: Projection): Promise<KnownBuild | null> {
-  return (await knownBuilds(db, projection.name)).find(({ state }) => state === 'serving') ?? null;
+export async function servedBuild(db: Sql, projection: Projection): Promise<StoredBuild | null> {
+  return (await listBuilds(db, projection.name)).find(({ state }) => state === 'serving') ?? null;
 }
 
 /** Every build there is, or those of one projection, oldest first. */
-export async function knownBuilds(db: Sql, projection: string | null = null): Promise<KnownBuild[]> {
-  return (await buildRows(db, projection)).map(knownBuild);
+export async function listBuilds(db: Sql, projection: string | null = null): Promise<StoredBuild[]> {
+  return (await buildRows(db, projection)).map(storedBuild);
 }
 
 /** Drops a build's tables and everything that is known of it; refuses (`CONFLICT`) the one that is served. */
@@ -132,21 +132,21 @@ export async function dropBuild(
       if (row.state === 'serving') {
         throw new AppError('CONFLICT', `Build ${number} of ${projection} is served: rebuild it first`);
       }
-      await removeBuild(tx, clickhouse, knownBuild(row));
+      await removeBuild(tx, clickhouse, storedBuild(row));
     });
-  const [known] = (await knownBuilds(pool, projection)).filter(({ build }) => build === number);
-  await (known?.state === 'building' ? asTheOnlyRebuild(pool, [projection], drop) : drop());
+  const [known] = (await listBuilds(pool, projection)).filter(({ build }) => build === number);
+  await (known?.state === 'building' ? withRebuildLock(pool, [projection], drop) : drop());
 }
 
-/** Runs `work` while nobody else rebuilds these projections (`CONFLICT`), or drops what a rebuild fills; as `asTheOnlyOne`. */
-export async function asTheOnlyRebuild<T>(
+/** Runs `work` while nobody else rebuilds these projections (`CONFLICT`), or drops what a rebuild fills; as `withAdvisoryLocks`. */
+export async function withRebuildLock<T>(
   pool: Pool,
   projections: readonly string[],
   work: (assertHeld: () => Promise<void>) => Promise<T>,
 ): Promise<T> {
   const lock = 'tds.rebuild ';
   const busy = (name: string): string => `Another process is rebuilding ${name.slice(lock.length)}`;
-  return await asTheOnlyOne(
+  return await withAdvisoryLocks(
     pool,
     projections.map((name) => lock + name),
     busy,
@@ -155,10 +155,10 @@ export async function asTheOnlyRebuild<T>(
 }
 
 /**
- * Puts shadows in the place of what is served, in the transaction of `holdSwap` (holds.ts): for a reader that is one
+ * Puts shadows in the place of what is served, in the transaction of `withSwapLock` (holds.ts): for a reader that is one
  * moment. What was served stays, retired, until it is dropped.
  */
-export async function serveInstead(
+export async function swapBuilds(
   tx: PoolClient,
   shadows: readonly {
     readonly projection: Projection;
@@ -219,11 +219,11 @@ async function buildRows(db: Sql, projection: string | null): Promise<BuildRow[]
   );
 }
 
-function knownBuild({ projection, version, build, names, state, retired_at }: BuildRow): KnownBuild {
+function storedBuild({ projection, version, build, names, state, retired_at }: BuildRow): StoredBuild {
   return { projection, version, build, names, state, retiredAt: retired_at };
 }
 
-async function makeBuild(
+async function createBuild(
   tx: PoolClient,
   clickhouse: Pick<ClickHouse, 'command'> | null,
   projection: Projection,
@@ -258,7 +258,7 @@ async function makeBuild(
 async function removeBuild(
   tx: PoolClient,
   clickhouse: Pick<ClickHouse, 'command'>,
-  { projection, build, names }: KnownBuild,
+  { projection, build, names }: StoredBuild,
 ): Promise<void> {
   const { schema, ...tables } = names;
   if (schema !== undefined) await tx.query(`DROP SCHEMA IF EXISTS ${schema} CASCADE`);

@@ -62,7 +62,7 @@ export async function loadCheckpoints(
 }
 
 /** False where the log no longer has messages that a build has not read: a snapshot has replaced them. */
-export async function canGoOn(
+export async function canResume(
   db: Sql,
   kafka: Pick<Kafka, 'offsets'>,
   topic: Topic<unknown>,

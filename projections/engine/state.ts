@@ -6,8 +6,8 @@ import type { LogIdentity } from '../../infra/kafka/checkpoints.ts';
 import type { CheckpointMove } from './checkpoints.ts';
 import { isHalted, isSkipped, recordHalt } from './halts.ts';
 import type { Halt } from './halts.ts';
-import { checkServed, holdServed } from './holds.ts';
-import type { Hold } from './holds.ts';
+import { checkServed, lockServed } from './served-lock.ts';
+import type { ServedLock } from './served-lock.ts';
 
 /**
  * What projecting into ClickHouse keeps in Postgres, as the runner sees it: the very same runner works on virtual time
@@ -19,7 +19,7 @@ export interface ProjectionState extends WatchState {
   /** Compare-and-set; gives the moves that were refused, because another process has moved that checkpoint. */
   move(log: LogIdentity, moves: readonly CheckpointMove[]): Promise<CheckpointMove[]>;
   /** Keeps what is served from changing while a batch is written; `BUILD_RETIRED` when one of these is served no more. */
-  hold(builds: readonly Build[]): Promise<Hold>;
+  hold(builds: readonly Build[]): Promise<ServedLock>;
 }
 
 /** What the watch over a run asks. */
@@ -47,6 +47,6 @@ export function projectionState(pool: Pool, kafka: Pick<Kafka, 'offsets'>): Proj
     ...watchState(pool),
     checkpoints: (log, build) => loadCheckpoints(pool, kafka, log, build),
     move: (log, moves) => moveCheckpoints(pool, log, moves),
-    hold: (builds) => holdServed(pool, builds),
+    hold: (builds) => lockServed(pool, builds),
   };
 }

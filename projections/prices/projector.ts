@@ -2,7 +2,7 @@ import { tableSql } from '../define.ts';
 import type { PriceProjection } from '../define.ts';
 import { versionColumns } from '../chain-rows.ts';
 import { prices as priceStream } from '../streams.ts';
-import { distinctInLists } from '../touched-hours.ts';
+import { distinctChunks } from '../distinct-chunks.ts';
 import { unitsOf, usdOf } from './units.ts';
 
 /**
@@ -51,7 +51,7 @@ export const prices: PriceProjection = {
   },
   derive(touched) {
     const hours = touched.filter((one) => one !== null);
-    return distinctInLists(hours, ({ token, hour }) => `${token}:${hour}`, HOURS).map((some) => ({
+    return distinctChunks(hours, ({ token, hour }) => `${token}:${hour}`, HOURS).map((some) => ({
       sql: RECOMPUTE_HOURS,
       params: { tokens: some.map(({ token }) => token.slice(2)), hours: some.map(({ hour }) => hour) },
     }));

@@ -2,7 +2,7 @@ import { versionColumns } from '../chain-rows.ts';
 import { tableSql } from '../define.ts';
 import type { UsageProjection } from '../define.ts';
 import { usage as usageStream } from '../streams.ts';
-import { distinctInLists } from '../touched-hours.ts';
+import { distinctChunks } from '../distinct-chunks.ts';
 
 const RECOMPUTE_HOURS = `
 INSERT INTO {{usage_hourly}} (key_id, hour, calls, successful, seq, is_deleted)
@@ -54,7 +54,7 @@ export const usage: UsageProjection = {
     };
   },
   derive: (touched) =>
-    distinctInLists(touched, ({ keyId, hour }) => `${keyId}:${hour}`, HOURS).map((some) => ({
+    distinctChunks(touched, ({ keyId, hour }) => `${keyId}:${hour}`, HOURS).map((some) => ({
       sql: RECOMPUTE_HOURS,
       params: { keys: some.map(({ keyId }) => keyId), hours: some.map(({ hour }) => hour) },
     })),

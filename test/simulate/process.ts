@@ -69,7 +69,7 @@ export interface ProcessWorld {
 
 /** Shorter than a lease: Kafka checks no epochs, so nothing sent under a lease may arrive after its end. */
 const LATE_MS = 4000;
-/** As projections/holds.ts has it. */
+/** As projections/served-lock.ts has it. */
 const IDLE_MS = 10_000;
 
 export function createProcess(world: ProcessWorld, name: string): SimProcess {

@@ -20,16 +20,16 @@ export interface SimProjectionState {
   /** The served build. */
   served(projection: string): SimBuild;
   /** The shadow build for a rebuild: an unfinished one, or a new one. */
-  openShadow(projection: ClickHouseProjection): SimBuild;
+  openShadowBuild(projection: ClickHouseProjection): SimBuild;
   /** Next offsets by partition; a copy. */
   checkpoints(build: Build): ReadonlyMap<number, number>;
   /**
    * Waits for the end of every hold and keeps new ones waiting; gone when the process is, or when it stands still. Then
-   * `serveInstead` does nothing.
+   * `swapBuilds` does nothing.
    */
-  holdSwap(
+  withSwapLock(
     process: SimProcess,
-    work: (serveInstead: (shadows: readonly SimBuild[]) => void) => Promise<void>,
+    work: (swapBuilds: (shadows: readonly SimBuild[]) => void) => Promise<void>,
   ): Promise<void>;
   /** Messages that halt a served build, as `<partition>:<offset>`. */
   halted(): string[];
@@ -116,11 +116,11 @@ export function createProjectionState(world: StateWorld): SimProjectionState {
       if (found === undefined) throw new RangeError(`no build of ${projection} is served`);
       return found;
     },
-    openShadow: (projection) =>
+    openShadowBuild: (projection) =>
       builds.find((one) => one.projection === projection.name && one.state === 'building') ??
       createBuild(projection, 'building'),
     checkpoints: ofBuild,
-    async holdSwap(process, work) {
+    async withSwapLock(process, work) {
       const held = await lock.exclusive(process);
       try {
         await work((shadows) => {

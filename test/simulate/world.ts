@@ -121,8 +121,8 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
       signal: stopping.signal,
     };
     const run = async (): Promise<void> => {
-      const shadows = await own.call('state', 'openShadow', async () =>
-        projections.map((projection) => ({ projection, build: state.openShadow(projection) })),
+      const shadows = await own.call('state', 'openShadowBuild', async () =>
+        projections.map((projection) => ({ projection, build: state.openShadowBuild(projection) })),
       );
       const catchUp = async (): Promise<void> => {
         for (const target of shadows) {
@@ -131,12 +131,12 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
         }
       };
       await catchUp();
-      await state.holdSwap(own, async (serveInstead) => {
+      await state.withSwapLock(own, async (swapBuilds) => {
         assertQuiet('when a swap begins');
         await catchUp();
         if (!own.wasFrozen()) assertQuiet('when a swap ends');
         trace(`${own.name} swaps`);
-        serveInstead(shadows.map(({ build }) => build));
+        swapBuilds(shadows.map(({ build }) => build));
       });
       own.kill();
     };

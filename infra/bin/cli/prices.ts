@@ -9,7 +9,7 @@ import { parseFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { systemClock } from '../../clock.ts';
 import type { Logger } from '../../log.ts';
-import { asTheOnlyOne } from '../../postgres/lock.ts';
+import { withAdvisoryLocks } from '../../postgres/advisory-lock.ts';
 import { openPriceFeed, readCommonTokens } from '../roles/observe-prices.ts';
 import { commandConfig } from '../command-config.ts';
 import { withStores } from '../connect.ts';
@@ -72,7 +72,7 @@ async function backfill(
   const limits = guardLimits(config);
   const range = { from, to: Math.min(to, Date.now()), stepMs: HOUR_MS };
   try {
-    return await asTheOnlyOne(
+    return await withAdvisoryLocks(
       pool,
       ['prices backfill'],
       () => 'Another process fills in prices of the past',

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 
-import { dropBuild, knownBuilds } from '../../../projections/engine/builds.ts';
-import type { KnownBuild } from '../../../projections/engine/builds.ts';
+import { dropBuild, listBuilds } from '../../../projections/engine/builds.ts';
+import type { StoredBuild } from '../../../projections/engine/builds.ts';
 import type { Projection } from '../../../projections/define.ts';
 import { projections } from '../../../projections/index.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
@@ -68,7 +68,7 @@ export function rebuildCommand(program: Command, log: Logger, say: (line: string
     .description('all of them, with rows and bytes on disk')
     .action(async () => {
       await withStores(commandConfig(process.env), 'tds-builds', log, async ({ pool, clickhouse }) => {
-        for (const known of await knownBuilds(pool)) {
+        for (const known of await listBuilds(pool)) {
           const { projection, version, build, state, retiredAt } = known;
           const since = retiredAt === null ? '' : ` since ${retiredAt.toISOString()}`;
           const sizes = await tableSizes(pool, clickhouse, known);
@@ -85,7 +85,7 @@ export function rebuildCommand(program: Command, log: Logger, say: (line: string
     .argument('<build>')
     .action(async (name: string, number: string) => {
       await withStores(commandConfig(process.env), 'tds-builds', log, async ({ pool, clickhouse }) => {
-        const found = (await knownBuilds(pool, name)).find(({ build }) => String(build) === number);
+        const found = (await listBuilds(pool, name)).find(({ build }) => String(build) === number);
         if (found === undefined) throw new AppError('NOT_FOUND', `${name} has no build ${number}`);
         await pause(readersLeft(found));
         await dropBuild(pool, clickhouse, name, found.build);
@@ -181,6 +181,6 @@ function keptOf(builds: RebuildReport['builds']): string {
 }
 
 /** How long to wait until nobody can be reading a build. */
-function readersLeft({ retiredAt }: KnownBuild): number {
+function readersLeft({ retiredAt }: StoredBuild): number {
   return retiredAt === null ? 0 : Math.max(0, retiredAt.getTime() + READERS_GONE_MS - Date.now());
 }

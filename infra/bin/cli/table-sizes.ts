@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import type { KnownBuild } from '../../../projections/engine/builds.ts';
+import type { StoredBuild } from '../../../projections/engine/builds.ts';
 import type { ClickHouse, ChQuery } from '../../clickhouse/client.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import type { Sql } from '../../postgres/client.ts';
@@ -27,7 +27,7 @@ const tableRow = z.object({ counting: z.string() });
 export async function tableSizes(
   pool: Sql,
   clickhouse: Pick<ClickHouse, 'rows'>,
-  { names }: Pick<KnownBuild, 'names'>,
+  { names }: Pick<StoredBuild, 'names'>,
 ): Promise<TableSize[]> {
   const { schema, ...placeholders } = names;
   const found = schema === undefined ? [] : await postgresSizes(pool, schema);

@@ -6,10 +6,10 @@ import { createChainCheck } from '../../../pipeline/ingest/start.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
 import { createNode } from '../../../pipeline/node/node.ts';
-import { described } from '../../../projections/engine/verify/describe.ts';
+import { reportLines } from '../../../projections/engine/verify/report-lines.ts';
 import type { Difference } from '../../../projections/engine/verify/difference.ts';
 import { chainProjections } from '../../../projections/index.ts';
-import { addMended, verify } from '../../../projections/engine/verify/verify.ts';
+import { addRepairedRows, verify } from '../../../projections/engine/verify/verify.ts';
 import type {
   VerifyOptions,
   VerifyProgress,
@@ -72,7 +72,7 @@ export function verifyCommand(program: Command, log: Logger, say: (line: string)
           ),
         );
         if (options.json) say(JSON.stringify(report, null, 2));
-        else for (const line of described(report)) say(line);
+        else for (const line of reportLines(report)) say(line);
         if (report.differences.length > 0) process.exitCode = DIFFERENCES;
       } catch (error) {
         process.stderr.write(`${sentenceOf(error)}\n`);
@@ -129,7 +129,7 @@ async function verifyNow(
     await repaired(pool, heights, signal);
     const again = await verify(deps, how);
     const repairedTables = { ...report.repairedTables };
-    addMended(repairedTables, Object.entries(again.repairedTables));
+    addRepairedRows(repairedTables, Object.entries(again.repairedTables));
     const repairedRows = report.repairedRows + again.repairedRows;
     return { ...again, found: report.found, repairedRows, repairedTables };
   } finally {

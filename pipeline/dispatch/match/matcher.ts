@@ -1,7 +1,7 @@
 import type { Clock } from '../../../infra/clock.ts';
 import type { Consumption, Kafka, LogBatch, LogMessage } from '../../../infra/kafka/client.ts';
 import type { Logger } from '../../../infra/log.ts';
-import { inTransaction, isTableGone } from '../../../infra/postgres/client.ts';
+import { inTransaction, isTableMissing } from '../../../infra/postgres/client.ts';
 import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { jsonOf } from '../../log-reading.ts';
@@ -184,7 +184,7 @@ export async function runMatcher<M>(
         try {
           return (await opened?.match(value, message)) ?? null;
         } catch (error) {
-          if (isTableGone(error)) opened = await matcher.open();
+          if (isTableMissing(error)) opened = await matcher.open();
           throw error;
         }
       });

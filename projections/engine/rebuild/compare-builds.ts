@@ -1,7 +1,7 @@
 import { compareSchemas, compareTables, differingRows } from '../compare.ts';
 import type { BucketDifference, RowDifference, TablePair } from '../compare.ts';
 import type { PostgresProjection, Projection } from '../../define.ts';
-import type { Build, KnownBuild } from '../builds.ts';
+import type { Build, StoredBuild } from '../builds.ts';
 import type { ReplayDeps } from './replay.ts';
 
 /** What one table of the served build and of its shadow have in common and what not. */
@@ -18,7 +18,7 @@ export interface TableReport {
 /** One projection, its build that is served (null: it is new) and the shadow that is to take its place. */
 export interface Rebuilding<P extends Projection = Projection> {
   readonly projection: P;
-  readonly served: KnownBuild | null;
+  readonly served: StoredBuild | null;
   readonly shadow: Build;
   readonly isResumed: boolean;
 }
@@ -47,7 +47,9 @@ export async function compareBuilds(
   const reports: TableReport[] = [];
   for (const one of rebuilding) {
     reports.push(
-      ...(isFolded(one) ? await compareFolded(deps, one, since) : await compareProjected(deps, one, since)),
+      ...(isFolded(one)
+        ? await comparePostgresBuilds(deps, one, since)
+        : await compareClickHouseBuilds(deps, one, since)),
     );
   }
   return reports;
@@ -57,7 +59,7 @@ function isFolded(one: Rebuilding): one is Rebuilding<PostgresProjection<unknown
   return one.projection.kind === 'postgres';
 }
 
-async function compareFolded(
+async function comparePostgresBuilds(
   { pool }: ReplayDeps,
   { projection, served, shadow }: Rebuilding,
   since: Since | null,
@@ -71,7 +73,7 @@ async function compareFolded(
   return compared.map(({ name, ...rest }) => ({ projection: projection.name, table: name, ...rest }));
 }
 
-async function compareProjected(
+async function compareClickHouseBuilds(
   { clickhouse }: ReplayDeps,
   { projection, served, shadow }: Rebuilding,
   since: Since | null,

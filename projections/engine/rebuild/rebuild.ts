@@ -1,16 +1,16 @@
 import { AppError } from '../../../schemas/errors.ts';
-import { asTheOnlyRebuild, needsRebuild, openShadow, serveInstead, servedBuild } from '../builds.ts';
+import { withRebuildLock, needsRebuild, openShadowBuild, swapBuilds, servedBuild } from '../builds.ts';
 import type { Build } from '../builds.ts';
 import { identifyLog } from '../../../infra/kafka/checkpoints.ts';
-import { canGoOn, loadCheckpoints } from '../checkpoints.ts';
+import { canResume, loadCheckpoints } from '../checkpoints.ts';
 import { lowestServed } from '../../progress.ts';
 import type { ClickHouseProjection, Projection } from '../../define.ts';
-import { holdSwap } from '../holds.ts';
-import { beginFromSnapshot, newestSnapshot } from '../snapshot/restore.ts';
+import { withSwapLock } from '../served-lock.ts';
+import { restoreFromSnapshot, newestSnapshot } from '../snapshot/restore.ts';
 import { compareBuilds } from './compare-builds.ts';
 import type { Rebuilding, TableReport } from './compare-builds.ts';
 import { carryOver } from './carry-over.ts';
-import { assertWholeLog, replayTables, replayFold } from './replay.ts';
+import { assertLogIsComplete, replayTables, replayFold } from './replay.ts';
 import type { Goal, OnRead, ReplayDeps } from './replay.ts';
 
 export interface RebuildOptions {
@@ -70,20 +70,21 @@ export async function rebuild(
       projection.kind === 'postgres' &&
       projection.isSnapshotted === true &&
       (await newestSnapshot(kafka)) !== null;
-    if (!isKept && projection.topic.retention === 'forever') await assertWholeLog(kafka, projection.topic);
+    if (!isKept && projection.topic.retention === 'forever')
+      await assertLogIsComplete(kafka, projection.topic);
   }
   const names = projections.map(({ name }) => name);
-  return await asTheOnlyRebuild(pool, names, async (assertHeld) => {
+  return await withRebuildLock(pool, names, async (assertHeld) => {
     const rebuilding: Rebuilding[] = [];
     for (const projection of projections) {
       const served = await servedBuild(pool, projection);
       if (served === null && !(await needsRebuild(pool, projection))) {
         throw new AppError('NOT_FOUND', `${projection.name} has never been built: \`tds migrate\` begins it`);
       }
-      const opened = await openShadow(pool, clickhouse, projection, (db, shadow) =>
-        canGoOn(db, kafka, projection.topic, shadow),
+      const opened = await openShadowBuild(pool, clickhouse, projection, (db, shadow) =>
+        canResume(db, kafka, projection.topic, shadow),
       );
-      if (projection.kind === 'postgres') await beginFromSnapshot(deps, projection, opened.shadow);
+      if (projection.kind === 'postgres') await restoreFromSnapshot(deps, projection, opened.shadow);
       if (projection.topic.retention !== 'forever') await carryOver(deps, projection, served, opened.shadow);
       rebuilding.push({ projection, served, ...opened });
     }
@@ -126,7 +127,7 @@ export async function rebuild(
     let heldMs: number | null = null;
     // New batches wait from here on.
     const heldSince = performance.now();
-    const tables = await holdSwap(pool, names, (tx) =>
+    const tables = await withSwapLock(pool, names, (tx) =>
       notForLong(deps, async (held) => {
         phase = 'swapping';
         say();
@@ -137,7 +138,7 @@ export async function rebuild(
         if (swap) {
           // Without the lock another process may have begun with these shadows.
           await assertHeld();
-          await serveInstead(tx, rebuilding);
+          await swapBuilds(tx, rebuilding);
           heldMs = Math.round(performance.now() - heldSince);
         }
         return last;

@@ -186,7 +186,10 @@ export async function replayFold(
 }
 
 /** Refuses to build from a topic whose beginning was deleted. */
-export async function assertWholeLog(kafka: Pick<Kafka, 'offsets'>, topic: Topic<unknown>): Promise<void> {
+export async function assertLogIsComplete(
+  kafka: Pick<Kafka, 'offsets'>,
+  topic: Topic<unknown>,
+): Promise<void> {
   const gone = (await kafka.offsets(topic)).filter(({ low }) => low > 0);
   if (gone.length === 0) return;
   const places = gone

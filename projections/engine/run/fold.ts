@@ -5,7 +5,7 @@ import type { Build } from '../builds.ts';
 import { moveCheckpoints } from '../checkpoints.ts';
 import type { LogIdentity } from '../../../infra/kafka/checkpoints.ts';
 import type { PostgresProjection } from '../../define.ts';
-import { assertServed } from '../holds.ts';
+import { lockServedForTransaction } from '../served-lock.ts';
 import { describe, parseMessage } from '../../streams.ts';
 import { isStoreUnavailable } from '../../../infra/retry-while-unavailable.ts';
 
@@ -82,7 +82,7 @@ export function createFolder<M>({
     const concerned = batch.filter(({ message }) => projection.concerns?.(message) ?? true);
     if (concerned.length === 0 && (await pass(partition, expected, batch.length))) return;
     const work = async (tx: PoolClient): Promise<void> => {
-      if (isServed) await assertServed(tx, [build]);
+      if (isServed) await lockServedForTransaction(tx, [build]);
       const next = expected + batch.length;
       const refused = await moveCheckpoints(tx, identity, [{ build, partition, expected, next }]);
       if (refused.length > 0) throw new Refused();

@@ -13,7 +13,7 @@ import type { ProjectionMetrics } from '../metrics.ts';
 import { createStoreRetry } from '../store-retry.ts';
 import { followServed } from './follow-served.ts';
 import type { ProjectionRun } from './follow-served.ts';
-import { beginFromSnapshot } from '../snapshot/restore.ts';
+import { restoreFromSnapshot } from '../snapshot/restore.ts';
 import { watchState } from '../state.ts';
 import { createWatch } from './watch.ts';
 
@@ -64,7 +64,7 @@ async function runServed<M>(options: PostgresProjectionOptions<M>): Promise<Proj
   // First, because it fails soon when Kafka is unavailable; kafkajs' own retries last longer than a stop may take.
   const identity = await retryWhileUnavailable(() => identifyLog(kafka, topic));
   const folder = createFolder({ pool, projection, identity, build, isServed: true, retryWhileUnavailable });
-  await retryWhileUnavailable(() => beginFromSnapshot({ kafka, pool }, projection, build));
+  await retryWhileUnavailable(() => restoreFromSnapshot({ kafka, pool }, projection, build));
 
   const openReading = async (partition: number): Promise<Reading> => {
     const stored = await retryWhileUnavailable(() => loadCheckpoints(pool, kafka, identity, build));

@@ -6,7 +6,7 @@ import { AppError } from '../../../schemas/errors.ts';
 import type { LogIdentity } from '../../../infra/kafka/checkpoints.ts';
 import type { Batch, Reading, Share } from './batch.ts';
 import { withNames } from '../../define.ts';
-import type { Hold } from '../holds.ts';
+import type { ServedLock } from '../served-lock.ts';
 import type { ProjectionMetrics } from '../metrics.ts';
 import { createStoreRetry } from '../store-retry.ts';
 import type { ProjectionState } from '../state.ts';
@@ -109,7 +109,7 @@ export function createWriter(dependencies: Dependencies): Writer {
   const finish = async (
     batch: Batch,
     inserting: ReadonlyMap<Share, Promise<void>>,
-    held: Hold | null,
+    held: ServedLock | null,
   ): Promise<void> => {
     await allOf(
       [...inserting].map(async ([share, inserted]) => {
@@ -128,7 +128,7 @@ export function createWriter(dependencies: Dependencies): Writer {
 
   /** One after the other: a swap that waits for a later batch, which waits for this one, must not stand before it. */
   let holding: Promise<unknown> = Promise.resolve();
-  const hold = (batch: Batch): Promise<Hold | null> => {
+  const hold = (batch: Batch): Promise<ServedLock | null> => {
     if (!isServed) return Promise.resolve(null);
     const builds = batch.shares.map(({ target }) => target.build);
     const held = holding.then(() => onPostgres(() => state.hold(builds)));

@@ -28,7 +28,7 @@ export async function newestSnapshot(kafka: Log): Promise<SnapshotManifest | nul
  *
  * Throws `VERSION_MISMATCH` where rows of the snapshot's version do not fit the tables.
  */
-export async function beginFromSnapshot(
+export async function restoreFromSnapshot(
   { kafka, pool }: { kafka: Log; pool: Pool },
   projection: PostgresProjection<unknown>,
   build: Build,

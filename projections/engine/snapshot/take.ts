@@ -9,8 +9,8 @@ import { AppError } from '../../../schemas/errors.ts';
 import type { SnapshotManifest, SnapshotMessage } from '../../../schemas/messages/snapshots.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { PostgresProjection } from '../../define.ts';
-import { asTheOnlyRebuild, servedBuild } from '../builds.ts';
-import type { KnownBuild } from '../builds.ts';
+import { withRebuildLock, servedBuild } from '../builds.ts';
+import type { StoredBuild } from '../builds.ts';
 import { identifyLog, storedCheckpoints } from '../../../infra/kafka/checkpoints.ts';
 import { loadCheckpoints, ownerOf } from '../checkpoints.ts';
 
@@ -45,9 +45,9 @@ export async function takeSnapshot(
   projections: readonly PostgresProjection<unknown>[],
 ): Promise<SnapshotReport> {
   const names = projections.map(({ name }) => name);
-  return await asTheOnlyRebuild(pool, names, async (assertHeld) => {
+  return await withRebuildLock(pool, names, async (assertHeld) => {
     const identity = await identifyLog(kafka, topics.commands);
-    const builds: KnownBuild[] = [];
+    const builds: StoredBuild[] = [];
     for (const projection of projections) {
       const build = await servedBuild(pool, projection);
       if (build === null || build.version !== projection.version) {
@@ -79,7 +79,7 @@ export async function takeSnapshot(
 async function writeSnapshot(
   pool: Pool,
   publisher: Publisher,
-  builds: readonly KnownBuild[],
+  builds: readonly StoredBuild[],
   now: () => number,
   assertHeld: () => Promise<void>,
 ): Promise<{ manifest: SnapshotManifest; firstOffset: number }> {

@@ -3,17 +3,17 @@ import { z } from 'zod';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { HEIGHT_RANGE } from '../../../schemas/topics.ts';
-import { holdServed } from '../holds.ts';
+import { lockServed } from '../served-lock.ts';
 import { ascendingSql } from '../../descending.ts';
 import { commonShape, within } from '../compare.ts';
 import type { Heights, TablePair } from '../compare.ts';
 import type { Difference } from './difference.ts';
-import type { Meanwhile } from './meanwhile.ts';
+import type { RewrittenHeights } from './rewritten-heights.ts';
 import type { Scratch } from './scratch.ts';
 import { derive, scratchNames } from './tables.ts';
 
 /** Rows of one table that a repair took away, and put in. */
-export interface Mended {
+export interface RepairedRows {
   taken: number;
   put: number;
 }
@@ -21,7 +21,7 @@ export interface Mended {
 interface Repair {
   readonly clickhouse: ClickHouse;
   readonly scratch: Scratch;
-  readonly meanwhile: Meanwhile;
+  readonly rewrittenHeights: RewrittenHeights;
   /** Throws when nothing may be taken away any more. */
   readonly assertHeld: () => Promise<void>;
 }
@@ -40,10 +40,10 @@ export async function repairTables(
   { pool, ...repair }: Repair & { readonly pool: Pool },
   differences: readonly Difference[],
   highest: (range: number) => number,
-): Promise<Map<string, Mended>> {
+): Promise<Map<string, RepairedRows>> {
   const { clickhouse, scratch } = repair;
   const named = differences.filter(({ table, range }) => table !== undefined && range !== undefined);
-  const mended = new Map<string, Mended>();
+  const mended = new Map<string, RepairedRows>();
   const replace = async (pair: TablePair, range: number, heights: Heights | null): Promise<void> => {
     const { taken, put } = await replaceRange(repair, pair, range, heights);
     const sum = mended.get(pair.name) ?? { taken: 0, put: 0 };
@@ -68,7 +68,7 @@ export async function repairTables(
   try {
     for (const [range, own] of Map.groupBy(named, (one) => one.range ?? 0)) {
       // Not for longer: a swap that waits for this keeps every writer waiting.
-      const hold = await holdServed(pool, builds);
+      const hold = await lockServed(pool, builds);
       try {
         await repairRange(range, new Map(own.map((one) => [one.table ?? '', one])));
       } finally {
@@ -84,11 +84,11 @@ export async function repairTables(
 
 /** `heights` null: derived rows, which are only taken away: recomputing brings them back. */
 async function replaceRange(
-  { clickhouse, scratch, meanwhile, assertHeld }: Repair,
+  { clickhouse, scratch, rewrittenHeights, assertHeld }: Repair,
   pair: TablePair,
   range: number,
   heights: Heights | null,
-): Promise<Mended> {
+): Promise<RepairedRows> {
   const { wrong } = scratch;
   const [lowest, last] = [range * HEIGHT_RANGE, (range + 1) * HEIGHT_RANGE - 1];
   const count = async (sql: string): Promise<number> => {
@@ -110,7 +110,7 @@ async function replaceRange(
      WHERE (${columns}) NOT IN (SELECT ${columns} FROM ${pair.theirs} FINAL ${where})`,
   );
   // Asked after the rows were read: each of them that is newer than the scan is of one of these heights.
-  const newer = [...(await meanwhile())].filter((height) => height >= lowest && height <= last);
+  const newer = [...(await rewrittenHeights())].filter((height) => height >= lowest && height <= last);
   if (newer.length > 0 && (heights === null || shape.height === null)) return { taken: 0, put: 0 };
   const height = shape.height === 'block' ? 'block' : ascendingSql('block_desc');
   const kept = newer.length === 0 ? '' : ` AND ${height} NOT IN (${newer.join(', ')})`;

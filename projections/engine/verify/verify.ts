@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import { pause } from '../../../infra/lifecycle.ts';
-import { asTheOnlyOne } from '../../../infra/postgres/lock.ts';
+import { withAdvisoryLocks } from '../../../infra/postgres/advisory-lock.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { HEIGHT_RANGE, partitionOfHeight, topics } from '../../../schemas/topics.ts';
@@ -12,9 +12,9 @@ import type { ClickHouseProjection } from '../../define.ts';
 import type { Difference } from './difference.ts';
 import { logBlocks, logDifferences, scanLog } from './log.ts';
 import type { LogBlock, LogRange } from './log.ts';
-import { readMeanwhile } from './meanwhile.ts';
+import { trackRewrittenHeights } from './rewritten-heights.ts';
 import { repairTables } from './repair.ts';
-import type { Mended } from './repair.ts';
+import type { RepairedRows } from './repair.ts';
 import { openScratch, sweepScratch } from './scratch.ts';
 import type { Scratch } from './scratch.ts';
 import { chainProgress, indexedHeights, partitionsOf, skippedMessages, stateDifferences } from './state.ts';
@@ -63,7 +63,7 @@ export interface VerifyReport {
   /** Wrong rows that were taken away. */
   readonly repairedRows: number;
   /** The same by table, and the rows that were put in. */
-  readonly repairedTables: Readonly<Record<string, Mended>>;
+  readonly repairedTables: Readonly<Record<string, RepairedRows>>;
 }
 
 /** What was found may be on its way: it is looked at again, alone, before it is believed. */
@@ -86,7 +86,7 @@ const REPAIRS = 3;
  */
 export async function verify(deps: VerifyDeps, options: VerifyOptions): Promise<VerifyReport> {
   const busy = (): string => 'Another verification is under way';
-  return await asTheOnlyOne(deps.pool, ['tds.verify'], busy, async (assertHeld) => {
+  return await withAdvisoryLocks(deps.pool, ['tds.verify'], busy, async (assertHeld) => {
     const bounds = boundsOf(await indexedHeights(deps.pool), options);
     if (bounds === null) {
       const differences = await stateDifferences(deps.pool, deps.kafka);
@@ -101,7 +101,7 @@ export async function verify(deps: VerifyDeps, options: VerifyOptions): Promise<
     }
     await sweepScratch(deps.clickhouse);
     let messages = 0;
-    const repairedTables: Record<string, Mended> = {};
+    const repairedTables: Record<string, RepairedRows> = {};
     const run = async (
       heights: Heights,
       hinted: boolean,
@@ -109,7 +109,7 @@ export async function verify(deps: VerifyDeps, options: VerifyOptions): Promise<
     ): Promise<Seen> => {
       const outcome = await look(deps, options, { heights, hinted, repair, assertHeld });
       messages += outcome.messages;
-      addMended(repairedTables, outcome.mended);
+      addRepairedRows(repairedTables, outcome.mended);
       return outcome;
     };
 
@@ -127,7 +127,10 @@ export async function verify(deps: VerifyDeps, options: VerifyOptions): Promise<
 }
 
 /** Adds up, by table. */
-export function addMended(sums: Record<string, Mended>, more: Iterable<readonly [string, Mended]>): void {
+export function addRepairedRows(
+  sums: Record<string, RepairedRows>,
+  more: Iterable<readonly [string, RepairedRows]>,
+): void {
   for (const [table, { taken, put }] of more) {
     const sum = sums[table] ?? { taken: 0, put: 0 };
     sums[table] = { taken: sum.taken + taken, put: sum.put + put };
@@ -178,7 +181,7 @@ async function look(
     repair: readonly Difference[] | null;
     assertHeld: () => Promise<void>;
   },
-): Promise<Seen & { messages: number; mended: ReadonlyMap<string, Mended> }> {
+): Promise<Seen & { messages: number; mended: ReadonlyMap<string, RepairedRows> }> {
   const { pool, clickhouse, kafka, signal } = deps;
   const state = await stateDifferences(pool, kafka);
   const scratch = await openScratch(pool, clickhouse, deps.projections);
@@ -201,11 +204,11 @@ async function look(
       },
     });
     const highest = new Map(ranges.map(({ partition, projected }) => [partition, projected - 1]));
-    const meanwhile = readMeanwhile(kafka, ranges, heights, signal);
+    const rewrittenHeights = trackRewrittenHeights(kafka, ranges, heights, signal);
     const mended =
       repair === null
-        ? new Map<string, Mended>()
-        : await repairTables({ pool, clickhouse, scratch, meanwhile, assertHeld }, repair, (range) =>
+        ? new Map<string, RepairedRows>()
+        : await repairTables({ pool, clickhouse, scratch, rewrittenHeights, assertHeld }, repair, (range) =>
             Math.max(0, highest.get(partitionOfHeight(range * HEIGHT_RANGE)) ?? 0),
           );
     onProgress({ phase: repair === null ? 'comparing' : 'repairing', read: messages, total });
@@ -222,7 +225,7 @@ async function look(
       ...(await conservationDifferences(clickhouse, scratch, heights)),
       ...((await compareBlocks?.((onlyUncounted) => logBlocks(clickhouse, scratch, onlyUncounted))) ?? []),
     ];
-    const rewritten = await meanwhile();
+    const rewritten = await rewrittenHeights();
     return {
       differences: differences.filter((one) => !isOf(one, rewritten)),
       passing: differences.filter((one) => isOf(one, rewritten)),

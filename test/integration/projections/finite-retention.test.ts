@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 
 import { systemClock } from '../../../infra/clock.ts';
-import { knownBuilds } from '../../../projections/engine/builds.ts';
+import { listBuilds } from '../../../projections/engine/builds.ts';
 import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
 import { runPostgresProjection } from '../../../projections/engine/run/postgres-runner.ts';
 import type { Projection } from '../../../projections/define.ts';
@@ -131,9 +131,11 @@ test('a rebuild keeps the rows of messages that retention has deleted', async ()
   await world.kafka.deleteBefore(topics.usage, 0, 32);
   await rebuildAll([{ ...usage, version: 2 } as Projection, { ...keyUse, version: 2 } as Projection]);
   expect(await shown()).toEqual(expectedOf([...messages, ...more]));
-  expect((await knownBuilds(world.pool, 'usage')).map(({ version, state }) => `${version} ${state}`)).toEqual(
-    ['1 retired', '1 retired', '2 serving'],
-  );
+  expect((await listBuilds(world.pool, 'usage')).map(({ version, state }) => `${version} ${state}`)).toEqual([
+    '1 retired',
+    '1 retired',
+    '2 serving',
+  ]);
 });
 
 test('every projection of a topic with finite retention carries rows over', () => {

@@ -4,8 +4,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 
 import { systemClock } from '../../../infra/clock.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
-import { dropBuild, knownBuilds } from '../../../projections/engine/builds.ts';
-import { holdServed, holdSwap } from '../../../projections/engine/holds.ts';
+import { dropBuild, listBuilds } from '../../../projections/engine/builds.ts';
+import { lockServed, withSwapLock } from '../../../projections/engine/served-lock.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import type { Projection } from '../../../projections/define.ts';
 import { chainProjections, postgresProjections } from '../../../projections/index.ts';
@@ -76,7 +76,7 @@ const served = async (): Promise<Record<string, unknown>> => {
   return sums;
 };
 const buildsOf = async (name: string): Promise<string[]> =>
-  (await knownBuilds(world.pool, name)).map(({ build, state }) => `${build} ${state}`);
+  (await listBuilds(world.pool, name)).map(({ build, state }) => `${build} ${state}`);
 const heightsServed = async (first: number, count: number): Promise<number> => {
   const table = (await servedBuilds(world.pool)).table('indexed_blocks');
   const rows = await world.select(
@@ -269,9 +269,9 @@ test.each([
 
 test('a swap keeps only the writers of its own projections waiting', async () => {
   await world.catchUp();
-  await holdSwap(world.pool, ['transfers'], async () => {
+  await withSwapLock(world.pool, ['transfers'], async () => {
     const [own, other] = [['transfers'], ['tokens']].map((names) =>
-      holdServed(
+      lockServed(
         world.pool,
         names.map((projection) => ({ projection, version: 0, build: 0, names: {} })),
       ).catch((error: unknown) => error),
@@ -287,7 +287,7 @@ describe('a rebuild refuses', () => {
   test('while another one is under way, whose shadow nobody may drop', async () => {
     await world.catchUp();
     const dropShadow = async (): Promise<void> => {
-      const shadow = (await knownBuilds(world.pool, 'transfers')).find(({ state }) => state === 'building');
+      const shadow = (await listBuilds(world.pool, 'transfers')).find(({ state }) => state === 'building');
       await dropBuild(world.pool, world.clickhouse, 'transfers', shadow?.build ?? 0);
     };
     let refused: Promise<unknown>[] = [];
@@ -342,14 +342,14 @@ describe('a rebuild refuses', () => {
   });
 
   test('to drop what is served, and drops the rest with everything that is known of it', async () => {
-    const [first] = await knownBuilds(world.pool, 'tx-index');
-    const serving = (await knownBuilds(world.pool, 'tx-index')).find(({ state }) => state === 'serving');
+    const [first] = await listBuilds(world.pool, 'tx-index');
+    const serving = (await listBuilds(world.pool, 'tx-index')).find(({ state }) => state === 'serving');
     await expect(
       dropBuild(world.pool, world.clickhouse, 'tx-index', serving?.build ?? 0),
     ).rejects.toMatchObject({ code: 'CONFLICT' });
     expect(first?.state).toBe('retired');
     await dropBuild(world.pool, world.clickhouse, 'tx-index', first?.build ?? 0);
-    expect((await knownBuilds(world.pool, 'tx-index')).map(({ build }) => build)).not.toContain(first?.build);
+    expect((await listBuilds(world.pool, 'tx-index')).map(({ build }) => build)).not.toContain(first?.build);
     await expect(world.select(`SELECT 1 AS x FROM ${first?.names['tx_index']}`)).rejects.toThrow();
     const { rows } = await world.pool.query(
       "SELECT 1 FROM tds.checkpoints WHERE consumer = 'tx-index' AND build = $1",
@@ -363,7 +363,7 @@ describe('a rebuild refuses', () => {
     const { brokers, prefix } = world.kafkaAddress;
     const admin = new kafkajs.Kafka({ brokers: [...brokers], logLevel: kafkajs.logLevel.NOTHING }).admin();
     await admin.connect();
-    const builds = await knownBuilds(world.pool, 'transfers');
+    const builds = await listBuilds(world.pool, 'transfers');
     await admin.fetchTopicMetadata({ topics: [prefix + name] });
     await admin.deleteTopicRecords({ topic: prefix + name, partitions: [{ partition: 0, offset: '3' }] });
     await admin.disconnect();
@@ -371,7 +371,7 @@ describe('a rebuild refuses', () => {
       code: 'LOG_BEGINNING_GONE',
       message: expect.stringContaining('partition 0 begins at offset 3'),
     });
-    expect(await knownBuilds(world.pool, 'transfers')).toEqual(builds);
+    expect(await listBuilds(world.pool, 'transfers')).toEqual(builds);
   });
 });
 
@@ -437,7 +437,7 @@ test('a read model that is new on an old log is built before it is served, and k
       message: expect.stringContaining('tds rebuild account-feed'),
     });
     expect((await servedBuilds(own.pool)).table.bind(null, 'account_feed')).toThrow('No build');
-    expect(await knownBuilds(own.pool, 'account-feed')).toEqual([]);
+    expect(await listBuilds(own.pool, 'account-feed')).toEqual([]);
     await own.publish(blocks(12, 3));
     await own.settled(names);
 

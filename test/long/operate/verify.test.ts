@@ -5,7 +5,7 @@ import { pause } from '../../../infra/lifecycle.ts';
 import { createMetrics } from '../../../infra/metrics.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { withNames } from '../../../projections/define.ts';
-import { described } from '../../../projections/engine/verify/describe.ts';
+import { reportLines } from '../../../projections/engine/verify/report-lines.ts';
 import type { Difference } from '../../../projections/engine/verify/difference.ts';
 import { chainProjections } from '../../../projections/index.ts';
 import { startSampling } from '../../../projections/engine/verify/sampling.ts';
@@ -271,7 +271,7 @@ test('what was written after the log was read is not taken for wrong', async () 
   expect(isWritten).toBe(true);
   expect(report.differences).toEqual([]);
   expect(report.repairedTables['transfers']).toEqual({ taken: 0, put: rows.length });
-  expect(described(report)).toEqual([
+  expect(reportLines(report)).toEqual([
     ...report.found.map(({ kind, what }) => `found, and so no more: ${kind}: ${what}`),
     ...Object.entries(report.repairedTables).map(
       ([table, { taken, put }]) => `${table}: ${taken} wrong rows taken away, ${put} put in`,

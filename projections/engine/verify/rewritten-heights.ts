@@ -4,18 +4,18 @@ import { chainBlocks, readItem } from '../../streams.ts';
 import type { LogRange } from './log.ts';
 
 /** The heights, of those that are verified, about which the log has got messages since it was scanned. */
-export type Meanwhile = () => Promise<ReadonlySet<number>>;
+export type RewrittenHeights = () => Promise<ReadonlySet<number>>;
 
 /**
  * Reads on from where a scan ended. Whatever a projection has written lies in the log: rows that were read before this is
  * asked, and that the scan does not know, are of heights that it names.
  */
-export function readMeanwhile(
+export function trackRewrittenHeights(
   kafka: Pick<Kafka, 'offsets' | 'readRanges'>,
   scanned: readonly LogRange[],
   heights: Heights,
   signal: AbortSignal,
-): Meanwhile {
+): RewrittenHeights {
   const topic = chainBlocks;
   const next = new Map(scanned.map(({ partition, to }) => [partition, to]));
   const found = new Set<number>();

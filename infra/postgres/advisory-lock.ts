@@ -9,7 +9,7 @@ import type { Pool } from './client.ts';
  * says in a sentence what somebody else is doing (`CONFLICT`). `work` asks `assertHeld` before what only the holder may do:
  * it throws `CONFLICT` once the locks are lost with their connection, and somebody else may have them.
  */
-export async function asTheOnlyOne<T>(
+export async function withAdvisoryLocks<T>(
   pool: Pool,
   names: readonly string[],
   busy: (name: string) => string,

@@ -10,7 +10,7 @@ import type { Build } from './builds.ts';
  * alone. So nothing of a served table is in flight while it is compared and swapped. Readers hold nothing and wait for
  * nobody. Locks are taken in the order of names, so that no two wait for each other.
  */
-async function lockServed(
+async function acquireServedLocks(
   tx: Pick<PoolClient, 'query'>,
   how: 'shared' | 'alone',
   projections: readonly string[],
@@ -29,14 +29,14 @@ const PING_MS = 3000;
 const LONGEST_WAIT_MS = 30_000;
 
 /** Ends a hold; nothing happens when it is called again. */
-export interface Hold {
+export interface ServedLock {
   /** True when the server has taken it away: what is served may have changed since. */
   isLost(): boolean;
   release(): Promise<void>;
 }
 
 /** A writer's hold, for one batch. Throws `BUILD_RETIRED` when one of these is served no more. */
-export async function holdServed(pool: Pool, builds: readonly Build[]): Promise<Hold> {
+export async function lockServed(pool: Pool, builds: readonly Build[]): Promise<ServedLock> {
   const client = await pool.connect();
   let isHeld = true;
   let stopPings = (): void => {};
@@ -52,7 +52,7 @@ export async function holdServed(pool: Pool, builds: readonly Build[]): Promise<
   };
   try {
     await client.query(`BEGIN; SET LOCAL idle_in_transaction_session_timeout = ${IDLE_MS}`);
-    await assertServed(client, builds);
+    await lockServedForTransaction(client, builds);
     stopPings = pinging(client);
   } catch (error) {
     await letGo('ROLLBACK');
@@ -62,8 +62,11 @@ export async function holdServed(pool: Pool, builds: readonly Build[]): Promise<
 }
 
 /** The same for the length of a transaction that writes rows and checkpoint together. */
-export async function assertServed(tx: Pick<PoolClient, 'query'>, builds: readonly Build[]): Promise<void> {
-  await lockServed(
+export async function lockServedForTransaction(
+  tx: Pick<PoolClient, 'query'>,
+  builds: readonly Build[],
+): Promise<void> {
+  await acquireServedLocks(
     tx,
     'shared',
     builds.map(({ projection }) => projection),
@@ -89,7 +92,7 @@ export async function checkServed(db: Pick<Sql, 'query'>, builds: readonly Build
  * Runs `work` while no writer of these projections is in the middle of a batch and none can begin one, and nobody makes or
  * drops a build. Throws `CONFLICT` when a batch takes too long to end.
  */
-export async function holdSwap<T>(
+export async function withSwapLock<T>(
   pool: Pool,
   projections: readonly string[],
   work: (tx: PoolClient) => Promise<T>,
@@ -100,7 +103,7 @@ export async function holdSwap<T>(
       await tx.query(`SET LOCAL lock_timeout = ${LONGEST_WAIT_MS}`);
       try {
         await lockBuilds(tx);
-        await lockServed(tx, 'alone', projections);
+        await acquireServedLocks(tx, 'alone', projections);
       } catch (error) {
         if (!isLockTimeout(error)) throw error;
         throw new AppError(

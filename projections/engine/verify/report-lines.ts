@@ -1,7 +1,7 @@
 import type { VerifyReport } from './verify.ts';
 
 /** The outcome as lines: what is so, what was found before it was repaired, and what that took. */
-export function described(report: VerifyReport): string[] {
+export function reportLines(report: VerifyReport): string[] {
   const { heights, messages, differences, found, repairedTables } = report;
   const where =
     heights === null

@@ -5,7 +5,7 @@
  *
  * @param nameOf what two of the same hour have in common
  */
-export function distinctInLists<T>(touched: readonly T[], nameOf: (one: T) => string, size: number): T[][] {
+export function distinctChunks<T>(touched: readonly T[], nameOf: (one: T) => string, size: number): T[][] {
   const each = [...new Map(touched.map((one) => [nameOf(one), one])).values()];
   return Array.from({ length: Math.ceil(each.length / size) }, (_, at) =>
     each.slice(at * size, (at + 1) * size),
