@@ -5,7 +5,7 @@ import type { Kafka } from './kafka/client.ts';
 import { sqlRows } from './postgres/client.ts';
 import type { Sql } from './postgres/client.ts';
 
-/** What the served builds say of themselves: how far each has read, where one is halted, and what raised an alarm. */
+/** Progress, halts and alarms of the served builds, as stored in PostgreSQL. */
 
 const checkpointRow = z.object({
   projection: z.string(),
@@ -20,23 +20,23 @@ const haltRow = z.object({
   message_offset: z.number(),
   reason: z.string(),
   halted_at: z.date(),
-  /** Of the build: a halt of one that is building keeps a rebuild from its end, and no reader waits for it. */
+  /** State of the build. A halted shadow build keeps a rebuild from finishing, but affects no reader. */
   state: z.enum(['serving', 'building']),
 });
 const alarmRow = z.object({ name: z.string(), detail: z.string(), raised_at: z.date() });
 
-/** A store that does not answer by then is away, and the rest is told. */
+/** Time-out of one store, after which the state is reported without it. */
 export const STORE_WITHIN_MS = 1500;
 
 export type Halt = z.infer<typeof haltRow>;
 export type Alarm = z.infer<typeof alarmRow>;
 
 export interface Lag extends z.infer<typeof checkpointRow> {
-  /** Messages in the log that the projection has not finished with; null while the log does not answer. */
+  /** Messages that the projection has not processed; null while Kafka is unavailable. */
   readonly lag: number | null;
 }
 
-/** By projection, topic and partition. The log is asked after the table, so a lag is never negative by a race. */
+/** By projection, topic and partition. Reads the checkpoints before the log, so that a lag is never negative. */
 export async function projectionLags(
   db: Sql,
   kafka: Pick<Kafka, 'offsets'>,
@@ -60,7 +60,7 @@ export async function projectionLags(
   return { lags, logAnswers: heads !== null };
 }
 
-/** Next offset to be written, by `topic:partition`; null while the log does not answer. */
+/** Next offset to be written, by `topic:partition`; null while Kafka is unavailable. */
 async function highWatermarks(
   kafka: Pick<Kafka, 'offsets'>,
   names: ReadonlySet<string>,
@@ -76,7 +76,7 @@ async function highWatermarks(
   }
 }
 
-/** What `work` gives, or `late` when it has not by then. */
+/** The result of `work`, or `late` after a time-out. */
 export async function withTimeout<T>(work: Promise<T>, ms: number, late: T): Promise<T> {
   const timer = Promise.withResolvers<T>();
   const handle = setTimeout(() => timer.resolve(late), ms);
@@ -87,7 +87,7 @@ export async function withTimeout<T>(work: Promise<T>, ms: number, late: T): Pro
   }
 }
 
-/** `also`: those of shadows, which a rebuild could not fill past a message. */
+/** Halts of served builds, and with `shadows` also those of shadow builds. */
 export async function projectionHalts(
   db: Sql,
   also: { readonly shadows: boolean } = { shadows: false },
@@ -108,7 +108,7 @@ export async function raisedAlarms(db: Sql): Promise<Alarm[]> {
 
 const repairsRow = z.object({ pending: z.int(), oldest: z.date().nullable() });
 
-/** Blocks that are asked to be repaired and are not yet. */
+/** Blocks with a pending repair. */
 export async function repairsLeft(db: Sql): Promise<z.infer<typeof repairsRow>> {
   const [left] = await sqlRows(db, repairsRow, 'SELECT pending, oldest FROM tds.repairs_left');
   return left ?? { pending: 0, oldest: null };

@@ -12,8 +12,8 @@ const OTHER_BACKOFF = { baseMs: 100, maxMs: 30_000 };
 /** Consecutive retryable failures that raise an alarm; a failure that is not retryable raises one at once. */
 const ALARM_AFTER_FAILURES = 5;
 
-/** held: another process has the lease; halted: an operator must act; done: the lease was used and released. */
-export type ChunkOutcome = 'held' | 'idle' | 'halted' | 'done';
+/** idle: another process has the lease, or there was nothing to do; halted: an operator must act. */
+export type ChunkOutcome = 'idle' | 'halted' | 'done';
 
 /** Writes a chunk under a lease of its own until the chunk is finished, the lease ends or the signal aborts. */
 export async function writeChunk(
@@ -23,7 +23,7 @@ export async function writeChunk(
   signal: AbortSignal,
 ): Promise<ChunkOutcome> {
   const lease = await acquireLease(deps, name);
-  if (lease === null) return 'held';
+  if (lease === null) return 'idle';
   const abort = (): void => lease.abort();
   signal.addEventListener('abort', abort, { once: true });
   try {

@@ -54,7 +54,7 @@ async function startUp(deps: IngestDeps, health: Health, signal: AbortSignal): P
       },
       {
         ...START_BACKOFF,
-        isRetryable: (error) => isRetryable(error) || signal.aborted,
+        isRetryable,
         signal,
         clock,
         onRetry: (error, { attempt }) => log.warn({ err: error, attempt }, 'ingester start failed; retrying'),
@@ -82,7 +82,7 @@ async function writeChunks(deps: IngestDeps, health: Health, signal: AbortSignal
     try {
       const outcome = await writeChunk(deps, health, name, signal);
       if (outcome === 'halted') halted.add(name);
-      if (outcome === 'halted' || outcome === 'done') wake();
+      if (outcome !== 'idle') wake();
     } catch (error) {
       log.warn({ chunk: name, err: error }, 'chunk writer failed; lease released');
     } finally {

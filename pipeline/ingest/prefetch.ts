@@ -144,7 +144,7 @@ export function createPrefetch<T extends { readonly bytes: number }>(
         let slot = slots.get(height);
         if (slot === undefined) {
           if (!isRequired) break;
-          // Exceeds the limits: the caller cannot go on without it.
+          // May exceed the limits: the caller requires this block.
           slot = start(height);
           next = Math.max(next, height + 1);
         }

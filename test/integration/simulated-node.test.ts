@@ -38,7 +38,7 @@ afterAll(async () => {
   await simulated.close();
 });
 
-test('the service tells every simulated contract for what it is', async () => {
+test('classify gives the intended standard of every simulated contract', async () => {
   const at = await node.blockHashAndNumber();
   if (at === null) throw new Error('no head');
   for (const token of tokens) {
@@ -48,7 +48,7 @@ test('the service tells every simulated contract for what it is', async () => {
   }
 });
 
-test('what the service reads from the blocks is what was meant', async () => {
+test('decoded transfers equal the simulated ones', async () => {
   for (let height = 0; height <= HEAD; height++) {
     const { body } = await node.getBlockWithReceipts(height);
     for (const contract of tokenContracts(body)) expect(contracts).toHaveProperty([contract]);

@@ -78,7 +78,7 @@ export async function reclassifyContract(
   };
 }
 
-/** Time for writers to drop prefetched blocks; a writer that is not running prefetches anew when it starts. */
+/** Time for writers to drop prefetched blocks; a stopped writer has none. */
 const REFRESH_MS = 15_000;
 const REFRESH_POLL_MS = 250;
 

@@ -28,7 +28,7 @@ afterAll(async () => {
 
 const ofAll = { start: 0, end: null };
 
-async function take(holder: string) {
+async function acquire(holder: string) {
   const request = { name: 'live', holder, ttlMs: 1, nowMs: Date.now(), reserve: 10 };
   for (;;) {
     const grant = await store.acquire(request);
@@ -36,35 +36,35 @@ async function take(holder: string) {
   }
 }
 
-test('a repair that is put off is due after longer and longer, and at once when it is asked for anew', async () => {
-  const fence = await take('one');
+test('a postponed repair is due after growing delays, and at once when requested again', async () => {
+  const fence = await acquire('one');
   await requestRepairs(pool, [7, 8], 'test');
   const [first, second] = await store.pendingRepairs(ofAll, 10);
-  if (first === undefined || second === undefined) throw new Error('both are due');
-  const pauses: number[] = [];
+  if (first === undefined || second === undefined) throw new Error('expected two due repairs');
+  const delays: number[] = [];
   for (let tries = 0; tries < 9; tries += 1) {
     await store.postponeRepair(fence, first);
-    const { rows } = await pool.query<{ pause: number }>(
-      'SELECT round(extract(epoch FROM next_try_at - now()))::integer AS pause FROM tds.repairs WHERE height = 7',
+    const { rows } = await pool.query<{ delay: number }>(
+      'SELECT round(extract(epoch FROM next_try_at - now()))::integer AS delay FROM tds.repairs WHERE height = 7',
     );
-    pauses.push(rows[0]?.pause ?? 0);
+    delays.push(rows[0]?.delay ?? 0);
   }
-  // A moment passes between the two statements.
-  expect(pauses[0]).toBeLessThanOrEqual(2);
-  expect(pauses.at(-1)).toBeGreaterThan(60);
-  expect(pauses.at(-1)).toBeLessThanOrEqual(120);
+  // Time passes between the two statements.
+  expect(delays[0]).toBeLessThanOrEqual(2);
+  expect(delays.at(-1)).toBeGreaterThan(60);
+  expect(delays.at(-1)).toBeLessThanOrEqual(120);
   expect(await store.pendingRepairs(ofAll, 10)).toEqual([second]);
 
   await requestRepairs(pool, [7], 'test');
   const due = await store.pendingRepairs(ofAll, 10);
   expect(due.map(({ height }) => height)).toEqual([8, 7]);
-  // What was read before that puts nothing off.
+  // A repair read before the new request is not postponed.
   await store.postponeRepair(fence, first);
   expect(await store.pendingRepairs(ofAll, 10)).toEqual(due);
 });
 
-test('bodies that a repair may publish are kept with the block, each once, until it is done', async () => {
-  const fence = await take('one');
+test('bodies that a repair may publish are stored with the block, each once, until it is done', async () => {
+  const fence = await acquire('one');
   const bodyOf = (timestamp: number) => ({ ...makeBlock({ height: 30, transactions: [] }), timestamp });
   const [old, read, newest] = [bodyOf(1), bodyOf(2), bodyOf(3)];
   const facts = {};
@@ -73,7 +73,7 @@ test('bodies that a repair may publish are kept with the block, each once, until
   expect(await recorded()).toEqual([{ body: old, maps: [facts], rereads: [] }]);
   await requestRepairs(pool, [30], 'test', { reread: true });
   const repair = (await store.pendingRepairs({ start: 30, end: 30 }, 1))[0];
-  if (repair === undefined) throw new Error('it is due');
+  if (repair === undefined) throw new Error('expected a due repair');
 
   await store.planRepair(fence, repair, facts);
   for (const body of [read, newest, read, old]) await store.planRepair(fence, repair, facts, body);
@@ -88,18 +88,18 @@ test('bodies that a repair may publish are kept with the block, each once, until
   expect(await recorded()).toEqual([{ body: newest, maps: [facts], rereads: [] }]);
 });
 
-test('an alarm is raised and cleared only by the holder of the lease', async () => {
+test('an alarm is raised and cleared only by the lease holder', async () => {
   const alarms = async () => (await pool.query('SELECT name, detail FROM tds.alarms')).rows;
-  const former = await take('one');
-  const fence = await take('two');
-  await store.raiseAlarm('ingest.stalled:live', 'by who was frozen', former);
+  const former = await acquire('one');
+  const fence = await acquire('two');
+  await store.raiseAlarm('ingest.stalled:live', 'by a former holder', former);
   expect(await alarms()).toEqual([]);
 
   await store.raiseAlarm('ingest.stalled:live', 'by the holder', fence);
-  await store.raiseAlarm('ingest.stalled:live', 'by who was frozen', former);
+  await store.raiseAlarm('ingest.stalled:live', 'by a former holder', former);
   expect(await alarms()).toEqual([{ name: 'ingest.stalled:live', detail: 'by the holder' }]);
   await store.raiseAlarm('ingest.stalled:live', 'by the holder, again', fence);
-  await store.raiseAlarm('ingest.stalled:start', 'by nobody of these');
+  await store.raiseAlarm('ingest.stalled:start', 'without a lease');
   expect(await alarms()).toHaveLength(2);
   await store.clearAlarm('ingest.stalled:start');
   await store.clearAlarm('ingest.stalled:live', former);
@@ -108,7 +108,7 @@ test('an alarm is raised and cleared only by the holder of the lease', async () 
   expect(await alarms()).toEqual([]);
 });
 
-test('what is left to repair is counted for the status', async () => {
+test('repairsLeft counts pending repairs', async () => {
   await pool.query('UPDATE tds.repairs SET done_at = now()');
   expect(await repairsLeft(pool)).toEqual({ pending: 0, oldest: null });
   await requestRepairs(pool, [20, 21, 22], 'test');

@@ -16,7 +16,7 @@ async function cursorOf(name: string): Promise<number | null> {
   return rows[0]?.cursor ?? null;
 }
 
-test('backfill and live together hold the chain, block for block and transfer for transfer', async () => {
+test('backfill and live publish the whole chain, block for block and transfer for transfer', async () => {
   world = await ingestWorld({ seed: 'whole', initialHead: 260, malformed: 0.05 });
   world.node.control({ command: 'setL1', height: 230 });
   world.start();
@@ -84,7 +84,7 @@ test('backfill and live together hold the chain, block for block and transfer fo
   expect(status.filter(({ type }) => type === 'l1.accepted').at(-1)).toMatchObject({ height: 230 });
 });
 
-test.each([1, 5, 40])('a reorg %i deep is taken back newest first and replaced', async (depth) => {
+test.each([1, 5, 40])('a reorg %i deep is reverted newest first and replaced', async (depth) => {
   world = await ingestWorld({ seed: `reorg-${depth}`, initialHead: 60 });
   world.node.control({ command: 'setL1', height: 10 });
   world.start();
@@ -104,7 +104,7 @@ test.each([1, 5, 40])('a reorg %i deep is taken back newest first and replaced',
   }
 });
 
-test('forks that come and go, A to B to A, leave the chain in force', async () => {
+test('a reorg back to the first fork leaves the canonical chain', async () => {
   world = await ingestWorld({ seed: 'aba', initialHead: 40, malformed: 0.1 });
   world.node.control({ command: 'setL1', height: 5 });
   world.start();
@@ -116,7 +116,7 @@ test('forks that come and go, A to B to A, leave the chain in force', async () =
   await world.indexed(43);
   expect(await differences(world)).toEqual([]);
 
-  // What the quarantine holds open is what the chain in force has.
+  // The open quarantine entries are those of the canonical chain.
   const open = new Set<string>();
   for (const message of await world.read(topics.quarantine)) {
     if (message.type === 'quarantine.resolved') open.delete(message.id);
@@ -130,7 +130,7 @@ test('forks that come and go, A to B to A, leave the chain in force', async () =
   expect([...open].toSorted()).toEqual([...new Set(truth)].toSorted());
 });
 
-test('a replacement at the same height is found though no new block comes', async () => {
+test('a replaced head is detected without a new block', async () => {
   world = await ingestWorld({ seed: 'same-height', initialHead: 30 });
   world.start();
   await world.indexed(30);
@@ -138,7 +138,7 @@ test('a replacement at the same height is found though no new block comes', asyn
   await until('the new block is there', async () => (await differences(world)).length === 0);
 });
 
-test('a node that is behind reverts nothing; a lower fork is taken once it is served', async () => {
+test('a lagging node causes no revert, and a lower fork is followed once it is served', async () => {
   world = await ingestWorld({ seed: 'behind', initialHead: 50 });
   world.node.control({ command: 'setL1', height: 5 });
   world.start();
@@ -148,14 +148,14 @@ test('a node that is behind reverts nothing; a lower fork is taken once it is se
   expect((await world.read(topics.chainBlocks)).filter(({ type }) => type === 'block.reverted')).toEqual([]);
   expect(await cursorOf('live')).toBe(51);
   world.node.control({ command: 'setHead', height: null });
-  // A fork lower than what is indexed: seven blocks off, four of another fork on.
+  // A fork below the indexed head: seven blocks replaced by four.
   world.node.control({ command: 'reorg', depth: 7, length: 4 });
-  await until('the fork is taken', async () => (await cursorOf('live')) === 48);
+  await until('the fork is indexed', async () => (await cursorOf('live')) === 48);
   expect(await differences(world)).toEqual([]);
 });
 
 test.each(['missing-events', 'missing-transactions', 'wrong-parent', 'truncated', 'null-result'] as const)(
-  'blocks spoilt by %s are never published',
+  'blocks corrupted by %s are never published',
   async (kind) => {
     world = await ingestWorld({ seed: `spoilt-${kind}`, initialHead: 30 });
     world.node.control({ command: 'setL1', height: 20 });
@@ -174,7 +174,7 @@ test.each(['missing-events', 'missing-transactions', 'wrong-parent', 'truncated'
   },
 );
 
-test('two forks answered by one node in turns never leave a block without its parent', async () => {
+test('alternating answers from two forks never leave a block without its parent', async () => {
   world = await ingestWorld({ seed: 'two-forks', initialHead: 40 });
   world.node.control({ command: 'setL1', height: 20 });
   world.start();
@@ -188,7 +188,7 @@ test('two forks answered by one node in turns never leave a block without its pa
   await until('the chain in force', async () => (await differences(world)).length === 0);
 });
 
-test('recorded blocks go once they are accepted on L1, and a later reorg above still works', async () => {
+test('recorded blocks are deleted once accepted on L1, and a later reorg above them works', async () => {
   world = await ingestWorld({ seed: 'prune', initialHead: 30 });
   world.node.control({ command: 'setL1', height: 5 });
   world.start();
@@ -205,7 +205,7 @@ test('recorded blocks go once they are accepted on L1, and a later reorg above s
   expect(await differences(world)).toEqual([]);
 });
 
-test('another block where one was accepted on L1 stops the chunk by name', async () => {
+test('a different block at a height accepted on L1 halts the chunk and raises an alarm', async () => {
   world = await ingestWorld({ seed: 'below', initialHead: 30 });
   world.node.control({ command: 'setL1', height: 10 });
   world.start();
@@ -228,13 +228,13 @@ test('another block where one was accepted on L1 stops the chunk by name', async
   expect((await world.read(topics.chainBlocks)).filter(({ type }) => type === 'block.reverted')).toEqual([]);
 });
 
-test('a node of another chain is refused by name', async () => {
+test('the ingester rejects a node of another chain with CHAIN_MISMATCH', async () => {
   world = await ingestWorld({ seed: 'chain-id', initialHead: 5 });
   await world.pool.query('INSERT INTO tds.chain (chain_id) VALUES ($1)', [`0x${'0'.repeat(56)}534e5f58`]);
   await expect(world.start().done).rejects.toMatchObject({ code: 'CHAIN_MISMATCH' });
 });
 
-test('a lower first height makes chunks of what is missing', async () => {
+test('lowering INDEX_FROM creates the missing chunks', async () => {
   world = await ingestWorld({ seed: 'lower', initialHead: 60 });
   world.node.control({ command: 'setL1', height: 50 });
   const first = world.start({ settings: { indexFrom: 40 } });

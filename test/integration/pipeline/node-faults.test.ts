@@ -6,13 +6,13 @@ import { topics } from '../../../schemas/topics.ts';
 import { differences, ingestWorld, until } from '../../support/ingest-world.ts';
 import type { IngestWorld } from '../../support/ingest-world.ts';
 
-/** A node that answers wrongly, late or not at all: no wrong block, no false reorg, and recovery by itself. */
+/** With a node that answers wrongly, late or not at all, no wrong block and no false reorg is published, and the ingester recovers. */
 
 const L1 = 140;
 const HEAD = 180;
 const BLOCKS = ['starknet_getBlockWithReceipts'];
-/** Hashes that were ever accepted, by height, and how many reverts there are. */
-const said = async (world: IngestWorld) => {
+/** Highest published height, and number of reverts. */
+const published = async (world: IngestWorld) => {
   const messages = await world.read(topics.chainBlocks);
   return {
     top: Math.max(...messages.map(({ block }) => block.height)),
@@ -20,7 +20,7 @@ const said = async (world: IngestWorld) => {
   };
 };
 
-describe('at the head', () => {
+describe('the ingester at the head', () => {
   let world: IngestWorld;
   beforeAll(async () => {
     world = await ingestWorld({ seed: 'node faults', initialHead: 60 });
@@ -32,30 +32,30 @@ describe('at the head', () => {
   beforeEach(() => world.node.control({ command: 'clearFaults' }));
 
   test.each<[string, Fault]>([
-    ['is asked too often', { kind: 'http429', retryAfter: 1 }],
-    ['is away behind its gateway', { kind: 'http503' }],
-    ['sends half of its answers', { kind: 'truncated' }],
+    ['limits its rate', { kind: 'http429', retryAfter: 1 }],
+    ['is unavailable behind its gateway', { kind: 'http503' }],
+    ['truncates its answers', { kind: 'truncated' }],
     ['never answers', { kind: 'hang' }],
-    ['answers with nothing', { kind: 'null-result' }],
-    ['has no block where its head is', { kind: 'null-result', methods: BLOCKS }],
+    ['answers null', { kind: 'null-result' }],
+    ['lacks the block of its head', { kind: 'null-result', methods: BLOCKS }],
     ['leaves out an event under the right count', { kind: 'missing-events' }],
     ['leaves out a transaction under the right count', { kind: 'missing-transactions' }],
     ['names a parent that is nobody', { kind: 'wrong-parent' }],
     ['fails inside', { kind: 'error', code: -32603 }],
-  ])('a node that %s', async (_, fault) => {
+  ])('recovers from a node that %s', async (_, fault) => {
     const before = world.node.ledger.head();
     world.node.control({ command: 'fault', fault });
     world.node.control({ command: 'advance', blocks: 3 });
     await until('the fault strikes', async () => (world.node.faults.list()[0]?.struck ?? 0) >= 3);
     await pause(300);
-    expect(await said(world)).toEqual({ top: before, reverts: 0 });
+    expect(await published(world)).toEqual({ top: before, reverts: 0 });
     world.node.control({ command: 'clearFaults' });
     await world.indexed(before + 3);
-    expect(await said(world)).toEqual({ top: before + 3, reverts: 0 });
+    expect(await published(world)).toEqual({ top: before + 3, reverts: 0 });
     expect(await differences(world)).toEqual([]);
   });
 
-  test('a node that does all of that now and then, while the chain grows and forks', async () => {
+  test('recovers from all of these faults while the chain grows and forks', async () => {
     const kinds = [
       'http429',
       'http503',
@@ -72,47 +72,51 @@ describe('at the head', () => {
       await pause(150);
     }
     await world.indexed(world.node.ledger.head());
-    await until('the log says the chain', async () => (await differences(world)).length === 0);
+    await until('the log matches the chain', async () => (await differences(world)).length === 0);
   });
 });
 
-test('in history: every fault somewhere, and no block is passed over', { timeout: 240_000 }, async () => {
-  const world = await ingestWorld({ seed: 'faulty history', initialHead: HEAD });
-  try {
-    world.node.control({ command: 'setL1', height: L1 });
-    const at = (from: number, fault: Omit<Fault, 'heights'>): void =>
-      void world.node.control({ command: 'fault', fault: { ...fault, heights: { from, to: from + 1 } } });
-    at(3, { kind: 'missing-events', times: 2 });
-    at(10, { kind: 'null-result', times: 5 });
-    at(25, { kind: 'truncated', times: 4 });
-    at(40, { kind: 'wrong-parent', times: 4 });
-    at(60, { kind: 'missing-transactions', times: 3 });
-    at(80, { kind: 'hang', times: 2 });
-    at(99, { kind: 'wrong-parent', times: 3 });
-    at(100, { kind: 'http429', retryAfter: 1, times: 3 });
-    at(120, { kind: 'http503', times: 4 });
-    at(L1, { kind: 'missing-events', times: 2 });
-    world.start();
-    await world.indexed(HEAD);
-    await until(
-      'backfill',
-      async () => {
-        const { rows } = await world.pool.query("SELECT 1 FROM tds.chunks WHERE status = 'finished'");
-        return rows.length === 2;
-      },
-      120_000,
-    );
-    expect(world.node.faults.list().filter(({ struck }) => struck === 0)).toEqual([]);
-    expect(await differences(world)).toEqual([]);
-    expect((await said(world)).reverts).toBe(0);
-    const short = (await world.read(topics.chainBlocks)).filter(({ block }) => {
-      const truth = world.node.ledger.at(block.height)?.txs ?? [];
-      const counts = (events: readonly { readonly events: readonly unknown[] }[]): string =>
-        events.map((one) => one.events.length).join();
-      return counts(block.transactions) !== counts(truth);
-    });
-    expect(short.map(({ block }) => block.height)).toEqual([]);
-  } finally {
-    await world.close();
-  }
-});
+test(
+  'backfill skips no block and publishes no wrong one, whatever the fault',
+  { timeout: 240_000 },
+  async () => {
+    const world = await ingestWorld({ seed: 'faulty history', initialHead: HEAD });
+    try {
+      world.node.control({ command: 'setL1', height: L1 });
+      const at = (from: number, fault: Omit<Fault, 'heights'>): void =>
+        void world.node.control({ command: 'fault', fault: { ...fault, heights: { from, to: from + 1 } } });
+      at(3, { kind: 'missing-events', times: 2 });
+      at(10, { kind: 'null-result', times: 5 });
+      at(25, { kind: 'truncated', times: 4 });
+      at(40, { kind: 'wrong-parent', times: 4 });
+      at(60, { kind: 'missing-transactions', times: 3 });
+      at(80, { kind: 'hang', times: 2 });
+      at(99, { kind: 'wrong-parent', times: 3 });
+      at(100, { kind: 'http429', retryAfter: 1, times: 3 });
+      at(120, { kind: 'http503', times: 4 });
+      at(L1, { kind: 'missing-events', times: 2 });
+      world.start();
+      await world.indexed(HEAD);
+      await until(
+        'backfill',
+        async () => {
+          const { rows } = await world.pool.query("SELECT 1 FROM tds.chunks WHERE status = 'finished'");
+          return rows.length === 2;
+        },
+        120_000,
+      );
+      expect(world.node.faults.list().filter(({ struck }) => struck === 0)).toEqual([]);
+      expect(await differences(world)).toEqual([]);
+      expect((await published(world)).reverts).toBe(0);
+      const short = (await world.read(topics.chainBlocks)).filter(({ block }) => {
+        const truth = world.node.ledger.at(block.height)?.txs ?? [];
+        const counts = (events: readonly { readonly events: readonly unknown[] }[]): string =>
+          events.map((one) => one.events.length).join();
+        return counts(block.transactions) !== counts(truth);
+      });
+      expect(short.map(({ block }) => block.height)).toEqual([]);
+    } finally {
+      await world.close();
+    }
+  },
+);

@@ -23,7 +23,7 @@ const log = pino({ level: 'silent' });
 const all = tokens.map(({ address }) => toFelt(address));
 const truth = new Map(tokens.map(({ address, standard }) => [toFelt(address), standard]));
 const meant = new Map<string, string>(truth);
-/** Below the head, so that `latest` is another state. */
+/** Below the head, so that `latest` is a different state. */
 const HEIGHT = 100;
 
 let own: Isolated;
@@ -59,12 +59,12 @@ afterEach(() => simulated.faults.clear());
 const open = (over: ClassifyingNode = node, now = Date.now) =>
   createStandards({ node: over, pool, log, now });
 
-/** Counts the questions that reach the node. */
-function counted(): { node: ClassifyingNode; questions: () => number } {
-  let questions = 0;
+/** Counts the calls to the node. */
+function counted(): { node: ClassifyingNode; calls: () => number } {
+  let calls = 0;
   const count = <A extends unknown[], R>(question: (...args: A) => R) => {
     return (...args: A): R => {
-      questions += 1;
+      calls += 1;
       return question(...args);
     };
   };
@@ -74,27 +74,27 @@ function counted(): { node: ClassifyingNode; questions: () => number } {
       getClassAt: count((...args) => node.getClassAt(...args)),
       getClassHashAt: count((...args) => node.getClassHashAt(...args)),
     },
-    questions: () => questions,
+    calls: () => calls,
   };
 }
 
 const standardsOf = (facts: ReadonlyMap<string, { standard: string }>) =>
   new Map([...facts].map(([contract, { standard }]) => [contract, standard]));
 
-test('tells every simulated token for what it is, and keeps it for the next process', async () => {
+test('resolve classifies every simulated token, and stores it for other processes', async () => {
   const found = await open().resolve(all, at);
   expect(standardsOf(found)).toEqual(truth);
-  const { node: other, questions } = counted();
+  const { node: other, calls } = counted();
   expect(await open(other).resolve(all, at)).toEqual(found);
-  expect(questions()).toBe(0);
+  expect(calls()).toBe(0);
 });
 
-test('looks a contract up once for all who ask', async () => {
-  const { node: once, questions } = counted();
+test('resolve looks a contract up once for concurrent callers', async () => {
+  const { node: once, calls } = counted();
   await open(once).resolve(all, at);
-  const needed = questions();
+  const needed = calls();
   await pool.query('TRUNCATE tds.contract_standards');
-  const { node: many, questions: asked } = counted();
+  const { node: many, calls: asked } = counted();
   const standards = open(many);
   const answers = await Promise.all(
     Array.from({ length: 10 }, () => standards.resolve([...all, ...all], at)),
@@ -103,7 +103,7 @@ test('looks a contract up once for all who ask', async () => {
   for (const answer of answers) expect(standardsOf(answer)).toEqual(truth);
 });
 
-test('two processes that ask at once say the same', async () => {
+test('resolve gives the same answer to two processes at once', async () => {
   const [mine, yours] = await Promise.all([open().resolve(all, at), open().resolve(all, at)]);
   expect(mine).toEqual(yours);
 });
@@ -114,7 +114,7 @@ test.each<Fault>([
   { kind: 'http429', retryAfter: 0, methods: ['starknet_getClassHashAt'], times: 1 },
   { kind: 'http503' },
   { kind: 'truncated', methods: ['starknet_call'] },
-])('holds the block back when the node fails ($kind), and keeps no guess', async (fault) => {
+])('resolve throws a retryable error if the node fails ($kind), and stores nothing', async (fault) => {
   simulated.faults.add(fault);
   const standards = open();
   const outcome = await standards.resolve(all, at).catch((error: unknown) => error);
@@ -127,19 +127,19 @@ test.each<Fault>([
   expect(standardsOf(await standards.resolve(all, at))).toEqual(truth);
 });
 
-test('asks the newest state when the node has pruned that of the block', async () => {
+test('resolve reads the newest state if the node has pruned that of the block', async () => {
   simulated.faults.add({ kind: 'error', code: 24, heights: { from: 0, to: HEIGHT } });
   expect(standardsOf(await open().resolve(all, at))).toEqual(truth);
 });
 
-test('an address without a contract is unknown and has no class', async () => {
+test('resolve classifies an address without a contract as unknown, without a class', async () => {
   const nobody = toFelt(0xdeadn);
   expect(await open().resolve([nobody], at)).toEqual(
     new Map([[nobody, { standard: 'unknown', class_hash: null }]]),
   );
 });
 
-test('what an operator has looked up again reaches other processes in time', async () => {
+test('reclassify reaches other processes within STANDARDS_TTL_MS', async () => {
   const [contract = toFelt(0n)] = all;
   let now = 1_000_000;
   await pool.query(

@@ -22,8 +22,8 @@ type Part =
   | 'planRepair'
   | 'finishRepair';
 
-/** A process that dies at a call, before or after it took effect: from then on nothing it does reaches anything. */
-function mortal(part: Part, moment: 'before' | 'after', armed: () => boolean) {
+/** A process that is killed at a call, before or after it takes effect: none of its later calls has an effect. */
+function killedAt(part: Part, moment: 'before' | 'after', armed: () => boolean) {
   let killed = false;
   const dead = new Promise<never>(() => {});
   const through = async <T>(name: string, work: () => Promise<T>): Promise<T> => {
@@ -46,7 +46,7 @@ function mortal(part: Part, moment: 'before' | 'after', armed: () => boolean) {
       },
     });
   return {
-    isDead: () => killed,
+    isKilled: () => killed,
     deps: ({ store, publisher, node }: IngestDeps) => ({
       store: wrap(store),
       publisher: wrap(publisher),
@@ -63,60 +63,69 @@ const whileReverting = (
   ['markForRevert', 'publish', 'deleteReverted', 'record', 'moveCursor'] as const
 ).flatMap((part) => moments.map((moment) => [moment, part] as const));
 
-test.each(whileFollowing)('a kill %s %s, and another fork while nobody looks', async (moment, part) => {
-  world = await ingestWorld({ seed: `kill-${part}-${moment}`, initialHead: 30 });
-  world.node.control({ command: 'setL1', height: 10 });
-  let armed = false;
-  const first = mortal(part, moment, () => armed);
-  world.start({ deps: first.deps });
-  await world.indexed(30);
-  armed = true;
-  world.node.control({ command: 'advance', blocks: 3 });
-  if (part === 'setFinal') world.node.control({ command: 'setL1', height: 15 });
-  await until('the process is dead', async () => first.isDead());
-  world.node.control({ command: 'reorg', depth: 5, length: 6 });
-  world.start();
-  await world.indexed(34);
-  expect(await differences(world)).toEqual([]);
-});
+test.each(whileFollowing)(
+  'a kill %s %s, followed by a reorg before the restart, leaves the canonical chain',
+  async (moment, part) => {
+    world = await ingestWorld({ seed: `kill-${part}-${moment}`, initialHead: 30 });
+    world.node.control({ command: 'setL1', height: 10 });
+    let armed = false;
+    const first = killedAt(part, moment, () => armed);
+    world.start({ deps: first.deps });
+    await world.indexed(30);
+    armed = true;
+    world.node.control({ command: 'advance', blocks: 3 });
+    if (part === 'setFinal') world.node.control({ command: 'setL1', height: 15 });
+    await until('the process is killed', async () => first.isKilled());
+    world.node.control({ command: 'reorg', depth: 5, length: 6 });
+    world.start();
+    await world.indexed(34);
+    expect(await differences(world)).toEqual([]);
+  },
+);
 
 test.each([
   ['after', 'record'],
   ['after', 'publish'],
   ['before', 'moveCursor'],
-] as const)('a kill %s %s, and the same chain afterwards', async (moment, part) => {
-  world = await ingestWorld({ seed: `same-${part}-${moment}`, initialHead: 30 });
-  world.node.control({ command: 'setL1', height: 10 });
-  let armed = false;
-  const first = mortal(part, moment, () => armed);
-  world.start({ deps: first.deps });
-  await world.indexed(30);
-  armed = true;
-  world.node.control({ command: 'advance', blocks: 1 });
-  await until('the process is dead', async () => first.isDead());
-  world.start();
-  await world.indexed(31);
-  expect(await differences(world)).toEqual([]);
-  const messages = await world.read(topics.chainBlocks);
-  expect(messages.filter(({ type }) => type === 'block.reverted')).toEqual([]);
-});
+] as const)(
+  'a kill %s %s, followed by a restart on the same chain, reverts nothing',
+  async (moment, part) => {
+    world = await ingestWorld({ seed: `same-${part}-${moment}`, initialHead: 30 });
+    world.node.control({ command: 'setL1', height: 10 });
+    let armed = false;
+    const first = killedAt(part, moment, () => armed);
+    world.start({ deps: first.deps });
+    await world.indexed(30);
+    armed = true;
+    world.node.control({ command: 'advance', blocks: 1 });
+    await until('the process is killed', async () => first.isKilled());
+    world.start();
+    await world.indexed(31);
+    expect(await differences(world)).toEqual([]);
+    const messages = await world.read(topics.chainBlocks);
+    expect(messages.filter(({ type }) => type === 'block.reverted')).toEqual([]);
+  },
+);
 
-test.each(whileReverting)('a kill %s %s during a reorg, and back to the first fork', async (moment, part) => {
-  world = await ingestWorld({ seed: `back-${part}-${moment}`, initialHead: 80 });
-  world.node.control({ command: 'setL1', height: 10 });
-  let armed = false;
-  const first = mortal(part, moment, () => armed);
-  world.start({ deps: first.deps });
-  await world.indexed(80);
-  armed = true;
-  world.node.control({ command: 'reorg', depth: 40, length: 42 });
-  await until('the process is dead', async () => first.isDead());
-  world.node.control({ command: 'switch', fork: 0 });
-  world.node.control({ command: 'advance', blocks: 5 });
-  world.start();
-  await world.indexed(85);
-  expect(await differences(world)).toEqual([]);
-});
+test.each(whileReverting)(
+  'a kill %s %s during a reorg, followed by a return to the first fork, leaves the canonical chain',
+  async (moment, part) => {
+    world = await ingestWorld({ seed: `back-${part}-${moment}`, initialHead: 80 });
+    world.node.control({ command: 'setL1', height: 10 });
+    let armed = false;
+    const first = killedAt(part, moment, () => armed);
+    world.start({ deps: first.deps });
+    await world.indexed(80);
+    armed = true;
+    world.node.control({ command: 'reorg', depth: 40, length: 42 });
+    await until('the process is killed', async () => first.isKilled());
+    world.node.control({ command: 'switch', fork: 0 });
+    world.node.control({ command: 'advance', blocks: 5 });
+    world.start();
+    await world.indexed(85);
+    expect(await differences(world)).toEqual([]);
+  },
+);
 
 test.each([
   ['after', 'plan', 1],
@@ -126,9 +135,9 @@ test.each([
   world = await ingestWorld({ seed: `backfill-${part}-${moment}`, initialHead: 130 });
   world.node.control({ command: 'setL1', height: 120 });
   let seen = 0;
-  const first = mortal(part, moment, () => (seen += 1) > calls);
+  const first = killedAt(part, moment, () => (seen += 1) > calls);
   world.start({ deps: first.deps });
-  await until('the process is dead', async () => first.isDead());
+  await until('the process is killed', async () => first.isKilled());
   world.start();
   await world.indexed(130);
   await until('backfill', async () => {
@@ -138,7 +147,7 @@ test.each([
   expect(await differences(world)).toEqual([]);
 });
 
-test('a repair takes back what was published with the old knowledge, in finished chunks and in live', async () => {
+test('a repair reverts blocks published with previous contract facts, in finished chunks and in live', async () => {
   world = await ingestWorld({ seed: 'repair', initialHead: 60 });
   world.node.control({ command: 'setL1', height: 40 });
   let standard: ContractFacts['standard'] = 'unknown';
@@ -164,14 +173,14 @@ test('a repair takes back what was published with the old knowledge, in finished
   standard = 'erc20';
   const heights = [7, 55, 900];
   expect(await requestRepairs(world.pool, heights, 'test')).toBe(3);
-  await until('the repairs are done', async () => {
+  await until('repairs done', async () => {
     const { rows } = await world.pool.query('SELECT 1 FROM tds.repairs WHERE done_at IS NULL');
     return rows.length === 0;
   });
 
   const messages = await world.read(topics.chainBlocks);
   for (const height of [7, 55]) {
-    const said = messages
+    const versions = messages
       .filter(({ block }) => block.height === height)
       .toSorted((a, b) => a.seq - b.seq)
       .map(({ type, cause, contracts }) => [
@@ -179,7 +188,7 @@ test('a repair takes back what was published with the old knowledge, in finished
         cause,
         ...new Set(Object.values(contracts).map((one) => one.standard)),
       ]);
-    expect(said).toEqual([
+    expect(versions).toEqual([
       ['block.accepted', 'new', 'unknown'],
       ['block.reverted', 'repair', 'unknown'],
       ['block.accepted', 'repair', 'erc20'],
@@ -188,7 +197,7 @@ test('a repair takes back what was published with the old knowledge, in finished
   expect(foldLog(messages).breaches).toEqual([]);
   expect(await differences(world)).toEqual([]);
 
-  // A later reorg takes back the block as it was repaired.
+  // A later reorg reverts the repaired block.
   world.node.control({ command: 'reorg', depth: 10, length: 11 });
   await world.indexed(61);
   expect(await differences(world)).toEqual([]);
@@ -198,27 +207,27 @@ test.each([
   ['after', 'planRepair', 1],
   ['before', 'finishRepair', 2],
 ] as const)(
-  'a kill %s %s of a short block, and another fork while nobody looks',
-  async (moment, part, said) => {
-    // Of JSON-RPC 0.8: a header does not say how many events its block has.
+  'a kill %s %s of an incomplete block, followed by a reorg, leaves the canonical chain',
+  async (moment, part, publications) => {
+    // JSON-RPC 0.8: headers have no event count.
     world = await ingestWorld({ seed: `short-${part}`, initialHead: 30, specVersion: '0.8' });
     world.node.control({ command: 'setL1', height: 10 });
     world.node.control({
       command: 'fault',
       fault: { kind: 'missing-events', heights: { from: 25, to: 25 } },
     });
-    const first = mortal(part, moment, () => true);
+    const first = killedAt(part, moment, () => true);
     world.start({ deps: first.deps });
     await world.indexed(30);
     world.node.control({ command: 'clearFaults' });
     await requestRepairs(world.pool, [25], 'test', { reread: true });
-    await until('the process is dead', async () => first.isDead());
-    // It was short, and published whole if the process came so far.
+    await until('the process is killed', async () => first.isKilled());
+    // Published incomplete, and again complete if the process got that far.
     const sizes = (await world.read(topics.chainBlocks))
       .filter(({ type, block }) => type === 'block.accepted' && block.height === 25)
       .map(({ block }) => block.transactions.flatMap(({ events }) => events).length);
-    const whole = Number(world.node.ledger.at(25)?.counts['event_count']);
-    expect(sizes).toEqual([whole - 1, whole].slice(0, said));
+    const complete = Number(world.node.ledger.at(25)?.counts['event_count']);
+    expect(sizes).toEqual([complete - 1, complete].slice(0, publications));
 
     world.node.control({ command: 'reorg', depth: 10, length: 11 });
     world.start();
@@ -227,7 +236,7 @@ test.each([
   },
 );
 
-test('two ingesters share the chunks, and one takes over what the other leaves', async () => {
+test('two ingesters share the chunks, and one takes over the chunks of the other', async () => {
   world = await ingestWorld({ seed: 'two', initialHead: 90 });
   world.node.control({ command: 'setL1', height: 80 });
   const settings = { backfillChunkBlocks: 10, backfillConcurrency: 1 };
@@ -245,39 +254,36 @@ test('two ingesters share the chunks, and one takes over what the other leaves',
   expect(await world.read(topics.chainBlocks)).toHaveLength(96);
 });
 
-test('a writer that was away while another took its chunk changes nothing any more', async () => {
+test('a stale writer has no effect after another has taken its chunk', async () => {
   world = await ingestWorld({ seed: 'zombie', initialHead: 30 });
-  let hold = false;
-  let letGo = (): void => {};
-  const held = new Promise<void>((resolve) => {
-    letGo = resolve;
-  });
-  // It stands still right before it publishes, for longer than its lease.
+  let isFrozen = false;
+  const thaw = Promise.withResolvers<void>();
+  // Frozen right before it publishes, for longer than its lease.
   world.start({
     deps: ({ publisher, store }) => ({
       publisher: {
         async publish(topic, messages) {
-          if (hold && topic.name === topics.chainBlocks.name) await held;
+          if (isFrozen && topic.name === topics.chainBlocks.name) await thaw.promise;
           return await publisher.publish(topic, messages);
         },
       },
       store: new Proxy(store, {
         get(object, name: keyof typeof store) {
-          if (name === 'renew') return async () => (hold ? await held : undefined);
+          if (name === 'renew') return async () => (isFrozen ? await thaw.promise : undefined);
           return object[name];
         },
       }),
     }),
   });
   await world.indexed(30);
-  hold = true;
+  isFrozen = true;
   world.node.control({ command: 'advance', blocks: 1 });
   await new Promise((resolve) => setTimeout(resolve, 2500));
   world.node.control({ command: 'reorg', depth: 3, length: 4 });
   world.start();
   await world.indexed(32);
-  hold = false;
-  letGo();
+  isFrozen = false;
+  thaw.resolve();
   await new Promise((resolve) => setTimeout(resolve, 500));
   world.node.control({ command: 'advance', blocks: 1 });
   await world.indexed(33);
