@@ -31,11 +31,11 @@ import { deliveryRoutes } from './webhooks/delivery-routes.ts';
 import type { CheckUrl } from './webhooks/routes.ts';
 import { webhookRoutes } from './webhooks/routes.ts';
 
-/** What routes are made from. */
+/** Dependencies of the routes. */
 export interface RouteDeps {
-  /** May only SELECT. */
+  /** Read-only. */
   readonly pool: Sql;
-  /** May only read. */
+  /** Read-only. */
   readonly clickhouse: ClickHouse;
   readonly commands: CommandBus;
   readonly refreshes: RefreshBus;
@@ -45,7 +45,7 @@ export interface RouteDeps {
   readonly secretKey: Buffer;
   readonly sealing: Sealing;
   readonly checkUrl: CheckUrl;
-  /** Where clients reach IPFS. */
+  /** Base URL of the IPFS gateway in answers. */
   readonly ipfsGateway: string;
   readonly syncCallsPerMinute: number;
   readonly sessionHours: number;
@@ -53,7 +53,7 @@ export interface RouteDeps {
   readonly now: () => number;
 }
 
-/** Every route of the contract that is served. */
+/** Every route of the contract. */
 export function apiRoutes(deps: RouteDeps): Route[] {
   const prices = createPriceReader(deps.pool, deps.clickhouse);
   const reading = createBalanceReading(deps);

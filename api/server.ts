@@ -20,7 +20,7 @@ import { OBSERVED_CHANNEL } from '../schemas/messages/requests.ts';
 import { AppError } from '../schemas/errors.ts';
 import { createAdEvents } from './ads/events.ts';
 import { createApp } from './http/app.ts';
-import { answerBrokenRequests } from './http/malformed-requests.ts';
+import { answerMalformedRequests } from './http/malformed-requests.ts';
 import { limitReads } from './http/clickhouse.ts';
 import { openCommandChannel } from '../infra/commands/channel.ts';
 import type { HealthDeps } from './health/health.ts';
@@ -36,28 +36,28 @@ import type { CheckUrl } from './webhooks/routes.ts';
 
 export interface ApiOptions {
   readonly config: Config;
-  /** Of the role that may only SELECT (`API_DATABASE_URL`). */
+  /** Connects as the read-only role (`API_DATABASE_URL`). */
   readonly pool: Pool;
-  /** Of the user who may only read (`API_CLICKHOUSE_URL`). */
+  /** Connects as the read-only user (`API_CLICKHOUSE_URL`). */
   readonly clickhouse: ClickHouse;
   readonly publisher: Publisher;
-  /** Asked how far the topics are, for /readyz. */
+  /** For the ends of the topics in /readyz. */
   readonly kafka: Pick<Kafka, 'offsets' | 'offsetsAt'>;
   /** `servedBuilds(pool)` of the projections. */
   readonly servedBuilds: () => Promise<ServedBuilds>;
-  /** Of the way by which webhooks are called. */
+  /** Checks a URL against the networks that webhooks may reach. */
   readonly checkUrl: CheckUrl;
   readonly log: Logger;
   readonly metrics: Registry;
   readonly metricsText?: HealthDeps['metricsText'];
-  /** Unix milliseconds; the machine's clock when absent. */
+  /** Unix milliseconds; the system clock by default. */
   readonly now?: () => number;
 }
 
-/** A start waits so long for Redis. */
-const REDIS_WITHIN_MS = 1000;
+/** Longest wait for Redis at startup. */
+const REDIS_WAIT_MS = 1000;
 
-/** Serves the API; resolves when it listens. The stores stay the caller's, and are closed after it. */
+/** Serves the API; resolves when it listens. The caller closes the stores, after this. */
 export async function startApi(options: ApiOptions): Promise<{ url: string; close(): Promise<void> }> {
   const { config, pool, publisher, kafka, servedBuilds, log, metrics } = options;
   const clickhouse = limitReads(options.clickhouse);
@@ -89,8 +89,8 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
     metrics,
     now,
   });
-  // The first requests need not be counted by this process alone; without Redis the API serves all the same.
-  await counters.settled(REDIS_WITHIN_MS);
+  // So that the first requests are counted in Redis; the API starts without it too.
+  await counters.settled(REDIS_WAIT_MS);
   const refreshes = createRefreshBus({ publisher, log, now });
   const observed = listen({
     url: required(config, 'apiDatabaseUrl'),
@@ -99,7 +99,7 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
     log,
     onNotification: (subject) => refreshes.notify(subject),
   });
-  releasers.push('what is observed', () => observed.close());
+  releasers.push('observation notifications', () => observed.close());
   const adEvents = createAdEvents({ publisher, timeoutMs: config.commandTimeoutMs, now });
   const counted = listen({
     url: required(config, 'apiDatabaseUrl'),
@@ -108,7 +108,7 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
     log,
     onNotification: (id) => adEvents.notify(id),
   });
-  releasers.push('what is counted', () => counted.close());
+  releasers.push('ad count notifications', () => counted.close());
   const usage = createUsageCounter({ publisher, now, log });
   releasers.push('usage', () => usage.close());
   const app = createApp({
@@ -140,7 +140,7 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
     indexedHeight: () => height.current(),
     readiness: createReadiness({
       pool,
-      // Not in line behind requests: many of them are no reason to be taken for broken.
+      // Unqueued: a long queue of requests does not make the API unready.
       clickhouse: options.clickhouse,
       kafka,
       servedBuilds,
@@ -157,8 +157,8 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
     { requestTimeout: 30_000, headersTimeout: 15_000 },
     (request, response) => void handle(request, response),
   );
-  answerBrokenRequests(server);
-  // Longer than a load balancer keeps its side open, so that it never sends into a closing connection.
+  answerMalformedRequests(server);
+  // Longer than load balancers keep idle connections, so that they never send on one that is closing.
   server.keepAliveTimeout = 75_000;
   try {
     const url = await listenOn(server, config.port, config.host);

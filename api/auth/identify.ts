@@ -38,7 +38,7 @@ export function createIdentify(
     return { user: { id: found.user_id, username: found.username, email: found.email }, tokenHash };
   };
 
-  /** Keys have ceilings of their own; calls by session or signature are limited on the routes that say so. */
+  /** For calls by session or signature, on routes that declare a limit; keys have ceilings instead. */
   const limitCalls = async (caller: string, limit: number | undefined): Promise<void> => {
     if (limit === undefined) return;
     const taken = await deps.limits.callRates.take(`${caller} ${route.path}`, limit);

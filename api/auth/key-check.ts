@@ -10,25 +10,25 @@ import { findViolation } from './restrictions.ts';
 import type { CallerKey, RequestInfo, ServedBuilds } from '../http/route.ts';
 
 export interface KeyCheckDeps {
-  /** May only SELECT. Keys are looked up at every call: no cache could outlive a deletion. */
+  /** Read-only. Keys are looked up on every call, as a cache could outlive a deletion. */
   readonly pool: Sql;
   readonly limits: Pick<Limits, 'ceilings' | 'addressFailures'>;
-  /** Calls an hour of a key that was made without a ceiling; null: no ceiling. */
+  /** Calls per hour of a key created without a ceiling; null: unlimited. */
   readonly defaultCeiling: number | null;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
 
-/** Why a check failed, for the log. */
+/** Why a key was rejected, for the log. */
 type Refusal = 'missing' | 'unknown' | 'origin' | 'ip' | 'ceiling';
 
 /**
- * What the contract asks of a call with an API key, in its order:
+ * Checks a call with an API key in the order of the contract:
  *
  * | The address failed ten checks within five minutes                     | 403 `ip_blocked`        |
- * | The key is missing, unknown, deleted or past its time, or its user shut out | 401                 |
- * | An `Origin` or `X-Origin` that `allowed_origins` do not hold          | 403 `permission_denied` |
- * | Neither, and an address that `allowed_ips` do not hold                | 403 `permission_denied` |
+ * | The key is missing, unknown, deleted or expired, or its user is disabled | 401                    |
+ * | An `Origin` or `X-Origin` that is not in `allowed_origins`            | 403 `permission_denied` |
+ * | Neither, and an address that is not in `allowed_ips`                  | 403 `permission_denied` |
  * | `rate_limit_per_hour` calls succeeded in the last hour                | 403 `rate_limited`      |
  *
  * Every failure but the first counts against the address.
@@ -41,12 +41,12 @@ export async function checkKey(
 ): Promise<CallerKey> {
   const fail = async (refusal: Refusal, error: HttpError): Promise<never> => {
     note.refusal = refusal;
-    // Ten others that failed at the same time may have come first.
-    refuseBlocked(await limits.addressFailures.record(request.ip), note);
+    // Concurrent failures may have blocked the address meanwhile.
+    rejectBlocked(await limits.addressFailures.record(request.ip), note);
     throw error;
   };
 
-  refuseBlocked(await limits.addressFailures.blockedFor(request.ip), note);
+  rejectBlocked(await limits.addressFailures.blockedFor(request.ip), note);
 
   const text = request.header('api-key').trim();
   if (text === '') return await fail('missing', unauthenticated('key'));
@@ -73,11 +73,11 @@ export async function checkKey(
     if (!slot.isAllowed) return await fail('ceiling', overCeiling(slot));
     note.settle = async (status) => {
       const isSuccess = status >= 200 && status < 300;
-      const isEnded = slot.end(isSuccess).catch(() => {
-        // A slot that Redis never heard the end of is free after a while.
+      const released = slot.end(isSuccess).catch(() => {
+        // An unreleased slot expires.
       });
-      // A success counts from now on either way; who failed may call again at once, and is to find its slot free.
-      if (!isSuccess) await isEnded;
+      // After a failure the caller may retry at once and must find the slot released.
+      if (!isSuccess) await released;
       const remaining = isSuccess ? slot.remaining : slot.remaining + 1;
       return rateLimitHeaders('hour', HOUR_MS, { ...slot, remaining });
     };
@@ -85,7 +85,7 @@ export async function checkKey(
   return { id: found.id, userId: found.user_id };
 }
 
-function refuseBlocked(ms: number, note: CallerNote): void {
+function rejectBlocked(ms: number, note: CallerNote): void {
   if (ms <= 0) return;
   note.refusal = 'blocked';
   const wait = wholeSeconds(ms);

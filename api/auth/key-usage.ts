@@ -4,15 +4,15 @@ import type { Logger } from '../../infra/log.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { UsageMessage } from '../../schemas/messages/usage.ts';
 
-/** Counts the calls of API keys beside the requests, and tells the log every few seconds. */
+/** Counts the calls of API keys in memory and publishes the counts every few seconds. */
 export interface UsageCounter {
   count(keyId: number, status: number): void;
-  /** Tells what is counted, and counts no more. */
+  /** Publishes what is counted and stops. */
   close(): Promise<void>;
 }
 
-/** What a crash may lose. */
-const EVERY_MS = 5000;
+/** A crash loses the counts of at most this time. */
+const PUBLISH_INTERVAL_MS = 5000;
 const HOUR_MS = 3_600_000;
 
 type Count = Pick<UsageMessage, 'key_id' | 'hour' | 'calls' | 'successful' | 'last_used_at'>;
@@ -32,38 +32,38 @@ export function createUsageCounter({
 
   const add = (more: Count): void => {
     const name = `${more.key_id}:${more.hour}`;
-    const known = counts.get(name);
+    const previous = counts.get(name);
     counts.set(name, {
       ...more,
-      calls: more.calls + (known?.calls ?? 0),
-      successful: more.successful + (known?.successful ?? 0),
-      last_used_at: Math.max(more.last_used_at, known?.last_used_at ?? 0),
+      calls: more.calls + (previous?.calls ?? 0),
+      successful: more.successful + (previous?.successful ?? 0),
+      last_used_at: Math.max(more.last_used_at, previous?.last_used_at ?? 0),
     });
   };
 
-  const tell = async (): Promise<void> => {
-    const told = [...counts.values()];
-    if (told.length === 0) return;
+  const publish = async (): Promise<void> => {
+    const batch = [...counts.values()];
+    if (batch.length === 0) return;
     counts = new Map();
     const counted_at = now();
     try {
       await publisher.publish(
         topics.usage,
-        told.map((one) => ({
+        batch.map((one) => ({
           key: String(one.key_id),
           value: { type: 'usage.counted' as const, v: 1 as const, ...one, counted_at },
         })),
       );
     } catch (error) {
-      // It may have arrived all the same: counting less is better than counting twice what a ceiling is compared with.
-      log.warn({ err: error, keys: told.length }, 'some seconds of usage are not counted');
+      // Not retried: the publish may have succeeded, and counts shown beside a ceiling must not be too high.
+      log.warn({ err: error, keys: batch.length }, 'usage counts lost');
     }
   };
 
-  const telling = (async (): Promise<void> => {
+  const publishing = (async (): Promise<void> => {
     while (!stopping.signal.aborted) {
-      await pause(EVERY_MS, stopping.signal);
-      await tell();
+      await pause(PUBLISH_INTERVAL_MS, stopping.signal);
+      await publish();
     }
   })();
 
@@ -75,7 +75,7 @@ export function createUsageCounter({
     },
     async close() {
       stopping.abort();
-      await telling;
+      await publishing;
     },
   };
 }

@@ -3,25 +3,25 @@ import PQueue from 'p-queue';
 import { hashPassword, verifyPassword } from '../../infra/password-hash.ts';
 import { unavailable } from '../http/errors.ts';
 
-/** Checks that wait; more are refused, as each takes a core for some 20 ms. */
-const WAITING = 100;
+/** Further checks are rejected: each occupies a core for about 20 ms. */
+const MAX_QUEUED = 100;
 
 export interface PasswordChecker {
-  /** True when the password is right. Without a hash (no such user) it takes the same time and is false. */
+  /** Whether the password matches. Without a hash (unknown user) it takes as long and is false. */
   check(passwordHash: string | null, password: string): Promise<boolean>;
 }
 
-/** At most two checks run side by side. */
+/** Runs at most two checks at a time. */
 export async function createPasswordChecker(): Promise<PasswordChecker> {
   const queue = new PQueue({ concurrency: 2 });
-  const nobody = await hashPassword('nobody has this password');
+  const decoy = await hashPassword('the password of no user');
   return {
     async check(passwordHash, password) {
-      if (queue.size >= WAITING) {
+      if (queue.size >= MAX_QUEUED) {
         throw unavailable('unavailable', 'The service is temporarily unavailable.', 1);
       }
-      const isRight = await queue.add(async () => await verifyPassword(passwordHash ?? nobody, password));
-      return isRight && passwordHash !== null;
+      const matches = await queue.add(async () => await verifyPassword(passwordHash ?? decoy, password));
+      return matches && passwordHash !== null;
     },
   };
 }

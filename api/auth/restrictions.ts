@@ -1,6 +1,6 @@
 import { isInNetwork, parseAddress, parseNetwork } from '../../infra/networks.ts';
 
-/** Where an API key may be used from; an empty list allows everything on its axis. */
+/** Where an API key may be used from; an empty list allows all. */
 export interface Restrictions {
   readonly allowedOrigins: readonly string[];
   readonly allowedIps: readonly string[];
@@ -12,20 +12,20 @@ interface OriginRule {
   readonly host: string;
   /** '' is the scheme's default port. */
   readonly port: string;
-  /** The host's subdomains, and not the host itself. */
+  /** Matches subdomains of the host, but not the host itself. */
   readonly isWildcard: boolean;
 }
 
 /**
- * `https://example.org:8443`, a bare host (`example.org`, `localhost:3000`: http and https), `*.example.org` and
- * `https://*.example.org`; `null` when it is none of them.
+ * Parses `https://example.org:8443`, a bare host (`example.org`, `localhost:3000`: http and https), `*.example.org` or
+ * `https://*.example.org`; null for anything else.
  */
 export function parseOriginRule(text: string): OriginRule | null {
   const match = /^(?:([a-z][a-z0-9+.-]*):\/\/)?(\*\.)?([^*/?#@\s\\]+)\/?$/i.exec(text.trim());
   const [, scheme, star, authority = ''] = match ?? [];
   if (match === null || !URL.canParse(`${scheme ?? 'http'}://${authority}`)) return null;
   const { hostname, port } = new URL(`${scheme ?? 'http'}://${authority}`);
-  // A bare host's port is read as http's, whose default would be lost.
+  // A bare host is parsed as http, where URL drops port 80.
   const barePort = scheme === undefined && authority.endsWith(':80') ? '80' : port;
   const isWildcard = star !== undefined;
   if (hostname === '' || (isWildcard && parseAddress(hostname) !== null)) return null;
@@ -46,9 +46,9 @@ export function matchesOrigin(origin: string, rule: OriginRule): boolean {
 }
 
 /**
- * The contract's table: with an `Origin` (or else `X-Origin`) header the origin decides, without one the address.
+ * With an `Origin` (or else `X-Origin`) header the origin decides, without one the client address.
  *
- * @returns what fails, or null
+ * @returns the restriction that is violated, or null
  */
 export function findViolation(
   { allowedOrigins, allowedIps }: Restrictions,

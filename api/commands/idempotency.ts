@@ -5,14 +5,14 @@ import { idempotentCommandId, requestHash } from '../../infra/commands/bus.ts';
 import { HttpError, invalidInput, notFound } from '../http/errors.ts';
 import type { RequestInfo } from '../http/route.ts';
 
-/** What a request asks, by which its repeats are known. */
+/** Identifies a request and its repeats. */
 export interface CommandIdentity {
   readonly id: string;
   /** Hash of the input; undefined without an `Idempotency-Key`. */
   readonly requestHash: string | undefined;
 }
 
-/** With an `Idempotency-Key` header the id follows from caller, route and that key; without one it is random. */
+/** With an `Idempotency-Key` header the id is derived from caller, route and key; otherwise it is random. */
 export function identifyCommand(
   secretKey: Buffer,
   actor: string,
@@ -28,7 +28,7 @@ export function identifyCommand(
   return { id: idempotentCommandId(actor, route, key), requestHash: requestHash(secretKey, input) };
 }
 
-/** The result of an accepted command; throws what a refusal, or a key used for two requests, is answered with. */
+/** The result of an accepted command; throws the answer to a refused one, or to a key reused with another request. */
 export function acceptedResult(
   { requestHash: expected }: CommandIdentity,
   outcome: CommandOutcome,

@@ -1,38 +1,37 @@
 import { randomUUID } from 'node:crypto';
 
-import type { CommandOf, CommandType } from '../../schemas/messages/commands.ts';
 import type { CommandBus } from '../../infra/commands/bus.ts';
-import { acceptedResult, identifyCommand } from './idempotency.ts';
+import type { CommandOf, CommandType } from '../../schemas/messages/commands.ts';
 import type { CallerUser, RequestInfo } from '../http/route.ts';
+import { acceptedResult, identifyCommand } from './idempotency.ts';
 
-/** What a caller wants done. */
-type Wish = {
+type RequestedCommand = {
   [T in CommandType]: { readonly type: T; readonly body: CommandOf<T>['body'] };
 }[CommandType];
 
-/** By which a repeat under the same `Idempotency-Key` is known: the request, and all that was sent with it. */
-interface Asked {
+/** What a repeat under the same `Idempotency-Key` is compared with. */
+interface Idempotent {
   readonly request: RequestInfo;
   readonly input: unknown;
 }
 
 /**
- * Has a command of the user who calls decided, and gives its result; throws what a refusal is answered with. Without
- * `asked` a repeat is a command of its own.
+ * Submits a command of the calling user and returns its result; throws the answer to a refused one. Without `idempotent`
+ * a repeat is a new command.
  */
 export type SubmitForCaller = (
   user: Pick<CallerUser, 'id'>,
-  wish: Wish,
-  asked?: Asked,
+  command: RequestedCommand,
+  idempotent?: Idempotent,
 ) => Promise<Readonly<Record<string, unknown>>>;
 
 export function submitForCaller(commands: CommandBus, secretKey: Buffer): SubmitForCaller {
-  return async (user, wish, asked) => {
+  return async (user, command, idempotent) => {
     const actor = `user:${user.id}`;
-    const command =
-      asked === undefined
+    const identity =
+      idempotent === undefined
         ? { id: randomUUID(), requestHash: undefined }
-        : identifyCommand(secretKey, actor, asked.request, asked.input);
-    return acceptedResult(command, await commands.submit({ ...wish, actor, ...command }));
+        : identifyCommand(secretKey, actor, idempotent.request, idempotent.input);
+    return acceptedResult(identity, await commands.submit({ ...command, actor, ...identity }));
   };
 }

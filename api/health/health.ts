@@ -2,7 +2,7 @@ import type Router from '@koa/router';
 
 import type { RequestState } from '../http/request-state.ts';
 
-/** What /readyz answers: 200 when ok, else 503; the body says what is behind, and by how much. */
+/** The answer of /readyz: 200 when ok, else 503; the body says what is behind, and by how much. */
 export interface Readiness {
   readonly ok: boolean;
   readonly body: Readonly<Record<string, unknown>>;
@@ -10,11 +10,11 @@ export interface Readiness {
 
 export interface HealthDeps {
   readonly readiness: () => Promise<Readiness>;
-  /** What GET /metrics answers; without it there is no such path. */
+  /** The answer of GET /metrics; absent: no such path. */
   readonly metricsText?: (() => Promise<{ contentType: string; text: string }>) | undefined;
 }
 
-/** The paths for operators, outside the contract: /healthz, /readyz, /metrics. */
+/** Adds the paths for operators, outside the contract: /healthz, /readyz, /metrics. */
 export function mountHealth(router: Router<RequestState>, { readiness, metricsText }: HealthDeps): void {
   router.get('/healthz', (context) => {
     context.state.path = '/healthz';

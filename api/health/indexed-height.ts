@@ -2,7 +2,7 @@ import { pause } from '../../infra/lifecycle.ts';
 import type { Logger } from '../../infra/log.ts';
 
 export interface IndexedHeight {
-  /** The highest height that can be queried, as of the last look; null before the first block. */
+  /** The highest height that can be queried, as last read; null before the first block. */
   current(): number | null;
   close(): Promise<void>;
 }
@@ -10,18 +10,18 @@ export interface IndexedHeight {
 const POLL_MS = 500;
 
 /**
- * Looks up the highest height that can be queried twice a second, so that no request pays for it. It may be older than
- * what a request reads, never newer but for a reorg. What was found last stands while the store is away.
+ * Reads the highest height that can be queried twice a second, so that no request pays for it. It may be older than
+ * what a request reads, and newer only after a reorg. Keeps the last value while ClickHouse is unavailable.
  */
-export function watchIndexedHeight(look: () => Promise<number | null>, log: Logger): IndexedHeight {
+export function watchIndexedHeight(read: () => Promise<number | null>, log: Logger): IndexedHeight {
   const stop = new AbortController();
   let height: number | null = null;
   const loop = (async () => {
     while (!stop.signal.aborted) {
       try {
-        height = await look();
+        height = await read();
       } catch (error) {
-        log.debug({ err: error }, 'cannot look up the indexed height');
+        log.debug({ err: error }, 'indexed height not read');
       }
       await pause(POLL_MS, stop.signal);
     }

@@ -27,7 +27,7 @@ export interface AppDeps extends RouteHandlerDeps, HealthDeps {
   readonly usage: Pick<UsageCounter, 'count'>;
 }
 
-const OUR_HEADERS = [
+const EXPOSED_HEADERS = [
   'X-Request-Id',
   'X-API-Version',
   'X-Indexed-Block',
@@ -47,12 +47,12 @@ const SECURITY_HEADERS = {
   'X-Frame-Options': 'DENY',
 };
 
-/** The Koa application: what every request passes through, outermost first, and the declared routes at the end. */
+/** The Koa application: middleware, outermost first, and the declared routes. */
 export function createApp(deps: AppDeps): Koa<RequestState> {
   const { log, metrics, routes, indexedHeight, usage } = deps;
   const seconds = new Histogram({
     name: 'tds_http_request_seconds',
-    help: 'Time from the first middleware to the answer',
+    help: 'Time from receiving a request to its answer, in seconds',
     labelNames: ['method', 'route', 'status'],
     buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
     registers: [metrics],
@@ -60,20 +60,20 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
 
   const refusals = new Counter({
     name: 'tds_key_refusals_total',
-    help: 'Calls refused because of their API key, or because their address had failed too often, by reason',
+    help: 'Calls rejected because of their API key or a blocked address, by reason',
     labelNames: ['reason'],
     registers: [metrics],
   });
 
   const app = new Koa<RequestState>();
-  // Koa's own error output repeats requests; errors are answered and logged below. What comes here came too late for both.
+  // Koa's own output would print requests. Errors are answered and logged below; those that arrive here came after the answer.
   app.on('error', (error: unknown) => log.debug({ err: error }, 'connection error'));
 
   app.use(async (context, next) => {
-    const began = performance.now();
+    const startedAt = performance.now();
     const { state } = context;
-    const sent = context.get('X-Request-Id');
-    state.requestId = /^[A-Za-z0-9._:-]{1,128}$/.test(sent) ? sent : randomUUID();
+    const sentId = context.get('X-Request-Id');
+    state.requestId = /^[A-Za-z0-9._:-]{1,128}$/.test(sentId) ? sentId : randomUUID();
     state.ip = clientAddress(
       context.req.socket.remoteAddress ?? '',
       context.get('X-Forwarded-For') || undefined,
@@ -88,13 +88,13 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
       ...(height === null ? {} : { 'X-Indexed-Block': String(height) }),
     });
     await next();
-    const took = performance.now() - began;
+    const elapsedMs = performance.now() - startedAt;
     const labels = { method: context.method, route: state.path ?? 'none', status: context.status };
-    seconds.observe(labels, took / 1000);
+    seconds.observe(labels, elapsedMs / 1000);
     const { keyId, userId, refusal } = state.note;
     if (refusal !== undefined) refusals.inc({ reason: refusal });
     if (keyId !== undefined) usage.count(keyId, context.status);
-    // The route as declared, never the path, the query, headers or bodies: a path may be a capability.
+    // The route as declared, never the path, query, headers or body: these may hold secrets.
     log.info(
       {
         request_id: state.requestId,
@@ -103,21 +103,21 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
         user_id: userId,
         refusal,
         ...labels,
-        ms: Math.round(took),
+        ms: Math.round(elapsedMs),
       },
       'request',
     );
   });
 
-  const allowOrigins = cors({
+  const allowAnyOrigin = cors({
     origin: '*',
-    exposeHeaders: OUR_HEADERS,
+    exposeHeaders: EXPOSED_HEADERS,
     allowMethods: 'GET,HEAD,POST,PUT,PATCH,DELETE',
     maxAge: 86_400,
     keepHeadersOnError: false,
   });
   app.use(async (context, next) => {
-    await (context.path.startsWith('/api/') ? allowOrigins(context, next) : next());
+    await (context.path.startsWith('/api/') ? allowAnyOrigin(context, next) : next());
   });
 
   app.use(async (context, next) => {
@@ -127,7 +127,7 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
       const answer = toHttpError(error);
       const { requestId, route } = context.state;
       if (answer.status >= 500) {
-        // What a client broke off by going away failed for nobody; an answer meant so is in the request's line.
+        // Not an error when the client disconnected; an intended 5xx is in the request's own log line.
         const level = context.res.closed || error instanceof HttpError ? 'debug' : 'error';
         log[level]({ err: error, request_id: requestId }, 'request failed');
       }
@@ -148,7 +148,7 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
     if (settle !== undefined) context.set(await settle(context.status));
   });
 
-  // Django's routers tell paths apart by case; both slash forms match, and nothing redirects.
+  // Paths are case-sensitive as in Django; both slash forms match, without a redirect.
   const router = new Router<RequestState>({ sensitive: true, strict: false });
   mountHealth(router, deps);
   const document = describeApi(routes);
@@ -156,9 +156,9 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
     context.state.path = '/api/openapi.json';
     context.body = document;
   });
-  // A path without parameters goes before one that would take its last part for a parameter.
-  const parameters = ({ path }: Route): number => path.split('{').length;
-  for (const route of routes.toSorted((a, b) => parameters(a) - parameters(b))) {
+  // A fixed path is registered before one whose parameter would match it.
+  const parameterCount = ({ path }: Route): number => path.split('{').length;
+  for (const route of routes.toSorted((a, b) => parameterCount(a) - parameterCount(b))) {
     router.register(patternOf(route), [route.method], handleRoute(route, deps));
   }
   app.use(router.routes());
@@ -168,7 +168,7 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
 
 const patternOf = ({ path }: Route): string => path.replace(/\/$/, '').replaceAll(/\{([a-z_]+)\}/g, ':$1');
 
-/** No route has this path and method: 404, 405, or what may be done here. */
+/** Answers a path and method without a route: 404, 405, or the allowed methods to OPTIONS. */
 function answerUnrouted(
   context: Koa.ParameterizedContext<RequestState>,
   router: Router<RequestState>,

@@ -3,18 +3,18 @@ import type { Context } from 'koa';
 
 import { HttpError } from './errors.ts';
 
-/** Bytes of a request body, after decompression, unless a route says otherwise. */
-const BODY_BYTES = 1_048_576;
+/** Limit of a request body in bytes after decompression, unless the route declares another. */
+const DEFAULT_BODY_BYTES = 1_048_576;
 
 const statusOf = (error: unknown): number =>
   error instanceof Error && 'status' in error && typeof error.status === 'number' ? error.status : 400;
 
 /**
- * Reads the JSON body of a request; one without any body reads as `{}`. Throws 400, 413 or 415.
+ * Reads the JSON body of a request; an absent body is `{}`. Throws 400, 413 or 415.
  *
  * @param limit bytes after decompression
  */
-export function bodyReader(limit: number = BODY_BYTES): (context: Context) => Promise<unknown> {
+export function bodyReader(limit: number = DEFAULT_BODY_BYTES): (context: Context) => Promise<unknown> {
   const read = bodyParser({
     enableTypes: ['json'],
     detectJSON: () => true,
@@ -24,8 +24,8 @@ export function bodyReader(limit: number = BODY_BYTES): (context: Context) => Pr
   });
 
   /**
-   * The rest of the body is taken and dropped, for as long as a request may take: closing on a client that still sends
-   * would reset the connection, and the client would never see the answer.
+   * Reads and drops the rest of the body: closing while the client still sends would reset the connection before it reads
+   * the answer.
    */
   const tooLarge = ({ req }: Context): HttpError => {
     req.unpipe();
@@ -51,7 +51,7 @@ export function bodyReader(limit: number = BODY_BYTES): (context: Context) => Pr
       if (statusOf(cause) === 413) throw tooLarge(context);
       if (statusOf(cause) === 415)
         throw new HttpError(415, 'unsupported_media_type', 'Unsupported content encoding or character set.');
-      // The parser's own message repeats the body, which may hold a password.
+      // The parser's message quotes the body, which may hold a password.
       throw new HttpError(400, 'parse_error', 'JSON parse error - the request body is not valid JSON.');
     }
     return context.request.body;

@@ -4,8 +4,8 @@ import { isInNetwork, parseAddress } from '../../infra/networks.ts';
 import type { Address, Network } from '../../infra/networks.ts';
 
 /**
- * The client's address: `X-Forwarded-For` is walked from the right over trusted proxies, and only when the peer itself
- * is one. The first address that is not a trusted proxy is the client's; what stands left of it, anyone can write.
+ * The client's address: the rightmost address in `X-Forwarded-For` that is not a trusted proxy, and the peer itself where
+ * that is not a trusted proxy. Addresses left of it can be forged.
  */
 export function clientAddress(
   peer: string,
@@ -19,14 +19,14 @@ export function clientAddress(
   for (const hop of hops.toReversed()) {
     if (!isTrusted(client)) break;
     const next = parseAddress(hop.replace(/^\[(.*)\](?::\d+)?$/, '$1').replace(/^([\d.]+):\d+$/, '$1'));
-    // A trusted proxy wrote something that is no address: what it heard from is not known; it stands for it.
+    // A trusted proxy wrote something other than an address: the proxy itself counts as the client.
     if (next === null) break;
     client = next;
   }
   return client.toString();
 }
 
-/** What one client holds of the address space, to count its failures by: an IPv6 address stands for its /64. */
+/** The key to count a client's failures by: an IPv4 address, or the /64 of an IPv6 address. */
 export function addressBlock(ip: string): string {
   const address = parseAddress(ip);
   if (address === null || !(address instanceof ipaddr.IPv6)) return ip;

@@ -1,7 +1,7 @@
 import { invalidPage } from './errors.ts';
 import type { PageParameter } from './params.ts';
 
-/** Rows that can be reached by page number; past them a cursor goes on. */
+/** Rows reachable by page number; a cursor reaches all. */
 export const REACHABLE_ROWS = 1_000_000;
 
 export interface Page {
@@ -12,10 +12,10 @@ export interface Page {
   readonly totalPages: number;
 }
 
-/** The page that was asked for; 404 "Invalid page." when there is none. The first page of an empty list exists. */
+/** The requested page; throws 404 "Invalid page." when there is none. An empty list has a first page. */
 export function resolvePage(page: PageParameter, limit: number, count: number): Page {
-  const reachable = Math.floor(REACHABLE_ROWS / limit);
-  const totalPages = Math.max(1, Math.min(Math.ceil(count / limit), reachable));
+  const maxPages = Math.floor(REACHABLE_ROWS / limit);
+  const totalPages = Math.max(1, Math.min(Math.ceil(count / limit), maxPages));
   const number = page === 'last' ? totalPages : page;
   if (number === 'invalid' || number > totalPages) throw invalidPage();
   return { number, limit, offset: (number - 1) * limit, totalPages };
@@ -30,17 +30,17 @@ export interface Envelope<T> {
 }
 
 export interface EnvelopeOptions {
-  /** The query as it was sent; everything but paging goes into the links. */
+  /** The query as sent; the links repeat it without the paging parameters. */
   readonly query: Readonly<Record<string, string>>;
   readonly count: number;
   readonly countIsEstimate?: boolean;
-  /** Opaque cursor of the next page; null at the end. Left out where a list has no cursors. */
+  /** Opaque cursor of the next page; null at the end, absent for lists without cursors. */
   readonly nextCursor?: string | null;
-  /** What the list calls its `limit`. */
+  /** The list's name of its `limit` parameter. */
   readonly limitName?: 'limit' | 'page_size';
 }
 
-/** The envelope of a page found by its number. */
+/** The envelope of a page by number. */
 export function envelope<T>(results: T[], page: Page, options: EnvelopeOptions): Envelope<T> {
   const link = (number: number): string =>
     linkTo([['page', String(number)]], page.limit, options.query, options.limitName);
@@ -57,7 +57,7 @@ export function envelope<T>(results: T[], page: Page, options: EnvelopeOptions):
   };
 }
 
-/** The envelope of a page found by a cursor: it knows where it goes on, not where it stands. */
+/** The envelope of a page by cursor, which has a next page but no number. */
 export function cursorEnvelope<T>(
   results: T[],
   limit: number,
@@ -83,15 +83,15 @@ export function cursorEnvelope<T>(
 const PAGING = new Set(['page', 'limit', 'page_size', 'cursor']);
 
 function linkTo(
-  place: readonly [string, string][],
+  page: readonly [string, string][],
   limit: number,
   query: Readonly<Record<string, string>>,
   limitName = 'limit',
 ): string {
   const filters = Object.entries(query).filter(([name]) => !PAGING.has(name));
-  const pairs = [...place, [limitName, String(limit)], ...filters];
+  const pairs = [...page, [limitName, String(limit)], ...filters];
   return `?${pairs.map(([name = '', value = '']) => `${encode(name)}=${encode(value)}`).join('&')}`;
 }
 
-/** `encodeURIComponent` that takes half a surrogate pair, too. */
+/** `encodeURIComponent` that does not throw on a lone surrogate. */
 const encode = (value: string): string => encodeURIComponent(value.toWellFormed());

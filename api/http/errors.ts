@@ -1,16 +1,16 @@
 import { isPostgresUnavailable } from '../../infra/postgres/client.ts';
 import { AppError } from '../../schemas/errors.ts';
 
-/** What is wrong with a field, by field; faults of the whole input are under `non_field_errors`. */
+/** Messages by field; those about the whole input are under `non_field_errors`. */
 export type FieldErrors = Readonly<Record<string, readonly string[]>>;
 
-/** An answer that is not a success, on purpose: thrown anywhere below the outermost middleware, which answers it. */
+/** An intended error answer: thrown anywhere below the outermost middleware, which sends it. */
 export class HttpError extends Error {
   readonly status: number;
   readonly code: string;
   readonly errors: FieldErrors | undefined;
   readonly headers: Readonly<Record<string, string>>;
-  /** Members of the body besides those of every error. */
+  /** Fields of the body besides those that every error has. */
   readonly extra: Readonly<Record<string, unknown>>;
 
   constructor(
@@ -38,12 +38,12 @@ export const notFound = (detail = 'Not found.'): HttpError => new HttpError(404,
 
 export const invalidPage = (): HttpError => new HttpError(404, 'not_found', 'Invalid page.');
 
-/** 400 with a sentence made of the first fault of each field. */
+/** 400 whose detail joins the first message of each field. */
 export function invalidInput(errors: FieldErrors, extra: Readonly<Record<string, unknown>> = {}): HttpError {
-  const sentences = Object.entries(errors).map(([field, texts]) =>
+  const messages = Object.entries(errors).map(([field, texts]) =>
     field === 'non_field_errors' ? (texts[0] ?? '') : `${field}: ${texts[0] ?? ''}`,
   );
-  return new HttpError(400, 'invalid', sentences.join(' '), { errors, extra });
+  return new HttpError(400, 'invalid', messages.join(' '), { errors, extra });
 }
 
 const challenges = { key: 'ApiKey', session: 'Bearer' } as const;
@@ -61,7 +61,7 @@ export function permissionDenied(detail: string): HttpError {
   return new HttpError(403, 'permission_denied', detail);
 }
 
-/** 429 as the contract's framework words it. */
+/** 429 with the wording of Django REST framework, as the contract requires. */
 export function throttled(seconds: number, headers: Readonly<Record<string, string>> = {}): HttpError {
   const wait = Math.max(1, Math.ceil(seconds));
   const unit = wait === 1 ? 'second' : 'seconds';
@@ -74,7 +74,7 @@ export function unavailable(code: string, detail: string, retryAfterSeconds: num
   return new HttpError(503, code, detail, { headers: { 'Retry-After': String(retryAfterSeconds) } });
 }
 
-/** What a client is told of any error. What is not an `HttpError` says nothing about our inside. */
+/** The answer to any error. Only an `HttpError` shows its message; others would reveal internals. */
 export function toHttpError(error: unknown): HttpError {
   if (error instanceof HttpError) return error;
   if (error instanceof AppError) {

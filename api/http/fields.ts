@@ -1,8 +1,8 @@
 import { z } from 'zod';
 
-/** Border parsers of JSON body fields, for what zod alone words or allows differently. */
+/** Parsers of JSON body fields whose rules or messages differ from zod's. */
 
-/** Text that Postgres can hold: no NUL characters, no half of a surrogate pair. Trimmed, and not blank. */
+/** Text that PostgreSQL can store: no NUL characters, no lone surrogates. Trimmed unless told otherwise, and not blank. */
 export function textField(options: { max: number; isTrimmed?: boolean; description?: string }) {
   const { max, isTrimmed = true, description } = options;
   const base = isTrimmed ? z.string().trim() : z.string();
@@ -14,7 +14,7 @@ export function textField(options: { max: number; isTrimmed?: boolean; descripti
     .meta(description === undefined ? {} : { description });
 }
 
-/** A JSON number without a fraction; texts are refused. */
+/** A JSON number without a fraction; strings are rejected. */
 export function integerField(options: { min?: number; max?: number; description?: string } = {}) {
   const { min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEGER, description } = options;
   return z

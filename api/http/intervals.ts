@@ -1,4 +1,4 @@
-/** What histories are cut into: buckets in UTC, whose weeks begin on Monday. */
+/** Bucket sizes of histories; in UTC, weeks begin on Monday. */
 export const INTERVALS = ['1 hour', '1 day', '1 week', '1 month'] as const;
 export type Interval = (typeof INTERVALS)[number];
 
@@ -8,7 +8,7 @@ const WEEK = 7 * DAY;
 /** The first Monday after 1970-01-01, a Thursday. */
 const MONDAY = 4 * DAY;
 
-/** The bucket that a time lies in, counted from one that is the same for all of an interval. */
+/** The number of the bucket that holds a time. */
 function bucketAt(interval: Interval, ms: number): number {
   switch (interval) {
     case '1 hour':
@@ -33,24 +33,23 @@ function startOf(interval: Interval, bucket: number): number {
     case '1 week':
       return bucket * WEEK + MONDAY;
     case '1 month':
-      // Date.UTC takes a year below 100 for one of the 20th century.
+      // Date.UTC maps years below 100 to the 20th century.
       return new Date(0).setUTCFullYear(Math.floor(bucket / 12), bucket - 12 * Math.floor(bucket / 12), 1);
   }
 }
 
-/** When the bucket begins that a time lies in; unix milliseconds. */
+/** Start of the bucket that holds a time; unix milliseconds. */
 export function bucketStart(interval: Interval, ms: number): number {
   return startOf(interval, bucketAt(interval, ms));
 }
 
-/** When the bucket after it begins; unix milliseconds. */
+/** Start of the following bucket; unix milliseconds. */
 export function nextBucketStart(interval: Interval, ms: number): number {
   return startOf(interval, bucketAt(interval, ms) + 1);
 }
 
 /**
- * The beginnings of buckets from a time to another, both inclusive, ascending: the first `limit` of them; unix
- * milliseconds.
+ * The first `limit` bucket starts between two times, both inclusive, ascending; unix milliseconds.
  */
 export function boundaries(
   interval: Interval,

@@ -1,4 +1,4 @@
-/** The part of @koa/cors that is used; the package brings no types. */
+/** The part of @koa/cors in use; the package has no types. */
 declare module '@koa/cors' {
   import type { Middleware } from 'koa';
 

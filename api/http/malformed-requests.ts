@@ -4,25 +4,25 @@ import type { Server } from 'node:http';
 
 import { API_VERSION } from './openapi.ts';
 
-/** What the HTTP parser makes of a request that never becomes one. */
+/** Answers by the error code of Node's HTTP parser. */
 const answers: Readonly<Record<string, readonly [status: number, code: string, detail: string]>> = {
   HPE_HEADER_OVERFLOW: [
     431,
     'headers_too_large',
-    `The request's address and headers exceed ${maxHeaderSize} bytes.`,
+    `The request's URL and headers exceed ${maxHeaderSize} bytes.`,
   ],
   ERR_HTTP_REQUEST_TIMEOUT: [408, 'request_timeout', 'The request did not arrive in time.'],
 };
 const malformed = [400, 'bad_request', 'The request is not valid HTTP.'] as const;
 
-/** What a client still sends is taken for so long: closing at once would reset the connection under the answer. */
+/** Delay before the socket closes: closing while the client still sends would reset the connection before it reads the answer. */
 const LINGER_MS = 1000;
 
-/** Answers what the server cannot read as HTTP in the shape of every other error. */
-export function answerBrokenRequests(server: Server): void {
+/** Answers requests that are not valid HTTP with the same error body as every other error. */
+export function answerMalformedRequests(server: Server): void {
   const answered = new WeakSet();
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-    // Every further packet of the same request comes here again.
+    // The event repeats for every further packet of the request.
     if (answered.has(socket)) return;
     answered.add(socket);
     if (error.code === 'ECONNRESET' || !socket.writable) {

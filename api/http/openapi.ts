@@ -5,7 +5,7 @@ import type { ZodOpenApiOperationObject, ZodOpenApiPathsObject } from 'zod-opena
 import { errorBody } from '../../schemas/api/common.ts';
 import type { Auth, Route } from './route.ts';
 
-/** Of the API's contract; also the `X-API-Version` header. */
+/** Version of the API contract; also sent as `X-API-Version`. */
 export const API_VERSION = '1.0.0';
 
 const security: Readonly<Record<Auth, Record<string, string[]>[]>> = {
@@ -22,17 +22,17 @@ const headers = z.object({
   'X-Indexed-Block': z
     .string()
     .optional()
-    .meta({ description: 'The highest height that can be queried; absent before the first' }),
+    .meta({ description: 'Highest block height that can be queried; absent before the first block' }),
   'RateLimit-Policy': z.string().optional().meta({
-    description: 'What limit holds for the caller: `q` calls in `w` seconds; absent without one',
+    description: "The caller's limit: `q` calls in `w` seconds; absent without a limit",
   }),
   RateLimit: z.string().optional().meta({
-    description: 'Where the caller stands: `r` calls left; the oldest one counts no more in `t` seconds',
+    description: '`r` calls left; the oldest counted call expires in `t` seconds',
   }),
 });
 
-const madeHeaders = headers.extend({
-  Location: z.string().meta({ description: 'The path of what was made, or of the list that it is in' }),
+const createdHeaders = headers.extend({
+  Location: z.string().meta({ description: 'Path of the created resource, or of the list that contains it' }),
 });
 
 const idempotencyKey = z.object({
@@ -44,7 +44,7 @@ const idempotencyKey = z.object({
     .optional()
     .meta({
       description:
-        'A repeat under the same key is answered as the first was, for 48 hours; one with another body 422',
+        'A repeat with the same key within 48 hours gets the first answer; one with another body is answered 422',
     }),
 });
 
@@ -62,7 +62,7 @@ export function describeApi(routes: readonly Route[]): ReturnType<typeof createD
       title: 'Token data service',
       version: API_VERSION,
       description:
-        'Every path is served with and without its trailing slash. An empty query parameter counts as absent, the last of several with one name counts, and unknown ones are ignored.',
+        'Every path is served with and without its trailing slash. An empty query parameter counts as absent; of several with one name the last counts; unknown ones are ignored.',
     },
     servers: [{ url: '/' }],
     paths,
@@ -90,13 +90,13 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
     status,
     {
       description: reasons[Number(status)] ?? 'Answer',
-      headers: status === '201' ? madeHeaders : headers,
+      headers: status === '201' ? createdHeaders : headers,
       ...(schema === null ? {} : { content: { 'application/json': { schema } } }),
     },
   ]);
   return {
     summary: route.summary,
-    ...describeUse(route),
+    ...describeDescription(route),
     tags: [route.tag],
     security: security[route.auth],
     requestParams: {
@@ -116,13 +116,13 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
   };
 }
 
-/** An absent body is read as an empty one. */
+/** An absent body is parsed as `{}`. */
 const isBodyRequired = (body: z.ZodType): boolean => !body.safeParse({}).success;
 
-function describeUse({ description, sessionCallsPerMinute: calls }: Route): { description?: string } {
+function describeDescription({ description, sessionCallsPerMinute: calls }: Route): { description?: string } {
   const sentences = [
     description ?? [],
-    calls === undefined ? [] : `By session, at most ${calls} calls a minute.`,
+    calls === undefined ? [] : `At most ${calls} calls a minute with a session.`,
   ].flat();
   return sentences.length === 0 ? {} : { description: sentences.join(' ') };
 }
@@ -132,21 +132,21 @@ const reasons: Readonly<Record<number, string>> = {
   201: 'Created',
   202: 'Accepted',
   204: 'No content',
-  400: 'The input is wrong; `errors` names the fields',
-  401: 'No credentials, or credentials that are not good',
-  403: 'The credentials do not allow it',
+  400: 'Invalid input; `errors` lists the fields',
+  401: 'Missing or invalid credentials',
+  403: 'Not allowed with these credentials',
   404: 'Not found',
-  409: 'The state does not allow it',
+  409: 'Conflict with the current state',
   413: 'The body is too large',
   415: 'The body is not JSON',
   422: 'The Idempotency-Key was used with another body',
-  429: 'Too many requests; `Retry-After` says when',
-  431: 'Address and headers are too large',
+  429: 'Too many requests; retry after `Retry-After` seconds',
+  431: 'URL and headers are too large',
   500: 'Server error',
-  503: 'Unavailable; `Retry-After` says when',
+  503: 'Unavailable; retry after `Retry-After` seconds',
 };
 
-/** The errors that the framework itself answers with, and the route's own. */
+/** Statuses of the errors that every route of this kind may answer, and the route's own. */
 function errorStatuses({ auth, body, refusesPath, query, method, isIdempotent, errors }: Route): number[] {
   const hasInput = body !== undefined || query !== undefined || refusesPath || isIdempotent;
   return [

@@ -5,8 +5,8 @@ import type { Felt } from '../../schemas/felt.ts';
 import { INTERVALS } from './intervals.ts';
 
 /**
- * Border parsers of query and path parameters. Each takes the text that was sent and is made optional by the route
- * (`address().optional()`). An empty parameter counts as absent, the last of several with one name counts.
+ * Parsers of query and path parameters. Each takes the text as sent; a route makes one optional with `.optional()`. An
+ * empty parameter counts as absent; of several with one name the last counts.
  */
 
 const refuse = (context: z.core.$RefinementCtx, message: string): never => {
@@ -14,7 +14,7 @@ const refuse = (context: z.core.$RefinementCtx, message: string): never => {
   return z.NEVER;
 };
 
-/** What the OpenAPI document says of them; besides, they are below the field's prime. */
+/** Pattern in the OpenAPI document; the parser also requires a value below the field's prime. */
 const HEX = '^0[xX][0-9a-fA-F]{1,64}$';
 
 /** Any common 0x form of an address or hash, as a canonical felt. */
@@ -43,7 +43,7 @@ export function hash(description = 'Transaction hash in any 0x form') {
     .meta({ description, override: { type: 'string', pattern: HEX } });
 }
 
-/** A whole decimal number within bounds (both included, at most 2^53 − 1). */
+/** A decimal integer within inclusive bounds, at most 2^53 − 1. */
 export function integer(
   options: { min?: number; max?: number; description?: string } = {},
 ): z.ZodType<number, string> {
@@ -66,7 +66,7 @@ export function integer(
 
 const TOKEN_ID = '^([0-9]{1,78}|0[xX][0-9a-fA-F]{1,64})$';
 
-/** An NFT's id: below 2^256, decimal or 0x. */
+/** An NFT token id below 2^256, decimal or 0x. */
 export function tokenId(description = 'Token id, decimal or 0x') {
   return z
     .string()
@@ -131,15 +131,18 @@ export function timestamp(description = 'ISO 8601; UTC unless it names a zone') 
     .meta({ description, override: { type: 'string', format: 'date-time' } });
 }
 
-/** What a history is cut into. */
+/** The bucket size of a history. */
 export function interval() {
   return z
     .enum(INTERVALS, { error: `Must be one of: ${INTERVALS.join(', ')}.` })
-    .meta({ description: '1 hour when absent; buckets are in UTC, weeks begin on Monday' });
+    .meta({ description: 'Default 1 hour; buckets are in UTC, weeks begin on Monday' });
 }
 
-/** Free text without NUL characters, which Postgres cannot hold. Length in characters. */
-/** @param options.isTrimmed blanks around it do not count */
+/**
+ * Free text without NUL characters, which PostgreSQL cannot store. Lengths are in characters.
+ *
+ * @param options.isTrimmed ignores surrounding whitespace
+ */
 export function text(
   options: { min?: number; max?: number; description?: string; isTrimmed?: boolean } = {},
 ) {
@@ -151,11 +154,11 @@ export function text(
     .meta(description === undefined ? {} : { description });
 }
 
-/** A page's number; `last`; or `invalid`, which is answered 404 once the page is looked for (`resolvePage`). */
+/** A page number, `last`, or `invalid`, which `resolvePage` answers 404. */
 export type PageParameter = number | 'last' | 'invalid';
 
-/** The name of a network, in any case. */
-export function networkFilter(description = 'Such as mainnet or sepolia') {
+/** A network's name, case-insensitive. */
+export function networkFilter(description = 'Network, such as mainnet or sepolia') {
   return text({ max: 100 })
     .transform((name) => name.trim().toLowerCase())
     .meta({ description, override: { type: 'string', maxLength: 100 } });
@@ -173,7 +176,7 @@ export function page(): z.ZodType<PageParameter, string | undefined> {
       return number === 0 ? 'invalid' : number;
     })
     .meta({
-      description: 'Page number from 1 on, or `last`; a page that does not exist is answered 404',
+      description: 'Page number from 1, or `last`; a page that does not exist is answered 404',
       override: ({ jsonSchema }) => {
         delete jsonSchema.type;
         Object.assign(jsonSchema, {
@@ -184,7 +187,7 @@ export function page(): z.ZodType<PageParameter, string | undefined> {
     });
 }
 
-/** How many rows a page has: a bad one or 0 is the default, a larger one the maximum. */
+/** Rows per page: an invalid value or 0 means the default, a larger one the maximum. */
 export function limit(
   options: { fallback?: number; max?: number } = {},
 ): z.ZodType<number, string | undefined> {
@@ -198,7 +201,7 @@ export function limit(
       return number === 0 ? fallback : Math.min(number, max);
     })
     .meta({
-      description: `Rows of a page; ${fallback} when wrong, at most ${max}`,
+      description: `Rows per page, at most ${max}; an invalid value means ${fallback}`,
       override: { type: 'integer', minimum: 1, maximum: max, default: fallback },
     });
 }

@@ -1,20 +1,20 @@
 import type { Route } from './route.ts';
 
-/** What became known of the caller, for the access log; and what is to be told how the call ended. */
+/** The caller for the access log, and the hook to run when the call ends. */
 export interface CallerNote {
   keyId?: number;
   userId?: number;
-  /** Why a key was refused. */
+  /** Why a key was rejected. */
   refusal?: string;
-  /** Called with the answer's status before the answer goes out; gives headers for it. */
+  /** Called with the status before the answer is sent; returns headers for it. */
   settle?: (status: number) => Promise<Readonly<Record<string, string>>>;
 }
 
-/** What the middleware of one request tell each other. */
+/** State shared by the middleware of one request. */
 export interface RequestState {
   requestId: string;
   ip: string;
-  /** Of the matched route, as declared. */
+  /** The declared path of the matched route. */
   path?: string;
   route?: Route;
   note: CallerNote;

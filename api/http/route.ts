@@ -4,61 +4,61 @@ import { notFound } from './errors.ts';
 import type { SignedCall } from '../sync/signature.ts';
 import { parseInput } from './validation.ts';
 
-/** The names that readers use, all of one moment; read once a request. */
+/** Tables and schemas of the served builds, consistent with each other; read once per request. */
 export interface ServedBuilds {
   /** ClickHouse table by placeholder. */
   table(placeholder: string): string;
   /** Postgres schema by projection. */
   schema(projection: string): string;
-  /** While this stays the same, so does what is told of the chain; null: not known. */
+  /** Changes whenever chain data changes; null: unknown. */
   readonly state: string | null;
-  /** The same of what is told of blocks alone. */
+  /** Changes whenever block data changes. */
   readonly chainState?: string | null;
 }
 
-/** Who calls, by session. */
+/** The caller, by session. */
 export interface CallerUser {
   readonly id: number;
   readonly username: string;
   readonly email: string | null;
 }
 
-/** Who calls, by API key. */
+/** The caller, by API key. */
 export interface CallerKey {
   readonly id: number;
   readonly userId: number;
 }
 
-/** How each kind of route learns who calls; every one of them throws 401 or 403. */
+/** Identifies the caller by each kind of credentials; throws 401 or 403. */
 export interface Identify {
   none(): Promise<Record<never, never>>;
   key(): Promise<{ key: CallerKey }>;
   session(): Promise<{ user: CallerUser; tokenHash: string }>;
-  /** The signature's headers are there and of now; whether it is right is for the route to tell, which knows the key. */
+  /** Checks that the signature headers are present and current. The route, which knows the key, verifies the signature. */
   signature(): Promise<{ signedCall: SignedCall }>;
-  /** An `api-key` header goes before a bearer token. */
+  /** An `api-key` header takes precedence over a bearer token. */
   'key-or-session'(): Promise<{ key: CallerKey; user?: never } | { user: CallerUser; key?: never }>;
 }
 export type Auth = keyof Identify;
 type Identity<A extends Auth> = Awaited<ReturnType<Identify[A]>>;
 
-/** What a handler may want to know of the request besides its input. */
+/** The request besides its parsed input. */
 export interface RequestInfo {
   readonly id: string;
   readonly method: string;
   /** The route's path as declared. */
   readonly path: string;
-  /** The client's address, found through trusted proxies only. */
+  /** The client's address, forwarded by trusted proxies only. */
   readonly ip: string;
-  /** The query as it was sent: the last of several with one name, empty ones left out. */
+  /** The query as sent: the last of several with one name, without empty ones. */
   readonly query: Readonly<Record<string, string>>;
-  /** Aborted when the client goes away. */
+  /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
   /** A request header, '' when absent. */
   header(name: string): string;
 }
 
-/** One request on its way into a route. */
+/** The input of a route, not yet parsed. */
 interface Call {
   readonly params: Readonly<Record<string, string>>;
   readonly request: RequestInfo;
@@ -68,16 +68,16 @@ interface Call {
   body(): Promise<unknown>;
 }
 
-/** Answer schemas by status; null where there is no body. */
+/** Answer schemas by status; null: no body. */
 export type Responses = Readonly<Record<number, z.ZodType | null>>;
 
-/** What a handler returns: a declared status with the body that it promises. */
+/** What a handler returns: a declared status with its declared body. */
 type Reply<R extends Responses> = {
   [S in keyof R]: {
     status: S;
     body: R[S] extends z.ZodType ? z.input<R[S]> : null;
     headers?: Readonly<Record<string, string>>;
-    /** Not to be given again: what it lacks may be there in a moment. */
+    /** Do not cache: the answer is incomplete. */
     noStore?: boolean;
   };
 }[keyof R];
@@ -98,7 +98,7 @@ interface Declaration<
   R extends Responses,
 > {
   readonly method: Method;
-  /** With the trailing slash, parameters in braces: `/api/tokens/{address}/`. Served with and without the slash. */
+  /** With a trailing slash and parameters in braces, such as `/api/tokens/{address}/`. Served with and without the slash. */
   readonly path: `/${string}/`;
   readonly summary: string;
   readonly description?: string;
@@ -106,34 +106,34 @@ interface Declaration<
   readonly tag: string;
   readonly auth: A;
   readonly params?: P;
-  /** A path of another shape is refused by the names of its parts (400); without it, it is nobody's (404). */
+  /** Answers invalid path parameters 400 with their names; without it, 404. */
   readonly refusesPath?: true;
   readonly query?: Q;
   readonly body?: B;
   readonly response: R;
   /**
-   * Where what a 201 made is found: a path whose braces are filled in from the body. Without a page of its own, the list
-   * that it is in.
+   * The path of the created resource, or of its list, for the Location header of a 201. Parameters in braces are filled
+   * from the body.
    */
   readonly location?: R extends { readonly 201: unknown } ? `/${string}/` : never;
-  /** A repeat with the same `Idempotency-Key` header is answered as the first was (`identifyCommand`). */
+  /** A repeat with the same `Idempotency-Key` header gets the first answer (`identifyCommand`). */
   readonly isIdempotent?: true;
-  /** Its answers rest on the query and on what is told of the chain alone: one may be given again while that stays. */
+  /** Its answers depend on the query and chain data only, so they may be cached while that is unchanged. */
   readonly isCacheable?: true;
-  /** Calls that a user may make by session in any minute; without it, as many as they like. */
+  /** Calls by session allowed per user in any minute; default: unlimited. */
   readonly sessionCallsPerMinute?: number;
-  /** Calls that an address may make in any minute. */
+  /** Calls allowed per client address in any minute. */
   readonly addressCallsPerMinute?: number;
-  /** Bytes of a request body, where it may be larger than others. */
+  /** Limit of the request body in bytes. */
   readonly bodyBytes?: number;
-  /** Errors carry their text as `error`, too. */
+  /** Errors repeat their text as `error`. */
   readonly hasErrorText?: true;
-  /** Statuses of errors that are the route's own, besides those that its declaration makes plain. */
+  /** Statuses of errors besides those that follow from the declaration. */
   readonly errors?: readonly number[];
   handler(context: HandlerContext<P, Q, B> & Identity<A>): Promise<Reply<NoInfer<R>>>;
 }
 
-/** A declared route, its types closed in: everything about it comes from the declaration. */
+/** A declared route without its type parameters. */
 export interface Route {
   readonly method: Method;
   readonly path: string;
@@ -154,9 +154,9 @@ export interface Route {
   readonly addressCallsPerMinute: number | undefined;
   readonly bodyBytes: number | undefined;
   readonly hasErrorText: boolean;
-  /** True where successes carry `success: true`; errors of the route then carry `success: false`. */
+  /** Successes have `success: true`; errors of the route then have `success: false`. */
   readonly hasSuccessFlag: boolean;
-  /** Settles who calls and what is asked, before anything is answered. */
+  /** Identifies the caller and parses the input; `answer` then runs the handler. */
   begin(call: Call): Promise<{ readonly served: ServedBuilds; readonly answer: () => Promise<RouteAnswer> }>;
 }
 
@@ -167,34 +167,34 @@ export interface RouteAnswer {
   readonly noStore?: boolean | undefined;
 }
 
-const nothing = z.object({});
+const emptyObject = z.object({});
 
-/** What a path names; 404 where its parts cannot be anybody's id. */
-function named<S extends z.ZodType>(schema: S | undefined, value: unknown): z.output<S> {
-  const parsed = (schema ?? nothing).safeParse(value);
+/** Parses path parameters; 404 when they cannot be the id of a resource. */
+function parsePath<S extends z.ZodType>(schema: S | undefined, value: unknown): z.output<S> {
+  const parsed = (schema ?? emptyObject).safeParse(value);
   if (!parsed.success) throw notFound();
   return parsed.data as z.output<S>;
 }
 
-/** A path with its braces filled in from the fields of a body. */
-function filledIn(path: string, body: unknown): string {
+/** A path whose parameters are filled from the fields of a body. */
+function fillPath(path: string, body: unknown): string {
   const fields = new Map<string, unknown>(Object.entries(body ?? {}));
   return path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String(fields.get(name))));
 }
 
 /**
- * Declares a route once: validation, the answer's shape and the OpenAPI document all come from here. Who calls is
- * settled first, then the input is parsed, then the handler runs.
+ * Declares a route once: validation, the answer's shape and the OpenAPI document all come from here. The caller is
+ * identified first, then the input is parsed, then the handler runs.
  */
 export function defineRoute<
   A extends Auth,
   R extends Responses,
-  P extends z.ZodObject = typeof nothing,
-  Q extends z.ZodObject = typeof nothing,
-  B extends z.ZodType = typeof nothing,
+  P extends z.ZodObject = typeof emptyObject,
+  Q extends z.ZodObject = typeof emptyObject,
+  B extends z.ZodType = typeof emptyObject,
 >(declaration: Declaration<A, P, Q, B, R>): Route {
   const { method, path, summary, description, tag, auth, params, query, body, response } = declaration;
-  // A part that is not declared has the type of `nothing`, which the compiler cannot see from `undefined`.
+  // An undeclared part has the type of `emptyObject`, which the compiler cannot infer from `undefined`.
   const parse = <S extends z.ZodType>(schema: S | undefined, value: unknown): z.output<S> =>
     schema === undefined ? ({} as z.output<S>) : parseInput(schema, value);
   return {
@@ -223,7 +223,8 @@ export function defineRoute<
     async begin(call) {
       const identity = (await call.identify[auth]()) as Identity<A>;
       const input = {
-        params: declaration.refusesPath === true ? parse(params, call.params) : named(params, call.params),
+        params:
+          declaration.refusesPath === true ? parse(params, call.params) : parsePath(params, call.params),
         query: parse(query, call.request.query),
         body: parse(body, body === undefined ? undefined : await call.body()),
       };
@@ -238,7 +239,7 @@ export function defineRoute<
           return {
             status: 201,
             ...rest,
-            headers: { ...rest.headers, Location: filledIn(location, rest.body) },
+            headers: { ...rest.headers, Location: fillPath(location, rest.body) },
           };
         },
       };

@@ -1,4 +1,4 @@
-/** How answers give moments: ISO 8601 in UTC, `Z`. */
+/** Times in answers: ISO 8601 in UTC, with `Z`. */
 
 /** @param millis Unix milliseconds */
 export function iso(millis: number): string {

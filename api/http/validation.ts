@@ -2,8 +2,8 @@ import type { z } from 'zod';
 
 import { invalidInput } from './errors.ts';
 
-/** What the error map of zod is told about a fault. */
-interface Fault {
+/** The part of a zod issue that messages are made from. */
+interface Issue {
   readonly code?: string | undefined;
   readonly input?: unknown;
   readonly expected?: unknown;
@@ -19,7 +19,7 @@ const typeName = (value: unknown): string => {
   return names[typeof value] ?? typeof value;
 };
 
-function wrongType({ input, expected }: Fault): string {
+function wrongType({ input, expected }: Issue): string {
   if (input === undefined) return 'This field is required.';
   if (input === null) return 'This field may not be null.';
   switch (expected) {
@@ -41,41 +41,41 @@ function wrongType({ input, expected }: Fault): string {
   }
 }
 
-/** The texts of the framework that the contract speaks like. A schema's own message goes before these. */
-function describeFault(fault: Fault): string | undefined {
-  switch (fault.code ?? '') {
+/** Messages of Django REST framework, as the contract requires. A schema's own message takes precedence. */
+function describeIssue(issue: Issue): string | undefined {
+  switch (issue.code ?? '') {
     case 'invalid_type':
-      return wrongType(fault);
+      return wrongType(issue);
     case 'too_small':
-      if (fault.origin === 'string') {
-        return fault.minimum === 1
+      if (issue.origin === 'string') {
+        return issue.minimum === 1
           ? 'This field may not be blank.'
-          : `Ensure this field has at least ${String(fault.minimum)} characters.`;
+          : `Ensure this field has at least ${String(issue.minimum)} characters.`;
       }
-      if (fault.origin === 'array') {
-        return fault.minimum === 1
+      if (issue.origin === 'array') {
+        return issue.minimum === 1
           ? 'This list may not be empty.'
-          : `Ensure this field has at least ${String(fault.minimum)} elements.`;
+          : `Ensure this field has at least ${String(issue.minimum)} elements.`;
       }
-      return `Ensure this value is greater than or equal to ${String(fault.minimum)}.`;
+      return `Ensure this value is greater than or equal to ${String(issue.minimum)}.`;
     case 'too_big':
-      if (fault.origin === 'string')
-        return `Ensure this field has no more than ${String(fault.maximum)} characters.`;
-      if (fault.origin === 'array')
-        return `Ensure this field has no more than ${String(fault.maximum)} elements.`;
-      return `Ensure this value is less than or equal to ${String(fault.maximum)}.`;
+      if (issue.origin === 'string')
+        return `Ensure this field has no more than ${String(issue.maximum)} characters.`;
+      if (issue.origin === 'array')
+        return `Ensure this field has no more than ${String(issue.maximum)} elements.`;
+      return `Ensure this value is less than or equal to ${String(issue.maximum)}.`;
     case 'invalid_value':
-      return `"${String(fault.input).slice(0, 100)}" is not a valid choice.`;
+      return `"${String(issue.input).slice(0, 100)}" is not a valid choice.`;
     case 'invalid_format':
-      return fault.format === 'url' ? 'Enter a valid URL.' : 'Not a valid value.';
+      return issue.format === 'url' ? 'Enter a valid URL.' : 'Not a valid value.';
     default:
       return undefined;
   }
 }
 
-/** Parses one part of a request; throws 400 that names every wrong field. */
+/** Parses one part of a request; throws 400 listing every invalid field. */
 export function parseInput<S extends z.ZodType>(schema: S, value: unknown): z.output<S> {
-  const parsed = schema.safeParse(value, { error: describeFault });
+  const parsed = schema.safeParse(value, { error: describeIssue });
   if (parsed.success) return parsed.data;
   const errors: Record<string, string[]> = Object.create(null);
   for (const { path, message } of parsed.error.issues) {

@@ -4,19 +4,19 @@ import { defineScript } from '../../infra/redis/client.ts';
 import type { Counters } from '../../infra/redis/client.ts';
 
 /**
- * Failed key checks by address. The window of an address begins with its first failure; after ten in it, the address is
- * blocked until the window ends. What is refused because of that counts no more.
+ * Failed key checks by client address. An address's window begins with its first failure; after ten failures the address
+ * is blocked until the window ends. Calls rejected by the block do not count.
  */
 export interface AddressFailures {
-  /** Milliseconds for which the address is blocked still; 0 when it is not. */
+  /** Milliseconds until the block of an address ends; 0 when it is not blocked. */
   blockedFor(address: string): Promise<number>;
-  /** Counts a failure, unless the address was blocked by ten before this one: then as `blockedFor`. */
+  /** Counts a failure and returns 0; for an address that is already blocked returns the same as `blockedFor`. */
   record(address: string): Promise<number>;
 }
 
-export const FAILURES = 10;
+export const MAX_FAILURES = 10;
 
-/** KEYS: the address; ARGV: now (ms), window (ms), failures, whether to count one. */
+/** KEYS: the address; ARGV: now (ms), window (ms), maximum, whether to count one. */
 const failuresScript = defineScript(`
 local now, window, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local began = tonumber(redis.call('HGET', KEYS[1], 'began') or '')
@@ -30,7 +30,7 @@ end
 if ARGV[4] == '1' then redis.call('HINCRBY', KEYS[1], 'failures', 1) end
 return 0`);
 
-/** For all processes that share a Redis. */
+/** Shared by all processes through Redis. */
 export function sharedAddressFailures(
   counters: Counters,
   windowMs: number,
@@ -40,7 +40,11 @@ export function sharedAddressFailures(
     z
       .int()
       .parse(
-        await counters.run(failuresScript, [`failures:${address}`], [now(), windowMs, FAILURES, isFailure]),
+        await counters.run(
+          failuresScript,
+          [`failures:${address}`],
+          [now(), windowMs, MAX_FAILURES, isFailure],
+        ),
       );
   return {
     blockedFor: async (address) => await run(address, 0),
@@ -48,66 +52,66 @@ export function sharedAddressFailures(
   };
 }
 
-/** Addresses held at once by this process; the one that was heard of first goes first. */
-const ADDRESSES = 50_000;
+/** Bounds the memory of this process; the oldest address is evicted first. */
+const MAX_ADDRESSES = 50_000;
 
 /**
- * What is once known to be blocked stays so until its window ends: this process asks no more about it, and knows it still
- * when Redis goes away.
+ * Caches blocks until they end: Redis is not asked again about a blocked address, and the block outlives an outage of
+ * Redis.
  */
-export function rememberBlocks(failures: AddressFailures, now: () => number): AddressFailures {
+export function cacheBlocks(failures: AddressFailures, now: () => number): AddressFailures {
   const ends = new Map<string, number>();
   const remember = (address: string, left: number): number => {
     if (left <= 0) return 0;
     ends.delete(address);
     ends.set(address, now() + left);
-    makeRoom(ends);
+    evictOldest(ends);
     return left;
   };
-  const known = (address: string): number => (ends.get(address) ?? 0) - now();
+  const cached = (address: string): number => (ends.get(address) ?? 0) - now();
   return {
     async blockedFor(address) {
-      const left = known(address);
+      const left = cached(address);
       if (left > 0) return left;
       ends.delete(address);
       return remember(address, await failures.blockedFor(address));
     },
     async record(address) {
-      const left = known(address);
+      const left = cached(address);
       return left > 0 ? left : remember(address, await failures.record(address));
     },
   };
 }
 
-/** In this process alone, while the shared ones cannot be had. */
+/** For this process alone, while Redis is unavailable. */
 export function localAddressFailures(windowMs: number, now: () => number): AddressFailures {
-  const windows = new Map<string, { readonly began: number; failures: number }>();
+  const windows = new Map<string, { readonly startedAt: number; failures: number }>();
   const current = (address: string) => {
     const window = windows.get(address);
-    return window !== undefined && now() - window.began < windowMs ? window : undefined;
+    return window !== undefined && now() - window.startedAt < windowMs ? window : undefined;
   };
   const blocked = (address: string): number => {
     const window = current(address);
-    return window !== undefined && window.failures >= FAILURES ? window.began + windowMs - now() : 0;
+    return window !== undefined && window.failures >= MAX_FAILURES ? window.startedAt + windowMs - now() : 0;
   };
   return {
     blockedFor: async (address) => blocked(address),
     async record(address) {
       const left = blocked(address);
       if (left > 0) return left;
-      const window = current(address) ?? { began: now(), failures: 0 };
+      const window = current(address) ?? { startedAt: now(), failures: 0 };
       window.failures += 1;
       windows.delete(address);
       windows.set(address, window);
-      makeRoom(windows);
+      evictOldest(windows);
       return 0;
     },
   };
 }
 
-function makeRoom(held: Map<string, unknown>): void {
-  for (const oldest of held.keys()) {
-    if (held.size <= ADDRESSES) return;
-    held.delete(oldest);
+function evictOldest(entries: Map<string, unknown>): void {
+  for (const oldest of entries.keys()) {
+    if (entries.size <= MAX_ADDRESSES) return;
+    entries.delete(oldest);
   }
 }

@@ -1,21 +1,21 @@
-/** What a limit says to one call. */
+/** The decision of a limit about one call. */
 export interface Allowance {
   readonly isAllowed: boolean;
   readonly limit: number;
-  /** Calls that may still be made now; 0 when this one is not allowed. */
+  /** Calls left; 0 when this one is not allowed. */
   readonly remaining: number;
-  /** Until one of the calls that were made leaves the window; when refused, until the next one may be made. */
+  /** Milliseconds until the oldest call leaves the window; for a rejected call, until the next may be made. */
   readonly resetMs: number;
 }
 
-/** Whole seconds, as headers tell them; never 0, so that who waits so long is not refused again. */
+/** Whole seconds for headers; never 0, so that a client that waits this long is not rejected again. */
 export function wholeSeconds(ms: number): number {
   return Math.max(1, Math.ceil(ms / 1000));
 }
 
 /**
- * The fields of draft-ietf-httpapi-ratelimit-headers: `RateLimit-Policy` says what holds (`q` calls in `w` seconds),
- * `RateLimit` where the caller stands (`r` calls left, the oldest one leaves the window in `t` seconds).
+ * Headers of draft-ietf-httpapi-ratelimit-headers: `RateLimit-Policy` is the limit (`q` calls in `w` seconds), `RateLimit`
+ * its state (`r` calls left, the oldest counted call expires in `t` seconds).
  */
 export function rateLimitHeaders(
   name: string,

@@ -4,14 +4,14 @@ import { defineScript } from '../../infra/redis/client.ts';
 import type { Counters } from '../../infra/redis/client.ts';
 import type { Allowance } from './allowance.ts';
 
-/** Counts calls over a rolling minute. A refused call does not count. */
+/** Limits the calls of a caller in a rolling minute. A rejected call does not count. */
 export interface CallRates {
   take(name: string, limit: number): Promise<Allowance>;
 }
 
 export const MINUTE_MS = 60_000;
 
-/** KEYS: when the calls were, oldest first; ARGV: now (ms), window (ms), limit. Returns whether, calls left, ms. */
+/** KEYS: times of the calls, oldest first; ARGV: now (ms), window (ms), limit. Returns isAllowed, remaining, resetMs. */
 const takeScript = defineScript(`
 local now, window, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local first = tonumber(redis.call('LINDEX', KEYS[1], 0) or '')
@@ -28,7 +28,7 @@ return {1, limit - used - 1, wait}`);
 
 const taken = z.tuple([z.int(), z.int(), z.int()]);
 
-/** For all processes that share a Redis. */
+/** Shared by all processes through Redis. */
 export function sharedCallRates(counters: Counters, now: () => number): CallRates {
   return {
     async take(name, limit) {
@@ -39,10 +39,10 @@ export function sharedCallRates(counters: Counters, now: () => number): CallRate
   };
 }
 
-/** Names held at once by this process; the ones that called longest ago go first. */
-const NAMES = 50_000;
+/** Bounds the memory of this process; the caller that called longest ago is evicted first. */
+const MAX_CALLERS = 50_000;
 
-/** In this process alone, while the shared ones cannot be had. */
+/** For this process alone, while Redis is unavailable. */
 export function localCallRates(now: () => number): CallRates {
   const calls = new Map<string, number[]>();
   return {
@@ -54,7 +54,7 @@ export function localCallRates(now: () => number): CallRates {
       calls.delete(name);
       calls.set(name, [...inWindow, at]);
       for (const oldest of calls.keys()) {
-        if (calls.size <= NAMES) break;
+        if (calls.size <= MAX_CALLERS) break;
         calls.delete(oldest);
       }
       return { isAllowed: true, limit, remaining: limit - inWindow.length - 1, resetMs };

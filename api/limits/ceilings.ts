@@ -4,11 +4,11 @@ import { defineScript } from '../../infra/redis/client.ts';
 import type { Counters } from '../../infra/redis/client.ts';
 import type { Allowance } from './allowance.ts';
 
-/** Counts the calls of a name that succeed, over a rolling hour. */
+/** Limits the successful calls of a key in a rolling hour. */
 export interface Ceilings {
   /**
-   * Takes a slot before the work is done, if one is free. Then `end` must be called: success keeps the slot for an
-   * hour, failure gives it back. So however many calls run side by side, no more than `limit` succeed in any hour.
+   * Reserves a slot before the call runs, if one is free. `end` must follow: a success occupies the slot for an hour, a
+   * failure releases it. So however many calls run concurrently, at most `limit` succeed in any hour.
    */
   reserve(name: string, limit: number): Promise<Slot>;
 }
@@ -19,15 +19,14 @@ export interface Slot extends Allowance {
 
 export const HOUR_MS = 3_600_000;
 
-/** A slot that nobody ended (its process died, or did not hear that it had one) is free after so long. No call is as long. */
-const HOLD_MS = 120_000;
+/** A slot that was never ended (its process died, or missed the answer) expires. Longer than any call. */
+const SLOT_TTL_MS = 120_000;
 
 /**
- * A name's successes are a list of `second:before:after`: what was counted before that second, and with it. The last
- * `after` less the first `before` is the sum of the list. So a name takes as much room as it has seconds with a success
- * in an hour (at most 3601 entries, some 80 kB), however high its ceiling, where a sorted set of calls takes 100 bytes a
- * call. A success leaves when its whole second is an hour old: no hour ever holds more than the limit, and a slot is
- * free at most a second late.
+ * A key's successes are a list of `second:before:after`: the running count before and after that second. The last `after`
+ * minus the first `before` is the number of successes. So memory is bounded by the seconds of an hour (at most 3601
+ * entries, 80 kB), not by the ceiling; a sorted set takes 100 bytes a call. A success expires when its whole second is an
+ * hour old: no hour exceeds the limit, and a slot is released at most a second late.
  */
 const TRIM = `
 local now = tonumber(ARGV[1])
@@ -45,7 +44,7 @@ local last, lastBefore, after = entry(-1)
 local done = first and after - before or 0
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)`;
 
-/** KEYS: successes, slots held; ARGV: now (ms), limit, slot, hold (ms). Returns whether, calls left, ms. */
+/** KEYS: successes, reserved slots; ARGV: now (ms), limit, slot, slot TTL (ms). Returns isAllowed, remaining, resetMs. */
 const reserveScript = defineScript(`${TRIM}
 local limit = tonumber(ARGV[2])
 local left = limit - done - redis.call('ZCARD', KEYS[2])
@@ -54,8 +53,8 @@ redis.call('ZADD', KEYS[2], now + tonumber(ARGV[4]), ARGV[3])
 redis.call('PEXPIRE', KEYS[2], ARGV[4])
 return {1, left - 1, first and (first + 3601) * 1000 - now or 3600000}`);
 
-/** KEYS: successes, slots held; ARGV: now (ms), slot. */
-const keepScript = defineScript(`${TRIM}
+/** KEYS: successes, reserved slots; ARGV: now (ms), slot. */
+const succeedScript = defineScript(`${TRIM}
 redis.call('ZREM', KEYS[2], ARGV[2])
 local second = math.floor(now / 1000)
 if last and last >= second then
@@ -65,18 +64,18 @@ else
 end
 redis.call('PEXPIRE', KEYS[1], 3602000)`);
 
-/** KEYS: successes, slots held; ARGV: now (ms), slot. */
-const giveBackScript = defineScript(`return redis.call('ZREM', KEYS[2], ARGV[2])`);
+/** KEYS: successes, reserved slots; ARGV: now (ms), slot. */
+const releaseScript = defineScript(`return redis.call('ZREM', KEYS[2], ARGV[2])`);
 
 const reserved = z.tuple([z.int(), z.int(), z.int()]);
 
-/** For all processes that share a Redis. `slots` makes names that no other process makes. */
-export function sharedCeilings(counters: Counters, now: () => number, slots: () => string): Ceilings {
+/** Shared by all processes through Redis. */
+export function sharedCeilings(counters: Counters, now: () => number, uniqueId: () => string): Ceilings {
   return {
     async reserve(name, limit) {
       const keys = [`ceiling:${name}`, `ceiling-held:${name}`];
-      const slot = slots();
-      const answer = await counters.run(reserveScript, keys, [now(), limit, slot, HOLD_MS]);
+      const slot = uniqueId();
+      const answer = await counters.run(reserveScript, keys, [now(), limit, slot, SLOT_TTL_MS]);
       const [isAllowed, remaining, resetMs] = reserved.parse(answer);
       return {
         isAllowed: isAllowed === 1,
@@ -85,46 +84,46 @@ export function sharedCeilings(counters: Counters, now: () => number, slots: () 
         resetMs,
         async end(isSuccess) {
           if (isAllowed === 0) return;
-          await counters.run(isSuccess ? keepScript : giveBackScript, keys, [now(), slot]);
+          await counters.run(isSuccess ? succeedScript : releaseScript, keys, [now(), slot]);
         },
       };
     },
   };
 }
 
-/** In this process alone, while the shared ones cannot be had. */
+/** For this process alone, while Redis is unavailable. */
 export function localCeilings(now: () => number): Ceilings {
   interface Calls {
-    /** When each success was, oldest first. */
-    readonly done: number[];
-    held: number;
+    /** Times of the successes, oldest first. */
+    readonly successes: number[];
+    reserved: number;
   }
   const byName = new Map<string, Calls>();
   const trimmed = (name: string): Calls => {
-    const calls = byName.get(name) ?? { done: [], held: 0 };
+    const calls = byName.get(name) ?? { successes: [], reserved: 0 };
     byName.set(name, calls);
-    while ((calls.done[0] ?? Infinity) <= now() - HOUR_MS) calls.done.shift();
+    while ((calls.successes[0] ?? Infinity) <= now() - HOUR_MS) calls.successes.shift();
     return calls;
   };
   return {
     async reserve(name, limit) {
       const calls = trimmed(name);
-      const left = limit - calls.done.length - calls.held;
-      const [first] = calls.done;
+      const left = limit - calls.successes.length - calls.reserved;
+      const [first] = calls.successes;
       const wait = first === undefined ? HOUR_MS : first + HOUR_MS - now();
       if (left < 1) {
         const resetMs = first === undefined ? 1000 : wait;
         return { isAllowed: false, limit, remaining: 0, resetMs, end: async () => {} };
       }
-      calls.held += 1;
+      calls.reserved += 1;
       return {
         isAllowed: true,
         limit,
         remaining: left - 1,
         resetMs: wait,
         async end(isSuccess) {
-          calls.held -= 1;
-          if (isSuccess) calls.done.push(now());
+          calls.reserved -= 1;
+          if (isSuccess) calls.successes.push(now());
         },
       };
     },

@@ -4,7 +4,7 @@ import { Counter, Gauge } from '../../infra/metrics.ts';
 import type { Registry } from '../../infra/metrics.ts';
 import type { Counters } from '../../infra/redis/client.ts';
 import { isRetryable } from '../../schemas/errors.ts';
-import { localAddressFailures, rememberBlocks, sharedAddressFailures } from './address-failures.ts';
+import { localAddressFailures, cacheBlocks, sharedAddressFailures } from './address-failures.ts';
 import type { AddressFailures } from './address-failures.ts';
 import type { Allowance } from './allowance.ts';
 import { localCallRates, sharedCallRates } from './call-rates.ts';
@@ -15,16 +15,16 @@ import { createLoginAttempts } from './login-attempts.ts';
 import type { LoginAttempts } from './login-attempts.ts';
 
 /**
- * Everything that is counted of callers. The counters are in Redis, one for all API processes. While Redis is away each
- * process counts for itself, ceilings and rates to a quarter of what they are: several processes behind one address then
- * let through about as much as the limit says, and reads go on. Log-ins wait for Redis.
+ * All limits on callers. The counters are in Redis, shared by all API processes. While Redis is unavailable each process
+ * counts for itself and allows a quarter of each ceiling and rate, so that four processes behind a balancer allow about
+ * the limit; log-ins are rejected.
  */
 export interface Limits {
   readonly ceilings: Ceilings;
   readonly addressFailures: AddressFailures;
   readonly callRates: CallRates;
   readonly logins: LoginAttempts;
-  /** Asks Redis. */
+  /** False while Redis is unavailable. */
   areShared(): Promise<boolean>;
 }
 
@@ -40,12 +40,12 @@ const LOCAL_SHARE = 1 / 4;
 const localLimit = (limit: number): number => Math.ceil(limit * LOCAL_SHARE);
 
 export function createLimits({ counters, ipBlockWindowMs, metrics, now }: LimitsDeps): Limits {
-  const local = new Counter({
+  const localDecisions = new Counter({
     name: 'tds_local_limit_decisions_total',
-    help: 'Decisions of limits that this process made alone, because Redis was away',
+    help: 'Limit decisions made by this process alone because Redis was unavailable',
     registers: [metrics],
   });
-  local.inc(0);
+  localDecisions.inc(0);
   new Gauge({
     name: 'tds_redis_up',
     help: '1 while limits are counted in Redis, 0 while each process counts for itself',
@@ -54,21 +54,21 @@ export function createLimits({ counters, ipBlockWindowMs, metrics, now }: Limits
       this.set((await counters.answers()) ? 1 : 0);
     },
   });
-  const either = async <T>(shared: () => Promise<T>, alone: () => Promise<T>): Promise<T> => {
+  const withFallback = async <T>(shared: () => Promise<T>, fallback: () => Promise<T>): Promise<T> => {
     try {
       return await shared();
     } catch (error) {
       if (!isRetryable(error)) throw error;
-      local.inc();
-      return await alone();
+      localDecisions.inc();
+      return await fallback();
     }
   };
 
   const process = randomUUID().slice(0, 13);
-  let made = 0;
-  const ids = (): string => `${process}:${(made += 1)}`;
+  let lastId = 0;
+  const uniqueId = (): string => `${process}:${(lastId += 1)}`;
 
-  const ceilings = { shared: sharedCeilings(counters, now, ids), local: localCeilings(now) };
+  const ceilings = { shared: sharedCeilings(counters, now, uniqueId), local: localCeilings(now) };
   const rates = { shared: sharedCallRates(counters, now), local: localCallRates(now) };
   const failures = {
     shared: sharedAddressFailures(counters, ipBlockWindowMs, now),
@@ -77,34 +77,34 @@ export function createLimits({ counters, ipBlockWindowMs, metrics, now }: Limits
   return {
     ceilings: {
       reserve: async (name, limit) =>
-        await either(
+        await withFallback(
           async () => await ceilings.shared.reserve(name, limit),
           async () => await ceilings.local.reserve(name, localLimit(limit)),
         ),
     },
     callRates: {
       take: async (name, limit): Promise<Allowance> =>
-        await either(
+        await withFallback(
           async () => await rates.shared.take(name, limit),
           async () => await rates.local.take(name, localLimit(limit)),
         ),
     },
-    addressFailures: rememberBlocks(
+    addressFailures: cacheBlocks(
       {
         blockedFor: async (address) =>
-          await either(
+          await withFallback(
             async () => await failures.shared.blockedFor(address),
             async () => await failures.local.blockedFor(address),
           ),
         record: async (address) =>
-          await either(
+          await withFallback(
             async () => await failures.shared.record(address),
             async () => await failures.local.record(address),
           ),
       },
       now,
     ),
-    logins: createLoginAttempts({ counters, now, ids }),
+    logins: createLoginAttempts({ counters, now, uniqueId }),
     areShared: () => counters.answers(),
   };
 }

@@ -6,34 +6,34 @@ import type { Counters } from '../../infra/redis/client.ts';
 import { hashSecret } from '../auth/api-key.ts';
 import { throttled, unavailable } from '../http/errors.ts';
 
-/** Limits failed log-ins, for all processes that share a Redis. Without Redis nobody logs in. */
+/** Limits failed log-ins, shared by all processes through Redis; without Redis every log-in is rejected. */
 export interface LoginAttempts {
   /**
-   * Begins an attempt that counts for every one of these names; throws 429 when one of them has failed too often, and 503
-   * while that cannot be known. Attempts under way might all fail, so no more of them run at once than may still fail:
-   * one that is too many waits until others have ended. So guesses made all at once do not pass the limit, and right
-   * log-ins do not meet it. `end` must be called.
+   * Begins an attempt that counts for each of these names (user, address); throws 429 when one of them failed too often,
+   * 503 while Redis is unavailable. Attempts in progress might all fail, so no more of them run than may still fail, and
+   * further ones wait. So concurrent guesses cannot exceed the limit, and concurrent correct log-ins are not rejected.
+   * `end` must follow.
    */
   begin(names: readonly string[]): Promise<{ end(isFailure: boolean): Promise<void> }>;
 }
 
-/** Failed log-ins a minute. A user's limit holds for every address, so that many addresses do not help. */
+/** Window of failed log-ins. A user's limit counts all addresses, so that an attacker gains nothing from many. */
 const LOGIN_WINDOW_MS = 60_000;
 const limitOf = (name: string): number => (name.startsWith('ip:') ? 30 : 10);
 
-/** An attempt that nobody ended (its process died) counts as under way for so long. None takes as long. */
-const HOLD_MS = 30_000;
+/** An attempt that was never ended (its process died) expires. Longer than any attempt. */
+const ATTEMPT_TTL_MS = 30_000;
 
-/** Attempts of other processes are looked after so often. */
+/** Interval of checking for attempts of other processes to end. */
 const POLL_MS = 25;
 
-/** The longest that an attempt waits for others. */
+/** Longest wait of an attempt for others to end. */
 const WAIT_MS = 15_000;
 
 /**
- * KEYS: failures and attempts under way of each name, in turn; ARGV: now (ms), window (ms), attempt, hold (ms), and the
- * limit of each name. Returns the milliseconds to wait for the end of a full window, -1 while as many are under way as
- * may fail, and 0 when the attempt has begun.
+ * KEYS: for each name its failures and its attempts in progress; ARGV: now (ms), window (ms), attempt, attempt TTL (ms),
+ * and the limit of each name. Returns the milliseconds until a full window ends, -1 while as many attempts are in
+ * progress as may fail, or 0 when the attempt has begun.
  */
 const beginScript = defineScript(`
 local now, window = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -54,7 +54,7 @@ for i = 2, #KEYS, 2 do
 end
 return 0`);
 
-/** KEYS: as above; ARGV: now (ms), window (ms), attempt, whether it failed. */
+/** KEYS: the same; ARGV: now (ms), window (ms), attempt, whether it failed. */
 const endScript = defineScript(`
 local now, window = tonumber(ARGV[1]), tonumber(ARGV[2])
 for i = 1, #KEYS, 2 do
@@ -70,26 +70,25 @@ for i = 1, #KEYS, 2 do
   end
 end`);
 
-/** @param options.ids makes names of attempts that no other process makes */
 export function createLoginAttempts(options: {
   readonly counters: Counters;
   readonly now: () => number;
-  readonly ids: () => string;
+  readonly uniqueId: () => string;
 }): LoginAttempts {
-  const { counters, now, ids } = options;
-  /** How many of this process are under way or ask, by name: the others wait here and do not ask Redis. */
-  const here = new Map<string, number>();
+  const { counters, now, uniqueId } = options;
+  /** Attempts of this process by name; those beyond the limit wait here and do not ask Redis. */
+  const inProgress = new Map<string, number>();
   let ended = Promise.withResolvers<void>();
   const enter = (names: readonly string[]): boolean => {
-    if (names.some((name) => (here.get(name) ?? 0) >= limitOf(name))) return false;
-    for (const name of names) here.set(name, (here.get(name) ?? 0) + 1);
+    if (names.some((name) => (inProgress.get(name) ?? 0) >= limitOf(name))) return false;
+    for (const name of names) inProgress.set(name, (inProgress.get(name) ?? 0) + 1);
     return true;
   };
   const leave = (names: readonly string[]): void => {
     for (const name of names) {
-      const left = (here.get(name) ?? 1) - 1;
-      if (left === 0) here.delete(name);
-      else here.set(name, left);
+      const left = (inProgress.get(name) ?? 1) - 1;
+      if (left === 0) inProgress.delete(name);
+      else inProgress.set(name, left);
     }
     ended.resolve();
     ended = Promise.withResolvers();
@@ -99,33 +98,33 @@ export function createLoginAttempts(options: {
     async begin(names) {
       const deadline = performance.now() + WAIT_MS;
       while (!enter(names)) await ended.promise;
-      // Hashed: people type passwords where a name is asked for.
+      // Hashed, as users sometimes type their password as the name.
       const keys = names.map(hashSecret).flatMap((hash) => [`login:${hash}`, `login-held:${hash}`]);
-      const attempt = ids();
+      const attempt = uniqueId();
       const limits = names.map(limitOf);
-      const ask = async (): Promise<number> => {
-        const args = [now(), LOGIN_WINDOW_MS, attempt, HOLD_MS, ...limits];
+      const tryToBegin = async (): Promise<number> => {
+        const args = [now(), LOGIN_WINDOW_MS, attempt, ATTEMPT_TTL_MS, ...limits];
         return z.int().parse(await counters.run(beginScript, keys, args));
       };
-      let isBegun = false;
+      let hasBegun = false;
       try {
-        let wait = await ask();
+        let wait = await tryToBegin();
         while (wait === -1 && performance.now() < deadline) {
           await pause(POLL_MS);
-          wait = await ask();
+          wait = await tryToBegin();
         }
-        if (wait === -1) throw unavailable('unavailable', 'Too many log-ins are under way.', 1);
+        if (wait === -1) throw unavailable('unavailable', 'Too many log-ins are in progress.', 1);
         if (wait > 0) throw throttled(wait / 1000);
-        isBegun = true;
+        hasBegun = true;
       } finally {
-        if (!isBegun) leave(names);
+        if (!hasBegun) leave(names);
       }
       return {
         async end(isFailure) {
           try {
             await counters.run(endScript, keys, [now(), LOGIN_WINDOW_MS, attempt, isFailure ? 1 : 0]);
           } catch {
-            // Lost like every counter of a Redis that went away; no log-in begins until it is back.
+            // Lost with the other counters of an unavailable Redis; no log-in begins until it is back.
           } finally {
             leave(names);
           }

@@ -5,28 +5,28 @@ import { Redis } from 'ioredis';
 import { AppError } from '../../schemas/errors.ts';
 import type { Logger } from '../log.ts';
 
-/** A Lua script: what it does, no other client sees half of. */
+/** A Lua script; Redis runs it atomically. */
 export interface Script {
   readonly lua: string;
   readonly sha: string;
 }
 
-/** Redis, as far as the service needs it: scripts over counters that may be lost. */
+/** The use of Redis by this service: scripts over counters that may be lost. */
 export interface Counters {
   /**
-   * Runs a script and gives what it returns. Throws a retryable `STORE_UNAVAILABLE` at once while Redis is away, and
-   * within `timeoutMs` when it hangs. A script may have run although it threw: nothing is sent twice.
+   * Runs a script and returns its result. Throws a retryable `STORE_UNAVAILABLE`: at once while Redis is unavailable,
+   * after `timeoutMs` when it hangs. The script may have run nevertheless; it is not retried.
    */
   run(script: Script, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown>;
-  /** Asks it; false while it does not answer, or takes no writes. */
+  /** False while Redis does not answer or rejects writes. */
   answers(): Promise<boolean>;
-  /** Resolves when Redis answers, or, with a warning, when it has not for so long. */
+  /** Resolves when Redis answers, or with a warning after `ms`. */
   settled(ms: number): Promise<void>;
   close(): void;
 }
 
-/** Between two attempts to connect, or to write: so soon does the service notice that Redis is back. */
-const LONGEST_PAUSE_MS = 500;
+/** Longest delay between two attempts to connect or write, so the longest time to notice that Redis is back. */
+const MAX_DELAY_MS = 500;
 
 export function defineScript(lua: string): Script {
   return { lua, sha: createHash('sha1').update(lua).digest('hex') };
@@ -39,63 +39,63 @@ export function openCounters(
   const { keyPrefix, timeoutMs, log } = options;
   const redis = new Redis(url, {
     keyPrefix,
-    // A connection that owes an answer for so long is dropped, and a new one is made: all that wait on it fail then, and
-    // all that follow at once. This is the one timer a hung Redis can hold a request up for.
+    // Command timeout: the connection is dropped and replaced; commands waiting on it fail, later ones fail at once. This
+    // bounds how long a hung Redis can delay a request.
     socketTimeout: timeoutMs,
     connectTimeout: Math.max(timeoutMs, 1000),
     enableOfflineQueue: false,
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
-    retryStrategy: (times) => Math.min(20 * times, LONGEST_PAUSE_MS),
+    retryStrategy: (times) => Math.min(20 * times, MAX_DELAY_MS),
     disableClientInfo: true,
     connectionName: 'tds',
   });
-  /** What a server that answers refused (out of memory, a replica, loading): it is away until it takes a write. */
+  /** An error answered by a reachable server (out of memory, a replica, loading): unavailable until a write succeeds. */
   let fault: Error | null = null;
-  let isAway = true;
+  let isUnavailable = true;
   let wasUp = false;
   let isClosed = false;
-  /** Of the last connection that failed. */
+  /** Message of the last failed connection. */
   let failure: string | undefined;
   const warn = (): void =>
-    log.warn({ reason: fault?.message ?? failure }, 'Redis is away: limits are counted by each process');
-  const tell = (): void => {
-    const isAwayNow = redis.status !== 'ready' || fault !== null;
-    if (isAwayNow === isAway || isClosed) return;
-    isAway = isAwayNow;
-    if (isAwayNow) warn();
-    else log.info(wasUp ? 'Redis is back' : 'Redis answers');
-    wasUp ||= !isAwayNow;
+    log.warn({ reason: fault?.message ?? failure }, 'Redis unavailable, limits counted per process');
+  const update = (): void => {
+    const isUnavailableNow = redis.status !== 'ready' || fault !== null;
+    if (isUnavailableNow === isUnavailable || isClosed) return;
+    isUnavailable = isUnavailableNow;
+    if (isUnavailableNow) warn();
+    else log.info(wasUp ? 'Redis available again' : 'Redis connected');
+    wasUp ||= !isUnavailableNow;
   };
-  const takesWrites = async (): Promise<boolean> => {
+  const acceptsWrites = async (): Promise<boolean> => {
     try {
       await redis.set('probe', '1', 'PX', 1000);
       return true;
     } catch (error) {
-      if (isRefusal(error)) suspect(error);
+      if (isErrorReply(error)) markUnavailable(error);
       return false;
     }
   };
-  const suspect = (error: Error): void => {
+  const markUnavailable = (error: Error): void => {
     if (fault !== null || isClosed) return;
     fault = error;
-    tell();
+    update();
     const probe = async (): Promise<void> => {
       if (isClosed) return;
-      if (await takesWrites()) {
+      if (await acceptsWrites()) {
         fault = null;
-        tell();
-      } else setTimeout(() => void probe(), LONGEST_PAUSE_MS).unref();
+        update();
+      } else setTimeout(() => void probe(), MAX_DELAY_MS).unref();
     };
-    setTimeout(() => void probe(), LONGEST_PAUSE_MS).unref();
+    setTimeout(() => void probe(), MAX_DELAY_MS).unref();
   };
-  redis.on('ready', tell);
-  redis.on('close', tell);
-  // Without a listener every failed attempt to connect would be printed. The error itself holds what was sent, which may
-  // be a password.
+  redis.on('ready', update);
+  redis.on('close', update);
+  // Without a listener ioredis prints every failed attempt. Only the message is logged: the error holds the command sent,
+  // which may be a password.
   redis.on('error', ({ message }: Error) => {
     failure = message;
-    log.debug({ reason: message }, 'Redis connection');
+    log.debug({ reason: message }, 'Redis connection failed');
   });
 
   return {
@@ -104,24 +104,24 @@ export function openCounters(
       try {
         if (fault !== null) throw fault;
         return await redis.evalsha(sha, ...rest).catch(async (error: unknown) => {
-          if (!isRefusal(error) || !error.message.startsWith('NOSCRIPT ')) throw error;
+          if (!isErrorReply(error) || !error.message.startsWith('NOSCRIPT ')) throw error;
           return await redis.eval(lua, ...rest);
         });
       } catch (error) {
-        if (isRefusal(error)) suspect(error);
-        tell();
+        if (isErrorReply(error)) markUnavailable(error);
+        update();
         throw new AppError('STORE_UNAVAILABLE', 'Redis did not answer', { retryable: true, cause: error });
       }
     },
-    answers: async () => (await takesWrites()) && fault === null,
+    answers: async () => (await acceptsWrites()) && fault === null,
     async settled(ms) {
       const settled = Promise.withResolvers<void>();
       const timer = setTimeout(settled.resolve, ms);
       redis.once('ready', settled.resolve);
-      if (!isAway) settled.resolve();
+      if (!isUnavailable) settled.resolve();
       await settled.promise;
       clearTimeout(timer);
-      if (isAway) warn();
+      if (isUnavailable) warn();
     },
     close() {
       isClosed = true;
@@ -130,7 +130,7 @@ export function openCounters(
   };
 }
 
-/** An error that Redis answered; the first word of its message is its code. */
-function isRefusal(error: unknown): error is Error {
+/** An error answered by Redis; the first word of its message is its code. */
+function isErrorReply(error: unknown): error is Error {
   return error instanceof Error && error.name === 'ReplyError';
 }

@@ -292,7 +292,7 @@ describe.each(['shared', 'local'])('calls a minute, %s', (kind) => {
 describe('log-ins', () => {
   let next: () => LoginAttempts;
   beforeEach(() => {
-    next = turns(all((counters) => createLoginAttempts({ counters, now, ids })));
+    next = turns(all((counters) => createLoginAttempts({ counters, now, uniqueId: ids })));
   });
   const fail = async (names: readonly string[]): Promise<string | null> => {
     try {
@@ -352,10 +352,10 @@ describe('log-ins', () => {
   });
 
   it('do not wait for ever for one whose process died', async () => {
-    const [one] = all((counters) => createLoginAttempts({ counters, now, ids }));
+    const [one] = all((counters) => createLoginAttempts({ counters, now, uniqueId: ids }));
     await Promise.all(Array.from({ length: 10 }, async () => await one?.begin([`user:${name}`])));
     time += 30_000;
-    const [, two] = all((counters) => createLoginAttempts({ counters, now, ids }));
+    const [, two] = all((counters) => createLoginAttempts({ counters, now, uniqueId: ids }));
     await expect(two?.begin([`user:${name}`])).resolves.toHaveProperty('end');
   });
 });

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 
 import { createApp } from '../../../../api/http/app.ts';
-import { answerBrokenRequests } from '../../../../api/http/malformed-requests.ts';
+import { answerMalformedRequests } from '../../../../api/http/malformed-requests.ts';
 import { HttpError } from '../../../../api/http/errors.ts';
 import { integerField, textField } from '../../../../api/http/fields.ts';
 import { address, boolean, integer } from '../../../../api/http/params.ts';
@@ -137,7 +137,7 @@ beforeAll(async () => {
   });
   const handle = app.callback();
   server = createServer((request, response) => void handle(request, response));
-  answerBrokenRequests(server);
+  answerMalformedRequests(server);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   port = (server.address() as AddressInfo).port;
   base = `http://127.0.0.1:${port}`;
