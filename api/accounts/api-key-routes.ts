@@ -54,8 +54,12 @@ const keptKey = z.object({
   expires_at: z.int().nullable(),
 });
 
-export function apiKeyRoutes({ pool, clickhouse, commands, secretKey, now }: ApiKeyRouteDeps): Route[] {
-  const create = defineRoute({
+export function apiKeyRoutes(deps: ApiKeyRouteDeps): Route[] {
+  return [createKeyRoute(deps), listKeysRoute(deps), deleteKeyRoute(deps), keyUsageRoute(deps)];
+}
+
+function createKeyRoute({ commands, secretKey, now }: ApiKeyRouteDeps): Route {
+  return defineRoute({
     method: 'POST',
     path: '/api/users/auth/create-api-key/',
     summary: 'Make an API key',
@@ -110,8 +114,10 @@ export function apiKeyRoutes({ pool, clickhouse, commands, secretKey, now }: Api
       return { status: 201, body: { ...kept, key, ...times } };
     },
   });
+}
 
-  const list = defineRoute({
+function listKeysRoute({ pool }: ApiKeyRouteDeps): Route {
+  return defineRoute({
     method: 'GET',
     path: '/api/users/auth/api-keys/',
     summary: "List the caller's API keys",
@@ -134,8 +140,10 @@ export function apiKeyRoutes({ pool, clickhouse, commands, secretKey, now }: Api
       return { status: 200, body };
     },
   });
+}
 
-  const remove = defineRoute({
+function deleteKeyRoute({ commands, secretKey }: ApiKeyRouteDeps): Route {
+  return defineRoute({
     method: 'POST',
     path: '/api/users/auth/api-keys/delete/',
     summary: 'Delete an API key',
@@ -158,8 +166,10 @@ export function apiKeyRoutes({ pool, clickhouse, commands, secretKey, now }: Api
       return { status: 200, body: { success: true as const, detail: 'API key deleted.' } };
     },
   });
+}
 
-  const usage = defineRoute({
+function keyUsageRoute({ pool, clickhouse, now }: ApiKeyRouteDeps): Route {
+  return defineRoute({
     method: 'GET',
     path: '/api/users/auth/api-keys/{id}/usage/',
     summary: 'How often an API key was used',
@@ -203,6 +213,4 @@ export function apiKeyRoutes({ pool, clickhouse, commands, secretKey, now }: Api
       };
     },
   });
-
-  return [create, list, remove, usage];
 }

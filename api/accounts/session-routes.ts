@@ -28,9 +28,11 @@ export interface SessionRouteDeps {
 }
 
 export function sessionRoutes(deps: SessionRouteDeps): Route[] {
-  const { pool, commands, passwords, logins, sessionHours, now } = deps;
+  return [loginRoute(deps), logoutRoute(deps)];
+}
 
-  const login = defineRoute({
+function loginRoute({ pool, commands, passwords, logins, sessionHours, now }: SessionRouteDeps): Route {
+  return defineRoute({
     method: 'POST',
     path: '/api/users/auth/login/',
     summary: 'Log in',
@@ -81,8 +83,10 @@ export function sessionRoutes(deps: SessionRouteDeps): Route[] {
       };
     },
   });
+}
 
-  const logout = defineRoute({
+function logoutRoute({ commands }: SessionRouteDeps): Route {
+  return defineRoute({
     method: 'POST',
     path: '/api/users/auth/logout/',
     summary: 'End the session',
@@ -99,6 +103,4 @@ export function sessionRoutes(deps: SessionRouteDeps): Route[] {
       return { status: 200, body: { success: true as const, detail: 'Logged out.' } };
     },
   });
-
-  return [login, logout];
 }

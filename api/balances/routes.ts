@@ -38,11 +38,12 @@ const MOST_SECONDS = 4_294_967_295;
 const maxAge = integer({ min: 0, max: MOST_SECONDS, description: 'Seconds that a chain read may be old' });
 const forceRefresh = boolean('Reads the chain in any case');
 
-export function balanceRoutes({ reading, prices, now }: BalanceRouteDeps): Route[] {
-  const ageOf = (force: boolean | undefined, seconds = DEFAULT_MAX_AGE_SECONDS): MaxAge =>
-    force === true ? null : seconds * 1000;
+export function balanceRoutes(deps: BalanceRouteDeps): Route[] {
+  return [oneRoute(deps), manyRoute(deps), ofAccountRoute(deps), historyRoute(deps)];
+}
 
-  const one = defineRoute({
+function oneRoute({ reading, prices, now }: BalanceRouteDeps): Route {
+  return defineRoute({
     method: 'GET',
     path: '/api/balance/',
     summary: 'Balance of one token of an account',
@@ -63,7 +64,7 @@ export function balanceRoutes({ reading, prices, now }: BalanceRouteDeps): Route
     async handler({ input: { query }, served, request }) {
       const pair = { account: query.account_address, token: query.token_address };
       const [[found], priced] = await Promise.all([
-        freshBalances(reading(served, request), [pair], ageOf(query.force_refresh, query.max_age)),
+        freshBalances(reading(served, request), [pair], maxAgeOf(query.force_refresh, query.max_age)),
         prices.now(served, [pair.token]),
       ]);
       if (!isKnown(found)) throw unknownBalance(found);
@@ -73,8 +74,10 @@ export function balanceRoutes({ reading, prices, now }: BalanceRouteDeps): Route
       };
     },
   });
+}
 
-  const many = defineRoute({
+function manyRoute({ reading, prices, now }: BalanceRouteDeps): Route {
+  return defineRoute({
     method: 'POST',
     path: '/api/balances/',
     summary: 'Balances of up to 20 pairs',
@@ -103,7 +106,7 @@ export function balanceRoutes({ reading, prices, now }: BalanceRouteDeps): Route
       );
       const tokens = [...new Set(pairs.map(({ token }) => token))];
       const [found, priced] = await Promise.all([
-        freshBalances(reading(served, request), pairs, ageOf(body.force_refresh, body.max_age)),
+        freshBalances(reading(served, request), pairs, maxAgeOf(body.force_refresh, body.max_age)),
         prices.now(served, tokens),
       ]);
       const rest = found.values();
@@ -124,8 +127,10 @@ export function balanceRoutes({ reading, prices, now }: BalanceRouteDeps): Route
       };
     },
   });
+}
 
-  const ofAccount = defineRoute({
+function ofAccountRoute({ reading, prices, now }: BalanceRouteDeps): Route {
+  return defineRoute({
     method: 'GET',
     path: '/api/account-balances/',
     summary: 'Balances of all tokens of an account',
@@ -147,7 +152,7 @@ export function balanceRoutes({ reading, prices, now }: BalanceRouteDeps): Route
       const { balances, isWhole } = await freshAccountBalances(
         reading(served, request),
         query.account_address,
-        ageOf(query.force_refresh, query.max_age),
+        maxAgeOf(query.force_refresh, query.max_age),
       );
       const known = balances.filter(isKnown);
       const priced = await prices.now(
@@ -167,8 +172,10 @@ export function balanceRoutes({ reading, prices, now }: BalanceRouteDeps): Route
       };
     },
   });
+}
 
-  const history = defineRoute({
+function historyRoute({ reading, prices, now }: BalanceRouteDeps): Route {
+  return defineRoute({
     method: 'GET',
     path: '/api/balance-history/',
     summary: 'Balance of a pair after each of its transfers',
@@ -224,8 +231,6 @@ export function balanceRoutes({ reading, prices, now }: BalanceRouteDeps): Route
       };
     },
   });
-
-  return [one, many, ofAccount, history];
 }
 
 /** Within what a block's timestamp can be. */
@@ -257,4 +262,8 @@ function unknownBalance(found: FreshBalance | undefined): HttpError {
     }
   }
   return unavailable('balance_unknown', 'The balance is not known yet, and the chain could not be read.', 5);
+}
+
+function maxAgeOf(isForced: boolean | undefined, seconds = DEFAULT_MAX_AGE_SECONDS): MaxAge {
+  return isForced === true ? null : seconds * 1000;
 }

@@ -28,11 +28,15 @@ export interface ClassHashRouteDeps {
 
 const network = networkFilter().optional();
 
-/** The classes of account contracts. */
-export function classHashRoutes({ pool }: ClassHashRouteDeps): Route[] {
-  const common = { method: 'GET', tag: 'Account class hashes', auth: 'key' } as const;
+const common = { method: 'GET', tag: 'Account class hashes', auth: 'key' } as const;
 
-  const list = defineRoute({
+/** The classes of account contracts. */
+export function classHashRoutes(deps: ClassHashRouteDeps): Route[] {
+  return [listRoute(deps), oneRoute(deps), latestRoute(deps)];
+}
+
+function listRoute({ pool }: ClassHashRouteDeps): Route {
+  return defineRoute({
     ...common,
     path: '/api/dapps/account-class-hashes/',
     summary: 'List class hashes of accounts',
@@ -56,8 +60,10 @@ export function classHashRoutes({ pool }: ClassHashRouteDeps): Route[] {
       return { status: 200, body: envelope(results, found, { query: request.query, count }) };
     },
   });
+}
 
-  const one = defineRoute({
+function oneRoute({ pool }: ClassHashRouteDeps): Route {
+  return defineRoute({
     ...common,
     path: '/api/dapps/account-class-hashes/{id}/',
     summary: 'One class hash',
@@ -69,8 +75,10 @@ export function classHashRoutes({ pool }: ClassHashRouteDeps): Route[] {
       return { status: 200, body: presentClassHash(found) };
     },
   });
+}
 
-  const latest = defineRoute({
+function latestRoute({ pool }: ClassHashRouteDeps): Route {
+  return defineRoute({
     ...common,
     path: '/api/dapps/account-class-hashes/latest/',
     summary: 'The newest active class hash of each account type',
@@ -84,8 +92,6 @@ export function classHashRoutes({ pool }: ClassHashRouteDeps): Route[] {
       return { status: 200, body: Object.fromEntries(byType) };
     },
   });
-
-  return [list, one, latest];
 }
 
 function presentClassHash(row: ClassHash): ClassHashAnswer {

@@ -38,28 +38,23 @@ const DISCOVERED = 10;
 const bySlug = z.object({ slug: text({ max: 100 }) });
 const network = networkFilter('On this network: `mainnet`, `sepolia`').optional();
 
+const common = { method: 'GET', tag: 'dApps', auth: 'key' } as const;
+
 /** The directory of dApps. One that is not active is nowhere in it. */
-export function dappRoutes({ pool }: DappRouteDeps): Route[] {
-  const common = { method: 'GET', tag: 'dApps', auth: 'key' } as const;
+export function dappRoutes(deps: DappRouteDeps): Route[] {
+  return [
+    categoriesRoute(deps),
+    categoryRoute(deps),
+    listRoute(deps),
+    searchRoute(deps),
+    oneRoute(deps),
+    discoverRoute(deps),
+    ofCategoryRoute(deps),
+  ];
+}
 
-  const pageOf = async (
-    served: ServedBuilds,
-    filters: DappFilters,
-    { query, request }: { query: { page: PageParameter; limit: number }; request: RequestInfo },
-  ): Promise<Envelope<DappAnswer>> => {
-    const schema = served.schema('catalogue');
-    const count = await countDapps(pool, schema, filters);
-    const found = resolvePage(query.page, query.limit, count);
-    const dapps = await listDapps(pool, schema, filters, found);
-    return envelope(dapps.map(presentDapp), found, { query: request.query, count });
-  };
-  const knownCategory = async (served: ServedBuilds, slug: string): Promise<Category> => {
-    const category = await categoryBySlug(pool, served.schema('catalogue'), slug);
-    if (category === null) throw notFound();
-    return category;
-  };
-
-  const categories = defineRoute({
+function categoriesRoute({ pool }: DappRouteDeps): Route {
+  return defineRoute({
     ...common,
     path: '/api/dapps/categories/',
     summary: 'List the categories of dApps',
@@ -74,19 +69,23 @@ export function dappRoutes({ pool }: DappRouteDeps): Route[] {
       return { status: 200, body: envelope(results, found, { query: request.query, count }) };
     },
   });
+}
 
-  const category = defineRoute({
+function categoryRoute({ pool }: DappRouteDeps): Route {
+  return defineRoute({
     ...common,
     path: '/api/dapps/categories/{slug}/',
     summary: 'One category',
     params: bySlug,
     response: { 200: categoryAnswer },
     async handler({ input: { params }, served }) {
-      return { status: 200, body: await knownCategory(served, params.slug) };
+      return { status: 200, body: await findCategory(pool, served, params.slug) };
     },
   });
+}
 
-  const list = defineRoute({
+function listRoute({ pool }: DappRouteDeps): Route {
+  return defineRoute({
     ...common,
     path: '/api/dapps/apps/',
     summary: 'List dApps',
@@ -109,11 +108,13 @@ export function dappRoutes({ pool }: DappRouteDeps): Route[] {
     async handler({ input: { query }, served, request }) {
       const { q, category: slug, network: on, tag, featured, verified } = query;
       const filters = { category: slug, network: on, tag, featured, verified, text: q };
-      return { status: 200, body: await pageOf(served, filters, { query, request }) };
+      return { status: 200, body: await pageOf(pool, served, filters, { query, request }) };
     },
   });
+}
 
-  const search = defineRoute({
+function searchRoute({ pool }: DappRouteDeps): Route {
+  return defineRoute({
     ...common,
     path: '/api/dapps/apps/search/',
     summary: 'Search dApps',
@@ -125,11 +126,13 @@ export function dappRoutes({ pool }: DappRouteDeps): Route[] {
     }),
     response: { 200: dappListAnswer },
     async handler({ input: { query }, served, request }) {
-      return { status: 200, body: await pageOf(served, { text: query.q }, { query, request }) };
+      return { status: 200, body: await pageOf(pool, served, { text: query.q }, { query, request }) };
     },
   });
+}
 
-  const one = defineRoute({
+function oneRoute({ pool }: DappRouteDeps): Route {
+  return defineRoute({
     ...common,
     path: '/api/dapps/apps/{slug}/',
     summary: 'One dApp',
@@ -141,8 +144,10 @@ export function dappRoutes({ pool }: DappRouteDeps): Route[] {
       return { status: 200, body: presentDapp(dapp) };
     },
   });
+}
 
-  const discover = defineRoute({
+function discoverRoute({ pool }: DappRouteDeps): Route {
+  return defineRoute({
     ...common,
     path: '/api/dapps/discover/',
     summary: 'Featured, recent and popular dApps',
@@ -169,8 +174,10 @@ export function dappRoutes({ pool }: DappRouteDeps): Route[] {
       return { status: 200, body };
     },
   });
+}
 
-  const ofCategory = defineRoute({
+function ofCategoryRoute({ pool }: DappRouteDeps): Route {
+  return defineRoute({
     ...common,
     path: '/api/dapps/category/{slug}/',
     summary: 'dApps of a category',
@@ -178,11 +185,29 @@ export function dappRoutes({ pool }: DappRouteDeps): Route[] {
     query: z.object({ network, page: page(), limit: limit() }),
     response: { 200: dappListAnswer },
     async handler({ input: { params, query }, served, request }) {
-      const { slug } = await knownCategory(served, params.slug);
+      const { slug } = await findCategory(pool, served, params.slug);
       const filters = { category: slug, network: query.network };
-      return { status: 200, body: await pageOf(served, filters, { query, request }) };
+      return { status: 200, body: await pageOf(pool, served, filters, { query, request }) };
     },
   });
+}
 
-  return [categories, category, list, search, one, discover, ofCategory];
+async function pageOf(
+  pool: Sql,
+  served: ServedBuilds,
+  filters: DappFilters,
+  { query, request }: { query: { page: PageParameter; limit: number }; request: RequestInfo },
+): Promise<Envelope<DappAnswer>> {
+  const schema = served.schema('catalogue');
+  const count = await countDapps(pool, schema, filters);
+  const found = resolvePage(query.page, query.limit, count);
+  const dapps = await listDapps(pool, schema, filters, found);
+  return envelope(dapps.map(presentDapp), found, { query: request.query, count });
+}
+
+/** Throws 404 for an unknown slug. */
+async function findCategory(pool: Sql, served: ServedBuilds, slug: string): Promise<Category> {
+  const category = await categoryBySlug(pool, served.schema('catalogue'), slug);
+  if (category === null) throw notFound();
+  return category;
 }

@@ -27,12 +27,15 @@ export interface ReportRouteDeps {
 
 const madeReport = z.object({ report: domainReportRow });
 
-/** What the user whose key it is has reported; operators review it (`tds reports`). */
-export function reportRoutes({ pool, commands, secretKey }: ReportRouteDeps): Route[] {
-  const submit = submitForCaller(commands, secretKey);
-  const common = { tag: 'Domains', auth: 'key' } as const;
+const common = { tag: 'Domains', auth: 'key' } as const;
 
-  const list = defineRoute({
+/** What the user whose key it is has reported; operators review it (`tds reports`). */
+export function reportRoutes(deps: ReportRouteDeps): Route[] {
+  return [listRoute(deps), reportRoute(deps), oneRoute(deps)];
+}
+
+function listRoute({ pool }: ReportRouteDeps): Route {
+  return defineRoute({
     ...common,
     method: 'GET',
     path: '/api/dapps/domain-reports/',
@@ -52,8 +55,10 @@ export function reportRoutes({ pool, commands, secretKey }: ReportRouteDeps): Ro
       };
     },
   });
+}
 
-  const report = defineRoute({
+function reportRoute({ commands, secretKey }: ReportRouteDeps): Route {
+  return defineRoute({
     ...common,
     method: 'POST',
     path: '/api/dapps/domain-reports/',
@@ -64,17 +69,19 @@ export function reportRoutes({ pool, commands, secretKey }: ReportRouteDeps): Ro
     response: { 201: domainReportAnswer },
     location: '/api/dapps/domain-reports/{id}/',
     async handler({ input: { body }, key, request }) {
-      const asked = { user_id: key.userId, ...body };
+      const submit = submitForCaller(commands, secretKey);
       const result = await submit(
         { id: key.userId },
-        { type: 'domain.report', body: asked },
+        { type: 'domain.report', body: { user_id: key.userId, ...body } },
         { request, input: body },
       );
       return { status: 201, body: presentReport(madeReport.parse(result).report) };
     },
   });
+}
 
-  const one = defineRoute({
+function oneRoute({ pool }: ReportRouteDeps): Route {
+  return defineRoute({
     ...common,
     method: 'GET',
     path: '/api/dapps/domain-reports/{id}/',
@@ -87,6 +94,4 @@ export function reportRoutes({ pool, commands, secretKey }: ReportRouteDeps): Ro
       return { status: 200, body: presentReport(known) };
     },
   });
-
-  return [list, report, one];
 }

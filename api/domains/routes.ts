@@ -31,23 +31,23 @@ export interface DomainRouteDeps {
   readonly now: () => number;
 }
 
-/** What operators say of domains; what callers report is in `report-routes.ts`. */
-export function domainRoutes({ pool, now }: DomainRouteDeps): Route[] {
-  const common = { method: 'GET', tag: 'Domains', auth: 'key' } as const;
-  const pages = { page: page(), limit: limit() };
-  const listed = async (
-    filters: DomainFilters,
-    asked: { page: PageParameter; limit: number },
-    { served, request }: { served: ServedBuilds; request: RequestInfo },
-  ): Promise<Envelope<DomainAnswer>> => {
-    const schema = served.schema('catalogue');
-    const count = await countDomains(pool, schema, filters);
-    const found = resolvePage(asked.page, asked.limit, count);
-    const records = await listDomains(pool, schema, filters, found);
-    return envelope(records.map(presentDomain), found, { query: request.query, count });
-  };
+const common = { method: 'GET', tag: 'Domains', auth: 'key' } as const;
+const pages = { page: page(), limit: limit() };
 
-  const list = defineRoute({
+/** What operators say of domains; what callers report is in `report-routes.ts`. */
+export function domainRoutes(deps: DomainRouteDeps): Route[] {
+  return [
+    listRoute(deps),
+    blacklistRoute(deps),
+    whitelistRoute(deps),
+    changesRoute(deps),
+    oneRoute(deps),
+    checkRoute(deps),
+  ];
+}
+
+function listRoute({ pool }: DomainRouteDeps): Route {
+  return defineRoute({
     ...common,
     path: '/api/dapps/domains/',
     summary: 'List domains',
@@ -64,11 +64,13 @@ export function domainRoutes({ pool, now }: DomainRouteDeps): Route[] {
     async handler({ input: { query }, ...context }) {
       const { domain, status, category, risk_level: risk, active } = query;
       const filters = { domain, status, category: category?.toLowerCase(), riskLevel: risk, active };
-      return { status: 200, body: await listed(filters, query, context) };
+      return { status: 200, body: await listed(pool, filters, query, context) };
     },
   });
+}
 
-  const blacklist = defineRoute({
+function blacklistRoute({ pool }: DomainRouteDeps): Route {
+  return defineRoute({
     ...common,
     path: '/api/dapps/domains/blacklist/',
     summary: 'Blacklisted domains',
@@ -84,12 +86,14 @@ export function domainRoutes({ pool, now }: DomainRouteDeps): Route[] {
       const part = search === undefined ? undefined : (normalDomain(search) ?? search.toLowerCase());
       return {
         status: 200,
-        body: await listed({ status: 'blacklisted', active: true, part }, query, context),
+        body: await listed(pool, { status: 'blacklisted', active: true, part }, query, context),
       };
     },
   });
+}
 
-  const whitelist = defineRoute({
+function whitelistRoute({ pool }: DomainRouteDeps): Route {
+  return defineRoute({
     ...common,
     path: '/api/dapps/domains/whitelist/',
     summary: 'Whitelisted domains',
@@ -97,11 +101,16 @@ export function domainRoutes({ pool, now }: DomainRouteDeps): Route[] {
     query: z.object(pages),
     response: { 200: domainListAnswer },
     async handler({ input: { query }, ...context }) {
-      return { status: 200, body: await listed({ status: 'whitelisted', active: true }, query, context) };
+      return {
+        status: 200,
+        body: await listed(pool, { status: 'whitelisted', active: true }, query, context),
+      };
     },
   });
+}
 
-  const changes = defineRoute({
+function changesRoute({ pool, now }: DomainRouteDeps): Route {
+  return defineRoute({
     ...common,
     path: '/api/dapps/domains/changes/',
     summary: 'What changed in the list, for clients that keep a copy of it',
@@ -117,8 +126,10 @@ export function domainRoutes({ pool, now }: DomainRouteDeps): Route[] {
       return { status: 200, body };
     },
   });
+}
 
-  const one = defineRoute({
+function oneRoute({ pool }: DomainRouteDeps): Route {
+  return defineRoute({
     ...common,
     path: '/api/dapps/domains/{id}/',
     summary: 'One domain',
@@ -130,8 +141,10 @@ export function domainRoutes({ pool, now }: DomainRouteDeps): Route[] {
       return { status: 200, body: presentDomain(record) };
     },
   });
+}
 
-  const check = defineRoute({
+function checkRoute({ pool, now }: DomainRouteDeps): Route {
+  return defineRoute({
     ...common,
     path: '/api/dapps/domain-check/',
     summary: 'What is said of a domain',
@@ -149,6 +162,17 @@ export function domainRoutes({ pool, now }: DomainRouteDeps): Route[] {
       };
     },
   });
+}
 
-  return [list, blacklist, whitelist, changes, one, check];
+async function listed(
+  pool: Sql,
+  filters: DomainFilters,
+  page: { page: PageParameter; limit: number },
+  { served, request }: { served: ServedBuilds; request: RequestInfo },
+): Promise<Envelope<DomainAnswer>> {
+  const schema = served.schema('catalogue');
+  const count = await countDomains(pool, schema, filters);
+  const found = resolvePage(page.page, page.limit, count);
+  const records = await listDomains(pool, schema, filters, found);
+  return envelope(records.map(presentDomain), found, { query: request.query, count });
 }

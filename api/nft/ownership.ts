@@ -31,8 +31,12 @@ export interface NftOwnershipDeps {
 /** Rows of a page of NFTs, as the contract says. */
 export const nftPageSize = () => limit({ fallback: 20, max: 100 });
 
-export function nftOwnershipRoutes({ pool, clickhouse, ipfsGateway }: NftOwnershipDeps): Route[] {
-  const owner = defineRoute({
+export function nftOwnershipRoutes(deps: NftOwnershipDeps): Route[] {
+  return [ownerRoute(deps), ownedByRoute(deps)];
+}
+
+function ownerRoute({ clickhouse }: NftOwnershipDeps): Route {
+  return defineRoute({
     method: 'GET',
     path: '/api/nft/owner/',
     summary: 'Owner of an NFT',
@@ -62,8 +66,10 @@ export function nftOwnershipRoutes({ pool, clickhouse, ipfsGateway }: NftOwnersh
       return { status: 200, body: { success: true as const, data } };
     },
   });
+}
 
-  const ownedBy = defineRoute({
+function ownedByRoute({ pool, clickhouse, ipfsGateway }: NftOwnershipDeps): Route {
+  return defineRoute({
     method: 'GET',
     path: '/api/nft/owned-by/',
     summary: 'NFTs of an account',
@@ -112,8 +118,6 @@ export function nftOwnershipRoutes({ pool, clickhouse, ipfsGateway }: NftOwnersh
       };
     },
   });
-
-  return [owner, ownedBy];
 }
 
 /** One read tells page and count, unless the page is the last one, wherever that is. */

@@ -24,8 +24,12 @@ export interface PortfolioRouteDeps {
 
 const MOST_POINTS = 5000;
 
-export function portfolioRoutes({ reading, prices, now }: PortfolioRouteDeps): Route[] {
-  const portfolio = defineRoute({
+export function portfolioRoutes(deps: PortfolioRouteDeps): Route[] {
+  return [portfolioRoute(deps), historyRoute(deps)];
+}
+
+function portfolioRoute({ reading, prices, now }: PortfolioRouteDeps): Route {
+  return defineRoute({
     method: 'GET',
     path: '/api/portfolio/',
     summary: 'What an account holds, and what it is worth',
@@ -64,8 +68,10 @@ export function portfolioRoutes({ reading, prices, now }: PortfolioRouteDeps): R
       };
     },
   });
+}
 
-  const history = defineRoute({
+function historyRoute({ reading, prices, now }: PortfolioRouteDeps): Route {
+  return defineRoute({
     method: 'GET',
     path: '/api/portfolio-history/',
     summary: 'What an account was worth over time',
@@ -116,8 +122,6 @@ export function portfolioRoutes({ reading, prices, now }: PortfolioRouteDeps): R
       };
     },
   });
-
-  return [portfolio, history];
 }
 
 function presentHolding({ address: of, token, balance, worth }: Holding): PortfolioHoldingData {

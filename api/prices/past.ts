@@ -21,8 +21,12 @@ export interface PastPriceDeps {
 
 const MOST_BUCKETS = 5000;
 
-export function pastPriceRoutes({ clickhouse, now }: PastPriceDeps): Route[] {
-  const at = defineRoute({
+export function pastPriceRoutes(deps: PastPriceDeps): Route[] {
+  return [priceAtRoute(deps), historyRoute(deps)];
+}
+
+function priceAtRoute({ clickhouse }: PastPriceDeps): Route {
+  return defineRoute({
     method: 'GET',
     path: '/api/price-at/',
     summary: 'Price of a token at a time',
@@ -42,8 +46,10 @@ export function pastPriceRoutes({ clickhouse, now }: PastPriceDeps): Route[] {
       return { status: 200, body: { success: true as const, data } };
     },
   });
+}
 
-  const history = defineRoute({
+function historyRoute({ clickhouse, now }: PastPriceDeps): Route {
+  return defineRoute({
     method: 'GET',
     path: '/api/price-history/',
     summary: 'Prices of a token over time',
@@ -98,6 +104,4 @@ export function pastPriceRoutes({ clickhouse, now }: PastPriceDeps): Route[] {
       };
     },
   });
-
-  return [at, history];
 }

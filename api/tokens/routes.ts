@@ -18,15 +18,12 @@ export interface TokenRouteDeps {
   readonly pool: Sql;
 }
 
-export function tokenRoutes({ pool }: TokenRouteDeps): Route[] {
-  const pricesOf = async (served: ServedBuilds, rows: readonly TokenRow[]) =>
-    await latestPricesOf(
-      pool,
-      served.schema('latest-prices'),
-      rows.map(({ token }) => token),
-    );
+export function tokenRoutes(deps: TokenRouteDeps): Route[] {
+  return [listRoute(deps), oneRoute(deps)];
+}
 
-  const list = defineRoute({
+function listRoute({ pool }: TokenRouteDeps): Route {
+  return defineRoute({
     method: 'GET',
     path: '/api/tokens/',
     summary: 'List tokens',
@@ -65,13 +62,15 @@ export function tokenRoutes({ pool }: TokenRouteDeps): Route[] {
       const count = await countTokens(pool, schema, filters);
       const found = resolvePage(query.page, query.limit, count);
       const rows = await listTokens(pool, schema, filters, found);
-      const prices = await pricesOf(served, rows);
+      const prices = await pricesOf(pool, served, rows);
       const results = rows.map((row) => presentToken(row, prices.get(row.token)));
       return { status: 200, body: envelope(results, found, { query: request.query, count }) };
     },
   });
+}
 
-  const one = defineRoute({
+function oneRoute({ pool }: TokenRouteDeps): Route {
+  return defineRoute({
     method: 'GET',
     path: '/api/tokens/{address}/',
     summary: 'One token',
@@ -84,10 +83,16 @@ export function tokenRoutes({ pool }: TokenRouteDeps): Route[] {
       const known = await tokensByAddress(pool, served.schema('tokens'), [params.address]);
       const token = known.get(params.address);
       if (token === undefined) throw notFound();
-      const prices = await pricesOf(served, [token]);
+      const prices = await pricesOf(pool, served, [token]);
       return { status: 200, body: presentToken(token, prices.get(token.token)) };
     },
   });
+}
 
-  return [list, one];
+async function pricesOf(pool: Sql, served: ServedBuilds, rows: readonly TokenRow[]) {
+  return await latestPricesOf(
+    pool,
+    served.schema('latest-prices'),
+    rows.map(({ token }) => token),
+  );
 }

@@ -41,13 +41,23 @@ const AHEAD_MS = 300_000;
 const registered = z.object({ is_new: z.boolean(), wallet: walletRow });
 const updated = z.object({ wallet: walletRow });
 
-/** Wallets that opted into discovery: whoever has a key may register and update any of them. */
-export function walletRoutes({ pool, commands, secretKey, now }: WalletRouteDeps): Route[] {
-  const submit = submitForCaller(commands, secretKey);
-  const common = { tag: 'Wallets', auth: 'key' } as const;
-  const path = '/api/dapps/vendor-wallets/';
+const common = { tag: 'Wallets', auth: 'key' } as const;
+const path = '/api/dapps/vendor-wallets/';
 
-  const list = defineRoute({
+/** Wallets that opted into discovery: whoever has a key may register and update any of them. */
+export function walletRoutes(deps: WalletRouteDeps): Route[] {
+  return [
+    listRoute(deps),
+    registerRoute(deps),
+    statsRoute(deps),
+    oneRoute(deps),
+    updateRoute(deps),
+    lookupRoute(deps),
+  ];
+}
+
+function listRoute({ pool }: WalletRouteDeps): Route {
+  return defineRoute({
     ...common,
     method: 'GET',
     path,
@@ -83,8 +93,10 @@ export function walletRoutes({ pool, commands, secretKey, now }: WalletRouteDeps
       };
     },
   });
+}
 
-  const register = defineRoute({
+function registerRoute({ commands, secretKey }: WalletRouteDeps): Route {
+  return defineRoute({
     ...common,
     method: 'POST',
     path,
@@ -96,6 +108,7 @@ export function walletRoutes({ pool, commands, secretKey, now }: WalletRouteDeps
     response: { 200: walletAnswer, 201: walletAnswer },
     location: `${path}{id}/`,
     async handler({ input: { body }, key, request }) {
+      const submit = submitForCaller(commands, secretKey);
       const result = await submit(
         { id: key.userId },
         { type: 'wallet.register', body },
@@ -105,8 +118,10 @@ export function walletRoutes({ pool, commands, secretKey, now }: WalletRouteDeps
       return { status: isNew ? 201 : 200, body: presentWallet(wallet) };
     },
   });
+}
 
-  const stats = defineRoute({
+function statsRoute({ pool }: WalletRouteDeps): Route {
+  return defineRoute({
     ...common,
     method: 'GET',
     path: `${path}stats/`,
@@ -120,8 +135,10 @@ export function walletRoutes({ pool, commands, secretKey, now }: WalletRouteDeps
       return { status: 200, body };
     },
   });
+}
 
-  const one = defineRoute({
+function oneRoute({ pool }: WalletRouteDeps): Route {
+  return defineRoute({
     ...common,
     method: 'GET',
     path: `${path}{id}/`,
@@ -134,8 +151,10 @@ export function walletRoutes({ pool, commands, secretKey, now }: WalletRouteDeps
       return { status: 200, body: presentWallet(wallet) };
     },
   });
+}
 
-  const update = defineRoute({
+function updateRoute({ commands, secretKey, now }: WalletRouteDeps): Route {
+  return defineRoute({
     ...common,
     method: 'POST',
     path: `${path}{id}/update_activity/`,
@@ -155,6 +174,7 @@ export function walletRoutes({ pool, commands, secretKey, now }: WalletRouteDeps
         transaction_count: count,
         last_activity_at: lastAt.getTime(),
       };
+      const submit = submitForCaller(commands, secretKey);
       const result = await submit(
         { id: key.userId },
         { type: 'wallet.update-activity', body },
@@ -163,8 +183,10 @@ export function walletRoutes({ pool, commands, secretKey, now }: WalletRouteDeps
       return { status: 200, body: presentWallet(updated.parse(result).wallet) };
     },
   });
+}
 
-  const lookup = defineRoute({
+function lookupRoute({ pool }: WalletRouteDeps): Route {
+  return defineRoute({
     ...common,
     method: 'GET',
     path: '/api/dapps/vendor-wallet-lookup/',
@@ -186,6 +208,4 @@ export function walletRoutes({ pool, commands, secretKey, now }: WalletRouteDeps
       };
     },
   });
-
-  return [list, register, stats, one, update, lookup];
 }
