@@ -22,7 +22,7 @@ import { iso, isoOrNull } from '../http/times.ts';
 
 export interface ApiKeyRouteDeps {
   readonly pool: Sql;
-  /** May only read. */
+  /** Read-only. */
   readonly clickhouse: ClickHouse;
   readonly commands: CommandBus;
   readonly secretKey: Buffer;
@@ -42,8 +42,8 @@ const network = textField({ max: 64 }).refine(
   'Enter an IP address or a network in CIDR notation.',
 );
 
-/** How a key is made, as the projector keeps it. */
-const keptKey = z.object({
+/** A key in the outcome of its creation. */
+const createdKey = z.object({
   id: z.int(),
   name: z.string(),
   prefix: z.string(),
@@ -62,9 +62,9 @@ function createKeyRoute({ commands, secretKey, now }: ApiKeyRouteDeps): Route {
   return defineRoute({
     method: 'POST',
     path: '/api/users/auth/create-api-key/',
-    summary: 'Make an API key',
+    summary: 'Create an API key',
     description:
-      'With an `Idempotency-Key` header a retry shows the same key again, for 48 hours; another body under the same header is answered 422.',
+      'With an `Idempotency-Key` header a retry within 48 hours returns the same key; one with another body is answered 422.',
     tag: 'Account and keys',
     auth: 'session',
     isIdempotent: true,
@@ -73,7 +73,7 @@ function createKeyRoute({ commands, secretKey, now }: ApiKeyRouteDeps): Route {
       allowed_origins: z.array(origin).max(LIST_LENGTH).nullish(),
       allowed_ips: z.array(network).max(LIST_LENGTH).nullish(),
       rate_limit_per_hour: integerField({ min: 1, max: 2_147_483_647 }).nullish(),
-      expires_at: timestamp('From then on the key is as good as deleted').nullish(),
+      expires_at: timestamp('From this time on the key is rejected').nullish(),
       domain: z
         .union([z.literal(''), origin])
         .nullish()
@@ -109,9 +109,9 @@ function createKeyRoute({ commands, secretKey, now }: ApiKeyRouteDeps): Route {
           ...(expiresAt === undefined ? {} : { expires_at: expiresAt }),
         },
       });
-      const { created_at, expires_at, ...kept } = keptKey.parse(acceptedResult(command, outcome));
+      const { created_at, expires_at, ...rest } = createdKey.parse(acceptedResult(command, outcome));
       const times = { created_at: iso(created_at), last_used_at: null, expires_at: isoOrNull(expires_at) };
-      return { status: 201, body: { ...kept, key, ...times } };
+      return { status: 201, body: { ...rest, key, ...times } };
     },
   });
 }
@@ -147,7 +147,7 @@ function deleteKeyRoute({ commands, secretKey }: ApiKeyRouteDeps): Route {
     method: 'POST',
     path: '/api/users/auth/api-keys/delete/',
     summary: 'Delete an API key',
-    description: 'A request with the key is answered 401 from then on.',
+    description: 'Requests with the key are answered 401 from then on.',
     tag: 'Account and keys',
     auth: 'session',
     isIdempotent: true,
@@ -172,17 +172,14 @@ function keyUsageRoute({ pool, clickhouse, now }: ApiKeyRouteDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/users/auth/api-keys/{id}/usage/',
-    summary: 'How often an API key was used',
-    description:
-      'Per hour, in UTC, oldest first; hours without a call are left out. Counted some seconds late.',
+    summary: 'Calls of an API key per hour',
+    description: 'Hours in UTC, oldest first, without those that have no call. Updated every few seconds.',
     tag: 'Account and keys',
     auth: 'session',
     params: z.object({ id: integer({ min: 0 }) }),
     query: z.object({
-      start_time: timestamp(
-        'ISO 8601; UTC unless it names a zone; 24 hours before the end when absent',
-      ).optional(),
-      end_time: timestamp('ISO 8601; UTC unless it names a zone; now when absent').optional(),
+      start_time: timestamp('ISO 8601, UTC by default; 24 hours before the end when absent').optional(),
+      end_time: timestamp('ISO 8601, UTC by default; now when absent').optional(),
     }),
     response: { 200: keyUsageAnswer },
     async handler({ input: { params, query }, user, served, request }) {

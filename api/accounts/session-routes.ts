@@ -21,7 +21,7 @@ export interface SessionRouteDeps {
   readonly pool: Sql;
   readonly commands: CommandBus;
   readonly passwords: PasswordChecker;
-  /** By `ip:` and `user:`. */
+  /** Counts by `ip:…` and `user:…`. */
   readonly logins: LoginAttempts;
   readonly sessionHours: number;
   readonly now: () => number;
@@ -36,7 +36,7 @@ function loginRoute({ pool, commands, passwords, logins, sessionHours, now }: Se
     method: 'POST',
     path: '/api/users/auth/login/',
     summary: 'Log in',
-    description: 'Makes a session. Failed log-ins are limited by address and by user (429).',
+    description: 'Creates a session. Failed log-ins are limited per address and per user (429).',
     tag: 'Account and keys',
     auth: 'none',
     body: z.object({
@@ -51,15 +51,15 @@ function loginRoute({ pool, commands, passwords, logins, sessionHours, now }: Se
         `user:${loginKey(body.username)}`,
       ]);
       let user: UserForLogin | null = null;
-      let isWrong = false;
+      let hasFailed = false;
       try {
         user = await userByLogin(pool, served.schema('accounts'), body.username);
-        const isRight = await passwords.check(user?.password_hash ?? null, body.password);
-        isWrong = !isRight || user?.is_disabled !== false;
+        const matches = await passwords.check(user?.password_hash ?? null, body.password);
+        hasFailed = !matches || user?.is_disabled !== false;
       } finally {
-        await attempt.end(isWrong);
+        await attempt.end(hasFailed);
       }
-      if (user === null || isWrong) {
+      if (user === null || hasFailed) {
         throw new HttpError(401, 'authentication_failed', 'Unable to log in with provided credentials.', {
           headers: { 'WWW-Authenticate': 'Bearer' },
         });
@@ -94,7 +94,7 @@ function logoutRoute({ commands }: SessionRouteDeps): Route {
     auth: 'session',
     response: { 200: doneAnswer },
     async handler({ user, tokenHash }) {
-      // A refusal says that the session is gone already.
+      // A refusal means that the session has already ended.
       await commands.submit({
         type: 'session.close',
         actor: `user:${user.id}`,

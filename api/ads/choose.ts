@@ -1,11 +1,11 @@
 import type { AdCounts } from '../../projections/ad-counts/queries.ts';
 import type { Ad } from '../../projections/catalogue/queries.ts';
 
-/** Who is to see an ad, and when. */
+/** The caller to choose ads for, and when. */
 export interface Audience {
-  /** undefined: any. */
+  /** undefined: any network. */
   readonly network: string | undefined;
-  /** Slug, likewise. */
+  /** Slug; undefined: any category. */
   readonly category: string | undefined;
   /** Unix milliseconds. */
   readonly now: number;
@@ -17,8 +17,7 @@ export interface CountedAd {
 }
 
 /**
- * The ads of a placement that are to be shown, the highest priority first; of equal ones the one that was shown less, then
- * the one that was listed before.
+ * The ads of a placement to show: by priority, highest first, then by impressions, fewest first, then by id.
  */
 export function chooseAds(ads: readonly CountedAd[], audience: Audience): CountedAd[] {
   return ads
@@ -35,12 +34,12 @@ function isShown({ ad, counts }: CountedAd, { network, category, now }: Audience
     (ad.starts_at === null || ad.starts_at <= now) &&
     (ad.ends_at === null || now < ad.ends_at) &&
     (ad.total_impression_limit === null || counts.impressions < ad.total_impression_limit) &&
-    suits(ad.network, network) &&
-    suits(ad.category, category)
+    matches(ad.network, network) &&
+    matches(ad.category, category)
   );
 }
 
-/** An ad without a restriction suits everybody, and a caller who names nothing is suited by every ad. */
-function suits(restriction: string | null, asked: string | undefined): boolean {
-  return restriction === null || asked === undefined || restriction === asked;
+/** True also for an ad without a restriction, and for a caller that names nothing. */
+function matches(restriction: string | null, requested: string | undefined): boolean {
+  return restriction === null || requested === undefined || restriction === requested;
 }

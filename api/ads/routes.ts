@@ -17,7 +17,7 @@ import type { CountedAd } from './choose.ts';
 import type { AdEvents } from './events.ts';
 
 export interface AdRouteDeps {
-  /** May only SELECT. */
+  /** Read-only. */
   readonly pool: Sql;
   readonly adEvents: AdEvents;
   readonly secretKey: Buffer;
@@ -25,21 +25,29 @@ export interface AdRouteDeps {
   readonly now: () => number;
 }
 
-/** Ads, and how often they are seen and followed. */
-export function adRoutes({ pool, adEvents, secretKey, now }: AdRouteDeps): Route[] {
-  const common = { tag: 'Ads', auth: 'key' } as const;
+const common = { tag: 'Ads', auth: 'key' } as const;
 
-  const list = defineRoute({
+/** Ads with their impressions and clicks. */
+export function adRoutes(deps: AdRouteDeps): Route[] {
+  return [
+    listRoute(deps),
+    countRoute(deps, '/api/dapps/ads/{ad_id}/impression/', 'ad.shown', 'Count an impression of an ad'),
+    countRoute(deps, '/api/dapps/ads/{ad_id}/click/', 'ad.clicked', 'Count a click on an ad'),
+  ];
+}
+
+function listRoute({ pool, now }: AdRouteDeps): Route {
+  return defineRoute({
     ...common,
     method: 'GET',
     path: '/api/dapps/ads/',
     summary: 'The ads of a placement',
     description: [
-      'The highest priority first, of equal ones the one that was shown less. One that has not begun or has ended, or was',
-      'shown as often as it may be, is left out; so is one for another network or category than those that are given.',
+      'By priority, highest first, then by impressions, fewest first. Without ads that have not started, have ended or have',
+      'reached their impression limit, and without those for another network or category than the given ones.',
     ].join(' '),
     query: z.object({
-      placement: text({ max: 100, description: 'Slug; one that no ad has is answered 404' }),
+      placement: text({ max: 100, description: 'Slug; a placement without ads is answered 404' }),
       network: networkFilter().optional(),
       category: text({ max: 100, description: 'Slug' }).optional(),
       limit: limit({ fallback: 1, max: 100 }),
@@ -56,38 +64,34 @@ export function adRoutes({ pool, adEvents, secretKey, now }: AdRouteDeps): Route
       return { status: 200, body: chosen.slice(0, query.limit).map(presentAd) };
     },
   });
+}
 
-  const counting = (
-    path: '/api/dapps/ads/{ad_id}/impression/' | '/api/dapps/ads/{ad_id}/click/',
-    type: AdsMessage['type'],
-    summary: string,
-  ): Route =>
-    defineRoute({
-      ...common,
-      method: 'POST',
-      path,
-      summary,
-      description: 'Counted also when the ad is not to be shown any more.',
-      isIdempotent: true,
-      params: z.object({ ad_id: integer() }),
-      response: { 204: null },
-      async handler({ input, key, served, request }) {
-        const { ad_id: adId } = input.params;
-        if (!(await isKnownAd(pool, served.schema('catalogue'), adId))) throw notFound();
-        // Another ad under the same Idempotency-Key is another event.
-        const asked = { ...request, path: request.path.replace('{ad_id}', String(adId)) };
-        const { id } = identifyCommand(secretKey, `user:${key.userId}`, asked, input);
-        const schema = served.schema('ad-counts');
-        await adEvents.count({ type, id, ad_id: adId }, (eventId) => isCounted(pool, schema, eventId));
-        return { status: 204, body: null };
-      },
-    });
-
-  return [
-    list,
-    counting('/api/dapps/ads/{ad_id}/impression/', 'ad.shown', 'An ad was shown'),
-    counting('/api/dapps/ads/{ad_id}/click/', 'ad.clicked', 'An ad was clicked'),
-  ];
+function countRoute(
+  { pool, adEvents, secretKey }: AdRouteDeps,
+  path: '/api/dapps/ads/{ad_id}/impression/' | '/api/dapps/ads/{ad_id}/click/',
+  type: AdsMessage['type'],
+  summary: string,
+): Route {
+  return defineRoute({
+    ...common,
+    method: 'POST',
+    path,
+    summary,
+    description: 'Also counts for an ad that is no longer shown.',
+    isIdempotent: true,
+    params: z.object({ ad_id: integer() }),
+    response: { 204: null },
+    async handler({ input, key, served, request }) {
+      const { ad_id: adId } = input.params;
+      if (!(await isKnownAd(pool, served.schema('catalogue'), adId))) throw notFound();
+      // The ad is part of the event's identity: the same Idempotency-Key may be used for another ad.
+      const identified = { ...request, path: request.path.replace('{ad_id}', String(adId)) };
+      const { id } = identifyCommand(secretKey, `user:${key.userId}`, identified, input);
+      const schema = served.schema('ad-counts');
+      await adEvents.count({ type, id, ad_id: adId }, (eventId) => isCounted(pool, schema, eventId));
+      return { status: 204, body: null };
+    },
+  });
 }
 
 function presentAd({ ad, counts }: CountedAd): AdAnswer {

@@ -6,7 +6,7 @@ import type { RequestInfo, ServedBuilds } from '../http/route.ts';
 import { createCoverageReader } from './coverage.ts';
 import type { BalanceDeps } from './current.ts';
 
-/** What balances are worked out from for one request; what is indexed is looked up once for all that ask at a time. */
+/** The dependencies of balances for one request; what is indexed is read once for concurrent requests. */
 export type BalanceReading = (served: ServedBuilds, request: RequestInfo) => BalanceDeps;
 
 export function createBalanceReading({
@@ -15,9 +15,9 @@ export function createBalanceReading({
   refreshes,
   now,
 }: {
-  /** May only read. */
+  /** Read-only. */
   readonly clickhouse: ClickHouse;
-  /** May only SELECT. */
+  /** Read-only. */
   readonly pool: Sql;
   readonly refreshes: RefreshBus;
   /** Unix milliseconds. */

@@ -32,11 +32,11 @@ export interface BalanceRouteDeps {
 }
 
 const DEFAULT_MAX_AGE_SECONDS = 300;
-const MOST_PAIRS = 20;
-const MOST_SECONDS = 4_294_967_295;
+const MAX_PAIRS = 20;
+const MAX_SECONDS = 4_294_967_295;
 
-const maxAge = integer({ min: 0, max: MOST_SECONDS, description: 'Seconds that a chain read may be old' });
-const forceRefresh = boolean('Reads the chain in any case');
+const maxAge = integer({ min: 0, max: MAX_SECONDS, description: 'Maximum age of a chain read in seconds' });
+const forceRefresh = boolean('Read the chain regardless of age');
 
 export function balanceRoutes(deps: BalanceRouteDeps): Route[] {
   return [oneRoute(deps), manyRoute(deps), ofAccountRoute(deps), historyRoute(deps)];
@@ -48,8 +48,8 @@ function oneRoute({ reading, prices, now }: BalanceRouteDeps): Route {
     path: '/api/balance/',
     summary: 'Balance of one token of an account',
     description: [
-      'The last balance read from the chain, and what is indexed since then. The chain is read again when that is older',
-      'than `max_age`; if it does not answer within 8 s, the answer is the last balance known, and `stale`.',
+      'The last balance read from the chain plus indexed transfers since. The chain is read again if that is older than',
+      '`max_age`; if it does not answer within 8 s, the answer is the last known balance with `stale`.',
     ].join(' '),
     tag: 'Balances',
     auth: 'key-or-session',
@@ -82,7 +82,7 @@ function manyRoute({ reading, prices, now }: BalanceRouteDeps): Route {
     path: '/api/balances/',
     summary: 'Balances of up to 20 pairs',
     description:
-      'What can be told is in `data`, in the order asked; pairs that fail are in `errors`, which is null when none does.',
+      'Known balances are in `data`, in request order; pairs that fail are in `errors`, which is null if none does.',
     tag: 'Balances',
     auth: 'key-or-session',
     sessionCallsPerMinute: 10,
@@ -90,18 +90,18 @@ function manyRoute({ reading, prices, now }: BalanceRouteDeps): Route {
       balances: z
         .array(z.object({ account_address: z.string(), token_address: z.string() }))
         .min(1)
-        .max(MOST_PAIRS),
+        .max(MAX_PAIRS),
       force_refresh: z.boolean().optional(),
-      max_age: integerField({ min: 0, max: MOST_SECONDS }).optional(),
+      max_age: integerField({ min: 0, max: MAX_SECONDS }).optional(),
     }),
     response: { 200: balancesAnswer },
     async handler({ input: { body }, served, request }) {
-      const asked = body.balances.map((sent) => ({
+      const requested = body.balances.map((sent) => ({
         sent,
         account: parseFelt(sent.account_address),
         token: parseFelt(sent.token_address),
       }));
-      const pairs = asked.flatMap(({ account, token }) =>
+      const pairs = requested.flatMap(({ account, token }) =>
         account === null || token === null ? [] : [{ account, token }],
       );
       const tokens = [...new Set(pairs.map(({ token }) => token))];
@@ -112,7 +112,7 @@ function manyRoute({ reading, prices, now }: BalanceRouteDeps): Route {
       const rest = found.values();
       const data = [];
       const errors = [];
-      for (const { sent, account, token } of asked) {
+      for (const { sent, account, token } of requested) {
         if (account === null || token === null) {
           errors.push({ ...sent, error: malformed(account) });
           continue;
@@ -135,9 +135,9 @@ function ofAccountRoute({ reading, prices, now }: BalanceRouteDeps): Route {
     path: '/api/account-balances/',
     summary: 'Balances of all tokens of an account',
     description: [
-      'Every token that a transfer of the account is indexed of, zero balances and NFT contracts included; none for an',
-      'account that is not indexed. What is older than `max_age` is read from the chain for a later answer, or for this',
-      'one with `force_refresh`.',
+      'Every token with an indexed transfer of the account, including zero balances and NFT contracts; empty for an account',
+      'that is not indexed. Balances older than `max_age` are read from the chain for a later answer, or for this one with',
+      '`force_refresh`.',
     ].join(' '),
     tag: 'Balances',
     auth: 'key-or-session',
@@ -180,16 +180,16 @@ function historyRoute({ reading, prices, now }: BalanceRouteDeps): Route {
     path: '/api/balance-history/',
     summary: 'Balance of a pair after each of its transfers',
     description: [
-      'Oldest first; one row a transfer that touches the pair, with the balance right after it, worked out backward from',
-      'the balance that was read from the chain. Where it is not known from the start of the window on, the answer begins',
-      'where it is, and `complete_from` says when.',
+      'Oldest first; one row per transfer of the pair, with the balance right after it, computed backward from the balance',
+      'read from the chain. If it is unknown at the start of the window, the answer begins where it is known, and',
+      '`complete_from` is that time.',
     ].join(' '),
     tag: 'Transfers',
     auth: 'key',
     query: z.object({
       account_address: address(),
       token_address: address(),
-      start_time: timestamp('ISO 8601, inclusive; UTC unless it names a zone'),
+      start_time: timestamp('ISO 8601, inclusive, UTC by default'),
       end_time: timestamp('ISO 8601, inclusive; now when absent').optional(),
     }),
     response: { 200: balanceHistoryAnswer },
@@ -205,7 +205,7 @@ function historyRoute({ reading, prices, now }: BalanceRouteDeps): Route {
         prices.now(served, [pair.token]),
       ]);
       const oldestFirst = rows.toReversed();
-      // What never had a price, as most tokens, had none at any of these times.
+      // Most tokens never had a price, so they need no look-up of past prices.
       const priced = await prices.atTimes(
         served,
         [...newest.keys()],
@@ -233,9 +233,9 @@ function historyRoute({ reading, prices, now }: BalanceRouteDeps): Route {
   });
 }
 
-/** Within what a block's timestamp can be. */
+/** Clamped to the range of a block's timestamp. */
 function secondOf(seconds: number): number {
-  return Math.min(Math.max(seconds, 0), MOST_SECONDS);
+  return Math.min(Math.max(seconds, 0), MAX_SECONDS);
 }
 
 function isKnown(found: FreshBalance | undefined): found is FreshBalance & { readonly balance: bigint } {
@@ -247,12 +247,12 @@ function malformed(account: Felt | null): string {
   return `${field}: Enter a valid address (0x and up to 64 hex digits).`;
 }
 
-/** Why there is no number: the contract tells none, nothing can ever, or the chain did not answer and the index does not know it. */
+/** Why a balance is unknown: the contract has none, none can exist, or neither chain nor index could tell it. */
 function unknownBalance(found: FreshBalance | undefined): HttpError {
   const refusal = found?.reads.refusal ?? null;
   if (refusal !== null) {
     return invalidInput({
-      token_address: [`The contract tells no balance: ${refusal.reason}`.slice(0, 500)],
+      token_address: [`The contract returned no balance: ${refusal.reason}`.slice(0, 500)],
     });
   }
   if (found !== undefined) {

@@ -22,7 +22,7 @@ import type { Route } from '../http/route.ts';
 import { iso, isoOrNull } from '../http/times.ts';
 
 export interface ClassHashRouteDeps {
-  /** May only SELECT. */
+  /** Read-only. */
   readonly pool: Sql;
 }
 
@@ -30,7 +30,7 @@ const network = networkFilter().optional();
 
 const common = { method: 'GET', tag: 'Account class hashes', auth: 'key' } as const;
 
-/** The classes of account contracts. */
+/** Class hashes of account contracts. */
 export function classHashRoutes(deps: ClassHashRouteDeps): Route[] {
   return [listRoute(deps), oneRoute(deps), latestRoute(deps)];
 }
@@ -40,7 +40,7 @@ function listRoute({ pool }: ClassHashRouteDeps): Route {
     ...common,
     path: '/api/dapps/account-class-hashes/',
     summary: 'List class hashes of accounts',
-    description: 'By network and account type, the newest first.',
+    description: 'By network and account type, newest first.',
     query: z.object({
       network,
       account_type: text({ max: 100, description: 'Slug of an implementation' }).optional(),
@@ -83,7 +83,7 @@ function latestRoute({ pool }: ClassHashRouteDeps): Route {
     path: '/api/dapps/account-class-hashes/latest/',
     summary: 'The newest active class hash of each account type',
     description:
-      'By its release; one whose release is not known is older than all others. Without a network, the newest of all.',
+      'By release time; an unknown release counts as oldest. Without `network`, the newest on any.',
     query: z.object({ network }),
     response: { 200: latestClassHashesAnswer },
     async handler({ input: { query }, served }) {

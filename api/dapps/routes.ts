@@ -28,19 +28,19 @@ import type { RequestInfo, Route, ServedBuilds } from '../http/route.ts';
 import { presentDapp } from './present.ts';
 
 export interface DappRouteDeps {
-  /** May only SELECT. */
+  /** Read-only. */
   readonly pool: Sql;
 }
 
-/** dApps of each group of `/discover/`. */
-const DISCOVERED = 10;
+/** dApps per group of `/discover/`. */
+const MAX_DISCOVERED = 10;
 
 const bySlug = z.object({ slug: text({ max: 100 }) });
-const network = networkFilter('On this network: `mainnet`, `sepolia`').optional();
+const network = networkFilter('Network, such as mainnet or sepolia').optional();
 
 const common = { method: 'GET', tag: 'dApps', auth: 'key' } as const;
 
-/** The directory of dApps. One that is not active is nowhere in it. */
+/** The directory of active dApps. */
 export function dappRoutes(deps: DappRouteDeps): Route[] {
   return [
     categoriesRoute(deps),
@@ -89,17 +89,17 @@ function listRoute({ pool }: DappRouteDeps): Route {
     ...common,
     path: '/api/dapps/apps/',
     summary: 'List dApps',
-    description: 'What `q` finds best goes first, then the featured ones, then by name.',
+    description: 'Best match of `q` first, then featured ones, then by name.',
     query: z.object({
       category: text({ max: 100, description: 'Slug of a category' }).optional(),
       network,
-      tag: text({ max: 100, description: 'One of its tags, in any case' }).optional(),
+      tag: text({ max: 100, description: 'A tag, case-insensitive' }).optional(),
       featured: boolean().optional(),
       verified: boolean().optional(),
       q: text({
         max: 200,
         description:
-          'Words of the name, the tags or the description, each in any form, of the last one its beginning is enough; or any part of the name',
+          'Words of the name, tags or description in any inflection, the last one may be a prefix; or any part of the name',
       }).optional(),
       page: page(),
       limit: limit(),
@@ -118,9 +118,9 @@ function searchRoute({ pool }: DappRouteDeps): Route {
     ...common,
     path: '/api/dapps/apps/search/',
     summary: 'Search dApps',
-    description: 'The best first.',
+    description: 'Best match first.',
     query: z.object({
-      q: text({ min: 2, max: 200, isTrimmed: true, description: 'As `q` of the list' }),
+      q: text({ min: 2, max: 200, isTrimmed: true, description: 'Like `q` of the list' }),
       page: page(),
       limit: limit(),
     }),
@@ -152,14 +152,14 @@ function discoverRoute({ pool }: DappRouteDeps): Route {
     path: '/api/dapps/discover/',
     summary: 'Featured, recent and popular dApps',
     description: [
-      `At most ${DISCOVERED} of each. \`recent\`: the last listed first. \`popular\`, and the order of \`featured\`: by`,
+      `At most ${MAX_DISCOVERED} each. \`recent\` by time of listing, newest first; \`popular\` and \`featured\` by`,
       'daily users, then transactions, then rating, then reviews.',
     ].join(' '),
     query: z.object({ network }),
     response: { 200: discoverAnswer },
     async handler({ input: { query }, served }) {
       const schema = served.schema('catalogue');
-      const first = { offset: 0, limit: DISCOVERED };
+      const first = { offset: 0, limit: MAX_DISCOVERED };
       const on = { network: query.network };
       const [featured, recent, popular] = await Promise.all([
         listDapps(pool, schema, { ...on, featured: true }, first, 'popular'),

@@ -4,14 +4,13 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import type { DomainCheckAnswer } from '../../schemas/api/domains.ts';
 import { iso } from '../http/times.ts';
 
-/** So long a client may go by an answer. It bounds for how long a site that is listed now is still opened. */
-const GOOD_FOR_MS = 300_000;
+/** How long a client may cache an answer, so how long a newly listed site may still be opened. */
+const VALIDITY_MS = 300_000;
 
 /**
- * What is said of a domain: by its own entry, else by that of its nearest parent that is listed. Nothing is guessed from
- * likeness.
+ * The verdict on a domain: its own entry, else that of its nearest listed parent. Similar names are not matched.
  *
- * @param domain normal
+ * @param domain normalized
  * @param now Unix milliseconds
  */
 export async function checkDomain(
@@ -21,8 +20,8 @@ export async function checkDomain(
   now: number,
 ): Promise<DomainCheckAnswer> {
   const nearest = await nearestInForce(db, schema, domainAndParents(domain));
-  const times = { checked_at: iso(now), expires_at: iso(now + GOOD_FOR_MS) };
-  if (nearest === null || nearest.status === 'pending') return { ...nothingSaid, domain, ...times };
+  const times = { checked_at: iso(now), expires_at: iso(now + VALIDITY_MS) };
+  if (nearest === null || nearest.status === 'pending') return { ...noVerdict, domain, ...times };
   const { status, risk_level, category, reason, source } = nearest;
   return {
     domain,
@@ -37,7 +36,7 @@ export async function checkDomain(
   };
 }
 
-const nothingSaid = {
+const noVerdict = {
   status: 'unknown',
   risk_level: null,
   category: null,

@@ -6,12 +6,12 @@ import { hasWhitespaceOrControl } from '../../schemas/text.ts';
 import { textField } from '../http/fields.ts';
 import { integer } from '../http/params.ts';
 
-/** Border parsers of what is asked and said of domains. */
+/** Parsers of domain parameters and bodies. */
 
-/** The most characters of a host, or of a link that was copied whole. */
+/** Maximum length of a host, or of a pasted link. */
 const HOST_CHARACTERS = 2000;
 
-/** A host in any spelling, or an http(s) link, of which the host counts; as it is listed. */
+/** A host in any spelling, or an http(s) link to it, as the normalized domain. */
 export function host(description = 'A host in any spelling, or a link to it') {
   return z
     .string()
@@ -34,7 +34,7 @@ export const reportedDomain = z.object({
     .trim()
     .refine(
       (text) => linkOrNone.safeParse(text).success && !hasWhitespaceOrControl(text),
-      'Enter a URL that begins with https:// or http://, of at most 2000 characters and no blanks.',
+      'Enter a URL that begins with https:// or http://, of at most 2000 characters without whitespace.',
     )
     .default('')
     .meta({ description: 'A link; may be empty' }),

@@ -19,7 +19,7 @@ export function presentDomain(record: DomainRecord): DomainAnswer {
   };
 }
 
-/** Without the user, who is the one that asks. */
+/** Without the user, who is the caller. */
 export function presentReport(report: DomainReport): DomainReportAnswer {
   const { id, domain, category, reason, evidence, status, created_at, reviewed_at } = report;
   return {

@@ -19,17 +19,17 @@ import { idParams, reportedDomain } from './fields.ts';
 import { presentReport } from './present.ts';
 
 export interface ReportRouteDeps {
-  /** May only SELECT. */
+  /** Read-only. */
   readonly pool: Sql;
   readonly commands: CommandBus;
   readonly secretKey: Buffer;
 }
 
-const madeReport = z.object({ report: domainReportRow });
+const createdReport = z.object({ report: domainReportRow });
 
 const common = { tag: 'Domains', auth: 'key' } as const;
 
-/** What the user whose key it is has reported; operators review it (`tds reports`). */
+/** Reports of the key's user; operators review them (`tds reports`). */
 export function reportRoutes(deps: ReportRouteDeps): Route[] {
   return [listRoute(deps), reportRoute(deps), oneRoute(deps)];
 }
@@ -63,7 +63,7 @@ function reportRoute({ commands, secretKey }: ReportRouteDeps): Route {
     method: 'POST',
     path: '/api/dapps/domain-reports/',
     summary: 'Report a domain',
-    description: 'It is reviewed by an operator; until then it changes nothing in the list.',
+    description: 'An operator reviews the report; until then the list is unchanged.',
     isIdempotent: true,
     body: reportedDomain,
     response: { 201: domainReportAnswer },
@@ -75,7 +75,7 @@ function reportRoute({ commands, secretKey }: ReportRouteDeps): Route {
         { type: 'domain.report', body: { user_id: key.userId, ...body } },
         { request, input: body },
       );
-      return { status: 201, body: presentReport(madeReport.parse(result).report) };
+      return { status: 201, body: presentReport(createdReport.parse(result).report) };
     },
   });
 }
@@ -89,9 +89,9 @@ function oneRoute({ pool }: ReportRouteDeps): Route {
     params: idParams,
     response: { 200: domainReportAnswer },
     async handler({ input: { params }, key, served }) {
-      const known = await domainReportById(pool, served.schema('catalogue'), params.id);
-      if (known?.user_id !== key.userId) throw notFound();
-      return { status: 200, body: presentReport(known) };
+      const stored = await domainReportById(pool, served.schema('catalogue'), params.id);
+      if (stored?.user_id !== key.userId) throw notFound();
+      return { status: 200, body: presentReport(stored) };
     },
   });
 }

@@ -25,7 +25,7 @@ import { host, idParams } from './fields.ts';
 import { presentDomain } from './present.ts';
 
 export interface DomainRouteDeps {
-  /** May only SELECT. */
+  /** Read-only. */
   readonly pool: Sql;
   /** Unix milliseconds. */
   readonly now: () => number;
@@ -34,7 +34,7 @@ export interface DomainRouteDeps {
 const common = { method: 'GET', tag: 'Domains', auth: 'key' } as const;
 const pages = { page: page(), limit: limit() };
 
-/** What operators say of domains; what callers report is in `report-routes.ts`. */
+/** Domains listed by operators; callers' reports are in `report-routes.ts`. */
 export function domainRoutes(deps: DomainRouteDeps): Route[] {
   return [
     listRoute(deps),
@@ -51,11 +51,11 @@ function listRoute({ pool }: DomainRouteDeps): Route {
     ...common,
     path: '/api/dapps/domains/',
     summary: 'List domains',
-    description: 'In the order in which they were first listed; active or not, unless `active` is given.',
+    description: 'In the order of first listing; active and inactive unless `active` is given.',
     query: z.object({
       domain: host().optional(),
       status: domainStatus.optional(),
-      category: text({ max: 100, description: 'In any case' }).optional(),
+      category: text({ max: 100, description: 'Case-insensitive' }).optional(),
       risk_level: riskLevel.optional(),
       active: boolean().optional(),
       ...pages,
@@ -74,7 +74,7 @@ function blacklistRoute({ pool }: DomainRouteDeps): Route {
     ...common,
     path: '/api/dapps/domains/blacklist/',
     summary: 'Blacklisted domains',
-    description: 'Active ones, in the order in which they were first listed.',
+    description: 'Active ones, in the order of first listing.',
     query: z.object({
       search: text({ max: 253, description: 'Part of a domain, or a whole one in any spelling' }).optional(),
       ...pages,
@@ -82,7 +82,7 @@ function blacklistRoute({ pool }: DomainRouteDeps): Route {
     response: { 200: domainListAnswer },
     async handler({ input: { query }, ...context }) {
       const { search } = query;
-      // Listed are normal names only, in which a `www.` or a `ü` is nowhere.
+      // Listed names are normalized: without `www.` and in ASCII.
       const part = search === undefined ? undefined : (normalDomain(search) ?? search.toLowerCase());
       return {
         status: 200,
@@ -97,7 +97,7 @@ function whitelistRoute({ pool }: DomainRouteDeps): Route {
     ...common,
     path: '/api/dapps/domains/whitelist/',
     summary: 'Whitelisted domains',
-    description: 'Active ones, in the order in which they were first listed.',
+    description: 'Active ones, in the order of first listing.',
     query: z.object(pages),
     response: { 200: domainListAnswer },
     async handler({ input: { query }, ...context }) {
@@ -113,11 +113,11 @@ function changesRoute({ pool, now }: DomainRouteDeps): Route {
   return defineRoute({
     ...common,
     path: '/api/dapps/domains/changes/',
-    summary: 'What changed in the list, for clients that keep a copy of it',
+    summary: 'Changes of the list, for clients that keep a copy',
     description: [
-      'Each domain that changed after `since`, once, as it is now, in the order of the last changes. Put what is `added` or',
-      '`changed` into the copy and take out what is `removed`, whether or not it was there; then go on from `next_since`.',
-      'None is left out and none comes twice for one change, whatever is written meanwhile.',
+      'Each domain that changed after `since`, once, in its current state, by time of the last change. Upsert `added` and',
+      '`changed` domains into the copy and delete `removed` ones if present; then continue from `next_since`. No change is',
+      'skipped or repeated by concurrent writes.',
     ].join(' '),
     query: z.object({ since: since().optional(), limit: limit({ fallback: 100, max: 1000 }) }),
     response: { 200: domainChangesAnswer },
@@ -147,11 +147,11 @@ function checkRoute({ pool, now }: DomainRouteDeps): Route {
   return defineRoute({
     ...common,
     path: '/api/dapps/domain-check/',
-    summary: 'What is said of a domain',
+    summary: 'Check a domain',
     description: [
-      'By its own entry, else by that of its nearest parent, up to the domain that is registered: what is said of a public',
-      'suffix such as co.uk or github.io is said of nothing below it. With and without `www.` it is one domain. Only what is',
-      'active counts, and nothing that is pending; names that look alike are other names. An answer is good for five minutes.',
+      'By its own entry, else that of its nearest parent up to the registered domain; an entry of a public suffix such as',
+      'co.uk or github.io does not apply below it. `www.` is ignored. Only active entries that are not pending count;',
+      'similar names are not matched. An answer may be cached for five minutes.',
     ].join(' '),
     query: z.object({ domain: host() }),
     response: { 200: domainCheckAnswer },

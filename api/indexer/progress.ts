@@ -6,7 +6,7 @@ import { decodeShortString } from '../../schemas/text.ts';
 
 const networks: Readonly<Record<string, string>> = { SN_MAIN: 'mainnet', SN_SEPOLIA: 'sepolia' };
 
-/** The contract's name of a network, or the chain id as text; as hex when it is no text. */
+/** The contract's name of a network, else the chain id as text, else as hex. */
 export function networkName(chainId: Felt | null): string {
   if (chainId === null) return '';
   const text = decodeShortString(chainId) ?? chainId;
@@ -14,8 +14,7 @@ export function networkName(chainId: Felt | null): string {
 }
 
 /**
- * Every chunk that was opened, also one without a block or a transfer yet: its `latest_block` is the start of its range,
- * which makes its percent 0.
+ * Every open chunk. One without a transfer yet has the start of its range as `latest_block`, so its percent is 0.
  */
 export function presentProgress(
   chainId: Felt | null,

@@ -17,9 +17,9 @@ export function indexerRoutes({ clickhouse, pool }: IndexerRouteDeps): Route[] {
   const progress = defineRoute({
     method: 'GET',
     path: '/api/indexer/progress/',
-    summary: 'How far the index is',
+    summary: 'Progress of the index',
     description:
-      'Chunks are ranges of history with a cursor each. Totals never lead what can be queried. `latest_block` does not advance across blocks without transfers.',
+      'Chunks are ranges of blocks, each with its own cursor. Totals never exceed what can be queried. `latest_block` does not advance across blocks without transfers.',
     tag: 'Indexer',
     auth: 'key',
     response: { 200: progressAnswer },

@@ -12,55 +12,51 @@ import { defineRoute } from '../http/route.ts';
 import type { Route, ServedBuilds } from '../http/route.ts';
 import { iso } from '../http/times.ts';
 import { nftPageSize } from './ownership.ts';
-import { LISTED_WHOLE, presentMetadata } from './present.ts';
+import { TRUNCATION_NOTE, presentMetadata } from './present.ts';
 
 export interface NftMetadataDeps {
-  /** May only SELECT. */
+  /** Read-only. */
   readonly pool: Sql;
   readonly refreshes: RefreshBus;
-  /** Where clients reach IPFS. */
+  /** Base URL of the IPFS gateway in answers. */
   readonly ipfsGateway: string;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
 
-/** Who was not answered in time comes back after so long: the fetch goes on. */
-const COME_BACK_SECONDS = 5;
+/** The fetch continues meanwhile. */
+const RETRY_AFTER_SECONDS = 5;
 
-export function nftMetadataRoutes({ pool, refreshes, ipfsGateway, now }: NftMetadataDeps): Route[] {
-  const read = async (served: ServedBuilds, nft: Nft): Promise<NftMetadataRow | undefined> =>
-    (await metadataOf(pool, served.schema('nft-metadata'), [nft])).get(nftKey(nft));
+export function nftMetadataRoutes(deps: NftMetadataDeps): Route[] {
+  return [metadataRoute(deps), collectionRoute(deps)];
+}
 
-  /** Nothing is fetched now: it is there, or has failed so lately, or so often, that nobody is to try. */
-  const isSettled = (row: NftMetadataRow): boolean =>
-    row.is_fetched || row.retry_at === null || row.retry_at > now();
-
-  const fetched = async (
-    served: ServedBuilds,
-    nft: Nft,
-    signal: AbortSignal,
-  ): Promise<NftMetadataRow | null> => {
-    const known = await read(served, nft);
-    if (known !== undefined && isSettled(known)) return known;
-    const request = { type: 'nft.metadata_requested' as const, token: nft.token, token_id: nft.tokenId };
-    return await refreshes.refresh(
-      [request],
-      async () => {
-        const row = await read(served, nft);
-        return row !== undefined && isSettled(row) ? row : null;
-      },
-      signal,
-    );
+/** An NFT's metadata, fetched if it was not yet; null while the fetch takes longer than a client waits. */
+async function settledMetadata(
+  { pool, refreshes, now }: NftMetadataDeps,
+  served: ServedBuilds,
+  nft: Nft,
+  signal: AbortSignal,
+): Promise<NftMetadataRow | null> {
+  const read = async (): Promise<NftMetadataRow | null> => {
+    const row = (await metadataOf(pool, served.schema('nft-metadata'), [nft])).get(nftKey(nft));
+    // Otherwise no fetch is due: fetched, failed for good, or failed recently.
+    const isDue = row === undefined || (!row.is_fetched && row.retry_at !== null && row.retry_at <= now());
+    return isDue ? null : row;
   };
+  const request = { type: 'nft.metadata_requested' as const, token: nft.token, token_id: nft.tokenId };
+  return (await read()) ?? (await refreshes.refresh([request], read, signal));
+}
 
-  const one = defineRoute({
+function metadataRoute(deps: NftMetadataDeps): Route {
+  return defineRoute({
     method: 'GET',
     path: '/api/nft/metadata/',
     summary: 'Metadata of an NFT',
     description: [
-      'What was not fetched yet is fetched now: 503 with `Retry-After` where that takes longer than 8 s. Where it cannot be',
-      'had, 404 with `retry_at`, before which nobody tries again; after ten failures with `permanent: true` instead.',
-      'Where the contract itself refused, `detail` is its reason.',
+      'Fetched now if it was not yet; 503 with `Retry-After` if that takes longer than 8 s. If the fetch failed, 404 with',
+      '`retry_at`, the time of the next attempt; after ten failures with `permanent: true` instead. If the call to the',
+      "contract reverted, `detail` is the contract's reason.",
     ].join(' '),
     tag: 'NFTs',
     auth: 'key',
@@ -69,21 +65,23 @@ export function nftMetadataRoutes({ pool, refreshes, ipfsGateway, now }: NftMeta
     errors: [404, 503],
     async handler({ input: { query }, served, request }) {
       const { token_address: token, nft_token_id: id } = query;
-      const row = await fetched(served, { token, tokenId: id.toString() }, request.signal);
+      const row = await settledMetadata(deps, served, { token, tokenId: id.toString() }, request.signal);
       if (row === null) {
-        throw unavailable('metadata_pending', 'The metadata is being fetched.', COME_BACK_SECONDS);
+        throw unavailable('metadata_pending', 'The metadata is being fetched.', RETRY_AFTER_SECONDS);
       }
       if (!row.is_fetched) throw missing(row);
-      const data = { token_address: token, ...presentMetadata(row, ipfsGateway) };
+      const data = { token_address: token, ...presentMetadata(row, deps.ipfsGateway) };
       return { status: 200, body: { success: true as const, data } };
     },
   });
+}
 
-  const collection = defineRoute({
+function collectionRoute({ pool, ipfsGateway }: NftMetadataDeps): Route {
+  return defineRoute({
     method: 'GET',
     path: '/api/nft/collection/',
     summary: 'NFTs of a contract',
-    description: `Those whose metadata was fetched, by id. Nothing is fetched for it. ${LISTED_WHOLE}`,
+    description: `NFTs whose metadata was fetched, by id; starts no fetch. ${TRUNCATION_NOTE}`,
     tag: 'NFTs',
     auth: 'key',
     query: z.object({ token_address: address(), page: page(), page_size: nftPageSize() }),
@@ -108,11 +106,9 @@ export function nftMetadataRoutes({ pool, refreshes, ipfsGateway, now }: NftMeta
       };
     },
   });
-
-  return [one, collection];
 }
 
-/** Decisions 40 and 93. */
+/** The 404 of a failed fetch (decisions 40 and 93). */
 function missing({ retry_at: retryAt, has_reverted: hasReverted, reason }: NftMetadataRow): HttpError {
   const detail = hasReverted && reason !== null && reason !== '' ? reason : 'Metadata unavailable.';
   const extra = retryAt === null ? { permanent: true } : { retry_at: iso(retryAt) };

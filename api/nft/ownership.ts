@@ -17,18 +17,18 @@ import type { PageParameter } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route, ServedBuilds } from '../http/route.ts';
 import { iso } from '../http/times.ts';
-import { LISTED_WHOLE, presentOwned } from './present.ts';
+import { TRUNCATION_NOTE, presentOwned } from './present.ts';
 
 export interface NftOwnershipDeps {
-  /** May only SELECT. */
+  /** Read-only. */
   readonly pool: Sql;
-  /** May only read. */
+  /** Read-only. */
   readonly clickhouse: ClickHouse;
-  /** Where clients reach IPFS. */
+  /** Base URL of the IPFS gateway in answers. */
   readonly ipfsGateway: string;
 }
 
-/** Rows of a page of NFTs, as the contract says. */
+/** NFTs per page, as the contract defines it. */
 export const nftPageSize = () => limit({ fallback: 20, max: 100 });
 
 export function nftOwnershipRoutes(deps: NftOwnershipDeps): Route[] {
@@ -41,8 +41,8 @@ function ownerRoute({ clickhouse }: NftOwnershipDeps): Route {
     path: '/api/nft/owner/',
     summary: 'Owner of an NFT',
     description: [
-      'Who was sent it last. Of an ERC-1155 id others may hold some, too. An NFT that was burned has the zero address',
-      'for an owner; 404 where it was never transferred.',
+      'Its last recipient; further accounts may hold units of an ERC-1155 id. A burned NFT has the zero address as owner;',
+      'one that was never transferred is answered 404.',
     ].join(' '),
     tag: 'NFTs',
     auth: 'key',
@@ -74,10 +74,9 @@ function ownedByRoute({ pool, clickhouse, ipfsGateway }: NftOwnershipDeps): Rout
     path: '/api/nft/owned-by/',
     summary: 'NFTs of an account',
     description: [
-      'Those whose last recipient it is, by contract and id. Of an ERC-1155 id that is one account at a time, whoever else',
-      'holds some. `name`, `image`, `description`, `attributes` and `metadata_uri` are left out where they were not',
-      `fetched yet, or are not wanted. ${LISTED_WHOLE}`,
-      'The zero address owns nothing: what was burned is in no list.',
+      'NFTs whose last recipient it is, by contract and id; for an ERC-1155 id that is one account, even if others hold',
+      'units. `name`, `image`, `description`, `attributes` and `metadata_uri` are absent until fetched, or if excluded.',
+      `${TRUNCATION_NOTE} The zero address owns nothing: burned NFTs are in no list.`,
     ].join(' '),
     tag: 'NFTs',
     auth: 'key',
@@ -86,7 +85,7 @@ function ownedByRoute({ pool, clickhouse, ipfsGateway }: NftOwnershipDeps): Rout
       token_address: address('Only NFTs of this contract').optional(),
       page: page(),
       page_size: nftPageSize(),
-      include_metadata: boolean('true when absent').optional(),
+      include_metadata: boolean('Default true').optional(),
     }),
     response: { 200: ownedNftsAnswer },
     isCacheable: true,
@@ -94,14 +93,14 @@ function ownedByRoute({ pool, clickhouse, ipfsGateway }: NftOwnershipDeps): Rout
       const {
         account_address: account,
         token_address: token = null,
-        include_metadata: isWanted = true,
+        include_metadata: hasMetadata = true,
       } = query;
       const reader = readsForRequest(request.signal, clickhouse);
       const found = await pageOf(reader, served, { account, token }, query.page, query.page_size);
       const collections = [...new Set(found.held.map((held) => held.token))];
       const [tokens, metadata] = await Promise.all([
         tokensByAddress(pool, served.schema('tokens'), collections),
-        isWanted ? metadataOf(pool, served.schema('nft-metadata'), found.held, { isListed: true }) : null,
+        hasMetadata ? metadataOf(pool, served.schema('nft-metadata'), found.held, { isListed: true }) : null,
       ]);
       const data = found.held.map((held) =>
         presentOwned(held, tokens.get(held.token), metadata?.get(nftKey(held)), ipfsGateway),
@@ -120,23 +119,23 @@ function ownedByRoute({ pool, clickhouse, ipfsGateway }: NftOwnershipDeps): Rout
   });
 }
 
-/** One read tells page and count, unless the page is the last one, wherever that is. */
+/** One read returns page and count; the last page takes two. */
 async function pageOf(
   clickhouse: ClickHouse,
   served: ServedBuilds,
   of: { account: Felt; token: Felt | null },
-  asked: PageParameter,
+  page: PageParameter,
   size: number,
 ): Promise<{ held: HeldNft[]; count: number; number: number }> {
   const read = (offset: number, rows: number) => heldNfts(clickhouse, served, of, { offset, limit: rows });
-  if (asked === 'invalid' || (asked !== 'last' && asked * size > REACHABLE_ROWS)) throw invalidPage();
-  if (asked !== 'last') {
-    const { held, count } = await read((asked - 1) * size, size);
-    if (count === null && asked > 1) throw invalidPage();
-    return { held, count: count ?? 0, number: asked };
+  if (page === 'invalid' || (page !== 'last' && page * size > REACHABLE_ROWS)) throw invalidPage();
+  if (page !== 'last') {
+    const { held, count } = await read((page - 1) * size, size);
+    if (count === null && page > 1) throw invalidPage();
+    return { held, count: count ?? 0, number: page };
   }
   const { count } = await read(0, 1);
-  const last = resolvePage(asked, size, count ?? 0);
+  const last = resolvePage(page, size, count ?? 0);
   const { held, count: now } = await read(last.offset, size);
   return { held, count: now ?? count ?? 0, number: last.number };
 }

@@ -4,11 +4,11 @@ import type { TokenRow } from '../../projections/tokens/queries.ts';
 import type { NftOfCollection, OwnedNft } from '../../schemas/api/nft.ts';
 import { throughGateway } from '../../schemas/nft/uris.ts';
 
-/** What pages leave out of an NFT that is too large for them (`projections/nft-metadata`). */
-export const LISTED_WHOLE =
-  'Of an NFT with more than 96 KiB, links and texts of more than 8 KiB are null, and such attributes an empty list: `/api/nft/metadata/` has them whole.';
+/** What lists leave out of large NFTs (`projections/nft-metadata`). */
+export const TRUNCATION_NOTE =
+  'Of NFTs above 96 KiB, links and texts above 8 KiB are null and such attributes an empty list; `/api/nft/metadata/` has them in full.';
 
-/** Fetched metadata as the API shows it. `gateway`: where clients reach IPFS. */
+/** @param gateway base URL of the IPFS gateway in answers */
 export function presentMetadata(row: NftMetadataRow, gateway: string): NftOfCollection {
   const link = (uri: string | null): string | null => (uri === null ? null : throughGateway(uri, gateway));
   return {
@@ -23,7 +23,7 @@ export function presentMetadata(row: NftMetadataRow, gateway: string): NftOfColl
   };
 }
 
-/** A holding, with its metadata where it is given and was fetched. */
+/** A holding, with its metadata if given and fetched. */
 export function presentOwned(
   held: HeldNft,
   collection: TokenRow | undefined,

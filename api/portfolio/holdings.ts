@@ -4,25 +4,25 @@ import { compareDecimals, createSum, decimalText, valueAt } from '../../schemas/
 import type { Decimal } from '../../schemas/money.ts';
 import { decimalsOf } from '../../schemas/money.ts';
 
-/** A balance that is not zero. */
+/** A non-zero balance. */
 export interface Held {
   readonly address: Felt;
   readonly token: TokenRow | undefined;
   readonly balance: bigint;
 }
 
-/** US dollars for one whole token, as decimal strings; those without a price are missing. */
+/** US dollars per whole token as decimal strings; tokens without a price are absent. */
 export type Prices = ReadonlyMap<Felt, string>;
 
 export interface Holding extends Held {
-  /** null: it has no price. */
+  /** null: no price. */
   readonly worth: { readonly price: string; readonly usd: Decimal } | null;
 }
 
 export const decimalsOfToken = (token: TokenRow | undefined): number =>
   decimalsOf(token?.decimals ?? null, token?.standard ?? null);
 
-/** What an amount of a token is worth; null without a price. */
+/** The value of an amount of a token; null without a price. */
 export function usdOf(
   token: TokenRow | undefined,
   balance: bigint,
@@ -37,7 +37,7 @@ export function holdingOf(held: Held, prices: Prices): Holding {
   return { ...held, worth: price === undefined || usd === null ? null : { price, usd } };
 }
 
-/** The largest value first, then those without a price, by address. */
+/** Order by value, largest first, then those without a price by address. */
 export function byValue(one: Holding, other: Holding): number {
   if (one.worth !== null && other.worth !== null) {
     const order = compareDecimals(other.worth.usd, one.worth.usd);
@@ -47,7 +47,7 @@ export function byValue(one: Holding, other: Holding): number {
   return unpriced === 0 ? (one.address < other.address ? -1 : 1) : unpriced;
 }
 
-/** The contract's figures of a portfolio; values are added exactly. */
+/** The contract's figures of a portfolio; sums are exact. */
 export interface Figures {
   readonly total_usd: number;
   readonly tracked_total_usd: number;
@@ -56,7 +56,7 @@ export interface Figures {
 }
 
 export interface Totals {
-  /** One holding's value; null: it has no price. */
+  /** Adds a holding's value; null: no price. */
   add(usd: Decimal | null): void;
   figures(): Figures;
 }

@@ -22,7 +22,7 @@ export interface PortfolioRouteDeps {
   readonly now: () => number;
 }
 
-const MOST_POINTS = 5000;
+const MAX_POINTS = 5000;
 
 export function portfolioRoutes(deps: PortfolioRouteDeps): Route[] {
   return [portfolioRoute(deps), historyRoute(deps)];
@@ -32,24 +32,22 @@ function portfolioRoute({ reading, prices, now }: PortfolioRouteDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/portfolio/',
-    summary: 'What an account holds, and what it is worth',
+    summary: 'Holdings of an account and their value',
     description: [
-      'Balances after the newest block at or before `at_time`, each at the newest price at or before it. The largest value',
-      'first, then what has no price. What is not known is left out, and the chain is asked for it for a later answer.',
+      'Balances after the newest block at or before `at_time`, each at the newest price at or before it. By value, largest',
+      'first, then those without a price. Unknown balances are left out and read from the chain for a later answer.',
     ].join(' '),
     tag: 'Portfolio',
     auth: 'key',
     query: z.object({
       account_address: address(),
-      at_time: timestamp(
-        'ISO 8601; UTC unless it names a zone; now when absent, or in the future',
-      ).optional(),
+      at_time: timestamp('ISO 8601, UTC by default; now when absent or in the future').optional(),
     }),
     response: { 200: portfolioAnswer },
     async handler({ input: { query }, served, request }) {
-      const { account_address: account, at_time: asked } = query;
+      const { account_address: account, at_time: atTime } = query;
       const present = now();
-      const time = asked === undefined || asked.getTime() >= present ? null : asked.getTime();
+      const time = atTime === undefined || atTime.getTime() >= present ? null : atTime.getTime();
       const { holdings, isComplete } = await portfolioAt(reading(served, request), prices, account, time);
       const totals = createTotals();
       for (const { worth } of holdings) totals.add(worth?.usd ?? null);
@@ -74,18 +72,18 @@ function historyRoute({ reading, prices, now }: PortfolioRouteDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/portfolio-history/',
-    summary: 'What an account was worth over time',
+    summary: 'Value of an account over time',
     description: [
-      'A point at the beginning of each hour, day, week or month (in UTC; weeks begin on Monday) between the two times, both',
-      'inclusive: what `/api/portfolio/` says with that `at_time`. Points at which a balance is not known are left out, and',
-      '`complete_from` says from when on none is. An answer has 5,000 points at most; where there are more,',
-      '`next_start_time` says where to go on.',
+      'One point at the start of each hour, day, week or month (UTC, weeks begin on Monday) between the two times, both',
+      'inclusive: the figures of `/api/portfolio/` with that `at_time`. Points with an unknown balance are left out;',
+      '`complete_from` is the time from which none is. At most 5,000 points per answer; if there are more, continue with',
+      '`next_start_time`.',
     ].join(' '),
     tag: 'Portfolio',
     auth: 'key',
     query: z.object({
       account_address: address(),
-      start_time: timestamp('ISO 8601, inclusive; UTC unless it names a zone'),
+      start_time: timestamp('ISO 8601, inclusive, UTC by default'),
       end_time: timestamp('ISO 8601, inclusive; now when absent').optional(),
       interval: interval().optional(),
     }),
@@ -95,10 +93,9 @@ function historyRoute({ reading, prices, now }: PortfolioRouteDeps): Route {
       const { account_address: account, start_time: start, end_time: end = new Date(present) } = query;
       const { interval: each = '1 hour' } = query;
       if (start > end) throw invalidInput({ start_time: ['Must not be later than end_time.'] });
-      // Of the future nothing is known.
       const last = Math.min(end.getTime(), present);
-      const asked = boundaries(each, start.getTime(), last, MOST_POINTS + 1);
-      const [times, next] = [asked.slice(0, MOST_POINTS), asked[MOST_POINTS]];
+      const starts = boundaries(each, start.getTime(), last, MAX_POINTS + 1);
+      const [times, next] = [starts.slice(0, MAX_POINTS), starts[MAX_POINTS]];
       const { data, isComplete, completeFrom } = await portfolioHistory(
         reading(served, request),
         prices,

@@ -13,13 +13,13 @@ import type { Route } from '../http/route.ts';
 import { iso } from '../http/times.ts';
 
 export interface PastPriceDeps {
-  /** May only read. */
+  /** Read-only. */
   readonly clickhouse: ClickHouse;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
 
-const MOST_BUCKETS = 5000;
+const MAX_BUCKETS = 5000;
 
 export function pastPriceRoutes(deps: PastPriceDeps): Route[] {
   return [priceAtRoute(deps), historyRoute(deps)];
@@ -30,7 +30,7 @@ function priceAtRoute({ clickhouse }: PastPriceDeps): Route {
     method: 'GET',
     path: '/api/price-at/',
     summary: 'Price of a token at a time',
-    description: 'The newest price at or before `at_time`, however old; 404 before the first.',
+    description: 'The newest price at or before `at_time`, of any age; 404 if there is none.',
     tag: 'Prices',
     auth: 'key',
     query: z.object({ token_address: address(), at_time: timestamp() }),
@@ -54,16 +54,16 @@ function historyRoute({ clickhouse, now }: PastPriceDeps): Route {
     path: '/api/price-history/',
     summary: 'Prices of a token over time',
     description: [
-      'Buckets in UTC, weeks from Monday on, oldest first; those without a price are left out. A bucket is always that of',
-      'all its prices: the first one of a window is the one that `start_time` lies in. An answer has 5,000 buckets at most;',
-      'where there are more, `next_start_time` says where to go on.',
+      'Buckets in UTC, weeks begin on Monday, oldest first, without those that have no price. Buckets are whole: the first is',
+      'the one that contains `start_time`. At most 5,000 buckets per answer; if there are more, continue with',
+      '`next_start_time`.',
     ].join(' '),
     tag: 'Prices',
     auth: 'key',
     query: z.object({
       token_address: address(),
       start_time: timestamp(),
-      end_time: timestamp('ISO 8601; UTC unless it names a zone; now when absent').optional(),
+      end_time: timestamp('ISO 8601, UTC by default; now when absent').optional(),
       interval: interval().optional(),
     }),
     response: { 200: priceHistoryAnswer },
@@ -78,10 +78,10 @@ function historyRoute({ clickhouse, now }: PastPriceDeps): Route {
         end: nextBucketStart(each, end.getTime()) - 1,
       };
       const reader = readsForRequest(request.signal, clickhouse);
-      const found = await candles(reader, served, window, MOST_BUCKETS + 1);
-      const next = found[MOST_BUCKETS];
+      const found = await candles(reader, served, window, MAX_BUCKETS + 1);
+      const next = found[MAX_BUCKETS];
       const begins = ({ hourMs }: Candle): string => iso(bucketStart(each, hourMs));
-      const data = found.slice(0, MOST_BUCKETS).map((candle) => ({
+      const data = found.slice(0, MAX_BUCKETS).map((candle) => ({
         timestamp: begins(candle),
         avg_price: candle.mean,
         min_price: candle.low,

@@ -5,11 +5,11 @@ import { pricesAtTimes } from '../../projections/prices/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { ServedBuilds } from '../http/route.ts';
 
-/** What a token is worth in USD, as decimal strings; where nothing is known, none is given. */
+/** Prices in US dollars as decimal strings. */
 export interface PriceReader {
-  /** Of these tokens now; those without a price are missing. */
+  /** Current prices; tokens without one are absent. */
   now(served: ServedBuilds, tokens: readonly Felt[]): Promise<ReadonlyMap<Felt, string>>;
-  /** Of these tokens at each of these times (unix milliseconds, ascending); those without a price are missing. */
+  /** Prices at each of these times (unix milliseconds, ascending); tokens without one are absent. */
   atTimes(
     served: ServedBuilds,
     tokens: readonly Felt[],

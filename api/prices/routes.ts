@@ -14,75 +14,85 @@ import type { Route, ServedBuilds } from '../http/route.ts';
 import { iso } from '../http/times.ts';
 
 export interface PriceRouteDeps {
-  /** May only SELECT. */
+  /** Read-only. */
   readonly pool: Sql;
   readonly refreshes: RefreshBus;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
 
-/** Common tokens are read more often than this; of any other that is asked for, an older price is asked for again. */
+/** Common tokens are observed more often than this; a refresh of any other is requested when its price is older. */
 const FRESH_MS = 5 * 60_000;
-const MOST_TOKENS = 100;
-/** Where nothing reads a feed, nobody is to wait for it again and again. */
+const MAX_TOKENS = 100;
+/** After the feed did not answer in time, no request waits for it for this long. */
 const SILENCE_MS = 60_000;
 
-export function priceRoutes({ pool, refreshes, now }: PriceRouteDeps): Route[] {
-  const read = async (served: ServedBuilds, tokens: readonly Felt[]) =>
-    await latestPricesOf(pool, served.schema('latest-prices'), tokens);
+export function priceRoutes(deps: PriceRouteDeps): Route[] {
+  const latest = createLatestPrices(deps);
+  return [priceRoute(latest), pricesRoute(latest)];
+}
 
-  /** Until when the feed is taken for silent: it did not answer the last who waited. */
+interface LatestPrices {
+  read(served: ServedBuilds, tokens: readonly Felt[]): Promise<ReadonlyMap<Felt, LatestPrice>>;
+  /** Waits for the feed's price of a token; the stored price when it does not arrive in time. */
+  refresh(served: ServedBuilds, token: Felt, signal: AbortSignal): Promise<LatestPrice | undefined>;
+  /** Requests refreshes of old prices without waiting. */
+  requestOld(tokens: readonly Felt[], stored: ReadonlyMap<Felt, LatestPrice>): void;
+  /** False for a while after the feed did not answer. */
+  isFeedAnswering(): boolean;
+}
+
+function createLatestPrices({ pool, refreshes, now }: PriceRouteDeps): LatestPrices {
   let silentUntil = 0;
-
-  /** Waits for the feed's answer about a token; what is known when there is none in time. */
-  const refreshed = async (
-    served: ServedBuilds,
-    token: Felt,
-    signal: AbortSignal,
-  ): Promise<LatestPrice | undefined> => {
-    const request = { type: 'price.requested' as const, token };
-    const found = await refreshes.refresh(
-      [request],
-      async (requestedAt) => {
-        const known = (await read(served, [token])).get(token);
-        return known !== undefined && known.requestedAt >= requestedAt(request) ? known : null;
-      },
-      signal,
-    );
-    silentUntil = found === null && !signal.aborted ? now() + SILENCE_MS : 0;
-    return found ?? (await read(served, [token])).get(token);
+  const read: LatestPrices['read'] = async (served, tokens) =>
+    await latestPricesOf(pool, served.schema('latest-prices'), tokens);
+  const isOld = ({ price, requestedAt }: Partial<LatestPrice>): boolean =>
+    now() - Math.max(requestedAt ?? 0, price?.observedAt ?? 0) > FRESH_MS;
+  return {
+    read,
+    async refresh(served, token, signal) {
+      const request = { type: 'price.requested' as const, token };
+      const fresh = await refreshes.refresh(
+        [request],
+        async (requestedAt) => {
+          const stored = (await read(served, [token])).get(token);
+          return stored !== undefined && stored.requestedAt >= requestedAt(request) ? stored : null;
+        },
+        signal,
+      );
+      silentUntil = fresh === null && !signal.aborted ? now() + SILENCE_MS : 0;
+      return fresh ?? (await read(served, [token])).get(token);
+    },
+    requestOld(tokens, stored) {
+      const old = tokens.filter((token) => isOld(stored.get(token) ?? {}));
+      if (old.length > 0) refreshes.request(old.map((token) => ({ type: 'price.requested', token })));
+    },
+    isFeedAnswering: () => now() > silentUntil,
   };
+}
 
-  const askForOld = (tokens: readonly Felt[], known: ReadonlyMap<Felt, LatestPrice>): void => {
-    const isOld = (token: Felt): boolean => {
-      const { price, requestedAt = 0 } = known.get(token) ?? { price: null };
-      return now() - Math.max(requestedAt, price?.observedAt ?? 0) > FRESH_MS;
-    };
-    const old = tokens.filter(isOld);
-    if (old.length > 0) refreshes.request(old.map((token) => ({ type: 'price.requested', token })));
-  };
-
-  const one = defineRoute({
+function priceRoute(latest: LatestPrices): Route {
+  return defineRoute({
     method: 'GET',
     path: '/api/price/',
     summary: 'Price of a token',
     description: [
-      'In US dollars. 0: the feed does not know the token. One that nobody asked for before is asked of the feed; with',
-      '`force_refresh` any is, and what is known is answered when the feed says nothing within 8 s.',
+      'In US dollars; 0 for a token unknown to the feed. The feed is queried for a token without a stored price, and with',
+      '`force_refresh` for any; if it does not answer within 8 s, the stored price is returned.',
     ].join(' '),
     tag: 'Prices',
     auth: 'key',
     query: z.object({
       token_address: address(),
-      force_refresh: boolean('Asks the feed in any case').optional(),
+      force_refresh: boolean('Query the feed regardless of age').optional(),
     }),
     response: { 200: priceAnswer },
     async handler({ input: { query }, served, request }) {
       const { token_address: token, force_refresh: isForced = false } = query;
-      const known = await read(served, [token]);
-      const isAsked = isForced || (!known.has(token) && now() > silentUntil);
-      if (!isAsked) askForOld([token], known);
-      const found = isAsked ? await refreshed(served, token, request.signal) : known.get(token);
+      const stored = await latest.read(served, [token]);
+      const mustWait = isForced || (!stored.has(token) && latest.isFeedAnswering());
+      if (!mustWait) latest.requestOld([token], stored);
+      const found = mustWait ? await latest.refresh(served, token, request.signal) : stored.get(token);
       return {
         status: 200,
         body: {
@@ -92,16 +102,18 @@ export function priceRoutes({ pool, refreshes, now }: PriceRouteDeps): Route[] {
       };
     },
   });
+}
 
-  const many = defineRoute({
+function pricesRoute(latest: LatestPrices): Route {
+  return defineRoute({
     method: 'POST',
     path: '/api/prices/',
     summary: 'Prices of up to 100 tokens',
     description:
-      'In the order asked, as they are known; what nobody asked for before is asked of the feed, and shows in a later answer.',
+      'Stored prices in request order; the feed is queried for missing ones, which show in a later answer.',
     tag: 'Prices',
     auth: 'key',
-    body: z.object({ token_addresses: z.array(z.string()).min(1).max(MOST_TOKENS) }),
+    body: z.object({ token_addresses: z.array(z.string()).min(1).max(MAX_TOKENS) }),
     response: { 200: pricesAnswer },
     async handler({ input: { body }, served }) {
       const tokens = body.token_addresses.map((text) => {
@@ -111,21 +123,19 @@ export function priceRoutes({ pool, refreshes, now }: PriceRouteDeps): Route[] {
         }
         return token;
       });
-      const known = await read(served, tokens);
-      askForOld([...new Set(tokens)], known);
+      const stored = await latest.read(served, tokens);
+      latest.requestOld([...new Set(tokens)], stored);
       const data = tokens.map((token) => {
-        const price = known.get(token)?.price ?? null;
+        const price = stored.get(token)?.price ?? null;
         return {
           token_address: token,
-          price_usd: usdOf(known.get(token)),
+          price_usd: usdOf(stored.get(token)),
           price_updated_at: price === null ? null : iso(price.observedAt),
         };
       });
       return { status: 200, body: { success: true as const, data } };
     },
   });
-
-  return [one, many];
 }
 
 /** The contract's JSON number; an untracked token yields 0. */

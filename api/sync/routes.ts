@@ -16,7 +16,7 @@ import { iso } from '../http/times.ts';
 import { checkSignature } from './signature.ts';
 
 export interface SyncRouteDeps {
-  /** May only SELECT. */
+  /** Read-only. */
   readonly pool: Sql;
   readonly commands: CommandBus;
   readonly sealing: Sealing;
@@ -24,49 +24,51 @@ export interface SyncRouteDeps {
 }
 
 const BLOB_BYTES = 1_048_576;
-/** The blob and what is around it, in JSON. */
+/** The blob in its JSON body. */
 const BODY_BYTES = 1_572_864;
 const KEY_DIGITS = 512;
 const HASH_DIGITS = 256;
 const LOOKUP_HASH = /^[0-9a-f]+$/;
 const KEY = /^([0-9a-fA-F]{2})+$/;
-/** Writers that race for the first PUT: who loses looks again. */
+/** Attempts of a writer that loses the race for the first PUT. */
 const ATTEMPTS = 3;
 
 const keyOf = (lookupHash: string): string => `sync auth_key of ${lookupHash}`;
-const sentWithFirst = z.object({
-  auth_key: z.string().max(KEY_DIGITS).regex(KEY, 'Use hex digits, two a byte.'),
+const firstPut = z.object({
+  auth_key: z.string().max(KEY_DIGITS).regex(KEY, 'Use hex digits, two per byte.'),
 });
 function firstKey(sent: unknown): string {
   if (sent === undefined) throw invalidInput({ auth_key: ['This field is required at the first PUT.'] });
-  return parseInput(sentWithFirst, { auth_key: sent }).auth_key;
+  return parseInput(firstPut, { auth_key: sent }).auth_key;
 }
 const conflict = (serverVersion: number): HttpError =>
   new HttpError(409, 'conflict', 'Version conflict', { extra: { server_version: serverVersion } });
 
-export function syncRoutes({ pool, commands, sealing, syncCallsPerMinute }: SyncRouteDeps): Route[] {
-  const path = '/api/vendor/sync/{lookup_hash}/';
-  const signed = {
-    path,
-    tag: 'Encrypted sync',
-    auth: 'signature',
-    addressCallsPerMinute: syncCallsPerMinute,
-  } as const;
-  const errorsOfAll = { hasErrorText: true } as const;
+const common = {
+  path: '/api/vendor/sync/{lookup_hash}/',
+  tag: 'Encrypted sync',
+  auth: 'signature',
+  hasErrorText: true,
+} as const;
 
-  const read = defineRoute({
-    ...signed,
-    ...errorsOfAll,
+export function syncRoutes(deps: SyncRouteDeps): Route[] {
+  return [readRoute(deps), writeRoute(deps)];
+}
+
+function readRoute({ pool, sealing, syncCallsPerMinute }: SyncRouteDeps): Route {
+  return defineRoute({
+    ...common,
+    addressCallsPerMinute: syncCallsPerMinute,
     method: 'GET',
-    summary: 'An encrypted blob',
+    summary: 'Read an encrypted blob',
     description:
-      'Signed: `GET:<lookup_hash>:<timestamp>`. That none is stored is told before the signature is looked at.',
+      'Signed text: `GET:<lookup_hash>:<timestamp>`. A blob that does not exist is answered 404 before the signature is verified.',
     params: z.object({ lookup_hash: z.string() }),
     response: { 200: syncBlobAnswer },
     errors: [403],
     async handler({ input: { params }, served, signedCall }) {
       const { lookup_hash: lookupHash } = params;
-      // Nothing is stored under any other text, and some no table can be asked for.
+      // Other texts are never stored, and some are invalid in SQL.
       const stored = LOOKUP_HASH.test(lookupHash)
         ? await syncBlob(pool, served.schema('sync'), lookupHash)
         : null;
@@ -77,15 +79,17 @@ export function syncRoutes({ pool, commands, sealing, syncCallsPerMinute }: Sync
       return { status: 200, body: { version, blob, last_modified: iso(at) } };
     },
   });
+}
 
-  const write = defineRoute({
-    ...signed,
-    ...errorsOfAll,
+function writeRoute({ pool, commands, sealing, syncCallsPerMinute }: SyncRouteDeps): Route {
+  return defineRoute({
+    ...common,
+    addressCallsPerMinute: syncCallsPerMinute,
     method: 'PUT',
     summary: 'Store an encrypted blob',
     description: [
-      'Signed: `PUT:<lookup_hash>:<timestamp>:<SHA-256 of the blob, hex>`, under the key that the first PUT brings as',
-      '`auth_key`; later ones are ignored. The version must be above the stored one.',
+      'Signed text: `PUT:<lookup_hash>:<timestamp>:<SHA-256 of the blob, hex>`, with the key that the first PUT sends as',
+      '`auth_key`; later ones are ignored. The version must be greater than the stored one.',
     ].join(' '),
     params: z.object({
       lookup_hash: z.string().max(HASH_DIGITS).regex(LOOKUP_HASH, 'Use lowercase hex digits.'),
@@ -94,12 +98,12 @@ export function syncRoutes({ pool, commands, sealing, syncCallsPerMinute }: Sync
     body: z.object({
       blob: textField({ max: BODY_BYTES, isTrimmed: false }),
       version: integerField({ min: 1 }),
-      // Of any type: after the first PUT it is ignored, whatever it is.
+      // Any type: it is ignored after the first PUT.
       auth_key: z
         .unknown()
         .optional()
         .meta({
-          description: 'Hex digits, two a byte; required at the first PUT, ignored later',
+          description: 'Hex digits, two per byte; required at the first PUT, ignored later',
           override: { type: 'string', maxLength: KEY_DIGITS, pattern: KEY.source },
         }),
     }),
@@ -126,7 +130,7 @@ export function syncRoutes({ pool, commands, sealing, syncCallsPerMinute }: Sync
             version,
             blob,
             verified_with: stored?.key_command ?? null,
-            // One that an earlier SECRET_KEY sealed is sealed anew.
+            // A key sealed with a previous SECRET_KEY is sealed again with the current one.
             auth_key:
               stored !== null && sealing.isCurrent(stored.auth_key)
                 ? null
@@ -135,11 +139,9 @@ export function syncRoutes({ pool, commands, sealing, syncCallsPerMinute }: Sync
         });
         if (accepted) return { status: 200, body: { version, status: 'ok' as const } };
         if (typeof result['server_version'] === 'number') throw conflict(result['server_version']);
-        // Another first PUT was decided meanwhile: the signature is checked with its key.
+        // A concurrent first PUT won: verify the signature with its key.
       }
       throw unavailable('busy', 'Too many writers at once.', 1);
     },
   });
-
-  return [read, write];
 }

@@ -2,17 +2,17 @@ import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 
 import { HttpError } from '../http/errors.ts';
 
-/** The headers that every call of the sync carries, as they were sent. */
+/** The signature headers of a sync call, as sent. */
 export interface SignedCall {
   readonly timestamp: string;
   readonly signature: string;
 }
 
-/** Both sides' clocks may be so far apart. */
+/** Largest accepted difference between the clocks of client and server. */
 const SKEW_SECONDS = 300;
 
 /**
- * The first two checks of a signed call: both headers are there, and the time is now.
+ * Reads the signature headers; throws 403 if one is missing or the timestamp is not current.
  *
  * @param now unix milliseconds
  */
@@ -25,12 +25,12 @@ export function readSignature(header: (name: string) => string, now: number): Si
   return { timestamp, signature };
 }
 
-/** What is signed: `GET:<lookup_hash>:<timestamp>`, of a PUT with the SHA-256 of the blob's characters behind. */
+/** The signed content: `GET:<lookup_hash>:<timestamp>`; a PUT appends the SHA-256 of the blob. */
 export type SignedContent =
   | { readonly method: 'GET'; readonly lookupHash: string }
   | { readonly method: 'PUT'; readonly lookupHash: string; readonly blob: string };
 
-/** Throws 403 unless the signature is that of this content under this key (hex). Takes as long for a wrong one. */
+/** Throws 403 unless the signature matches content and key (hex); compares in constant time. */
 export function checkSignature(
   { timestamp, signature }: SignedCall,
   content: SignedContent,

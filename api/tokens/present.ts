@@ -4,7 +4,6 @@ import type { TokenAnswer } from '../../schemas/api/tokens.ts';
 import { decimalsOf } from '../../schemas/money.ts';
 import { iso } from '../http/times.ts';
 
-/** A token as the API shows it, with its newest price. */
 export function presentToken(token: TokenRow, latest: LatestPrice | undefined): TokenAnswer {
   const { standard } = token;
   const price = latest?.price ?? null;

@@ -27,7 +27,7 @@ function listRoute({ pool }: TokenRouteDeps): Route {
     method: 'GET',
     path: '/api/tokens/',
     summary: 'List tokens',
-    description: 'The curated ones first. Hidden tokens are left out unless `hidden` is given.',
+    description: 'Curated tokens first. Without hidden tokens unless `hidden` is given.',
     tag: 'Tokens',
     auth: 'key',
     query: z.object({
@@ -38,7 +38,7 @@ function listRoute({ pool }: TokenRouteDeps): Route {
       type: z.enum(tokenStandards).optional().meta({ description: 'Standard of the contract' }),
       search: text({
         max: 200,
-        description: 'Part of a name or symbol in any case, or an address',
+        description: 'Part of a name or symbol, case-insensitive, or an address',
       }).optional(),
       address: address().optional(),
       page: page(),

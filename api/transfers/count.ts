@@ -4,21 +4,21 @@ import { MAX_HEIGHT, transferCount, transferSample } from '../../projections/tra
 import type { CarriedCount } from './cursor.ts';
 import type { Reading } from './read.ts';
 
-/** Matches are counted exactly up to here. */
+/** Matches are counted exactly up to this number. */
 export const EXACT_COUNT = 100_000;
 
-/** Newest rows of a source that an estimate looks at. */
+/** Newest rows of a source that an estimate samples. */
 const SAMPLE_ROWS = 20_000;
 
 /**
- * Counting stops after this long. Only a filter that matches few of tens of millions of rows gets there (8 M rows take
- * some 300 ms); it then has an estimate rather than a slow page.
+ * Time limit of counting, reached only by a filter that matches few of tens of millions of rows (8 M rows take 300 ms);
+ * the count is then an estimate.
  */
 const COUNT_SECONDS = 4;
 
 /**
- * How many transfers match: exact at any size for one token or one account, by the maintained counts; else exact to
- * 100,000, and an estimate beyond.
+ * Counts matching transfers: exact for a single token or account, from the maintained counts; otherwise exact up to
+ * 100,000 and an estimate beyond.
  */
 export async function countTransfers(reading: Reading): Promise<CarriedCount> {
   const { clickhouse, plan, filters } = reading;
@@ -30,14 +30,14 @@ export async function countTransfers(reading: Reading): Promise<CarriedCount> {
   const settings = { max_threads: 2, max_execution_time: COUNT_SECONDS, timeout_overflow_mode: 'break' };
   const started = performance.now();
   const [counted] = await clickhouse.rows(query, params, { settings });
-  // A count that was broken off looks like any other.
+  // A count that hit the time limit is not marked as such.
   const isWhole = performance.now() - started < COUNT_SECONDS * 1000;
   const n = counted?.n ?? 0;
   if (n <= EXACT_COUNT && isWhole) return { count: n, isEstimate: false };
   return { count: Math.max(n, await estimate(reading)), isEstimate: true };
 }
 
-/** Each source's rows, times the share of its newest ones that match. */
+/** For each source, its number of rows times the share of matches among the newest. */
 async function estimate(reading: Reading): Promise<number> {
   const { clickhouse, plan, filters } = reading;
   const parts = plan.sources.map(async ({ source, subject }) => {

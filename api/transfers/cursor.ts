@@ -2,21 +2,21 @@ import { createHash } from 'node:crypto';
 
 import type { TransferPosition } from '../../projections/transfers/queries.ts';
 
-/** A count that was found for the first page, so that the pages after it need not count again. */
+/** The count of the first page, so that later pages need not count again. */
 export interface CarriedCount {
   readonly count: number;
   readonly isEstimate: boolean;
 }
 
 export interface TransferCursor {
-  /** The last transfer of the page before. */
+  /** The last transfer of the previous page. */
   readonly after: TransferPosition;
   readonly carried: CarriedCount | null;
 }
 
 /**
- * 28 bytes, base64url: version, block, position, item, digest of what was search for, kind of count, count. A digest of
- * other filters or another order makes it a cursor of another searchKey.
+ * 28 bytes, base64url: version, block, position, item, digest of filters and order, kind of count, count. A cursor is
+ * rejected for other filters or another order.
  */
 const VERSION = 1;
 const BYTES = 28;
@@ -39,7 +39,7 @@ export function encodeCursor(cursor: TransferCursor, search: string): string {
   return bytes.toString('base64url');
 }
 
-/** `null` for anything that `encodeCursor` did not make for the same filters and order. */
+/** null unless `encodeCursor` created it for the same filters and order. */
 export function decodeCursor(text: string, search: string): TransferCursor | null {
   if (!/^[A-Za-z0-9_-]{38}$/.test(text)) return null;
   const bytes = Buffer.from(text, 'base64url');

@@ -5,7 +5,7 @@ import type { Felt } from '../../schemas/felt.ts';
 import { address, hash, limit, page, timestamp } from '../http/params.ts';
 import { invalidInput } from '../http/errors.ts';
 
-/** Every name that is a filter. `from_block`, `to_block` and the times only narrow what a filter found. */
+/** Parameters of which at least one is required. Height and time bounds only narrow these. */
 export const allowedFilters = [
   'account',
   'account_address',
@@ -20,7 +20,7 @@ export const allowedFilters = [
   'search',
 ] as const;
 
-/** A height; one above all that can be is parsed too, and matches nothing. */
+/** A height; one beyond any block is valid and matches nothing. */
 function height(description: string) {
   return z
     .string()
@@ -51,7 +51,7 @@ const order = z
     override: { type: 'string', enum: ['desc', 'asc'], default: 'desc' },
   });
 
-const alias = (of: string) => address(`The same as \`${of}\``).optional();
+const alias = (of: string) => address(`Alias of \`${of}\``).optional();
 
 /** The query of `GET /api/transfers/`. */
 export const transfersQuery = z.object({
@@ -75,12 +75,12 @@ export const transfersQuery = z.object({
   limit: limit(),
   cursor: z.string().optional().meta({
     description:
-      'From `links.next_cursor` of an answer to the same filters and order; goes before `page`. Pages at constant cost to the end and does not drift while new rows land; `count` then is that of the first page where it takes counting',
+      '`links.next_cursor` of an answer with the same filters and order; takes precedence over `page`. Reaches the end at constant cost per page and is stable while new transfers arrive; `count` may be that of the first page',
   }),
 });
 export type TransfersQuery = z.output<typeof transfersQuery>;
 
-/** What was search for, its aliases settled. */
+/** A search with its aliases resolved. */
 export interface TransferSearch {
   readonly felts: Readonly<Partial<Record<FeltFilter, Felt>>>;
   readonly block: number | null;
@@ -92,7 +92,7 @@ export interface TransferSearch {
   readonly order: TransferOrder;
 }
 
-/** Settles aliases; 400 when no filter is given, two aliases differ, or a range is upside down. */
+/** Resolves aliases; throws 400 if no filter is given, two aliases differ, or a range is reversed. */
 export function searchOf(query: TransfersQuery): TransferSearch {
   const errors: Record<string, string[]> = {};
   const either = (name: keyof TransfersQuery, first?: Felt, second?: Felt): Felt | undefined => {
@@ -121,7 +121,7 @@ export function searchOf(query: TransfersQuery): TransferSearch {
     block: query.block ?? null,
     fromBlock: query.from_block ?? null,
     toBlock: query.to_block ?? null,
-    // A block's time is a whole second: between two of them there is none.
+    // Block times are whole seconds.
     startTime: query.start_time === undefined ? null : Math.ceil(query.start_time.getTime() / 1000),
     endTime: query.end_time === undefined ? null : Math.floor(query.end_time.getTime() / 1000),
     order: query.order ?? 'desc',
@@ -136,7 +136,7 @@ export function searchOf(query: TransfersQuery): TransferSearch {
   return search;
 }
 
-/** What a cursor is bound to: everything that says which transfers, and in which order. */
+/** Identifies filters and order; a cursor is bound to it. */
 export function searchKeyOf(search: TransferSearch): string {
   const felts = Object.entries(search.felts).toSorted(([a], [b]) => (a < b ? -1 : 1));
   return JSON.stringify([

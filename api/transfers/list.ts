@@ -30,19 +30,19 @@ export interface TransferListRequest {
   readonly page: PageParameter;
   readonly limit: number;
   readonly cursor: string | undefined;
-  /** The query as it was sent, for the links. */
+  /** The query as sent, for the links. */
   readonly query: Readonly<Record<string, string>>;
 }
 
-/** One page of transfers, found by number or by cursor. */
+/** One page of transfers, by number or cursor. */
 export async function listTransfers(
   deps: TransferListDeps,
   request: TransferListRequest,
 ): Promise<Envelope<StoredTransfer>> {
   const { search, cursor } = request;
   const searchKey = searchKeyOf(search);
-  const place = cursor === undefined ? null : decodeCursor(cursor, searchKey);
-  if (cursor !== undefined && place === null) {
+  const position = cursor === undefined ? null : decodeCursor(cursor, searchKey);
+  if (cursor !== undefined && position === null) {
     throw invalidInput({ cursor: ['Not a cursor of these filters and this order.'] });
   }
   const filters = await heightsOf(deps, search);
@@ -53,9 +53,9 @@ export async function listTransfers(
     filters: filters ?? { felts: search.felts, lo: 0, hi: 0 },
     order: search.order,
   };
-  return place === null
+  return position === null
     ? await pageByNumber(reading, request, searchKey)
-    : await pageByCursor(reading, request, searchKey, place);
+    : await pageByCursor(reading, request, searchKey, position);
 }
 
 async function pageByNumber(
@@ -71,7 +71,7 @@ async function pageByNumber(
     whole !== null && whole.length <= limit ? { count: whole.length, isEstimate: false } : counted(reading),
     reads,
   ]);
-  // Rows that landed after they were counted, or that the counts do not hold yet, are not left out.
+  // The page may be newer than the count, which must not be lower than the rows shown.
   const seen =
     early === null || early.length === 0 || page === 'last' ? 0 : (page - 1) * limit + early.length;
   const total = Math.max(count.count, seen);
@@ -89,12 +89,12 @@ async function pageByCursor(
   reading: Reading,
   request: TransferListRequest,
   searchKey: string,
-  place: NonNullable<ReturnType<typeof decodeCursor>>,
+  position: NonNullable<ReturnType<typeof decodeCursor>>,
 ): Promise<Envelope<StoredTransfer>> {
   const { limit, query } = request;
   const [count, rows] = await Promise.all([
-    place.carried ?? counted(reading),
-    reading.plan.sources.length === 0 ? [] : readAfter(reading, place.after, limit + 1),
+    position.carried ?? counted(reading),
+    reading.plan.sources.length === 0 ? [] : readAfter(reading, position.after, limit + 1),
   ]);
   return cursorEnvelope(rows.slice(0, limit), limit, {
     query,
@@ -112,7 +112,7 @@ async function rowsByOffset(reading: Reading, offset: number, limit: number): Pr
   return reading.plan.sources.length === 0 ? [] : await readByOffset(reading, offset, limit);
 }
 
-/** `rows` holds one more than the page when there is a next one. Counts that are kept anyway are not carried along. */
+/** `rows` has one more than the page if there is a next one. The cursor carries a count that is expensive to repeat. */
 function nextCursor(
   rows: readonly StoredTransfer[],
   limit: number,
@@ -129,7 +129,7 @@ function nextCursor(
   );
 }
 
-/** Heights and times as one pair of bounds; `null` when nothing can lie between them. */
+/** Heights and times as one pair of bounds; null for an empty range. */
 async function heightsOf(deps: TransferListDeps, search: TransferSearch): Promise<TransferFilters | null> {
   const { clickhouse, tables } = deps;
   const { block, fromBlock, toBlock, startTime, endTime, felts } = search;

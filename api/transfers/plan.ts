@@ -14,28 +14,28 @@ import type { ServedBuilds } from '../http/route.ts';
 type Tables = Pick<ServedBuilds, 'table'>;
 type Felts = Readonly<Partial<Record<FeltFilter, Felt>>>;
 
-/** Rows read by a prefix of a key, and whose rows they are, when they are all those of one token or account. */
+/** Rows read by a key prefix; `subject` if they are all rows of one token or account. */
 interface PlannedSource {
   readonly source: TransferSource;
   readonly subject: Subject | null;
 }
 
 export interface Plan {
-  /** They share no row. Several for a search only. */
+  /** Disjoint; several for a search only. */
   readonly sources: readonly PlannedSource[];
-  /** The one subject whose counts are the counts of the answer, between any two heights; `null`: rows must be looked at. */
+  /** The subject whose maintained counts equal those of the answer between any two heights; null: rows must be counted. */
   readonly exact: Subject | null;
-  /** The one subject among whose rows the answer is found. */
+  /** The subject whose rows contain the answer. */
   readonly subject: Subject | null;
-  /** Mostly all of it is on its first page: only where that is full are the rows worth counting. */
+  /** The answer mostly fits on the first page, so rows are counted only if that is full. */
   readonly isShort: boolean;
 }
 
-/** No row can match. */
+/** Matches no row. */
 export const nothing: Plan = { sources: [], subject: null, exact: null, isShort: false };
 
-/** What the plan rests on besides the filters. */
-export interface Knowledge {
+/** Facts that the plan depends on besides the filters. */
+export interface PlanFacts {
   total(subject: Subject): number;
   /** Whether the searched felt is the hash of a transaction with transfers. */
   readonly searchIsHash: boolean;
@@ -44,7 +44,7 @@ export interface Knowledge {
 const token = (felt: Felt): Subject => ({ kind: 'token', felt });
 const account = (felt: Felt): Subject => ({ kind: 'account', felt });
 
-/** Filters that lead to rows of their own, with the subjects whose totals say how many. */
+/** Filters that have a key prefix, with the subjects whose totals are their number of rows. */
 function candidatesOf(felts: Felts): { filter: FeltFilter; subjects: Subject[] }[] {
   const named = [
     ['token', felts.token],
@@ -62,7 +62,7 @@ function candidatesOf(felts: Felts): { filter: FeltFilter; subjects: Subject[] }
   });
 }
 
-/** Which totals `planTransfers` will ask for: none where only one way leads to the rows. */
+/** The totals that `planTransfers` needs: none if there is only one candidate. */
 export function subjectsToCount(felts: Felts): Subject[] {
   if (felts.txhash !== undefined) return [];
   const candidates = candidatesOf(felts);
@@ -73,19 +73,19 @@ export function subjectsToCount(felts: Felts): Subject[] {
 
 /**
  * Chooses the rows to read: a transaction's by its index, else those of the filter with the fewest rows (so that a hot
- * account with a rare token stays fast), else a block's. The other filters are conditions on those rows.
+ * account with a rare token stays fast), else a block's. The other filters become conditions on those rows.
  */
-export function planTransfers(tables: Tables, felts: Felts, block: number | null, known: Knowledge): Plan {
-  if (felts.txhash !== undefined) return { ...alone(transfersOfTransaction(tables)), isShort: true };
+export function planTransfers(tables: Tables, felts: Felts, block: number | null, facts: PlanFacts): Plan {
+  if (felts.txhash !== undefined) return { ...single(transfersOfTransaction(tables)), isShort: true };
   const weighed = candidatesOf(felts).map((candidate) => ({
     ...candidate,
     rows:
       subjectsToCount(felts).length === 0
         ? 0
-        : candidate.subjects.reduce((sum, subject) => sum + known.total(subject), 0),
+        : candidate.subjects.reduce((sum, subject) => sum + facts.total(subject), 0),
   }));
   const [best] = weighed.toSorted((a, b) => a.rows - b.rows);
-  if (best === undefined) return alone(transfersOfBlock(tables, block ?? 0));
+  if (best === undefined) return single(transfersOfBlock(tables, block ?? 0));
   const isOnly = weighed.length === 1;
   const [subject = null] = best.subjects;
   switch (best.filter) {
@@ -106,33 +106,33 @@ export function planTransfers(tables: Tables, felts: Felts, block: number | null
         isShort: false,
       };
     case 'search':
-      return planSearch(tables, felts.search, known, isOnly);
+      return planSearch(tables, felts.search, facts, isOnly);
     case 'txhash':
-      return alone(transfersOfTransaction(tables));
+      return single(transfersOfTransaction(tables));
   }
 }
 
 /**
- * On Starknet an address cannot be told from a hash, so a search may be any of three things. Mostly it is one, known by
- * the counts, and then as good as that filter. An unknown one reads all three, which hold nothing.
+ * On Starknet an address and a hash look alike, so a search may be an account, a token or a transaction. The counts mostly
+ * show which, and it then costs as much as that filter. An unknown one reads all three, which are empty.
  */
-function planSearch(tables: Tables, felt: Felt | undefined, known: Knowledge, isOnly: boolean): Plan {
+function planSearch(tables: Tables, felt: Felt | undefined, facts: PlanFacts, isOnly: boolean): Plan {
   if (felt === undefined) return nothing;
   const all = [
     {
       source: transfersOfAccount(tables, 'search'),
       subject: account(felt),
-      holds: known.total(account(felt)) > 0,
+      hasRows: facts.total(account(felt)) > 0,
     },
-    { source: transfersOfSearchedToken(tables), subject: token(felt), holds: known.total(token(felt)) > 0 },
-    { source: transfersOfSearchedTransaction(tables), subject: null, holds: known.searchIsHash },
+    { source: transfersOfSearchedToken(tables), subject: token(felt), hasRows: facts.total(token(felt)) > 0 },
+    { source: transfersOfSearchedTransaction(tables), subject: null, hasRows: facts.searchIsHash },
   ];
-  const holding = all.filter(({ holds }) => holds);
-  const sources = holding.length === 0 ? all : holding;
+  const matching = all.filter(({ hasRows }) => hasRows);
+  const sources = matching.length === 0 ? all : matching;
   const subject = sources.length === 1 ? (sources[0]?.subject ?? null) : null;
   return { sources, subject, exact: isOnly ? subject : null, isShort: false };
 }
 
-function alone(source: TransferSource): Plan {
+function single(source: TransferSource): Plan {
   return { ...nothing, sources: [{ source, subject: null }] };
 }

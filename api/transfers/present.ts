@@ -4,7 +4,7 @@ import { eventIndex } from '../../schemas/decode/index.ts';
 import type { TokenStandard } from '../../schemas/messages/common.ts';
 import { decimalsOf } from '../../schemas/money.ts';
 
-/** What the catalogue knows of a token; null where its contract gives nothing. */
+/** A token's name, symbol and decimals; null where its contract has none. */
 export interface TokenTexts {
   readonly symbol: string | null;
   readonly name: string | null;
@@ -22,7 +22,6 @@ function statusOf(block: number, l1Height: number | null): 'ACCEPTED_ON_L1' | 'A
   return l1Height !== null && block <= l1Height ? 'ACCEPTED_ON_L1' : 'ACCEPTED_ON_L2';
 }
 
-/** A transfer of a trace as the API shows it. */
 export function presentTraced(transfer: TracedTransfer, l1Height: number | null): TraceAnswer[number] {
   const { from, to, amount, txhash, timestamp, block, fee } = transfer;
   return {
@@ -37,7 +36,7 @@ export function presentTraced(transfer: TracedTransfer, l1Height: number | null)
   };
 }
 
-/** A stored transfer as the API shows it. `l1Height`: everything at or below it is accepted on L1; null: nothing is. */
+/** @param l1Height highest height accepted on L1; null: none */
 export function presentTransfer(
   transfer: StoredTransfer,
   token: TokenTexts | undefined,

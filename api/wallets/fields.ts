@@ -4,7 +4,7 @@ import { slug } from '../../schemas/catalogue.ts';
 import { integerField, textField } from '../http/fields.ts';
 import { address, integer, timestamp } from '../http/params.ts';
 
-/** Border parsers of what is asked and said of wallets. */
+/** Parsers of wallet parameters and bodies. */
 
 const network = textField({ max: 100 })
   .transform((name) => name.toLowerCase())
@@ -14,12 +14,12 @@ const network = textField({ max: 100 })
 export const registeredWallet = z.object({
   wallet_address: address(),
   network,
-  wallet_type: textField({ max: 100, description: "The wallet's make" }),
+  wallet_type: textField({ max: 100, description: 'Wallet software' }),
 });
 
 export const activity = z.object({
   transaction_count: integerField({ min: 0 }),
-  last_activity_at: timestamp('ISO 8601; UTC unless it names a zone; not in the future').refine(
+  last_activity_at: timestamp('ISO 8601, UTC by default; not in the future').refine(
     (at) => at.getTime() >= 0,
     'Ensure this is not before 1970.',
   ),

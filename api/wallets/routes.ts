@@ -27,7 +27,7 @@ import { activity, registeredWallet, walletParams } from './fields.ts';
 import { presentWallet } from './present.ts';
 
 export interface WalletRouteDeps {
-  /** May only SELECT. */
+  /** Read-only. */
   readonly pool: Sql;
   readonly commands: CommandBus;
   readonly secretKey: Buffer;
@@ -35,8 +35,8 @@ export interface WalletRouteDeps {
   readonly now: () => number;
 }
 
-/** How far a client's clock may be ahead of ours. A moment far ahead would stay forever: counters only rise. */
-const AHEAD_MS = 300_000;
+/** Tolerated clock skew of clients. A time far ahead would never be replaced, as the value only increases. */
+const MAX_CLOCK_SKEW_MS = 300_000;
 
 const registered = z.object({ is_new: z.boolean(), wallet: walletRow });
 const updated = z.object({ wallet: walletRow });
@@ -44,7 +44,7 @@ const updated = z.object({ wallet: walletRow });
 const common = { tag: 'Wallets', auth: 'key' } as const;
 const path = '/api/dapps/vendor-wallets/';
 
-/** Wallets that opted into discovery: whoever has a key may register and update any of them. */
+/** Wallets that opted into discovery: any API key may register and update any of them. */
 export function walletRoutes(deps: WalletRouteDeps): Route[] {
   return [
     listRoute(deps),
@@ -62,7 +62,7 @@ function listRoute({ pool }: WalletRouteDeps): Route {
     method: 'GET',
     path,
     summary: 'List registered wallets',
-    description: 'In the order in which they were registered.',
+    description: 'In the order of registration.',
     query: z.object({
       network: networkFilter().optional(),
       wallet_address: address().optional(),
@@ -102,7 +102,7 @@ function registerRoute({ commands, secretKey }: WalletRouteDeps): Route {
     path,
     summary: 'Register a wallet',
     description:
-      'An address is registered once on each network: again, it is answered 200 with the entry as it is.',
+      'An address is registered once per network; a repeat is answered 200 with the existing entry.',
     isIdempotent: true,
     body: registeredWallet,
     response: { 200: walletAnswer, 201: walletAnswer },
@@ -125,7 +125,7 @@ function statsRoute({ pool }: WalletRouteDeps): Route {
     ...common,
     method: 'GET',
     path: `${path}stats/`,
-    summary: 'How many wallets are registered',
+    summary: 'Count registered wallets',
     query: z.object({ network: networkFilter().optional() }),
     response: { 200: walletStatsAnswer },
     async handler({ input: { query }, served }) {
@@ -158,15 +158,15 @@ function updateRoute({ commands, secretKey, now }: WalletRouteDeps): Route {
     ...common,
     method: 'POST',
     path: `${path}{id}/update_activity/`,
-    summary: "Refresh a wallet's counters",
-    description: 'They only rise: what is lower than what is known changes nothing.',
+    summary: "Update a wallet's activity",
+    description: 'Values only increase; lower ones are ignored.',
     isIdempotent: true,
     params: walletParams,
     body: activity,
     response: { 200: walletAnswer },
     async handler({ input, key, request }) {
       const { transaction_count: count, last_activity_at: lastAt } = input.body;
-      if (lastAt.getTime() > now() + AHEAD_MS) {
+      if (lastAt.getTime() > now() + MAX_CLOCK_SKEW_MS) {
         throw invalidInput({ last_activity_at: ['Ensure this is not in the future.'] });
       }
       const body = {
@@ -190,17 +190,17 @@ function lookupRoute({ pool }: WalletRouteDeps): Route {
     ...common,
     method: 'GET',
     path: '/api/dapps/vendor-wallet-lookup/',
-    summary: 'Whether an address is a registered wallet',
-    description: 'Without `network` on any: the entry shown is an active one before others, then the oldest.',
+    summary: 'Look up a wallet by address',
+    description: 'On any network without `network`: an active entry first, then the oldest.',
     query: z.object({ wallet_address: address(), network: networkFilter().optional() }),
     response: { 200: walletLookupAnswer },
     async handler({ input: { query }, served }) {
-      const { wallet_address: asked, network = null } = query;
-      const wallet = await walletOf(pool, served.schema('catalogue'), asked, network);
+      const { wallet_address: walletAddress, network = null } = query;
+      const wallet = await walletOf(pool, served.schema('catalogue'), walletAddress, network);
       return {
         status: 200,
         body: {
-          wallet_address: asked,
+          wallet_address: walletAddress,
           network,
           is_registered: wallet !== null,
           wallet: wallet === null ? null : presentWallet(wallet),

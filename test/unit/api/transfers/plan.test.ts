@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
 import { planTransfers, subjectsToCount } from '../../../../api/transfers/plan.ts';
-import type { Knowledge } from '../../../../api/transfers/plan.ts';
+import type { PlanFacts } from '../../../../api/transfers/plan.ts';
 import type { FeltFilter } from '../../../../projections/transfers/queries.ts';
 import { toFelt } from '../../../../schemas/felt.ts';
 import type { Felt } from '../../../../schemas/felt.ts';
@@ -9,7 +9,7 @@ import type { Felt } from '../../../../schemas/felt.ts';
 const [A, B, T, S] = [toFelt(0xan), toFelt(0xbn), toFelt(0x7n), toFelt(0x5n)];
 const tables = { table: (name: string): string => `<${name}>` };
 
-function knowing(totals: Record<string, number>, searchIsHash = false): Knowledge {
+function knowing(totals: Record<string, number>, searchIsHash = false): PlanFacts {
   const known = new Map(Object.entries(totals).map(([key, rows]) => [key, rows]));
   return { searchIsHash, total: ({ kind, felt }) => known.get(`${kind}:${BigInt(felt).toString(16)}`) ?? 0 };
 }
@@ -17,7 +17,7 @@ function knowing(totals: Record<string, number>, searchIsHash = false): Knowledg
 /** What a plan reads, in short: table and the filter that its key answers. */
 function reads(
   felts: Partial<Record<FeltFilter, Felt>>,
-  known: Knowledge,
+  known: PlanFacts,
   block: number | null = null,
 ): { from: string[]; exact: string | null; subject: string | null } {
   const plan = planTransfers(tables, felts, block, known);
