@@ -1,6 +1,8 @@
 import { createServer } from 'node:http';
 import type { Server } from 'node:http';
 
+import type Koa from 'koa';
+
 import type { ClickHouse } from '../infra/clickhouse/client.ts';
 import { required } from '../infra/config.ts';
 import type { Config } from '../infra/config.ts';
@@ -14,21 +16,26 @@ import type { Pool } from '../infra/postgres/client.ts';
 import { listen } from '../infra/postgres/listen.ts';
 import { openCounters } from '../infra/redis/client.ts';
 import { newestBlock } from '../projections/indexed-blocks/queries.ts';
-import { findOutcome } from '../projections/outcomes/queries.ts';
+import { findOutcome as outcomeOf } from '../projections/outcomes/queries.ts';
 import { AD_COUNTED_CHANNEL } from '../schemas/messages/ads.ts';
 import { OBSERVED_CHANNEL } from '../schemas/messages/requests.ts';
 import { AppError } from '../schemas/errors.ts';
 import { createAdEvents } from './ads/events.ts';
+import type { AdEvents } from './ads/events.ts';
 import { createApp } from './http/app.ts';
 import { answerMalformedRequests } from './http/malformed-requests.ts';
 import { limitReads } from './http/clickhouse.ts';
+import type { CommandBus, FindOutcome } from '../infra/commands/bus.ts';
 import { openCommandChannel } from '../infra/commands/channel.ts';
 import type { HealthDeps } from './health/health.ts';
 import { watchIndexedHeight } from './health/indexed-height.ts';
 import { createLimits } from './limits/limits.ts';
+import type { Limits } from './limits/limits.ts';
 import { createPasswordChecker } from './auth/passwords.ts';
 import { createReadiness } from './health/readiness.ts';
 import { createRefreshBus } from './commands/refresh.ts';
+import type { RefreshBus } from './commands/refresh.ts';
+import type { RequestState } from './http/request-state.ts';
 import type { ServedBuilds } from './http/route.ts';
 import { apiRoutes } from './routes.ts';
 import { createUsageCounter } from './auth/key-usage.ts';
@@ -59,66 +66,36 @@ const REDIS_WAIT_MS = 1000;
 
 /** Serves the API; resolves when it listens. The caller closes the stores, after this. */
 export async function startApi(options: ApiOptions): Promise<{ url: string; close(): Promise<void> }> {
-  const { config, pool, publisher, kafka, servedBuilds, log, metrics } = options;
-  const clickhouse = limitReads(options.clickhouse);
+  const { config, log } = options;
   const releasers = new Releasers((name, error) => log.error({ err: error, name }, 'release failed'));
-  const commands = openCommandChannel({
-    publisher,
-    databaseUrl: required(config, 'apiDatabaseUrl'),
-    findOutcome: async (id, type) => await findOutcome(pool, await servedBuilds(), id, type),
-    timeoutMs: config.commandTimeoutMs,
-    log,
-  });
-  releasers.push('command channel', () => commands.close());
+  try {
+    const app = await composeApp(options, releasers);
+    const server = createHttpServer(app);
+    const url = await listenOn(server, config.port, config.host);
+    releasers.push('http server', () => drain(server));
+    return { url, close: () => releasers.releaseAll() };
+  } catch (error) {
+    await releasers.releaseAll();
+    throw error;
+  }
+}
+
+async function composeApp(options: ApiOptions, releasers: Releasers): Promise<Koa<RequestState>> {
+  const { config, pool, publisher, servedBuilds, log, metrics, now = Date.now } = options;
   const height = watchIndexedHeight(
     async () => (await newestBlock(options.clickhouse, await servedBuilds()))?.height ?? null,
     log,
   );
   releasers.push('indexed height', () => height.close());
-
-  const { now = Date.now } = options;
-  const counters = openCounters(required(config, 'redisUrl'), {
-    keyPrefix: config.redisKeyPrefix,
-    timeoutMs: config.redisTimeoutMs,
-    log,
-  });
-  releasers.push('Redis', () => counters.close());
-  const limits = createLimits({
-    counters,
-    ipBlockWindowMs: config.ipBlockWindowSeconds * 1000,
-    metrics,
-    now,
-  });
-  // So that the first requests are counted in Redis; the API starts without it too.
-  await counters.settled(REDIS_WAIT_MS);
-  const refreshes = createRefreshBus({ publisher, log, now });
-  const observed = listen({
-    url: required(config, 'apiDatabaseUrl'),
-    channel: OBSERVED_CHANNEL,
-    applicationName: 'tds-observed',
-    log,
-    onNotification: (subject) => refreshes.notify(subject),
-  });
-  releasers.push('observation notifications', () => observed.close());
-  const adEvents = createAdEvents({ publisher, timeoutMs: config.commandTimeoutMs, now });
-  const counted = listen({
-    url: required(config, 'apiDatabaseUrl'),
-    channel: AD_COUNTED_CHANNEL,
-    applicationName: 'tds-counted',
-    log,
-    onNotification: (id) => adEvents.notify(id),
-  });
-  releasers.push('ad count notifications', () => counted.close());
+  const indexedHeight = (): number | null => height.current();
+  const limits = await openLimits(options, releasers);
   const usage = createUsageCounter({ publisher, now, log });
   releasers.push('usage', () => usage.close());
-  const app = createApp({
-    usage,
+  return createApp({
     routes: apiRoutes({
       pool,
-      clickhouse,
-      commands,
-      refreshes,
-      adEvents,
+      clickhouse: limitReads(options.clickhouse),
+      ...openBuses(options, releasers),
       passwords: await createPasswordChecker(),
       logins: limits.logins,
       secretKey: required(config, 'secretKey'),
@@ -129,29 +106,67 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
       sessionHours: config.sessionHours,
       now,
     }),
-    pool,
-    now,
-    log,
-    metrics,
-    servedBuilds,
-    limits,
-    defaultCeiling: config.rateLimitPerHour,
-    trustedProxies: config.trustedProxies,
-    indexedHeight: () => height.current(),
+    // Unqueued reads: a long queue of requests does not make the API unready.
     readiness: createReadiness({
-      pool,
-      // Unqueued: a long queue of requests does not make the API unready.
-      clickhouse: options.clickhouse,
-      kafka,
-      servedBuilds,
+      ...options,
       stallSeconds: config.stallSeconds,
       adminUsername: config.adminUsername,
-      indexedHeight: () => height.current(),
+      indexedHeight,
       areLimitsShared: () => limits.areShared(),
     }),
     metricsText: options.metricsText,
+    indexedHeight,
+    limits,
+    usage,
+    defaultCeiling: config.rateLimitPerHour,
+    trustedProxies: config.trustedProxies,
+    pool,
+    servedBuilds,
+    log,
+    metrics,
+    now,
   });
+}
 
+async function openLimits(
+  { config, log, metrics, now = Date.now }: ApiOptions,
+  releasers: Releasers,
+): Promise<Limits> {
+  const counters = openCounters(required(config, 'redisUrl'), {
+    keyPrefix: config.redisKeyPrefix,
+    timeoutMs: config.redisTimeoutMs,
+    log,
+  });
+  releasers.push('Redis', () => counters.close());
+  const ipBlockWindowMs = config.ipBlockWindowSeconds * 1000;
+  const limits = createLimits({ counters, ipBlockWindowMs, metrics, now });
+  // So that the first requests are counted in Redis; the API starts without it too.
+  await counters.settled(REDIS_WAIT_MS);
+  return limits;
+}
+
+/** The buses that append to the log, each notified by PostgreSQL when a projection has stored what it waits for. */
+function openBuses(
+  { config, pool, publisher, servedBuilds, log, now = Date.now }: ApiOptions,
+  releasers: Releasers,
+): { commands: CommandBus; refreshes: RefreshBus; adEvents: AdEvents } {
+  const databaseUrl = required(config, 'apiDatabaseUrl');
+  const timeoutMs = config.commandTimeoutMs;
+  const findOutcome: FindOutcome = async (id, type) => await outcomeOf(pool, await servedBuilds(), id, type);
+  const commands = openCommandChannel({ publisher, databaseUrl, findOutcome, timeoutMs, log });
+  releasers.push('command channel', () => commands.close());
+  const refreshes = createRefreshBus({ publisher, log, now });
+  const adEvents = createAdEvents({ publisher, timeoutMs, now });
+  const notifiedBy = (channel: string, applicationName: string, onNotification: (name: string) => void) => {
+    const listening = listen({ url: databaseUrl, channel, applicationName, log, onNotification });
+    releasers.push(applicationName, () => listening.close());
+  };
+  notifiedBy(OBSERVED_CHANNEL, 'tds-observed', (subject) => refreshes.notify(subject));
+  notifiedBy(AD_COUNTED_CHANNEL, 'tds-counted', (id) => adEvents.notify(id));
+  return { commands, refreshes, adEvents };
+}
+
+function createHttpServer(app: Koa<RequestState>): Server {
   const handle = app.callback();
   const server = createServer(
     { requestTimeout: 30_000, headersTimeout: 15_000 },
@@ -160,14 +175,7 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
   answerMalformedRequests(server);
   // Longer than load balancers keep idle connections, so that they never send on one that is closing.
   server.keepAliveTimeout = 75_000;
-  try {
-    const url = await listenOn(server, config.port, config.host);
-    releasers.push('http server', () => drain(server));
-    return { url, close: () => releasers.releaseAll() };
-  } catch (error) {
-    await releasers.releaseAll();
-    throw error;
-  }
+  return server;
 }
 
 async function listenOn(server: Server, port: number, host: string): Promise<string> {

@@ -42,7 +42,7 @@ export function balanceRoutes(deps: BalanceRouteDeps): Route[] {
   return [oneRoute(deps), manyRoute(deps), ofAccountRoute(deps), historyRoute(deps)];
 }
 
-function oneRoute({ reading, prices, now }: BalanceRouteDeps): Route {
+function oneRoute({ reading, prices }: BalanceRouteDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/balance/',
@@ -76,7 +76,7 @@ function oneRoute({ reading, prices, now }: BalanceRouteDeps): Route {
   });
 }
 
-function manyRoute({ reading, prices, now }: BalanceRouteDeps): Route {
+function manyRoute({ reading, prices }: BalanceRouteDeps): Route {
   return defineRoute({
     method: 'POST',
     path: '/api/balances/',
@@ -129,7 +129,7 @@ function manyRoute({ reading, prices, now }: BalanceRouteDeps): Route {
   });
 }
 
-function ofAccountRoute({ reading, prices, now }: BalanceRouteDeps): Route {
+function ofAccountRoute({ reading, prices }: BalanceRouteDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/account-balances/',

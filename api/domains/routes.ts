@@ -109,7 +109,7 @@ function whitelistRoute({ pool }: DomainRouteDeps): Route {
   });
 }
 
-function changesRoute({ pool, now }: DomainRouteDeps): Route {
+function changesRoute({ pool }: DomainRouteDeps): Route {
   return defineRoute({
     ...common,
     path: '/api/dapps/domains/changes/',

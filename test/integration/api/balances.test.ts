@@ -100,7 +100,7 @@ describe('GET /api/balance/', () => {
     const refused = await one({ account_address: ALICE, token_address: NFT });
     expect([refused.status, refused.json.errors]).toEqual([
       400,
-      { token_address: ['The contract tells no balance: Entry point not found'] },
+      { token_address: ['The contract returned no balance: Entry point not found'] },
     ]);
     const items = await one({ account_address: BOB, token_address: MULTI });
     expect([items.status, items.json.code, items.headers.get('retry-after')]).toEqual([
@@ -167,7 +167,7 @@ describe('POST /api/balances/', () => {
     expect(status).toBe(200);
     expect(json.data.map((row: { balance: string }) => row.balance)).toEqual(['3', MAX.toString(), '3']);
     expect(json.errors).toEqual([
-      { ...pairs[1], error: 'token_address: The contract tells no balance: Entry point not found' },
+      { ...pairs[1], error: 'token_address: The contract returned no balance: Entry point not found' },
       { ...pairs[2], error: 'account_address: Enter a valid address (0x and up to 64 hex digits).' },
     ]);
     expect((await many({ balances: [BOB_NFT] })).json.errors).toBe(null);
