@@ -8,22 +8,22 @@ import { SILENT_SECONDS } from './role-processes.ts';
 import { STORE_WITHIN_MS, raisedAlarms, withTimeout } from './working-state.ts';
 
 /**
- * Whether each role gets anywhere, told by the stores alone: so it is known of processes elsewhere, of one that hangs or
- * is stopped (SIGSTOP), and of one that was never started.
+ * Whether each role makes progress, derived from the stores alone, so that it covers processes on other machines, ones that
+ * hang or are stopped (SIGSTOP), and ones that were never started.
  */
 export interface RoleState {
   readonly name: string;
-  /** missing: no process of it is heard of; stalled: there is work, and for STALL_SECONDS nothing came of it. */
+  /** missing: no live process; stalled: work is pending and there was no progress for STALL_SECONDS. */
   readonly state: 'working' | 'stalled' | 'missing';
-  /** ISO time: of the start, of the last progress, of when it was last heard of; null where it never was. */
+  /** ISO time of the start, of the last progress, or of the last heartbeat; null: never seen. */
   readonly since: string | null;
   readonly detail: string | null;
 }
 
-/** The roles every installation needs, besides the API, which answers for itself. */
-const NEEDED = ['ingest', 'project', 'observe', 'dispatch'];
-/** Before the name of the chunk that an alarm is about. */
-const STALLED = 'ingest.stalled:';
+/** The roles every installation needs, besides the API. */
+const REQUIRED_ROLES = ['ingest', 'project', 'observe', 'dispatch'];
+/** Prefix of alarm names, before the chunk. */
+const STALLED_ALARM = 'ingest.stalled:';
 
 const processRow = z.object({
   role: z.string(),
@@ -32,15 +32,15 @@ const processRow = z.object({
   started_at: z.date(),
   heard_at: z.date(),
 });
-/** One place in the log that a reader stands at without having moved for long. */
-const standingRow = z.object({
+/** A checkpoint that has not moved for STALL_SECONDS. */
+const idleRow = z.object({
   reader: z.string(),
   topic: z.string(),
   partition: z.number(),
   next_offset: z.number(),
   updated_at: z.date(),
 });
-type Standing = z.infer<typeof standingRow>;
+type IdleCheckpoint = z.infer<typeof idleRow>;
 const chunksRow = z.object({
   open: z.number(),
   held: z.number(),
@@ -80,7 +80,7 @@ export async function roleStates(
     observe: observing,
     dispatch: dispatching,
   };
-  const names = [...new Set([...NEEDED, ...processes.map(({ role }) => role)])];
+  const names = [...new Set([...REQUIRED_ROLES, ...processes.map(({ role }) => role)])];
   return names.map((name): RoleState => {
     const own = processes.filter(({ role }) => role === name);
     const alive = own.filter((one) => one.alive);
@@ -92,14 +92,12 @@ export async function roleStates(
         state: 'missing',
         since: heard.length === 0 ? null : new Date(Math.max(...heard)).toISOString(),
         detail:
-          heard.length === 0
-            ? 'no process was ever heard of'
-            : `not heard of for ${SILENT_SECONDS} s or more`,
+          heard.length === 0 ? 'no process was ever seen' : `no heartbeat for ${SILENT_SECONDS} s or more`,
       };
     }
-    // What stood still before this process began is not its doing yet.
-    const patience = first.started_at.getTime() + stallSeconds * 1000;
-    const [stall, ...more] = Date.now() < patience ? [] : (stalls[name] ?? []);
+    // A process gets STALL_SECONDS after its start to catch up.
+    const graceEndsAt = first.started_at.getTime() + stallSeconds * 1000;
+    const [stall, ...more] = Date.now() < graceEndsAt ? [] : (stalls[name] ?? []);
     if (stall !== undefined) {
       const rest = more.length === 0 ? '' : `, and ${more.length} more`;
       return { name, state: 'stalled', since: stall.since.toISOString(), detail: stall.detail + rest };
@@ -109,15 +107,15 @@ export async function roleStates(
   });
 }
 
-/** Projections that have not moved although what they are to read next has been in the log for that long. */
+/** Projections without progress although their next message has been in the log for STALL_SECONDS. */
 async function projectStalls(
   db: Sql,
   kafka: Pick<Kafka, 'offsetsAt'>,
   stallSeconds: number,
 ): Promise<Stall[]> {
-  const standing = await sqlRows(
+  const idle = await sqlRows(
     db,
-    standingRow,
+    idleRow,
     `SELECT projection AS reader, topic, partition, next_offset, updated_at
      FROM tds.projection_checkpoints c
      WHERE state = 'serving' AND updated_at < now() - make_interval(secs => $1)
@@ -126,7 +124,7 @@ async function projectStalls(
      ORDER BY updated_at`,
     [stallSeconds],
   );
-  return await leftBehind(kafka, standing, stallSeconds);
+  return await leftBehind(kafka, idle, stallSeconds);
 }
 
 async function ingestStalls(db: Sql, stallSeconds: number): Promise<Stall[]> {
@@ -140,10 +138,10 @@ async function ingestStalls(db: Sql, stallSeconds: number): Promise<Stall[]> {
     ),
   ]);
   const stalled = alarms
-    .filter(({ name }) => name.startsWith(STALLED))
+    .filter(({ name }) => name.startsWith(STALLED_ALARM))
     .map(({ name, detail, raised_at }) => ({
       since: raised_at,
-      detail: `${name.slice(STALLED.length)}: ${detail}`,
+      detail: `${name.slice(STALLED_ALARM.length)}: ${detail}`,
     }))
     .toSorted((a, b) => a.since.getTime() - b.since.getTime());
   if (chunks === undefined || chunks.updated_at === null || chunks.open === 0) return stalled;
@@ -151,7 +149,7 @@ async function ingestStalls(db: Sql, stallSeconds: number): Promise<Stall[]> {
   if (chunks.held > 0 || !quiet) return stalled;
   return [
     ...stalled,
-    { since: chunks.updated_at, detail: `no writer holds any of ${chunks.open} open chunks` },
+    { since: chunks.updated_at, detail: `no writer holds a lease on any of ${chunks.open} open chunks` },
   ];
 }
 
@@ -160,7 +158,7 @@ async function observeStalls(
   kafka: Pick<Kafka, 'offsetsAt'>,
   stallSeconds: number,
 ): Promise<Stall[]> {
-  const [standing, overdue] = await Promise.all([
+  const [idle, overdue] = await Promise.all([
     standingReaders(db, 'observe-', stallSeconds),
     sqlRows(
       db,
@@ -172,21 +170,21 @@ async function observeStalls(
     ),
   ]);
   return [
-    ...(await leftBehind(kafka, standing, stallSeconds)),
+    ...(await leftBehind(kafka, idle, stallSeconds)),
     ...overdue.map(({ observer, first_due }) => ({
       since: new Date(first_due),
-      detail: `${observer}: tasks are due that nobody takes up`,
+      detail: `${observer}: due tasks are not processed`,
     })),
   ];
 }
 
-/** Matchers that have not moved although there is something to match, and deliveries that are due and nobody makes. */
+/** Matchers without progress although messages are pending, and due deliveries that are not sent. */
 async function dispatchStalls(
   db: Sql,
   kafka: Pick<Kafka, 'offsetsAt'>,
   stallSeconds: number,
 ): Promise<Stall[]> {
-  const [standing, overdue] = await Promise.all([
+  const [idle, overdue] = await Promise.all([
     standingReaders(db, 'dispatch-', stallSeconds),
     sqlRows(
       db,
@@ -198,25 +196,25 @@ async function dispatchStalls(
   const before = Date.now() - stallSeconds * 1000;
   const isOverdue = due !== null && due < before && (done === null || done < before);
   return [
-    // What users ask for is read from a table: its place in the log moves only with their commands.
+    // Users' requests are read from a table: this checkpoint moves only with their commands.
     ...(await leftBehind(
       kafka,
-      standing.filter(({ reader }) => reader !== 'requests'),
+      idle.filter(({ reader }) => reader !== 'requests'),
       stallSeconds,
     )),
-    ...(isOverdue ? [{ since: new Date(due), detail: 'deliveries are due that nobody makes' }] : []),
+    ...(isOverdue ? [{ since: new Date(due), detail: 'due deliveries are not sent' }] : []),
   ];
 }
 
-/** Consumers without builds whose checkpoint has not moved for so long. */
+/** Consumers that write no builds and whose checkpoint has not moved for STALL_SECONDS. */
 async function standingReaders(
   db: Sql,
   prefix: 'observe-' | 'dispatch-',
   stallSeconds: number,
-): Promise<Standing[]> {
+): Promise<IdleCheckpoint[]> {
   return await sqlRows(
     db,
-    standingRow,
+    idleRow,
     `SELECT substr(consumer, length($2) + 1) AS reader, topic, partition, next_offset, updated_at FROM tds.checkpoints
      WHERE starts_with(consumer, $2) AND build = 0 AND updated_at < now() - make_interval(secs => $1)
      ORDER BY updated_at`,
@@ -224,13 +222,13 @@ async function standingReaders(
   );
 }
 
-/** Of the readers that stand still, those with a message before them that is older than the patience. */
+/** Of the idle checkpoints, those with a pending message older than STALL_SECONDS. */
 async function leftBehind(
   kafka: Pick<Kafka, 'offsetsAt'>,
-  standing: readonly Standing[],
+  idle: readonly IdleCheckpoint[],
   stallSeconds: number,
 ): Promise<Stall[]> {
-  const names = new Set(standing.map(({ topic }) => topic));
+  const names = new Set(idle.map(({ topic }) => topic));
   const asked = Object.values(topics).filter(({ name }) => names.has(name));
   const before = Date.now() - stallSeconds * 1000;
   const found = await withTimeout(
@@ -244,10 +242,10 @@ async function leftBehind(
     [],
   );
   const old = new Map(found.flat());
-  return standing
+  return idle
     .filter(({ topic, partition, next_offset }) => next_offset < (old.get(`${topic}:${partition}`) ?? 0))
     .map(({ reader, topic, partition, next_offset, updated_at }) => ({
       since: updated_at,
-      detail: `${reader} stands at ${topic}:${partition}:${next_offset}`,
+      detail: `${reader} is stuck at ${topic}:${partition}:${next_offset}`,
     }));
 }

@@ -11,7 +11,7 @@ export const loginAnswer = z
   })
   .meta({ id: 'Session' });
 
-/** What a list shows of a key. */
+/** A key in a list. */
 export const listedKeyAnswer = z
   .object({
     id: z.int(),
@@ -25,8 +25,8 @@ export const createdKeyAnswer = z
   .object({
     id: z.int(),
     name: z.string(),
-    key: z.string().meta({ description: 'The whole key; shown here and never again' }),
-    prefix: z.string().meta({ description: 'The first characters of the key, to recognise it by' }),
+    key: z.string().meta({ description: 'The full key, shown only here' }),
+    prefix: z.string().meta({ description: 'The first characters of the key, to identify it' }),
     created_at: isoTimestamp,
     last_used_at: z.null(),
     allowed_origins: z.array(z.string()),
@@ -45,12 +45,12 @@ export const keyUsageAnswer = z.object({
   data: z.array(
     z
       .object({
-        hour: isoTimestamp.meta({ description: 'When the hour begins' }),
+        hour: isoTimestamp.meta({ description: 'Start of the hour' }),
         calls: z.int().min(0),
         successful_calls: z
           .int()
           .min(0)
-          .meta({ description: 'Those that count against `rate_limit_per_hour`' }),
+          .meta({ description: 'Calls that count against `rate_limit_per_hour`' }),
       })
       .meta({ id: 'UsedHour' }),
   ),

@@ -5,7 +5,7 @@ import { canonicalHex, uintString } from './values.ts';
 
 const success = z.literal(true);
 const stale = z.literal(true).optional().meta({
-  description: 'Present where the chain did not answer in time, and the balance is the last one known',
+  description: 'Present if the chain did not answer in time and the balance is the last known one',
 });
 
 export const balanceData = z
@@ -13,10 +13,10 @@ export const balanceData = z
     account_address: canonicalHex,
     token_address: canonicalHex,
     balance: uintString,
-    balance_usd: z.number().meta({ description: '0 while no price is known' }),
+    balance_usd: z.number().meta({ description: '0 if no price is known' }),
     last_updated: isoTimestamp.meta({
       description:
-        'When the chain was last asked; what is indexed since then is added. The time of the newest indexed block where the transfers alone tell',
+        'When the chain was last read; transfers indexed since are added. The time of the newest indexed block for a balance computed from transfers alone',
     }),
     stale,
   })
@@ -25,7 +25,7 @@ export type BalanceData = z.input<typeof balanceData>;
 
 export const balanceAnswer = z.object({ success, data: balanceData });
 
-/** Addresses as they were sent. */
+/** Addresses as sent. */
 export const pairError = z
   .object({ account_address: z.string(), token_address: z.string(), error: z.string() })
   .meta({ id: 'BalanceError' });
@@ -38,7 +38,7 @@ export const balancesAnswer = z.object({
 
 export const accountBalance = z
   .object({
-    id: z.int().min(0).meta({ description: 'Stable: made of account and token' }),
+    id: z.int().min(0).meta({ description: 'Stable id derived from account and token' }),
     account: z.object({ address: canonicalHex }),
     token: z.object({
       address: canonicalHex,
@@ -49,7 +49,7 @@ export const accountBalance = z
       logo: z.string().nullable(),
     }),
     balance: uintString,
-    balance_usd: z.string().meta({ description: 'Decimal; "0" while no price is known' }),
+    balance_usd: z.string().meta({ description: 'Decimal; "0" if no price is known' }),
     last_updated: isoTimestamp,
     stale,
   })
@@ -62,7 +62,7 @@ export const accountBalancesAnswer = z.object({
   data: z.array(accountBalance),
   complete: z.literal(false).optional().meta({
     description:
-      'Present where the index does not reach back to the first block, or a balance is not known yet: those are left out, and the chain was asked for them',
+      'Present if the index does not reach back to the first block or a balance is not known yet; unknown balances are left out and read from the chain',
   }),
 });
 
@@ -71,7 +71,7 @@ export const balanceHistoryRow = z
     time: isoTimestamp,
     block_number: z.int().min(0),
     event_index: z.int().min(0),
-    balance: uintString.meta({ description: 'Right after this event' }),
+    balance: uintString.meta({ description: 'Balance right after this event' }),
     token_price_usd: z.number().nullable(),
     balance_usd: z.number().nullable(),
   })
@@ -87,6 +87,6 @@ export const balanceHistoryAnswer = z.object({
   end_time: isoTimestamp,
   complete_from: isoTimestamp.nullable().optional().meta({
     description:
-      'Present where the balance is not known from the start on: the time it is known from; null where it is not known at all',
+      'Present if the balance is unknown at the start: the time from which it is known; null if it is never known',
   }),
 });

@@ -3,7 +3,7 @@ import { z } from 'zod';
 /** ISO 8601 in UTC, `Z`. */
 export const isoTimestamp = z.iso.datetime().meta({ example: '2026-01-02T03:04:05.678Z' });
 
-/** Every answer that is not a success. */
+/** The body of every error. */
 export const errorBody = z
   .object({
     success: z.literal(false).optional(),
@@ -16,17 +16,17 @@ export const errorBody = z
   .loose()
   .meta({ id: 'Error' });
 
-/** The paginated list. `links.next` is a query string to append to the path. */
+/** A paginated list. `links.next` is a query string to append to the path. */
 export function envelopeOf<T extends z.ZodType>(result: T) {
   return z.object({
     links: z.object({
       next: z.string().nullable(),
       previous: z.string().nullable(),
-      /** Opaque; pages at constant cost and does not drift while new rows land. */
+      /** Opaque; constant cost per page, stable while new rows arrive. */
       next_cursor: z.string().nullable().optional(),
     }),
     count: z.int().min(0),
-    /** Present, and true, where `count` is an estimate. */
+    /** Present, and true, if `count` is an estimate. */
     count_is_estimate: z.literal(true).optional(),
     total_pages: z.int().min(1),
     results: z.array(result),

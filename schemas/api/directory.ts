@@ -3,14 +3,14 @@ import { z } from 'zod';
 import { envelopeOf, isoTimestamp } from './common.ts';
 import { canonicalHex } from './values.ts';
 
-const urlOrNone = z.string().meta({ description: 'Empty where there is none' });
+const urlOrNone = z.string().meta({ description: 'Empty if there is none' });
 
 const nestedCategory = z
   .object({ id: z.int(), name: z.string(), slug: z.string(), icon: z.string() })
   .meta({ id: 'DappCategoryName' });
 
 export const categoryAnswer = nestedCategory
-  .extend({ dapp_count: z.int().min(0).meta({ description: 'dApps of it that are listed' }) })
+  .extend({ dapp_count: z.int().min(0).meta({ description: 'Listed dApps of the category' }) })
   .meta({ id: 'DappCategory' });
 
 export const categoryListAnswer = envelopeOf(categoryAnswer);
@@ -37,7 +37,7 @@ export const dappAnswer = z
     tvl_usd: z.number().nullable(),
     daily_users: z.int().min(0),
     total_transactions: z.int().min(0),
-    rating: z.string().meta({ description: 'Two places', example: '4.50' }),
+    rating: z.string().meta({ description: 'Two decimal places', example: '4.50' }),
     review_count: z.int().min(0),
     is_featured: z.boolean(),
     is_verified: z.boolean(),
@@ -66,12 +66,12 @@ export const adAnswer = z
     image_url: urlOrNone,
     target_url: z.string(),
     cta_text: z.string(),
-    network: z.string().nullable().meta({ description: 'null: in all' }),
-    category: z.string().nullable().meta({ description: 'Slug; null: in all' }),
+    network: z.string().nullable().meta({ description: 'null: all' }),
+    category: z.string().nullable().meta({ description: 'Slug; null: all' }),
     priority: z.int(),
     starts_at: isoTimestamp.nullable(),
     ends_at: isoTimestamp.nullable(),
-    total_impression_limit: z.int().min(0).nullable().meta({ description: 'null: none' }),
+    total_impression_limit: z.int().min(0).nullable().meta({ description: 'null: unlimited' }),
     impression_count: z.int().min(0),
     click_count: z.int().min(0),
     is_active: z.boolean(),

@@ -4,21 +4,21 @@ import { domainStatus, reportStatus, riskLevel } from '../catalogue.ts';
 import { envelopeOf, isoTimestamp } from './common.ts';
 
 const domain = z.string().meta({
-  description: 'Lower case, punycode; no port, no `www.`, no dot at the end',
+  description: 'Lowercase punycode without port, `www.` and trailing dot',
   example: 'app.example.org',
 });
-const category = z.string().meta({ description: 'Such as phishing, scam, malware; empty: none is known' });
+const category = z.string().meta({ description: 'Such as phishing, scam or malware; empty: unknown' });
 
 export const domainAnswer = z
   .object({
     id: z.int(),
     domain,
-    status: domainStatus.meta({ description: '`pending` decides nothing' }),
+    status: domainStatus.meta({ description: '`pending` entries have no effect' }),
     category,
     risk_level: riskLevel.nullable(),
     reason: z.string(),
-    source: z.string().meta({ description: 'Who says so; `report`: a report that was approved' }),
-    evidence_url: z.string().meta({ description: 'A link; empty: none' }),
+    source: z.string().meta({ description: 'Origin of the entry; `report`: an approved report' }),
+    evidence_url: z.string().meta({ description: 'URL; empty: none' }),
     active: z.boolean(),
     created_at: isoTimestamp,
     updated_at: isoTimestamp,
@@ -35,13 +35,13 @@ export const domainCheckAnswer = z
     risk_level: riskLevel.nullable(),
     category: z.string().nullable(),
     reason: z.string().nullable(),
-    matched_domain: z.string().nullable().meta({ description: 'The listed domain that decided; null: none' }),
+    matched_domain: z.string().nullable().meta({ description: 'The listed domain that matched; null: none' }),
     match_type: z
       .enum(['exact', 'parent', 'none'])
-      .meta({ description: '`parent`: the listed domain is one above the one asked for' }),
+      .meta({ description: '`parent`: a parent of the requested domain is listed' }),
     source: z.string().nullable(),
     checked_at: isoTimestamp,
-    expires_at: isoTimestamp.meta({ description: 'Ask again from then on' }),
+    expires_at: isoTimestamp.meta({ description: 'When to check again' }),
   })
   .meta({ id: 'DomainCheck' });
 export type DomainCheckAnswer = z.infer<typeof domainCheckAnswer>;
@@ -53,13 +53,13 @@ export const domainChangesAnswer = z
         .extend({
           change: z.enum(['added', 'changed', 'removed']).meta({
             description:
-              '`removed`: not active, or pending; `changed`: it was there when `has_more` was last false; else `added`',
+              '`removed`: inactive or pending; `changed`: listed when `has_more` was last false; otherwise `added`',
           }),
         })
         .meta({ id: 'DomainChange' }),
     ),
-    next_since: z.string().meta({ description: 'The `since` of the next call' }),
-    has_more: z.boolean().meta({ description: 'There is more now; else ask again later' }),
+    next_since: z.string().meta({ description: '`since` for the next call' }),
+    has_more: z.boolean().meta({ description: 'Whether more changes are available now' }),
   })
   .meta({ id: 'DomainChanges' });
 export type DomainChangesAnswer = z.infer<typeof domainChangesAnswer>;
@@ -70,7 +70,7 @@ export const domainReportAnswer = z
     domain,
     category: z.string(),
     reason: z.string(),
-    evidence: z.string().meta({ description: 'A link; empty: none' }),
+    evidence: z.string().meta({ description: 'URL; empty: none' }),
     status: reportStatus,
     created_at: isoTimestamp,
     reviewed_at: isoTimestamp.nullable(),

@@ -14,12 +14,12 @@ const shown = {
   description: text,
   image: text.meta({
     description:
-      'A URL of https, http or data:image; ipfs:// is shown through a gateway. Show it in an <img>: an SVG may hold scripts',
+      'An https, http or data:image URL; ipfs:// is resolved to a gateway. Display it in an <img>, as an SVG may contain scripts',
   }),
   external_url: text,
   animation_url: text,
   attributes: z.array(attribute),
-  metadata_uri: text.meta({ description: 'As the contract gave it' }),
+  metadata_uri: text.meta({ description: 'As returned by the contract' }),
 };
 
 const collectionRow = z.object({ nft_token_id: tokenIdText, ...shown }).meta({ id: 'NftOfCollection' });
@@ -45,7 +45,7 @@ export const nftOwnerAnswer = z.object({
     .object({
       token_address: canonicalHex,
       nft_token_id: tokenIdText,
-      owner_address: canonicalHex.meta({ description: 'The zero address where it was burned' }),
+      owner_address: canonicalHex.meta({ description: 'The zero address if burned' }),
       last_transfer_block: z.int().min(0),
       last_transfer_timestamp: isoTimestamp,
       last_transfer_txhash: canonicalHex,
@@ -63,7 +63,7 @@ const ownedNft = z
     collection_logo: text,
     is_erc721: z.boolean(),
     is_erc1155: z.boolean(),
-    // These five are there where `include_metadata` asks for them and they were fetched.
+    // These five are present if fetched and not excluded by `include_metadata`.
     name: text.optional(),
     image: text.optional(),
     description: text.optional(),

@@ -5,10 +5,10 @@ import { canonicalHex, uintString } from './values.ts';
 
 const success = z.literal(true);
 const totals = {
-  total_usd: z.number().meta({ description: 'Sum over holdings that have a price, US dollars' }),
+  total_usd: z.number().meta({ description: 'Sum over holdings with a price, in US dollars' }),
   tracked_total_usd: z.number(),
   holdings_count: z.int().min(0),
-  untracked_count: z.int().min(0).meta({ description: 'How many of the holdings have no price' }),
+  untracked_count: z.int().min(0).meta({ description: 'Number of holdings without a price' }),
 };
 
 export const portfolioHolding = z
@@ -27,7 +27,7 @@ export const portfolioHolding = z
     verified: z.boolean(),
     common: z.boolean(),
     public: z.boolean(),
-    is_hidden: z.boolean().meta({ description: 'Not to be shown unless the user asks for it' }),
+    is_hidden: z.boolean().meta({ description: 'Hide unless the user requests it' }),
   })
   .meta({ id: 'PortfolioHolding' });
 export type PortfolioHoldingData = z.input<typeof portfolioHolding>;
@@ -44,7 +44,7 @@ export const portfolioAnswer = z.object({
     .meta({ id: 'Portfolio' }),
   complete: z.literal(false).optional().meta({
     description:
-      'Present where the index does not reach back to the first block, or a balance is not known: those are left out',
+      'Present if the index does not reach back to the first block or a balance is unknown; unknown balances are left out',
   }),
 });
 
@@ -59,14 +59,14 @@ export const portfolioHistoryAnswer = z.object({
   start_time: isoTimestamp,
   end_time: isoTimestamp,
   next_start_time: isoTimestamp.optional().meta({
-    description: 'Present where there are more points than an answer holds: the `start_time` of the rest',
+    description: 'Present if there are more points: the `start_time` of the next request',
   }),
   data: z.array(portfolioPoint),
   complete: z.literal(false).optional().meta({
-    description: 'Present where the portfolio at a point that is shown is not known to be complete',
+    description: 'Present if the portfolio at a point may be incomplete',
   }),
   complete_from: isoTimestamp.nullable().optional().meta({
     description:
-      'Present where points are left out, because a balance is not known at them: the point from which on none is; null where the last is',
+      'Present if points with unknown balances are left out: the point from which none is; null if the last one is',
   }),
 });

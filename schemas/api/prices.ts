@@ -4,7 +4,7 @@ import { isoTimestamp } from './common.ts';
 import { canonicalHex } from './values.ts';
 
 const success = z.literal(true);
-const priceUsd = z.number().min(0).meta({ description: 'US dollars for one whole token; 0 when untracked' });
+const priceUsd = z.number().min(0).meta({ description: 'US dollars per whole token; 0 if untracked' });
 
 export const priceAnswer = z.object({
   success,
@@ -18,7 +18,7 @@ export const pricesAnswer = z.object({
       .object({
         token_address: canonicalHex,
         price_usd: priceUsd,
-        price_updated_at: isoTimestamp.nullable().meta({ description: 'null when untracked' }),
+        price_updated_at: isoTimestamp.nullable().meta({ description: 'null if untracked' }),
       })
       .meta({ id: 'Price' }),
   ),
@@ -29,7 +29,7 @@ export const priceAtAnswer = z.object({
   data: z.object({ token_address: canonicalHex, price_usd: priceUsd, at_time: isoTimestamp }),
 });
 
-const usd = z.string().meta({ description: 'US dollars for one whole token, as a decimal', example: '0.35' });
+const usd = z.string().meta({ description: 'US dollars per whole token, as a decimal', example: '0.35' });
 
 export const priceHistoryAnswer = z.object({
   success,
@@ -39,12 +39,12 @@ export const priceHistoryAnswer = z.object({
   start_time: isoTimestamp,
   end_time: isoTimestamp,
   next_start_time: isoTimestamp.optional().meta({
-    description: 'Present where more buckets have a price than an answer holds: the `start_time` of the rest',
+    description: 'Present if there are more buckets: the `start_time` of the next request',
   }),
   data: z.array(
     z
       .object({
-        timestamp: isoTimestamp.meta({ description: 'When the bucket begins' }),
+        timestamp: isoTimestamp.meta({ description: 'Start of the bucket' }),
         avg_price: usd,
         min_price: usd,
         max_price: usd,

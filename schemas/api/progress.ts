@@ -4,11 +4,11 @@ export const chunkAnswer = z
   .object({
     name: z.string(),
     range: z.tuple([z.int().min(0), z.int().min(0).nullable()]).meta({
-      description: 'First and last height, both inclusive; the last is null for `live`',
+      description: 'First and last height, inclusive; the last is null for `live`',
     }),
     latest_block: z.int().min(0).meta({
       description:
-        'Highest block in which the chunk indexed a transfer; the start of its range until there is one',
+        'Highest block with an indexed transfer of the chunk; the start of its range before the first',
     }),
     transfers: z.int().min(0),
     percent: z.number().min(0).max(1).nullable().meta({
@@ -21,11 +21,11 @@ export const chunkAnswer = z
 export const progressAnswer = z
   .object({
     network: z.string().meta({
-      description: 'mainnet, sepolia, or the chain id as text; empty until the node has been asked',
+      description: 'mainnet, sepolia, or the chain id as text; empty until the node was contacted',
     }),
     chunks: z.array(chunkAnswer),
     totals: z.object({
-      transfers: z.int().min(0).meta({ description: 'Sum over the chunks' }),
+      transfers: z.int().min(0).meta({ description: 'Sum over all chunks' }),
       latest_block_overall: z.int().min(0).meta({ description: 'Highest `latest_block`; 0 without a chunk' }),
     }),
   })

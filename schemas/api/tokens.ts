@@ -6,15 +6,15 @@ import { canonicalHex } from './values.ts';
 export const tokenAnswer = z
   .object({
     address: canonicalHex,
-    symbol: z.string().meta({ description: 'As the contract gives it; empty when it gives none' }),
-    name: z.string().meta({ description: 'As the contract gives it; empty when it gives none' }),
+    symbol: z.string().meta({ description: 'As returned by the contract; empty if it has none' }),
+    name: z.string().meta({ description: 'As returned by the contract; empty if it has none' }),
     decimals: z
       .int()
       .min(0)
       .max(255)
-      .meta({ description: 'Where the contract gives none: 0 for erc721 and erc1155, else 18' }),
+      .meta({ description: 'If the contract has none: 0 for erc721 and erc1155, else 18' }),
     logo: z.string().nullable(),
-    current_price_usd: z.string().nullable().meta({ description: 'null while no price is known' }),
+    current_price_usd: z.string().nullable().meta({ description: 'null if no price is known' }),
     price_updated_at: isoTimestamp.nullable(),
     verified: z.boolean(),
     common: z.boolean(),

@@ -4,16 +4,16 @@ import { tokenStandards } from '../messages/common.ts';
 import { envelopeOf, isoTimestamp } from './common.ts';
 import { canonicalHex, uintString } from './values.ts';
 
-/** A transfer as the log shows it: the contract's fields, then `is_fee`, `execution_status` and `kind`. */
+/** A transfer in a list: the contract's fields, then the additions `is_fee`, `execution_status` and `kind`. */
 export const transferAnswer = z
   .object({
     from_address: canonicalHex,
     to_address: canonicalHex,
     token_address: canonicalHex,
-    token_symbol: z.string().meta({ description: 'Empty when the token has none, or is not described yet' }),
-    token_name: z.string().meta({ description: 'Empty when the token has none, or is not described yet' }),
+    token_symbol: z.string().meta({ description: 'Empty if the token has none or was not read yet' }),
+    token_name: z.string().meta({ description: 'Empty if the token has none or was not read yet' }),
     token_decimals: z.int().min(0).max(255).meta({
-      description: 'Where the token gives none: 0 for erc721 and erc1155, whose values are counts, else 18',
+      description: 'If the token has none: 0 for erc721 and erc1155, whose values are counts, else 18',
     }),
     value: uintString.meta({ description: 'Raw integer; "1" for erc721, the amount for erc1155' }),
     nft_token_id: z.string().meta({ description: 'Decimal; empty for erc20 and unknown' }),
@@ -27,7 +27,7 @@ export const transferAnswer = z
       description:
         'Position of the event in the block; later items of a batch event add 1048576 each. Unique with `block`',
     }),
-    is_fee: z.boolean().meta({ description: "True for the transfer that paid the transaction's fee" }),
+    is_fee: z.boolean().meta({ description: "Whether the transfer paid the transaction's fee" }),
     execution_status: z.enum(['SUCCEEDED', 'REVERTED']),
     kind: z.enum(tokenStandards),
   })

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-/** An address or hash as every answer gives it. */
+/** An address or hash in answers. */
 export const canonicalHex = z
   .string()
   .regex(/^0x[0-9a-f]{64}$/)

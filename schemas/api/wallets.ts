@@ -14,7 +14,7 @@ export const walletAnswer = z
     is_verified: z.boolean(),
     is_active: z.boolean(),
     transaction_count: z.int().min(0),
-    last_activity_at: isoTimestamp.nullable().meta({ description: 'null: none was told yet' }),
+    last_activity_at: isoTimestamp.nullable().meta({ description: 'null: not reported yet' }),
     created_at: isoTimestamp,
     updated_at: isoTimestamp,
   })
@@ -35,7 +35,7 @@ export const walletStatsAnswer = z
 export const walletLookupAnswer = z
   .object({
     wallet_address: canonicalHex,
-    network: z.string().nullable().meta({ description: 'As asked for; null: any' }),
+    network: z.string().nullable().meta({ description: 'As requested; null: any' }),
     is_registered: z.boolean(),
     wallet: walletAnswer.nullable(),
   })

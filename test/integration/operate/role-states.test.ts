@@ -41,7 +41,7 @@ test('a role without a process is missing, one with a process works', async () =
       name,
       state: 'missing',
       since: null,
-      detail: 'no process was ever heard of',
+      detail: 'no process was ever seen',
     })),
   );
   for (const role of ['ingest', 'project', 'observe', 'dispatch']) {
@@ -84,7 +84,7 @@ describe('a projection', () => {
     // The lag has only just appeared.
     expect(await state('project', 60)).toMatchObject({ state: 'working' });
     await until(async () => (await state('project'))?.state === 'stalled');
-    expect(await state('project')).toMatchObject({ detail: 'quarantine stands at quarantine:0:0' });
+    expect(await state('project')).toMatchObject({ detail: 'quarantine is stuck at quarantine:0:0' });
     // It moves, though it is behind.
     await sql('UPDATE tds.checkpoints SET updated_at = now()');
     expect(await state('project', 60)).toMatchObject({ state: 'working' });
@@ -114,7 +114,7 @@ test('an ingester stalls by its own alarm, and without a writer for any open chu
   await sql("UPDATE tds.chunks SET lease_until = now() - interval '1 minute'");
   expect(await state('ingest')).toMatchObject({
     state: 'stalled',
-    detail: 'no writer holds any of 1 open chunks',
+    detail: 'no writer holds a lease on any of 1 open chunks',
   });
   await sql("UPDATE tds.chunks SET status = 'finished'");
   expect(await state('ingest')).toMatchObject({ state: 'working' });
@@ -130,7 +130,7 @@ test('an observer stalls when nobody takes up what is due, not when it is only b
   await attempt('old', -600_000);
   expect(await state('observe')).toMatchObject({
     state: 'stalled',
-    detail: 'tokens: tasks are due that nobody takes up',
+    detail: 'tokens: due tasks are not processed',
   });
   // Another task is claimed.
   await attempt('claimed', 50_000);
