@@ -5,9 +5,11 @@ import { sqlRows } from './client.ts';
 import type { Pool } from './client.ts';
 
 /**
- * Runs `work` while no other process has a lock of these names; the locks go when it ends, and with this process. `busy`
- * says in a sentence what somebody else is doing (`CONFLICT`). `work` asks `assertHeld` before what only the holder may do:
- * it throws `CONFLICT` once the locks are lost with their connection, and somebody else may have them.
+ * Runs `work` while holding advisory locks of these names. They end with `work`, with the connection and with this process.
+ *
+ * @param busy describes what the holder of a lock does; becomes the message of CONFLICT when a lock is taken
+ * @param work calls `assertHeld` before a step that only the holder may take; it throws CONFLICT once the connection, and
+ *   the locks with it, is lost
  */
 export async function withAdvisoryLocks<T>(
   pool: Pool,
@@ -32,7 +34,7 @@ export async function withAdvisoryLocks<T>(
       } catch (error) {
         throw new AppError(
           'CONFLICT',
-          'The connection with the lock was lost: another process may have begun',
+          'The connection that held the lock was lost: another process may have taken it',
           {
             cause: error,
           },
@@ -40,9 +42,9 @@ export async function withAdvisoryLocks<T>(
       }
     });
   } finally {
-    // The end of a connection is noticed a moment later: who asks next would still find it locked.
+    // PostgreSQL notices the end of a connection with a delay, during which the lock would still be taken.
     await client.query('SELECT pg_advisory_unlock_all()').catch(() => {});
-    // Not back into the pool: its end is what unlocks, whatever went wrong.
+    // Closed, not pooled: its end releases the locks whatever failed.
     client.release(true);
   }
 }

@@ -4,7 +4,7 @@ import { AppError } from '../../schemas/errors.ts';
 import { inTransaction } from './client.ts';
 import type { Pool } from './client.ts';
 
-/** Tables and views of working state that the API shows or needs; it sees no other of the schema `tds`. */
+/** The tables and views of the schema `tds` that the API may read. */
 const WORKING_TABLES = [
   'served',
   'builds',
@@ -23,9 +23,8 @@ const WORKING_TABLES = [
 const STATEMENT_TIMEOUT_MS = 15_000;
 
 /**
- * Makes, or updates, the login role that the API is given: it may SELECT from read models, those of builds to come
- * included, and from a few tables of working state; nothing else. To be run after every `migrate`, by the owner of
- * the tables, who must be allowed to make roles.
+ * Creates or updates the login role of the API: SELECT on read models, those of future builds included, and on a few
+ * tables of working state. Run it after every `migrate`, as the owner of the tables with CREATEROLE.
  */
 export async function grantApiRole(pool: Pool, apiDatabaseUrl: string): Promise<void> {
   const { username, password } = new URL(apiDatabaseUrl);
@@ -50,7 +49,7 @@ export async function grantApiRole(pool: Pool, apiDatabaseUrl: string): Promise<
       `${exists ? 'ALTER' : 'CREATE'} ROLE ${role} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT NOREPLICATION
          NOBYPASSRLS ${passwordClause}`,
     );
-    // Memberships, too, could bring rights.
+    // Memberships would also grant rights.
     const memberships = await tx.query<{ granted: string }>(
       'SELECT g.rolname AS granted FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid WHERE m.member = $1::regrole',
       [role],
@@ -66,11 +65,11 @@ export async function grantApiRole(pool: Pool, apiDatabaseUrl: string): Promise<
       await tx.query(`ALTER ROLE ${role} IN DATABASE ${database} SET ${setting}`);
     }
     await tx.query(`REVOKE ALL ON DATABASE ${database} FROM ${role}`);
-    // Every role has these through PUBLIC.
+    // Every role inherits these from PUBLIC.
     await tx.query(`REVOKE TEMPORARY, CREATE ON DATABASE ${database} FROM PUBLIC`);
     await tx.query('REVOKE CREATE ON SCHEMA public FROM PUBLIC');
     await tx.query(`GRANT CONNECT ON DATABASE ${database} TO ${role}`);
-    // Builds to come: their schemas and tables are made by this owner.
+    // Future builds: this owner creates their schemas and tables.
     await tx.query(`ALTER DEFAULT PRIVILEGES GRANT USAGE ON SCHEMAS TO ${role}`);
     await tx.query(`ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO ${role}`);
     const schemas = await tx.query<{ name: string }>(
@@ -83,7 +82,7 @@ export async function grantApiRole(pool: Pool, apiDatabaseUrl: string): Promise<
       await tx.query(`GRANT USAGE ON SCHEMA ${schema} TO ${role}`);
       await tx.query(`GRANT SELECT ON ALL TABLES IN SCHEMA ${schema} TO ${role}`);
     }
-    // What the default gave away of the working state is taken back.
+    // The default privileges also cover working state; revoke them there.
     await tx.query('CREATE SCHEMA IF NOT EXISTS tds');
     await tx.query(`REVOKE ALL ON ALL TABLES IN SCHEMA tds FROM ${role}`);
     await tx.query(`GRANT USAGE ON SCHEMA tds TO ${role}`);

@@ -32,7 +32,7 @@ export interface PoolClient extends Sql {
   release(destroy?: boolean): void;
 }
 
-/** int8 arrives as a number (offsets, heights, milliseconds: all far below 2^53); a larger one is refused, not rounded. */
+/** Parses int8 as a number (offsets, heights, milliseconds: all far below 2^53), and rejects a larger one. */
 const types = {
   getTypeParser(oid: number, format?: 'text' | 'binary'): unknown {
     if (oid !== pg.types.builtins.INT8) return pg.types.getTypeParser(oid, format);
@@ -181,8 +181,8 @@ function unavailable(message: string, cause: unknown): AppError {
 /**
  * Runs `work` in one transaction; any error rolls it back.
  *
- * @param options.idleMs a transaction that asks nothing for so long is rolled back by the server, and lets go of its locks:
- * its process stands still, is frozen, or is cut off
+ * @param options.idleMs the server rolls back a transaction that is idle for this long, and releases its locks: its process
+ * is frozen or cut off
  */
 export async function inTransaction<T>(
   pool: Pool,

@@ -4,14 +4,14 @@ import { pause } from '../lifecycle.ts';
 import type { Logger } from '../log.ts';
 
 export interface PostgresListener {
-  /** True while the connection stands: what is notified now is heard. */
+  /** True while the connection is open, so that notifications arrive. */
   isConnected(): boolean;
   close(): Promise<void>;
 }
 
 /**
- * LISTENs to a channel on a connection of its own, which is made again when it is lost. Notifications sent meanwhile
- * are lost with it, so the caller also polls.
+ * LISTENs to a channel on a connection of its own, and reconnects when it is lost. Notifications sent in between are lost,
+ * so the caller also polls.
  */
 export function listen(options: {
   url: string;
@@ -24,7 +24,7 @@ export function listen(options: {
   const stop = new AbortController();
   let current: pg.Client | null = null;
   let isConnected = false;
-  /** What is closed while it connects fails for nobody. */
+  /** Closing while it connects is no failure. */
   const warn = (error: unknown, message: string): void => {
     if (!stop.signal.aborted) log.warn({ err: error, channel }, message);
   };
@@ -37,7 +37,7 @@ export function listen(options: {
       keepAlive: true,
     });
     const ended = new Promise<void>((resolve) => client.once('end', resolve));
-    client.on('error', (error) => warn(error, 'lost the connection that listens'));
+    client.on('error', (error) => warn(error, 'notification connection lost, reconnecting'));
     client.on('notification', ({ payload }) => onNotification(payload ?? ''));
     try {
       await client.connect();
@@ -54,7 +54,7 @@ export function listen(options: {
 
   const loop = (async () => {
     while (!stop.signal.aborted) {
-      await listenOnce().catch((error: unknown) => warn(error, 'cannot listen'));
+      await listenOnce().catch((error: unknown) => warn(error, 'could not LISTEN, retrying'));
       await pause(500, stop.signal);
     }
   })();

@@ -7,11 +7,11 @@ import type { Pool } from './client.ts';
 const directory = new URL('./migrations/', import.meta.url);
 
 /**
- * Applies the numbered SQL files that this database has not seen, each in a transaction, in the order of their numbers.
- * They hold what is not a read model (leases, cursors, recorded blocks, checkpoints …); read models are made by builds.
- * One process migrates at a time; the others wait for it.
+ * Applies pending migrations in order, in one transaction. They create working state (leases, cursors, recorded blocks,
+ * checkpoints); the tables of read models are created by builds. Processes that migrate at the same time wait for each
+ * other.
  *
- * @returns the files applied now
+ * @returns the files applied
  */
 export async function migrate(pool: Pool): Promise<string[]> {
   const files = readdirSync(directory)
@@ -24,15 +24,15 @@ export async function migrate(pool: Pool): Promise<string[]> {
       'CREATE TABLE IF NOT EXISTS tds.migrations (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())',
     );
     const { rows } = await tx.query<{ name: string }>('SELECT name FROM tds.migrations');
-    const seen = new Set(rows.map(({ name }) => name));
-    const unknown = [...seen].filter((name) => !files.includes(name));
+    const applied = new Set(rows.map(({ name }) => name));
+    const unknown = [...applied].filter((name) => !files.includes(name));
     if (unknown.length > 0) {
       throw new AppError(
         'VERSION_MISMATCH',
-        `This database was migrated by a newer program (${unknown.join(', ')})`,
+        `This database was migrated by a newer version of the program (unknown migrations: ${unknown.join(', ')}): upgrade`,
       );
     }
-    const pending = files.filter((name) => !seen.has(name));
+    const pending = files.filter((name) => !applied.has(name));
     for (const name of pending) {
       await tx.query(readFileSync(new URL(name, directory), 'utf8'));
       await tx.query('INSERT INTO tds.migrations (name) VALUES ($1)', [name]);

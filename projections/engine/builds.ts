@@ -11,7 +11,7 @@ import { withNames } from '../define.ts';
 import type { Projection } from '../define.ts';
 import { isTopicRead } from '../progress.ts';
 
-/** One set of a projection's tables, by which its checkpoints are kept. */
+/** One set of a projection's tables, with checkpoints of its own. */
 export interface Build {
   readonly projection: string;
   readonly version: number;
@@ -20,7 +20,7 @@ export interface Build {
   readonly names: Readonly<Record<string, string>>;
 }
 
-/** Another build of a projection; `building` ones are shadows that a rebuild fills beside the one that is served. */
+/** A build as it is recorded. `building`: a shadow build that a rebuild fills. */
 export interface StoredBuild extends Build {
   readonly state: 'building' | 'serving' | 'retired';
   readonly retiredAt: Date | null;
@@ -38,10 +38,12 @@ const buildRow = z.object({
 type BuildRow = z.infer<typeof buildRow>;
 
 /**
- * The build that this program writes; made, and served from then on, when the projection has none and is as new as its
- * topic is. Refuses to run against tables of another version, or of none on a topic that others have read
- * (`VERSION_MISMATCH`: it would be served while it fills, and keep them waiting), and against a table.sql that changed
- * without one (`SHAPE_CHANGED`). Processes that start together make a build once.
+ * Opens the served build, or creates and serves the first one when no served build has read the topic yet. Processes that
+ * start together create it once.
+ *
+ * @throws VERSION_MISMATCH when another version is served, or none while other builds have read the topic: a first build
+ *   would be served half-filled
+ * @throws SHAPE_CHANGED when table.sql changed without a new version
  */
 export async function openBuild(
   pool: Pool,
@@ -55,7 +57,7 @@ export async function openBuild(
       if (await isTopicRead(tx, projection.topic)) {
         throw new AppError(
           'VERSION_MISMATCH',
-          `${name} is new, and the log is not: \`tds rebuild ${name}\` builds it from the log before it is served`,
+          `${name} has no build, but its topic has been read: run \`tds rebuild ${name}\` to build it before it is served`,
         );
       }
       const build = await createBuild(tx, clickhouse, projection, rows, 'serving');
@@ -65,7 +67,7 @@ export async function openBuild(
     if (serving.version !== version) {
       throw new AppError(
         'VERSION_MISMATCH',
-        `${name} is served in version ${serving.version}, this program writes version ${version}: \`tds rebuild ${name}\` builds that beside it and swaps them`,
+        `${name} is served in version ${serving.version}, this program writes version ${version}: run \`tds rebuild ${name}\` to build and swap it`,
       );
     }
     if (serving.shape_hash !== shapeHash(projection.ddl)) {
@@ -79,10 +81,10 @@ export async function openBuild(
 }
 
 /**
- * The shadow that a rebuild fills: the one that an earlier rebuild left unfinished, or a new one. Shadows of another
- * version or shape, and those that cannot go on, are of no use any more and are dropped.
+ * Opens the shadow build of an unfinished rebuild, or creates one. Drops shadow builds of another version or shape, and
+ * those that cannot resume.
  *
- * @param canResume whether the log still holds what a shadow has not read
+ * @param canResume whether the log still holds every message that a shadow build has not read
  */
 export async function openShadowBuild(
   pool: Pool,
@@ -102,23 +104,27 @@ export async function openShadowBuild(
   });
 }
 
-/** True when `tds rebuild` is to make the tables of this program: another version is served, or none on an old log. */
+/** True when another version is served, or none although the topic has been read. */
 export async function needsRebuild(db: Sql, projection: Projection): Promise<boolean> {
   const served = await servedBuild(db, projection);
   return served === null ? await isTopicRead(db, projection.topic) : served.version !== projection.version;
 }
 
-/** The build that is served, of any version; null when none is. */
+/** The served build of any version; null when there is none. */
 export async function servedBuild(db: Sql, projection: Projection): Promise<StoredBuild | null> {
   return (await listBuilds(db, projection.name)).find(({ state }) => state === 'serving') ?? null;
 }
 
-/** Every build there is, or those of one projection, oldest first. */
+/** All builds, or those of one projection, oldest first. */
 export async function listBuilds(db: Sql, projection: string | null = null): Promise<StoredBuild[]> {
   return (await buildRows(db, projection)).map(storedBuild);
 }
 
-/** Drops a build's tables and everything that is known of it; refuses (`CONFLICT`) the one that is served. */
+/**
+ * Drops a build's tables, checkpoints and halts.
+ *
+ * @throws CONFLICT when it is served
+ */
 export async function dropBuild(
   pool: Pool,
   clickhouse: Pick<ClickHouse, 'command'>,
@@ -138,7 +144,7 @@ export async function dropBuild(
   await (known?.state === 'building' ? withRebuildLock(pool, [projection], drop) : drop());
 }
 
-/** Runs `work` while nobody else rebuilds these projections (`CONFLICT`), or drops what a rebuild fills; as `withAdvisoryLocks`. */
+/** Keeps other processes from rebuilding these projections or dropping their shadow builds, as `withAdvisoryLocks`. */
 export async function withRebuildLock<T>(
   pool: Pool,
   projections: readonly string[],
@@ -154,10 +160,7 @@ export async function withRebuildLock<T>(
   );
 }
 
-/**
- * Puts shadows in the place of what is served, in the transaction of `withSwapLock` (holds.ts): for a reader that is one
- * moment. What was served stays, retired, until it is dropped.
- */
+/** Serves shadow builds instead of the previous ones, in the transaction of `withSwapLock`. The previous ones are retired. */
 export async function swapBuilds(
   tx: PoolClient,
   shadows: readonly {
@@ -179,24 +182,21 @@ export async function swapBuilds(
       [projection.name, shadow.build],
     );
     if (!isAsItWas || begun.rowCount !== 1) {
-      throw new AppError(
-        'CONFLICT',
-        `Somebody else swapped or dropped builds of ${projection.name} meanwhile`,
-      );
+      throw new AppError('CONFLICT', `Another process swapped or dropped builds of ${projection.name}`);
     }
     await serve(tx, projection, shadow);
   }
 }
 
-/** Builds are made, dropped and swapped by one process at a time. */
+/** Serialises creating, dropping and swapping of builds. */
 export async function lockBuilds(tx: Pick<PoolClient, 'query'>): Promise<void> {
   await tx.query("SELECT pg_advisory_xact_lock(hashtext('tds.builds'))");
 }
 
-/** A process that stands still here for so long is done: it would keep every change of builds, and every start, waiting. */
+/** A process frozen here blocks every change of builds and every start; the server ends its transaction after this. */
 const IDLE_MS = 60_000;
 
-/** Changes the builds of one projection, as the only one who does. */
+/** Changes the builds of one projection under the lock of builds. */
 async function changingBuilds<T>(
   pool: Pool,
   projection: string,
@@ -231,7 +231,7 @@ async function createBuild(
   state: 'building' | 'serving',
 ): Promise<Build> {
   const build = describeBuild(projection, 1 + Math.max(0, ...earlier.map((row) => row.build)));
-  // ClickHouse has no part in the transaction: a crash between leaves empty tables, which IF NOT EXISTS takes over.
+  // ClickHouse is not part of the transaction: a crash leaves empty tables, which IF NOT EXISTS reuses.
   if (projection.kind === 'clickhouse') {
     if (clickhouse === null) throw new TypeError(`${projection.name} has its tables in ClickHouse`);
     for (const statement of statements(withNames(projection.ddl, build.names))) {

@@ -7,20 +7,20 @@ import { messageId } from '../../schemas/messages/quarantine.ts';
 import type { QuarantineMessage } from '../../schemas/messages/quarantine.ts';
 import type { Build } from './builds.ts';
 
-/** A message that stops its partition: what it is, and why. */
+/** A poison message, which halts its partition, and the reason. */
 export interface Halt {
   readonly message: LogMessage;
   readonly reason: string;
-  /** True once Postgres and the quarantine know of it. */
+  /** True once it is recorded in PostgreSQL and in the quarantine. */
   announced: boolean;
 }
 
-/** What of an unreadable message goes to the quarantine. */
+/** Bytes of a poison message that are copied to the quarantine. */
 const VALUE_BYTES = 65_536;
 
 const skipRow = z.object({ projection: z.string() });
 
-/** Writes down that these builds stop here; every process and `/readyz` read it. */
+/** Records that these builds are halted at a message. `/readyz` shows it. */
 export async function recordHalt(
   db: Sql,
   builds: readonly Build[],
@@ -43,7 +43,7 @@ export async function recordHalt(
   );
 }
 
-/** True when an operator has told every one of these projections to pass over this message. */
+/** True when an operator skipped the message for each of these projections. */
 export async function isSkipped(db: Sql, builds: readonly Build[], message: LogMessage): Promise<boolean> {
   const skipped = await sqlRows(
     db,
@@ -55,7 +55,7 @@ export async function isSkipped(db: Sql, builds: readonly Build[], message: LogM
   return builds.every(({ projection }) => names.has(projection));
 }
 
-/** False once an operator has taken the halt away: the message is to be read again. */
+/** False once an operator cleared the halt: the message is read again. */
 export async function isHalted(db: Sql, builds: readonly Build[], message: LogMessage): Promise<boolean> {
   const halted = await sqlRows(
     db,
@@ -73,7 +73,7 @@ export async function isHalted(db: Sql, builds: readonly Build[], message: LogMe
   return halted.length > 0;
 }
 
-/** The quarantine's record of a message; its id names the place in the log, so saying it twice says it once. */
+/** The quarantine's record of a message. Idempotent: its id is the message's partition and offset. */
 export function messageQuarantined({ message, reason }: Halt, now: number): QuarantineMessage {
   return {
     type: 'message.quarantined',

@@ -3,25 +3,25 @@ import type { Registry } from '../../infra/metrics.ts';
 
 export type ProjectionMetrics = ReturnType<typeof createProjectionMetrics>;
 
-/** The figures of all projections of a process; make it once a registry. */
+/** Metrics of all projections of a process; create them once per registry. */
 export function createProjectionMetrics(registry: Registry) {
   const registers = [registry];
   return {
     lag: new Gauge({
       name: 'tds_projection_lag',
-      help: 'Messages in the log that a projection has not finished with',
+      help: 'Messages that a projection has not processed yet',
       labelNames: ['projection', 'partition'] as const,
       registers,
     }),
     messages: new Counter({
       name: 'tds_projection_messages_total',
-      help: 'Messages whose rows are written and whose checkpoint has moved',
+      help: 'Messages processed: rows written and checkpoint moved',
       labelNames: ['projection'] as const,
       registers,
     }),
     rows: new Counter({
       name: 'tds_projection_rows_total',
-      help: 'Rows that ClickHouse has acknowledged',
+      help: 'Rows acknowledged by ClickHouse',
       labelNames: ['projection'] as const,
       registers,
     }),
@@ -33,27 +33,27 @@ export function createProjectionMetrics(registry: Registry) {
     }),
     insertSeconds: new Histogram({
       name: 'tds_projection_insert_seconds',
-      help: 'One insert into one table, from sending to acknowledgement, pauses included',
+      help: 'Duration of one insert into one table, retries included',
       labelNames: ['projection'] as const,
       buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10],
       registers,
     }),
     deriveSeconds: new Histogram({
       name: 'tds_projection_derive_seconds',
-      help: 'The derive step of one batch',
+      help: 'Duration of the derive step of one batch',
       labelNames: ['projection'] as const,
       buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10],
       registers,
     }),
     halted: new Gauge({
       name: 'tds_projection_halted',
-      help: '1 while a message that cannot be read halts the partition',
+      help: '1 while a poison message halts the partition',
       labelNames: ['projection', 'partition'] as const,
       registers,
     }),
     waiting: new Gauge({
       name: 'tds_projection_store_waiting',
-      help: '1 while a store does not answer and the work waits for it',
+      help: '1 while a store is unavailable and requests to it are retried',
       labelNames: ['store'] as const,
       registers,
     }),

@@ -5,46 +5,50 @@ import { lockBuilds } from './builds.ts';
 import type { Build } from './builds.ts';
 
 /*
- * What is served does not change in the middle of a batch. A writer of served builds holds their projections, shared with
- * other writers, from before it writes the first row of a batch until its checkpoints have moved; a swap holds its own
- * alone. So nothing of a served table is in flight while it is compared and swapped. Readers hold nothing and wait for
- * nobody. Locks are taken in the order of names, so that no two wait for each other.
+ * Keeps a swap of builds out of the middle of a batch. A writer of served builds takes a shared advisory lock on their
+ * projections before its first row and releases it after its checkpoints have moved; a swap takes an exclusive one, so
+ * that no insert is in flight while it compares and swaps. Readers take no lock. Locks are taken in the order of names,
+ * which prevents deadlocks.
  */
 async function acquireServedLocks(
   tx: Pick<PoolClient, 'query'>,
-  how: 'shared' | 'alone',
+  mode: 'shared' | 'exclusive',
   projections: readonly string[],
 ): Promise<void> {
-  const lock = how === 'shared' ? 'pg_advisory_xact_lock_shared' : 'pg_advisory_xact_lock';
+  const lock = mode === 'shared' ? 'pg_advisory_xact_lock_shared' : 'pg_advisory_xact_lock';
   await tx.query(
     `SELECT ${lock}(hashtext('tds.served'), hashtext(projection)) FROM unnest($1::text[]) AS p (projection)`,
     [[...new Set(projections)].toSorted()],
   );
 }
 
-/** A process that stands still for so long (frozen, cut off) loses what it holds, and nobody waits for it. */
+/** A process that is frozen or cut off for this long loses its locks. */
 const IDLE_MS = 10_000;
 const PING_MS = 3000;
-/** New batches wait behind a swap that waits for one under way: it gives up rather than keep them. */
-const LONGEST_WAIT_MS = 30_000;
+/** A swap that waits for a batch blocks new batches, so it gives up after this long. */
+const LOCK_TIMEOUT_MS = 30_000;
 
-/** Ends a hold; nothing happens when it is called again. */
 export interface ServedLock {
-  /** True when the server has taken it away: what is served may have changed since. */
+  /** True once the server has ended the lock's transaction: the served builds may have changed since. */
   isLost(): boolean;
+  /** Idempotent. */
   release(): Promise<void>;
 }
 
-/** A writer's hold, for one batch. Throws `BUILD_RETIRED` when one of these is served no more. */
+/**
+ * Takes a writer's lock for one batch.
+ *
+ * @throws BUILD_RETIRED when one of the builds is no longer served
+ */
 export async function lockServed(pool: Pool, builds: readonly Build[]): Promise<ServedLock> {
   const client = await pool.connect();
   let isHeld = true;
   let stopPings = (): void => {};
-  const letGo = async (how: 'COMMIT' | 'ROLLBACK'): Promise<void> => {
+  const end = async (statement: 'COMMIT' | 'ROLLBACK'): Promise<void> => {
     if (!isHeld) return;
     isHeld = false;
     stopPings();
-    const isBroken = await client.query(how).then(
+    const isBroken = await client.query(statement).then(
       () => false,
       () => true,
     );
@@ -53,15 +57,15 @@ export async function lockServed(pool: Pool, builds: readonly Build[]): Promise<
   try {
     await client.query(`BEGIN; SET LOCAL idle_in_transaction_session_timeout = ${IDLE_MS}`);
     await lockServedForTransaction(client, builds);
-    stopPings = pinging(client);
+    stopPings = startPings(client);
   } catch (error) {
-    await letGo('ROLLBACK');
+    await end('ROLLBACK');
     throw error;
   }
-  return { isLost: () => client.isLost(), release: () => letGo('COMMIT') };
+  return { isLost: () => client.isLost(), release: () => end('COMMIT') };
 }
 
-/** The same for the length of a transaction that writes rows and checkpoint together. */
+/** Takes a writer's lock until the end of a transaction that writes rows and the checkpoint together. */
 export async function lockServedForTransaction(
   tx: Pick<PoolClient, 'query'>,
   builds: readonly Build[],
@@ -74,7 +78,7 @@ export async function lockServedForTransaction(
   await checkServed(tx, builds);
 }
 
-/** Throws `BUILD_RETIRED` when one of these is served no more. */
+/** @throws BUILD_RETIRED when one of the builds is no longer served */
 export async function checkServed(db: Pick<Sql, 'query'>, builds: readonly Build[]): Promise<void> {
   const { rows } = await db.query<{ projection: string; build: number }>(
     `SELECT projection, build FROM unnest($1::text[], $2::int[]) AS b (projection, build)
@@ -84,13 +88,17 @@ export async function checkServed(db: Pick<Sql, 'query'>, builds: readonly Build
   );
   const [retired] = rows;
   if (retired !== undefined) {
-    throw new AppError('BUILD_RETIRED', `Build ${retired.build} of ${retired.projection} is served no more`);
+    throw new AppError(
+      'BUILD_RETIRED',
+      `Build ${retired.build} of ${retired.projection} is no longer served`,
+    );
   }
 }
 
 /**
- * Runs `work` while no writer of these projections is in the middle of a batch and none can begin one, and nobody makes or
- * drops a build. Throws `CONFLICT` when a batch takes too long to end.
+ * Runs `work` while no writer of these projections writes a batch and no process creates or drops a build.
+ *
+ * @throws CONFLICT when a batch takes too long to end
  */
 export async function withSwapLock<T>(
   pool: Pool,
@@ -100,19 +108,19 @@ export async function withSwapLock<T>(
   return await inTransaction(
     pool,
     async (tx) => {
-      await tx.query(`SET LOCAL lock_timeout = ${LONGEST_WAIT_MS}`);
+      await tx.query(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
       try {
         await lockBuilds(tx);
-        await acquireServedLocks(tx, 'alone', projections);
+        await acquireServedLocks(tx, 'exclusive', projections);
       } catch (error) {
         if (!isLockTimeout(error)) throw error;
         throw new AppError(
           'CONFLICT',
-          `A batch that is being written did not end within ${LONGEST_WAIT_MS / 1000} s, so nothing is swapped; the next run goes on from here`,
+          `A batch that is being written did not end within ${LOCK_TIMEOUT_MS / 1000} s: nothing was swapped; run the rebuild again to resume it`,
           { cause: error },
         );
       }
-      const stopPings = pinging(tx);
+      const stopPings = startPings(tx);
       try {
         return await work(tx);
       } finally {
@@ -128,8 +136,8 @@ function isLockTimeout(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === '55P03';
 }
 
-/** Shows the server now and then that this process lives. */
-function pinging(client: PoolClient): () => void {
+/** Keeps the transaction from being ended as idle. Returns the function that stops it. */
+function startPings(client: PoolClient): () => void {
   const timer = setInterval(() => void client.query('SELECT 1').catch(() => {}), PING_MS);
   return () => clearInterval(timer);
 }

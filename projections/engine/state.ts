@@ -9,27 +9,24 @@ import type { Halt } from './halts.ts';
 import { checkServed, lockServed } from './served-lock.ts';
 import type { ServedLock } from './served-lock.ts';
 
-/**
- * What projecting into ClickHouse keeps in Postgres, as the runner sees it: the very same runner works on virtual time
- * in a seeded simulation. Each method is one transaction.
- */
+/** The runner's state in PostgreSQL; simulations replace it. Each method is one transaction. */
 export interface ProjectionState extends WatchState {
-  /** Where a build goes on, by partition; `CHECKPOINT_OUTSIDE_LOG` when the log does not hold that. */
+  /** Next offsets of a build by partition; throws `CHECKPOINT_OUTSIDE_LOG`. */
   checkpoints(log: LogIdentity, build: Build): Promise<ReadonlyMap<number, number>>;
-  /** Compare-and-set; gives the moves that were refused, because another process has moved that checkpoint. */
+  /** Moves checkpoints by compare-and-set. Returns the refused moves: another process moved those checkpoints. */
   move(log: LogIdentity, moves: readonly CheckpointMove[]): Promise<CheckpointMove[]>;
-  /** Keeps what is served from changing while a batch is written; `BUILD_RETIRED` when one of these is served no more. */
+  /** Blocks swaps while a batch is written; throws `BUILD_RETIRED` when a build is no longer served. */
   hold(builds: readonly Build[]): Promise<ServedLock>;
 }
 
-/** What the watch over a run asks. */
+/** State that the halt monitor reads and writes. */
 export interface WatchState {
   recordHalt(builds: readonly Build[], halt: Halt): Promise<void>;
-  /** True when an operator has told every one of these projections to pass over this message. */
+  /** True when an operator skipped the message for each of these projections. */
   isSkipped(builds: readonly Build[], message: LogMessage): Promise<boolean>;
-  /** False once an operator has taken a recorded halt away: the message is to be read again. */
+  /** False once an operator cleared a recorded halt: the message is read again. */
   isHalted(builds: readonly Build[], message: LogMessage): Promise<boolean>;
-  /** Throws `BUILD_RETIRED` when one of these is served no more. */
+  /** Throws `BUILD_RETIRED` when a build is no longer served. */
   checkServed(builds: readonly Build[]): Promise<void>;
 }
 

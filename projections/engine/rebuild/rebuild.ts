@@ -20,7 +20,7 @@ export interface RebuildOptions {
 }
 
 export interface RebuildProgress {
-  readonly phase: 'reading' | 'comparing' | 'waiting for the writers' | 'swapping';
+  readonly phase: 'reading' | 'comparing' | 'waiting for writers' | 'swapping';
   /** Messages read and to be read, of this run. */
   readonly read: number;
   readonly total: number;
@@ -121,7 +121,7 @@ export async function rebuild(
     const first = await compareBuilds(deps, rebuilding, null);
     await catchUp();
 
-    phase = 'waiting for the writers';
+    phase = 'waiting for writers';
     say();
     deps.signal.throwIfAborted();
     let heldMs: number | null = null;
@@ -169,7 +169,7 @@ async function notForLong<T>(deps: ReplayDeps, work: (deps: ReplayDeps) => Promi
     late.abort(
       new AppError(
         'CONFLICT',
-        `The swap took over ${seconds} s, so nothing is swapped; the next run goes on`,
+        `The swap took over ${seconds} s: nothing was swapped; run the rebuild again to resume it`,
       ),
     );
   }, LONGEST_HOLD_MS);

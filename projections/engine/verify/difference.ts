@@ -1,6 +1,6 @@
 import type { Heights } from '../compare.ts';
 
-/** Something that is not as it must be, named so that an operator finds it. */
+/** A difference that verification found, with a description for operators. */
 export interface Difference {
   /**
    * log: the topic breaks a promise of its own; rows: a table is not what the topic says; derived: totals are not what

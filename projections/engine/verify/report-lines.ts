@@ -1,6 +1,6 @@
 import type { VerifyReport } from './verify.ts';
 
-/** The outcome as lines: what is so, what was found before it was repaired, and what that took. */
+/** Formats the report: repaired differences, remaining ones, repaired rows by table, and a summary. */
 export function reportLines(report: VerifyReport): string[] {
   const { heights, messages, differences, found, repairedTables } = report;
   const where =
@@ -10,10 +10,10 @@ export function reportLines(report: VerifyReport): string[] {
   const left = new Set(differences.map(({ what }) => what));
   const mended = found.filter(({ what }) => !left.has(what));
   return [
-    ...mended.map(({ kind, what }) => `found, and so no more: ${kind}: ${what}`),
+    ...mended.map(({ kind, what }) => `repaired: ${kind}: ${what}`),
     ...differences.map(({ kind, what }) => `${kind}: ${what}`),
     ...Object.entries(repairedTables).map(
-      ([table, { taken, put }]) => `${table}: ${taken} wrong rows taken away, ${put} put in`,
+      ([table, { taken, put }]) => `${table}: ${taken} wrong rows deleted, ${put} inserted`,
     ),
     differences.length === 0
       ? `${where}: no difference.`

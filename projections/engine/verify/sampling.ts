@@ -49,12 +49,12 @@ export function startSampling(options: Options): Sampling {
   const registers = [metrics];
   const blocks = new Counter({
     name: 'tds_verify_blocks_total',
-    help: 'Blocks compared by sample',
+    help: 'Blocks checked by sampling',
     registers,
   });
   const differences = new Counter({
     name: 'tds_verify_differences_total',
-    help: 'Blocks compared by sample that were not as they must be',
+    help: 'Blocks found inconsistent by sampling',
     registers,
   });
   const stopping = new AbortController();
@@ -87,7 +87,7 @@ export function startSampling(options: Options): Sampling {
     if (sampled.height !== height) await clear(height);
     if (told === null) return await clear(sampled.height);
     differences.inc();
-    log.error({ block: sampled.height, difference: told }, 'a block is not as it must be');
+    log.error({ block: sampled.height, difference: told }, 'sampled block is inconsistent');
     await pool.query(
       `INSERT INTO tds.alarms (name, detail)
        SELECT $1, $2 WHERE (SELECT count(*) FROM tds.alarms WHERE name LIKE 'verify.block:%') < $3
@@ -130,8 +130,8 @@ export function startSampling(options: Options): Sampling {
         const kafka = round % ROUNDS_PER_LOG === 0 ? options.kafka : null;
         for (const height of await choose()) if (!signal.aborted) await check(height, kafka);
       } catch (error) {
-        // A store that is away is somebody else's alarm.
-        log.debug({ err: error }, 'no block compared');
+        // An unavailable store raises an alarm elsewhere.
+        log.debug({ err: error }, 'could not sample blocks');
       }
     }
   };

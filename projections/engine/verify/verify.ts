@@ -66,7 +66,7 @@ export interface VerifyReport {
   readonly repairedTables: Readonly<Record<string, RepairedRows>>;
 }
 
-/** What was found may be on its way: it is looked at again, alone, before it is believed. */
+/** A difference may be a write in progress: it is compared again, up to this often, before it is reported. */
 const LOOKS = 4;
 interface Seen {
   readonly differences: Difference[];
@@ -82,10 +82,10 @@ const REPAIRS = 3;
  * into tables beside those that are served, and compares in ClickHouse; memory is bounded, the disk holds the verified
  * heights twice. May run beside everything else; one at a time.
  *
- * @throws where it cannot be told: a store is away, a projection is behind, the tables are of another version
+ * @throws when it is inconclusive: a store is unavailable, a projection is behind, or the tables have another version
  */
 export async function verify(deps: VerifyDeps, options: VerifyOptions): Promise<VerifyReport> {
-  const busy = (): string => 'Another verification is under way';
+  const busy = (): string => 'Another verification is running';
   return await withAdvisoryLocks(deps.pool, ['tds.verify'], busy, async (assertHeld) => {
     const bounds = boundsOf(await indexedHeights(deps.pool), options);
     if (bounds === null) {
@@ -137,7 +137,7 @@ export function addRepairedRows(
   }
 }
 
-/** Looks again at what differs, for as long as something does. */
+/** Compares again while something differs. */
 async function settle(
   bounds: Heights,
   lookAt: (heights: Heights, hinted: boolean) => Promise<Seen>,
@@ -152,14 +152,14 @@ async function settle(
     const before = new Set(differences.map(({ what }) => what));
     // What is indexed may be what is wrong.
     ({ differences, passing } = await lookAt(span, !all.some(({ kind }) => kind === 'log')));
-    // Twice alike, it is no work in progress.
+    // The same twice: not a write in progress.
     if (passing.length > 0) continue;
     if (differences.length === before.size && differences.every(({ what }) => before.has(what))) break;
   }
   if (differences.length === 0 && passing.length > 0) {
     throw new AppError(
       'CONFLICT',
-      'It cannot be told: repairs are under way, blocks are written again while they are compared; try again',
+      'Verification inconclusive: repairs in progress rewrite blocks while they are compared; try again',
     );
   }
   const known = new Set(differences.map(({ what }) => what));
@@ -283,7 +283,7 @@ async function logRanges(
       const [first] = behind;
       throw new AppError(
         'CONFLICT',
-        `It cannot be told: the projections are behind the log at chain.blocks:${first?.partition} (${lowest.get(first?.partition ?? 0) ?? 0} of ${first?.high})`,
+        `Verification inconclusive: the projections are behind the log at chain.blocks:${first?.partition} (${lowest.get(first?.partition ?? 0) ?? 0} of ${first?.high})`,
       );
     }
     await pause(200, signal);

@@ -230,7 +230,7 @@ describe('a rebuild from the log', () => {
     }).finally(() => {
       isDone = true;
     });
-    await until(async () => phases.at(-1) === 'waiting for the writers');
+    await until(async () => phases.at(-1) === 'waiting for writers');
     await new Promise((resolve) => setTimeout(resolve, 500));
     expect(isDone).toBe(false);
     gate.resolve();

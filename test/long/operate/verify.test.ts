@@ -272,9 +272,9 @@ test('what was written after the log was read is not taken for wrong', async () 
   expect(report.differences).toEqual([]);
   expect(report.repairedTables['transfers']).toEqual({ taken: 0, put: rows.length });
   expect(reportLines(report)).toEqual([
-    ...report.found.map(({ kind, what }) => `found, and so no more: ${kind}: ${what}`),
+    ...report.found.map(({ kind, what }) => `repaired: ${kind}: ${what}`),
     ...Object.entries(report.repairedTables).map(
-      ([table, { taken, put }]) => `${table}: ${taken} wrong rows taken away, ${put} put in`,
+      ([table, { taken, put }]) => `${table}: ${taken} wrong rows deleted, ${put} inserted`,
     ),
     expect.stringMatching(/^Blocks 1000 to 1059, [0-9]+ messages: no difference\.$/),
   ]);

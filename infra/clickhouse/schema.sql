@@ -1,0 +1,298 @@
+-- Written by `npm run schema:dump`. Do not edit.
+
+CREATE TABLE account_feed_v3_b1
+(
+    `account` FixedString(32),
+    `leg` UInt8,
+    `token` FixedString(32),
+    `block_desc` UInt32,
+    `position_desc` UInt32,
+    `item_desc` UInt32,
+    `from_address` FixedString(32),
+    `to_address` FixedString(32),
+    `kind` LowCardinality(String),
+    `amount` UInt256,
+    `token_id` UInt256,
+    `tx_hash` FixedString(32),
+    `event_in_tx` UInt32,
+    `timestamp` UInt32,
+    `fee` UInt256,
+    `fee_unit` FixedString(32),
+    `is_fee` UInt8,
+    `execution_status` LowCardinality(String),
+    `block_hash` FixedString(32),
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (account, block_desc, position_desc, item_desc, leg)
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 134217728;
+
+CREATE TABLE account_ledger_by_block_v2_b1
+(
+    `range` UInt32,
+    `account` FixedString(32),
+    `token` FixedString(32),
+    `block` UInt32,
+    `delta` Int256,
+    `legs` UInt32,
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (range, account, token, block)
+SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000;
+
+CREATE TABLE account_ledger_ranges_v2_b1
+(
+    `account` FixedString(32),
+    `token` FixedString(32),
+    `range` UInt32,
+    `delta` Int256,
+    `legs` UInt64,
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (account, token, range)
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 1000000000000;
+
+CREATE TABLE account_ledger_v2_b1
+(
+    `account` FixedString(32),
+    `token` FixedString(32),
+    `block_desc` UInt32,
+    `position_desc` UInt32,
+    `item_desc` UInt32,
+    `leg` UInt8,
+    `delta` Int256,
+    `kind` LowCardinality(String),
+    `token_id` UInt256,
+    `timestamp` UInt32,
+    `tx_hash` FixedString(32),
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (account, token, block_desc, position_desc, item_desc, leg)
+SETTINGS index_granularity = 1024;
+
+CREATE TABLE indexed_block_ranges_v1_b1
+(
+    `chunk` LowCardinality(String),
+    `range` UInt32,
+    `blocks` UInt32,
+    `transfers` UInt64,
+    `first_block` UInt32,
+    `last_block` UInt32,
+    `latest_transfer_block` UInt32,
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (chunk, range)
+SETTINGS index_granularity = 1024;
+
+CREATE TABLE indexed_blocks_v1_b1
+(
+    `block_desc` UInt32,
+    `block_hash` FixedString(32),
+    `parent_hash` FixedString(32),
+    `timestamp` UInt32,
+    `chunk` LowCardinality(String),
+    `transactions` UInt32,
+    `events` UInt32,
+    `transfers` UInt32,
+    `malformed` UInt32,
+    `tokens` Array(FixedString(32)),
+    `log_partition` UInt16,
+    `log_offset` UInt64,
+    `seq` UInt64,
+    `is_deleted` UInt8,
+    INDEX timestamps timestamp TYPE minmax GRANULARITY 1
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY block_desc
+SETTINGS index_granularity = 1024;
+
+CREATE TABLE nft_moves_v1_b1
+(
+    `account` FixedString(32),
+    `token` FixedString(32),
+    `token_id` UInt256,
+    `block_desc` UInt32,
+    `position_desc` UInt32,
+    `item_desc` UInt32,
+    `leg` UInt8,
+    `kind` LowCardinality(String),
+    `nft` UInt256,
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (account, token, token_id, block_desc, position_desc, item_desc)
+SETTINGS index_granularity = 512;
+
+CREATE TABLE nft_places_v1_b1
+(
+    `nft` UInt256,
+    `block_desc` UInt32,
+    `position_desc` UInt32,
+    `item_desc` UInt32,
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (nft, block_desc, position_desc, item_desc)
+SETTINGS index_granularity = 512;
+
+CREATE TABLE nft_transfers_v1_b1
+(
+    `token` FixedString(32),
+    `token_id` UInt256,
+    `block_desc` UInt32,
+    `position_desc` UInt32,
+    `item_desc` UInt32,
+    `from_address` FixedString(32),
+    `to_address` FixedString(32),
+    `kind` LowCardinality(String),
+    `amount` UInt256,
+    `tx_hash` FixedString(32),
+    `timestamp` UInt32,
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (token, token_id, block_desc, position_desc, item_desc)
+SETTINGS index_granularity = 1024;
+
+CREATE TABLE ohlc_hourly_v1_b1
+(
+    `token` FixedString(32),
+    `hour` UInt32,
+    `open_usd` String,
+    `open_at` UInt64,
+    `close_usd` String,
+    `close_at` UInt64,
+    `low` UInt256,
+    `low_usd` String,
+    `high` UInt256,
+    `high_usd` String,
+    `total` UInt256,
+    `points` UInt32,
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (token, hour)
+SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000;
+
+CREATE TABLE price_points_v1_b1
+(
+    `token` FixedString(32),
+    `hour` UInt32,
+    `observed_at` UInt64,
+    `price` UInt256,
+    `usd` String,
+    `source` LowCardinality(String),
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (token, hour, observed_at)
+SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000;
+
+CREATE TABLE transfer_counts_by_block_v2_b1
+(
+    `range` UInt32,
+    `subject_kind` UInt8,
+    `subject` FixedString(32),
+    `block` UInt32,
+    `transfers` UInt32,
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (range, subject_kind, subject, block)
+SETTINGS min_bytes_for_wide_part = 1000000000000, index_granularity = 8192;
+
+CREATE TABLE transfer_counts_v2_b1
+(
+    `subject_kind` UInt8,
+    `subject` FixedString(32),
+    `range` UInt32,
+    `transfers` UInt64,
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (subject_kind, subject, range)
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 1000000000000;
+
+CREATE TABLE transfers_v3_b1
+(
+    `token` FixedString(32),
+    `block_desc` UInt32,
+    `position_desc` UInt32,
+    `item_desc` UInt32,
+    `from_address` FixedString(32),
+    `to_address` FixedString(32),
+    `kind` LowCardinality(String),
+    `amount` UInt256,
+    `token_id` UInt256,
+    `tx_hash` FixedString(32),
+    `event_in_tx` UInt32,
+    `timestamp` UInt32,
+    `fee` UInt256,
+    `fee_unit` FixedString(32),
+    `is_fee` UInt8,
+    `execution_status` LowCardinality(String),
+    `block_hash` FixedString(32),
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (token, block_desc, position_desc, item_desc)
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 134217728;
+
+CREATE TABLE tx_index_v2_b1
+(
+    `tx_hash` FixedString(32),
+    `block_desc` UInt32,
+    `timestamp` UInt32,
+    `tokens` Array(FixedString(32)),
+    `positions` Array(UInt32),
+    `items` Array(UInt32),
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (tx_hash, block_desc)
+SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000;
+
+CREATE TABLE usage_counts_v1_b1
+(
+    `key_id` UInt64,
+    `hour` UInt32,
+    `log_offset` UInt64,
+    `calls` UInt32,
+    `successful` UInt32,
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (key_id, hour, log_offset)
+SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000;
+
+CREATE TABLE usage_hourly_v1_b1
+(
+    `key_id` UInt64,
+    `hour` UInt32,
+    `calls` UInt64,
+    `successful` UInt64,
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (key_id, hour)
+SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000;
