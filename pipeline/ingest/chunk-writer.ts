@@ -13,7 +13,7 @@ const OTHER_BACKOFF = { baseMs: 100, maxMs: 30_000 };
 const ALARM_AFTER_FAILURES = 5;
 
 /** idle: another process has the lease, or there was nothing to do; halted: an operator must act. */
-export type ChunkOutcome = 'idle' | 'halted' | 'done';
+type ChunkOutcome = 'idle' | 'halted' | 'done';
 
 /** Writes a chunk under a lease of its own until the chunk is finished, the lease ends or the signal aborts. */
 export async function writeChunk(

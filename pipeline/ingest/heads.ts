@@ -71,7 +71,7 @@ export function createHeads(deps: Pick<IngestDeps, 'publisher' | 'clock' | 'metr
  * Milliseconds to the next poll: short while a block is due (0.7 to 2 intervals after the last one), so that it is found
  * within tens of milliseconds; else `pollMs`, but no later than the next block is due.
  */
-export function pollDelay(sinceLast: number, interval: number | null, pollMs: number): number {
+function pollDelay(sinceLast: number, interval: number | null, pollMs: number): number {
   const shortest = pollMs / DUE_POLL_FACTOR;
   if (interval === null || sinceLast > 2 * interval) return pollMs;
   const untilDue = 0.7 * interval - sinceLast;

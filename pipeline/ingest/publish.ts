@@ -17,7 +17,7 @@ import { partitionOfHeight, topics } from '../../schemas/topics.ts';
 import type { Topic } from '../../schemas/topics.ts';
 import type { IngestDeps, Lease, PublishedBlock, RecordedBlock } from './ports.ts';
 
-export type PublishDeps = Pick<IngestDeps, 'publisher' | 'clock' | 'metrics'>;
+type PublishDeps = Pick<IngestDeps, 'publisher' | 'clock' | 'metrics'>;
 
 /** Blocks reverted in one request: each carries a whole body, tens to hundreds of kB. */
 export const REVERT_PAGE = 32;

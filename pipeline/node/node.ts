@@ -27,11 +27,6 @@ export function createNode(options: NodeOptions): Node {
   const unchecked = createRpc({ clock: systemClock, ...options });
   const rpc = checkChain === undefined ? unchecked : withChainCheck(unchecked, checkChain);
 
-  const headerCall = (id: BlockId) => ({
-    method: 'starknet_getBlockWithTxHashes',
-    params: { block_id: blockId(id) },
-    parse: parseBlockHeader,
-  });
   const functionCall = ({ contract, selector, calldata }: FunctionCall, at: BlockId): RpcCall<Felt[]> => ({
     method: 'starknet_call',
     params: {
@@ -44,11 +39,6 @@ export function createNode(options: NodeOptions): Node {
     },
     parse: readFelts,
   });
-  const classHashCall = (contract: Felt, at: BlockId) => ({
-    method: 'starknet_getClassHashAt',
-    params: { block_id: blockId(at), contract_address: shortHex(contract) },
-    parse: readFelt,
-  });
   const ask = async <T>(
     method: string,
     params: RpcParams,
@@ -60,7 +50,6 @@ export function createNode(options: NodeOptions): Node {
   const node: Node = {
     chainId: (callOptions) => ask('starknet_chainId', {}, readFelt, callOptions),
     specVersion: (callOptions) => ask('starknet_specVersion', {}, readVersion, callOptions),
-    blockNumber: (callOptions) => ask('starknet_blockNumber', {}, readHeight, callOptions),
     async blockHashAndNumber(callOptions) {
       try {
         return await ask('starknet_blockHashAndNumber', {}, readPoint, callOptions);
@@ -80,7 +69,12 @@ export function createNode(options: NodeOptions): Node {
       return fetched;
     },
     async getBlockHeader(id, callOptions) {
-      const header = await rpc.call(headerCall(id), callOptions);
+      const header = await ask(
+        'starknet_getBlockWithTxHashes',
+        { block_id: blockId(id) },
+        parseBlockHeader,
+        callOptions,
+      );
       checkIdentity(id, header);
       return header;
     },
@@ -95,15 +89,16 @@ export function createNode(options: NodeOptions): Node {
         readClass,
         callOptions,
       ),
-    getClassHashAt: (contract, at, callOptions) => rpc.call(classHashCall(contract, at), callOptions),
+    getClassHashAt: (contract, at, callOptions) =>
+      ask(
+        'starknet_getClassHashAt',
+        { block_id: blockId(at), contract_address: shortHex(contract) },
+        readFelt,
+        callOptions,
+      ),
     callMany: (requests, at, callOptions) =>
       rpc.batch(
         requests.map((request) => functionCall(request, at)),
-        callOptions,
-      ),
-    getClassHashesAt: (contracts, at, callOptions) =>
-      rpc.batch(
-        contracts.map((contract) => classHashCall(contract, at)),
         callOptions,
       ),
     close: () => rpc.close(),

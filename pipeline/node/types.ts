@@ -54,7 +54,6 @@ export type Outcome<T> =
 export interface Node {
   chainId(options?: CallOptions): Promise<Felt>;
   specVersion(options?: CallOptions): Promise<string>;
-  blockNumber(options?: CallOptions): Promise<number>;
   /** The newest block; null on a chain without blocks. */
   blockHashAndNumber(options?: CallOptions): Promise<BlockPoint | null>;
   /** Throws `BLOCK_INCOMPLETE` (retryable) if the body does not match the counts in its header. */
@@ -71,6 +70,5 @@ export interface Node {
   getClassHashAt(contract: Felt, at: BlockId, options?: CallOptions): Promise<Felt>;
   /** One request for many calls, each with its own outcome. */
   callMany(requests: readonly FunctionCall[], at: BlockId, options?: CallOptions): Promise<Outcome<Felt[]>[]>;
-  getClassHashesAt(contracts: readonly Felt[], at: BlockId, options?: CallOptions): Promise<Outcome<Felt>[]>;
   close(): Promise<void>;
 }

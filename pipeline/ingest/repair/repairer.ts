@@ -12,7 +12,7 @@ import type {
 import { publishRepaired } from '../publish.ts';
 
 /** Milliseconds between checks for pending repairs. */
-export const REPAIR_POLL_MS = 2000;
+const REPAIR_POLL_MS = 2000;
 const REPAIRS_PER_ROUND = 50;
 /** A round ends after this long, so that following the chain is not delayed. */
 const ROUND_MS = 1000;
