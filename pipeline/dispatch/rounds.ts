@@ -1,6 +1,6 @@
 import type { RetryWhileUnavailable } from '../../infra/retry-while-unavailable.ts';
 
-/** Does one round after the other, each given the signal that ends it; an error that waiting does not mend is told. */
+/** Runs `round` repeatedly until stopped; a non-retryable error ends the loop and is passed to `onFatal`. */
 export function startRounds(
   round: (signal: AbortSignal) => Promise<void>,
   retryWhileUnavailable: RetryWhileUnavailable,

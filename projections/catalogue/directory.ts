@@ -5,10 +5,9 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import { felt } from '../../schemas/messages/common.ts';
 import { searchOf } from './words.ts';
 
-/** Read side of what operators list: categories, dApps, ads, class hashes. Times are unix milliseconds. */
+/** Queries of the operators' directory: categories, dApps, ads, class hashes. Times are unix milliseconds. */
 
-/** Rows of a list: how many are left out before the first, and how many follow. */
-interface PlaceInList {
+interface Page {
   readonly offset: number;
   readonly limit: number;
 }
@@ -22,7 +21,7 @@ async function countOf(db: Sql, from: string, values: readonly unknown[] = []): 
 
 const categoryRow = z.object({ id: z.number(), name: z.string(), slug: z.string(), icon: z.string() });
 const categoryWithCount = categoryRow.extend({ dapp_count: z.number() });
-/** `dapp_count`: of those that are listed. */
+/** `dapp_count` counts active dApps only. */
 export type Category = z.infer<typeof categoryWithCount>;
 
 const selectCategories = (schema: string): string => `
@@ -34,8 +33,8 @@ export async function countCategories(db: Sql, schema: string): Promise<number> 
   return await countOf(db, `${schema}.categories`);
 }
 
-/** By name. */
-export async function listCategories(db: Sql, schema: string, page: PlaceInList): Promise<Category[]> {
+/** Ordered by name. */
+export async function listCategories(db: Sql, schema: string, page: Page): Promise<Category[]> {
   return await sqlRows(
     db,
     categoryWithCount,
@@ -81,7 +80,7 @@ const dappRow = z.object({
   created_at: z.number(),
   updated_at: z.number(),
 });
-/** With its category, null where it has none. */
+/** `category` is null if the dApp has none. */
 export type Dapp = z.infer<typeof dappRow>;
 
 const selectDapps = (schema: string): string => `
@@ -92,20 +91,20 @@ const selectDapps = (schema: string): string => `
 const CATEGORY = `CASE WHEN c.id IS NOT NULL
   THEN json_build_object('id', c.id, 'name', c.name, 'slug', c.slug, 'icon', c.icon) END AS category`;
 
-/** What is not given is no filter. */
+/** Absent fields do not filter. */
 export interface DappFilters {
   /** Slug of a category. */
   readonly category?: string | undefined;
   readonly network?: string | undefined;
-  /** In any case. */
+  /** Case-insensitive. */
   readonly tag?: string | undefined;
   readonly featured?: boolean | undefined;
   readonly verified?: boolean | undefined;
-  /** Words of the name, the tags or the description, or a part of the name. */
+  /** Words in name, tags or description, or a substring of the name. */
   readonly text?: string | undefined;
 }
 
-/** `listed`: what a text finds best, then the featured ones, then by name. Every order is total. */
+/** All orders are total. `listed`: best text match, then featured, then name. */
 const ORDERS = {
   listed: 'd.is_featured DESC, lower(d.name), d.id',
   recent: 'd.created_at DESC, d.id DESC',
@@ -136,7 +135,7 @@ function dappConditions(filters: DappFilters): { where: string; search: string |
   return { where: conditions.join(' AND '), search, values };
 }
 
-/** Of those that are active, as all lists are. */
+/** Active dApps only, as in all lists. */
 export async function countDapps(db: Sql, schema: string, filters: DappFilters): Promise<number> {
   const { where, values } = dappConditions(filters);
   return await countOf(db, `${schema}.dapps d WHERE ${where}`, values);
@@ -146,7 +145,7 @@ export async function listDapps(
   db: Sql,
   schema: string,
   filters: DappFilters,
-  page: PlaceInList,
+  page: Page,
   order: DappOrder = 'listed',
 ): Promise<Dapp[]> {
   const { where, search, values } = dappConditions(filters);
@@ -160,7 +159,7 @@ export async function listDapps(
   );
 }
 
-/** Null, too, where it is not active. */
+/** Null if it does not exist or is inactive. */
 export async function dappBySlug(db: Sql, schema: string, slug: string): Promise<Dapp | null> {
   const [dapp] = await sqlRows(db, dappRow, `${selectDapps(schema)} WHERE d.slug = $1 AND d.is_active`, [
     slug,
@@ -176,7 +175,7 @@ const adRow = z.object({
   image_url: z.string(),
   target_url: z.string(),
   cta_text: z.string(),
-  /** null: in all. */
+  /** null: every network. */
   network: z.string().nullable(),
   category: z.string().nullable(),
   priority: z.number(),
@@ -187,7 +186,7 @@ const adRow = z.object({
 });
 export type Ad = z.infer<typeof adRow>;
 
-/** Whether they are to be shown or not. */
+/** All ads of a placement, including those not to be shown now. */
 export async function adsOfPlacement(db: Sql, schema: string, placement: string): Promise<Ad[]> {
   return await sqlRows(
     db,
@@ -215,10 +214,10 @@ const classHashRow = z.object({
 export type ClassHash = z.infer<typeof classHashRow>;
 const CLASS_HASH_COLUMNS = Object.keys(classHashRow.shape).join(', ');
 
-/** The newest first. One whose release is not known is older than all others, and of these the later listed is newer. */
+/** Newest first; entries without a release time come last, the later listed first. */
 const NEWEST = 'released_at DESC NULLS LAST, id DESC';
 
-/** What is not given is no filter. */
+/** Absent fields do not filter. */
 export interface ClassHashFilters {
   readonly network?: string | undefined;
   readonly account_type?: string | undefined;
@@ -236,12 +235,12 @@ export async function countClassHashes(db: Sql, schema: string, filters: ClassHa
   return await countOf(db, `${schema}.class_hashes WHERE ${where}`, values);
 }
 
-/** By network and account type. */
+/** Ordered by network and account type. */
 export async function listClassHashes(
   db: Sql,
   schema: string,
   filters: ClassHashFilters,
-  page: PlaceInList,
+  page: Page,
 ): Promise<ClassHash[]> {
   const { where, values } = classHashConditions(filters);
   return await sqlRows(
@@ -263,7 +262,7 @@ export async function classHashById(db: Sql, schema: string, id: number): Promis
   return found ?? null;
 }
 
-/** The newest active one of each account type; without a network, of all. */
+/** The newest active class of each account type, in one network or in all. */
 export async function latestClassHashes(
   db: Sql,
   schema: string,

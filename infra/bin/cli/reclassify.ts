@@ -24,7 +24,7 @@ import { commandConfig } from '../command-config.ts';
 export function reclassifyCommand(program: Command, log: Logger, say: (line: string) => void): void {
   program
     .command('reclassify')
-    .description('ask the chain again what a contract is, and repair the blocks it has events in')
+    .description('classify a contract again by asking the node, and repair the blocks with its events')
     .argument('<address>')
     .action(async (address: string) => {
       const contract = parseFelt(address);
@@ -33,7 +33,7 @@ export function reclassifyCommand(program: Command, log: Logger, say: (line: str
     });
 }
 
-/** Asks the chain again what a contract is, and the ingester for a repair of its blocks; says what came of it. */
+/** Classifies a contract again and requests a repair of its blocks; returns a summary. */
 async function reclassify(config: Config, contract: Felt, log: Logger): Promise<string> {
   const pool = createPool(required(config, 'databaseUrl'), { applicationName: 'tds-reclassify', max: 3 });
   const clickhouse = createClickHouse(required(config, 'clickhouseUrl'), { application: 'tds-reclassify' });

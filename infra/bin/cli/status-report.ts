@@ -21,10 +21,10 @@ const chunkRow = z.object({
   holder: z.string().nullable(),
 });
 
-/** `redis`: whether it answers; null where none is configured. */
+/** `redis`: whether it answers; null if not configured. */
 export type ServiceStatus = Awaited<ReturnType<typeof readStatus>> & { readonly redis: boolean | null };
 
-/** Everything `tds status` shows, read in one go. */
+/** Reads everything that `tds status` shows. */
 export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets' | 'offsetsAt'>, stallSeconds: number) {
   const served = await servedBuilds(db);
   const [chain, chunks, { lags }, halts, alarms, quarantine, roles, repairs, prices, nfts] =
@@ -94,13 +94,13 @@ export function renderStatus(status: ServiceStatus): string {
       ({ name, detail, raised_at }) => `ALARM        ${name} since ${raised_at.toISOString()}: ${detail}`,
     ),
     ...(redis === false
-      ? ['ALARM        Redis is away: limits are counted by each process and stricter; nobody logs in']
+      ? ['ALARM        Redis unavailable: limits are counted per process and stricter; log-ins are refused']
       : []),
   ];
   return lines.join('\n');
 }
 
-/** Tokens by what became of their last price, and when one was last published. */
+/** Number of tokens by outcome of their last price, and the time of the last publication. */
 function describePrices(states: readonly PriceState[]): string {
   const newest = Math.max(0, ...states.map(({ published_at }) => published_at ?? 0));
   const counts = states.map(({ refusal, tokens }) => `${tokens} ${refusal ?? 'in order'}`).join(', ');

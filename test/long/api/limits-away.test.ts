@@ -170,6 +170,6 @@ it('tds status shows that Redis is unavailable', async () => {
   expect([here.code, here.stdout]).toEqual([0, expect.not.stringContaining('Redis')]);
   const env = { ...world.env, REDIS_URL: 'redis://127.0.0.1:1' };
   const gone = await tds(env, 'status');
-  expect([gone.code, gone.stdout]).toEqual([0, expect.stringMatching(/^ALARM +Redis is away/m)]);
+  expect([gone.code, gone.stdout]).toEqual([0, expect.stringMatching(/^ALARM +Redis unavailable/m)]);
   expect(JSON.parse((await tds(env, 'status', '--json')).stdout)).toMatchObject({ redis: false });
 });
