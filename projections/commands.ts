@@ -8,8 +8,8 @@ import type { PostgresProjection } from './define.ts';
 import { deciders } from './outcomes/queries.ts';
 
 /**
- * What the projections of `commands` share. Each decides the commands of its own aggregates, once and in log order, and
- * keeps what became of them; it passes over all others, but for those that it names.
+ * Shared by the projections of `commands`. Each decides the commands of its own aggregates once, in log order, and stores
+ * their outcomes; of other commands it folds only those it names.
  */
 
 /**
@@ -47,7 +47,7 @@ export function refuse<C>(
   return { outcome: { accepted: false, result: { ...more, code, detail } }, changes: [] };
 }
 
-/** How long an outcome can be asked for, in milliseconds of the log's time. */
+/** How long an outcome is stored, in milliseconds of the log's time. */
 export const OUTCOME_LIFETIME_MS = 48 * 3_600_000;
 
 /** The table of outcomes: the end of the DDL of every projection of commands. */
@@ -59,14 +59,14 @@ type OwnCommand<P> = CommandOf<
 >;
 
 /**
- * A projection of `commands`, and with its tables the outcomes of what it decides. Who waits for a command is woken by the
- * projection that decides it, and by no other.
+ * Creates a projection of `commands`, with a table of outcomes. Only the projection that decides a command notifies its
+ * waiter.
  *
  * @param options.ddl the text of its table.sql
- * @param options.decide reads the state that a command is about, decides, and changes the tables; `newId` is for what it
- *   makes
- * @param options.heard commands of another projection that change something here, too. What is decided here of such a one
- *   is kept so that the same id twice is one command, and asked for by nobody: the other projection may have refused it.
+ * @param options.decide reads the state of the command's aggregate, decides, and changes the tables; `newId` is the id of a
+ *   new row
+ * @param options.heard commands of another projection that also change something here. Their outcome is stored here only
+ *   to deduplicate by id: the other projection may have refused them.
  */
 export function commandProjection<P extends (typeof deciders)[CommandType], H extends CommandType = never>({
   name,

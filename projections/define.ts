@@ -32,9 +32,9 @@ export interface Stream<M = unknown, I extends StreamItem = StreamItem, T = unkn
   readonly fetchBytes: number;
   /** An error makes the message unreadable, and halts its partition. */
   item(message: M, place: StreamItem): I;
-  /** What `derive` is told of an item: kept until its batch is written, so it is small. */
+  /** The part of an item that `derive` needs; kept until the batch is written, so keep it small. */
   touched(item: I): T;
-  /** The bucket of every row that an item makes (compare.ts): what has to be compared again after it. */
+  /** The bucket (compare.ts) of every row of an item; compared again after the item. */
   bucket(item: I): number;
 }
 
@@ -53,7 +53,7 @@ export interface TouchedBlock {
 /** A message of `prices`. */
 export interface PriceItem extends StreamItem {
   readonly message: PricesMessage;
-  /** Of the price's own time: whole hours since 1970. */
+  /** Hours since 1970, of the price's own time. */
   readonly hour: number;
 }
 
@@ -65,7 +65,7 @@ export interface TouchedHour {
 /** A message of `usage`. */
 export interface UsageItem extends StreamItem {
   readonly message: UsageMessage;
-  /** In which the calls were made: whole hours since 1970. */
+  /** Hours since 1970, of the calls. */
   readonly hour: number;
 }
 
@@ -86,7 +86,7 @@ export interface ClickHouseProjection<I extends StreamItem = StreamItem, T = unk
   readonly tables: Readonly<Record<string, { readonly columns: readonly ColumnSpec[] }>>;
   /** Inserted after every other projection's tables and derived tables of the batch, so that totals never lead. */
   readonly insertLast?: boolean;
-  /** Pure: the rows depend on the message alone. Doing it twice gives the same rows. */
+  /** Pure and idempotent: the rows depend on the message alone. */
   project(item: I): Readonly<Record<string, readonly Row[]>>;
   /**
    * Pure: the statements that recompute the buckets which these messages touched, each from the projection's own base
@@ -124,11 +124,10 @@ export interface PostgresProjection<M> {
    */
   readonly isSnapshotted?: true;
   /**
-   * Waked by `pg_notify` when the transaction that folded a message commits. Equal payloads of one batch are sent once, null
-   * ones not at all.
+   * Channel notified after commit. Equal payloads of one batch are sent once, null ones are not sent.
    */
   readonly notify?: { readonly channel: string; payload(message: M): string | null };
-  /** false: folding this message would change nothing, and is left out. Without it, all are folded. */
+  /** False for messages that change nothing; they are not folded. Default: every message is folded. */
   concerns?(message: M): boolean;
   /**
    * Folds one message in the transaction that moves the checkpoint. It decides from the tables and the message alone;
@@ -160,7 +159,7 @@ export function tableSql(projectorUrl: string): string {
 export function withNames(sql: string, names: Readonly<Record<string, string>>): string {
   return sql.replaceAll(/\{\{([a-z_]+)\}\}/g, (_, placeholder: string) => {
     const name = names[placeholder];
-    if (name === undefined) throw new AppError('NOT_FOUND', `No table is known as {{${placeholder}}}`);
+    if (name === undefined) throw new AppError('NOT_FOUND', `Unknown placeholder {{${placeholder}}}`);
     return name;
   });
 }

@@ -1,9 +1,7 @@
-/** Hours that a batch touched, for tables that are recomputed by the hour. */
-
 /**
- * Each of these once, in lists of `size` at most: so many are one statement, which is told them in its address.
+ * Removes duplicates and splits the rest into lists of at most `size`: parameters of a statement travel in its URL.
  *
- * @param nameOf what two of the same hour have in common
+ * @param nameOf identity of an element
  */
 export function distinctChunks<T>(touched: readonly T[], nameOf: (one: T) => string, size: number): T[][] {
   const each = [...new Map(touched.map((one) => [nameOf(one), one])).values()];

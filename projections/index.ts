@@ -37,7 +37,7 @@ export const chainProjections: readonly BlockProjection[] = [
 /** Those of one topic share a consumer. */
 export const clickhouseProjections: readonly ClickHouseProjection[] = [...chainProjections, prices, usage];
 
-/** Each folds one topic in a consumer of its own. */
+/** Each folds one topic, with its own consumer. */
 export const postgresProjections: readonly PostgresProjection<unknown>[] = [
   accounts,
   sync,

@@ -4,18 +4,18 @@ import { sqlRows } from '../infra/postgres/client.ts';
 import type { Sql } from '../infra/postgres/client.ts';
 import { AppError } from '../schemas/errors.ts';
 
-/** The names that readers use, all of one moment. Read it once a request and hand it on. */
+/** Names of the served tables and schemas, read in one statement. Read it once per request and pass it on. */
 export interface ServedBuilds {
   /** ClickHouse table by placeholder; throws `READ_MODEL_NOT_BUILT` when no build of it is served. */
   table(placeholder: string): string;
   /** Postgres schema by projection; throws `READ_MODEL_NOT_BUILT` when no build of it is served. */
   schema(projection: string): string;
   /**
-   * Which builds these are, how far each has read its topic, and how often tables were mended: while this stays the
-   * same, so do their tables, but for rows of a batch that is being written. null: nothing was read yet.
+   * Hash of the served builds, their checkpoints and the number of repairs: while it is the same, so are the tables,
+   * except for rows of a batch in progress. null before the first checkpoint.
    */
   readonly state: string | null;
-  /** The same of the tables made of blocks alone. */
+  /** The same for the tables built from `chain.blocks`. */
   readonly chainState: string | null;
 }
 
@@ -27,10 +27,7 @@ const servedRow = z.object({
   state: z.string().nullable(),
   chain_state: z.string().nullable(),
 });
-/**
- * Commands, the usage of keys, what became of ads and the quarantine tell nothing of the chain, so their checkpoints are no
- * part of the state; nor are those of builds that nobody reads.
- */
+/** Topics without data of the chain, and builds that are not served, are not part of the state. */
 const SELECT_SERVED = `SELECT tables, schemas, md5(tables::text || schemas::text || mended || ' ' || read.all_of_it) AS state,
     md5(tables::text || mended || ' ' || read.blocks) AS chain_state
   FROM tds.served, (
@@ -40,7 +37,7 @@ const SELECT_SERVED = `SELECT tables, schemas, md5(tables::text || schemas::text
     WHERE state = 'serving' AND topic NOT IN ('ads', 'commands', 'quarantine', 'usage')
   ) AS read`;
 
-/** The Postgres schema of one projection that is served; null while no build of it is. Cheaper than all of it. */
+/** The served PostgreSQL schema of one projection; null before its first build. Cheaper than `servedBuilds`. */
 export async function servedSchema(db: Sql, projection: string): Promise<string | null> {
   const [row] = await sqlRows(db, schemaRow, 'SELECT schemas->>$1 AS name FROM tds.served', [projection]);
   return row?.name ?? null;

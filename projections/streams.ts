@@ -18,7 +18,7 @@ import type {
 
 const HOUR_MS = 3_600_000;
 
-/** Hours that are compared together: thirty days. */
+/** Hours in one bucket of a comparison: thirty days. */
 export const HOUR_RANGE = 720;
 
 /** `prices`: what was observed, at the feed's own time. */
@@ -40,7 +40,7 @@ export const chainBlocks: Stream<ChainBlocksMessage, BlockItem, TouchedBlock> = 
   bucket: ({ message: { block } }) => Math.floor(block.height / HEIGHT_RANGE),
 };
 
-/** `usage`: calls of API keys, as they were counted. */
+/** `usage`: counted calls of API keys. */
 export const usage: Stream<UsageMessage, UsageItem, UsedKey> = {
   ...topics.usage,
   fetchBytes: 1_000_000,
@@ -49,7 +49,7 @@ export const usage: Stream<UsageMessage, UsageItem, UsedKey> = {
   bucket: ({ hour }) => Math.floor(hour / HOUR_RANGE),
 };
 
-/** The border: bytes of the log become an item of a stream, or the reason why they cannot. */
+/** Parses and decodes a message of the log, or returns the reason why it is a poison message. */
 export function readItem<M, I extends StreamItem, T>(
   stream: Stream<M, I, T>,
   logMessage: LogMessage,
@@ -64,7 +64,7 @@ export function readItem<M, I extends StreamItem, T>(
   }
 }
 
-/** Bytes of the log become a message, or the reason why they cannot. */
+/** Parses a message of the log, or returns the reason why it is a poison message. */
 export function parseMessage<M>(topic: Topic<M>, { value }: LogMessage): { message: M } | { reason: string } {
   let json: unknown;
   try {

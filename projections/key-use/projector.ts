@@ -3,7 +3,7 @@ import { topics } from '../../schemas/topics.ts';
 import { tableSql } from '../define.ts';
 import type { PostgresProjection } from '../define.ts';
 
-/** When API keys were last used; a list of keys shows it also while ClickHouse is away. */
+/** When API keys were last used; in PostgreSQL, so that a list of keys shows it while ClickHouse is unavailable. */
 export const keyUse: PostgresProjection<UsageMessage> = {
   kind: 'postgres',
   name: 'key-use',

@@ -1,4 +1,4 @@
--- When each API key was last used. A key that was deleted may still be here: nobody asks for it.
+-- When each API key was last used. Deleted keys stay; they are never queried.
 CREATE TABLE {{schema}}.key_use (
   key_id       bigint PRIMARY KEY,
   -- unix milliseconds

@@ -25,7 +25,7 @@ SELECT key_id, hour, sum(calls), sum(successful), max(seq), 0
 FROM {{usage_counts}} FINAL
 GROUP BY key_id, hour`;
 
-/** Hours of one statement, which is told them in its address. */
+/** Hours per statement: its parameters travel in the URL. */
 const HOURS = 1000;
 
 /** How often API keys were used, per hour. */

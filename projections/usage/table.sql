@@ -2,7 +2,7 @@
 CREATE TABLE IF NOT EXISTS {{usage_counts}} (
   key_id UInt64,
   hour UInt32,          -- whole hours since 1970, UTC, in which the calls were made
-  log_offset UInt64,    -- of the message: what it counts, it alone does
+  log_offset UInt64,    -- of the message: each message has a row of its own
   calls UInt32,
   successful UInt32,    -- answered with a status below 300
   seq UInt64,           -- the same offset
@@ -11,7 +11,7 @@ CREATE TABLE IF NOT EXISTS {{usage_counts}} (
 ORDER BY (key_id, hour, log_offset)
 SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000;
 
--- Derived: their sums an hour, recomputed whole whenever a count of it comes.
+-- Derived: sums per hour, recomputed when a message counts calls of that hour.
 CREATE TABLE IF NOT EXISTS {{usage_hourly}} (
   key_id UInt64,
   hour UInt32,
