@@ -18,7 +18,7 @@ export interface OperatorDeps {
 
 const ACTOR = 'operator';
 
-/** Makes a user (`tds users add`). Throws CONFLICT when a name is taken. */
+/** Creates a user (`tds users add`). Throws CONFLICT if the name is taken. */
 export async function addUser(
   deps: OperatorDeps,
   user: { username: string; email?: string | null; password: string; isAdmin?: boolean },
@@ -39,22 +39,22 @@ export async function addUser(
   return { id: Number(result['id']) };
 }
 
-/** Gives a user another password and ends its sessions (`tds users password`). */
+/** Sets a user's password and ends its sessions (`tds users password`). */
 export async function setPassword(deps: OperatorDeps, username: string, password: string): Promise<void> {
   assertPassword(password);
-  const user = await knownUser(deps, username);
+  const user = await existingUser(deps, username);
   const body = { user_id: user.id, password_hash: await hashPassword(password) };
   await accepted(deps, { type: 'user.set-password', actor: ACTOR, body });
 }
 
-/** Shuts a user out, its API keys too, or lets it in again (`tds users disable`, `tds users enable`). */
+/** Disables or enables a user and its API keys (`tds users disable`, `tds users enable`). */
 export async function setDisabled(deps: OperatorDeps, username: string, isDisabled: boolean): Promise<void> {
-  const user = await knownUser(deps, username);
+  const user = await existingUser(deps, username);
   const body = { user_id: user.id, is_disabled: isDisabled };
   await accepted(deps, { type: 'user.disable', actor: ACTOR, body });
 }
 
-/** Makes this user exist with this password (`ADMIN_USERNAME`, `ADMIN_PASSWORD`); changes nothing when it does. */
+/** Creates the user if missing and sets the password if it differs (`ADMIN_USERNAME`, `ADMIN_PASSWORD`). */
 export async function ensureUser(
   deps: OperatorDeps,
   user: { username: string; password: string; isAdmin?: boolean },
@@ -64,7 +64,7 @@ export async function ensureUser(
     try {
       return await addUser(deps, user);
     } catch (error) {
-      // Another process made it meanwhile.
+      // Created by another process meanwhile.
       if (!(error instanceof AppError) || error.code !== 'CONFLICT') throw error;
       return await ensureUser(deps, user);
     }
@@ -80,7 +80,7 @@ export async function ensureUser(
   return { id: found.id };
 }
 
-/** Makes an API key of a user (`tds keys add`); the key is shown this once. */
+/** Creates an API key for a user (`tds keys add`); the key is returned only here. */
 export async function addApiKey(
   deps: OperatorDeps,
   options: {
@@ -100,7 +100,7 @@ export async function addApiKey(
     ...allowedIps.filter((text) => parseNetwork(text) === null),
   ];
   if (wrong.length > 0) throw new AppError('INVALID', `Not an origin or network: ${wrong.join(', ')}`);
-  const user = await knownUser(deps, username);
+  const user = await existingUser(deps, username);
   const key = randomApiKey();
   const result = await accepted(deps, {
     type: 'api-key.create',
@@ -126,9 +126,9 @@ function assertPassword(password: string): void {
   if (password.length < 8) throw new AppError('INVALID', 'A password has at least 8 characters');
 }
 
-async function knownUser(deps: OperatorDeps, username: string): Promise<UserForLogin> {
+async function existingUser(deps: OperatorDeps, username: string): Promise<UserForLogin> {
   const user = await findUser(deps, username);
-  if (user === null) throw new AppError('NOT_FOUND', `No user is called ${username}`);
+  if (user === null) throw new AppError('NOT_FOUND', `Unknown user ${username}`);
   return user;
 }
 
@@ -136,7 +136,7 @@ async function findUser({ pool, servedBuilds }: OperatorDeps, username: string) 
   return await userByLogin(pool, (await servedBuilds()).schema('accounts'), username);
 }
 
-/** The result of a command; throws what it is refused for. */
+/** Submits a command and returns its result; throws the reason of a refused one. */
 export async function accepted(
   { commands }: OperatorDeps,
   request: CommandRequest,

@@ -12,7 +12,7 @@ import { AppError } from '../../../schemas/errors.ts';
 import { accepted } from './accounts.ts';
 import type { OperatorDeps } from './accounts.ts';
 
-/** What operators do about reports of domains. */
+/** Operators' review of domain reports. */
 
 const ACTOR = 'operator';
 const reviewed = z.object({ report: domainReportRow, stays: z.boolean().default(false) });
@@ -31,16 +31,16 @@ export async function reportsToReview(
 }
 
 /**
- * Blacklists the domain of a report (`tds reports approve`); `stays` where it was blacklisted before, and its entry is
- * left as it is unless that is overridden. Throws NOT_FOUND, and CONFLICT where it was reviewed before,
- * or where the domain, or the nearest listed one above it, is whitelisted, or is nobody's, and that is not overridden.
+ * Blacklists the domain of a report (`tds reports approve`); `stays` if it already was, and its entry is unchanged unless
+ * overridden. Throws NOT_FOUND; CONFLICT if the report was already reviewed, or, unless overridden, if the domain or its
+ * nearest listed parent is whitelisted or the domain is a public suffix.
  */
 export async function approveReport(
   deps: OperatorDeps,
   id: number,
   options: { riskLevel: NonNullable<DomainRecord['risk_level']>; overridesWhitelist: boolean },
 ): Promise<{ readonly domain: string; readonly stays: boolean }> {
-  if (!options.overridesWhitelist) await assertNobodyElseIsMeant(deps, id);
+  if (!options.overridesWhitelist) await assertNoConflictingParent(deps, id);
   const result = await accepted(deps, {
     type: 'report.review',
     actor: ACTOR,
@@ -55,23 +55,23 @@ export async function approveReport(
   return { domain: report.domain, stays };
 }
 
-/** What may be wrong with a report though its domain is not listed itself; that, and a repeat, the decision sees. */
-async function assertNobodyElseIsMeant({ pool, servedBuilds }: OperatorDeps, id: number): Promise<void> {
+/** Checks parents of the domain; the decision checks the domain itself and repeats. */
+async function assertNoConflictingParent({ pool, servedBuilds }: OperatorDeps, id: number): Promise<void> {
   const schema = (await servedBuilds()).schema('catalogue');
   const report = await domainReportById(pool, schema, id);
   if (report?.status !== 'pending') return;
   const { domain } = report;
-  const allTheSame = '--force blacklists it all the same.';
+  const hint = 'use --force to blacklist it anyway.';
   if (isPublicSuffix(domain)) {
-    const why = 'is a public suffix: no check of a site below it goes by its entry';
-    throw new AppError('CONFLICT', `${domain} ${why}; ${allTheSame}`);
+    const why = 'is a public suffix, whose entry does not apply to sites below it';
+    throw new AppError('CONFLICT', `${domain} ${why}; ${hint}`);
   }
   const nearest = await nearestInForce(pool, schema, domainAndParents(domain).slice(1));
   if (nearest?.status !== 'whitelisted') return;
-  throw new AppError('CONFLICT', `${nearest.domain}, above ${domain}, is whitelisted; ${allTheSame}`);
+  throw new AppError('CONFLICT', `${nearest.domain}, above ${domain}, is whitelisted; ${hint}`);
 }
 
-/** Leaves the list as it is (`tds reports reject`). Throws NOT_FOUND, and CONFLICT where it was reviewed before. */
+/** Rejects a report (`tds reports reject`); the list is unchanged. Throws NOT_FOUND, and CONFLICT if already reviewed. */
 export async function rejectReport(deps: OperatorDeps, id: number): Promise<DomainReport> {
   const result = await accepted(deps, {
     type: 'report.review',

@@ -545,7 +545,7 @@ describe('operators', () => {
     expect([(await login(another)).status, (await login(carol.password)).status]).toEqual([200, 401]);
     expect((await call('GET', LIST, { token: carol.token })).status).toBe(401);
     expect((await withKey(made.key)).status).toBe(200);
-    await expect(setDisabled(deps, 'nobody', true)).rejects.toThrow('No user is called nobody');
+    await expect(setDisabled(deps, 'nobody', true)).rejects.toThrow('Unknown user nobody');
   });
 
   it('make a user exist, with the password that is configured', async () => {

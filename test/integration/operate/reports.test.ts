@@ -101,7 +101,7 @@ it('of what is whitelisted are approved by force only', async () => {
   // It is safe only because the one above it is.
   expect(await reports('approve', String(below.id))).toMatchObject({
     code: 1,
-    stderr: 'good.example, above hacked.good.example, is whitelisted; --force blacklists it all the same.\n',
+    stderr: 'good.example, above hacked.good.example, is whitelisted; use --force to blacklist it anyway.\n',
   });
   expect((await reports('approve', String(below.id), '--force')).code).toBe(0);
   // One that is not in force is no reason to ask.

@@ -1,7 +1,6 @@
 /**
- * Cells of CSV. An empty cell says nothing, so what it leaves out has its default. A list is JSON, or parts with `|`
- * between. A text that a spreadsheet would run as a formula has an apostrophe before it, as spreadsheets themselves write
- * such a text; reading takes one apostrophe off, so whatever is written is read as it was.
+ * CSV cells. An empty cell means the default. A list is JSON or separated by `|`. A text that a spreadsheet would run as a
+ * formula is prefixed with an apostrophe, as spreadsheets do; reading removes one apostrophe, so values round-trip.
  */
 
 const LISTS: ReadonlySet<string> = new Set(['tags', 'networks']);
@@ -25,7 +24,7 @@ const NUMBERS: ReadonlySet<string> = new Set([
   'transaction_count',
 ]);
 
-/** What begins so is run by some spreadsheet, or was kept from it. */
+/** A text that a spreadsheet would run as a formula, prefixed or not. */
 const FORMULA = /^'*[=+\-@\t\r＝＋－＠]/;
 const KEPT_FROM_RUNNING = /^'+[=+\-@\t\r＝＋－＠]/;
 
@@ -34,7 +33,7 @@ const TRUTHS: ReadonlyMap<string, boolean> = new Map([
   ['false', false],
 ]);
 
-/** Undefined where the cell says nothing; a cell that is no value of its field stays text, which the field refuses. */
+/** Undefined for an empty cell; an invalid value stays text, which the field's schema rejects. */
 export function readCell(field: string, cell: string): unknown {
   if (cell === '') return undefined;
   if (LISTS.has(field)) return readList(cell);

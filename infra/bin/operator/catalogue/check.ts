@@ -5,14 +5,14 @@ import type { FileKind, FileRecord } from './formats.ts';
 import { unknownField } from './read-file.ts';
 import type { Found } from './read-file.ts';
 
-/** What is wrong at a line of a file. */
+/** An error at a line of a file. */
 export interface Fault {
   readonly line: number;
   readonly text: string;
 }
 
-/** So many are told; the others are counted. */
-const MOST_FAULTS = 100;
+/** Errors listed; further ones are only counted. */
+const MAX_LISTED_FAULTS = 100;
 
 export class Faults {
   readonly told: Fault[] = [];
@@ -20,19 +20,19 @@ export class Faults {
 
   add(line: number, text: string): void {
     this.count += 1;
-    if (this.told.length < MOST_FAULTS) this.told.push({ line, text });
+    if (this.told.length < MAX_LISTED_FAULTS) this.told.push({ line, text });
   }
 }
 
-/** A record of a file that is good by itself. */
+/** A record that is valid by itself. */
 export type Checked = {
   [K in FileKind]: { readonly kind: K; readonly line: number; readonly record: FileRecord<K> };
 }[FileKind];
 
 /**
- * Passes on what is good of a file, and tells `faults` of all that is not: of two records of one entry, too.
+ * Yields the valid records of a file and collects errors in `faults`, including duplicate records of one entry.
  *
- * @param onRecord is shown every record as it stands in the file, good or not
+ * @param onRecord called with every record as it is in the file, valid or not
  */
 export async function* checkRecords(
   found: AsyncIterable<Found>,
@@ -75,10 +75,10 @@ function checkRecord(kind: FileKind, line: number, value: unknown, faults: Fault
     faults.add(line, `${kind}.${path.join('.')}: ${message}`);
   }
   if (!parsed.success || unknown.length > 0) return null;
-  // The schema is that of the kind.
+  // The schema of the kind was applied.
   return { kind, line, record: parsed.data } as Checked;
 }
 
-/** What a file leaves out is told as that; for the rest the schemas and zod have words of their own. */
+/** The message for a missing field; others come from the schemas and zod. */
 const describe: z.core.$ZodErrorMap = ({ input }) =>
   input === undefined ? 'This field is required.' : undefined;

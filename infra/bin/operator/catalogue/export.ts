@@ -9,12 +9,12 @@ import { fieldsOf, toFile } from './formats.ts';
 import type { FileKind } from './formats.ts';
 
 export interface ExportDeps {
-  /** Inside a repeatable transaction, so that all of it is of one moment. */
+  /** In a REPEATABLE READ transaction, for a consistent export. */
   readonly db: Sql;
   readonly served: ServedBuilds;
 }
 
-/** The file of these kinds, piece by piece: an import of it changes nothing. */
+/** The file of these kinds, in pieces; importing it changes nothing. */
 export async function* exportJson(deps: ExportDeps, kinds: readonly FileKind[]): AsyncIterable<string> {
   yield '{';
   for (const [at, kind] of kinds.entries()) {
@@ -29,7 +29,7 @@ export async function* exportJson(deps: ExportDeps, kinds: readonly FileKind[]):
   yield '\n}\n';
 }
 
-/** The first line names the fields. */
+/** The first line is the header. */
 export async function* exportCsv(deps: ExportDeps, kind: FileKind): AsyncIterable<string> {
   const fields = fieldsOf(kind);
   const line = (cells: readonly string[]): string => stringify([[...cells]], { quoted_string: true });

@@ -8,17 +8,17 @@ import { hasWhitespaceOrControl, isStorable } from '../../../../schemas/text.ts'
 import { parseTimestamp } from '../../../../api/http/params.ts';
 
 /**
- * What an operator's file says of each kind of record: the API's own field names, times in ISO 8601, addresses and hosts in
- * any spelling. What a file leaves out has the value that is given here.
+ * Schemas of the records in an operator's file: the API's field names, times in ISO 8601, addresses and hosts in any
+ * spelling. A missing field has the default given here.
  */
 
-/** Tokens are listed in a topic of their own. */
+/** Tokens are published to a topic of their own. */
 export const FILE_KINDS = [...CATALOGUE_KINDS, 'tokens'] as const;
 export type FileKind = (typeof FILE_KINDS)[number];
 
 export const isFileKind = (text: string): text is FileKind => FILE_KINDS.some((kind) => kind === text);
 
-/** Another form of a value that one type of text has. */
+/** A field parsed from text. */
 const read = <T>(of: (text: string) => T | null, message: string) =>
   z.string().transform((text, context): T => {
     const value = of(text);
@@ -43,9 +43,9 @@ const rating = z
   .refine((value) => /^[0-9](\.[0-9]{1,2})?$/.test(String(value)), RATING)
   .transform((value) => Number(value).toFixed(2))
   .default('0.00');
-/** A link of a record, as clients may open it. */
+/** A URL that clients may open. */
 const link = <S extends z.ZodType<string, string>>(schema: S): S =>
-  schema.refine((text) => !hasWhitespaceOrControl(text), 'Use a URL without blanks.');
+  schema.refine((text) => !hasWhitespaceOrControl(text), 'Use a URL without whitespace.');
 const no = z.boolean().default(false);
 const yes = z.boolean().default(true);
 
@@ -57,7 +57,7 @@ const logo = z
   .refine(isStorable, 'must not contain NUL characters or unpaired surrogates')
   .nullable();
 
-/** What a file says of a token; what it leaves out stays as it is. */
+/** A token in a file; missing fields are left unchanged. */
 const token = z.object({
   address: felt,
   verified: z.boolean().exactOptional(),
@@ -157,11 +157,11 @@ export const fileRecord = {
 
 export const fieldsOf = (kind: FileKind): readonly string[] => Object.keys(fileRecord[kind].shape);
 
-/** The fields by which a record of a file is found again. */
+/** The fields that identify a record. */
 export const fileKeys = (kind: FileKind): readonly string[] =>
   kind === 'tokens' ? ['address'] : NATURAL_KEYS[kind];
 
-/** Fields that are times in a file, and unix milliseconds within. */
+/** Fields that are ISO times in a file and unix milliseconds inside. */
 export const TIMES: ReadonlySet<string> = new Set([
   'launched_at',
   'starts_at',
@@ -170,7 +170,7 @@ export const TIMES: ReadonlySet<string> = new Set([
   'last_activity_at',
 ]);
 
-/** A record as the service has it, as a file says it. */
+/** Converts a stored record to its form in a file. */
 export function toFile(record: Readonly<Record<string, unknown>>): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(record).map(([field, value]) => [

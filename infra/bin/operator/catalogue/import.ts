@@ -28,7 +28,7 @@ export interface ImportDeps extends OperatorDeps {
 export interface ImportFile {
   readonly path: string;
   readonly read: ReadFile;
-  /** Only this kind of what the file holds. */
+  /** Import only records of this kind. */
   readonly kind?: FileKind | undefined;
 }
 
@@ -42,22 +42,22 @@ type OnProgress = (progress: ImportProgress) => void;
 
 export type ImportCounts = Partial<Record<FileKind, RecordCounts>>;
 
-/** What a file did, or would do; or what is wrong with it, and nothing is done. */
+/** What an import changed or would change; or the errors of the file, and nothing was changed. */
 export type ImportOutcome =
   | { readonly isGood: true; readonly counts: ImportCounts }
   | { readonly isGood: false; readonly faults: readonly Fault[]; readonly faultCount: number };
 
-/** Characters of a part's records; a message of the log has room for many times as much. */
+/** Characters of the records in one part; far below the size limit of a message. */
 const PART_CHARACTERS = 200_000;
-/** The parts that are on their way at a time. */
+/** Parts published concurrently. */
 const PARTS_AT_ONCE = 4;
 const TOKENS_AT_ONCE = 500;
-/** For so long the projector may be at a large import. */
+/** Longest time for the projector to apply a large import. */
 const TAKING_IN_MS = 1_800_000;
 
 /**
- * Takes in an operator's file, whole or not at all: it is checked to its end first, then sent in parts, and then one command
- * takes in all of them. Killed before that, it has changed nothing. Tokens, which have a topic of their own, follow it. The
+ * Imports an operator's file atomically: validates all of it, publishes it in parts, and then one command applies all parts.
+ * Nothing changes if the process dies before that command. Tokens, which have a topic of their own, follow. Importing the
  * same file again changes nothing.
  */
 export async function importFile(
@@ -94,7 +94,7 @@ export async function importFile(
   return { isGood: true, counts: { ...counts, ...tokens } };
 }
 
-/** What `importFile` would do. Only reads. */
+/** What `importFile` would change; read-only. */
 export async function previewFile(
   deps: ImportDeps,
   file: ImportFile,
@@ -126,7 +126,7 @@ function addCounts(counts: ImportCounts, kind: FileKind, more: RecordCounts): vo
   };
 }
 
-/** Reads a file to its end; how many records it holds, or what is wrong with it. */
+/** Validates a whole file; returns its number of records or its errors. */
 async function checkFile(
   { pool, servedBuilds }: ImportDeps,
   file: ImportFile,
@@ -135,10 +135,10 @@ async function checkFile(
   { readonly total: number; readonly hasTokens: boolean } | Extract<ImportOutcome, { isGood: false }>
 > {
   const faults = new Faults();
-  /** Where a category is named that is not in the file. */
+  /** Lines that name a category which is not in the file. */
   const named: { kind: FileKind; line: number; slug: string }[] = [];
   const own = new Set<string>();
-  /** Kinds that are not asked for. */
+  /** Records of other kinds. */
   const left = new Set<FileKind>();
   let total = 0;
   let hasTokens = false;
@@ -178,13 +178,13 @@ async function* ofKind({ path, read, kind }: ImportFile, left = new Set<FileKind
   }
 }
 
-/** What is looked up of a record, whatever else is wrong with it. */
+/** Fields of a record that are looked up even if others are invalid. */
 const textsOf = z.object({
   slug: z.string().optional().catch(undefined),
   category: slug.optional().catch(undefined),
 });
 
-/** The records of a file that was found good. Throws CONFLICT where it is good no more. */
+/** The records of a file that was validated before. Throws CONFLICT if it has become invalid. */
 async function* recordsAgain(file: ImportFile): AsyncIterable<Checked> {
   const faults = new Faults();
   yield* checkRecords(ofKind(file), faults);
@@ -200,7 +200,7 @@ type Part = z.infer<typeof catalogueRecords>;
 const sizeOf = (part: Part): number =>
   Object.values(part).reduce((sum, records) => sum + (records?.length ?? 0), 0);
 
-/** What a command carries of a file, in parts. */
+/** Splits the records of a file into the parts that commands carry. */
 async function* partsOf(records: AsyncIterable<Checked>): AsyncIterable<Part> {
   let part: Partial<Record<CatalogueKind, unknown[]>> = {};
   let count = 0;
@@ -239,7 +239,7 @@ async function accepted(
   throw new AppError(outcome.result.code, outcome.result.detail);
 }
 
-/** Lists the tokens of a file of which it says something new, or only counts them. */
+/** Publishes the tokens that the file changes, or only counts them. */
 async function listTokens(
   deps: ImportDeps,
   records: AsyncIterable<Checked>,
@@ -284,7 +284,7 @@ function saysMore(token: TokenRecord, known: TokenRow | undefined): boolean {
 const TOKENS_WITHIN_MS = 30_000;
 const LOOK_EVERY_MS = 100;
 
-/** Resolves when the tables have them. */
+/** Resolves when the projection has stored them. */
 async function publishTokens(deps: ImportDeps, tokens: readonly TokenRecord[]): Promise<void> {
   const observedAt = deps.now();
   await deps.publisher.publish(
@@ -299,7 +299,7 @@ async function publishTokens(deps: ImportDeps, tokens: readonly TokenRecord[]): 
     const known = await knownTokens(deps, tokens);
     if (!tokens.some((token) => saysMore(token, known.get(token.address)))) return;
     if (performance.now() > deadline) {
-      throw new AppError('COMMAND_TIMEOUT', 'The tokens are in the log, and not in the tables yet', {
+      throw new AppError('COMMAND_TIMEOUT', 'The tokens are published but not stored yet', {
         retryable: true,
       });
     }

@@ -9,18 +9,18 @@ import { readCell } from './cells.ts';
 import { FILE_KINDS, fieldsOf, isFileKind } from './formats.ts';
 import type { FileKind } from './formats.ts';
 
-/** What stands in a file, one after the other: a record of a kind, or what is wrong. A fault of form is the last. */
+/** A record of a file, or an error; a syntax error is the last item. */
 export type Found =
   | { readonly kind: FileKind; readonly line: number; readonly record: unknown }
   | { readonly line: number; readonly fault: string };
 
-/** Rejects with INVALID where a file cannot be read. */
+/** Rejects with INVALID if a file cannot be read. */
 export type ReadFile = (path: string) => AsyncIterable<Found>;
 
-/** Bytes of a file, up to the first line that is not UTF-8: there it throws `NotText`. */
+/** The bytes of a file up to the first line that is not UTF-8, where it throws `NotText`. */
 async function* bytesOf(path: string): AsyncIterable<Buffer> {
   const stream = createReadStream(path, { highWaterMark: 1 << 18 });
-  /** What may be the beginning of a character. */
+  /** Bytes that may be the beginning of a character. */
   let rest = Buffer.alloc(0);
   try {
     for await (const read of stream) {
@@ -42,11 +42,11 @@ async function* bytesOf(path: string): AsyncIterable<Buffer> {
   }
 }
 class NotText extends Error {}
-const NOT_TEXT = 'The file is not text in UTF-8 from here on.';
+const NOT_TEXT = 'The file is not UTF-8 text from this line on.';
 
 const NEWLINE = 0x0a;
 
-/** Where a character begins of which the end may be yet to come; the length where there is none. */
+/** Index of a trailing incomplete character; the length if there is none. */
 function endOfCharacters(bytes: Buffer): number {
   for (let at = bytes.length - 1; at >= Math.max(0, bytes.length - 4); at -= 1) {
     const byte = bytes[at] ?? 0;
@@ -58,7 +58,7 @@ function endOfCharacters(bytes: Buffer): number {
   return bytes.length;
 }
 
-/** The lines before the first that is not UTF-8. */
+/** The lines before the first invalid one. */
 function* goodLinesOf(bytes: Buffer): Iterable<Buffer> {
   for (let from = 0; from < bytes.length;) {
     const end = bytes.indexOf(NEWLINE, from) + 1;
@@ -70,8 +70,7 @@ function* goodLinesOf(bytes: Buffer): Iterable<Buffer> {
 }
 
 /**
- * One object of kinds, each an array of records; a member whose name begins with `_` is a comment. It is never held as a
- * whole.
+ * Reads one JSON object of arrays of records by kind, as a stream; a member whose name begins with `_` is a comment.
  */
 export async function* readJson(path: string): AsyncIterable<Found> {
   const reader = createJsonReader();
@@ -105,18 +104,18 @@ interface JsonReader {
   /** @param isWhole whether the line ends here */
   write(piece: Buffer, isWhole: boolean): void;
   end(): void;
-  /** What was found since it was last asked. */
+  /** Items found since the last call. */
   take(): Found[];
 }
 
-/** Values come from the parser, their lines and what it would pass over from the tokens. */
+/** Values come from the parser; lines, and what the parser skips, from the tokenizer. */
 function createJsonReader(): JsonReader {
   const tokenizer = new Tokenizer();
   const values = new TokenParser({ paths: ['$.*.*'], keepStack: false });
   let line = 1;
   let found: Found[] = [];
   let depth = 0;
-  /** null: not among records of a kind. */
+  /** null: outside the records of a kind. */
   let kind: FileKind | null = null;
   let text = '';
   let recordLine = 1;
@@ -127,7 +126,7 @@ function createJsonReader(): JsonReader {
   const nameKind = (name: string): void => {
     kind = isFileKind(name) ? name : null;
     if (kind === null && !name.startsWith('_')) {
-      fault(`There is no kind "${shown(name)}": use ${FILE_KINDS.join(', ')}.`);
+      fault(`Unknown kind "${shown(name)}": use ${FILE_KINDS.join(', ')}.`);
     }
     isKindNamed = true;
   };
@@ -184,7 +183,7 @@ function createJsonReader(): JsonReader {
   };
 }
 
-/** Rows of one kind; the first names the fields. A column whose name begins with `_` is a comment. */
+/** Reads CSV rows of one kind with a header line. A column whose name begins with `_` is a comment. */
 export function csvReader(kind: FileKind): ReadFile {
   return async function* readCsv(path) {
     let rows: Row[] = [];
@@ -227,11 +226,11 @@ export function csvReader(kind: FileKind): ReadFile {
 
 interface Row {
   readonly cells: readonly string[];
-  /** Before it, from the beginning of the file. */
+  /** Empty lines above it in the file. */
   readonly emptyLines: number;
 }
 
-/** Tells of rows while they are parsed, so that those before a fault are not lost with it. */
+/** Yields rows while parsing, so that rows before an error are kept. */
 function createCsvParser(onRow: (row: Row) => void): {
   write(chunk: Buffer): Promise<void>;
   end(): Promise<void>;
@@ -251,7 +250,7 @@ function createCsvParser(onRow: (row: Row) => void): {
   return {
     async write(chunk) {
       await Promise.race([failed, new Promise<void>((done) => parser.write(chunk, () => done()))]);
-      // The error of a write comes after its callback.
+      // A write's error arrives after its callback.
       if (parser.errored !== null) throw parser.errored;
     },
     async end() {
@@ -262,7 +261,7 @@ function createCsvParser(onRow: (row: Row) => void): {
   };
 }
 
-/** Of the fields that are known: what is wrong with the names is told of the first line. */
+/** The known fields of the header; errors in names are reported at the header line. */
 function readRow(
   known: readonly string[],
   header: readonly string[],
@@ -276,7 +275,7 @@ function readRow(
   return record;
 }
 
-/** A wrong name is told once, and not again for every row. */
+/** Reports an invalid name once, not for every row. */
 function* headerFaults(kind: FileKind, header: readonly string[], line: number): Iterable<Found> {
   const known = fieldsOf(kind);
   for (const [at, name] of header.entries()) {
@@ -288,7 +287,7 @@ function* headerFaults(kind: FileKind, header: readonly string[], line: number):
 
 const shown = (text: string): string => text.slice(0, 100);
 
-/** What the API tells of a record besides what an operator says of it. */
+/** Fields of an API answer that are not part of a record. */
 const KEPT_BY_ITSELF = new Set([
   'id',
   'created_at',

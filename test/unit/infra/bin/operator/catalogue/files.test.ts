@@ -137,7 +137,7 @@ describe('JSON', () => {
       '{"domains": "x",\n"categories": 1}',
       ['1: domains: use an array of records.', '2: categories: use an array of records.'],
     ],
-    ['{\n"domain": []}', [expect.stringMatching(/^2: There is no kind "domain": use categories, /)]],
+    ['{\n"domain": []}', [expect.stringMatching(/^2: Unknown kind "domain": use categories, /)]],
     [
       '{"domains": [\n1, null]}',
       ['2: domains: use an object for a record.', '2: domains: use an object for a record.'],
@@ -149,15 +149,15 @@ describe('JSON', () => {
     ['{"domains": [\n\n{]}', [expect.stringMatching(/^3: This is not JSON: Unexpected /)]],
     ['{"domains": []', ['1: This is not JSON: it ends too early']],
     ['{"domains": []}\nx', [expect.stringMatching(/^2: This is not JSON: /)]],
-    [Buffer.from('7b0a22ff22', 'hex'), ['2: The file is not text in UTF-8 from here on.']],
-    [Buffer.from('22c3', 'hex'), ['1: The file is not text in UTF-8 from here on.']],
+    [Buffer.from('7b0a22ff22', 'hex'), ['2: The file is not UTF-8 text from this line on.']],
+    [Buffer.from('22c3', 'hex'), ['1: The file is not UTF-8 text from this line on.']],
     [
       Buffer.concat([
         Buffer.from('{"domains": [\n{"domain": "ä.example"},\n'),
         Buffer.from('ff0a', 'hex'),
         Buffer.from('1]}'),
       ]),
-      ['2: domains.status: This field is required.', '3: The file is not text in UTF-8 from here on.'],
+      ['2: domains.status: This field is required.', '3: The file is not UTF-8 text from this line on.'],
     ],
   ])('%j is refused by its line', async (content, expected) => {
     expect(await faultsOf(readJson, content)).toEqual(expected);
@@ -219,7 +219,7 @@ describe('CSV', () => {
     ],
     ['domain,status\na.example,"pending\n', [expect.stringMatching(/^2: This is not CSV: /)]],
     ['domain,status\na.example,pend"ing\n', [expect.stringMatching(/^2: This is not CSV: /)]],
-    [Buffer.from('646f6d61696e0aff', 'hex'), [expect.stringMatching(/: The file is not text in UTF-8/)]],
+    [Buffer.from('646f6d61696e0aff', 'hex'), [expect.stringMatching(/: The file is not UTF-8 text/)]],
   ])('%j is refused by its line', async (content, expected) => {
     expect(await faultsOf(domains, content)).toEqual(expected);
   });
@@ -341,7 +341,7 @@ describe('a record', () => {
       { slug: 'search', name: 'A', url: 'https://a.example/a b', rating: '4.567' },
       [
         'dapps.slug: That is where dApps are searched.',
-        'dapps.url: Use a URL without blanks.',
+        'dapps.url: Use a URL without whitespace.',
         'dapps.rating: Use a number from 0 to 9.99 with two places at most.',
       ],
     ],
