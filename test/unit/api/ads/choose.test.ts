@@ -82,12 +82,12 @@ describe('an ad', () => {
     expect(ids([counted(1, { total_impression_limit: limit, impressions })])).toEqual(isShown ? [1] : []);
   });
 
-  it('that is not active is not shown', () => {
+  it('that is inactive is not shown', () => {
     expect(ids([counted(1, { is_active: false })])).toEqual([]);
   });
 });
 
-it('goes by priority, then by the fewest impressions, then by age', () => {
+it('chooseAds orders by priority, then by fewest impressions, then by id', () => {
   const ads = [
     counted(5, { priority: 1 }),
     counted(4, { priority: 2, impressions: 7 }),
@@ -98,7 +98,7 @@ it('goes by priority, then by the fewest impressions, then by age', () => {
   expect(ids(ads)).toEqual([2, 3, 4, 5, 1]);
 });
 
-it('gives the same order, however the ads come', () => {
+it('chooseAds orders independently of the input order', () => {
   const anyAd = fc.record({
     priority: fc.integer({ min: -1, max: 1 }),
     impressions: fc.integer({ min: 0, max: 2 }),

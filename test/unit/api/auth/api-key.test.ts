@@ -13,7 +13,7 @@ import {
 } from '../../../../api/auth/api-key.ts';
 
 describe('API keys', () => {
-  it('are written in one way: tds_, 32 bytes in base62, a CRC-32 of six digits', () => {
+  it('have the format tds_, 32 bytes in base62, CRC-32 in six digits', () => {
     // Computed apart from this program, with Python's zlib.crc32.
     expect(formatApiKey(Buffer.alloc(32, 0))).toBe(`tds_${'0'.repeat(43)}2Ohh4Z`);
     expect(formatApiKey(Buffer.alloc(32, 0xff))).toBe(
@@ -24,7 +24,7 @@ describe('API keys', () => {
     );
   });
 
-  it('are accepted as they are made, and refused with any one character changed', () => {
+  it('are well-formed as created, and not with any one character changed', () => {
     const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
     fc.assert(
       fc.property(
@@ -53,7 +53,7 @@ describe('API keys', () => {
     expect(isWellFormedApiKey(text)).toBe(false);
   });
 
-  it('follow from the command id and the secret, where they are to be shown again', () => {
+  it('are derived from command id and secret for idempotent requests', () => {
     const secret = randomBytes(32);
     const key = derivedApiKey(secret, 'idem:1');
     expect(derivedApiKey(secret, 'idem:1')).toBe(key);
@@ -62,7 +62,7 @@ describe('API keys', () => {
     expect(derivedApiKey(randomBytes(32), 'idem:1')).not.toBe(key);
   });
 
-  it('show a prefix that does not give them away, and are kept as a SHA-256', () => {
+  it('have a prefix that does not reveal them, and are stored as SHA-256', () => {
     const key = randomApiKey();
     expect(apiKeyPrefix(key)).toBe(key.slice(0, 12));
     expect(hashSecret('abc')).toBe('ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad');

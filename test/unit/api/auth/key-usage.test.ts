@@ -30,7 +30,7 @@ function world({ fails = false } = {}) {
   };
 }
 
-test('calls are added up by key and hour, those that succeeded apart', async () => {
+test('the usage counter sums calls by key and hour, successful ones separately', async () => {
   const { usage, told, later } = world();
   usage.count(7, 200);
   usage.count(7, 404);
@@ -49,7 +49,7 @@ test('calls are added up by key and hour, those that succeeded apart', async () 
   ]);
 });
 
-test('a log that is away keeps nobody waiting, and ends nothing', async () => {
+test('the usage counter neither blocks nor stops while Kafka is unavailable', async () => {
   const { usage } = world({ fails: true });
   usage.count(7, 200);
   await usage.close();

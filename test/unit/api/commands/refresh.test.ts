@@ -27,8 +27,8 @@ function world(options: { waitMs?: number; fails?: boolean } = {}) {
   return { bus, appended, tick: (ms: number) => (clock += ms) };
 }
 
-describe('asking for a refresh', () => {
-  it('appends the request under its subject, and ends when what it brought is heard of', async () => {
+describe('a refresh', () => {
+  it('appends the request under its subject, and ends when notified of the result', async () => {
     const { bus, appended } = world();
     let answer: number | null = null;
     const asked: number[] = [];
@@ -47,7 +47,7 @@ describe('asking for a refresh', () => {
     expect(new Set(asked)).toEqual(new Set([5000]));
   });
 
-  it('shares one request among those who ask within a second, and no longer', async () => {
+  it('shares one request among callers within a second', async () => {
     const { bus, appended, tick } = world();
     const times: number[] = [];
     const look = async (requestedAt: (of: typeof request) => number): Promise<true> => {
@@ -64,12 +64,12 @@ describe('asking for a refresh', () => {
     expect(times).toEqual([5000, 5000, 5000, 6000]);
   });
 
-  it('gives up in time', async () => {
+  it('times out', async () => {
     const { bus } = world({ waitMs: 30 });
     expect(await bus.refresh([request], async () => null)).toBe(null);
   });
 
-  it('waits for nothing where the log did not take the request, and lets the next one try again', async () => {
+  it('does not wait if the append failed, and lets the next caller append again', async () => {
     const { bus } = world({ fails: true });
     let looks = 0;
     const look = async (): Promise<null> => {

@@ -18,7 +18,7 @@ import { createMetrics } from '../../../../infra/metrics.ts';
 import { parseNetwork } from '../../../../infra/networks.ts';
 import { AppError } from '../../../../schemas/errors.ts';
 
-/** The framework over routes of our own, through real HTTP. Nothing here needs a store. */
+/** The framework over test routes, through real HTTP and without stores. */
 
 const thing = z.object({ success: z.literal(true), name: z.string(), echo: z.unknown() });
 const routes = [
@@ -51,8 +51,8 @@ const routes = [
   }),
   defineRoute({
     method: 'GET',
-    path: '/api/told/{name}/',
-    summary: 'how often it was asked for',
+    path: '/api/cached/{name}/',
+    summary: 'how often it was requested',
     tag: 'things',
     auth: 'none',
     isCacheable: true,
@@ -170,7 +170,7 @@ describe('paths and methods', () => {
     },
   );
 
-  it('tells a fixed path from a parameter, and reads parameters percent-decoded', async () => {
+  it('prefer a fixed path to a parameter, and decode parameters', async () => {
     expect((await call('GET', '/api/things/search')).json).toEqual({ found: 'search' });
     expect((await call('GET', '/api/things/a%2Fb%20%C3%A9/')).json.name).toBe('a/b é');
     expect((await call('GET', '/api/things/%zz%ff/')).status).toBe(200);
@@ -192,7 +192,7 @@ describe('paths and methods', () => {
     expect(json).toMatchObject({ detail: 'Not found.', code: 'not_found', status: 404 });
   });
 
-  it('answers a wrong method 405 with what is allowed', async () => {
+  it('answer a wrong method 405 with the allowed ones', async () => {
     for (const path of ['/api/things/a/', '/api/things/a']) {
       const { status, headers, json } = await call('PATCH', path);
       expect(status).toBe(405);
@@ -203,27 +203,27 @@ describe('paths and methods', () => {
     expect((await call('HEAD', '/api/things/')).status).toBe(405);
   });
 
-  it('answers HEAD as GET without a body', async () => {
+  it('answer HEAD as GET without a body', async () => {
     const [head, get] = [await call('HEAD', '/api/things/a/'), await call('GET', '/api/things/a/')];
     expect(head.status).toBe(200);
     expect(head.text).toBe('');
     expect(head.headers.get('content-length')).toBe(get.headers.get('content-length'));
   });
 
-  it('answers OPTIONS with what is allowed', async () => {
+  it('answer OPTIONS with the allowed methods', async () => {
     const { status, headers, text } = await call('OPTIONS', '/api/things/');
     expect([status, text, headers.get('allow')]).toEqual([204, '', 'POST, OPTIONS']);
     expect((await call('OPTIONS', '/api/nope/')).status).toBe(404);
   });
 });
 
-describe('an answer is given again', () => {
+describe('a cached answer', () => {
   const times = async (path: string): Promise<number> => (await call('GET', path)).json.times;
 
-  it('while what is told of the chain stays as it is, and as it was', async () => {
+  it('is served, as it was, while chain data is unchanged', async () => {
     state = 'one';
-    const first = await call('GET', '/api/told/ann/?x=%F0%9F%90%88');
-    const again = await call('GET', '/api/told/ann/?x=%F0%9F%90%88');
+    const first = await call('GET', '/api/cached/ann/?x=%F0%9F%90%88');
+    const again = await call('GET', '/api/cached/ann/?x=%F0%9F%90%88');
     expect(again.text).toBe(first.text);
     expect(first.json).toEqual({ times: asked, name: 'ann' });
     for (const name of ['content-type', 'content-length', 'cache-control']) {
@@ -233,30 +233,30 @@ describe('an answer is given again', () => {
       (await call('GET', '/api/things/a/')).headers.get('content-type'),
     );
     expect(again.headers.get('x-request-id')).not.toBe(first.headers.get('x-request-id'));
-    expect((await call('HEAD', '/api/told/ann/?x=%F0%9F%90%88')).headers.get('content-length')).toBe(
+    expect((await call('HEAD', '/api/cached/ann/?x=%F0%9F%90%88')).headers.get('content-length')).toBe(
       String(first.text.length),
     );
-    expect(await times('/api/told/ann/?x=%F0%9F%90%88')).toBe(first.json.times);
+    expect(await times('/api/cached/ann/?x=%F0%9F%90%88')).toBe(first.json.times);
   });
 
-  it('to the same question only, in the same state, and at the same height', async () => {
+  it('is served for the same query, state and height only', async () => {
     state = 'two';
-    const first = await times('/api/told/ann/');
-    expect(await times('/api/told/bob/')).toBe(first + 1);
-    expect(await times('/api/told/ann/?page=2')).toBe(first + 2);
+    const first = await times('/api/cached/ann/');
+    expect(await times('/api/cached/bob/')).toBe(first + 1);
+    expect(await times('/api/cached/ann/?page=2')).toBe(first + 2);
     state = 'three';
-    expect(await times('/api/told/ann/')).toBe(first + 3);
+    expect(await times('/api/cached/ann/')).toBe(first + 3);
     height = 7;
-    expect(await times('/api/told/ann/')).toBe(first + 4);
-    expect(await times('/api/told/ann/')).toBe(first + 4);
+    expect(await times('/api/cached/ann/')).toBe(first + 4);
+    expect(await times('/api/cached/ann/')).toBe(first + 4);
     height = null;
   });
 
-  it('never where the state is not known, it may be more in a moment, or it is no 200', async () => {
+  it('is not stored with an unknown state, noStore, or a status other than 200', async () => {
     for (const [now, path] of [
-      [null, '/api/told/ann/'],
-      ['four', '/api/told/nobody/'],
-      ['four', '/api/told/ann/?status=202'],
+      [null, '/api/cached/ann/'],
+      ['four', '/api/cached/nobody/'],
+      ['four', '/api/cached/ann/?status=202'],
     ] as const) {
       state = now;
       const first = await times(path);
@@ -267,12 +267,12 @@ describe('an answer is given again', () => {
 });
 
 describe('query', () => {
-  it('is parsed as declared; empty, repeated and unknown parameters do no harm', async () => {
+  it('is parsed as declared; empty, repeated and unknown parameters are tolerated', async () => {
     const { json } = await call('GET', '/api/things/a/?token=0XAB&block=&hidden=no&hidden=Yes&unknown=1');
     expect(json.echo).toEqual({ token: `0x${'ab'.padStart(64, '0')}`, hidden: true });
   });
 
-  it('names every wrong parameter', async () => {
+  it('is rejected with the names of all invalid parameters', async () => {
     const { status, json } = await call('GET', '/api/things/a/?token=x&block=-1&hidden=maybe');
     expect(status).toBe(400);
     expect(json).toEqual({
@@ -344,7 +344,7 @@ describe('bodies', () => {
     });
   });
 
-  it('may be absent, which is an empty object', async () => {
+  it('may be absent, which means an empty object', async () => {
     const { status, json } = await call('POST', '/api/things/');
     expect([status, json.errors]).toEqual([400, { name: ['This field is required.'] }]);
   });
@@ -361,7 +361,7 @@ describe('bodies', () => {
     expect(json.detail).toMatch(/^Unsupported media type "[^"]*" in request\.$/);
   });
 
-  it('over 1 MiB are answered 413, announced or not, packed or not', async () => {
+  it('over 1 MiB are answered 413, with or without Content-Length, compressed or not', async () => {
     const fits = `{"name":"a","x":"${'y'.repeat(1_048_576 - 19)}"}`;
     expect(fits.length).toBe(1_048_576);
     expect((await post(fits)).status).toBe(201);
@@ -380,7 +380,7 @@ describe('bodies', () => {
     expect(chunked.status).toBe(413);
   });
 
-  it('far over 1 MiB are answered, and the connection stays until the client has sent all', async () => {
+  it('far over 1 MiB are answered, and the connection stays open until the client has sent all', async () => {
     const size = 8 * 1_048_576;
     const answer = await new Promise<string>((resolve, reject) => {
       const socket = connect(port, '127.0.0.1');
@@ -401,7 +401,7 @@ describe('bodies', () => {
     expect(answer).toMatch(/^HTTP\/1\.1 413 [^]*HTTP\/1\.1 200 /);
   });
 
-  it('in an unknown encoding are answered 415; JSON is UTF-8, whatever its type says', async () => {
+  it('in an unknown encoding are answered 415; JSON is UTF-8 regardless of its Content-Type', async () => {
     expect((await post('{"name":"é"}', 'application/json; charset=klingon')).json).toEqual({ name: 'é' });
     const odd = await call('POST', '/api/things/', {
       body: '{}',
@@ -410,7 +410,7 @@ describe('bodies', () => {
     expect(odd.status).toBe(415);
   });
 
-  it('of a hundred thousand brackets are read or refused, not fatal', async () => {
+  it('of a hundred thousand brackets are parsed or rejected, not fatal', async () => {
     const { status } = await post(`{"name":"a","x":${'['.repeat(100_000)}${']'.repeat(100_000)}}`);
     expect([201, 400]).toContain(status);
     expect((await call('GET', '/healthz')).status).toBe(200);
@@ -418,7 +418,7 @@ describe('bodies', () => {
 });
 
 describe('errors', () => {
-  it('say nothing about our inside', async () => {
+  it('reveal no internals', async () => {
     const { status, json } = await call('GET', '/api/broken/bug/');
     expect(status).toBe(500);
     expect(json).toEqual({
@@ -429,7 +429,7 @@ describe('errors', () => {
     });
   });
 
-  it('that pass are 503 and say when to come back', async () => {
+  it('that are retryable are answered 503 with Retry-After', async () => {
     const away = await call('GET', '/api/broken/away/');
     expect([away.status, away.headers.get('retry-after')]).toEqual([503, '2']);
     expect(away.text).not.toContain('10.0.0.1');
@@ -441,18 +441,18 @@ describe('errors', () => {
     ]);
   });
 
-  it('carry members of their own', async () => {
+  it('may have additional fields', async () => {
     const { status, json } = await call('GET', '/api/broken/teapot/');
     expect([status, json.detail, json.stout]).toEqual([418, 'Short.', true]);
   });
 
-  it('include an answer that is not what its route declares', async () => {
+  it('include an answer that does not match its declaration', async () => {
     expect((await call('GET', '/api/broken/answer/')).status).toBe(500);
   });
 });
 
 describe('headers', () => {
-  it('take up a request id that is one, and make one else', async () => {
+  it('repeat a valid request id, and create one otherwise', async () => {
     const id = async (sent?: string) =>
       (
         await call('GET', '/api/nope', sent === undefined ? {} : { headers: { 'X-Request-Id': sent } })
@@ -463,7 +463,7 @@ describe('headers', () => {
     expect(await id()).toMatch(/^[0-9a-f-]{36}$/);
   });
 
-  it('say how fresh the answer is, once there is something', async () => {
+  it('tell the indexed block once there is one', async () => {
     expect((await call('GET', '/api/things/a/')).headers.get('x-indexed-block')).toBeNull();
     expect((await call('GET', '/readyz')).status).toBe(503);
     height = 0;
@@ -472,7 +472,7 @@ describe('headers', () => {
     expect((await call('GET', '/readyz')).status).toBe(200);
   });
 
-  it('let browsers in, errors included, and answer a preflight without asking for a key', async () => {
+  it('allow any origin, on errors too, and answer a preflight without a key', async () => {
     for (const path of ['/api/things/a/', '/api/nope/']) {
       const { headers } = await call('GET', path, { headers: { Origin: 'https://a.test' } });
       expect(headers.get('access-control-allow-origin')).toBe('*');
@@ -495,15 +495,15 @@ describe('headers', () => {
     ).toBeNull();
   });
 
-  it('keep browsers from guessing and framing', async () => {
+  it('forbid content sniffing and framing', async () => {
     const { headers } = await call('GET', '/api/things/a/');
     expect(headers.get('x-content-type-options')).toBe('nosniff');
     expect(headers.get('cache-control')).toBe('no-store');
   });
 });
 
-describe('what is kept of requests', () => {
-  it('is the route, never the path, the query, headers or bodies', async () => {
+describe('the request log', () => {
+  it('has the route, never the path, query, headers or bodies', async () => {
     lines.length = 0;
     await call('GET', '/api/things/path-secret/?token=query-secret', {
       headers: {
@@ -546,7 +546,7 @@ describe('the OpenAPI document', () => {
     expect(Object.keys(json.paths)).toEqual([
       '/api/things/{name}/',
       '/api/things/search/',
-      '/api/told/{name}/',
+      '/api/cached/{name}/',
       '/api/things/',
       '/api/broken/{how}/',
     ]);
@@ -567,7 +567,7 @@ describe('the OpenAPI document', () => {
   });
 });
 
-describe('bytes that are no HTTP', () => {
+describe('bytes that are not HTTP', () => {
   const exchange = (bytes: string): Promise<string> =>
     new Promise((resolve, reject) => {
       const socket = connect(port, '127.0.0.1', () => socket.write(bytes));

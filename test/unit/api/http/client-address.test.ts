@@ -32,7 +32,7 @@ describe('clientAddress', () => {
     expect(clientAddress(peer, forwarded, trusted)).toBe(client);
   });
 
-  it('trusts nobody unless told to', () => {
+  it('trusts no proxy by default', () => {
     expect(clientAddress('127.0.0.1', '198.51.100.1', [])).toBe('127.0.0.1');
   });
 });

@@ -40,7 +40,7 @@ describe('resolvePage', () => {
 });
 
 describe('envelope', () => {
-  it('links to its neighbours: page and limit first, then the filters as they were sent', () => {
+  it('links to the next and previous page: page and limit first, then the filters as sent', () => {
     const query = { token: '0x1', page: '2', search: 'a b&c=d+é', limit: '500', cursor: 'old' };
     const body = envelope(['row'], resolvePage(2, 10, 30), { query, count: 30 });
     expect(body).toEqual({
@@ -54,7 +54,7 @@ describe('envelope', () => {
     });
   });
 
-  it('has null at both ends', () => {
+  it('has null links at both ends', () => {
     expect(envelope([], resolvePage(1, 25, 0), { query: {}, count: 0 })).toEqual({
       links: { next: null, previous: null },
       count: 0,
@@ -63,12 +63,12 @@ describe('envelope', () => {
     });
   });
 
-  it('says the page size by the name that its list has for it', () => {
+  it('uses the name that its list has for the page size', () => {
     const { links } = envelope([], resolvePage(1, 20, 21), { query: {}, count: 21, limitName: 'page_size' });
     expect(links.next).toBe('?page=2&page_size=20');
   });
 
-  it('goes on by cursor, knowing no page before it', () => {
+  it('links by cursor to the next page only', () => {
     const options = { query: { token: '0x1', cursor: 'a' }, count: 60, countIsEstimate: true };
     expect(cursorEnvelope([], 25, { ...options, nextCursor: 'b+/=' })).toEqual({
       links: { next: '?cursor=b%2B%2F%3D&limit=25&token=0x1', previous: null, next_cursor: 'b+/=' },
@@ -80,7 +80,7 @@ describe('envelope', () => {
     expect(cursorEnvelope([], 25, { ...options, nextCursor: null }).links.next).toBeNull();
   });
 
-  it('makes links that read back as the filters, whatever they hold', () => {
+  it('makes links that parse back to the filters, for any value', () => {
     const value = fc.string({ unit: 'binary', minLength: 1 });
     fc.assert(
       fc.property(fc.dictionary(fc.string({ unit: 'binary', minLength: 1 }), value), (filters) => {

@@ -30,7 +30,7 @@ const span = fc.record({
 });
 
 describe('boundaries', () => {
-  it('are all whole hours of a span that begin a bucket, in order', () => {
+  it('are all bucket starts in a span, in order', () => {
     fc.assert(
       fc.property(interval, span, (every, { start, length }) => {
         const end = start + length;
@@ -46,7 +46,7 @@ describe('boundaries', () => {
     );
   });
 
-  it('begin the bucket of every time up to the next', () => {
+  it('start the bucket of every time up to the next one', () => {
     fc.assert(
       fc.property(interval, span, (every, { start, length }) => {
         const bucket = bucketStart(every, start);
@@ -78,7 +78,7 @@ describe('boundaries', () => {
     expect(boundaries(every, at(start), at(end)).map(iso)).toEqual(expected.map((day) => `${day}T00:00:00Z`));
   });
 
-  it('are counted without being made, and none lie backward', () => {
+  it('are limited without generating all, and empty for a reversed span', () => {
     expect(boundaries('1 hour', at('0001-01-01'), at('9999-12-31'), 2).map(iso)).toEqual([
       '0001-01-01T00:00:00Z',
       '0001-01-01T01:00:00Z',

@@ -63,7 +63,7 @@ describe('address', () => {
     expect(parsed(address(), sent)).toEqual(['Enter a valid address (0x and up to 64 hex digits).']);
   });
 
-  it('is required unless it is made optional', () => {
+  it('is required unless optional', () => {
     expect(parsed(address(), undefined)).toEqual(['This field is required.']);
     expect(parsed(address().optional(), undefined)).toBeUndefined();
   });
@@ -92,10 +92,13 @@ describe('integer', () => {
   ])('%j is %d', (sent, value) => {
     expect(parsed(height, sent)).toBe(value);
   });
-  it.each(['', '1.5', '1e3', '0x10', 'one', '1_000', '--1', '٣', 'NaN', 'Infinity'])('%j is none', (sent) => {
-    expect(parsed(height, sent)).toEqual(['A valid integer is required.']);
-  });
-  it('has bounds, which no size of number passes', () => {
+  it.each(['', '1.5', '1e3', '0x10', 'one', '1_000', '--1', '٣', 'NaN', 'Infinity'])(
+    '%j is not an integer',
+    (sent) => {
+      expect(parsed(height, sent)).toEqual(['A valid integer is required.']);
+    },
+  );
+  it('has bounds, also for huge numbers', () => {
     expect(parsed(height, '-1')).toEqual(['Ensure this value is greater than or equal to 0.']);
     expect(parsed(height, '4294967295')).toEqual(['Ensure this value is less than or equal to 4294967294.']);
     expect(parsed(height, '9'.repeat(900))).toEqual([
@@ -116,9 +119,12 @@ describe('tokenId', () => {
   ])('%s is %s', (sent, value) => {
     expect(parsed(tokenId(), sent)).toBe(value);
   });
-  it.each(['-1', '1.0', (max + 1n).toString(), '9'.repeat(100), '0x', 'x', ' 1'])('%j is none', (sent) => {
-    expect(parsed(tokenId(), sent)).toEqual(['Enter a valid token id.']);
-  });
+  it.each(['-1', '1.0', (max + 1n).toString(), '9'.repeat(100), '0x', 'x', ' 1'])(
+    '%j is not an integer',
+    (sent) => {
+      expect(parsed(tokenId(), sent)).toEqual(['Enter a valid token id.']);
+    },
+  );
 });
 
 describe('timestamp', () => {
@@ -161,7 +167,7 @@ describe('timestamp', () => {
     '2026-01-02T03:04:05Z\0',
     '2026-01-02T03:04:05ZZ',
     '20260102T030405Z',
-  ])('%j is none', (sent) => {
+  ])('%j is not an integer', (sent) => {
     expect(parseTimestamp(sent)).toBeNull();
     expect(parsed(timestamp(), sent)).toEqual([expect.stringContaining('Datetime has wrong format.')]);
   });
@@ -203,7 +209,7 @@ describe('page and limit', () => {
 });
 
 describe('text', () => {
-  it('refuses what Postgres cannot hold, and what is too long', () => {
+  it('rejects text that PostgreSQL cannot store or that is too long', () => {
     expect(parsed(text(), 'a\0b')).toEqual(['Null characters are not allowed.']);
     expect(parsed(text({ max: 3 }), 'abcd')).toEqual(['Ensure this field has no more than 3 characters.']);
     expect(parsed(text({ min: 2 }), 'a')).toEqual(['Ensure this field has at least 2 characters.']);
@@ -212,7 +218,7 @@ describe('text', () => {
 });
 
 describe('readQuery', () => {
-  it('takes the last of several with one name, and an empty one as absent', () => {
+  it('takes the last of several parameters with one name, and an empty one as absent', () => {
     expect(readQuery('a=1&b=2&a=3&c=&d&e=%20')).toEqual({ a: '3', b: '2', e: ' ' });
     expect(readQuery('a=1&a=')).toEqual({});
     expect(readQuery('%ff=%ff&a=%zz')).toEqual({ '\ufffd': '\ufffd', a: '%zz' });

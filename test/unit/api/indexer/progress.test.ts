@@ -11,7 +11,7 @@ const totals = (chunk: string, transfers: number, latest: number | null) => ({
   latest_transfer_block: latest,
 });
 
-describe('progress of the index', () => {
+describe('presentProgress', () => {
   it('names the network', () => {
     expect(networkName(textFelt('SN_MAIN'))).toBe('mainnet');
     expect(networkName(textFelt('SN_SEPOLIA'))).toBe('sepolia');
@@ -19,7 +19,7 @@ describe('progress of the index', () => {
     expect(networkName(null)).toBe('');
   });
 
-  it('follows the formula of percent, between 0 and 1', () => {
+  it('computes percent between 0 and 1', () => {
     const percent = (start: number, end: number | null, latest: number | null): number | null | undefined =>
       presentProgress(null, [{ name: 'c', start, end }], [totals('c', 1, latest)]).chunks[0]?.percent;
     expect(percent(100, 200, 150)).toBe(0.5);
@@ -32,7 +32,7 @@ describe('progress of the index', () => {
     expect(percent(100, null, 150)).toBeNull();
   });
 
-  it('sums and tops the chunks that were opened', () => {
+  it('sums transfers and takes the highest block over all chunks', () => {
     const { chunks, totals: all } = presentProgress(
       null,
       [

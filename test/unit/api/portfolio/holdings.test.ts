@@ -42,7 +42,7 @@ const totalsOf = (holdings: readonly Holding[]) => {
 };
 
 describe('a portfolio', () => {
-  it('adds exactly what has a price, and counts what has none', () => {
+  it('sums priced holdings exactly, and counts those without a price', () => {
     const holdings = priced(
       [
         held(1n, 1n, tokenRow(1)),
@@ -68,7 +68,7 @@ describe('a portfolio', () => {
     });
   });
 
-  it('begins with the largest value, and ends with what has no price, by address', () => {
+  it('orders by value, then holdings without a price by address', () => {
     const holdings = priced(
       [
         held(9n, 1n),
@@ -101,7 +101,7 @@ describe('exact numbers', () => {
   /** In units of ten to the power of −30. */
   const units = ({ digits, places }: Decimal): bigint => digits * 10n ** BigInt(30 - places);
 
-  it('add and compare as whole numbers of one unit do', () => {
+  it('add and compare like integers of one unit', () => {
     fc.assert(
       fc.property(fc.array(decimal), decimal, decimal, (list, one, other) => {
         const added = createSum();

@@ -13,7 +13,7 @@ const cursors: fc.Arbitrary<TransferCursor> = fc.record({
 });
 
 describe('a cursor of transfers', () => {
-  it('comes back as it went, for what it was made for', () => {
+  it('decodes to what was encoded, for the same search', () => {
     fc.assert(
       fc.property(cursors, fc.string(), (cursor, search) => {
         expect(decodeCursor(encodeCursor(cursor, search), search)).toEqual(cursor);
@@ -21,7 +21,7 @@ describe('a cursor of transfers', () => {
     );
   });
 
-  it('is of no use to another searchKey', () => {
+  it('is rejected for another search', () => {
     fc.assert(
       fc.property(cursors, fc.string(), fc.string(), (cursor, search, other) => {
         fc.pre(search !== other);
@@ -30,7 +30,7 @@ describe('a cursor of transfers', () => {
     );
   });
 
-  it('is safe in a URL as it stands', () => {
+  it('needs no escaping in a URL', () => {
     fc.assert(
       fc.property(cursors, (cursor) => {
         const text = encodeCursor(cursor, 'w');
@@ -39,7 +39,7 @@ describe('a cursor of transfers', () => {
     );
   });
 
-  it('is refused when it is anything else, and never throws', () => {
+  it('is rejected if malformed, without throwing', () => {
     fc.assert(
       fc.property(fc.oneof(fc.string(), fc.base64String(), fc.string({ unit: 'binary' })), (text) => {
         expect(decodeCursor(text, 'w')).toBeNull();
@@ -47,7 +47,7 @@ describe('a cursor of transfers', () => {
     );
   });
 
-  it('is refused when a byte of its frame is changed', () => {
+  it('is rejected if a byte of its frame is changed', () => {
     const valid = Buffer.from(
       encodeCursor({ after: { block: 9, position: 8, item: 7 }, carried: null }, 'w'),
       'base64url',

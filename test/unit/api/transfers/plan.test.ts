@@ -31,7 +31,7 @@ function reads(
 }
 
 describe('the plan of a page of transfers', () => {
-  it('is the key of the one filter, with counts that are kept', () => {
+  it('uses the key of the only filter and its maintained counts', () => {
     expect(reads({ token: T }, knowing({}))).toEqual({
       from: ['transfers token'],
       exact: 'token:7',
@@ -54,7 +54,7 @@ describe('the plan of a page of transfers', () => {
     }
   });
 
-  it('goes by the filter with the fewest rows', () => {
+  it('uses the filter with the fewest rows', () => {
     const both = { account: A, token: T };
     expect(reads(both, knowing({ 'account:a': 9_000_000, 'token:7': 12 })).from).toEqual(['transfers token']);
     expect(reads(both, knowing({ 'account:a': 12, 'token:7': 9_000_000 })).from).toEqual([
@@ -70,7 +70,7 @@ describe('the plan of a page of transfers', () => {
     ).toEqual(['transfers token']);
   });
 
-  it('goes by the transaction before anything, and by the block after anything', () => {
+  it('prefers the transaction to every filter, and every filter to the block', () => {
     const known = knowing({ 'account:a': 1, 'token:7': 1 });
     expect(reads({ txhash: S, account: A, token: T }, known, 7).from).toEqual(['transfers txhash']);
     expect(reads({ account: A }, known, 7).from).toEqual(['account_feed account']);
@@ -79,7 +79,7 @@ describe('the plan of a page of transfers', () => {
     expect(plan.exact).toBeNull();
   });
 
-  it('takes a search for what it turns out to be', () => {
+  it('treats a search as what the counts show it is', () => {
     const search = { search: S };
     expect(reads(search, knowing({ 'account:5': 3 }))).toMatchObject({
       from: ['account_feed search'],
@@ -106,7 +106,7 @@ describe('the plan of a page of transfers', () => {
     });
   });
 
-  it('asks for totals only where there is a choice', () => {
+  it('needs totals only if there is a choice', () => {
     expect(subjectsToCount({ token: T })).toEqual([]);
     expect(subjectsToCount({ from: A })).toEqual([]);
     expect(subjectsToCount({ txhash: S, account: A, token: T })).toEqual([]);

@@ -22,8 +22,8 @@ const row: StoredTransfer = {
   execution_status: 'SUCCEEDED',
 };
 
-describe('a transfer as shown', () => {
-  it('is accepted on L1 up to and at the height accepted there', () => {
+describe('a presented transfer', () => {
+  it('is accepted on L1 at and below the L1 height', () => {
     const status = (l1: number | null): string => presentTransfer(row, undefined, l1).status;
     expect([status(null), status(0), status(99), status(100), status(101)]).toEqual([
       'ACCEPTED_ON_L2',
@@ -34,7 +34,7 @@ describe('a transfer as shown', () => {
     ]);
   });
 
-  it('has an id for the kinds that have one', () => {
+  it('has a token id for the kinds that have one', () => {
     const id = (kind: StoredTransfer['kind']): string =>
       presentTransfer({ ...row, kind, token_id: '0' }, undefined, null).nft_token_id;
     expect([id('erc20'), id('erc721'), id('erc1155'), id('unknown')]).toEqual(['', '0', '0', '']);

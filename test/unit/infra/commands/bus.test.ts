@@ -4,7 +4,7 @@ import { createCommandBus, idempotentCommandId, requestHash } from '../../../../
 import type { CommandRequest } from '../../../../infra/commands/bus.ts';
 import type { CommandOutcome } from '../../../../schemas/command-outcome.ts';
 
-/** Waiting for outcomes, with a log and a table whose pace the test sets. */
+/** Waiting for outcomes, with a fake log and outcome table. */
 
 const close: CommandRequest = {
   type: 'session.close',
@@ -36,7 +36,7 @@ function bus(options: { timeoutMs?: number; publish?: () => Promise<[]> } = {}) 
 }
 
 describe('submit', () => {
-  it('is woken when the command has been decided', async () => {
+  it('returns when notified that the command is decided', async () => {
     const { commands, outcomes, published } = bus();
     const began = performance.now();
     setTimeout(() => {
@@ -45,7 +45,7 @@ describe('submit', () => {
       commands.notify('c1');
     }, 20);
     expect(await commands.submit(close)).toEqual(accepted);
-    // The next look without being woken would be after 250 ms.
+    // Without a notification the next poll would be after 250 ms.
     expect(performance.now() - began).toBeLessThan(200);
     expect(published).toEqual([{ v: 1, issued_at: 1_700_000_000_000, request_hash: null, ...close }]);
   });
@@ -70,7 +70,7 @@ describe('submit', () => {
     expect(published).toEqual([]);
   });
 
-  it('gives up in time, whether projector or log is away', async () => {
+  it('times out while the projector or Kafka is unavailable', async () => {
     const silent = new Promise<[]>(() => {});
     for (const publish of [async (): Promise<[]> => [], () => silent]) {
       const { commands } = bus({ timeoutMs: 100, publish });
@@ -83,12 +83,12 @@ describe('submit', () => {
     }
   });
 
-  it('says so when the log refuses', async () => {
+  it('rejects when the append fails', async () => {
     const { commands } = bus({ publish: async () => await Promise.reject(new Error('no')) });
     await expect(commands.submit(close)).rejects.toThrow('no');
   });
 
-  it('makes up an id where none is given', async () => {
+  it('generates an id by default', async () => {
     const { commands, published } = bus({ timeoutMs: 100 });
     const { id: _id, ...rest } = close;
     await Promise.allSettled([commands.submit(rest), commands.submit(rest)]);
@@ -98,7 +98,7 @@ describe('submit', () => {
 });
 
 describe('command ids and request hashes', () => {
-  it('follow from caller, route and key, and no two run together', () => {
+  it('are derived from caller, route and key without collisions', () => {
     const id = idempotentCommandId('user:1', 'POST /a/', 'k');
     expect(idempotentCommandId('user:1', 'POST /a/', 'k')).toBe(id);
     const others = [
@@ -111,7 +111,7 @@ describe('command ids and request hashes', () => {
     expect(new Set([id, ...others]).size).toBe(6);
   });
 
-  it('cannot be made without the secret', () => {
+  it('depend on the secret', () => {
     const hash = requestHash(Buffer.alloc(32, 1), { name: 'a' });
     expect(hash).toMatch(/^[0-9a-f]{64}$/);
     expect(requestHash(Buffer.alloc(32, 2), { name: 'a' })).not.toBe(hash);
