@@ -91,8 +91,8 @@ export function createTextReader(options: TextReaderOptions): TextReader {
 
 /** The delay that the server asked for with Retry-After; null when it did not. */
 export function retryAfterMs(error: unknown): number | null {
-  const asked = error instanceof AppError ? error.details['retryAfterMs'] : null;
-  return typeof asked === 'number' ? asked : null;
+  const delayMs = error instanceof AppError ? error.details['retryAfterMs'] : null;
+  return typeof delayMs === 'number' ? delayMs : null;
 }
 
 /** Not retryable: the same request gets the same answer. */

@@ -33,9 +33,9 @@ export interface TokenListOptions {
 const ALARM = 'tokens.list';
 /** Messages in one publish. */
 const BATCH = 500;
-/** A list that lost a larger share of its tokens since the last reading is taken for broken and refused. */
+/** A list that lost a larger share of its tokens since the last reading is refused as broken. */
 const MAX_LOST_SHARE = 0.5;
-/** A share of fewer tokens says nothing. */
+/** The share is not checked below this number of tokens. */
 const MIN_TOKENS_FOR_SHARE = 10;
 
 const listingRow = z.object({

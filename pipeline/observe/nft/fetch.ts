@@ -127,7 +127,7 @@ function parseUrl(text: string, base?: string): URL {
 function bodyOf(uri: string, { status, headers, body, isCut }: EgressAnswer): Body {
   if (status !== 200) throw unavailable(`HTTP ${status}`);
   if (isCut) throw unavailable(`answer larger than ${MAX_BYTES} bytes`);
-  // A repeated header is a list, whatever its type says.
+  // A repeated header is an array, although its type is string.
   const [contentType = ''] = [headers['content-type'] ?? ''].flat();
   const [type = ''] = contentType.split(';');
   return { uri, bytes: body, type: type.trim().toLowerCase() };

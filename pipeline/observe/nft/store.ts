@@ -70,7 +70,7 @@ export function createNftStore(
     return rowCount === 1;
   };
 
-  /** Finds tasks that are not stored, with their rows of the read model: after a loss of working state these tell the attempts. */
+  /** Finds tasks that are not stored, with their rows of the read model, which restore attempts after a loss of tds.nft_fetches. */
   const findMissing = async (
     tasks: readonly NftTask[],
   ): Promise<{ missing: NftTask[]; rows: ReadonlyMap<string, NftMetadataRow> }> => {

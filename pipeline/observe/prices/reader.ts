@@ -104,7 +104,7 @@ export function createPriceReader(options: PriceReaderOptions): PriceReader {
   }
 
   async function onFeedFailure(claims: readonly Claim[], error: AppError): Promise<void> {
-    // A call that was cancelled by the stop says nothing about the feed.
+    // A call that is cancelled by a stop is not a failure of the feed.
     const isStopped = signal.aborted;
     failures += isStopped ? 0 : 1;
     const delayMs = isStopped

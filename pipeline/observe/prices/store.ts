@@ -36,7 +36,7 @@ export interface Settlement {
 /** After a crash, how long until the tokens of a lost process are read again. */
 const CLAIM_MS = 60_000;
 
-/** Unpriced tokens that nothing asked for are deleted after a day. */
+/** Unpriced tokens are deleted a day after their last reading. */
 const UNPRICED_TTL_MS = 86_400_000;
 
 export const OBSERVER = 'prices';

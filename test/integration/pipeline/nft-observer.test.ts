@@ -27,11 +27,11 @@ import type { ObserverWorld } from '../../support/observer-world.ts';
 import { uriNode } from '../../support/uri-node.ts';
 import type { UriNode } from '../../support/uri-node.ts';
 
-/** The observer of metadata on a real log and real tables; node, gateway and hosts speak their wire protocols. */
+/** The NFT observer with Kafka and PostgreSQL; node, gateway and hosts are simulated at their wire protocols. */
 
 const [ANNA, BERT] = [toFelt(0xa11an), toFelt(0xbe47n)];
 const CID = 'QmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWnPbdG';
-/** A request that comes so much too early is taken for one in time: clocks differ. */
+/** A request this much before the retry time causes an attempt, because clocks differ. */
 const CLOCK_SKEW_MS = 5000;
 const LOOPBACK = ['127.0.0.0/8'].flatMap((text) => parseNetwork(text) ?? []);
 
@@ -40,10 +40,10 @@ let node: UriNode;
 let gateway: SimulatedGateway;
 let running: ObserverRun | null = null;
 let releases: (() => Promise<void>)[] = [];
-/** The observer's clock: it stands until a test moves it. */
+/** The observer's clock, which only the tests advance. */
 let now = 1_700_000_000_000;
 let height = 0;
-/** A fresh id for each thing that a test fetches. */
+/** Every NFT of a test has an id of its own. */
 let nextId = 1000n;
 let transferred: KnownNft[] = [];
 
