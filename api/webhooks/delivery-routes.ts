@@ -6,11 +6,12 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import {
   DELIVERY_STATUSES,
   countDeliveries,
-  deliveriesOf,
-  deliveryOf,
-  webhookOfUser,
-} from '../../projections/webhooks/queries.ts';
-import type { Delivery, Webhook } from '../../projections/webhooks/queries.ts';
+  findDelivery,
+  listDeliveries,
+} from '../../pipeline/dispatch/queries.ts';
+import type { Delivery } from '../../pipeline/dispatch/queries.ts';
+import { webhookOfUser } from '../../projections/webhooks/queries.ts';
+import type { Webhook } from '../../projections/webhooks/queries.ts';
 import { deliveryAnswer, deliveryListAnswer, testedWebhookAnswer } from '../../schemas/api/webhooks.ts';
 import { DELIVERED_EVENTS } from '../../schemas/webhooks/events.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
@@ -30,7 +31,7 @@ export interface DeliveryRouteDeps {
   readonly secretKey: Buffer;
 }
 
-/** What is delivered to a webhook. */
+/** Routes of a webhook's deliveries. */
 export function deliveryRoutes({ pool, commands, secretKey }: DeliveryRouteDeps): Route[] {
   const submit = submitForCaller(commands, secretKey);
   const ownWebhook = async (served: ServedBuilds, user: CallerUser, id: number): Promise<Webhook> => {
@@ -38,8 +39,8 @@ export function deliveryRoutes({ pool, commands, secretKey }: DeliveryRouteDeps)
     if (webhook === null) throw notFound();
     return webhook;
   };
-  const knownDelivery = async (webhook: Webhook, id: string): Promise<Delivery> => {
-    const delivery = await deliveryOf(pool, webhook, id);
+  const existingDelivery = async (webhook: Webhook, id: string): Promise<Delivery> => {
+    const delivery = await findDelivery(pool, webhook, id);
     if (delivery === null) throw notFound();
     return delivery;
   };
@@ -51,13 +52,13 @@ export function deliveryRoutes({ pool, commands, secretKey }: DeliveryRouteDeps)
     path: '/api/webhooks/{id}/test/',
     summary: 'Send a test delivery',
     description:
-      'Of the event `ping`, also to a webhook that is not active. That it fails counts for nothing.',
+      'Sends the event `ping`, also to a webhook that is not active. A failed test does not count as a dead delivery.',
     isIdempotent: true,
     params: webhookParams,
     response: { 202: testedWebhookAnswer },
     async handler({ input, user, request }) {
-      const asked = { user_id: user.id, webhook_id: input.params.id, delivery_id: randomUUID() };
-      const result = await submit(user, { type: 'webhook.test', body: asked }, { request, input });
+      const body = { user_id: user.id, webhook_id: input.params.id, delivery_id: randomUUID() };
+      const result = await submit(user, { type: 'webhook.test', body }, { request, input });
       return { status: 202, body: testedWebhookAnswer.parse(result) };
     },
   });
@@ -66,9 +67,9 @@ export function deliveryRoutes({ pool, commands, secretKey }: DeliveryRouteDeps)
     ...common,
     method: 'GET',
     path: '/api/webhooks/{id}/deliveries/',
-    summary: 'What was delivered to a webhook',
+    summary: 'List the deliveries of a webhook',
     description:
-      'Newest first. The count is exact to 10,000; beyond, it is an estimate and `count_is_estimate` is true.',
+      'Newest first. The count is exact up to 10,000; above, it is an estimate and `count_is_estimate` is true.',
     params: webhookParams,
     query: z.object({
       status: z.enum(DELIVERY_STATUSES).optional(),
@@ -81,9 +82,9 @@ export function deliveryRoutes({ pool, commands, secretKey }: DeliveryRouteDeps)
       const webhook = await ownWebhook(served, user, params.id);
       const { count, isEstimate } = await countDeliveries(pool, params.id, query);
       const found = resolvePage(query.page, query.limit, count);
-      // Where an estimate says the last page begins, there may be none, or many more.
+      // The last page of an estimated count may be empty, or not the last.
       const offset = isEstimate && query.page === 'last' ? 'last' : found.offset;
-      const deliveries = await deliveriesOf(pool, webhook, query, { ...found, offset });
+      const deliveries = await listDeliveries(pool, webhook, query, { ...found, offset });
       if (deliveries.length === 0 && found.number > 1) throw invalidPage();
       const results = deliveries.map(presentDelivery);
       const options = { query: request.query, count, countIsEstimate: isEstimate };
@@ -95,21 +96,21 @@ export function deliveryRoutes({ pool, commands, secretKey }: DeliveryRouteDeps)
     ...common,
     method: 'POST',
     path: '/api/webhooks/{id}/deliveries/{delivery_id}/retry/',
-    summary: 'Try a delivery again',
+    summary: 'Retry a delivery',
     description: [
-      'Besides the scheduled retries, of which it uses up none, and also where the webhook is not active. Answered before',
-      'the attempt is made; 409 where the delivery was a success.',
+      'Adds an attempt to the scheduled retries, also where the webhook is not active. The response is sent before the',
+      'attempt is made. 409 when the delivery has succeeded.',
     ].join(' '),
     params: webhookParams.extend({ delivery_id: z.uuid() }),
     response: { 202: deliveryAnswer },
     async handler({ input: { params }, user, served }) {
       const { id: webhookId, delivery_id: deliveryId } = params;
       const webhook = await ownWebhook(served, user, webhookId);
-      const { status } = await knownDelivery(webhook, deliveryId);
-      if (status === 'success') throw new HttpError(409, 'conflict', 'The delivery was a success.');
-      const asked = { user_id: user.id, webhook_id: webhookId, delivery_id: deliveryId };
-      await submit(user, { type: 'delivery.retry', body: asked });
-      return { status: 202, body: presentDelivery(await knownDelivery(webhook, deliveryId)) };
+      const { status } = await existingDelivery(webhook, deliveryId);
+      if (status === 'success') throw new HttpError(409, 'conflict', 'The delivery has succeeded already.');
+      const body = { user_id: user.id, webhook_id: webhookId, delivery_id: deliveryId };
+      await submit(user, { type: 'delivery.retry', body });
+      return { status: 202, body: presentDelivery(await existingDelivery(webhook, deliveryId)) };
     },
   });
 

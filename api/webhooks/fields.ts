@@ -8,35 +8,35 @@ import { WEBHOOK_EVENTS } from '../../schemas/webhooks/events.ts';
 import { integerField, textField } from '../http/fields.ts';
 import { integer } from '../http/params.ts';
 
-/** Border parsers of what a webhook is made of. */
+/** Parsers of a webhook's fields. */
 
-const NAME_CHARACTERS = 100;
-const URL_CHARACTERS = 2048;
-const MOST_GRACE_SECONDS = 604_800;
+const MAX_NAME_LENGTH = 100;
+const MAX_URL_LENGTH = 2048;
+const MAX_GRACE_SECONDS = 604_800;
 
-/** Written out: a parser of URLs mends much that was meant otherwise. */
-const WRITTEN_URL = /^https?:\/\/[^\s\\\p{Cc}]+$/iu;
+/** Checked besides `URL.parse`, which repairs much invalid input. */
+const URL_PATTERN = /^https?:\/\/[^\s\\\p{Cc}]+$/iu;
 
-/** Why a text is no address that a webhook can have; null: it is one. Whether it may be called is another question. */
-function urlFault(text: string): string | null {
-  const url = WRITTEN_URL.test(text) ? URL.parse(text) : null;
+/** Why a text is no valid URL of a webhook; null: it is valid. Whether it may be called is checked apart. */
+function urlError(text: string): string | null {
+  const url = URL_PATTERN.test(text) ? URL.parse(text) : null;
   if (url === null) return 'Enter a valid URL: http:// or https://, and a host.';
   if (url.username !== '' || url.password !== '') return 'A URL with a user name or password is not allowed.';
   if (url.port === '0') return 'Port 0 cannot be called.';
   return text.includes('#') ? 'A URL with a fragment is not allowed.' : null;
 }
 
-const url = textField({ max: URL_CHARACTERS, description: 'Absolute, http or https' }).superRefine(
+const url = textField({ max: MAX_URL_LENGTH, description: 'Absolute, http or https' }).superRefine(
   (text, context) => {
-    const fault = urlFault(text);
-    if (fault !== null) context.addIssue({ code: 'custom', message: fault });
+    const message = urlError(text);
+    if (message !== null) context.addIssue({ code: 'custom', message });
   },
 );
 
 const events = z
   .array(z.enum(WEBHOOK_EVENTS))
   .min(1)
-  .refine((names) => new Set(names).size === names.length, 'Each event may be named once.')
+  .refine((names) => new Set(names).size === names.length, 'List each event once.')
   .meta({ override: { uniqueItems: true } });
 
 const addressOrAny = z
@@ -81,7 +81,7 @@ const subscriptions = z
   )
   .max(MAX_SUBSCRIPTIONS);
 
-const name = textField({ max: NAME_CHARACTERS });
+const name = textField({ max: MAX_NAME_LENGTH });
 
 export const createdWebhook = z.object({ name, url, events, subscriptions: subscriptions.default([]) });
 
@@ -89,17 +89,19 @@ export const changedWebhook = z.object({
   name: name.exactOptional(),
   url: url.exactOptional(),
   events: events.exactOptional(),
-  status: webhookStatus
+  status: webhookStatus.exactOptional().meta({
+    description: '`active` resets the count of dead deliveries; with another status nothing is sent',
+  }),
+  subscriptions: subscriptions
     .exactOptional()
-    .meta({ description: '`active` ends a row of dead deliveries; nothing is sent while it is another' }),
-  subscriptions: subscriptions.exactOptional().meta({ description: 'In place of all that the webhook has' }),
+    .meta({ description: 'Replaces all subscriptions of the webhook' }),
 });
 
 export const rotation = z.object({
   grace_period_seconds: integerField({
     min: 0,
-    max: MOST_GRACE_SECONDS,
-    description: 'For so long the old secret signs, too',
+    max: MAX_GRACE_SECONDS,
+    description: 'How long the previous secret also signs',
   }).default(0),
 });
 

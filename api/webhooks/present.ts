@@ -1,10 +1,11 @@
-import type { Delivery, Streak, WebhookRecord } from '../../projections/webhooks/queries.ts';
+import type { Delivery, EndpointState } from '../../pipeline/dispatch/queries.ts';
+import type { WebhookRecord } from '../../projections/webhooks/queries.ts';
 import { deliveryAnswer } from '../../schemas/api/webhooks.ts';
 import type { DeliveryAnswer, WebhookAnswer } from '../../schemas/api/webhooks.ts';
 import { iso, isoOrNull } from '../http/times.ts';
 
-/** @param streak undefined: it never had a delivery */
-export function presentWebhook(webhook: WebhookRecord, streak?: Streak): WebhookAnswer {
+/** @param endpoint undefined: the webhook never had a delivery */
+export function presentWebhook(webhook: WebhookRecord, endpoint?: EndpointState): WebhookAnswer {
   const { id, name, url, events, status, subscriptions, disabled_reason } = webhook;
   return {
     id,
@@ -17,8 +18,8 @@ export function presentWebhook(webhook: WebhookRecord, streak?: Streak): Webhook
     updated_at: iso(webhook.updated_at),
     disabled_at: isoOrNull(webhook.disabled_at),
     disabled_reason,
-    consecutive_dead: streak?.consecutive_dead ?? 0,
-    last_delivery_at: isoOrNull(streak?.last_delivery_at ?? null),
+    consecutive_dead: endpoint?.consecutive_dead ?? 0,
+    last_delivery_at: isoOrNull(endpoint?.last_delivery_at ?? null),
   };
 }
 

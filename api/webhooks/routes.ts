@@ -3,9 +3,9 @@ import { z } from 'zod';
 import type { Sql } from '../../infra/postgres/client.ts';
 import type { Sealing } from '../../infra/sealing.ts';
 import { chainStatusRow } from '../../projections/chain-status/queries.ts';
+import { endpointStates } from '../../pipeline/dispatch/queries.ts';
 import {
   secretOf,
-  streaksOf,
   webhookOfUser,
   webhookRecord,
   webhooksOfUser,
@@ -29,7 +29,7 @@ import { changedWebhook, createdWebhook, rotation, webhookParams } from './field
 import { presentWebhook } from './present.ts';
 import { randomWebhookSecret } from './secret.ts';
 
-/** Why a URL may not be called, in a sentence for whoever chose it; null: it may. */
+/** Why a URL may not be called, as a sentence for the user; null: it may. */
 export type CheckUrl = (url: string) => Promise<string | null>;
 
 export interface WebhookRouteDeps {
@@ -41,7 +41,7 @@ export interface WebhookRouteDeps {
   readonly checkUrl: CheckUrl;
 }
 
-const MOST_WEBHOOKS = 100;
+const MAX_WEBHOOKS = 100;
 
 const createdRecord = webhookRecord.extend({ secret: z.string() });
 const rotatedRecord = z.object({
@@ -50,16 +50,16 @@ const rotatedRecord = z.object({
   previous_until: z.number().nullable(),
 });
 
-/** Webhooks themselves; what is delivered to them is in `delivery-routes.ts`. */
+/** Routes of webhooks; those of their deliveries are in `delivery-routes.ts`. */
 export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: WebhookRouteDeps): Route[] {
   const submit = submitForCaller(commands, secretKey);
   const mustBeCallable = async (url: string): Promise<void> => {
     const fault = await checkUrl(url);
     if (fault !== null) throw invalidInput({ url: [fault] });
   };
-  const withStreaks = async (webhooks: readonly WebhookRecord[]): Promise<WebhookAnswer[]> => {
-    const streaks = await streaksOf(pool, webhooks);
-    return webhooks.map((webhook) => presentWebhook(webhook, streaks.get(webhook.id)));
+  const withEndpointStates = async (webhooks: readonly WebhookRecord[]): Promise<WebhookAnswer[]> => {
+    const states = await endpointStates(pool, webhooks);
+    return webhooks.map((webhook) => presentWebhook(webhook, states.get(webhook.id)));
   };
   const common = { tag: 'Webhooks', auth: 'session' } as const;
   const path = '/api/webhooks/{id}/';
@@ -73,7 +73,7 @@ export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: 
     response: { 200: z.array(webhookAnswer) },
     async handler({ user, served }) {
       const webhooks = await webhooksOfUser(pool, served.schema('webhooks'), user.id);
-      return { status: 200, body: await withStreaks(webhooks) };
+      return { status: 200, body: await withEndpointStates(webhooks) };
     },
   });
 
@@ -81,11 +81,11 @@ export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: 
     ...common,
     method: 'POST',
     path: '/api/webhooks/',
-    summary: 'Make a webhook',
+    summary: 'Create a webhook',
     description: [
-      'It is told of what lands from now on. Transfers, balances and prices are sent where a subscription matches; new',
-      'tokens in any case, or only those that subscriptions name. A user may have 100 webhooks. With an',
-      '`Idempotency-Key` header a retry shows the same secret again, for 48 hours.',
+      'It receives events from now on: transfers, balances and prices that match one of its subscriptions; new tokens all,',
+      'or only those that subscriptions name. A user may have 100 webhooks. With an `Idempotency-Key` header a retry returns',
+      'the same secret, for 48 hours.',
     ].join(' '),
     isIdempotent: true,
     body: createdWebhook,
@@ -99,10 +99,10 @@ export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: 
         ...body,
         secret: sealing.seal(randomWebhookSecret(), secretOf(user.id)),
         from_block: head ?? -1,
-        most: MOST_WEBHOOKS,
+        most: MAX_WEBHOOKS,
       };
       const result = await submit(user, { type: 'webhook.create', body: asked }, { request, input: body });
-      // Of a repeat: the secret of the first.
+      // A repeated request returns the secret of the first.
       const { secret: sealed, ...webhook } = createdRecord.parse(result);
       const secret = sealing.open(sealed, secretOf(user.id));
       return { status: 201, body: { ...presentWebhook(webhook), secret } };
@@ -113,8 +113,8 @@ export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: 
     ...common,
     method: 'GET',
     path: '/api/webhooks/events/',
-    summary: 'The events that a webhook can name',
-    description: 'Each with a body as it is sent.',
+    summary: 'List the events that a webhook can receive',
+    description: 'Each with an example body.',
     response: { 200: eventCatalogueAnswer },
     async handler() {
       const body = WEBHOOK_EVENTS.map((event) => {
@@ -129,12 +129,12 @@ export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: 
     ...common,
     method: 'GET',
     path,
-    summary: 'One webhook',
+    summary: 'Get a webhook',
     params: webhookParams,
     response: { 200: webhookAnswer },
     async handler({ input: { params }, user, served }) {
       const webhook = await webhookOfUser(pool, served.schema('webhooks'), user.id, params.id);
-      const [body] = await withStreaks(webhook === null ? [] : [webhook]);
+      const [body] = await withEndpointStates(webhook === null ? [] : [webhook]);
       if (body === undefined) throw notFound();
       return { status: 200, body };
     },
@@ -145,7 +145,7 @@ export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: 
     method: 'PATCH',
     path,
     summary: 'Change a webhook',
-    description: 'What the body does not name stays as it is.',
+    description: 'Fields that are left out keep their value.',
     isIdempotent: true,
     params: webhookParams,
     body: changedWebhook,
@@ -153,7 +153,7 @@ export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: 
     async handler({ input, user, served, request }) {
       const { params, body } = input;
       if (body.url !== undefined) {
-        // Of another user's webhook nothing is told, and nothing is looked up.
+        // Checked first: no DNS lookup is made for a webhook of another user.
         const webhook = await webhookOfUser(pool, served.schema('webhooks'), user.id, params.id);
         if (webhook === null) throw notFound();
         await mustBeCallable(body.url);
@@ -161,8 +161,8 @@ export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: 
       const asked = { user_id: user.id, webhook_id: params.id, ...body };
       const result = await submit(user, { type: 'webhook.update', body: asked }, { request, input });
       const webhook = webhookRecord.parse(result);
-      const streaks = await streaksOf(pool, [webhook]);
-      return { status: 200, body: presentWebhook(webhook, streaks.get(webhook.id)) };
+      const states = await endpointStates(pool, [webhook]);
+      return { status: 200, body: presentWebhook(webhook, states.get(webhook.id)) };
     },
   });
 
@@ -171,7 +171,7 @@ export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: 
     method: 'DELETE',
     path,
     summary: 'Delete a webhook',
-    description: 'With everything that was delivered to it.',
+    description: 'Also deletes its deliveries.',
     isIdempotent: true,
     params: webhookParams,
     response: { 204: null },
@@ -186,9 +186,9 @@ export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: 
     ...common,
     method: 'POST',
     path: `${path}rotate-secret/`,
-    summary: 'Make a new signing secret',
+    summary: 'Rotate the signing secret',
     description: [
-      'The old one stops working at once. With `grace_period_seconds` it signs beside the new one for so long, in the',
+      'The previous secret stops working at once, or signs beside the new one for `grace_period_seconds`, in the',
       '`webhook-signature` header.',
     ].join(' '),
     isIdempotent: true,

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 
-/** As Standard Webhooks writes them; the contract's signature takes the whole text for its key. */
+/** In the format of Standard Webhooks; the key of `X-Vendor-Signature` is the whole text. */
 export function randomWebhookSecret(): string {
   return `whsec_${randomBytes(32).toString('base64')}`;
 }

@@ -15,6 +15,7 @@ import {
 import type { LogIdentity } from './checkpoints.ts';
 import type { Kafka, TopicOffsets } from './client.ts';
 import { createConsumer } from './consumer.ts';
+import type { TopicPartition } from './consumer.ts';
 import type { Handled, LogBatch } from './consumption.ts';
 
 /** The server ends a transaction that is idle for so long, so that a frozen process does not keep its locks. */
@@ -55,14 +56,22 @@ export interface CheckpointedConsumerOptions {
   readonly initialOffset?: (topic: string, partition: TopicOffsets) => Promise<number>;
   /**
    * Handles one batch at a time. `done`: the checkpoint moves to the end of the batch, unless `commit` has moved it there.
-   * `abandoned`: the process shuts down before the batch was done; nothing past the last `commit` is stored, and no
-   * further batch of the partition comes. An error is a bug and goes to `onError`, or counts as `abandoned` once `signal`
+   * `abandoned`: the process shuts down, or the batch cannot be finished now; nothing past the last `commit` is stored, and
+   * no further batch of the partition comes before `resume` or the next assignment. An error is a bug and goes to `onError`, or counts as `abandoned` once `signal`
    * has fired.
    */
   readonly handle: (batch: CheckpointedBatch) => Promise<Handled>;
+  /** These partitions belong to another member of the group now. */
+  readonly onRevoked?: (partitions: readonly TopicPartition[]) => void;
   readonly retryWhileUnavailable: RetryWhileUnavailable;
   readonly signal: AbortSignal;
   readonly onError: (error: unknown) => void;
+}
+
+export interface CheckpointedConsumer {
+  /** Reads a partition again whose batch was abandoned, from its checkpoint. */
+  readonly resume: (topic: string, partition: number) => Promise<void>;
+  stop(): Promise<void>;
 }
 
 /**
@@ -73,7 +82,7 @@ export interface CheckpointedConsumerOptions {
  */
 export async function startCheckpointedConsumer(
   options: CheckpointedConsumerOptions,
-): Promise<{ stop(): Promise<void> }> {
+): Promise<CheckpointedConsumer> {
   const { kafka, pool, name, topics, retryWhileUnavailable } = options;
   const groupId = options.groupId ?? name;
   const owner = { consumer: name, build: 0 };
@@ -137,7 +146,10 @@ export async function startCheckpointedConsumer(
     handle,
   });
   await consumer.start();
-  return { stop: () => consumer.stop() };
+  return {
+    resume: (topic, partition) => consumer.resume(topic, partition),
+    stop: () => consumer.stop(),
+  };
 }
 
 /** The stored offset, made valid for the log as it is. */

@@ -53,8 +53,6 @@ export interface Consumption {
   assigned(): readonly { topic: string; partition: number }[];
   /** Brings nothing more of a partition. */
   pause(topic: string, partition: number): void;
-  /** Ends a pause. */
-  resume(topic: string, partition: number): void;
 }
 
 /** Largest record batch a broker keeps for us, and what one fetch may bring for one partition. */
@@ -227,7 +225,6 @@ export async function consume(
     },
     assigned: () => [...expected.keys()].map(placeOf),
     pause: (topic, partition) => consumer.pause([{ topic: topicPrefix + topic, partitions: [partition] }]),
-    resume: (topic, partition) => consumer.resume([{ topic: topicPrefix + topic, partitions: [partition] }]),
   };
 }
 

@@ -643,8 +643,8 @@ CREATE TABLE tds.webhook_deliveries (
   duration_ms integer,
   last_attempt_at bigint,
   subject uuid,
-  landed_hash text,
-  landed_seq bigint,
+  block_hash text,
+  block_seq bigint,
   reverted_height bigint,
   reverted_seq bigint,
   CONSTRAINT webhook_deliveries_pkey PRIMARY KEY (id),
@@ -657,7 +657,7 @@ CREATE TABLE tds.webhook_endpoints (
   activation bigint DEFAULT 0 NOT NULL,
   consecutive_dead integer DEFAULT 0 NOT NULL,
   last_delivery_at bigint,
-  shut_out boolean DEFAULT false NOT NULL,
+  owner_disabled boolean DEFAULT false NOT NULL,
   CONSTRAINT webhook_endpoints_pkey PRIMARY KEY (webhook_id)
 );
 
@@ -796,7 +796,7 @@ CREATE UNIQUE INDEX repairs_one_pending ON tds.repairs USING btree (height) WHER
 
 CREATE INDEX webhook_deliveries_by_age ON tds.webhook_deliveries USING brin (created_at);
 
-CREATE INDEX webhook_deliveries_by_block ON tds.webhook_deliveries USING btree (landed_hash) WHERE (event = 'balance.changed'::text);
+CREATE INDEX webhook_deliveries_by_block ON tds.webhook_deliveries USING btree (block_hash) WHERE (event = 'balance.changed'::text);
 
 CREATE INDEX webhook_deliveries_by_status ON tds.webhook_deliveries USING btree (webhook_id, status, created_at DESC, id);
 
@@ -810,7 +810,7 @@ CREATE INDEX webhook_deliveries_reverted ON tds.webhook_deliveries USING btree (
 
 CREATE INDEX webhook_endpoints_due ON tds.webhook_endpoints USING btree (due_at) WHERE (due_at IS NOT NULL);
 
-CREATE INDEX webhook_endpoints_shut_out ON tds.webhook_endpoints USING btree (webhook_id) WHERE shut_out;
+CREATE INDEX webhook_endpoints_owner_disabled ON tds.webhook_endpoints USING btree (webhook_id) WHERE owner_disabled;
 
 CREATE INDEX tokens_by_standard ON tokens_v1_b1.tokens USING btree (standard, token);
 

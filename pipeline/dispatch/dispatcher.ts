@@ -5,10 +5,12 @@ import type { Kafka, Publisher } from '../../infra/kafka/client.ts';
 import type { Logger } from '../../infra/log.ts';
 import type { Registry } from '../../infra/metrics.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
+import type { RetryWhileUnavailable } from '../../infra/retry-while-unavailable.ts';
 import type { Sealing } from '../../infra/sealing.ts';
-import { oldestWebhook } from '../../projections/webhooks/queries.ts';
+import { oldestWebhookAt } from '../../projections/webhooks/queries.ts';
 import type { Egress } from '../egress/egress.ts';
 import { createLogReaderRetry } from '../log-reading.ts';
+import { startMaintenance } from './maintenance.ts';
 import { balanceMatcher } from './match/balances.ts';
 import type { MatchDeps } from './match/deps.ts';
 import { launchMatcher } from './match/launches.ts';
@@ -17,10 +19,11 @@ import type { MatcherDeps } from './match/matcher.ts';
 import { priceMatcher } from './match/prices.ts';
 import { transferMatcher } from './match/transfers.ts';
 import { createDispatchMetrics } from './metrics.ts';
+import type { DispatchMetrics } from './metrics.ts';
 import { runRequests } from './requests.ts';
 import { createSend } from './send/attempt.ts';
 import { startSender } from './send/sender.ts';
-import { startUpkeep } from './upkeep.ts';
+import type { Sender } from './send/sender.ts';
 
 export interface DispatcherOptions {
   readonly config: Pick<
@@ -46,7 +49,7 @@ export interface DispatcherOptions {
 }
 
 export interface Dispatcher {
-  /** Rejects when it cannot go on. */
+  /** Rejects with the error that ends the dispatcher. */
   readonly done: Promise<void>;
   stop(): Promise<void>;
 }
@@ -54,92 +57,38 @@ export interface Dispatcher {
 const POLL_MS = 250;
 
 /**
- * Sends webhooks: matchers make deliveries of what the log says, a sender makes the attempts. Several dispatchers side by
- * side share the partitions of the log, and what is due.
+ * Sends webhooks: matchers read topics and store deliveries, a sender makes the attempts. Several dispatchers share the
+ * partitions and the due deliveries.
  */
 export async function startDispatcher(options: DispatcherOptions): Promise<Dispatcher> {
-  const { config, kafka, publisher, pool, clickhouse, egress, sealing, clock, log } = options;
+  const { config, kafka, publisher, pool, webhooks, clock, log } = options;
   const stopping = new AbortController();
   const { signal } = stopping;
   const ending = Promise.withResolvers<void>();
   ending.promise.catch(() => {});
-  const fail = ending.reject;
   const metrics = createDispatchMetrics(options.metrics);
   const retryWhileUnavailable = createLogReaderRetry('dispatcher', log, signal);
-  const { whereServed, webhooks } = options;
-  const since = async (): Promise<number | null> => {
-    const schema = await webhooks();
-    return schema === null ? null : await oldestWebhook(pool, schema);
+  const onFatal = ending.reject;
+  const common = { pool, webhooks, clock, log, metrics, retryWhileUnavailable };
+
+  const sender = startConfiguredSender(options, metrics, retryWhileUnavailable, onFatal);
+  const onDue = (): void => sender.wake();
+  const settings = {
+    deadLimit: config.webhookDisableAfter,
+    historyDays: config.webhookHistoryDays,
   };
-  const stops: (() => Promise<void>)[] = [];
-  const running = { deadLimit: config.webhookDisableAfter };
-
-  const sender = startSender(
-    {
-      pool,
-      schema: webhooks,
-      send: createSend({ egress, sealing, clock, log, timeoutMs: config.webhookTimeoutMs }),
-      clock,
-      retryWhileUnavailable,
-      metrics,
-      settings: {
-        ...running,
-        delaysMs: config.webhookRetryDelays.map((seconds) => seconds * 1000),
-        timeoutMs: config.webhookTimeoutMs,
-        concurrency: config.webhookConcurrency,
-        endpointConcurrency: config.webhookEndpointConcurrency,
-        pollMs: POLL_MS,
-      },
-    },
-    fail,
-  );
-  stops.push(() => sender.stop());
-  const wake = (): void => sender.wake();
-  const upkeep = startUpkeep(
-    {
-      pool,
-      publisher,
-      webhooks,
-      clock,
-      log,
-      metrics,
-      retryWhileUnavailable,
-      onReopened: wake,
-      settings: { ...running, historyDays: config.webhookHistoryDays },
-    },
-    fail,
-  );
-  stops.push(() => upkeep.stop());
-
+  const maintenance = startMaintenance({ ...common, publisher, onDue, settings }, onFatal);
+  const stops = [() => sender.stop(), () => maintenance.stop()];
   const stop = async (): Promise<void> => {
     stopping.abort();
     await Promise.all(stops.map((each) => each()));
     ending.resolve();
   };
   try {
-    const requests = await runRequests(
-      { kafka, pool, webhooks, clock, retryWhileUnavailable, onDone: wake },
-      fail,
-    );
+    const requests = await runRequests({ ...common, kafka, onDue }, onFatal);
     stops.push(() => requests.stop());
-    const stores = { pool, clickhouse, kafka };
-    const matching: MatchDeps = { ...stores, webhooks, whereServed, since, clock, metrics, log, signal };
-    const reading: MatcherDeps = {
-      kafka,
-      pool,
-      log,
-      metrics,
-      clock,
-      retryWhileUnavailable,
-      signal,
-      onMatched: wake,
-    };
-    const started = await Promise.allSettled([
-      runMatcher(transferMatcher(matching), reading, fail),
-      runMatcher(balanceMatcher({ ...matching, publisher }), reading, fail),
-      runMatcher(launchMatcher(matching), reading, fail),
-      runMatcher(priceMatcher(matching), reading, fail),
-    ]);
+    const starting = startMatchers(options, { ...common, kafka, signal, onMatched: onDue }, onFatal);
+    const started = await Promise.allSettled(starting);
     for (const one of started) if (one.status === 'fulfilled') stops.push(() => one.value.stop());
     const failed = started.find((one) => one.status === 'rejected');
     if (failed !== undefined) throw failed.reason;
@@ -148,4 +97,44 @@ export async function startDispatcher(options: DispatcherOptions): Promise<Dispa
     throw error;
   }
   return { done: ending.promise, stop };
+}
+
+function startConfiguredSender(
+  { config, pool, webhooks, egress, sealing, clock, log }: DispatcherOptions,
+  metrics: DispatchMetrics,
+  retryWhileUnavailable: RetryWhileUnavailable,
+  onFatal: (error: unknown) => void,
+): Sender {
+  const timeoutMs = config.webhookTimeoutMs;
+  const send = createSend({ egress, sealing, clock, log, timeoutMs });
+  const settings = {
+    deadLimit: config.webhookDisableAfter,
+    delaysMs: config.webhookRetryDelays.map((seconds) => seconds * 1000),
+    timeoutMs,
+    concurrency: config.webhookConcurrency,
+    endpointConcurrency: config.webhookEndpointConcurrency,
+    pollMs: POLL_MS,
+  };
+  return startSender(
+    { pool, schema: webhooks, send, clock, retryWhileUnavailable, metrics, settings },
+    onFatal,
+  );
+}
+
+function startMatchers(
+  { pool, clickhouse, publisher, webhooks, whereServed }: DispatcherOptions,
+  deps: MatcherDeps,
+  onFatal: (error: unknown) => void,
+): Promise<{ stop(): Promise<void> }>[] {
+  const since = async (): Promise<number | null> => {
+    const schema = await webhooks();
+    return schema === null ? null : await oldestWebhookAt(pool, schema);
+  };
+  const matching: MatchDeps = { ...deps, clickhouse, webhooks, whereServed, since };
+  return [
+    runMatcher(transferMatcher(matching), deps, onFatal),
+    runMatcher(balanceMatcher({ ...matching, publisher }), deps, onFatal),
+    runMatcher(launchMatcher(matching), deps, onFatal),
+    runMatcher(priceMatcher(matching), deps, onFatal),
+  ];
 }

@@ -8,31 +8,31 @@ export function createDispatchMetrics(registry: Registry) {
   return {
     attempts: new Counter({
       name: 'tds_webhook_attempts_total',
-      help: 'Attempts that have ended, by what became of the delivery: success, failed or dead',
+      help: 'Attempts that have ended, by the status of the delivery after it: success, failed or dead',
       labelNames: ['outcome'] as const,
       registers,
     }),
     duration: new Histogram({
       name: 'tds_webhook_attempt_seconds',
-      help: 'How long attempts took, from the look-up of the host to the end of the answer',
+      help: 'Duration of an attempt, from the DNS lookup to the end of the response',
       buckets: [0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10],
       registers,
     }),
     matched: new Counter({
       name: 'tds_webhook_deliveries_total',
-      help: 'Deliveries that were made, by event; one of the same thing twice counts twice',
+      help: 'Deliveries created, by event; a delivery that is stored twice counts twice',
       labelNames: ['event'] as const,
       registers,
     }),
     unreadable: new Counter({
       name: 'tds_webhook_messages_unreadable_total',
-      help: 'Messages of the log that a matcher passed over, because they could not be read',
+      help: 'Messages that a matcher skipped because they could not be parsed',
       labelNames: ['topic'] as const,
       registers,
     }),
-    position: new Gauge({
+    lag: new Gauge({
       name: 'tds_webhook_messages_behind',
-      help: 'Messages of the log that a matcher has not looked at',
+      help: 'Messages of a partition that a matcher has not processed',
       labelNames: ['matcher', 'partition'] as const,
       registers,
     }),
@@ -44,7 +44,7 @@ export function createDispatchMetrics(registry: Registry) {
     }),
     due: new Gauge({
       name: 'tds_webhook_endpoints_due',
-      help: 'Webhooks with a delivery that is due',
+      help: 'Webhooks with a due delivery',
       registers,
     }),
   };

@@ -1,75 +1,96 @@
 import type { Clock } from '../../infra/clock.ts';
+import {
+  CheckpointConflict,
+  createCheckpoints,
+  identifyLog,
+  moveCheckpoints,
+  replaceCheckpoint,
+  storedCheckpoints,
+} from '../../infra/kafka/checkpoints.ts';
+import type { LogIdentity } from '../../infra/kafka/checkpoints.ts';
 import type { Kafka } from '../../infra/kafka/client.ts';
 import { inTransaction } from '../../infra/postgres/client.ts';
-import type { Pool, PoolClient } from '../../infra/postgres/client.ts';
+import type { Pool, PoolClient, Sql } from '../../infra/postgres/client.ts';
+import type { RetryWhileUnavailable } from '../../infra/retry-while-unavailable.ts';
 import { webhookRequests } from '../../projections/webhooks/queries.ts';
 import type { WebhookRequest } from '../../projections/webhooks/queries.ts';
 import { topics } from '../../schemas/topics.ts';
-import type { RetryWhileUnavailable } from '../../infra/retry-while-unavailable.ts';
 import { deleteDeliveries, insertDeliveries, retryDelivery } from './deliveries.ts';
+import { startLoop } from './loop.ts';
 import { bodyText } from './match/body.ts';
-import { startRounds } from './rounds.ts';
-import { beginAt, movePosition, readPosition } from './match/positions.ts';
 
 const POLL_MS = 200;
-const SOME = 100;
+/** Requests read at a time. */
+const PAGE = 100;
+const OWNER = { consumer: 'dispatch-requests', build: 0 };
+const PARTITION = 0;
 
-/** Does what users asked of the dispatcher, once each: a command is decided by the projector, and done here. */
+export interface RequestsDeps {
+  readonly kafka: Kafka;
+  readonly pool: Pool;
+  readonly webhooks: () => Promise<string | null>;
+  readonly clock: Clock;
+  readonly retryWhileUnavailable: RetryWhileUnavailable;
+  /** Deliveries have become due. */
+  readonly onDue: () => void;
+}
+
+/**
+ * Carries out tests, retries and deletions, once each: the projector decides a command and writes it to a table, which is
+ * polled here from a checkpoint in the topic of the commands.
+ */
 export async function runRequests(
-  {
-    kafka,
-    pool,
-    webhooks,
-    clock,
-    retryWhileUnavailable,
-    onDone,
-  }: {
-    readonly kafka: Kafka;
-    readonly pool: Pool;
-    readonly webhooks: () => Promise<string | null>;
-    readonly clock: Clock;
-    readonly retryWhileUnavailable: RetryWhileUnavailable;
-    readonly onDone: () => void;
-  },
+  { kafka, pool, webhooks, clock, retryWhileUnavailable, onDue }: RequestsDeps,
   onFatal: (error: unknown) => void,
 ): Promise<{ stop(): Promise<void> }> {
-  const topic = topics.commands;
-  const place = {
-    matcher: 'requests',
-    topic: topic.name,
-    topicId: await retryWhileUnavailable(() => kafka.topicId(topic)),
-    partition: 0,
-  };
-  await retryWhileUnavailable(() => beginAt(pool, place, 0));
+  const identity = await retryWhileUnavailable(() => identifyLog(kafka, topics.commands));
+  await retryWhileUnavailable(() => ensureCheckpoint(pool, identity));
 
-  async function fulfil(tx: PoolClient, request: WebhookRequest): Promise<void> {
-    const { kind, webhook_id: webhookId, delivery_id: id } = request;
-    if (kind === 'delete') return await deleteDeliveries(tx, webhookId);
-    if (id === null) return;
-    if (kind === 'retry') return await retryDelivery(tx, { webhookId, id, at: clock.now() });
-    const createdAt = clock.now();
-    const body = bodyText('ping', createdAt, { webhook_id: webhookId, message: 'Test delivery' });
-    await insertDeliveries(tx, [{ id, webhookId, event: 'ping', body, createdAt, isTest: true }]);
-  }
-
-  async function round(signal: AbortSignal): Promise<void> {
+  async function poll(signal: AbortSignal): Promise<void> {
     const schema = await webhooks();
-    const position = (await readPosition(pool, place)) ?? 0;
-    const requests = schema === null ? [] : await webhookRequests(pool, schema, position, SOME);
-    let from = position;
+    const checkpoint = await readCheckpoint(pool, identity);
+    const requests = schema === null ? [] : await webhookRequests(pool, schema, checkpoint, PAGE);
+    let expected = checkpoint;
     for (const request of requests) {
       const next = request.command_offset + 1;
-      const isOurs = await inTransaction(pool, async (tx) => {
-        if (!(await movePosition(tx, place, from, next))) return false;
-        await fulfil(tx, request);
-        return true;
-      });
-      if (!isOurs) return;
-      from = next;
+      try {
+        await inTransaction(pool, async (tx) => {
+          const moves = [{ owner: OWNER, partition: PARTITION, expected, next }];
+          const refused = await moveCheckpoints(tx, identity, moves);
+          if (refused.length > 0) throw new CheckpointConflict(OWNER, topics.commands.name, expected);
+          await carryOut(tx, request, clock.now());
+        });
+      } catch (error) {
+        // Another dispatcher has carried it out: the next poll begins at its checkpoint.
+        if (error instanceof CheckpointConflict) return;
+        throw error;
+      }
+      expected = next;
     }
-    if (requests.length > 0) onDone();
-    if (requests.length < SOME) await clock.sleep(POLL_MS, signal);
+    if (requests.length > 0) onDue();
+    if (requests.length < PAGE) await clock.sleep(POLL_MS, signal);
   }
 
-  return startRounds(round, retryWhileUnavailable, onFatal);
+  return startLoop(poll, retryWhileUnavailable, onFatal);
+}
+
+async function readCheckpoint(db: Sql, { topic, topicId }: LogIdentity): Promise<number> {
+  const [stored] = await storedCheckpoints(db, OWNER, topic);
+  return stored?.topicId === topicId ? stored.nextOffset : 0;
+}
+
+/** A topic that was deleted and created again is read from its beginning. */
+async function ensureCheckpoint(db: Sql, identity: LogIdentity): Promise<void> {
+  const [stored] = await storedCheckpoints(db, OWNER, identity.topic);
+  if (stored === undefined) await createCheckpoints(db, OWNER, identity, new Map([[PARTITION, 0]]));
+  else if (stored.topicId !== identity.topicId) await replaceCheckpoint(db, OWNER, identity, stored, 0);
+}
+
+async function carryOut(tx: PoolClient, request: WebhookRequest, now: number): Promise<void> {
+  const { kind, webhook_id: webhookId, delivery_id: id } = request;
+  if (kind === 'delete') return await deleteDeliveries(tx, webhookId);
+  if (id === null) return;
+  if (kind === 'retry') return await retryDelivery(tx, { webhookId, id, at: now });
+  const body = bodyText('ping', now, { webhook_id: webhookId, message: 'Test delivery' });
+  await insertDeliveries(tx, [{ id, webhookId, event: 'ping', body, createdAt: now, isTest: true }]);
 }

@@ -13,7 +13,7 @@ export type WebhookCommand = CommandOf<
   | 'webhook.disable'
 >;
 
-/** What the dispatcher is to do. */
+/** A request to the dispatcher. */
 interface WebhookRequest {
   readonly command_offset: number;
   readonly kind: 'test' | 'retry' | 'delete';
@@ -32,16 +32,16 @@ export type WebhookChange =
       readonly subscriptions: readonly Subscription[];
     }
   | { readonly type: 'dispatch.requested'; readonly request: WebhookRequest }
-  | { readonly type: 'owner.shut-out' | 'owner.let-in'; readonly userId: number };
+  | { readonly type: 'owner.disabled' | 'owner.enabled'; readonly userId: number };
 
 export interface WebhooksState {
-  /** The webhook that the command names, whoever has it; null: there is none. */
+  /** The webhook that the command names, of any owner; null: none exists. */
   readonly webhook: Webhook | null;
   /** How many webhooks the user has. */
   readonly owned: number;
 }
 
-/** Decides a command about a webhook. The result of what makes or changes one is the webhook as it then is. */
+/** Decides a command about a webhook. A command that creates or changes one results in the new webhook. */
 export function decideWebhook(
   { webhook, owned }: WebhooksState,
   command: WebhookCommand,
@@ -73,15 +73,15 @@ export function decideWebhook(
 }
 
 /**
- * What an operator decided about a user goes for its webhooks. Users are the accounts' affair: an id that no user can have
- * yet says nothing about the one that will.
+ * Applies an operator's decision about a user to its webhooks. This projection does not know the users: an id that no user
+ * can have yet is refused.
  */
 export function decideOwner(
   { body: { user_id: userId, is_disabled: isDisabled } }: CommandOf<'user.disable'>,
   newId: number,
 ): Decision<WebhookChange> {
   if (userId >= newId) return refuse('NOT_FOUND', 'No such user.');
-  return accept({ id: userId }, { type: isDisabled ? 'owner.shut-out' : 'owner.let-in', userId });
+  return accept({ id: userId }, { type: isDisabled ? 'owner.disabled' : 'owner.enabled', userId });
 }
 
 function create(
@@ -124,7 +124,7 @@ function update(
   return accept(recordOf({ ...webhook, ...columns, subscriptions }), ...changes);
 }
 
-/** To be made active ends a row of dead deliveries, whatever it was before. When and why it was disabled stays. */
+/** Activation, from any status, resets the count of dead deliveries. A webhook that is disabled already keeps time and reason. */
 function statusChange(
   webhook: Webhook,
   status: Webhook['status'] | undefined,

@@ -10,7 +10,7 @@ import { decideOwner, decideWebhook } from './decider.ts';
 import type { WebhookChange, WebhookCommand, WebhooksState } from './decider.ts';
 import { webhookById } from './queries.ts';
 
-/** Webhooks, their subscriptions, and what the dispatcher is asked to do. */
+/** Webhooks, their subscriptions, and requests to the dispatcher. */
 export const webhooks = commandProjection({
   name: 'webhooks',
   version: 2,
@@ -36,7 +36,7 @@ async function decideAndApply(
   return outcome;
 }
 
-/** What a command is decided from. */
+/** The state that a command is decided from. */
 async function stateOf(
   tx: PoolClient,
   schema: string,
@@ -59,8 +59,8 @@ async function apply(tx: PoolClient, schema: string, change: WebhookChange): Pro
       return;
     case 'webhook.changed': {
       const columns = Object.entries(change.columns);
-      const places = columns.map(([column], index) => `${column} = $${index + 2}`);
-      await tx.query(`UPDATE ${schema}.webhooks SET ${places.join(', ')} WHERE id = $1`, [
+      const assignments = columns.map(([column], index) => `${column} = $${index + 2}`);
+      await tx.query(`UPDATE ${schema}.webhooks SET ${assignments.join(', ')} WHERE id = $1`, [
         change.id,
         ...columns.map(([, value]) => value),
       ]);
@@ -68,7 +68,7 @@ async function apply(tx: PoolClient, schema: string, change: WebhookChange): Pro
     }
     case 'webhook.removed':
       await tx.query(`DELETE FROM ${schema}.webhooks WHERE id = $1`, [change.id]);
-      // What outcomes tell of it goes with it; a repeat of what made it is not found, and makes none.
+      // Outcomes hold its data, so they are cleared: a repeated create command is answered 404, and creates none.
       await tx.query(
         `UPDATE ${schema}.command_outcomes SET accepted = false, result = $2
          WHERE type IN ('webhook.create', 'webhook.update', 'webhook.rotate-secret') AND result->>'id' = $1`,
@@ -85,12 +85,12 @@ async function apply(tx: PoolClient, schema: string, change: WebhookChange): Pro
       );
       return;
     }
-    case 'owner.shut-out':
+    case 'owner.disabled':
       await tx.query(`INSERT INTO ${schema}.shut_out_users (user_id) VALUES ($1) ON CONFLICT DO NOTHING`, [
         change.userId,
       ]);
       return;
-    case 'owner.let-in':
+    case 'owner.enabled':
       await tx.query(`DELETE FROM ${schema}.shut_out_users WHERE user_id = $1`, [change.userId]);
       return;
     case 'dispatch.requested':

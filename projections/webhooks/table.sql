@@ -1,7 +1,7 @@
--- What users want to be told, and where. Times are unix milliseconds of the command (`issued_at`).
+-- Webhooks and their subscriptions. Times are unix milliseconds of the command (`issued_at`).
 
 CREATE TABLE {{schema}}.webhooks (
-  -- The offset of the command that made it, plus one.
+  -- The offset of the command that created it, plus one.
   id              bigint PRIMARY KEY,
   user_id         bigint NOT NULL,
   name            text NOT NULL,
@@ -13,31 +13,31 @@ CREATE TABLE {{schema}}.webhooks (
   -- Both are null unless it is disabled.
   disabled_at     bigint,
   disabled_reason text,
-  -- The offset, plus one, of the command that last made it active: dead deliveries count from there.
+  -- The offset, plus one, of the command that last activated it: dead deliveries count from there.
   activation      bigint NOT NULL,
   -- Sealed under SECRET_KEY.
   secret          text NOT NULL,
-  -- The secret before, good until then; null: none is.
+  -- The previous secret, valid until then; null: none.
   previous_secret text,
   previous_until  bigint,
-  -- Nothing at or below this height is sent; -1: everything is.
+  -- Events at or below this height are not sent; -1: all are.
   from_block      bigint NOT NULL
 );
 CREATE INDEX webhooks_by_user ON {{schema}}.webhooks (user_id, id);
 
--- Users whom an operator has shut out: while one is, nothing is matched with its webhooks, and nothing sent.
+-- Disabled users: nothing is matched with their webhooks, and nothing is sent to them.
 CREATE TABLE {{schema}}.shut_out_users (
   user_id bigint PRIMARY KEY
 );
 
 CREATE TABLE {{schema}}.webhook_subscriptions (
-  -- 1000 times the offset, plus one, of the command that made it, and its place in that.
+  -- 1000 times the offset, plus one, of the command that created it, plus its index in that.
   id          bigint PRIMARY KEY,
   webhook_id  bigint NOT NULL REFERENCES {{schema}}.webhooks ON DELETE CASCADE DEFERRABLE,
   -- '': any
   token       text NOT NULL,
   address     text NOT NULL,
-  -- Decimals as they were sent; '': none. Texts alone: a snapshot would round numbers.
+  -- Decimals as sent; '': none. Text, because a snapshot would round numbers.
   price_above text NOT NULL,
   price_below text NOT NULL
 );
@@ -47,8 +47,8 @@ CREATE INDEX webhook_subscriptions_by_address ON {{schema}}.webhook_subscription
 CREATE INDEX webhook_subscriptions_by_price ON {{schema}}.webhook_subscriptions (token)
   WHERE price_above <> '' OR price_below <> '';
 
--- What the dispatcher is to do, in this order. Tests and retries are kept for 48 h of the log's time; a deletion is kept,
--- so that the deliveries of a webhook go whenever the dispatcher comes to it.
+-- Requests to the dispatcher, in this order. Tests and retries are kept for 48 h of the log's time; deletions for ever, so
+-- that a dispatcher that was stopped for long still deletes the deliveries of the webhook.
 CREATE TABLE {{schema}}.webhook_requests (
   command_offset bigint PRIMARY KEY,
   kind           text NOT NULL CHECK (kind IN ('test', 'retry', 'delete')),

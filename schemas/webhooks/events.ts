@@ -4,9 +4,9 @@ import { isoTimestamp } from '../api/common.ts';
 import { canonicalHex, uintString } from '../api/values.ts';
 import { tokenStandards } from '../messages/common.ts';
 
-/** What webhooks are told, and the shape of every body that is sent. Both sides of the service speak from here. */
+/** The events of webhooks, and the shape of every body that is sent. */
 
-/** Events that a webhook can name. */
+/** Events that a webhook can subscribe to. */
 export const WEBHOOK_EVENTS = [
   'transfer.created',
   'balance.changed',
@@ -16,7 +16,7 @@ export const WEBHOOK_EVENTS = [
 ] as const;
 export type WebhookEvent = (typeof WEBHOOK_EVENTS)[number];
 
-/** Events that a delivery can be of: those, and what the test of a webhook sends. */
+/** Events of deliveries: those, and the event of a test. */
 export const DELIVERED_EVENTS = [...WEBHOOK_EVENTS, 'ping'] as const;
 
 const unixSeconds = z.int().min(0).meta({ description: "The block's time in Unix seconds" });
@@ -34,7 +34,7 @@ const transferData = z.object({
   timestamp: unixSeconds,
   fee: uintString.meta({ description: "The transaction's actual fee, raw integer in `fee_unit`" }),
   fee_unit: canonicalHex,
-  event_type: z.enum(tokenStandards).meta({ description: 'Of what kind of token the transfer is' }),
+  event_type: z.enum(tokenStandards).meta({ description: 'Standard of the token' }),
   event_index: eventIndex,
   nft_token_id: z.string().meta({ description: 'Decimal; empty for erc20 and unknown' }),
 });
@@ -42,12 +42,8 @@ const transferData = z.object({
 const balanceData = z.object({
   account_address: canonicalHex,
   token_address: canonicalHex,
-  balance: uintString
-    .nullable()
-    .meta({ description: 'Right after the transfer; null where it is not known' }),
-  previous_balance: uintString
-    .nullable()
-    .meta({ description: 'Right before it; null where it is not known' }),
+  balance: uintString.nullable().meta({ description: 'Right after the transfer; null if unknown' }),
+  previous_balance: uintString.nullable().meta({ description: 'Right before the transfer; null if unknown' }),
   change: z
     .string()
     .regex(/^(0|-?[1-9][0-9]{0,77})$/)
@@ -62,15 +58,15 @@ const balanceData = z.object({
 
 const launchData = z.object({
   token_address: canonicalHex,
-  symbol: z.string().meta({ description: 'Empty where the contract gives none' }),
-  name: z.string().meta({ description: 'Empty where the contract gives none' }),
+  symbol: z.string().meta({ description: 'Empty if the contract has none' }),
+  name: z.string().meta({ description: 'Empty if the contract has none' }),
   decimals: z.int().min(0).max(255),
   logo: z.string().nullable(),
   is_erc20: z.boolean(),
   is_erc721: z.boolean(),
   is_erc1155: z.boolean(),
   verified: z.boolean(),
-  block: height.nullable().meta({ description: 'Of its first transfer; null where none is indexed' }),
+  block: height.nullable().meta({ description: 'Of its first transfer; null if none is indexed' }),
   txhash: canonicalHex.nullable(),
   timestamp: unixSeconds.nullable(),
 });
@@ -81,8 +77,8 @@ const priceData = z.object({
   new_price: usd,
   crossed_above: z.boolean(),
   crossed_below: z.boolean(),
-  threshold_above: z.string().meta({ description: 'Empty where the subscription has none' }),
-  threshold_below: z.string().meta({ description: 'Empty where the subscription has none' }),
+  threshold_above: z.string().meta({ description: 'Empty if the subscription has none' }),
+  threshold_below: z.string().meta({ description: 'Empty if the subscription has none' }),
 });
 
 const pingData = z.object({ webhook_id: z.int(), message: z.literal('Test delivery') });
@@ -106,30 +102,30 @@ export type WebhookBody = z.infer<typeof webhookBody>;
 export type WebhookBodyOf<E extends WebhookBody['event']> = Extract<WebhookBody, { event: E }>;
 
 const STRK = '0x04718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d';
-const SOMEONE = '0x0213c67ed78bc280887234fe5ed5e77272465317978ae86c25a71531d9332a2d';
-const SOMEONE_ELSE = '0x03f1e3a2b4c5d6e7f8091a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f';
+const SENDER = '0x0213c67ed78bc280887234fe5ed5e77272465317978ae86c25a71531d9332a2d';
+const RECEIVER = '0x03f1e3a2b4c5d6e7f8091a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f';
 const TRANSACTION = '0x05b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f90';
 const created_at = '2026-01-02T03:04:05.678Z';
-const place = { block: 4_321_000, event_index: 17, txhash: TRANSACTION, timestamp: 1_767_323_045 };
+const transferPlace = { block: 4_321_000, event_index: 17, txhash: TRANSACTION, timestamp: 1_767_323_045 };
 
 const transfer = {
   token_address: STRK,
-  from_address: SOMEONE,
-  to_address: SOMEONE_ELSE,
+  from_address: SENDER,
+  to_address: RECEIVER,
   value: '2500000000000000000',
   fee: '1200000000000000',
   fee_unit: STRK,
   event_type: 'erc20',
   nft_token_id: '',
-  ...place,
+  ...transferPlace,
 } as const;
 
-/** Every event that a webhook can name: when it is sent, and a body as it looks like. */
+/** Every event that a webhook can subscribe to: when it is sent, and an example body. */
 export const eventCatalogue: {
   readonly [E in WebhookEvent]: { readonly description: string; readonly example: WebhookBodyOf<E> };
 } = {
   'transfer.created': {
-    description: 'A token transfer that involves a watched address or token landed on chain.',
+    description: 'A token transfer that involves a watched address or token was included in the chain.',
     example: { event: 'transfer.created', created_at, data: transfer },
   },
   'balance.changed': {
@@ -138,19 +134,19 @@ export const eventCatalogue: {
       event: 'balance.changed',
       created_at,
       data: {
-        account_address: SOMEONE,
+        account_address: SENDER,
         token_address: STRK,
         balance: '7500000000000000000',
         previous_balance: '10000000000000000000',
         change: '-2500000000000000000',
         balance_usd: '0.9375',
         token_price_usd: '0.125',
-        ...place,
+        ...transferPlace,
       },
     },
   },
   'token.launched': {
-    description: 'A new token is known to the service.',
+    description: 'The service has found a new token.',
     example: {
       event: 'token.launched',
       created_at,
@@ -164,15 +160,15 @@ export const eventCatalogue: {
         is_erc721: false,
         is_erc1155: false,
         verified: false,
-        block: place.block,
+        block: transferPlace.block,
         txhash: TRANSACTION,
-        timestamp: place.timestamp,
+        timestamp: transferPlace.timestamp,
       },
     },
   },
   'price.threshold': {
     description:
-      'The price of a token came from below `price_above` to it or above it, or from above `price_below` to it or below it.',
+      'The price of a token rose to `price_above` or above it, or fell to `price_below` or below it.',
     example: {
       event: 'price.threshold',
       created_at,
@@ -189,7 +185,7 @@ export const eventCatalogue: {
   },
   'transfer.reverted': {
     description:
-      'A transfer that was sent as `transfer.created` is no longer on chain: its block was reverted, and ten blocks on it has not landed again.',
+      'A transfer that was sent as `transfer.created` is no longer in the chain: its block was reverted, and ten blocks later it is not included again.',
     example: { event: 'transfer.reverted', created_at, data: transfer },
   },
 };

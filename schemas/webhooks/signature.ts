@@ -3,28 +3,28 @@ import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { WebhookBody } from './events.ts';
 
 /**
- * How a delivery is signed, and how a receiver makes sure of it. Two sets of headers are sent: this service's own
- * (`X-Vendor-…`) and those of Standard Webhooks 1.0.0 (`webhook-…`), whose signature covers id and time as well.
- * A receiver may copy this file: at run time it needs nothing but Node.
+ * Signs deliveries, and verifies them on the receiver's side. Two sets of headers are sent: this service's own
+ * (`X-Vendor-…`) and those of Standard Webhooks 1.0.0 (`webhook-…`), whose signature also covers id and time.
+ * A receiver may copy this file: at run time it needs only Node.
  */
 
-/** What one attempt of a delivery is signed by. */
+/** The input of the signatures of one attempt. */
 export interface Signing {
-  /** Exactly what is sent. */
+  /** Exactly as sent. */
   readonly body: string | Buffer;
   /** `whsec_` and base64. */
   readonly secret: string;
-  /** Still good beside `secret` for a while after a rotation; only `webhook-signature` is made by it too. */
+  /** Valid besides `secret` during the grace period of a rotation; signs only `webhook-signature`. */
   readonly previousSecret?: string | null;
   readonly deliveryId: string;
   readonly event: string;
-  /** 1 for the first try. */
+  /** 1 for the first attempt. */
   readonly attempt: number;
-  /** When this attempt is made, Unix seconds. */
+  /** Time of this attempt, Unix seconds. */
   readonly timestampSeconds: number;
 }
 
-/** The seven headers of one attempt. Throws `WebhookError` (`secret`) when a secret is none. */
+/** The seven headers of one attempt. Throws `WebhookError` (`secret`) for an invalid secret. */
 export function signatureHeaders(signing: Signing): Record<string, string> {
   const { body, secret, previousSecret, deliveryId, event, attempt, timestampSeconds } = signing;
   const secrets = [secret, previousSecret ?? null].filter((one) => one !== null);
@@ -41,13 +41,13 @@ export function signatureHeaders(signing: Signing): Record<string, string> {
 }
 
 /**
- * Why a request is not taken for a delivery.
+ * Why a request is rejected.
  *
- * - `secret`: what was given to `verify` is no secret of a webhook
- * - `headers`: a signature, or what belongs to it, is missing, there twice, or not of the right form
- * - `signature`: it was made by another secret, or of another body, id or time
+ * - `secret`: the secret given to `verify` is invalid
+ * - `headers`: a header of the signature is missing, duplicated or malformed
+ * - `signature`: it does not match the secret, body, id and time
  * - `timestamp`: it was signed too long ago, or in the future
- * - `body`: it is signed well and is no event
+ * - `body`: the signature matches, but the body is no event
  */
 export type WebhookErrorReason = 'secret' | 'headers' | 'signature' | 'timestamp' | 'body';
 
@@ -62,25 +62,25 @@ export class WebhookError extends Error {
 }
 
 export interface VerifyOptions {
-  /** How far the clocks of sender and receiver, and the way between them, may be apart. */
+  /** Largest difference between the time of signing and `now`: clock skew and transport. */
   readonly toleranceSeconds?: number;
   /** Unix milliseconds. */
   readonly now?: number;
   /**
-   * Refuses what only `X-Vendor-Signature` signs. That one covers neither time nor id, so whoever got hold of a
-   * delivery could send it again, under another id. This service always sends both.
+   * Rejects requests with only `X-Vendor-Signature`. That one covers neither time nor id, so a captured delivery could be
+   * replayed under another id. This service always sends both.
    */
   readonly isTimeRequired?: boolean;
 }
 
-/** As Node's `request.headers`, or fetch's `Headers`. */
+/** Node's `request.headers`, or fetch's `Headers`. */
 export type ReceivedHeaders = Headers | Readonly<Record<string, string | readonly string[] | undefined>>;
 
 /**
- * The event that a request delivers, once its signature is found right; throws `WebhookError`.
- * The headers of Standard Webhooks decide where there are any; else `X-Vendor-Signature` does. An event may come more than once: its delivery id (`X-Vendor-Delivery`) says which it is.
+ * Verifies the signature of a request and returns its event; throws `WebhookError`. The headers of Standard Webhooks are
+ * used if there are any, else `X-Vendor-Signature`. An event may arrive more than once, with the same `X-Vendor-Delivery`.
  *
- * @param body the bytes as they came, before anything parses them
+ * @param body the raw bytes, before any parsing
  * @param secret of the webhook, whole (`whsec_…`)
  */
 export function verify(
@@ -94,61 +94,64 @@ export function verify(
   const [id, timestamp, signatures] = names.map(header);
   const own = header('x-vendor-signature');
   if (id !== undefined && timestamp !== undefined && signatures !== undefined) {
-    if (!/^[0-9]{1,12}$/.test(timestamp)) throw new WebhookError('headers', 'webhook-timestamp is no time.');
-    const right = standardSignature(secret, id, timestamp, body);
-    if (!signatures.split(' ').some((sent) => isSame(sent, right))) throw wrongSignature();
+    if (!/^[0-9]{1,12}$/.test(timestamp))
+      throw new WebhookError('headers', 'webhook-timestamp is not a Unix time in seconds.');
+    const expected = standardSignature(secret, id, timestamp, body);
+    if (!signatures.split(' ').some((sent) => isEqual(sent, expected))) throw wrongSignature();
     if ((header('x-vendor-delivery') ?? id) !== id) {
-      throw new WebhookError('signature', 'X-Vendor-Delivery is not the id that was signed.');
+      throw new WebhookError('signature', 'X-Vendor-Delivery differs from the signed webhook-id.');
     }
-    // Only a signed time is worth telling the sender about.
+    // After the signature: an unsigned time means nothing.
     if (!(Math.abs(now / 1000 - Number(timestamp)) <= toleranceSeconds)) {
-      throw new WebhookError('timestamp', 'The delivery was signed at another time.');
+      throw new WebhookError('timestamp', 'webhook-timestamp is outside the tolerance.');
     }
   } else if (isTimeRequired || id !== undefined || timestamp !== undefined || signatures !== undefined) {
-    throw new WebhookError('headers', `Not all of ${names.join(', ')} are there.`);
+    throw new WebhookError('headers', `Expected all of ${names.join(', ')}.`);
   } else if (own !== undefined) {
-    if (!isSame(own, ownSignature(secret, body))) throw wrongSignature();
+    if (!isEqual(own, ownSignature(secret, body))) throw wrongSignature();
   } else {
     throw new WebhookError('headers', 'The request is not signed.');
   }
   return parseBody(body);
 }
 
-/** The contract's: HMAC-SHA256 of the body, keyed by the secret as text. */
+/** `X-Vendor-Signature`: HMAC-SHA256 of the body, keyed by the secret as text. */
 function ownSignature(secret: string, body: string | Buffer): string {
   keyOf(secret);
   return `sha256=${createHmac('sha256', secret).update(body).digest('hex')}`;
 }
 
-/** Standard Webhooks': HMAC-SHA256 of `id.timestamp.body`, keyed by the bytes that the secret stands for. */
+/** Standard Webhooks: HMAC-SHA256 of `id.timestamp.body`, keyed by the decoded secret. */
 function standardSignature(secret: string, id: string, timestamp: string, body: string | Buffer): string {
   const hmac = createHmac('sha256', keyOf(secret)).update(`${id}.${timestamp}.`).update(body);
   return `v1,${hmac.digest('base64')}`;
 }
 
-/** An empty key would be everyone's. */
+/** Rejects an empty key, under which anybody could sign. */
 function keyOf(secret: string): Buffer {
   const [, base64] = /^whsec_([A-Za-z0-9+/]{22,}={0,2})$/.exec(secret) ?? [];
-  if (base64 === undefined) throw new WebhookError('secret', 'The secret is not whsec_ and base64.');
+  if (base64 === undefined) throw new WebhookError('secret', 'The secret must be whsec_ followed by base64.');
   return Buffer.from(base64, 'base64');
 }
 
-/** Takes as long for a wrong signature as for the right one. */
-function isSame(sent: string, right: string): boolean {
-  const [a, b] = [Buffer.from(sent), Buffer.from(right)];
+/** In constant time. */
+function isEqual(sent: string, expected: string): boolean {
+  const [a, b] = [Buffer.from(sent), Buffer.from(expected)];
   return a.length === b.length && timingSafeEqual(a, b);
 }
 
 function wrongSignature(): WebhookError {
-  return new WebhookError('signature', 'The signature is not that of this body under this secret.');
+  return new WebhookError('signature', 'The signature does not match.');
 }
 
-/** Headers by name in any case. One that is there twice says nothing. */
+/** Looks up headers case-insensitively; a duplicate is an error. */
 function headerReader(headers: ReceivedHeaders): (name: string) => string | undefined {
   const entries = headers instanceof Headers ? [...headers] : Object.entries(headers);
-  return (wanted) => {
-    const values = entries.flatMap(([name, value]) => (name.toLowerCase() === wanted ? (value ?? []) : []));
-    if (values.length > 1) throw new WebhookError('headers', `${wanted} is there twice.`);
+  return (wantedName) => {
+    const values = entries.flatMap(([name, value]) =>
+      name.toLowerCase() === wantedName ? (value ?? []) : [],
+    );
+    if (values.length > 1) throw new WebhookError('headers', `Duplicate header ${wantedName}.`);
     return values[0];
   };
 }
@@ -160,11 +163,11 @@ function parseBody(body: string | Buffer): WebhookBody {
   } catch (cause) {
     throw new WebhookError('body', 'The body is not JSON.', { cause });
   }
-  if (!isEvent(event)) throw new WebhookError('body', 'The body is no event.');
+  if (!isEvent(event)) throw new WebhookError('body', 'The body is not an event.');
   return event;
 }
 
-/** Whoever holds the secret made it: what stands in `data` is taken at its word. */
+/** Shallow: the sender holds the secret, so `data` is trusted. */
 function isEvent(value: unknown): value is WebhookBody {
   if (typeof value !== 'object' || value === null) return false;
   const { event, created_at, data } = value as Partial<Record<string, unknown>>;

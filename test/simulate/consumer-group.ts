@@ -230,7 +230,6 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
         abandoned.delete(partition);
       },
       pause: (_, partition) => void paused.add(partition),
-      resume: (_, partition) => void paused.delete(partition),
       commit: (_, partition, offset) =>
         process.call('log', 'commit', async () => {
           if (rebalancingSince !== null) throw new Error(`rebalancing: ${partition}:${offset} not committed`);

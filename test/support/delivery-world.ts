@@ -13,19 +13,20 @@ import { inTransaction } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { createSealing } from '../../infra/sealing.ts';
 import { insertDeliveries } from '../../pipeline/dispatch/deliveries.ts';
+import { findDelivery } from '../../pipeline/dispatch/queries.ts';
+import type { Delivery } from '../../pipeline/dispatch/queries.ts';
 import { createDispatchMetrics } from '../../pipeline/dispatch/metrics.ts';
 import { runRequests } from '../../pipeline/dispatch/requests.ts';
 import { createSend } from '../../pipeline/dispatch/send/attempt.ts';
 import { startSender } from '../../pipeline/dispatch/send/sender.ts';
 import type { SenderSettings } from '../../pipeline/dispatch/send/sender.ts';
-import { startUpkeep } from '../../pipeline/dispatch/upkeep.ts';
+import { startMaintenance } from '../../pipeline/dispatch/maintenance.ts';
 import { createEgress } from '../../pipeline/egress/egress.ts';
 import { createLogReaderRetry } from '../../pipeline/log-reading.ts';
 import { runPostgresProjection } from '../../projections/engine/run/postgres-runner.ts';
 import type { ProjectionRun } from '../../projections/engine/run/follow-served.ts';
 import { servedSchema } from '../../projections/served.ts';
-import { deliveryOf, secretOf } from '../../projections/webhooks/queries.ts';
-import type { Delivery } from '../../projections/webhooks/queries.ts';
+import { secretOf } from '../../projections/webhooks/queries.ts';
 import { webhooks } from '../../projections/webhooks/projector.ts';
 import type { WebhookCommand } from '../../projections/webhooks/decider.ts';
 import type { CommandOf } from '../../schemas/messages/commands.ts';
@@ -233,7 +234,7 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
       return made.map(({ id }) => id);
     },
     async delivery(webhookId, id) {
-      const delivery = await deliveryOf(pool, { id: webhookId, status: 'active' }, id);
+      const delivery = await findDelivery(pool, { id: webhookId, status: 'active' }, id);
       if (delivery === null) throw new Error(`there is no delivery ${id}`);
       return delivery;
     },
@@ -283,18 +284,18 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
       const retryWhileUnavailable = createLogReaderRetry('test', log, stopping.signal);
       const shared = { pool, webhooks: webhookSchema, clock, retryWhileUnavailable };
       const metrics = createDispatchMetrics(new Registry());
-      const upkeep = startUpkeep(
+      const upkeep = startMaintenance(
         {
           ...shared,
           publisher,
           log,
           metrics,
-          onReopened: () => {},
+          onDue: () => {},
           settings: { deadLimit: 10, historyDays: 30 },
         },
         onFatal,
       );
-      const requests = await runRequests({ ...shared, kafka, onDone: () => {} }, onFatal);
+      const requests = await runRequests({ ...shared, kafka, onDue: () => {} }, onFatal);
       return started(async () => {
         stopping.abort();
         await Promise.all([sender.stop(), upkeep.stop(), requests.stop()]);

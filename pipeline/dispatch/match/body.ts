@@ -3,7 +3,7 @@ import { eventIndex } from '../../../schemas/decode/index.ts';
 import type { BlockBody } from '../../../schemas/messages/chain-blocks.ts';
 import type { WebhookBody, WebhookBodyOf } from '../../../schemas/webhooks/events.ts';
 
-/** The bodies of deliveries, as they are kept and sent. */
+/** The bodies of deliveries, as stored and sent. */
 
 /** @param createdAt unix milliseconds */
 export function bodyText<E extends WebhookBody['event']>(

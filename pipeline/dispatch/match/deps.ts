@@ -5,7 +5,7 @@ import type { Logger } from '../../../infra/log.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import type { DispatchMetrics } from '../metrics.ts';
 
-/** The names of the read models that are served, all of one moment. */
+/** Names of the tables and schemas of the served builds, all read at one moment. */
 export interface Served {
   table(placeholder: string): string;
   schema(projection: string): string;
@@ -14,11 +14,11 @@ export interface Served {
 export interface MatchDeps {
   readonly pool: Pool;
   readonly clickhouse: Pick<ClickHouse, 'rows'>;
-  /** Postgres schema of the webhooks; null while no projector has built them. */
+  /** Postgres schema of the webhooks; null while they are not built. */
   readonly webhooks: () => Promise<string | null>;
-  /** Reads from the read models that are served; null where one that is asked for is not built. */
+  /** Reads from the served builds; null where one of them is not built. */
   readonly whereServed: <T>(read: (served: Served) => Promise<T>) => Promise<T | null>;
-  /** When the oldest webhook was made, in unix milliseconds; null: there is none. */
+  /** When the oldest webhook was created, in unix milliseconds; null: there is none. */
   readonly since: () => Promise<number | null>;
   readonly clock: Clock;
   readonly metrics: DispatchMetrics;
@@ -28,5 +28,5 @@ export interface MatchDeps {
   readonly signal: AbortSignal;
 }
 
-/** Compressed bytes of blocks that one fetch brings: some 16 MB of JSON. */
-export const BLOCK_BYTES = 2_000_000;
+/** Compressed bytes of blocks in one fetch: some 16 MB of JSON. */
+export const BLOCK_FETCH_BYTES = 2_000_000;

@@ -2,7 +2,7 @@ import { blocksAt, placeOfBlock } from '../../../projections/indexed-blocks/quer
 import { tokensByAddress } from '../../../projections/tokens/queries.ts';
 import type { TokenRow } from '../../../projections/tokens/queries.ts';
 import { firstTransferIn } from '../../../projections/transfers/queries.ts';
-import { launchSubscribers, wantedAbove } from '../../../projections/webhooks/queries.ts';
+import { launchSubscribers, lowestFromBlock } from '../../../projections/webhooks/queries.ts';
 import { decodeEvent } from '../../../schemas/decode/event.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { RawEvent } from '../../../schemas/messages/chain-blocks.ts';
@@ -19,11 +19,12 @@ import type { Matcher } from './matcher.ts';
 
 type Described = Extract<TokensMessage, { type: 'token.described' }>;
 
-/** Longest wait for the block in which a token was met to be indexed. */
-const PATIENCE_MS = 10_000;
+const EVENT = 'token.launched';
+/** Longest wait for the index to have the block in which a token was first seen. */
+const INDEXED_WITHIN_MS = 10_000;
 const POLL_MS = 100;
 
-/** Where a token was met first; parts that are not indexed are null. */
+/** What the read models know of a new token; null: not indexed. */
 interface Launch {
   /** Of its first transfer in the block; where all of its events are malformed, of the first of those. */
   readonly txhash: string | null;
@@ -32,98 +33,109 @@ interface Launch {
   readonly token: TokenRow | undefined;
 }
 
-/** `token.launched`: a token that was met above the height that a webhook hears from. */
+/** `token.launched`: a token that was first seen above the webhook's `from_block`. */
 export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
-  const { pool, clickhouse, kafka, webhooks, whereServed, since, clock, metrics, signal } = deps;
-
-  async function look(message: Described): Promise<Launch | null> {
-    const { token, block } = message;
-    return await whereServed(async (served) => {
-      const [blocks, first, tokens] = await Promise.all([
-        blocksAt(clickhouse, served, [block]),
-        firstTransferIn(clickhouse, served, { token, block }),
-        tokensByAddress(pool, served.schema('tokens'), [token]),
-      ]);
-      const timestamp = blocks.get(block)?.timestamp ?? null;
-      const txhash = first ?? (timestamp === null ? null : await firstEventIn(served, message));
-      return { txhash, timestamp, token: tokens.get(token) };
-    });
-  }
-
-  /**
-   * The transaction of a token's first event in an indexed block, read from the log: a malformed event is in no table of
-   * transfers.
-   */
-  async function firstEventIn(served: Served, { token, standard, block }: Described): Promise<Felt | null> {
-    const at = await placeOfBlock(clickhouse, served, block);
-    if (at === null) return null;
-    const topic = topics.chainBlocks;
-    for await (const { value } of kafka.readRange(topic, at.partition, at.offset, at.offset + 1)) {
-      const message = topic.schema.safeParse(jsonOf(value)).data;
-      if (message?.block.height !== block) break;
-      const isOfToken = (event: RawEvent): boolean =>
-        event.from_address === token && decodeEvent(event, standard) !== null;
-      return message.block.transactions.find(({ events }) => events.some(isOfToken))?.hash ?? null;
-    }
-    return null;
-  }
-
-  async function launchOf(message: Described): Promise<Launch | null> {
-    const until = clock.now() + PATIENCE_MS;
-    for (;;) {
-      const launch = await look(message);
-      if ((launch !== null && launch.timestamp !== null) || clock.now() >= until) return launch;
-      await clock.sleep(POLL_MS, signal);
-      signal.throwIfAborted();
-    }
-  }
-
+  const { pool, webhooks, since, clock, metrics } = deps;
   return {
     name: 'launches',
     topic: topics.tokens,
     fetchBytes: 1_000_000,
-    atOnce: 1,
+    concurrency: 1,
     since,
     async open() {
       const schema = await webhooks();
-      if (schema === null || (await wantedAbove(pool, schema, ['token.launched'])) === null) return null;
+      if (schema === null || (await lowestFromBlock(pool, schema, [EVENT])) === null) return null;
       return {
-        wants: () => true,
+        isRelevant: () => true,
         async match(message) {
-          // What cannot be told for a token is none.
+          // A contract of unknown standard does not count as a token.
           if (message.type !== 'token.described' || message.standard === 'unknown') return null;
-          const { token, standard, block, name, symbol, decimals } = message;
+          const { token, block } = message;
           const ids = await launchSubscribers(pool, schema, { token, height: block });
           if (ids.length === 0) return null;
-          const launch = await launchOf(message);
+          const launch = await awaitLaunch(deps, message);
           const createdAt = clock.now();
-          const body = bodyText('token.launched', createdAt, {
-            token_address: token,
-            symbol: symbol ?? '',
-            name: name ?? '',
-            decimals: decimalsOf(decimals, standard),
-            logo: launch?.token?.logo ?? null,
-            is_erc20: standard === 'erc20',
-            is_erc721: standard === 'erc721',
-            is_erc1155: standard === 'erc1155',
-            verified: launch?.token?.verified ?? false,
-            block,
-            txhash: launch?.txhash ?? null,
-            timestamp: launch?.timestamp ?? null,
-          });
+          const body = launchBody(message, launch, createdAt);
           const deliveries = ids.map((webhookId): NewDelivery => ({
-            id: deliveryId(webhookId, 'token.launched', token),
+            id: deliveryId(webhookId, EVENT, token),
             webhookId,
-            event: 'token.launched',
+            event: EVENT,
             body,
             createdAt,
           }));
           return async (tx) => {
             await insertDeliveries(tx, deliveries);
-            metrics.matched.inc({ event: 'token.launched' }, deliveries.length);
+            metrics.matched.inc({ event: EVENT }, deliveries.length);
           };
         },
       };
     },
   };
+}
+
+/** Waits until the block is indexed, for `INDEXED_WITHIN_MS` at most. */
+async function awaitLaunch(deps: MatchDeps, message: Described): Promise<Launch | null> {
+  const { clock, signal } = deps;
+  const deadline = clock.now() + INDEXED_WITHIN_MS;
+  for (;;) {
+    const launch = await readLaunch(deps, message);
+    if ((launch !== null && launch.timestamp !== null) || clock.now() >= deadline) return launch;
+    await clock.sleep(POLL_MS, signal);
+    signal.throwIfAborted();
+  }
+}
+
+async function readLaunch(deps: MatchDeps, message: Described): Promise<Launch | null> {
+  const { pool, clickhouse, whereServed } = deps;
+  const { token, block } = message;
+  return await whereServed(async (served) => {
+    const [blocks, first, tokens] = await Promise.all([
+      blocksAt(clickhouse, served, [block]),
+      firstTransferIn(clickhouse, served, { token, block }),
+      tokensByAddress(pool, served.schema('tokens'), [token]),
+    ]);
+    const timestamp = blocks.get(block)?.timestamp ?? null;
+    const txhash = first ?? (timestamp === null ? null : await firstEventIn(deps, served, message));
+    return { txhash, timestamp, token: tokens.get(token) };
+  });
+}
+
+/**
+ * The transaction of a token's first event in an indexed block, read from the log: a malformed event is in no table of
+ * transfers.
+ */
+async function firstEventIn(
+  { clickhouse, kafka }: MatchDeps,
+  served: Served,
+  { token, standard, block }: Described,
+): Promise<Felt | null> {
+  const at = await placeOfBlock(clickhouse, served, block);
+  if (at === null) return null;
+  const topic = topics.chainBlocks;
+  for await (const { value } of kafka.readRange(topic, at.partition, at.offset, at.offset + 1)) {
+    const message = topic.schema.safeParse(jsonOf(value)).data;
+    if (message?.block.height !== block) break;
+    const isOfToken = (event: RawEvent): boolean =>
+      event.from_address === token && decodeEvent(event, standard) !== null;
+    return message.block.transactions.find(({ events }) => events.some(isOfToken))?.hash ?? null;
+  }
+  return null;
+}
+
+function launchBody(message: Described, launch: Launch | null, createdAt: number): string {
+  const { token, standard, block, name, symbol, decimals } = message;
+  return bodyText(EVENT, createdAt, {
+    token_address: token,
+    symbol: symbol ?? '',
+    name: name ?? '',
+    decimals: decimalsOf(decimals, standard),
+    logo: launch?.token?.logo ?? null,
+    is_erc20: standard === 'erc20',
+    is_erc721: standard === 'erc721',
+    is_erc1155: standard === 'erc1155',
+    verified: launch?.token?.verified ?? false,
+    block,
+    txhash: launch?.txhash ?? null,
+    timestamp: launch?.timestamp ?? null,
+  });
 }

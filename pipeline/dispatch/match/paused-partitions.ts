@@ -1,57 +1,73 @@
 import type { Clock } from '../../../infra/clock.ts';
 import type { Logger } from '../../../infra/log.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
 import type { RetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
-import type { Alarms } from '../../observe/alarms.ts';
+import { createAlarms } from '../../observe/alarms.ts';
 import type { DispatchMetrics } from '../metrics.ts';
 import type { ProjectionProgress } from './projection-progress.ts';
 
 /** A message that cannot be matched before some projections have read it. */
 export interface Blocked {
   readonly offset: number;
-  /** Asked again until it says `projected`. */
+  /** Polled until it is `projected`. */
   readonly progress: () => Promise<ProjectionProgress>;
 }
 
-/** Partitions whose consumption is paused, each until the message that blocks it is projected. */
+/** Partitions that are paused, each until the message that blocks it is projected. */
 export interface PausedPartitions {
   pause(partition: number, blocked: Blocked): void;
   has(partition: number): boolean;
-  /** Stops waiting for a partition that another process has taken over. */
+  /** Stops waiting: another process reads the partition. */
   forget(partition: number): void;
-  /** Clears the alarm that an earlier process left behind. */
-  clearAlarm(partition: number): Promise<void>;
+  /** Clears an alarm that the previous reader of the partition has left; once per assignment. */
+  clearStaleAlarm(partition: number): Promise<void>;
   stop(): Promise<void>;
+}
+
+export interface PausedPartitionsDeps {
+  readonly matcher: string;
+  readonly topic: string;
+  readonly pool: Pool;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly metrics: DispatchMetrics;
+  readonly retryWhileUnavailable: RetryWhileUnavailable;
+  /** Reads the partition again from its checkpoint. */
+  readonly resume: (partition: number) => Promise<void>;
+  readonly onFatal: (error: unknown) => void;
 }
 
 const POLL_MS = 1000;
 
 /**
- * While a partition is paused, its gauge is 1, and its alarm is raised as long as the cause is a halt: that ends only when
- * an operator retries or skips the poison message. Then `resume` is called.
+ * The gauge of a paused partition is 1. While the cause is a halt, which only an operator ends, an alarm is raised: `/readyz`,
+ * `tds status` and the metric `tds_alarms` show it.
  */
-export function createPausedPartitions({
-  matcher,
-  topic,
-  resume,
-  alarms,
-  clock,
-  log,
-  metrics,
-  retryWhileUnavailable,
-  onFatal,
-}: {
-  readonly matcher: string;
-  readonly topic: string;
-  readonly resume: (partition: number) => Promise<void>;
-  readonly alarms: Alarms;
-  readonly clock: Clock;
-  readonly log: Logger;
-  readonly metrics: Pick<DispatchMetrics, 'paused'>;
-  readonly retryWhileUnavailable: RetryWhileUnavailable;
-  readonly onFatal: (error: unknown) => void;
-}): PausedPartitions {
+export function createPausedPartitions(deps: PausedPartitionsDeps): PausedPartitions {
+  const { matcher, topic, pool, clock, log, metrics, retryWhileUnavailable, resume, onFatal } = deps;
+  const alarms = createAlarms(pool);
   const waits = new Map<number, { readonly stopping: AbortController; readonly done: Promise<void> }>();
+  const cleared = new Set<number>();
   const alarmOf = (partition: number): string => `webhooks.waiting:${matcher}:${topic}:${partition}`;
+  const clearAlarm = async (partition: number): Promise<void> =>
+    await retryWhileUnavailable(() => alarms.clear([alarmOf(partition)]));
+
+  async function report(
+    partition: number,
+    offset: number,
+    { state, detail }: Exclude<ProjectionProgress, { state: 'projected' }>,
+  ): Promise<void> {
+    const fields = { matcher, partition, offset, detail };
+    if (state === 'halted') {
+      log.error(fields, 'matching paused: waits for a halted projection');
+      await retryWhileUnavailable(() =>
+        alarms.raise(alarmOf(partition), `offset ${offset} waits: ${detail}`),
+      );
+    } else {
+      log.warn(fields, 'matching paused: waits for a projection that is behind');
+      await clearAlarm(partition);
+    }
+  }
 
   async function waitFor(
     partition: number,
@@ -63,21 +79,12 @@ export function createPausedPartitions({
       const found = await retryWhileUnavailable(progress);
       if (signal.aborted) return;
       if (found.state === 'projected') break;
-      if (found.state !== reported) {
-        const fields = { matcher, partition, offset, detail: found.detail };
-        if (found.state === 'halted') log.error(fields, 'matching paused: waits for a halted projection');
-        else log.warn(fields, 'matching paused: waits for a projection that is behind');
-        await retryWhileUnavailable(async () =>
-          found.state === 'halted'
-            ? await alarms.raise(alarmOf(partition), `offset ${offset} waits: ${found.detail}`)
-            : await alarms.clear([alarmOf(partition)]),
-        );
-        reported = found.state;
-      }
+      if (found.state !== reported) await report(partition, offset, found);
+      reported = found.state;
       await clock.sleep(POLL_MS, signal);
       if (signal.aborted) return;
     }
-    await retryWhileUnavailable(() => alarms.clear([alarmOf(partition)]));
+    await clearAlarm(partition);
     if (signal.aborted) return;
     log.info({ matcher, partition, offset }, 'matching resumed');
     waits.delete(partition);
@@ -88,6 +95,7 @@ export function createPausedPartitions({
   const forget = (partition: number): void => {
     waits.get(partition)?.stopping.abort();
     waits.delete(partition);
+    cleared.delete(partition);
     metrics.paused.set({ matcher, partition }, 0);
   };
 
@@ -103,12 +111,15 @@ export function createPausedPartitions({
       waits.set(partition, { stopping, done });
     },
     has: (partition) => waits.has(partition),
-    async clearAlarm(partition) {
-      if (!waits.has(partition)) await retryWhileUnavailable(() => alarms.clear([alarmOf(partition)]));
+    async clearStaleAlarm(partition) {
+      if (cleared.has(partition)) return;
+      await clearAlarm(partition);
+      cleared.add(partition);
     },
     async stop() {
-      for (const { stopping } of waits.values()) stopping.abort();
-      await Promise.all([...waits.values()].map(({ done }) => done));
+      const all = [...waits.values()];
+      for (const { stopping } of all) stopping.abort();
+      await Promise.all(all.map(({ done }) => done));
     },
   };
 }

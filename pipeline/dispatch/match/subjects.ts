@@ -1,38 +1,41 @@
 import type { Subscriber } from '../../../projections/webhooks/queries.ts';
 
-/** A token and the accounts that something happened to; a subscription may name either, both or neither. */
-export interface Happening {
+/** The token and accounts of an event; a subscription may name either, both or neither. */
+export interface EventSubject {
   readonly token: string;
   readonly accounts: readonly string[];
 }
 
-/** Every token and every account that something happened to, each once. */
-export function subjectsOf(happenings: readonly Happening[]): { tokens: string[]; accounts: string[] } {
+/** All tokens and accounts of some events, without duplicates. */
+export function distinctSubjects(subjects: readonly EventSubject[]): {
+  tokens: string[];
+  accounts: string[];
+} {
   return {
-    tokens: [...new Set(happenings.map(({ token }) => token))],
-    accounts: [...new Set(happenings.flatMap(({ accounts }) => accounts))],
+    tokens: [...new Set(subjects.map(({ token }) => token))],
+    accounts: [...new Set(subjects.flatMap(({ accounts }) => accounts))],
   };
 }
 
 const ANY = '';
 const keyOf = (token: string, address: string): string => `${token} ${address}`;
 
-/** The webhooks that each happening concerns, each once however many of its subscriptions it meets. */
-export function webhooksBySubject(
+/** Returns a look-up of the webhooks whose subscriptions match an event, each webhook once. */
+export function indexSubscribers(
   subscribers: readonly Subscriber[],
-): (happening: Happening) => ReadonlySet<number> {
-  const bySubject = new Map<string, number[]>();
+): (subject: EventSubject) => ReadonlySet<number> {
+  const webhooksByKey = new Map<string, number[]>();
   for (const { webhook_id: webhook, token, address } of subscribers) {
     const key = keyOf(token, address);
-    const webhooks = bySubject.get(key) ?? [];
-    bySubject.set(key, webhooks);
+    const webhooks = webhooksByKey.get(key) ?? [];
+    webhooksByKey.set(key, webhooks);
     webhooks.push(webhook);
   }
   return ({ token, accounts }) => {
     const found = new Set<number>();
     for (const address of [ANY, ...accounts])
       for (const key of [keyOf(ANY, address), keyOf(token, address)])
-        for (const webhook of bySubject.get(key) ?? []) found.add(webhook);
+        for (const webhook of webhooksByKey.get(key) ?? []) found.add(webhook);
     return found;
   };
 }

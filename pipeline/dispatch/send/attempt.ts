@@ -5,18 +5,19 @@ import { secretOf } from '../../../projections/webhooks/queries.ts';
 import { signatureHeaders } from '../../../schemas/webhooks/signature.ts';
 import type { Egress, EgressAnswer } from '../../egress/egress.ts';
 import { EgressError } from '../../egress/errors.ts';
-import type { Claim } from '../deliveries.ts';
-import type { Answer } from './sender.ts';
+import type { Claim } from './claims.ts';
+import type { SendResult } from './sender.ts';
 
-/** Some firewalls refuse what names nobody. */
+/** Some firewalls reject requests without a User-Agent. */
 const USER_AGENT = 'token-data-service webhooks';
 
-/** Of an answer's body that is kept (decision 46). */
-const CAPTURED_BYTES = 16_384;
+/** Of a response body that is stored (decision 46). */
+const MAX_RESPONSE_BYTES = 16_384;
 
-const TEXT = /^(text\/|application\/([a-z0-9.+-]*\+)?(json|xml|problem)|application\/x-www-form-urlencoded)/i;
+const TEXT_TYPE =
+  /^(text\/|application\/([a-z0-9.+-]*\+)?(json|xml|problem)|application\/x-www-form-urlencoded)/i;
 
-/** Makes one attempt: signs, sends, and reads what is answered. Rejects only when the signal fires. */
+/** Makes one attempt: signs and sends the request, and reads the response. Rejects only when the signal fires. */
 export function createSend({
   egress,
   sealing,
@@ -29,10 +30,10 @@ export function createSend({
   readonly clock: Clock;
   readonly log: Logger;
   readonly timeoutMs: number;
-}): (claim: Claim, signal: AbortSignal) => Promise<Answer> {
+}): (claim: Claim, signal: AbortSignal) => Promise<SendResult> {
   return async (claim, signal) => {
     try {
-      const answer = await egress.request(claim.url, {
+      const response = await egress.request(claim.url, {
         method: 'POST',
         headers: {
           ...headersOf(claim, sealing, clock.now()),
@@ -41,29 +42,33 @@ export function createSend({
         },
         body: claim.body,
         timeoutMs,
-        maxBytes: CAPTURED_BYTES,
+        maxBytes: MAX_RESPONSE_BYTES,
         signal,
       });
-      return { responseCode: answer.status, responseBody: textOf(answer), error: errorOf(answer.status) };
+      return {
+        responseCode: response.status,
+        responseBody: textOf(response),
+        error: errorOf(response.status),
+      };
     } catch (error) {
       if (signal.aborted) throw error;
       if (error instanceof EgressError) return failed(error.message);
-      // A secret that no key opens, say: this service's own affair, and no reason to stop the deliveries of others.
-      log.error({ err: error, delivery: claim.id, webhook: claim.webhookId }, 'a delivery could not be sent');
+      // An error of this service, such as a secret that cannot be decrypted, must not stop other deliveries.
+      log.error({ err: error, delivery: claim.id, webhook: claim.webhookId }, 'delivery could not be sent');
       return failed('the delivery could not be sent');
     }
   };
 }
 
-const failed = (error: string): Answer => ({ responseCode: null, responseBody: null, error });
+const failed = (error: string): SendResult => ({ responseCode: null, responseBody: null, error });
 
 function headersOf(claim: Claim, sealing: Sealing, now: number): Record<string, string> {
   const { secret, previous, previousUntil, userId } = claim.secrets;
-  const isGrace = previous !== null && previousUntil !== null && now < previousUntil;
+  const isPreviousValid = previous !== null && previousUntil !== null && now < previousUntil;
   return signatureHeaders({
     body: claim.body,
     secret: sealing.open(secret, secretOf(userId)),
-    previousSecret: isGrace ? sealing.open(previous, secretOf(userId)) : null,
+    previousSecret: isPreviousValid ? sealing.open(previous, secretOf(userId)) : null,
     deliveryId: claim.id,
     event: claim.event,
     attempt: claim.attempts + 1,
@@ -71,7 +76,7 @@ function headersOf(claim: Claim, sealing: Sealing, now: number): Record<string, 
   });
 }
 
-/** null: the receiver has it. */
+/** null: accepted. */
 function errorOf(status: number): string | null {
   if (status >= 200 && status < 300) return null;
   return status >= 300 && status < 400
@@ -79,14 +84,14 @@ function errorOf(status: number): string | null {
     : `answered ${status}`;
 }
 
-/** What is not said to be text counts as such where nothing is said of it, and it is UTF-8. */
+/** Without a Content-Type, valid UTF-8 is treated as text. */
 function textOf({ headers, body }: EgressAnswer): string | null {
   const type = headers['content-type'];
-  const isSaid = type !== undefined && TEXT.test(type);
-  if (body.length === 0 || (type !== undefined && !isSaid)) return null;
+  const isDeclaredText = type !== undefined && TEXT_TYPE.test(type);
+  if (body.length === 0 || (type !== undefined && !isDeclaredText)) return null;
   try {
-    // As a stream: the character that lies across the end of what is kept is left out.
-    return new TextDecoder('utf-8', { fatal: !isSaid }).decode(body, { stream: true });
+    // `stream` drops a character that was cut at MAX_RESPONSE_BYTES.
+    return new TextDecoder('utf-8', { fatal: !isDeclaredText }).decode(body, { stream: true });
   } catch {
     return null;
   }

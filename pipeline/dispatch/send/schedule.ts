@@ -1,9 +1,9 @@
-/** When a delivery is tried, and what becomes of it: the contract's states of a webhook delivery. Pure. */
+/** When a delivery is attempted next, and its status: the contract's states of a webhook delivery. Pure. */
 
 export type DeliveryStatus = 'pending' | 'success' | 'failed' | 'dead';
 
 export interface Schedule {
-  /** Milliseconds of waiting before each scheduled retry; as many retries as there are. */
+  /** Milliseconds before each scheduled retry; one entry a retry. */
   readonly delaysMs: readonly number[];
 }
 
@@ -12,27 +12,27 @@ export interface DeliveryState {
   readonly status: DeliveryStatus;
   /** Attempts that have ended. */
   readonly attempts: number;
-  /** Those of them that the schedule made. */
+  /** Those of them that were scheduled, not manual. */
   readonly scheduledAttempts: number;
-  /** The next attempt of the schedule; null: none is left. */
+  /** The next scheduled attempt; null: none is left. */
   readonly scheduledAt: number | null;
-  /** An attempt that was asked for by hand and has not ended. */
+  /** A manual attempt that was requested and has not ended. */
   readonly manualAt: number | null;
 }
 
 export interface NextState extends DeliveryState {
-  /** When something is to be done next; null: never. */
+  /** The earlier of both; null: no attempt is left. */
   readonly dueAt: number | null;
-  /** This attempt was the one after which no other comes by itself. */
+  /** This attempt was the last scheduled one, and it failed. */
   readonly hasDied: boolean;
 }
 
-/** No retry comes early, and not all at once. */
-const MOST_JITTER = 0.1;
+/** Added to a delay, as a fraction of it: retries never come early, and are spread. */
+const MAX_JITTER = 0.1;
 
 /**
- * The state after an attempt has ended at `at`. One that was asked for by hand uses up none of the schedule: that goes on
- * where it stood (decision 91).
+ * The state after an attempt that ended at `at`. A manual attempt uses up none of the schedule, which continues unchanged
+ * (decision 91).
  *
  * @param random from 0 to before 1
  */
@@ -52,7 +52,7 @@ export function afterAttempt(
   }
   const delay = delaysMs[scheduledAttempts - 1];
   const retryAt =
-    delay === undefined ? null : at + Math.ceil(delay) + Math.floor(delay * MOST_JITTER * random());
+    delay === undefined ? null : at + Math.ceil(delay) + Math.floor(delay * MAX_JITTER * random());
   const scheduledAt = isManual ? state.scheduledAt : retryAt;
   return {
     status: scheduledAt === null ? 'dead' : 'failed',
@@ -60,12 +60,12 @@ export function afterAttempt(
     scheduledAttempts,
     scheduledAt,
     manualAt,
-    dueAt: earlier(scheduledAt, manualAt),
+    dueAt: earliest(scheduledAt, manualAt),
     hasDied: scheduledAt === null && state.status !== 'dead',
   };
 }
 
-/** The earlier of two times, of which each may be never. */
-function earlier(one: number | null, other: number | null): number | null {
+/** null: never. */
+function earliest(one: number | null, other: number | null): number | null {
   return one === null || other === null ? (one ?? other) : Math.min(one, other);
 }

@@ -3,44 +3,46 @@ import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../../infra/clock.ts';
 import { pause } from '../../../infra/lifecycle.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
-import { storable } from '../../../schemas/text.ts';
 import type { RetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
-import { claimDeliveries, endAttempts, releaseClaims } from '../deliveries.ts';
-import type { Claim, Ended } from '../deliveries.ts';
-import { createEndpoints } from './endpoints.ts';
+import { storable } from '../../../schemas/text.ts';
+import { startLoop } from '../loop.ts';
 import type { DispatchMetrics } from '../metrics.ts';
-import { startRounds } from '../rounds.ts';
+import { claimDeliveries, releaseClaims } from './claims.ts';
+import type { Claim } from './claims.ts';
+import { createEndpointLimits } from './endpoint-limits.ts';
+import { storeOutcomes } from './outcomes.ts';
+import type { AttemptOutcome } from './outcomes.ts';
 import { afterAttempt } from './schedule.ts';
 
-/** What came of one request. */
-export interface Answer {
-  /** null: there was none. */
+/** The result of one request. */
+export interface SendResult {
+  /** null: no response. */
   readonly responseCode: number | null;
   /** null: none, or not text. */
   readonly responseBody: string | null;
-  /** null: the receiver has it. */
+  /** null: the receiver accepted the delivery. */
   readonly error: string | null;
 }
 
 export interface SenderSettings {
   readonly delaysMs: readonly number[];
-  /** For the whole answer. */
+  /** For the whole response. */
   readonly timeoutMs: number;
   /** Attempts at a time, over all endpoints and of each. */
   readonly concurrency: number;
   readonly endpointConcurrency: number;
-  /** Deliveries that died in a row, from which on a webhook counts as disabled. */
+  /** Dead deliveries in a row from which on a webhook counts as disabled. */
   readonly deadLimit: number;
-  /** Longest time between looks for what is due. */
+  /** Longest time between two polls for due deliveries. */
   readonly pollMs: number;
 }
 
 export interface SenderDeps {
   readonly pool: Pool;
-  /** Postgres schema of the `webhooks` read model that is served; null: none yet. */
+  /** Postgres schema of the served build of `webhooks`; null: not built yet. */
   readonly schema: () => Promise<string | null>;
-  /** Makes one attempt, and ends within its time; rejects only when the signal fires. */
-  readonly send: (claim: Claim, signal: AbortSignal) => Promise<Answer>;
+  /** Makes one attempt within its timeout; rejects only when the signal fires. */
+  readonly send: (claim: Claim, signal: AbortSignal) => Promise<SendResult>;
   readonly clock: Clock;
   readonly retryWhileUnavailable: RetryWhileUnavailable;
   readonly metrics: DispatchMetrics;
@@ -48,138 +50,149 @@ export interface SenderDeps {
 }
 
 export interface Sender {
-  /** Something may be due. */
+  /** Polls at once: deliveries may be due. */
   wake(): void;
-  /** Waits a moment for what runs; what has not ended by then is given back. */
+  /** Waits `STOP_GRACE_MS` for running attempts; then aborts them and releases their leases. */
   stop(): Promise<void>;
 }
 
-/** Left over after an attempt's own time, to write down what came of it. */
+/** Added to the attempt's timeout, for storing its outcome. */
 const LEASE_MARGIN_MS = 20_000;
-/** An answer within so long is a quick one. */
-const QUICK_MS = 1000;
-/** Looks for due deliveries are at least so long apart while attempts end all the time. */
-const BREATH_MS = 10;
-const GRACE_MS = 3000;
-/** Attempts whose ends are written in one transaction. */
-const ENDS = 500;
+/** A response within this time is a fast one. */
+const FAST_MS = 1000;
+/** Shortest time between two polls. */
+const MIN_POLL_MS = 10;
+const STOP_GRACE_MS = 3000;
+/** Outcomes stored in one transaction. */
+const OUTCOMES_PER_TRANSACTION = 500;
 
-/** Claims what is due, makes the attempts side by side, and writes down what came of them. */
+/** Claims due deliveries, makes their attempts concurrently, and stores the outcomes. */
 export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void): Sender {
   const { pool, schema, send, clock, retryWhileUnavailable, metrics, settings } = deps;
-  const endpoints = createEndpoints({
-    most: settings.endpointConcurrency,
-    slow: Math.ceil(settings.concurrency / 2),
+  const limits = createEndpointLimits({
+    maxPerEndpoint: settings.endpointConcurrency,
+    maxSlow: Math.ceil(settings.concurrency / 2),
   });
   const lease = randomUUID();
-  const cutting = new AbortController();
+  const aborting = new AbortController();
   const running = new Set<Promise<void>>();
-  /** Deliveries whose attempt runs, or has ended and is not written down: their leases may end, they are not taken again. */
-  const held = new Set<string>();
-  const ended: Ended[] = [];
-  const unmade: Claim[] = [];
-  let waiting = new AbortController();
-  let writing: Promise<void> | null = null;
-  const wake = (): void => waiting.abort();
+  /** Deliveries with an attempt that runs, or with an outcome that is not stored: not claimed again when their lease ends. */
+  const inFlight = new Set<string>();
+  const aborted: Claim[] = [];
+  let sleeping = new AbortController();
+  const wake = (): void => sleeping.abort();
+  const outcomes = createOutcomeWriter(async (batch) => {
+    await retryWhileUnavailable(() => storeOutcomes(pool, batch));
+    for (const { claim } of batch) inFlight.delete(claim.id);
+    wake();
+  }, onFatal);
 
   async function attempt(claim: Claim): Promise<void> {
-    const at = clock.now();
-    let answer: Answer;
+    const startedAt = clock.now();
+    let result: SendResult;
     try {
-      answer = await send(claim, cutting.signal);
+      result = await send(claim, aborting.signal);
     } catch (error) {
-      if (!cutting.signal.aborted) throw error;
-      unmade.push(claim);
+      if (!aborting.signal.aborted) throw error;
+      aborted.push(claim);
       return;
     }
-    const durationMs = clock.now() - at;
-    const isSuccess = answer.error === null;
-    const { isManual } = claim;
-    const next = afterAttempt(claim, { isSuccess, isManual, at: at + durationMs }, settings, () =>
-      clock.random(),
-    );
-    endpoints.ended(claim.webhookId, answer.responseCode !== null && durationMs < QUICK_MS);
+    const durationMs = clock.now() - startedAt;
+    const isSuccess = result.error === null;
+    const ended = { isSuccess, isManual: claim.isManual, at: startedAt + durationMs };
+    const next = afterAttempt(claim, ended, settings, () => clock.random());
+    limits.attemptEnded(claim.webhookId, result.responseCode !== null && durationMs < FAST_MS);
     metrics.attempts.inc({ outcome: isSuccess ? 'success' : next.status });
     metrics.duration.observe(durationMs / 1000);
-    const responseBody = answer.responseBody === null ? null : storable(answer.responseBody);
-    ended.push({ claim, next, at, durationMs, ...answer, responseBody });
-    write();
-  }
-
-  /** What ends while a transaction writes is in the next one. */
-  function write(): void {
-    writing ??= (async () => {
-      while (ended.length > 0) {
-        const some = ended.splice(0, ENDS);
-        await retryWhileUnavailable(() => endAttempts(pool, some));
-        for (const { claim } of some) held.delete(claim.id);
-        wake();
-      }
-    })()
-      .catch(onFatal)
-      .finally(() => {
-        writing = null;
-        if (ended.length > 0) write();
-      });
+    const responseBody = result.responseBody === null ? null : storable(result.responseBody);
+    outcomes.add({ claim, next, startedAt, durationMs, ...result, responseBody });
   }
 
   function start(claim: Claim): void {
-    held.add(claim.id);
-    endpoints.began(claim.webhookId);
+    inFlight.add(claim.id);
+    limits.attemptStarted(claim.webhookId);
     const run = attempt(claim)
       .catch(onFatal)
       .finally(() => running.delete(run));
     running.add(run);
   }
 
-  /** How many attempts were begun. */
-  async function begin(): Promise<number> {
-    const places = settings.concurrency - running.size;
-    const served = places > 0 ? await schema() : null;
+  /** Returns the number of attempts started. */
+  async function startDueAttempts(): Promise<number> {
+    const free = settings.concurrency - running.size;
+    const served = free > 0 ? await schema() : null;
     if (served === null) return 0;
-    let begun = 0;
-    for (const room of endpoints.rooms()) {
-      const most = Math.min(room.most, places - begun);
-      if (most === 0) break;
+    let started = 0;
+    for (const capacity of limits.capacities()) {
+      const limit = Math.min(capacity.limit, free - started);
+      if (limit === 0) break;
       const claims = await claimDeliveries(pool, {
-        ...room,
-        most,
+        ...capacity,
+        limit,
         schema: served,
         now: clock.now(),
         lease,
         leaseMs: settings.timeoutMs + LEASE_MARGIN_MS,
         deadLimit: settings.deadLimit,
-        held: [...held],
+        inFlight: [...inFlight],
       });
       claims.forEach(start);
-      begun += claims.length;
+      started += claims.length;
     }
-    return begun;
+    return started;
   }
 
-  async function round(signal: AbortSignal): Promise<void> {
-    waiting = new AbortController();
-    const begun = await begin();
-    await (begun > 0
-      ? clock.sleep(BREATH_MS, signal)
-      : clock.sleep(settings.pollMs, AbortSignal.any([waiting.signal, signal])));
+  async function poll(signal: AbortSignal): Promise<void> {
+    sleeping = new AbortController();
+    const started = await startDueAttempts();
+    await (started > 0
+      ? clock.sleep(MIN_POLL_MS, signal)
+      : clock.sleep(settings.pollMs, AbortSignal.any([sleeping.signal, signal])));
   }
 
-  const rounds = startRounds(round, retryWhileUnavailable, onFatal);
+  const polling = startLoop(poll, retryWhileUnavailable, onFatal);
 
   return {
     wake,
     async stop() {
-      await rounds.stop();
+      await polling.stop();
       const all = Promise.all(running);
-      const over = new AbortController();
-      await Promise.race([all, pause(GRACE_MS, over.signal)]);
-      over.abort();
-      cutting.abort();
+      const ended = new AbortController();
+      await Promise.race([all, pause(STOP_GRACE_MS, ended.signal)]);
+      ended.abort();
+      aborting.abort();
       await all;
+      await outcomes.flushed();
+      // Best effort: leases that are not released expire.
+      await releaseClaims(pool, aborted).catch(() => {});
+    },
+  };
+}
+
+/** Stores outcomes in batches, one at a time: those that arrive during a transaction are in the next one. */
+function createOutcomeWriter(
+  store: (batch: readonly AttemptOutcome[]) => Promise<void>,
+  onFatal: (error: unknown) => void,
+): { add(outcome: AttemptOutcome): void; flushed(): Promise<void> } {
+  const queue: AttemptOutcome[] = [];
+  let writing: Promise<void> | null = null;
+  const write = (): void => {
+    writing ??= (async () => {
+      while (queue.length > 0) await store(queue.splice(0, OUTCOMES_PER_TRANSACTION));
+    })()
+      .catch(onFatal)
+      .finally(() => {
+        writing = null;
+        if (queue.length > 0) write();
+      });
+  };
+  return {
+    add(outcome) {
+      queue.push(outcome);
+      write();
+    },
+    async flushed() {
       while (writing !== null) await writing;
-      // Their leases end by themselves where this is not written.
-      await releaseClaims(pool, unmade).catch(() => {});
     },
   };
 }

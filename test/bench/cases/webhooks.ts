@@ -15,7 +15,7 @@ import { inTransaction } from '../../../infra/postgres/client.ts';
 import { insertDeliveries } from '../../../pipeline/dispatch/deliveries.ts';
 import { createDispatchMetrics } from '../../../pipeline/dispatch/metrics.ts';
 import { balanceMatcher } from '../../../pipeline/dispatch/match/balances.ts';
-import { inOrder } from '../../../pipeline/dispatch/match/matcher.ts';
+import { mapInOrder } from '../../../pipeline/dispatch/match/matcher.ts';
 import { transferMatcher } from '../../../pipeline/dispatch/match/transfers.ts';
 import { servedBuilds, servedSchema } from '../../../projections/served.ts';
 import { toFelt } from '../../../schemas/felt.ts';
@@ -149,7 +149,7 @@ export const webhooks: BenchCase = {
           want: wanted.deliveryRate,
         });
       }
-      const inOrder = receiver.got.filter(({ attempt }) => attempt === 1).length;
+      const mapInOrder = receiver.got.filter(({ attempt }) => attempt === 1).length;
 
       world.say(`matching against ${SUBSCRIPTIONS} subscriptions`);
       // Subscribe to every second account in the blocks.
@@ -217,7 +217,7 @@ export const webhooks: BenchCase = {
           ...balances,
         ],
         completeness: [
-          { what: 'first attempts of deliveries that were due', expected: 2 * DELIVERIES, found: inOrder },
+          { what: 'first attempts of deliveries that were due', expected: 2 * DELIVERIES, found: mapInOrder },
           { what: 'requests that were not signed well', expected: 0, found: receiver.wrong() },
           {
             what: 'blocks of which one endpoint heard',
@@ -345,7 +345,7 @@ async function matched(
     };
     const began = performance.now();
     const opened = await matcher.open();
-    if (opened?.wants(place) !== true) throw new Error('nobody wants the block');
+    if (opened?.isRelevant(place) !== true) throw new Error('nobody wants the block');
     const message = topics.chainBlocks.schema.parse(JSON.parse(value.toString()));
     const plan = await opened.match(message, place);
     if (typeof plan === 'function') await inTransaction(pool, plan);
@@ -387,8 +387,8 @@ async function balancesTold(
       if (Number(message.key) > above) messages.push(message);
   const opened = await matcher.open();
   const began = performance.now();
-  const plans = inOrder(messages, atOnce, async (message) => {
-    if (opened?.wants(message) !== true) throw new Error('nobody wants the block');
+  const plans = mapInOrder(messages, atOnce, async (message) => {
+    if (opened?.isRelevant(message) !== true) throw new Error('nobody wants the block');
     return await opened.match(topics.chainBlocks.schema.parse(JSON.parse(message.value.toString())), message);
   });
   for await (const [{ key }, plan] of plans) if (plan === null) throw new Error(`nothing in block ${key}`);

@@ -748,7 +748,7 @@ describe('deliveries', () => {
     const asked = [pending, failed, dead].map((delivery_id) => ({ kind: 'retry', delivery_id }));
     expect(await requestsOf(id)).toEqual(asked);
     const refused = await retry(success);
-    expect([refused.status, refused.json.detail]).toEqual([409, 'The delivery was a success.']);
+    expect([refused.status, refused.json.detail]).toEqual([409, 'The delivery has succeeded already.']);
     expect((await retry(randomUUID())).status).toBe(404);
     expect((await retry('no-uuid')).status).toBe(404);
     expect(await requestsOf(id)).toEqual(asked);

@@ -27,7 +27,7 @@ it('tells while it matches how many messages it has not looked at', async () => 
   await world.publish(heights.map((height) => accepted(makeBlock({ height, transactions: [] }), height)));
   const registry = new Registry();
   const metrics = createDispatchMetrics(registry);
-  const behind = async (): Promise<number | undefined> => (await metrics.position.get()).values[0]?.value;
+  const behind = async (): Promise<number | undefined> => (await metrics.lag.get()).values[0]?.value;
   const told: (number | undefined)[] = [];
   const { kafka, pool, log } = world;
   const stopping = new AbortController();
@@ -36,10 +36,10 @@ it('tells while it matches how many messages it has not looked at', async () => 
       name: 'test',
       topic: topics.chainBlocks,
       fetchBytes: 1_000_000,
-      atOnce: 1,
+      concurrency: 1,
       since: async () => 0,
       open: async () => ({
-        wants: () => true,
+        isRelevant: () => true,
         async match() {
           told.push(await behind());
           return null;
@@ -79,12 +79,12 @@ it('looks again at what is served when a rebuild has taken the table away that i
       name: 'moved',
       topic: topics.chainBlocks,
       fetchBytes: 1_000_000,
-      atOnce: 1,
+      concurrency: 1,
       since: async () => 0,
       async open() {
         const schema = served.length > 1 ? served.shift() : served[0];
         return {
-          wants: () => true,
+          isRelevant: () => true,
           async match({ block }) {
             await pool.query(`SELECT n FROM ${schema}.found`);
             read.push(`${schema} ${block.height}`);

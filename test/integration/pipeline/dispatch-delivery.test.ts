@@ -6,8 +6,9 @@ import type { AddressInfo, Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 
 import { createPool } from '../../../infra/postgres/client.ts';
-import { claimDeliveries, endAttempts } from '../../../pipeline/dispatch/deliveries.ts';
-import type { Claim } from '../../../pipeline/dispatch/deliveries.ts';
+import { claimDeliveries } from '../../../pipeline/dispatch/send/claims.ts';
+import type { Claim } from '../../../pipeline/dispatch/send/claims.ts';
+import { storeOutcomes } from '../../../pipeline/dispatch/send/outcomes.ts';
 import { verify } from '../../../schemas/webhooks/signature.ts';
 import { DELAYS_MS, LEASE_MS, deliveryWorld, newSecret } from '../../support/delivery-world.ts';
 import type { Answering, DeliveryWorld, Received, Receiver } from '../../support/delivery-world.ts';
@@ -699,11 +700,11 @@ describe('whoever sends', () => {
       now: world.clock.now(),
       lease: randomUUID(),
       leaseMs: LEASE_MS,
-      most: 100,
-      room: new Map(),
-      otherwise: 100,
+      limit: 100,
+      perEndpoint: new Map(),
+      perOtherEndpoint: 100,
       deadLimit: 10,
-      held: [],
+      inFlight: [],
     });
 
   it('makes no attempt twice at a time beside another, and none is left out', async () => {
@@ -767,7 +768,9 @@ describe('whoever sends', () => {
         hasDied: true,
       } as const;
       const none = { responseCode: 500, responseBody: null, error: 'answered 500' };
-      await endAttempts(world.pool, [{ claim: frozen, next, at: world.clock.now(), durationMs: 1, ...none }]);
+      await storeOutcomes(world.pool, [
+        { claim: frozen, next, startedAt: world.clock.now(), durationMs: 1, ...none },
+      ]);
     };
     const rows = async (): Promise<unknown[]> =>
       (

@@ -5,7 +5,7 @@ import { systemClock } from '../../../infra/clock.ts';
 import { inTransaction } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { createDispatchMetrics } from '../../../pipeline/dispatch/metrics.ts';
-import { takeBackBalances, tellBalances } from '../../../pipeline/dispatch/match/told-balances.ts';
+import { revertBalances, notifyBalances } from '../../../pipeline/dispatch/match/notified-balances.ts';
 import { transferMatcher } from '../../../pipeline/dispatch/match/transfers.ts';
 import { withNames } from '../../../projections/define.ts';
 import { webhooks } from '../../../projections/webhooks/projector.ts';
@@ -87,7 +87,7 @@ function reader(pool: Pool): (message: ChainBlocksMessage) => Promise<void> {
       timestamp: 0,
     };
     const opened = await matcher.open();
-    if (opened === null || !opened.wants(about)) return;
+    if (opened === null || !opened.isRelevant(about)) return;
     const plan = await opened.match(message, about);
     if (typeof plan === 'function') await inTransaction(pool, plan);
   };
@@ -361,7 +361,7 @@ describe('the balances that a receiver was told last', () => {
         }));
         const news = await inTransaction(
           world.pool,
-          async (tx) => await tellBalances(tx, { ...block, seq }, asked),
+          async (tx) => await notifyBalances(tx, { ...block, seq }, asked),
         );
         for (const key of (await tellings()).slice(-news)) if (news > 0) below.set(key, inForce());
       };
@@ -370,7 +370,7 @@ describe('the balances that a receiver was told last', () => {
         if (block === undefined) return;
         loose.push(...block.changes.map(({ name }) => name));
         seq += 1;
-        await inTransaction(world.pool, async (tx) => await takeBackBalances(tx, { ...block, seq }));
+        await inTransaction(world.pool, async (tx) => await revertBalances(tx, { ...block, seq }));
       };
 
       for (let step = 0; step < 40; step += 1) {

@@ -3,20 +3,19 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 
 import { inTransaction } from '../../../infra/postgres/client.ts';
+import { deleteDeliveries, insertDeliveries, retryDelivery } from '../../../pipeline/dispatch/deliveries.ts';
 import {
-  claimDeliveries,
-  deleteDeliveries,
-  endAttempts,
-  insertDeliveries,
-  letInEndpoints,
-  releaseClaims,
-  reopenEndpoints,
-  retryDelivery,
-} from '../../../pipeline/dispatch/deliveries.ts';
-import type { Claim } from '../../../pipeline/dispatch/deliveries.ts';
+  activateEndpoints,
+  activatedWebhooks,
+  endpointsOfReenabledOwners,
+  reenableEndpointsOfOwners,
+  webhooksToDisable,
+} from '../../../pipeline/dispatch/endpoints.ts';
+import { claimDeliveries, releaseClaims } from '../../../pipeline/dispatch/send/claims.ts';
+import type { Claim } from '../../../pipeline/dispatch/send/claims.ts';
+import { storeOutcomes } from '../../../pipeline/dispatch/send/outcomes.ts';
 import { afterAttempt } from '../../../pipeline/dispatch/send/schedule.ts';
 import { withNames } from '../../../projections/define.ts';
-import { newlyActive, newlyLetIn, webhooksToDisable } from '../../../projections/webhooks/queries.ts';
 import { webhooks } from '../../../projections/webhooks/projector.ts';
 import { interleaving } from '../../support/interleaving.ts';
 import { projectionWorld } from '../../support/projection-world.ts';
@@ -160,8 +159,8 @@ function draw(model: Model, pool: typeof world.pool, free: Set<Process>): () => 
             [webhookId],
           ));
       return async () => {
-        await reopenEndpoints(pool, await newlyActive(pool, SCHEMA));
-        await letInEndpoints(pool, await newlyLetIn(pool, SCHEMA));
+        await activateEndpoints(pool, await activatedWebhooks(pool, SCHEMA));
+        await reenableEndpointsOfOwners(pool, await endpointsOfReenabledOwners(pool, SCHEMA));
         for (const { id, activation } of await webhooksToDisable(pool, SCHEMA, DEAD_LIMIT)) {
           await pool.query(
             `UPDATE ${SCHEMA}.webhooks SET status = 'disabled' WHERE id = $1 AND activation = $2 AND status = 'active'`,
@@ -203,7 +202,7 @@ function draw(model: Model, pool: typeof world.pool, free: Set<Process>): () => 
 
 async function claim(model: Model, pool: typeof world.pool, process: Process): Promise<void> {
   const { random, now } = model;
-  const room = new Map(
+  const perEndpoint = new Map(
     model.webhooks.filter(() => random.chance(500)).map((id) => [id, random.below(3)] as const),
   );
   const claims = await claimDeliveries(pool, {
@@ -211,11 +210,11 @@ async function claim(model: Model, pool: typeof world.pool, process: Process): P
     now,
     lease: process.lease,
     leaseMs: LEASE_MS,
-    most: 1 + random.below(4),
-    room,
-    otherwise: random.below(3),
+    limit: 1 + random.below(4),
+    perEndpoint,
+    perOtherEndpoint: random.below(3),
     deadLimit: DEAD_LIMIT,
-    held: process.claims.map((held) => held.claim.id),
+    inFlight: process.claims.map(({ claim: { id } }) => id),
   });
   for (const one of claims) {
     const isTaken = model.processes.some((other) =>
@@ -228,14 +227,22 @@ async function claim(model: Model, pool: typeof world.pool, process: Process): P
 
 async function end(model: Model, pool: typeof world.pool, claims: readonly Claim[]): Promise<void> {
   const { random, now } = model;
-  await endAttempts(
+  await storeOutcomes(
     pool,
     claims.map((one) => {
       const isSuccess = random.chance(400);
       const { isManual } = one;
       const next = afterAttempt(one, { isSuccess, isManual, at: now }, { delaysMs }, () => 0);
       const error = isSuccess ? null : 'answered 500';
-      return { claim: one, next, at: now, durationMs: 1, responseCode: 500, responseBody: null, error };
+      return {
+        claim: one,
+        next,
+        startedAt: now,
+        durationMs: 1,
+        responseCode: 500,
+        responseBody: null,
+        error,
+      };
     }),
   );
 }
@@ -248,7 +255,7 @@ async function breaches(): Promise<unknown[]> {
      LEFT JOIN tds.webhook_endpoints e ON e.webhook_id = d.webhook_id
      WHERE ${DUE} AND NOT coalesce(e.due_at <= d.due_at, false)
        -- the upkeep is about to look
-       AND NOT (w.status = 'active' AND e.activation < w.activation) AND NOT e.shut_out
+       AND NOT (w.status = 'active' AND e.activation < w.activation) AND NOT e.owner_disabled
      UNION ALL
      SELECT 'not due when it says', id, due_at, least(scheduled_at, manual_at) FROM tds.webhook_deliveries
      WHERE lease IS NULL AND due_at IS DISTINCT FROM least(scheduled_at, manual_at)
@@ -293,8 +300,8 @@ async function drain(model: Model, seed: number): Promise<void> {
     model.nextId + 1,
   ]);
   await world.pool.query(`DELETE FROM ${SCHEMA}.shut_out_users`);
-  await reopenEndpoints(world.pool, await newlyActive(world.pool, SCHEMA));
-  await letInEndpoints(world.pool, await newlyLetIn(world.pool, SCHEMA));
+  await activateEndpoints(world.pool, await activatedWebhooks(world.pool, SCHEMA));
+  await reenableEndpointsOfOwners(world.pool, await endpointsOfReenabledOwners(world.pool, SCHEMA));
   model.now += 10 * LEASE_MS;
   for (;;) {
     const claims = await claimDeliveries(world.pool, {
@@ -302,20 +309,20 @@ async function drain(model: Model, seed: number): Promise<void> {
       now: model.now,
       lease: randomUUID(),
       leaseMs: LEASE_MS,
-      most: 100,
-      room: new Map(),
-      otherwise: 10,
+      limit: 100,
+      perEndpoint: new Map(),
+      perOtherEndpoint: 10,
       deadLimit: DEAD_LIMIT,
-      held: [],
+      inFlight: [],
     });
     if (claims.length === 0) break;
-    await endAttempts(
+    await storeOutcomes(
       world.pool,
       claims.map((one) => {
         const attempt = { isSuccess: true, isManual: one.isManual, at: model.now };
         const next = afterAttempt(one, attempt, { delaysMs }, () => 0);
         const answer = { responseCode: 200, responseBody: null, error: null };
-        return { claim: one, next, at: model.now, durationMs: 1, ...answer };
+        return { claim: one, next, startedAt: model.now, durationMs: 1, ...answer };
       }),
     );
   }
@@ -346,18 +353,18 @@ it('wakes what was passed over while too many were dead, once one has succeeded'
       now,
       lease: randomUUID(),
       leaseMs: LEASE_MS,
-      most: 10,
-      room: new Map(),
-      otherwise: 10,
+      limit: 10,
+      perEndpoint: new Map(),
+      perOtherEndpoint: 10,
       deadLimit: DEAD_LIMIT,
-      held: [],
+      inFlight: [],
     });
-    await endAttempts(
+    await storeOutcomes(
       world.pool,
       claims.map((one) => ({
         claim: one,
         next: afterAttempt(one, { isSuccess, isManual: one.isManual, at: now }, { delaysMs: [] }, () => 0),
-        at: now,
+        startedAt: now,
         durationMs: 1,
         responseCode: isSuccess ? 200 : 500,
         responseBody: null,

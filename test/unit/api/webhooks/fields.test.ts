@@ -40,7 +40,7 @@ describe('a new webhook', () => {
     ['events', 'transfer.created', 'Expected a list of items but got type "str".'],
     ['events', ['transfer.created', 'ping'], '1: "ping" is not a valid choice.'],
     ['events', ['*'], '0: "*" is not a valid choice.'],
-    ['events', ['token.launched', 'token.launched'], 'Each event may be named once.'],
+    ['events', ['token.launched', 'token.launched'], 'List each event once.'],
     ['subscriptions', {}, 'Expected a list of items but got type "dict".'],
     ['subscriptions', null, 'This field may not be null.'],
     ['subscriptions', [5], '0: Invalid data. Expected a dictionary, but got int.'],

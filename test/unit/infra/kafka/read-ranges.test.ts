@@ -28,7 +28,6 @@ test('a reader whose group is joined again goes on where it was, and hands nothi
       commit: async () => {},
       assigned: () => [],
       pause: () => {},
-      resume: () => {},
     };
   };
   const hand = async (from: number, to: number): Promise<unknown> =>

@@ -322,8 +322,8 @@ describe('what an operator decides about a user', () => {
 
   it('goes for the webhooks of the user', () => {
     const outcome = { accepted: true, result: { id: OWNER } };
-    expect(shutOut(OWNER, true)).toEqual({ outcome, changes: [{ type: 'owner.shut-out', userId: OWNER }] });
-    expect(shutOut(OWNER, false)).toEqual({ outcome, changes: [{ type: 'owner.let-in', userId: OWNER }] });
+    expect(shutOut(OWNER, true)).toEqual({ outcome, changes: [{ type: 'owner.disabled', userId: OWNER }] });
+    expect(shutOut(OWNER, false)).toEqual({ outcome, changes: [{ type: 'owner.enabled', userId: OWNER }] });
   });
 
   it('says nothing of a user whom a later command makes', () => {

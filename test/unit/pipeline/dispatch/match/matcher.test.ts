@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 
-import { inOrder } from '../../../../../pipeline/dispatch/match/matcher.ts';
+import { mapInOrder } from '../../../../../pipeline/dispatch/match/matcher.ts';
 
 it('gives what becomes of each in their order, whichever is done first, so many at once and no more', async () => {
   await fc.assert(
@@ -18,7 +18,7 @@ it('gives what becomes of each in their order, whichever is done first, so many 
           running -= 1;
           return index * 10;
         };
-        for await (const one of inOrder([...turns.keys()], atOnce, work)) found.push(one);
+        for await (const one of mapInOrder([...turns.keys()], atOnce, work)) found.push(one);
         expect(found).toEqual([...turns.keys()].map((index) => [index, index * 10]));
         expect(most).toBeLessThanOrEqual(atOnce);
         // All of those that may are begun before the first is waited for.
@@ -36,7 +36,7 @@ it('fails where the first that fails stands, and not by one that nobody asks for
   };
   const seen: number[] = [];
   const all = (async () => {
-    for await (const [item] of inOrder([0, 1, 2, 3], 4, work)) seen.push(item);
+    for await (const [item] of mapInOrder([0, 1, 2, 3], 4, work)) seen.push(item);
   })();
   await expect(all).rejects.toThrow('2 failed');
   expect(seen).toEqual([0, 1]);

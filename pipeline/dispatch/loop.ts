@@ -1,14 +1,14 @@
 import type { RetryWhileUnavailable } from '../../infra/retry-while-unavailable.ts';
 
-/** Runs `round` repeatedly until stopped; a non-retryable error ends the loop and is passed to `onFatal`. */
-export function startRounds(
-  round: (signal: AbortSignal) => Promise<void>,
+/** Repeats `iterate` until stopped, retried while a store is unavailable; any other error ends the loop. */
+export function startLoop(
+  iterate: (signal: AbortSignal) => Promise<void>,
   retryWhileUnavailable: RetryWhileUnavailable,
   onFatal: (error: unknown) => void,
 ): { stop(): Promise<void> } {
   const stopping = new AbortController();
   const looping = (async () => {
-    while (!stopping.signal.aborted) await retryWhileUnavailable(() => round(stopping.signal));
+    while (!stopping.signal.aborted) await retryWhileUnavailable(() => iterate(stopping.signal));
   })().catch((error: unknown) => {
     if (!stopping.signal.aborted) onFatal(error);
   });

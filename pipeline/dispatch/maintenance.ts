@@ -1,0 +1,99 @@
+import type { Clock } from '../../infra/clock.ts';
+import type { Publisher } from '../../infra/kafka/client.ts';
+import type { Logger } from '../../infra/log.ts';
+import type { Pool } from '../../infra/postgres/client.ts';
+import type { RetryWhileUnavailable } from '../../infra/retry-while-unavailable.ts';
+import { topics } from '../../schemas/topics.ts';
+import { deleteOldDeliveries } from './deliveries.ts';
+import {
+  activateEndpoints,
+  activatedWebhooks,
+  countDueEndpoints,
+  endpointsOfReenabledOwners,
+  reenableEndpointsOfOwners,
+  webhooksToDisable,
+} from './endpoints.ts';
+import { startLoop } from './loop.ts';
+import type { DispatchMetrics } from './metrics.ts';
+
+const INTERVAL_MS = 500;
+const DELETE_OLD_INTERVAL_MS = 600_000;
+/** A published command is decided within moments; after this time it counts as lost and is published again. */
+const REPUBLISH_MS = 5000;
+const DAY_MS = 86_400_000;
+
+export interface MaintenanceDeps {
+  readonly pool: Pool;
+  readonly publisher: Pick<Publisher, 'publish'>;
+  readonly webhooks: () => Promise<string | null>;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly metrics: DispatchMetrics;
+  readonly retryWhileUnavailable: RetryWhileUnavailable;
+  /** Deliveries have become due. */
+  readonly onDue: () => void;
+  readonly settings: { readonly deadLimit: number; readonly historyDays: number };
+}
+
+/**
+ * Applies changes of webhooks and their owners to the endpoints, disables webhooks whose deliveries die (by a command, as
+ * everything that changes a webhook), and deletes old deliveries.
+ */
+export function startMaintenance(
+  deps: MaintenanceDeps,
+  onFatal: (error: unknown) => void,
+): { stop(): Promise<void> } {
+  const { pool, webhooks, clock, metrics, retryWhileUnavailable, onDue } = deps;
+  const { deadLimit, historyDays } = deps.settings;
+  const requestDisable = createDisableRequests(deps);
+  let deleteOldAt = 0;
+
+  async function maintain(signal: AbortSignal): Promise<void> {
+    const schema = await webhooks();
+    if (schema !== null) {
+      const activated = await activatedWebhooks(pool, schema);
+      await activateEndpoints(pool, activated);
+      const reenabled = await endpointsOfReenabledOwners(pool, schema);
+      await reenableEndpointsOfOwners(pool, reenabled);
+      if (activated.length + reenabled.length > 0) onDue();
+      for (const webhook of await webhooksToDisable(pool, schema, deadLimit)) await requestDisable(webhook);
+      metrics.due.set(await countDueEndpoints(pool, clock.now()));
+      if (clock.now() >= deleteOldAt) {
+        await deleteOldDeliveries(pool, schema, clock.now() - historyDays * DAY_MS);
+        deleteOldAt = clock.now() + DELETE_OLD_INTERVAL_MS;
+      }
+    }
+    await clock.sleep(INTERVAL_MS, signal);
+  }
+
+  return startLoop(maintain, retryWhileUnavailable, onFatal);
+}
+
+/** Publishes `webhook.disable`, once per activation within `REPUBLISH_MS`. */
+function createDisableRequests({
+  publisher,
+  clock,
+  log,
+}: Pick<MaintenanceDeps, 'publisher' | 'clock' | 'log'>) {
+  /** Unix milliseconds, by the command's id. */
+  const publishedAt = new Map<string, number>();
+  return async ({
+    id: webhookId,
+    activation,
+    consecutive_dead: dead,
+  }: {
+    readonly id: number;
+    readonly activation: number;
+    readonly consecutive_dead: number;
+  }): Promise<void> => {
+    const now = clock.now();
+    for (const [id, at] of publishedAt) if (now - at > REPUBLISH_MS) publishedAt.delete(id);
+    const id = `disable:${webhookId}:${activation}`;
+    if (publishedAt.has(id)) return;
+    publishedAt.set(id, now);
+    log.warn({ webhook: webhookId, dead }, 'webhook disabled: too many dead deliveries in a row');
+    const body = { webhook_id: webhookId, activation, reason: `${dead} deliveries in a row are dead.` };
+    const about = { v: 1, id, issued_at: now, actor: 'system', request_hash: null } as const;
+    await publisher.publish(topics.commands, [{ value: { ...about, type: 'webhook.disable', body } }]);
+  };
+}

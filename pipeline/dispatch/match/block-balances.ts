@@ -1,0 +1,91 @@
+import type { Publisher } from '../../../infra/kafka/client.ts';
+import { balancesAt } from '../../../projections/balances-at.ts';
+import { chainReads, pairKey } from '../../../projections/balances/queries.ts';
+import type { Pair } from '../../../projections/balances/queries.ts';
+import { blocksAt, newestRun } from '../../../projections/indexed-blocks/queries.ts';
+import type { PairFacts } from '../../../schemas/balance.ts';
+import { requestSubject } from '../../../schemas/messages/requests.ts';
+import { topics } from '../../../schemas/topics.ts';
+import type { MatchDeps, Served } from './deps.ts';
+
+const POLL_MS = 100;
+/** Longest wait for balances that were requested from the chain. */
+const CHAIN_WITHIN_MS = 8000;
+/** After a wait without an answer none is waited for during this time: the node may be unavailable. */
+const CHAIN_RETRY_MS = 60_000;
+
+interface Block {
+  readonly height: number;
+  readonly hash: string;
+}
+type Subject = Pair & PairFacts;
+/** Balances after a block, by `pairKey`; null: unknown. */
+type Balances = ReadonlyMap<string, bigint | null>;
+
+/**
+ * Returns a function that reads balances after a block; null where the block is no longer indexed. Unknown balances are
+ * requested from the chain, and waited for.
+ */
+export function createBalanceReader(
+  deps: MatchDeps & { readonly publisher: Pick<Publisher, 'publish'> },
+): (block: Block, subjects: readonly Subject[]) => Promise<Balances | null> {
+  const { whereServed, clock, signal } = deps;
+  let retryChainAt = 0;
+  return async (block, subjects) => {
+    const read = async (): Promise<Balances | null> =>
+      await whereServed((served) => balancesAfter(deps, served, block, subjects));
+    let balances = await read();
+    const isIncomplete = (): boolean => balances !== null && [...balances.values()].includes(null);
+    if (!isIncomplete() || clock.now() < retryChainAt) return balances;
+    await requestFromChain(
+      deps,
+      subjects.filter(
+        (subject) => balances?.get(pairKey(subject)) === null && subject.standard !== 'erc1155',
+      ),
+    );
+    for (const deadline = clock.now() + CHAIN_WITHIN_MS; isIncomplete() && clock.now() < deadline;) {
+      await clock.sleep(POLL_MS, signal);
+      signal.throwIfAborted();
+      balances = await read();
+    }
+    if (isIncomplete()) retryChainAt = clock.now() + CHAIN_RETRY_MS;
+    return balances;
+  };
+}
+
+async function requestFromChain(
+  { publisher, clock }: { readonly publisher: Pick<Publisher, 'publish'> } & Pick<MatchDeps, 'clock'>,
+  pairs: readonly Pair[],
+): Promise<void> {
+  await publisher.publish(
+    topics.requests,
+    pairs.map(({ account, token }) => {
+      const value = { type: 'balance.requested' as const, v: 1 as const, account, token };
+      return { key: requestSubject(value), value: { ...value, requested_at: clock.now() } };
+    }),
+  );
+}
+
+async function balancesAfter(
+  { pool, clickhouse }: MatchDeps,
+  served: Served,
+  { height, hash }: Block,
+  pairs: readonly Subject[],
+): Promise<Balances | null> {
+  const readsOf = await chainReads(pool, served.schema('balances'), pairs);
+  const subjects = pairs.map((pair) => ({ ...pair, anchors: readsOf(pair).anchors }));
+  const heights = [height, ...subjects.flatMap(({ anchors }) => anchors.map(({ block }) => block))];
+  const [run, blocks] = await Promise.all([
+    newestRun(clickhouse, served),
+    blocksAt(clickhouse, served, heights),
+  ]);
+  if (run === null || blocks.get(height)?.hash !== hash) return null;
+  const found = await balancesAt({ clickhouse, blocksAt: async () => blocks }, served, subjects, {
+    points: [{ height, run: { start: run.start, end: run.head.height } }],
+    // The block does not count as the head: a newer anchor must not stand for the balance right after it.
+    head: Number.POSITIVE_INFINITY,
+  });
+  // The ledger was read of this block only if it still is the indexed one.
+  if ((await blocksAt(clickhouse, served, [height])).get(height)?.hash !== hash) return null;
+  return new Map(pairs.map((pair, i) => [pairKey(pair), found[i]?.balances[0] ?? null]));
+}

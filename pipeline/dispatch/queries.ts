@@ -1,0 +1,146 @@
+import { z } from 'zod';
+
+import { sqlRows } from '../../infra/postgres/client.ts';
+import type { Sql } from '../../infra/postgres/client.ts';
+import type { WebhookRow } from '../../projections/webhooks/queries.ts';
+import { DELIVERED_EVENTS } from '../../schemas/webhooks/events.ts';
+
+/** The dispatcher's tables as the API reads them: deliveries, and the state of each webhook's endpoint. Times are unix milliseconds. */
+
+const endpointRow = z.object({
+  webhook_id: z.number(),
+  activation: z.number(),
+  consecutive_dead: z.number(),
+  last_delivery_at: z.number().nullable(),
+});
+
+export interface EndpointState {
+  /** Dead deliveries in a row since the webhook was last activated. */
+  readonly consecutive_dead: number;
+  readonly last_delivery_at: number | null;
+}
+
+/** By webhook id; a webhook that never had a delivery is missing. */
+export async function endpointStates(
+  db: Sql,
+  webhooks: readonly Pick<WebhookRow, 'id' | 'activation'>[],
+): Promise<ReadonlyMap<number, EndpointState>> {
+  const rows = await sqlRows(
+    db,
+    endpointRow,
+    `SELECT webhook_id, activation, consecutive_dead, last_delivery_at
+     FROM tds.webhook_endpoints WHERE webhook_id = ANY($1)`,
+    [webhooks.map(({ id }) => id)],
+  );
+  const activations = new Map(webhooks.map(({ id, activation }) => [id, activation]));
+  return new Map(
+    rows.map(({ webhook_id: id, activation, ...state }) => [
+      id,
+      activations.get(id) === activation ? state : { ...state, consecutive_dead: 0 },
+    ]),
+  );
+}
+
+export const DELIVERY_STATUSES = ['pending', 'success', 'failed', 'dead'] as const;
+
+const deliveryRow = z.object({
+  id: z.string(),
+  event: z.enum(DELIVERED_EVENTS),
+  status: z.enum(DELIVERY_STATUSES),
+  /** Attempts that have ended. */
+  attempts: z.number(),
+  response_code: z.number().nullable(),
+  response_body: z.string().nullable(),
+  error: z.string().nullable(),
+  duration_ms: z.number().nullable(),
+  /** JSON, as sent. */
+  body: z.string(),
+  /** The last attempt was requested by hand. */
+  manual: z.boolean(),
+  created_at: z.number(),
+  last_attempt_at: z.number().nullable(),
+  next_attempt_at: z.number().nullable(),
+});
+export type Delivery = z.infer<typeof deliveryRow>;
+
+/**
+ * The next attempt is the scheduled or the manual one, whichever is earlier (`least` ignores nulls). The schedule of an
+ * inactive webhook is paused, except for the first attempt of a test.
+ */
+const selectDeliveries = ({ status }: Pick<WebhookRow, 'status'>): string => `
+  SELECT id, event, status, attempts, response_code, response_body, error, duration_ms, body, manual, created_at,
+    last_attempt_at, least(
+      ${status === 'active' ? 'scheduled_at' : 'CASE WHEN is_test AND attempts = 0 THEN scheduled_at END'}, manual_at
+    ) AS next_attempt_at
+  FROM tds.webhook_deliveries`;
+
+export interface DeliveryFilters {
+  readonly status?: Delivery['status'] | undefined;
+  readonly event?: Delivery['event'] | undefined;
+}
+
+/** A null parameter does not filter. */
+const MATCHES_FILTERS =
+  'webhook_id = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR event = $3)';
+const filterParams = (webhookId: number, { status, event }: DeliveryFilters): unknown[] => [
+  webhookId,
+  status ?? null,
+  event ?? null,
+];
+
+/** Highest exact count; above it the planner's estimate is returned. */
+export const MAX_EXACT_COUNT = 10_000;
+
+const planRow = z.object({
+  'QUERY PLAN': z.tuple([z.object({ Plan: z.object({ 'Plan Rows': z.number() }) })]),
+});
+
+export async function countDeliveries(
+  db: Sql,
+  webhookId: number,
+  filters: DeliveryFilters,
+): Promise<{ readonly count: number; readonly isEstimate: boolean }> {
+  const all = `SELECT 1 FROM tds.webhook_deliveries WHERE ${MATCHES_FILTERS}`;
+  const [counted] = await sqlRows(
+    db,
+    z.object({ n: z.number() }),
+    `SELECT count(*) AS n FROM (${all} LIMIT ${MAX_EXACT_COUNT + 1}) AS counted`,
+    filterParams(webhookId, filters),
+  );
+  const n = counted?.n ?? 0;
+  if (n <= MAX_EXACT_COUNT) return { count: n, isEstimate: false };
+  const [plan] = await sqlRows(db, planRow, `EXPLAIN (FORMAT JSON) ${all}`, filterParams(webhookId, filters));
+  return { count: Math.max(n, plan?.['QUERY PLAN'][0].Plan['Plan Rows'] ?? 0), isEstimate: true };
+}
+
+/** Newest first. The last page is read from the other end. */
+export async function listDeliveries(
+  db: Sql,
+  webhook: Pick<WebhookRow, 'id' | 'status'>,
+  filters: DeliveryFilters,
+  page: { readonly offset: number | 'last'; readonly limit: number },
+): Promise<Delivery[]> {
+  const isLast = page.offset === 'last';
+  const order = isLast ? 'created_at, id DESC' : 'created_at DESC, id';
+  const rows = await sqlRows(
+    db,
+    deliveryRow,
+    `${selectDeliveries(webhook)} WHERE ${MATCHES_FILTERS} ORDER BY ${order} LIMIT $4 OFFSET $5`,
+    [...filterParams(webhook.id, filters), page.limit, isLast ? 0 : page.offset],
+  );
+  return isLast ? rows.toReversed() : rows;
+}
+
+export async function findDelivery(
+  db: Sql,
+  webhook: Pick<WebhookRow, 'id' | 'status'>,
+  id: string,
+): Promise<Delivery | null> {
+  const [delivery] = await sqlRows(
+    db,
+    deliveryRow,
+    `${selectDeliveries(webhook)} WHERE webhook_id = $1 AND id = $2`,
+    [webhook.id, id],
+  );
+  return delivery ?? null;
+}
