@@ -82,7 +82,7 @@ const history = (query: Record<string, string>): Promise<Answer> =>
 const BOB_NFT = { account_address: BOB, token_address: NFT };
 
 describe('GET /api/balance/', () => {
-  it('gives the balance as the contract has it, in any form of the addresses', async () => {
+  it('returns the balance for any form of the addresses', async () => {
     const { status, json } = await one({ account_address: '0xB0B', token_address: '0x0aF7' });
     expect([status, json]).toEqual([
       200,
@@ -96,7 +96,7 @@ describe('GET /api/balance/', () => {
     expect((await one({ account_address: BOB, token_address: ODD })).json.data.balance).toBe('5');
   });
 
-  it('without a number is no number', async () => {
+  it('is an error if the balance is unknown', async () => {
     const refused = await one({ account_address: ALICE, token_address: NFT });
     expect([refused.status, refused.json.errors]).toEqual([
       400,
@@ -121,7 +121,7 @@ describe('GET /api/balance/', () => {
     }
   });
 
-  it('that could not be read anew is the last one, and says so', async () => {
+  it('returns the last balance as stale if the chain cannot be read', async () => {
     const { status, json } = await one({ ...BOB_NFT, force_refresh: 'yes' });
     expect([status, json.data]).toMatchObject([200, { balance: '3', stale: true }]);
   });
@@ -148,14 +148,14 @@ describe('GET /api/balance/', () => {
     ]);
   });
 
-  it('takes what is empty for absent, and ignores what it does not know', async () => {
+  it('treats empty parameters as absent, and ignores unknown ones', async () => {
     expect((await one({ ...BOB_NFT, max_age: '', force_refresh: '', colour: 'red' })).status).toBe(200);
     expect((await one({ ...BOB_NFT, max_age: '4294967295', force_refresh: 'F' })).status).toBe(200);
   });
 });
 
 describe('POST /api/balances/', () => {
-  it('answers each pair, in the order asked, and says which fail', async () => {
+  it('answers each pair in request order, and lists those that fail', async () => {
     const pairs = [
       BOB_NFT,
       { account_address: '0xa11ce', token_address: '0xaf7' },
@@ -195,7 +195,7 @@ describe('POST /api/balances/', () => {
     expect([status, Object.keys(json.errors)]).toEqual([400, [field]]);
   });
 
-  it('takes twenty', async () => {
+  it('accepts twenty pairs', async () => {
     const { status, json } = await many({
       balances: Array.from({ length: 20 }, () => BOB_NFT),
       max_age: 300,
@@ -203,7 +203,7 @@ describe('POST /api/balances/', () => {
     expect([status, json.data.length]).toEqual([200, 20]);
   });
 
-  it('wants JSON', async () => {
+  it('requires JSON', async () => {
     const headers = { 'api-key': apiKey, 'content-type': 'text/plain' };
     expect((await world.call('POST', '/api/balances/', { headers, body: 'x' })).status).toBe(415);
     const json = { ...headers, 'content-type': 'application/json' };
@@ -212,7 +212,7 @@ describe('POST /api/balances/', () => {
 });
 
 describe('GET /api/account-balances/', () => {
-  it('lists what is known, and that it is not all', async () => {
+  it('lists known balances, and that they are incomplete', async () => {
     const { status, json } = await get('/api/account-balances/?account_address=0xB0B');
     expect(status).toBe(200);
     // COIN was never read and MULTI cannot be, and the index begins in the middle; ODD cannot be told.
@@ -243,7 +243,7 @@ describe('GET /api/account-balances/', () => {
     expect(json.data[0].id).toBeLessThan(2 ** 52);
   });
 
-  it('of an account that is not indexed is empty', async () => {
+  it('is empty for an account that is not indexed', async () => {
     const { status, json } = await get('/api/account-balances/?account_address=0x5ca1ab1e');
     expect([status, json.count, json.data]).toEqual([200, 0, []]);
   });
@@ -260,7 +260,7 @@ describe('GET /api/account-balances/', () => {
 });
 
 describe('GET /api/balance-history/', () => {
-  it('gives a row a transfer with the balance after it, oldest first, as far as it is known', async () => {
+  it('returns a row per transfer with the balance after it, oldest first, as far as known', async () => {
     const query = { ...BOB_NFT, start_time: '2023-01-01', end_time: '2023-11-15T00:00:00Z' };
     const { status, json } = await history(query);
     expect([status, json]).toEqual([
@@ -292,7 +292,7 @@ describe('GET /api/balance-history/', () => {
     expect([before.json.data, before.json.complete_from]).toEqual([[], '2023-11-14T22:15:00.000Z']);
   });
 
-  it('ends where the events make less than nothing', async () => {
+  it('ends where the events sum to less than zero', async () => {
     const { json } = await history({ account_address: CAROL, token_address: NFT, start_time: '2023-01-01' });
     expect(json.data.map((row: { balance: string }) => row.balance)).toEqual([MAX.toString()]);
     const odd = await history({ account_address: BOB, token_address: ODD, start_time: '2023-01-01' });
@@ -313,7 +313,7 @@ describe('GET /api/balance-history/', () => {
     expect([status, Object.keys(json.errors).toSorted()]).toEqual([400, fields]);
   });
 
-  it('takes the ends of time', async () => {
+  it('accepts the earliest and latest times', async () => {
     for (const [start_time, end_time] of [
       ['0001-01-01', '0001-01-02'],
       ['9999-12-31', '9999-12-31T23:59:59Z'],
@@ -324,8 +324,8 @@ describe('GET /api/balance-history/', () => {
   });
 });
 
-describe('who may ask, and how often', () => {
-  it('wants a key or a session; the history a key', async () => {
+describe('access and limits of balances', () => {
+  it('requires a key or a session; the history a key', async () => {
     const { token } = await world.makeUser('asker');
     const path = `/api/balance/?${new URLSearchParams(BOB_NFT).toString()}`;
     expect((await get(path, {})).status).toBe(401);
@@ -334,7 +334,7 @@ describe('who may ask, and how often', () => {
     expect((await get(past, { authorization: `Bearer ${token}` })).status).toBe(401);
   });
 
-  it('lets a session ask 30, 10 and 10 times a minute, and a key as often as it likes', async () => {
+  it('allows a session 30, 10 and 10 calls a minute, and a key any number', async () => {
     const { token } = await world.makeUser('eager');
     const bearer = { authorization: `Bearer ${token}` };
     const pair = new URLSearchParams(BOB_NFT).toString();

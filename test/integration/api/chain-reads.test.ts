@@ -34,7 +34,7 @@ const transfers = (query: Record<string, string>): Promise<Answer> =>
   get(`/api/transfers/?${new URLSearchParams(query).toString()}`);
 
 describe('GET /api/transfers/', () => {
-  it('shows every field as the contract has it', async () => {
+  it('shows every field of the contract', async () => {
     const { status, json } = await transfers({ txhash: '0xF1' });
     expect(status).toBe(200);
     const common = {
@@ -70,7 +70,7 @@ describe('GET /api/transfers/', () => {
     });
   });
 
-  it('shows NFTs, batches and what cannot be told', async () => {
+  it('shows NFTs, batches and transfers of unknown standard', async () => {
     const { json } = await transfers({ block: '40', order: 'asc' });
     const shown = json.results.map((row: Record<string, unknown>) => ({
       kind: row['kind'],
@@ -107,7 +107,7 @@ describe('GET /api/transfers/', () => {
     expect(json.results[3]).toMatchObject({ execution_status: 'REVERTED', fee: MAX.toString() });
   });
 
-  it('wants a filter, and names them all', async () => {
+  it('requires a filter, and lists all filters', async () => {
     const everything = [
       '',
       '?',
@@ -135,7 +135,7 @@ describe('GET /api/transfers/', () => {
     }
   });
 
-  it('takes every alias, in any 0x form', async () => {
+  it('accepts every alias in any 0x form', async () => {
     const counts: [string, string, number][] = [
       ['account', '0xA11CE', 2],
       ['account_address', '0X00a11cE', 2],
@@ -163,7 +163,7 @@ describe('GET /api/transfers/', () => {
     expect((await transfers({ token: '0xc01', token_address: COIN })).json.count).toBe(2);
   });
 
-  it('answers what is wrong with 400, by name', async () => {
+  it('answers invalid parameters 400 with their names', async () => {
     const prime = '0x800000000000011000000000000000000000000000000000000000000000001';
     const wrong: [string, string][] = [
       ...[
@@ -211,7 +211,7 @@ describe('GET /api/transfers/', () => {
     expect(two.json.errors).toHaveProperty('account_address');
   });
 
-  it('pages as its framework does', async () => {
+  it('pages like Django REST framework', async () => {
     const query = { account: BOB };
     for (const limit of ['0', '-3', 'many', '1.5', '']) {
       expect((await transfers({ ...query, limit })).json.results, limit).toHaveLength(5);
@@ -237,7 +237,7 @@ describe('GET /api/transfers/', () => {
     }
   });
 
-  it('goes on by cursor, with the filters in the link', async () => {
+  it('pages by cursor, with the filters in the link', async () => {
     const first = await transfers({ account: BOB, limit: '2', order: 'asc' });
     const cursor: string = first.json.links.next_cursor;
     const second = await transfers({ account: BOB, limit: '2', order: 'asc', cursor, page: '77' });
@@ -252,7 +252,7 @@ describe('GET /api/transfers/', () => {
     expect([other.status, Object.keys(other.json.errors)]).toEqual([400, ['cursor']]);
   });
 
-  it('narrows by height and time, both ends included', async () => {
+  it('narrows by height and time, inclusive', async () => {
     const cases: [Record<string, string>, number][] = [
       [{ from_block: '10', to_block: '10' }, 1],
       [{ from_block: '11' }, 4],
@@ -273,7 +273,7 @@ describe('GET /api/transfers/', () => {
     }
   });
 
-  it('is for holders of a key', async () => {
+  it('requires an API key', async () => {
     expect((await world.call('GET', '/api/transfers/?token=0x1')).status).toBe(401);
     expect(
       (await world.call('POST', '/api/transfers/?token=0x1', { headers: { 'api-key': apiKey } })).status,
@@ -285,7 +285,7 @@ describe('GET /api/track-transfers/', () => {
   const track = (query: Record<string, string>): Promise<Answer> =>
     get(`/api/track-transfers/?${new URLSearchParams(query).toString()}`);
 
-  it('gives a flat array in the order of the chain', async () => {
+  it('returns a flat array in chain order', async () => {
     const { status, json } = await track({ account: '0xB0B', token: COIN });
     expect(status).toBe(200);
     const common = {
@@ -302,7 +302,7 @@ describe('GET /api/track-transfers/', () => {
     expect((await track({ account: BOB, token: NFT, skip_zero: 'yes' })).json).toHaveLength(1);
   });
 
-  it('of an account that has nothing of an indexed token is empty', async () => {
+  it('is empty for an account without transfers of an indexed token', async () => {
     expect((await track({ account: ALICE, token: NFT })).json).toEqual([]);
   });
 
@@ -357,7 +357,7 @@ describe('GET /api/tokens/', () => {
     }
   });
 
-  it('lists the curated ones first, and hidden ones only when asked', async () => {
+  it('lists curated tokens first, and hidden ones on request only', async () => {
     expect(await addresses('')).toEqual([NFT, ...[NAMELESS, COIN, MULTI].toSorted()]);
     expect(await addresses('?hidden=true')).toEqual([HIDDEN]);
     expect(await addresses('?hidden=no&common=YES')).toEqual([NFT]);
@@ -399,7 +399,7 @@ describe('GET /api/tokens/', () => {
 });
 
 describe('GET /api/indexer/progress/', () => {
-  it('shows every chunk, the one without a block too', async () => {
+  it('shows every chunk, including one without a block', async () => {
     const { status, json } = await get('/api/indexer/progress/');
     expect([status, json]).toEqual([
       200,

@@ -129,7 +129,7 @@ const carolsItem = (id: bigint) => ({
 });
 
 describe('/api/nft/owner/', () => {
-  it('answers another method as it answers any error', async () => {
+  it('answers another method with the usual error body', async () => {
     const { status, json } = await world.call('POST', '/api/nft/owner/', { headers: { 'api-key': apiKey } });
     expect([status, json.success, json.code]).toEqual([405, false, 'method_not_allowed']);
   });
@@ -168,7 +168,7 @@ describe('/api/nft/owned-by/', () => {
   const owned = (query: string): Promise<Answer> =>
     get(`/api/nft/owned-by/?account_address=${CAROL}${query}`);
 
-  it('lists holdings by contract and id, without metadata that is not there', async () => {
+  it('lists holdings by contract and id, without missing metadata', async () => {
     const { status, json } = await owned('');
     expect(status).toBe(200);
     expect(json).toEqual({
@@ -199,14 +199,14 @@ describe('/api/nft/owned-by/', () => {
     expect([status, json.detail]).toEqual([404, 'Invalid page.']);
   });
 
-  it('is empty of who was sent nothing, of who sent it on, and of the zero address', async () => {
+  it('is empty for accounts that received nothing or sent it on, and for the zero address', async () => {
     for (const account of [BOB, ZERO_FELT, '0x1234']) {
       const { status, json } = await get(`/api/nft/owned-by/?account_address=${account}`);
       expect([status, json]).toEqual([200, { success: true, page: 1, page_size: 20, count: 0, data: [] }]);
     }
   });
 
-  it('adds the five fields of metadata where they were fetched and are wanted, and only then', async () => {
+  it('adds the five metadata fields only if fetched and not excluded', async () => {
     await publish(NFT, MAX.toString(), {
       type: 'nft.metadata_fetched',
       uri: 'ipfs://crab/{id}',

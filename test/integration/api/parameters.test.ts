@@ -173,7 +173,7 @@ async function expectRefused(
 }
 
 describe('a parameter of a URL', () => {
-  it('that is good is taken', async () => {
+  it('that is valid is accepted', async () => {
     await everyParameter(async (operation, parameter) => {
       const value = valueOf(operation.path, parameter.name);
       const { status, text } = await ask(operation, urlWith(operation, parameter, [value]));
@@ -181,7 +181,7 @@ describe('a parameter of a URL', () => {
     });
   });
 
-  it('may be left out, or empty, unless it is required', async () => {
+  it('may be absent or empty unless required', async () => {
     await everyParameter(async (operation, parameter) => {
       if (parameter.in !== 'query') return;
       const answers = await Promise.all(
@@ -202,7 +202,7 @@ describe('a parameter of a URL', () => {
     });
   });
 
-  it('means the same however it is spelt', async () => {
+  it('means the same in every spelling', async () => {
     await everyParameter(async (operation, parameter, { same }) => {
       const value = valueOf(operation.path, parameter.name);
       const expected = told(await ask(operation, urlWith(operation, parameter, [value])));
@@ -217,7 +217,7 @@ describe('a parameter of a URL', () => {
     });
   });
 
-  it('that is wrong is refused by its name', async () => {
+  it('that is invalid is rejected by name', async () => {
     await everyParameter(async (operation, parameter, { bad }) => {
       await forEach(bad(parameter.schema), async (sent) => {
         // A path that cannot be decoded, or has no such part, is none of this route.
@@ -229,7 +229,7 @@ describe('a parameter of a URL', () => {
     });
   });
 
-  it('counts last where there are several', async () => {
+  it('that is repeated counts with its last value', async () => {
     await everyParameter(async (operation, parameter, { bad }) => {
       const [wrong] = bad(parameter.schema);
       const value = valueOf(operation.path, parameter.name);
@@ -240,7 +240,7 @@ describe('a parameter of a URL', () => {
     });
   });
 
-  it('is taken leniently where the framework does', async () => {
+  it('is parsed leniently where Django REST framework is', async () => {
     await everyParameter(async (operation, parameter, { lenient = [], noPage = [] }) => {
       const isBounded = parameter.schema.maximum !== undefined && kindOf(parameter) === 'integer';
       await forEach(isBounded ? [] : lenient, async (sent) => {
@@ -261,7 +261,7 @@ describe('a parameter of a URL', () => {
     });
   });
 
-  it('never costs more than a 4xx, whatever bytes it is made of', async () => {
+  it('of arbitrary bytes is answered at most 4xx', async () => {
     const byte = fc.integer({ min: 0, max: 255 }).map((n) => `%${n.toString(16).padStart(2, '0')}`);
     const anyBytes = fc.array(byte, { minLength: 1, maxLength: 12 }).map((parts) => parts.join(''));
     const all = operations.flatMap((operation) =>
@@ -279,7 +279,7 @@ describe('a parameter of a URL', () => {
     );
   });
 
-  it('that no route knows is ignored', async () => {
+  it('that is unknown is ignored', async () => {
     for (const operation of operations.filter(({ method }) => method === 'GET')) {
       const url = urlWith(operation, null, null);
       const odd = '&nobody=1&__proto__=1&constructor=1&toString[]=2&%00=%00&%FF=%FF&=&';
@@ -287,7 +287,7 @@ describe('a parameter of a URL', () => {
     }
   });
 
-  it('may not make an address longer than a server takes', async () => {
+  it('may not exceed the maximum URL length', async () => {
     for (const operation of operations.filter(({ method }) => method === 'GET'))
       expect((await ask(operation, `${urlWith(operation, null, null)}&x=${'a'.repeat(20_000)}`)).status).toBe(
         431,
@@ -356,7 +356,7 @@ describe('a field of a body', () => {
     return body;
   };
 
-  it('is refused by its name where the document does not allow it, and never costs more than a 4xx', async () => {
+  it('that the document does not allow is rejected by name, at most 4xx', async () => {
     const { json: document } = await world.call('GET', '/api/openapi.json');
     const ajv = new Ajv2020({ strict: false });
     addFormats.default(ajv);
@@ -381,7 +381,7 @@ describe('a field of a body', () => {
     expect(refused).toBeGreaterThan(100);
   });
 
-  it('is looked for in an object of JSON only', async () => {
+  it('is read from a JSON object only', async () => {
     const deep = `${'['.repeat(50_000)}${']'.repeat(50_000)}`;
     // Read as an object without any field that is known: nothing is wrong where none is required.
     const empty = ['', Buffer.from('7b22ff223a317d', 'hex')];
@@ -412,7 +412,7 @@ describe('a field of a body', () => {
     }
   });
 
-  it('that no route knows is ignored', async () => {
+  it('that is unknown is ignored', async () => {
     for (const operation of withBody()) {
       const body = JSON.stringify(bodyOf(operation));
       const more = `${body.slice(0, -1)},"nobody":1,"constructor":null,"toString":[],"":2}`;

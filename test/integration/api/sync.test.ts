@@ -54,7 +54,7 @@ const first = (wallet: Wallet, blob = 'c2VjcmV0', version = 1): Promise<Answer> 
 const said = ({ status, json }: Answer): unknown => [status, json.error];
 
 describe('a wallet', () => {
-  it('stores a blob, reads it back as it was, and writes it anew', async () => {
+  it('stores a blob, reads it back unchanged, and replaces it', async () => {
     const wallet = newWallet();
     const blob = 'ünïcode "quoted" \\ and\ttabs 🙂';
     const before = Date.now();
@@ -81,7 +81,7 @@ describe('a wallet', () => {
     expect((await get(wallet)).json.blob).toBe('merged');
   });
 
-  it('keeps its first key whatever later bodies say', async () => {
+  it('keeps its first key regardless of later bodies', async () => {
     const wallet = newWallet();
     const other = randomBytes(32).toString('hex');
     await first(wallet);
@@ -99,7 +99,7 @@ describe('a wallet', () => {
     expect((await get(wallet)).json.blob).toBe('x');
   });
 
-  it('needs no API key, and a wrong one does no harm', async () => {
+  it('needs no API key, and ignores an invalid one', async () => {
     const wallet = newWallet();
     await first(wallet);
     const timestamp = String(now());
@@ -113,10 +113,10 @@ describe('a wallet', () => {
   });
 });
 
-describe('of what is wrong the first is told', () => {
+describe('the order of checks', () => {
   const stranger = newWallet();
 
-  it('headers, then the time, then whether there is a blob, then the signature', async () => {
+  it('is headers, timestamp, existence of the blob, signature', async () => {
     const wallet = newWallet();
     await first(wallet);
     const [timestamp, old] = [String(now()), String(now() - 1000)];
@@ -167,7 +167,7 @@ describe('of what is wrong the first is told', () => {
     }
   });
 
-  it('a signature is good for its own method, hash, time and blob only', async () => {
+  it('a signature is valid for its own method, hash, time and blob only', async () => {
     const [wallet, other] = [newWallet(), newWallet()];
     await first(wallet);
     await put(other, { blob: 'x', version: 1, auth_key: wallet.authKey }, { key: wallet.authKey });
@@ -189,7 +189,7 @@ describe('of what is wrong the first is told', () => {
     expect(said(swapped)).toEqual([403, 'Invalid signature']);
   });
 
-  it('a body that is none is 400, too large 413', async () => {
+  it('an invalid body is answered 400, one that is too large 413', async () => {
     const wallet = newWallet();
     const bodies: [unknown, string][] = [
       [{ version: 1, auth_key: 'ab' }, 'blob'],
@@ -225,7 +225,7 @@ describe('of what is wrong the first is told', () => {
   });
 });
 
-it('of PUTs that race exactly one wins', async () => {
+it('of concurrent PUTs exactly one succeeds', async () => {
   const wallet = newWallet();
   // First ones, each with a key of its own, as of several devices that do not know of each other.
   const keys = Array.from({ length: 8 }, () => randomBytes(32).toString('hex'));
@@ -273,7 +273,7 @@ it('neither key nor hash is in the log of commands, the tables or the log lines 
   for (const secret of [wallet.authKey, wallet.lookupHash]) expect(world.logged()).not.toContain(secret);
 });
 
-it('a key that an earlier SECRET_KEY sealed opens, and is sealed anew at the next PUT', async () => {
+it('a key sealed with a previous SECRET_KEY is readable, and sealed again at the next PUT', async () => {
   const wallet = newWallet();
   await first(wallet);
   const before = world.env['SECRET_KEY'] ?? '';
@@ -296,7 +296,7 @@ it('a key that an earlier SECRET_KEY sealed opens, and is sealed anew at the nex
   await later.close();
 });
 
-it('an address calls so often and no more', async () => {
+it('the calls of an address are limited', async () => {
   const strict = await world.anotherApi({ env: { SYNC_CALLS_PER_MINUTE: '3', REDIS_KEY_PREFIX: 'strict:' } });
   const answers = [];
   for (let i = 0; i < 4; i += 1) answers.push(await strict.call('GET', pathOf(newWallet())));

@@ -121,14 +121,14 @@ describe('a trace', () => {
     }
   });
 
-  test('does not follow the zero address when told so', async () => {
+  test('does not follow the zero address with skip_zero', async () => {
     const account = accountAt(1);
     const without = walk(account, COIN, [ZERO_FELT]);
     expect(without.length).toBeLessThan(walk(account, COIN).length);
     expect(await trace(account, COIN, { skipped: [ZERO_FELT] })).toEqual(without);
   });
 
-  test('follows the newest 10,000 of an account that has more', async () => {
+  test('follows the newest 10,000 transfers of an account', async () => {
     const all = blocks.flatMap(({ height, transfers }) =>
       transfers.filter(({ token }) => token === HUBBED).map(({ position }) => `${height}:${position}`),
     );
@@ -140,7 +140,7 @@ describe('a trace', () => {
     }
   });
 
-  test('that takes too long is refused, not cut', async () => {
+  test('that takes too long is rejected, not truncated', async () => {
     let clock = 0;
     const attempt = trace(accountAt(0), COIN, {}, () => (clock += 700));
     await expect(attempt).rejects.toSatisfy(

@@ -96,7 +96,7 @@ const [hotToken = ''] = randomWorld.tokens;
 const [zero = '', hotAccount = ''] = randomWorld.accounts;
 
 describe('a page by number', () => {
-  it('holds what the filters say, in order, with an exact count', { timeout: 300_000 }, async () => {
+  it('has the matching transfers in order, with an exact count', { timeout: 300_000 }, async () => {
     const random = createRandom(7);
     for (let run = 0; run < 120; run += 1) {
       const query = randomQuery(chain, random);
@@ -116,7 +116,7 @@ describe('a page by number', () => {
     }
   });
 
-  it('is as right far out as near, in both orders', { timeout: 120_000 }, async () => {
+  it('is correct at any depth, in both orders', { timeout: 120_000 }, async () => {
     for (const filter of [
       { token: hotToken },
       { account: hotAccount },
@@ -137,7 +137,7 @@ describe('a page by number', () => {
     }
   });
 
-  it('is not there past the last one', async () => {
+  it('does not exist past the last one', async () => {
     for (const query of [
       { token: hotToken, page: '100000' },
       { token: hotToken, page: '40001', limit: '25' },
@@ -154,7 +154,7 @@ describe('a page by number', () => {
     }
   });
 
-  it('of nothing is an empty first page', async () => {
+  it('of an empty list is an empty first page', async () => {
     for (const query of [
       { token: '0xdead' },
       { search: '0xdead' },
@@ -171,7 +171,7 @@ describe('a page by number', () => {
     }
   });
 
-  it('holds nothing of the blocks that a fork took', async () => {
+  it('has no transfers of reverted blocks', async () => {
     for (let height = 48; height < 60; height += 1) {
       const block = String(height);
       const answer = await list({ block, limit: '100' });
@@ -180,7 +180,7 @@ describe('a page by number', () => {
     }
   });
 
-  it('links to its neighbours with the filters kept', async () => {
+  it('links to the next and previous page with the filters', async () => {
     const answer = await list({ token: hotToken, order: 'asc', page: '2', limit: '10' });
     expect(answer.links).toMatchObject({
       next: `?page=3&limit=10&token=${hotToken}&order=asc`,
@@ -189,8 +189,8 @@ describe('a page by number', () => {
   });
 });
 
-describe('a walk by cursor', () => {
-  it('meets every row once, in order', { timeout: 300_000 }, async () => {
+describe('paging by cursor', () => {
+  it('returns every row once, in order', { timeout: 300_000 }, async () => {
     const random = createRandom(99);
     const wide: Query[] = ['desc', 'asc'].flatMap((order) => [
       { account: hotAccount, order, limit: '100' },
@@ -206,7 +206,7 @@ describe('a walk by cursor', () => {
     }
   });
 
-  it('does not drift while blocks land and are lost', { timeout: 120_000 }, async () => {
+  it('is stable while blocks are added and reverted', { timeout: 120_000 }, async () => {
     const random = createRandom(5);
     const top = 9000;
     for (const order of ['desc', 'asc']) {
@@ -224,7 +224,7 @@ describe('a walk by cursor', () => {
     expect(await walk({ token: hotToken, from_block: '8900', limit: '60' })).toEqual([]);
   });
 
-  it('refuses a cursor of other filters, another order, or of nobody', async () => {
+  it('rejects a cursor of other filters, another order, or a forged one', async () => {
     const { links } = await list({ token: hotToken, limit: '5' });
     const cursor = links.next_cursor ?? '';
     expect((await list({ token: hotToken, limit: '9', cursor })).results).toHaveLength(9);

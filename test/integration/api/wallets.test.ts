@@ -52,7 +52,7 @@ const update = async (id: number, count: unknown, at: unknown): Promise<Answer> 
   await call('POST', `${WALLETS}${id}/update_activity/`, { transaction_count: count, last_activity_at: at });
 
 describe('a wallet', () => {
-  it('is registered once on each network, whoever asks and however the address is spelt', async () => {
+  it('is registered once per network, for any caller and spelling of the address', async () => {
     const asked = { wallet_address: '0xABCDEF', network: 'Mainnet', wallet_type: ' Argent X ' };
     const first = await register(asked);
     expect(first.status).toBe(201);
@@ -77,7 +77,7 @@ describe('a wallet', () => {
     expect((await call('GET', `${WALLETS}999999/`)).status).toBe(404);
   });
 
-  it('is one entry, and new once, when many register it at once', async () => {
+  it('is created once by concurrent registrations', async () => {
     const wallet_address = newAddress();
     const answers = await Promise.all(
       Array.from({ length: 12 }, (_, i) => register({ wallet_address, wallet_type: `t${i}` }, keys[i % 2])),
@@ -91,7 +91,7 @@ describe('a wallet', () => {
     expect(await get(`${WALLETS}?wallet_address=${wallet_address}`)).toMatchObject({ count: 1 });
   });
 
-  it('answers a repeat under an Idempotency-Key as the first time', async () => {
+  it('gets the first answer for a repeat with an Idempotency-Key', async () => {
     const json = { wallet_address: newAddress(), network: 'mainnet', wallet_type: 'x' };
     const headers = { 'api-key': keys[0] ?? '', 'Idempotency-Key': 'wallet' };
     for (let i = 0; i < 2; i += 1)
@@ -100,7 +100,7 @@ describe('a wallet', () => {
     expect((await world.call('POST', WALLETS, { headers, json: other })).status).toBe(422);
   });
 
-  it('is refused where a field is wrong', async () => {
+  it('is rejected with an invalid field', async () => {
     const wrong = async (more: object): Promise<unknown> =>
       Object.keys((await register(more)).json.errors ?? {});
     for (const wallet_address of [undefined, '0x', 'abc', `0x${'f'.repeat(64)}`, 7])
@@ -113,7 +113,7 @@ describe('a wallet', () => {
 });
 
 describe('activity', () => {
-  it('never moves a counter backward, whoever tells it and in whatever order', async () => {
+  it('never decreases a counter, for any caller and order', async () => {
     const telling = fc.record({
       count: fc.oneof(fc.nat({ max: 5 }), fc.constant(Number.MAX_SAFE_INTEGER)),
       at: fc.integer({ min: 0, max: 5 }).map((day) => Date.UTC(2026, 0, 1 + day)),
@@ -140,14 +140,14 @@ describe('activity', () => {
     );
   }, 120_000);
 
-  it('that changes nothing leaves the time of the last change', async () => {
+  it('that changes nothing keeps updated_at', async () => {
     const { json: made } = await register();
     const { json: first } = await update(made.id, 3, '2026-01-02T03:04:05Z');
     expect(first).toMatchObject({ transaction_count: 3, last_activity_at: '2026-01-02T03:04:05.000Z' });
     expect((await update(made.id, 2, '2026-01-02T01:04:05-01:00')).json).toEqual(first);
   });
 
-  it('of the future, or that is none, is refused', async () => {
+  it('in the future or invalid is rejected', async () => {
     const { json: made } = await register();
     const wrong = async (count: unknown, at: unknown): Promise<unknown> => {
       const { status, json } = await update(made.id, count, at);
@@ -226,7 +226,7 @@ describe('the registry', () => {
     });
   });
 
-  it('is asked for an address, on one network or any', async () => {
+  it('looks up an address on one network or any', async () => {
     const wallet_address = toFelt((addresses += 1n));
     const asked = { wallet_address, network: null };
     expect(await get(`${LOOKUP}?wallet_address=${wallet_address}`)).toEqual({
