@@ -1,7 +1,4 @@
-/**
- * Every resource pushes its own undo; shutdown runs them in reverse order. A release that fails is reported and does
- * not keep the others from running.
- */
+/** Releases resources in reverse order of their creation. A release that fails is reported, and the others still run. */
 export class Releasers {
   readonly #entries: { name: string; release: () => Promise<void> | void }[] = [];
   readonly #onError: (name: string, error: unknown) => void;
@@ -25,7 +22,7 @@ export class Releasers {
   }
 }
 
-/** Resolves after `ms`, or at once when the signal fires; never rejects. */
+/** Resolves after `ms`, or when the signal fires; never rejects. */
 export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted === true) {

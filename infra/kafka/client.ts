@@ -19,26 +19,26 @@ export type { OffsetRange } from './read-ranges.ts';
 
 export interface TopicOffsets {
   readonly partition: number;
-  /** The first offset that is still there. */
+  /** The first offset that the log still holds. */
   readonly low: number;
-  /** The next offset to be written. */
+  /** The offset of the next message to be written. */
   readonly high: number;
 }
 
-/** The log. kafkajs stays behind this folder, so that another client can take its place. */
+/** Access to the log. Only this folder imports kafkajs, so that another client can replace it. */
 export interface Kafka {
-  /** Makes the registry's topics with their retention, checks the partitions of those that exist, waits for leaders. */
+  /** Creates missing topics with their retention, checks the partitions of the others, and waits for leaders. */
   ensureTopics(): Promise<void>;
   offsets(topic: Topic<unknown>): Promise<TopicOffsets[]>;
-  /** By partition, the first offset whose message is not older than this (unix milliseconds); the next one where all are. */
+  /** By partition, the offset of the first message at or after a time (unix milliseconds); the next offset without one. */
   offsetsAt(topic: Topic<unknown>, timestamp: number): Promise<{ partition: number; offset: number }[]>;
-  /** Changes when a topic is deleted and made again. */
+  /** Changes when a topic is deleted and created again. */
   topicId(topic: Topic<unknown>): Promise<string>;
   publisher(): Publisher;
   consume(options: ConsumeOptions): Promise<Consumption>;
   /**
-   * Ranges of several partitions at once, in batches of one partition; each ends at its `to`, or at the high watermark of
-   * the moment it began.
+   * Reads ranges of several partitions, in batches of one partition. Each range ends at its `to`, or at the high watermark
+   * at the start of the call.
    */
   readRanges(
     topic: Topic<unknown>,
@@ -46,9 +46,9 @@ export interface Kafka {
     fetchBytes?: number,
     signal?: AbortSignal,
   ): AsyncIterable<{ readonly partition: number; readonly messages: readonly LogMessage[] }>;
-  /** Messages of one partition from `from` to before `to`; ends there, or at the high watermark of the moment it began. */
+  /** Messages of one partition from `from` to before `to`, or to the high watermark at the start of the call. */
   readRange(topic: Topic<unknown>, partition: number, from: number, to: number): AsyncIterable<LogMessage>;
-  /** Deletes the messages of a partition below an offset, for good. */
+  /** Deletes the messages of a partition below an offset. */
   deleteBefore(topic: Topic<unknown>, partition: number, offset: number): Promise<void>;
   close(): Promise<void>;
 }
@@ -77,27 +77,27 @@ export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOption
   let connectedAdmin: Promise<kafkajs.Admin> | null = null;
   const admin = async (): Promise<kafkajs.Admin> => {
     connectedAdmin ??= (async () => {
-      const fresh = kafka.admin();
-      await fresh.connect();
-      return fresh;
+      const created = kafka.admin();
+      await created.connect();
+      return created;
     })();
     try {
       return await connectedAdmin;
     } catch (cause) {
       connectedAdmin = null;
-      throw new AppError('STORE_UNAVAILABLE', 'Kafka did not answer', { retryable: true, cause });
+      throw new AppError('STORE_UNAVAILABLE', 'Kafka is unavailable', { retryable: true, cause });
     }
   };
 
   const offsets = async (topic: Topic<unknown>): Promise<TopicOffsets[]> => {
     try {
-      const found = await (await admin()).fetchTopicOffsets(topicPrefix + topic.name);
-      return found
+      const fetched = await (await admin()).fetchTopicOffsets(topicPrefix + topic.name);
+      return fetched
         .map(({ partition, low, high }) => ({ partition, low: Number(low), high: Number(high) }))
         .toSorted((a, b) => a.partition - b.partition);
     } catch (cause) {
       if (cause instanceof AppError) throw cause;
-      throw new AppError('STORE_UNAVAILABLE', `Kafka did not tell the offsets of ${topic.name}`, {
+      throw new AppError('STORE_UNAVAILABLE', `Kafka did not return the offsets of ${topic.name}`, {
         retryable: true,
         cause,
       });
@@ -109,42 +109,44 @@ export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOption
     offsets,
     async offsetsAt(topic, timestamp) {
       try {
-        const found = await (await admin()).fetchTopicOffsetsByTimestamp(topicPrefix + topic.name, timestamp);
-        return found.map(({ partition, offset }) => ({ partition, offset: Number(offset) }));
+        const fetched = await (
+          await admin()
+        ).fetchTopicOffsetsByTimestamp(topicPrefix + topic.name, timestamp);
+        return fetched.map(({ partition, offset }) => ({ partition, offset: Number(offset) }));
       } catch (cause) {
         if (cause instanceof AppError) throw cause;
-        throw new AppError('STORE_UNAVAILABLE', `Kafka did not tell the offsets of ${topic.name}`, {
+        throw new AppError('STORE_UNAVAILABLE', `Kafka did not return the offsets of ${topic.name}`, {
           retryable: true,
           cause,
         });
       }
     },
     async topicId(topic) {
-      let last: unknown;
+      let lastError: unknown;
       for (const broker of brokers) {
         try {
           return await fetchTopicId(broker, topicPrefix + topic.name);
         } catch (error) {
-          last = error;
+          lastError = error;
         }
       }
-      throw last;
+      throw lastError;
     },
     publisher: () => createPublisher(() => connectProducer(kafka), topicPrefix),
     consume: (options) => consume(kafka, topicPrefix, offsets, options),
     async *readRanges(topic, ranges, fetchBytes, signal) {
       const highs = new Map((await offsets(topic)).map(({ partition, high }) => [partition, high]));
-      const there = ranges.map((range) => ({
+      const bounded = ranges.map((range) => ({
         ...range,
         to: Math.min(range.to, highs.get(range.partition) ?? 0),
       }));
-      const forget = async (groupId: string): Promise<void> =>
+      const deleteGroup = async (groupId: string): Promise<void> =>
         void (await (await admin()).deleteGroups([topicPrefix + groupId]).catch(() => {}));
       yield* readRanges(
         topic,
-        there,
+        bounded,
         (options) => consume(kafka, topicPrefix, offsets, options),
-        forget,
+        deleteGroup,
         fetchBytes,
         signal,
       );
@@ -153,8 +155,8 @@ export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOption
       for await (const { messages } of client.readRanges(topic, [{ partition, from, to }])) yield* messages;
     },
     async deleteBefore(topic, partition, offset) {
-      const place = (await offsets(topic)).find((one) => one.partition === partition);
-      if (place === undefined || offset <= place.low) return;
+      const range = (await offsets(topic)).find((one) => one.partition === partition);
+      if (range === undefined || offset <= range.low) return;
       try {
         await (
           await admin()
@@ -163,7 +165,7 @@ export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOption
           partitions: [{ partition, offset: String(offset) }],
         });
       } catch (cause) {
-        throw new AppError('STORE_UNAVAILABLE', `Kafka did not delete the beginning of ${topic.name}`, {
+        throw new AppError('STORE_UNAVAILABLE', `Kafka did not delete messages of ${topic.name}`, {
           retryable: true,
           cause,
         });

@@ -4,20 +4,20 @@ import { AppError } from '../../schemas/errors.ts';
 import type { Topic } from '../../schemas/topics.ts';
 
 export interface LogMessage {
-  /** The registry's name, without prefix. */
+  /** Name in `schemas/topics.ts`, without the prefix. */
   readonly topic: string;
   readonly partition: number;
   readonly offset: number;
   readonly key: string | null;
   readonly value: Buffer;
-  /** Unix milliseconds at which the producer made it. */
+  /** Unix milliseconds, set by the producer. */
   readonly timestamp: number;
 }
 
 export interface LogBatch {
   readonly topic: string;
   readonly partition: number;
-  /** Offsets strictly ascending, from the expected next one on. Never empty. */
+  /** Never empty; the first has the expected offset, and offsets ascend. */
   readonly messages: readonly LogMessage[];
   /** The next offset to be written in this partition. */
   readonly highWatermark: number;
@@ -29,37 +29,38 @@ export type Handled = 'done' | 'abandoned';
 export interface ConsumeOptions {
   readonly groupId: string;
   readonly topics: readonly Topic<unknown>[];
-  /** Only these partitions are read, the others stay paused. Default: all that are assigned. */
+  /** Partitions to read; other assigned ones stay paused. Default: all. */
   readonly partitions?: readonly number[];
-  /** Asked for every assigned partition at every assignment: the offset to begin with. */
+  /** Offset to read from; asked for every assigned partition at every assignment. */
   startAt(topic: string, partition: number): Promise<number | 'beginning' | 'end'>;
   /** One batch at a time. Its error ends the consumption with `onCrash`. */
   onBatch(batch: LogBatch): Promise<Handled | void>;
-  /** These partitions belong to another member now. */
+  /** Called with partitions that are no longer assigned to this member. */
   onRevoked?(partitions: readonly { topic: string; partition: number }[]): void;
+  /** Called once, when reading cannot continue. */
   onCrash(error: unknown): void;
-  /** Longest wait of one fetch for new messages; also how long `stop` may take. */
+  /** Longest time that a fetch waits for new messages, which `stop` waits for too. Default: 250. */
   readonly maxWaitMs?: number;
-  /** Compressed bytes of one fetch; a larger record batch still comes, alone. Bounds what is decompressed at once. */
+  /** Compressed bytes of one fetch; a larger record batch is fetched alone. Bounds what is decompressed at once. */
   readonly fetchBytes?: number;
 }
 
 export interface Consumption {
   stop(): Promise<void>;
-  /** Goes on reading a partition from another offset. */
+  /** Continues reading a partition from another offset. */
   seek(topic: string, partition: number, offset: number): void;
-  /** Moves the group's offset: shows lag to Kafka's own tools, decides nothing. */
+  /** Commits the group's offset, which only shows lag in Kafka's tools. */
   commit(topic: string, partition: number, nextOffset: number): Promise<void>;
   assigned(): readonly { topic: string; partition: number }[];
-  /** Brings nothing more of a partition. */
+  /** Stops fetching a partition until `resume`. */
   pause(topic: string, partition: number): void;
 }
 
-/** Largest record batch a broker keeps for us, and what one fetch may bring for one partition. */
+/** Largest record batch that topics accept, and the most that one fetch returns of a partition. */
 export const MAX_MESSAGE_BYTES = 17_000_000;
 
 /**
- * Reads topics as a member of a group. The group gives assignment and lag; where to begin is the caller's checkpoint.
+ * Reads topics as a member of a group, which only assigns partitions and shows lag: the caller says where to read from.
  */
 export async function consume(
   kafka: kafkajs.Kafka,
@@ -70,7 +71,7 @@ export async function consume(
   const consumer = kafka.consumer({
     groupId: topicPrefix + options.groupId,
     allowAutoTopicCreation: false,
-    // A killed member's partitions move to another after so long; heartbeats go on during a batch.
+    // A killed member loses its partitions after this time; heartbeats continue during a batch.
     sessionTimeout: 12_000,
     rebalanceTimeout: 30_000,
     heartbeatInterval: 3000,
@@ -83,9 +84,9 @@ export async function consume(
   const registered = new Map(options.topics.map((topic) => [topicPrefix + topic.name, topic]));
   const wanted = (partition: number): boolean => options.partitions?.includes(partition) ?? true;
 
-  /** Next offset of each assigned partition; a promise while it is being asked for. */
+  /** Next offset of each assigned partition; a promise until `startAt` has answered. */
   let expected = new Map<string, Promise<number> | number>();
-  /** Partitions that were sought while their batch was being handled. */
+  /** Partitions with a seek since their last batch began. */
   const sought = new Set<string>();
   const abandoned = new Set<string>();
   let generation = 0;
@@ -94,10 +95,10 @@ export async function consume(
   const startOf = async (topic: Topic<unknown>, partition: number): Promise<number> => {
     const start = await options.startAt(topic.name, partition);
     if (typeof start === 'number') return start;
-    const place = (await offsetsOf(topic)).find((entry) => entry.partition === partition);
-    if (place === undefined)
-      throw new AppError('NOT_FOUND', `topic ${topic.name} has no partition ${partition}`);
-    return start === 'beginning' ? place.low : place.high;
+    const range = (await offsetsOf(topic)).find((entry) => entry.partition === partition);
+    if (range === undefined)
+      throw new AppError('NOT_FOUND', `Topic ${topic.name} has no partition ${partition}`);
+    return start === 'beginning' ? range.low : range.high;
   };
 
   const crash = (error: unknown): void => {
@@ -108,8 +109,8 @@ export async function consume(
 
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
     generation += 1;
-    const mine = generation;
-    const before = expected;
+    const ownGeneration = generation;
+    const previous = expected;
     expected = new Map();
     for (const [fullName, partitions] of Object.entries(payload.memberAssignment)) {
       const topic = registered.get(fullName);
@@ -117,22 +118,22 @@ export async function consume(
       const others = partitions.filter((partition) => !wanted(partition));
       if (others.length > 0) consumer.pause([{ topic: fullName, partitions: others }]);
       for (const partition of partitions.filter(wanted)) {
-        const place = `${topic.name}:${partition}`;
-        if (abandoned.delete(place)) consumer.resume([{ topic: fullName, partitions: [partition] }]);
+        const id = idOf(topic.name, partition);
+        if (abandoned.delete(id)) consumer.resume([{ topic: fullName, partitions: [partition] }]);
         const start = startOf(topic, partition);
-        expected.set(place, start);
+        expected.set(id, start);
         start.then(
           (offset) => {
-            if (mine !== generation || stopping) return;
-            expected.set(place, offset);
+            if (ownGeneration !== generation || stopping) return;
+            expected.set(id, offset);
             consumer.seek({ topic: fullName, partition, offset: String(offset) });
           },
           (error: unknown) => crash(error),
         );
       }
     }
-    const lost = [...before.keys()].filter((place) => !expected.has(place));
-    if (lost.length > 0) options.onRevoked?.(lost.map(placeOf));
+    const revoked = [...previous.keys()].filter((id) => !expected.has(id));
+    if (revoked.length > 0) options.onRevoked?.(revoked.map(topicPartitionOf));
   });
   consumer.on(consumer.events.CRASH, ({ payload }) => {
     if (!payload.restart) crash(payload.error);
@@ -148,22 +149,13 @@ export async function consume(
       const { batch } = payload;
       const topic = registered.get(batch.topic);
       if (topic === undefined || stopping) return;
-      const place = `${topic.name}:${batch.partition}`;
-      const mine = generation;
-      const next = await expected.get(place);
-      // The fetch began before the seek to the checkpoint: what it brought is not ours to handle.
-      if (next === undefined || mine !== generation || stopping || !payload.isRunning() || payload.isStale())
-        return;
-      const messages = batch.messages
-        .map((message): LogMessage => ({
-          topic: topic.name,
-          partition: batch.partition,
-          offset: Number(message.offset),
-          key: message.key === null ? null : message.key.toString(),
-          value: message.value ?? Buffer.alloc(0),
-          timestamp: Number(message.timestamp),
-        }))
-        .filter(({ offset }) => offset >= next);
+      const id = idOf(topic.name, batch.partition);
+      const ownGeneration = generation;
+      const next = await expected.get(id);
+      // Fetched before the seek to the start offset.
+      if (next === undefined || ownGeneration !== generation || stopping) return;
+      if (!payload.isRunning() || payload.isStale()) return;
+      const messages = toLogMessages(topic.name, batch).filter(({ offset }) => offset >= next);
       const [first] = messages;
       const last = messages.at(-1);
       if (first === undefined || last === undefined) {
@@ -174,14 +166,14 @@ export async function consume(
         crash(
           new AppError(
             'CHECKPOINT_OUTSIDE_LOG',
-            `${place}: expected offset ${next}, the log goes on at ${first.offset}: messages between are gone`,
+            `${id}: expected offset ${next}, but the log continues at ${first.offset}: messages between have been deleted`,
           ),
         );
         return;
       }
-      const beat = setInterval(() => void payload.heartbeat().catch(() => {}), 2000);
+      const heartbeat = setInterval(() => void payload.heartbeat().catch(() => {}), 2000);
       let handled: Handled | void;
-      sought.delete(place);
+      sought.delete(id);
       try {
         handled = await options.onBatch({
           topic: topic.name,
@@ -193,15 +185,15 @@ export async function consume(
         crash(error);
         return;
       } finally {
-        clearInterval(beat);
+        clearInterval(heartbeat);
       }
-      if (mine !== generation || sought.has(place)) return;
+      if (ownGeneration !== generation || sought.has(id)) return;
       if (handled === 'abandoned') {
-        abandoned.add(place);
+        abandoned.add(id);
         consumer.pause([{ topic: batch.topic, partitions: [batch.partition] }]);
         return;
       }
-      expected.set(place, last.offset + 1);
+      expected.set(id, last.offset + 1);
       payload.resolveOffset(String(last.offset));
       await payload.heartbeat();
     },
@@ -214,21 +206,36 @@ export async function consume(
     },
     seek(topic, partition, offset) {
       if (stopping) return;
-      const place = `${topic}:${partition}`;
-      expected.set(place, offset);
-      sought.add(place);
-      if (abandoned.delete(place)) consumer.resume([{ topic: topicPrefix + topic, partitions: [partition] }]);
+      const id = idOf(topic, partition);
+      expected.set(id, offset);
+      sought.add(id);
+      if (abandoned.delete(id)) consumer.resume([{ topic: topicPrefix + topic, partitions: [partition] }]);
       consumer.seek({ topic: topicPrefix + topic, partition, offset: String(offset) });
     },
     async commit(topic, partition, nextOffset) {
       await consumer.commitOffsets([{ topic: topicPrefix + topic, partition, offset: String(nextOffset) }]);
     },
-    assigned: () => [...expected.keys()].map(placeOf),
+    assigned: () => [...expected.keys()].map(topicPartitionOf),
     pause: (topic, partition) => consumer.pause([{ topic: topicPrefix + topic, partitions: [partition] }]),
   };
 }
 
-function placeOf(place: string): { topic: string; partition: number } {
-  const at = place.lastIndexOf(':');
-  return { topic: place.slice(0, at), partition: Number(place.slice(at + 1)) };
+function idOf(topic: string, partition: number): string {
+  return `${topic}:${partition}`;
+}
+
+function topicPartitionOf(id: string): { topic: string; partition: number } {
+  const colon = id.lastIndexOf(':');
+  return { topic: id.slice(0, colon), partition: Number(id.slice(colon + 1)) };
+}
+
+function toLogMessages(topic: string, batch: kafkajs.Batch): LogMessage[] {
+  return batch.messages.map((message) => ({
+    topic,
+    partition: batch.partition,
+    offset: Number(message.offset),
+    key: message.key === null ? null : message.key.toString(),
+    value: message.value ?? Buffer.alloc(0),
+    timestamp: Number(message.timestamp),
+  }));
 }

@@ -5,19 +5,19 @@ import { topics } from '../../schemas/topics.ts';
 import { pause } from '../lifecycle.ts';
 import { MAX_MESSAGE_BYTES } from './consumption.ts';
 
-const WAIT_MS = 60_000;
-const LOOK_MS = 100;
+const READY_WITHIN_MS = 60_000;
+const POLL_MS = 100;
 
 /**
- * Makes the registry's topics that are missing, each with its retention, checks the partitions of all, and waits until
- * every partition answers: right after it is made, a topic may be unknown to the broker, or without a leader.
+ * Creates the topics of `schemas/topics.ts` that are missing, each with its retention, checks the partitions of all, and
+ * waits until every partition answers: a new topic may be unknown to a broker, or have no leader yet.
  */
 export async function ensureTopics(admin: kafkajs.Admin, topicPrefix: string): Promise<void> {
   const existing = new Set(await admin.listTopics());
   const missing = Object.values(topics).filter(({ name }) => !existing.has(topicPrefix + name));
   try {
     await admin.createTopics({
-      // kafkajs gives up on a topic that the broker does not know of yet; leaders are waited for below.
+      // kafkajs fails on a topic that the broker does not know yet; the loop below waits for leaders.
       waitForLeaders: false,
       topics: missing.map(({ name, partitions, retention }) => ({
         topic: topicPrefix + name,
@@ -32,25 +32,25 @@ export async function ensureTopics(admin: kafkajs.Admin, topicPrefix: string): P
       })),
     });
   } catch (cause) {
-    if (!isMadeByOthers(cause)) {
-      throw new AppError('STORE_UNAVAILABLE', 'Kafka did not make the topics', { retryable: true, cause });
+    if (!isCreatedConcurrently(cause)) {
+      throw new AppError('STORE_UNAVAILABLE', 'Kafka did not create the topics', { retryable: true, cause });
     }
   }
-  const began = performance.now();
+  const startedAt = performance.now();
   for (;;) {
     const cause = await findUnready(admin, topicPrefix);
     if (cause === null) return;
-    if (performance.now() - began > WAIT_MS) {
-      throw new AppError('STORE_UNAVAILABLE', 'Kafka has no leaders for the topics', {
+    if (performance.now() - startedAt > READY_WITHIN_MS) {
+      throw new AppError('STORE_UNAVAILABLE', `Topics have no leaders after ${READY_WITHIN_MS / 1000} s`, {
         retryable: true,
         cause,
       });
     }
-    await pause(LOOK_MS);
+    await pause(POLL_MS);
   }
 }
 
-/** Why the topics cannot be used yet; null when they can. Throws `TOPIC_MISMATCH` when they never can. */
+/** The reason why the topics cannot be used yet; null when they can. Throws `TOPIC_MISMATCH` on wrong partitions. */
 async function findUnready(admin: kafkajs.Admin, topicPrefix: string): Promise<unknown> {
   const expected = new Map(
     Object.values(topics).map(({ name, partitions }) => [topicPrefix + name, partitions]),
@@ -67,15 +67,15 @@ async function findUnready(admin: kafkajs.Admin, topicPrefix: string): Promise<u
     if (wanted !== partitions.length) {
       throw new AppError(
         'TOPIC_MISMATCH',
-        `topic ${name} has ${partitions.length} partitions, this program wants ${wanted}`,
+        `Topic ${name} has ${partitions.length} partitions, but this program needs ${wanted}`,
       );
     }
   }
   return null;
 }
 
-/** Other processes made some at the same time: they are checked like any that exist. */
-function isMadeByOthers(error: unknown): boolean {
+/** Other processes created some of the topics at the same time. */
+function isCreatedConcurrently(error: unknown): boolean {
   const errors = error instanceof kafkajs.KafkaJSAggregateError ? error.errors : [error];
   return errors.every(
     (each) => each instanceof kafkajs.KafkaJSProtocolError && each.type === 'TOPIC_ALREADY_EXISTS',

@@ -1,45 +1,45 @@
 import { Socket } from 'node:net';
 
-/** A frame begins with its length, which does not count itself. */
+/** A frame begins with its length, excluding this field. */
 const LENGTH_BYTES = 4;
 const KEEP_ALIVE_MS = 60_000;
 
 /**
- * A socket whose `data` is always some whole frames of Kafka's protocol. kafkajs (2.2.4) keeps the beginning of an answer
- * that was cut off when it connects again, and takes what the new connection says for the rest of it: it throws outside
- * of any promise, or waits for ever. A frame that is not whole dies with its socket here.
+ * A socket that emits `data` in whole frames of Kafka's protocol. kafkajs (2.2.4) keeps the beginning of a response that
+ * was cut off when it reconnects, and reads the next response as the rest of it: it then throws outside of any promise, or
+ * waits forever. Here an incomplete frame is dropped with its socket.
  */
 class FramedSocket extends Socket {
-  #waiting: Buffer[] = [];
-  #held = 0;
-  /** Of what is held, until when nothing is whole. */
-  #wanted = LENGTH_BYTES;
+  #chunks: Buffer[] = [];
+  #bufferedBytes = 0;
+  /** Buffered bytes at which the first frame is complete. */
+  #neededBytes = LENGTH_BYTES;
 
   override emit(event: string | symbol, ...args: unknown[]): boolean {
     const [chunk] = args;
     if (event !== 'data' || !Buffer.isBuffer(chunk)) return super.emit(event, ...args);
-    this.#waiting.push(chunk);
-    this.#held += chunk.length;
-    if (this.#held < this.#wanted) return true;
-    const held = this.#waiting.length === 1 ? chunk : Buffer.concat(this.#waiting);
-    let whole = 0;
-    this.#wanted = LENGTH_BYTES;
-    while (held.length - whole >= LENGTH_BYTES) {
-      const size = LENGTH_BYTES + held.readInt32BE(whole);
-      if (held.length - whole < size) {
-        this.#wanted = size;
+    this.#chunks.push(chunk);
+    this.#bufferedBytes += chunk.length;
+    if (this.#bufferedBytes < this.#neededBytes) return true;
+    const buffered = this.#chunks.length === 1 ? chunk : Buffer.concat(this.#chunks);
+    let wholeBytes = 0;
+    this.#neededBytes = LENGTH_BYTES;
+    while (buffered.length - wholeBytes >= LENGTH_BYTES) {
+      const size = LENGTH_BYTES + buffered.readInt32BE(wholeBytes);
+      if (buffered.length - wholeBytes < size) {
+        this.#neededBytes = size;
         break;
       }
-      whole += size;
+      wholeBytes += size;
     }
-    const rest = held.subarray(whole);
-    this.#waiting = rest.length === 0 ? [] : [rest];
-    this.#held = rest.length;
-    return whole === 0 || super.emit('data', held.subarray(0, whole));
+    const rest = buffered.subarray(wholeBytes);
+    this.#chunks = rest.length === 0 ? [] : [rest];
+    this.#bufferedBytes = rest.length;
+    return wholeBytes === 0 || super.emit('data', buffered.subarray(0, wholeBytes));
   }
 }
 
-/** For `socketFactory` of kafkajs. */
+/** A `socketFactory` for kafkajs. */
 export function framedSocket({
   host,
   port,

@@ -192,7 +192,7 @@ export function createPublisher(connect: () => Promise<BatchProducer>, topicPref
 
   return {
     async publish(topic, messages) {
-      if (closed) throw new AppError('STORE_UNAVAILABLE', 'the publisher is closed');
+      if (closed) throw new AppError('STORE_UNAVAILABLE', 'Publisher is closed');
       const encoded = encode(topic, messages);
       const appends = [...Map.groupBy(encoded, ({ partition }) => partition)].map(
         async ([partition, own]) =>

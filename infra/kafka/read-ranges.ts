@@ -10,41 +10,40 @@ export interface OffsetRange {
   readonly to: number;
 }
 
-interface Waiting {
+interface PendingBatch {
   readonly partition: number;
   readonly messages: readonly LogMessage[];
-  readonly done: () => void;
+  readonly onTaken: () => void;
 }
 
 /**
- * The messages of some ranges of a topic, as batches of one partition each, in order within a partition. One batch is
- * handed over at a time, so the reader's pace bounds what is held in memory. The reader is a group of its own for as
- * long as it reads; `forget` removes it.
+ * Reads ranges of a topic in batches of one partition each, in order within a partition. The next batch is fetched when
+ * the caller asks for it, which bounds memory. Reads in a consumer group of its own; `deleteGroup` deletes it at the end.
  */
 export async function* readRanges(
   topic: Topic<unknown>,
   ranges: readonly OffsetRange[],
   consume: (options: ConsumeOptions) => Promise<Consumption>,
-  forget: (groupId: string) => Promise<void>,
+  deleteGroup: (groupId: string) => Promise<void>,
   fetchBytes?: number,
   signal?: AbortSignal,
 ): AsyncGenerator<{ partition: number; messages: readonly LogMessage[] }> {
-  const left = new Map(
+  const remaining = new Map(
     ranges.filter(({ from, to }) => from < to).map(({ partition, from, to }) => [partition, { from, to }]),
   );
-  if (left.size === 0) return;
-  const waiting: Waiting[] = [];
+  if (remaining.size === 0) return;
+  const pending: PendingBatch[] = [];
   let failure: { readonly error: unknown } | null = null;
   let wake: () => void = () => {};
   const groupId = `read-${randomUUID()}`;
   const consumption = await consume({
     groupId,
     topics: [topic],
-    partitions: [...left.keys()],
-    startAt: async (_, partition) => left.get(partition)?.from ?? 'end',
+    partitions: [...remaining.keys()],
+    startAt: async (_, partition) => remaining.get(partition)?.from ?? 'end',
     onBatch: ({ partition, messages }) =>
-      new Promise<void>((done) => {
-        waiting.push({ partition, messages, done });
+      new Promise<void>((onTaken) => {
+        pending.push({ partition, messages, onTaken });
         wake();
       }),
     onCrash: (error) => {
@@ -56,10 +55,10 @@ export async function* readRanges(
   const onAbort = (): void => wake();
   signal?.addEventListener('abort', onAbort);
   try {
-    while (left.size > 0) {
+    while (remaining.size > 0) {
       signal?.throwIfAborted();
       if (failure !== null) throw (failure as { error: unknown }).error;
-      const batch = waiting.shift();
+      const batch = pending.shift();
       if (batch === undefined) {
         await new Promise<void>((resolve) => {
           wake = resolve;
@@ -67,27 +66,27 @@ export async function* readRanges(
         continue;
       }
       try {
-        const range = left.get(batch.partition);
-        // A fetch may have begun before its partition was done with, or before the group was joined again.
+        const range = remaining.get(batch.partition);
+        // The fetch may have begun before the range ended, or before a rebalance.
         const messages = batch.messages.filter(
           ({ offset }) => range !== undefined && offset >= range.from && offset < range.to,
         );
         if (messages.length > 0) yield { partition: batch.partition, messages };
         const next = (batch.messages.at(-1)?.offset ?? 0) + 1;
-        // Where it goes on when the group is joined again.
+        // The start offset after a rebalance.
         if (range !== undefined) range.from = Math.max(range.from, next);
         if (range === undefined || next >= range.to) {
-          left.delete(batch.partition);
+          remaining.delete(batch.partition);
           consumption.pause(topic.name, batch.partition);
         }
       } finally {
-        batch.done();
+        batch.onTaken();
       }
     }
   } finally {
     signal?.removeEventListener('abort', onAbort);
-    for (const { done } of waiting) done();
+    for (const { onTaken } of pending) onTaken();
     await consumption.stop();
-    await forget(groupId);
+    await deleteGroup(groupId);
   }
 }

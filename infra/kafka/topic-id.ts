@@ -3,21 +3,21 @@ import { connect } from 'node:net';
 import { AppError } from '../../schemas/errors.ts';
 
 /**
- * A topic's own id (KIP-516): a topic that is deleted and made again gets another one, so a checkpoint can tell that it
- * belongs to a log that is gone. kafkajs speaks no Metadata version that carries it; this asks for version 12.
+ * The id of a topic (KIP-516), which changes when the topic is deleted and created again, so that a checkpoint of the old
+ * log is recognized. Sends a Metadata request v12 because the versions that kafkajs speaks lack the id.
  *
  * @returns the id as 32 hex digits
  */
 export async function fetchTopicId(broker: string, topic: string, timeoutMs = 5000): Promise<string> {
-  const answer = await exchange(broker, metadataRequest(topic), timeoutMs);
-  return readTopicId(answer, topic);
+  const response = await exchange(broker, metadataRequest(topic), timeoutMs);
+  return readTopicId(response, topic);
 }
 
 /** Metadata request v12: header v2, then topics [{topic_id, name}], allow_auto_topic_creation, include_operations. */
 function metadataRequest(topic: string): Buffer {
   const clientId = Buffer.from('tds');
   const name = Buffer.from(topic);
-  if (name.length > 126) throw new AppError('INVALID', `topic name too long: ${topic}`);
+  if (name.length > 126) throw new AppError('INVALID', `Topic name longer than 126 characters: ${topic}`);
   const header = Buffer.concat([
     int16(3),
     int16(12),
@@ -28,7 +28,7 @@ function metadataRequest(topic: string): Buffer {
   ]);
   const body = Buffer.concat([
     Buffer.from([2]), // compact array of one topic
-    Buffer.alloc(16), // no id: look it up by name
+    Buffer.alloc(16), // no id: look up by name
     Buffer.from([name.length + 1]),
     name,
     Buffer.from([0, 0, 0, 0]), // topic tags, no auto creation, no operations, tags
@@ -36,8 +36,8 @@ function metadataRequest(topic: string): Buffer {
   return Buffer.concat([int32(header.length + body.length), header, body]);
 }
 
-function readTopicId(answer: Buffer, topic: string): string {
-  const reader = new Reader(answer);
+function readTopicId(response: Buffer, topic: string): string {
+  const reader = new Reader(response);
   reader.skip(4); // correlation id
   reader.tags();
   reader.skip(4); // throttle time
@@ -50,41 +50,44 @@ function readTopicId(answer: Buffer, topic: string): string {
   }
   reader.compactString(); // cluster id
   reader.skip(4); // controller id
-  if (reader.uvarint() !== 2) throw new AppError('NOT_FOUND', `the broker says nothing of topic ${topic}`);
+  if (reader.uvarint() !== 2)
+    throw new AppError('NOT_FOUND', `No metadata of topic ${topic} in the broker's response`);
   const errorCode = reader.int16();
   reader.compactString(); // name
   const id = reader.bytes(16).toString('hex');
   if (errorCode !== 0)
-    throw new AppError('NOT_FOUND', `topic ${topic}: Kafka error ${errorCode}`, { retryable: true });
+    throw new AppError('NOT_FOUND', `Metadata of topic ${topic}: Kafka error ${errorCode}`, {
+      retryable: true,
+    });
   return id;
 }
 
 class Reader {
   readonly #buffer: Buffer;
-  #at = 0;
+  #offset = 0;
 
   constructor(buffer: Buffer) {
     this.#buffer = buffer;
   }
 
   skip(count: number): void {
-    this.#at += count;
+    this.#offset += count;
   }
 
   int16(): number {
-    this.#at += 2;
-    return this.#buffer.readInt16BE(this.#at - 2);
+    this.#offset += 2;
+    return this.#buffer.readInt16BE(this.#offset - 2);
   }
 
   bytes(count: number): Buffer {
-    this.#at += count;
-    return this.#buffer.subarray(this.#at - count, this.#at);
+    this.#offset += count;
+    return this.#buffer.subarray(this.#offset - count, this.#offset);
   }
 
   uvarint(): number {
     let value = 0;
     for (let shift = 0; ; shift += 7) {
-      const byte = this.#buffer.readUInt8(this.#at++);
+      const byte = this.#buffer.readUInt8(this.#offset++);
       value |= (byte & 0x7f) << shift;
       if (byte < 0x80) return value;
     }
@@ -104,17 +107,17 @@ class Reader {
 }
 
 function exchange(broker: string, request: Buffer, timeoutMs: number): Promise<Buffer> {
-  const at = broker.lastIndexOf(':');
+  const colon = broker.lastIndexOf(':');
   return new Promise((resolve, reject) => {
     const fail = (cause: Error): void => {
       socket.destroy();
       reject(
-        new AppError('STORE_UNAVAILABLE', `Kafka at ${broker} did not answer`, { retryable: true, cause }),
+        new AppError('STORE_UNAVAILABLE', `Kafka at ${broker} is unavailable`, { retryable: true, cause }),
       );
     };
-    const socket = connect({ host: broker.slice(0, at), port: Number(broker.slice(at + 1)) });
+    const socket = connect({ host: broker.slice(0, colon), port: Number(broker.slice(colon + 1)) });
     let received = Buffer.alloc(0);
-    socket.setTimeout(timeoutMs, () => fail(new Error('time-out')));
+    socket.setTimeout(timeoutMs, () => fail(new Error('timed out')));
     socket.on('error', fail);
     socket.on('close', () => fail(new Error('connection closed')));
     socket.on('connect', () => socket.write(request));
