@@ -10,7 +10,7 @@ import { checkServed, lockServed } from './served-lock.ts';
 import type { ServedLock } from './served-lock.ts';
 
 /** The runner's state in PostgreSQL; simulations replace it. Each method is one transaction. */
-export interface ProjectionState extends WatchState {
+export interface ProjectionState extends HaltMonitorState {
   /** Next offsets of a build by partition; throws `CHECKPOINT_OUTSIDE_LOG`. */
   checkpoints(log: LogIdentity, build: Build): Promise<ReadonlyMap<number, number>>;
   /** Moves checkpoints by compare-and-set. Returns the refused moves: another process moved those checkpoints. */
@@ -20,7 +20,7 @@ export interface ProjectionState extends WatchState {
 }
 
 /** State that the halt monitor reads and writes. */
-export interface WatchState {
+export interface HaltMonitorState {
   recordHalt(builds: readonly Build[], halt: Halt): Promise<void>;
   /** True when an operator skipped the message for each of these projections. */
   isSkipped(builds: readonly Build[], message: LogMessage): Promise<boolean>;
@@ -30,7 +30,7 @@ export interface WatchState {
   checkServed(builds: readonly Build[]): Promise<void>;
 }
 
-export function watchState(pool: Pool): WatchState {
+export function haltMonitorState(pool: Pool): HaltMonitorState {
   return {
     recordHalt: (builds, halt) => recordHalt(pool, builds, halt),
     isSkipped: (builds, message) => isSkipped(pool, builds, message),
@@ -41,7 +41,7 @@ export function watchState(pool: Pool): WatchState {
 
 export function projectionState(pool: Pool, kafka: Pick<Kafka, 'offsets'>): ProjectionState {
   return {
-    ...watchState(pool),
+    ...haltMonitorState(pool),
     checkpoints: (log, build) => loadCheckpoints(pool, kafka, log, build),
     move: (log, moves) => moveCheckpoints(pool, log, moves),
     hold: (builds) => lockServed(pool, builds),

@@ -84,7 +84,7 @@ export async function replayTargets(
     log,
     metrics,
     signal,
-    onRoom: () => gatherer.roomMade(),
+    onRoom: () => gatherer.onRoom(),
     onFatal: (error) => failed.abort(error),
     onRefused: ({ partition }) =>
       failed.abort(
@@ -115,7 +115,7 @@ export async function replayTargets(
           if (!(await state.isSkipped(builds, message)))
             throw await stoppedAt(state, builds, message, reason);
           await gatherer.ready();
-          gatherer.batch().pass(reading, message.offset);
+          gatherer.batch().skip(reading, message.offset);
         }
         onRead(1, 'reason' in item ? undefined : topic.bucket(item));
         gatherer.added();

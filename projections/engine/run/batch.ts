@@ -11,26 +11,26 @@ export interface Target {
   readonly build: Build;
 }
 
-/** One partition as it is being read, from an assignment (or a refused checkpoint) to the next. */
+/** A partition between an assignment, or a checkpoint conflict, and the next. */
 export interface Reading {
   readonly partition: number;
-  /** False once the partition is another's, or was begun again: what is gathered moves no checkpoint any more. */
+  /** False once the partition is revoked or reopened: its gathered messages then move no checkpoint. */
   current: boolean;
   /** Next offset to take from the consumer. */
   next: number;
-  /** By target: its checkpoint once everything gathered is written. A target that is ahead of `next` skips. */
+  /** By target, its checkpoint once all gathered messages are written. A target ahead of `next` skips messages. */
   readonly planned: Map<Target, number>;
-  /** By target: its checkpoint as it is stored. */
+  /** By target, its stored checkpoint. */
   readonly stored: Map<Target, number>;
-  /** The message that stops this partition. */
+  /** The poison message that halts this partition. */
   halt: Halt | null;
 }
 
-/** What one target has of a batch. */
+/** One target's part of a batch. */
 export interface Share {
   readonly target: Target;
   readonly tables: ReadonlyMap<string, RowEncoder>;
-  /** What `derive` is told. */
+  /** Arguments of `derive`. */
   readonly touched: unknown[];
   readonly moves: Map<Reading, { expected: number; next: number }>;
 }
@@ -41,28 +41,28 @@ export interface BatchMove {
   readonly move: CheckpointMove;
 }
 
-/** Bytes by table, of each target. */
+/** By target, bytes by table. */
 export type BatchSizes = readonly ReadonlyMap<string, number>[];
 
-/** Rows of many messages, as bytes a table, with the checkpoints that they move once ClickHouse has them all. */
+/** Encoded rows of many messages by table, with the checkpoints to move once ClickHouse has acknowledged all of them. */
 export interface Batch {
   readonly shares: readonly Share[];
-  /** Takes a message for every target that has not passed it. On an error nothing of the message is kept. */
+  /** Adds a message for every target that has not read it. On an error nothing of the message is added. */
   add(reading: Reading, item: StreamItem): void;
-  /** Passes over a message that an operator has named. */
-  pass(reading: Reading, offset: number): void;
+  /** Skips a message that an operator has named. */
+  skip(reading: Reading, offset: number): void;
   messages(): number;
   /** Rows of the largest table. */
   rows(): number;
   bytes(): number;
   sizes(): BatchSizes;
-  /** The moves of partitions that are still ours. */
+  /** Checkpoint moves of partitions whose reading is current. */
   moves(): BatchMove[];
 }
 
 /**
- * @param sizes of the batch before, the best guess of this one's. Numbers and not that batch: it would be kept, and with
- *   it the one before it, and so all there were.
+ * @param sizes sizes of the previous batch, as initial buffer sizes. Numbers rather than that batch, which would keep all
+ *   earlier batches in memory.
  */
 export function createBatch(targets: readonly Target[], sizes?: BatchSizes): Batch {
   let messages = 0;
@@ -78,12 +78,12 @@ export function createBatch(targets: readonly Target[], sizes?: BatchSizes): Bat
     moves: new Map(),
   }));
   const encoders = shares.flatMap(({ tables }) => [...tables.values()]);
-  const wanting = (reading: Reading, offset: number): Share[] =>
+  const sharesAt = (reading: Reading, offset: number): Share[] =>
     shares.filter(({ target }) => (reading.planned.get(target) ?? Infinity) <= offset);
 
   const move = (share: Share, reading: Reading, offset: number): void => {
-    const begun = share.moves.get(reading);
-    const expected = begun?.expected ?? reading.planned.get(share.target) ?? offset;
+    const started = share.moves.get(reading);
+    const expected = started?.expected ?? reading.planned.get(share.target) ?? offset;
     share.moves.set(reading, { expected, next: offset + 1 });
     reading.planned.set(share.target, offset + 1);
   };
@@ -91,10 +91,10 @@ export function createBatch(targets: readonly Target[], sizes?: BatchSizes): Bat
   return {
     shares,
     add(reading, item) {
-      const takers = wanting(reading, item.offset);
-      const undo = takers.flatMap(({ tables }) => [...tables.values()].map((encoder) => encoder.mark()));
+      const receiving = sharesAt(reading, item.offset);
+      const undos = receiving.flatMap(({ tables }) => [...tables.values()].map((encoder) => encoder.mark()));
       try {
-        for (const { target, tables } of takers) {
+        for (const { target, tables } of receiving) {
           for (const [table, rows] of Object.entries(target.projection.project(item))) {
             const encoder = tables.get(table);
             if (encoder === undefined) throw new TypeError(`${target.projection.name} has no table ${table}`);
@@ -102,18 +102,18 @@ export function createBatch(targets: readonly Target[], sizes?: BatchSizes): Bat
           }
         }
       } catch (error) {
-        for (const takeBack of undo) takeBack();
+        for (const undo of undos) undo();
         throw error;
       }
-      for (const share of takers) {
+      for (const share of receiving) {
         share.touched.push(share.target.projection.topic.touched(item));
         move(share, reading, item.offset);
       }
       messages += 1;
       reading.next = item.offset + 1;
     },
-    pass(reading, offset) {
-      for (const share of wanting(reading, offset)) move(share, reading, offset);
+    skip(reading, offset) {
+      for (const share of sharesAt(reading, offset)) move(share, reading, offset);
       messages += 1;
       reading.next = offset + 1;
     },

@@ -22,9 +22,9 @@ import type { ProjectionMetrics } from '../metrics.ts';
 import { createStoreRetry } from '../store-retry.ts';
 import { projectionState } from '../state.ts';
 import type { ProjectionState } from '../state.ts';
-import { createWatch } from './watch.ts';
+import { createHaltMonitor } from './halt-monitor.ts';
 
-/** What projecting reaches the world through: real stores and time, or simulated ones. */
+/** Stores and clock of the runner, real or simulated. */
 export interface RunnerPorts {
   readonly kafka: Pick<Kafka, 'consume' | 'offsets' | 'topicId' | 'publisher'>;
   readonly clickhouse: Pick<ClickHouse, 'insertEncoded' | 'command'>;
@@ -48,7 +48,7 @@ export interface ClickHouseRunOptions extends RunOptions, Pick<RunnerPorts, 'log
 
 export const DEFAULT_LIMITS: GatherLimits = { rows: 50_000, bytes: 32_000_000, waitMs: 1000, gapMs: 150 };
 
-/** Opens the builds that this program writes, keeps them up with their stream, and follows every swap. */
+/** Runs projections into their served builds, and continues with the new builds after a swap. */
 export async function runClickHouseProjections(options: ClickHouseRunOptions): Promise<ProjectionRun> {
   const { pool, kafka, clickhouse, projections } = options;
   const ports = { ...options, state: projectionState(pool, kafka), clock: systemClock };
@@ -63,10 +63,10 @@ export async function runClickHouseProjections(options: ClickHouseRunOptions): P
 }
 
 /**
- * Keeps the served builds of one stream up with it: one consumer, one decompression, one parse, one decode for all.
+ * Projects one stream into its served builds, with one consumer, decompression, parse and decode for all of them.
  *
- * A message goes: log → `readItem` → `project` for each target that has not passed it → a batch of bytes →
- * `Writer`. The consumer waits in `onBatch` while the batch is full and two are in flight.
+ * A message goes from the log through `readItem` and `project`, for each target that has not read it, into a batch of
+ * bytes, and to the `Writer`. `handle` waits while the batch is full and two are in flight.
  */
 export async function runTargets(
   ports: RunnerPorts,
@@ -79,7 +79,7 @@ export async function runTargets(
   ending.promise.catch(() => {});
   const abort = new AbortController();
   const fail = (error: unknown): void => {
-    if (abort.signal.aborted) return; // told to stop, or failed already
+    if (abort.signal.aborted) return; // stopped, or failed before
     ending.reject(error);
     abort.abort(error);
   };
@@ -114,7 +114,7 @@ export async function runTargets(
     log,
     metrics,
     signal: abort.signal,
-    onRoom: () => gatherer.roomMade(),
+    onRoom: () => gatherer.onRoom(),
     onFatal: fail,
     onRefused({ partition }) {
       log.warn({ topic: topic.name, partition }, 'checkpoint conflict, resuming from stored offset');
@@ -122,8 +122,13 @@ export async function runTargets(
     },
   });
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
-  const gatherer = createGatherer(writer, (before) => createBatch(targets, before?.sizes()), limits, clock);
-  const watch = createWatch<Reading>({
+  const gatherer = createGatherer(
+    writer,
+    (previous) => createBatch(targets, previous?.sizes()),
+    limits,
+    clock,
+  );
+  const monitor = createHaltMonitor<Reading>({
     kafka,
     state,
     clock,
@@ -132,11 +137,11 @@ export async function runTargets(
     metrics,
     builds: targets.map(({ build }) => build),
     readings: () => readings.all(),
-    position: ({ stored }, build) => [...stored].find(([target]) => target.build === build)?.[1] ?? 0,
-    concerned: ({ planned }, { message }) =>
+    checkpoint: ({ stored }, build) => [...stored].find(([target]) => target.build === build)?.[1] ?? 0,
+    buildsAt: ({ planned }, { message }) =>
       targets.filter((target) => (planned.get(target) ?? 0) <= message.offset).map(({ build }) => build),
     resume,
-    readAgain(reading) {
+    retry(reading) {
       reading.halt = null;
       seek(reading.partition, reading.next);
     },
@@ -144,7 +149,7 @@ export async function runTargets(
     onError: fail,
   });
 
-  /** Reads one message into the batch; anything that makes it unreadable halts the partition here. */
+  /** Adds one message to the batch; a message that cannot be read or projected halts the partition. */
   async function take(reading: Reading, message: LogMessage): Promise<void> {
     const item = readItem(topic, message);
     await gatherer.ready();
@@ -154,7 +159,7 @@ export async function runTargets(
       gatherer.added();
     } else {
       reading.halt = { message, reason, announced: false };
-      watch.wake();
+      monitor.wake();
     }
   }
 
@@ -167,11 +172,11 @@ export async function runTargets(
     }
   }
 
-  /** An operator has told all these projections to pass over the message that halts this partition. */
+  /** Continues after the message that halts the partition, which an operator has skipped for all these projections. */
   async function resume(reading: Reading): Promise<void> {
     await gatherer.ready();
     if (!reading.current || reading.halt === null) return;
-    gatherer.batch().pass(reading, reading.halt.message.offset);
+    gatherer.batch().skip(reading, reading.halt.message.offset);
     reading.halt = null;
     gatherer.caughtUp();
     seek(reading.partition, reading.next);
@@ -180,7 +185,7 @@ export async function runTargets(
   async function handle({ partition, messages, highWatermark }: LogBatch): Promise<Handled> {
     const reading = readings.get(partition);
     if (reading === undefined) return 'done';
-    watch.sawHead(partition, highWatermark);
+    monitor.onHighWatermark(partition, highWatermark);
     let lastYield = clock.now();
     for (const message of messages) {
       if (abort.signal.aborted) return 'abandoned';
@@ -191,7 +196,7 @@ export async function runTargets(
         return 'done';
       }
       await take(reading, message);
-      // A fetch can hold seconds of work; heartbeats and answers of the stores come in between.
+      // A fetch can hold seconds of work: let heartbeats and responses of the stores through.
       if (clock.now() - lastYield > 10) {
         await clock.turn();
         lastYield = clock.now();
@@ -203,7 +208,7 @@ export async function runTargets(
 
   await readings.check(); // a checkpoint outside the log is reported before anything is read
   await consumer.start();
-  watch.start();
+  monitor.start();
   log.info({ projections: targets.map(({ build }) => build) }, `projecting ${topic.name}`);
 
   return {
@@ -212,18 +217,18 @@ export async function runTargets(
       abort.abort(new Error('stopped'));
       gatherer.close();
       await consumer.stop();
-      await watch.stop();
+      await monitor.stop();
       await writer.idle();
       ending.resolve();
     },
   };
 }
 
-/** The stream that all of these are made from. */
+/** The stream that all of these read. */
 export function streamOf(targets: readonly Pick<Target, 'projection'>[]): Stream {
   const [stream, ...others] = new Set(targets.map(({ projection }) => projection.topic));
   if (stream === undefined || others.length > 0) {
-    throw new AppError('INVALID', `Tables of one stream are written together, not of ${others.length + 1}`);
+    throw new AppError('INVALID', `Projections of ${others.length + 1} streams cannot run together`);
   }
   return stream;
 }

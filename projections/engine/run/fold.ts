@@ -9,9 +9,9 @@ import { lockServedForTransaction } from '../served-lock.ts';
 import { describe, parseMessage } from '../../streams.ts';
 import { isStoreUnavailable } from '../../../infra/retry-while-unavailable.ts';
 
-/** Behind the head, so many messages share a transaction. */
+/** Most messages of one transaction. */
 const MESSAGES_PER_TRANSACTION = 500;
-/** Less than a session in the group: whoever is given the partition does not wait for a process that is frozen. */
+/** Below the group's session timeout, so that the next member does not wait for the locks of a frozen process. */
 const IDLE_MS = 10_000;
 
 interface Folding<M> {
@@ -19,7 +19,7 @@ interface Folding<M> {
   readonly from: LogMessage;
 }
 
-/** Outcomes of a transaction that are no error of the database. */
+/** Outcomes of a transaction that are not errors of the database. */
 class Refused extends Error {}
 class FoldFailed extends Error {
   readonly index: number;
@@ -29,30 +29,30 @@ class FoldFailed extends Error {
   }
 }
 
-/** How far folding came: `next` is the checkpoint as it is stored now. */
+/** Result of folding; `next` is the stored checkpoint. */
 export type Folded =
   | { readonly next: number; readonly outcome: 'all' }
-  /** This message cannot be read or folded; everything before it is. */
+  /** This message cannot be read or folded; all before it are folded. */
   | {
       readonly next: number;
       readonly outcome: 'poison';
       readonly message: LogMessage;
       readonly reason: string;
     }
-  /** Another process has moved the checkpoint. */
+  /** Checkpoint conflict: another process has moved it. */
   | { readonly next: number; readonly outcome: 'refused' };
 
 export interface Folder {
-  /** Messages of one partition without a gap; the first is the one that the stored checkpoint wants. */
+  /** Folds messages of one partition without a gap, from the stored checkpoint on. */
   fold(partition: number, messages: readonly LogMessage[]): Promise<Folded>;
 }
 
 /**
- * Folds messages into a build, in transactions that move its checkpoint along: every message exactly once. The
- * checkpoint is moved first, which keeps a second process waiting and then sends it away.
+ * Folds messages into a build, each exactly once, in transactions that move its checkpoint. The checkpoint is moved
+ * first, so that a second process waits for its row and is then refused.
  *
- * @param isServed false: a build in the making, whose readers nobody is; true: `BUILD_RETIRED` once it is served no more
- * @param retryWhileUnavailable runs one transaction, again as often as the stores are away
+ * @param isServed false for a shadow build; true: throws `BUILD_RETIRED` once the build is no longer served
+ * @param retryWhileUnavailable runs one transaction
  */
 export function createFolder<M>({
   pool,
@@ -72,21 +72,21 @@ export function createFolder<M>({
   const { topic, notify } = projection;
   const schema = build.names['schema'] ?? '';
 
-  /** One transaction: all of these messages or none. */
+  /** Folds all messages in one transaction. */
   const foldTogether = async (
     partition: number,
     expected: number,
     batch: readonly Folding<M>[],
   ): Promise<void> => {
     if (batch.length === 0) return;
-    const concerned = batch.filter(({ message }) => projection.concerns?.(message) ?? true);
-    if (concerned.length === 0 && (await pass(partition, expected, batch.length))) return;
+    const relevant = batch.filter(({ message }) => projection.concerns?.(message) ?? true);
+    if (relevant.length === 0 && (await moveOver(partition, expected, batch.length))) return;
     const work = async (tx: PoolClient): Promise<void> => {
       if (isServed) await lockServedForTransaction(tx, [build]);
       const next = expected + batch.length;
       const refused = await moveCheckpoints(tx, identity, [{ build, partition, expected, next }]);
       if (refused.length > 0) throw new Refused();
-      for (const { message, from } of concerned) {
+      for (const { message, from } of relevant) {
         try {
           const { offset, timestamp } = from;
           await projection.fold(tx, message, { partition, offset, timestamp, schema });
@@ -95,19 +95,19 @@ export function createFolder<M>({
           throw new FoldFailed(from.offset - expected, error);
         }
       }
-      if (isServed) await tell(tx, batch);
+      if (isServed) await notifyListeners(tx, batch);
     };
     await retryWhileUnavailable(() => inTransaction(pool, work, { idleMs: IDLE_MS }));
   };
 
-  /** Moves the checkpoint over messages that change nothing; false: it is not where it was, or the build is retired. */
-  const pass = async (partition: number, expected: number, messages: number): Promise<boolean> => {
+  /** Moves the checkpoint past messages that change nothing; false on a conflict, or when the build is retired. */
+  const moveOver = async (partition: number, expected: number, messages: number): Promise<boolean> => {
     const move = { build, partition, expected, next: expected + messages };
     return (await retryWhileUnavailable(() => moveCheckpoints(pool, identity, [move]))).length === 0;
   };
 
-  /** Delivered by Postgres when the transaction commits, and only then. */
-  const tell = async (tx: Pick<Pool, 'query'>, batch: readonly Folding<M>[]): Promise<void> => {
+  /** Postgres delivers the notifications when the transaction commits. */
+  const notifyListeners = async (tx: Pick<Pool, 'query'>, batch: readonly Folding<M>[]): Promise<void> => {
     if (notify === undefined) return;
     const payloads = new Set(batch.flatMap(({ message }) => notify.payload(message) ?? []));
     if (payloads.size === 0) return;
@@ -117,7 +117,7 @@ export function createFolder<M>({
     ]);
   };
 
-  /** As many as share a transaction. */
+  /** Folds the messages of one transaction; a poison message ends it, and those before it are folded. */
   const foldSome = async (partition: number, messages: readonly LogMessage[]): Promise<Folded> => {
     const first = messages[0]?.offset ?? 0;
     const batch: Folding<M>[] = [];

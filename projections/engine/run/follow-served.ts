@@ -2,15 +2,15 @@ import type { Logger } from '../../../infra/log.ts';
 import { AppError } from '../../../schemas/errors.ts';
 
 export interface ProjectionRun {
-  /** Rejects when the run cannot go on: a checkpoint outside the log, a bug, a consumer that gave up. */
+  /** Rejects when the run cannot continue: a checkpoint outside the log, a bug, a failed consumer. */
   readonly done: Promise<void>;
-  /** Stops reading, lets what is in flight end (unless its store is away), and resolves `done`. */
+  /** Stops reading, waits for batches in flight (unless their store is unavailable), and resolves `done`. */
   stop(): Promise<void>;
 }
 
 /**
- * Keeps a run going over swaps: when another build took the place of one that it writes (`BUILD_RETIRED`), it is
- * stopped and `start` opens the builds that are served now.
+ * Restarts a run after a swap: when one of its builds is no longer served (`BUILD_RETIRED`), the run is stopped and `start`
+ * opens the builds that are served now.
  */
 export async function followServed(start: () => Promise<ProjectionRun>, log: Logger): Promise<ProjectionRun> {
   const ending = Promise.withResolvers<void>();
@@ -26,7 +26,7 @@ export async function followServed(start: () => Promise<ProjectionRun>, log: Log
       } catch (error) {
         if (!(error instanceof AppError) || error.code !== 'BUILD_RETIRED') throw error;
         if (isStopping) return;
-        log.info({ reason: error.message }, 'going on with the build that is served now');
+        log.info({ reason: error.message }, 'build retired, restarting with the served build');
         current = run.stop().then(start);
       }
     }
@@ -37,7 +37,7 @@ export async function followServed(start: () => Promise<ProjectionRun>, log: Log
     done: ending.promise,
     async stop() {
       isStopping = true;
-      // One that could not be started again has nothing to stop.
+      // A failed restart has nothing to stop.
       await current.then(
         (run) => run.stop(),
         () => {},

@@ -5,41 +5,41 @@ import type { Writer } from './writer.ts';
 export interface GatherLimits {
   /** Rows of the largest table in one batch. */
   readonly rows: number;
-  /** Encoded bytes of one batch; one is gathered while two are in flight, so three times this is held at most. */
+  /** Encoded bytes of one batch. One is gathered while two are in flight: memory is three times this. */
   readonly bytes: number;
-  /** Longest wait of a message for a fuller batch, behind the head. */
+  /** Longest time that a message waits for a fuller batch. */
   readonly waitMs: number;
-  /** Shortest time between two batches at the head: many small inserts cost ClickHouse more than they give. */
+  /** Shortest time between two batches at the head, because many small inserts are expensive for ClickHouse. */
   readonly gapMs: number;
 }
 
 export interface Gatherer {
-  /** Waits while the batch is full and ClickHouse has all it can take. */
+  /** Waits while the batch is full and the writer has no room. */
   ready(): Promise<void>;
-  /** The batch that is being filled. Another one after any pause: what was written must not be added to. */
+  /** The batch being filled. Ask again after every await: a submitted batch must not be added to. */
   batch(): Batch;
-  /** Something was added. */
+  /** Called after adding to the batch. */
   added(): void;
-  /** Nothing more is in the log: what is gathered goes out as soon as there is room. */
+  /** Called at the end of the log: submits the batch as soon as the writer has room. */
   caughtUp(): void;
-  /** Writes what is gathered, and resolves when nothing is in flight any more. */
+  /** Submits the batch, and resolves when nothing is in flight. */
   drain(): Promise<void>;
-  /** The writer has room again. */
-  roomMade(): void;
-  /** What is gathered stays unwritten: the next run reads it again. */
+  /** Called when the writer has room again. */
+  onRoom(): void;
+  /** Drops the batch; the next run reads its messages again. */
   close(): void;
 }
 
-/** Decides when a batch is done: when it is full, when it has waited long enough, or when there is nothing to wait for. */
+/** Submits a batch when it is full, when its first message has waited long enough, or at the end of the log. */
 export function createGatherer(
   writer: Writer,
-  newBatch: (before?: Batch) => Batch,
+  newBatch: (previous?: Batch) => Batch,
   limits: GatherLimits,
   clock: Clock,
 ): Gatherer {
   let batch = newBatch();
   let lastLaunch = -Infinity;
-  /** It is time; only room is missing. */
+  /** True while the batch waits only for room in the writer. */
   let due = false;
   let closed = false;
   let timer: { readonly at: number; readonly stop: AbortController } | null = null;
@@ -93,7 +93,7 @@ export function createGatherer(
       }
       await writer.idle();
     },
-    roomMade() {
+    onRoom() {
       if (due || isFull()) launch();
     },
     close() {

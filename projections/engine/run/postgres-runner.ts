@@ -14,8 +14,8 @@ import { createStoreRetry } from '../store-retry.ts';
 import { followServed } from './follow-served.ts';
 import type { ProjectionRun } from './follow-served.ts';
 import { restoreFromSnapshot } from '../snapshot/restore.ts';
-import { watchState } from '../state.ts';
-import { createWatch } from './watch.ts';
+import { haltMonitorState } from '../state.ts';
+import { createHaltMonitor } from './halt-monitor.ts';
 
 export interface PostgresProjectionOptions<M> {
   readonly kafka: Kafka;
@@ -28,7 +28,7 @@ export interface PostgresProjectionOptions<M> {
 
 interface Reading {
   readonly partition: number;
-  /** The stored checkpoint, and so the next offset to fold. */
+  /** The stored checkpoint: the next offset to fold. */
   next: number;
   halt: Halt | null;
 }
@@ -91,20 +91,20 @@ async function runServed<M>(options: PostgresProjectionOptions<M>): Promise<Proj
     await consumer.seek(topic.name, reading.partition, next);
   };
 
-  const watch = createWatch<Reading>({
+  const monitor = createHaltMonitor<Reading>({
     kafka,
-    state: watchState(pool),
+    state: haltMonitorState(pool),
     clock: systemClock,
     topic,
     log,
     metrics,
     builds: [build],
     readings: () => readings.values(),
-    position: ({ next }) => next,
-    concerned: () => [build],
+    checkpoint: ({ next }) => next,
+    buildsAt: () => [build],
     commit: (partition, next) => consumer.commit(topic.name, partition, next),
     onError: fail,
-    readAgain: (reading) => resumeAt(reading, reading.next),
+    retry: (reading) => resumeAt(reading, reading.next),
     async resume(reading) {
       const { partition, next: expected } = reading;
       const next = expected + 1;
@@ -117,7 +117,7 @@ async function runServed<M>(options: PostgresProjectionOptions<M>): Promise<Proj
   async function handle({ partition, messages, highWatermark }: LogBatch): Promise<Handled> {
     const reading = readings.get(partition);
     if (reading === undefined || reading.halt !== null) return 'done';
-    watch.sawHead(partition, highWatermark);
+    monitor.onHighWatermark(partition, highWatermark);
     const wanted = messages.filter(({ offset }) => offset >= reading.next);
     if (wanted[0] === undefined) return 'done';
     if (wanted[0].offset > reading.next) {
@@ -132,7 +132,7 @@ async function runServed<M>(options: PostgresProjectionOptions<M>): Promise<Proj
     }
     if (folded.outcome === 'poison') {
       reading.halt = { message: folded.message, reason: folded.reason, announced: false };
-      watch.wake();
+      monitor.wake();
     }
     return 'done';
   }
@@ -140,7 +140,7 @@ async function runServed<M>(options: PostgresProjectionOptions<M>): Promise<Proj
   // A checkpoint outside the log is reported before anything is read.
   await retryWhileUnavailable(() => loadCheckpoints(pool, kafka, identity, build));
   await consumer.start();
-  watch.start();
+  monitor.start();
   log.info({ projection: build }, `projecting ${topic.name}`);
 
   return {
@@ -148,7 +148,7 @@ async function runServed<M>(options: PostgresProjectionOptions<M>): Promise<Proj
     async stop() {
       abort.abort(new Error('stopped'));
       await consumer.stop();
-      await watch.stop();
+      await monitor.stop();
       ending.resolve();
     },
   };

@@ -3,7 +3,7 @@ import type { LogIdentity } from '../../../infra/kafka/checkpoints.ts';
 import type { RetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import type { ProjectionState } from '../state.ts';
 
-/** The partitions that are being read, each from the lowest checkpoint of its targets. */
+/** Assigned partitions, each read from the lowest checkpoint of its targets. */
 export interface Readings {
   /** Throws when a checkpoint is outside the log. */
   check(): Promise<void>;
@@ -26,7 +26,7 @@ export function createReadings(
   const readings = new Map<number, Reading>();
   let loading: Promise<Map<Target, ReadonlyMap<number, number>>> | null = null;
 
-  /** All partitions of one assignment ask at once, and share one answer. */
+  /** Shared by all partitions of one assignment, which ask at once. */
   const load = async (): Promise<Map<Target, ReadonlyMap<number, number>>> => {
     const stored = new Map<Target, ReadonlyMap<number, number>>();
     for (const target of targets) {
@@ -62,8 +62,8 @@ export function createReadings(
   return {
     check: async () => void (await retryWhileUnavailable(load)),
     async open(partition) {
-      const going = readings.get(partition);
-      return going?.current === true ? going : await begin(partition);
+      const existing = readings.get(partition);
+      return existing?.current === true ? existing : await begin(partition);
     },
     get: (partition) => readings.get(partition),
     drop,

@@ -11,14 +11,14 @@ import type { ProjectionMetrics } from '../metrics.ts';
 import { createStoreRetry } from '../store-retry.ts';
 import type { ProjectionState } from '../state.ts';
 
-/** Two inserts side by side use ClickHouse best; more only hold more in memory. */
+/** Two concurrent inserts give the highest throughput; more only use more memory. */
 const IN_FLIGHT = 2;
 
 export interface Writer {
-  /** Begins to write a batch. Its checkpoints move when it and every batch before it are whole. */
+  /** Starts writing a batch. Its checkpoints move when it and every batch before it are written. */
   submit(batch: Batch): void;
   hasRoom(): boolean;
-  /** Resolves when a batch is done; at once when there is room. */
+  /** Resolves when there is room. */
   room(): Promise<void>;
   /** Resolves when nothing is in flight. */
   idle(): Promise<void>;
@@ -27,23 +27,23 @@ export interface Writer {
 interface Dependencies {
   readonly clickhouse: Pick<ClickHouse, 'insertEncoded' | 'command'>;
   readonly state: Pick<ProjectionState, 'move' | 'hold'>;
-  /** What is written is served, so a swap must wait for the end of a batch; a build in the making is written without. */
+  /** A swap waits for the batches of served builds, so these take a lock; shadow builds are written without. */
   readonly isServed: boolean;
   readonly clock: Clock;
   readonly identity: LogIdentity;
   readonly log: Logger;
   readonly metrics: ProjectionMetrics;
   readonly signal: AbortSignal;
-  /** A checkpoint was moved by another process. */
+  /** Called on a checkpoint conflict: another process has moved it. */
   onRefused(reading: Reading): void;
   onRoom(): void;
   onFatal(error: unknown): void;
 }
 
 /**
- * Writes batches: rows of up to two at once, everything that depends on order one batch after the other. A batch goes
- * base rows → derived tables → the rows that tell what is indexed → checkpoints; a checkpoint thus never moves over a
- * gap, and totals never lead what can be queried. Doing any part again gives the same tables.
+ * Writes batches: the rows of up to two at once, everything that depends on order one batch after the other. A batch
+ * writes base rows, then derived tables, then the rows that say what is indexed, then checkpoints. So a checkpoint never
+ * moves over a gap, and totals never lead what can be queried. Every part is idempotent.
  */
 export function createWriter(dependencies: Dependencies): Writer {
   const { clickhouse, state, isServed, identity, metrics, signal } = dependencies;
@@ -84,7 +84,7 @@ export function createWriter(dependencies: Dependencies): Writer {
     done();
   };
 
-  const moveOver = async (batch: Batch): Promise<void> => {
+  const moveCheckpoints = async (batch: Batch): Promise<void> => {
     const moves = batch.moves();
     const refused = new Set(
       await onPostgres(() =>
@@ -105,7 +105,7 @@ export function createWriter(dependencies: Dependencies): Writer {
     }
   };
 
-  /** Called when every earlier batch is whole. */
+  /** Called when every earlier batch is written. */
   const finish = async (
     batch: Batch,
     inserting: ReadonlyMap<Share, Promise<void>>,
@@ -117,16 +117,17 @@ export function createWriter(dependencies: Dependencies): Writer {
         await derive(share);
       }),
     );
-    // This process stood still, and what is served may have changed: what was written is read and written again.
-    if (held?.isLost() === true) throw new AppError('BUILD_RETIRED', 'The hold on what is served was lost');
+    // The process was frozen, and the served builds may have changed: read and write the messages again.
+    if (held?.isLost() === true)
+      throw new AppError('BUILD_RETIRED', 'The lock on the served builds was lost');
     for (const share of batch.shares.filter((one) => !inserting.has(one))) {
       await insert(share);
       await derive(share);
     }
-    await moveOver(batch);
+    await moveCheckpoints(batch);
   };
 
-  /** One after the other: a swap that waits for a later batch, which waits for this one, must not stand before it. */
+  /** One lock after the other: a later batch must not hold a lock that a swap, for which this one waits, waits for. */
   let holding: Promise<unknown> = Promise.resolve();
   const hold = (batch: Batch): Promise<ServedLock | null> => {
     if (!isServed) return Promise.resolve(null);
@@ -141,29 +142,29 @@ export function createWriter(dependencies: Dependencies): Writer {
       inFlight += 1;
       metrics.batchRows.observe(batch.rows());
       const held = hold(batch);
-      const letGo = async (): Promise<void> => {
+      const release = async (): Promise<void> => {
         const acquired = await held.catch(() => null);
         await acquired?.release();
       };
       const first = batch.shares.filter(({ target }) => target.projection.insertLast !== true);
       const inserting = new Map(first.map((share) => [share, held.then(() => insert(share))]));
-      for (const inserted of inserting.values()) inserted.catch(() => {}); // `finish` reports it, maybe later
+      for (const inserted of inserting.values()) inserted.catch(() => {}); // reported by `finish`
       tail = tail
         .then(async () => {
           await finish(batch, inserting, await held);
         })
         .then(
           async () => {
-            await letGo();
+            await release();
             inFlight -= 1;
             wake();
             dependencies.onRoom();
           },
           async (error: unknown) => {
-            // Where an earlier batch failed, this one is under way: a swap must not meet it.
+            // After an earlier batch has failed, wait for this one's inserts before releasing the lock.
             await Promise.allSettled(inserting.values());
-            await letGo();
-            // Nothing may be written after a gap: the run ends here, with room for no further batch.
+            await release();
+            // Nothing may be written after a gap: the run ends.
             if (!signal.aborted) dependencies.onFatal(error);
             throw error;
           },
@@ -183,7 +184,7 @@ export function createWriter(dependencies: Dependencies): Writer {
   };
 }
 
-/** Ends when all of them have, so that nothing is under way any more when one fails. */
+/** Waits for all, then throws the first failure: nothing is in flight when it throws. */
 async function allOf(works: readonly Promise<void>[]): Promise<void> {
   for (const result of await Promise.allSettled(works)) {
     if (result.status === 'rejected') throw result.reason;

@@ -28,7 +28,7 @@ afterAll(async () => {
   await kafka.close();
 });
 
-test('processes that make the topics at once all succeed, and the topics can be written to at once', async () => {
+test('creates topics once for processes that start together, ready to be written', async () => {
   const others = [open(), open(), open()];
   await Promise.all([kafka, ...others].map((each) => each.ensureTopics()));
   await Promise.all(others.map((each) => each.close()));
@@ -39,7 +39,7 @@ test('processes that make the topics at once all succeed, and the topics can be 
   await publisher.close();
 });
 
-test('publishing tells where each message lies, in order, also when calls share a request', async () => {
+test('reports the offset of each message in order, also when calls share a request', async () => {
   const publisher = kafka.publisher();
   const places = await Promise.all(
     Array.from({ length: 50 }, (_, n) =>
@@ -57,7 +57,7 @@ test('publishing tells where each message lies, in order, also when calls share 
   await publisher.close();
 });
 
-test('a range ends where it is told to, where the log ends, and when the reader stops early', async () => {
+test('ends a range at its end, at the end of the log, and when the caller stops early', async () => {
   const [place] = await kafka.offsets(topics.chainStatus);
   const read = async (from: number, to: number, most = Infinity): Promise<number[]> => {
     const seen: number[] = [];
@@ -73,7 +73,7 @@ test('a range ends where it is told to, where the log ends, and when the reader 
   expect(await read(0, 50, 2)).toEqual([0, 1]);
 });
 
-test('a topic of another name has another id; the same one keeps it', async () => {
+test('returns a different id for each topic, and the same id each time', async () => {
   const id = await kafka.topicId(topics.commands);
   expect(id).toMatch(/^[0-9a-f]{32}$/);
   expect(await kafka.topicId(topics.commands)).toBe(id);
@@ -81,7 +81,7 @@ test('a topic of another name has another id; the same one keeps it', async () =
   expect(id).not.toBe('0'.repeat(32));
 });
 
-test('a consumption may be stopped while a checkpoint is still being read, and sought in after', async () => {
+test('stops a consumption while its start offset is being loaded, and accepts a seek afterwards', async () => {
   const unhandled: unknown[] = [];
   const listener = (error: unknown): void => void unhandled.push(error);
   process.prependListener('unhandledRejection', listener);

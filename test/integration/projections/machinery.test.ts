@@ -71,8 +71,8 @@ function watched(
   };
 }
 
-describe('a message that cannot be read', () => {
-  test('halts its partition after what came before, and no other; an operator passes over it', async () => {
+describe('a poison message', () => {
+  test('halts its partition after the messages before it, and no other, until an operator skips it', async () => {
     const run = await world.run();
     await world.publish(blocks(2));
     const publisher = world.kafka.publisher();
@@ -140,8 +140,8 @@ describe('a message that cannot be read', () => {
   });
 });
 
-describe('stores', () => {
-  test('a ClickHouse that is away is waited for; nothing is dropped', async () => {
+describe('an unavailable store', () => {
+  test('is retried without losing a message', async () => {
     let refusals = 6;
     const clickhouse = watched(() => {
       if ((refusals -= 1) >= 0)
@@ -153,7 +153,7 @@ describe('stores', () => {
     expect(await indexed()).toEqual([0, 1, 2, 3, 4]);
   });
 
-  test('no checkpoint moves while one table is not acknowledged', async () => {
+  test('moves no checkpoint while one table is not acknowledged', async () => {
     const gate = Promise.withResolvers<void>();
     const clickhouse = watched(async (table) => {
       if (table === firstTable('account_ledger')) await gate.promise;
@@ -178,7 +178,7 @@ describe('stores', () => {
     await run.stop();
   });
 
-  test('an error that waiting cannot mend ends the run', async () => {
+  test('ends the run on an error that is not retryable', async () => {
     const clickhouse = watched(() => {
       throw new TypeError('a bug');
     });
@@ -190,7 +190,7 @@ describe('stores', () => {
     expect(await indexed()).toEqual([0]);
   });
 
-  test('what is gathered is bounded: the consumer waits while ClickHouse does', async () => {
+  test('bounds the gathered messages: the consumer waits', async () => {
     const gate = Promise.withResolvers<void>();
     let largest = 0;
     const clickhouse: ClickHouse = {
@@ -216,7 +216,7 @@ describe('stores', () => {
   });
 });
 
-describe('what a start refuses', () => {
+describe('a start refuses', () => {
   const restored = async (work: () => Promise<void>): Promise<void> => {
     const { rows } = await world.pool.query('SELECT * FROM tds.checkpoints');
     try {
@@ -268,7 +268,7 @@ describe('what a start refuses', () => {
 });
 
 describe('builds', () => {
-  test('say in what state they are: another one whenever a checkpoint of the chain moves', async () => {
+  test('have a state that changes whenever a checkpoint of chain.blocks moves', async () => {
     const state = async () => (await servedBuilds(world.pool)).state;
     for (const projection of [accounts, tokens]) await openBuild(world.pool, null, projection);
     await world.publish(blocks(2));
@@ -296,7 +296,7 @@ describe('builds', () => {
     expect(await state()).toBe(second);
   });
 
-  test('are listed with what their tables hold', async () => {
+  test('are listed with the size of their tables', async () => {
     await world.publish(blocks(2));
     await world.catchUp();
     await openBuild(world.pool, null, accounts);
@@ -314,7 +314,7 @@ describe('builds', () => {
     expect(stdout).toMatch(/^ {2}api_keys: 0 rows, [1-9][\d.]* KiB$/m);
   });
 
-  test('are made once by processes that start together, and served by name', async () => {
+  test('are created once by processes that start together, and served by name', async () => {
     const fresh = {
       ...transfers,
       name: 'made-together',

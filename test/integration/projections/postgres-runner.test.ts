@@ -96,7 +96,7 @@ test('folds every message once and in order, over transactions, restarts and a s
   expect((await entries()).slice(many.length)).toEqual(['a', 'b', 'c']);
 });
 
-test('tells listeners when the fold is committed', async () => {
+test('notifies listeners when the fold is committed', async () => {
   run = await start();
   const listener = new pg.Client({ connectionString: world.env['DATABASE_URL'] });
   await listener.connect();
@@ -136,7 +136,7 @@ test.each(['unreadable', 'cannot be folded'])(
   },
 );
 
-test('what does not concern it is left out, alone and among others, and the checkpoint moves on', async () => {
+test('moves the checkpoint past messages that do not concern it, alone and among others', async () => {
   run = await start();
   const before = await entries();
   await publish('of another');
@@ -155,7 +155,7 @@ test('what does not concern it is left out, alone and among others, and the chec
   expect((await entries()).slice(before.length)).toEqual(['mine', 'mine too', 'mine at last']);
 });
 
-test('a checkpoint moved by another process sends the folder to where it stands', async () => {
+test('resumes from the stored checkpoint after a conflict', async () => {
   run = await start();
   // Read, so that it stands where it will be overtaken.
   await publish('before');

@@ -42,7 +42,7 @@ async function inPieces(socket: Socket, bytes: Buffer, cuts: readonly number[]):
   socket.end();
 }
 
-test('frames come whole and in order, however they are cut; one that is cut off never comes', async () => {
+test('emits whole frames in order, however they are split, and drops an incomplete one', async () => {
   const bodies = fc.array(fc.uint8Array({ maxLength: 300 }), { minLength: 1, maxLength: 8 });
   await fc.assert(
     fc.asyncProperty(bodies, fc.array(fc.nat(40)), fc.nat(100), async (sent, cuts, lost) => {
@@ -70,7 +70,7 @@ test('frames come whole and in order, however they are cut; one that is cut off 
   );
 });
 
-test('a client of Kafka whose connection was cut inside an answer asks again and understands it', async () => {
+test('lets kafkajs recover from a connection that was closed within a response', async () => {
   let connections = 0;
   serve = (socket) => {
     connections += 1;

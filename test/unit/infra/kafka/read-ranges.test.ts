@@ -16,7 +16,7 @@ const messages = (from: number, to: number): LogMessage[] =>
     timestamp: 0,
   }));
 
-test('a reader whose group is joined again goes on where it was, and hands nothing over twice', async () => {
+test('continues after a rebalance without yielding a message twice', async () => {
   let options: ConsumeOptions | undefined;
   const begins: unknown[] = [];
   const consume = async (given: ConsumeOptions) => {

@@ -35,8 +35,8 @@ const item = (offset: number, height = offset) => ({
   offset,
 });
 
-describe('a batch', () => {
-  test('gives a message to the targets that have not passed it, and moves only those', () => {
+describe('createBatch', () => {
+  test('adds a message for the targets that have not read it, and moves only their checkpoints', () => {
     const [behind, ahead] = [target('behind'), target('ahead')];
     const place = reading([
       [behind, 0],
@@ -58,7 +58,7 @@ describe('a batch', () => {
     expect(place.next).toBe(4);
   });
 
-  test('keeps nothing of a message that does not fit', () => {
+  test('keeps nothing of a message that cannot be projected', () => {
     const only = target('only');
     const place = reading([[only, 0]]);
     const batch = createBatch([only]);
@@ -71,7 +71,7 @@ describe('a batch', () => {
     expect(batch.moves().map(({ move }) => move.next)).toEqual([1]);
   });
 
-  test('moves nothing for a partition that was begun again', () => {
+  test('moves no checkpoint of a partition that was reopened', () => {
     const only = target('only');
     const [old, fresh] = [reading([[only, 0]]), reading([[only, 0]])];
     const batch = createBatch([only]);
@@ -82,13 +82,13 @@ describe('a batch', () => {
     expect(batch.moves().map(({ move }) => [move.expected, move.next])).toEqual([[0, 1]]);
   });
 
-  test('starts the next batch where this one will have moved to', () => {
+  test('expects in the next batch the checkpoint that this one moves to', () => {
     const only = target('only');
     const place = reading([[only, 0]]);
     createBatch([only]).add(place, item(0));
     const second = createBatch([only]);
     second.add(place, item(1));
-    second.pass(place, 2);
+    second.skip(place, 2);
     expect(second.moves().map(({ move }) => [move.expected, move.next])).toEqual([[1, 3]]);
   });
 });

@@ -24,7 +24,7 @@ function setup() {
     const batch: Batch = {
       shares: [],
       add: () => {},
-      pass: () => {},
+      skip: () => {},
       messages: () => counts.get(batch) ?? 0,
       rows: () => counts.get(batch) ?? 0,
       bytes: () => 10 * (counts.get(batch) ?? 0),
@@ -52,7 +52,7 @@ function setup() {
     finishOne: (): void => {
       inFlight -= 1;
       for (const wake of woken.splice(0)) wake();
-      gatherer.roomMade();
+      gatherer.onRoom();
     },
   };
 }
@@ -60,8 +60,8 @@ function setup() {
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-describe('a batch goes out', () => {
-  test('at once when the log has no more, and then not again before the gap is over', async () => {
+describe('createGatherer', () => {
+  test('submits a batch at the end of the log, and the next one after the gap', async () => {
     const { gatherer, submitted, add } = setup();
     await add();
     gatherer.caughtUp();
@@ -74,7 +74,7 @@ describe('a batch goes out', () => {
     expect(submitted).toEqual([1, 2]);
   });
 
-  test('behind the head: when it is full, or when it has waited', async () => {
+  test('submits a batch behind the head when it is full or has waited', async () => {
     const { submitted, add } = setup();
     for (let row = 0; row < 6; row += 1) await add();
     expect(submitted).toEqual([5]);
@@ -84,7 +84,7 @@ describe('a batch goes out', () => {
     expect(submitted).toEqual([5, 1]);
   });
 
-  test('when there is room again, with everything that came meanwhile', async () => {
+  test('submits a due batch when the writer has room, with all messages that came meanwhile', async () => {
     const { gatherer, submitted, add, finishOne } = setup();
     for (let batch = 0; batch < 2; batch += 1) {
       await add();
@@ -101,7 +101,7 @@ describe('a batch goes out', () => {
     expect(submitted).toEqual([1, 1, 3]);
   });
 
-  test('never into a batch that is full while two are in flight: who adds must wait', async () => {
+  test('waits before adding to a full batch while two are in flight', async () => {
     const { submitted, add, finishOne } = setup();
     for (let row = 0; row < 15; row += 1) await add();
     expect(submitted).toEqual([5, 5]);
@@ -116,12 +116,12 @@ describe('a batch goes out', () => {
     expect(submitted).toEqual([5, 5, 5]);
   });
 
-  test('not after it was closed', async () => {
+  test('submits nothing after it was closed', async () => {
     const { gatherer, submitted, add } = setup();
     await add();
     gatherer.close();
     await vi.advanceTimersByTimeAsync(5000);
-    gatherer.roomMade();
+    gatherer.onRoom();
     expect(submitted).toEqual([]);
   });
 });

@@ -13,7 +13,7 @@ import { topics } from '../../../../../schemas/topics.ts';
 const emptyBatch = (): Batch => ({
   shares: [],
   add: () => {},
-  pass: () => {},
+  skip: () => {},
   messages: () => 1,
   rows: () => 0,
   bytes: () => 0,
@@ -21,7 +21,7 @@ const emptyBatch = (): Batch => ({
   moves: () => [],
 });
 
-test('holds are asked for in the order of the batches: none overtakes one that has to try again', async () => {
+test('takes locks in the order of the batches, also when one is retried', async () => {
   const asked: { answer: () => void; refuse: () => void }[] = [];
   const writer = createWriter({
     clickhouse: { insertEncoded: async () => {}, command: async () => {} },
