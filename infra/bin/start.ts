@@ -19,10 +19,10 @@ import type { Config } from '../config.ts';
 import { createLogger, readableLines } from '../log.ts';
 import { ROLE_KILL_MS, START_SHUTDOWN_MS } from '../shutdown.ts';
 import { rebuildOutdated } from './cli/rebuild.ts';
-import { meetNode } from './start/check-node.ts';
+import { checkNode } from './start/check-node.ts';
 import { prepareStores } from './start/prepare-stores.ts';
-import { introduce } from './start/create-demo-user.ts';
-import { isMistake, logFailure, runProcess } from './process/run-process.ts';
+import { createDemoUser } from './start/create-demo-user.ts';
+import { isPermanent, logFailure, runProcess } from './process/run-process.ts';
 import type { ProcessContext } from './process/run-process.ts';
 import { readDemoFile, writeDemoFile, writeRunFile } from './start/run-file.ts';
 import type { DemoFile } from './start/run-file.ts';
@@ -55,7 +55,7 @@ stdout.on('error', () => {});
 await runProcess(log, main, {
   shutdownMs: START_SHUTDOWN_MS,
   report(error) {
-    if (isMistake(error)) process.stderr.write(`${error.message}\n`);
+    if (isPermanent(error)) process.stderr.write(`${error.message}\n`);
     else logFailure(log, error);
   },
 });
@@ -132,7 +132,7 @@ async function main({ releasers, signal, fail }: ProcessContext): Promise<void> 
   env['API_DATABASE_URL'] = required(config, 'apiDatabaseUrl');
 
   const { outdated } = await prepareStores(config, log, signal);
-  const met = await meetNode(config);
+  const met = await checkNode(config);
   if (isRealChain) say(`  ${'Starknet'.padEnd(12)} ${met}`);
   // Nobody else could: the stores are up only as long as this process.
   if (outdated.length > 0) await rebuildOutdated(config, outdated, log, say);
@@ -158,7 +158,7 @@ async function main({ releasers, signal, fail }: ProcessContext): Promise<void> 
   await Promise.all(roles.map((role) => Promise.race([role.ready, aborted(signal)])));
   if (signal.aborted) return;
 
-  const { apiKey } = await introduce(config, log, demo);
+  const { apiKey } = await createDemoUser(config, log, demo);
   const file: DemoFile = {
     base_url: baseUrl,
     username: demo.username,

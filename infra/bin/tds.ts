@@ -7,7 +7,7 @@ import { earlyLogLevel } from './command-config.ts';
 import { dropKnownWarnings } from './process/run-process.ts';
 import { runRole } from './process/run-role.ts';
 import { roles } from './roles/index.ts';
-import { sentenceOf } from './process/error-text.ts';
+import { errorText } from './process/error-text.ts';
 
 /**
  * The command line: `npm run tds -- <command>`. A role is a process that runs until it is told to stop; the other
@@ -38,6 +38,6 @@ process.stdout.on('error', (error: Error & { code?: string }) => {
 try {
   await program.parseAsync();
 } catch (error) {
-  process.stderr.write(`${sentenceOf(error)}\n`);
+  process.stderr.write(`${errorText(error)}\n`);
   process.exitCode = 1;
 }

@@ -1,31 +1,31 @@
 import { pause } from '../lifecycle.ts';
+import { backoffMs } from '../retry.ts';
 import type { EmbeddedService, ServiceLog } from './service.ts';
 
-const FIRST_PAUSE_MS = 250;
-const LONGEST_PAUSE_MS = 15_000;
-/** A server that lived so long is taken for healthy: what went before does not count any more. */
+const BASE_DELAY_MS = 250;
+const MAX_DELAY_MS = 15_000;
+/** After this uptime the restart delay starts again at its minimum. */
 const HEALTHY_MS = 60_000;
-/** So many ends in a row, with no healthy run between, are no accident: somebody has to look. */
+/** From this many consecutive failures each is logged as an error. */
 const MANY_FAILURES = 8;
 
 type Exit = Awaited<EmbeddedService['exited']>;
 
 export interface KeepOptions {
   readonly log: ServiceLog;
-  /** Told after each new start. */
+  /** Called after each restart. */
   readonly onRestart: () => void;
-  readonly firstPauseMs?: number;
-  readonly longestPauseMs?: number;
+  readonly baseDelayMs?: number;
+  readonly maxDelayMs?: number;
 }
 
 /**
- * Starts a server, and starts it again on the same folder and port whenever it ends by itself: clients find it where it
- * was. It never gives up: a disk that is full, or a port that is taken, is so for a while. `pid` is that of the moment;
- * `exited` resolves when it is stopped.
+ * Starts a server and restarts it with backoff, on the same folder and port, whenever it exits. It never gives up: a full
+ * disk or a port in use may recover. `pid` is the current one; `exited` resolves when the server is stopped.
  */
 export async function keepRunning<S extends EmbeddedService>(
   start: () => Promise<S>,
-  { log, onRestart, firstPauseMs = FIRST_PAUSE_MS, longestPauseMs = LONGEST_PAUSE_MS }: KeepOptions,
+  { log, onRestart, baseDelayMs = BASE_DELAY_MS, maxDelayMs = MAX_DELAY_MS }: KeepOptions,
 ): Promise<S> {
   const first = await start();
   const service = first.name;
@@ -34,14 +34,15 @@ export async function keepRunning<S extends EmbeddedService>(
   let startedAt = Date.now();
   let failures = 0;
 
-  /** Null when it was stopped meanwhile. */
-  const another = async ({ code, signal }: Exit): Promise<S | null> => {
+  /** Null if stopped meanwhile. */
+  const restart = async ({ code, signal }: Exit): Promise<S | null> => {
     for (let how: string = signal ?? `code ${code}`; !stopping.signal.aborted;) {
       failures = Date.now() - startedAt > HEALTHY_MS ? 1 : failures + 1;
-      const told = { service, how, failures };
-      if (failures < MANY_FAILURES) log.warn(told, `embedded ${service} ended; it is started again`);
-      else log.error(told, `embedded ${service} does not come back: ${how}; it is tried on`);
-      await pause(Math.min(longestPauseMs, firstPauseMs * 2 ** (failures - 1)), stopping.signal);
+      const fields = { service, how, failures };
+      if (failures < MANY_FAILURES) log.warn(fields, 'embedded service exited, restarting');
+      else log.error(fields, 'embedded service keeps failing, retrying');
+      const delayMs = backoffMs(failures, { baseMs: baseDelayMs, maxMs: maxDelayMs }, Math.random());
+      await pause(delayMs, stopping.signal);
       if (stopping.signal.aborted) return null;
       startedAt = Date.now();
       try {
@@ -56,7 +57,7 @@ export async function keepRunning<S extends EmbeddedService>(
   const watch = async (): Promise<Exit> => {
     for (;;) {
       const exit = await current.exited;
-      const next = await another(exit);
+      const next = await restart(exit);
       if (next === null) return exit;
       current = next;
       if (stopping.signal.aborted) await current.stop();
@@ -74,7 +75,7 @@ export async function keepRunning<S extends EmbeddedService>(
     async stop() {
       stopping.abort();
       await current.stop();
-      // A start that was under way is waited for, and stopped in its turn.
+      // A restart in progress is awaited and stopped by `watch`.
       await exited;
     },
   };

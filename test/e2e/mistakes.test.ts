@@ -99,7 +99,7 @@ test.each([
 
 test('a projection that does not exist', async () => {
   const { code, out, err } = await run('tds.ts', ['project', 'transfer', 'tokens'], noStores);
-  expect(out).toContain('No projection is called transfer; there are ');
+  expect(out).toContain('Unknown projection transfer: use one of ');
   expect(out + err).not.toMatch(/\n\s+at |"stack"/);
   expect(code).toBe(1);
 });

@@ -23,19 +23,22 @@ import { showProgress } from './progress.ts';
 export function catalogueCommand(program: Command, log: Logger, say: (line: string) => void): void {
   const catalogue = program
     .command('catalogue')
-    .description('what operators list: categories, dApps, ads, domains, class hashes, wallets, tokens');
+    .description('manage the catalogue: categories, dApps, ads, domains, class hashes, wallets, tokens');
 
   catalogue
     .command('import')
     .description(
-      'take in a file, whole or not at all: a JSON object of kinds, each an array of records, or CSV of one kind; entries ' +
-        'are found by their names, and the same file again changes nothing',
+      'import a file in one transaction: a JSON object with an array of records per kind, or CSV of one kind; ' +
+        'idempotent, entries are matched by name',
     )
     .argument('<file>')
-    .option('--kind <kind>', `of a CSV file, or the only one of a JSON file: ${FILE_KINDS.join(', ')}`)
-    .option('--format <format>', 'json or csv (default: by the name of the file)')
-    .option('--dry-run', 'say what would be done, and change nothing', false)
-    .option('--json', 'the outcome as JSON', false)
+    .option(
+      '--kind <kind>',
+      `kind of a CSV file, or the only kind to import from a JSON file: ${FILE_KINDS.join(', ')}`,
+    )
+    .option('--format <format>', 'json or csv (default: by file extension)')
+    .option('--dry-run', 'print the changes without making them', false)
+    .option('--json', 'print the result as JSON', false)
     .action(
       async (path: string, options: { kind?: string; format?: string; dryRun: boolean; json: boolean }) => {
         const file = fileToImport(path, options);
@@ -60,10 +63,10 @@ export function catalogueCommand(program: Command, log: Logger, say: (line: stri
 
   catalogue
     .command('export')
-    .description('write what is listed as a file that an import takes')
-    .argument('[file]', 'without: to standard output')
-    .option('--kind <kind>', `one of ${FILE_KINDS.join(', ')}; without, all of them`)
-    .option('--format <format>', 'json, or csv of one kind (default: by the name of the file, or json)')
+    .description('export the catalogue in the format that import reads')
+    .argument('[file]', 'target file (default: standard output)')
+    .option('--kind <kind>', `one of ${FILE_KINDS.join(', ')} (default: all)`)
+    .option('--format <format>', 'json, or csv of one kind (default: by file extension, otherwise json)')
     .action(async (path: string | undefined, options: { kind?: string; format?: string }) => {
       const kind = kindOf(options.kind);
       const isCsv = formatOf(options.format, path) === 'csv';

@@ -7,13 +7,13 @@ import { prepareStores } from '../start/prepare-stores.ts';
 export function migrateCommand(program: Command, log: Logger, say: (line: string) => void): void {
   program
     .command('migrate')
-    .description('make the topics, the tables and the roles of the stores; may be done again at any time')
+    .description('create topics, tables and database roles; idempotent')
     .action(async () => {
       const config = commandConfig(process.env);
       const { applied, outdated } = await prepareStores(config, log, new AbortController().signal);
       say(applied.length === 0 ? 'Nothing to migrate.' : `Applied ${applied.join(', ')}.`);
       for (const { name, version } of outdated) {
-        say(`${name} is not served in version ${version}: \`tds rebuild ${name}\` builds that and swaps.`);
+        say(`Projection ${name} is not served in version ${version}: run \`tds rebuild ${name}\`.`);
       }
     });
 }

@@ -14,7 +14,7 @@ import { openPriceFeed, readCommonTokens } from '../roles/observe-prices.ts';
 import { commandConfig } from '../command-config.ts';
 import { withStores } from '../connect.ts';
 import type { Stores } from '../connect.ts';
-import { showProgress, stoppable } from './progress.ts';
+import { showProgress, withInterrupt } from './progress.ts';
 
 const HOUR_MS = 3_600_000;
 const YEAR_MS = 365 * 24 * HOUR_MS;
@@ -23,19 +23,19 @@ const YEAR_MS = 365 * 24 * HOUR_MS;
 export function pricesCommand(program: Command, log: Logger, say: (line: string) => void): void {
   program
     .command('prices')
-    .description('prices in US dollars')
+    .description('manage prices in US dollars')
     .command('backfill')
     .description(
-      'publish what the price feed knows of the past, a price an hour; killed and started again, it goes on, and what it ' +
-        'has published is not asked for again',
+      'publish past prices from the price feed, one per hour; resumes after an interruption without fetching ' +
+        'published prices again',
     )
-    .argument('[token...]', 'addresses; without: the tokens that are common')
+    .argument('[token...]', 'token addresses (default: common tokens)')
     .option(
       '--from <time>',
-      'the first, such as 2025-01-31 or 2025-01-31T12:00Z (default: a year before the last)',
+      'first time, such as 2025-01-31 or 2025-01-31T12:00Z (default: one year before --to)',
     )
-    .option('--to <time>', 'the last (default: now)')
-    .option('--json', 'the outcome as JSON', false)
+    .option('--to <time>', 'last time (default: now)')
+    .option('--json', 'print the result as JSON', false)
     .action(async (addresses: string[], options: { from?: string; to?: string; json: boolean }) => {
       const to = options.to === undefined ? Date.now() : timeOf(options.to);
       const from = options.from === undefined ? to - YEAR_MS : timeOf(options.from);
@@ -77,7 +77,7 @@ async function backfill(
       ['prices backfill'],
       () => 'Another process fills in prices of the past',
       () =>
-        stoppable(
+        withInterrupt(
           () => new AppError('CONFLICT', 'Stopped; the next run goes on from here'),
           (signal) =>
             backfillPrices({

@@ -14,7 +14,7 @@ const REDRAW_MS = 200;
 const ESTIMATE_MS = 2000;
 
 /** Runs what takes long; SIGINT and SIGTERM abort its signal, with a reason. */
-export async function stoppable<T>(
+export async function withInterrupt<T>(
   reason: () => Error,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {

@@ -11,23 +11,23 @@ import { commandConfig } from '../command-config.ts';
 import { withStores } from '../connect.ts';
 import type { Stores } from '../connect.ts';
 
-/** `tds quarantine`: what was not understood, and what an operator decides about it. */
+/** `tds quarantine`: malformed events and poison messages, and how an operator resolves them. */
 export function quarantineCommand(program: Command, log: Logger, say: (line: string) => void): void {
   const quarantine = program
     .command('quarantine')
-    .description('token events and messages that were not understood, and what to do about them');
+    .description('manage malformed token events and poison messages');
   const onStores = <T>(work: (stores: Stores) => Promise<T>): Promise<T> =>
     withStores(commandConfig(process.env), 'tds-quarantine', log, work);
 
   quarantine
     .command('list')
-    .description('what is open, newest first')
-    .option('--all', 'what is settled, too', false)
-    .addOption(new Option('--kind <kind>', 'only of this kind').choices(['event', 'message']))
+    .description('list open entries, newest first')
+    .option('--all', 'include resolved entries', false)
+    .addOption(new Option('--kind <kind>', 'only entries of this kind').choices(['event', 'message']))
     .option('--contract <address>', 'only events of this contract', address)
-    .option('--block <height>', 'only events of this block', whole)
-    .option('--limit <number>', 'so many at most', whole, 50)
-    .option('--json', 'as JSON', false)
+    .option('--block <height>', 'only events of this block', nonNegativeInteger)
+    .option('--limit <number>', 'maximum number of entries', nonNegativeInteger, 50)
+    .option('--json', 'print as JSON', false)
     .action(
       async (options: {
         all: boolean;
@@ -41,14 +41,14 @@ export function quarantineCommand(program: Command, log: Logger, say: (line: str
         const items = await onStores(({ pool }) => listQuarantine(pool, { ...filter, open: !all }));
         if (json) say(JSON.stringify(items.map(withoutEntry), null, 2));
         else if (items.length === 0)
-          say(all ? 'The quarantine is empty.' : 'Nothing in the quarantine is open.');
+          say(all ? 'The quarantine is empty.' : 'No open entries in the quarantine.');
         else for (const item of items) say(lines(item));
       },
     );
 
   quarantine
     .command('show')
-    .description('all of one entry: the raw event or message, read as far as it can be')
+    .description('print one entry with its raw event or message, decoded as far as possible')
     .argument('<id>')
     .action(async (id: string) =>
       say(JSON.stringify(await onStores((stores) => showQuarantined(stores, id)), null, 2)),
@@ -56,15 +56,15 @@ export function quarantineCommand(program: Command, log: Logger, say: (line: str
 
   quarantine
     .command('retry')
-    .description('an event: have its block repaired; a message: have the halted projections read it again')
+    .description(
+      'retry an entry: repair the block of an event, or resume the projections halted on a message',
+    )
     .argument('<id>')
     .action(async (id: string) => say(await onStores(({ pool }) => retryQuarantined(pool, id))));
 
   quarantine
     .command('skip')
-    .description(
-      'an event: settle it; a message: have the halted projections pass over it, now and in rebuilds',
-    )
+    .description('skip an entry: resolve an event, or let projections skip a message now and in rebuilds')
     .argument('<id>')
     .action(async (id: string) => {
       const done = await onStores(async ({ pool, kafka, releasers }) => {
@@ -90,13 +90,13 @@ function lines({ id, kind, where, reason, since, state, halts, rebuilds }: Quara
   ].join('\n');
 }
 
-export function whole(text: string): number {
-  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('Not a whole number.');
+export function nonNegativeInteger(text: string): number {
+  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('must be a non-negative integer.');
   return Number(text);
 }
 
 function address(text: string): Felt {
   const felt = parseFelt(text);
-  if (felt === null) throw new InvalidArgumentError('Not an address.');
+  if (felt === null) throw new InvalidArgumentError('must be an address (hex).');
   return felt;
 }

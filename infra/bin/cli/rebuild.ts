@@ -17,7 +17,7 @@ import { commandConfig } from '../command-config.ts';
 import { withStores } from '../connect.ts';
 import type { Stores } from '../connect.ts';
 import { sizeText, tableSizes } from './table-sizes.ts';
-import { showProgress, stoppable } from './progress.ts';
+import { showProgress, withInterrupt } from './progress.ts';
 
 /** Requests that read the names of a build before a swap are answered by then, or have been given up. */
 const READERS_GONE_MS = 20_000;
@@ -27,14 +27,14 @@ export function rebuildCommand(program: Command, log: Logger, say: (line: string
   program
     .command('rebuild')
     .description(
-      'build read models anew from the log (no node is asked), compare them with those that are served, and swap; ' +
-        'killed and started again, it goes on',
+      'rebuild read models from the log, without the node, compare them with the served ones, and swap; ' +
+        'resumes after an interruption',
     )
-    .argument('[name...]', `one or several of ${projections.map(({ name }) => name).join(', ')}`)
-    .option('--all', 'all of them, in turn', false)
-    .option('--no-swap', 'only build and compare; the next run goes on from there')
-    .option('--drop', 'drop what was served before, once nobody reads it any more', false)
-    .option('--json', 'the outcome as JSON', false)
+    .argument('[name...]', `one or more of ${projections.map(({ name }) => name).join(', ')}`)
+    .option('--all', 'rebuild all projections, one after the other', false)
+    .option('--no-swap', 'build and compare only; the next run resumes there')
+    .option('--drop', 'drop the previous build once no reader uses it', false)
+    .option('--json', 'print the result as JSON', false)
     .action(
       async (names: string[], options: { all: boolean; swap: boolean; drop: boolean; json: boolean }) => {
         const wanted = namedProjections(names, options.all);
@@ -62,10 +62,10 @@ export function rebuildCommand(program: Command, log: Logger, say: (line: string
 
   const builds = program
     .command('builds')
-    .description('the sets of tables of each read model: served, in the making, or retired');
+    .description('manage the builds of each read model: served, shadow or retired');
   builds
     .command('list', { isDefault: true })
-    .description('all of them, with rows and bytes on disk')
+    .description('list all builds with rows and bytes on disk')
     .action(async () => {
       await withStores(commandConfig(process.env), 'tds-builds', log, async ({ pool, clickhouse }) => {
         for (const known of await listBuilds(pool)) {
@@ -80,7 +80,7 @@ export function rebuildCommand(program: Command, log: Logger, say: (line: string
     });
   builds
     .command('drop')
-    .description('drop the tables of a build that is retired, or of one in the making')
+    .description('drop the tables of a retired or shadow build')
     .argument('<name>')
     .argument('<build>')
     .action(async (name: string, number: string) => {
@@ -119,7 +119,7 @@ async function rebuildNow(
   const metrics = createProjectionMetrics(createMetrics('rebuild'));
   const stopped = (): Error => new AppError('CONFLICT', 'Stopped; the next run goes on from here');
   try {
-    return await stoppable(stopped, (signal) =>
+    return await withInterrupt(stopped, (signal) =>
       rebuild({ pool, kafka, clickhouse, clock: systemClock, log, metrics, signal }, wanted, {
         swap,
         onProgress: progress.show,

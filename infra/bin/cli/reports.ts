@@ -8,22 +8,22 @@ import { reportStatus, riskLevel } from '../../../schemas/catalogue.ts';
 import type { Logger } from '../../log.ts';
 import { asOperator } from './as-operator.ts';
 import { commandConfig } from '../command-config.ts';
-import { whole } from './quarantine.ts';
+import { nonNegativeInteger } from './quarantine.ts';
 
 type RiskLevel = (typeof riskLevel.options)[number];
 
 /** `tds reports`: what callers report of domains, and what an operator decides about it. */
 export function reportsCommand(program: Command, log: Logger, say: (line: string) => void): void {
-  const reports = program.command('reports').description('reports of domains, and what to do about them');
+  const reports = program.command('reports').description('manage reports of domains');
   const asked = <T>(work: (deps: OperatorDeps) => Promise<T>): Promise<T> =>
     asOperator(commandConfig(process.env), log, work);
 
   reports
     .command('list')
-    .description('newest first')
-    .addOption(new Option('--status <status>', 'only these').choices(reportStatus.options))
-    .option('--limit <number>', 'so many at most', whole, 50)
-    .option('--json', 'as JSON', false)
+    .description('list reports, newest first')
+    .addOption(new Option('--status <status>', 'only reports with this status').choices(reportStatus.options))
+    .option('--limit <number>', 'maximum number of reports', nonNegativeInteger, 50)
+    .option('--json', 'print as JSON', false)
     .action(async (options: { status?: DomainReport['status']; limit: number; json: boolean }) => {
       const { status, limit, json } = options;
       const found = await asked((deps) => reportsToReview(deps, { status, limit: limit + 1 }));
@@ -39,13 +39,11 @@ export function reportsCommand(program: Command, log: Logger, say: (line: string
   reports
     .command('approve')
     .description('blacklist the domain of a report')
-    .argument('<id>', '', whole)
-    .addOption(new Option('--risk <level>', 'how bad it is').choices(riskLevel.options).default('high'))
-    .option(
-      '--force',
-      'also where it, or one above it, is whitelisted, and where it is a public suffix',
-      false,
+    .argument('<id>', '', nonNegativeInteger)
+    .addOption(
+      new Option('--risk <level>', 'risk level of the domain').choices(riskLevel.options).default('high'),
     )
+    .option('--force', 'even if the domain or a parent is whitelisted, or if it is a public suffix', false)
     .action(async (id: number, { risk, force }: { risk: RiskLevel; force: boolean }) => {
       const { domain, stays } = await asked((deps) =>
         approveReport(deps, id, { riskLevel: risk, overridesWhitelist: force }),
@@ -57,8 +55,8 @@ export function reportsCommand(program: Command, log: Logger, say: (line: string
 
   reports
     .command('reject')
-    .description('leave the list as it is')
-    .argument('<id>', '', whole)
+    .description('reject a report and leave the domain list unchanged')
+    .argument('<id>', '', nonNegativeInteger)
     .action(async (id: number) => {
       const { domain } = await asked((deps) => rejectReport(deps, id));
       say(`The report of ${domain} is rejected.`);

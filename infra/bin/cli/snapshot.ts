@@ -11,10 +11,10 @@ export function snapshotCommand(program: Command, log: Logger, say: (line: strin
   program
     .command('snapshot')
     .description(
-      'write users, keys and blobs to the log as they are, and delete the commands that led there: what was deleted is ' +
-        'gone for good, and a rebuild begins with the snapshot',
+      'publish a snapshot of users, keys and blobs to the log and delete the commands before it: deleted data ' +
+        'cannot be restored, and rebuilds start from the snapshot',
     )
-    .option('--json', 'the outcome as JSON', false)
+    .option('--json', 'print the result as JSON', false)
     .action(async (options: { json: boolean }) => {
       await withStores(commandConfig(process.env), 'tds-snapshot', log, async ({ kafka, pool }) => {
         const snapshotted = postgresProjections.filter(({ isSnapshotted }) => isSnapshotted === true);

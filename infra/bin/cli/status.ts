@@ -16,9 +16,9 @@ const REDIS_WITHIN_MS = 1000;
 export function statusCommand(program: Command, log: Logger, say: (line: string) => void): void {
   program
     .command('status')
-    .description('chunks, lag, node head, L1 height, quarantine; refreshes in place on a terminal')
-    .option('--json', 'once, as JSON', false)
-    .option('--once', 'once, also on a terminal', false)
+    .description('show chunks, lag, node head, L1 height and quarantine; refreshes in place on a terminal')
+    .option('--json', 'print once, as JSON', false)
+    .option('--once', 'print once, even on a terminal', false)
     .action(async (options: { json: boolean; once: boolean }) => {
       const config = commandConfig(process.env);
       const pool = createPool(required(config, 'databaseUrl'), { applicationName: 'tds-status', max: 4 });
@@ -34,7 +34,7 @@ export function statusCommand(program: Command, log: Logger, say: (line: string)
           : openCounters(config.redisUrl, {
               keyPrefix: config.redisKeyPrefix,
               timeoutMs: config.redisTimeoutMs,
-              // The status tells it; a line of the log between would be no JSON.
+              // The status reports it; a log line on stdout would break the JSON.
               log: log.child({}, { level: 'silent' }),
             });
       await counters?.settled(REDIS_WITHIN_MS);

@@ -8,13 +8,13 @@ import { commandConfig } from '../command-config.ts';
 import { asOperator } from './as-operator.ts';
 
 export function usersCommand(program: Command, log: Logger, say: (line: string) => void): void {
-  const users = program.command('users').description('who may log in');
+  const users = program.command('users').description('manage users');
   users
     .command('add')
-    .description('make a user; the password is asked for, or read from standard input')
+    .description('create a user; prompts for the password or reads it from standard input')
     .argument('<username>')
     .option('--email <address>')
-    .option('--admin', 'an operator', false)
+    .option('--admin', 'grant admin rights', false)
     .action(async (username: string, options: { email?: string; admin: boolean }) => {
       const password = await readPassword(`Password of ${username}: `);
       const { id } = await asOperator(commandConfig(process.env), log, (deps) =>
@@ -24,12 +24,12 @@ export function usersCommand(program: Command, log: Logger, say: (line: string) 
     });
   users
     .command('password')
-    .description('give a user another password, asked for or read from standard input; ends its sessions')
+    .description('change a password, prompted for or read from standard input; ends the sessions of the user')
     .argument('<username>')
     .action(async (username: string) => {
       const password = await readPassword(`New password of ${username}: `);
       await asOperator(commandConfig(process.env), log, (deps) => setPassword(deps, username, password));
-      say(`User ${username} has another password; its sessions are ended.`);
+      say(`Changed the password of user ${username} and ended its sessions.`);
     });
   const disabling = (name: string, description: string, isDisabled: boolean, done: string): void => {
     users
@@ -43,14 +43,14 @@ export function usersCommand(program: Command, log: Logger, say: (line: string) 
   };
   disabling(
     'disable',
-    'shut a user out: no log-in, no session, none of its API keys, nothing sent to its webhooks',
+    'disable a user: rejects its log-in, sessions and API keys, and stops its webhooks',
     true,
-    'is shut out',
+    'is disabled',
   );
-  disabling('enable', 'let a user in again, and its API keys', false, 'is let in again');
+  disabling('enable', 'enable a disabled user, its API keys and webhooks', false, 'is enabled');
 }
 
-/** From a terminal without echo; else the first line of standard input. */
+/** Reads from a terminal without echo, otherwise the first line of standard input. */
 async function readPassword(prompt: string): Promise<string> {
   const reader = createInterface({
     input: process.stdin,
@@ -58,7 +58,7 @@ async function readPassword(prompt: string): Promise<string> {
     terminal: process.stdin.isTTY,
   });
   if (process.stdin.isTTY) {
-    // Shows the prompt, then nothing of what is typed.
+    // Suppresses the echo after the prompt.
     process.stdout.write(prompt);
     Object.assign(reader, { _writeToOutput: () => {} });
   }

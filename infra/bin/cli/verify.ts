@@ -22,12 +22,12 @@ import type { Logger } from '../../log.ts';
 import { createMetrics } from '../../metrics.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import type { Pool } from '../../postgres/client.ts';
-import { sentenceOf } from '../process/error-text.ts';
+import { errorText } from '../process/error-text.ts';
 import { commandConfig } from '../command-config.ts';
 import { withStores } from '../connect.ts';
 import type { Stores } from '../connect.ts';
-import { showProgress, stoppable } from './progress.ts';
-import { whole } from './quarantine.ts';
+import { showProgress, withInterrupt } from './progress.ts';
+import { nonNegativeInteger } from './quarantine.ts';
 import { z } from 'zod';
 
 interface Options {
@@ -39,34 +39,34 @@ interface Options {
 }
 
 const DIFFERENCES = 1;
-const CANNOT_TELL = 2;
-/** Most are done sooner. */
+const INCONCLUSIVE = 2;
+/** Shows no progress before this: most runs end sooner. */
 const SILENT_MS = 5000;
-/** How long the ingester is given to read blocks again. */
+/** Deadline of the ingester for repairing blocks. */
 const REREAD_WITHIN_MS = 120_000;
 
-/** `tds verify`: is everything there, once, and right. The exit code says it: 0 yes, 1 no, 2 it could not be told. */
+/** `tds verify`: exit code 0 without differences, 1 with differences, 2 if inconclusive. */
 export function verifyCommand(program: Command, log: Logger, say: (line: string) => void): void {
   program
     .command('verify')
     .description(
-      'compare header counts, the log, every table made from it, their sums and the checkpoints; ' +
-        'exit code 0: no difference, 1: differences, 2: it could not be told',
+      'compare header counts, the log, every projected table, sums and checkpoints; ' +
+        'exit code 0: no differences, 1: differences, 2: inconclusive',
     )
-    .option('--from <height>', 'lowest height; default: the lowest indexed', whole)
-    .option('--to <height>', 'highest height; default: the highest indexed', whole)
-    .option('--repair', 'make the tables what the log says, and read again what the log lacks', false)
+    .option('--from <height>', 'lowest height (default: the lowest indexed)', nonNegativeInteger)
+    .option('--to <height>', 'highest height (default: the highest indexed)', nonNegativeInteger)
+    .option('--repair', 'repair the tables from the log, and read missing blocks from the node again', false)
     .option(
       '--node',
-      'read every block from the node once more, not only those whose header has no counts',
+      'read every block from the node again, not only those whose header has no counts',
       false,
     )
-    .option('--json', 'the outcome as JSON', false)
+    .option('--json', 'print the result as JSON', false)
     .action(async (options: Options) => {
       try {
         const config = commandConfig(process.env);
         const report = await withStores(config, 'tds-verify', log, (stores) =>
-          stoppable(
+          withInterrupt(
             () => new AppError('CONFLICT', 'Stopped'),
             (signal) => verifyNow(stores, config, options, log, signal),
           ),
@@ -75,8 +75,8 @@ export function verifyCommand(program: Command, log: Logger, say: (line: string)
         else for (const line of reportLines(report)) say(line);
         if (report.differences.length > 0) process.exitCode = DIFFERENCES;
       } catch (error) {
-        process.stderr.write(`${sentenceOf(error)}\n`);
-        process.exitCode = CANNOT_TELL;
+        process.stderr.write(`${errorText(error)}\n`);
+        process.exitCode = INCONCLUSIVE;
       }
     });
 }
@@ -108,9 +108,9 @@ async function verifyNow(
         reread: true,
       }));
     } catch (error) {
-      // Asked for, it must be told; else a node that is away is no difference.
+      // With --node an unavailable node makes the result inconclusive.
       if (options.node || !isRetryable(error)) throw error;
-      log.warn({ err: error }, 'the node did not answer: blocks without counts were not compared with it');
+      log.warn({ err: error }, 'node unavailable, blocks without counts not compared');
       return [];
     }
   };
@@ -137,7 +137,7 @@ async function verifyNow(
   }
 }
 
-/** Waits until the ingester has read these blocks again, or has had its time. */
+/** Waits until the ingester has repaired these blocks, or the deadline has passed. */
 async function repaired(
   pool: Stores['pool'],
   heights: readonly number[],

@@ -1,22 +1,22 @@
 import { AppError } from '../../../schemas/errors.ts';
 import { isPostgresUnavailable } from '../../postgres/client.ts';
 
-/** What a person is told of an error: a sentence where it is his or a store's, the stack where it is a bug. */
-export function sentenceOf(error: unknown): string {
+/** The text of an error for a person: a message for expected errors, the stack for a bug. */
+export function errorText(error: unknown): string {
   if (error instanceof AppError) return withCause(error);
-  if (isPostgresUnavailable(error)) return `PostgreSQL did not answer: ${reasonOf(error)}`;
+  if (isPostgresUnavailable(error)) return `PostgreSQL did not answer: ${shortReason(error)}`;
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }
 
-/** One line: why something did not work this time. */
-export function reasonOf(error: unknown): string {
+/** The cause of a failure in one line. */
+export function shortReason(error: unknown): string {
   if (error instanceof AppError) return withCause(error);
   if (!(error instanceof Error)) return String(error);
-  // An attempt at several addresses has its reasons inside.
+  // An AggregateError of several addresses has an empty message.
   const code = 'code' in error ? String(error.code) : error.name;
   return error.message === '' ? code : error.message;
 }
 
 function withCause({ message, cause, retryable }: AppError): string {
-  return retryable && cause instanceof Error ? `${message}: ${reasonOf(cause)}` : message;
+  return retryable && cause instanceof Error ? `${message}: ${shortReason(cause)}` : message;
 }

@@ -1,7 +1,7 @@
 import { Releasers } from '../../lifecycle.ts';
 import type { Role, RoleContext } from '../role.ts';
 
-/** Tries of starting one role: what one that failed has opened and registered is gone before the next. */
+/** Returns a function that starts the role; a failed attempt closes what it opened and removes its metrics. */
 export function roleAttempts(
   role: Pick<Role, 'name' | 'start'>,
   context: RoleContext,
@@ -9,14 +9,14 @@ export function roleAttempts(
 ): () => ReturnType<Role['start']> {
   const { metrics, releasers, log } = context;
   const fresh = (): Releasers =>
-    new Releasers((what, error) => log.error({ err: error, name: what }, 'a resource did not close'));
+    new Releasers((what, error) => log.error({ err: error, name: what }, 'could not close resource'));
   let own = fresh();
   releasers.push(role.name, () => own.releaseAll());
   return async () => {
     own = fresh();
     const common = new Set(namesOf(metrics));
     own.push('metrics', () => {
-      // A registry refuses a second metric of one name.
+      // A registry rejects a second metric with the same name.
       for (const name of namesOf(metrics)) if (!common.has(name)) metrics.removeSingleMetric(name);
     });
     try {

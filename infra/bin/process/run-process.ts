@@ -10,11 +10,10 @@ export interface ProcessContext {
 }
 
 /**
- * A process that does one thing until it is told to stop: SIGTERM or SIGINT, or the end of the supervisor or the npm that
- * started it (its IPC channel closes, its parent is gone). One that a shell left in the background outlives it. What
- * `main` pushed is released in reverse order.
+ * Runs `main` until SIGTERM, SIGINT or the end of the parent: its supervisor's IPC channel closes, or npm is gone. A process
+ * in the background of a shell outlives the shell. Releases what `main` pushed, in reverse order.
  *
- * Exit codes: 0 stopped on request, 1 a mistake that starting again does not mend, 75 anything else.
+ * Exit codes: 0 stopped on request, 1 an error that a restart does not fix, 75 any other error.
  *
  * @param options.report writes why it fails; by default to the log
  * @param options.shutdownMs after this the process exits even if a resource is still open
@@ -31,11 +30,11 @@ export async function runProcess(
   const stop = new AbortController();
   const ended = Promise.withResolvers<number>();
   const releasers = new Releasers((name, error) =>
-    log.error({ err: error, name }, 'a resource did not close'),
+    log.error({ err: error, name }, 'could not close resource'),
   );
   const fail = (error: unknown): void => {
     report(error);
-    ended.resolve(isMistake(error) ? 1 : 75);
+    ended.resolve(isPermanent(error) ? 1 : 75);
   };
   const onSignal = (): void => ended.resolve(0);
   process.on('SIGTERM', onSignal);
@@ -44,10 +43,10 @@ export async function runProcess(
   process.on('uncaughtException', fail);
   process.on('unhandledRejection', fail);
   const parent = process.ppid;
-  // npm passes a signal on to its shell alone, which dies of it.
-  const isHeld = process.send !== undefined || process.env['npm_lifecycle_event'] !== undefined;
+  // npm forwards a signal only to its shell, which exits: the parent process id changes.
+  const hasSupervisor = process.send !== undefined || process.env['npm_lifecycle_event'] !== undefined;
   const watch = setInterval(() => {
-    if (isHeld && process.ppid !== parent) ended.resolve(0);
+    if (hasSupervisor && process.ppid !== parent) ended.resolve(0);
   }, 500);
 
   main({ releasers, signal: stop.signal, fail }).catch(fail);
@@ -59,20 +58,20 @@ export async function runProcess(
   process.exit(code);
 }
 
-/** A mistake of whoever set it up: the sentence says it all, and a stack would only hide it. */
+/** Logs a configuration error without its stack. */
 export function logFailure(log: Logger, error: unknown): void {
-  if (isMistake(error)) log.fatal({ code: error.code }, error.message);
-  else log.fatal({ err: error }, 'stopping on an error');
+  if (isPermanent(error)) log.fatal({ code: error.code }, error.message);
+  else log.fatal({ err: error }, 'process failed');
 }
 
-/** Another start in the same place ends the same way. */
-export function isMistake(error: unknown): error is AppError {
+/** True if a restart fails the same way: a configuration error. */
+export function isPermanent(error: unknown): error is AppError {
   return error instanceof AppError && !error.retryable;
 }
 
 let isDropping = false;
 
-/** Node's own printing of warnings, but for one that kafkajs causes at every connection and nobody can act on. */
+/** Suppresses TimeoutNegativeWarning, which kafkajs causes at every connection. */
 export function dropKnownWarnings(): void {
   if (isDropping) return;
   isDropping = true;

@@ -10,18 +10,18 @@ import { createMetrics, serveMetrics } from '../../metrics.ts';
 import { createPool, isPostgresUnavailable } from '../../postgres/client.ts';
 import { announceProcess } from '../../role-processes.ts';
 import { isRetryable } from '../../../schemas/errors.ts';
-import { storesAway } from './unavailable-stores.ts';
+import { unavailableStores } from './unavailable-stores.ts';
 import { logFailure, runProcess } from './run-process.ts';
 import { roleAttempts } from './role-attempts.ts';
 import type { Role } from '../role.ts';
 import { commandConfig } from '../command-config.ts';
 import type { failedMessage, readyMessage } from '../start/supervise.ts';
-import { waitFor } from './wait-for-stores.ts';
+import { retryUntilAvailable } from './wait-for-stores.ts';
 import type { z } from 'zod';
 
-/** Runs one role as this process, with metrics of its own, and tells a supervisor when it does its work. */
+/** Runs one role as this process with its own metrics server, and notifies the supervisor when it is ready. */
 export async function runRole(role: Role, only: readonly string[]): Promise<never> {
-  // A supervisor has said everything; the API is not given the owners' URLs, and must not find them either.
+  // A supervised role must not read run.json: the API receives no URLs with write access.
   const load = process.send === undefined ? commandConfig : loadConfig;
   const config = load(process.env, { hasAdminPassword: role.name !== 'api' });
   const log = createLogger(role.name, config.logLevel);
@@ -30,10 +30,10 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
     const exposed = await serveMetrics(metrics, config.metricsPort);
     releasers.push('metrics', () => exposed.close());
     const attempt = roleAttempts(role, { config, log, metrics, releasers, signal, fail }, only);
-    const { url } = await waitFor(
+    const { url } = await retryUntilAvailable(
       async () => {
-        const away = await storesAway(config, log);
-        return away.length > 0 ? away.join(' and ') : 'the stores, which answer again';
+        const unavailable = await unavailableStores(config, log);
+        return unavailable.length > 0 ? unavailable.join(' and ') : 'stores that have just recovered';
       },
       attempt,
       {
@@ -42,7 +42,7 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
         isTransient: (error) => isRetryable(error) || isPostgresUnavailable(error),
       },
     );
-    announce(role, config, releasers, log);
+    startHeartbeat(role, config, releasers, log);
     log.info({ url, metrics_url: exposed.url }, `${role.name} is ready`);
     const message: z.infer<typeof readyMessage> = { ready: true, url, metrics_url: exposed.url };
     process.send?.(message);
@@ -58,8 +58,8 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
   });
 }
 
-/** The API is the one that tells of the others, and writes nothing. */
-function announce({ name }: Role, { databaseUrl }: Config, releasers: Releasers, log: Logger): void {
+/** Starts the heartbeat of the process. The API has no write access, so it has none. */
+function startHeartbeat({ name }: Role, { databaseUrl }: Config, releasers: Releasers, log: Logger): void {
   if (databaseUrl === null || name === 'api') return;
   const pool = createPool(databaseUrl, {
     applicationName: `tds-${name}-presence`,

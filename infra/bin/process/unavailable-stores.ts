@@ -6,11 +6,11 @@ import { createPool } from '../../postgres/client.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { withTimeout } from '../../working-state.ts';
 
-/** A store that does not answer a small question by then is taken for away. */
-const WITHIN_MS = 3000;
+/** Timeout of a probe. */
+const PROBE_TIMEOUT_MS = 3000;
 
-/** Asks each store that the settings name, as this process would, and tells which do not answer. */
-export async function storesAway(config: Config, log: Logger): Promise<string[]> {
+/** Names of the configured stores that do not answer a probe. */
+export async function unavailableStores(config: Config, log: Logger): Promise<string[]> {
   const databaseUrl = config.databaseUrl ?? config.apiDatabaseUrl;
   const clickhouseUrl = config.clickhouseUrl ?? config.apiClickhouseUrl;
   const asked: [name: string, answers: () => Promise<boolean>][] = [];
@@ -21,7 +21,7 @@ export async function storesAway(config: Config, log: Logger): Promise<string[]>
     asked.map(async ([name, ask]) =>
       (await withTimeout(
         ask().catch(() => false),
-        WITHIN_MS,
+        PROBE_TIMEOUT_MS,
         false,
       ))
         ? []
@@ -32,7 +32,7 @@ export async function storesAway(config: Config, log: Logger): Promise<string[]>
 }
 
 async function postgresAnswers(url: string): Promise<boolean> {
-  const pool = createPool(url, { applicationName: 'tds-wait', max: 1, connectTimeoutMs: WITHIN_MS });
+  const pool = createPool(url, { applicationName: 'tds-wait', max: 1, connectTimeoutMs: PROBE_TIMEOUT_MS });
   try {
     await pool.query('SELECT 1');
     return true;
@@ -49,7 +49,7 @@ async function kafkaAnswers(config: Config, log: Logger): Promise<boolean> {
     log,
   });
   try {
-    // One exchange with a broker: the client's own tries go on long after nobody waits for them.
+    // A single request: the client's own retries would outlive the probe.
     await kafka.topicId(topics.quarantine);
     return true;
   } finally {
@@ -58,7 +58,7 @@ async function kafkaAnswers(config: Config, log: Logger): Promise<boolean> {
 }
 
 async function clickhouseAnswers(url: string): Promise<boolean> {
-  const clickhouse = createClickHouse(url, { application: 'tds-wait', timeoutMs: WITHIN_MS });
+  const clickhouse = createClickHouse(url, { application: 'tds-wait', timeoutMs: PROBE_TIMEOUT_MS });
   try {
     return await clickhouse.ping();
   } finally {

@@ -1,17 +1,18 @@
 import { AppError } from '../../../schemas/errors.ts';
-import { pause } from '../../lifecycle.ts';
 import type { Logger } from '../../log.ts';
-import { reasonOf } from './error-text.ts';
+import { retry } from '../../retry.ts';
+import { shortReason } from './error-text.ts';
 
-const SAID_EVERY = 10;
+/** A warning is logged at the first failure and at every tenth after it. */
+const LOG_EVERY = 10;
 
 /**
- * Tries until it succeeds, and says what it waits for: at start the stores may still be starting. Errors that another
- * try cannot mend end the wait.
+ * Retries `work` while a store is unavailable, as stores may still be starting, and logs what it waits for. Throws every
+ * other error at once.
  */
-export async function waitFor<T>(
+export async function retryUntilAvailable<T>(
   what: string | (() => Promise<string>),
-  attempt: () => Promise<T>,
+  work: () => Promise<T>,
   {
     log,
     signal,
@@ -19,19 +20,28 @@ export async function waitFor<T>(
   }: { log: Logger; signal: AbortSignal; isTransient: (error: unknown) => boolean },
 ): Promise<T> {
   let name = '';
-  for (let tries = 0; ; tries += 1) {
+  let cause: unknown;
+  const attemptOnce = async (attempt: number): Promise<T> => {
     try {
-      return await attempt();
+      return await work();
     } catch (error) {
-      if (signal.aborted || !isTransient(error)) throw error;
-      if (tries % SAID_EVERY === 0) {
-        // To find out may take a while.
+      if (isTransient(error) && !signal.aborted && attempt % LOG_EVERY === 1) {
+        // Probing the stores takes seconds, so it happens only when it is logged.
         name = typeof what === 'string' ? what : await what();
-        log.warn({ reason: reasonOf(error) }, `waiting for ${name}`);
+        log.warn({ reason: shortReason(error) }, `waiting for ${name}`);
       }
-      await pause(Math.min(2000, 100 * 2 ** Math.min(tries, 5)), signal);
-      if (signal.aborted)
-        throw new AppError('STORE_UNAVAILABLE', `stopped while waiting for ${name}`, { cause: error });
+      throw error;
     }
+  };
+  try {
+    return await retry(attemptOnce, {
+      isRetryable: isTransient,
+      signal,
+      maxMs: 2000,
+      onRetry: (error) => void (cause = error),
+    });
+  } catch (error) {
+    if (error !== signal.reason || cause === undefined) throw error;
+    throw new AppError('STORE_UNAVAILABLE', `stopped while waiting for ${name}`, { cause });
   }
 }

@@ -4,13 +4,13 @@ import { systemClock } from '../../clock.ts';
 import { required } from '../../config.ts';
 import { createSealing } from '../../sealing.ts';
 import { openEgress } from './egress.ts';
-import { createWhereServed } from './served-reads.ts';
+import { createServedReader } from './served-reads.ts';
 import type { Role } from '../role.ts';
 import { openClickHouse, openKafka, openPool } from '../connect.ts';
 
 export const dispatchRole: Role = {
   name: 'dispatch',
-  summary: 'match what happens with the webhooks that want to hear of it, and deliver it',
+  summary: 'match events with webhook subscriptions and deliver them',
   async start(context) {
     const { config, log, metrics, releasers, fail } = context;
     const kafka = openKafka(context, 'tds-dispatch');
@@ -27,7 +27,7 @@ export const dispatchRole: Role = {
       egress: openEgress(config, releasers),
       sealing: createSealing(required(config, 'secretKey'), config.secretKeysPrevious),
       webhooks: () => servedSchema(pool, 'webhooks'),
-      whereServed: createWhereServed(pool),
+      whereServed: createServedReader(pool),
       clock: systemClock,
       log,
       metrics,

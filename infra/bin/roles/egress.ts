@@ -3,7 +3,7 @@ import type { Egress } from '../../../pipeline/egress/egress.ts';
 import type { Config } from '../../config.ts';
 import type { Releasers } from '../../lifecycle.ts';
 
-/** The way out to URLs of strangers, the same for whoever checks one and whoever calls it. */
+/** Outgoing HTTP to URLs of users: one policy for checking and for calling them. */
 export function openEgress(config: Config, releasers: Releasers): Egress {
   const egress = createEgress({
     allowNetworks: config.webhookAllowNetworks,
@@ -14,7 +14,7 @@ export function openEgress(config: Config, releasers: Releasers): Egress {
   return egress;
 }
 
-/** Not of the web: at its ports webhooks listen, and whoever serves us there is on a host of its own. */
+/** HTTP's default ports are not listed: webhooks listen there. */
 const DEFAULT_PORTS: Readonly<Record<string, number>> = {
   'postgres:': 5432,
   'postgresql:': 5432,
@@ -22,7 +22,7 @@ const DEFAULT_PORTS: Readonly<Record<string, number>> = {
   'rediss:': 6379,
 };
 
-/** Where the service, its stores and its sources listen. */
+/** Ports of the service, its stores and its sources, which webhooks must not reach. */
 export function ownPorts(config: Config): number[] {
   const urls = [
     config.starknetRpcUrl,

@@ -7,18 +7,17 @@ import type { ClickHouse } from '../../clickhouse/client.ts';
 import type { Kafka } from '../../kafka/client.ts';
 import type { Pool } from '../../postgres/client.ts';
 import type { RoleContext } from '../role.ts';
-import { createWhereServed } from './served-reads.ts';
+import { createServedReader } from './served-reads.ts';
 
-/** What was found stays good while no table of blocks has moved, and never longer. */
-const KEPT_MS = 1000;
+/** The newest block is cached this long, while the tables of blocks are unchanged. */
+const NEWEST_BLOCK_CACHE_MS = 1000;
 
-/** Starts the observer of balances; it is stopped with the role. */
+/** Starts the observer of balances; stopped with the role. */
 export async function startBalanceObserver(
   { config, log, metrics, releasers, signal, fail }: RoleContext,
   { kafka, pool, clickhouse, node }: { kafka: Kafka; pool: Pool; clickhouse: ClickHouse; node: Node },
 ): Promise<void> {
-  const whereServed = createWhereServed(pool);
-  /** The newest block while nothing has moved. */
+  const whereServed = createServedReader(pool);
   let newest: { readonly state: string; readonly until: number; readonly block: IndexedBlock } | null = null;
   const observer = await runBalanceObserver({
     config,
@@ -32,7 +31,7 @@ export async function startBalanceObserver(
       whereServed(async (served) => {
         const { chainState: state } = served;
         if (newest !== null && newest.state === state && Date.now() < newest.until) return newest.block;
-        const [until, block] = [Date.now() + KEPT_MS, await newestBlock(clickhouse, served)];
+        const [until, block] = [Date.now() + NEWEST_BLOCK_CACHE_MS, await newestBlock(clickhouse, served)];
         newest = state === null || block === null ? null : { state, until, block };
         return block;
       }),

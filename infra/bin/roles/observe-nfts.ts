@@ -10,12 +10,12 @@ import { parseNetwork } from '../../networks.ts';
 import type { Pool } from '../../postgres/client.ts';
 import { ownPorts } from './egress.ts';
 import type { RoleContext } from '../role.ts';
-import { createWhereServed } from './served-reads.ts';
+import { createServedReader } from './served-reads.ts';
 
-/** The operator named the gateway: it may be anywhere, also where a stranger's URL may not lead. */
-const ANYWHERE = ['0.0.0.0/0', '::/0'].flatMap((text) => parseNetwork(text) ?? []);
+/** The operator chose the gateway, so it may be on networks that URLs of NFTs may not reach. */
+const ALL_NETWORKS = ['0.0.0.0/0', '::/0'].flatMap((text) => parseNetwork(text) ?? []);
 
-/** Starts the observer of NFTs' metadata; it is stopped with the role. */
+/** Starts the observer of NFT metadata; stopped with the role. */
 export async function startNftObserver(
   { config, log, metrics, releasers, signal, fail }: RoleContext,
   stores: {
@@ -27,7 +27,7 @@ export async function startNftObserver(
   },
 ): Promise<void> {
   const { kafka, pool, clickhouse, node, observers } = stores;
-  const whereServed = createWhereServed(pool);
+  const whereServed = createServedReader(pool);
   const common = { dnsServers: config.egressDnsServers, connectionsPerHost: config.nftConcurrency };
   const egress = createEgress({
     ...common,
@@ -35,7 +35,7 @@ export async function startNftObserver(
     ownPorts: ownPorts(config),
   });
   releasers.push('egress of metadata', () => egress.close());
-  const gatewayEgress = createEgress({ ...common, allowNetworks: ANYWHERE, ownPorts: [] });
+  const gatewayEgress = createEgress({ ...common, allowNetworks: ALL_NETWORKS, ownPorts: [] });
   releasers.push('egress of the gateway', () => gatewayEgress.close());
   const observer = await runNftObserver({
     config,

@@ -14,11 +14,11 @@ import type { Kafka } from '../../kafka/client.ts';
 import type { Pool, Sql } from '../../postgres/client.ts';
 import type { RoleContext } from '../role.ts';
 
-/** What a list or a feed may answer: AVNU's page of 100 tokens is some 40 kB. */
+/** Largest response of a list or feed: AVNU's page of 100 tokens is about 40 kB. */
 const MAX_ANSWER_BYTES = 4_000_000;
 const PAGE = 1000;
 
-/** The observers of what is not the chain: prices, and the token list. Each runs where its URL is set. */
+/** Starts the observers of prices and of the token list; each runs if its URL is set. */
 export async function startPriceObservers(
   { config, log, metrics, releasers, signal, fail }: RoleContext,
   { kafka, pool }: { readonly kafka: Kafka; readonly pool: Pool },
@@ -31,7 +31,7 @@ export async function startPriceObservers(
     releasers.push('token list observer', () => list.stop());
   }
   if (config.priceFeedUrl === null) {
-    log.info({}, 'PRICE_FEED_URL is not set: no prices are read');
+    log.info({}, 'PRICE_FEED_URL unset, price observer disabled');
     await forget(pool, 'prices');
     return;
   }
@@ -43,18 +43,18 @@ export async function startPriceObservers(
   releasers.push('price observer', () => observer.stop());
 }
 
-/** What is not run any more stands nowhere in the log, and has no alarms. */
+/** Deletes the checkpoints and alarms of an observer that is not run any more. */
 async function forget(pool: Pool, observer: string): Promise<void> {
   await pool.query('DELETE FROM tds.checkpoints WHERE consumer = $1', [`observe-${observer}`]);
   await pool.query("DELETE FROM tds.alarms WHERE starts_with(name, $1 || '.')", [observer]);
 }
 
-/** The feed that the settings name. */
+/** The price feed at PRICE_FEED_URL. */
 export function openPriceFeed(config: Config): PriceFeed {
   return createDefiLlama(openReader(config), required(config, 'priceFeedUrl'));
 }
 
-/** Tokens that are read all the time: common ones that can have a price. Null while no table of tokens is served. */
+/** Common fungible tokens, whose prices are polled. Null while no build of the tokens is served. */
 export async function readCommonTokens(db: Sql): Promise<Felt[] | null> {
   let schema: string;
   try {

@@ -5,14 +5,13 @@ import { runTokenObserver } from '../../../pipeline/observe/tokens.ts';
 import { startBalanceObserver } from './observe-balances.ts';
 import { startNftObserver } from './observe-nfts.ts';
 import { startPriceObservers } from './observe-prices.ts';
-import { isMistake } from '../process/run-process.ts';
+import { isPermanent } from '../process/run-process.ts';
 import type { Role } from '../role.ts';
 import { openClickHouse, openKafka, openNode, openPool } from '../connect.ts';
 
 export const observeRole: Role = {
   name: 'observe',
-  summary:
-    'ask the chain what the log makes one want to know: names and decimals of tokens, balances; read prices; fetch metadata of NFTs',
+  summary: 'fetch token metadata, balances, prices and NFT metadata',
   async start(context) {
     const { config, log, metrics, releasers, signal, fail } = context;
     const kafka = openKafka(context, 'tds-observe');
@@ -21,7 +20,7 @@ export const observeRole: Role = {
     const node = openNode(context, metrics, {
       checkChain: async (chain) =>
         await hold(chain).catch((error: unknown) => {
-          if (isMistake(error)) fail(error);
+          if (isPermanent(error)) fail(error);
           throw error;
         }),
     });

@@ -12,13 +12,13 @@ import { openClickHouse, openKafka, openPool } from '../connect.ts';
 
 export const projectRole: Role = {
   name: 'project',
-  summary: 'build the read models from the log; all of them, or those that are named',
+  summary: 'project the log into read models; all of them, or those named',
   async start(context, only) {
     const { config, log, metrics: registry, releasers, fail } = context;
     const unknown = only.filter((name) => !projections.some((projection) => projection.name === name));
     if (unknown.length > 0) {
       const names = projections.map(({ name }) => name).join(', ');
-      throw new AppError('INVALID', `No projection is called ${unknown.join(', ')}; there are ${names}`);
+      throw new AppError('INVALID', `Unknown projection ${unknown.join(', ')}: use one of ${names}`);
     }
     const wanted = ({ name }: { name: string }): boolean => only.length === 0 || only.includes(name);
     const kafka = openKafka(context, 'tds-project');
@@ -62,10 +62,7 @@ export const projectRole: Role = {
   },
 };
 
-/**
- * Waits until each of them runs or has failed to, so that none starts when nobody looks any more. Those that run are
- * stopped by `releasers`; one that did not start fails all.
- */
+/** Waits for every start, so that a failed one leaves none starting behind; `releasers` stops those that run. */
 async function allRunning(
   starting: readonly Promise<ProjectionRun>[],
   { releasers, fail }: Pick<RoleContext, 'releasers' | 'fail'>,

@@ -9,22 +9,21 @@ import { required } from '../../config.ts';
 import type { Config } from '../../config.ts';
 import { createPool } from '../../postgres/client.ts';
 
-/** Who starts waits no longer for a word of the node. */
-const PATIENCE_MS = 5000;
+const NODE_TIMEOUT_MS = 5000;
 
 /**
- * Asks the node once which chain it serves. One that does not answer is no hindrance: it may come later.
+ * Checks once which chain the node serves. An unavailable node is no error: the roles retry.
  *
- * @returns what to say of it
- * @throws `CHAIN_MISMATCH` where the stores hold another chain
+ * @returns the line to print
+ * @throws `CHAIN_MISMATCH` if the stores hold another chain
  */
-export async function meetNode(config: Config): Promise<string> {
+export async function checkNode(config: Config): Promise<string> {
   const url = required(config, 'starknetRpcUrl');
-  // The path of a provider's URL is a password.
+  // Only the host is printed: the path of a provider's URL is a secret.
   const { host } = new URL(url);
   const node = createNode({
     url,
-    timeoutMs: PATIENCE_MS,
+    timeoutMs: NODE_TIMEOUT_MS,
     maxConcurrent: 1,
     attempts: 1,
     metrics: createNodeMetrics(new Registry()),
@@ -35,7 +34,7 @@ export async function meetNode(config: Config): Promise<string> {
     if (answer.status === 'rejected') {
       const { reason } = answer;
       const told = reason instanceof Error ? reason.message : String(reason);
-      return `the node at ${host} does not answer yet (${told}); it is asked again and again`;
+      return `the node at ${host} does not answer yet (${told}); retrying`;
     }
     await createChainCheck(createIngestStore(pool))(answer.value);
     return `${chainName(answer.value)} at ${host}`;

@@ -9,25 +9,19 @@ import type { Logger } from '../../log.ts';
 import { asOperator } from '../cli/as-operator.ts';
 import type { OperatorSession } from '../cli/as-operator.ts';
 
-/** What the directory begins with. */
+/** The initial content of the directory. */
 const STARTER = fileURLToPath(new URL('../../catalogue/starter.json', import.meta.url));
 
-/**
- * Fills a directory in which nothing was ever listed. Where an operator has listed anything nothing is done, so what he
- * changes, or puts out of sight, stays as it is.
- */
+/** Imports the initial directory, only while nothing was ever listed: changes of operators are never overwritten. */
 async function fillDirectory(session: OperatorSession, log: Logger): Promise<void> {
   const schema = (await session.servedBuilds()).schema('catalogue');
   if (!(await isEmptyOf(session.pool, schema, ['categories', 'dapps', 'class_hashes']))) return;
   const outcome = await importFile({ ...session, now: Date.now }, { path: STARTER, read: readJson });
-  if (!outcome.isGood) log.error({ faults: outcome.faults }, 'the directory to begin with is not good');
+  if (!outcome.isGood) log.error({ faults: outcome.faults }, 'initial directory is invalid');
 }
 
-/**
- * Makes the first user exist, and an API key of his where none is kept, and fills the directory: what a person needs for a
- * first call.
- */
-export async function introduce(
+/** Creates the first user if missing, its API key if none is stored, and the initial directory. */
+export async function createDemoUser(
   config: Config,
   log: Logger,
   { username, password, apiKey }: { username: string; password: string; apiKey: string | null },

@@ -10,7 +10,7 @@ import { grantApiRole } from '../../postgres/api-role.ts';
 import { createPool, isPostgresUnavailable } from '../../postgres/client.ts';
 import { migrate } from '../../postgres/migrate.ts';
 import { AppError, isRetryable } from '../../../schemas/errors.ts';
-import { waitFor } from '../process/wait-for-stores.ts';
+import { retryUntilAvailable } from '../process/wait-for-stores.ts';
 
 /** What was done, and what is left to do. */
 export interface Prepared {
@@ -35,9 +35,13 @@ export async function prepareStores(config: Config, log: Logger, signal: AbortSi
   const clickhouse = createClickHouse(required(config, 'clickhouseUrl'), { application: 'tds-prepare' });
   try {
     const [applied] = await Promise.all([
-      waitFor('PostgreSQL', () => migrate(pool), { log, signal, isTransient: isPostgresUnavailable }),
-      waitFor('Kafka', () => kafka.ensureTopics(), { log, signal, isTransient: isRetryable }),
-      waitFor('ClickHouse', () => clickhouse.ping().then(assertAnswers), {
+      retryUntilAvailable('PostgreSQL', () => migrate(pool), {
+        log,
+        signal,
+        isTransient: isPostgresUnavailable,
+      }),
+      retryUntilAvailable('Kafka', () => kafka.ensureTopics(), { log, signal, isTransient: isRetryable }),
+      retryUntilAvailable('ClickHouse', () => clickhouse.ping().then(assertAnswers), {
         log,
         signal,
         isTransient: isRetryable,

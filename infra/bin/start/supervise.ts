@@ -10,10 +10,11 @@ import { AppError } from '../../../schemas/errors.ts';
 import { makeClosedFolder } from '../../embedded/data-dir.ts';
 import { pause } from '../../lifecycle.ts';
 import type { Logger } from '../../log.ts';
+import { backoffMs } from '../../retry.ts';
 
 const program = fileURLToPath(new URL('../tds.ts', import.meta.url));
 
-/** Room for young objects, thrice: with V8's own bound a backfill peaks 80 MiB higher in ingest and is no faster. */
+/** V8 semi-space: with the default a backfill peaks 80 MiB higher in ingest and is no faster. */
 const YOUNG_MIB = 8;
 /**
  * glibc gives large buffers back to the system only while they are mapped one by one; left alone it raises its bound to
@@ -22,49 +23,49 @@ const YOUNG_MIB = 8;
  */
 const MALLOC = { MALLOC_ARENA_MAX: '2', MALLOC_MMAP_THRESHOLD_: String(1 << 20) };
 
-/** What a role tells its supervisor, once, when it does its work. */
+/** Sent by a role to its supervisor once, when it is ready. */
 export const readyMessage = z.object({
   ready: z.literal(true),
   url: z.string().nullable(),
   metrics_url: z.string(),
 });
 
-/** What a role tells its supervisor when it ends by itself. */
+/** Sent by a role to its supervisor when it fails. */
 export const failedMessage = z.object({ failed: z.string() });
 const roleMessage = z.union([readyMessage, failedMessage]);
 
-const FIRST_PAUSE_MS = 500;
-const LONGEST_PAUSE_MS = 15_000;
-/** A role that lived so long is taken for healthy: its next restart is quick again. */
+const BASE_DELAY_MS = 500;
+const MAX_DELAY_MS = 15_000;
+/** After this uptime the restart delay starts again at its minimum. */
 const HEALTHY_MS = 60_000;
 const ROTATE_BYTES = 20_000_000;
 const ROTATE_EVERY_MS = 30_000;
-/** The exit code of a role for a mistake that another start does not mend. */
-const MISTAKE = 1;
+/** The exit code of a role for an error that a restart does not fix. */
+const EXIT_PERMANENT = 1;
 
 export interface SupervisedRole {
   readonly name: string;
   pid(): number | undefined;
   restarts(): number;
-  /** Where the role last said that its metrics are. */
+  /** The metrics URL that the role last reported. */
   metricsUrl(): string | null;
-  /** Resolves at the first readiness; rejects when it never was ready and says that another start cannot help. */
+  /** Resolves when the role is ready; rejects if it exits with an error that a restart does not fix. */
   readonly ready: Promise<void>;
   /** SIGTERM, then SIGKILL after the grace. */
   stop(graceMs: number): Promise<void>;
 }
 
 /**
- * Runs a role as a process of its own and starts it again, with growing pauses, whenever it ends. Its output goes to
- * `<logs>/<role>.log`, which is kept short. The process ends by itself when its supervisor is gone: the IPC channel closes.
+ * Runs a role as a process and restarts it with backoff whenever it exits. Its output goes to `<logs>/<role>.log`, which is
+ * rotated. The process exits when its supervisor is gone, as the IPC channel closes.
  */
 export function superviseRole(options: {
   role: string;
-  /** Asked before each start. */
+  /** Called before each start. */
   env: () => Promise<NodeJS.ProcessEnv>;
   logs: string;
   log: Logger;
-  /** Told after each start. */
+  /** Called after each start. */
   onStart?: () => void;
 }): SupervisedRole {
   const { role, env, logs, log, onStart } = options;
@@ -73,7 +74,7 @@ export function superviseRole(options: {
   let child: ChildProcess | null = null;
   let restarts = 0;
   let metricsUrl: string | null = null;
-  let complaint = '';
+  let failure = '';
   const ready = Promise.withResolvers<void>();
   ready.promise.catch(() => {});
   const rotating = setInterval(() => rotate(file), ROTATE_EVERY_MS);
@@ -86,24 +87,24 @@ export function superviseRole(options: {
       if (stopping.signal.aborted) return;
       const exit = await runOnce(own);
       if (stopping.signal.aborted) return;
-      if (exit === `code ${MISTAKE}`) {
-        ready.reject(new AppError('CONFIG_INVALID', `${role} does not start: ${complaint || `see ${file}`}`));
+      if (exit === `code ${EXIT_PERMANENT}`) {
+        ready.reject(new AppError('CONFIG_INVALID', `${role} does not start: ${failure || `see ${file}`}`));
       }
       failures = Date.now() - startedAt > HEALTHY_MS ? 1 : failures + 1;
       restarts += 1;
-      const delay = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (failures - 1));
+      const delayMs = backoffMs(failures, { baseMs: BASE_DELAY_MS, maxMs: MAX_DELAY_MS }, Math.random());
       log.warn(
-        { role, exit, reason: complaint || undefined, restarts, delay_ms: delay, file },
-        `${role} ended; it is started again`,
+        { role, exit, reason: failure || undefined, restarts, delay_ms: delayMs, file },
+        'role exited, restarting',
       );
-      await pause(delay, stopping.signal);
+      await pause(delayMs, stopping.signal);
     }
   };
 
   const runOnce = (own: NodeJS.ProcessEnv): Promise<string> =>
     new Promise((resolve) => {
       makeClosedFolder(logs);
-      complaint = '';
+      failure = '';
       const output = openSync(file, 'a');
       child = spawn(process.execPath, [`--max-semi-space-size=${YOUNG_MIB}`, program, role], {
         env: { ...MALLOC, ...own },
@@ -117,7 +118,7 @@ export function superviseRole(options: {
         const { data: message } = roleMessage.safeParse(raw);
         if (message === undefined) return;
         if ('failed' in message) {
-          complaint = message.failed;
+          failure = message.failed;
           return;
         }
         metricsUrl = message.metrics_url;
@@ -146,14 +147,14 @@ export function superviseRole(options: {
   };
 }
 
-/** A role keeps its file open and appends: what it has written is copied aside, and the file begins anew. */
+/** Copies the log aside and truncates it in place: the role keeps the file open for appending. */
 function rotate(file: string): void {
   const size = statSync(file, { throwIfNoEntry: false })?.size ?? 0;
   if (size <= ROTATE_BYTES) return;
   try {
     copyFileSync(file, `${file}.1`);
   } catch {
-    // A full disk: room matters more than old lines.
+    // On a full disk the old lines are dropped.
   }
   truncateSync(file);
 }

@@ -19,31 +19,28 @@ function terminal() {
   };
 }
 
-test('on a terminal a log line is a sentence with its particulars', () => {
+test('formats a log line with its fields on a terminal', () => {
   const { log, lines } = terminal();
   log.info('not at this level');
-  log.warn(
-    { role: 'ingest', exit: 'SIGKILL', reason: undefined, restarts: 2 },
-    'ingest ended; it is started again',
-  );
+  log.warn({ role: 'ingest', exit: 'SIGKILL', reason: undefined, restarts: 2 }, 'role exited, restarting');
   log.warn({ reason: 'connect ECONNREFUSED' }, 'waiting for PostgreSQL');
   log.error('nothing more');
   expect(lines()).toEqual([
-    'TIME  ingest ended; it is started again (exit: SIGKILL, restarts: 2)',
+    'TIME  role exited, restarting (exit: SIGKILL, restarts: 2)',
     'TIME  waiting for PostgreSQL (reason: connect ECONNREFUSED)',
     'TIME  nothing more',
   ]);
 });
 
-test('an error is said in its words, a bug with where it is, and no secret at all', () => {
+test('prints the message of an error, the stack of a bug, and no secret', () => {
   const { log, lines } = terminal();
   const error = new Error('it is away');
-  log.error({ err: error, name: 'pool' }, 'a resource did not close');
+  log.error({ err: error, name: 'pool' }, 'could not close resource');
   log.warn({ password: 'open sesame', user: { api_key: 'k' } }, 'a user');
-  log.fatal({ err: error }, 'stopping on an error');
+  log.fatal({ err: error }, 'process failed');
   const [closed, user, fatal, ...stack] = lines();
-  expect(closed).toBe('TIME  a resource did not close (it is away, name: pool)');
+  expect(closed).toBe('TIME  could not close resource (it is away, name: pool)');
   expect(user).toBe('TIME  a user (password: [redacted], user: {"api_key":"[redacted]"})');
-  expect(fatal).toBe('TIME  stopping on an error (Error: it is away');
+  expect(fatal).toBe('TIME  process failed (Error: it is away');
   expect(stack.join('\n')).toContain('log.test.ts');
 });

@@ -45,8 +45,8 @@ function kept(server: ReturnType<typeof scripted>) {
   const service = keepRunning(server.start, {
     log: { ...quiet, error: () => void (errors += 1) },
     onRestart: () => void (restarts += 1),
-    firstPauseMs: 1,
-    longestPauseMs: 4,
+    baseDelayMs: 1,
+    maxDelayMs: 4,
   });
   return { service, restarts: () => restarts, errors: () => errors };
 }
