@@ -58,3 +58,39 @@ export function isAlive(pid: number): boolean {
     return false;
   }
 }
+
+const startedAt = new Date().toISOString();
+
+/** Writes the run file of this process. */
+export function recordRun(
+  dataDir: string,
+  env: NodeJS.ProcessEnv,
+  baseUrl: string,
+  processes: readonly { name: string; pid: number | (() => number | undefined) }[],
+): void {
+  const names = [
+    'STARKNET_RPC_URL',
+    'KAFKA_BROKERS',
+    'CLICKHOUSE_URL',
+    'API_CLICKHOUSE_URL',
+    'DATABASE_URL',
+    'API_DATABASE_URL',
+    'REDIS_URL',
+    'SECRET_KEY',
+    'INDEX_FROM',
+    'KAFKA_TOPIC_PREFIX',
+    'PRICE_FEED_URL',
+    'TOKEN_LIST_URL',
+    'IPFS_GATEWAY_URL',
+    'OWN_PORTS',
+  ];
+  writeRunFile(dataDir, {
+    pid: process.pid,
+    started_at: startedAt,
+    base_url: baseUrl,
+    env: Object.fromEntries(names.flatMap((name) => (env[name] === undefined ? [] : [[name, env[name]]]))),
+    pids: Object.fromEntries(
+      processes.map(({ name, pid }) => [name, (typeof pid === 'number' ? pid : pid()) ?? 0]),
+    ),
+  });
+}

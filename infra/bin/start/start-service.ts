@@ -1,0 +1,130 @@
+import { join } from 'node:path';
+
+import { loadConfig, required, settings } from '../../config.ts';
+import type { Config } from '../../config.ts';
+import { startEmbedded } from '../../embedded/index.ts';
+import type { EmbeddedService } from '../../embedded/service.ts';
+import type { Logger } from '../../log.ts';
+import { ROLE_KILL_MS } from '../../shutdown.ts';
+import { rebuildOutdated } from '../cli/rebuild.ts';
+import type { ProcessContext } from '../process/run-process.ts';
+import { checkNode } from './check-node.ts';
+import { createDemoUser } from './create-demo-user.ts';
+import { demoUser, storedSecretKey } from './credentials.ts';
+import { checkHost, urlHost } from './host.ts';
+import { prepareStores } from './prepare-stores.ts';
+import { recordRun, writeDemoFile } from './run-file.ts';
+import type { DemoFile } from './run-file.ts';
+import { startSimulatedParts } from './simulated-parts.ts';
+import { superviseRoles } from './supervise-roles.ts';
+
+const STRK = '0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d';
+
+interface StartContext extends ProcessContext {
+  readonly env: NodeJS.ProcessEnv;
+  readonly log: Logger;
+  readonly say: (line: string) => void;
+}
+
+/**
+ * `npm start`: starts the parts whose URLs are unset on loopback, migrates the stores, supervises the roles, each in a
+ * process of its own, and creates the first user.
+ */
+export async function startService(context: StartContext): Promise<void> {
+  const { env, log, say, releasers, signal } = context;
+  const startedAt = performance.now();
+  // An empty variable counts as unset.
+  for (const { env: name } of Object.values(settings)) if (env[name] === '') delete env[name];
+  const { dataDir, host, port } = await checkHost(loadConfig(env));
+  env['DATA_DIR'] = dataDir;
+  env['PORT'] = String(port);
+  const baseUrl = `http://${urlHost(host)}:${port}`;
+  signal.addEventListener('abort', () => say('Stopping…'), { once: true });
+
+  /** Rewrites the run file; assigned once the roles run. */
+  let record = (): void => {};
+  const isExternalNode = env['STARKNET_RPC_URL'] !== undefined;
+  const services = await startParts(context, dataDir, () => record());
+  env['SECRET_KEY'] ??= storedSecretKey(dataDir);
+  const demo = demoUser(env, dataDir);
+  const config = loadConfig(env);
+  env['API_DATABASE_URL'] = required(config, 'apiDatabaseUrl');
+  await prepare(context, config, isExternalNode);
+  say(`Stores are ready after ${seconds(startedAt)}.`);
+
+  const logs = join(dataDir, 'logs');
+  const adminUsername = demo.username;
+  const onStart = (): void => record();
+  const roles = await superviseRoles({ dataDir, logs, env, config, adminUsername, log, onStart });
+  releasers.push('roles', async () => void (await Promise.all(roles.map((role) => role.stop(ROLE_KILL_MS)))));
+  record = () => recordRun(dataDir, env, baseUrl, [...roles, ...services]);
+  await Promise.all(roles.map((role) => Promise.race([role.ready, aborted(signal)])));
+  if (signal.aborted) return;
+
+  const { apiKey } = await createDemoUser(config, log, demo);
+  const { username, password } = demo;
+  const file: DemoFile = { base_url: baseUrl, username, password, api_key: apiKey };
+  writeDemoFile(dataDir, file);
+  record();
+  say(readyText(file, { logs, demoFile: join(dataDir, 'demo.json'), elapsed: seconds(startedAt) }));
+}
+
+/** Starts the embedded stores and the simulated parts, and fails the process when one of them gives up. */
+async function startParts(
+  { env, log, say, releasers, signal, fail }: StartContext,
+  dataDir: string,
+  onRestart: () => void,
+): Promise<EmbeddedService[]> {
+  const show = (part: string, text: string): void => say(`  ${part.padEnd(12)} ${text}`);
+  const embedded = await startEmbedded({ dataDir, log, env, onRestart });
+  releasers.push('embedded services', () => embedded.stop());
+  Object.assign(env, embedded.urls);
+  for (const { name, pid } of embedded.services) show(name, `embedded, pid ${pid}`);
+  const simulated = await startSimulatedParts({ dataDir, env, log, releasers, onRestart, show });
+  const services = [...embedded.services, ...simulated];
+  for (const service of services) {
+    void service.exited.then(({ code, signal: killedBy }) => {
+      if (!signal.aborted) fail(new Error(`embedded ${service.name} exited (${killedBy ?? `code ${code}`})`));
+    });
+  }
+  if (env['WEBHOOK_ALLOW_NETWORKS'] === undefined) {
+    env['WEBHOOK_ALLOW_NETWORKS'] = '127.0.0.0/8,::1/128';
+    show('Webhooks', 'may reach this machine: set WEBHOOK_ALLOW_NETWORKS for others, or none');
+  }
+  return services;
+}
+
+/** Migrates the stores, checks the chain of the node, and rebuilds outdated projections. */
+async function prepare(
+  { log, say, signal }: StartContext,
+  config: Config,
+  isExternalNode: boolean,
+): Promise<void> {
+  const { outdated } = await prepareStores(config, log, signal);
+  const chain = await checkNode(config);
+  if (isExternalNode) say(`  ${'Starknet'.padEnd(12)} ${chain}`);
+  // No `tds rebuild` could run before this: the embedded stores live as long as this process.
+  if (outdated.length > 0) await rebuildOutdated(config, outdated, log, say);
+}
+
+function readyText(
+  file: DemoFile,
+  { logs, demoFile, elapsed }: { logs: string; demoFile: string; elapsed: string },
+): string {
+  return `
+Token data service: ${file.base_url}   (ready after ${elapsed}; Ctrl-C stops everything)
+  user      ${file.username}
+  password  ${file.password}
+  API key   ${file.api_key}
+  logs      ${logs}
+Stored in ${demoFile}. Try:
+  curl -H "api-key: ${file.api_key}" "${file.base_url}/api/transfers/?token=${STRK}"`;
+}
+
+function seconds(since: number): string {
+  return `${((performance.now() - since) / 1000).toFixed(1)} s`;
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((done) => signal.addEventListener('abort', () => done(), { once: true }));
+}
