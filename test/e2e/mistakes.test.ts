@@ -108,6 +108,9 @@ test.each([['status'], ['keys', 'add', 'someone', 'thing'], ['reclassify', '0x1'
   'tds %s while the stores are away',
   async (...args) => {
     const answer = await run('tds.ts', args, noStores);
-    expectSentence({ ...answer, out: '' }, /^(PostgreSQL did not answer|Starknet node unreachable|Kafka did not answer).*\n$/);
+    expectSentence(
+      { ...answer, out: '' },
+      /^(PostgreSQL did not answer|Starknet node unreachable|Kafka did not answer).*\n$/,
+    );
   },
 );
