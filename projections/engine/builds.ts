@@ -263,7 +263,8 @@ async function removeBuild(
   const { schema, ...tables } = names;
   if (schema !== undefined) await tx.query(`DROP SCHEMA IF EXISTS ${schema} CASCADE`);
   for (const table of Object.values(tables)) await clickhouse.command(`DROP TABLE IF EXISTS ${table} SYNC`);
-  for (const table of ['checkpoints', 'projection_halts', 'builds']) {
+  await tx.query('DELETE FROM tds.checkpoints WHERE consumer = $1 AND build = $2', [projection, build]);
+  for (const table of ['projection_halts', 'builds']) {
     await tx.query(`DELETE FROM tds.${table} WHERE projection = $1 AND build = $2`, [projection, build]);
   }
 }
