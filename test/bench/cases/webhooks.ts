@@ -218,9 +218,9 @@ export const webhooks: BenchCase = {
         ],
         completeness: [
           { what: 'first attempts of deliveries that were due', expected: 2 * DELIVERIES, found: mapInOrder },
-          { what: 'requests that were not signed well', expected: 0, found: receiver.wrong() },
+          { what: 'requests with an invalid signature', expected: 0, found: receiver.wrong() },
           {
-            what: 'blocks of which one endpoint heard',
+            what: 'blocks delivered to one endpoint',
             expected: blocks,
             found: new Set(toOne.map(({ block }) => block)).size,
           },
@@ -345,7 +345,7 @@ async function matched(
     };
     const began = performance.now();
     const opened = await matcher.open();
-    if (opened?.isRelevant(place) !== true) throw new Error('nobody wants the block');
+    if (opened?.isRelevant(place) !== true) throw new Error('the block is not relevant');
     const message = topics.chainBlocks.schema.parse(JSON.parse(value.toString()));
     const plan = await opened.match(message, place);
     if (typeof plan === 'function') await inTransaction(pool, plan);
@@ -388,7 +388,7 @@ async function balancesTold(
   const opened = await matcher.open();
   const began = performance.now();
   const plans = mapInOrder(messages, atOnce, async (message) => {
-    if (opened?.isRelevant(message) !== true) throw new Error('nobody wants the block');
+    if (opened?.isRelevant(message) !== true) throw new Error('the block is not relevant');
     return await opened.match(topics.chainBlocks.schema.parse(JSON.parse(message.value.toString())), message);
   });
   for await (const [{ key }, plan] of plans) if (plan === null) throw new Error(`nothing in block ${key}`);

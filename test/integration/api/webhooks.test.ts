@@ -109,14 +109,14 @@ async function deliver(
 const unsubscribed = { token: '', address: '', price_above: '', price_below: '' };
 
 describe('a webhook', () => {
-  it('that was made is found where the answer says', async () => {
+  it('that was created is found at its Location', async () => {
     const { status, headers, json } = await call('POST', WEBHOOKS, good);
     expect([status, headers.get('location')]).toEqual([201, of(json.id)]);
     expect((await call('GET', headers.get('location') ?? '')).json.id).toBe(json.id);
     expect((await call('DELETE', of(json.id))).status).toBe(204);
   });
 
-  it('is made, shown and listed as the contract says, its secret once', async () => {
+  it('is created, shown and listed as the contract says, with its secret shown once', async () => {
     const before = Date.now();
     const made = await make({
       name: ' My hook ',
@@ -158,7 +158,7 @@ describe('a webhook', () => {
     expect(sealing.open(String((await rowOf(made.id))['secret']), secretOf(alice.id))).toBe(made.secret);
   });
 
-  it('is refused with a URL that may not be called, when it is made and when it is changed', async () => {
+  it('is rejected with a URL that may not be called, on creation and on change', async () => {
     expect((await make({ url: 'http://127.0.0.2:9/hook' })).url).toBe('http://127.0.0.2:9/hook');
     const { id } = await make();
     const refused = [
@@ -183,7 +183,7 @@ describe('a webhook', () => {
     expect((await call('GET', WEBHOOKS)).json).toHaveLength(2);
   });
 
-  it('keeps below what height nothing is sent: the head that was known when it was asked for', async () => {
+  it('stores the head at the time of its request as the height that it starts above', async () => {
     const status = `${(await servedBuilds(world.pool)).schema('chain-status')}.status`;
     expect((await rowOf((await make()).id))['from_block']).toBe(-1);
     await world.pool.query(`UPDATE ${status} SET head_height = 123`);
@@ -191,7 +191,7 @@ describe('a webhook', () => {
     await world.pool.query(`UPDATE ${status} SET head_height = NULL`);
   });
 
-  it('is changed in what the body names', async () => {
+  it('changes only the fields in the body', async () => {
     const { secret: _secret, ...made } = await make({ subscriptions: [{ token: TOKEN }] });
     const named = await call('PATCH', of(made.id), { name: 'other', nobody: 1 });
     expect([named.status, named.json]).toEqual([
@@ -224,7 +224,7 @@ describe('a webhook', () => {
     expect((await call('PATCH', of(made.id))).status).toBe(200);
   });
 
-  it('is paused, disabled and made active again by its owner', async () => {
+  it('is paused, disabled and activated by its owner', async () => {
     const { id } = await make();
     const to = async (status: unknown): Promise<Answer> => await call('PATCH', of(id), { status });
     expect((await to('paused')).json).toMatchObject({ status: 'paused', disabled_at: null });
@@ -244,7 +244,7 @@ describe('a webhook', () => {
     }
   });
 
-  it('is disabled by the dispatcher, unless its owner was there first; to be made active ends the streak', async () => {
+  it('is disabled by the dispatcher, unless its owner was faster; activation resets the count', async () => {
     const { id } = await make();
     const activation = async (): Promise<number> => Number((await rowOf(id))['activation']);
     const disable = async (of: number) =>
@@ -286,7 +286,7 @@ describe('a webhook', () => {
     expect((await call('PATCH', of(id), { status: 'active' })).json.consecutive_dead).toBe(0);
   });
 
-  it('is deleted with its subscriptions, and the dispatcher is told', async () => {
+  it('is deleted with its subscriptions, and its deletion is requested of the dispatcher', async () => {
     const { id } = await make({ subscriptions: [{ token: TOKEN }] });
     const { status, text } = await call('DELETE', of(id));
     expect([status, text]).toEqual([204, '']);
@@ -301,7 +301,7 @@ describe('a webhook', () => {
     }
   });
 
-  it('is one of 100 at most, also where they are made at once', async () => {
+  it('is one of at most 100, also when created concurrently', async () => {
     const answers = await Promise.all(
       Array.from({ length: 104 }, (_, i) => call('POST', WEBHOOKS, { ...good, name: `hook ${i}` })),
     );
@@ -322,7 +322,7 @@ describe('a webhook', () => {
     await make({}, { token: mallory.token });
   });
 
-  it('takes a thousand subscriptions, and gives them back in order', async () => {
+  it('accepts a thousand subscriptions, and returns them in order', async () => {
     const subscriptions = Array.from({ length: 1000 }, (_, i) => ({ token: `0x${(i + 1).toString(16)}` }));
     const made = await make({ subscriptions });
     const tokens = made.subscriptions.map(({ token }: { token: string }) => Number(token));
@@ -333,7 +333,7 @@ describe('a webhook', () => {
   });
 });
 
-test('of changes that race each is whole, and the last is what stays', async () => {
+test('concurrent changes are each applied whole, and the last one stays', async () => {
   const { id } = await make();
   const changes = await Promise.all(
     Array.from({ length: 12 }, (_, i) =>
@@ -377,7 +377,7 @@ const everyRoute = (id: number, deliveryId: string): [string, string, unknown?][
   ['DELETE', of(id)],
 ];
 
-test('another user’s webhook is not found on any route, as one that never was', async () => {
+test('answers 404 for the webhook of another user on every route', async () => {
   const made = await make({ subscriptions: [{ token: TOKEN }] });
   const deliveryId = await deliver(made.id);
   const before = await rowOf(made.id);
@@ -403,7 +403,7 @@ test('another user’s webhook is not found on any route, as one that never was'
   expect((await call('POST', of(mine.id, `deliveries/${deliveryId}/retry/`))).status).toBe(404);
 });
 
-test('without a session there is no webhook', async () => {
+test('rejects requests without a session', async () => {
   for (const [method, path, json] of [
     ...everyRoute(1, randomUUID()),
     ['GET', WEBHOOKS],
@@ -416,7 +416,7 @@ test('without a session there is no webhook', async () => {
 });
 
 describe('Idempotency-Key', () => {
-  it('makes a retry show the same webhook with the same secret, and makes one only', async () => {
+  it('returns the same webhook and secret on a retry, and creates one only', async () => {
     const body = { ...good, name: 'once', subscriptions: [{ token: TOKEN }] };
     const [first, ...repeats] = await Promise.all(
       [1, 2, 3, 4].map(() => call('POST', WEBHOOKS, body, { key: 'make' })),
@@ -455,7 +455,7 @@ describe('Idempotency-Key', () => {
     expect((await call('DELETE', of(id))).status).toBe(404);
   });
 
-  it('finds nothing of a webhook that was deleted since, and makes no other', async () => {
+  it('answers 404 for a webhook that was deleted since, and creates no other', async () => {
     const create = async (): Promise<Answer> => await call('POST', WEBHOOKS, good, { key: 'gone' });
     const { id } = (await create()).json;
     const rotate = async (): Promise<Answer> =>
@@ -473,7 +473,7 @@ describe('Idempotency-Key', () => {
     expect(rows).toEqual([{ type: 'webhook.delete', result: { id } }]);
   });
 
-  it('finds the webhook that was not made in time', async () => {
+  it('finds the webhook that was created after the timeout', async () => {
     const late = await world.anotherApi({ env: { COMMAND_TIMEOUT_MS: '300' } });
     const ask = async (api: Pick<ApiWorld, 'call'>): Promise<Answer> =>
       await api.call('POST', WEBHOOKS, {
@@ -500,7 +500,7 @@ describe('a new secret', () => {
   const open = (sealed: unknown): string =>
     createSealing(Buffer.from(world.env['SECRET_KEY'] ?? '', 'hex')).open(String(sealed), secretOf(alice.id));
 
-  it('takes the place of the old one at once', async () => {
+  it('replaces the previous one at once', async () => {
     const { id, secret } = await make();
     const { status, json } = await call('POST', of(id, 'rotate-secret/'));
     expect([status, json]).toEqual([
@@ -517,7 +517,7 @@ describe('a new secret', () => {
     expect((await read(id)).updated_at).toBe(json.rotated_at);
   });
 
-  it('or stands beside it for as long as is asked', async () => {
+  it('or signs beside it for the grace period', async () => {
     const { id, secret } = await make();
     const rotate = async (seconds: number): Promise<Answer['json']> =>
       (await call('POST', of(id, 'rotate-secret/'), { grace_period_seconds: seconds })).json;
@@ -601,7 +601,7 @@ describe('deliveries', () => {
     });
   });
 
-  it('come page by page, newest first, each once, filtered by status and event', async () => {
+  it('are paged newest first, each once, filtered by status and event', async () => {
     const { id } = await make();
     const other = await make();
     await deliver(other.id);
@@ -663,7 +663,7 @@ describe('deliveries', () => {
     }
   });
 
-  it('of a webhook that is not active say when they are tried only where they are', async () => {
+  it('of an inactive webhook show a next attempt only where one is made', async () => {
     const { id } = await make();
     const [rests, byHand, tested, again] = [
       await deliver(id, { status: 'failed', attempts: 1, scheduled_at: 1000, due_at: 1000 }),
@@ -689,7 +689,7 @@ describe('deliveries', () => {
     }
   });
 
-  it('of which there are more than 10,000 are counted by estimate, and all can be reached', async () => {
+  it('above 10,000 are counted by estimate, and all can be reached', async () => {
     const { id } = await make();
     const fill = async (from: number, to: number): Promise<unknown> =>
       await world.pool.query(
@@ -726,7 +726,7 @@ describe('deliveries', () => {
     await world.pool.query('DELETE FROM tds.webhook_deliveries WHERE webhook_id = $1', [id]);
   });
 
-  it('are tried again by hand unless they are a success', async () => {
+  it('are retried by hand unless they have succeeded', async () => {
     const { id } = await make();
     await call('PATCH', of(id), { status: 'disabled' });
     const [pending, failed, dead, success] = [
@@ -754,7 +754,7 @@ describe('deliveries', () => {
     expect(await requestsOf(id)).toEqual(asked);
   });
 
-  it('of a test are asked for, each by an id of its own', async () => {
+  it('of tests are requested, each with an id of its own', async () => {
     const { id } = await make();
     await call('PATCH', of(id), { status: 'paused' });
     const [one, two] = [await call('POST', of(id, 'test/')), await call('POST', of(id, 'test/'))];
@@ -766,7 +766,7 @@ describe('deliveries', () => {
   });
 });
 
-test('the document says where a body may be left out', async () => {
+test('the OpenAPI document says where a body is optional', async () => {
   const { paths } = (await world.call('GET', '/api/openapi.json')).json;
   const isRequired = (path: string, method: string): boolean => paths[path][method].requestBody.required;
   expect(isRequired(WEBHOOKS, 'post')).toBe(true);
@@ -774,7 +774,7 @@ test('the document says where a body may be left out', async () => {
   expect(isRequired(`${WEBHOOKS}{id}/rotate-secret/`, 'post')).toBe(false);
 });
 
-test('the events are listed with what is sent', async () => {
+test('lists the events with their bodies', async () => {
   const { status, json } = await call('GET', `${WEBHOOKS}events/`);
   expect(status).toBe(200);
   expect(json.map(({ event }: { event: string }) => event)).toEqual([
@@ -795,7 +795,7 @@ test('the events are listed with what is sent', async () => {
   expect((await make({ events: json.map(({ event }: { event: string }) => event) })).events).toHaveLength(5);
 });
 
-test('what tests and retries asked for is kept for 48 hours of the log, a deletion for good', async () => {
+test('keeps requested tests and retries for 48 hours of the log, deletions for ever', async () => {
   const { id } = await make();
   const delivery = await deliver(id, { status: 'dead' });
   await call('POST', of(id, 'test/'));

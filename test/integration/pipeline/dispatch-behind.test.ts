@@ -22,7 +22,7 @@ afterAll(async () => {
   await world.close();
 });
 
-it('tells while it matches how many messages it has not looked at', async () => {
+it('reports while it matches how many messages are left', async () => {
   const heights = [1, 2, 3];
   await world.publish(heights.map((height) => accepted(makeBlock({ height, transactions: [] }), height)));
   const registry = new Registry();
@@ -66,7 +66,7 @@ it('tells while it matches how many messages it has not looked at', async () => 
   }
 });
 
-it('looks again at what is served when a rebuild has taken the table away that it read', async () => {
+it('opens its matcher again when a rebuild has dropped a table that it read', async () => {
   const { kafka, pool, log } = world;
   await world.publish([accepted(makeBlock({ height: 4, transactions: [] }), 4)]);
   const failures: unknown[] = [];

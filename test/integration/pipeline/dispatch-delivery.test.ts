@@ -208,7 +208,7 @@ describe('an attempt', () => {
     expect(await stateOf(webhook)).toBe('active');
   });
 
-  it('fails where nobody listens, nobody speaks HTTP, or nobody may be called', async () => {
+  it('fails where no server listens, the server speaks no HTTP, or the address is not allowed', async () => {
     world.sender();
     const gone = await talker(() => {});
     await gone.close();
@@ -240,7 +240,7 @@ describe('an attempt', () => {
     expect(target.received).toEqual([]);
   });
 
-  it('carries the headers of the contract and of Standard Webhooks, right under the secret', async () => {
+  it('carries the headers of the contract and of Standard Webhooks, signed by the secret', async () => {
     world.sender();
     const { webhook, secret, receiver } = await subject(taking);
     const [id = ''] = await world.deliver(webhook);
@@ -262,7 +262,7 @@ describe('an attempt', () => {
 });
 
 describe('retries', () => {
-  it('come after 30 s, 5 min, 30 min, 2 h and 12 h, never before, with their number; then the delivery is dead', async () => {
+  it('come after 30 s, 5 min, 30 min, 2 h and 12 h, never earlier, numbered; then the delivery is dead', async () => {
     world.sender();
     const { webhook, secret, receiver } = await subject(failing);
     const [id = ''] = await world.deliver(webhook);
@@ -293,7 +293,7 @@ describe('retries', () => {
     }
   });
 
-  it('end with the first that is taken', async () => {
+  it('end with the first that is accepted', async () => {
     world.sender();
     const { webhook, receiver } = await subject(failing);
     const [id = ''] = await world.deliver(webhook);
@@ -312,7 +312,7 @@ describe('retries', () => {
     expect(attemptsOf(receiver.received, id)).toEqual([1, 2]);
   });
 
-  it('are made, under the same id, of what was taken too late', async () => {
+  it('keep the id when the receiver has answered too late', async () => {
     world.sender();
     const late: (() => void)[] = [];
     const { webhook, receiver } = await subject((_, response) => void late.push(() => response.end('mine')));
@@ -329,7 +329,7 @@ describe('retries', () => {
     expect(attemptsOf(receiver.received, id)).toEqual([1, 2]);
   });
 
-  it('go where the webhook points by then', async () => {
+  it('go to the current URL of the webhook', async () => {
     await world.station();
     const { webhook } = await subject(failing);
     const other = await world.receiver(taking, '127.0.0.5');
@@ -343,7 +343,7 @@ describe('retries', () => {
 });
 
 describe('a retry by hand', () => {
-  it('of a failed delivery is made at once, and the schedule goes on where it stood', async () => {
+  it('of a failed delivery is made at once, and leaves the schedule unchanged', async () => {
     await world.station();
     const { webhook, receiver } = await subject(failing);
     const [id = ''] = await world.deliver(webhook);
@@ -367,7 +367,7 @@ describe('a retry by hand', () => {
     expect(attemptsOf(receiver.received, id)).toEqual([1, 2, 3]);
   });
 
-  it('of a dead one is made once; taken, it is a success', async () => {
+  it('of a dead delivery is made once, and can succeed', async () => {
     await world.station();
     const { webhook, receiver } = await subject(failing);
     const ids = await world.deliver(webhook);
@@ -430,7 +430,7 @@ describe('a retry by hand', () => {
     expect(attemptsOf(receiver.received, id)).toEqual([1, 2, 3]);
   });
 
-  it('is not made when the attempt that ran meanwhile was taken', async () => {
+  it('is not made when the attempt that was running has succeeded', async () => {
     await world.station({ timeoutMs: 60_000 });
     const hold: (() => void)[] = [];
     const { webhook, receiver } = await subject((_, response) => void hold.push(() => response.end()));
@@ -448,7 +448,7 @@ describe('a retry by hand', () => {
 });
 
 describe('a webhook', () => {
-  it('is disabled by ten dead deliveries in a row; a success in between starts the row anew', async () => {
+  it('is disabled by ten dead deliveries in a row; a success resets the count', async () => {
     await world.station();
     const { webhook, receiver } = await subject(failing);
     await die(webhook, await world.deliver(webhook, 9));
@@ -472,7 +472,7 @@ describe('a webhook', () => {
     ]);
   });
 
-  it('that was disabled is sent nothing until it is made active; then what waited goes on, and the row is empty', async () => {
+  it('that was disabled is sent nothing until it is activated; then waiting deliveries continue, and the count is zero', async () => {
     await world.station();
     const { webhook, receiver } = await subject(failing);
     const dead = await world.deliver(webhook, 10);
@@ -496,7 +496,7 @@ describe('a webhook', () => {
     expect([await stateOf(webhook), await streakOf(webhook)]).toEqual(['active', 1]);
   });
 
-  it('goes on with what waited when a success ends the row before it is disabled', async () => {
+  it('continues with waiting deliveries when a success resets the count before it is disabled', async () => {
     world.sender({ delaysMs: [], timeoutMs: 60_000 });
     const hold: (() => void)[] = [];
     const { webhook, receiver } = await subject((_, response) => void hold.push(() => response.end()));
@@ -515,7 +515,7 @@ describe('a webhook', () => {
     expect(await streakOf(webhook)).toBe(0);
   });
 
-  it('that is paused or disabled is sent only tests and what is retried by hand', async () => {
+  it('that is paused or disabled is sent only tests and manual retries', async () => {
     await world.station();
     for (const status of ['paused', 'disabled'] as const) {
       const { webhook, receiver } = await subject(failing);
@@ -548,7 +548,7 @@ describe('a webhook', () => {
     }
   });
 
-  it('of a user who is shut out is sent nothing; let in, it goes on where it stood', async () => {
+  it('of a disabled user is sent nothing; it continues once the user is enabled', async () => {
     await world.station();
     const { webhook, receiver } = await subject(failing);
     const [failed = ''] = await world.deliver(webhook);
@@ -594,7 +594,7 @@ describe('a webhook', () => {
     await ended(paused.webhook, byHand, 1);
   });
 
-  it('of a user who was let in stays so when an old command comes again', async () => {
+  it('of a user who was enabled stays enabled when an old command is repeated', async () => {
     world.sender();
     const { webhook } = await subject(taking);
     const command = randomUUID();
@@ -608,7 +608,7 @@ describe('a webhook', () => {
     }
   });
 
-  it('is told a ping by a test, which never counts: not when it dies, not when it is taken', async () => {
+  it('receives a ping by a test, which never counts as dead or successful', async () => {
     await world.station();
     const { webhook, receiver } = await subject(failing);
     const at = world.clock.now();
@@ -635,7 +635,7 @@ describe('a webhook', () => {
     await until(async () => await isDisabled(webhook));
   });
 
-  it('that is deleted leaves no history, also of an attempt under way', async () => {
+  it('that is deleted leaves no history, not even of a running attempt', async () => {
     await world.station({ timeoutMs: 60_000 });
     const { webhook, receiver } = await subject(taking);
     const [done = ''] = await world.deliver(webhook);
@@ -657,7 +657,7 @@ describe('a webhook', () => {
     expect(receiver.received).toHaveLength(3);
   });
 
-  it('whose secret is rotated signs by both for the time of grace, by the new one alone after', async () => {
+  it('whose secret is rotated is signed by both during the grace period, then by the new one alone', async () => {
     world.sender();
     const { webhook, secret: old, receiver } = await subject(taking);
     const secret = newSecret();
@@ -693,7 +693,7 @@ describe('a webhook', () => {
   });
 });
 
-describe('whoever sends', () => {
+describe('a sender', () => {
   const claim = async (): Promise<Claim[]> =>
     await claimDeliveries(world.pool, {
       schema: world.schema,
@@ -707,7 +707,7 @@ describe('whoever sends', () => {
       inFlight: [],
     });
 
-  it('makes no attempt twice at a time beside another, and none is left out', async () => {
+  it('makes each attempt once beside another sender, and omits none', async () => {
     const running = new Map<string, number>();
     let most = 0;
     const counting: Answering = ({ id }, response) => {
@@ -740,7 +740,7 @@ describe('whoever sends', () => {
     );
   });
 
-  it('takes over what another left when its lease is over, and not before', async () => {
+  it('takes over the claims of another when their lease has expired, not earlier', async () => {
     const { webhook, receiver } = await subject(taking);
     const [id = ''] = await world.deliver(webhook);
     expect(await claim()).toHaveLength(1);
@@ -753,7 +753,7 @@ describe('whoever sends', () => {
     expect(attemptsOf(receiver.received, id)).toEqual([1]);
   });
 
-  it('changes nothing by what it says too late', async () => {
+  it('stores no outcome after its lease was taken over', async () => {
     const { webhook } = await subject(taking);
     const [id = ''] = await world.deliver(webhook);
     const [frozen] = await claim();
@@ -794,7 +794,7 @@ describe('whoever sends', () => {
     expect(await rows()).toEqual(before);
   });
 
-  it('is not put off by PostgreSQL being away, also longer than a lease: what was sent is not sent again', async () => {
+  it('does not send again what it sent before PostgreSQL was unavailable for longer than a lease', async () => {
     const { hostname, port, href } = new URL(world.env['DATABASE_URL'] ?? '');
     const proxy = await startProxy({ host: hostname, port: Number(port) });
     const through = new URL(href);
@@ -829,7 +829,7 @@ describe('whoever sends', () => {
     }
   });
 
-  it('writes an end down once, though its answer is lost', async () => {
+  it('stores an outcome once although the answer to the commit is lost', async () => {
     const { hostname, port, href } = new URL(world.env['DATABASE_URL'] ?? '');
     const proxy = await startProxy({ host: hostname, port: Number(port) });
     const through = new URL(href);
@@ -854,7 +854,7 @@ describe('whoever sends', () => {
     }
   });
 
-  it('gives back at its end what it has not made', async () => {
+  it('releases the claims that it has not sent when it stops', async () => {
     const { webhook, receiver } = await subject(() => {});
     const station = world.sender({ timeoutMs: 60_000 });
     const [id = ''] = await world.deliver(webhook);

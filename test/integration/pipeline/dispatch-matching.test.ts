@@ -263,7 +263,7 @@ const brief = ({ data }: Got): string =>
   );
 
 describe('transfer.created', () => {
-  it('goes to whoever names its token, one of its accounts, both or neither', async () => {
+  it('is sent to subscriptions that name its token, one of its accounts, both or neither', async () => {
     const subscriptions: [token: string, address: string][] = [
       [COIN, ''],
       ['', BOB],
@@ -334,7 +334,7 @@ describe('transfer.created', () => {
     });
   });
 
-  it('tells the items of a batch apart', async () => {
+  it('distinguishes the items of a batch', async () => {
     const path = await makeWebhook(['transfer.created'], [{ token: ITEMS, address: '' }]);
     const batch = batchEvent(ITEMS, ALICE, BOB, [
       [1n, 10n],
@@ -355,7 +355,7 @@ describe('transfer.created', () => {
     ]);
   });
 
-  it('is not of what was before the webhook, of a repair, or of a block that is read again', async () => {
+  it('is not sent for blocks before the webhook, repairs and replayed blocks', async () => {
     await dispatcher.stop();
     const block = (height: number): BlockBody =>
       makeBlock({ height, transactions: [{ events: [coin(ALICE, BOB, 1n)] }] });
@@ -375,8 +375,8 @@ describe('transfer.created', () => {
   });
 });
 
-describe('a user who is shut out', () => {
-  it('is told nothing of what happens meanwhile', async () => {
+describe('a disabled user', () => {
+  it('receives nothing of what happens meanwhile', async () => {
     const owner = user;
     const commands = {
       commands: world.commands,
@@ -420,7 +420,7 @@ describe('a user who is shut out', () => {
 });
 
 describe('in a reorg', () => {
-  it('nothing is sent twice that lands again unchanged, what changed is new, what is gone is told of ten blocks later', async () => {
+  it('sends a transfer that is included again once, a changed one anew, and a removed one as reverted ten blocks later', async () => {
     const all = ['transfer.created', 'transfer.reverted'];
     const path = await makeWebhook(all, [{ token: COIN, address: '' }]);
     const deaf = await makeWebhook(['transfer.created'], [{ token: COIN, address: '' }]);
@@ -474,7 +474,7 @@ describe('in a reorg', () => {
     expect(of(path, 'transfer.created')).toHaveLength(7);
   });
 
-  it('a transfer that lands again below where the webhook began is not gone', async () => {
+  it('does not revert a transfer that is included again below the start of the webhook', async () => {
     await sayHead(70);
     // Nobody else has anything looked at below.
     await setEvery('paused');
@@ -492,7 +492,7 @@ describe('in a reorg', () => {
     await setEvery('active');
   });
 
-  it('across a border of partitions a transfer that moves from one to the other is sent once', async () => {
+  it('sends a transfer once that moves to another partition', async () => {
     const path = await makeWebhook(['transfer.created', 'transfer.reverted'], [{ token: COIN, address: '' }]);
     const [one, other] = [named(11, [coin(ALICE, BOB, 1n)]), named(12, [coin(ALICE, BOB, 2n)])];
     const old1023 = makeBlock({ height: 1023, transactions: [one] });
@@ -597,7 +597,7 @@ describe('balance.changed in a fork', () => {
   const told = (path: string): string[] =>
     of(path, 'balance.changed').map(({ data }) => String(data.balance));
 
-  it('is told again where something else was told meanwhile, and not where it lands again unchanged', async () => {
+  it('is sent again where another balance was sent meanwhile, and not where it is included again unchanged', async () => {
     const path = await makeWebhook(['balance.changed'], [{ token: COIN, address: HEIDI }]);
     const gets = (name: number, amount: bigint) => named(name, [coin(ZERO_FELT, HEIDI, amount)]);
     const [ten, seven, two] = [gets(31, 10n), gets(32, 7n), gets(33, 2n)];
@@ -628,7 +628,7 @@ describe('balance.changed in a fork', () => {
 });
 
 describe('token.launched', () => {
-  it('is of a token that was met above the height that the webhook hears from, once', async () => {
+  it('is sent once, for a token first seen above the start of the webhook', async () => {
     await sayHead(2000);
     const paths = [
       await makeWebhook(['token.launched']),
@@ -686,7 +686,7 @@ describe('price.threshold', () => {
     await settled();
   };
 
-  it('fires when the price crosses a line, and not while it stays past it', async () => {
+  it('fires when the price crosses a threshold, and not while it stays beyond it', async () => {
     await say(COIN, '0.5');
     const path = await makeWebhook(
       ['price.threshold'],
@@ -728,7 +728,7 @@ describe('price.threshold', () => {
   });
 });
 
-it('has sent nothing under two ids, and everything that it made', async () => {
+it('has sent every delivery, none under two ids', async () => {
   for (const [path, list] of got) {
     const ids = new Map<string, string>();
     for (const { id, event, data } of list) {

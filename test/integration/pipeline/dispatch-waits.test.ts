@@ -265,7 +265,7 @@ describe('a halt of the ledger', () => {
   const alarms = async (): Promise<string[]> =>
     (await raisedAlarms(world.pool)).map(({ name, detail }) => `${name} ${detail}`);
 
-  it('pauses balance.changed of its partition only, and says so', async () => {
+  it('pauses balance.changed of its partition only, and raises an alarm', async () => {
     await publishBlocks(...Array.from({ length: 1021 - 5 }, (_, i) => block(5 + i)));
     await world.settled();
     poison = 1024;
@@ -282,7 +282,7 @@ describe('a halt of the ledger', () => {
     ]);
   });
 
-  it('is waited for by the next dispatcher, too', async () => {
+  it('also pauses the next dispatcher', async () => {
     await stopDispatching();
     await dispatch();
     await until(isPaused);
@@ -290,7 +290,7 @@ describe('a halt of the ledger', () => {
     expect(await alarms()).toHaveLength(1);
   });
 
-  it('loses no event: they are sent once the ledger continues', async () => {
+  it('loses no event: all are sent once the ledger continues', async () => {
     await publishBlocks(block(1022), block(1023), block(1026, mint(1000n)));
     poison = -1;
     await world.pool.query('DELETE FROM tds.projection_halts');

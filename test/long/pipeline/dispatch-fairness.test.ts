@@ -44,7 +44,7 @@ async function countOf(status: string, webhooks: readonly Endpoint[]): Promise<n
   return rows[0]?.n ?? 0;
 }
 
-it('gives 450 endpoints all that is theirs before the first of 50 that hang is given up', async () => {
+it('serves 450 endpoints before the first of 50 that hang times out', async () => {
   const each = 4;
   // Those that hang come first, and each has as much.
   const hang = await endpoints(50, hanging);
@@ -60,7 +60,7 @@ it('gives 450 endpoints all that is theirs before the first of 50 that hang is g
   expect(healthy.map(({ requests }) => requests())).toEqual(healthy.map(() => each));
 });
 
-it('gives those that it knows to hang half of the places, whatever waits for them, and the others theirs', async () => {
+it('limits endpoints that hang to half of the attempts, and serves the others', async () => {
   let open = 0;
   let most = 0;
   const hang = await endpoints(30, (_, response) => {

@@ -214,12 +214,12 @@ it.each(Array.from({ length: 24 }, (_, seed) => seed))(
   },
 );
 
-describe('a transfer that was taken back', () => {
+describe('a reverted transfer', () => {
   const block = (height: number, fork: number, parentFork = fork, amounts: number[] = []): BlockBody =>
     makeBlock({ height, fork, parentFork, transactions: amounts.map(transfer) });
   const told = async (): Promise<number | undefined> => (await counted()).get(`${BOTH} transfer.reverted 1`);
 
-  it('is told of when nobody listened for a while before the fork was past it', async () => {
+  it('is sent as reverted when the webhook was paused for a while before the fork was confirmed', async () => {
     const read = reader(world.pool);
     let seq = 0;
     const old = block(100, 0, 0, [1]);
@@ -233,7 +233,7 @@ describe('a transfer that was taken back', () => {
     expect(await told()).toBe(1);
   });
 
-  it('is not told of to who does not listen by then', async () => {
+  it('is not sent as reverted to a webhook that is paused by then', async () => {
     const read = reader(world.pool);
     let seq = 0;
     const old = block(100, 0, 0, [1]);
@@ -278,7 +278,7 @@ describe('a transfer that was taken back', () => {
   };
 
   it.each(seeds)(
-    'is told of by the later of two that end the ten blocks side by side (order %i)',
+    'is sent as reverted by the later of two transactions that complete the ten blocks (order %i)',
     async (seed) => {
       const read = reader(world.pool);
       const old = block(1020, 0, 0, [1]);
@@ -293,7 +293,7 @@ describe('a transfer that was taken back', () => {
   );
 
   it.each(seeds)(
-    'is told of anew when it lands again while it is told to be gone (order %i)',
+    'is sent again when it is included again while it is found reverted (order %i)',
     async (seed) => {
       const read = reader(world.pool);
       const old = block(1013, 0, 0, [1]);
@@ -307,7 +307,7 @@ describe('a transfer that was taken back', () => {
   );
 });
 
-describe('the balances that a receiver was told last', () => {
+describe('the last balance that a receiver was sent', () => {
   interface Change {
     readonly name: number;
     readonly before: number;

@@ -333,11 +333,11 @@ async function drain(model: Model, seed: number): Promise<void> {
   expect(rows, `seed ${seed}, at the end`).toEqual([]);
 }
 
-it.each([1, 2, 3, 4, 5, 6, 7, 8])('forgets nothing that is due (seed %i)', async (seed) => {
+it.each([1, 2, 3, 4, 5, 6, 7, 8])('leaves no due delivery behind (seed %i)', async (seed) => {
   await storm(seed, 80);
 });
 
-it('wakes what was passed over while too many were dead, once one has succeeded', async () => {
+it('schedules the deliveries skipped while too many were dead, once one has succeeded', async () => {
   const model = { webhooks: [] as number[], nextId: 0 } as Model;
   await addWebhook(model);
   const [webhookId = 0] = model.webhooks;

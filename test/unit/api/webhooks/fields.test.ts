@@ -22,7 +22,7 @@ const create = (rest: Record<string, unknown>): unknown => parsed(createdWebhook
 const PADDED = `0x${'0'.repeat(63)}a`;
 
 describe('a new webhook', () => {
-  it('needs a name, a URL and events; subscriptions it may lack', () => {
+  it('requires a name, a URL and events; subscriptions are optional', () => {
     expect(create({})).toEqual({ ...good, subscriptions: [] });
     const required = ['This field is required.'];
     expect(parsed(createdWebhook, {})).toEqual({
@@ -100,14 +100,14 @@ describe('a new webhook', () => {
     expect(create({ url })).toEqual({ errors: { url: [expect.any(String)] } });
   });
 
-  it('writes addresses in one form, whatever form they had', () => {
+  it('normalizes addresses', () => {
     const subscriptions = [{ token: '0xA', address: '0X00a' }, {}, { ...none, token: PADDED }];
     expect(create({ subscriptions })).toMatchObject({
       subscriptions: [{ ...none, token: PADDED, address: PADDED }, none, { ...none, token: PADDED }],
     });
   });
 
-  it('has thresholds that the log can hold, as they were written, and refuses all others', () => {
+  it('accepts thresholds that the log can hold, unchanged, and rejects all others', () => {
     const digits = (max: number) => fc.stringMatching(new RegExp(`^[0-9]{0,${max}}$`));
     const decimal = fc.tuple(digits(18), fc.constantFrom('', '.'), digits(45)).map((parts) => parts.join(''));
     const threshold = fc.oneof(
@@ -140,7 +140,7 @@ describe('a new webhook', () => {
 });
 
 describe('a change', () => {
-  it('names what it changes, and lacks what it does not', () => {
+  it('contains only the fields that it changes', () => {
     expect(parsed(changedWebhook, {})).toEqual({});
     const all = { ...good, status: 'paused', subscriptions: [none] };
     expect(parsed(changedWebhook, all)).toEqual(all);
@@ -161,7 +161,7 @@ describe('a change', () => {
   });
 });
 
-it('an old secret is good for up to a week more', () => {
+it('accepts a grace period of up to a week', () => {
   expect(parsed(rotation, {})).toEqual({ grace_period_seconds: 0 });
   for (const seconds of [0, 1, 604_800]) {
     expect(parsed(rotation, { grace_period_seconds: seconds })).toEqual({ grace_period_seconds: seconds });

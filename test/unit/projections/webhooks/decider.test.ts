@@ -66,7 +66,7 @@ function columnsAfter(state: WebhooksState, asked: WebhookCommand): unknown {
 const update = (body: Omit<CommandOf<'webhook.update'>['body'], 'user_id' | 'webhook_id'>): WebhookCommand =>
   command('webhook.update', { user_id: OWNER, webhook_id: 5, ...body });
 
-describe('a webhook that is made', () => {
+describe('a created webhook', () => {
   const create = (most = 100): WebhookCommand =>
     command('webhook.create', {
       user_id: OWNER,
@@ -79,7 +79,7 @@ describe('a webhook that is made', () => {
       most,
     });
 
-  it('has the id of its command, and its subscriptions theirs', () => {
+  it('derives its id and those of its subscriptions from the command', () => {
     const { outcome, changes } = decided({ webhook: null, owned: 0 }, create());
     const row = {
       id: NEW,
@@ -110,7 +110,7 @@ describe('a webhook that is made', () => {
     expect(outcome).toEqual({ accepted: true, result: { ...shown, subscriptions } });
   });
 
-  it('is one of as many as the command says', () => {
+  it('is limited to the number in the command', () => {
     expect(decided({ webhook: null, owned: 2 }, create(3)).outcome.accepted).toBe(true);
     const { outcome, changes } = decided({ webhook: null, owned: 3 }, create(3));
     expect([outcome, changes]).toEqual([
@@ -121,7 +121,7 @@ describe('a webhook that is made', () => {
 });
 
 describe('a change', () => {
-  it('is of what it names, and of nothing else', () => {
+  it('changes the named fields only', () => {
     expect(columnsAfter(known(), update({ name: 'n' }))).toEqual({ name: 'n', updated_at: AT });
     const { outcome, changes } = decided(
       known(),
@@ -172,7 +172,7 @@ describe('a new secret', () => {
   const rotate = (grace_seconds: number): WebhookCommand =>
     command('webhook.rotate-secret', { user_id: OWNER, webhook_id: 5, secret: 'sealed 2', grace_seconds });
 
-  it('takes the place of the old one at once', () => {
+  it('replaces the previous one at once', () => {
     expect(columnsAfter(known({ previous_secret: 'sealed 0', previous_until: 9 }), rotate(0))).toEqual({
       secret: 'sealed 2',
       previous_secret: null,
@@ -181,7 +181,7 @@ describe('a new secret', () => {
     });
   });
 
-  it('or beside it for so long, in place of the one before that', () => {
+  it('or signs beside it for the grace period, replacing the one before that', () => {
     const state = known({ previous_secret: 'sealed 0', previous_until: 9 });
     expect(columnsAfter(state, rotate(60))).toEqual({
       secret: 'sealed 2',
@@ -220,7 +220,7 @@ describe('the dispatcher', () => {
     }
   });
 
-  it('disables a webhook only as long as it is the one that it knows', () => {
+  it('disables a webhook only in the activation that it names', () => {
     const asked = command('webhook.disable', { webhook_id: 5, activation: 5, reason: 'Ten died.' });
     expect(columnsAfter(known(), asked)).toEqual({
       status: 'disabled',
@@ -236,7 +236,7 @@ describe('the dispatcher', () => {
   });
 });
 
-test('what is another user’s, or nobody’s, is not found, whatever is asked', () => {
+test('answers NOT_FOUND to every command on a webhook of another user or of none', () => {
   const of = { user_id: OWNER + 1, webhook_id: 5 };
   const asked: WebhookCommand[] = [
     command('webhook.update', { ...of, name: 'n' }),
@@ -266,7 +266,7 @@ function after(state: Webhook | null, changes: readonly WebhookChange[]): Webhoo
   return found;
 }
 
-test('whatever is asked in whatever order, it is disabled with a reason or not at all, and old alarms are idle', () => {
+test('after any commands in any order, a webhook is disabled with a reason or not at all, and stale disables are refused', () => {
   const of = { user_id: OWNER, webhook_id: 5 };
   const anyCommand = fc.oneof(
     fc
@@ -305,7 +305,7 @@ test('whatever is asked in whatever order, it is disabled with a reason or not a
   );
 });
 
-describe('what an operator decides about a user', () => {
+describe('an operator’s decision about a user', () => {
   const shutOut = (userId: number, isDisabled: boolean) =>
     decideOwner(
       {
@@ -320,13 +320,13 @@ describe('what an operator decides about a user', () => {
       NEW,
     );
 
-  it('goes for the webhooks of the user', () => {
+  it('applies to the webhooks of the user', () => {
     const outcome = { accepted: true, result: { id: OWNER } };
     expect(shutOut(OWNER, true)).toEqual({ outcome, changes: [{ type: 'owner.disabled', userId: OWNER }] });
     expect(shutOut(OWNER, false)).toEqual({ outcome, changes: [{ type: 'owner.enabled', userId: OWNER }] });
   });
 
-  it('says nothing of a user whom a later command makes', () => {
+  it('is refused for an id that a later command may create', () => {
     expect(shutOut(NEW - 1, true).changes).toHaveLength(1);
     expect(shutOut(NEW, true)).toMatchObject({ outcome: { accepted: false }, changes: [] });
   });

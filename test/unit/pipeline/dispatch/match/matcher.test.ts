@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 
 import { mapInOrder } from '../../../../../pipeline/dispatch/match/matcher.ts';
 
-it('gives what becomes of each in their order, whichever is done first, so many at once and no more', async () => {
+it('yields results in order, with bounded concurrency, whichever finishes first', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.integer({ min: 0, max: 5 }), { maxLength: 12 }),
@@ -29,7 +29,7 @@ it('gives what becomes of each in their order, whichever is done first, so many 
   );
 });
 
-it('fails where the first that fails stands, and not by one that nobody asks for any more', async () => {
+it('rejects at the first item that fails, and not for later ones', async () => {
   const work = async (item: number): Promise<number> => {
     if (item > 1) throw new Error(`${item} failed`);
     return await Promise.resolve(item);

@@ -52,7 +52,7 @@ const attempts = fc.array(
 );
 
 describe('the states of a delivery', () => {
-  it('goes from new to success with the first attempt that is taken', () => {
+  it('goes from pending to success with the first accepted attempt', () => {
     expect(after(fresh, taking)).toEqual({
       status: 'success',
       attempts: 1,
@@ -102,7 +102,7 @@ describe('the states of a delivery', () => {
     });
   });
 
-  it('is a success when a retry by hand of a dead one is taken, and has not died again when it is not', () => {
+  it('succeeds by an accepted manual retry of a dead delivery, and does not die again by a failed one', () => {
     const dead = afterFailures(6);
     expect(after(dead, { ...taking, isManual: true })).toMatchObject({
       status: 'success',
@@ -119,13 +119,13 @@ describe('the states of a delivery', () => {
     });
   });
 
-  it('keeps what was asked for by hand when the schedule goes first, unless that is taken', () => {
+  it('keeps a manual request when the scheduled attempt goes first and fails', () => {
     const asked = { ...fresh, manualAt: AT - 5 };
     expect(after(asked, failing)).toMatchObject({ manualAt: AT - 5, dueAt: AT - 5 });
     expect(after(asked, taking)).toMatchObject({ manualAt: null, dueAt: null });
   });
 
-  it('dies once where a retry by hand still waits, and says that this is due', () => {
+  it('dies once while a manual retry waits, and stays due for it', () => {
     const last = { ...afterFailures(5), manualAt: AT + 1 };
     expect(after(last, failing)).toMatchObject({
       status: 'dead',
@@ -136,7 +136,7 @@ describe('the states of a delivery', () => {
   });
 });
 
-describe('whatever is tried', () => {
+describe('any sequence of attempts', () => {
   it('never retries early, nor more than a tenth of the delay late', () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 4 }), fc.nat(), attempts, (made, offset, [first]) => {
@@ -153,12 +153,12 @@ describe('whatever is tried', () => {
     );
   });
 
-  it('spreads what failed together', () => {
+  it('spreads deliveries that failed together', () => {
     const times = [0, 0.25, 0.5, 0.75].map((random) => after(fresh, failing, random).scheduledAt);
     expect(new Set(times).size).toBe(4);
   });
 
-  it('uses up no scheduled attempt by hand, and moves none', () => {
+  it('neither uses up nor moves a scheduled attempt by a manual one', () => {
     fc.assert(
       fc.property(attempts, (made) => {
         let state: DeliveryState = fresh;
@@ -195,7 +195,7 @@ describe('whatever is tried', () => {
     );
   });
 
-  it('ends with the first success, from wherever', () => {
+  it('ends with the first success, from any state', () => {
     fc.assert(
       fc.property(attempts, fc.boolean(), (made, isManual) => {
         let state: DeliveryState = fresh;
