@@ -1,83 +1,87 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
+import { z } from 'zod';
+
+import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Pool, PoolClient } from '../../infra/postgres/client.ts';
 import type { Random } from './random.ts';
 
-/** Runs transactions side by side on a real server, one statement at a time, in an order drawn by chance. */
+/** Runs transactions concurrently on a real server, one statement at a time, in a random order. */
 export interface Interleaving {
-  /** Each piece of work is given this pool; every statement through it waits for its turn. */
+  /** Passed to every piece of work; each of its statements waits for its turn. */
   readonly pool: Pool;
-  /** Ends when all of it has; rejects with the first error, when all has ended. */
+  /** Ends when all work has; rejects with its first error. */
   run(work: readonly (() => Promise<unknown>)[]): Promise<void>;
 }
 
+const pidRow = z.object({ pid: z.number() });
+const blockedRow = z.object({ blocked: z.number() });
+
 export function interleaving(pool: Pool, random: Random): Interleaving {
   const waiting = new Set<() => void>();
-  /** Connections with a statement under way. */
-  const asking = new Set<number>();
+  /** Process ids of the connections with a running statement. */
+  const running = new Set<number>();
 
-  const inTurn = (client: PoolClient): PoolClient =>
-    new Proxy(client, {
-      get(target, name) {
-        if (name !== 'query') {
-          const value: unknown = Reflect.get(target, name);
-          return typeof value === 'function' ? (value.bind(target) as unknown) : value;
+  const inTurn = async (client: PoolClient): Promise<PoolClient> => {
+    const [own] = await sqlRows(client, pidRow, 'SELECT pg_backend_pid() AS pid');
+    const pid = own?.pid ?? 0;
+    return {
+      isLost: () => client.isLost(),
+      release: (destroy) => client.release(destroy),
+      async query(statement, values) {
+        const { promise: turn, resolve } = Promise.withResolvers<void>();
+        waiting.add(resolve);
+        await turn;
+        running.add(pid);
+        try {
+          return await client.query(statement, values);
+        } finally {
+          running.delete(pid);
         }
-        return async (text: string, values?: unknown[]) => {
-          const { promise: turn, resolve } = Promise.withResolvers<void>();
-          waiting.add(resolve);
-          await turn;
-          const pid = Number(Reflect.get(target, 'processID'));
-          asking.add(pid);
-          try {
-            return await target.query(text, values);
-          } finally {
-            asking.delete(pid);
-          }
-        };
       },
-    });
-  const gated = {
-    connect: async () => inTurn(await pool.connect()),
-    async query(text: string, values?: unknown[]) {
-      const client = await pool.connect();
+    };
+  };
+  const gated: Pool = {
+    connect: async () => await inTurn(await pool.connect()),
+    async query(statement, values) {
+      const client = await gated.connect();
       try {
-        return await inTurn(client).query(text, values);
+        return await client.query(statement, values);
       } finally {
         client.release();
       }
     },
+    end: async () => await pool.end(),
   };
 
-  /** Every statement has its answer, or waits for a lock. */
-  async function still(): Promise<void> {
-    for (;;) {
-      for (let turn = 0; turn < 3; turn += 1) await nextTurn();
-      if (asking.size === 0) return;
-      const asked = [...asking];
-      const { rows } = await pool.query<{ blocked: number }>(
-        'SELECT count(*) AS blocked FROM unnest($1::integer[]) AS pid WHERE cardinality(pg_blocking_pids(pid)) > 0',
-        [asked],
-      );
-      if (rows[0]?.blocked === asking.size && asked.every((pid) => asking.has(pid))) return;
-    }
+  /** Every running statement has ended, or waits for a lock. */
+  async function isSettled(): Promise<boolean> {
+    for (let turn = 0; turn < 3; turn += 1) await nextTurn();
+    if (running.size === 0) return true;
+    const pids = [...running];
+    const [row] = await sqlRows(
+      pool,
+      blockedRow,
+      'SELECT count(*) AS blocked FROM unnest($1::integer[]) AS pid WHERE cardinality(pg_blocking_pids(pid)) > 0',
+      [pids],
+    );
+    return row?.blocked === running.size && pids.every((pid) => running.has(pid));
   }
 
   return {
-    pool: gated as unknown as Pool,
+    pool: gated,
     async run(work) {
-      let running = work.length;
+      let unfinished = work.length;
       const all = work.map(async (one) => {
         try {
           await one();
         } finally {
-          running -= 1;
+          unfinished -= 1;
         }
       });
       const ended = Promise.allSettled(all);
-      while (running > 0) {
-        await still();
-        if (waiting.size === 0) continue;
+      while (unfinished > 0) {
+        if (!(await isSettled()) || waiting.size === 0) continue;
         const next = random.pick([...waiting]);
         waiting.delete(next);
         next();
