@@ -63,7 +63,7 @@ async function assertNoConflictingParent({ pool, servedBuilds }: OperatorDeps, i
   const { domain } = report;
   const hint = 'use --force to blacklist it anyway.';
   if (isPublicSuffix(domain)) {
-    const why = 'is a public suffix, whose entry does not apply to sites below it';
+    const why = 'is a public suffix: its entry does not apply to sites below it';
     throw new AppError('CONFLICT', `${domain} ${why}; ${hint}`);
   }
   const nearest = await nearestInForce(pool, schema, domainAndParents(domain).slice(1));
