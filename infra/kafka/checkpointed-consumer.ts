@@ -78,6 +78,8 @@ export interface CheckpointedConsumer {
  * Reads topics as a member of a group, each partition from its stored checkpoint, and stores checkpoints by
  * compare-and-set: of two processes that read one partition, the later one resumes from where the other has stored.
  *
+ * Starting fails when Kafka is unavailable: the caller names what it waits for, and starts again.
+ *
  * `stop` waits for the handler: abort `signal` before it, and let the handler return `abandoned`.
  */
 export async function startCheckpointedConsumer(
@@ -88,7 +90,7 @@ export async function startCheckpointedConsumer(
   const owner = { consumer: name, build: 0 };
   const logs = new Map<string, LogIdentity>();
   for (const topic of topics) {
-    logs.set(topic.name, await retryWhileUnavailable(() => identifyLog(kafka, topic)));
+    logs.set(topic.name, await identifyLog(kafka, topic));
   }
   const logOf = (topic: string): LogIdentity => {
     const log = logs.get(topic);

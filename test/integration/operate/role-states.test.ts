@@ -140,7 +140,7 @@ test('an observer stalls when nobody takes up what is due, not when it is only b
   expect(await state('observe', 60)).toMatchObject({ state: 'working' });
 });
 
-test('the dispatcher stalls when a matcher stands still before something old, or nobody makes what is due', async () => {
+test('the dispatcher stalls when a matcher is stuck before an old message, or due deliveries are not sent', async () => {
   await aged();
   expect(await state('dispatch')).toMatchObject({ state: 'working' });
   await publisher.publish(topics.prices, [
@@ -164,13 +164,13 @@ test('the dispatcher stalls when a matcher stands still before something old, or
     [partition],
   );
   await until(async () => (await state('dispatch'))?.state === 'stalled');
-  expect((await state('dispatch'))?.detail).toBe(`prices stands at prices:${partition}:0`);
+  expect((await state('dispatch'))?.detail).toBe(`prices is stuck at prices:${partition}:0`);
   await sql("UPDATE tds.checkpoints SET next_offset = 1 WHERE consumer = 'dispatch-prices'");
   expect(await state('dispatch')).toMatchObject({ state: 'working' });
   await sql('INSERT INTO tds.webhook_endpoints (webhook_id, due_at) VALUES (1, $1)', [Date.now() - 600_000]);
   expect(await state('dispatch')).toMatchObject({
     state: 'stalled',
-    detail: 'deliveries are due that nobody makes',
+    detail: 'due deliveries are not sent',
   });
   await sql('UPDATE tds.webhook_endpoints SET last_delivery_at = $1', [Date.now()]);
   expect(await state('dispatch', 60)).toMatchObject({ state: 'working' });

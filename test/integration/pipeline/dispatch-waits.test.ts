@@ -277,6 +277,7 @@ describe('a halt of the ledger', () => {
     expect((await bodies('balance.changed')).get(1021)).toMatchObject({ balance: '23', change: '7' });
     expect((await bodies('balance.changed')).has(1025)).toBe(false);
     expect(await checkpointOf('balances', halted)).toBe(1);
+    await until(async () => (await alarms()).length === 1);
     expect(await alarms()).toEqual([
       `webhooks.waiting:balances:chain.blocks:${halted} offset 1 waits: account-ledger is halted at chain.blocks:${halted}:0: projecting failed: cannot be projected`,
     ]);
@@ -287,7 +288,7 @@ describe('a halt of the ledger', () => {
     await dispatch();
     await until(isPaused);
     expect(await checkpointOf('balances', halted)).toBe(1);
-    expect(await alarms()).toHaveLength(1);
+    await until(async () => (await alarms()).length === 1);
   });
 
   it('loses no event: all are sent once the ledger continues', async () => {
