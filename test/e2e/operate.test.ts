@@ -155,7 +155,7 @@ test('a role that is killed is started again; a stop in the middle of the work l
   process.kill(before['ingest']!, 'SIGKILL');
   await eventually(async () => expect(service.pids()['ingest']).not.toBe(before['ingest']));
   await eventually(async () => expect(await stateOf('ingest')).toBe('working'));
-  // Again and again, it is given more and more time.
+  // Each restart waits longer than the one before.
   for (let kills = 0; kills < 2; kills += 1) {
     const { ingest } = service.pids();
     process.kill(ingest!, 'SIGKILL');
@@ -164,7 +164,12 @@ test('a role that is killed is started again; a stop in the middle of the work l
   const pauses = [...service.printed().matchAll(/"role":"ingest".*"delay_ms":(\d+)/g)].map(([, ms]) =>
     Number(ms),
   );
-  expect(pauses).toEqual([500, 1000, 2000]);
+  expect(pauses).toHaveLength(3);
+  for (const [failures, longest] of [500, 1000, 2000].entries()) {
+    // Less up to half by chance.
+    expect(pauses[failures]).toBeGreaterThanOrEqual(longest / 2);
+    expect(pauses[failures]).toBeLessThanOrEqual(longest);
+  }
 
   node.control({ command: 'advance', blocks: 200 });
   await indexedUpTo(HEAD + 40);
