@@ -30,7 +30,10 @@ class SoakFirst extends BaseSequencer {
   }
 }
 
-/** Settings of a project whose tests run on real servers, or (`unit`) without any. Two files run at a time. */
+/**
+ * Settings of a project whose tests run on real servers, or (`unit`) without any. Two files run at a time; of `e2e` one,
+ * because each runs whole services, some of them two side by side.
+ */
 function project(name: string, groupOrder: number, options: { testTimeout: number; usesServers: boolean }) {
   return {
     extends: true as const,
@@ -38,7 +41,7 @@ function project(name: string, groupOrder: number, options: { testTimeout: numbe
       name,
       include: [`test/${name}/**/*.test.ts`],
       sequence: { groupOrder },
-      maxWorkers: 2,
+      maxWorkers: name === 'e2e' ? 1 : 2,
       testTimeout: options.testTimeout,
       ...(options.usesServers ? { globalSetup: ['test/support/global-setup.ts'], hookTimeout: 240_000 } : {}),
     },
