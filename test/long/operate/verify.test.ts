@@ -306,7 +306,7 @@ test('blocks that are written again while they are compared are no differences',
   left = 100;
   await expect(again()).rejects.toMatchObject({
     code: 'CONFLICT',
-    message: expect.stringContaining('repairs are under way'),
+    message: expect.stringContaining('repairs in progress'),
   });
   await expect(look({ from: 1041, to: 1040 })).rejects.toMatchObject({ code: 'INVALID' });
 });
