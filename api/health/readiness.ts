@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Kafka } from '../../infra/kafka/client.ts';
-import { roleStates } from '../../infra/role-states.ts';
+import { roleStates } from '../../infra/health/role-states.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import {
   STORE_WITHIN_MS,
@@ -10,7 +10,7 @@ import {
   projectionLags,
   raisedAlarms,
   withTimeout,
-} from '../../infra/working-state.ts';
+} from '../../infra/health/service-health.ts';
 import { userByLogin } from '../../projections/accounts/queries.ts';
 import type { ServedBuilds } from '../http/route.ts';
 import type { Readiness } from './health.ts';

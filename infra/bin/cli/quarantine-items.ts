@@ -9,8 +9,8 @@ import { topics } from '../../../schemas/topics.ts';
 import type { Publisher } from '../../kafka/client.ts';
 import { pause } from '../../lifecycle.ts';
 import type { Pool, Sql } from '../../postgres/client.ts';
-import { projectionHalts } from '../../working-state.ts';
-import type { Halt } from '../../working-state.ts';
+import { projectionHalts } from '../../health/service-health.ts';
+import type { Halt } from '../../health/service-health.ts';
 
 /** One thing that was not understood: a token event, or a message that halts its partition. */
 export interface QuarantineItem {

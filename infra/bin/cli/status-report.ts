@@ -9,8 +9,8 @@ import { quarantineCounts } from '../../../projections/quarantine/queries.ts';
 import type { Kafka } from '../../kafka/client.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import type { Sql } from '../../postgres/client.ts';
-import { roleStates } from '../../role-states.ts';
-import { projectionHalts, projectionLags, raisedAlarms, repairsLeft } from '../../working-state.ts';
+import { roleStates } from '../../health/role-states.ts';
+import { projectionHalts, projectionLags, raisedAlarms, repairsLeft } from '../../health/service-health.ts';
 
 const chunkRow = z.object({
   name: z.string(),

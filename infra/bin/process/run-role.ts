@@ -8,7 +8,7 @@ import type { Releasers } from '../../lifecycle.ts';
 import { createLogger } from '../../log.ts';
 import { createMetrics, serveMetrics } from '../../metrics.ts';
 import { createPool, isPostgresUnavailable } from '../../postgres/client.ts';
-import { announceProcess } from '../../role-processes.ts';
+import { announceProcess } from '../../health/heartbeat.ts';
 import { isRetryable } from '../../../schemas/errors.ts';
 import { unavailableStores } from './unavailable-stores.ts';
 import { logFailure, runProcess } from './run-process.ts';

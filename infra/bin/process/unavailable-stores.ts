@@ -4,7 +4,7 @@ import { createKafka } from '../../kafka/client.ts';
 import type { Logger } from '../../log.ts';
 import { createPool } from '../../postgres/client.ts';
 import { topics } from '../../../schemas/topics.ts';
-import { withTimeout } from '../../working-state.ts';
+import { withTimeout } from '../../health/service-health.ts';
 
 /** Timeout of a probe. */
 const PROBE_TIMEOUT_MS = 3000;

@@ -7,8 +7,8 @@ import type { Kafka } from '../../kafka/client.ts';
 import { Gauge } from '../../metrics.ts';
 import type { Registry } from '../../metrics.ts';
 import type { Sql } from '../../postgres/client.ts';
-import { roleStates } from '../../role-states.ts';
-import { projectionHalts, projectionLags, raisedAlarms, repairsLeft } from '../../working-state.ts';
+import { roleStates } from '../../health/role-states.ts';
+import { projectionHalts, projectionLags, raisedAlarms, repairsLeft } from '../../health/service-health.ts';
 
 /**
  * What the API's /metrics says of the whole service, read from the stores at each scrape: one target tells whether the

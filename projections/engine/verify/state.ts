@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import { sqlRows } from '../../../infra/postgres/client.ts';
 import type { Sql } from '../../../infra/postgres/client.ts';
-import { projectionHalts } from '../../../infra/working-state.ts';
+import { projectionHalts } from '../../../infra/health/service-health.ts';
 import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import { lowestByPartition, servedCheckpoints } from '../../progress.ts';
 import type { Heights } from '../compare.ts';

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import type { Publisher } from '../../../infra/kafka/client.ts';
-import { announceProcess } from '../../../infra/role-processes.ts';
-import type { Presence } from '../../../infra/role-processes.ts';
-import { roleStates } from '../../../infra/role-states.ts';
+import { announceProcess } from '../../../infra/health/heartbeat.ts';
+import type { Presence } from '../../../infra/health/heartbeat.ts';
+import { roleStates } from '../../../infra/health/role-states.ts';
 import { openBuild } from '../../../projections/engine/builds.ts';
 import { quarantine } from '../../../projections/quarantine/projector.ts';
 import { toFelt } from '../../../schemas/felt.ts';

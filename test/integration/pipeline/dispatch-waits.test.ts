@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 
 import { systemClock } from '../../../infra/clock.ts';
-import { raisedAlarms } from '../../../infra/working-state.ts';
+import { raisedAlarms } from '../../../infra/health/service-health.ts';
 import type { Publisher } from '../../../infra/kafka/client.ts';
 import { createMetrics } from '../../../infra/metrics.ts';
 import type { Registry } from '../../../infra/metrics.ts';

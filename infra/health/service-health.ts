@@ -1,9 +1,9 @@
 import { z } from 'zod';
 
-import { topics } from '../schemas/topics.ts';
-import type { Kafka } from './kafka/client.ts';
-import { sqlRows } from './postgres/client.ts';
-import type { Sql } from './postgres/client.ts';
+import { topics } from '../../schemas/topics.ts';
+import type { Kafka } from '../kafka/client.ts';
+import { sqlRows } from '../postgres/client.ts';
+import type { Sql } from '../postgres/client.ts';
 
 /** Progress, halts and alarms of the served builds, as stored in PostgreSQL. */
 

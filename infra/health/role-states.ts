@@ -1,11 +1,11 @@
 import { z } from 'zod';
 
-import { topics } from '../schemas/topics.ts';
-import type { Kafka } from './kafka/client.ts';
-import { sqlRows } from './postgres/client.ts';
-import type { Sql } from './postgres/client.ts';
-import { SILENT_SECONDS } from './role-processes.ts';
-import { STORE_WITHIN_MS, raisedAlarms, withTimeout } from './working-state.ts';
+import { topics } from '../../schemas/topics.ts';
+import type { Kafka } from '../kafka/client.ts';
+import { sqlRows } from '../postgres/client.ts';
+import type { Sql } from '../postgres/client.ts';
+import { SILENT_SECONDS } from './heartbeat.ts';
+import { STORE_WITHIN_MS, raisedAlarms, withTimeout } from './service-health.ts';
 
 /**
  * Whether each role makes progress, derived from the stores alone, so that it covers processes on other machines, ones that

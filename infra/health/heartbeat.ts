@@ -1,6 +1,6 @@
-import { pause } from './lifecycle.ts';
-import type { Logger } from './log.ts';
-import type { Sql } from './postgres/client.ts';
+import { pause } from '../lifecycle.ts';
+import type { Logger } from '../log.ts';
+import type { Sql } from '../postgres/client.ts';
 
 const BEAT_MS = 2000;
 /** A process that has not been heard of for so long is gone, stopped (SIGSTOP) or hangs. */
