@@ -38,3 +38,14 @@ export function pause(ms: number, signal?: AbortSignal): Promise<void> {
     signal?.addEventListener('abort', finish, { once: true });
   });
 }
+
+/** The result of `work`, or `late` after a timeout. */
+export async function withTimeout<T>(work: Promise<T>, ms: number, late: T): Promise<T> {
+  const timeout = Promise.withResolvers<T>();
+  const timer = setTimeout(() => timeout.resolve(late), ms);
+  try {
+    return await Promise.race([work, timeout.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -2,15 +2,9 @@ import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Kafka } from '../../infra/kafka/client.ts';
-import { roleStates } from '../../infra/health/role-states.ts';
+import { serviceHealth } from '../../infra/health/service-health.ts';
+import { withTimeout } from '../../infra/lifecycle.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
-import {
-  STORE_WITHIN_MS,
-  projectionHalts,
-  projectionLags,
-  raisedAlarms,
-  withTimeout,
-} from '../../infra/health/service-health.ts';
 import { userByLogin } from '../../projections/accounts/queries.ts';
 import type { ServedBuilds } from '../http/route.ts';
 import type { Readiness } from './health.ts';
@@ -29,6 +23,8 @@ export interface ReadinessDeps {
 }
 
 const TIMEOUT_MS = 4000;
+/** Redis or ClickHouse that does not answer by then is reported as unavailable. */
+const STORE_TIMEOUT_MS = 1500;
 
 /**
  * 200 when the API can answer from its stores, no projection is halted and the configured admin exists; also during
@@ -36,23 +32,19 @@ const TIMEOUT_MS = 4000;
  */
 export function createReadiness(deps: ReadinessDeps): () => Promise<Readiness> {
   const { pool, clickhouse, kafka, servedBuilds, indexedHeight, stallSeconds, areLimitsShared } = deps;
-  const lagsAndRoles = oneAtATime(
-    async () => await Promise.all([projectionLags(pool, kafka), roleStates(pool, kafka, stallSeconds)]),
-  );
+  const readHealth = oneAtATime(() => serviceHealth(pool, kafka, stallSeconds));
   const hasAdmin = createAdminCheck(deps);
 
   const check = async (): Promise<Readiness> => {
     const served = await servedBuilds();
     const canRead = isServed(served);
-    const [[{ lags, logAnswers }, roles], halts, alarms, isRedisUp, isClickHouseUp, adminExists] =
-      await Promise.all([
-        lagsAndRoles(),
-        projectionHalts(pool),
-        raisedAlarms(pool),
-        withTimeout(areLimitsShared(), STORE_WITHIN_MS, false),
-        withTimeout(answers(clickhouse), STORE_WITHIN_MS, false),
-        canRead ? hasAdmin(served) : false,
-      ]);
+    const [health, isRedisUp, isClickHouseUp, adminExists] = await Promise.all([
+      readHealth(),
+      withTimeout(areLimitsShared(), STORE_TIMEOUT_MS, false),
+      withTimeout(answers(clickhouse), STORE_TIMEOUT_MS, false),
+      canRead ? hasAdmin(served) : false,
+    ]);
+    const { lags, isLogAvailable, roles, halts, alarms } = health;
     const ok = isClickHouseUp && canRead && halts.length === 0 && adminExists;
     return {
       ok,
@@ -60,14 +52,14 @@ export function createReadiness(deps: ReadinessDeps): () => Promise<Readiness> {
         status: ok ? 'ready' : 'not ready',
         postgres: 'ok',
         clickhouse: isClickHouseUp ? 'ok' : 'unavailable',
-        log: logAnswers ? 'ok' : 'unavailable',
+        log: isLogAvailable ? 'ok' : 'unavailable',
         redis: isRedisUp ? 'ok' : 'unavailable',
         limits: isRedisUp ? 'shared' : 'local and stricter; no log-in',
         read_models: canRead ? 'ok' : 'not built yet',
         ...(canRead && !adminExists ? { admin_user: 'not created yet' } : {}),
         indexed_block: indexedHeight(),
-        halted: halts.map(({ halted_at, ...halt }) => ({ ...halt, halted_at: halted_at.toISOString() })),
-        alarms: alarms.map(({ raised_at, ...alarm }) => ({ ...alarm, raised_at: raised_at.toISOString() })),
+        halted: halts,
+        alarms: alarms,
         roles,
         projections: lags,
       },

@@ -9,8 +9,7 @@ import { quarantineCounts } from '../../../projections/quarantine/queries.ts';
 import type { Kafka } from '../../kafka/client.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import type { Sql } from '../../postgres/client.ts';
-import { roleStates } from '../../health/role-states.ts';
-import { projectionHalts, projectionLags, raisedAlarms, repairsLeft } from '../../health/service-health.ts';
+import { serviceHealth } from '../../health/service-health.ts';
 
 const chunkRow = z.object({
   name: z.string(),
@@ -27,7 +26,7 @@ export type ServiceStatus = Awaited<ReturnType<typeof readStatus>> & { readonly 
 /** Reads everything that `tds status` shows. */
 export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets' | 'offsetsAt'>, stallSeconds: number) {
   const served = await servedBuilds(db);
-  const [chain, chunks, { lags }, halts, alarms, quarantine, roles, repairs, prices, nfts] =
+  const [chain, chunks, { lags, halts, alarms, roles, repairs }, quarantine, prices, nfts] =
     await Promise.all([
       chainStatusRow(db, served.schema('chain-status')),
       sqlRows(
@@ -36,12 +35,8 @@ export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets' | 'offset
         `SELECT name, range_start, range_end, cursor, status, CASE WHEN lease_until > now() THEN holder END AS holder
        FROM tds.chunks ORDER BY range_start`,
       ),
-      projectionLags(db, kafka),
-      projectionHalts(db),
-      raisedAlarms(db),
+      serviceHealth(db, kafka, stallSeconds),
       quarantineCounts(db, served.schema('quarantine')),
-      roleStates(db, kafka, stallSeconds),
-      repairsLeft(db),
       priceStates(db),
       nftStates(db),
     ]);

@@ -1,20 +1,19 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
+import { pid } from 'node:process';
 
 import { loadConfig } from '../../config.ts';
-import type { Config } from '../../config.ts';
-import type { Logger } from '../../log.ts';
-import type { Releasers } from '../../lifecycle.ts';
 import { createLogger } from '../../log.ts';
 import { createMetrics, serveMetrics } from '../../metrics.ts';
-import { createPool, isPostgresUnavailable } from '../../postgres/client.ts';
-import { announceProcess } from '../../health/heartbeat.ts';
+import { isPostgresUnavailable } from '../../postgres/client.ts';
+import { startHeartbeat } from '../../health/heartbeat.ts';
 import { isRetryable } from '../../../schemas/errors.ts';
 import { unavailableStores } from './unavailable-stores.ts';
 import { logFailure, runProcess } from './run-process.ts';
 import { roleAttempts } from './role-attempts.ts';
 import type { Role } from '../role.ts';
 import { commandConfig } from '../command-config.ts';
+import { openPool } from '../connect.ts';
 import type { failedMessage, readyMessage } from '../start/supervise.ts';
 import { retryUntilAvailable } from './wait-for-stores.ts';
 import type { z } from 'zod';
@@ -42,7 +41,7 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
         isTransient: (error) => isRetryable(error) || isPostgresUnavailable(error),
       },
     );
-    startHeartbeat(role, config, releasers, log);
+    if (config.databaseUrl !== null && role.name !== 'api') announce(role, { config, log, releasers });
     log.info({ url, metrics_url: exposed.url }, `${role.name} is ready`);
     const message: z.infer<typeof readyMessage> = { ready: true, url, metrics_url: exposed.url };
     process.send?.(message);
@@ -59,19 +58,9 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
 }
 
 /** Starts the heartbeat of the process. The API has no write access, so it has none. */
-function startHeartbeat({ name }: Role, { databaseUrl }: Config, releasers: Releasers, log: Logger): void {
-  if (databaseUrl === null || name === 'api') return;
-  const pool = createPool(databaseUrl, {
-    applicationName: `tds-${name}-presence`,
-    max: 1,
-    queryTimeoutMs: 5000,
-  });
-  releasers.push('presence pool', () => pool.end());
-  const presence = announceProcess(
-    pool,
-    name,
-    `${hostname()}:${process.pid}:${randomUUID().slice(0, 8)}`,
-    log,
-  );
-  releasers.push('presence', () => presence.stop());
+function announce({ name }: Role, context: Parameters<typeof openPool>[0]): void {
+  const pool = openPool(context, `tds-${name}-heartbeat`, 1, { queryTimeoutMs: 5000 });
+  const process = `${hostname()}:${pid}:${randomUUID().slice(0, 8)}`;
+  const heartbeat = startHeartbeat(pool, name, process, context.log);
+  context.releasers.push('heartbeat', () => heartbeat.stop());
 }

@@ -3,88 +3,126 @@ import { chunkTotals } from '../../../projections/indexed-blocks/queries.ts';
 import { quarantineCounts } from '../../../projections/quarantine/queries.ts';
 import type { ServedBuilds } from '../../../projections/served.ts';
 import type { ClickHouse } from '../../clickhouse/client.ts';
+import { serviceHealth } from '../../health/service-health.ts';
 import type { Kafka } from '../../kafka/client.ts';
 import { Gauge } from '../../metrics.ts';
 import type { Registry } from '../../metrics.ts';
 import type { Sql } from '../../postgres/client.ts';
-import { roleStates } from '../../health/role-states.ts';
-import { projectionHalts, projectionLags, raisedAlarms, repairsLeft } from '../../health/service-health.ts';
+
+interface ServiceMetricsDeps {
+  readonly registry: Registry;
+  readonly pool: Sql;
+  readonly clickhouse: ClickHouse;
+  readonly kafka: Pick<Kafka, 'offsets' | 'offsetsAt'>;
+  readonly stallSeconds: number;
+  readonly servedBuilds: () => Promise<ServedBuilds>;
+}
+
+type Sample = readonly [labels: Readonly<Record<string, string | number>>, value: number | null];
+
+/** A gauge, and its samples in what was read from the stores; a null is left out. */
+interface Family {
+  readonly name: string;
+  readonly help: string;
+  readonly labelNames?: readonly string[];
+  readonly samples: (read: Awaited<ReturnType<typeof readAll>>) => readonly Sample[];
+}
+
+const FAMILIES: readonly Family[] = [
+  {
+    name: 'tds_projection_behind',
+    help: 'Messages that a projection has not processed',
+    labelNames: ['projection', 'topic', 'partition'],
+    samples: ({ lags }) =>
+      lags.map(({ projection, topic, partition, lag }) => [{ projection, topic, partition }, lag]),
+  },
+  {
+    name: 'tds_node_head_height',
+    help: 'Newest height that the node has served',
+    samples: ({ chain }) => [[{}, chain.head_height]],
+  },
+  {
+    name: 'tds_l1_accepted_height',
+    help: 'Newest height accepted on L1',
+    samples: ({ chain }) => [[{}, chain.l1_height]],
+  },
+  {
+    name: 'tds_chunk_blocks',
+    help: 'Blocks that can be queried, by chunk',
+    labelNames: ['chunk'],
+    samples: ({ chunks }) => chunks.map(({ chunk, blocks }) => [{ chunk }, blocks]),
+  },
+  {
+    name: 'tds_chunk_transfers',
+    help: 'Transfers that can be queried, by chunk',
+    labelNames: ['chunk'],
+    samples: ({ chunks }) => chunks.map(({ chunk, transfers }) => [{ chunk }, transfers]),
+  },
+  {
+    name: 'tds_quarantine_open',
+    help: 'Quarantined events and messages, by reason',
+    labelNames: ['kind', 'reason'],
+    samples: ({ quarantine }) => quarantine.map(({ kind, reason, count }) => [{ kind, reason }, count]),
+  },
+  {
+    name: 'tds_projection_halts',
+    help: 'Partitions halted by a message that cannot be parsed',
+    labelNames: ['projection', 'topic', 'partition'],
+    samples: ({ halts }) =>
+      halts.map(({ projection, topic, partition }) => [{ projection, topic, partition }, 1]),
+  },
+  {
+    name: 'tds_alarms',
+    help: 'Alarms that are raised',
+    labelNames: ['name'],
+    samples: ({ alarms }) => alarms.map(({ name }) => [{ name }, 1]),
+  },
+  {
+    name: 'tds_repairs_pending',
+    help: 'Blocks with a pending repair',
+    samples: ({ repairs }) => [[{}, repairs.pending]],
+  },
+  {
+    name: 'tds_role_state',
+    help: '1 for the state that a role is in: working, stalled or missing',
+    labelNames: ['name', 'state'],
+    samples: ({ roles }) => roles.map(({ name, state }) => [{ name, state }, 1]),
+  },
+];
 
 /**
- * What the API's /metrics says of the whole service, read from the stores at each scrape: one target tells whether the
- * service is behind. The roles serve figures of their own process on their own ports.
+ * The metrics of the whole service in the API's /metrics, read from the stores at each scrape: one target tells whether the
+ * service is behind. The roles serve metrics of their own process on their own ports.
  */
-export function serviceMetrics(deps: {
-  registry: Registry;
-  pool: Sql;
-  clickhouse: ClickHouse;
-  kafka: Pick<Kafka, 'offsets' | 'offsetsAt'>;
-  stallSeconds: number;
-  servedBuilds: () => Promise<ServedBuilds>;
-}): () => Promise<{ contentType: string; text: string }> {
-  const { registry, pool, clickhouse, kafka } = deps;
-  const gauge = <L extends string>(name: string, help: string, labelNames: readonly L[] = []): Gauge<L> =>
-    new Gauge({ name, help, labelNames, registers: [registry] });
-  const lag = gauge('tds_projection_behind', 'Messages that a projection has not finished with', [
-    'projection',
-    'topic',
-    'partition',
-  ]);
-  const nodeHead = gauge('tds_node_head_height', 'Newest height that the node has served');
-  const l1 = gauge('tds_l1_accepted_height', 'Newest height accepted on L1');
-  const indexed = gauge('tds_chunk_blocks', 'Blocks that can be queried, by chunk', ['chunk']);
-  const transfers = gauge('tds_chunk_transfers', 'Transfers that can be queried, by chunk', ['chunk']);
-  const quarantined = gauge(
-    'tds_quarantine_open',
-    'Events and messages that were not understood, by reason',
-    ['kind', 'reason'],
-  );
-  const halted = gauge('tds_projection_halts', 'Partitions halted by a message that cannot be read', [
-    'projection',
-    'topic',
-    'partition',
-  ]);
-  const alarms = gauge('tds_alarms', 'Alarms that are raised', ['name']);
-  const repairs = gauge('tds_repairs_pending', 'Blocks that are to be repaired and are not yet');
-  const roles = gauge('tds_role_state', '1 for the state that a role is in: working, stalled or missing', [
-    'name',
-    'state',
-  ]);
-
+export function serviceMetrics(
+  deps: ServiceMetricsDeps,
+): () => Promise<{ contentType: string; text: string }> {
+  const { registry } = deps;
+  const gauges = FAMILIES.map(({ name, help, labelNames = [], samples }) => ({
+    gauge: new Gauge({ name, help, labelNames, registers: [registry] }),
+    samples,
+  }));
   const refresh = async (): Promise<void> => {
-    const served = await deps.servedBuilds();
-    const [{ lags }, chain, chunks, quarantine, halts, raised, states, { pending }] = await Promise.all([
-      projectionLags(pool, kafka),
-      chainStatusRow(pool, served.schema('chain-status')),
-      chunkTotals(clickhouse, served),
-      quarantineCounts(pool, served.schema('quarantine')),
-      projectionHalts(pool),
-      raisedAlarms(pool),
-      roleStates(pool, kafka, deps.stallSeconds),
-      repairsLeft(pool),
-    ]);
-    for (const each of [lag, indexed, transfers, quarantined, halted, alarms, roles]) each.reset();
-    for (const { projection, topic, partition, lag: behind } of lags) {
-      if (behind !== null) lag.set({ projection, topic, partition: String(partition) }, behind);
+    const read = await readAll(deps);
+    for (const { gauge, samples } of gauges) {
+      gauge.reset();
+      for (const [labels, value] of samples(read)) if (value !== null) gauge.set(labels, value);
     }
-    if (chain.head_height !== null) nodeHead.set(chain.head_height);
-    if (chain.l1_height !== null) l1.set(chain.l1_height);
-    for (const { chunk, blocks, transfers: count } of chunks) {
-      indexed.set({ chunk }, blocks);
-      transfers.set({ chunk }, count);
-    }
-    for (const { kind, reason, count } of quarantine) quarantined.set({ kind, reason }, count);
-    for (const { projection, topic, partition } of halts) {
-      halted.set({ projection, topic, partition: String(partition) }, 1);
-    }
-    repairs.set(pending);
-    for (const { name } of raised) alarms.set({ name }, 1);
-    for (const { name, state } of states) roles.set({ name, state }, 1);
   };
-
   return async () => {
-    // A store that is away must not hide the figures of this process.
+    // While a store is unavailable, the metrics of this process are still served.
     await refresh().catch(() => {});
     return { contentType: registry.contentType, text: await registry.metrics() };
   };
+}
+
+async function readAll({ pool, clickhouse, kafka, stallSeconds, servedBuilds }: ServiceMetricsDeps) {
+  const served = await servedBuilds();
+  const [health, chain, chunks, quarantine] = await Promise.all([
+    serviceHealth(pool, kafka, stallSeconds),
+    chainStatusRow(pool, served.schema('chain-status')),
+    chunkTotals(clickhouse, served),
+    quarantineCounts(pool, served.schema('quarantine')),
+  ]);
+  return { ...health, chain, chunks, quarantine };
 }

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import type { Publisher } from '../../../infra/kafka/client.ts';
-import { announceProcess } from '../../../infra/health/heartbeat.ts';
-import type { Presence } from '../../../infra/health/heartbeat.ts';
-import { roleStates } from '../../../infra/health/role-states.ts';
+import { startHeartbeat } from '../../../infra/health/heartbeat.ts';
+import type { Heartbeat } from '../../../infra/health/heartbeat.ts';
+import { serviceHealth } from '../../../infra/health/service-health.ts';
 import { openBuild } from '../../../projections/engine/builds.ts';
 import { quarantine } from '../../../projections/quarantine/projector.ts';
 import { toFelt } from '../../../schemas/felt.ts';
@@ -11,32 +11,34 @@ import { topics } from '../../../schemas/topics.ts';
 import { projectionWorld, until } from '../../support/projection-world.ts';
 import type { ProjectionWorld } from '../../support/projection-world.ts';
 
-/** What the stores tell of roles that live, stand still, or are not there. */
+/** The state of the roles, from the stores alone: working, stalled or missing. */
 
 const STALL_SECONDS = 2;
 let world: ProjectionWorld;
 let publisher: Publisher;
-const presences = new Map<string, Presence>();
+const heartbeats: Heartbeat[] = [];
 
 beforeAll(async () => {
   world = await projectionWorld();
   publisher = world.kafka.publisher();
 });
 afterAll(async () => {
-  await Promise.all([...presences.values()].map((presence) => presence.stop()));
+  await Promise.all(heartbeats.map((heartbeat) => heartbeat.stop()));
   await publisher?.close();
   await world?.close();
 });
 
+const roles = async (stallSeconds = STALL_SECONDS) =>
+  (await serviceHealth(world.pool, world.kafka, stallSeconds)).roles;
 const state = async (name: string, stallSeconds = STALL_SECONDS) =>
-  (await roleStates(world.pool, world.kafka, stallSeconds)).find((role) => role.name === name);
+  (await roles(stallSeconds)).find((role) => role.name === name);
 const sql = async (text: string, values: unknown[] = []): Promise<void> =>
   void (await world.pool.query(text, values));
 const aged = async (): Promise<void> =>
   await sql("UPDATE tds.role_processes SET started_at = now() - interval '1 hour'");
 
-test('a role without a process is missing, one with a process works', async () => {
-  expect(await roleStates(world.pool, world.kafka, STALL_SECONDS)).toEqual(
+test('a role is missing without a process, and working with one', async () => {
+  expect(await roles()).toEqual(
     ['ingest', 'project', 'observe', 'dispatch'].map((name) => ({
       name,
       state: 'missing',
@@ -45,7 +47,7 @@ test('a role without a process is missing, one with a process works', async () =
     })),
   );
   for (const role of ['ingest', 'project', 'observe', 'dispatch']) {
-    presences.set(role, announceProcess(world.pool, role, `here:1:${role}`, world.log));
+    heartbeats.push(startHeartbeat(world.pool, role, `here:1:${role}`, world.log));
   }
   for (const role of ['ingest', 'project', 'observe', 'dispatch']) {
     await until(async () => (await state(role))?.state === 'working');
@@ -53,10 +55,10 @@ test('a role without a process is missing, one with a process works', async () =
   expect(await state('project')).toMatchObject({ detail: 'here:1:project' });
 });
 
-test('a process that falls silent, or that ended in order, is missed', async () => {
-  const silent = announceProcess(world.pool, 'another', 'here:2', world.log);
+test('a role is missing once its process is silent or has stopped', async () => {
+  const silent = startHeartbeat(world.pool, 'another', 'here:2', world.log);
   await until(async () => (await state('another'))?.state === 'working');
-  // As SIGSTOP, a hang or kill -9 leave it: nothing more is said.
+  // As after SIGSTOP, a hang or kill -9.
   await silent.stop();
   await sql(
     "UPDATE tds.role_processes SET stopped_at = NULL, seen_at = now() - interval '13 seconds' WHERE role = 'another'",
@@ -69,7 +71,7 @@ test('a process that falls silent, or that ended in order, is missed', async () 
 });
 
 describe('a projection', () => {
-  test('that does not move stalls once what is before it is old, however long it was idle before', async () => {
+  test('stalls once its next message is old, however long it was idle before', async () => {
     await aged();
     const { build } = await openBuild(world.pool, world.clickhouse, quarantine);
     await sql(
@@ -85,14 +87,14 @@ describe('a projection', () => {
     expect(await state('project', 60)).toMatchObject({ state: 'working' });
     await until(async () => (await state('project'))?.state === 'stalled');
     expect(await state('project')).toMatchObject({ detail: 'quarantine is stuck at quarantine:0:0' });
-    // It moves, though it is behind.
+    // Behind, but its checkpoint moves.
     await sql('UPDATE tds.checkpoints SET updated_at = now()');
     expect(await state('project', 60)).toMatchObject({ state: 'working' });
     await sql("UPDATE tds.checkpoints SET next_offset = 1, updated_at = now() - interval '1 hour'");
     expect(await state('project')).toMatchObject({ state: 'working' });
   });
 
-  test('is given the same patience after a start', async () => {
+  test('does not stall within STALL_SECONDS of the start of its process', async () => {
     await sql('UPDATE tds.checkpoints SET next_offset = 0');
     expect(await state('project')).toMatchObject({ state: 'stalled' });
     await sql("UPDATE tds.role_processes SET started_at = now() WHERE role = 'project'");
@@ -102,7 +104,7 @@ describe('a projection', () => {
   });
 });
 
-test('an ingester stalls by its own alarm, and without a writer for any open chunk', async () => {
+test('an ingester stalls by its own alarm, and while no open chunk has a writer', async () => {
   await sql(
     `INSERT INTO tds.chunks (name, range_start, cursor, final_height, holder, lease_until, updated_at)
      VALUES ('live', 0, 0, -1, 'somebody', now() + interval '1 hour', now() - interval '1 hour')`,
@@ -120,7 +122,7 @@ test('an ingester stalls by its own alarm, and without a writer for any open chu
   expect(await state('ingest')).toMatchObject({ state: 'working' });
 });
 
-test('an observer stalls when nobody takes up what is due, not when it is only behind', async () => {
+test('an observer stalls while no process claims due tasks, not while it is only behind', async () => {
   const attempt = async (subject: string, dueIn: number, doneAt: number | null = null): Promise<void> =>
     await sql(
       `INSERT INTO tds.observer_attempts (observer, subject, task, facts, next_at, done_at)
@@ -140,7 +142,7 @@ test('an observer stalls when nobody takes up what is due, not when it is only b
   expect(await state('observe', 60)).toMatchObject({ state: 'working' });
 });
 
-test('the dispatcher stalls when a matcher is stuck before an old message, or due deliveries are not sent', async () => {
+test('the dispatcher stalls while a matcher is stuck at an old message, or due deliveries are not sent', async () => {
   await aged();
   expect(await state('dispatch')).toMatchObject({ state: 'working' });
   await publisher.publish(topics.prices, [
@@ -165,6 +167,13 @@ test('the dispatcher stalls when a matcher is stuck before an old message, or du
   );
   await until(async () => (await state('dispatch'))?.state === 'stalled');
   expect((await state('dispatch'))?.detail).toBe(`prices is stuck at prices:${partition}:0`);
+  const halt = 'offset 0 waits: tokens is halted at tokens:0:7: not JSON';
+  await sql('INSERT INTO tds.alarms (name, detail) VALUES ($1, $2)', [
+    `webhooks.waiting:prices:prices:${partition}`,
+    halt,
+  ]);
+  expect((await state('dispatch'))?.detail).toBe(`prices is stuck at prices:${partition}:0: ${halt}`);
+  await sql('DELETE FROM tds.alarms');
   await sql("UPDATE tds.checkpoints SET next_offset = 1 WHERE consumer = 'dispatch-prices'");
   expect(await state('dispatch')).toMatchObject({ state: 'working' });
   await sql('INSERT INTO tds.webhook_endpoints (webhook_id, due_at) VALUES (1, $1)', [Date.now() - 600_000]);
