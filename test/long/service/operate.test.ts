@@ -5,19 +5,19 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 
-import { freePort } from '../../infra/embedded/ports.ts';
-import { createSimulatedNode } from '../../infra/embedded/starknet/node.ts';
-import type { SimulatedNode } from '../../infra/embedded/starknet/node.ts';
-import { createKafka } from '../../infra/kafka/client.ts';
-import { createPool } from '../../infra/postgres/client.ts';
-import { createLogger } from '../../infra/log.ts';
-import { topics } from '../../schemas/topics.ts';
-import { isolated } from '../support/isolation.ts';
-import type { Isolated } from '../support/isolation.ts';
-import { allTransfers, eventually, startService } from '../support/service.ts';
-import type { RunningService } from '../support/service.ts';
-import { tds as runTds } from '../support/tds.ts';
-import { servedRow, trueRow } from '../support/truth.ts';
+import { freePort } from '../../../infra/embedded/ports.ts';
+import { createSimulatedNode } from '../../../infra/embedded/starknet/node.ts';
+import type { SimulatedNode } from '../../../infra/embedded/starknet/node.ts';
+import { createKafka } from '../../../infra/kafka/client.ts';
+import { createPool } from '../../../infra/postgres/client.ts';
+import { createLogger } from '../../../infra/log.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { isolated } from '../../support/isolation.ts';
+import type { Isolated } from '../../support/isolation.ts';
+import { allTransfers, eventually, startService } from '../../support/service.ts';
+import type { RunningService } from '../../support/service.ts';
+import { tds as runTds } from '../../support/tds.ts';
+import { servedRow, trueRow } from '../../support/truth.ts';
 
 /**
  * An operator's day: blocks that came short from a node whose headers count nothing, a message that nobody can read, a

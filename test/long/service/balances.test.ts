@@ -5,21 +5,21 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 
-import { freePort } from '../../infra/embedded/ports.ts';
-import { createKafka } from '../../infra/kafka/client.ts';
-import { createLogger } from '../../infra/log.ts';
-import { createSimulatedNode } from '../../infra/embedded/starknet/node.ts';
-import type { SimulatedNode } from '../../infra/embedded/starknet/node.ts';
-import { tokenAt, tokens } from '../../infra/embedded/starknet/tokens.ts';
-import { parseFelt, toFelt } from '../../schemas/felt.ts';
-import { topics } from '../../schemas/topics.ts';
-import { isolated } from '../support/isolation.ts';
-import type { Isolated } from '../support/isolation.ts';
-import { createRandom } from '../support/random.ts';
-import { eventually, startService } from '../support/service.ts';
-import type { RunningService } from '../support/service.ts';
-import { tds } from '../support/tds.ts';
-import { hex } from '../support/truth.ts';
+import { freePort } from '../../../infra/embedded/ports.ts';
+import { createKafka } from '../../../infra/kafka/client.ts';
+import { createLogger } from '../../../infra/log.ts';
+import { createSimulatedNode } from '../../../infra/embedded/starknet/node.ts';
+import type { SimulatedNode } from '../../../infra/embedded/starknet/node.ts';
+import { tokenAt, tokens } from '../../../infra/embedded/starknet/tokens.ts';
+import { parseFelt, toFelt } from '../../../schemas/felt.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { isolated } from '../../support/isolation.ts';
+import type { Isolated } from '../../support/isolation.ts';
+import { createRandom } from '../../support/random.ts';
+import { eventually, startService } from '../../support/service.ts';
+import type { RunningService } from '../../support/service.ts';
+import { tds } from '../../support/tds.ts';
+import { hex } from '../../support/truth.ts';
 
 /**
  * Balances and their histories through the whole service, compared with the simulated node's own ledger at the same height,

@@ -6,16 +6,16 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 
-import { freePort } from '../../infra/embedded/ports.ts';
-import { createSimulatedNode } from '../../infra/embedded/starknet/node.ts';
-import type { SimulatedNode } from '../../infra/embedded/starknet/node.ts';
-import { projections } from '../../projections/index.ts';
-import { STRK_TOKEN } from '../../schemas/felt.ts';
-import { isolated } from '../support/isolation.ts';
-import type { Isolated } from '../support/isolation.ts';
-import { allTransfers, eventually, startService } from '../support/service.ts';
-import type { RunningService } from '../support/service.ts';
-import { hex, servedRow, trueRow } from '../support/truth.ts';
+import { freePort } from '../../../infra/embedded/ports.ts';
+import { createSimulatedNode } from '../../../infra/embedded/starknet/node.ts';
+import type { SimulatedNode } from '../../../infra/embedded/starknet/node.ts';
+import { projections } from '../../../projections/index.ts';
+import { STRK_TOKEN } from '../../../schemas/felt.ts';
+import { isolated } from '../../support/isolation.ts';
+import type { Isolated } from '../../support/isolation.ts';
+import { allTransfers, eventually, startService } from '../../support/service.ts';
+import type { RunningService } from '../../support/service.ts';
+import { hex, servedRow, trueRow } from '../../support/truth.ts';
 
 /** An operator rebuilds every read model while clients send requests. */
 
