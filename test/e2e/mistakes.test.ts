@@ -56,7 +56,7 @@ test.each(['start.ts', 'tds.ts'])('%s names every wrong setting at once', async 
   expectSentence(answer, /^Wrong settings:\n {2}REDIS_URL: .*\n {2}PORT: .*\n {2}LOG_LEVEL: .*\n$/);
 });
 
-test('a port that is taken ends the start before anything is started', async () => {
+test('a start fails before it starts anything when a port is in use', async () => {
   const squatter = createServer();
   const port = await freePort();
   await new Promise<void>((resolve) => squatter.listen(port, '127.0.0.1', resolve));
@@ -73,7 +73,7 @@ test('a port that is taken ends the start before anything is started', async () 
   }
 });
 
-test('a data folder that cannot be', async () => {
+test('a start fails when the data folder cannot be created', async () => {
   const file = join(folder, 'file');
   writeFileSync(file, '');
   const answer = await run('start.ts', [], { ...noStores, DATA_DIR: join(file, 'data'), PORT: '0' });
@@ -105,7 +105,7 @@ test('a projection that does not exist', async () => {
 });
 
 test.each([['status'], ['keys', 'add', 'someone', 'thing'], ['reclassify', '0x1']])(
-  'tds %s while the stores are away',
+  'tds %s names the unavailable store',
   async (...args) => {
     const answer = await run('tds.ts', args, noStores);
     expectSentence(

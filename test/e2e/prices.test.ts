@@ -82,7 +82,7 @@ const status = z.object({
 const operate = async (...args: readonly string[]) => await tds({ ...env, DATA_DIR: dataDir }, ...args);
 const alarms = async () => status.parse(JSON.parse((await operate('status', '--json')).stdout)).alarms;
 
-test('prices of listed tokens reach the log, wrong prices are refused, and status shows the refusals', async () => {
+test('prices of listed tokens reach the log, invalid prices are rejected, and status shows the rejections', async () => {
   await eventually(
     async () => expect([...(await observed()).keys()]).toEqual(expect.arrayContaining(common)),
     60_000,

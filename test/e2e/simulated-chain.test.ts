@@ -123,7 +123,7 @@ describe('the whole service on a simulated chain', () => {
     await expectEqualToChain();
   });
 
-  test('resumes after a restart and notices a reorg that happened meanwhile', async () => {
+  test('resumes after a restart and detects a reorg that happened while it was stopped', async () => {
     expect(await service.stop('SIGTERM')).toBeLessThan(10_000);
     node.control({ command: 'reorg', depth: 4, length: 9, events: 'more' });
     const { api_key } = service.demo;

@@ -54,7 +54,7 @@ describe('one command, everything embedded', () => {
     return { age: Date.now() - Date.parse(row!.timestamp), count, block: row!.block };
   };
 
-  test('two starts live side by side and answer with fresh transfers; a stop leaves no process; a start resumes', async () => {
+  test('two starts run side by side and serve new transfers; a stop leaves no process; the next start resumes', async () => {
     const port = String(await freePort());
     const a = await startService(first, { PORT: port });
     running.push(a);

@@ -78,7 +78,7 @@ const contents = async (): Promise<Record<string, unknown>> => {
   return sums;
 };
 
-test('what is as it must be shows no difference, also in part', async () => {
+test('reports no difference in correct tables, whole or a range of them', async () => {
   const whole = await look();
   expect(whole).toMatchObject({ heights: { from: FIRST, to: LAST }, differences: [], repairedRows: 0 });
   // The orphan lies before everything that is in force.
@@ -162,7 +162,7 @@ const consequences = [
   /^token 0x[0-9a-f]{64}, blocks 1000 to 1059: its legs sum to -?[0-9]+; [0-9]+ legs for [0-9]+ transfers$/,
 ];
 
-test('every difference is named, nothing else is, and the tables are as before once they are repaired', async () => {
+test('reports every difference and nothing else, and repairs restore the tables', async () => {
   const before = await contents();
   for (const [planted] of plants) await plant(planted);
   const without = await look();
@@ -187,7 +187,7 @@ test('every difference is named, nothing else is, and the tables are as before o
   expect(await contents()).toEqual(before);
 });
 
-test('tables that were emptied are filled again from the log', async () => {
+test('refills emptied tables from the log', async () => {
   const before = await contents();
   const { state } = await servedBuilds(world.pool);
   await plant('TRUNCATE TABLE {{account_ledger}}');
@@ -200,7 +200,7 @@ test('tables that were emptied are filled again from the log', async () => {
   expect((await servedBuilds(world.pool)).state).not.toBe(state);
 });
 
-test('of totals, only those that are wrong are taken away', async () => {
+test('deletes only the totals that are wrong', async () => {
   const before = await contents();
   await plant(copy('transfer_counts', 'transfers + 1 AS transfers, seq + 1000 AS seq', 'range = 0 LIMIT 1'));
   const report = await look({ repair: true });
@@ -209,7 +209,7 @@ test('of totals, only those that are wrong are taken away', async () => {
   expect(await contents()).toEqual(before);
 });
 
-test('what is written while it is repaired stays', async () => {
+test('keeps rows written during a repair', async () => {
   const block = busyBlock(1041, 4);
   await plant(`DELETE FROM {{transfers}} WHERE ${at(1041)}`);
   // Read from the log already, not yet inserted: meanwhile the block is reverted, and its rows are taken back.
@@ -256,7 +256,7 @@ const repairing = async (before: (sql: string) => Promise<void>): Promise<Verify
     { from: null, to: null, repair: true, betweenLooksMs: 50 },
   );
 
-test('what was written after the log was read is not taken for wrong', async () => {
+test('does not report rows written after the log was read', async () => {
   const block = busyBlock(1042, 4);
   const rows = await select(`SELECT 1 AS x FROM {{transfers}} FINAL WHERE ${at(1043)}`);
   await plant(`DELETE FROM {{transfers}} WHERE ${at(1043)}`);
@@ -280,7 +280,7 @@ test('what was written after the log was read is not taken for wrong', async () 
   ]);
 });
 
-test('blocks that are written again while they are compared are no differences', async () => {
+test('reports no differences for blocks that are rewritten while they are compared', async () => {
   let seq = 20;
   let left = 1;
   const clickhouse: ProjectionWorld['clickhouse'] = {
@@ -315,7 +315,7 @@ test('blocks that are written again while they are compared are no differences',
 const OWN_LOCK = `locktype = 'advisory'
   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`;
 
-test('whoever has lost the lock takes nothing away, and holds nobody up', async () => {
+test('a repairer that lost its lock deletes nothing and blocks nobody', async () => {
   await plant(copy('nft_transfers', 'token_id + 1 AS token_id', `${at(1008)} LIMIT 1`));
   await world.clickhouse.command('CREATE TABLE verify_0badcafe_left (x UInt8) ENGINE = Memory');
   const before = await contents();
@@ -340,7 +340,7 @@ test('whoever has lost the lock takes nothing away, and holds nobody up', async 
   expect(await select("SELECT name FROM system.tables WHERE startsWith(name, 'verify_')")).toEqual([]);
 });
 
-test('a message that cannot be projected is named, unless it was skipped', async () => {
+test('reports a message that cannot be projected, unless it was skipped', async () => {
   const broken = some.map((one): (typeof some)[number] => ({
     ...one,
     project(item) {
@@ -371,7 +371,7 @@ test('a message that cannot be projected is named, unless it was skipped', async
   }
 });
 
-test('a sample finds what differs, raises an alarm that names it, and takes it back', async () => {
+test('sampling raises an alarm that names a difference, and clears it once repaired', async () => {
   const metrics = createMetrics('test');
   const sampling = startSampling({
     ...world,
@@ -425,7 +425,7 @@ describe('the state', () => {
   const update = async (set: string, where: string): Promise<void> =>
     void (await world.pool.query(`UPDATE tds.checkpoints SET ${set} WHERE ${where}`));
 
-  test('a checkpoint outside the log, or in another topic of that name, is named', async () => {
+  test('reports a checkpoint outside the log or of a recreated topic', async () => {
     await update('next_offset = 900', "consumer = 'tx-index' AND partition = 2");
     await update("topic_id = 'x' || topic_id", "consumer = 'transfers' AND partition = 3");
     expect(told((await look()).differences)).toEqual([
@@ -436,7 +436,7 @@ describe('the state', () => {
     await update('topic_id = substr(topic_id, 2)', "consumer = 'transfers' AND partition = 3");
   });
 
-  test('a projection that is behind makes it impossible to tell', async () => {
+  test('is inconclusive while a projection is behind', async () => {
     await update('next_offset = next_offset - 1', "consumer = 'tx-index' AND partition = 0");
     await expect(look({ waitMs: 10 })).rejects.toMatchObject({ code: 'CONFLICT' });
     await world.catchUp();
@@ -444,7 +444,7 @@ describe('the state', () => {
   });
 });
 
-test('blocks of the log that are missing, short, double or unlinked are named', async () => {
+test('reports blocks of the log that are missing, incomplete, duplicated or unlinked', async () => {
   const stranger = busyBlock(2054, 4, 3);
   await world.publish([
     accepted(busyBlock(2048, 4), 6),

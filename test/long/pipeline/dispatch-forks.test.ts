@@ -194,7 +194,7 @@ async function wrongs({ messages, inForce, went }: Log): Promise<string[]> {
 }
 
 it.each(Array.from({ length: 24 }, (_, seed) => seed))(
-  'read in any order, leaves nobody with what is not so (seed %i)',
+  'leaves no receiver with a wrong state, in whatever order it is read (seed %i)',
   async (seed) => {
     const random = createRandom(seed);
     const log = forkingChain(random);
@@ -278,7 +278,7 @@ describe('a reverted transfer', () => {
   };
 
   it.each(seeds)(
-    'is sent as reverted by the later of two transactions that complete the ten blocks (order %i)',
+    'is sent as reverted by the later of two transactions that complete ten confirmations (order %i)',
     async (seed) => {
       const read = reader(world.pool);
       const old = block(1020, 0, 0, [1]);
@@ -293,7 +293,7 @@ describe('a reverted transfer', () => {
   );
 
   it.each(seeds)(
-    'is sent again when it is included again while it is found reverted (order %i)',
+    'is sent again when it is included again while its removal is detected (order %i)',
     async (seed) => {
       const read = reader(world.pool);
       const old = block(1013, 0, 0, [1]);
@@ -330,7 +330,7 @@ describe('the last balance that a receiver was sent', () => {
   };
 
   it.each(Array.from({ length: 24 }, (_, seed) => seed))(
-    'are those of the chain, or were told on top of them and taken back (seed %i)',
+    'equals the chain, or was followed by its reversal (seed %i)',
     async (seed) => {
       const random = createRandom(seed);
       const chain: Block[] = [];

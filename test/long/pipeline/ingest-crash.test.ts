@@ -254,7 +254,7 @@ test('two ingesters share the chunks, and one takes over the chunks of the other
   expect(await world.read(topics.chainBlocks)).toHaveLength(96);
 });
 
-test('a stale writer has no effect after another has taken its chunk', async () => {
+test('a stale writer has no effect after another process took the lease of its chunk', async () => {
   world = await ingestWorld({ seed: 'zombie', initialHead: 30 });
   let isFrozen = false;
   const thaw = Promise.withResolvers<void>();

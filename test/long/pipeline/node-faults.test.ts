@@ -40,8 +40,8 @@ describe('the ingester at the head', () => {
     ['lacks the block of its head', { kind: 'null-result', methods: BLOCKS }],
     ['leaves out an event under the right count', { kind: 'missing-events' }],
     ['leaves out a transaction under the right count', { kind: 'missing-transactions' }],
-    ['names a parent that is nobody', { kind: 'wrong-parent' }],
-    ['fails inside', { kind: 'error', code: -32603 }],
+    ['names a parent that does not exist', { kind: 'wrong-parent' }],
+    ['answers with an internal error', { kind: 'error', code: -32603 }],
   ])('recovers from a node that %s', async (_, fault) => {
     const before = world.node.ledger.head();
     world.node.control({ command: 'fault', fault });
@@ -77,7 +77,7 @@ describe('the ingester at the head', () => {
 });
 
 test(
-  'backfill skips no block and publishes no wrong one, whatever the fault',
+  'backfill skips no block and publishes no wrong block under any fault',
   { timeout: 240_000 },
   async () => {
     const world = await ingestWorld({ seed: 'faulty history', initialHead: HEAD });

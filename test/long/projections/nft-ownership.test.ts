@@ -166,7 +166,7 @@ async function expectOwners(): Promise<void> {
 }
 
 test(
-  'owners and holdings are what happened last, through forks and a rebuild',
+  'owners and holdings follow the last transfer, through forks and a rebuild',
   { timeout: 300_000 },
   async () => {
     const run = await world.run();

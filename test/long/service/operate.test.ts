@@ -82,7 +82,7 @@ afterAll(async () => {
   rmSync(dataDir, { recursive: true, force: true });
 });
 
-test('verify names blocks that came short, and has them read again', async () => {
+test('verify reports incomplete blocks and has them repaired', async () => {
   await indexedUpTo(HEAD);
   node.faults.clear();
   const found = await tds('verify');
@@ -112,7 +112,7 @@ test('verify names blocks that came short, and has them read again', async () =>
   });
 });
 
-test('a message that nobody can read halts its partition until it is skipped by name', async () => {
+test('an unreadable message halts its partition until an operator skips it', async () => {
   await eventually(async () => expect((await ready()).code).toBe(200));
   const kafka = createKafka({
     brokers: own.env.KAFKA_BROKERS.split(','),
@@ -136,7 +136,7 @@ test('a message that nobody can read halts its partition until it is skipped by 
   expect(await tds('verify')).toMatchObject({ code: 0 });
 });
 
-test('a role that is stopped is named though its process is there; woken, it works', async () => {
+test('status reports a frozen role, which continues when it is resumed', async () => {
   for (const name of ['ingest', 'project', 'observe', 'dispatch']) {
     await eventually(async () => expect(await stateOf(name)).toBe('working'));
   }
@@ -149,7 +149,7 @@ test('a role that is stopped is named though its process is there; woken, it wor
   await eventually(async () => expect(await stateOf('project')).toBe('working'));
 });
 
-test('a role that is killed is started again; a stop in the middle of the work loses nothing', async () => {
+test('a killed role is restarted; a stop in the middle of the work loses nothing', async () => {
   const before = service.pids();
   node.control({ command: 'advance', blocks: 30 });
   process.kill(before['ingest']!, 'SIGKILL');
