@@ -15,8 +15,8 @@ import {
 import type { LogIdentity } from './checkpoints.ts';
 import type { Kafka, TopicOffsets } from './client.ts';
 import { createConsumer } from './consumer.ts';
-import type { TopicPartition } from './consumer.ts';
-import type { Handled, LogBatch } from './consumption.ts';
+
+import type { Handled, LogBatch, TopicPartition } from './consumption.ts';
 
 /** The server ends a transaction that is idle for so long, so that a frozen process does not keep its locks. */
 const IDLE_MS = 10_000;
@@ -45,7 +45,7 @@ export interface CheckpointedConsumerOptions {
   readonly groupId?: string;
   readonly topics: readonly Topic<unknown>[];
   /** Compressed bytes of one fetch. */
-  readonly fetchBytes?: number;
+  readonly fetchBytes?: number | undefined;
   /**
    * What becomes of a checkpoint that lies outside the log. `stop`: `onError` with CHECKPOINT_OUTSIDE_LOG. `clamp`: the
    * nearest offset of the log, with an error in the log. `restart`: the first offset. With `clamp` and `restart` a

@@ -75,51 +75,45 @@ export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOption
       },
   });
   let connectedAdmin: Promise<kafkajs.Admin> | null = null;
+  const connectAdmin = async (): Promise<kafkajs.Admin> => {
+    const created = kafka.admin();
+    await created.connect();
+    return created;
+  };
   const admin = async (): Promise<kafkajs.Admin> => {
-    connectedAdmin ??= (async () => {
-      const created = kafka.admin();
-      await created.connect();
-      return created;
-    })();
     try {
-      return await connectedAdmin;
+      return await (connectedAdmin ??= connectAdmin());
     } catch (cause) {
       connectedAdmin = null;
-      throw new AppError('STORE_UNAVAILABLE', 'Kafka is unavailable', { retryable: true, cause });
+      throw unavailable('Kafka is unavailable', cause);
     }
+  };
+  const ask = async <T>(work: (admin: kafkajs.Admin) => Promise<T>, failure: string): Promise<T> => {
+    const connected = await admin();
+    return await work(connected).catch((cause: unknown) => {
+      throw unavailable(failure, cause);
+    });
   };
 
   const offsets = async (topic: Topic<unknown>): Promise<TopicOffsets[]> => {
-    try {
-      const fetched = await (await admin()).fetchTopicOffsets(topicPrefix + topic.name);
-      return fetched
-        .map(({ partition, low, high }) => ({ partition, low: Number(low), high: Number(high) }))
-        .toSorted((a, b) => a.partition - b.partition);
-    } catch (cause) {
-      if (cause instanceof AppError) throw cause;
-      throw new AppError('STORE_UNAVAILABLE', `Kafka did not return the offsets of ${topic.name}`, {
-        retryable: true,
-        cause,
-      });
-    }
+    const fetched = await ask(
+      (connected) => connected.fetchTopicOffsets(topicPrefix + topic.name),
+      `Kafka did not return the offsets of ${topic.name}`,
+    );
+    return fetched
+      .map(({ partition, low, high }) => ({ partition, low: Number(low), high: Number(high) }))
+      .toSorted((a, b) => a.partition - b.partition);
   };
 
   const client: Kafka = {
     ensureTopics: async () => await ensureTopics(await admin(), topicPrefix),
     offsets,
     async offsetsAt(topic, timestamp) {
-      try {
-        const fetched = await (
-          await admin()
-        ).fetchTopicOffsetsByTimestamp(topicPrefix + topic.name, timestamp);
-        return fetched.map(({ partition, offset }) => ({ partition, offset: Number(offset) }));
-      } catch (cause) {
-        if (cause instanceof AppError) throw cause;
-        throw new AppError('STORE_UNAVAILABLE', `Kafka did not return the offsets of ${topic.name}`, {
-          retryable: true,
-          cause,
-        });
-      }
+      const fetched = await ask(
+        (connected) => connected.fetchTopicOffsetsByTimestamp(topicPrefix + topic.name, timestamp),
+        `Kafka did not return the offsets of ${topic.name}`,
+      );
+      return fetched.map(({ partition, offset }) => ({ partition, offset: Number(offset) }));
     },
     async topicId(topic) {
       let lastError: unknown;
@@ -133,7 +127,7 @@ export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOption
       throw lastError;
     },
     publisher: () => createPublisher(() => connectProducer(kafka), topicPrefix),
-    consume: (options) => consume(kafka, topicPrefix, offsets, options),
+    consume: (options) => consume(kafka, topicPrefix, options),
     async *readRanges(topic, ranges, fetchBytes, signal) {
       const highs = new Map((await offsets(topic)).map(({ partition, high }) => [partition, high]));
       const bounded = ranges.map((range) => ({
@@ -145,7 +139,7 @@ export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOption
       yield* readRanges(
         topic,
         bounded,
-        (options) => consume(kafka, topicPrefix, offsets, options),
+        (options) => client.consume(options),
         deleteGroup,
         fetchBytes,
         signal,
@@ -157,19 +151,14 @@ export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOption
     async deleteBefore(topic, partition, offset) {
       const range = (await offsets(topic)).find((one) => one.partition === partition);
       if (range === undefined || offset <= range.low) return;
-      try {
-        await (
-          await admin()
-        ).deleteTopicRecords({
-          topic: topicPrefix + topic.name,
-          partitions: [{ partition, offset: String(offset) }],
-        });
-      } catch (cause) {
-        throw new AppError('STORE_UNAVAILABLE', `Kafka did not delete messages of ${topic.name}`, {
-          retryable: true,
-          cause,
-        });
-      }
+      await ask(
+        (connected) =>
+          connected.deleteTopicRecords({
+            topic: topicPrefix + topic.name,
+            partitions: [{ partition, offset: String(offset) }],
+          }),
+        `Kafka did not delete messages of ${topic.name}`,
+      );
     },
     async close() {
       const connected = await connectedAdmin?.catch(() => null);
@@ -177,4 +166,8 @@ export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOption
     },
   };
   return client;
+}
+
+function unavailable(message: string, cause: unknown): AppError {
+  return new AppError('STORE_UNAVAILABLE', message, { retryable: true, cause });
 }

@@ -2,12 +2,7 @@ import type { Topic } from '../../schemas/topics.ts';
 import type { Logger } from '../log.ts';
 import { CheckpointConflict } from './checkpoints.ts';
 import type { Kafka } from './client.ts';
-import type { Consumption, Handled, LogBatch } from './consumption.ts';
-
-export interface TopicPartition {
-  readonly topic: string;
-  readonly partition: number;
-}
+import type { Consumption, Handled, LogBatch, TopicPartition } from './consumption.ts';
 
 export interface ConsumerOptions {
   readonly kafka: Pick<Kafka, 'consume'>;
@@ -15,7 +10,7 @@ export interface ConsumerOptions {
   readonly groupId: string;
   readonly topics: readonly Topic<unknown>[];
   /** Compressed bytes of one fetch. */
-  readonly fetchBytes?: number;
+  readonly fetchBytes?: number | undefined;
   /** Fires when the consumer shuts down: an error of the handler then counts as `abandoned`. */
   readonly signal: AbortSignal;
   /** Offset to read a partition from: asked at every assignment, and by `resume`. */
@@ -73,7 +68,7 @@ export function createConsumer(options: ConsumerOptions): LogConsumer {
       started = await kafka.consume({
         groupId,
         topics,
-        ...(fetchBytes === undefined ? {} : { fetchBytes }),
+        fetchBytes,
         startAt: startOffset,
         onBatch,
         ...(onRevoked === undefined ? {} : { onRevoked }),

@@ -2,6 +2,7 @@ import type kafkajs from 'kafkajs';
 
 import { AppError } from '../../schemas/errors.ts';
 import type { Topic } from '../../schemas/topics.ts';
+import { pause } from '../lifecycle.ts';
 
 export interface LogMessage {
   /** Name in `schemas/topics.ts`, without the prefix. */
@@ -23,6 +24,11 @@ export interface LogBatch {
   readonly highWatermark: number;
 }
 
+export interface TopicPartition {
+  readonly topic: string;
+  readonly partition: number;
+}
+
 /** `abandoned`: the batch was not handled; nothing more of its partition is read until a seek or the next assignment. */
 export type Handled = 'done' | 'abandoned';
 
@@ -32,17 +38,15 @@ export interface ConsumeOptions {
   /** Partitions to read; other assigned ones stay paused. Default: all. */
   readonly partitions?: readonly number[];
   /** Offset to read from; asked for every assigned partition at every assignment. */
-  startAt(topic: string, partition: number): Promise<number | 'beginning' | 'end'>;
+  startAt(topic: string, partition: number): Promise<number>;
   /** One batch at a time. Its error ends the consumption with `onCrash`. */
   onBatch(batch: LogBatch): Promise<Handled | void>;
   /** Called with partitions that are no longer assigned to this member. */
-  onRevoked?(partitions: readonly { topic: string; partition: number }[]): void;
+  onRevoked?(partitions: readonly TopicPartition[]): void;
   /** Called once, when reading cannot continue. */
   onCrash(error: unknown): void;
-  /** Longest time that a fetch waits for new messages, which `stop` waits for too. Default: 250. */
-  readonly maxWaitMs?: number;
   /** Compressed bytes of one fetch; a larger record batch is fetched alone. Bounds what is decompressed at once. */
-  readonly fetchBytes?: number;
+  readonly fetchBytes?: number | undefined;
 }
 
 export interface Consumption {
@@ -51,180 +55,250 @@ export interface Consumption {
   seek(topic: string, partition: number, offset: number): void;
   /** Commits the group's offset, which only shows lag in Kafka's tools. */
   commit(topic: string, partition: number, nextOffset: number): Promise<void>;
-  assigned(): readonly { topic: string; partition: number }[];
-  /** Stops fetching a partition until `resume`. */
+  assigned(): readonly TopicPartition[];
+  /** Stops fetching a partition until the next assignment. */
   pause(topic: string, partition: number): void;
 }
 
 /** Largest record batch that topics accept, and the most that one fetch returns of a partition. */
 export const MAX_MESSAGE_BYTES = 17_000_000;
+/** Delay before the group is joined again after kafkajs has given up on an unavailable broker. */
+const REJOIN_MS = 1000;
+/** Longest time that `stop` waits for a join under way; the member then leaves the group in the background. */
+const JOIN_GRACE_MS = 3000;
 
 /**
  * Reads topics as a member of a group, which only assigns partitions and shows lag: the caller says where to read from.
  */
 export async function consume(
-  kafka: kafkajs.Kafka,
+  kafka: Pick<kafkajs.Kafka, 'consumer'>,
   topicPrefix: string,
-  offsetsOf: (topic: Topic<unknown>) => Promise<{ partition: number; low: number; high: number }[]>,
   options: ConsumeOptions,
 ): Promise<Consumption> {
-  const consumer = kafka.consumer({
-    groupId: topicPrefix + options.groupId,
-    allowAutoTopicCreation: false,
-    // A killed member loses its partitions after this time; heartbeats continue during a batch.
-    sessionTimeout: 12_000,
-    rebalanceTimeout: 30_000,
-    heartbeatInterval: 3000,
-    maxWaitTimeInMs: options.maxWaitMs ?? 250,
-    minBytes: 1,
-    maxBytes: options.fetchBytes ?? 4 * MAX_MESSAGE_BYTES,
-    maxBytesPerPartition: Math.min(MAX_MESSAGE_BYTES, options.fetchBytes ?? MAX_MESSAGE_BYTES),
-    retry: { retries: 10, initialRetryTime: 100, maxRetryTime: 5000 },
-  });
-  const registered = new Map(options.topics.map((topic) => [topicPrefix + topic.name, topic]));
-  const wanted = (partition: number): boolean => options.partitions?.includes(partition) ?? true;
+  const consumption = new GroupConsumption(kafka, topicPrefix, options);
+  await consumption.start();
+  return consumption;
+}
 
+class GroupConsumption implements Consumption {
+  readonly #consumer: kafkajs.Consumer;
+  readonly #options: ConsumeOptions;
+  readonly #topicPrefix: string;
+  /** By the name with the prefix. */
+  readonly #topics: ReadonlyMap<string, Topic<unknown>>;
   /** Next offset of each assigned partition; a promise until `startAt` has answered. */
-  let expected = new Map<string, Promise<number> | number>();
+  #expected = new Map<string, Promise<number> | number>();
   /** Partitions with a seek since their last batch began. */
-  const sought = new Set<string>();
-  const abandoned = new Set<string>();
-  let generation = 0;
-  let stopping = false;
+  readonly #sought = new Set<string>();
+  readonly #abandoned = new Set<string>();
+  /** Counts assignments: what began under an earlier one is dropped. */
+  #generation = 0;
+  /** Resolves when the group is joined, or the attempt has failed. */
+  #joining: Promise<void> = Promise.resolve();
+  #isRejoining = false;
+  readonly #stopping = new AbortController();
 
-  const startOf = async (topic: Topic<unknown>, partition: number): Promise<number> => {
-    const start = await options.startAt(topic.name, partition);
-    if (typeof start === 'number') return start;
-    const range = (await offsetsOf(topic)).find((entry) => entry.partition === partition);
-    if (range === undefined)
-      throw new AppError('NOT_FOUND', `Topic ${topic.name} has no partition ${partition}`);
-    return start === 'beginning' ? range.low : range.high;
-  };
+  constructor(kafka: Pick<kafkajs.Kafka, 'consumer'>, topicPrefix: string, options: ConsumeOptions) {
+    this.#options = options;
+    this.#topicPrefix = topicPrefix;
+    this.#topics = new Map(options.topics.map((topic) => [topicPrefix + topic.name, topic]));
+    this.#consumer = kafka.consumer({
+      groupId: topicPrefix + options.groupId,
+      allowAutoTopicCreation: false,
+      // A killed member loses its partitions after this time; heartbeats continue during a batch.
+      sessionTimeout: 12_000,
+      rebalanceTimeout: 30_000,
+      heartbeatInterval: 3000,
+      // `stop` waits for a fetch under way.
+      maxWaitTimeInMs: 250,
+      minBytes: 1,
+      maxBytes: options.fetchBytes ?? 4 * MAX_MESSAGE_BYTES,
+      maxBytesPerPartition: Math.min(MAX_MESSAGE_BYTES, options.fetchBytes ?? MAX_MESSAGE_BYTES),
+      retry: {
+        retries: 10,
+        initialRetryTime: 100,
+        maxRetryTime: 5000,
+        // kafkajs cannot stop a join that it has begun by itself: the member would stay in the group.
+        restartOnFailure: async () => {
+          this.#isRejoining = !this.#stopping.signal.aborted;
+          return false;
+        },
+      },
+    });
+  }
 
-  const crash = (error: unknown): void => {
-    if (stopping) return;
-    stopping = true;
-    options.onCrash(error);
-  };
+  async start(): Promise<void> {
+    const consumer = this.#consumer;
+    consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => this.#onAssigned(payload.memberAssignment));
+    consumer.on(consumer.events.CRASH, ({ payload }) => {
+      if (this.#isRejoining) this.#joining = this.#rejoin();
+      else this.#crash(payload.error);
+    });
+    try {
+      await consumer.connect();
+      await consumer.subscribe({ topics: [...this.#topics.keys()], fromBeginning: true });
+      await (this.#joining = this.#join());
+    } catch (error) {
+      await consumer.disconnect().catch(() => {});
+      throw error;
+    }
+  }
 
-  consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
-    generation += 1;
-    const ownGeneration = generation;
-    const previous = expected;
-    expected = new Map();
-    for (const [fullName, partitions] of Object.entries(payload.memberAssignment)) {
-      const topic = registered.get(fullName);
+  async #join(): Promise<void> {
+    await this.#consumer.run({
+      autoCommit: false,
+      eachBatchAutoResolve: false,
+      partitionsConsumedConcurrently: 1,
+      eachBatch: async (payload) => await this.#onFetched(payload),
+    });
+  }
+
+  async #rejoin(): Promise<void> {
+    this.#isRejoining = false;
+    await pause(REJOIN_MS, this.#stopping.signal);
+    if (!this.#stopping.signal.aborted) await this.#join().catch((error: unknown) => this.#crash(error));
+  }
+
+  #onAssigned(assignment: Readonly<Record<string, number[]>>): void {
+    this.#generation += 1;
+    const previous = this.#expected;
+    this.#expected = new Map();
+    for (const [fullName, partitions] of Object.entries(assignment)) {
+      const topic = this.#topics.get(fullName);
       if (topic === undefined) continue;
-      const others = partitions.filter((partition) => !wanted(partition));
-      if (others.length > 0) consumer.pause([{ topic: fullName, partitions: others }]);
-      for (const partition of partitions.filter(wanted)) {
-        const id = idOf(topic.name, partition);
-        if (abandoned.delete(id)) consumer.resume([{ topic: fullName, partitions: [partition] }]);
-        const start = startOf(topic, partition);
-        expected.set(id, start);
-        start.then(
-          (offset) => {
-            if (ownGeneration !== generation || stopping) return;
-            expected.set(id, offset);
-            consumer.seek({ topic: fullName, partition, offset: String(offset) });
-          },
-          (error: unknown) => crash(error),
-        );
+      for (const partition of partitions) {
+        if (this.#options.partitions?.includes(partition) ?? true) this.#open(topic.name, partition);
+        else this.pause(topic.name, partition);
       }
     }
-    const revoked = [...previous.keys()].filter((id) => !expected.has(id));
-    if (revoked.length > 0) options.onRevoked?.(revoked.map(topicPartitionOf));
-  });
-  consumer.on(consumer.events.CRASH, ({ payload }) => {
-    if (!payload.restart) crash(payload.error);
-  });
+    const revoked = [...previous.keys()].filter((id) => !this.#expected.has(id));
+    if (revoked.length > 0) this.#options.onRevoked?.(revoked.map(topicPartitionOf));
+  }
 
-  await consumer.connect();
-  await consumer.subscribe({ topics: [...registered.keys()], fromBeginning: true });
-  await consumer.run({
-    autoCommit: false,
-    eachBatchAutoResolve: false,
-    partitionsConsumedConcurrently: 1,
-    eachBatch: async (payload) => {
-      const { batch } = payload;
-      const topic = registered.get(batch.topic);
-      if (topic === undefined || stopping) return;
-      const id = idOf(topic.name, batch.partition);
-      const ownGeneration = generation;
-      const next = await expected.get(id);
-      // Fetched before the seek to the start offset.
-      if (next === undefined || ownGeneration !== generation || stopping) return;
-      if (!payload.isRunning() || payload.isStale()) return;
-      const messages = toLogMessages(topic.name, batch).filter(({ offset }) => offset >= next);
-      const [first] = messages;
-      const last = messages.at(-1);
-      if (first === undefined || last === undefined) {
-        payload.resolveOffset(batch.lastOffset());
-        return;
-      }
-      if (first.offset !== next) {
-        crash(
-          new AppError(
-            'CHECKPOINT_OUTSIDE_LOG',
-            `${id}: expected offset ${next}, but the log continues at ${first.offset}: messages between have been deleted`,
-          ),
-        );
-        return;
-      }
-      const heartbeat = setInterval(() => void payload.heartbeat().catch(() => {}), 2000);
-      let handled: Handled | void;
-      sought.delete(id);
-      try {
-        handled = await options.onBatch({
-          topic: topic.name,
-          partition: batch.partition,
-          messages,
-          highWatermark: Number(batch.highWatermark),
-        });
-      } catch (error) {
-        crash(error);
-        return;
-      } finally {
-        clearInterval(heartbeat);
-      }
-      if (ownGeneration !== generation || sought.has(id)) return;
-      if (handled === 'abandoned') {
-        abandoned.add(id);
-        consumer.pause([{ topic: batch.topic, partitions: [batch.partition] }]);
-        return;
-      }
-      expected.set(id, last.offset + 1);
-      payload.resolveOffset(String(last.offset));
-      await payload.heartbeat();
-    },
-  });
+  /** Looks up the start offset of an assigned partition; batches of it wait for that. */
+  #open(topic: string, partition: number): void {
+    const generation = this.#generation;
+    this.#resumeAbandoned(topic, partition);
+    const start = this.#options.startAt(topic, partition);
+    this.#expected.set(idOf(topic, partition), start);
+    start.then(
+      (offset) => {
+        if (generation !== this.#generation || this.#stopping.signal.aborted) return;
+        this.#expected.set(idOf(topic, partition), offset);
+        this.#consumer.seek({ topic: this.#topicPrefix + topic, partition, offset: String(offset) });
+      },
+      (error: unknown) => this.#crash(error),
+    );
+  }
 
-  return {
-    async stop() {
-      stopping = true;
-      await consumer.disconnect();
-    },
-    seek(topic, partition, offset) {
-      if (stopping) return;
-      const id = idOf(topic, partition);
-      expected.set(id, offset);
-      sought.add(id);
-      if (abandoned.delete(id)) consumer.resume([{ topic: topicPrefix + topic, partitions: [partition] }]);
-      consumer.seek({ topic: topicPrefix + topic, partition, offset: String(offset) });
-    },
-    async commit(topic, partition, nextOffset) {
-      await consumer.commitOffsets([{ topic: topicPrefix + topic, partition, offset: String(nextOffset) }]);
-    },
-    assigned: () => [...expected.keys()].map(topicPartitionOf),
-    pause: (topic, partition) => consumer.pause([{ topic: topicPrefix + topic, partitions: [partition] }]),
-  };
+  /** The life of a batch: fetched, handled, then passed or abandoned. */
+  async #onFetched(payload: kafkajs.EachBatchPayload): Promise<void> {
+    const { batch } = payload;
+    const topic = this.#topics.get(batch.topic);
+    if (topic === undefined) return;
+    const id = idOf(topic.name, batch.partition);
+    const generation = this.#generation;
+    const next = await this.#expected.get(id);
+    // Fetched before the seek to the start offset.
+    if (next === undefined || generation !== this.#generation || this.#stopping.signal.aborted) return;
+    if (!payload.isRunning() || payload.isStale()) return;
+    const messages = toLogMessages(topic.name, batch).filter(({ offset }) => offset >= next);
+    const [first] = messages;
+    const last = messages.at(-1);
+    if (first === undefined || last === undefined) {
+      payload.resolveOffset(batch.lastOffset());
+      return;
+    }
+    if (first.offset !== next) return this.#crash(messagesDeleted(id, next, first.offset));
+
+    this.#sought.delete(id);
+    const handled = await this.#handle(payload, {
+      topic: topic.name,
+      partition: batch.partition,
+      messages,
+      highWatermark: Number(batch.highWatermark),
+    });
+    // What a seek or another assignment has decided meanwhile stands.
+    if (handled === 'crashed' || generation !== this.#generation || this.#sought.has(id)) return;
+    if (handled === 'abandoned') {
+      this.#abandoned.add(id);
+      this.pause(topic.name, batch.partition);
+      return;
+    }
+    this.#expected.set(id, last.offset + 1);
+    payload.resolveOffset(String(last.offset));
+    await payload.heartbeat();
+  }
+
+  async #handle(payload: kafkajs.EachBatchPayload, batch: LogBatch): Promise<Handled | 'crashed'> {
+    const heartbeat = setInterval(() => void payload.heartbeat().catch(() => {}), 2000);
+    try {
+      return (await this.#options.onBatch(batch)) ?? 'done';
+    } catch (error) {
+      this.#crash(error);
+      return 'crashed';
+    } finally {
+      clearInterval(heartbeat);
+    }
+  }
+
+  #crash(error: unknown): void {
+    if (this.#stopping.signal.aborted) return;
+    this.#stopping.abort();
+    this.#options.onCrash(error);
+  }
+
+  #resumeAbandoned(topic: string, partition: number): void {
+    if (this.#abandoned.delete(idOf(topic, partition)))
+      this.#consumer.resume([{ topic: this.#topicPrefix + topic, partitions: [partition] }]);
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    const left = this.#joining.then(() => this.#consumer.disconnect());
+    left.catch(() => {});
+    const grace = new AbortController();
+    const hasJoined = this.#joining.then(() => true);
+    const canLeave = await Promise.race([hasJoined, pause(JOIN_GRACE_MS, grace.signal)]);
+    grace.abort();
+    if (canLeave === true) await left;
+  }
+
+  seek(topic: string, partition: number, offset: number): void {
+    if (this.#stopping.signal.aborted) return;
+    const id = idOf(topic, partition);
+    this.#expected.set(id, offset);
+    this.#sought.add(id);
+    this.#resumeAbandoned(topic, partition);
+    this.#consumer.seek({ topic: this.#topicPrefix + topic, partition, offset: String(offset) });
+  }
+
+  async commit(topic: string, partition: number, nextOffset: number): Promise<void> {
+    const offset = String(nextOffset);
+    await this.#consumer.commitOffsets([{ topic: this.#topicPrefix + topic, partition, offset }]);
+  }
+
+  assigned(): readonly TopicPartition[] {
+    return [...this.#expected.keys()].map(topicPartitionOf);
+  }
+
+  pause(topic: string, partition: number): void {
+    this.#consumer.pause([{ topic: this.#topicPrefix + topic, partitions: [partition] }]);
+  }
+}
+
+function messagesDeleted(id: string, expected: number, found: number): AppError {
+  return new AppError(
+    'CHECKPOINT_OUTSIDE_LOG',
+    `${id}: expected offset ${expected}, but the log continues at ${found}: messages between have been deleted`,
+  );
 }
 
 function idOf(topic: string, partition: number): string {
   return `${topic}:${partition}`;
 }
 
-function topicPartitionOf(id: string): { topic: string; partition: number } {
+function topicPartitionOf(id: string): TopicPartition {
   const colon = id.lastIndexOf(':');
   return { topic: id.slice(0, colon), partition: Number(id.slice(colon + 1)) };
 }

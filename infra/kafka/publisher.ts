@@ -85,56 +85,17 @@ export async function connectProducer(kafka: kafkajs.Kafka): Promise<BatchProduc
  * moves to a broker that has answered for another partition, it reports success for messages that it has not sent. And
  * an error of one partition hides what became of the others. With a single partition there is nothing to mix up: its
  * retries repeat the same messages under the same sequence numbers, so the broker stores them once and in order.
- *
- * After an error the producer is replaced: kafkajs would give the sequence numbers of messages that may have been stored
- * to others, which the broker would then drop as duplicates.
  */
 export function createPublisher(connect: () => Promise<BatchProducer>, topicPrefix: string): Publisher {
   const choosePartition = kafkajs.Partitioners.DefaultPartitioner();
-  const queues = new Map<string, PendingAppend[]>();
-  const draining = new Map<string, Promise<void>>();
-  const leases = new Map<number, ProducerLease>();
+  const producers = createProducers(connect);
+  const queues = new Map<string, { readonly pending: PendingAppend[]; readonly drained: Promise<void> }>();
   let closed = false;
-
-  const closeIfUnused = ({ producer, requests, isRetired }: ProducerLease): void => {
-    if (isRetired && requests === 0) producer.then((unused) => unused.disconnect()).catch(() => {});
-  };
-
-  /** One request; returns the offset of its first message. */
-  const append = async (
-    topic: string,
-    partition: number,
-    messages: readonly EncodedMessage[],
-  ): Promise<number> => {
-    const slot = partition % PRODUCERS;
-    const used = leases.get(slot) ?? { producer: connect(), requests: 0, isRetired: false };
-    leases.set(slot, used);
-    used.requests += 1;
-    try {
-      const producer = await used.producer;
-      const responses = await producer.sendBatch({
-        acks: -1,
-        compression: ZSTD,
-        topicMessages: [{ topic, messages: [...messages] }],
-      });
-      const response = responses.find((one) => one.topicName === topic && one.partition === partition);
-      const baseOffset = response?.baseOffset ?? '';
-      if (!/^\d+$/.test(baseOffset)) throw new MissingOffset(topic, partition);
-      return Number(baseOffset);
-    } catch (error) {
-      used.isRetired = true;
-      if (leases.get(slot) === used) leases.delete(slot);
-      throw error;
-    } finally {
-      used.requests -= 1;
-      closeIfUnused(used);
-    }
-  };
 
   const send = async (topic: string, partition: number, appends: readonly PendingAppend[]): Promise<void> => {
     const messages = appends.flatMap((pending) => pending.messages);
     try {
-      let offset = await retry(() => append(topic, partition, messages), {
+      let offset = await retry(() => producers.append(topic, partition, messages), {
         isRetryable: (error) => error instanceof MissingOffset,
         maxAttempts: MAX_ATTEMPTS,
       });
@@ -151,16 +112,7 @@ export function createPublisher(connect: () => Promise<BatchProducer>, topicPref
     }
   };
 
-  const drain = async (id: string, topic: string, partition: number): Promise<void> => {
-    for (let queue = queues.get(id) ?? []; queue.length > 0; queue = queues.get(id) ?? []) {
-      const count = fittingCount(queue);
-      queues.set(id, queue.slice(count));
-      await send(topic, partition, queue.slice(0, count));
-    }
-    queues.delete(id);
-    draining.delete(id);
-  };
-
+  /** Resolves to the offset of the first message. */
   const enqueue = (
     topic: string,
     partition: number,
@@ -168,32 +120,23 @@ export function createPublisher(connect: () => Promise<BatchProducer>, topicPref
   ): Promise<number> => {
     const id = `${topic}:${partition}`;
     const size = messages.reduce((sum, { value }) => sum + value.length, 0);
+    const drain = async (pending: PendingAppend[]): Promise<void> => {
+      while (pending.length > 0) await send(topic, partition, pending.splice(0, fittingCount(pending)));
+      queues.delete(id);
+    };
     return new Promise((resolve, reject) => {
-      queues.set(id, [...(queues.get(id) ?? []), { messages, size, resolve, reject }]);
-      if (!draining.has(id)) draining.set(id, drain(id, topic, partition));
+      const append = { messages, size, resolve, reject };
+      const queue = queues.get(id);
+      if (queue !== undefined) return void queue.pending.push(append);
+      const pending = [append];
+      queues.set(id, { pending, drained: drain(pending) });
     });
-  };
-
-  const encode = <M>(topic: Topic<M>, messages: readonly OutgoingMessage<M>[]): EncodedMessage[] => {
-    const partitionMetadata = Array.from({ length: topic.partitions }, (_, partitionId) => ({
-      partitionErrorCode: 0,
-      partitionId,
-      leader: 0,
-      replicas: [],
-      isr: [],
-    }));
-    return messages.map(({ value, key = null, partition }) => ({
-      partition:
-        partition ?? choosePartition({ topic: topic.name, partitionMetadata, message: { key, value: null } }),
-      key,
-      value: JSON.stringify(value),
-    }));
   };
 
   return {
     async publish(topic, messages) {
       if (closed) throw new AppError('STORE_UNAVAILABLE', 'Publisher is closed');
-      const encoded = encode(topic, messages);
+      const encoded = encode(topic, messages, choosePartition);
       const appends = [...Map.groupBy(encoded, ({ partition }) => partition)].map(
         async ([partition, own]) =>
           [partition, await enqueue(topicPrefix + topic.name, partition, own)] as const,
@@ -213,10 +156,70 @@ export function createPublisher(connect: () => Promise<BatchProducer>, topicPref
     },
     async close() {
       closed = true;
-      await Promise.all(draining.values());
+      await Promise.all([...queues.values()].map(({ drained }) => drained));
+      await producers.close();
+    },
+  };
+}
+
+/**
+ * A few producers, each for some of the partitions. After an error a producer is replaced: kafkajs would give the sequence
+ * numbers of messages that may have been stored to others, which the broker would then drop as duplicates.
+ */
+function createProducers(connect: () => Promise<BatchProducer>) {
+  const leases = new Map<number, ProducerLease>();
+  return {
+    /** Sends one request; returns the offset of its first message. */
+    async append(topic: string, partition: number, messages: readonly EncodedMessage[]): Promise<number> {
+      const slot = partition % PRODUCERS;
+      const used = leases.get(slot) ?? { producer: connect(), requests: 0, isRetired: false };
+      leases.set(slot, used);
+      used.requests += 1;
+      try {
+        const producer = await used.producer;
+        const responses = await producer.sendBatch({
+          acks: -1,
+          compression: ZSTD,
+          topicMessages: [{ topic, messages: [...messages] }],
+        });
+        const response = responses.find((one) => one.topicName === topic && one.partition === partition);
+        const baseOffset = response?.baseOffset ?? '';
+        if (!/^\d+$/.test(baseOffset)) throw new MissingOffset(topic, partition);
+        return Number(baseOffset);
+      } catch (error) {
+        used.isRetired = true;
+        if (leases.get(slot) === used) leases.delete(slot);
+        throw error;
+      } finally {
+        used.requests -= 1;
+        if (used.isRetired && used.requests === 0)
+          used.producer.then((unused) => unused.disconnect()).catch(() => {});
+      }
+    },
+    async close(): Promise<void> {
       for (const { producer } of leases.values()) await (await producer.catch(() => null))?.disconnect();
     },
   };
+}
+
+function encode<M>(
+  topic: Topic<M>,
+  messages: readonly OutgoingMessage<M>[],
+  choosePartition: ReturnType<typeof kafkajs.Partitioners.DefaultPartitioner>,
+): EncodedMessage[] {
+  const partitionMetadata = Array.from({ length: topic.partitions }, (_, partitionId) => ({
+    partitionErrorCode: 0,
+    partitionId,
+    leader: 0,
+    replicas: [],
+    isr: [],
+  }));
+  return messages.map(({ value, key = null, partition }) => ({
+    partition:
+      partition ?? choosePartition({ topic: topic.name, partitionMetadata, message: { key, value: null } }),
+    key,
+    value: JSON.stringify(value),
+  }));
 }
 
 /** How many of the first appends share a request; at least one. */

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 
 import type { Topic } from '../../schemas/topics.ts';
-import type { ConsumeOptions, Consumption, LogMessage } from './consumption.ts';
+import type { ConsumeOptions, Consumption, LogBatch } from './consumption.ts';
 
 /** Offsets `from` to before `to` of one partition. */
 export interface OffsetRange {
@@ -10,11 +10,7 @@ export interface OffsetRange {
   readonly to: number;
 }
 
-interface PendingBatch {
-  readonly partition: number;
-  readonly messages: readonly LogMessage[];
-  readonly onTaken: () => void;
-}
+type Batch = Pick<LogBatch, 'partition' | 'messages'>;
 
 /**
  * Reads ranges of a topic in batches of one partition each, in order within a partition. The next batch is fetched when
@@ -27,66 +23,77 @@ export async function* readRanges(
   deleteGroup: (groupId: string) => Promise<void>,
   fetchBytes?: number,
   signal?: AbortSignal,
-): AsyncGenerator<{ partition: number; messages: readonly LogMessage[] }> {
-  const remaining = new Map(
+): AsyncGenerator<Batch> {
+  /** `from` is the next offset, and the start offset after a rebalance. */
+  const reading = new Map(
     ranges.filter(({ from, to }) => from < to).map(({ partition, from, to }) => [partition, { from, to }]),
   );
-  if (remaining.size === 0) return;
-  const pending: PendingBatch[] = [];
-  let failure: { readonly error: unknown } | null = null;
-  let wake: () => void = () => {};
+  if (reading.size === 0) return;
   const groupId = `read-${randomUUID()}`;
+  const handover = createHandover(signal);
   const consumption = await consume({
     groupId,
     topics: [topic],
-    partitions: [...remaining.keys()],
-    startAt: async (_, partition) => remaining.get(partition)?.from ?? 'end',
-    onBatch: ({ partition, messages }) =>
-      new Promise<void>((onTaken) => {
-        pending.push({ partition, messages, onTaken });
-        wake();
-      }),
-    onCrash: (error) => {
-      failure = { error };
-      wake();
-    },
-    ...(fetchBytes === undefined ? {} : { fetchBytes }),
+    partitions: [...reading.keys()],
+    startAt: async (_, partition) => reading.get(partition)?.from ?? 0,
+    onBatch: (batch) => handover.offer(batch),
+    onCrash: (error) => handover.fail(error),
+    fetchBytes,
   });
-  const onAbort = (): void => wake();
-  signal?.addEventListener('abort', onAbort);
   try {
-    while (remaining.size > 0) {
-      signal?.throwIfAborted();
-      if (failure !== null) throw (failure as { error: unknown }).error;
-      const batch = pending.shift();
-      if (batch === undefined) {
-        await new Promise<void>((resolve) => {
-          wake = resolve;
-        });
-        continue;
-      }
+    while ([...reading.values()].some(({ from, to }) => from < to)) {
+      const { batch, onTaken } = await handover.take();
       try {
-        const range = remaining.get(batch.partition);
+        const { partition } = batch;
+        const range = reading.get(partition) ?? { from: 0, to: 0 };
         // The fetch may have begun before the range ended, or before a rebalance.
-        const messages = batch.messages.filter(
-          ({ offset }) => range !== undefined && offset >= range.from && offset < range.to,
-        );
-        if (messages.length > 0) yield { partition: batch.partition, messages };
-        const next = (batch.messages.at(-1)?.offset ?? 0) + 1;
-        // The start offset after a rebalance.
-        if (range !== undefined) range.from = Math.max(range.from, next);
-        if (range === undefined || next >= range.to) {
-          remaining.delete(batch.partition);
-          consumption.pause(topic.name, batch.partition);
-        }
+        const messages = batch.messages.filter(({ offset }) => offset >= range.from && offset < range.to);
+        if (messages.length > 0) yield { partition, messages };
+        range.from = Math.max(range.from, (batch.messages.at(-1)?.offset ?? 0) + 1);
+        if (range.from >= range.to) consumption.pause(topic.name, partition);
       } finally {
-        batch.onTaken();
+        onTaken();
       }
     }
   } finally {
-    signal?.removeEventListener('abort', onAbort);
-    for (const { onTaken } of pending) onTaken();
+    handover.close();
     await consumption.stop();
     await deleteGroup(groupId);
   }
+}
+
+/** Passes batches from a consumer to one reader. `offer` resolves when the reader is done with the batch. */
+function createHandover(signal: AbortSignal | undefined) {
+  const offered: { readonly batch: Batch; readonly onTaken: () => void }[] = [];
+  let failure: { readonly error: unknown } | null = null;
+  let wake = (): void => {};
+  const onAbort = (): void => wake();
+  signal?.addEventListener('abort', onAbort);
+  return {
+    offer: (batch: Batch): Promise<void> =>
+      new Promise((onTaken) => {
+        offered.push({ batch, onTaken });
+        wake();
+      }),
+    fail(error: unknown): void {
+      failure = { error };
+      wake();
+    },
+    /** @throws what `fail` was called with, or the reason of the signal */
+    async take(): Promise<(typeof offered)[number]> {
+      for (;;) {
+        signal?.throwIfAborted();
+        if (failure !== null) throw failure.error;
+        const next = offered.shift();
+        if (next !== undefined) return next;
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+      }
+    },
+    close(): void {
+      signal?.removeEventListener('abort', onAbort);
+      for (const { onTaken } of offered) onTaken();
+    },
+  };
 }

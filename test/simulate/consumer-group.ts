@@ -107,12 +107,6 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
       options.onCrash(error);
     };
 
-    const startOf = async (partition: number): Promise<number> => {
-      const start = await options.startAt(topic.name, partition);
-      if (typeof start === 'number') return start;
-      return start === 'beginning' ? 0 : read(partition).length;
-    };
-
     const onAssigned = (assigned: readonly number[]): void => {
       process.isExpelled = false;
       generation += 1;
@@ -122,7 +116,7 @@ export function createGroup(world: BrokerWorld, partitionCount: number): Consume
       assignment = assigned;
       abandoned.clear();
       for (const partition of assigned.filter(isConsumed)) {
-        const start = startOf(partition);
+        const start = options.startAt(topic.name, partition);
         expected.set(partition, start);
         start.then(
           (offset) => {

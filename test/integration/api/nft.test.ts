@@ -48,7 +48,7 @@ beforeAll(async () => {
   asked = await world.kafka.consume({
     groupId: 'observer',
     topics: [topics.requests],
-    startAt: async () => 'beginning',
+    startAt: async () => 0,
     async onBatch({ messages }) {
       for (const { value } of messages) {
         const message = requestsMessage.parse(JSON.parse(value.toString()));

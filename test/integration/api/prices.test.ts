@@ -45,7 +45,7 @@ beforeAll(async () => {
   asked = await world.kafka.consume({
     groupId: 'feed',
     topics: [topics.requests],
-    startAt: async () => 'beginning',
+    startAt: async () => 0,
     async onBatch({ messages }) {
       for (const { value } of messages) {
         const message = requestsMessage.parse(JSON.parse(value.toString()));

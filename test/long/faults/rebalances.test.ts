@@ -86,7 +86,7 @@ test.concurrent('tables stay correct while members join and leave the group', as
       const guest = await world.kafka.consume({
         groupId: 'project-chain.blocks',
         topics: [topics.chainBlocks],
-        startAt: async () => 'beginning',
+        startAt: async () => 0,
         onBatch: async () => {},
         onCrash: () => {},
       });

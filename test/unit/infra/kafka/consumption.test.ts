@@ -1,0 +1,109 @@
+import kafkajs from 'kafkajs';
+import { expect, test, vi } from 'vitest';
+
+import { consume } from '../../../../infra/kafka/consumption.ts';
+import { topics } from '../../../../schemas/topics.ts';
+
+const topic = topics.chainStatus;
+
+/** A kafkajs consumer whose joins and crashes the test decides. */
+function scriptedConsumer() {
+  const joins: { readonly resolve: () => void; readonly reject: (error: unknown) => void }[] = [];
+  const calls: string[] = [];
+  const listeners = new Map<string, (event: unknown) => void>();
+  let config: kafkajs.ConsumerConfig | undefined;
+  const { events } = new kafkajs.Kafka({ brokers: ['127.0.0.1:1'] }).consumer({ groupId: 'unused' });
+  const consumer = {
+    events,
+    on: (name: string, listener: (event: unknown) => void) => void listeners.set(name, listener),
+    connect: async () => void calls.push('connect'),
+    subscribe: async () => void calls.push('subscribe'),
+    run: () => {
+      calls.push('join');
+      const { promise, resolve, reject } = Promise.withResolvers<void>();
+      joins.push({ resolve, reject });
+      return promise;
+    },
+    disconnect: async () => void calls.push('disconnect'),
+    seek: () => {},
+  } as unknown as kafkajs.Consumer;
+  return {
+    calls,
+    joins,
+    kafka: {
+      consumer(given?: kafkajs.ConsumerConfig) {
+        config = given;
+        return consumer;
+      },
+    },
+    /** What kafkajs does when its retries are exhausted. */
+    async crash(error: Error): Promise<void> {
+      const restart = (await config?.retry?.restartOnFailure?.(error)) ?? true;
+      listeners.get(events.CRASH)?.({ payload: { error, groupId: '', restart } });
+    },
+    assign: () =>
+      listeners.get(events.GROUP_JOIN)?.({ payload: { memberAssignment: { [topic.name]: [0] } } }),
+  };
+}
+
+const options = {
+  groupId: 'test',
+  topics: [topic],
+  startAt: async () => 0,
+  onBatch: async () => {},
+  onCrash: () => {},
+};
+const settle = (): Promise<unknown> => vi.advanceTimersByTimeAsync(0);
+
+test('leaves the group after a join that was under way when it was stopped', async () => {
+  vi.useFakeTimers();
+  const scripted = scriptedConsumer();
+  const starting = consume(scripted.kafka, '', options);
+  await settle();
+  scripted.joins[0]?.resolve();
+  const consumption = await starting;
+  await scripted.crash(new Error('Kafka was unavailable'));
+  await vi.advanceTimersByTimeAsync(1000);
+  expect(scripted.calls).toEqual(['connect', 'subscribe', 'join', 'join']);
+
+  let isStopped = false;
+  const stopping = consumption.stop().then(() => (isStopped = true));
+  await vi.advanceTimersByTimeAsync(500);
+  expect([scripted.calls.at(-1), isStopped]).toEqual(['join', false]);
+  scripted.assign();
+  scripted.joins[1]?.resolve();
+  await stopping;
+  expect(scripted.calls.slice(-2)).toEqual(['join', 'disconnect']);
+  vi.useRealTimers();
+});
+
+test('waits a bounded time for a join, and joins no more once it is stopped', async () => {
+  vi.useFakeTimers();
+  const scripted = scriptedConsumer();
+  const starting = consume(scripted.kafka, '', options);
+  await settle();
+  scripted.joins[0]?.resolve();
+  const consumption = await starting;
+  await scripted.crash(new Error('Kafka was unavailable'));
+  await vi.advanceTimersByTimeAsync(1000);
+  const stopping = consumption.stop();
+  await vi.advanceTimersByTimeAsync(3000);
+  await stopping;
+  expect(scripted.calls.at(-1)).toBe('join');
+
+  await scripted.crash(new Error('Kafka is unavailable'));
+  scripted.joins[1]?.resolve();
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(scripted.calls.slice(-2)).toEqual(['join', 'disconnect']);
+  vi.useRealTimers();
+});
+
+test('disconnects when the start fails', async () => {
+  const scripted = scriptedConsumer();
+  const starting = consume(scripted.kafka, '', options);
+  starting.catch(() => {});
+  while (scripted.joins.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  scripted.joins[0]?.reject(new Error('not authorized'));
+  await expect(starting).rejects.toThrow('not authorized');
+  expect(scripted.calls.at(-1)).toBe('disconnect');
+});
