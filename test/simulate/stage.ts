@@ -129,7 +129,7 @@ export function createStage({ seed, onTrace }: StageOptions) {
       }
       return await runTargets(ports, { groupId, limits }, targets);
     };
-    const run = followServed(open, log);
+    const run = followServed(open, ports);
     run.then(({ done }) => done).catch((error: unknown) => ended(own, error));
     return { process: own, stop: async () => await (await run).stop() };
   };

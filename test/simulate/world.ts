@@ -4,7 +4,7 @@ import { startIngester } from '../../pipeline/ingest/ingest.ts';
 import { createIngestMetrics } from '../../pipeline/ingest/metrics.ts';
 import type { ReadPublishedBlock, IngestStore } from '../../pipeline/ingest/ports.ts';
 import { chainProjections } from '../../projections/index.ts';
-import { replayTargets } from '../../projections/engine/rebuild/replay.ts';
+import { assertSkipped, replayTargets } from '../../projections/engine/rebuild/replay.ts';
 import type { ReplayPorts } from '../../projections/engine/rebuild/replay.ts';
 import type { ClickHouseProjection } from '../../projections/define.ts';
 import { AppError } from '../../schemas/errors.ts';
@@ -111,7 +111,7 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
     const own = stage.newProcess('rebuild');
     const stopping = new AbortController();
     const port = state.port(own);
-    const ports: ReplayPorts = {
+    const ports: Omit<ReplayPorts, 'onPoison'> = {
       kafka: broker.client(own),
       clickhouse: clickhouse.client(own),
       state: port,
@@ -127,7 +127,8 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
       const catchUp = async (): Promise<void> => {
         for (const target of shadows) {
           const goal = state.checkpoints(state.served(target.projection.name));
-          await replayTargets(ports, [target], goal, () => {});
+          const onPoison: ReplayPorts['onPoison'] = (poison) => assertSkipped(port, [target.build], poison);
+          await replayTargets({ ...ports, onPoison }, [target], goal, () => {});
         }
       };
       await catchUp();

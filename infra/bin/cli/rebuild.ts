@@ -150,6 +150,9 @@ function described({ builds, messages, tables, isSwapped, heldMs }: RebuildRepor
       ({ projection, version, after, isResumed }) =>
         `${projection}: build ${after} (version ${version}) from ${messages} messages${isResumed ? ', going on with what an earlier run had built' : ''}`,
     ),
+    ...tables.flatMap(({ table, unsettled }) =>
+      unsettled.map(({ where }) => `  ${table}: not compared at ${where}, which are being written`),
+    ),
     ...tables.flatMap(({ table, rows, differing, samples }) =>
       differing.length === 0
         ? [`  ${table}: ${rows} rows, equal`]

@@ -8,6 +8,7 @@ import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
 import { createNode } from '../../../pipeline/node/node.ts';
 import { reportLines } from '../../../projections/engine/verify/report-lines.ts';
 import type { Difference } from '../../../projections/engine/verify/difference.ts';
+import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
 import { chainProjections } from '../../../projections/index.ts';
 import { addRepairedRows, verify } from '../../../projections/engine/verify/verify.ts';
 import type {
@@ -94,7 +95,8 @@ async function verifyNow(
     quiet: options.json,
     afterMs: SILENT_MS,
   });
-  const deps = { pool, clickhouse, kafka, projections: chainProjections, signal };
+  const metrics = createProjectionMetrics(createMetrics('verify'));
+  const deps = { pool, clickhouse, kafka, projections: chainProjections, log, metrics, signal };
   const node = config.starknetRpcUrl === null ? null : openNode(config, pool);
   if (node !== null) releasers.push('node', () => node.close());
   const compare: VerifyOptions['compareBlocks'] = async (blocks) => {

@@ -1,21 +1,31 @@
-import { compareSchemas, compareTables, differingRows } from '../compare.ts';
-import type { BucketDifference, RowDifference, TablePair } from '../compare.ts';
-import type { PostgresProjection, Projection } from '../../define.ts';
+import { storedCheckpoints } from '../../../infra/kafka/checkpoints.ts';
+import { inTransaction } from '../../../infra/postgres/client.ts';
+import type { Sql } from '../../../infra/postgres/client.ts';
+import type { Topic } from '../../../schemas/topics.ts';
+import type { ClickHouseProjection, PostgresProjection, Projection } from '../../define.ts';
 import type { Build, StoredBuild } from '../builds.ts';
-import type { ReplayDeps } from './replay.ts';
+import { ownerOf } from '../checkpoints.ts';
+import { compareTables, differingRows } from '../compare.ts';
+import type { BucketDifference, RowDifference, TablePair } from '../compare.ts';
+import { createMessagesSince } from '../messages-since.ts';
+import { compareSchemas } from './compare-schemas.ts';
+import { replayFold } from './replay.ts';
+import type { Goal, OnRead, ReplayDeps } from './replay.ts';
 
-/** What one table of the served build and of its shadow have in common and what not. */
+/** How one table of the served build differs from the shadow build's. */
 export interface TableReport {
   readonly projection: string;
   readonly table: string;
-  /** Rows of the shadow, when it had caught up first. */
+  /** Rows of the shadow build. */
   readonly rows: number;
   readonly differing: readonly BucketDifference[];
-  /** Some of the rows that differ, seen from the build that was served: `missing` ones it did not have. */
+  /** Buckets that were written whenever they were compared: whether they differ is unknown. */
+  readonly unsettled: readonly BucketDifference[];
+  /** Some of the differing rows; `missing`: the served build did not have it. */
   readonly samples: readonly RowDifference[];
 }
 
-/** One projection, its build that is served (null: it is new) and the shadow that is to take its place. */
+/** A projection, its served build (null: it is new), and the shadow build that is to replace it. */
 export interface Rebuilding<P extends Projection = Projection> {
   readonly projection: P;
   readonly served: StoredBuild | null;
@@ -23,93 +33,99 @@ export interface Rebuilding<P extends Projection = Projection> {
   readonly isResumed: boolean;
 }
 
-/** A first comparison, and what was read since it began: the buckets, and how many messages. */
-interface Since {
-  readonly first: readonly TableReport[];
-  readonly touched: ReadonlySet<number>;
-  readonly messages: number;
-}
-
 const SAMPLES = 20;
-/** Buckets that are compared again, and looked into, while writers are held. */
-const LOOKED_AT_AGAIN = 32;
+/** Buckets whose differing rows are sampled. */
 const SAMPLED = 4;
+/** A bucket that is written while it is compared is compared again, up to this often in all. */
+const LOOKS = 8;
+const BETWEEN_LOOKS_MS = 400;
 
 /**
- * Every table of every projection. After a first comparison, which others write beside, only what differed then and what
- * was touched since is looked at again.
+ * Compares each table of a projection's shadow build with the served one, while writers go on.
+ *
+ * @param catchUp replays the shadow build up to the checkpoints of the served one
  */
 export async function compareBuilds(
   deps: ReplayDeps,
-  rebuilding: readonly Rebuilding[],
-  since: Since | null,
-): Promise<TableReport[]> {
-  const reports: TableReport[] = [];
-  for (const one of rebuilding) {
-    reports.push(
-      ...(isFolded(one)
-        ? await comparePostgresBuilds(deps, one, since)
-        : await compareClickHouseBuilds(deps, one, since)),
-    );
-  }
-  return reports;
-}
-
-function isFolded(one: Rebuilding): one is Rebuilding<PostgresProjection<unknown>> {
-  return one.projection.kind === 'postgres';
-}
-
-async function comparePostgresBuilds(
-  { pool }: ReplayDeps,
   { projection, served, shadow }: Rebuilding,
-  since: Since | null,
+  catchUp: () => Promise<void>,
+  onRead: OnRead,
 ): Promise<TableReport[]> {
   if (served === null) return [];
-  const before = since?.first.filter((one) => one.projection === projection.name) ?? [];
-  const wereEqual = before.length > 0 && before.every(({ differing }) => differing.length === 0);
-  if (wereEqual && since?.messages === 0) return before;
-  const [ours = '', theirs = ''] = [served.names['schema'], shadow.names['schema']];
-  const compared = await compareSchemas(pool, ours, theirs, SAMPLES);
-  return compared.map(({ name, ...rest }) => ({ projection: projection.name, table: name, ...rest }));
+  return projection.kind === 'postgres'
+    ? await compareInSnapshot(deps, projection, served, shadow, onRead)
+    : await compareWhileWritten(deps, projection, served, shadow, catchUp);
 }
 
-async function compareClickHouseBuilds(
-  { clickhouse }: ReplayDeps,
-  { projection, served, shadow }: Rebuilding,
-  since: Since | null,
+/** One snapshot sees the served rows and their checkpoint: the shadow build is compared once it stands there, too. */
+async function compareInSnapshot(
+  deps: ReplayDeps,
+  projection: PostgresProjection<unknown>,
+  served: Build,
+  shadow: Build,
+  onRead: OnRead,
+): Promise<TableReport[]> {
+  const { pool } = deps;
+  return await inTransaction(pool, async (tx) => {
+    await tx.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY');
+    const goal = await checkpointsOf(tx, served, projection.topic);
+    await replayFold(deps, projection, shadow, goal, onRead);
+    const ours = { db: tx, schema: served.names['schema'] ?? '' };
+    const theirs = { db: pool, schema: shadow.names['schema'] ?? '' };
+    const compared = await compareSchemas(ours, theirs, SAMPLES);
+    return compared.map((one) => ({ ...one, projection: projection.name, unsettled: [] }));
+  });
+}
+
+async function compareWhileWritten(
+  deps: ReplayDeps,
+  projection: ClickHouseProjection,
+  served: Build,
+  shadow: Build,
+  catchUp: () => Promise<void>,
 ): Promise<TableReport[]> {
   const reports: TableReport[] = [];
   for (const [table, theirs] of Object.entries(shadow.names)) {
-    const ours = served?.names[table];
-    if (ours === undefined) continue; // a table that the served version does not have
-    const pair: TablePair = { name: table, ours, theirs };
-    const isDerived = projection.kind === 'clickhouse' && projection.tables[table] === undefined;
-    const before = since?.first.find((one) => one.projection === projection.name && one.table === table);
-    // Writers wait for the second look: of much that differs, the first look is believed.
-    const believed =
-      before?.differing.slice(LOOKED_AT_AGAIN).filter(({ bucket }) => !since?.touched.has(bucket)) ?? [];
-    const again = before && [
-      ...new Set([
-        ...before.differing.slice(0, LOOKED_AT_AGAIN).map(({ bucket }) => bucket),
-        ...(since?.touched ?? []),
-      ]),
-    ];
-    const { rows, differing } = await compareTables(clickhouse, pair, {
-      isDerived,
-      ...(again === undefined ? {} : { buckets: again }),
-    });
-    const buckets = differing.slice(0, SAMPLED).map(({ bucket }) => bucket);
+    const ours = served.names[table];
+    if (ours === undefined) continue; // the served version does not have this table
+    const pair: TablePair = { name: table, ours, theirs, isDerived: !(table in projection.tables) };
+    const compared = await compareTable(deps, projection, shadow, pair, catchUp);
+    const buckets = compared.differing.slice(0, SAMPLED).map(({ bucket }) => bucket);
     const samples =
-      since === null || buckets.length === 0
-        ? []
-        : await differingRows(clickhouse, pair, { isDerived, buckets, limit: SAMPLES });
-    reports.push({
-      projection: projection.name,
-      table,
-      rows: before?.rows ?? rows,
-      differing: [...differing, ...believed],
-      samples,
-    });
+      buckets.length === 0 ? [] : await differingRows(deps.clickhouse, pair, { buckets, limit: SAMPLES });
+    reports.push({ projection: projection.name, table, ...compared, samples });
   }
   return reports;
+}
+
+/** A bucket that differs is compared again where it has messages that the shadow build has not read. */
+async function compareTable(
+  { kafka, clickhouse, pool, clock, signal }: ReplayDeps,
+  { topic }: ClickHouseProjection,
+  shadow: Build,
+  pair: TablePair,
+  catchUp: () => Promise<void>,
+): Promise<Pick<TableReport, 'rows' | 'differing' | 'unsettled'>> {
+  const settled: BucketDifference[] = [];
+  let rows: number | null = null;
+  let limits: { buckets?: number[] } = {};
+  for (let look = 1; ; look += 1) {
+    signal.throwIfAborted();
+    const offsets = await checkpointsOf(pool, shadow, topic);
+    const bucketsSince = createMessagesSince(kafka, topic, offsets, (item) => topic.bucket(item), signal);
+    const compared = await compareTables(clickhouse, pair, limits);
+    rows ??= compared.rows;
+    const written = compared.differing.length === 0 ? new Set<number>() : await bucketsSince();
+    settled.push(...compared.differing.filter(({ bucket }) => !written.has(bucket)));
+    const unsettled = compared.differing.filter(({ bucket }) => written.has(bucket));
+    if (unsettled.length === 0 || look === LOOKS) return { rows, differing: settled, unsettled };
+    limits = { buckets: unsettled.map(({ bucket }) => bucket) };
+    await clock.sleep(BETWEEN_LOOKS_MS, signal);
+    await catchUp();
+  }
+}
+
+async function checkpointsOf(db: Sql, build: Build, topic: Topic<unknown>): Promise<Goal> {
+  const stored = await storedCheckpoints(db, ownerOf(build), topic);
+  return new Map(stored.map(({ partition, nextOffset }) => [partition, nextOffset]));
 }

@@ -14,7 +14,7 @@ import { assertLogIsComplete, replayTables, replayFold } from './replay.ts';
 import type { Goal, OnRead, ReplayDeps } from './replay.ts';
 
 export interface RebuildOptions {
-  /** false: the shadows are filled and compared, and stay shadows. */
+  /** false: the shadow builds are filled and compared, and stay shadow builds. */
   readonly swap: boolean;
   readonly onProgress: (progress: RebuildProgress) => void;
 }
@@ -30,77 +30,59 @@ export interface RebuildReport {
   readonly builds: readonly {
     readonly projection: string;
     readonly version: number;
-    /** The build that was served before; null: none was. */
+    /** The previously served build; null: none was served. */
     readonly before: number | null;
     readonly after: number;
-    /** Filled in part by an earlier run. */
+    /** True when an earlier run has filled a part of it. */
     readonly isResumed: boolean;
   }[];
   readonly messages: number;
-  /** From the first message to the last row of the shadows, before they are compared. */
+  /** Time to fill the shadow builds, before they are compared. */
   readonly readMs: number;
   readonly tables: readonly TableReport[];
   readonly isSwapped: boolean;
-  /** How long writers could not begin a batch; null when nothing was swapped. Readers are not held. */
+  /** How long writers could not begin a batch; null when nothing was swapped. Readers never wait. */
   readonly heldMs: number | null;
 }
 
-/** Caught up with the served build in so short a time, the rest is read while the writers are held. */
+/** A replay that takes no longer than this may be repeated while writers wait. */
 const CLOSE_MS = 3000;
-/** Then a swap is given up, whose writers wait: a store may be away. */
+/** Writers wait for a swap no longer than this: it is given up, since a store may be unavailable. */
 const LONGEST_HOLD_MS = 60_000;
 
 /**
- * Builds projections anew from the log alone, each into a shadow beside the build that is served: read up to where the
- * served one stands, compared with it, and put in its place in one moment. One that is new is read up to where the others
- * of its topic stand. May be ended anywhere and started again, and goes on with the shadow. A stream is read once
- * for all ClickHouse projections that are made from it.
+ * Rebuilds projections from the log alone, each into a shadow build beside the served one: fills it up to the checkpoints
+ * of the served build, compares both while writers go on, and swaps them at one moment, for which writers wait while the
+ * last messages are replayed. A projection that is new is filled up to the checkpoints of the others of its topic.
+ * An interrupted rebuild resumes with its shadow builds. ClickHouse projections of one topic share one reading of it.
  *
- * Throws `LOG_BEGINNING_GONE` where messages of a topic that is kept for ever were deleted, `CONFLICT` while another process
- * rebuilds one of these, `MESSAGE_INVALID` at a message that cannot be read and was not skipped.
+ * @throws LOG_BEGINNING_GONE when messages of a topic that is kept for ever were deleted
+ * @throws CONFLICT while another process rebuilds one of these projections
+ * @throws MESSAGE_INVALID at a message that cannot be read and was not skipped
  */
 export async function rebuild(
   deps: ReplayDeps,
   projections: readonly Projection[],
   { swap, onProgress }: RebuildOptions,
 ): Promise<RebuildReport> {
-  const { kafka, clickhouse, pool } = deps;
-  for (const projection of projections) {
-    const isKept =
-      projection.kind === 'postgres' &&
-      projection.isSnapshotted === true &&
-      (await newestSnapshot(kafka)) !== null;
-    if (!isKept && projection.topic.retention === 'forever')
-      await assertLogIsComplete(kafka, projection.topic);
-  }
+  for (const projection of projections) await assertRebuildable(deps, projection);
   const names = projections.map(({ name }) => name);
-  return await withRebuildLock(pool, names, async (assertHeld) => {
+  return await withRebuildLock(deps.pool, names, async (assertHeld) => {
     const rebuilding: Rebuilding[] = [];
-    for (const projection of projections) {
-      const served = await servedBuild(pool, projection);
-      if (served === null && !(await needsRebuild(pool, projection))) {
-        throw new AppError('NOT_FOUND', `${projection.name} has never been built: \`tds migrate\` begins it`);
-      }
-      const opened = await openShadowBuild(pool, clickhouse, projection, (db, shadow) =>
-        canResume(db, kafka, projection.topic, shadow),
-      );
-      if (projection.kind === 'postgres') await restoreFromSnapshot(deps, projection, opened.shadow);
-      if (projection.topic.retention !== 'forever') await carryOver(deps, projection, served, opened.shadow);
-      rebuilding.push({ projection, served, ...opened });
-    }
+    for (const projection of projections) rebuilding.push(await openShadow(deps, projection));
 
     let read = 0;
     let total = await messagesLeft(deps, rebuilding);
     let phase: RebuildProgress['phase'] = 'reading';
-    /** Buckets that were read about since a comparison began. */
-    const touched = new Set<number>();
-    const say = (): void => onProgress({ phase, read, total: Math.max(read, total) });
-    const onRead = (messages: number, bucket?: number): void => {
-      read += messages;
-      if (bucket !== undefined) touched.add(bucket);
-      if (phase === 'reading') say();
+    const report = (): void => onProgress({ phase, read, total: Math.max(read, total) });
+    const enter = (next: RebuildProgress['phase']): void => {
+      phase = next;
+      report();
     };
-
+    const onRead: OnRead = (messages) => {
+      read += messages;
+      if (phase === 'reading') report();
+    };
     const catchUp = async (): Promise<void> => {
       phase = 'reading';
       for (let tookMs = Infinity; tookMs > CLOSE_MS;) {
@@ -114,36 +96,14 @@ export async function rebuild(
     const beganAt = performance.now();
     await catchUp();
     const readMs = Math.round(performance.now() - beganAt);
-    touched.clear();
-    phase = 'comparing';
-    say();
-    const readFirst = read;
-    const first = await compareBuilds(deps, rebuilding, null);
+    enter('comparing');
+    const tables: TableReport[] = [];
+    for (const one of rebuilding) {
+      tables.push(...(await compareBuilds(deps, one, () => replayAll(deps, [one], onRead), onRead)));
+    }
     await catchUp();
-
-    phase = 'waiting for writers';
-    say();
     deps.signal.throwIfAborted();
-    let heldMs: number | null = null;
-    // New batches wait from here on.
-    const heldSince = performance.now();
-    const tables = await withSwapLock(pool, names, (tx) =>
-      notForLong(deps, async (held) => {
-        phase = 'swapping';
-        say();
-        await replayAll(held, rebuilding, onRead);
-        // Both stand at the same offset now, with nothing in flight.
-        const last = await compareBuilds(held, rebuilding, { first, touched, messages: read - readFirst });
-        held.signal.throwIfAborted();
-        if (swap) {
-          // Without the lock another process may have begun with these shadows.
-          await assertHeld();
-          await swapBuilds(tx, rebuilding);
-          heldMs = Math.round(performance.now() - heldSince);
-        }
-        return last;
-      }),
-    );
+    const heldMs = swap ? await swapShadows(deps, rebuilding, { assertHeld, onRead, enter }) : null;
     return {
       builds: rebuilding.map(({ projection, served, shadow, isResumed }) => ({
         projection: projection.name,
@@ -161,26 +121,71 @@ export async function rebuild(
   });
 }
 
-/** Runs `work` with a signal that fires when writers have waited for long enough. */
-async function notForLong<T>(deps: ReplayDeps, work: (deps: ReplayDeps) => Promise<T>): Promise<T> {
-  const late = new AbortController();
-  const timer = setTimeout(() => {
-    const seconds = LONGEST_HOLD_MS / 1000;
-    late.abort(
-      new AppError(
-        'CONFLICT',
-        `The swap took over ${seconds} s: nothing was swapped; run the rebuild again to resume it`,
-      ),
-    );
-  }, LONGEST_HOLD_MS);
-  try {
-    return await work({ ...deps, signal: AbortSignal.any([deps.signal, late.signal]) });
-  } finally {
-    clearTimeout(timer);
-  }
+async function assertRebuildable({ kafka }: ReplayDeps, projection: Projection): Promise<void> {
+  if (projection.topic.retention !== 'forever') return;
+  const isSnapshotted = projection.kind === 'postgres' && projection.isSnapshotted === true;
+  if (isSnapshotted && (await newestSnapshot(kafka)) !== null) return;
+  await assertLogIsComplete(kafka, projection.topic);
 }
 
-/** Where the served build stands is where its shadow has to go; with none, where all others of the topic have been. */
+async function openShadow(deps: ReplayDeps, projection: Projection): Promise<Rebuilding> {
+  const { kafka, clickhouse, pool } = deps;
+  const served = await servedBuild(pool, projection);
+  if (served === null && !(await needsRebuild(pool, projection))) {
+    throw new AppError('NOT_FOUND', `${projection.name} has never been built: \`tds migrate\` begins it`);
+  }
+  const opened = await openShadowBuild(pool, clickhouse, projection, (db, shadow) =>
+    canResume(db, kafka, projection.topic, shadow),
+  );
+  if (projection.kind === 'postgres') await restoreFromSnapshot(deps, projection, opened.shadow);
+  if (projection.topic.retention !== 'forever') await carryOver(deps, projection, served, opened.shadow);
+  return { projection, served, ...opened };
+}
+
+/** Replays the last messages and swaps, while writers wait. Returns for how long, in milliseconds. */
+async function swapShadows(
+  deps: ReplayDeps,
+  rebuilding: readonly Rebuilding[],
+  {
+    assertHeld,
+    onRead,
+    enter,
+  }: {
+    assertHeld: () => Promise<void>;
+    onRead: OnRead;
+    enter: (phase: RebuildProgress['phase']) => void;
+  },
+): Promise<number> {
+  enter('waiting for writers');
+  const heldSince = performance.now();
+  const names = rebuilding.map(({ projection }) => projection.name);
+  return await withSwapLock(deps.pool, names, async (tx) => {
+    enter('swapping');
+    const late = new AbortController();
+    const timer = setTimeout(() => late.abort(swapTimedOut()), LONGEST_HOLD_MS);
+    try {
+      const signal = AbortSignal.any([deps.signal, late.signal]);
+      await replayAll({ ...deps, signal }, rebuilding, onRead);
+      signal.throwIfAborted();
+    } finally {
+      clearTimeout(timer);
+    }
+    // Without the rebuild lock, another process may have begun to fill these shadow builds.
+    await assertHeld();
+    await swapBuilds(tx, rebuilding);
+    return Math.round(performance.now() - heldSince);
+  });
+}
+
+function swapTimedOut(): AppError {
+  const seconds = LONGEST_HOLD_MS / 1000;
+  return new AppError(
+    'CONFLICT',
+    `The swap took over ${seconds} s: nothing was swapped; run the rebuild again to resume it`,
+  );
+}
+
+/** Checkpoints of the served build; without one, those that every other projection of the topic has reached. */
 async function goalOf({ kafka, pool }: ReplayDeps, { projection, served }: Rebuilding): Promise<Goal> {
   const identity = await identifyLog(kafka, projection.topic);
   return served === null
@@ -191,7 +196,7 @@ async function goalOf({ kafka, pool }: ReplayDeps, { projection, served }: Rebui
 async function messagesLeft(deps: ReplayDeps, rebuilding: readonly Rebuilding[]): Promise<number> {
   const { kafka, pool } = deps;
   let left = 0;
-  /** Projections of one topic are read together. */
+  // Projections of one topic are read together.
   const byTopic = Map.groupBy(rebuilding, ({ projection }) => projection.topic);
   for (const [topic, together] of byTopic) {
     const identity = await identifyLog(kafka, topic);
@@ -211,7 +216,7 @@ async function messagesLeft(deps: ReplayDeps, rebuilding: readonly Rebuilding[])
 }
 
 async function replayAll(deps: ReplayDeps, rebuilding: readonly Rebuilding[], onRead: OnRead): Promise<void> {
-  // Served builds that stand at the same place of a stream are caught up with in one reading.
+  // Projections of a stream whose served builds have the same checkpoints share one reading.
   const together = new Map<
     string,
     { goal: Goal; targets: { projection: ClickHouseProjection; build: Build }[] }

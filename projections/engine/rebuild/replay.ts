@@ -36,14 +36,24 @@ export interface ReplayDeps {
 /** Where to end: the offset before which everything is read, by partition. */
 export type Goal = ReadonlyMap<number, number>;
 
-/** Told of what was read: messages, and the bucket (compare.ts) that their rows are in where there is one. */
-export type OnRead = (messages: number, bucket?: number) => void;
+/** Called with the number of messages read since the last call. */
+export type OnRead = (messages: number) => void;
 
-/** What reading a stream again reaches the world through: real stores and time, or simulated ones. */
+/** A message that cannot be read or projected. */
+export interface Poison {
+  readonly message: LogMessage;
+  /** True for a message that can be read, but not projected. */
+  readonly isReadable: boolean;
+  readonly reason: string;
+}
+
+/** Stores and clock of a replay, real or simulated. */
 export interface ReplayPorts
   extends Pick<RunnerPorts, 'clickhouse' | 'clock' | 'log' | 'metrics'>, Pick<ReplayDeps, 'signal'> {
   readonly kafka: Pick<Kafka, 'topicId' | 'readRanges'>;
-  readonly state: Pick<ProjectionState, 'checkpoints' | 'move' | 'hold' | 'isSkipped' | 'recordHalt'>;
+  readonly state: Pick<ProjectionState, 'checkpoints' | 'move'>;
+  /** Throws to end the replay, or returns to pass over the message. */
+  readonly onPoison: (poison: Poison) => Promise<void>;
 }
 
 /** `replayTargets` on real stores. */
@@ -54,13 +64,14 @@ export async function replayTables(
   onRead: OnRead,
 ): Promise<void> {
   const state = projectionState(deps.pool, deps.kafka);
-  await replayTargets({ ...deps, state }, targets, goal, onRead);
+  const builds = targets.map(({ build }) => build);
+  const onPoison = (poison: Poison): Promise<void> => assertSkipped(state, builds, poison);
+  await replayTargets({ ...deps, state, onPoison }, targets, goal, onRead);
 }
 
 /**
- * Reads a stream from the checkpoints of some builds up to a goal, writes their rows, and resolves when all of it
- * is written and the checkpoints stand at the goal. The builds are nobody's yet: no hold is taken. It may end at any
- * moment and be begun again.
+ * Reads a stream from the checkpoints of shadow builds up to a goal, and resolves when all rows are written and the
+ * checkpoints stand at the goal. No reader uses these builds, so no lock is taken. Resumes after an interruption.
  */
 export async function replayTargets(
   ports: ReplayPorts,
@@ -78,7 +89,7 @@ export async function replayTargets(
   const writer = createWriter({
     clickhouse,
     state,
-    isServed: false,
+    hold: null,
     clock,
     identity,
     log,
@@ -97,7 +108,6 @@ export async function replayTargets(
     DEFAULT_LIMITS,
     clock,
   );
-  const builds = targets.map(({ build }) => build);
 
   const ranges = [];
   for (const [partition, to] of goal) {
@@ -112,12 +122,11 @@ export async function replayTargets(
         await gatherer.ready();
         const reason = 'reason' in item ? item.reason : project(gatherer.batch(), reading, item);
         if (reason !== null) {
-          if (!(await state.isSkipped(builds, message)))
-            throw await stoppedAt(state, builds, message, reason);
+          await ports.onPoison({ message, isReadable: !('reason' in item), reason });
           await gatherer.ready();
           gatherer.batch().skip(reading, message.offset);
         }
-        onRead(1, 'reason' in item ? undefined : topic.bucket(item));
+        onRead(1);
         gatherer.added();
         if (clock.now() - lastYield > 10) {
           await clock.turn();
@@ -134,7 +143,7 @@ export async function replayTargets(
   }
 }
 
-/** The same for a build of a Postgres projection. */
+/** The same for a shadow build of a Postgres projection. */
 export async function replayFold(
   deps: ReplayDeps,
   projection: PostgresProjection<unknown>,
@@ -159,7 +168,7 @@ export async function replayFold(
 
   const conflict = (partition: number): AppError =>
     new AppError('CHECKPOINT_CONFLICT', `Another process writes this build (partition ${partition})`);
-  const passOver = async (partition: number, expected: number): Promise<void> => {
+  const skip = async (partition: number, expected: number): Promise<void> => {
     const refused = await retryWhileUnavailable(() =>
       moveCheckpoints(pool, identity, [{ build, partition, expected, next: expected + 1 }]),
     );
@@ -173,10 +182,8 @@ export async function replayFold(
       if (folded.outcome === 'refused') throw conflict(partition);
       let { next } = folded;
       if (folded.outcome === 'poison') {
-        const { message, reason } = folded;
-        if (!(await state.isSkipped([build], message)))
-          throw await stoppedAt(state, [build], message, reason);
-        await passOver(partition, next);
+        await assertSkipped(state, [build], { ...folded, isReadable: false });
+        await skip(partition, next);
         next += 1;
       }
       onRead(left.filter(({ offset }) => offset < next).length);
@@ -203,27 +210,31 @@ export async function assertLogIsComplete(
   );
 }
 
-/** Adds a message; why it cannot be, or null. */
+/** Adds a message; returns the reason why it cannot be projected, or null. */
 function project(batch: Batch, reading: Reading, item: StreamItem): string | null {
   try {
     batch.add(reading, item);
     return null;
   } catch (error) {
-    return `projecting failed: ${describe(error)}`;
+    return describe(error);
   }
 }
 
-/** Writes down what stops these builds, so that an operator can list it and have it passed over. */
-async function stoppedAt(
-  state: Pick<ProjectionState, 'recordHalt'>,
+/**
+ * Passes over a message that an operator has skipped for these builds; else records their halt, so that the message can
+ * be listed and skipped.
+ */
+export async function assertSkipped(
+  state: Pick<ProjectionState, 'isSkipped' | 'recordHalt'>,
   builds: readonly Build[],
-  message: LogMessage,
-  reason: string,
-): Promise<AppError> {
-  await state.recordHalt(builds, { message, reason, announced: false });
+  { message, isReadable, reason }: Poison,
+): Promise<void> {
+  if (await state.isSkipped(builds, message)) return;
+  const stated = isReadable ? `projecting failed: ${reason}` : reason;
+  await state.recordHalt(builds, { message, reason: stated, announced: false });
   const { topic, partition, offset } = message;
-  return new AppError(
+  throw new AppError(
     'MESSAGE_INVALID',
-    `${topic}:${partition}:${offset} cannot be read (${reason}): \`tds quarantine skip ${topic}:${partition}:${offset}\` passes over it`,
+    `${topic}:${partition}:${offset} cannot be read (${stated}): \`tds quarantine skip ${topic}:${partition}:${offset}\` passes over it`,
   );
 }

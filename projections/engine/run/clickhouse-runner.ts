@@ -36,6 +36,8 @@ export interface RunnerPorts {
 
 interface RunOptions {
   readonly groupId: string;
+  /** Ends the wait for an unavailable store at the start. */
+  readonly signal?: AbortSignal;
   readonly limits?: Partial<GatherLimits>;
 }
 
@@ -52,14 +54,14 @@ export const DEFAULT_LIMITS: GatherLimits = { rows: 50_000, bytes: 32_000_000, w
 export async function runClickHouseProjections(options: ClickHouseRunOptions): Promise<ProjectionRun> {
   const { pool, kafka, clickhouse, projections } = options;
   const ports = { ...options, state: projectionState(pool, kafka), clock: systemClock };
-  const start = async (): Promise<ProjectionRun> => {
+  const start = async (signal: AbortSignal): Promise<ProjectionRun> => {
     const targets: Target[] = [];
     for (const projection of projections) {
       targets.push({ projection, build: await openBuild(pool, clickhouse, projection) });
     }
-    return await runTargets(ports, options, targets);
+    return await runTargets(ports, { ...options, signal }, targets);
   };
-  return await followServed(start, options.log);
+  return await followServed(start, ports);
 }
 
 /**
@@ -88,7 +90,7 @@ export async function runTargets(
     log,
     metrics,
     clock,
-    signal: abort.signal,
+    signal: options.signal === undefined ? abort.signal : AbortSignal.any([options.signal, abort.signal]),
   });
   const identity = await retryWhileUnavailable(() => identifyLog(kafka, topic));
   const readings = createReadings(state, identity, targets, retryWhileUnavailable);
@@ -108,7 +110,7 @@ export async function runTargets(
   const writer = createWriter({
     clickhouse,
     state,
-    isServed: true,
+    hold: (builds) => state.hold(builds),
     clock,
     identity,
     log,

@@ -26,9 +26,9 @@ export interface Writer {
 
 interface Dependencies {
   readonly clickhouse: Pick<ClickHouse, 'insertEncoded' | 'command'>;
-  readonly state: Pick<ProjectionState, 'move' | 'hold'>;
-  /** A swap waits for the batches of served builds, so these take a lock; shadow builds are written without. */
-  readonly isServed: boolean;
+  readonly state: Pick<ProjectionState, 'move'>;
+  /** Takes the lock that a swap of served builds waits for; null for shadow builds. */
+  readonly hold: ProjectionState['hold'] | null;
   readonly clock: Clock;
   readonly identity: LogIdentity;
   readonly log: Logger;
@@ -46,7 +46,7 @@ interface Dependencies {
  * moves over a gap, and totals never lead what can be queried. Every part is idempotent.
  */
 export function createWriter(dependencies: Dependencies): Writer {
-  const { clickhouse, state, isServed, identity, metrics, signal } = dependencies;
+  const { clickhouse, state, hold, identity, metrics, signal } = dependencies;
   let inFlight = 0;
   let tail: Promise<void> = Promise.resolve();
   let waiting: (() => void)[] = [];
@@ -129,10 +129,10 @@ export function createWriter(dependencies: Dependencies): Writer {
 
   /** One lock after the other: a later batch must not hold a lock that a swap, for which this one waits, waits for. */
   let holding: Promise<unknown> = Promise.resolve();
-  const hold = (batch: Batch): Promise<ServedLock | null> => {
-    if (!isServed) return Promise.resolve(null);
+  const lock = (batch: Batch): Promise<ServedLock | null> => {
+    if (hold === null) return Promise.resolve(null);
     const builds = batch.shares.map(({ target }) => target.build);
-    const held = holding.then(() => onPostgres(() => state.hold(builds)));
+    const held = holding.then(() => onPostgres(() => hold(builds)));
     holding = held.catch(() => {});
     return held;
   };
@@ -141,7 +141,7 @@ export function createWriter(dependencies: Dependencies): Writer {
     submit(batch) {
       inFlight += 1;
       metrics.batchRows.observe(batch.rows());
-      const held = hold(batch);
+      const held = lock(batch);
       const release = async (): Promise<void> => {
         const acquired = await held.catch(() => null);
         await acquired?.release();

@@ -3,54 +3,39 @@ import { randomBytes } from 'node:crypto';
 import { z } from 'zod';
 
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
-import type { ColumnSpec } from '../../../infra/clickhouse/row-binary.ts';
 import type { Sql } from '../../../infra/postgres/client.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { servedBuild, statements } from '../builds.ts';
 import type { Build } from '../builds.ts';
-import type { Target } from '../run/batch.ts';
 import type { TablePair } from '../compare.ts';
 import { withNames } from '../../define.ts';
-import { MAX_UINT32 } from '../../descending.ts';
-import type { ClickHouseProjection } from '../../define.ts';
+import type { BlockProjection } from '../../define.ts';
+import { facts } from './facts.ts';
 
-/** What the log says, written beside what is served: tables of the same shapes, for as long as one verification takes. */
+/** Tables of the same shapes as the served ones, filled from the log, that live as long as one verification. */
 export interface Scratch {
-  /** Write into the scratch tables. */
-  readonly targets: readonly Target[];
-  readonly served: readonly { readonly projection: ClickHouseProjection; readonly build: Build }[];
+  /** Fill the scratch tables. */
+  readonly targets: readonly BlockTarget[];
+  readonly served: readonly BlockTarget[];
   /** `ours` is served, `theirs` is what the log says. */
   readonly tables: readonly TablePair[];
   readonly derived: readonly TablePair[];
-  /** One row a message of the log. */
-  readonly facts: string;
-  /** Free for the versions of rows that a repair takes away. */
+  /** One row for each message of the log. */
+  readonly facts: BlockTarget & { readonly table: string };
+  /** Name of a table for the keys of wrong rows; a repair creates it. */
   readonly wrong: string;
   drop(): Promise<void>;
+}
+
+interface BlockTarget {
+  readonly projection: BlockProjection;
+  readonly build: Build;
 }
 
 const PREFIX = 'verify_';
 const nameRow = z.object({ name: z.string() });
 
-export const factColumns: readonly ColumnSpec[] = [
-  { name: 'height', type: 'UInt32' },
-  { name: 'seq', type: 'UInt64' },
-  { name: 'log_partition', type: 'UInt16' },
-  { name: 'log_offset', type: 'UInt64' },
-  { name: 'accepted', type: 'UInt8' },
-  { name: 'hash', type: 'FixedString(32)' },
-  { name: 'parent_hash', type: 'FixedString(32)' },
-  // SHA-256 of the `contracts` map: the rows of a block depend on it.
-  { name: 'contracts', type: 'FixedString(32)' },
-  { name: 'transactions', type: 'UInt32' },
-  { name: 'events', type: 'UInt32' },
-  // `NO_COUNT` where the header has none
-  { name: 'header_transactions', type: 'UInt32' },
-  { name: 'header_events', type: 'UInt32' },
-];
-export const NO_COUNT = MAX_UINT32;
-
-/** Takes away what verifications have left that were killed. Only for the one that has the lock. */
+/** Drops tables that killed verifications have left. Only the holder of the lock may call it. */
 export async function sweepScratch(clickhouse: Pick<ClickHouse, 'rows' | 'command'>): Promise<void> {
   const left = await clickhouse.rows({
     name: 'verify.left',
@@ -60,15 +45,15 @@ export async function sweepScratch(clickhouse: Pick<ClickHouse, 'rows' | 'comman
   for (const { name } of left) await clickhouse.command(`DROP TABLE IF EXISTS ${name} SYNC`);
 }
 
-/** Makes the tables anew, under names that no other verification has: whoever lost the lock finds none, not empty ones. */
+/** Creates the tables under new names: a verification that lost the lock finds none, instead of another one's. */
 export async function openScratch(
   db: Sql,
   clickhouse: Pick<ClickHouse, 'command'>,
-  projections: readonly ClickHouseProjection[],
+  projections: readonly BlockProjection[],
 ): Promise<Scratch> {
   const prefix = `${PREFIX}${randomBytes(4).toString('hex')}_`;
-  const served = [];
-  const targets = [];
+  const served: BlockTarget[] = [];
+  const targets: BlockTarget[] = [];
   for (const projection of projections) {
     const build = await servedBuild(db, projection);
     if (build === null) throw new AppError('NOT_FOUND', `${projection.name} has never been built`);
@@ -82,34 +67,37 @@ export async function openScratch(
     served.push({ projection, build });
     targets.push({ projection, build: { ...build, build: 0, names } });
   }
-  const facts = `${prefix}log`;
+  const table = `${prefix}facts`;
   const wrong = `${prefix}wrong`;
-  const all = [wrong, facts, ...targets.flatMap(({ build }) => Object.values(build.names))];
-  const drop = async (): Promise<void> => {
-    for (const table of all) await clickhouse.command(`DROP TABLE IF EXISTS ${table} SYNC`);
+  const log = {
+    projection: facts,
+    build: { projection: facts.name, version: facts.version, build: 0, names: { facts: table } },
+    table,
   };
-  for (const { projection, build } of targets) {
+  for (const { projection, build } of [...targets, log]) {
     for (const statement of statements(withNames(projection.ddl, build.names))) {
       await clickhouse.command(statement);
     }
   }
-  await clickhouse.command(
-    `CREATE TABLE ${facts} (${factColumns.map(({ name, type }) => `${name} ${type}`).join(', ')})
-     ENGINE = MergeTree ORDER BY (height, seq)`,
-  );
-  const pairs = served.flatMap(({ projection, build }) =>
+  const pairs: TablePair[] = served.flatMap(({ projection, build }) =>
     Object.entries(build.names).map(([name, ours]) => ({
-      isBase: name in projection.tables,
-      pair: { name, ours, theirs: prefix + name },
+      name,
+      ours,
+      theirs: prefix + name,
+      isDerived: !(name in projection.tables),
     })),
   );
   return {
     targets,
     served,
-    tables: pairs.filter(({ isBase }) => isBase).map(({ pair }) => pair),
-    derived: pairs.filter(({ isBase }) => !isBase).map(({ pair }) => pair),
-    facts,
+    tables: pairs.filter(({ isDerived }) => !isDerived),
+    derived: pairs.filter(({ isDerived }) => isDerived),
+    facts: log,
     wrong,
-    drop,
+    async drop() {
+      for (const name of [wrong, table, ...pairs.map(({ theirs }) => theirs)]) {
+        await clickhouse.command(`DROP TABLE IF EXISTS ${name} SYNC`);
+      }
+    },
   };
 }

@@ -4,65 +4,57 @@ import { unbalancedTokens } from '../../account-ledger/queries.ts';
 import { compareTables, differingRows } from '../compare.ts';
 import type { Heights, TablePair } from '../compare.ts';
 import { withNames } from '../../define.ts';
+import type { BlockProjection } from '../../define.ts';
 import type { Build } from '../builds.ts';
 import { NAMED } from './difference.ts';
 import type { Difference } from './difference.ts';
 import type { Scratch } from './scratch.ts';
 
-type Reader = Pick<ClickHouse, 'rows' | 'command'>;
+type Client = Pick<ClickHouse, 'rows' | 'command'>;
 
-/** Every table that is made from the log against what the log says, row by row where a range differs. */
-export async function rowDifferences(
-  clickhouse: Reader,
-  scratch: Scratch,
-  heights: Heights,
-): Promise<Difference[]> {
-  const differences: Difference[] = [];
-  for (const pair of scratch.tables) differences.push(...(await compare(clickhouse, pair, heights, false)));
-  return differences;
-}
-
-/** Derived tables against what their base tables, as they are served, come to. */
-export async function derivedDifferences(
-  clickhouse: Reader,
+/** Base tables against what the log says, derived tables against their served base tables, and sums of ledger legs. */
+export async function tableDifferences(
+  clickhouse: Client,
   scratch: Scratch,
   heights: Heights,
 ): Promise<Difference[]> {
   for (const { projection, build } of scratch.served) {
-    const names = scratchNames(scratch, build);
     for (let range = rangeOf(heights.from); range <= rangeOf(heights.to); range += 1) {
-      await derive(clickhouse, projection, names, range, 0);
+      await deriveScratch(clickhouse, scratch, projection, build, range);
     }
   }
   const differences: Difference[] = [];
-  for (const pair of scratch.derived) differences.push(...(await compare(clickhouse, pair, heights, true)));
-  return differences;
+  for (const pair of [...scratch.tables, ...scratch.derived]) {
+    differences.push(...(await compare(clickhouse, pair, heights)));
+  }
+  return [...differences, ...(await conservationDifferences(clickhouse, scratch, heights))];
 }
 
-/** A build's base tables with the derived ones of the scratch: where they are recomputed to be compared. */
-export function scratchNames(scratch: Scratch, { names }: Build): Readonly<Record<string, string>> {
-  const derived = scratch.derived.filter(({ name }) => name in names);
-  return { ...names, ...Object.fromEntries(derived.map(({ name, theirs }) => [name, theirs])) };
-}
-
-/** Recomputes one range of a projection's derived tables, as `names` call them. */
-export async function derive(
+/**
+ * Recomputes one range of the scratch's derived tables from the served base tables.
+ *
+ * @param offset version of the rows
+ */
+export async function deriveScratch(
   clickhouse: Pick<ClickHouse, 'command'>,
-  projection: Scratch['served'][number]['projection'],
-  names: Readonly<Record<string, string>>,
+  scratch: Scratch,
+  projection: BlockProjection,
+  { names }: Build,
   range: number,
-  offset: number,
+  offset = 0,
 ): Promise<void> {
+  const derived = scratch.derived.filter(({ name }) => name in names);
+  const own = { ...names, ...Object.fromEntries(derived.map(({ name, theirs }) => [name, theirs])) };
   const [first, last] = [range * HEIGHT_RANGE, (range + 1) * HEIGHT_RANGE - 1];
   const touched = [first, last].map((height) => ({ height, chunk: '', offset }));
   for (const { sql, params } of projection.derive?.(touched) ?? []) {
-    await clickhouse.command(withNames(sql, names), { params });
+    await clickhouse.command(withNames(sql, own), { params });
   }
 }
 
-/** The legs of a token sum to zero, and come in pairs. */
-export async function conservationDifferences(
-  clickhouse: Reader,
+/** The legs of a token sum to zero, and every transfer has two. */
+async function conservationDifferences(
+  clickhouse: Client,
   scratch: Scratch,
   heights: Heights,
 ): Promise<Difference[]> {
@@ -76,26 +68,17 @@ export async function conservationDifferences(
   }));
 }
 
-export function rangeOf(height: number): number {
+function rangeOf(height: number): number {
   return Math.floor(height / HEIGHT_RANGE);
 }
 
-async function compare(
-  clickhouse: Reader,
-  pair: TablePair,
-  heights: Heights,
-  isDerived: boolean,
-): Promise<Difference[]> {
-  const ranges = Array.from(
-    { length: rangeOf(heights.to) - rangeOf(heights.from) + 1 },
-    (_, index) => rangeOf(heights.from) + index,
-  );
-  const limits = isDerived ? { isDerived, buckets: ranges } : { isDerived, heights };
-  const { differing } = await compareTables(clickhouse, pair, limits);
+/** Names differing rows one by one, up to a limit; beyond it, only the ranges that differ. */
+async function compare(clickhouse: Client, pair: TablePair, heights: Heights): Promise<Difference[]> {
+  const { differing } = await compareTables(clickhouse, pair, { heights });
   const differences: Difference[] = [];
   for (const { bucket, ours, theirs } of differing) {
     const at = {
-      kind: isDerived ? ('derived' as const) : ('rows' as const),
+      kind: pair.isDerived ? ('derived' as const) : ('rows' as const),
       heights: {
         from: Math.max(heights.from, bucket * HEIGHT_RANGE),
         to: Math.min(heights.to, (bucket + 1) * HEIGHT_RANGE - 1),
@@ -106,9 +89,10 @@ async function compare(
     const named =
       differences.length >= NAMED
         ? []
-        : await differingRows(clickhouse, pair, { ...limits, buckets: [bucket], limit: NAMED });
+        : await differingRows(clickhouse, pair, { heights, buckets: [bucket], limit: NAMED });
     if (named.length === 0 || named.length === NAMED) {
-      const count = `${ours.rows} rows are served, ${theirs.rows} ${isDerived ? 'by the base table' : 'by the log'}`;
+      const source = pair.isDerived ? 'base table' : 'log';
+      const count = `${ours.rows} rows are served, ${theirs.rows} by the ${source}`;
       differences.push({ ...at, what: `${pair.name}, range ${bucket}: ${count}` });
     }
     differences.push(

@@ -1,31 +1,39 @@
 import { z } from 'zod';
 
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
-import type { Kafka } from '../../../infra/kafka/client.ts';
+import type { Kafka, TopicOffsets } from '../../../infra/kafka/client.ts';
 import { pause } from '../../../infra/lifecycle.ts';
+import type { Logger } from '../../../infra/log.ts';
 import { withAdvisoryLocks } from '../../../infra/postgres/advisory-lock.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
+import { retry } from '../../../infra/retry.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { HEIGHT_RANGE, partitionOfHeight, topics } from '../../../schemas/topics.ts';
+import type { BlockProjection } from '../../define.ts';
+import { descending } from '../../descending.ts';
+import { chainBlocks } from '../../streams.ts';
 import type { Heights } from '../compare.ts';
-import type { ClickHouseProjection } from '../../define.ts';
+import { createMessagesSince } from '../messages-since.ts';
+import type { ProjectionMetrics } from '../metrics.ts';
 import type { Difference } from './difference.ts';
-import { logBlocks, logDifferences, scanLog } from './log.ts';
-import type { LogBlock, LogRange } from './log.ts';
-import { trackRewrittenHeights } from './rewritten-heights.ts';
+import { logBlocks, logDifferences } from './log.ts';
+import type { LogBlock } from './log.ts';
 import { repairTables } from './repair.ts';
 import type { RepairedRows } from './repair.ts';
+import { scanLog } from './scan.ts';
+import type { LogRange } from './scan.ts';
 import { openScratch, sweepScratch } from './scratch.ts';
 import type { Scratch } from './scratch.ts';
 import { chainProgress, indexedHeights, partitionsOf, skippedMessages, stateDifferences } from './state.ts';
-import { conservationDifferences, derivedDifferences, rowDifferences } from './tables.ts';
-import { descending } from '../../descending.ts';
+import { tableDifferences } from './tables.ts';
 
 export interface VerifyDeps {
   readonly pool: Pool;
   readonly clickhouse: ClickHouse;
   readonly kafka: Pick<Kafka, 'offsets' | 'topicId' | 'readRanges'>;
-  readonly projections: readonly ClickHouseProjection[];
+  readonly projections: readonly BlockProjection[];
+  readonly log: Logger;
+  readonly metrics: ProjectionMetrics;
   readonly signal: AbortSignal;
 }
 
@@ -36,13 +44,13 @@ export interface VerifyOptions {
   /** Makes the tables what the log says. */
   readonly repair: boolean;
   readonly onProgress?: (progress: VerifyProgress) => void;
-  /** Compares blocks of the log with another source; all of them, or those whose headers give no counts. */
+  /** Compares blocks of the log with another source: all of them, or those whose headers give no counts. */
   readonly compareBlocks?: (
     blocks: (onlyUncounted: boolean) => AsyncIterable<LogBlock>,
   ) => Promise<Difference[]>;
-  /** How long projections are waited for that are behind the log. */
+  /** How long to wait for projections that are behind the log. */
   readonly waitMs?: number;
-  /** Pause before what differs is looked at again. */
+  /** Pause before a difference is looked at again. */
   readonly betweenLooksMs?: number;
 }
 
@@ -56,31 +64,32 @@ export interface VerifyReport {
   /** null: nothing is indexed. */
   readonly heights: Heights | null;
   readonly messages: number;
-  /** What is so now. */
+  /** The differences that remain. */
   readonly differences: readonly Difference[];
-  /** What was found before it was repaired. */
+  /** The differences before the repair. */
   readonly found: readonly Difference[];
-  /** Wrong rows that were taken away. */
+  /** Wrong rows that were deleted. */
   readonly repairedRows: number;
-  /** The same by table, and the rows that were put in. */
+  /** Rows that were deleted and inserted, by table. */
   readonly repairedTables: Readonly<Record<string, RepairedRows>>;
 }
 
-/** A difference may be a write in progress: it is compared again, up to this often, before it is reported. */
-const LOOKS = 4;
-interface Seen {
+interface Look {
   readonly differences: Difference[];
-  /** Of heights about which the log got messages in the meantime: nothing is known of them until they are looked at again. */
-  readonly passing: Difference[];
+  /** Differences at heights about which the log got messages meanwhile: only another look can tell. */
+  readonly unsettled: Difference[];
 }
+
+/** A difference may be a write in progress: it is looked at again, up to this often in all, before it is reported. */
+const LOOKS = 4;
 const BETWEEN_LOOKS_MS = 1500;
 const WAIT_MS = 60_000;
 const REPAIRS = 3;
 
 /**
- * Header counts ↔ log ↔ tables ↔ sums ↔ checkpoints, over heights both inclusive. Reads the log once, writes what it says
- * into tables beside those that are served, and compares in ClickHouse; memory is bounded, the disk holds the verified
- * heights twice. May run beside everything else; one at a time.
+ * Compares header counts, the log, the tables, sums and checkpoints over a range of heights. Reads the log once, replays
+ * it into scratch tables, and compares these with the served ones in ClickHouse; memory is bounded, the disk holds the
+ * rows of the verified heights twice. May run beside everything but another verification.
  *
  * @throws when it is inconclusive: a store is unavailable, a projection is behind, or the tables have another version
  */
@@ -90,36 +99,28 @@ export async function verify(deps: VerifyDeps, options: VerifyOptions): Promise<
     const bounds = boundsOf(await indexedHeights(deps.pool), options);
     if (bounds === null) {
       const differences = await stateDifferences(deps.pool, deps.kafka);
-      return {
-        heights: null,
-        messages: 0,
-        differences,
-        found: differences,
-        repairedRows: 0,
-        repairedTables: {},
-      };
+      const nothing = { heights: null, messages: 0, repairedRows: 0, repairedTables: {} };
+      return { ...nothing, differences, found: differences };
     }
     await sweepScratch(deps.clickhouse);
     let messages = 0;
     const repairedTables: Record<string, RepairedRows> = {};
-    const run = async (
-      heights: Heights,
-      hinted: boolean,
-      repair: readonly Difference[] | null = null,
-    ): Promise<Seen> => {
-      const outcome = await look(deps, options, { heights, hinted, repair, assertHeld });
-      messages += outcome.messages;
-      addRepairedRows(repairedTables, outcome.mended);
-      return outcome;
-    };
+    const look = async (heights: Heights, hinted: boolean): Promise<Look> =>
+      await withScan(deps, options, { heights, hinted }, async (scan) => {
+        messages += scan.messages;
+        return await differencesOf(deps, options, scan);
+      });
 
     const pauseMs = options.betweenLooksMs ?? BETWEEN_LOOKS_MS;
-    let differences = await settle(bounds, run, pauseMs);
+    let differences = await settle(bounds, look, pauseMs);
     const found = differences;
     for (let round = 0; options.repair && round < REPAIRS && differences.some(isInTable); round += 1) {
-      const span = spanOf(differences) ?? bounds;
-      await run(span, false, differences);
-      differences = await settle(span, run, pauseMs);
+      const heights = spanOf(differences) ?? bounds;
+      await withScan(deps, options, { heights, hinted: false }, async (scan) => {
+        messages += scan.messages;
+        addRepairedRows(repairedTables, await repairFrom(deps, options, scan, differences, assertHeld));
+      });
+      differences = await settle(heights, look, pauseMs);
     }
     const repairedRows = Object.values(repairedTables).reduce((sum, { taken }) => sum + taken, 0);
     return { heights: bounds, messages, differences, found, repairedRows, repairedTables };
@@ -137,26 +138,25 @@ export function addRepairedRows(
   }
 }
 
-/** Compares again while something differs. */
+/** Looks again while something differs, until the same differences are seen twice. */
 async function settle(
   bounds: Heights,
-  lookAt: (heights: Heights, hinted: boolean) => Promise<Seen>,
+  look: (heights: Heights, hinted: boolean) => Promise<Look>,
   pauseMs: number,
 ): Promise<Difference[]> {
-  let { differences, passing } = await lookAt(bounds, true);
+  let { differences, unsettled } = await look(bounds, true);
   const unreadable = differences.filter(({ kind, heights }) => kind === 'log' && heights === null);
-  for (let looks = 1; looks < LOOKS && differences.length + passing.length > 0; looks += 1) {
+  for (let looks = 1; looks < LOOKS && differences.length + unsettled.length > 0; looks += 1) {
     await pause(pauseMs);
-    const all = [...differences, ...passing];
+    const all = [...differences, ...unsettled];
     const span = spanOf(all) ?? { from: bounds.from, to: bounds.from };
-    const before = new Set(differences.map(({ what }) => what));
-    // What is indexed may be what is wrong.
-    ({ differences, passing } = await lookAt(span, !all.some(({ kind }) => kind === 'log')));
-    // The same twice: not a write in progress.
-    if (passing.length > 0) continue;
-    if (differences.length === before.size && differences.every(({ what }) => before.has(what))) break;
+    const previous = new Set(differences.map(({ what }) => what));
+    // Where the log differs, the table of indexed blocks may be wrong, too, and must not say where to read.
+    ({ differences, unsettled } = await look(span, !all.some(({ kind }) => kind === 'log')));
+    if (unsettled.length > 0) continue;
+    if (differences.length === previous.size && differences.every(({ what }) => previous.has(what))) break;
   }
-  if (differences.length === 0 && passing.length > 0) {
+  if (differences.length === 0 && unsettled.length > 0) {
     throw new AppError(
       'CONFLICT',
       'Verification inconclusive: repairs in progress rewrite blocks while they are compared; try again',
@@ -166,24 +166,24 @@ async function settle(
   return [...unreadable.filter(({ what }) => !known.has(what)), ...differences];
 }
 
-/** One reading of the log over these heights, with everything that is compared with it. */
-async function look(
+interface Scanned {
+  readonly scratch: Scratch;
+  readonly heights: Heights;
+  readonly ranges: readonly LogRange[];
+  readonly messages: number;
+  readonly unreadable: readonly Difference[];
+  /** The heights, of those that are verified, about which the log has got messages since. */
+  readonly heightsSince: () => Promise<ReadonlySet<number>>;
+}
+
+/** Replays the log of these heights into scratch tables, which live as long as `work`. */
+async function withScan<T>(
   deps: VerifyDeps,
-  { onProgress = () => {}, compareBlocks, waitMs = WAIT_MS }: VerifyOptions,
-  {
-    heights,
-    hinted,
-    repair,
-    assertHeld,
-  }: {
-    heights: Heights;
-    hinted: boolean;
-    repair: readonly Difference[] | null;
-    assertHeld: () => Promise<void>;
-  },
-): Promise<Seen & { messages: number; mended: ReadonlyMap<string, RepairedRows> }> {
+  { onProgress = () => {}, waitMs = WAIT_MS }: VerifyOptions,
+  { heights, hinted }: { heights: Heights; hinted: boolean },
+  work: (scan: Scanned) => Promise<T>,
+): Promise<T> {
   const { pool, clickhouse, kafka, signal } = deps;
-  const state = await stateDifferences(pool, kafka);
   const scratch = await openScratch(pool, clickhouse, deps.projections);
   try {
     onProgress({ phase: 'waiting for the projections', read: 0, total: 0 });
@@ -191,58 +191,70 @@ async function look(
     const total = ranges.reduce((sum, { from, to }) => sum + to - from, 0);
     let messages = 0;
     const unreadable = await scanLog({
-      kafka,
-      clickhouse,
+      ...deps,
       scratch,
       heights,
       ranges,
       skipped: await skippedMessages(pool),
-      signal,
       onRead(read) {
         messages += read;
         onProgress({ phase: 'reading the log', read: messages, total });
       },
     });
-    const highest = new Map(ranges.map(({ partition, projected }) => [partition, projected - 1]));
-    const rewrittenHeights = trackRewrittenHeights(kafka, ranges, heights, signal);
-    const mended =
-      repair === null
-        ? new Map<string, RepairedRows>()
-        : await repairTables({ pool, clickhouse, scratch, rewrittenHeights, assertHeld }, repair, (range) =>
-            Math.max(0, highest.get(partitionOfHeight(range * HEIGHT_RANGE)) ?? 0),
-          );
-    onProgress({ phase: repair === null ? 'comparing' : 'repairing', read: messages, total });
-    const expected = (await indexedHeights(pool)).map(({ from, to }) => ({
-      from: Math.max(from, heights.from),
-      to: Math.min(to, heights.to),
-    }));
-    const differences = [
-      ...state,
-      ...unreadable,
-      ...(await logDifferences(clickhouse, scratch, expected)),
-      ...(await rowDifferences(clickhouse, scratch, heights)),
-      ...(await derivedDifferences(clickhouse, scratch, heights)),
-      ...(await conservationDifferences(clickhouse, scratch, heights)),
-      ...((await compareBlocks?.((onlyUncounted) => logBlocks(clickhouse, scratch, onlyUncounted))) ?? []),
-    ];
-    const rewritten = await rewrittenHeights();
-    return {
-      differences: differences.filter((one) => !isOf(one, rewritten)),
-      passing: differences.filter((one) => isOf(one, rewritten)),
-      messages,
-      mended,
-    };
+    const ends = new Map(ranges.map(({ partition, to }) => [partition, to]));
+    const since = createMessagesSince(kafka, chainBlocks, ends, (item) => item.message.block.height, signal);
+    const heightsSince = async (): Promise<ReadonlySet<number>> =>
+      new Set([...(await since())].filter((height) => height >= heights.from && height <= heights.to));
+    return await work({ scratch, heights, ranges, messages, unreadable, heightsSince });
   } finally {
-    // What is left goes at the next verification: that a store is away must not hide what happened.
+    // A failure to drop must not hide what happened; the next verification drops what is left.
     await scratch.drop().catch(() => {});
   }
+}
+
+async function differencesOf(
+  { pool, clickhouse, kafka }: VerifyDeps,
+  { onProgress, compareBlocks }: VerifyOptions,
+  { scratch, heights, messages, unreadable, heightsSince }: Scanned,
+): Promise<Look> {
+  onProgress?.({ phase: 'comparing', read: messages, total: messages });
+  const expected = (await indexedHeights(pool)).map(({ from, to }) => ({
+    from: Math.max(from, heights.from),
+    to: Math.min(to, heights.to),
+  }));
+  const differences = [
+    ...(await stateDifferences(pool, kafka)),
+    ...unreadable,
+    ...(await logDifferences(clickhouse, scratch, expected)),
+    ...(await tableDifferences(clickhouse, scratch, heights)),
+    ...((await compareBlocks?.((onlyUncounted) => logBlocks(clickhouse, scratch, onlyUncounted))) ?? []),
+  ];
+  const rewritten = await heightsSince();
+  return {
+    differences: differences.filter((one) => !isAtOneOf(one, rewritten)),
+    unsettled: differences.filter((one) => isAtOneOf(one, rewritten)),
+  };
+}
+
+async function repairFrom(
+  { pool, clickhouse }: VerifyDeps,
+  { onProgress }: VerifyOptions,
+  { scratch, ranges, messages, heightsSince }: Scanned,
+  differences: readonly Difference[],
+  assertHeld: () => Promise<void>,
+): Promise<ReadonlyMap<string, RepairedRows>> {
+  onProgress?.({ phase: 'repairing', read: messages, total: messages });
+  const highest = new Map(ranges.map(({ partition, projected }) => [partition, projected - 1]));
+  return await repairTables({ pool, clickhouse, scratch, heightsSince, assertHeld }, differences, (range) =>
+    Math.max(0, highest.get(partitionOfHeight(range * HEIGHT_RANGE)) ?? 0),
+  );
 }
 
 const hintRow = z.object({ partition: z.number(), first: z.coerce.number(), blocks: z.coerce.number() });
 
 /**
- * Where in the log these heights lie. What is indexed says where their newest blocks begin; if it does not know every one
- * of them, all of their partitions is read. Waits until the projections have read that far.
+ * The part of the log that holds these heights, once the projections have read it: from where the newest blocks begin,
+ * if the table of indexed blocks knows each of them, or else all of their partitions.
  */
 async function logRanges(
   { pool, clickhouse, kafka, signal }: VerifyDeps,
@@ -250,7 +262,7 @@ async function logRanges(
   { heights, hinted, waitMs }: { heights: Heights; hinted: boolean; waitMs: number },
 ): Promise<LogRange[]> {
   const wanted = partitionsOf(heights);
-  const places = (await kafka.offsets(topics.chainBlocks)).filter(({ partition }) => wanted.has(partition));
+  const offsets = (await kafka.offsets(topics.chainBlocks)).filter(({ partition }) => wanted.has(partition));
   const table = scratch.tables.find(({ name }) => name === 'indexed_blocks')?.ours;
   const hints = await clickhouse.rows(
     {
@@ -264,31 +276,39 @@ async function logRanges(
   const known = hints.reduce((sum, { blocks }) => sum + blocks, 0);
   const isWhole = hinted && known === heights.to - heights.from + 1;
   const firsts = new Map(hints.map(({ partition, first }) => [partition, first]));
-  const until = Date.now() + waitMs;
-  for (;;) {
-    const { lowest, halted } = await chainProgress(pool);
-    const behind = places.filter(
-      ({ partition, low, high }) =>
-        !halted.has(partition) && (lowest.get(partition) ?? 0) < high && (lowest.get(partition) ?? 0) >= low,
-    );
-    if (behind.length === 0) {
-      return places.map(({ partition, low, high }) => ({
-        partition,
-        from: isWhole ? Math.max(low, Math.min(high, firsts.get(partition) ?? low)) : low,
-        to: high,
-        projected: Math.min(high, lowest.get(partition) ?? 0),
-      }));
-    }
-    if (Date.now() > until) {
-      const [first] = behind;
-      throw new AppError(
-        'CONFLICT',
-        `Verification inconclusive: the projections are behind the log at chain.blocks:${first?.partition} (${lowest.get(first?.partition ?? 0) ?? 0} of ${first?.high})`,
-      );
-    }
-    await pause(200, signal);
-    signal.throwIfAborted();
-  }
+  const lowest = await retry(() => progressPast(pool, offsets), {
+    isRetryable: (error) => error instanceof ProjectionsBehind,
+    baseMs: 200,
+    maxMs: 200,
+    deadlineMs: waitMs,
+    signal,
+  });
+  return offsets.map(({ partition, low, high }) => ({
+    partition,
+    from: isWhole ? Math.max(low, Math.min(high, firsts.get(partition) ?? low)) : low,
+    to: high,
+    projected: Math.min(high, lowest.get(partition) ?? 0),
+  }));
+}
+
+class ProjectionsBehind extends AppError {}
+
+/** The lowest checkpoint by partition; throws while one that is not halted is below the end of the log. */
+async function progressPast(
+  pool: Pool,
+  offsets: readonly TopicOffsets[],
+): Promise<ReadonlyMap<number, number>> {
+  const { lowest, halted } = await chainProgress(pool);
+  const behind = offsets.find(({ partition, low, high }) => {
+    const checkpoint = lowest.get(partition) ?? 0;
+    return !halted.has(partition) && checkpoint < high && checkpoint >= low;
+  });
+  if (behind === undefined) return lowest;
+  const { partition, high } = behind;
+  throw new ProjectionsBehind(
+    'CONFLICT',
+    `Verification inconclusive: the projections are behind the log at chain.blocks:${partition} (${lowest.get(partition) ?? 0} of ${high})`,
+  );
 }
 
 function boundsOf(indexed: readonly Heights[], { from, to }: VerifyOptions): Heights | null {
@@ -312,13 +332,13 @@ function spanOf(differences: readonly Difference[]): Heights | null {
   };
 }
 
-/** A row that is named is of its block; everything else of all its heights. */
-function isOf({ heights, height }: Difference, rewritten: ReadonlySet<number>): boolean {
+/** A row of one block is at its height; every other difference is at all its heights. */
+function isAtOneOf({ heights, height }: Difference, rewritten: ReadonlySet<number>): boolean {
   if (heights === null) return false;
   if (typeof height === 'number') return rewritten.has(height);
   return [...rewritten].some((height) => height >= heights.from && height <= heights.to);
 }
 
-export function isInTable({ table }: Difference): boolean {
+function isInTable({ table }: Difference): boolean {
   return table !== undefined;
 }

@@ -400,7 +400,7 @@ test('another version is built beside the one that is served, whose writer ends 
       { projection: 'transfers', version: next.version, before: 1, after: 2, isResumed: false },
     ]);
     expect(tables).toEqual([
-      { projection: 'transfers', table: 'transfers', rows: 48, differing: [], samples: [] },
+      { projection: 'transfers', table: 'transfers', rows: 48, differing: [], unsettled: [], samples: [] },
     ]);
     expect((await servedBuilds(own.pool)).table('transfers')).toBe(`transfers_v${next.version}_b2`);
     // The old program meets the swap at its next message, and says why it ends.

@@ -25,17 +25,14 @@ test('takes locks in the order of the batches, also when one is retried', async 
   const asked: { answer: () => void; refuse: () => void }[] = [];
   const writer = createWriter({
     clickhouse: { insertEncoded: async () => {}, command: async () => {} },
-    state: {
-      move: async () => [],
-      hold: () =>
-        new Promise((resolve, reject) => {
-          asked.push({
-            answer: () => resolve({ isLost: () => false, release: async () => {} }),
-            refuse: () => reject(new AppError('STORE_UNAVAILABLE', 'away', { retryable: true })),
-          });
-        }),
-    },
-    isServed: true,
+    state: { move: async () => [] },
+    hold: () =>
+      new Promise((resolve, reject) => {
+        asked.push({
+          answer: () => resolve({ isLost: () => false, release: async () => {} }),
+          refuse: () => reject(new AppError('STORE_UNAVAILABLE', 'away', { retryable: true })),
+        });
+      }),
     clock: { ...systemClock, sleep: () => systemClock.turn() },
     identity: { topic: topics.chainBlocks, topicId: 'id' },
     log: createLogger('test', 'silent'),

@@ -1,0 +1,64 @@
+import { createHash } from 'node:crypto';
+
+import type { ColumnSpec, Row } from '../../../infra/clickhouse/row-binary.ts';
+import type { ContractsMap } from '../../../schemas/messages/chain-blocks.ts';
+import type { BlockItem, BlockProjection } from '../../define.ts';
+import { MAX_UINT32 } from '../../descending.ts';
+import { chainBlocks } from '../../streams.ts';
+
+/** Stored where the header gives no count. */
+export const NO_COUNT = MAX_UINT32;
+
+export const factColumns: readonly ColumnSpec[] = [
+  { name: 'height', type: 'UInt32' },
+  { name: 'seq', type: 'UInt64' },
+  { name: 'log_partition', type: 'UInt16' },
+  { name: 'log_offset', type: 'UInt64' },
+  { name: 'accepted', type: 'UInt8' },
+  { name: 'hash', type: 'FixedString(32)' },
+  { name: 'parent_hash', type: 'FixedString(32)' },
+  // SHA-256 of the `contracts` map: the rows of a block depend on it.
+  { name: 'contracts', type: 'FixedString(32)' },
+  { name: 'transactions', type: 'UInt32' },
+  { name: 'events', type: 'UInt32' },
+  { name: 'header_transactions', type: 'UInt32' },
+  { name: 'header_events', type: 'UInt32' },
+];
+
+/** One row for each message of the log: what the checks of the log itself need. */
+export const facts: BlockProjection = {
+  kind: 'clickhouse',
+  name: 'verify',
+  version: 1,
+  topic: chainBlocks,
+  ddl: `CREATE TABLE {{facts}} (${factColumns.map(({ name, type }) => `${name} ${type}`).join(', ')})
+    ENGINE = MergeTree ORDER BY (height, seq);`,
+  tables: { facts: { columns: factColumns } },
+  project: (item) => ({ facts: [factOf(item)] }),
+};
+
+export function factOf({ message, partition, offset }: BlockItem): Row {
+  const { block } = message;
+  return {
+    height: block.height,
+    seq: message.seq,
+    log_partition: partition,
+    log_offset: offset,
+    accepted: message.type === 'block.accepted' ? 1 : 0,
+    hash: block.hash,
+    parent_hash: block.parent_hash,
+    contracts: digest(message.contracts),
+    transactions: block.transactions.length,
+    events: block.transactions.reduce((sum, { events }) => sum + events.length, 0),
+    header_transactions: block.transaction_count ?? NO_COUNT,
+    header_events: block.event_count ?? NO_COUNT,
+  };
+}
+
+function digest(contracts: ContractsMap): string {
+  const entries = Object.entries(contracts).toSorted(([a], [b]) => (a < b ? -1 : 1));
+  const text = JSON.stringify(
+    entries.map(([contract, known]) => [contract, known.standard, known.class_hash]),
+  );
+  return `0x${createHash('sha256').update(text).digest('hex')}`;
+}
