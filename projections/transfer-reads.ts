@@ -36,6 +36,8 @@ export type TransferOrder = 'desc' | 'asc';
 /** Rows of one table by a prefix of its key: `FROM … FINAL WHERE …`, and the filter that this already settles. */
 export interface TransferSource {
   readonly sql: string;
+  /** Parameters of `sql` besides those of the filters. */
+  readonly params?: Params;
   readonly settles: FeltFilter | null;
 }
 
@@ -168,7 +170,7 @@ export function transferPage(
   return {
     query: { name: 'transfers.page', sql, row: transfer },
     params: {
-      ...filterParams(filters),
+      ...filterParams(sources, filters),
       ...afterParams(read.after),
       limit: read.limit,
       offset: read.offset,
@@ -191,7 +193,7 @@ export function transferCount(
   const sql = `SELECT count() AS n FROM (SELECT one FROM (${all.join(' UNION ALL ')}) LIMIT {most:UInt32})`;
   return {
     query: { name: 'transfers.count', sql, row: countRow },
-    params: { ...filterParams(filters), most },
+    params: { ...filterParams(sources, filters), most },
   };
 }
 
@@ -213,7 +215,7 @@ export function transferSample(
         ORDER BY block_desc, position_desc, item_desc LIMIT {most:UInt32})`,
       row: sampleRow,
     },
-    params: { ...filterParams(filters), most: rows },
+    params: { ...filterParams([source], filters), most: rows },
   };
 }
 
@@ -254,12 +256,16 @@ function afterConditions(read: Pick<PageRead, 'order' | 'after'> | null): string
   ];
 }
 
-function filterParams({ felts, lo, hi }: TransferFilters): Record<string, unknown> {
+function filterParams(
+  sources: readonly TransferSource[],
+  { felts, lo, hi }: TransferFilters,
+): Record<string, unknown> {
   const named = feltFilters.flatMap((name) => {
     const value = felts[name];
     return value === undefined ? [] : [[name, feltHex(value)] as const];
   });
-  return { ...Object.fromEntries(named), newest: descending(hi), oldest: descending(lo) };
+  const own = sources.flatMap(({ params = {} }) => Object.entries(params));
+  return { ...Object.fromEntries([...own, ...named]), newest: descending(hi), oldest: descending(lo) };
 }
 
 function afterParams(after: TransferPosition | null): Record<string, unknown> {

@@ -77,13 +77,20 @@ async function newestBySlot(
       SELECT token, -roundDown(-toInt64(observed_at), {slots:Array(Int64)}) AS slot,
         argMax(usd, (observed_at, seq)) AS newest
       FROM ${points}
-      WHERE token ${amongFelts('tokens')} AND hour BETWEEN ${hourOf(after)} AND ${hourOf(last)}
-        AND observed_at > ${after} AND observed_at <= ${last}
+      WHERE token ${amongFelts('tokens')} AND hour BETWEEN {first_hour:UInt32} AND {last_hour:UInt32}
+        AND observed_at > {after:Int64} AND observed_at <= {last:Int64}
       GROUP BY token, slot
     ) GROUP BY token`;
   const found = await clickhouse.rows(
     { name: 'prices.at-times', sql, row: slotRow },
-    { tokens: tokens.map(feltHex), slots: slots.map((slot) => -slot).toReversed() },
+    {
+      tokens: tokens.map(feltHex),
+      slots: slots.map((slot) => -slot).toReversed(),
+      after,
+      last,
+      first_hour: hourOf(after),
+      last_hour: hourOf(last),
+    },
     { settings },
   );
   const bySlot = new Map<number, Map<Felt, string>>();
@@ -108,10 +115,10 @@ async function newestUpTo(
 ): Promise<Map<Felt, string>> {
   const sql = `SELECT hex(token) AS o_token, argMax(close_usd, (hour, seq)) AS o_price
     FROM ${tables.table('ohlc_hourly')}
-    WHERE token ${amongFelts('tokens')} AND hour <= ${hour} GROUP BY token`;
+    WHERE token ${amongFelts('tokens')} AND hour <= {hour:UInt32} GROUP BY token`;
   const found = await clickhouse.rows(
     { name: 'prices.newest', sql, row: lastRow },
-    { tokens: tokens.map(feltHex) },
+    { tokens: tokens.map(feltHex), hour },
     { settings },
   );
   return new Map(found.map(({ o_token, o_price }) => [o_token, o_price]));
@@ -175,12 +182,12 @@ export async function candles(
   const names = ['hour', 'open', 'close', 'low', 'high', 'total', 'count'];
   const sql = `SELECT ${names.map((name) => `groupArray(o_${name}) AS ${name}s`).join(', ')} FROM (
       SELECT ${columns} FROM ${tables.table('ohlc_hourly')} FINAL
-      WHERE token = ${feltParam('token')} AND hour BETWEEN ${hourOf(start)} AND ${hourOf(end)}
-      ${group} ORDER BY o_hour LIMIT ${limit}
+      WHERE token = ${feltParam('token')} AND hour BETWEEN {first:UInt32} AND {last:UInt32}
+      ${group} ORDER BY o_hour LIMIT {limit:UInt32}
     )`;
   const [found] = await clickhouse.rows(
     { name: 'prices.candles', sql, row: candleColumns },
-    { token: feltHex(token) },
+    { token: feltHex(token), first: hourOf(start), last: hourOf(end), limit },
     { settings },
   );
   if (found === undefined) return [];

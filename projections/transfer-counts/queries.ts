@@ -114,10 +114,10 @@ export async function findRows(
     ...((hi + 1) % HEIGHT_RANGE === 0 || hi >= OPEN_END ? [] : [last]),
   ];
   const whole = `SELECT range AS bucket, transfers AS n FROM ${tables.table('transfer_counts')} FINAL
-    WHERE ${where} AND range BETWEEN {first:UInt32} AND {last:UInt32}${cut.map((range) => ` AND range != ${range}`).join('')}`;
+    WHERE ${where} AND range BETWEEN {first:UInt32} AND {last:UInt32} AND range NOT IN {cut:Array(UInt32)}`;
   const parts = `SELECT range AS bucket, sum(transfers) AS n FROM ${tables.table('transfer_counts_by_block')} FINAL
-    WHERE range IN (${cut.join(', ')}) AND ${where} AND block BETWEEN {lo:UInt32} AND {hi:UInt32} GROUP BY range`;
-  const params = { subject: feltHex(subject.felt), lo, hi, first, last, skip, need };
+    WHERE range IN {cut:Array(UInt32)} AND ${where} AND block BETWEEN {lo:UInt32} AND {hi:UInt32} GROUP BY range`;
+  const params = { subject: feltHex(subject.felt), lo, hi, first, last, cut, skip, need };
   const buckets = cut.length === 0 ? whole : `${whole} UNION ALL ${parts}`;
   if (need === 0) return { total: await totalOf(clickhouse, buckets, params), found: null };
   const [ranges] = await clickhouse.rows(
