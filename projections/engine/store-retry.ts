@@ -4,7 +4,7 @@ import { createRetryWhileUnavailable, isStoreUnavailable } from '../../infra/ret
 import type { RetryWhileUnavailable } from '../../infra/retry-while-unavailable.ts';
 import type { ProjectionMetrics } from './metrics.ts';
 
-interface Dependencies {
+export interface StoreRetryDependencies {
   readonly log: Logger;
   readonly metrics: ProjectionMetrics;
   readonly clock: Clock;
@@ -13,8 +13,8 @@ interface Dependencies {
 
 /** `retryWhileUnavailable` of one store, shown by the metric `tds_projection_store_waiting`. */
 export function createStoreRetry(
-  store: 'clickhouse' | 'postgres' | 'postgres or kafka',
-  { log, metrics, clock, signal }: Dependencies,
+  store: 'clickhouse' | 'postgres' | 'postgres or kafka' | 'any store',
+  { log, metrics, clock, signal }: StoreRetryDependencies,
   isRetryable: (error: unknown) => boolean = isStoreUnavailable,
 ): RetryWhileUnavailable {
   return createRetryWhileUnavailable({

@@ -1,5 +1,8 @@
-import type { Logger } from '../../../infra/log.ts';
+import { isClickHouseUnavailable } from '../../../infra/clickhouse/client.ts';
+import { isStoreUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import { AppError } from '../../../schemas/errors.ts';
+import { createStoreRetry } from '../store-retry.ts';
+import type { StoreRetryDependencies } from '../store-retry.ts';
 
 export interface ProjectionRun {
   /** Rejects when the run cannot continue: a checkpoint outside the log, a bug, a failed consumer. */
@@ -10,24 +13,35 @@ export interface ProjectionRun {
 
 /**
  * Restarts a run after a swap: when one of its builds is no longer served (`BUILD_RETIRED`), the run is stopped and `start`
- * opens the builds that are served now.
+ * opens the builds that are served now. A restart waits for unavailable stores; the first start throws.
+ *
+ * @param start gives up when its signal fires, at `stop`
  */
-export async function followServed(start: () => Promise<ProjectionRun>, log: Logger): Promise<ProjectionRun> {
+export async function followServed(
+  start: (signal: AbortSignal) => Promise<ProjectionRun>,
+  dependencies: Omit<StoreRetryDependencies, 'signal'>,
+): Promise<ProjectionRun> {
   const ending = Promise.withResolvers<void>();
   ending.promise.catch(() => {});
-  let isStopping = false;
-  let current = Promise.resolve(await start());
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  let current = Promise.resolve(await start(signal));
+  const retryWhileUnavailable = createStoreRetry(
+    'any store',
+    { ...dependencies, signal },
+    (error) => isStoreUnavailable(error) || isClickHouseUnavailable(error),
+  );
 
   const follow = async (): Promise<void> => {
-    while (!isStopping) {
+    while (!signal.aborted) {
       const run = await current;
       try {
         return await run.done;
       } catch (error) {
         if (!(error instanceof AppError) || error.code !== 'BUILD_RETIRED') throw error;
-        if (isStopping) return;
-        log.info({ reason: error.message }, 'build retired, restarting with the served build');
-        current = run.stop().then(start);
+        if (signal.aborted) return;
+        dependencies.log.info({ reason: error.message }, 'build retired, restarting with the served build');
+        current = run.stop().then(() => retryWhileUnavailable(() => start(signal)));
       }
     }
   };
@@ -36,7 +50,7 @@ export async function followServed(start: () => Promise<ProjectionRun>, log: Log
   return {
     done: ending.promise,
     async stop() {
-      isStopping = true;
+      stopping.abort(new Error('stopped'));
       // A failed restart has nothing to stop.
       await current.then(
         (run) => run.stop(),

@@ -40,10 +40,14 @@ interface Reading {
 export async function runPostgresProjection<M>(
   options: PostgresProjectionOptions<M>,
 ): Promise<ProjectionRun> {
-  return await followServed(() => runServed(options), options.log);
+  const ports = { ...options, clock: systemClock };
+  return await followServed((signal) => runServed(options, signal), ports);
 }
 
-async function runServed<M>(options: PostgresProjectionOptions<M>): Promise<ProjectionRun> {
+async function runServed<M>(
+  options: PostgresProjectionOptions<M>,
+  stopping: AbortSignal,
+): Promise<ProjectionRun> {
   const { kafka, pool, projection, log, metrics } = options;
   const { topic } = projection;
   const build = await openBuild(pool, null, projection);
@@ -59,7 +63,7 @@ async function runServed<M>(options: PostgresProjectionOptions<M>): Promise<Proj
     log,
     metrics,
     clock: systemClock,
-    signal: abort.signal,
+    signal: AbortSignal.any([stopping, abort.signal]),
   });
   // First, because it fails soon when Kafka is unavailable; kafkajs' own retries last longer than a stop may take.
   const identity = await retryWhileUnavailable(() => identifyLog(kafka, topic));
