@@ -1,0 +1,30 @@
+import { expect, test } from 'vitest';
+
+import { indexedBlocks } from '../../../../projections/indexed-blocks/projector.ts';
+import { STRK_TOKEN } from '../../../../schemas/felt.ts';
+import { testBlockProjection } from '../../../support/block-projection.ts';
+import { ART, COIN, ITEMS, RIDDLE } from '../../../support/chain-messages.ts';
+import { BLOCK_DESC, rowsOf, sampleBlock, sampleMessage } from '../../../support/sample-block.ts';
+
+test('stores what a block holds and where the log has it', () => {
+  expect(rowsOf(indexedBlocks, sampleMessage)).toEqual([
+    {
+      block_desc: BLOCK_DESC,
+      block_hash: sampleBlock.hash,
+      parent_hash: sampleBlock.parent_hash,
+      timestamp: 1_700_010_000,
+      chunk: 'backfill-1',
+      transactions: 3,
+      events: 6,
+      transfers: 6,
+      malformed: 0,
+      tokens: [COIN, STRK_TOKEN, ART, ITEMS, RIDDLE],
+      log_partition: 3,
+      log_offset: 7,
+      seq: 100,
+      is_deleted: 0,
+    },
+  ]);
+});
+
+testBlockProjection(indexedBlocks);
