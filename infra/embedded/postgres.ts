@@ -78,7 +78,7 @@ export async function startPostgres(options: {
     program: { ...account.wrap(postgres, ['-D', data, ...args]), stopSignal: 'SIGINT', graceMs: 4000 },
     watch: 'guard',
     pidFile: join(options.dataDir, 'postgres', 'postgres.pids'),
-    answers: () => ensureDatabase(url),
+    probe: () => ensureDatabase(url),
     readyMs: 30_000,
     log,
   });

@@ -1,12 +1,18 @@
-/** Longest that a simulated service takes to close. */
+/** A simulated service that takes longer to close is ended. */
 const GRACE_MS = 2000;
 
-/**
- * The life of a simulated service as a program: says on standard output where it listens, and ends by a signal, with its
- * parent, or, where that is asked for, with its standard input.
- */
+/** A command-line option that is a number of at least 0. */
+export function readNumber(name: string, text: string): number {
+  const value = Number(text);
+  if (!Number.isFinite(value) || value < 0)
+    throw new RangeError(`--${name} must be a number of at least 0, not ${text}`);
+  return value;
+}
+
+/** Prints the URL of a simulated service on standard output, and closes it on a signal or when the parent process exits. */
 export function runAsProgram(
   service: { readonly url: string; close(): Promise<void> },
+  /** `watchStdin`: closes it when standard input ends, too. */
   options: { readonly watchStdin: boolean },
 ): void {
   process.stdout.write(`${JSON.stringify({ listening: true, url: service.url, pid: process.pid })}\n`);
@@ -14,7 +20,7 @@ export function runAsProgram(
   const end = (): void => {
     if (isEnding) return;
     isEnding = true;
-    // What a service keeps is written before every change, so nothing is lost when closing takes too long.
+    // State is written before every change, so nothing is lost when closing takes too long.
     setTimeout(() => process.exit(0), GRACE_MS).unref();
     void service.close().then(() => process.exit(0));
   };

@@ -43,7 +43,7 @@ export function startRedis(options: {
     },
     watch: 'guard',
     pidFile: join(dataDir, 'redis.pids'),
-    answers: (signal) => ping(port, signal),
+    probe: (signal) => ping(port, signal),
     readyMs: 15_000,
     log,
   });

@@ -51,7 +51,7 @@ export interface ServiceSpec {
   /** Where its pids are kept, so that a later start waits for it to be gone. */
   readonly pidFile: string;
   /** Resolves when it answers; rejects or hangs (until the signal) while it does not yet. */
-  readonly answers: (signal: AbortSignal) => Promise<void>;
+  readonly probe: (signal: AbortSignal) => Promise<void>;
   readonly readyMs: number;
   readonly log: ServiceLog;
 }
@@ -145,7 +145,7 @@ async function untilAnswers(spec: ServiceSpec, exited: Promise<Exit>): Promise<v
       attempt.addEventListener('abort', () => reject(new Error('it does not answer')), { once: true });
     });
     try {
-      const answer = await Promise.race([spec.answers(attempt).then(() => 'ready'), timedOut, end]);
+      const answer = await Promise.race([spec.probe(attempt).then(() => 'ready'), timedOut, end]);
       if (answer === 'ready') return;
     } catch (error) {
       last = error;

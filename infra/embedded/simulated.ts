@@ -7,7 +7,7 @@ import { startService } from './service.ts';
 import type { EmbeddedService, ServiceLog } from './service.ts';
 
 export interface SimulatedOptions {
-  /** Its own folder. */
+  /** Folder of this service alone. */
   readonly dataDir: string;
   /** Default: any free port. */
   readonly port?: number | undefined;
@@ -15,16 +15,16 @@ export interface SimulatedOptions {
   readonly args?: readonly string[] | undefined;
 }
 
-/** Starts a part of the outside world that is simulated, on loopback, in a process of its own. */
+/** Starts a simulated service on loopback, in a process of its own. */
 export async function startSimulated(
   { dataDir, log, args = [], ...options }: SimulatedOptions,
   program: {
     readonly name: string;
-    /** Of its server.ts. */
+    /** URL of its `server.ts`. */
     readonly server: URL;
     readonly graceMs: number;
-    /** Throws while it does not answer as it should. */
-    readonly answers: (url: string, signal: AbortSignal) => Promise<void>;
+    /** Throws until the service is ready. */
+    readonly probe: (url: string, signal: AbortSignal) => Promise<void>;
   },
 ): Promise<EmbeddedService> {
   makeClosedFolder(dataDir);
@@ -41,7 +41,7 @@ export async function startSimulated(
     },
     watch: 'stdin',
     pidFile: join(dataDir, `${program.name}.pids`),
-    answers: (signal) => program.answers(url, signal),
+    probe: (signal) => program.probe(url, signal),
     readyMs: 15_000,
     log,
   });

@@ -7,10 +7,10 @@ import { z } from 'zod';
 
 import { createClient } from './client.ts';
 
-const program = fileURLToPath(new URL('../../infra/embedded/starknet/server.ts', import.meta.url));
+const program = fileURLToPath(new URL('../support/starknet/server.ts', import.meta.url));
 
 const counts = z.record(z.string(), z.number());
-/** The simulated node's own count, from the transfers as they were meant: no event was decoded for it. */
+/** The simulated node's count of the transfers that it intended, independent of the decoder. */
 const truth = z.object({
   blocks: z.number(),
   transactions: z.number(),
@@ -44,8 +44,6 @@ export async function startChain(options: {
     process.execPath,
     [
       program,
-      '--manual',
-      '--control',
       '--watch-stdin',
       '--seed=bench',
       `--head=${head}`,

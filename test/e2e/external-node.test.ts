@@ -7,8 +7,8 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 
 import { freePort } from '../../infra/embedded/ports.ts';
-import { createSimulatedNode } from '../../infra/embedded/starknet/node.ts';
-import type { SimulatedNode } from '../../infra/embedded/starknet/node.ts';
+import { createSimulatedNode } from '../support/starknet/node.ts';
+import type { SimulatedNode } from '../support/starknet/node.ts';
 import { createKafka } from '../../infra/kafka/client.ts';
 import { createLogger } from '../../infra/log.ts';
 import { topics } from '../../schemas/topics.ts';

@@ -7,8 +7,8 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 
 import { coins } from '../../infra/embedded/prices/coins.ts';
-import { createSimulatedFeed } from '../../infra/embedded/prices/feed.ts';
-import type { SimulatedFeed } from '../../infra/embedded/prices/feed.ts';
+import { createSimulatedFeed } from '../support/simulated-feed.ts';
+import type { SimulatedFeed } from '../support/simulated-feed.ts';
 import { tokenListUrl } from '../../infra/embedded/prices/prices.ts';
 import { freePort } from '../../infra/embedded/ports.ts';
 import { createKafka } from '../../infra/kafka/client.ts';

@@ -5,8 +5,8 @@ import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import { freePort } from '../../infra/embedded/ports.ts';
-import { createSimulatedNode } from '../../infra/embedded/starknet/node.ts';
-import type { SimulatedNode } from '../../infra/embedded/starknet/node.ts';
+import { createSimulatedNode } from '../support/starknet/node.ts';
+import type { SimulatedNode } from '../support/starknet/node.ts';
 import { isolated } from '../support/isolation.ts';
 import type { Isolated } from '../support/isolation.ts';
 import { allTransfers, eventually, startService } from '../support/service.ts';

@@ -8,8 +8,8 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 
 import { freePort } from '../../infra/embedded/ports.ts';
-import { createSimulatedNode } from '../../infra/embedded/starknet/node.ts';
-import type { SimulatedNode } from '../../infra/embedded/starknet/node.ts';
+import { createSimulatedNode } from '../support/starknet/node.ts';
+import type { SimulatedNode } from '../support/starknet/node.ts';
 import { createPool } from '../../infra/postgres/client.ts';
 import { isolated } from '../support/isolation.ts';
 import type { Isolated } from '../support/isolation.ts';

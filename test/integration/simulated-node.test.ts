@@ -1,7 +1,7 @@
 import { Registry } from 'prom-client';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
-import { createSimulatedNode, type SimulatedNode } from '../../infra/embedded/starknet/node.ts';
+import { createSimulatedNode, type SimulatedNode } from '../support/starknet/node.ts';
 import { tokens } from '../../infra/embedded/starknet/tokens.ts';
 import { classify } from '../../pipeline/ingest/contracts/classify.ts';
 import { createNodeMetrics } from '../../pipeline/node/metrics.ts';

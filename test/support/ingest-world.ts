@@ -1,7 +1,7 @@
 import { createKafka } from '../../infra/kafka/client.ts';
 import type { Kafka } from '../../infra/kafka/client.ts';
-import { createSimulatedNode } from '../../infra/embedded/starknet/node.ts';
-import type { NodeOptions, SimulatedNode } from '../../infra/embedded/starknet/node.ts';
+import { createSimulatedNode } from './starknet/node.ts';
+import type { NodeOptions, SimulatedNode } from './starknet/node.ts';
 import { systemClock } from '../../infra/clock.ts';
 import { pause } from '../../infra/lifecycle.ts';
 import { createLogger } from '../../infra/log.ts';

@@ -118,7 +118,7 @@ async function startBroker(broker: {
     },
     watch: 'guard',
     pidFile: join(home, 'pids'),
-    answers: () => describeCluster(url, id),
+    probe: () => describeCluster(url, id),
     readyMs: 120_000,
     log: createLogger('kafka-cluster', 'warn'),
   });

@@ -1,4 +1,4 @@
-import type { SimulatedNode } from '../../infra/embedded/starknet/node.ts';
+import type { SimulatedNode } from './starknet/node.ts';
 import type { ServedTransfer } from './service.ts';
 
 /** A transfer as the simulated node intended it, independent of the decoder. */

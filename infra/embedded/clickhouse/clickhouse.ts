@@ -46,7 +46,7 @@ export async function startClickHouse(options: {
       TZ: 'UTC',
     },
     pidFile: join(home, 'clickhouse.pids'),
-    answers: (signal) => ping(`http://127.0.0.1:${port}/ping`, signal),
+    probe: (signal) => ping(`http://127.0.0.1:${port}/ping`, signal),
     readyMs: 30_000,
     log,
   });

@@ -3,8 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 import { z } from 'zod';
 
-import { serveOnLoopback } from '../loopback.ts';
-import { readBody, send } from '../starknet/http.ts';
+import { readBody, send, serveOnLoopback } from '../loopback.ts';
 import { createGatewayFaults, gatewayFaultSchema } from './faults.ts';
 import type { GatewayFault, GatewayFaults } from './faults.ts';
 import { fileAt } from './files.ts';

@@ -8,7 +8,7 @@ export async function startIpfs(options: SimulatedOptions): Promise<EmbeddedServ
     name: 'ipfs',
     server: new URL('server.ts', import.meta.url),
     graceMs: 2000,
-    async answers(url, signal) {
+    async probe(url, signal) {
       const response = await fetch(`${url}/ipfs/`, { signal });
       await response.text();
       if (response.status !== 404) throw new TypeError(`the gateway answered ${response.status}`);

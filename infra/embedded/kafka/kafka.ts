@@ -71,7 +71,7 @@ export async function startKafka(options: {
     },
     watch: 'guard',
     pidFile: join(home, 'kafka.pids'),
-    answers: () => describeCluster(port),
+    probe: () => describeCluster(port),
     readyMs: 60_000,
     log,
   });

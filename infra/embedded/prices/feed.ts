@@ -3,8 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 import { z } from 'zod';
 
-import { serveOnLoopback } from '../loopback.ts';
-import { readBody, send } from '../starknet/http.ts';
+import { readBody, send, serveOnLoopback } from '../loopback.ts';
 import { chartAnswer, currentAnswer, historicalAnswer, WireError } from './answers.ts';
 import { createFeedFaults, feedFaultSchema } from './faults.ts';
 import type { FeedFaults } from './faults.ts';

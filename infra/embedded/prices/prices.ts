@@ -8,7 +8,7 @@ export async function startPrices(options: SimulatedOptions): Promise<EmbeddedSe
     name: 'prices',
     server: new URL('server.ts', import.meta.url),
     graceMs: 2000,
-    async answers(url, signal) {
+    async probe(url, signal) {
       const response = await fetch(`${url}/v1/starknet/tokens?page=0&size=1`, { signal });
       if (!response.ok) throw new TypeError(`the feed answered ${response.status}`);
       await response.json();

@@ -1,100 +1,78 @@
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
+
+import { z } from 'zod';
+
 import { AppError } from '../../../schemas/errors.ts';
 import { createBalances, type Balances } from './balances.ts';
 import { createBlockSource, type BlockSource, type SimBlock } from './blocks.ts';
-import { createForkTree, type Fork, type ForkTree } from './forks.ts';
+import { createForkTree, forkSchema, type Fork, type ForkTree } from './forks.ts';
 import { mix, seedWord } from './hash.ts';
-import { readState, writeState, type ChainState } from './state.ts';
 
 export type ChainOptions = {
   seed: string;
-  /** Unix seconds; default: so that block `initialHead` is of now. */
+  /** Unix seconds; default: such that block `initialHead` has the current time. */
   genesisTime?: number | undefined;
   blockSeconds: number;
   initialHead: number;
-  /** Transaction slots in a block (three of four are taken), and moves a transaction may make. */
+  /** Transaction slots in a block (three of four are filled), and moves a transaction may make. */
   slots: number;
   movesPerSlot: number;
-  /** Share of transactions with an unreadable token event. */
+  /** Fraction of transactions with a malformed token event. */
   malformed: number;
-  /** How far L1 trails, and in which steps it moves; null: it moves by `setL1` only. */
+  /** How far L1 lags behind the head, and in which steps it advances; null: it advances by `moveTo` only. */
   l1: { lag: number; step: number } | null;
-  /** About how many blocks lie between scripted reorgs, and how deep they go; null: none. */
+  /** Average number of blocks between scripted reorgs, and their maximum depth; null: none. */
   reorgs: { every: number; maxDepth: number } | null;
   stateFile?: string | undefined;
   /** Unix seconds. */
   now: () => number;
 };
 
-type ReorgRequest = {
+export type ReorgRequest = {
   depth: number;
-  /** Blocks of the new fork; default: as many as were taken off. */
+  /** Blocks of the new fork; default: as many as it replaces. */
   length?: number | undefined;
   share?: number | undefined;
   events?: Fork['events'] | undefined;
-  /** Also below the height accepted on L1, which goes down with it. */
-  force?: boolean | undefined;
 };
 
 export type SimulatedChain = {
   source: BlockSource;
   balances: Balances;
   tree: ForkTree;
-  head(): number;
-  /** The height served as head: lower while the node is made to lag. */
-  servedHead(): number;
+  head: () => number;
+  /** Highest height accepted on L1. */
   l1(): number;
-  fork(): number;
+  /** The canonical fork. */
+  fork: () => number;
   block(height: number, forkId?: number): SimBlock;
   advance(blocks?: number): number;
   reorg(request: ReorgRequest): Fork;
-  switchTo(forkId: number): void;
-  setL1(height: number): void;
-  setHead(height: number | null): void;
-  /** What the clock calls: the next block or, when one is due, the next scripted reorg. */
+  /** Sets the head, canonical fork or L1 height directly. */
+  moveTo(target: { head?: number; fork?: number; l1?: number }): void;
+  /** Adds a block or, when one is due, a scripted reorg. */
   tick(): void;
-  /** Lets the next block be of now, after a stand-still. */
+  /** Dates the next block to the current time after a pause. */
   catchUp(): void;
 };
 
-/** One chain with a head, a fork in force and a height accepted on L1; everything else follows from the seed. */
+/** One chain with a head, a canonical fork and a height accepted on L1; the seed determines everything else. */
 export function createChain(options: ChainOptions): SimulatedChain {
   const seed = seedWord(options.seed);
-  const identity = [
-    options.seed,
-    options.slots,
-    options.movesPerSlot,
-    options.malformed,
-    options.blockSeconds,
-  ].join(':');
+  const { slots, movesPerSlot, malformed, blockSeconds } = options;
+  const identity = [options.seed, slots, movesPerSlot, malformed, blockSeconds].join(':');
   const stored = options.stateFile === undefined ? null : readState(options.stateFile, identity);
-  const state: ChainState = stored ?? {
-    identity,
-    genesisTime:
-      options.genesisTime ?? Math.floor(options.now() - options.initialHead * options.blockSeconds),
-    head: options.initialHead,
-    firstHead: options.initialHead,
-    l1: 0,
-    fork: 0,
-    offsets: [],
-    forks: [],
-    forkHeads: [],
-  };
-  let shownHead: number | null = null;
+  const state = stored ?? initialState(identity, options);
 
   const tree = createForkTree(seed, state.forks);
-  const density = { slots: options.slots, movesPerSlot: options.movesPerSlot };
-  const source = createBlockSource({
-    seed: options.seed,
-    density,
-    malformed: options.malformed,
-    tree,
-    timestamp,
-  });
+  const density = { slots, movesPerSlot };
+  const source = createBlockSource({ seed: options.seed, density, malformed, tree, timestamp });
   const balances = createBalances(source, tree);
 
   function timestamp(height: number): number {
     const offset = state.offsets.findLast(({ from }) => from <= height)?.seconds ?? 0;
-    return state.genesisTime + Math.floor(height * options.blockSeconds + offset);
+    return state.genesisTime + Math.floor(height * blockSeconds + offset);
   }
 
   function save(): void {
@@ -109,52 +87,31 @@ export function createChain(options: ChainOptions): SimulatedChain {
     state.l1 = Math.max(state.l1, Math.floor((state.head - lag) / step) * step);
   }
 
-  function moveHead(head: number, forkId: number): void {
-    if (forkId !== state.fork) {
-      state.forkHeads = [...state.forkHeads.filter(([id]) => id !== state.fork), [state.fork, state.head]];
-      state.fork = forkId;
-    }
-    state.head = head;
-    shownHead = null;
-    followL1();
+  function moveTo(target: { head?: number; fork?: number; l1?: number }): void {
+    Object.assign(state, target);
+    if (target.head !== undefined) followL1();
     save();
   }
 
   function reorg(request: ReorgRequest): Fork {
-    const { depth } = request;
-    const length = request.length ?? depth;
+    const { depth, length = depth, share = 0.6, events = 'same' } = request;
     const from = state.head - depth + 1;
     if (depth < 1 || from < 1)
-      throw new AppError('INVALID', `a reorg of ${depth} blocks does not fit at height ${state.head}`);
-    if (length < 1) throw new AppError('INVALID', 'a fork has one block at least');
-    if (from <= state.l1) {
-      if (request.force !== true)
-        throw new AppError('CONFLICT', `height ${from} is accepted on L1 (${state.l1})`);
-      state.l1 = from - 1;
-    }
-    const { share = 0.6, events = 'same' } = request;
+      throw new AppError('INVALID', `reorg depth ${depth} is out of range at height ${state.head}`);
+    if (length < 1) throw new AppError('INVALID', `a fork needs at least one block, not ${length}`);
+    if (from <= state.l1)
+      throw new AppError('CONFLICT', `height ${from} is accepted on L1 (up to ${state.l1})`);
     const fork = tree.add({ parent: state.fork, from, depth, share, events });
-    moveHead(from + length - 1, fork.id);
+    moveTo({ head: from + length - 1, fork: fork.id });
     return fork;
   }
 
-  function switchTo(forkId: number): void {
-    const target = tree.get(forkId);
-    const known = state.forkHeads.find(([id]) => id === forkId)?.[1];
-    const head = forkId === state.fork ? state.head : (known ?? target.from + Math.max(target.depth, 1) - 1);
-    let common = Math.min(head, state.head);
-    while (tree.governing(forkId, common) !== tree.governing(state.fork, common)) common--;
-    if (common < state.l1)
-      throw new AppError('CONFLICT', `fork ${forkId} parts at ${common + 1}, which is accepted on L1`);
-    moveHead(head, forkId);
-  }
-
   function advance(blocks = 1): number {
-    moveHead(state.head + blocks, state.fork);
+    moveTo({ head: state.head + blocks });
     return state.head;
   }
 
-  /** Drawn from how many forks there are, so that a restart goes on with the same script. */
+  /** Depends on the number of forks only, so that a restart resumes the same script. */
   function dueReorg(): ReorgRequest | null {
     if (options.reorgs === null) return null;
     const { every, maxDepth } = options.reorgs;
@@ -170,6 +127,14 @@ export function createChain(options: ChainOptions): SimulatedChain {
     return { depth, length, events };
   }
 
+  function catchUp(): void {
+    const behind = options.now() - timestamp(state.head + 1);
+    if (behind <= blockSeconds) return;
+    const seconds = (state.offsets.at(-1)?.seconds ?? 0) + behind;
+    state.offsets.push({ from: state.head + 1, seconds: Math.floor(seconds) });
+    save();
+  }
+
   if (stored === null) {
     followL1();
     save();
@@ -180,35 +145,77 @@ export function createChain(options: ChainOptions): SimulatedChain {
     balances,
     tree,
     head: () => state.head,
-    servedHead: () => Math.min(shownHead ?? state.head, state.head),
     l1: () => state.l1,
     fork: () => state.fork,
     block: (height, forkId = state.fork) => source.block(forkId, height),
     advance,
     reorg,
-    switchTo,
-    setL1(height) {
-      if (height > state.head)
-        throw new AppError('INVALID', `L1 cannot be ahead of the head (${state.head})`);
-      state.l1 = height;
-      save();
-    },
-    setHead(height) {
-      if (height !== null && (height < 0 || height > state.head))
-        throw new AppError('INVALID', `no height ${height}`);
-      shownHead = height;
-    },
+    moveTo,
     tick() {
       const due = dueReorg();
       if (due === null) advance();
       else reorg(due);
     },
-    catchUp() {
-      const behind = options.now() - timestamp(state.head + 1);
-      if (behind <= options.blockSeconds) return;
-      const seconds = (state.offsets.at(-1)?.seconds ?? 0) + behind;
-      state.offsets.push({ from: state.head + 1, seconds: Math.floor(seconds) });
-      save();
-    },
+    catchUp,
   };
+}
+
+const height = z.int().min(0);
+
+const stateSchema = z.object({
+  /** The options that determine the chain. */
+  identity: z.string(),
+  genesisTime: z.int(),
+  head: height,
+  /** The head at the first start. */
+  firstHead: height,
+  l1: height,
+  fork: height,
+  /** Seconds added to the timestamps from a height on, after a time without blocks. */
+  offsets: z.array(z.object({ from: height, seconds: z.number() })),
+  forks: z.array(forkSchema),
+});
+
+type ChainState = z.infer<typeof stateSchema>;
+
+function initialState(
+  identity: string,
+  { genesisTime, now, initialHead, blockSeconds }: ChainOptions,
+): ChainState {
+  return {
+    identity,
+    genesisTime: genesisTime ?? Math.floor(now() - initialHead * blockSeconds),
+    head: initialHead,
+    firstHead: initialHead,
+    l1: 0,
+    fork: 0,
+    offsets: [],
+    forks: [],
+  };
+}
+
+/** Null: no such file yet. */
+function readState(file: string, identity: string): ChainState | null {
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null;
+    throw error;
+  }
+  const parsed = stateSchema.safeParse(JSON.parse(text));
+  if (!parsed.success) throw new AppError('INVALID', `${file} is not the state of a simulated chain`);
+  if (parsed.data.identity !== identity) {
+    const message = `${file} belongs to another chain (${parsed.data.identity}, expected ${identity}): use another folder or the same seed`;
+    throw new AppError('CONFLICT', message);
+  }
+  return parsed.data;
+}
+
+/** Called before a change is served, so that a restart never serves another block under a known hash. */
+function writeState(file: string, state: ChainState): void {
+  mkdirSync(dirname(file), { recursive: true });
+  const next = `${file}.next`;
+  writeFileSync(next, JSON.stringify(state));
+  renameSync(next, file);
 }

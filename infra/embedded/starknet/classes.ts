@@ -1,7 +1,7 @@
 import { gzipSync } from 'node:zlib';
 
 import { feltOfText, hexOf } from './hash.ts';
-import { layoutNames, type Layout } from './layouts.ts';
+import { type Layout } from './layouts.ts';
 import { accountClassHash } from './envelope.ts';
 import { selectors, type SelectorName } from './selectors.ts';
 import type { ClassForm, Naming, Standard, Token } from './tokens.ts';
@@ -52,7 +52,7 @@ export function classOfToken(token: Token, height: number): { hash: string; kind
   const old = token.upgrade !== undefined && height < token.upgrade.height;
   const layouts = old ? (token.upgrade?.before ?? []) : token.layouts;
   const kind: ClassKind = { standard: token.standard, form: token.form, naming: token.naming, layouts };
-  return { hash: classHash(kind), kind };
+  return { hash: classHashOf(kind), kind };
 }
 
 export const accountClass = {
@@ -60,15 +60,7 @@ export const accountClass = {
   kind: { standard: 'account', form: 'sierra', naming: 'snake', layouts: [] } satisfies ClassKind,
 };
 
-/** The class of a recorded contract, of which only the standard is known. */
-export function classOfStandard(standard: Standard): { hash: string; kind: ClassKind } {
-  const layouts = layoutNames.filter((name) => name.startsWith(standard)).slice(0, 1);
-  const form = standard === 'unknown' ? 'proxy' : 'sierra';
-  const kind: ClassKind = { standard, form, naming: 'both', layouts };
-  return { hash: classHash(kind), kind };
-}
-
-function classHash(kind: ClassKind): string {
+export function classHashOf(kind: ClassKind): string {
   // Proxies are of one class whatever they stand for: that is why it tells nothing.
   const name =
     kind.form === 'proxy' ? 'proxy' : `${kind.standard}:${kind.form}:${kind.naming}:${kind.layouts.join()}`;

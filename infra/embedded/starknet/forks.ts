@@ -1,37 +1,41 @@
+import { z } from 'zod';
+
 import { item, mix } from './hash.ts';
 
-/**
- * One branch of the chain. Fork 0 is the chain as it would be without reorgs. A later fork takes over at `from`; the
- * `depth` heights from there are its zone, in which it keeps some of its parent's transactions (in place, or one block
- * later), drops some, and has others of its own. Above the zone all forks draw on the same transactions, as nodes do on
- * one mempool.
- */
-export type Fork = {
-  id: number;
-  parent: number;
-  from: number;
-  depth: number;
-  /** How much of the parent's transactions lands again: 0 to 1. */
-  share: number;
-  events: 'fewer' | 'same' | 'more';
-};
+const height = z.int().min(0);
 
-/** Where a slot's transaction stands on a fork: under which fork's salt it was drawn, and whether a block late. */
-type Landing = { salt: number; late: boolean };
+/**
+ * One branch of the chain. Fork 0 is the chain without reorgs. A later fork replaces its parent from height `from` on. In
+ * its first `depth` blocks it keeps some transactions of its parent (at their height, or one higher), drops some, and
+ * adds others of its own. Above, all forks include the same transactions, as from one mempool.
+ */
+export const forkSchema = z.object({
+  id: height,
+  parent: height,
+  from: height,
+  depth: height,
+  /** Fraction of the parent's transactions that are included again. */
+  share: z.number(),
+  events: z.enum(['fewer', 'same', 'more']),
+});
+export type Fork = z.infer<typeof forkSchema>;
+
+/** How a fork includes the transaction of a slot: the fork it was drawn for, and whether it comes one block late. */
+type Inclusion = { salt: number; late: boolean };
 
 export type ForkTree = {
   list(): readonly Fork[];
   get(id: number): Fork;
   add(fork: Omit<Fork, 'id'>): Fork;
-  /** The fork that decides the block at a height. It decides all below, too: the line to genesis is one. */
+  /** The fork that made the block at a height of a fork: the fork itself or one of its ancestors. */
   governing(forkId: number, height: number): number;
-  /** Null: dropped. */
-  landing(forkId: number, height: number, slot: number): Landing | null;
+  /** Null: the fork drops the transaction. */
+  inclusion(forkId: number, height: number, slot: number): Inclusion | null;
 };
 
 const ROOT: Fork = { id: 0, parent: 0, from: 0, depth: 0, share: 1, events: 'same' };
-const BASE: Landing = { salt: 0, late: false };
-/** Shares of a fork's own zone: a kept transaction is this often a block late; of the others, this many are dropped. */
+const BASE: Inclusion = { salt: 0, late: false };
+/** Fractions of the kept transactions that come one block late, and of the others that are dropped. */
 const LATE = 0.2;
 const DROPPED = 0.35;
 const CACHED_PATHS = 16;
@@ -44,7 +48,7 @@ export function createForkTree(seed: number, stored: readonly Fork[] = [ROOT]): 
 
   const get = (id: number): Fork => {
     const fork = forks[id];
-    if (fork === undefined) throw new RangeError(`no fork ${id}`);
+    if (fork === undefined) throw new RangeError(`there is no fork ${id}`);
     return fork;
   };
 
@@ -83,14 +87,14 @@ export function createForkTree(seed: number, stored: readonly Fork[] = [ROOT]): 
     return item(ids, low);
   }
 
-  function landing(forkId: number, height: number, slot: number): Landing | null {
+  function inclusion(forkId: number, height: number, slot: number): Inclusion | null {
     const id = governing(forkId, height);
     if (id === 0) return BASE;
     const fork = get(id);
     if (height >= fork.from + fork.depth) return BASE;
     const chance = mix(seed, height, slot, id ^ 0x5f0c) / 2 ** 32;
     if (chance < fork.share) {
-      const kept = landing(fork.parent, height, slot);
+      const kept = inclusion(fork.parent, height, slot);
       if (kept === null || kept.late) return kept;
       const late = chance < fork.share * LATE;
       return late ? { salt: kept.salt, late } : kept;
@@ -103,7 +107,7 @@ export function createForkTree(seed: number, stored: readonly Fork[] = [ROOT]): 
     list: () => forks,
     get,
     governing,
-    landing,
+    inclusion,
     add(fork) {
       const made = { ...fork, id: forks.length };
       forks.push(made);

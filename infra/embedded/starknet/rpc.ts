@@ -1,32 +1,22 @@
 import { z } from 'zod';
 
 import type { SimBlock } from './blocks.ts';
-import { getEvents } from './events.ts';
+import { getEvents } from './get-events.ts';
 import { hexOf } from './hash.ts';
-import type { Ledger } from './ledger.ts';
-import {
-  blockId,
-  checkTag,
-  eventFilter,
-  felt,
-  functionCall,
-  readParams,
-  type BlockId,
-  type SpecVersion,
-} from './params.ts';
-import { rpcErrors } from './rpc-errors.ts';
+import { heightOf, type Ledger } from './ledger.ts';
+import { blockId, eventFilter, felt, functionCall, readParams, rpcErrors, type BlockId } from './protocol.ts';
 
 export type RpcContext = {
   ledger: Ledger;
-  spec: SpecVersion;
   chainId: string;
-  /** How many blocks one getEvents call looks through before it answers with a token. */
+  /** Number of blocks that one getEvents call scans before it returns a continuation token. */
   eventScan: number;
 };
 
-type Method = (context: RpcContext, params: unknown) => unknown;
+export type RpcCall = { id: unknown; method: string; params: unknown };
 
-const specVersions: Record<SpecVersion, string> = { '0.8': '0.8.1', '0.9': '0.9.0', '0.10': '0.10.0' };
+/** The result of a call; throws RpcError. A Buffer holds the result as JSON. */
+export type RunCall = (call: RpcCall) => Promise<unknown>;
 
 type Found = { block: SimBlock; status: string };
 
@@ -34,46 +24,34 @@ function statusOf(ledger: Ledger, height: number): string {
   return height <= ledger.l1() ? 'ACCEPTED_ON_L1' : 'ACCEPTED_ON_L2';
 }
 
-/** The height a block id names, at most the head. */
-function heightOf({ ledger, spec }: RpcContext, id: BlockId): number {
-  checkTag(id, spec);
-  if (id === 'l1_accepted') return ledger.l1();
-  if (typeof id === 'string') return ledger.head();
-  const height = 'block_number' in id ? id.block_number : ledger.heightOf(id.block_hash);
-  if (height === null || height > ledger.head()) throw rpcErrors.blockNotFound();
-  return height;
-}
-
-function findBlock(context: RpcContext, id: BlockId): Found {
-  const { ledger } = context;
-  checkTag(id, context.spec);
-  const unfinished = id === 'pending' || id === 'pre_confirmed';
-  const block = unfinished ? ledger.pending() : ledger.at(heightOf(context, id));
+function findBlock(ledger: Ledger, id: BlockId): Found {
+  const isPending = id === 'pre_confirmed';
+  const block = isPending ? ledger.pending() : ledger.at(heightOf(ledger, id));
   if (block === null) throw rpcErrors.blockNotFound();
-  return { block, status: unfinished ? 'PRE_CONFIRMED' : statusOf(ledger, block.height) };
+  return { block, status: isPending ? 'PRE_CONFIRMED' : statusOf(ledger, block.height) };
 }
 
-function header({ block, status }: Found, spec: SpecVersion): Record<string, unknown> {
+function header({ block, status }: Found): Record<string, unknown> {
   if (status !== 'PRE_CONFIRMED') {
-    const counts = spec === '0.10' ? block.counts : {};
-    return { status, block_hash: block.hash, parent_hash: block.parentHash, ...block.header, ...counts };
+    return {
+      status,
+      block_hash: block.hash,
+      parent_hash: block.parentHash,
+      ...block.header,
+      ...block.counts,
+    };
   }
-  const { new_root: _root, block_number, ...rest } = block.header;
-  return spec === '0.8' ? { parent_hash: block.parentHash, ...rest } : { status, block_number, ...rest };
+  const { new_root: _root, ...rest } = block.header;
+  return { status, ...rest };
 }
 
-function finality({ status }: Found, spec: SpecVersion): string {
-  return status === 'PRE_CONFIRMED' && spec === '0.8' ? 'ACCEPTED_ON_L2' : status;
-}
-
-/** A block as `starknet_getBlockWithReceipts` gives it. */
-export function blockWithReceipts(found: Found, spec: SpecVersion): Record<string, unknown> {
-  const finality_status = finality(found, spec);
+/** The result of `starknet_getBlockWithReceipts`. */
+export function blockWithReceipts(found: Found): Record<string, unknown> {
   const transactions = found.block.txs.map(({ transaction, receipt }) => ({
     transaction,
-    receipt: { ...receipt, finality_status },
+    receipt: { ...receipt, finality_status: found.status },
   }));
-  return { ...header(found, spec), transactions };
+  return { ...header(found), transactions };
 }
 
 function contractError(address: bigint, selector: bigint, classHash: string, reason: string) {
@@ -87,67 +65,61 @@ function contractError(address: bigint, selector: bigint, classHash: string, rea
   });
 }
 
-const onlyBlock = z.object({ block_id: blockId });
+const blockParams = z.object({ block_id: blockId });
+const eventParams = z.object({ filter: eventFilter });
+const callParams = z.object({ request: functionCall, block_id: blockId });
+const classParams = z.object({ block_id: blockId, class_hash: felt });
+const contractParams = z.object({ block_id: blockId, contract_address: felt });
+const transactionParams = z.object({ transaction_hash: felt });
 
-const methods: Record<string, Method> = {
-  starknet_specVersion: ({ spec }) => specVersions[spec],
+const methods: Record<string, (context: RpcContext, params: unknown) => unknown> = {
+  starknet_specVersion: () => '0.10.0',
   starknet_chainId: ({ chainId }) => chainId,
   starknet_syncing: () => false,
   starknet_blockNumber: ({ ledger }) => ledger.head(),
 
-  starknet_blockHashAndNumber(context) {
-    const { block } = findBlock(context, 'latest');
+  starknet_blockHashAndNumber({ ledger }) {
+    const { block } = findBlock(ledger, 'latest');
     return { block_hash: block.hash, block_number: block.height };
   },
 
-  async starknet_getBlockWithReceipts(context, params) {
-    const { block_id } = readParams(onlyBlock, ['block_id'], params);
-    const found = context.ledger.prepared === undefined ? null : await prepared(context, block_id);
-    return found ?? blockWithReceipts(findBlock(context, block_id), context.spec);
-  },
+  starknet_getBlockWithReceipts: (context, params) => blockWithReceipts(requestedBlock(context, params)),
 
   starknet_getBlockWithTxHashes(context, params) {
-    const { block_id } = readParams(onlyBlock, ['block_id'], params);
-    const found = findBlock(context, block_id);
-    return { ...header(found, context.spec), transactions: found.block.txs.map(({ hash }) => hash) };
+    const found = requestedBlock(context, params);
+    return { ...header(found), transactions: found.block.txs.map(({ hash }) => hash) };
   },
 
   starknet_getBlockWithTxs(context, params) {
-    const { block_id } = readParams(onlyBlock, ['block_id'], params);
-    const found = findBlock(context, block_id);
+    const found = requestedBlock(context, params);
     const transactions = found.block.txs.map(({ hash, transaction }) => ({
       transaction_hash: hash,
       ...transaction,
     }));
-    return { ...header(found, context.spec), transactions };
+    return { ...header(found), transactions };
   },
 
-  starknet_getBlockTransactionCount(context, params) {
-    const { block_id } = readParams(onlyBlock, ['block_id'], params);
-    return findBlock(context, block_id).block.txs.length;
+  starknet_getBlockTransactionCount: (context, params) => requestedBlock(context, params).block.txs.length,
+
+  starknet_getEvents({ ledger, eventScan }, params) {
+    const { filter } = readParams(eventParams, params);
+    return getEvents(ledger, filter, eventScan);
   },
 
-  starknet_getEvents(context, params) {
-    const { filter } = readParams(z.object({ filter: eventFilter }), ['filter'], params);
-    const limits = { scan: context.eventScan, indexes: context.spec === '0.10' };
-    return getEvents(context.ledger, filter, (id) => heightOf(context, id), limits);
-  },
-
-  starknet_call(context, params) {
-    const schema = z.object({ request: functionCall, block_id: blockId });
-    const { request, block_id } = readParams(schema, ['request', 'block_id'], params);
-    const height = heightOf(context, block_id);
+  starknet_call({ ledger }, params) {
+    const { request, block_id } = readParams(callParams, params);
+    const height = heightOf(ledger, block_id);
     const { contract_address: address, entry_point_selector: selector, calldata = [] } = request;
-    const said = context.ledger.contracts.call({ address, selector, calldata, height });
-    switch (said.is) {
+    const outcome = ledger.contracts.call({ address, selector, calldata, height });
+    switch (outcome.is) {
       case 'result':
-        return said.felts;
+        return outcome.felts;
       case 'no-contract':
         throw rpcErrors.contractNotFound();
       case 'no-entry-point':
         throw rpcErrors.entryPointNotFound();
       case 'reverted':
-        throw contractError(address, selector, said.classHash, said.reason);
+        throw contractError(address, selector, outcome.classHash, outcome.reason);
     }
   },
 
@@ -157,69 +129,40 @@ const methods: Record<string, Method> = {
     return context.ledger.contracts.classByHash(BigInt(classHashAt(context, params)));
   },
 
-  starknet_getClass(context, params) {
-    const schema = z.object({ block_id: blockId, class_hash: felt });
-    const { block_id, class_hash } = readParams(schema, ['block_id', 'class_hash'], params);
-    heightOf(context, block_id);
-    const found = context.ledger.contracts.classByHash(class_hash);
+  starknet_getClass({ ledger }, params) {
+    const { block_id, class_hash } = readParams(classParams, params);
+    heightOf(ledger, block_id);
+    const found = ledger.contracts.classByHash(class_hash);
     if (found === null) throw rpcErrors.classNotFound();
     return found;
   },
 
-  starknet_getTransactionReceipt(context, params) {
-    const { transaction_hash } = readParams(
-      z.object({ transaction_hash: felt }),
-      ['transaction_hash'],
-      params,
-    );
-    const found = context.ledger.transaction(hexOf(transaction_hash));
+  starknet_getTransactionReceipt({ ledger }, params) {
+    const { transaction_hash } = readParams(transactionParams, params);
+    const found = ledger.transaction(hexOf(transaction_hash));
     const tx = found?.block.txs[found.index];
     if (found === null || tx === undefined) throw rpcErrors.transactionNotFound();
     const { block } = found;
-    const finality_status = statusOf(context.ledger, block.height);
+    const finality_status = statusOf(ledger, block.height);
     return { ...tx.receipt, finality_status, block_hash: block.hash, block_number: block.height };
   },
 };
 
-function classHashAt(context: RpcContext, params: unknown): string {
-  const schema = z.object({ block_id: blockId, contract_address: felt });
-  const { block_id, contract_address } = readParams(schema, ['block_id', 'contract_address'], params);
-  const hash = context.ledger.contracts.classHash(contract_address, heightOf(context, block_id));
+function requestedBlock({ ledger }: RpcContext, params: unknown): Found {
+  return findBlock(ledger, readParams(blockParams, params).block_id);
+}
+
+function classHashAt({ ledger }: RpcContext, params: unknown): string {
+  const { block_id, contract_address } = readParams(contractParams, params);
+  const hash = ledger.contracts.classHash(contract_address, heightOf(ledger, block_id));
   if (hash === null) throw rpcErrors.contractNotFound();
   return hash;
 }
 
-/** A result that is JSON already. */
-export class ReadyJson {
-  readonly json: Buffer;
-
-  constructor(json: Buffer) {
-    this.json = json;
-  }
-}
-
-async function prepared(context: RpcContext, id: BlockId): Promise<ReadyJson | null> {
-  if (id === 'pending' || id === 'pre_confirmed') return null;
-  const json = await context.ledger.prepared?.(heightOf(context, id));
-  return json === undefined || json === null ? null : new ReadyJson(json);
-}
-
-/** Runs one method; throws RpcError. */
-export async function callMethod(context: RpcContext, name: string, params: unknown): Promise<unknown> {
-  const method = Object.hasOwn(methods, name) ? methods[name] : undefined;
-  if (method === undefined) throw rpcErrors.methodNotFound();
-  return await method(context, params);
-}
-
-/** The height a request is about, where it names one; for faults that are aimed at heights. */
-export function heightOfRequest(context: RpcContext, params: unknown): number | null {
-  const found = z
-    .object({ block_id: blockId })
-    .safeParse(Array.isArray(params) ? { block_id: params[0] } : params);
-  if (!found.success) return null;
-  try {
-    return heightOf(context, found.data.block_id);
-  } catch {
-    return null;
-  }
+export function createRpc(context: RpcContext): RunCall {
+  return async ({ method, params }) => {
+    const run = Object.hasOwn(methods, method) ? methods[method] : undefined;
+    if (run === undefined) throw rpcErrors.methodNotFound();
+    return await run(context, params);
+  };
 }

@@ -101,10 +101,10 @@ export function createSchedule(seed: number, density: Density, tree: ForkTree) {
     const height = Math.floor(turn / perBlock);
     const rest = turn - height * perBlock;
     const slot = Math.floor(rest / movesPerSlot);
-    const landing = tree.landing(forkId, height, slot);
-    if (landing === null) return null;
-    const to = moveOf(height, slot, rest % movesPerSlot, landing.salt);
-    return to === NONE ? null : { to, late: landing.late };
+    const inclusion = tree.inclusion(forkId, height, slot);
+    if (inclusion === null) return null;
+    const to = moveOf(height, slot, rest % movesPerSlot, inclusion.salt);
+    return to === NONE ? null : { to, late: inclusion.late };
   }
 
   function moveOf(height: number, slot: number, move: number, salt: number): number {
@@ -214,13 +214,14 @@ export function createSchedule(seed: number, density: Density, tree: ForkTree) {
     const plans: TxPlan[] = [];
     if (tree.governing(forkId, height - 1) !== 0 && height > 1) {
       for (let slot = 0; slot < slots; slot++) {
-        const landing = tree.landing(forkId, height - 1, slot);
-        if (landing?.late === true) plans.push(...planSlot(forkId, height - 1, slot, landing.salt));
+        const inclusion = tree.inclusion(forkId, height - 1, slot);
+        if (inclusion?.late === true) plans.push(...planSlot(forkId, height - 1, slot, inclusion.salt));
       }
     }
     for (let slot = 0; slot < slots; slot++) {
-      const landing = tree.landing(forkId, height, slot);
-      if (landing !== null && !landing.late) plans.push(...planSlot(forkId, height, slot, landing.salt));
+      const inclusion = tree.inclusion(forkId, height, slot);
+      if (inclusion !== null && !inclusion.late)
+        plans.push(...planSlot(forkId, height, slot, inclusion.salt));
     }
     return plans;
   }

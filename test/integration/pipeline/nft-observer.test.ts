@@ -7,8 +7,8 @@ import { Registry } from 'prom-client';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 
 import { loadConfig } from '../../../infra/config.ts';
-import { createSimulatedGateway } from '../../../infra/embedded/ipfs/gateway.ts';
-import type { SimulatedGateway } from '../../../infra/embedded/ipfs/gateway.ts';
+import { createSimulatedGateway } from '../../support/simulated-gateway.ts';
+import type { SimulatedGateway } from '../../support/simulated-gateway.ts';
 import { parseNetwork } from '../../../infra/networks.ts';
 import { createEgress } from '../../../pipeline/egress/egress.ts';
 import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';

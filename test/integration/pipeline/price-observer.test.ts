@@ -2,8 +2,8 @@ import { Registry } from 'prom-client';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 
 import { coins } from '../../../infra/embedded/prices/coins.ts';
-import { createSimulatedFeed } from '../../../infra/embedded/prices/feed.ts';
-import type { SimulatedFeed } from '../../../infra/embedded/prices/feed.ts';
+import { createSimulatedFeed } from '../../support/simulated-feed.ts';
+import type { SimulatedFeed } from '../../support/simulated-feed.ts';
 import { systemClock } from '../../../infra/clock.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';

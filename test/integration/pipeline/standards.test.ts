@@ -2,9 +2,9 @@ import { Registry } from 'prom-client';
 import { pino } from 'pino';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 
-import type { Fault } from '../../../infra/embedded/starknet/faults.ts';
-import { createSimulatedNode } from '../../../infra/embedded/starknet/node.ts';
-import type { SimulatedNode } from '../../../infra/embedded/starknet/node.ts';
+import type { Fault } from '../../support/starknet/faults.ts';
+import { createSimulatedNode } from '../../support/starknet/node.ts';
+import type { SimulatedNode } from '../../support/starknet/node.ts';
 import { tokens } from '../../../infra/embedded/starknet/tokens.ts';
 import { createPool } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';

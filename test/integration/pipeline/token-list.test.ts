@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 
 import { coins } from '../../../infra/embedded/prices/coins.ts';
-import { createSimulatedFeed } from '../../../infra/embedded/prices/feed.ts';
-import type { SimulatedFeed } from '../../../infra/embedded/prices/feed.ts';
+import { createSimulatedFeed } from '../../support/simulated-feed.ts';
+import type { SimulatedFeed } from '../../support/simulated-feed.ts';
 import { tokenListUrl } from '../../../infra/embedded/prices/prices.ts';
 import { systemClock } from '../../../infra/clock.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';

@@ -1,8 +1,8 @@
 import { Registry } from 'prom-client';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 
-import { createSimulatedNode } from '../../../infra/embedded/starknet/node.ts';
-import type { SimulatedNode } from '../../../infra/embedded/starknet/node.ts';
+import { createSimulatedNode } from '../../support/starknet/node.ts';
+import type { SimulatedNode } from '../../support/starknet/node.ts';
 import { tokens } from '../../../infra/embedded/starknet/tokens.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';

@@ -6,8 +6,8 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 
 import { freePort } from '../../../infra/embedded/ports.ts';
-import { createSimulatedNode } from '../../../infra/embedded/starknet/node.ts';
-import type { SimulatedNode } from '../../../infra/embedded/starknet/node.ts';
+import { createSimulatedNode } from '../../support/starknet/node.ts';
+import type { SimulatedNode } from '../../support/starknet/node.ts';
 import { inspector } from '../../support/faults/inspect.ts';
 import { allTransfers, eventually, startService } from '../../support/service.ts';
 import type { RunningService } from '../../support/service.ts';

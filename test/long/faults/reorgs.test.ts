@@ -6,8 +6,8 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 
 import { freePort } from '../../../infra/embedded/ports.ts';
-import { createSimulatedNode } from '../../../infra/embedded/starknet/node.ts';
-import type { SimulatedNode } from '../../../infra/embedded/starknet/node.ts';
+import { createSimulatedNode } from '../../support/starknet/node.ts';
+import type { SimulatedNode } from '../../support/starknet/node.ts';
 import { inspector } from '../../support/faults/inspect.ts';
 import type { Inspector } from '../../support/faults/inspect.ts';
 import { isolated } from '../../support/isolation.ts';

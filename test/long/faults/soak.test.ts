@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 
 import { freePort } from '../../../infra/embedded/ports.ts';
-import { createSimulatedNode } from '../../../infra/embedded/starknet/node.ts';
+import { createSimulatedNode } from '../../support/starknet/node.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { inspector } from '../../support/faults/inspect.ts';
 import type { Inspector } from '../../support/faults/inspect.ts';

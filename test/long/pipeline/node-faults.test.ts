@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 
-import type { Fault } from '../../../infra/embedded/starknet/faults.ts';
+import type { Fault } from '../../support/starknet/faults.ts';
 import { pause } from '../../../infra/lifecycle.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { differences, ingestWorld, until } from '../../support/ingest-world.ts';

@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
-import type { SimulatedNode } from '../../../infra/embedded/starknet/node.ts';
+import type { SimulatedNode } from '../starknet/node.ts';
 import { createKafka } from '../../../infra/kafka/client.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import { createLogger } from '../../../infra/log.ts';

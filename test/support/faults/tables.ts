@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { z } from 'zod';
 
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
-import type { SimulatedNode } from '../../../infra/embedded/starknet/node.ts';
+import type { SimulatedNode } from '../starknet/node.ts';
 import { hex } from '../truth.ts';
 import type { Truth } from '../truth.ts';
 

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 
-import { createSimulatedNode } from '../../../infra/embedded/starknet/node.ts';
-import type { NodeOptions, SimulatedNode } from '../../../infra/embedded/starknet/node.ts';
+import { createSimulatedNode } from '../starknet/node.ts';
+import type { NodeOptions, SimulatedNode } from '../starknet/node.ts';
 import { migrate } from '../../../infra/postgres/migrate.ts';
 import { isolated } from '../isolation.ts';
 import { inspector } from './inspect.ts';

@@ -4,20 +4,20 @@ import { join } from 'node:path';
 
 import { describe, expect, test } from 'vitest';
 
-import {
-  createChain,
-  type ChainOptions,
-  type SimulatedChain,
-} from '../../../../../infra/embedded/starknet/chain.ts';
+import type { ChainOptions, SimulatedChain } from '../../../../../infra/embedded/starknet/chain.ts';
 import { SEQUENCERS } from '../../../../../infra/embedded/starknet/actors.ts';
 import { item } from '../../../../../infra/embedded/starknet/hash.ts';
 import { chainOptionsOf } from '../../../../../infra/embedded/starknet/node.ts';
 import { STRK, tokens } from '../../../../../infra/embedded/starknet/tokens.ts';
+import { createScriptedChain, type ScriptedChain } from '../../../../support/starknet/scripted-chain.ts';
 
 const strk = item(tokens, STRK);
 
-function chainOf(options: Partial<ChainOptions> = {}): SimulatedChain {
-  return createChain({ ...chainOptionsOf({ initialHead: 200, genesisTime: 1_700_000_000 }), ...options });
+function chainOf(options: Partial<ChainOptions> = {}): ScriptedChain {
+  return createScriptedChain({
+    ...chainOptionsOf({ initialHead: 200, genesisTime: 1_700_000_000 }),
+    ...options,
+  });
 }
 
 const hashes = (chain: SimulatedChain, from: number, to: number) =>
@@ -268,6 +268,6 @@ describe('a stored chain', () => {
     expect(() => chainOf({ stateFile: file, seed: 'other' })).toThrow(/another chain/);
     expect(JSON.parse(readFileSync(file, 'utf8'))).toMatchObject({ head: 200 });
     writeFileSync(file, '{"head":-1}');
-    expect(() => chainOf({ stateFile: file })).toThrow(/no state of a simulated chain/);
+    expect(() => chainOf({ stateFile: file })).toThrow(/not the state of a simulated chain/);
   });
 });

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 
-import { padded } from '../../../../../infra/embedded/starknet/oracle.ts';
+import { padded } from '../../../../support/starknet/counts.ts';
 import { interfaceIds, selectors } from '../../../../../infra/embedded/starknet/selectors.ts';
 import { tokens, type Token } from '../../../../../infra/embedded/starknet/tokens.ts';
-import { blockAt, jsonOf, post, rpc, withNode } from './support.ts';
+import { blockAt, jsonOf, post, rpc, withNode } from '../../../../support/starknet/client.ts';
 
 const STRK = '0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d';
 const tokenOf = (key: string): Token => {

@@ -1,9 +1,9 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 
 import { coins } from '../../../../../infra/embedded/prices/coins.ts';
-import { createSimulatedFeed } from '../../../../../infra/embedded/prices/feed.ts';
-import type { SimulatedFeed } from '../../../../../infra/embedded/prices/feed.ts';
-import type { FeedFault } from '../../../../../infra/embedded/prices/faults.ts';
+import { createSimulatedFeed } from '../../../../support/simulated-feed.ts';
+import type { SimulatedFeed } from '../../../../support/simulated-feed.ts';
+import type { FeedFault } from '../../../../support/simulated-feed.ts';
 import { createTextReader } from '../../../../../pipeline/observe/http.ts';
 import { createDefiLlama } from '../../../../../pipeline/observe/prices/defillama.ts';
 import type { PriceFeed } from '../../../../../pipeline/observe/prices/feed.ts';

@@ -4,11 +4,12 @@ import { join } from 'node:path';
 
 import { z } from 'zod';
 
-import type { SimulatedChain } from './chain.ts';
-import { sha256 } from './hash.ts';
-import type { Ledger } from './ledger.ts';
-import { countBlock, emptyTruth, type Truth } from './oracle.ts';
-import { blockWithReceipts } from './rpc.ts';
+import { sha256 } from '../../../infra/embedded/starknet/hash.ts';
+import { heightOf, type Ledger } from '../../../infra/embedded/starknet/ledger.ts';
+import { blockId } from '../../../infra/embedded/starknet/protocol.ts';
+import { blockWithReceipts, type RunCall } from '../../../infra/embedded/starknet/rpc.ts';
+import type { ScriptedChain } from './scripted-chain.ts';
+import { countBlock, emptyTruth, type Truth } from './counts.ts';
 
 const counts = z.record(z.string(), z.number());
 const indexSchema = z.object({
@@ -36,13 +37,13 @@ export type Prepared = {
 };
 
 /**
- * A chain as ready answers in one file, so that serving costs one read. All of it counts as accepted on L1. Blocks above
- * the prepared head are made as always. The same chain is found again in the same folder.
+ * The blocks of a chain as JSON in one file, so that serving one is a read; generated once per folder. All of them count
+ * as accepted on L1. Blocks above the prepared head are generated on request.
  */
-export async function openPrepared(dir: string, chain: SimulatedChain, ledger: Ledger): Promise<Prepared> {
+export async function openPrepared(dir: string, chain: ScriptedChain, ledger: Ledger): Promise<Prepared> {
   const head = chain.head();
   const first = ledger.at(Math.min(head, 1));
-  // A block's hash covers seed and density; its timestamp the rest that shows in the JSON.
+  // A block's hash depends on seed and density, its timestamp on the other options that appear in the JSON.
   const identity = sha256(`${chain.block(head).hash}:${String(first?.header['timestamp'])}:${head}`)
     .toString('hex')
     .slice(0, 24);
@@ -50,7 +51,8 @@ export async function openPrepared(dir: string, chain: SimulatedChain, ledger: L
   const indexFile = join(dir, `${identity}.index.json`);
   mkdirSync(dir, { recursive: true });
   chain.setL1(head);
-  const index = readIndex(indexFile, identity) ?? (await make(dataFile, indexFile, identity, ledger, head));
+  const index =
+    readIndex(indexFile, identity) ?? (await generate(dataFile, indexFile, identity, ledger, head));
   const file = await open(dataFile, 'r');
   return {
     truth: index.truth,
@@ -66,6 +68,21 @@ export async function openPrepared(dir: string, chain: SimulatedChain, ledger: L
   };
 }
 
+const params = z.union([
+  z.object({ block_id: blockId }),
+  z.tuple([blockId]).transform(([block_id]) => ({ block_id })),
+]);
+
+/** Serves prepared blocks from their file, and everything else from `run`. */
+export function servePrepared(prepared: Prepared, ledger: Ledger, run: RunCall): RunCall {
+  return async (call) => {
+    const asked = params.safeParse(call.params);
+    const isBlock = call.method === 'starknet_getBlockWithReceipts' && asked.success;
+    if (!isBlock || asked.data.block_id === 'pre_confirmed') return await run(call);
+    return (await prepared.read(heightOf(ledger, asked.data.block_id))) ?? (await run(call));
+  };
+}
+
 type Index = z.infer<typeof indexSchema>;
 
 function readIndex(file: string, identity: string): Index | null {
@@ -77,7 +94,7 @@ function readIndex(file: string, identity: string): Index | null {
   }
 }
 
-async function make(
+async function generate(
   dataFile: string,
   indexFile: string,
   identity: string,
@@ -97,9 +114,9 @@ async function make(
   };
   for (let height = 0; height <= head; height++) {
     const block = ledger.at(height);
-    if (block === null) throw new RangeError(`no block ${height}`);
+    if (block === null) throw new RangeError(`no block at height ${height}`);
     countBlock(truth, ledger, height);
-    const json = Buffer.from(JSON.stringify(blockWithReceipts({ block, status: 'ACCEPTED_ON_L1' }, '0.10')));
+    const json = Buffer.from(JSON.stringify(blockWithReceipts({ block, status: 'ACCEPTED_ON_L1' })));
     parts.push(json);
     size += json.length;
     end += json.length;
@@ -109,7 +126,7 @@ async function make(
   await flush();
   await file.close();
   const index: Index = { identity, offsets, truth };
-  // The index comes last: without it, what lies there is made again.
+  // Written last: without an index the blocks are generated again.
   writeFileSync(`${indexFile}.next`, JSON.stringify(index));
   renameSync(`${indexFile}.next`, indexFile);
   return index;

@@ -1,9 +1,9 @@
 import { setImmediate as turn } from 'node:timers/promises';
 
-import type { Ledger } from './ledger.ts';
-import type { TrueTransfer } from './render.ts';
+import type { Ledger } from '../../../infra/embedded/starknet/ledger.ts';
+import type { TrueTransfer } from '../../../infra/embedded/starknet/render.ts';
 
-/** Counted from the transfers as they were meant, never from events. Addresses are `0x` + 64 digits. */
+/** Counts of the transfers that the simulated chain intended, independent of its events. Addresses are `0x` and 64 digits. */
 export type Truth = {
   from: number;
   to: number;
@@ -14,9 +14,9 @@ export type Truth = {
   fees: number;
   malformed: number;
   byToken: Record<string, number>;
-  /** Transfers that an account sent or received; one to itself counts once. */
+  /** Transfers that an account sent or received; a transfer to itself counts once. */
   byAccount: Record<string, number>;
-  /** Transfers per 1,000 heights, by the first height. */
+  /** Transfers in each 1,000 heights, by the first of them. */
   byRange: Record<string, number>;
 };
 
@@ -59,7 +59,7 @@ export function countBlock(truth: Truth, ledger: Ledger, height: number): void {
   }
 }
 
-/** Counts a range; other work goes on in between. */
+/** Counts a range, yielding to other work now and then. */
 export async function countRange(ledger: Ledger, from: number, to: number): Promise<Truth> {
   const truth = emptyTruth(from);
   for (let height = from; height <= to; height++) {
@@ -69,7 +69,7 @@ export async function countRange(ledger: Ledger, from: number, to: number): Prom
   return truth;
 }
 
-/** A transfer for the wire: addresses padded, numbers decimal. */
+/** A transfer as JSON: addresses padded, numbers decimal. */
 export function transferJson(transfer: TrueTransfer): Record<string, unknown> {
   const { token, from, to, tokenId, amount, fee, feeToken, ...rest } = transfer;
   return {

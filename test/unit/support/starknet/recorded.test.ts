@@ -3,8 +3,8 @@ import { resolve } from 'node:path';
 
 import { beforeEach, describe, expect, test } from 'vitest';
 
-import { createSimulatedNode } from '../../../../../infra/embedded/starknet/node.ts';
-import { blockAt, rpc } from './support.ts';
+import { createSimulatedNode } from '../../../support/starknet/node.ts';
+import { blockAt, rpc } from '../../../support/starknet/client.ts';
 
 const dir = resolve(process.cwd(), '../shared/blocks');
 // The recorded blocks lie beside the repository, not in it.

@@ -1,5 +1,5 @@
-import type { NodeOptions, SimulatedNode } from '../../../../../infra/embedded/starknet/node.ts';
-import { createSimulatedNode } from '../../../../../infra/embedded/starknet/node.ts';
+import type { NodeOptions, SimulatedNode } from './node.ts';
+import { createSimulatedNode } from './node.ts';
 
 type Receipt = {
   transaction_hash: string;
@@ -22,7 +22,7 @@ export type Block = {
     receipt: Receipt;
   }[];
 };
-/** What `JSON.parse` gives: a test reads it as it expects it to be, and fails where it is not. */
+/** A parsed JSON value (`any`): a test reads the fields that it expects, and fails if they are missing. */
 export type Json = ReturnType<typeof JSON.parse>;
 export type Answer = { id?: unknown; result?: Json; error?: { code: number; message: string; data?: Json } };
 
@@ -45,7 +45,7 @@ export async function blockAt(url: string, blockId: unknown): Promise<Block> {
   return result;
 }
 
-/** Runs a node that moves by hand only, and closes it. */
+/** Runs a node that advances by commands only, and closes it. */
 export async function withNode(
   options: NodeOptions,
   use: (node: SimulatedNode) => Promise<void>,

@@ -3,20 +3,27 @@ import { join } from 'node:path';
 
 import { z } from 'zod';
 
-import type { SimBlock } from './blocks.ts';
-import type { Contracts } from './calls.ts';
-import { accountClass, classOfStandard, functionsOf, renderClass, type ClassKind } from './classes.ts';
-import { feltOfText, hexOf } from './hash.ts';
-import type { Ledger } from './ledger.ts';
-import { interfaceIds, selectorName } from './selectors.ts';
-import { tokens, type Standard } from './tokens.ts';
+import type { SimBlock } from '../../../infra/embedded/starknet/blocks.ts';
+import {
+  accountClass,
+  classHashOf,
+  functionsOf,
+  renderClass,
+  type ClassKind,
+} from '../../../infra/embedded/starknet/classes.ts';
+import type { Contracts } from '../../../infra/embedded/starknet/contracts.ts';
+import { feltOfText, hexOf } from '../../../infra/embedded/starknet/hash.ts';
+import { layoutNames } from '../../../infra/embedded/starknet/layouts.ts';
+import type { Ledger } from '../../../infra/embedded/starknet/ledger.ts';
+import { interfaceIds, selectorName } from '../../../infra/embedded/starknet/selectors.ts';
+import { tokens, type Standard } from '../../../infra/embedded/starknet/tokens.ts';
 
 export type RecordedOptions = {
-  /** Folder of `*.json`, each one result of `starknet_getBlockWithReceipts`. */
+  /** Folder of `*.json` files, each a result of `starknet_getBlockWithReceipts`. */
   dir: string;
-  /** Gives the blocks the heights from 0 on, linked to each other; events are not touched. */
+  /** Renumbers the blocks from 0 and links them by parent hash; their events stay as they are. */
   rebase?: boolean | undefined;
-  /** Standards of contracts, by address (any hex form). Others: `unknown`, but for tokens known by address. */
+  /** Standards of contracts by address (any hex form); others are `unknown`, except for well-known tokens. */
   standards?: Readonly<Record<string, Standard>> | undefined;
 };
 
@@ -49,7 +56,10 @@ const countFields = [
   'state_diff_length',
 ] as const;
 
-export type Recorded = { blocks: ReadonlyMap<number, SimBlock>; standards: ReadonlyMap<bigint, Standard> };
+/** The tokens at their mainnet addresses. */
+const wellKnown = tokens.slice(0, 6);
+
+type Recorded = { blocks: ReadonlyMap<number, SimBlock>; standards: ReadonlyMap<bigint, Standard> };
 
 export function readRecorded(options: RecordedOptions | undefined): Recorded {
   if (options === undefined) return { blocks: new Map(), standards: new Map() };
@@ -58,14 +68,14 @@ export function readRecorded(options: RecordedOptions | undefined): Recorded {
     .map((file) => toBlock(JSON.parse(readFileSync(join(options.dir, file), 'utf8'))))
     .sort((a, b) => a.height - b.height);
   const blocks = options.rebase === true ? rebased(read) : read;
-  const known = tokens.slice(0, 6).map((token): [bigint, Standard] => [token.address, token.standard]);
-  const told = Object.entries(options.standards ?? {}).map(([hex, standard]): [bigint, Standard] => [
+  const known = wellKnown.map((token): [bigint, Standard] => [token.address, token.standard]);
+  const given = Object.entries(options.standards ?? {}).map(([hex, standard]): [bigint, Standard] => [
     BigInt(hex),
     standard,
   ]);
   return {
     blocks: new Map(blocks.map((block) => [block.height, block])),
-    standards: new Map([...known, ...told]),
+    standards: new Map([...known, ...given]),
   };
 }
 
@@ -102,7 +112,7 @@ function rebased(blocks: readonly SimBlock[]): SimBlock[] {
   });
 }
 
-/** Recorded blocks at their heights; the heights between are not found. All count as accepted on L1. */
+/** Recorded blocks at their heights, all accepted on L1; the heights between do not exist. */
 export function recordedLedger({ blocks, standards }: Recorded): Ledger {
   const byHash = new Map([...blocks.values()].map((block) => [BigInt(block.hash), block.height]));
   const places = new Map<bigint, { block: SimBlock; index: number }>();
@@ -125,7 +135,7 @@ export function recordedLedger({ blocks, standards }: Recorded): Ledger {
   };
 }
 
-/** Contracts of which only the standard is known: their class tells it, their state is empty. */
+/** Contracts of which only the standard is known: their class implements it, their state is empty. */
 function recordedContracts(
   standards: ReadonlyMap<bigint, Standard>,
   emitters: ReadonlySet<bigint>,
@@ -161,13 +171,21 @@ function recordedContracts(
   };
 }
 
+/** The class of a recorded contract. */
+function classOfStandard(standard: Standard): { hash: string; kind: ClassKind } {
+  const layouts = layoutNames.filter((name) => name.startsWith(standard)).slice(0, 1);
+  const form = standard === 'unknown' ? 'proxy' : 'sierra';
+  const kind: ClassKind = { standard, form, naming: 'both', layouts };
+  return { hash: classHashOf(kind), kind };
+}
+
 function answer(
   standard: Standard,
   address: bigint,
   name: string,
   calldata: readonly bigint[],
 ): string[] | null {
-  const known = tokens.slice(0, 6).find((token) => token.address === address);
+  const known = wellKnown.find((token) => token.address === address);
   const text = name === 'name' ? known?.name : known?.symbol;
   switch (name) {
     case 'name':

@@ -4,9 +4,9 @@ import { join } from 'node:path';
 
 import { expect, test } from 'vitest';
 
-import { createSimulatedNode } from '../../../../../infra/embedded/starknet/node.ts';
-import { countRange } from '../../../../../infra/embedded/starknet/oracle.ts';
-import { blockAt, rpc } from './support.ts';
+import { createSimulatedNode } from '../../../support/starknet/node.ts';
+import { countRange } from '../../../support/starknet/counts.ts';
+import { blockAt, rpc } from '../../../support/starknet/client.ts';
 
 test('a prepared chain answers as the live one does, is made once, and knows its truth', async () => {
   const dir = mkdtempSync(join(tmpdir(), 'prepared-'));

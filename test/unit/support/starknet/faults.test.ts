@@ -1,7 +1,15 @@
 import { describe, expect, test } from 'vitest';
 
-import type { Fault } from '../../../../../infra/embedded/starknet/faults.ts';
-import { blockAt, jsonOf, post, rpc, withNode, type Block, type Json } from './support.ts';
+import type { Fault } from '../../../support/starknet/faults.ts';
+import {
+  blockAt,
+  jsonOf,
+  post,
+  rpc,
+  withNode,
+  type Block,
+  type Json,
+} from '../../../support/starknet/client.ts';
 
 const BLOCKS = 'starknet_getBlockWithReceipts';
 

@@ -1,14 +1,14 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingMessage, RequestListener } from 'node:http';
 
 import { z } from 'zod';
 
+import { readBody, send } from '../../../infra/embedded/loopback.ts';
+import type { Ledger } from '../../../infra/embedded/starknet/ledger.ts';
+import { tokenAt } from '../../../infra/embedded/starknet/tokens.ts';
 import { AppError } from '../../../schemas/errors.ts';
-import type { SimulatedChain } from './chain.ts';
 import { faultSchema, type Faults } from './faults.ts';
-import { readBody, send } from './http.ts';
-import type { Ledger } from './ledger.ts';
-import { countRange, transferJson, type Truth } from './oracle.ts';
-import { tokenAt } from './tokens.ts';
+import type { ScriptedChain } from './scripted-chain.ts';
+import { countRange, transferJson, type Truth } from './counts.ts';
 
 const height = z.int().min(0);
 
@@ -32,17 +32,19 @@ const commandSchema = z.discriminatedUnion('command', [
 ]);
 export type Command = z.infer<typeof commandSchema>;
 
+export type Clock = { pause(): void; resume(): void };
+
 export type ControlOptions = {
-  /** Null: recorded blocks, which only faults apply to. */
-  chain: SimulatedChain | null;
+  /** Null for recorded blocks, which take faults only. */
+  chain: ScriptedChain | null;
   ledger: Ledger;
   faults: Faults;
-  clock: { pause(): void; resume(): void };
-  /** The truth about a prepared chain, counted when it was made. */
+  clock: Clock | null;
+  /** The truth about a prepared chain, counted when it was generated. */
   preparedTruth: Truth | null;
 };
 
-/** Where the chain stands: what every command answers with. */
+/** The state of the chain; every command returns it. */
 export function describe({ chain, ledger, faults }: ControlOptions): Record<string, unknown> {
   const head = ledger.head();
   return {
@@ -59,7 +61,7 @@ export function describe({ chain, ledger, faults }: ControlOptions): Record<stri
 export function runCommand(options: ControlOptions, command: Command): void {
   const { faults, clock } = options;
   const chain = () => {
-    if (options.chain === null) throw new AppError('CONFLICT', 'recorded blocks do not move');
+    if (options.chain === null) throw new AppError('CONFLICT', 'recorded blocks cannot be changed');
     return options.chain;
   };
   switch (command.command) {
@@ -85,37 +87,30 @@ export function runCommand(options: ControlOptions, command: Command): void {
       faults.clear();
       return;
     case 'pause':
-      clock.pause();
+      clock?.pause();
       return;
     case 'resume':
-      clock.resume();
+      clock?.resume();
       return;
   }
 }
 
 /**
- * `POST /control` with a command; `GET /control` says where the chain stands, `/control/stats?from&to` counts the truth,
- * `/control/transfers?from&to` lists it, `/control/balance?token&account&height[&id]` says a balance.
+ * `POST /control` runs a command; `GET /control` returns the state of the chain, `/control/stats?from&to` counts the truth,
+ * `/control/transfers?from&to` lists it, `/control/balance?token&account&height[&id]` returns a balance.
  */
-export function createControlHandler(options: ControlOptions) {
-  return async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    try {
-      const answer = await handle(options, request);
-      if (answer === undefined) return send(response, 404, '{"error":"no such control path"}');
-      return send(response, 200, JSON.stringify(answer));
-    } catch (error) {
-      if (
-        !(
-          error instanceof AppError ||
-          error instanceof z.ZodError ||
-          error instanceof RangeError ||
-          error instanceof SyntaxError
-        )
-      )
-        throw error;
-      const message = error instanceof z.ZodError ? z.prettifyError(error) : error.message;
-      return send(response, 400, JSON.stringify({ error: message }));
-    }
+export function createControlListener(options: ControlOptions): RequestListener {
+  return (request, response) => {
+    handle(options, request).then(
+      (answer) =>
+        answer === undefined
+          ? send(response, 404, '{"error":"no such control path"}')
+          : send(response, 200, JSON.stringify(answer)),
+      (error: unknown) => {
+        const message = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
+        send(response, 400, JSON.stringify({ error: message }));
+      },
+    );
   };
 }
 
@@ -155,7 +150,8 @@ async function handle(options: ControlOptions, request: IncomingMessage): Promis
     case '/control/balance': {
       const asked = balanceQuery.parse(query);
       const token = tokenAt(BigInt(asked.token));
-      if (chain === null || token === null) throw new AppError('NOT_FOUND', `no token ${asked.token}`);
+      if (chain === null || token === null)
+        throw new AppError('NOT_FOUND', `there is no token ${asked.token}`);
       const holder = chain.source.actors.find(BigInt(asked.account));
       const id = asked.id === undefined ? null : BigInt(asked.id);
       const balance =

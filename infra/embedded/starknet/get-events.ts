@@ -1,28 +1,18 @@
-import type { SimBlock } from './blocks.ts';
 import type { RawEvent } from './layouts.ts';
-import type { Ledger } from './ledger.ts';
-import type { BlockId, EventFilter } from './params.ts';
-import { rpcErrors } from './rpc-errors.ts';
+import { heightOf, type Ledger } from './ledger.ts';
+import { rpcErrors, type BlockId, type EventFilter } from './protocol.ts';
 
 const MAX_PAGE = 1024;
 const MAX_KEYS = 16;
 
-export type EventPage = { events: Record<string, unknown>[]; continuation_token?: string };
+type EventPage = { events: Record<string, unknown>[]; continuation_token?: string };
 
-/** `starknet_getEvents`: a page may be empty and still have a token, when `scan` blocks held nothing of interest. */
-export function getEvents(
-  ledger: Ledger,
-  filter: EventFilter,
-  heightOf: (id: BlockId) => number,
-  limits: { scan: number; indexes: boolean },
-): EventPage {
+/** `starknet_getEvents`. A page may be empty and still have a token: none of the `scan` blocks held a match. */
+export function getEvents(ledger: Ledger, filter: EventFilter, scan: number): EventPage {
   if (filter.chunk_size > MAX_PAGE) throw rpcErrors.pageTooBig();
   if ((filter.keys?.length ?? 0) > MAX_KEYS) throw rpcErrors.tooManyKeys();
-  const first = filter.from_block === undefined ? 0 : clamped(filter.from_block, heightOf);
-  const last = Math.min(
-    filter.to_block === undefined ? Infinity : clamped(filter.to_block, heightOf),
-    ledger.head(),
-  );
+  const first = boundOf(ledger, filter.from_block, 0);
+  const last = Math.min(boundOf(ledger, filter.to_block, Infinity), ledger.head());
   const start =
     filter.continuation_token === undefined
       ? { height: first, event: 0 }
@@ -32,27 +22,34 @@ export function getEvents(
   const matches = matcher(filter);
   const events: Record<string, unknown>[] = [];
   for (let height = start.height, scanned = 0; height <= last; height++, scanned++) {
-    if (scanned === limits.scan) return { events, continuation_token: `${height}-0` };
+    if (scanned === scan) return { events, continuation_token: `${height}-0` };
     const block = ledger.at(height);
     if (block === null) continue;
-    let place = 0;
+    let position = 0;
     for (const [txIndex, tx] of block.txs.entries()) {
       for (const [eventIndex, event] of tx.events.entries()) {
-        const here = place++;
+        const here = position++;
         if (height === start.height && here < start.event) continue;
         if (!matches(event)) continue;
         if (events.length === filter.chunk_size) return { events, continuation_token: `${height}-${here}` };
-        const indexes = limits.indexes ? { transaction_index: txIndex, event_index: eventIndex } : {};
-        events.push(emitted(block, tx.hash, event, indexes));
+        events.push({
+          ...event,
+          block_hash: block.hash,
+          block_number: block.height,
+          transaction_hash: tx.hash,
+          transaction_index: txIndex,
+          event_index: eventIndex,
+        });
       }
     }
   }
   return { events };
 }
 
-/** Nodes take heights above the head for the head here. */
-function clamped(id: BlockId, heightOf: (id: BlockId) => number): number {
-  return typeof id === 'object' && 'block_number' in id ? id.block_number : heightOf(id);
+/** Unlike elsewhere, nodes accept heights above the head here. */
+function boundOf(ledger: Ledger, id: BlockId | undefined, absent: number): number {
+  if (id === undefined) return absent;
+  return typeof id === 'object' && 'block_number' in id ? id.block_number : heightOf(ledger, id);
 }
 
 function readToken(token: string): { height: number; event: number } {
@@ -70,15 +67,5 @@ function matcher({ address, keys }: EventFilter): (event: RawEvent) => boolean {
       const key = event.keys[i];
       return some.size === 0 || (key !== undefined && some.has(BigInt(key)));
     });
-  };
-}
-
-function emitted(block: SimBlock, txHash: string, event: RawEvent, indexes: Record<string, number>) {
-  return {
-    ...event,
-    block_hash: block.hash,
-    block_number: block.height,
-    transaction_hash: txHash,
-    ...indexes,
   };
 }
