@@ -1,119 +1,61 @@
+import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { setTimeout as pause } from 'node:timers/promises';
 
-import { z } from 'zod';
+import { send } from '../loopback.ts';
 
-import { readBody, send, serveOnLoopback } from '../loopback.ts';
-import { createGatewayFaults, gatewayFaultSchema } from './faults.ts';
-import type { GatewayFault, GatewayFaults } from './faults.ts';
-import { fileAt } from './files.ts';
-
-export interface SimulatedGateway {
-  /** The base before `/ipfs/…`. */
-  readonly url: string;
-  readonly faults: GatewayFaults;
-  /** Paths of the calls so far. */
-  readonly calls: readonly string[];
-  close(): Promise<void>;
+/** An IPFS gateway that serves the metadata and pictures of the NFTs of the simulated chain. */
+export function answerGateway(request: IncomingMessage, response: ServerResponse): void {
+  const { pathname } = new URL(request.url ?? '/', 'http://gateway');
+  const file = pathname.startsWith('/ipfs/') ? fileAt(pathname.slice('/ipfs/'.length)) : null;
+  if (file === null) return send(response, 404, 'no such file', { 'content-type': 'text/plain' });
+  send(response, 200, file.body, { 'content-type': file.type });
 }
 
-const commandSchema = z.discriminatedUnion('command', [
-  z.object({ command: z.literal('fault'), fault: gatewayFaultSchema }),
-  z.object({ command: z.literal('clearFaults') }),
-]);
-
-/**
- * An IPFS gateway on loopback that has the metadata and the pictures of the simulated chain's NFTs, for whoever has no
- * network or wants faults: `POST /control {"command":"fault","fault":{"kind":…}}` and `{"command":"clearFaults"}`.
- */
-export async function createSimulatedGateway(
-  options: {
-    readonly port?: number;
-    /** Answers /control, over HTTP. */
-    readonly control?: boolean;
-  } = {},
-): Promise<SimulatedGateway> {
-  const { port = 0, control = false } = options;
-  const faults = createGatewayFaults();
-  const calls: string[] = [];
-
-  const command = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    if (request.method === 'POST') {
-      const asked = commandSchema.parse(JSON.parse(await readBody(request)));
-      if (asked.command === 'fault') faults.add(asked.fault);
-      else faults.clear();
-    }
-    send(response, 200, JSON.stringify({ faults: faults.list(), calls: calls.length }));
-  };
-
-  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    const { pathname } = new URL(request.url ?? '/', 'http://gateway');
-    if (pathname === '/control' && control) return await command(request, response);
-    calls.push(pathname);
-    if (calls.length > 100_000) calls.shift();
-    const strikes = faults.strike(pathname);
-    const struck = (kind: GatewayFault['kind']) => strikes.find((fault) => fault.kind === kind);
-    await pause(struck('latency')?.ms ?? 0);
-    if (struck('hang') !== undefined) return;
-    const other = strikes.flatMap((fault) => faultyAnswer(fault) ?? []).at(0);
-    if (other !== undefined) return write(response, other);
-    const path = pathname.startsWith('/ipfs/') ? pathname.slice('/ipfs/'.length) : '';
-    const file = fileAt(path);
-    if (file === null) return write(response, { status: 404, body: 'no such file' });
-    if (struck('drop') !== undefined) {
-      response.writeHead(200, { 'content-length': file.body.length });
-      response.write(file.body.slice(0, 10));
-      response.destroy();
-      return;
-    }
-    write(response, { status: 200, body: file.body, headers: { 'content-type': file.type } });
-  };
-
-  const { url, close } = await serveOnLoopback((request, response) => {
-    answer(request, response).catch((error: unknown) => {
-      const message = error instanceof Error ? error.message : String(error);
-      send(response, 400, JSON.stringify({ message }));
-    });
-  }, port);
-  return {
-    url,
-    faults,
-    calls,
-    close,
-  };
-}
-
-interface Answer {
-  readonly status: number;
+interface File {
+  readonly type: string;
   readonly body: string;
-  readonly headers?: Readonly<Record<string, string>>;
 }
 
-function write(response: ServerResponse, { status, body, headers = {} }: Answer): void {
-  response.writeHead(status, { 'content-length': Buffer.byteLength(body), ...headers });
-  response.end(body);
+const COLOURS = ['amber', 'teal', 'plum', 'ochre', 'slate', 'coral'];
+const MOODS = ['calm', 'curious', 'grumpy', 'brave'];
+
+/** `CID/collection/id` is metadata, `CID/collection/id.svg` its picture, derived from the path; null: no such file. */
+export function fileAt(path: string): File | null {
+  const [, cid, collection, name] = /^([A-Za-z0-9]{20,})\/([a-z0-9-]+)\/([A-Za-z0-9.]+)$/.exec(path) ?? [];
+  if (cid === undefined || collection === undefined || name === undefined) return null;
+  const [, id, extension] = /^([0-9]+|[0-9a-f]{64})(\.json|\.svg)?$/.exec(name) ?? [];
+  if (id === undefined) return null;
+  const digits = id.length === 64 ? BigInt(`0x${id}`).toString() : id;
+  const draw = createHash('sha256').update(`${collection} ${digits}`).digest();
+  return extension === '.svg' ? picture(draw) : metadata(cid, collection, digits, draw);
 }
 
-/** What is answered in the place of a file; null where the fault leaves it as it is. */
-function faultyAnswer(fault: GatewayFault): Answer | null {
-  switch (fault.kind) {
-    case 'status':
-      return { status: fault.status ?? 500, body: 'a fault' };
-    case 'body': {
-      const { text = '<!doctype html><p>Checking your browser', type = 'text/html' } = fault;
-      return { status: 200, body: text, headers: { 'content-type': type } };
-    }
-    case 'huge':
-      return { status: 200, body: `{"name":"${'x'.repeat(fault.bytes ?? 4_000_000)}"}` };
-    case 'nested': {
-      const depth = fault.depth ?? 200_000;
-      return { status: 200, body: `{"name":"deep","attributes":${'['.repeat(depth)}${']'.repeat(depth)}}` };
-    }
-    case 'redirect':
-      return { status: 302, body: '', headers: { location: fault.to ?? 'http://127.0.0.1:1/' } };
-    case 'latency':
-    case 'hang':
-    case 'drop':
-      return null;
-  }
+function metadata(cid: string, collection: string, id: string, draw: Buffer): File {
+  const pick = (from: readonly string[], at: number): string | undefined =>
+    from[(draw[at] ?? 0) % from.length];
+  return {
+    type: 'application/json',
+    body: JSON.stringify({
+      name: `${collection} #${id.length > 12 ? `${id.slice(0, 6)}…${id.slice(-4)}` : id}`,
+      description: `Number ${id} of ${collection}, on a simulated chain.`,
+      image: `ipfs://${cid}/${collection}/${id}.svg`,
+      external_url: `https://${collection}.example/${id}`,
+      attributes: [
+        { trait_type: 'colour', value: pick(COLOURS, 0) },
+        { trait_type: 'mood', value: pick(MOODS, 1) },
+        { trait_type: 'level', display_type: 'number', value: (draw[2] ?? 0) % 100 },
+        { trait_type: 'is first', value: id === '1' },
+      ],
+    }),
+  };
+}
+
+function picture(draw: Buffer): File {
+  const hue = (at: number): number => Math.round(((draw[at] ?? 0) * 360) / 256);
+  const circle = (at: number): string =>
+    `<circle cx="${(draw[at] ?? 0) % 100}" cy="${(draw[at + 1] ?? 0) % 100}" r="${10 + ((draw[at + 2] ?? 0) % 30)}" fill="hsl(${hue(at + 3)} 70% 55%)"/>`;
+  return {
+    type: 'image/svg+xml',
+    body: `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 100 100"><rect width="100" height="100" fill="hsl(${hue(3)} 40% 85%)"/>${circle(4)}${circle(8)}${circle(12)}</svg>`,
+  };
 }

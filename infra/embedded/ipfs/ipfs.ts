@@ -11,7 +11,7 @@ export async function startIpfs(options: SimulatedOptions): Promise<EmbeddedServ
     async probe(url, signal) {
       const response = await fetch(`${url}/ipfs/`, { signal });
       await response.text();
-      if (response.status !== 404) throw new TypeError(`the gateway answered ${response.status}`);
+      if (response.status !== 404) throw new TypeError(`the simulated gateway answered ${response.status}`);
     },
   });
 }

@@ -1,23 +1,21 @@
 import { parseArgs } from 'node:util';
 
-import { runAsProgram } from '../program.ts';
-import { createSimulatedGateway } from './gateway.ts';
+import { serveOnLoopback } from '../loopback.ts';
+import { readNumber, runAsProgram } from '../program.ts';
+import { answerGateway } from './gateway.ts';
 
 /**
- * The simulated IPFS gateway as a program. It ends when its parent does.
+ * The simulated IPFS gateway as a program. It exits when its parent does.
  *
- *   node infra/embedded/ipfs/server.ts --port 5070 --control
+ *   node infra/embedded/ipfs/server.ts --port 5070
  */
 const { values } = parseArgs({
   options: {
     port: { type: 'string', default: '0' },
-    control: { type: 'boolean', default: false },
-    /** Ends with its stdin, too. */
+    /** Exits when standard input ends, too. */
     'watch-stdin': { type: 'boolean', default: false },
   },
 });
 
-const port = Number(values.port);
-if (!Number.isInteger(port) || port < 0) throw new RangeError(`--port wants a number, not ${values.port}`);
-const gateway = await createSimulatedGateway({ port, control: values.control });
+const gateway = await serveOnLoopback(answerGateway, readNumber('port', values.port));
 runAsProgram(gateway, { watchStdin: values['watch-stdin'] });

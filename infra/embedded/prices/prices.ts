@@ -2,7 +2,7 @@ import type { EmbeddedService } from '../service.ts';
 import { startSimulated } from '../simulated.ts';
 import type { SimulatedOptions } from '../simulated.ts';
 
-/** Starts the simulated price feed in a process of its own; its `url` speaks DefiLlama's coins interface. */
+/** Starts the simulated price feed in a process of its own; its `url` is the base of DefiLlama's coins API. */
 export async function startPrices(options: SimulatedOptions): Promise<EmbeddedService> {
   return await startSimulated(options, {
     name: 'prices',
@@ -10,13 +10,13 @@ export async function startPrices(options: SimulatedOptions): Promise<EmbeddedSe
     graceMs: 2000,
     async probe(url, signal) {
       const response = await fetch(`${url}/v1/starknet/tokens?page=0&size=1`, { signal });
-      if (!response.ok) throw new TypeError(`the feed answered ${response.status}`);
+      if (!response.ok) throw new TypeError(`the simulated feed answered ${response.status}`);
       await response.json();
     },
   });
 }
 
-/** Where the embedded feed serves its token list. */
+/** URL of the token list of the simulated feed. */
 export function tokenListUrl(feedUrl: string): string {
   return `${feedUrl}/v1/starknet/tokens`;
 }

@@ -11,7 +11,7 @@ import { startPrices, tokenListUrl } from '../../../infra/embedded/prices/prices
 import { markOf } from '../../../infra/embedded/processes.ts';
 import type { EmbeddedService, ServiceLog } from '../../../infra/embedded/service.ts';
 
-/** The simulated feed as the demo starts it: a process of its own, with nothing to keep, that never outlives its parent. */
+/** The simulated feed as `npm start` runs it: a process of its own without state, which exits with its parent. */
 const quiet: ServiceLog = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
 const dataDir = mkdtempSync(join(tmpdir(), 'prices-'));
 let service: EmbeddedService | null = null;
@@ -27,7 +27,7 @@ const read = async (url: string): Promise<{ status: number; json: unknown }> => 
 const [eth] = coins.filter(({ token }) => token.key === 'eth');
 const key = `starknet:${eth?.address}`;
 
-test('it says the same of the past after a kill, in the interface’s own shapes and words', async () => {
+test('the feed returns the same history after a kill, in the format and with the errors of the real API', async () => {
   service = await startPrices({ dataDir, log: quiet });
   const history = `/prices/historical/1790000000/${key},starknet:0xabc`;
   const before = await read(service.url + history);
@@ -48,7 +48,7 @@ test('it says the same of the past after a kill, in the interface’s own shapes
   const port = Number(new URL(service.url).port);
   process.kill(service.pid, 'SIGKILL');
   await service.exited;
-  service = await startPrices({ dataDir, log: quiet, port, args: ['--control'] });
+  service = await startPrices({ dataDir, log: quiet, port });
   expect(await read(service.url + history)).toEqual(before);
 
   const chart = await read(`${service.url}/chart/${key}?start=1790000000&span=3&period=1h`);
@@ -66,16 +66,9 @@ test('it says the same of the past after a kill, in the interface’s own shapes
     size: 5,
     number: 1,
   });
-
-  // Faults are set over HTTP, where it was started for that.
-  const body = JSON.stringify({ command: 'fault', fault: { kind: 'http429', retryAfter: 7, times: 1 } });
-  await fetch(`${service.url}/control`, { method: 'POST', body });
-  const busy = await fetch(`${service.url}/prices/current/${key}`);
-  expect([busy.status, busy.headers.get('retry-after')]).toEqual([429, '7']);
-  expect((await read(`${service.url}/prices/current/${key}`)).status).toBe(200);
 });
 
-test('it ends when its parent is killed', async () => {
+test('the feed exits when its parent is killed', async () => {
   const server = fileURLToPath(new URL('../../../infra/embedded/prices/server.ts', import.meta.url));
   const script = `require('node:child_process').spawn(process.execPath, [${JSON.stringify(server)}], { stdio: ['ignore', 'inherit', 'inherit'] }); setInterval(() => {}, 1000);`;
   const parent = spawn(process.execPath, ['-e', script], { stdio: ['ignore', 'pipe', 'inherit'] });
