@@ -133,10 +133,8 @@ function faultyAnswer(
   options: { seed: string; everySeconds: number; now: number },
   strikes: readonly Struck[],
 ): unknown {
-  const unlisted = strikes
-    .filter(({ fault }) => fault.kind === 'missing')
-    .flatMap(({ fault }) => (fault.tokens ?? []).map(BigInt));
-  const answerAt = (now: number): unknown => feedAnswer(url, { ...options, now, unlisted });
+  const isListed = (address: bigint) => struckToken(strikes, 'missing', address) === undefined;
+  const answerAt = (now: number): unknown => feedAnswer(url, { ...options, now, isListed });
   const parsed = pricesAnswer.safeParse(answerAt(options.now));
   if (!parsed.success) return answerAt(options.now);
   const isCurrent = url.pathname.startsWith('/prices/current/');

@@ -9,8 +9,8 @@ export interface FeedOptions {
   readonly now: number;
   /** Seconds between two prices of a token. */
   readonly everySeconds: number;
-  /** Addresses of tokens to treat as unknown. */
-  readonly unlisted?: readonly bigint[];
+  /** False for a token to treat as unknown; default: all are known. */
+  readonly isListed?: (address: bigint) => boolean;
 }
 
 /** A response with another status than 200. */
@@ -117,12 +117,12 @@ function chartTimes(
  * AVNU's token list, `GET /v1/starknet/tokens?page&size`, in the shape that its SDK reads (github.com/avnu-labs/avnu-sdk,
  * `src/types.ts`: `Page<Token>`; pages are counted from 0).
  */
-function tokenList(query: URLSearchParams, { unlisted = [] }: FeedOptions): unknown {
+function tokenList(query: URLSearchParams, { isListed = () => true }: FeedOptions): unknown {
   const page = Number(query.get('page') ?? 0);
   const size = Number(query.get('size') ?? 10);
   if (!Number.isInteger(page) || page < 0 || !Number.isInteger(size) || size < 1 || size > 100)
     throw new FeedError(400, 'page and size are integers, size from 1 to 100');
-  const listed = coins.filter(({ token }) => !unlisted.includes(token.address));
+  const listed = coins.filter(({ token }) => isListed(token.address));
   return {
     content: listed.slice(page * size, (page + 1) * size).map(({ token, address, tags, walk }) => ({
       name: textOf(token.name),
@@ -144,12 +144,12 @@ function tokenList(query: URLSearchParams, { unlisted = [] }: FeedOptions): unkn
 /** The answer for each known coin of a comma-separated list; null leaves a coin out. */
 function answerFor(
   requested: string,
-  { unlisted = [] }: FeedOptions,
+  { isListed = () => true }: FeedOptions,
   answer: (coin: Coin) => Record<string, unknown> | null,
 ): { coins: Record<string, unknown> } {
   const entries = requested.split(',').flatMap((key) => {
     const coin = byKey.get(key.toLowerCase());
-    if (coin === undefined || coin.walk === null || unlisted.includes(coin.token.address)) return [];
+    if (coin === undefined || coin.walk === null || !isListed(coin.token.address)) return [];
     const found = answer(coin);
     return found === null ? [] : [[key, found]];
   });
