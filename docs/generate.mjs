@@ -38,6 +38,7 @@ function typeOf(schema) {
   if (schema.enum !== undefined) return schema.enum.map((value) => `\`${value}\``).join(', ');
   if (schema.anyOf !== undefined) return [...new Set(schema.anyOf.map(typeOf))].join(' or ');
   if (schema.type === 'array') return `list of ${typeOf(schema.items ?? {})}`;
+  if (schema.properties !== undefined) return `{${Object.keys(schema.properties).join(', ')}}`;
   return schema.format ?? schema.type ?? 'any';
 }
 

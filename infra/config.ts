@@ -10,7 +10,14 @@ import { parseNetwork } from './networks.ts';
  * The declaration of every setting. Settings come from the environment; all invalid ones are reported together at start.
  */
 
-const integer = (min: number, max: number) => z.coerce.number().int().min(min).max(max);
+const integer = (min: number, max: number) => {
+  const error = `must be a whole number from ${min} to ${max}`;
+  return z.coerce.number(error).int(error).min(min, error).max(max, error);
+};
+const decimal = (min: number, max: number) => {
+  const error = `must be a number from ${min} to ${max}`;
+  return z.coerce.number(error).min(min, error).max(max, error);
+};
 const port = integer(0, 65_535);
 const url = (...schemes: string[]) =>
   z.url({ protocol: new RegExp(`^(${schemes.join('|')})$`), error: `must be a URL (${schemes.join(', ')})` });
@@ -37,6 +44,8 @@ const nameServers = list.pipe(
     }),
   ),
 );
+
+const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const;
 
 interface Setting<T> {
   readonly env: string;
@@ -233,7 +242,7 @@ export const settings = {
   ),
   priceJumpFactor: setting(
     'PRICE_JUMP_FACTOR',
-    z.coerce.number().min(1.01).max(1e6),
+    decimal(1.01, 1e6),
     2,
     'largest factor, up or down, between two prices of a token that needs no PRICE_CONFIRMATIONS',
   ),
@@ -269,7 +278,7 @@ export const settings = {
   ),
   nftRetryBaseSeconds: setting(
     'NFT_RETRY_BASE_SECONDS',
-    z.coerce.number().min(0.001).max(86_400),
+    decimal(0.001, 86_400),
     300,
     'seconds before the first retry of NFT metadata; doubled after each further failure',
   ),
@@ -412,7 +421,7 @@ export const settings = {
   ),
   logLevel: setting(
     'LOG_LEVEL',
-    z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']),
+    z.enum(LOG_LEVELS, `must be one of ${LOG_LEVELS.join(', ')}`),
     'info',
     'level of the JSON log',
   ),
@@ -437,7 +446,7 @@ export function loadConfig(
     if (text === undefined || text === '') return [key, fallback];
     const parsed = schema.safeParse(text);
     if (parsed.success) return [key, parsed.data];
-    problems.push(`${name}: ${parsed.error.issues.map((issue) => issue.message).join('; ')}`);
+    problems.push(`${name}: ${[...new Set(parsed.error.issues.map(({ message }) => message))].join('; ')}`);
     return [key, fallback];
   });
   const isSet = (name: string): boolean => (env[name] ?? '') !== '';
@@ -470,7 +479,9 @@ function derivedApiUrl({ databaseUrl, secretKey }: Config): string | null {
 export function required<K extends keyof Config>(config: Config, key: K): NonNullable<Config[K]> {
   const value = config[key];
   if (value === null || (Array.isArray(value) && value.length === 0)) {
-    throw new AppError('CONFIG_INVALID', `${settings[key].env} must be set: ${settings[key].doc}`);
+    const { env, doc } = settings[key];
+    // What an embedded start does without the setting does not help where it is required.
+    throw new AppError('CONFIG_INVALID', `${env} must be set: ${doc.replace(/; unset\b.*$/s, '')}`);
   }
   return value as NonNullable<Config[K]>;
 }

@@ -73,7 +73,7 @@ export async function retryQuarantined(pool: Pool, id: string): Promise<string> 
   const height = item.entry?.block ?? null;
   if (height === null) throw new AppError('CONFLICT', `${id} does not say its height`);
   await requestRepairs(pool, [height], `quarantine ${id}`);
-  return `The ingester is asked to repair block ${height}, which holds the event.`;
+  return `Asked the ingester to repair block ${height}, which contains the event; \`tds quarantine show\` reports the outcome.`;
 }
 
 /**

@@ -62,7 +62,7 @@ export function rebuildCommand(program: Command, log: Logger, say: (line: string
 
   const builds = program
     .command('builds')
-    .description('manage the builds of each read model: served, shadow or retired');
+    .description('manage the builds of each read model: serving, building (a shadow build) or retired');
   builds
     .command('list', { isDefault: true })
     .description('list all builds with rows and bytes on disk')

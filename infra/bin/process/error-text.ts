@@ -1,10 +1,16 @@
 import { AppError } from '../../../schemas/errors.ts';
+import { errorCode } from '../../network-errors.ts';
 import { isPostgresUnavailable } from '../../postgres/client.ts';
+
+/** SQLSTATEs: invalid password, invalid authorization, database does not exist. */
+const REJECTED_CONNECTION = new Set(['28P01', '28000', '3D000']);
 
 /** The text of an error for a person: a message for expected errors, the stack for a bug. */
 export function errorText(error: unknown): string {
   if (error instanceof AppError) return withCause(error);
   if (isPostgresUnavailable(error)) return `PostgreSQL did not answer: ${shortReason(error)}`;
+  if (REJECTED_CONNECTION.has(errorCode(error) ?? ''))
+    return `PostgreSQL rejected the connection: ${shortReason(error)}; check the user, password and database in its URL`;
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }
 

@@ -44,13 +44,14 @@ export async function startService(context: StartContext): Promise<void> {
   /** Rewrites the run file; assigned once the roles run. */
   let record = (): void => {};
   const isExternalNode = env['STARKNET_RPC_URL'] !== undefined;
+  say('Starting the stores…');
   const services = await startParts(context, dataDir, () => record());
   env['SECRET_KEY'] ??= storedSecretKey(dataDir);
   const demo = demoUser(env, dataDir);
   const config = loadConfig(env);
   env['API_DATABASE_URL'] = required(config, 'apiDatabaseUrl');
   await prepare(context, config, isExternalNode);
-  say(`Stores are ready after ${seconds(startedAt)}.`);
+  say(`Stores are ready after ${seconds(startedAt)}. Starting the roles…`);
 
   const logs = join(dataDir, 'logs');
   const adminUsername = demo.username;
@@ -89,7 +90,7 @@ async function startParts(
   }
   if (env['WEBHOOK_ALLOW_NETWORKS'] === undefined) {
     env['WEBHOOK_ALLOW_NETWORKS'] = '127.0.0.0/8,::1/128';
-    show('Webhooks', 'may reach this machine: set WEBHOOK_ALLOW_NETWORKS for others, or none');
+    show('Webhooks', 'may call this machine; WEBHOOK_ALLOW_NETWORKS changes that');
   }
   return services;
 }

@@ -71,7 +71,21 @@ describe('settings', () => {
     );
   });
 
-  test('a setting that a role cannot do without is named', () => {
+  test('a wrong number or level says what is allowed', () => {
+    expect(() => loadConfig({ PORT: 'abc', RPC_CONCURRENCY: '0.5', LOG_LEVEL: 'loud' })).toThrow(
+      [
+        'Wrong settings:',
+        '  RPC_CONCURRENCY: must be a whole number from 1 to 256',
+        '  PORT: must be a whole number from 0 to 65535',
+        '  LOG_LEVEL: must be one of trace, debug, info, warn, error, silent',
+      ].join('\n'),
+    );
+  });
+
+  test('a setting that a role cannot do without is named, without what an embedded start does', () => {
+    expect(() => required(loadConfig({}), 'secretKey')).toThrow(
+      /^SECRET_KEY must be set: key that encrypts stored secrets, 32 bytes as hex$/,
+    );
     expect(() => required(loadConfig({}), 'databaseUrl')).toThrow(/DATABASE_URL must be set/);
     expect(() => required(loadConfig({}), 'kafkaBrokers')).toThrow(/KAFKA_BROKERS must be set/);
   });
