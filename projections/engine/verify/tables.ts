@@ -24,7 +24,8 @@ export async function tableDifferences(
     }
   }
   const differences: Difference[] = [];
-  for (const pair of [...scratch.tables, ...scratch.derived]) {
+  // Derived tables first: what is written since they were recomputed makes them differ.
+  for (const pair of [...scratch.derived, ...scratch.tables]) {
     differences.push(...(await compare(clickhouse, pair, heights)));
   }
   return [...differences, ...(await conservationDifferences(clickhouse, scratch, heights))];
@@ -68,7 +69,7 @@ async function conservationDifferences(
   }));
 }
 
-function rangeOf(height: number): number {
+export function rangeOf(height: number): number {
   return Math.floor(height / HEIGHT_RANGE);
 }
 

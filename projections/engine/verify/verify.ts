@@ -25,7 +25,7 @@ import type { LogRange } from './scan.ts';
 import { openScratch, sweepScratch } from './scratch.ts';
 import type { Scratch } from './scratch.ts';
 import { chainProgress, indexedHeights, partitionsOf, skippedMessages, stateDifferences } from './state.ts';
-import { tableDifferences } from './tables.ts';
+import { rangeOf, tableDifferences } from './tables.ts';
 
 export interface VerifyDeps {
   readonly pool: Pool;
@@ -172,7 +172,7 @@ interface Scanned {
   readonly ranges: readonly LogRange[];
   readonly messages: number;
   readonly unreadable: readonly Difference[];
-  /** The heights, of those that are verified, about which the log has got messages since. */
+  /** The heights, in the ranges that are verified, about which the log has got messages since. */
   readonly heightsSince: () => Promise<ReadonlySet<number>>;
 }
 
@@ -203,8 +203,10 @@ async function withScan<T>(
     });
     const ends = new Map(ranges.map(({ partition, to }) => [partition, to]));
     const since = createMessagesSince(kafka, chainBlocks, ends, (item) => item.message.block.height, signal);
+    // Of whole ranges: a derived row changes with every block of its range, also outside the verified heights.
+    const { from, to } = { from: rangeOf(heights.from), to: rangeOf(heights.to) };
     const heightsSince = async (): Promise<ReadonlySet<number>> =>
-      new Set([...(await since())].filter((height) => height >= heights.from && height <= heights.to));
+      new Set([...(await since())].filter((height) => rangeOf(height) >= from && rangeOf(height) <= to));
     return await work({ scratch, heights, ranges, messages, unreadable, heightsSince });
   } finally {
     // A failure to drop must not hide what happened; the next verification drops what is left.
@@ -332,10 +334,11 @@ function spanOf(differences: readonly Difference[]): Heights | null {
   };
 }
 
-/** A row of one block is at its height; every other difference is at all its heights. */
-function isAtOneOf({ heights, height }: Difference, rewritten: ReadonlySet<number>): boolean {
+/** A row of one block is at its height, a derived row at all heights of its range, every other difference at all its own. */
+function isAtOneOf({ kind, heights, height, range }: Difference, rewritten: ReadonlySet<number>): boolean {
   if (heights === null) return false;
   if (typeof height === 'number') return rewritten.has(height);
+  if (kind === 'derived') return [...rewritten].some((one) => rangeOf(one) === range);
   return [...rewritten].some((height) => height >= heights.from && height <= heights.to);
 }
 

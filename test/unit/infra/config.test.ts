@@ -75,8 +75,8 @@ describe('settings', () => {
     expect(() => loadConfig({ PORT: 'abc', RPC_CONCURRENCY: '0.5', LOG_LEVEL: 'loud' })).toThrow(
       [
         'Wrong settings:',
-        '  RPC_CONCURRENCY: must be a whole number from 1 to 256',
         '  PORT: must be a whole number from 0 to 65535',
+        '  RPC_CONCURRENCY: must be a whole number from 1 to 256',
         '  LOG_LEVEL: must be one of trace, debug, info, warn, error, silent',
       ].join('\n'),
     );
