@@ -12,7 +12,7 @@ import type { ServedBuilds } from './served.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;
 
-/** A pair and what was read of it from the chain. */
+/** A pair, and its balances that were read from the chain. */
 export interface BalanceSubject extends PairFacts {
   readonly token: Felt;
   readonly anchors: readonly Anchor[];
@@ -24,7 +24,7 @@ export interface Point {
   readonly run: IndexedRange;
 }
 
-/** What one subject has at each point, in their order. */
+/** The balances of one subject, in the order of the points. */
 export interface SubjectBalances {
   readonly bases: readonly Basis<Anchor>[];
   /** null: unknown. */
@@ -39,7 +39,7 @@ export interface BalanceReads {
   readonly ledger?: LedgerSums;
 }
 
-/** What a subject moved above one height up to another. */
+/** Sum of a subject's legs above one height, up to another. */
 type MovedOf = (subject: BalanceSubject, span: Span) => Moved;
 
 /** Reads the sums of all the spans that `balancesAt` needs, in a bounded number of statements. */
@@ -50,12 +50,12 @@ export interface LedgerSums {
 const NOTHING = { from: 'nothing' } as const;
 const NOTHING_MOVED: Moved = { delta: 0n, legs: 0 };
 
-/** Balances computed before other requests get their turn; these take some milliseconds. */
+/** Balances computed before the event loop gets a turn: some milliseconds of work. */
 const BALANCES_PER_TURN = 10_000;
 
 /**
- * The balances of these subjects at each of these points, in their order. A token whose transfers do not tell its balance
- * has one at the head only, the last that was read.
+ * The balances of these subjects at each of these points, in their order. A token whose balances change without transfers
+ * has a balance at the head only: the last that was read from the chain.
  *
  * @param head the newest indexed height
  */
@@ -71,7 +71,7 @@ export async function balancesAt(
   const basesBy = async (hashAt: HashAt) => await basesOf(subjects, points, head, hashAt);
   const read = async (bases: readonly Bases[]) => await sums.read(spansOf(subjects, points, bases, head));
 
-  // Most anchors are at blocks that are still indexed: the ledger is read while that is checked.
+  // Most anchors are at blocks that are still indexed, so the ledger is read while that is checked.
   const anchorHash = new Map(anchors.map(({ block, hash }) => [block, hash]));
   const likely = points.length === 1 ? await basesBy((height) => anchorHash.get(height)) : null;
   const [blocks, early] = await Promise.all([
@@ -99,7 +99,7 @@ export async function balancesAt(
 type Bases = readonly Basis<Anchor>[];
 type HashAt = (height: number) => Felt | undefined;
 
-/** By subject, what its balance at each point is computed from. */
+/** By subject, the basis of its balance at each point. */
 async function basesOf(
   subjects: readonly BalanceSubject[],
   points: readonly Point[],
@@ -109,7 +109,7 @@ async function basesOf(
   const found: Bases[] = [];
   const yieldAfter = createYielder(BALANCES_PER_TURN);
   for (const subject of subjects) {
-    // An anchor newer than the head, as it was read a moment before, counts; nothing that moved since is added to it.
+    // The head was read before the anchors, so an anchor may be newer: it counts, without any leg.
     const newest = Math.max(head, ...subject.anchors.map(({ block }) => block));
     found.push(
       points.map(({ height, run }): Basis<Anchor> => {
@@ -124,7 +124,7 @@ async function basesOf(
   return found;
 }
 
-/** The legs between a basis and a height; null where none count. */
+/** The legs between a basis and a height; null where no leg counts. */
 function spanOf(subject: BalanceSubject, basis: Basis<Anchor>, height: number, head: number): Span | null {
   if (basis.from === 'nothing' || !hasDeltas(subject)) return null;
   const { after, upTo } = legsBetween(basis, height);
@@ -152,7 +152,7 @@ function isSame(some: readonly Bases[], others: readonly Bases[] | null): boolea
   return some.every((bases, i) => bases.every((basis, at) => key(basis) === key(others?.[i]?.[at])));
 }
 
-/** Sums of some pairs: their legs alone are read. */
+/** Sums of some pairs; reads the legs of these pairs only. */
 function pairSums(clickhouse: BalanceReads['clickhouse'], served: Tables): LedgerSums {
   const keyOf = ({ account, token }: BalanceSubject, { after, upTo }: Span): string =>
     `${account} ${token} ${after} ${upTo}`;
@@ -171,8 +171,8 @@ function pairSums(clickhouse: BalanceReads['clickhouse'], served: Tables): Ledge
 }
 
 /**
- * Sums of an account's tokens, all of them at once: one statement, however many tokens and heights; none where only the
- * totals are needed.
+ * Sums of all tokens of an account in one statement, for any number of tokens and heights; without a statement where the
+ * totals suffice.
  *
  * @param totals by token, the legs up to the head; subjects of other tokens have none
  */

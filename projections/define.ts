@@ -34,7 +34,7 @@ export interface Stream<M = unknown, I extends StreamItem = StreamItem, T = unkn
   item(message: M, place: StreamItem): I;
   /** The part of an item that `derive` needs; kept until the batch is written, so keep it small. */
   touched(item: I): T;
-  /** The bucket (compare.ts) of every row of an item; compared again after the item. */
+  /** The bucket (compare.ts) of every row of an item. A rebuild compares it again after the item. */
   bucket(item: I): number;
 }
 

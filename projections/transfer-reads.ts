@@ -8,8 +8,8 @@ import type { TokenStandard } from '../schemas/messages/common.ts';
 import { ascending, descending, uint32 } from './descending.ts';
 
 /**
- * Reading transfers: what the queries over `transfers` and `account_feed` share. Both hold whole rows, newest first in
- * their keys, so a page is one read in the order of a key, or a merge of a few.
+ * Shared by the queries over `transfers` and `account_feed`. Both tables hold whole rows, newest first in their keys, so
+ * a page is one read in the order of a key, or a merge of a few.
  */
 
 /** The filters that name a felt; all of them combine with AND. */
@@ -24,7 +24,7 @@ export interface TransferFilters {
   readonly hi: number;
 }
 
-/** Where a transfer lies in the chain; newest first is each descending. */
+/** Position of a transfer in the chain; newest first means each of them descending. */
 export interface TransferPosition {
   readonly block: number;
   readonly position: number;
@@ -33,7 +33,7 @@ export interface TransferPosition {
 
 export type TransferOrder = 'desc' | 'asc';
 
-/** Rows of one table by a prefix of its key: `FROM … FINAL WHERE …`, and the filter that this already settles. */
+/** Rows of one table by a prefix of its key: `FROM … FINAL WHERE …`, and the filter that this already applies. */
 export interface TransferSource {
   readonly sql: string;
   /** Parameters of `sql` besides those of the filters. */
@@ -54,7 +54,7 @@ export function amongFelts(name: string): string {
   return `IN (SELECT toFixedString(unhex(arrayJoin({${name}:Array(String)})), 32))`;
 }
 
-/** What `feltParam` takes. */
+/** The value of a `feltParam`. */
 export function feltHex(felt: Felt): string {
   return felt.slice(2);
 }
@@ -87,9 +87,9 @@ export interface StoredTransfer {
 }
 
 /**
- * Names of their own, never a column's: ClickHouse would take `token` in a WHERE for the alias. Columns leave as they
- * are kept and are turned here: of a page of 51 rows most of the time is analysing the statement, and each function in it
- * counts. The client has 256-bit integers quoted; one that came as a number is refused, for it was rounded.
+ * The aliases are not names of columns: ClickHouse would take `token` in a WHERE for the alias. Values are converted here
+ * and not in SQL: most of the time of a page of 51 rows is spent analysing the statement, and each function adds to it.
+ * The client asks for quoted 256-bit integers; a bare number is refused, because it was rounded.
  */
 const columns = `hex(token) AS o_token, block_desc AS o_block, position_desc AS o_position, item_desc AS o_item,
   hex(from_address) AS o_from, hex(to_address) AS o_to, kind AS o_kind, amount AS o_amount, token_id AS o_token_id,
@@ -143,13 +143,13 @@ const predicates: Readonly<Record<FeltFilter, string>> = {
 
 export interface PageRead {
   readonly order: TransferOrder;
-  /** Only what comes after this one in the order. */
+  /** Only rows after this position in the order. */
   readonly after: TransferPosition | null;
   readonly offset: number;
   readonly limit: number;
 }
 
-/** A page over one or several sources that share no row, in the order asked for. */
+/** A page over one or several sources that share no row. */
 export function transferPage(
   sources: readonly TransferSource[],
   filters: TransferFilters,
@@ -181,7 +181,7 @@ export function transferPage(
 
 const countRow = z.object({ n: z.coerce.number().int().min(0) });
 
-/** How many rows match, counted no further than `most`. */
+/** Counts matching rows, up to `most`. */
 export function transferCount(
   sources: readonly TransferSource[],
   filters: TransferFilters,
@@ -199,7 +199,7 @@ export function transferCount(
 
 const sampleRow = z.object({ seen: z.coerce.number().int(), matching: z.coerce.number().int() });
 
-/** How many of a source's newest rows match the other filters: what an estimate rests on. */
+/** Counts how many of a source's newest rows match the other filters, for an estimate. */
 export function transferSample(
   source: TransferSource,
   filters: TransferFilters,
@@ -246,7 +246,7 @@ function boundConditions({ lo, hi }: TransferFilters): string[] {
   ];
 }
 
-/** The plain comparison beside that of the tuple is redundant; it is the one that finds the granule by the key. */
+/** The comparison of `block_desc` alone is redundant, but only it finds the granule by the key. */
 function afterConditions(read: Pick<PageRead, 'order' | 'after'> | null): string[] {
   if (read === null || read.after === null) return [];
   const [at, beyond] = read.order === 'desc' ? ['>=', '>'] : ['<=', '<'];

@@ -2,7 +2,7 @@ import type { ServedBuilds } from '../served.ts';
 import { feltParam } from '../transfer-reads.ts';
 import type { TransferSource } from '../transfer-reads.ts';
 
-/** An account's transfers, in the order of the key: all of them, only what left it, or only what reached it. */
+/** An account's transfers, in the order of the key: all, only outgoing, or only incoming ones. */
 export function transfersOfAccount(
   tables: Pick<ServedBuilds, 'table'>,
   filter: 'account' | 'from' | 'to' | 'search',

@@ -1,5 +1,5 @@
--- An account's transfers, newest first: every transfer once for each account it touches, the zero address too.
--- Parts and granules are as those of `transfers`.
+-- An account's transfers, newest first: one row for each account of a transfer, also for the zero address. Partitioned
+-- and indexed like `transfers`.
 CREATE TABLE IF NOT EXISTS {{account_feed}} (
   account FixedString(32),
   leg UInt8,             -- 1: out (from), 2: in (to), 3: both, a transfer to oneself

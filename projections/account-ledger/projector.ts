@@ -7,8 +7,8 @@ import type { BlockProjection } from '../define.ts';
 import { chainBlocks } from '../streams.ts';
 
 /**
- * Recomputes the pairs that appear in the touched heights, over their whole range. The newest version of each base row is
- * taken by hand, not by FINAL, which would hide the tombstones: a pair with nothing left must come out as none.
+ * Recomputes the pairs that appear in the touched heights, over their whole range. Takes the newest version of each base
+ * row without FINAL, which would hide the tombstones: a pair without legs must get a tombstone here.
  */
 const RECOMPUTE_PAIRS = `
 INSERT INTO {{account_ledger_ranges}} (account, token, range, delta, legs, seq, is_deleted)
@@ -63,7 +63,7 @@ export const accountLedger: BlockProjection = {
     const { block } = item.message;
     const version = rowVersion(item);
     const legs = item.decoded.transfers.flatMap((transfer) => {
-      // What an unknown contract's number means cannot be told, so it counts in no balance.
+      // The number in a transfer of unknown standard may be an amount or an id, so it counts in no balance.
       if (transfer.kind === 'unknown') return [];
       const leg = (account: Felt, number: 1 | 2, delta: bigint) => ({
         account,

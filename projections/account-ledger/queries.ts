@@ -18,8 +18,8 @@ const sumRow = z.object({
 export type UnbalancedToken = z.infer<typeof sumRow>;
 
 /**
- * Tokens whose legs do not sum to zero over these heights (both inclusive), or do not come in pairs: two for each of
- * their transfers that is not of an unknown kind. One pass over the ledger and one over `transfers`.
+ * Tokens whose legs do not sum to zero over these heights (both inclusive), or that do not have two legs for each
+ * transfer of a known standard. One pass over the ledger and one over `transfers`.
  */
 export async function unbalancedTokens(
   clickhouse: Pick<ClickHouse, 'rows'>,
@@ -72,8 +72,8 @@ const movedRow = z.object({
 });
 
 /**
- * What each pair moved within its span, in the order asked: whole ranges from the sums, the two that the span cuts block
- * by block. Pairs of one span are read together: those of a block, in a tenth of the time that each by itself takes.
+ * Sums the legs of each pair within its span, in the order of the request: from the sums of whole ranges, and from those
+ * of blocks in the two ranges that the span cuts. Reads pairs of one span together, which takes a tenth of the time.
  */
 export async function movedWithin(
   clickhouse: Pick<ClickHouse, 'rows'>,
@@ -121,7 +121,7 @@ export async function movedWithin(
   return moved;
 }
 
-/** The ranges that a span covers whole, its first and last one excluded. */
+/** The ranges that a span covers whole. */
 function wholeRanges({ after, upTo }: Span): { first: number; last: number } {
   return { first: after < 0 ? 1 : rangeOf(after) + 1, last: rangeOf(upTo) - 1 };
 }
@@ -147,7 +147,7 @@ const tokenRow = z.object({ o_token: feltText, o_delta: signed, o_legs: count })
 /** Tokens of one account; more are refused by the reader's own limit on rows. */
 const MOST_TOKENS = 100_000;
 
-/** What an account moved of each token up to a height, by token; those of which it has no leg are missing. */
+/** Sums of an account's legs up to a height, by token; tokens without a leg are missing. */
 export async function movedByToken(
   clickhouse: Pick<ClickHouse, 'rows'>,
   tables: Tables,
@@ -168,15 +168,17 @@ export async function movedByToken(
   return new Map(rows.map(({ o_token, o_delta, o_legs }) => [o_token, { delta: o_delta, legs: o_legs }]));
 }
 
-/** What an account moved of a token above the height before (of the first: from the first block on) up to each of some. */
+/**
+ * Sum of an account's legs of a token above the previous height (for the first: from the first block on), up to this one.
+ */
 export type Steps = ReadonlyMap<number, bigint>;
 
 const stepsRow = z.object({ o_token: feltText, o_from: z.array(uint32), o_deltas: z.array(signed) });
 
 /**
- * What an account moved of each token between neighbouring heights, by the height that ends a step; a step in which
- * nothing was moved is missing, and so is a token of which nothing was moved in any. One statement, however many heights:
- * whole ranges from the sums, those that a height cuts block by block.
+ * Sums of an account's legs of each token between consecutive heights, by the height that ends the step; steps and tokens
+ * without a leg are missing. One statement for any number of heights: it reads sums of whole ranges, and sums of blocks
+ * in the ranges that a height cuts.
  */
 export async function movedInSteps(
   clickhouse: Pick<ClickHouse, 'rows'>,
@@ -189,7 +191,7 @@ export async function movedInSteps(
   const starts = [0, ...ends.slice(0, -1).map((height) => height + 1)];
   const cut = ends.filter((height) => (height + 1) % HEIGHT_RANGE !== 0).map(rangeOf);
   const own = `account = ${feltParam('account')}`;
-  // A step is known by the height it starts at, the nearest at or below a block.
+  // A step is identified by the height at which it starts, the nearest at or below a block.
   const sql = `SELECT hex(token) AS o_token, groupArray(start) AS o_from, groupArray(toString(moved)) AS o_deltas FROM (
       SELECT token, start, sum(p.delta) AS moved FROM (
         SELECT token, roundDown(toUInt32(range * ${HEIGHT_RANGE}), {starts:Array(UInt32)}) AS start, delta
@@ -215,7 +217,7 @@ export async function movedInSteps(
   );
 }
 
-/** One transfer that touches a pair: what it moved of it, both legs together. */
+/** One transfer that touches a pair, with the sum of its legs. */
 export interface Movement {
   readonly block: number;
   readonly position: number;
@@ -235,8 +237,8 @@ const movementColumns = z.object({
 });
 
 /**
- * The transfers that touch a pair between two heights (both inclusive), newest first; no more than `limit`. Both legs of a
- * transfer to oneself are neighbours, and are added here: grouping in SQL took half as long again for 28,800 rows.
+ * The transfers that touch a pair between two heights (both inclusive), newest first, at most `limit`. The two legs of a
+ * transfer to oneself are adjacent, and are added here: grouping them in SQL took 1.5 times as long for 28,800 rows.
  */
 export async function movements(
   clickhouse: Pick<ClickHouse, 'rows'>,

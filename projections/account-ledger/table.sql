@@ -18,8 +18,8 @@ CREATE TABLE IF NOT EXISTS {{account_ledger}} (
 ORDER BY (account, token, block_desc, position_desc, item_desc, leg)
 SETTINGS index_granularity = 1024;
 
--- What an account moved of a token in a block. Ordered by range first, so that recomputing a range reads that range only,
--- and that the heights of a pair in one range lie side by side.
+-- Sum of an account's legs of a token in a block. Ordered by range first, so that recomputing a range reads that range
+-- only, and that the heights of a pair in one range lie side by side.
 CREATE TABLE IF NOT EXISTS {{account_ledger_by_block}} (
   range UInt32,  -- floor(height / 1024)
   account FixedString(32),
@@ -34,10 +34,10 @@ ORDER BY (range, account, token, block)
 SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000;
 
 -- Derived: the same per range of 1024 heights, recomputed from account_ledger_by_block, so that a balance of an account
--- with tens of millions of legs adds some thousand rows. A range need be neither whole nor accepted on L1: every touch, also
--- one by a reorg or a repair, makes its sums anew from what is there, under the touch's own offset. A reader takes of it
--- only ranges that lie below the height it reads up to; of the range that this height cuts, it adds the blocks.
--- A pair that only orphaned blocks touched has a tombstone here, and is none that the account has.
+-- with tens of millions of legs sums some thousand rows. Every message about a range, also of a reorg or a repair,
+-- recomputes its sums under the offset of the message, so a range need be neither whole nor accepted on L1. A reader uses
+-- only ranges below the height up to which it reads, and sums the blocks of the range that this height cuts. A pair that
+-- only orphaned blocks touched has a tombstone here: the account does not have it.
 -- seq is the highest log offset that touched the range; all of a range lies in one partition.
 CREATE TABLE IF NOT EXISTS {{account_ledger_ranges}} (
   account FixedString(32),

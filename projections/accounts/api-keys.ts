@@ -21,7 +21,7 @@ export type ApiKeyChange =
 
 export interface ApiKeysState {
   readonly userExists: boolean;
-  /** A key with the command's hash exists, whoever has it. */
+  /** A key with the command's hash exists, of any owner. */
   readonly hashExists: boolean;
   /** Owner of the key with the command's id; null when there is none. */
   readonly keyOwner: number | null;
@@ -35,7 +35,7 @@ export function decideApiKey(
   switch (command.type) {
     case 'api-key.create': {
       if (!state.userExists) return refuse('NOT_FOUND', 'No such user.');
-      // Keys made with an Idempotency-Key follow from it; one outlives the 48 h in which its outcome is known.
+      // A key made with an Idempotency-Key is derived from it, and outlives the 48 h for which its outcome is stored.
       if (state.hashExists) return refuse('CONFLICT', 'This key exists. Use another Idempotency-Key.');
       const { expires_at: expiresAt = null, ...body } = command.body;
       const key = { id: newId, ...body, created_at: command.issued_at, expires_at: expiresAt };
@@ -44,7 +44,7 @@ export function decideApiKey(
     }
     case 'api-key.delete': {
       const { user_id, key_id: id } = command.body;
-      // Another user's key is answered like one that does not exist.
+      // Another user's key is refused like one that does not exist.
       if (state.keyOwner !== user_id) return refuse('NOT_FOUND', 'Not found.');
       return accept({ id }, { type: 'api-key.removed', id });
     }

@@ -16,16 +16,16 @@ interface UserRow {
 export type UserChange =
   | { readonly type: 'user.added'; readonly user: UserRow }
   | { readonly type: 'user.password-set'; readonly id: number; readonly passwordHash: string }
-  /** null: let in again. */
+  /** null: enabled again. */
   | { readonly type: 'user.disabled'; readonly id: number; readonly at: number | null };
 
-/** What two spellings of one login have in common. */
+/** The normalised form of a login, equal for all its spellings. */
 export function loginKey(login: string): string {
   return login.normalize('NFKC').trim().toLowerCase();
 }
 
 export interface UsersState {
-  /** Logins of the command that a user has already, as username or as e-mail address. */
+  /** Logins of the command that a user already has, as username or e-mail address. */
   readonly takenLogins: ReadonlySet<string>;
   readonly userExists: boolean;
 }
@@ -40,7 +40,7 @@ export function decideUser(
       const { username, email, password_hash, is_admin } = command.body;
       const usernameKey = loginKey(username);
       const emailKey = email === null ? null : loginKey(email);
-      // Either name logs in, so a name may not be another user's username or e-mail address.
+      // Both log in, so neither may be another user's username or e-mail address.
       if (state.takenLogins.has(usernameKey)) return refuse('CONFLICT', 'This username is taken.');
       if (emailKey !== null && state.takenLogins.has(emailKey)) {
         return refuse('CONFLICT', 'This e-mail address is taken.');

@@ -4,7 +4,10 @@ import { topics } from '../../schemas/topics.ts';
 import { tableSql } from '../define.ts';
 import type { PostgresProjection } from '../define.ts';
 
-/** Counts impressions and clicks one by one, so that a cap is exact. Whoever waits for one of them is woken by its id. */
+/**
+ * Counts impressions and clicks one by one, so that a cap is exact. Notifies the request that waits for an event, by its
+ * id.
+ */
 export const adCounts: PostgresProjection<AdsMessage> = {
   kind: 'postgres',
   name: 'ad-counts',

@@ -8,7 +8,7 @@ import type { Sql } from '../../infra/postgres/client.ts';
 const countsRow = z.object({ ad_id: z.number(), impressions: z.number(), clicks: z.number() });
 export type AdCounts = Omit<z.infer<typeof countsRow>, 'ad_id'>;
 
-/** By ad; ads that were never shown nor clicked are missing. */
+/** Counts by ad; ads that were never shown or clicked are missing. */
 export async function countsOfAds(
   db: Sql,
   schema: string,
@@ -23,7 +23,7 @@ export async function countsOfAds(
   return new Map(rows.map(({ ad_id: id, ...counts }) => [id, counts]));
 }
 
-/** Whether what has this id is in the counts. */
+/** True when the event of this id is counted. */
 export async function isCounted(db: Sql, schema: string, id: string): Promise<boolean> {
   const { rowCount } = await db.query(`SELECT 1 FROM ${schema}.ad_events WHERE id = $1`, [id]);
   return rowCount !== 0;

@@ -1,5 +1,5 @@
--- How often each ad was shown and clicked. The ids of what was counted are kept for 48 h of the log's time: within it
--- a message that is in the log twice counts once.
+-- How often each ad was shown and clicked. The ids of counted events are kept for 48 h of the log's time: within it, an
+-- event that is in the log twice counts once.
 CREATE TABLE {{schema}}.ad_counts (
   ad_id       bigint PRIMARY KEY,
   impressions bigint NOT NULL,

@@ -9,8 +9,8 @@ const KEPT = 32;
 const KEPT_ON_L1 = 4;
 
 /**
- * Balances read from the chain. All messages about a pair are in one partition, so they are folded in the order in which
- * they were read; of two reads at one block the later one counts.
+ * Balances read from the chain. All messages about a pair are in one partition, so they are folded in the order of the
+ * reads; of two reads at one block, the later counts.
  */
 export const balances: PostgresProjection<BalancesMessage> = {
   kind: 'postgres',

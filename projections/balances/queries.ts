@@ -7,7 +7,7 @@ import { felt, uint } from '../../schemas/messages/common.ts';
 
 /** Read side of the balances read from the chain. `schema` is the served build's: `served.schema('balances')`. */
 
-/** A balance read from the chain at a block; good while that block is the indexed one at its height. */
+/** A balance read from the chain at a block; valid while that block is indexed at its height. */
 export interface Anchor {
   readonly block: number;
   readonly hash: Felt;
@@ -17,14 +17,14 @@ export interface Anchor {
   readonly requestedAt: number;
 }
 
-/** The chain's answer that a contract tells no balance. */
+/** The chain's response that a contract gives no balance. */
 export interface Refusal {
   readonly reason: string;
   readonly refusedAt: number;
   readonly requestedAt: number;
 }
 
-/** What was read from the chain of a pair. */
+/** The balances of a pair that were read from the chain. */
 export interface ChainReads {
   /** Newest first. */
   readonly anchors: readonly Anchor[];
@@ -43,7 +43,7 @@ const readRow = z.object({
   token: felt,
   block: z.number(),
   block_hash: felt,
-  /** null: the contract told none. */
+  /** null: the contract gave none. */
   balance: uint.nullable(),
   observed_at: z.number(),
   requested_at: z.number(),
@@ -52,7 +52,7 @@ const readRow = z.object({
 
 const NONE: ChainReads = { anchors: [], refusal: null };
 
-/** What was read of these pairs; one that was never read is there with nothing. */
+/** The balances that were read of these pairs; empty for a pair that was never read. */
 export async function chainReads(
   db: Sql,
   schema: string,
@@ -67,7 +67,7 @@ export async function chainReads(
   );
 }
 
-/** What was read of an account, of whatever token. */
+/** The balances that were read of an account, of any token. */
 export async function chainReadsOf(
   db: Sql,
   schema: string,

@@ -1,8 +1,8 @@
 -- Balances read from the chain, by account and token. Times are unix milliseconds.
 
--- An anchor: a balance at a block, good while that block is the indexed one at its height. Which one that is, the fold
--- cannot know, so it keeps as many as a reader may have to fall back on: the newest 32 of a pair, and the newest 4 that
--- were at or below the height accepted on L1 when a later one was read.
+-- An anchor is a balance at a block, valid while that block is indexed at its height. The fold does not know the indexed
+-- blocks, so it keeps as many as a reader may fall back on: the newest 32 of a pair, and the newest 4 that were at or
+-- below the height accepted on L1 when a later one was read.
 CREATE TABLE {{schema}}.anchors (
   account       text NOT NULL,
   token         text NOT NULL,
@@ -11,12 +11,12 @@ CREATE TABLE {{schema}}.anchors (
   -- raw integer below 2^256
   balance       numeric(78) NOT NULL,
   observed_at   bigint NOT NULL,
-  -- of the newest request that any read at this block has answered
+  -- time of the newest request that a read at this block has answered
   requested_at  bigint NOT NULL,
   PRIMARY KEY (account, token, block, block_hash)
 );
 
--- The contract that told no balance when it was asked last; gone once it tells one.
+-- Contracts that gave no balance at the last read; deleted once they give one.
 CREATE TABLE {{schema}}.refusals (
   account       text NOT NULL,
   token         text NOT NULL,

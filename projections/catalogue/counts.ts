@@ -1,6 +1,6 @@
 import type { PoolClient } from '../../infra/postgres/client.ts';
 
-/** Counts that are kept beside the rows; made anew in the transaction that changed many of them. */
+/** Counts stored beside the rows; recomputed in the transaction that changes many rows. */
 
 export async function recountDomains(tx: PoolClient, schema: string): Promise<void> {
   await tx.query(`DELETE FROM ${schema}.domain_counts`);
@@ -19,7 +19,7 @@ export async function recountWallets(tx: PoolClient, schema: string): Promise<vo
   );
 }
 
-/** One that was registered: active, and not verified. */
+/** Counts a registered wallet, which is active and not verified. */
 export async function countNewWallet(tx: PoolClient, schema: string, network: string): Promise<void> {
   await tx.query(
     `INSERT INTO ${schema}.wallet_counts AS known (network, total, active, verified) VALUES ($1, 1, 1, 0)

@@ -3,7 +3,7 @@ import { accept, refuse } from '../commands.ts';
 import type { Decision } from '../commands.ts';
 import type { DomainRecord, DomainReport, Wallet } from './queries.ts';
 
-/** The row of `wallets` as it becomes. */
+/** The new row of `wallets`. */
 export interface WalletSet {
   readonly type: 'wallet.set';
   readonly wallet: Wallet;
@@ -13,7 +13,7 @@ export interface ReportSet {
   readonly type: 'report.set';
   readonly report: DomainReport;
 }
-/** Listed as blacklisted, for what a report says. */
+/** A domain to blacklist because of a report. */
 export interface DomainListed {
   readonly type: 'domain.listed';
   readonly report: DomainReport;
@@ -22,7 +22,7 @@ export interface DomainListed {
   readonly at: number;
 }
 
-/** A wallet that is known is not made again: `known` with the same address and network. */
+/** A registered wallet is not created again: `known` has the same address and network. */
 export function decideRegistration(
   known: Wallet | null,
   command: CommandOf<'wallet.register'>,
@@ -75,8 +75,8 @@ export function decideReport(command: CommandOf<'domain.report'>, newId: number)
 }
 
 /**
- * A report is reviewed once. What is whitelisted is not blacklisted by mistake, and what an operator, or a report before,
- * has blacklisted stays as it was written, unless both are overridden.
+ * A report is reviewed once. Unless the review overrides it, a whitelisted domain is not blacklisted, and the entry of a
+ * blacklisted one stays as it is.
  *
  * @param listed the entry of the report's domain
  */

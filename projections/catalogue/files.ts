@@ -6,12 +6,12 @@ import { catalogueRecord } from '../../schemas/catalogue.ts';
 import type { CatalogueKind, CatalogueRecord } from '../../schemas/catalogue.ts';
 import { mergeOf } from './records.ts';
 
-/** Read side of operators' files: the catalogue as records, and what an import would make of others. */
+/** Read side of operators' files: exports the catalogue as records, and previews an import. */
 
 const countsRow = z.object({ created: z.number(), changed: z.number(), unchanged: z.number() });
 export type RecordCounts = z.infer<typeof countsRow>;
 
-/** What an import would do to the entries of these records, of which no two are of one entry. */
+/** Counts what an import of these records would change; no two of them may name one entry. */
 export async function compareRecords(
   db: Sql,
   schema: string,
@@ -36,7 +36,7 @@ export async function compareRecords(
   return counts ?? { created: 0, changed: 0, unchanged: 0 };
 }
 
-/** Slugs among these that are no category's. */
+/** Those of these slugs that no category has. */
 export async function unknownCategories(
   db: Sql,
   schema: string,
@@ -51,7 +51,7 @@ export async function unknownCategories(
   return rows.map(({ slug }) => slug);
 }
 
-/** Whether nothing of these kinds was ever listed. */
+/** True when no entry of these kinds was ever listed. */
 export async function isEmptyOf(db: Sql, schema: string, kinds: readonly CatalogueKind[]): Promise<boolean> {
   const anything = kinds.map((kind) => `EXISTS (SELECT 1 FROM ${schema}.${kind})`).join(' OR ');
   const [row] = await sqlRows(db, z.object({ has_any: z.boolean() }), `SELECT ${anything} AS has_any`);
@@ -60,7 +60,9 @@ export async function isEmptyOf(db: Sql, schema: string, kinds: readonly Catalog
 
 const RECORDS_AT_ONCE = 1000;
 
-/** All records of a kind, as they were first listed. In one transaction they are of one moment if that is repeatable. */
+/**
+ * All records of a kind, in the order of their listing. A repeatable-read transaction reads all kinds as of one moment.
+ */
 export async function* recordsOf<K extends CatalogueKind>(
   db: Sql,
   schema: string,

@@ -11,7 +11,7 @@ import { recountDomains, recountWallets } from './counts.ts';
 import { mergeOf } from './records.ts';
 import { wordsOf } from './words.ts';
 
-/** Entries by what an import did to them. */
+/** Numbers of entries, by the effect of the import. */
 export interface ImportCounts {
   created: number;
   changed: number;
@@ -20,7 +20,7 @@ export interface ImportCounts {
 
 const partRow = z.object({ part: z.number(), kinds: z.array(z.enum(CATALOGUE_KINDS)) });
 
-/** Keeps a part until its import comes. */
+/** Stores a part until its import arrives. */
 export async function keepPart(
   tx: PoolClient,
   schema: string,
@@ -35,7 +35,7 @@ export async function keepPart(
   return accept({}).outcome;
 }
 
-/** Takes in every part of an import, or nothing. Of two records of one entry the later counts. */
+/** Imports every part, or nothing. Of two records of one entry, the later counts. */
 export async function takeImport(
   tx: PoolClient,
   schema: string,
@@ -72,7 +72,7 @@ export async function takeImport(
   return accept({ ...counts }).outcome;
 }
 
-/** Slugs that dApps and ads of an import name, and that are no category's, neither of the import nor known. */
+/** Slugs that dApps and ads of an import name, and that no category has, neither in the import nor before it. */
 async function unknownCategories(tx: PoolClient, schema: string, importId: string): Promise<string[]> {
   const rows = await sqlRows(
     tx,
@@ -95,7 +95,9 @@ async function unknownCategories(tx: PoolClient, schema: string, importId: strin
 /** The offset, plus one, of the import's command. */
 const CHANGED = '$4::bigint';
 
-/** A column that the projection adds by itself, beside the id and the times: what it is of a new entry, and of a changed one. */
+/**
+ * SQL of a column that the projection adds beside the id and the times: its value for a new entry, and for a changed one.
+ */
 interface Added {
   readonly made: string;
   readonly updated?: string;
@@ -111,7 +113,7 @@ const ADDED: Partial<Record<CatalogueKind, Readonly<Record<string, Added>>>> = {
   dapps: { words: { made: wordsOf('sent') } },
 };
 
-/** A domain of which something is said: a pending one decides nothing. */
+/** SQL of the condition that a domain is in force: active, and not pending. */
 function inForce(row: string): string {
   return `${row}.active AND ${row}.status <> 'pending'`;
 }

@@ -13,7 +13,7 @@ import { domainByName, domainReportById, walletAt, walletById } from './queries.
 
 type CatalogueChange = WalletSet | ReportSet | DomainListed;
 
-/** What operators list (dApps, ads, domains, class hashes), and what callers add to it (wallets, reports). */
+/** Entries of operators (dApps, ads, domains, class hashes) and of callers (wallets, reports). */
 export const catalogue = commandProjection({
   name: 'catalogue',
   version: 2,
@@ -45,7 +45,7 @@ export const catalogue = commandProjection({
   },
 });
 
-/** Of a table that no row ever leaves. */
+/** Next id of a table from which no row is ever deleted. */
 async function nextId(tx: PoolClient, table: string): Promise<number> {
   const [row] = await sqlRows(
     tx,
@@ -97,7 +97,7 @@ async function apply(
   }
 }
 
-/** Makes a row, or puts another in its place. */
+/** Inserts or replaces a row. */
 async function setRow(tx: PoolClient, table: string, row: { readonly id: number }): Promise<void> {
   await tx.query(`DELETE FROM ${table} WHERE id = $1`, [row.id]);
   await insertRow(tx, table, row);

@@ -103,7 +103,7 @@ export async function walletAt(
   return wallet ?? null;
 }
 
-/** What is not given is no filter. */
+/** Absent fields do not filter. */
 export interface WalletFilters {
   readonly network?: string | undefined;
   readonly address?: Felt | undefined;
@@ -140,7 +140,7 @@ export async function countWallets(db: Sql, schema: string, filters: WalletFilte
   return await countOf(db, `SELECT count(*) AS n FROM ${schema}.wallets WHERE ${where}`, values);
 }
 
-/** In the order in which they were registered. */
+/** In the order of their registration. */
 export async function listWallets(
   db: Sql,
   schema: string,
@@ -152,7 +152,7 @@ export async function listWallets(
   return await pageOf(db, walletRow, `${select} ORDER BY id`, values, span);
 }
 
-/** The entry of an address; on whatever network, where none is given: an active one before others, then the oldest. */
+/** The entry of an address; without a network, an active one before others, then the oldest. */
 export async function walletOf(
   db: Sql,
   schema: string,
@@ -171,7 +171,7 @@ export async function walletOf(
 
 const walletCountsRow = z.object({ total: z.number(), active: z.number(), verified: z.number() });
 
-/** @param network null: on all */
+/** @param network null: all networks */
 export async function walletCounts(
   db: Sql,
   schema: string,
@@ -193,7 +193,7 @@ export interface DomainFilters {
   readonly category?: string | undefined;
   readonly riskLevel?: DomainRecord['risk_level'] | undefined;
   readonly active?: boolean | undefined;
-  /** Found anywhere in the domain; in lower case. */
+  /** Part of the domain, in lower case. */
   readonly part?: string | undefined;
 }
 
@@ -216,7 +216,7 @@ export async function countDomains(db: Sql, schema: string, filters: DomainFilte
   return await countOf(db, `SELECT count(*) AS n FROM ${schema}.domains WHERE ${where}`, values);
 }
 
-/** In the order in which they were first listed. */
+/** In the order of their listing. */
 export async function listDomains(
   db: Sql,
   schema: string,
@@ -249,8 +249,8 @@ export async function domainByName(db: Sql, schema: string, domain: string): Pro
 }
 
 /**
- * Of a domain and those above it the lowest of which something is said: active, and whitelisted or blacklisted. Each of them
- * ends the ones below it, so that is the longest.
+ * The nearest entry in force (active, and whitelisted or blacklisted) of a domain and its parent domains. A domain ends
+ * in the names of its parents, so the nearest is the longest.
  */
 export async function nearestInForce(
   db: Sql,
@@ -267,7 +267,7 @@ export async function nearestInForce(
   return listed.toSorted((a, b) => b.domain.length - a.domain.length)[0] ?? null;
 }
 
-/** Where a domain stands in the order of changes: the command that changed it last, then its id. */
+/** Position of a domain in the order of changes: the command that changed it last, then its id. */
 export interface ChangePosition {
   readonly changed: number;
   readonly id: number;
@@ -280,8 +280,8 @@ const changedDomainRow = domainRow.extend({
 export type ChangedDomain = z.infer<typeof changedDomainRow>;
 
 /**
- * Domains that changed after a position, in the order of their last changes. Commands are taken in one at a time and in
- * order, so nothing ever comes to stand before what was read once; a domain that changes again moves to the end.
+ * Domains that changed after a position, in the order of their last changes. Commands are folded one by one, so no domain
+ * ever appears before a position that was read; a domain that changes again moves to the end.
  */
 export async function domainsChangedAfter(
   db: Sql,

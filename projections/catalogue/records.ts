@@ -1,21 +1,21 @@
 import { NATURAL_KEYS, catalogueRecord } from '../../schemas/catalogue.ts';
 import type { CatalogueKind } from '../../schemas/catalogue.ts';
 
-/** SQL by which a record that is `sent` meets the entry that is `known`; an import and its preview spell it once. */
+/** SQL that matches a record (`sent`) with its entry (`known`), shared by an import and its preview. */
 export interface Merge {
-  /** By which the entry is found. */
+  /** Fields that identify the entry. */
   readonly keys: readonly string[];
-  /** Of the record, in the order in which it is declared. */
+  /** All fields of the record, in the order of their declaration. */
   readonly fields: readonly string[];
-  /** Fields that are no keys. */
+  /** Fields that do not identify it. */
   readonly rest: readonly string[];
-  /** What one of the rest becomes. */
+  /** SQL of the new value of one of `rest`. */
   readonly become: (field: string) => string;
   readonly isSame: string;
   readonly isChanged: string;
 }
 
-/** What an entry's field becomes, where that is not simply what was sent. */
+/** SQL of a field's new value, where that is not the sent one. */
 const MERGED: Partial<Record<CatalogueKind, Readonly<Record<string, string>>>> = {
   wallets: {
     transaction_count: 'greatest(known.transaction_count, sent.transaction_count)',

@@ -1,6 +1,6 @@
--- What operators list, and what callers register or report beside it. Times are unix milliseconds of the command
--- (`issued_at`) where nothing else is said. No row is ever taken away, so an id is never given twice: it is one more than
--- the highest of its table. What is not to be shown any more is not active.
+-- Entries of operators, and what callers register or report. Times are unix milliseconds of the command (`issued_at`)
+-- unless stated otherwise. No row is ever deleted, so an id, which is one more than the highest of its table, is never
+-- used twice. An entry that is no longer shown is not active.
 
 CREATE TABLE {{schema}}.categories (
   id         bigint PRIMARY KEY,
@@ -42,7 +42,7 @@ CREATE TABLE {{schema}}.dapps (
   launched_at        bigint,
   created_at         bigint NOT NULL,
   updated_at         bigint NOT NULL,
-  -- By which it is searched (words.ts)
+  -- The words by which it is found (words.ts)
   words              tsvector NOT NULL
 );
 CREATE INDEX dapps_by_category ON {{schema}}.dapps (category);
@@ -82,14 +82,14 @@ CREATE TABLE {{schema}}.domains (
   active       boolean NOT NULL,
   created_at   bigint NOT NULL,
   updated_at   bigint NOT NULL,
-  -- The offset, plus one, of the command that last changed it: what came after another is told by it.
+  -- The offset, plus one, of the command that last changed it: the order of changes.
   changed      bigint NOT NULL,
-  -- The same of the command as of which it says something (active, and not pending) without a break; null: it says nothing.
+  -- The same of the command since which it has been in force (active, and not pending); null: it is not in force.
   in_force_since bigint
 );
 CREATE INDEX domains_by_change ON {{schema}}.domains (changed, id);
 CREATE INDEX domains_by_status ON {{schema}}.domains (status, id) WHERE active;
--- Searches for a part of a name. pg_trgm may be missing: everything works without.
+-- For searches by a part of a name. pg_trgm is optional.
 DO $$
 DECLARE
   home text := (SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'pg_trgm');
@@ -100,7 +100,7 @@ BEGIN
 END
 $$;
 
--- How many domains there are of each kind: counting them takes a tenth of a second where there are half a million.
+-- The number of domains of each kind: counting half a million takes a tenth of a second.
 CREATE TABLE {{schema}}.domain_counts (
   status text NOT NULL,
   active boolean NOT NULL,
@@ -159,8 +159,7 @@ CREATE TABLE {{schema}}.wallet_counts (
   verified bigint NOT NULL
 );
 
--- Parts of imports that were sent and not yet taken in; those of an import that never came to its end go after 48 h of
--- the log's time.
+-- Parts of imports that are not complete yet; deleted after 48 h of the log's time.
 CREATE TABLE {{schema}}.import_parts (
   import_id text NOT NULL,
   part      bigint NOT NULL,

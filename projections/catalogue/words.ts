@@ -1,9 +1,9 @@
 /**
- * The words by which a dApp is searched. They are kept twice: as English stems, so that `trade` finds `trading`, and as
- * they are written, so that the beginning of a word finds it however it is stemmed. Writer and reader part words alike.
+ * The words by which a dApp is found, stored twice: as English stems, so that `trade` finds `trading`, and as written, so
+ * that the beginning of a word finds it whatever its stem. Writer and reader split words in the same way.
  */
 
-/** Whatever parts words: PostgreSQL by itself would take `rhino.fi` for one word, and `v2/swap` for a path. */
+/** Characters that separate words: PostgreSQL alone takes `rhino.fi` for one word, and `v2/swap` for a path. */
 const PUNCTUATION = '!"#$%&\'()*+,-./:;<=>?@[\\]^_`{|}~';
 
 const parted = (text: string): string =>
@@ -20,13 +20,13 @@ export const wordsOf = (row: string): string =>
     ' || ',
   );
 
-/** More words of a search are not looked at. */
+/** Further words of a search are ignored. */
 const MOST_WORDS = 16;
 
 /**
- * SQL of a search for every word of a text, of the last one also as a beginning; null where the text has no word.
+ * SQL of a search for all words of a text, the last of which may be the beginning of one; null for a text without words.
  *
- * @param bind makes a parameter of a value, and gives its place
+ * @param bind adds a parameter, and returns its placeholder
  */
 export function searchOf(text: string, bind: (value: unknown) => string): string | null {
   const words = text.match(/[\p{L}\p{M}\p{N}]+/gu)?.slice(0, MOST_WORDS) ?? [];
@@ -34,6 +34,6 @@ export function searchOf(text: string, bind: (value: unknown) => string): string
   const places = words.map((word, at) => bind(`'${word}'${at === words.length - 1 ? ':*' : ''}`));
   const stems = places.map((place) => `to_tsquery('english', ${place})`);
   const either = places.map((place, at) => `(${stems[at]} || to_tsquery('simple', ${place}))`);
-  // By stems alone, too: there words like "the" are left out on both sides.
+  // By stems alone, too: they leave out words like "the" on both sides.
   return `((${stems.join(' && ')}) || (${either.join(' && ')}))`;
 }

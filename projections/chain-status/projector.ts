@@ -4,7 +4,7 @@ import { storable } from '../../schemas/text.ts';
 import { tableSql } from '../define.ts';
 import type { PostgresProjection } from '../define.ts';
 
-/** The network, its head, the height accepted on L1, and the chunks that are being indexed. */
+/** The network, its head, the height accepted on L1, and the chunks. */
 export const chainStatus: PostgresProjection<ChainStatusMessage> = {
   kind: 'postgres',
   name: 'chain-status',
@@ -27,14 +27,14 @@ export const chainStatus: PostgresProjection<ChainStatusMessage> = {
         ]);
         return;
       case 'l1.accepted':
-        // A node that is behind says a lower height; the higher one stays true.
+        // A node that is behind reports a lower height; the higher one stays true.
         await tx.query(
           `UPDATE ${schema}.status SET l1_height = $1, l1_seen_at = $2 WHERE l1_height IS NULL OR l1_height < $1`,
           [message.height, message.observed_at],
         );
         return;
       case 'chunk.opened':
-        // Said again after a restart it changes nothing; said of another range the chunk is open again.
+        // Repeated after a restart, the message changes nothing; with another range, it reopens the chunk.
         await tx.query(
           `INSERT INTO ${schema}.chunks AS known (name, first_height, last_height, opened_at) VALUES ($1, $2, $3, $4)
            ON CONFLICT (name) DO UPDATE SET first_height = excluded.first_height, last_height = excluded.last_height,

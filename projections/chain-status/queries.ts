@@ -20,7 +20,7 @@ const statusRow = z.object({
 });
 export type ChainStatusRow = z.infer<typeof statusRow>;
 
-/** Fields are null until they were heard of. */
+/** Fields are null until a message reports them. */
 export async function chainStatusRow(db: Sql, schema: string): Promise<ChainStatusRow> {
   const columns = Object.keys(statusRow.shape);
   const [row] = await sqlRows(db, statusRow, `SELECT ${columns.join(', ')} FROM ${schema}.status`);
@@ -29,7 +29,7 @@ export async function chainStatusRow(db: Sql, schema: string): Promise<ChainStat
 
 const chunkRow = z.object({
   name: z.string(),
-  /** First and last height, both inclusive; no last one for the chunk at the head. */
+  /** First and last height, both inclusive; the last is null for the chunk at the head. */
   start: z.number(),
   end: z.number().nullable(),
   /** Unix milliseconds. */

@@ -1,4 +1,4 @@
--- What is known of the chain as a whole. Times are unix milliseconds.
+-- The state of the whole chain. Times are unix milliseconds.
 
 CREATE TABLE {{schema}}.status (
   singleton         boolean PRIMARY KEY DEFAULT true CHECK (singleton),
@@ -6,11 +6,11 @@ CREATE TABLE {{schema}}.status (
   spec_version      text,
   has_header_counts boolean,
   has_l1_tag        boolean,
-  -- the head may go down: a reorg, or a node that is behind
+  -- may go down: after a reorg, or when the node is behind
   head_height       bigint,
   head_hash         text,
   head_seen_at      bigint,
-  -- never goes down: what is accepted on L1 stays accepted
+  -- never goes down: a block accepted on L1 stays accepted
   l1_height         bigint,
   l1_seen_at        bigint
 );

@@ -5,8 +5,8 @@ import type { BlockProjection } from '../define.ts';
 import { chainBlocks } from '../streams.ts';
 
 /**
- * Every chunk that has blocks in the range, or had some when it was last recomputed: one that has none left gets a
- * tombstone. Reading the derived table only tells which chunks to recompute; no figure is taken from it.
+ * Recomputes every chunk that has blocks in the range, or had when the range was last recomputed: a chunk without blocks
+ * gets a tombstone. The derived table is read only to find these chunks.
  */
 const RECOMPUTE_RANGE = `
 INSERT INTO {{indexed_block_ranges}}

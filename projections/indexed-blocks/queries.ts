@@ -27,7 +27,7 @@ export async function newestHeightAt(
 
 const newestOfRow = z.object({ since: z.coerce.number(), height: z.int() });
 
-/** The same at each of these times (unix seconds, ascending), in their order. Two statements, however many times. */
+/** The same for several times (unix seconds, ascending), in their order, in two statements. */
 export async function newestHeightsAt(
   clickhouse: ClickHouse,
   tables: Tables,
@@ -37,7 +37,7 @@ export async function newestHeightsAt(
   if (first === undefined || last === undefined) return [];
   const sql = `SELECT roundDown(toInt64(timestamp), {starts:Array(Int64)}) AS since, ${ascendingSql('min(block_desc)')} AS height
     FROM ${tables.table('indexed_blocks')} FINAL WHERE timestamp > {first:Int64} AND timestamp <= {last:Int64} GROUP BY since`;
-  // Each time ends a step that starts a second after the time before it.
+  // Each time ends a step that starts one second after the previous time.
   const starts = [...new Set(times)].slice(0, -1).map((time) => time + 1);
   const [lowest, rows] = await Promise.all([
     newestHeightAt(clickhouse, tables, first),
@@ -69,7 +69,7 @@ const chunkRow = z.object({
 });
 export type ChunkTotals = z.infer<typeof chunkRow>;
 
-/** What each chunk has indexed; one without a block is missing. */
+/** The indexed blocks of each chunk; a chunk without one is missing. */
 export async function chunkTotals(clickhouse: ClickHouse, tables: Tables): Promise<ChunkTotals[]> {
   const sql = `SELECT chunk, sum(blocks) AS blocks, sum(transfers) AS transfers,
       maxOrNullIf(latest_transfer_block, latest_transfer_block != ${MAX_UINT32}) AS latest_transfer_block
@@ -79,7 +79,7 @@ export async function chunkTotals(clickhouse: ClickHouse, tables: Tables): Promi
 
 const placeRow = z.object({ partition: z.int(), offset: count });
 
-/** Where the message lies that accepted the block which is indexed at a height; null when none is. */
+/** Partition and offset of the message that accepted the block indexed at a height; null when none is indexed. */
 export async function placeOfBlock(
   clickhouse: Pick<ClickHouse, 'rows'>,
   tables: Tables,
@@ -94,7 +94,7 @@ export async function placeOfBlock(
 
 const blockRow = z.object({ height: z.int(), hash: felt, timestamp: z.int() });
 
-/** A block that is indexed; its time is unix seconds. */
+/** An indexed block; its time is unix seconds. */
 export interface IndexedBlock {
   readonly height: number;
   readonly hash: Felt;
@@ -104,13 +104,13 @@ export interface IndexedBlock {
 const BLOCK = `${ascendingSql('block_desc')} AS height, concat('0x', lower(hex(block_hash))) AS hash, timestamp`;
 
 /**
- * Heights that may have held a block, down from the highest that ever did: FINAL over so few costs half of what it costs
- * over all. A deeper reorg leaves none of them indexed, and then all are looked through.
+ * The 1024 heights up to the highest that was ever indexed: FINAL over them takes half the time of FINAL over all. A
+ * deeper reorg leaves none of them indexed, and then all heights are read.
  */
 const newestHeights = (table: string): string =>
   `block_desc <= (SELECT min(block_desc) FROM ${table}) + ${HEIGHT_RANGE - 1}`;
 
-/** The newest block that can be queried; null before the first. */
+/** The newest indexed block; null before the first. */
 export async function newestBlock(
   clickhouse: Pick<ClickHouse, 'rows'>,
   tables: Tables,
@@ -124,7 +124,7 @@ export async function newestBlock(
   return (await newest(`WHERE ${newestHeights(table)}`)) ?? (await newest('')) ?? null;
 }
 
-/** The newest block, and the lowest height from which on every block up to it is indexed. */
+/** The newest block, and the lowest height from which all blocks up to it are indexed. */
 export interface NewestRun {
   readonly head: IndexedBlock;
   readonly start: number;
@@ -133,7 +133,7 @@ export interface NewestRun {
 const newestRunRow = z.object({
   n: count,
   lowest: z.int(),
-  /** The lowest height that was looked at. */
+  /** The lowest height that was read. */
   bottom: z.coerce.number(),
   height: z.int(),
   hash: felt,
@@ -141,13 +141,13 @@ const newestRunRow = z.object({
 });
 const wholeRow = z.object({ first: z.int(), last: z.int() });
 
-/** Null before the first block. What `newestBlock` and then `runStart` tell, in one round where the index begins at 0. */
+/** Result of `newestBlock` and `runStart`, in one round trip where the index begins at 0; null before the first block. */
 export async function newestRun(
   clickhouse: Pick<ClickHouse, 'rows'>,
   tables: Tables,
 ): Promise<NewestRun | null> {
   const table = tables.table('indexed_blocks');
-  // In a run that ends at x, the n-th from the end is x - n + 1; after a gap it is less.
+  // In a run that ends at x, the n-th value from the end is x - n + 1; beyond a gap it is less.
   const newest = {
     name: 'indexed-blocks.newest-run',
     sql: `SELECT count() AS n, toUInt32(min(value)) AS lowest, toUInt32(max(value)) AS height,
@@ -162,7 +162,7 @@ export async function newestRun(
       ) WHERE value + nth = top + 1 HAVING n > 0`,
     row: newestRunRow,
   };
-  // Ranges that are whole, in rows without a gap. The newest block is in the range after the newest of them, or in that.
+  // Whole ranges without a gap between them. The newest block is in the newest of these ranges, or in the one above it.
   const whole = {
     name: 'indexed-blocks.whole',
     sql: `SELECT toUInt32(min(value)) AS first, toUInt32(max(value)) AS last FROM (
@@ -186,17 +186,17 @@ export async function newestRun(
   const head = { height, hash, timestamp };
   const range = Math.floor(height / HEIGHT_RANGE);
   if (lowest > range * HEIGHT_RANGE) {
-    // Many that were newer are gone, and so few were left to look at.
+    // A deep reorg has removed newer blocks, and too few of the heights that were read are indexed.
     const isOpen = lowest === bottom;
     return { head, start: isOpen ? ((await runStart(clickhouse, tables, lowest)) ?? lowest) : lowest };
   }
   const isJoined = island !== undefined && island.first < range && island.last >= range - 1;
-  // Below the range of the newest block the run goes on for as long as ranges are whole, and then into one that is not.
+  // Below the range of the newest block, the run continues through whole ranges and ends in one that is not whole.
   const first = (isJoined ? island.first : range) * HEIGHT_RANGE;
   return { head, start: first === 0 ? 0 : ((await runStart(clickhouse, tables, first - 1)) ?? first) };
 }
 
-/** The blocks that are indexed at these heights, by height. */
+/** The indexed blocks at these heights, by height. */
 export async function blocksAt(
   clickhouse: Pick<ClickHouse, 'rows'>,
   tables: Tables,
@@ -216,8 +216,8 @@ export async function blocksAt(
 const endRow = z.object({ n: count, end: z.int() });
 
 /**
- * The lowest height from which on every block up to this one is indexed; null when this one is not. Three small reads:
- * the ranges of 1024 heights that are whole, and the blocks of the two that the run begins and ends in.
+ * The lowest height from which all blocks up to this one are indexed; null when this one is not. Three small reads: the
+ * whole ranges of 1024 heights, and the blocks of the two ranges in which the run begins and ends.
  */
 export async function runStart(
   clickhouse: Pick<ClickHouse, 'rows'>,
@@ -225,7 +225,7 @@ export async function runStart(
   height: number,
 ): Promise<number | null> {
   const range = Math.floor(height / HEIGHT_RANGE);
-  // In a run that ends at x, the n-th from the end is x - n + 1; after a gap it is less.
+  // In a run that ends at x, the n-th value from the end is x - n + 1; beyond a gap it is less.
   const runOf = async (
     name: string,
     values: string,
@@ -262,12 +262,12 @@ export async function runStart(
   return first === 0 ? 0 : ((await inRange(first - 1)) ?? first);
 }
 
-/** The height up to which every block from the first on is indexed; null when the first is not. */
+/** The height up to which all blocks from height 0 are indexed; null when height 0 is not. */
 export async function wholeUpTo(
   clickhouse: Pick<ClickHouse, 'rows'>,
   tables: Tables,
 ): Promise<number | null> {
-  // In a row that begins at x without a gap, the n-th is x + n - 1; after a gap it is more.
+  // In a run that begins at x, the n-th value is x + n - 1; beyond a gap it is more.
   const endOf = async (
     name: string,
     values: string,

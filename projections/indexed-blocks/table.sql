@@ -1,4 +1,4 @@
--- The blocks that are indexed, newest first: what they hold, and where in the log their bodies lie.
+-- The indexed blocks, newest first: their counts and tokens, and the partition and offset that hold their bodies.
 CREATE TABLE IF NOT EXISTS {{indexed_blocks}} (
   block_desc UInt32,      -- 0xffffffff - height
   block_hash FixedString(32),
@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS {{indexed_blocks}} (
   log_offset UInt64,
   seq UInt64,
   is_deleted UInt8,
-  -- Times grow with heights, so the height at a time is in few granules.
+  -- Times ascend with heights, so a height is found by its time in few granules.
   INDEX timestamps timestamp TYPE minmax GRANULARITY 1
 ) ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY block_desc
@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS {{indexed_block_ranges}} (
   transfers UInt64,
   first_block UInt32,
   last_block UInt32,
-  latest_transfer_block UInt32,  -- 0xffffffff: none has a transfer
+  latest_transfer_block UInt32,  -- 0xffffffff: no block has a transfer
   seq UInt64,
   is_deleted UInt8
 ) ENGINE = ReplacingMergeTree(seq, is_deleted)

@@ -4,12 +4,12 @@ import type { PricesMessage } from '../../schemas/messages/prices.ts';
 import { tableSql } from '../define.ts';
 import type { PostgresProjection } from '../define.ts';
 
-/** What is told is a price, and no older than the one that is known. */
+/** The message has a price that is not older than the stored one. */
 const IS_NEWER = `(excluded.observed_at >= coalesce(known.observed_at, excluded.observed_at))`;
 
 /**
- * The newest price of each token by its source's own time; of two of the same time the one that was published later. All
- * messages about a token are in one partition, and prices of the past, which are filled in later, change nothing.
+ * The newest price of each token by its source's own time; of two with the same time, the one published later. All
+ * messages about a token are in one partition. Past prices that are filled in later change nothing.
  */
 export const latestPrices: PostgresProjection<PricesMessage> = {
   kind: 'postgres',

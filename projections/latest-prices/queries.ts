@@ -20,10 +20,10 @@ const row = z
     requestedAt,
   }));
 
-/** `price` null: it was asked for, and none is known. `usd` is a decimal string; times are unix milliseconds. */
+/** `price` null: it was requested, and the source had none. `usd` is a decimal string; times are unix milliseconds. */
 export type LatestPrice = z.infer<typeof row>;
 
-/** The newest prices of these tokens; those that were never asked for are missing. */
+/** The newest prices of these tokens; those that were never requested are missing. */
 export async function latestPricesOf(
   db: Sql,
   schema: string,

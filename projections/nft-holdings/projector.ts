@@ -12,8 +12,8 @@ const HALF_BITS = 128n;
 const WIDE_ID = 1n << 127n;
 
 /**
- * One number for contract and id. Above, half of a hash of the contract; below, the id, or where it does not fit half of
- * its hash. So nobody can find two NFTs of one number, but for two of a contract of his own.
+ * One number for contract and id: the upper half is half of a hash of the contract; the lower half is the id, or half of
+ * its hash if it does not fit. So nobody can construct two NFTs with one number, except within a contract of their own.
  */
 export function nftNumber(token: Felt, id: bigint): bigint {
   const below = id < WIDE_ID ? id : WIDE_ID | (halfHash(id.toString(16)) >> 1n);

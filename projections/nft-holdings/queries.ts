@@ -10,7 +10,7 @@ import { descending, uint32 } from '../descending.ts';
 type Reader = Pick<ClickHouse, 'rows'>;
 type Tables = Pick<ServedBuilds, 'table'>;
 
-/** Both cores: an account of ten thousand NFTs is read in little more than half the time. */
+/** With two threads, an account of ten thousand NFTs is read in little more than half the time. */
 const settings = { max_threads: 2 } as const;
 
 /** An NFT whose most recent recipient is the account. */
@@ -42,7 +42,7 @@ const heldRow = z
       kind: row.o_kind,
       block: descending(row.o_block),
     },
-    /** Where it came to the account, as `headRow` tells where it was last. */
+    /** Position of the transfer that brought it to the account, comparable with that of `headRow`. */
     place: [row.o_nft, row.o_block, row.o_position, row.o_item].join(),
     nft: row.o_nft,
     count: row.o_count,
@@ -57,21 +57,23 @@ type Found = z.infer<typeof heldRow>;
 
 interface Held {
   held: HeldNft[];
-  /** null: the page lies past the last of them. */
+  /** null: the page lies past the last NFT. */
   count: number | null;
 }
 
-/** Of an account with more, not every NFT is looked for at each page: in a table of millions each lies somewhere else. */
+/**
+ * An account with more NFTs is not checked whole at each page: in a table of millions, each NFT is in another granule.
+ */
 const MOST_CHECKED = 1000;
 
 /**
- * The NFTs that an account holds, by contract and id, and how many there are in all; where the page lies past the last of
- * them, none and null.
+ * The NFTs that an account holds, by contract and id, and their number; none and null where the page lies past the last.
  *
- * What it was sent and has not sent on is told by its own moves. An ERC-1155 id, or an ERC-721 contract that breaks the
- * rules, may have gone to another without a move of this account: its places tell. Of an account with more than
- * `MOST_CHECKED`, all ERC-721, only the NFTs of the page are checked against them, and the others where one of these is
- * not its own: so `count` may hold NFTs that a contract took from it against the rules.
+ * The account's own moves tell what it received and did not send on. An ERC-1155 id, or an NFT of an ERC-721 contract
+ * that breaks the standard, may have gone to another account without a move of this one; `nft_places` tells. Of an
+ * account with more than `MOST_CHECKED` NFTs, all ERC-721, only those of the page are checked there, and the others only
+ * if one of the page is no longer its own: so `count` may include NFTs that a contract took away in breach of the
+ * standard.
  */
 export async function heldNfts(
   clickhouse: Reader,
@@ -95,7 +97,7 @@ export async function heldNfts(
 
 const PLACE = 'block_desc, position_desc, item_desc';
 
-/** By the account's own moves; of the kinds in `checked`, only where no other has it since. */
+/** By the account's own moves; NFTs of the kinds in `checked` only if no other account has received them since. */
 async function readHeld(
   clickhouse: Reader,
   tables: Tables,
@@ -107,7 +109,7 @@ async function readHeld(
   const newest = `SELECT * FROM ${moves} FINAL WHERE ${own}
     ORDER BY token, token_id, ${PLACE} LIMIT 1 BY token, token_id`;
   const isChecked = 'kind IN {checked:Array(String)}';
-  // A superset, so without merging versions, which takes as long again as all of this.
+  // A superset suffices: merging versions would double the time of the statement.
   const candidates = `SELECT nft FROM ${moves} WHERE ${own} AND ${isChecked}`;
   const alive = `SELECT nft, ${PLACE} FROM ${tables.table('nft_places')} PREWHERE nft IN (${candidates})
     GROUP BY nft, ${PLACE} HAVING argMax(is_deleted, seq) = 0`;
@@ -128,7 +130,7 @@ async function readHeld(
   );
 }
 
-/** Whether each of these NFTs was nowhere else since. */
+/** Whether each of these NFTs has not been transferred since. */
 async function areHeads(clickhouse: Reader, tables: Tables, found: readonly Found[]): Promise<boolean> {
   if (found.length === 0) return true;
   const rows = await clickhouse.rows(

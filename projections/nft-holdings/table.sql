@@ -1,5 +1,5 @@
--- An account's part in the transfers of NFTs, by NFT, newest first: what reached it, and what left it since. The zero
--- address has none: what was burned is in nobody's hands, and every mint would leave it.
+-- The transfers of NFTs to and from each account, by NFT, newest first. None for the zero address: it holds no burned
+-- NFT, and every mint would be a transfer from it.
 CREATE TABLE IF NOT EXISTS {{nft_moves}} (
   account FixedString(32),
   token FixedString(32),
@@ -16,8 +16,8 @@ CREATE TABLE IF NOT EXISTS {{nft_moves}} (
 ORDER BY (account, token, token_id, block_desc, position_desc, item_desc)
 SETTINGS index_granularity = 512;
 
--- Where each NFT was transferred, and nothing else: whether what an account was sent has gone to another since, asked of
--- ten thousand NFTs at once. One number stands for contract and id, in the order of the ids, so that neighbours are near.
+-- The positions of each NFT's transfers: tells of ten thousand NFTs at once whether they were transferred since. One
+-- number stands for contract and id, in the order of the ids, so that consecutive ids are in few granules.
 CREATE TABLE IF NOT EXISTS {{nft_places}} (
   nft UInt256,
   block_desc UInt32,

@@ -5,7 +5,9 @@ import { topics } from '../../schemas/topics.ts';
 import { tableSql } from '../define.ts';
 import type { PostgresProjection } from '../define.ts';
 
-/** All messages about an NFT are in one partition, in the order of the attempts. What was fetched once stays. */
+/**
+ * All messages about an NFT are in one partition, in the order of the attempts. Metadata that was fetched once is kept.
+ */
 export const nftMetadata: PostgresProjection<NftMessage> = {
   kind: 'postgres',
   name: 'nft-metadata',
@@ -75,7 +77,7 @@ export const nftMetadata: PostgresProjection<NftMessage> = {
   },
 };
 
-/** Whoever wrote the message: nothing in a text may keep it out of the table. */
+/** Removes what PostgreSQL rejects: a text of anyone must not halt the projection. */
 function text(value: string | null): string | null {
   return value === null ? null : storable(value);
 }

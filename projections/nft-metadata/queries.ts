@@ -21,8 +21,8 @@ const LARGE = ['description', 'attributes', 'uri', 'image', 'external_url', 'ani
 const COLUMNS = [COMMON, ...LARGE].join(', ');
 
 /**
- * Bytes of an NFT on a page; of one that holds more, only what is short by itself is shown. Links often hold the picture
- * itself, and anybody can send an account a hundred NFTs of a megabyte each.
+ * Bytes of an NFT's metadata on a page; of larger metadata only short fields are shown. Links often contain the picture
+ * itself, and anyone can send an account a hundred NFTs of a megabyte each.
  */
 const MOST_LISTED = 98_304;
 const SHORT = 8192;
@@ -59,9 +59,9 @@ const row = z
 export type NftMetadataRow = z.infer<typeof row>;
 
 /**
- * What is known of these NFTs, by `nftKey`; those that were never tried are missing.
+ * The metadata of these NFTs, by `nftKey`; NFTs without an attempt are missing.
  *
- * @param options.isListed what is larger than a page holds is null, or an empty list
+ * @param options.isListed fields that are too large for a page are null, or an empty list
  */
 export async function metadataOf(
   db: Sql,
@@ -90,7 +90,7 @@ export async function countFetched(db: Sql, schema: string, token: Felt): Promis
   return found?.n ?? 0;
 }
 
-/** The NFTs of a contract whose metadata is there, by id; what is larger than a page holds is null, or an empty list. */
+/** The NFTs of a contract with fetched metadata, by id; fields too large for a page are null, or an empty list. */
 export async function fetchedOf(
   db: Sql,
   schema: string,

@@ -1,4 +1,4 @@
--- What became of the last attempt to fetch each NFT's metadata. Times are unix milliseconds.
+-- The result of the last attempt to fetch each NFT's metadata. Times are unix milliseconds.
 CREATE TABLE {{schema}}.nft_metadata (
   token           text NOT NULL,
   token_id        numeric(78) NOT NULL,
@@ -6,9 +6,9 @@ CREATE TABLE {{schema}}.nft_metadata (
   -- failures in a row
   attempt_count   integer NOT NULL,
   last_attempt_at bigint NOT NULL,
-  -- while it is not fetched: nobody tries before; null: nobody tries again
+  -- time of the next attempt, while it is not fetched; null: there is none
   retry_at        bigint,
-  -- why the last attempt failed; the contract's own words where it reverted
+  -- why the last attempt failed; if the contract reverted, its own message
   reason          text,
   has_reverted    boolean NOT NULL,
   -- as the contract gave it

@@ -7,8 +7,8 @@ import type { CommandType } from '../../schemas/messages/commands.ts';
 import type { ServedBuilds } from '../served.ts';
 
 /**
- * Read side of what became of commands: every projection of commands has a table of the outcomes of its own ones.
- * `schema` is that projection's served build's: `served.schema(deciders[type])`.
+ * Read side of the outcomes of commands: every projection of commands stores the outcomes of those that it decides.
+ * `schema` is that of the projection's served build: `served.schema(deciders[type])`.
  */
 
 /** The projection that decides a command. */

@@ -6,8 +6,8 @@ import { distinctChunks } from '../distinct-chunks.ts';
 import { unitsOf, usdOf } from './units.ts';
 
 /**
- * Recomputes the touched hours of tokens. Nothing is ever deleted, so the newest offset of an hour's points is the newest
- * that touched it.
+ * Recomputes the touched hours of tokens. No point is ever deleted, so the highest offset of an hour's points is the
+ * highest that touched it.
  */
 const RECOMPUTE_HOURS = `
 INSERT INTO {{ohlc_hourly}} (token, hour, open_usd, open_at, close_usd, close_at, low, low_usd, high, high_usd, total, points, seq, is_deleted)
@@ -19,10 +19,10 @@ PREWHERE (token, hour) IN (
 )
 GROUP BY token, hour`;
 
-/** Hours of one statement: their names are part of its address, which has room for some hundreds. */
+/** Hours per statement: its parameters travel in the URL. */
 const HOURS = 200;
 
-/** What tokens were worth at every time that a source told, and per hour. */
+/** Observed prices of tokens, and open, high, low and close per hour. */
 export const prices: PriceProjection = {
   kind: 'clickhouse',
   name: 'prices',

@@ -17,15 +17,15 @@ const settings = { max_threads: 1 } as const;
 const hex = z.string().regex(/^[0-9A-F]+$/);
 const count = z.coerce.number().int().min(0);
 
-/** Most tokens are read often, so most prices at a time lie in the day before it. */
+/** Prices of most tokens are observed often, so most prices at a time were observed within the day before. */
 const NEAR_HOURS = 24;
 
-/** Times of one statement, which is told them in its address. */
+/** Times per statement: its parameters travel in the URL. */
 const TIMES = 5000;
 
 /**
- * What these tokens were worth at each of these times (ascending): the newest price at or before it. One map a time;
- * tokens without one are missing.
+ * The prices of these tokens at each of these times (ascending): the newest at or before it. One map for each time;
+ * tokens without a price are missing.
  */
 export async function pricesAtTimes(
   clickhouse: Reader,
@@ -43,7 +43,7 @@ export async function pricesAtTimes(
     const found = await newestBySlot(clickhouse, tables, tokens, { after, slots: some });
     for (const [slot, prices] of found) newest.set(slot, prices);
   }
-  // Of these nothing was observed in the day before, so the hour in which that day begins holds nothing later either.
+  // These tokens have no price in the day before the first time: the newest older one is looked up by hour.
   const far = tokens.filter((token) => newest.get(first)?.has(token) !== true);
   let known: ReadonlyMap<Felt, string> =
     far.length === 0 ? new Map() : await newestUpTo(clickhouse, tables, far, hourOf(first) - NEAR_HOURS);
@@ -59,7 +59,7 @@ export async function pricesAtTimes(
 
 const slotRow = z.object({ o_token: feltText, o_slots: z.array(count), o_prices: z.array(z.string()) });
 
-/** By slot, the newest prices above the slot before it, up to itself; those above `after` of the first. */
+/** By slot, the newest prices after the previous slot (for the first: after `after`), up to the slot. */
 async function newestBySlot(
   clickhouse: Reader,
   tables: Tables,
@@ -67,12 +67,13 @@ async function newestBySlot(
   { after, slots }: { after: number; slots: readonly number[] },
 ): Promise<Map<number, Map<Felt, string>>> {
   const last = slots.at(-1) ?? after;
-  // On whole hours the hours tell the same: an hour's last price, and its first, which may be of its first moment.
+  // For times on whole hours the hourly table suffices: it has the last price of an hour, and the first, which may be at
+  // its start.
   const points = [after, ...slots].every((time) => time % HOUR_MS === 0)
     ? `(SELECT token, hour, of.1 AS usd, of.2 AS observed_at, seq
         FROM ${tables.table('ohlc_hourly')} ARRAY JOIN [(open_usd, open_at), (close_usd, close_at)] AS of)`
     : tables.table('price_points');
-  // roundDown takes the next lower of some values: of negated ones, the next higher.
+  // roundDown returns the next lower of some values; with negated values, the next higher.
   const sql = `SELECT hex(token) AS o_token, groupArray(slot) AS o_slots, groupArray(newest) AS o_prices FROM (
       SELECT token, -roundDown(-toInt64(observed_at), {slots:Array(Int64)}) AS slot,
         argMax(usd, (observed_at, seq)) AS newest

@@ -1,7 +1,6 @@
--- What a source said a token is worth at a time of its own. Two prices of a token at one millisecond are one: the one that
--- was published later. Ordered by hour first, so that an hour is recomputed from its own points.
--- A price is there as a number to compare and add, and as the text to answer: making that of numbers of 256 bits took
--- about 15 ms for the 25,000 of an answer.
+-- Observed prices, at the source's own time. Of two prices of a token at one millisecond, the one published later counts.
+-- Ordered by hour first, so that an hour is recomputed from its own points. A price is stored as a number, to compare and
+-- add, and as the text of responses: converting 25,000 numbers of 256 bits took about 15 ms.
 CREATE TABLE IF NOT EXISTS {{price_points}} (
   token FixedString(32),
   hour UInt32,              -- whole hours since 1970, UTC
@@ -10,13 +9,13 @@ CREATE TABLE IF NOT EXISTS {{price_points}} (
   usd String,               -- the same, as a decimal without needless zeros
   source LowCardinality(String),
   seq UInt64,               -- the message's offset
-  is_deleted UInt8          -- 0: what was observed stays observed
+  is_deleted UInt8          -- always 0: an observation is never taken back
 ) ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, hour, observed_at)
 SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000;
 
--- Derived: the points of an hour, recomputed whole whenever one of it comes, late ones and repeated ones too. Longer
--- buckets are made of hours when they are asked for.
+-- Derived: one row per hour, recomputed from all its points whenever one arrives, also late or repeated. Longer buckets
+-- are computed from hours when they are read.
 -- seq is the highest offset among the hour's points; all of a token lie in one partition.
 CREATE TABLE IF NOT EXISTS {{ohlc_hourly}} (
   token FixedString(32),

@@ -4,7 +4,9 @@ import { storable } from '../../schemas/text.ts';
 import { tableSql } from '../define.ts';
 import type { PostgresProjection } from '../define.ts';
 
-/** Entries by id: the same thing quarantined twice is one, and one that comes up again after it was settled is open again. */
+/**
+ * Entries by id: an entry quarantined twice is one entry, and opens again when it is quarantined after its resolution.
+ */
 export const quarantine: PostgresProjection<QuarantineMessage> = {
   kind: 'postgres',
   name: 'quarantine',

@@ -33,7 +33,7 @@ export type QuarantineEntry = z.infer<typeof entryRow>;
 const COLUMNS = Object.keys(entryRow.shape).join(', ');
 
 export interface QuarantineFilter {
-  /** Only what is not settled. */
+  /** Only open entries. */
   readonly open: boolean;
   readonly limit: number;
   readonly offset?: number;

@@ -1,4 +1,4 @@
--- What could not be understood, and whether that is settled. Times are unix milliseconds.
+-- Events that could not be decoded, messages that could not be read, and their resolution. Times are unix milliseconds.
 
 CREATE TABLE {{schema}}.entries (
   -- `<block hash>:<position>` of an event, `<topic>:<partition>:<offset>` of a message

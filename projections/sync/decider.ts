@@ -2,7 +2,7 @@ import type { CommandOf } from '../../schemas/messages/commands.ts';
 import { accept, refuse } from '../commands.ts';
 import type { Decision } from '../commands.ts';
 
-/** What is stored under a lookup hash; null: nothing. */
+/** The blob stored under a lookup hash; null: none. */
 export interface StoredBlob {
   readonly version: number;
   /** The command that brought the key. */
@@ -15,13 +15,13 @@ export interface BlobStored {
   readonly version: number;
   readonly blob: string;
   readonly lastModified: number;
-  /** Of the first PUT, or the same key sealed anew; null: it stays as it is. */
+  /** The key of the first PUT, or the same key sealed again; null: unchanged. */
   readonly key: { readonly sealed: string; readonly command: string } | null;
 }
 
 /**
- * The higher version wins, and of two first ones that race the one that the log has first. The API has checked the
- * signature; with which key, the command says.
+ * The higher version wins; of two concurrent first PUTs, the one that comes first in the log. The API has checked the
+ * signature, with the key that the command names.
  */
 export function decideSync(stored: StoredBlob | null, command: CommandOf<'sync.put'>): Decision<BlobStored> {
   const {

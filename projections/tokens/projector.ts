@@ -5,8 +5,8 @@ import { tableSql } from '../define.ts';
 import type { PostgresProjection } from '../define.ts';
 
 /**
- * What is known of each token. All messages about a token are in one partition, so of two of a kind the one with the
- * higher offset is the later, and it wins whichever is folded first.
+ * Metadata and listing of each token. All messages about a token are in one partition, so of two of a kind the one with
+ * the higher offset is the later, and it wins whichever is folded first.
  */
 export const tokens: PostgresProjection<TokensMessage> = {
   kind: 'postgres',
@@ -68,7 +68,7 @@ export const tokens: PostgresProjection<TokensMessage> = {
   },
 };
 
-/** Whoever wrote the message: nothing in a text may keep it out of the table. */
+/** Removes what PostgreSQL rejects: a text of anyone must not halt the projection. */
 function text(value: string | null): string | null {
   return value === null ? null : storable(value);
 }

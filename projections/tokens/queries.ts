@@ -29,7 +29,7 @@ export type TokenRow = z.infer<typeof tokenRow>;
 /** The columns of `tokenRow`, in its order. */
 const TOKEN_COLUMNS = Object.keys(tokenRow.shape).join(', ');
 
-/** The tokens that are known among these, by address. */
+/** Those of these tokens that are stored, by address. */
 export async function tokensByAddress(
   db: Sql,
   schema: string,
@@ -52,15 +52,15 @@ export interface TokenFilters {
   readonly hidden?: boolean | undefined;
   readonly standard?: TokenRow['standard'] | undefined;
   readonly address?: Felt | undefined;
-  /** Part of a name or symbol, in any case. */
+  /** Part of a name or symbol, case-insensitive. */
   readonly text?: string | undefined;
-  /** The same search read as an address: matches as well. */
+  /** The same search as an address, which matches as well. */
   readonly textAsAddress?: Felt | undefined;
 }
 
 const countRow = z.object({ n: z.number() });
 
-/** Conditions and their values; a filter that is not given is none. */
+/** Conditions and their values; absent fields do not filter. */
 function tokenConditions(filters: TokenFilters): { where: string; values: unknown[] } {
   const values: unknown[] = [];
   const bind = (value: unknown): string => `$${values.push(value)}`;
@@ -89,7 +89,7 @@ export async function countTokens(db: Sql, schema: string, filters: TokenFilters
   return row?.n ?? 0;
 }
 
-/** The curated ones first, then by address: an order that new tokens do not shuffle. */
+/** Curated tokens first, then by address: new tokens do not change the order of the others. */
 export async function listTokens(
   db: Sql,
   schema: string,
@@ -108,7 +108,7 @@ export async function listTokens(
 
 const LISTED_AT_ONCE = 1000;
 
-/** Tokens of which a curated list, or an operator, has ever said something; by address. */
+/** Tokens that a curated list or an operator has ever listed, by address. */
 export async function* listedTokens(db: Sql, schema: string): AsyncIterable<TokenRow> {
   for (let after = ''; ;) {
     const rows = await sqlRows(

@@ -1,5 +1,5 @@
--- One row a token. What the chain says and what a curated list says are in columns of their own: neither waits for the
--- other, and neither overwrites the other. Times are unix milliseconds.
+-- One row for each token. Values of the chain and values of a curated list are in separate columns: neither waits for the
+-- other or overwrites it. Times are unix milliseconds.
 
 CREATE TABLE {{schema}}.tokens (
   token            text PRIMARY KEY,
@@ -10,7 +10,7 @@ CREATE TABLE {{schema}}.tokens (
   name             text,
   symbol           text,
   decimals         smallint,
-  -- the block in which the indexer first met it
+  -- the block in which the indexer first saw it
   first_block      bigint,
   described_at     bigint,
   described_offset bigint,
@@ -25,7 +25,7 @@ CREATE TABLE {{schema}}.tokens (
 CREATE INDEX tokens_by_standard ON {{schema}}.tokens (standard, token);
 CREATE INDEX tokens_curated ON {{schema}}.tokens (token) WHERE verified OR common OR public OR hidden;
 
--- For ILIKE '%part%' on name and symbol. Trigrams live wherever the extension was put; without it the search reads all.
+-- For ILIKE '%part%' on name and symbol. pg_trgm may be in any schema; without it, a search reads all rows.
 DO $$
 DECLARE
   home text := (SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'pg_trgm');

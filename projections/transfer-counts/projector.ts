@@ -8,8 +8,8 @@ const TOKEN = 1;
 const ACCOUNT = 2;
 
 /**
- * Recomputes the subjects that appear in the touched heights, over their whole range. The newest version of each base
- * row is taken by hand, not by FINAL, which would hide the tombstones: a subject with nothing left must come out as 0.
+ * Recomputes the subjects that appear in the touched heights, over their whole range. Takes the newest version of each
+ * base row without FINAL, which would hide the tombstones: a subject without transfers must become 0.
  */
 const RECOMPUTE_SUBJECTS = `
 INSERT INTO {{transfer_counts}} (subject_kind, subject, range, transfers, seq, is_deleted)

@@ -8,7 +8,7 @@ import { amongFelts, feltHex, feltParam, feltText } from '../transfer-reads.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;
 
-/** What transfers are counted for. An account counts its transfers in and out; one to itself once. */
+/** A token or an account whose transfers are counted: for an account those in and out; one to itself once. */
 export interface Subject {
   readonly kind: 'token' | 'account';
   readonly felt: Felt;
@@ -20,7 +20,7 @@ const uint = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 
 const totalRow = z.object({ i: z.int(), total: uint });
 
-/** How many transfers each subject has, in the order asked. */
+/** The number of transfers of each subject, in the order of the request. */
 export async function subjectTotals(
   clickhouse: ClickHouse,
   tables: Tables,
@@ -39,7 +39,7 @@ export async function subjectTotals(
 
 const busyRow = z.object({ account: feltText });
 
-/** Which of these accounts have more transfers than that, of all tokens together. */
+/** Which of these accounts have more transfers than `moreThan`, of all tokens together. */
 export async function busyAccounts(
   clickhouse: ClickHouse,
   tables: Tables,
@@ -57,7 +57,7 @@ export async function busyAccounts(
   return new Set(rows.map(({ account }) => account));
 }
 
-/** Which rows of a subject are looked for: the `need` after `skip`, between two heights, in an order. */
+/** The rows of a subject to find: `need` rows after `skip` rows, between two heights, in an order. */
 export interface RowsWanted {
   readonly order: 'desc' | 'asc';
   /** Both inclusive. */
@@ -67,7 +67,7 @@ export interface RowsWanted {
   readonly need: number;
 }
 
-/** Where those rows lie: between these heights, after `skip` of the rows there; `rows` there in all. */
+/** Where the rows are: between these heights, after the first `skip` of the `rows` there. */
 export interface RowsFound {
   readonly lo: number;
   readonly hi: number;
@@ -108,7 +108,7 @@ export async function findRows(
   const where = `subject_kind = ${kinds[subject.kind]} AND subject = ${feltParam('subject')}`;
   const first = Math.floor(lo / HEIGHT_RANGE);
   const last = Math.floor(hi / HEIGHT_RANGE);
-  // Ranges that the bounds cut are counted height by height.
+  // Ranges that the bounds cut are counted by height.
   const cut = [
     ...(lo % HEIGHT_RANGE === 0 ? [] : [first]),
     ...((hi + 1) % HEIGHT_RANGE === 0 || hi >= OPEN_END ? [] : [last]),
@@ -138,7 +138,7 @@ export async function findRows(
   };
   if (found.rows <= WIDE_WINDOW_ROWS) return { total: ranges.total, found };
 
-  // Only ranges with few rows each can lie between the first and the last, so this reads few rows too.
+  // Ranges between the first and the last have few rows each, so this reads few rows, too.
   const heights = `SELECT block AS bucket, transfers AS n FROM ${tables.table('transfer_counts_by_block')} FINAL
     WHERE range BETWEEN {first:UInt32} AND {last:UInt32} AND ${where} AND block BETWEEN {lo:UInt32} AND {hi:UInt32}`;
   const [blocks] = await clickhouse.rows(
@@ -155,7 +155,7 @@ export async function findRows(
 
 const sumRow = z.object({ total: uint });
 
-/** How many rows the buckets hold: a third of the time of looking for a window among them. */
+/** The number of rows in the buckets: takes a third of the time of finding a window. */
 async function totalOf(clickhouse: ClickHouse, buckets: string, params: Params): Promise<number> {
   const sql = `SELECT sum(n) AS total FROM (${buckets})`;
   const [sum] = await clickhouse.rows({ name: 'transfer-counts.total', sql, row: sumRow }, params, {
@@ -164,5 +164,5 @@ async function totalOf(clickhouse: ClickHouse, buckets: string, params: Params):
   return sum?.total ?? 0;
 }
 
-/** From here on there is no upper bound: the highest height there can be. */
+/** The highest possible height: as an upper bound, it is none. */
 const OPEN_END = 0xffff_fffe;

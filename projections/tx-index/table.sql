@@ -1,4 +1,4 @@
--- Where the transfers of a transaction lie: the full keys of its rows in transfers.
+-- The full keys of a transaction's rows in transfers.
 CREATE TABLE IF NOT EXISTS {{tx_index}} (
   tx_hash FixedString(32),
   block_desc UInt32,  -- 0xffffffff - height

@@ -28,7 +28,7 @@ GROUP BY key_id, hour`;
 /** Hours per statement: its parameters travel in the URL. */
 const HOURS = 1000;
 
-/** How often API keys were used, per hour. */
+/** Calls of API keys per hour. */
 export const usage: UsageProjection = {
   kind: 'clickhouse',
   name: 'usage',

@@ -8,7 +8,7 @@ import type { ServedBuilds } from '../served.ts';
 const HOUR_MS = 3_600_000;
 const usageRow = z.object({ o_hour: z.int(), o_calls: z.coerce.number(), o_successful: z.coerce.number() });
 
-/** `hour`: when it begins, unix milliseconds. */
+/** `hour`: its beginning in unix milliseconds. */
 export interface UsedHour {
   readonly hour: number;
   readonly calls: number;
