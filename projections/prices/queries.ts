@@ -12,6 +12,7 @@ type Tables = Pick<ServedBuilds, 'table'>;
 type Reader = Pick<ClickHouse, 'rows'>;
 
 const HOUR_MS = 3_600_000;
+/** Negative before 1970: SQL takes it as Int64. */
 const hourOf = (ms: number): number => Math.floor(ms / HOUR_MS);
 const settings = { max_threads: 1 } as const;
 const hex = z.string().regex(/^[0-9A-F]+$/);
@@ -78,7 +79,7 @@ async function newestBySlot(
       SELECT token, -roundDown(-toInt64(observed_at), {slots:Array(Int64)}) AS slot,
         argMax(usd, (observed_at, seq)) AS newest
       FROM ${points}
-      WHERE token ${amongFelts('tokens')} AND hour BETWEEN {first_hour:UInt32} AND {last_hour:UInt32}
+      WHERE token ${amongFelts('tokens')} AND hour BETWEEN {first_hour:Int64} AND {last_hour:Int64}
         AND observed_at > {after:Int64} AND observed_at <= {last:Int64}
       GROUP BY token, slot
     ) GROUP BY token`;
@@ -116,7 +117,7 @@ async function newestUpTo(
 ): Promise<Map<Felt, string>> {
   const sql = `SELECT hex(token) AS o_token, argMax(close_usd, (hour, seq)) AS o_price
     FROM ${tables.table('ohlc_hourly')}
-    WHERE token ${amongFelts('tokens')} AND hour <= {hour:UInt32} GROUP BY token`;
+    WHERE token ${amongFelts('tokens')} AND hour <= {hour:Int64} GROUP BY token`;
   const found = await clickhouse.rows(
     { name: 'prices.newest', sql, row: lastRow },
     { tokens: tokens.map(feltHex), hour },
@@ -183,7 +184,7 @@ export async function candles(
   const names = ['hour', 'open', 'close', 'low', 'high', 'total', 'count'];
   const sql = `SELECT ${names.map((name) => `groupArray(o_${name}) AS ${name}s`).join(', ')} FROM (
       SELECT ${columns} FROM ${tables.table('ohlc_hourly')} FINAL
-      WHERE token = ${feltParam('token')} AND hour BETWEEN {first:UInt32} AND {last:UInt32}
+      WHERE token = ${feltParam('token')} AND hour BETWEEN {first:Int64} AND {last:Int64}
       ${group} ORDER BY o_hour LIMIT {limit:UInt32}
     )`;
   const [found] = await clickhouse.rows(
