@@ -62,7 +62,7 @@ async function fold(...messages: readonly object[]): Promise<void> {
 const read = async () => (await chainReads(pool, schema, [{ account, token }]))({ account, token });
 const blocks = async (): Promise<number[]> => (await read()).anchors.map(({ block }) => block);
 
-test('a pair that was never read is there with nothing; the largest balance comes back exactly', async () => {
+test('returns a pair that was never read as empty, and the largest balance exactly', async () => {
   expect(await read()).toEqual({ anchors: [], refusal: null });
   const largest = (1n << 256n) - 1n;
   await fold(message(7, { balance: largest.toString() }));
@@ -72,7 +72,7 @@ test('a pair that was never read is there with nothing; the largest balance come
   });
 });
 
-test('reads at both blocks of a height are kept; of two at one block the later counts, for the newest request', async () => {
+test('keeps reads at both blocks of a height, and of two at one block the later, for the newest request', async () => {
   await fold(
     message(5),
     message(5, { block_hash: hash(5, 1), balance: '77' }),
@@ -86,7 +86,7 @@ test('reads at both blocks of a height are kept; of two at one block the later c
   });
 });
 
-test('the newest 32 are kept, and the newest 4 that were accepted on L1, however old they are', async () => {
+test('keeps the newest 32 reads, and the newest 4 that were accepted on L1, of any age', async () => {
   await fold(...[1, 2, 3, 4, 5, 6].map((block) => message(block)));
   expect(await blocks()).toEqual([6, 5, 4, 3, 2, 1]);
   // 5 and 6 are above the height accepted on L1; one of 40 more is read at every block.
@@ -98,7 +98,7 @@ test('the newest 32 are kept, and the newest 4 that were accepted on L1, however
   expect(await blocks()).toEqual([...Array.from({ length: 33 }, (_, index) => 140 - index), 4]);
 });
 
-test('a contract that tells no balance says so until it tells one', async () => {
+test('marks a contract that gives no balance until it gives one', async () => {
   await fold(message(3, { type: 'balance.refused', reason: 'no entry point\0', balance: undefined }));
   expect((await read()).refusal).toEqual({
     reason: 'no entry point\u2400',

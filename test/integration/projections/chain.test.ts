@@ -143,11 +143,11 @@ const rewind = async (projections: readonly string[], offset = 0): Promise<void>
 const names = chainProjections.map(({ name }) => name);
 
 describe('the tables of a chain with reorgs', () => {
-  test('hold what the blocks that are left say', async () => {
+  test('hold the rows of the remaining blocks', async () => {
     await expectTablesOfChain();
   });
 
-  test('are the same when everything is read again, in other batches', async () => {
+  test('are the same when the whole log is read again in other batches', async () => {
     const before = await world.checksums();
     await rewind(names);
     await world.catchUp({ limits: { rows: 500, waitMs: 20, gapMs: 0 } });
@@ -157,7 +157,7 @@ describe('the tables of a chain with reorgs', () => {
     expect(await world.checksums()).toEqual(before);
   });
 
-  test('one projection is rebuilt alone, from its own checkpoint', async () => {
+  test('a projection whose checkpoint is reset is filled again alone', async () => {
     const before = await world.checksums();
     await world.select('SELECT 1');
     await world.clickhouse.command(`TRUNCATE TABLE ${firstTable('account_feed')}`);
@@ -171,7 +171,7 @@ describe('the tables of a chain with reorgs', () => {
     expect(await rowsOf('transfers')).toBe(transfersBefore);
   });
 
-  test('a range whose blocks are all reverted is gone from counts and ranges, and comes back', async () => {
+  test('a range whose blocks are all reverted disappears from counts and ranges, and returns with new blocks', async () => {
     const before = await world.checksums();
     const taken = heights(3000, 3021).toReversed();
     const blocks = taken.map((height) => chain.get(height)?.message.block);
@@ -197,7 +197,7 @@ describe('the tables of a chain with reorgs', () => {
     expect(after['indexed_block_ranges']).toBe(before['indexed_block_ranges']);
   });
 
-  test('a block that another chunk publishes again leaves the first one’s figures', async () => {
+  test('a block that another chunk publishes again no longer counts for the first chunk', async () => {
     const block = chain.get(1059)?.message.block;
     if (block === undefined) throw new Error('nothing at 1059');
     await world.publish([revert(1059), accept(block, 'repair')]);
@@ -207,7 +207,7 @@ describe('the tables of a chain with reorgs', () => {
 });
 
 describe('several processes', () => {
-  test('share the partitions, hand them over, and write each row to the same end', async () => {
+  test('share the partitions, hand them over, and end in the same rows', async () => {
     const limits = { rows: 200, waitMs: 20, gapMs: 0 };
     const first = await world.run({ limits });
     await world.publish(heights(5000, 5200).map((height) => accept(busyBlock(height, 5), 'live')));
@@ -225,7 +225,7 @@ describe('several processes', () => {
     expect(await world.checksums()).toEqual(once);
   });
 
-  test('a checkpoint that another process moved sends the writer back to where it stands', async () => {
+  test('a writer resumes from a checkpoint that another process has moved', async () => {
     const run = await world.run();
     const add = async (first: number, last: number): Promise<void> => {
       await world.publish(heights(first, last).map((height) => accept(busyBlock(height, 5), 'live')));

@@ -124,7 +124,7 @@ describe('tokens', () => {
     };
   }
 
-  test('hold the last description and the last word on every flag, folded once or twice', async () => {
+  test('hold the last description and the last value of every flag, folded once or twice', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(message, { maxLength: 12 }), async (messages) => {
         await pool.query(`TRUNCATE ${schemaOf(tokens)}.tokens`);
@@ -143,7 +143,7 @@ describe('tokens', () => {
     );
   });
 
-  test('of two of a kind the one further on in the log stays, whichever is folded last', async () => {
+  test('keep the message with the higher offset of two of a kind, whichever is folded last', async () => {
     const address = toFelt(77n);
     const described = (name: string): TokensMessage => ({
       type: 'token.described',
@@ -170,7 +170,7 @@ describe('tokens', () => {
     expect([row?.name, row?.logo]).toEqual(['new', 'new']);
   });
 
-  test('a part of a name is found by an index', async () => {
+  test('finds a part of a name by an index', async () => {
     const client = await pool.connect();
     try {
       await client.query('SET enable_seqscan = off');
@@ -183,7 +183,7 @@ describe('tokens', () => {
     }
   });
 
-  test('what the strictest parser lets through is stored, whatever the texts', async () => {
+  test('stores any text that the schema of the message accepts', async () => {
     const described = tokensMessage.parse({
       type: 'token.described',
       v: 1,
@@ -226,7 +226,7 @@ describe('chain status', () => {
     observed_at,
   });
 
-  test('is empty before anything was heard', async () => {
+  test('is empty before the first message', async () => {
     expect(new Set(Object.values(await status()))).toEqual(new Set([null]));
     expect(await chunkRows(pool, schemaOf(chainStatus))).toEqual([]);
   });
@@ -260,7 +260,7 @@ describe('chain status', () => {
     });
   });
 
-  test('chunks keep their first opening and finishing, and are open again with another range', async () => {
+  test('chunks keep the times of their first opening and finishing, and reopen with another range', async () => {
     const messages = [
       opened('live', 100, null, 1),
       opened('0-99', 0, 99, 2),
@@ -304,7 +304,7 @@ describe('quarantine', () => {
   const open = async () =>
     (await quarantineEntries(pool, schemaOf(quarantine), { open: true, limit: 10 })).map(({ id }) => id);
 
-  test('lists what is open, newest first, and counts it by reason', async () => {
+  test('lists open entries, newest first, and counts them by reason', async () => {
     await fold(quarantine, [
       event('a', 'odd shape', 1),
       event('b', 'odd shape', 2),
@@ -337,7 +337,7 @@ describe('quarantine', () => {
     expect(await quarantineEntry(pool, schemaOf(quarantine), 'nobody')).toBeNull();
   });
 
-  test('a settled entry stays on record; one that comes up again is open again', async () => {
+  test('keeps a resolved entry, and opens it when it is quarantined again', async () => {
     await fold(quarantine, [resolved('a', 'reverted', 10), resolved('nobody', 'skipped', 10)]);
     expect(await open()).toEqual(['chain.blocks:3:17', 'b']);
     // Said again, the first settling stands.

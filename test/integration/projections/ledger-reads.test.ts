@@ -116,7 +116,7 @@ const someHeight = (): number =>
     random.below(5200),
   ]);
 
-test('what pairs moved within spans', async () => {
+test('sums the legs of pairs within spans', async () => {
   const all = legs();
   for (let round = 0; round < 12; round += 1) {
     // Of one span all, every other time.
@@ -137,7 +137,7 @@ test('what pairs moved within spans', async () => {
   }
 });
 
-test('what an account moved of each token, up to a height and in steps', async () => {
+test('sums an account’s legs of each token up to a height and in steps', async () => {
   const all = legs();
   for (const account of randomWorld.accounts.slice(0, 6)) {
     const mine = all.filter((leg) => leg.account === account);
@@ -167,7 +167,7 @@ test('what an account moved of each token, up to a height and in steps', async (
   expect(await movedInSteps(clickhouse, worldTables, { account, heights: [] })).toEqual(new Map());
 });
 
-test('the transfers of a pair, newest first, each once', async () => {
+test('lists the transfers of a pair once, newest first', async () => {
   const all = legs();
   for (let round = 0; round < 6; round += 1) {
     const { account, token } = random.pick(all);
@@ -193,7 +193,7 @@ test('the transfers of a pair, newest first, each once', async () => {
   }
 });
 
-test('from where on every block is indexed', async () => {
+test('finds the lowest height from which all blocks are indexed', async () => {
   const starts = [0, 700, 1023, 1024, 1030, 2100, 2101, 2999, 3000, 3071, 3072, 4095, 4100, 5150, 5151];
   const found = await Promise.all(starts.map((height) => runStart(clickhouse, worldTables, height)));
   expect(found).toEqual([0, 0, 0, 0, 0, 0, null, null, 3000, 3000, 3000, 3000, 3000, 3000, null]);
@@ -203,7 +203,7 @@ test('from where on every block is indexed', async () => {
   ).toEqual([0, 5150]);
 });
 
-test('the newest block at each of many times', async () => {
+test('finds the newest block at each of many times', async () => {
   const blocks = [...chain.values()];
   const timesOf = blocks.map(({ timestamp }) => timestamp);
   const [oldest, newest] = [Math.min(...timesOf), Math.max(...timesOf)];
@@ -223,7 +223,7 @@ test('the newest block at each of many times', async () => {
   expect(await newestHeightsAt(clickhouse, worldTables, [])).toEqual([]);
 });
 
-test('up to where every block from the first on is indexed', async () => {
+test('finds the height up to which all blocks from the first are indexed', async () => {
   expect(await wholeUpTo(clickhouse, worldTables)).toBe(2100);
   const taken = async (of: readonly number[]): Promise<void> =>
     await write(

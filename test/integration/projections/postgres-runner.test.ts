@@ -111,7 +111,7 @@ test('notifies listeners when the fold is committed', async () => {
 });
 
 test.each(['unreadable', 'cannot be folded'])(
-  'a message that is %s halts after the ones before it, until it is passed over',
+  'a message that is %s halts the partition after the messages before it, until it is skipped',
   async (bad) => {
     run = await start();
     await settled();

@@ -87,7 +87,7 @@ const heightsServed = async (first: number, count: number): Promise<number> => {
 const settled = (): Promise<void> => world.settled();
 
 describe('a rebuild from the log', () => {
-  test('gives the same tables, in builds of their own, while the runner goes on; the runner follows', async () => {
+  test('builds equal tables beside the served ones, and the runner continues with them after the swap', async () => {
     await world.publish(blocks(0, 30));
     const fork = blocks(20, 10, 1);
     const orphans = blocks(20, 10)
@@ -118,7 +118,7 @@ describe('a rebuild from the log', () => {
     await run.done;
   });
 
-  test('names what differs, and serves what the log says', async () => {
+  test('reports differences, and serves what the log says afterwards', async () => {
     await world.publish(blocks(0, 12));
     await world.catchUp();
     const before = await served();
@@ -154,7 +154,7 @@ describe('a rebuild from the log', () => {
     expect(await served()).toEqual(before);
   });
 
-  test('ended anywhere, goes on with its shadow; without a swap nothing is served differently', async () => {
+  test('resumes its shadow build after an interruption, and changes nothing served without a swap', async () => {
     await world.publish(blocks(9000, 60));
     await world.catchUp();
     const before = await served();
@@ -180,7 +180,7 @@ describe('a rebuild from the log', () => {
     expect(await served()).toEqual(before);
   });
 
-  test('a reorg that lands while it compares is in what is served afterwards', async () => {
+  test('serves a reorg that was published while it compared', async () => {
     await world.publish(blocks(12_000, 20));
     const run = await world.run();
     await settled();
@@ -204,7 +204,7 @@ describe('a rebuild from the log', () => {
     await run.stop();
   });
 
-  test('waits for a batch that is being written, and keeps the next one waiting', async () => {
+  test('waits for a batch that is being written, and holds back the next one', async () => {
     await world.publish(blocks(15_000, 5));
     const gate = Promise.withResolvers<void>();
     const entered = Promise.withResolvers<void>();
@@ -245,7 +245,7 @@ describe('a rebuild from the log', () => {
 test.each([
   ['of tables in ClickHouse', 'transfers'],
   ['of tables in PostgreSQL', 'tokens'],
-])('a rebuild %s that is told to stop while it compares swaps nothing', async (_, name) => {
+])('a rebuild %s that is stopped while it compares swaps nothing', async (_, name) => {
   await world.publish(blocks(17_000, 5));
   await world.catchUp();
   const [projection] = [...chain, ...postgresProjections].filter((one) => one.name === name);
@@ -284,7 +284,7 @@ test('a swap keeps only the writers of its own projections waiting', async () =>
 });
 
 describe('a rebuild refuses', () => {
-  test('while another one is under way, whose shadow nobody may drop', async () => {
+  test('while another one runs, whose shadow build cannot be dropped', async () => {
     await world.catchUp();
     const dropShadow = async (): Promise<void> => {
       const shadow = (await listBuilds(world.pool, 'transfers')).find(({ state }) => state === 'building');
@@ -341,7 +341,7 @@ describe('a rebuild refuses', () => {
     expect(report.tables.flatMap(({ differing }) => differing)).toEqual([]);
   });
 
-  test('to drop what is served, and drops the rest with everything that is known of it', async () => {
+  test('to drop a served build, and drops a retired one with its tables and checkpoints', async () => {
     const [first] = await listBuilds(world.pool, 'tx-index');
     const serving = (await listBuilds(world.pool, 'tx-index')).find(({ state }) => state === 'serving');
     await expect(
@@ -375,7 +375,7 @@ describe('a rebuild refuses', () => {
   });
 });
 
-test('another version is built beside the one that is served, whose writer ends by name', async () => {
+test('another version is built beside the served one, whose writer then fails with VERSION_MISMATCH', async () => {
   const own = await projectionWorld();
   try {
     await own.publish(blocks(0, 6));
@@ -423,7 +423,7 @@ test('another version is built beside the one that is served, whose writer ends 
   }
 });
 
-test('a read model that is new on an old log is built before it is served, and keeps no other waiting', async () => {
+test('a new read model on an old log is built before it is served, while the others go on', async () => {
   const own = await projectionWorld();
   try {
     const older = chainProjections.filter(({ name }) => name !== 'account-feed');
@@ -478,7 +478,7 @@ test('a read model that is new on an old log is built before it is served, and k
   }
 });
 
-test('PostgreSQL projections are folded anew, compared and swapped; what differs is named', async () => {
+test('PostgreSQL projections are folded again, compared and swapped, and differing rows are reported', async () => {
   const own = await projectionWorld();
   try {
     const tokens = postgresProjections.find(({ name }) => name === 'tokens');

@@ -74,7 +74,7 @@ async function compare(): Promise<void> {
   expect(await runStart(clickhouse, worldTables, head)).toBe(start);
 }
 
-test('is right for no block, one block, a growing chain, gaps and reorgs of any depth', async () => {
+test('finds the newest run in no block, one block, a growing chain, gaps and reorgs of any depth', async () => {
   const steps: [number, number, boolean][] = [
     [5, 5, true], // one block
     [5, 5, false], // none left
@@ -103,7 +103,7 @@ test('is right for no block, one block, a growing chain, gaps and reorgs of any 
   }
 });
 
-test('is right after any sequence of inclusions and removals', async () => {
+test('finds the newest run after any sequence of inclusions and removals', async () => {
   for (let round = 0; round < 30; round += 1) {
     const top = Math.max(0, ...indexed);
     const last = random.below(4) === 0 ? random.below(top + 1) : top + random.below(1500);

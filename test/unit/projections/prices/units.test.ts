@@ -9,7 +9,7 @@ const price = fc
   .map(([whole, rest]) => `${whole}.${rest.toString().padStart(41, '0')}`.replace(/\.?0+$/, ''))
   .map((text) => (text === '' ? '0' : text));
 
-test('a price is a whole number of units, and reads back as it was', () => {
+test('a price is a whole number of units, and is converted back unchanged', () => {
   fc.assert(
     fc.property(price, (text) => {
       expect(usdOf(unitsOf(text))).toBe(text);

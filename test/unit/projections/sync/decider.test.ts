@@ -15,7 +15,7 @@ const put = (id: string, body: Partial<CommandOf<'sync.put'>['body']>): CommandO
   body: { lookup_hash: 'ab', version: 1, blob: 'b', verified_with: null, auth_key: 'sealed', ...body },
 });
 
-test('the first one brings the key, and is the only first one', () => {
+test('accepts a first PUT once, with its key', () => {
   const { outcome, changes } = decideSync(null, put('c1', { version: 3 }));
   expect(outcome).toEqual({ accepted: true, result: { version: 3 } });
   expect(changes).toMatchObject([
@@ -36,7 +36,7 @@ test('the first one brings the key, and is the only first one', () => {
   );
 });
 
-test('whatever is put, versions only rise', () => {
+test('only increases versions, whatever is put', () => {
   const versions = fc.array(fc.integer({ min: 1, max: 20 }), { maxLength: 30 });
   fc.assert(
     fc.property(versions, (asked) => {

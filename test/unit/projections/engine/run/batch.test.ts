@@ -58,7 +58,7 @@ describe('createBatch', () => {
     expect(place.next).toBe(4);
   });
 
-  test('keeps nothing of a message that cannot be projected', () => {
+  test('adds nothing of a message that cannot be projected', () => {
     const only = target('only');
     const place = reading([[only, 0]]);
     const batch = createBatch([only]);
