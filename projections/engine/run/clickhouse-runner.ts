@@ -10,6 +10,7 @@ import { createBatch } from './batch.ts';
 import type { Reading, Target } from './batch.ts';
 import { describe, readItem } from '../../streams.ts';
 import { createReadings } from './readings.ts';
+import type { Readings } from './readings.ts';
 import { createWriter } from './writer.ts';
 import { identifyLog } from '../../../infra/kafka/checkpoints.ts';
 import { createConsumer } from '../../../infra/kafka/consumer.ts';
@@ -17,12 +18,13 @@ import type { ClickHouseProjection, Stream, StreamItem } from '../../define.ts';
 import { followServed } from './follow-served.ts';
 import type { ProjectionRun } from './follow-served.ts';
 import { createGatherer } from './gatherer.ts';
-import type { GatherLimits } from './gatherer.ts';
+import type { GatherLimits, Gatherer } from './gatherer.ts';
 import type { ProjectionMetrics } from '../metrics.ts';
 import { createStoreRetry } from '../store-retry.ts';
 import { projectionState } from '../state.ts';
 import type { ProjectionState } from '../state.ts';
 import { createHaltMonitor } from './halt-monitor.ts';
+import type { HaltMonitor } from './halt-monitor.ts';
 
 /** Stores and clock of the runner, real or simulated. */
 export interface RunnerPorts {
@@ -102,7 +104,7 @@ export async function runTargets(
     fetchBytes: topic.fetchBytes,
     signal: abort.signal,
     startOffset: async (_, partition) => (await readings.open(partition)).next,
-    handle,
+    handle: (batch) => handler.handle(batch),
     onRevoked: (parts) => parts.forEach(({ partition }) => readings.drop(partition)),
     onError: fail,
   });
@@ -142,7 +144,7 @@ export async function runTargets(
     checkpoint: ({ stored }, build) => [...stored].find(([target]) => target.build === build)?.[1] ?? 0,
     buildsAt: ({ planned }, { message }) =>
       targets.filter((target) => (planned.get(target) ?? 0) <= message.offset).map(({ build }) => build),
-    resume,
+    resume: (reading) => handler.resume(reading),
     retry(reading) {
       reading.halt = null;
       seek(reading.partition, reading.next);
@@ -151,6 +153,45 @@ export async function runTargets(
     onError: fail,
   });
 
+  const { signal } = abort;
+  const handler = createHandler({ topic, clock, readings, gatherer, monitor, seek, signal });
+
+  await readings.check(); // a checkpoint outside the log is reported before anything is read
+  await consumer.start();
+  monitor.start();
+  log.info({ projections: targets.map(({ build }) => build) }, `projecting ${topic.name}`);
+
+  return {
+    done: ending.promise,
+    async stop() {
+      abort.abort(new Error('stopped'));
+      gatherer.close();
+      await consumer.stop();
+      await monitor.stop();
+      await writer.idle();
+      ending.resolve();
+    },
+  };
+}
+
+/** Takes messages from the consumer into batches. */
+function createHandler({
+  topic,
+  clock,
+  readings,
+  gatherer,
+  monitor,
+  seek,
+  signal,
+}: {
+  readonly topic: Stream;
+  readonly clock: Clock;
+  readonly readings: Readings;
+  readonly gatherer: Gatherer;
+  readonly monitor: HaltMonitor;
+  readonly seek: (partition: number, offset: number) => void;
+  readonly signal: AbortSignal;
+}): { handle(batch: LogBatch): Promise<Handled>; resume(reading: Reading): Promise<void> } {
   /** Adds one message to the batch; a message that cannot be read or projected halts the partition. */
   async function take(reading: Reading, message: LogMessage): Promise<void> {
     const item = readItem(topic, message);
@@ -190,7 +231,7 @@ export async function runTargets(
     monitor.onHighWatermark(partition, highWatermark);
     let lastYield = clock.now();
     for (const message of messages) {
-      if (abort.signal.aborted) return 'abandoned';
+      if (signal.aborted) return 'abandoned';
       if (!reading.current || reading.halt !== null) return 'done';
       if (message.offset < reading.next) continue;
       if (message.offset > reading.next) {
@@ -208,22 +249,7 @@ export async function runTargets(
     return 'done';
   }
 
-  await readings.check(); // a checkpoint outside the log is reported before anything is read
-  await consumer.start();
-  monitor.start();
-  log.info({ projections: targets.map(({ build }) => build) }, `projecting ${topic.name}`);
-
-  return {
-    done: ending.promise,
-    async stop() {
-      abort.abort(new Error('stopped'));
-      gatherer.close();
-      await consumer.stop();
-      await monitor.stop();
-      await writer.idle();
-      ending.resolve();
-    },
-  };
+  return { handle, resume };
 }
 
 /** The stream that all of these read. */

@@ -55,14 +55,11 @@ const CHECK_MS = 1000;
 const CHECKS_PER_OFFSETS = 5;
 
 export function createHaltMonitor<R extends MonitoredPartition>(dependencies: Dependencies<R>): HaltMonitor {
-  const { kafka, state, clock, topic, log, metrics, builds } = dependencies;
+  const { kafka, state, clock, topic, log } = dependencies;
   const quarantine = kafka.publisher();
-  const highWatermarks = new Map<number, number>();
-  const committed = new Map<number, number>();
+  const progress = createProgressMeter(dependencies);
   const stopping = new AbortController();
   let checking: Promise<void> = Promise.resolve();
-  let checks = 0;
-  let measured = new Set<number>();
 
   /** Halts that were sent to the quarantine, acknowledged or not. */
   const quarantined = new WeakSet<Halt>();
@@ -110,47 +107,10 @@ export function createHaltMonitor<R extends MonitoredPartition>(dependencies: De
     }
   };
 
-  const compareWithLog = async (): Promise<void> => {
-    await state.checkServed(builds);
-    for (const { partition, high } of await kafka.offsets(topic)) highWatermarks.set(partition, high);
-    for (const reading of dependencies.readings()) {
-      const next = Math.min(...builds.map((build) => dependencies.checkpoint(reading, build)));
-      if (committed.get(reading.partition) === next) continue;
-      committed.set(reading.partition, next);
-      // Refused during a rebalance; the next check commits again.
-      await dependencies.commit(reading.partition, next).catch(() => committed.delete(reading.partition));
-    }
-  };
-
-  const measure = async (): Promise<void> => {
-    if (checks % CHECKS_PER_OFFSETS === 0) await compareWithLog();
-    const read = new Set<number>();
-    for (const reading of dependencies.readings()) {
-      const { partition, halt } = reading;
-      read.add(partition);
-      for (const build of builds) {
-        const labels = { projection: build.projection, partition };
-        const lag = (highWatermarks.get(partition) ?? 0) - dependencies.checkpoint(reading, build);
-        metrics.lag.set(labels, Math.max(0, lag));
-        metrics.halted.set(labels, halt === null ? 0 : 1);
-      }
-    }
-    // Partitions that another process reads are measured there.
-    for (const partition of measured) {
-      if (read.has(partition)) continue;
-      for (const { projection } of builds) {
-        metrics.lag.remove({ projection, partition });
-        metrics.halted.remove({ projection, partition });
-      }
-    }
-    measured = read;
-  };
-
   const check = async (): Promise<void> => {
     try {
       await checkHalts();
-      await measure();
-      checks += 1;
+      await progress.measure();
     } catch (error) {
       // The next check retries an unavailable store; everything else is a bug.
       if (isStoreUnavailable(error)) log.warn({ err: error }, 'halt monitor: store unavailable');
@@ -164,7 +124,7 @@ export function createHaltMonitor<R extends MonitoredPartition>(dependencies: De
 
   return {
     wake: checkSoon,
-    onHighWatermark: (partition, highWatermark) => void highWatermarks.set(partition, highWatermark),
+    onHighWatermark: progress.onHighWatermark,
     start() {
       const { signal } = stopping;
       void (async () => {
@@ -179,6 +139,57 @@ export function createHaltMonitor<R extends MonitoredPartition>(dependencies: De
       stopping.abort();
       await checking;
       await quarantine.close();
+    },
+  };
+}
+
+/** Measures how far the builds have read, and commits it to the consumer group. */
+function createProgressMeter<R extends MonitoredPartition>(
+  dependencies: Dependencies<R>,
+): Pick<HaltMonitor, 'onHighWatermark'> & { measure(): Promise<void> } {
+  const { kafka, state, topic, metrics, builds } = dependencies;
+  const highWatermarks = new Map<number, number>();
+  const committed = new Map<number, number>();
+  let checks = 0;
+  let measured = new Set<number>();
+
+  const compareWithLog = async (): Promise<void> => {
+    await state.checkServed(builds);
+    for (const { partition, high } of await kafka.offsets(topic)) highWatermarks.set(partition, high);
+    for (const reading of dependencies.readings()) {
+      const next = Math.min(...builds.map((build) => dependencies.checkpoint(reading, build)));
+      if (committed.get(reading.partition) === next) continue;
+      committed.set(reading.partition, next);
+      // Refused during a rebalance; the next check commits again.
+      await dependencies.commit(reading.partition, next).catch(() => committed.delete(reading.partition));
+    }
+  };
+
+  return {
+    onHighWatermark: (partition, highWatermark) => void highWatermarks.set(partition, highWatermark),
+    async measure() {
+      if (checks % CHECKS_PER_OFFSETS === 0) await compareWithLog();
+      checks += 1;
+      const read = new Set<number>();
+      for (const reading of dependencies.readings()) {
+        const { partition, halt } = reading;
+        read.add(partition);
+        for (const build of builds) {
+          const labels = { projection: build.projection, partition };
+          const lag = (highWatermarks.get(partition) ?? 0) - dependencies.checkpoint(reading, build);
+          metrics.lag.set(labels, Math.max(0, lag));
+          metrics.halted.set(labels, halt === null ? 0 : 1);
+        }
+      }
+      // Partitions that another process reads are measured there.
+      for (const partition of measured) {
+        if (read.has(partition)) continue;
+        for (const { projection } of builds) {
+          metrics.lag.remove({ projection, partition });
+          metrics.halted.remove({ projection, partition });
+        }
+      }
+      measured = read;
     },
   };
 }

@@ -46,7 +46,7 @@ interface Dependencies {
  * moves over a gap, and totals never lead what can be queried. Every part is idempotent.
  */
 export function createWriter(dependencies: Dependencies): Writer {
-  const { clickhouse, state, hold, identity, metrics, signal } = dependencies;
+  const { hold, metrics, signal } = dependencies;
   let inFlight = 0;
   let tail: Promise<void> = Promise.resolve();
   let waiting: (() => void)[] = [];
@@ -58,74 +58,8 @@ export function createWriter(dependencies: Dependencies): Writer {
   };
   signal.addEventListener('abort', wake, { once: true });
 
-  const onClickHouse = createStoreRetry('clickhouse', dependencies, isClickHouseUnavailable);
+  const { insert, finish } = createBatchSteps(dependencies);
   const onPostgres = createStoreRetry('postgres', dependencies);
-
-  const insert = async ({ target: { projection, build }, tables }: Share): Promise<void> => {
-    const inserts = [...tables].map(async ([placeholder, encoder]) => {
-      const { rows, columns } = encoder;
-      if (rows === 0) return;
-      const bytes = encoder.take();
-      const done = metrics.insertSeconds.startTimer({ projection: projection.name });
-      const table = withNames(`{{${placeholder}}}`, build.names);
-      await onClickHouse(() => clickhouse.insertEncoded(table, columns, bytes));
-      done();
-      metrics.rows.inc({ projection: projection.name }, rows);
-    });
-    await allOf(inserts);
-  };
-
-  const derive = async ({ target: { projection, build }, touched }: Share): Promise<void> => {
-    if (projection.derive === undefined || touched.length === 0) return;
-    const done = metrics.deriveSeconds.startTimer({ projection: projection.name });
-    for (const { sql, params } of projection.derive(touched)) {
-      await onClickHouse(() => clickhouse.command(withNames(sql, build.names), { params }));
-    }
-    done();
-  };
-
-  const moveCheckpoints = async (batch: Batch): Promise<void> => {
-    const moves = batch.moves();
-    const refused = new Set(
-      await onPostgres(() =>
-        state.move(
-          identity,
-          moves.map(({ move }) => move),
-        ),
-      ),
-    );
-    for (const { move, reading, target } of moves) {
-      if (!refused.has(move)) {
-        reading.stored.set(target, move.next);
-        metrics.messages.inc({ projection: move.build.projection }, move.next - move.expected);
-      } else if (reading.current) {
-        reading.current = false;
-        dependencies.onRefused(reading);
-      }
-    }
-  };
-
-  /** Called when every earlier batch is written. */
-  const finish = async (
-    batch: Batch,
-    inserting: ReadonlyMap<Share, Promise<void>>,
-    held: ServedLock | null,
-  ): Promise<void> => {
-    await allOf(
-      [...inserting].map(async ([share, inserted]) => {
-        await inserted;
-        await derive(share);
-      }),
-    );
-    // The process was frozen, and the served builds may have changed: read and write the messages again.
-    if (held?.isLost() === true)
-      throw new AppError('BUILD_RETIRED', 'The lock on the served builds was lost');
-    for (const share of batch.shares.filter((one) => !inserting.has(one))) {
-      await insert(share);
-      await derive(share);
-    }
-    await moveCheckpoints(batch);
-  };
 
   /** One lock after the other: a later batch must not hold a lock that a swap, for which this one waits, waits for. */
   let holding: Promise<unknown> = Promise.resolve();
@@ -182,6 +116,85 @@ export function createWriter(dependencies: Dependencies): Writer {
     },
     idle: () => tail.catch(() => {}),
   };
+}
+
+interface BatchSteps {
+  /** Inserts the base rows of a share. */
+  insert(share: Share): Promise<void>;
+  /**
+   * Waits for the inserts under way, then writes what depends on them and moves the checkpoints. Called when every earlier
+   * batch is written.
+   */
+  finish(batch: Batch, inserting: ReadonlyMap<Share, Promise<void>>, held: ServedLock | null): Promise<void>;
+}
+
+function createBatchSteps(dependencies: Dependencies): BatchSteps {
+  const { clickhouse, state, identity, metrics } = dependencies;
+  const onClickHouse = createStoreRetry('clickhouse', dependencies, isClickHouseUnavailable);
+  const onPostgres = createStoreRetry('postgres', dependencies);
+
+  const insert = async ({ target: { projection, build }, tables }: Share): Promise<void> => {
+    const inserts = [...tables].map(async ([placeholder, encoder]) => {
+      const { rows, columns } = encoder;
+      if (rows === 0) return;
+      const bytes = encoder.take();
+      const done = metrics.insertSeconds.startTimer({ projection: projection.name });
+      const table = withNames(`{{${placeholder}}}`, build.names);
+      await onClickHouse(() => clickhouse.insertEncoded(table, columns, bytes));
+      done();
+      metrics.rows.inc({ projection: projection.name }, rows);
+    });
+    await allOf(inserts);
+  };
+
+  const derive = async ({ target: { projection, build }, touched }: Share): Promise<void> => {
+    if (projection.derive === undefined || touched.length === 0) return;
+    const done = metrics.deriveSeconds.startTimer({ projection: projection.name });
+    for (const { sql, params } of projection.derive(touched)) {
+      await onClickHouse(() => clickhouse.command(withNames(sql, build.names), { params }));
+    }
+    done();
+  };
+
+  const moveCheckpoints = async (batch: Batch): Promise<void> => {
+    const moves = batch.moves();
+    const refused = new Set(
+      await onPostgres(() =>
+        state.move(
+          identity,
+          moves.map(({ move }) => move),
+        ),
+      ),
+    );
+    for (const { move, reading, target } of moves) {
+      if (!refused.has(move)) {
+        reading.stored.set(target, move.next);
+        metrics.messages.inc({ projection: move.build.projection }, move.next - move.expected);
+      } else if (reading.current) {
+        reading.current = false;
+        dependencies.onRefused(reading);
+      }
+    }
+  };
+
+  const finish: BatchSteps['finish'] = async (batch, inserting, held) => {
+    await allOf(
+      [...inserting].map(async ([share, inserted]) => {
+        await inserted;
+        await derive(share);
+      }),
+    );
+    // The process was frozen, and the served builds may have changed: read and write the messages again.
+    if (held?.isLost() === true)
+      throw new AppError('BUILD_RETIRED', 'The lock on the served builds was lost');
+    for (const share of batch.shares.filter((one) => !inserting.has(one))) {
+      await insert(share);
+      await derive(share);
+    }
+    await moveCheckpoints(batch);
+  };
+
+  return { insert, finish };
 }
 
 /** Waits for all, then throws the first failure: nothing is in flight when it throws. */

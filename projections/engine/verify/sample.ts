@@ -8,7 +8,7 @@ import { describe, parseMessage } from '../../streams.ts';
 import { amongFelts } from '../../transfer-reads.ts';
 import { ascendingSql, descending } from '../../descending.ts';
 
-/** Legs are looked up for so many transfers of a block: each is two places in the ledger. */
+/** Transfers of a block whose legs are read: each has two in the ledger. */
 const LEGS_OF = 16;
 
 const blockRow = z.object({
@@ -35,7 +35,7 @@ const transferRow = z.object({
 const legsRow = z.object({ legs: z.coerce.number(), sum: z.string(), moved: z.string() });
 const heightRow = z.object({ height: z.number() });
 
-/** One thread: the smallest cost beside everything else. */
+/** One thread, so that a sample takes little from writers and readers. */
 const settings = { max_threads: 1 } as const;
 
 interface Deps {
@@ -43,7 +43,7 @@ interface Deps {
   readonly served: Pick<ServedBuilds, 'table'>;
 }
 
-/** A block that is indexed, at or below a height; null when there is none. A read of one granule. */
+/** The indexed block at a height, or the next one below; null when there is none. Reads one granule. */
 export async function blockAtOrBelow(
   { clickhouse, served }: Deps,
   height: number,
@@ -59,7 +59,7 @@ export async function blockAtOrBelow(
   return row ?? null;
 }
 
-/** The lowest height that is indexed. */
+/** The lowest indexed height; null when nothing is indexed. */
 export async function lowestIndexed({ clickhouse, served }: Deps): Promise<number | null> {
   const sql = `SELECT min(first_block) AS height FROM ${served.table('indexed_block_ranges')} FINAL HAVING count() > 0`;
   const [row] = await clickhouse.rows({ name: 'sample.lowest', sql, row: heightRow }, {}, { settings });
@@ -67,10 +67,10 @@ export async function lowestIndexed({ clickhouse, served }: Deps): Promise<numbe
 }
 
 /**
- * Compares what little can be read of one block by its keys: the rows of its transfers with their number, the two legs of
- * some of them, which sum to zero, and, where the log is given, the header's counts with the body.
+ * Compares the parts of one block that can be read by key: the number of its transfers with their rows, some of them with
+ * their two legs, which sum to zero, and, given the log, the header's counts with the body.
  *
- * @returns what differs, in a sentence; null: nothing does
+ * @returns the first difference, as a sentence; null when there is none
  */
 export async function differenceInBlock(
   deps: Deps,
@@ -94,8 +94,8 @@ export async function differenceInBlock(
         );
   if (rows.length !== block.transfers)
     return `${block.transfers} transfers are counted, ${rows.length} rows are in transfers`;
-  const stranger = rows.find(({ of_block }) => of_block !== block.hash);
-  if (stranger !== undefined) return `a transfer is of block ${stranger.of_block}, indexed is ${block.hash}`;
+  const foreign = rows.find(({ of_block }) => of_block !== block.hash);
+  if (foreign !== undefined) return `a transfer is of block ${foreign.of_block}, indexed is ${block.hash}`;
   return (
     (await differenceInLegs(deps, block, rows)) ??
     (kafka === null ? null : await differenceInLog(kafka, block))
@@ -141,7 +141,7 @@ async function differenceInLegs(
   return `${chosen.length} transfers of ${moved} in all have ${count} legs, which sum to ${found?.sum ?? 0} and move ${found?.moved ?? 0}`;
 }
 
-/** Of the message that the index names: it holds this block, and what its header counts. */
+/** The message that the index names must hold this block, with as many transactions and events as its header counts. */
 async function differenceInLog(
   kafka: Pick<Kafka, 'readRange'>,
   { height, hash, partition, offset }: SampledBlock,
