@@ -61,7 +61,7 @@ export async function loadCheckpoints(
   return new Map(stored.map(({ partition, nextOffset }) => [partition, nextOffset]));
 }
 
-/** False where the log no longer has messages that a build has not read: a snapshot has replaced them. */
+/** False when messages that the build has not read were deleted from the log, because a snapshot replaces them. */
 export async function canResume(
   db: Sql,
   kafka: Pick<Kafka, 'offsets'>,

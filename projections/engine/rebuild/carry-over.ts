@@ -19,8 +19,8 @@ interface Stores {
 const ATTEMPTS = 5;
 
 /**
- * Prepares a shadow build on a topic with finite retention: it begins at the log's first offset, with the rows that the
- * previous build holds of the messages before. Does nothing once the shadow build has checkpoints.
+ * Prepares a shadow build on a topic with finite retention: copies the rows of deleted messages from the previous build,
+ * and begins at the log's first offset. Does nothing once the shadow build has checkpoints.
  */
 export async function carryOver(
   stores: Stores,

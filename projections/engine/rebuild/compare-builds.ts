@@ -57,7 +57,7 @@ export async function compareBuilds(
     : await compareWhileWritten(deps, projection, served, shadow, catchUp);
 }
 
-/** One snapshot sees the served rows and their checkpoint: the shadow build is compared once it stands there, too. */
+/** The transaction sees the served rows and their checkpoint as of one moment; the shadow build is replayed up to it. */
 async function compareInSnapshot(
   deps: ReplayDeps,
   projection: PostgresProjection<unknown>,

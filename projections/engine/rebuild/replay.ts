@@ -33,7 +33,7 @@ export interface ReplayDeps {
   readonly signal: AbortSignal;
 }
 
-/** Where to end: the offset before which everything is read, by partition. */
+/** The offsets at which a replay ends (exclusive), by partition. */
 export type Goal = ReadonlyMap<number, number>;
 
 /** Called with the number of messages read since the last call. */

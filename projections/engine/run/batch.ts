@@ -11,7 +11,7 @@ export interface Target {
   readonly build: Build;
 }
 
-/** A partition between an assignment, or a checkpoint conflict, and the next. */
+/** What a run knows of a partition, from an assignment or a checkpoint conflict to the next. */
 export interface Reading {
   readonly partition: number;
   /** False once the partition is revoked or reopened: its gathered messages then move no checkpoint. */

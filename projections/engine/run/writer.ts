@@ -120,12 +120,16 @@ export function createWriter(dependencies: Dependencies): Writer {
 
 interface BatchSteps {
   /** Inserts the base rows of a share. */
-  insert(share: Share): Promise<void>;
+  readonly insert: (share: Share) => Promise<void>;
   /**
    * Waits for the inserts under way, then writes what depends on them and moves the checkpoints. Called when every earlier
    * batch is written.
    */
-  finish(batch: Batch, inserting: ReadonlyMap<Share, Promise<void>>, held: ServedLock | null): Promise<void>;
+  readonly finish: (
+    batch: Batch,
+    inserting: ReadonlyMap<Share, Promise<void>>,
+    held: ServedLock | null,
+  ) => Promise<void>;
 }
 
 function createBatchSteps(dependencies: Dependencies): BatchSteps {

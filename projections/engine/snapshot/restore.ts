@@ -12,7 +12,7 @@ import { ownerOf } from '../checkpoints.ts';
 
 type Log = Pick<Kafka, 'offsets' | 'readRange' | 'topicId'>;
 
-/** The newest snapshot that is whole; null: none is. */
+/** The newest complete snapshot; null when there is none. */
 export async function newestSnapshot(kafka: Log): Promise<SnapshotManifest | null> {
   let newest: SnapshotManifest | null = null;
   for await (const message of snapshotMessages(kafka)) {
@@ -22,11 +22,11 @@ export async function newestSnapshot(kafka: Log): Promise<SnapshotManifest | nul
 }
 
 /**
- * Fills a build that has read nothing yet from the newest snapshot, and puts its checkpoint behind it. Does nothing where
- * there is no snapshot, or where the build has begun. A projection that the snapshot does not know is newer than it: what
- * it decides was never asked for before, so it begins empty.
+ * Fills a build that has no checkpoint yet from the newest snapshot, and stores the snapshot's checkpoint. Does nothing
+ * without a snapshot, or when the build has a checkpoint. A projection that the snapshot does not have is newer than the
+ * snapshot: no command for it was ever sent, so it begins empty.
  *
- * Throws `VERSION_MISMATCH` where rows of the snapshot's version do not fit the tables.
+ * @throws VERSION_MISMATCH when rows of the snapshot's version do not fit the tables
  */
 export async function restoreFromSnapshot(
   { kafka, pool }: { kafka: Log; pool: Pool },
@@ -67,7 +67,7 @@ async function fill(
   build: Build,
 ): Promise<ReadonlyMap<string, number>> {
   const counts = new Map<string, number>();
-  // Rows refer to each other over tables, which come in the order of their names.
+  // Rows refer to rows of other tables, which are inserted in the order of the tables' names.
   await tx.query('SET CONSTRAINTS ALL DEFERRED');
   for await (const message of snapshotMessages(kafka)) {
     const isOurs = message.id === manifest.id && message.type === 'snapshot.rows_written';

@@ -16,12 +16,12 @@ import { loadCheckpoints, ownerOf } from '../checkpoints.ts';
 
 export interface SnapshotReport {
   readonly projections: SnapshotManifest['projections'];
-  /** The first offset of `commands` that is still there, and how many messages went. */
+  /** The first offset of `commands` that is kept, and the number of deleted messages. */
   readonly from: number;
   readonly deleted: number;
 }
 
-/** Text of the rows in one message; a row may be larger. */
+/** Characters of the rows in one message, unless a single row is larger. */
 const MESSAGE_CHARACTERS = 500_000;
 const ROWS_AT_ONCE = 200;
 const PARTITION = 0;
@@ -31,13 +31,14 @@ const rowShape = z.record(z.string(), z.unknown());
 const tableName = z.object({ name: z.string() });
 
 /**
- * Writes the tables of these projections to the log, as they are after some offset each, and then deletes the messages
- * below the lowest of these offsets: what was deleted from the tables is in the log no more. A rebuild begins from there.
- * What arrives meanwhile has a higher offset, and stays. Killed anywhere, it has deleted nothing that is not kept.
+ * Writes the tables of these projections to the log, each as of its checkpoint, then deletes the messages below the
+ * lowest of these offsets: what users deleted is no longer in the log. A rebuild begins from the snapshot. Messages that
+ * arrive meanwhile have higher offsets, and stay. A process killed at any point has deleted nothing that the log does not
+ * hold otherwise.
  *
- * Throws `VERSION_MISMATCH` while one of them is not served as this program writes it, `CONFLICT` while one is rebuilt.
+ * @throws VERSION_MISMATCH when one of them is served in another version, CONFLICT while one is rebuilt
  *
- * @param projections all that are made from `commands`
+ * @param projections all projections of `commands`
  * @param now unix milliseconds
  */
 export async function takeSnapshot(
@@ -66,7 +67,7 @@ export async function takeSnapshot(
       const [before] = await kafka.offsets(topics.commands);
       await assertHeld();
       await kafka.deleteBefore(topics.commands, PARTITION, from);
-      // Earlier snapshots hold what was deleted since.
+      // Earlier snapshots contain rows that were deleted since.
       await kafka.deleteBefore(topics.snapshots, PARTITION, firstOffset);
       return { projections: manifest.projections, from, deleted: Math.max(0, from - (before?.low ?? 0)) };
     } finally {
@@ -75,7 +76,7 @@ export async function takeSnapshot(
   });
 }
 
-/** One transaction sees all tables and checkpoints of one moment. It is closed by its holder alone: what counts is the newest. */
+/** One transaction reads all tables and checkpoints as of one moment. The closing message makes the snapshot complete. */
 async function writeSnapshot(
   pool: Pool,
   publisher: Publisher,
@@ -133,7 +134,7 @@ async function writeSnapshot(
   }
 }
 
-/** The rows of a table, as many as one message holds at once. */
+/** The rows of a table, in portions of one message. */
 async function* rowsOf(client: PoolClient, table: string): AsyncIterable<Record<string, unknown>[]> {
   await client.query(
     `DECLARE snapshot_rows NO SCROLL CURSOR FOR SELECT to_jsonb(t)::text AS row FROM ${table} AS t`,

@@ -3,22 +3,22 @@ import type { Heights } from '../compare.ts';
 /** A difference that verification found, with a description for operators. */
 export interface Difference {
   /**
-   * log: the topic breaks a promise of its own; rows: a table is not what the topic says; derived: totals are not what
-   * their base table says; conservation: legs of a token do not sum to zero; checkpoint: outside the log; halt: a
-   * partition stands still; node: the node has another block.
+   * log: the log is inconsistent; rows: a table differs from the log; derived: a total differs from its base table;
+   * conservation: the legs of a token do not sum to zero; checkpoint: outside the log; halt: a halted partition; node:
+   * the node has another block.
    */
   readonly kind: 'log' | 'rows' | 'derived' | 'conservation' | 'checkpoint' | 'halt' | 'node';
   readonly what: string;
-  /** Where to look again; null: at no height. Of a row that is named: of its range. */
+  /** The heights to verify again, for a row those of its range; null: the difference has no height. */
   readonly heights: Heights | null;
-  /** The table, by its placeholder, and the range of 1024 heights that differ. */
+  /** The table's placeholder, and the range of 1024 heights. */
   readonly table?: string;
   readonly range?: number;
-  /** The height of the one row that differs, where it has one. */
+  /** The height of a single row, if it has one. */
   readonly height?: number | null;
-  /** The block must be read from the node again. */
+  /** True when the ingester must read the block from the node again. */
   readonly reread?: boolean;
 }
 
-/** Differences named one by one, of one kind and table; of more, only how many there are. */
+/** Differences of one kind and table that are listed one by one; of more, only their number. */
 export const NAMED = 1000;

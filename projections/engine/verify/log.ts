@@ -19,7 +19,7 @@ const inForce = (facts: string): string => `(
 
 const foundRow = z.object({ height: z.number(), last: z.number(), detail: z.string() });
 
-/** What the log promises of itself, checked on what was read: each height once, linked, whole, in its partition. */
+/** Checks that the log has one block at each height, linked, complete, and in its partition. */
 export async function logDifferences(
   clickhouse: Pick<ClickHouse, 'rows'>,
   scratch: Scratch,
@@ -66,7 +66,7 @@ export async function logDifferences(
       .map(({ from, to }): (typeof checks)[number] => [
         'log.gaps',
         true,
-        // Runs of missing heights: neighbours have the same height less their rank.
+        // Runs of missing heights: consecutive ones have the same difference of height and rank.
         `SELECT min(missing) AS height, max(missing) AS last, 'no block is accepted' AS detail
          FROM (SELECT missing, missing - row_number() OVER (ORDER BY missing) AS run FROM (
            SELECT toInt64(number) AS missing FROM numbers({from:UInt32}, {count:UInt32})
@@ -106,7 +106,7 @@ export type LogBlock = z.infer<typeof blockRow>;
 
 const PAGE = 1000;
 
-/** The blocks in force, lowest first: to be compared with a node. */
+/** The accepted blocks, lowest first. */
 export async function* logBlocks(
   clickhouse: Pick<ClickHouse, 'rows'>,
   scratch: Scratch,

@@ -12,7 +12,7 @@ import type { Difference } from './difference.ts';
 const chunkRow = z.object({ range_start: z.number(), cursor: z.number() });
 const skipRow = z.object({ place: z.string() });
 
-/** Heights that are indexed: of each chunk, what its writer has moved over. Lowest first. */
+/** The indexed heights of each chunk, lowest first. */
 export async function indexedHeights(db: Sql): Promise<Heights[]> {
   const chunks = await sqlRows(
     db,
