@@ -13,7 +13,7 @@ import {
   reenableEndpointsOfOwners,
   webhooksToDisable,
 } from './endpoints.ts';
-import { startLoop } from './loop.ts';
+import { startLoop } from '../loop.ts';
 import type { DispatchMetrics } from './metrics.ts';
 
 const INTERVAL_MS = 500;
@@ -48,7 +48,7 @@ export function startMaintenance(
   const requestDisable = createDisableRequests(deps);
   let deleteOldAt = 0;
 
-  async function maintain(signal: AbortSignal): Promise<void> {
+  async function maintain(): Promise<number> {
     const schema = await webhooks();
     if (schema !== null) {
       const activated = await activatedWebhooks(pool, schema);
@@ -63,10 +63,10 @@ export function startMaintenance(
         deleteOldAt = clock.now() + DELETE_OLD_INTERVAL_MS;
       }
     }
-    await clock.sleep(INTERVAL_MS, signal);
+    return INTERVAL_MS;
   }
 
-  return startLoop(maintain, retryWhileUnavailable, onFatal);
+  return startLoop({ round: maintain, retryWhileUnavailable, onFatal, clock });
 }
 
 /** Publishes `webhook.disable`, once per activation within `REPUBLISH_MS`. */

@@ -16,7 +16,7 @@ import { webhookRequests } from '../../projections/webhooks/queries.ts';
 import type { WebhookRequest } from '../../projections/webhooks/queries.ts';
 import { topics } from '../../schemas/topics.ts';
 import { deleteDeliveries, insertDeliveries, retryDelivery } from './deliveries.ts';
-import { startLoop } from './loop.ts';
+import { startLoop } from '../loop.ts';
 import { bodyText } from './match/body.ts';
 
 const POLL_MS = 200;
@@ -46,7 +46,7 @@ export async function runRequests(
   const identity = await retryWhileUnavailable(() => identifyLog(kafka, topics.commands));
   await retryWhileUnavailable(() => ensureCheckpoint(pool, identity));
 
-  async function poll(signal: AbortSignal): Promise<void> {
+  async function poll(): Promise<number> {
     const schema = await webhooks();
     const checkpoint = await readCheckpoint(pool, identity);
     const requests = schema === null ? [] : await webhookRequests(pool, schema, checkpoint, PAGE);
@@ -62,16 +62,16 @@ export async function runRequests(
         });
       } catch (error) {
         // Another dispatcher has carried it out: the next poll begins at its checkpoint.
-        if (error instanceof CheckpointConflict) return;
+        if (error instanceof CheckpointConflict) return 0;
         throw error;
       }
       expected = next;
     }
     if (requests.length > 0) onDue();
-    if (requests.length < PAGE) await clock.sleep(POLL_MS, signal);
+    return requests.length < PAGE ? POLL_MS : 0;
   }
 
-  return startLoop(poll, retryWhileUnavailable, onFatal);
+  return startLoop({ round: poll, retryWhileUnavailable, onFatal, clock });
 }
 
 async function readCheckpoint(db: Sql, { topic, topicId }: LogIdentity): Promise<number> {

@@ -1,8 +1,6 @@
 import { z } from 'zod';
 
 import type { Config } from '../../infra/config.ts';
-import type { Kafka } from '../../infra/kafka/client.ts';
-import type { Logger } from '../../infra/log.ts';
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { AppError } from '../../schemas/errors.ts';
@@ -12,22 +10,16 @@ import type { TokensMessage } from '../../schemas/messages/tokens.ts';
 import { topics } from '../../schemas/topics.ts';
 import { createAlarms } from './alarms.ts';
 import type { TextReader } from './http.ts';
-import { startObserver, startPeriodicJob } from './loops.ts';
-import type { ObserverRun } from './loops.ts';
+import { startObserver, startPeriodicJob } from './observer.ts';
+import type { Observer, ObserverOptions, ObserverRun } from './observer.ts';
 import { readTokenList } from './token-list-feed.ts';
 import type { Listing } from './token-list-feed.ts';
 
-export interface TokenListOptions {
+export interface TokenListOptions extends ObserverOptions {
   readonly config: Pick<Config, 'tokenListPollSeconds'>;
   readonly reader: TextReader;
   /** URL of the list. */
   readonly url: string;
-  readonly pool: Pool;
-  readonly kafka: Kafka;
-  readonly log: Logger;
-  readonly signal?: AbortSignal;
-  /** Unix milliseconds. */
-  readonly now?: () => number;
 }
 
 const ALARM = 'tokens.list';
@@ -53,52 +45,47 @@ type TokenListed = Extract<TokensMessage, { type: 'token.listed' }>;
  * the list is published without flags. Of several processes one reads at a time.
  */
 export async function runTokenList(options: TokenListOptions): Promise<ObserverRun> {
-  const { config, reader, url, pool, kafka, log, now = Date.now } = options;
-  return await startObserver(options.signal, ({ releasers, fail }) => {
-    const alarms = createAlarms(pool);
-    const publisher = kafka.publisher();
-    releasers.push('publisher', () => publisher.close());
-
-    async function readAndPublish(signal: AbortSignal): Promise<void> {
-      const { listings, invalid } = await readTokenList(reader, url, signal);
-      const { changed, unlisted } = compare(listings, await publishedListings(pool));
-      await publish([...changed, ...unlisted]);
-      if (changed.length + unlisted.length > 0 || invalid > 0)
-        log.info({ changed: changed.length, unlisted: unlisted.length, invalid }, 'token list read');
-    }
-
-    async function publish(listings: readonly Listing[]): Promise<void> {
-      for (let at = 0; at < listings.length; at += BATCH) {
-        const batch = listings.slice(at, at + BATCH);
-        await publisher.publish(
-          topics.tokens,
-          batch.map(({ token, ...flags }) => ({
-            key: token,
-            value: { type: 'token.listed', v: 1, token, ...flags, observed_at: now() } satisfies TokenListed,
-          })),
-        );
-        // After Kafka's acknowledgement: a crash in between publishes the batch twice, which changes nothing.
-        await storePublished(pool, batch);
-      }
-    }
-
-    const isFeedError = (error: unknown): error is AppError =>
-      error instanceof AppError && error.code.startsWith('FEED_');
-    const job = startPeriodicJob({
+  const { config, reader, url } = options;
+  return await startObserver('token list', options, (observer) => {
+    const alarms = createAlarms(observer.pool);
+    startPeriodicJob(observer, {
       name: 'token list',
-      pool,
       everyMs: config.tokenListPollSeconds * 1000,
-      run: readAndPublish,
-      isExpected: isFeedError,
-      onSuccess: () => alarms.clear([ALARM]),
-      async onFailure(error) {
-        if (isFeedError(error)) await alarms.raise(ALARM, `unavailable: ${error.message}`).catch(() => {});
+      async run(signal) {
+        await publishChanges(observer, await readTokenList(reader, url, signal));
+        await alarms.clear([ALARM]);
       },
-      log,
-      onFatal: fail,
+      isExpected: isFeedError,
+      onFailure(error) {
+        if (isFeedError(error)) alarms.raise(ALARM, `unavailable: ${error.message}`).catch(() => {});
+      },
     });
-    releasers.push('job', () => job.stop());
   });
+}
+
+const isFeedError = (error: unknown): error is AppError =>
+  error instanceof AppError && error.code.startsWith('FEED_');
+
+async function publishChanges(
+  { pool, publisher, now, log }: Observer,
+  { listings, invalid }: Awaited<ReturnType<typeof readTokenList>>,
+): Promise<void> {
+  const { changed, unlisted } = compare(listings, await publishedListings(pool));
+  const messages = [...changed, ...unlisted];
+  for (let at = 0; at < messages.length; at += BATCH) {
+    const batch = messages.slice(at, at + BATCH);
+    await publisher.publish(
+      topics.tokens,
+      batch.map(({ token, ...flags }) => ({
+        key: token,
+        value: { type: 'token.listed', v: 1, token, ...flags, observed_at: now() } satisfies TokenListed,
+      })),
+    );
+    // After Kafka's acknowledgement: a crash in between publishes the batch twice, which changes nothing.
+    await storePublished(pool, batch);
+  }
+  if (messages.length > 0 || invalid > 0)
+    log.info({ changed: changed.length, unlisted: unlisted.length, invalid }, 'token list read');
 }
 
 /** @throws FEED_ANSWER_INVALID where too many tokens are gone */

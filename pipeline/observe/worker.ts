@@ -1,11 +1,15 @@
-import type { Logger } from '../../infra/log.ts';
 import { isPostgresUnavailable } from '../../infra/postgres/client.ts';
 import { backoffMs } from '../../infra/retry.ts';
 import { isRetryable } from '../../schemas/errors.ts';
+import type { Topic } from '../../schemas/topics.ts';
+import type { LogBatch } from '../../infra/kafka/client.ts';
+import { createLruCache } from '../../infra/lru.ts';
+import type { Loop } from '../loop.ts';
+import { OBSERVER_BACKOFF } from './observer.ts';
+import type { Observer } from './observer.ts';
+import type { ObserverMetrics } from './metrics.ts';
 import { CLAIM_MS } from './task-store.ts';
 import type { Claim } from './task-store.ts';
-import { OBSERVER_BACKOFF, startPollLoop } from './loops.ts';
-import type { ObserverMetrics } from './metrics.ts';
 
 /** Tasks in a database. The methods that end a claim return false when the claim has expired and was taken over. */
 export interface TaskStore<C extends Claim, M> {
@@ -22,29 +26,15 @@ export interface TaskStore<C extends Claim, M> {
 }
 
 export interface WorkerOptions<M, C extends Claim = Claim> {
-  readonly observer: string;
   readonly store: TaskStore<C, M>;
+  readonly topic: Topic<M>;
   /** Makes the observation. Throws to be retried with backoff; null to be retried soon, without counting an attempt. */
   observe(subject: string, task: C['task'], signal: AbortSignal): Promise<M | null>;
-  /** Resolves when Kafka has acknowledged. */
-  publish(subject: string, message: M): Promise<void>;
-  /** Parses a stored message. */
-  parseMessage(stored: unknown): M;
+  onPublished?(message: M): void;
   /** Upper bound of tasks in progress. */
   readonly concurrency: number;
-  readonly log: Logger;
   readonly metrics: ObserverMetrics;
-  readonly now?: () => number;
   readonly random?: () => number;
-  /** Upper bound of the delay until a due task is noticed. */
-  readonly pollMs?: number;
-}
-
-export interface Worker {
-  /** Looks for due tasks at once. */
-  wake(): void;
-  /** Releases unfinished tasks, and resolves when none is in progress. */
-  stop(): Promise<void>;
 }
 
 /** Ends before the claim, with time to record the outcome. */
@@ -53,55 +43,25 @@ const ATTEMPT_MS = CLAIM_MS - 15_000;
 const BACKLOG_INTERVAL_MS = 5000;
 const NOT_NOW_MS = 1000;
 
-/** Processes the tasks of one observer: claim, observe, store, publish, done. Each task has its own backoff. */
+/**
+ * Processes the tasks of one observer: claim, observe, store, publish, done. Each task has its own backoff. Unfinished tasks
+ * are released when the observer stops.
+ */
 export function startWorker<M, C extends Claim = Claim>(
+  observer: Observer,
   options: WorkerOptions<M, C>,
-  onFatal: (error: unknown) => void,
-): Worker {
-  const { observer, store, concurrency, log, metrics } = options;
-  const { now = Date.now, random = Math.random, pollMs = 1000 } = options;
-  const labels = { observer };
-  const stopping = new AbortController();
+): Loop {
+  const { store, concurrency, metrics } = options;
+  const { name, log, now, fail } = observer;
+  const labels = { observer: name };
   const running = new Set<Promise<void>>();
   let nextCountAt = 0;
 
-  async function attempt(claim: C): Promise<void> {
-    const signal = AbortSignal.any([stopping.signal, AbortSignal.timeout(ATTEMPT_MS)]);
-    try {
-      const message =
-        claim.message === null
-          ? await options.observe(claim.subject, claim.task, signal)
-          : options.parseMessage(claim.message);
-      if (message === null) {
-        await store.release(claim, now() + NOT_NOW_MS);
-        return;
-      }
-      // False: requested again with other facts, or the claim has expired; the new claim observes again.
-      if (claim.message === null && !(await store.prepare(claim, message))) return;
-      await options.publish(claim.subject, message);
-      await store.done(claim, now(), message);
-      metrics.observed.inc(labels);
-    } catch (error) {
-      if (isPostgresUnavailable(error)) throw error;
-      await (stopping.signal.aborted ? store.release(claim, now()) : fail(claim, error));
-    }
-  }
-
-  async function fail(claim: C, error: unknown): Promise<void> {
-    const failures = claim.attempts + 1;
-    const delayMs = backoffMs(failures, OBSERVER_BACKOFF, random());
-    const fields = { err: error, observer, subject: claim.subject, attempts: failures, delayMs };
-    // An error that is not marked retryable needs an operator's look; the task is retried all the same.
-    log[isRetryable(error) ? 'warn' : 'error'](fields, 'observation failed, retrying');
-    metrics.failures.inc(labels);
-    await store.failed(claim, now() + delayMs, error instanceof Error ? error.message : String(error));
-  }
-
   function start(claim: C): void {
-    const run = attempt(claim)
+    const run = attempt(observer, options, claim)
       .catch((error: unknown) => {
-        if (!isPostgresUnavailable(error)) return onFatal(error);
-        const fields = { err: error, observer, subject: claim.subject };
+        if (!isPostgresUnavailable(error)) return fail(error);
+        const fields = { err: error, observer: name, subject: claim.subject };
         log.warn(fields, 'PostgreSQL unavailable, task is retried when its claim expires');
       })
       .finally(() => {
@@ -109,14 +69,6 @@ export function startWorker<M, C extends Claim = Claim>(
         loop.wake();
       });
     running.add(run);
-  }
-
-  async function round(): Promise<boolean> {
-    const free = concurrency - running.size;
-    const claims = free > 0 ? await store.claim(free, now()) : [];
-    claims.forEach(start);
-    await countBacklog();
-    return running.size < concurrency && claims.length === free;
   }
 
   async function countBacklog(): Promise<void> {
@@ -127,21 +79,87 @@ export function startWorker<M, C extends Claim = Claim>(
     metrics.failing.set(labels, failing);
   }
 
-  const loop = startPollLoop({
-    component: `${observer} observer`,
-    round,
-    pollMs,
-    log,
-    signal: stopping.signal,
-    onFatal,
+  observer.releasers.push('attempts', async () => void (await Promise.all(running)));
+  const loop = observer.loop(async () => {
+    const free = concurrency - running.size;
+    const claims = free > 0 ? await store.claim(free, now()) : [];
+    claims.forEach(start);
+    await countBacklog();
+    return running.size < concurrency && claims.length === free;
   });
+  return loop;
+}
 
-  return {
-    wake: () => loop.wake(),
-    async stop() {
-      stopping.abort();
-      await loop.finished;
-      await Promise.all(running);
-    },
+async function attempt<M, C extends Claim>(
+  observer: Observer,
+  { store, topic, observe, onPublished, metrics, random = Math.random }: WorkerOptions<M, C>,
+  claim: C,
+): Promise<void> {
+  const { name, log, now, publisher } = observer;
+  const { subject } = claim;
+  try {
+    const signal = AbortSignal.any([observer.signal, AbortSignal.timeout(ATTEMPT_MS)]);
+    const message =
+      claim.message === null ? await observe(subject, claim.task, signal) : topic.schema.parse(claim.message);
+    if (message === null) {
+      await store.release(claim, now() + NOT_NOW_MS);
+      return;
+    }
+    // False: requested again with other facts, or the claim has expired; the new claim observes again.
+    if (claim.message === null && !(await store.prepare(claim, message))) return;
+    await publisher.publish(topic, [{ key: subject, value: message }]);
+    onPublished?.(message);
+    await store.done(claim, now(), message);
+    metrics.observed.inc({ observer: name });
+  } catch (error) {
+    if (isPostgresUnavailable(error)) throw error;
+    if (observer.signal.aborted) return void (await store.release(claim, now()));
+    const failures = claim.attempts + 1;
+    const delayMs = backoffMs(failures, OBSERVER_BACKOFF, random());
+    const fields = { err: error, observer: name, subject, attempts: failures, delayMs };
+    // An error that is not marked retryable needs an operator's look; the task is retried all the same.
+    log[isRetryable(error) ? 'warn' : 'error'](fields, 'observation failed, retrying');
+    metrics.failures.inc({ observer: name });
+    await store.failed(claim, now() + delayMs, error instanceof Error ? error.message : String(error));
+  }
+}
+
+/** Subjects whose task is stored, so that most blocks cost no write but the checkpoint. */
+const REMEMBERED = 100_000;
+
+/** Returns a handler of blocks that stores the tasks they lead to, and wakes the worker. */
+export function createTaskHandler<T>(
+  { log, now, retryWhileUnavailable }: Observer,
+  worker: Loop,
+  {
+    tasksOf,
+    keyOf,
+    mayReset,
+    add,
+  }: {
+    /** Null for an invalid message. */
+    readonly tasksOf: (message: Buffer) => readonly T[] | null;
+    readonly keyOf: (task: T) => string;
+    /** True for a task that counts although a task with its key is stored. */
+    readonly mayReset: (task: T) => boolean;
+    /** Returns how many of the tasks are new or to be repeated. */
+    readonly add: (tasks: readonly T[], now: number) => Promise<number>;
+  },
+): (batch: LogBatch) => Promise<void> {
+  const stored = createLruCache<string, true>(REMEMBERED);
+  return async ({ partition, messages }) => {
+    const tasks = new Map<string, T>();
+    for (const { offset, value } of messages) {
+      const found = tasksOf(value);
+      // The projections halt at this message and report it.
+      if (found === null) log.warn({ partition, offset }, 'invalid message skipped');
+      for (const task of found ?? []) {
+        const key = keyOf(task);
+        if (mayReset(task) || !(tasks.has(key) || stored.get(key) === true)) tasks.set(key, task);
+      }
+    }
+    const added = await retryWhileUnavailable(() => add([...tasks.values()], now()));
+    for (const key of tasks.keys()) stored.set(key, true);
+    if (added > 0) worker.wake();
   };
 }

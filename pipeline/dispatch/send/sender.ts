@@ -5,7 +5,7 @@ import { pause } from '../../../infra/lifecycle.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import type { RetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import { storable } from '../../../schemas/text.ts';
-import { startLoop } from '../loop.ts';
+import { startLoop } from '../../loop.ts';
 import type { DispatchMetrics } from '../metrics.ts';
 import { claimDeliveries, releaseClaims } from './claims.ts';
 import type { Claim } from './claims.ts';
@@ -79,12 +79,10 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
   /** Deliveries with an attempt that runs, or with an outcome that is not stored: not claimed again when their lease ends. */
   const inFlight = new Set<string>();
   const aborted: Claim[] = [];
-  let sleeping = new AbortController();
-  const wake = (): void => sleeping.abort();
   const outcomes = createOutcomeWriter(async (batch) => {
     await retryWhileUnavailable(() => storeOutcomes(pool, batch));
     for (const { claim } of batch) inFlight.delete(claim.id);
-    wake();
+    polling.wake();
   }, onFatal);
 
   async function attempt(claim: Claim): Promise<void> {
@@ -142,18 +140,19 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
     return started;
   }
 
-  async function poll(signal: AbortSignal): Promise<void> {
-    sleeping = new AbortController();
-    const started = await startDueAttempts();
-    await (started > 0
-      ? clock.sleep(MIN_POLL_MS, signal)
-      : clock.sleep(settings.pollMs, AbortSignal.any([sleeping.signal, signal])));
-  }
-
-  const polling = startLoop(poll, retryWhileUnavailable, onFatal);
+  const polling = startLoop({
+    async round(signal) {
+      if ((await startDueAttempts()) === 0) return settings.pollMs;
+      await clock.sleep(MIN_POLL_MS, signal);
+      return 0;
+    },
+    retryWhileUnavailable,
+    onFatal,
+    clock,
+  });
 
   return {
-    wake,
+    wake: () => polling.wake(),
     async stop() {
       await polling.stop();
       const all = Promise.all(running);

@@ -1,7 +1,5 @@
 import PQueue from 'p-queue';
 
-import type { Publisher } from '../../../infra/kafka/client.ts';
-import type { Logger } from '../../../infra/log.ts';
 import { Counter, Gauge } from '../../../infra/metrics.ts';
 import type { Registry } from '../../../infra/metrics.ts';
 import { isPostgresUnavailable } from '../../../infra/postgres/client.ts';
@@ -12,7 +10,8 @@ import { storable } from '../../../schemas/text.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { createLruCache } from '../../../infra/lru.ts';
 import type { Node } from '../../node/types.ts';
-import { startPollLoop } from '../loops.ts';
+import { REQUEST_TTL_MS } from '../observer.ts';
+import type { Observer } from '../observer.ts';
 import { createPendingReads, pairKey } from './pending.ts';
 import type { PendingRead } from './pending.ts';
 import { readBalances } from './read.ts';
@@ -26,29 +25,18 @@ export interface Block {
 export interface BalanceReaderOptions {
   readonly node: Pick<Node, 'callMany'>;
   readonly callsPerSecond: number;
-  readonly publisher: Publisher;
   /** The newest indexed block; null before the first. Balances are read at it, so that transfers after it can be added. */
   readonly newestBlock: () => Promise<Block | null>;
   /** The newest height accepted on L1 in the read model; null before the first. */
   readonly l1Height: () => Promise<number | null>;
-  readonly log: Logger;
   readonly metrics: Registry;
-  readonly signal: AbortSignal;
-  readonly now: () => number;
-  readonly pollMs: number;
-  readonly onFatal: (error: unknown) => void;
 }
 
 export interface BalanceReader {
   request(request: Pick<PendingRead, 'account' | 'token' | 'requestedAt'>): void;
   /** Starts reading what was requested. */
   wake(): void;
-  /** Resolves when no read is in progress, after the signal. */
-  finished(): Promise<void>;
 }
-
-/** The API stops waiting long before; a client repeats its request. */
-export const REQUEST_TTL_MS = 60_000;
 
 const PAIRS_PER_CALL = 50;
 const CONCURRENT_CALLS = 4;
@@ -59,52 +47,15 @@ const RETRY_MS = 1000;
 const WINDOW_MS = 1000;
 
 /** Reads requested balances from the node, many pairs in one call, and publishes them. */
-export function startBalanceReader(options: BalanceReaderOptions): BalanceReader {
-  const { publisher, log, signal, now, pollMs, onFatal } = options;
+export function startBalanceReader(observer: Observer, options: BalanceReaderOptions): BalanceReader {
+  const { publisher, log, signal, now } = observer;
   const metrics = createBalanceMetrics(options.metrics);
   const pending = createPendingReads({
     ttlMs: REQUEST_TTL_MS,
     onExpired: () => metrics.reads.inc({ outcome: 'given_up' }),
   });
-  const node = paceBatches(options.node, options.callsPerSecond);
-  const entryPoints = createLruCache<Felt, EntryPoint>(10_000);
-  const recent = createLruCache<string, { readonly at: number; readonly message: BalancesMessage }>(10_000);
+  const readBatch = createBatchReader(observer, options, metrics);
   const running = new Set<Promise<void>>();
-
-  function recentMessage(read: PendingRead, block: Block): BalancesMessage | null {
-    const last = recent.get(pairKey(read));
-    if (last === undefined || now() - last.at >= WINDOW_MS || last.message.block_hash !== block.hash)
-      return null;
-    return { ...last.message, requested_at: read.requestedAt };
-  }
-
-  /** Reads a batch; `unread` is to be tried again. */
-  async function readBatch(
-    batch: readonly PendingRead[],
-  ): Promise<{ messages: BalancesMessage[]; unread: PendingRead[] }> {
-    const [block, l1Height] = await Promise.all([options.newestBlock(), options.l1Height()]);
-    if (block === null) return { messages: [], unread: [...batch] };
-    const messages = batch.flatMap((read) => recentMessage(read, block) ?? []);
-    const fresh = batch.filter((read) => recentMessage(read, block) === null);
-    if (fresh.length === 0) return { messages, unread: [] };
-    const at = now();
-    const readings = await readBalances(node, fresh, { hash: block.hash }, entryPoints, {
-      signal: AbortSignal.any([signal, AbortSignal.timeout(READ_TIMEOUT_MS)]),
-    });
-    const unread: PendingRead[] = [];
-    for (const [index, read] of fresh.entries()) {
-      const reading = readings[index];
-      metrics.reads.inc({ outcome: reading?.kind ?? 'unanswered' });
-      const message = reading === undefined ? null : messageOf(read, reading, block, l1Height, at);
-      if (message === null) {
-        unread.push(read);
-        continue;
-      }
-      recent.set(pairKey(read), { at, message });
-      messages.push(message);
-    }
-    return { messages, unread };
-  }
 
   async function process(batch: readonly PendingRead[]): Promise<void> {
     let unread: readonly PendingRead[] = batch;
@@ -123,7 +74,8 @@ export function startBalanceReader(options: BalanceReaderOptions): BalanceReader
     for (const read of batch) pending.end(read, failed.has(read) ? now() + RETRY_MS : null);
   }
 
-  async function round(): Promise<boolean> {
+  observer.releasers.push('reads', async () => void (await Promise.all(running)));
+  const loop = observer.loop(async () => {
     while (running.size < CONCURRENT_CALLS) {
       const batch = pending.take(PAIRS_PER_CALL, now());
       if (batch.length === 0) break;
@@ -135,16 +87,52 @@ export function startBalanceReader(options: BalanceReaderOptions): BalanceReader
     }
     metrics.waiting.set(pending.size());
     return false;
-  }
+  });
+  return { request: (request) => pending.add(request, now()), wake: () => loop.wake() };
+}
 
-  const loop = startPollLoop({ component: 'balance observer', round, pollMs, log, signal, onFatal });
-  return {
-    request: (request) => pending.add(request, now()),
-    wake: () => loop.wake(),
-    async finished() {
-      await loop.finished;
-      await Promise.all(running);
-    },
+/** Returns a function that reads a batch of pairs; `unread` is to be tried again. */
+function createBatchReader(
+  { now, signal }: Observer,
+  { node: unpaced, callsPerSecond, newestBlock, l1Height }: BalanceReaderOptions,
+  metrics: ReturnType<typeof createBalanceMetrics>,
+) {
+  const node = paceBatches(unpaced, callsPerSecond);
+  const entryPoints = createLruCache<Felt, EntryPoint>(10_000);
+  const recent = createLruCache<string, { readonly at: number; readonly message: BalancesMessage }>(10_000);
+
+  const recentMessage = (read: PendingRead, block: Block): BalancesMessage | null => {
+    const last = recent.get(pairKey(read));
+    if (last === undefined || now() - last.at >= WINDOW_MS || last.message.block_hash !== block.hash)
+      return null;
+    return { ...last.message, requested_at: read.requestedAt };
+  };
+
+  return async (
+    batch: readonly PendingRead[],
+  ): Promise<{ messages: BalancesMessage[]; unread: PendingRead[] }> => {
+    const [block, l1] = await Promise.all([newestBlock(), l1Height()]);
+    if (block === null) return { messages: [], unread: [...batch] };
+    const messages = batch.flatMap((read) => recentMessage(read, block) ?? []);
+    const fresh = batch.filter((read) => recentMessage(read, block) === null);
+    if (fresh.length === 0) return { messages, unread: [] };
+    const at = now();
+    const readings = await readBalances(node, fresh, { hash: block.hash }, entryPoints, {
+      signal: AbortSignal.any([signal, AbortSignal.timeout(READ_TIMEOUT_MS)]),
+    });
+    const unread: PendingRead[] = [];
+    for (const [index, read] of fresh.entries()) {
+      const reading = readings[index];
+      metrics.reads.inc({ outcome: reading?.kind ?? 'unanswered' });
+      const message = reading === undefined ? null : messageOf(read, reading, block, l1, at);
+      if (message === null) {
+        unread.push(read);
+        continue;
+      }
+      recent.set(pairKey(read), { at, message });
+      messages.push(message);
+    }
+    return { messages, unread };
   };
 }
 

@@ -1,19 +1,15 @@
 import { pause } from '../../../infra/lifecycle.ts';
-import type { Logger } from '../../../infra/log.ts';
-import type { Pool } from '../../../infra/postgres/client.ts';
 import type { KnownNft } from '../../../projections/nft-transfers/queries.ts';
-import { startPeriodicJob } from '../loops.ts';
+import { startPeriodicJob } from '../observer.ts';
+import type { Observer } from '../observer.ts';
 import type { NftTask } from './store.ts';
 
 export interface CatchUpOptions {
-  readonly pool: Pool;
-  readonly log: Logger;
   readonly everyMs: number;
   /** A page of all transferred NFTs, in a stable order, after `after`. */
   readonly nftsAfter: (after: KnownNft | null, limit: number) => Promise<KnownNft[]>;
   /** Returns how many of the tasks are new. */
   readonly add: (tasks: readonly NftTask[]) => Promise<number>;
-  readonly onFatal: (error: unknown) => void;
 }
 
 const PAGE = 5000;
@@ -24,11 +20,9 @@ const PAGE_DELAY_MS = 50;
  * Periodically scans all transferred NFTs for those without a task: they were indexed before the observer ran, or its tasks
  * were lost. Of several processes one scans at a time.
  */
-export function startCatchUp(options: CatchUpOptions): { stop(): Promise<void> } {
-  const { pool, log, everyMs, nftsAfter, add, onFatal } = options;
-  return startPeriodicJob({
+export function startCatchUp(observer: Observer, { everyMs, nftsAfter, add }: CatchUpOptions): void {
+  startPeriodicJob(observer, {
     name: 'nft catch-up',
-    pool,
     everyMs,
     async run(signal) {
       let added = 0;
@@ -39,9 +33,7 @@ export function startCatchUp(options: CatchUpOptions): { stop(): Promise<void> }
         if (page.length < PAGE) break;
         await pause(PAGE_DELAY_MS, signal);
       }
-      if (added > 0) log.info({ added }, 'NFTs without a metadata task added');
+      if (added > 0) observer.log.info({ added }, 'NFTs without a metadata task added');
     },
-    log,
-    onFatal,
   });
 }

@@ -239,6 +239,8 @@ export function createNftStore(
   return store;
 }
 
+export type NftStore = ReturnType<typeof createNftStore>;
+
 const statesRow = z.object({
   fetched: z.number(),
   waiting: z.number(),

@@ -10,7 +10,7 @@ import { isRetryable } from '../../../schemas/errors.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { retryAfterMs } from '../http.ts';
-import { OBSERVER_BACKOFF } from '../loops.ts';
+import { OBSERVER_BACKOFF } from '../observer.ts';
 import type { FeedReading, PriceFeed } from './feed.ts';
 import { judge, stateAfter } from './guard.ts';
 import type { GuardLimits, GuardState, Refusal, Verdict } from './guard.ts';

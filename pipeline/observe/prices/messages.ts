@@ -1,11 +1,11 @@
 import type { LogBatch } from '../../../infra/kafka/client.ts';
-import type { Logger } from '../../../infra/log.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { PricesMessage } from '../../../schemas/messages/prices.ts';
-import { requestsMessage } from '../../../schemas/messages/requests.ts';
 import { tokensMessage } from '../../../schemas/messages/tokens.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { jsonOf } from '../../log-reading.ts';
+import { readRequests } from '../observer.ts';
+import type { Observer } from '../observer.ts';
 import type { Verdict } from './guard.ts';
 
 export function observedMessage(
@@ -43,9 +43,6 @@ export function unchangedMessage(
   };
 }
 
-/** The API stops waiting long before. */
-const REQUEST_TTL_MS = 60_000;
-
 export interface PriceTriggers {
   /** Requested tokens, with the time of the newest request of each. */
   readonly requested: ReadonlyMap<Felt, number>;
@@ -54,27 +51,27 @@ export interface PriceTriggers {
 }
 
 /** Reads which tokens a batch of `requests` or `tokens` wants priced; skips invalid messages and expired requests. */
-export function readTriggers(
-  { topic, partition, messages }: LogBatch,
-  now: number,
-  log: Logger,
-): PriceTriggers {
-  const requested = new Map<Felt, number>();
+export function readTriggers(observer: Pick<Observer, 'now' | 'log'>, batch: LogBatch): PriceTriggers {
+  return batch.topic === topics.requests.name
+    ? { requested: requestedTokens(readRequests(observer, batch, 'price.requested')), listed: [] }
+    : { requested: new Map(), listed: listedTokens(observer, batch) };
+}
+
+function requestedTokens(
+  requests: readonly { readonly token: Felt; readonly requested_at: number }[],
+): ReadonlyMap<Felt, number> {
+  return new Map(
+    requests.toSorted((a, b) => a.requested_at - b.requested_at).map((one) => [one.token, one.requested_at]),
+  );
+}
+
+function listedTokens({ log }: Pick<Observer, 'log'>, { topic, partition, messages }: LogBatch): Felt[] {
   const listed = new Set<Felt>();
   for (const { offset, value } of messages) {
-    const json = jsonOf(value);
-    if (topic === topics.requests.name) {
-      const { data } = requestsMessage.safeParse(json);
-      if (data?.type === 'price.requested' && data.requested_at > now - REQUEST_TTL_MS)
-        requested.set(data.token, Math.max(data.requested_at, requested.get(data.token) ?? 0));
-      if (data !== undefined) continue;
-    } else {
-      const { data } = tokensMessage.safeParse(json);
-      if (data?.type === 'token.listed' && (data.verified || data.common || data.public) && !data.hidden)
-        listed.add(data.token);
-      if (data !== undefined) continue;
-    }
-    log.warn({ topic, partition, offset }, 'invalid message skipped');
+    const { data } = tokensMessage.safeParse(jsonOf(value));
+    if (data === undefined) log.warn({ topic, partition, offset }, 'invalid message skipped');
+    else if (data.type === 'token.listed' && (data.verified || data.common || data.public) && !data.hidden)
+      listed.add(data.token);
   }
-  return { requested, listed: [...listed] };
+  return [...listed];
 }

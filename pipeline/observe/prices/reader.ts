@@ -1,16 +1,14 @@
 import { pause } from '../../../infra/lifecycle.ts';
-import type { Logger } from '../../../infra/log.ts';
-import type { Publisher } from '../../../infra/kafka/client.ts';
 import type { Registry } from '../../../infra/metrics.ts';
-import type { Pool } from '../../../infra/postgres/client.ts';
 import { backoffMs } from '../../../infra/retry.ts';
 import { AppError, isRetryable } from '../../../schemas/errors.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { createAlarms } from '../alarms.ts';
+import type { Alarms } from '../alarms.ts';
 import { retryAfterMs } from '../http.ts';
-import { OBSERVER_BACKOFF } from '../loops.ts';
-import type { RetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
+import { OBSERVER_BACKOFF } from '../observer.ts';
+import type { Observer } from '../observer.ts';
 import type { FeedReading, PriceFeed } from './feed.ts';
 import { judgeAnswer } from './guard.ts';
 import type { GuardLimits } from './guard.ts';
@@ -26,14 +24,7 @@ export interface PriceReaderOptions {
   /** Tokens that are read periodically; null while no read model of tokens is served. */
   readonly commonTokens: () => Promise<readonly Felt[] | null>;
   readonly store: ReturnType<typeof createPriceStore>;
-  readonly pool: Pool;
-  readonly publisher: Publisher;
-  readonly retryWhileUnavailable: RetryWhileUnavailable;
-  readonly log: Logger;
   readonly metrics: Registry;
-  readonly signal: AbortSignal;
-  /** Unix milliseconds. */
-  readonly now: () => number;
 }
 
 export interface PriceReader {
@@ -51,87 +42,21 @@ const FEED_ALARM = 'prices.feed';
 const REFUSED_ALARM = 'prices.refused:';
 
 /** Reads due tokens from the feed, publishes what the guard accepts, and raises alarms for what it refuses. */
-export function createPriceReader(options: PriceReaderOptions): PriceReader {
-  const { feed, limits, intervalMs, store, pool, publisher, retryWhileUnavailable, log, signal, now } =
-    options;
+export function createPriceReader(observer: Observer, options: PriceReaderOptions): PriceReader {
+  const { feed, limits, intervalMs, store } = options;
+  const { publisher, retryWhileUnavailable, log, now } = observer;
   const metrics = createPriceMetrics(options.metrics);
-  const alarms = createAlarms(pool);
-  let refreshedAt = -Infinity;
-  let calledAt = -Infinity;
-  let failures = 0;
-  let backoffUntil = 0;
-
-  async function refreshCommonTokens(): Promise<void> {
-    if (now() - refreshedAt < Math.min(REFRESH_COMMON_MS, intervalMs)) return;
-    const tokens = await options.commonTokens();
-    if (tokens === null) return;
-    await store.setCommonTokens(tokens, now());
-    await store.clearAlarmsOfUncommon(REFUSED_ALARM);
-    refreshedAt = now();
-    metrics.tokens.reset();
-    for (const { refusal, tokens: count } of await priceStates(pool))
-      metrics.tokens.set({ state: refusal ?? 'ok' }, count);
-  }
-
-  async function readDue(): Promise<boolean> {
-    if (now() < backoffUntil) return false;
-    const claims = await store.claim(feed.tokensPerCall, now());
-    if (claims.length === 0) return false;
-    await pause(Math.max(0, calledAt + CALL_SPACING_MS - performance.now()), signal);
-    calledAt = performance.now();
-    let readings: FeedReading[];
-    try {
-      readings = await feed.current(
-        claims.map(({ token }) => token),
-        signal,
-      );
-    } catch (error) {
-      if (!(error instanceof AppError)) throw error;
-      await onFeedFailure(claims, error);
-      return false;
-    }
-    failures = 0;
-    metrics.calls.inc({ outcome: 'ok' });
-    const settlements = judgeAnswer(claims, readings, limits, now()).map(({ claim, verdict }): Settlement => {
-      // An uncommon token is read again until its jump is confirmed or dropped.
-      const isJump = verdict.kind === 'refused' && verdict.reason === 'jump';
-      return { claim, verdict, dueAt: claim.common || isJump ? now() + intervalMs : null };
-    });
-    if (!(await publish(settlements))) return false;
-    await reader.answer(await retryWhileUnavailable(() => store.settle(settlements, now())));
-    await retryWhileUnavailable(() => updateAlarms(settlements));
-    return true;
-  }
-
-  async function onFeedFailure(claims: readonly Claim[], error: AppError): Promise<void> {
-    // A call that is cancelled by a stop is not a failure of the feed.
-    const isStopped = signal.aborted;
-    failures += isStopped ? 0 : 1;
-    const delayMs = isStopped
-      ? 0
-      : Math.max(retryAfterMs(error) ?? 0, backoffMs(failures, OBSERVER_BACKOFF, Math.random()));
-    backoffUntil = now() + delayMs;
-    await unclaim(claims, backoffUntil);
-    if (isStopped) return;
-    metrics.calls.inc({ outcome: error.code });
-    log.warn({ err: error, failures, delayMs }, 'price feed unavailable, retrying');
-    await retryWhileUnavailable(() => alarms.raise(FEED_ALARM, `unavailable: ${error.message}`));
-  }
-
-  async function unclaim(claims: readonly Claim[], dueAt: number): Promise<void> {
+  const alarms = createAlarms(observer.pool);
+  const refreshCommonTokens = createRefresh(observer, options, metrics);
+  const unclaim = async (claims: readonly Claim[], dueAt: number): Promise<void> => {
     const settlements = claims.map((claim) => ({ claim, verdict: null, dueAt }));
     await retryWhileUnavailable(() => store.settle(settlements, now()));
-  }
+  };
+  const callFeed = createFeedCalls(observer, { feed, metrics, alarms, unclaim });
 
+  /** False where Kafka failed: the prices are read again later. */
   async function publish(settlements: readonly Settlement[]): Promise<boolean> {
-    const readAt = now();
-    const messages = settlements.flatMap(({ claim: { token, requestedAt }, verdict }) => {
-      if (verdict?.kind === 'accepted')
-        return [{ key: token, value: observedMessage(feed.source, token, verdict, requestedAt) }];
-      if (verdict === null || requestedAt === null) return [];
-      const reason = verdict.kind === 'refused' ? verdict.reason : 'repeated';
-      return [{ key: token, value: unchangedMessage(feed.source, token, { reason, readAt, requestedAt }) }];
-    });
+    const messages = messagesOf(feed.source, settlements, now());
     try {
       if (messages.length > 0) await publisher.publish(topics.prices, messages);
       metrics.published.inc(settlements.filter(({ verdict }) => verdict?.kind === 'accepted').length);
@@ -168,7 +93,19 @@ export function createPriceReader(options: PriceReaderOptions): PriceReader {
   const reader: PriceReader = {
     async round() {
       await refreshCommonTokens();
-      return await readDue();
+      const called = await callFeed(() => store.claim(feed.tokensPerCall, now()));
+      if (called === null) return false;
+      const settlements = judgeAnswer(called.claims, called.readings, limits, now()).map(
+        ({ claim, verdict }): Settlement => {
+          // An uncommon token is read again until its jump is confirmed or dropped.
+          const isJump = verdict.kind === 'refused' && verdict.reason === 'jump';
+          return { claim, verdict, dueAt: claim.common || isJump ? now() + intervalMs : null };
+        },
+      );
+      if (!(await publish(settlements))) return false;
+      await reader.answer(await retryWhileUnavailable(() => store.settle(settlements, now())));
+      await retryWhileUnavailable(() => updateAlarms(settlements));
+      return true;
     },
     async answer(answered) {
       if (answered.length === 0) return;
@@ -183,4 +120,87 @@ export function createPriceReader(options: PriceReaderOptions): PriceReader {
     },
   };
   return reader;
+}
+
+/** Returns a function that updates the set of common tokens, at most every few seconds. */
+function createRefresh(
+  { pool, now }: Observer,
+  { commonTokens, intervalMs, store }: PriceReaderOptions,
+  metrics: ReturnType<typeof createPriceMetrics>,
+): () => Promise<void> {
+  let refreshedAt = -Infinity;
+  return async () => {
+    if (now() - refreshedAt < Math.min(REFRESH_COMMON_MS, intervalMs)) return;
+    const tokens = await commonTokens();
+    if (tokens === null) return;
+    await store.setCommonTokens(tokens, now());
+    await store.clearAlarmsOfUncommon(REFUSED_ALARM);
+    refreshedAt = now();
+    metrics.tokens.reset();
+    for (const { refusal, tokens: count } of await priceStates(pool))
+      metrics.tokens.set({ state: refusal ?? 'ok' }, count);
+  };
+}
+
+/** Returns a function that calls the feed for claimed tokens; null where none is due, or the feed failed. */
+function createFeedCalls(
+  { retryWhileUnavailable, log, signal, now }: Observer,
+  {
+    feed,
+    metrics,
+    alarms,
+    unclaim,
+  }: {
+    readonly feed: PriceFeed;
+    readonly metrics: ReturnType<typeof createPriceMetrics>;
+    readonly alarms: Alarms;
+    readonly unclaim: (claims: readonly Claim[], dueAt: number) => Promise<void>;
+  },
+) {
+  let calledAt = -Infinity;
+  let failures = 0;
+  let backoffUntil = 0;
+  return async (
+    claim: () => Promise<Claim[]>,
+  ): Promise<{ readonly claims: readonly Claim[]; readonly readings: readonly FeedReading[] } | null> => {
+    if (now() < backoffUntil) return null;
+    const claims = await claim();
+    if (claims.length === 0) return null;
+    await pause(Math.max(0, calledAt + CALL_SPACING_MS - performance.now()), signal);
+    calledAt = performance.now();
+    try {
+      const tokens = claims.map(({ token }) => token);
+      const readings = await feed.current(tokens, signal);
+      failures = 0;
+      metrics.calls.inc({ outcome: 'ok' });
+      return { claims, readings };
+    } catch (error) {
+      if (!(error instanceof AppError)) throw error;
+      // A call that is cancelled by a stop is not a failure of the feed.
+      if (signal.aborted) {
+        await unclaim(claims, now());
+        return null;
+      }
+      failures += 1;
+      const backoff = backoffMs(failures, OBSERVER_BACKOFF, Math.random());
+      const delayMs = Math.max(retryAfterMs(error) ?? 0, backoff);
+      backoffUntil = now() + delayMs;
+      await unclaim(claims, backoffUntil);
+      metrics.calls.inc({ outcome: error.code });
+      log.warn({ err: error, failures, delayMs }, 'price feed unavailable, retrying');
+      await retryWhileUnavailable(() => alarms.raise(FEED_ALARM, `unavailable: ${error.message}`));
+      return null;
+    }
+  };
+}
+
+/** The messages about settled claims: new prices, and answers to requests for which there is none. */
+function messagesOf(source: string, settlements: readonly Settlement[], readAt: number) {
+  return settlements.flatMap(({ claim: { token, requestedAt }, verdict }) => {
+    if (verdict?.kind === 'accepted')
+      return [{ key: token, value: observedMessage(source, token, verdict, requestedAt) }];
+    if (verdict === null || requestedAt === null) return [];
+    const reason = verdict.kind === 'refused' ? verdict.reason : 'repeated';
+    return [{ key: token, value: unchangedMessage(source, token, { reason, readAt, requestedAt }) }];
+  });
 }

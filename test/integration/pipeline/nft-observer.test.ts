@@ -15,7 +15,7 @@ import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
 import { createNode } from '../../../pipeline/node/node.ts';
 import { createObserverMetrics } from '../../../pipeline/observe/metrics.ts';
 import { runNftObserver } from '../../../pipeline/observe/nft/observer.ts';
-import type { ObserverRun } from '../../../pipeline/observe/loops.ts';
+import type { ObserverRun } from '../../../pipeline/observe/observer.ts';
 import type { KnownNft } from '../../../projections/nft-transfers/queries.ts';
 import { ZERO_FELT, toFelt } from '../../../schemas/felt.ts';
 import { nftMessage } from '../../../schemas/messages/nft.ts';

@@ -11,7 +11,7 @@ import { createTextReader } from '../../../pipeline/observe/http.ts';
 import { createDefiLlama } from '../../../pipeline/observe/prices/defillama.ts';
 import type { PriceFeed } from '../../../pipeline/observe/prices/feed.ts';
 import { runPriceObserver } from '../../../pipeline/observe/prices/observer.ts';
-import type { ObserverRun } from '../../../pipeline/observe/loops.ts';
+import type { ObserverRun } from '../../../pipeline/observe/observer.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { pricesMessage } from '../../../schemas/messages/prices.ts';

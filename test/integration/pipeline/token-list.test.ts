@@ -9,7 +9,7 @@ import type { Kafka } from '../../../infra/kafka/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { createTextReader } from '../../../pipeline/observe/http.ts';
 import { runTokenList } from '../../../pipeline/observe/token-list.ts';
-import type { ObserverRun } from '../../../pipeline/observe/loops.ts';
+import type { ObserverRun } from '../../../pipeline/observe/observer.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { tokensMessage } from '../../../schemas/messages/tokens.ts';

@@ -11,7 +11,7 @@ import { createNode } from '../../../pipeline/node/node.ts';
 import type { Node } from '../../../pipeline/node/types.ts';
 import { createObserverMetrics } from '../../../pipeline/observe/metrics.ts';
 import { runTokenObserver } from '../../../pipeline/observe/tokens.ts';
-import type { ObserverRun } from '../../../pipeline/observe/loops.ts';
+import type { ObserverRun } from '../../../pipeline/observe/observer.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { BlockAccepted, ContractsMap } from '../../../schemas/messages/chain-blocks.ts';

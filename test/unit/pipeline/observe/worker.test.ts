@@ -1,13 +1,19 @@
 import { Registry } from 'prom-client';
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { z } from 'zod';
 
+import type { Kafka, Publisher } from '../../../../infra/kafka/client.ts';
+import type { Pool } from '../../../../infra/postgres/client.ts';
+import { createObserverMetrics } from '../../../../pipeline/observe/metrics.ts';
+import { startObserver } from '../../../../pipeline/observe/observer.ts';
+import type { ObserverRun } from '../../../../pipeline/observe/observer.ts';
 import { CLAIM_MS } from '../../../../pipeline/observe/task-store.ts';
 import type { Claim } from '../../../../pipeline/observe/task-store.ts';
-import { createObserverMetrics } from '../../../../pipeline/observe/metrics.ts';
 import { startWorker } from '../../../../pipeline/observe/worker.ts';
-import type { TaskStore, Worker } from '../../../../pipeline/observe/worker.ts';
+import type { TaskStore } from '../../../../pipeline/observe/worker.ts';
 import { AppError } from '../../../../schemas/errors.ts';
+import { topics } from '../../../../schemas/topics.ts';
 
 /** A task store in memory; test/integration/pipeline/token-observer.test.ts runs on the real one. */
 function createTasks(subjects: readonly string[]) {
@@ -55,38 +61,50 @@ const unavailable = (): never => {
 };
 
 describe('startWorker', () => {
-  let worker: Worker | null = null;
+  let observer: ObserverRun | null = null;
   beforeEach(() => void vi.useFakeTimers({ now: 0 }));
   afterEach(async () => {
-    const stopped = worker?.stop();
+    const stopped = observer?.stop();
     await vi.advanceTimersByTimeAsync(2000);
     await stopped;
     vi.useRealTimers();
   });
 
-  function start(
+  /** Returns the error that ended the run, if any. */
+  async function start(
     tasks: ReturnType<typeof createTasks>,
     observe: (subject: string, signal: AbortSignal) => Promise<string>,
     publish: (subject: string, message: string) => Promise<void> = async () => {},
-  ) {
-    const fatal = vi.fn();
-    worker = startWorker<string>(
+  ): Promise<{ readonly error: unknown }> {
+    const publisher: Publisher = {
+      async publish(_, messages) {
+        for (const { key = '', value } of messages) await publish(key, String(value));
+        return [];
+      },
+      close: async () => {},
+    };
+    const run = { error: null as unknown };
+    observer = await startObserver(
+      'test',
+      // The worker reads no topic and no table.
       {
-        observer: 'test',
-        store: tasks.store,
-        observe: (subject, _, signal) => observe(subject, signal),
-        publish,
-        parseMessage: String,
-        concurrency: 2,
+        kafka: { publisher: () => publisher } as Kafka,
+        pool: {} as Pool,
         log: pino({ level: 'silent' }),
-        metrics: createObserverMetrics(new Registry()),
-        now: () => Date.now(),
-        random: () => 0,
         pollMs: 100,
       },
-      fatal,
+      (context) =>
+        void startWorker(context, {
+          store: tasks.store,
+          topic: { ...topics.tokens, schema: z.string() },
+          observe: (subject, _, signal) => observe(subject, signal),
+          concurrency: 2,
+          metrics: createObserverMetrics(new Registry()),
+          random: () => 0,
+        }),
     );
-    return fatal;
+    observer.done.catch((error: unknown) => (run.error = error));
+    return run;
   }
 
   it('retries after 1, 2, 4, 8 … seconds, then publishes once', async () => {
@@ -94,7 +112,7 @@ describe('startWorker', () => {
     const attemptedAt: number[] = [];
     const published: string[] = [];
     let isUnavailable = true;
-    start(
+    await start(
       tasks,
       async (subject) => {
         attemptedAt.push(Date.now());
@@ -118,7 +136,7 @@ describe('startWorker', () => {
   it('processes the other subjects while one fails', async () => {
     const tasks = createTasks(['bad', 'a', 'b', 'c', 'd']);
     const published: string[] = [];
-    start(
+    await start(
       tasks,
       async (subject) => (subject === 'bad' ? unavailable() : subject),
       async (subject) => void published.push(subject),
@@ -132,7 +150,7 @@ describe('startWorker', () => {
     const published: string[] = [];
     let observations = 0;
     let isKafkaUnavailable = true;
-    start(
+    await start(
       tasks,
       async () => `observation ${++observations}`,
       async (_, message) => {
@@ -152,7 +170,7 @@ describe('startWorker', () => {
     const tasks = createTasks(['a']);
     const published: string[] = [];
     let first = true;
-    start(
+    await start(
       tasks,
       async () => {
         const row = tasks.rows.get('a');
@@ -170,7 +188,7 @@ describe('startWorker', () => {
 
   it('releases its task without counting an attempt when it is stopped', async () => {
     const tasks = createTasks(['a']);
-    start(
+    await start(
       tasks,
       (_, signal) =>
         new Promise((_resolve, reject) => {
@@ -178,8 +196,8 @@ describe('startWorker', () => {
         }),
     );
     await vi.advanceTimersByTimeAsync(300);
-    await worker?.stop();
-    worker = null;
+    await observer?.stop();
+    observer = null;
     expect(tasks.rows.get('a')).toMatchObject({ attempts: 0, next_at: Date.now() });
   });
 
@@ -189,8 +207,8 @@ describe('startWorker', () => {
       throw new TypeError('bug');
     };
     Object.assign(tasks.store, { done: throwBug, failed: throwBug });
-    const fatal = start(tasks, async () => 'x');
+    const run = await start(tasks, async () => 'x');
     await vi.advanceTimersByTimeAsync(300);
-    expect(fatal).toHaveBeenCalled();
+    expect(run.error).toBeInstanceOf(TypeError);
   });
 });
