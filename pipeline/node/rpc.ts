@@ -1,9 +1,10 @@
 import PQueue from 'p-queue';
-import { Agent, request } from 'undici';
 
 import type { Clock } from '../../infra/clock.ts';
 import { retry } from '../../infra/retry.ts';
 import { AppError, isRetryable } from '../../schemas/errors.ts';
+import { createHttpClient, retryAfterMs } from '../http.ts';
+import type { HttpAnswer } from '../http.ts';
 import { RpcError, invalidAnswer } from './errors.ts';
 import type { NodeMetrics } from './metrics.ts';
 import type { CallOptions, Outcome } from './types.ts';
@@ -37,14 +38,23 @@ export interface Rpc {
   close(): Promise<void>;
 }
 
+const PREFIX = 'Starknet node unreachable: ';
 const BACKOFF = { baseMs: 200, maxMs: 3000 };
 /** Upper bound of the delay that a node may request with Retry-After. */
 const MAX_RETRY_AFTER_MS = 10_000;
 
 /** JSON-RPC 2.0 over HTTP, with a time-out per exchange, a size limit, and retries with backoff and jitter. */
 export function createRpc(options: RpcOptions): Rpc {
-  const { maxConcurrent, clock, metrics, attempts: maxAttempts = 5 } = options;
-  const http = createHttpClient(options);
+  const { url, timeoutMs, maxConcurrent, maxAnswerBytes = 256_000_000, clock, metrics } = options;
+  const http = createHttpClient({
+    timeoutMs,
+    maxAnswerBytes,
+    maxConcurrent,
+    clock,
+    unreachable: 'NODE_UNREACHABLE',
+    invalid: 'NODE_ANSWER_INVALID',
+    errorPrefix: PREFIX,
+  });
   const queue = new PQueue({ concurrency: maxConcurrent });
   let nextId = 1;
 
@@ -56,7 +66,7 @@ export function createRpc(options: RpcOptions): Rpc {
   ): Promise<T> => {
     const startedAt = performance.now();
     try {
-      const answer = read(await http.post(body, signal));
+      const answer = read(parseAnswer(await http.exchange(url, { json: JSON.stringify(body), signal })));
       metrics.observe(name, 'ok', performance.now() - startedAt);
       return answer;
     } catch (error) {
@@ -72,14 +82,15 @@ export function createRpc(options: RpcOptions): Rpc {
     { signal, priority = 0 }: CallOptions,
   ): Promise<T> => {
     const work = async (): Promise<T> => {
-      if (isAborted(signal)) throw aborted(signal?.reason);
+      if (signal?.aborted === true)
+        throw new AppError('NODE_UNREACHABLE', `${PREFIX}call aborted`, { cause: signal.reason });
       return await queue.add(() => attempt(name, body, read, signal), { priority });
     };
     return await retry(work, {
       ...BACKOFF,
-      maxAttempts,
-      minDelayMs: retryAfterOf,
-      isRetryable: (error) => isRetryable(error) && !isAborted(signal),
+      maxAttempts: options.attempts ?? 5,
+      minDelayMs: (error) => Math.min(retryAfterMs(error) ?? 0, MAX_RETRY_AFTER_MS),
+      isRetryable: (error) => isRetryable(error) && signal?.aborted !== true,
       onRetry: () => metrics.retried(name),
       // The signal ends the wait; the next attempt then throws an AppError instead of the signal's reason.
       clock: { ...clock, sleep: (ms) => clock.sleep(ms, signal) },
@@ -122,85 +133,12 @@ interface JsonAnswer {
   readonly bytes: number;
 }
 
-interface HttpAnswer {
-  readonly statusCode: number;
-  readonly retryAfter: string | string[] | undefined;
-  readonly chunks: readonly Buffer[];
-  readonly bytes: number;
-}
-
-/** POSTs JSON with keep-alive; every failure is an `AppError`. */
-function createHttpClient({
-  url,
-  timeoutMs,
-  maxConcurrent,
-  maxAnswerBytes = 256_000_000,
-  clock,
-}: RpcOptions) {
-  const agent = new Agent({ connections: maxConcurrent, pipelining: 1, keepAliveTimeout: 30_000 });
-  let closed = false;
-
-  const send = async (body: unknown, signal: AbortSignal | undefined): Promise<HttpAnswer> => {
-    const timeout = AbortSignal.timeout(timeoutMs);
-    try {
-      const response = await request(url, {
-        dispatcher: agent,
-        method: 'POST',
-        headers: { 'content-type': 'application/json', accept: 'application/json' },
-        body: JSON.stringify(body),
-        signal: signal === undefined ? timeout : AbortSignal.any([timeout, signal]),
-      });
-      const chunks: Buffer[] = [];
-      let bytes = 0;
-      for await (const chunk of response.body as AsyncIterable<Buffer>) {
-        bytes += chunk.length;
-        // Leaving the loop destroys the body.
-        if (bytes > maxAnswerBytes)
-          throw new AppError('NODE_ANSWER_INVALID', `the answer is larger than ${maxAnswerBytes} bytes`);
-        chunks.push(chunk);
-      }
-      return { statusCode: response.statusCode, retryAfter: response.headers['retry-after'], chunks, bytes };
-    } catch (cause) {
-      if (cause instanceof AppError) throw cause;
-      if (isAborted(signal) || closed) throw aborted(cause);
-      const what = timeout.aborted ? `no answer within ${timeoutMs} ms` : 'connection failed';
-      throw new AppError('NODE_UNREACHABLE', `Starknet node unreachable: ${what}`, {
-        retryable: true,
-        cause,
-      });
-    }
-  };
-
-  return {
-    async post(body: unknown, signal: AbortSignal | undefined): Promise<JsonAnswer> {
-      const { statusCode, retryAfter, chunks, bytes } = await send(body, signal);
-      if (statusCode === 408 || statusCode === 425 || statusCode === 429 || statusCode >= 500) {
-        throw new AppError('NODE_UNREACHABLE', `Starknet node answered HTTP ${statusCode}`, {
-          retryable: true,
-          details: { retryAfterMs: readRetryAfter(retryAfter, clock.now()) },
-        });
-      }
-      const json = parseJson(chunks);
-      if (json === undefined && statusCode >= 400) {
-        throw new AppError('NODE_UNREACHABLE', `Starknet node answered HTTP ${statusCode}`);
-      }
-      if (json === undefined) throw invalidAnswer('the answer is not valid JSON');
-      return { json, bytes };
-    },
-    async close(): Promise<void> {
-      closed = true;
-      await agent.destroy();
-    },
-  };
-}
-
-function parseJson(chunks: readonly Buffer[]): unknown {
-  const only = chunks[0];
-  const text = (chunks.length === 1 && only !== undefined ? only : Buffer.concat(chunks)).toString('utf8');
+function parseAnswer({ status, body }: HttpAnswer): JsonAnswer {
   try {
-    return JSON.parse(text) as unknown;
+    return { json: JSON.parse(body.toString('utf8')) as unknown, bytes: body.length };
   } catch {
-    return undefined;
+    if (status >= 400) throw new AppError('NODE_UNREACHABLE', `${PREFIX}HTTP ${status}`);
+    throw invalidAnswer('the answer is not valid JSON');
   }
 }
 
@@ -255,25 +193,6 @@ function isObject(value: unknown): value is Record<string, unknown> {
 function outcomeOf(error: unknown): string {
   if (error instanceof RpcError) return String(error.rpcCode);
   return error instanceof AppError ? error.code : 'bug';
-}
-
-function isAborted(signal: AbortSignal | undefined): boolean {
-  return signal?.aborted === true;
-}
-
-function aborted(cause: unknown): AppError {
-  return new AppError('NODE_UNREACHABLE', 'call to the Starknet node aborted', { cause });
-}
-
-function readRetryAfter(header: string | string[] | undefined, now: number): number | null {
-  if (typeof header !== 'string') return null;
-  const ms = /^\d+$/.test(header.trim()) ? Number(header) * 1000 : Date.parse(header) - now;
-  return Number.isFinite(ms) && ms >= 0 ? Math.min(ms, MAX_RETRY_AFTER_MS) : null;
-}
-
-function retryAfterOf(error: unknown): number {
-  const delayMs = error instanceof AppError ? error.details['retryAfterMs'] : null;
-  return typeof delayMs === 'number' ? delayMs : 0;
 }
 
 /** Without parameters, sends an empty list, which every node accepts. */

@@ -14,7 +14,7 @@ import type { Topic } from '../../schemas/topics.ts';
 import { createLogReaderRetry, jsonOf } from '../log-reading.ts';
 import { startLoop } from '../loop.ts';
 import type { Loop } from '../loop.ts';
-import { retryAfterMs } from './http.ts';
+import { retryAfterMs } from '../http.ts';
 
 /** Backoff after a failed observation: from a second to five minutes. */
 export const OBSERVER_BACKOFF = { baseMs: 1000, maxMs: 300_000 };

@@ -9,7 +9,7 @@ import { retry } from '../../../infra/retry.ts';
 import { isRetryable } from '../../../schemas/errors.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
-import { retryAfterMs } from '../http.ts';
+import { retryAfterMs } from '../../http.ts';
 import { OBSERVER_BACKOFF } from '../observer.ts';
 import type { FeedReading, PriceFeed } from './feed.ts';
 import { judge, stateAfter } from './guard.ts';

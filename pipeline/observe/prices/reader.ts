@@ -6,7 +6,7 @@ import type { Felt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { createAlarms } from '../alarms.ts';
 import type { Alarms } from '../alarms.ts';
-import { retryAfterMs } from '../http.ts';
+import { retryAfterMs } from '../../http.ts';
 import { OBSERVER_BACKOFF } from '../observer.ts';
 import type { Observer } from '../observer.ts';
 import type { FeedReading, PriceFeed } from './feed.ts';

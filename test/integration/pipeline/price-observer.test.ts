@@ -413,7 +413,7 @@ test('publishes a price within the bound at once after a gap of two days, and a 
 test.each([
   ['http500', {}, 'HTTP 500'],
   ['http429', { retryAfter: 1800 }, 'HTTP 429'],
-  ['hang', {}, 'no answer in 1000 ms'],
+  ['hang', {}, 'no answer within 1000 ms'],
   ['not-json', {}, 'the answer of the price feed is not JSON'],
   ['truncated', {}, 'the answer of the price feed is not JSON'],
 ] as const)('raises an alarm on %s %j with %s, and recovers by itself', async (kind, more, detail) => {

@@ -164,7 +164,10 @@ test('retries a token with backoff while the node is unavailable, over a restart
     await vi.waitFor(
       async () => {
         const attempt = await attemptsOf(token);
-        expect(attempt).toMatchObject({ attempts: failures, last_error: 'Starknet node answered HTTP 503' });
+        expect(attempt).toMatchObject({
+          attempts: failures,
+          last_error: 'Starknet node unreachable: HTTP 503',
+        });
         delays.push((attempt?.next_at ?? 0) - now);
       },
       { timeout: 60_000, interval: 20 },
