@@ -1,5 +1,6 @@
 import { z } from 'zod';
 
+import type { LogMessage } from '../../../infra/kafka/client.ts';
 import { sqlRows } from '../../../infra/postgres/client.ts';
 import type { Sql } from '../../../infra/postgres/client.ts';
 
@@ -9,6 +10,8 @@ export type ProjectionProgress =
   | { readonly state: 'behind'; readonly detail: string }
   /** Halted at this message or one before it: nothing happens until an operator retries or skips that one. */
   | { readonly state: 'halted'; readonly detail: string };
+
+type MessagePosition = Pick<LogMessage, 'topic' | 'partition' | 'offset'>;
 
 const progressRow = z.object({
   projection: z.string(),
@@ -21,11 +24,7 @@ const progressRow = z.object({
 export async function projectionProgress(
   db: Sql,
   projections: readonly string[],
-  {
-    topic,
-    partition,
-    offset,
-  }: { readonly topic: string; readonly partition: number; readonly offset: number },
+  { topic, partition, offset }: MessagePosition,
 ): Promise<ProjectionProgress> {
   const rows = await sqlRows(
     db,
@@ -55,11 +54,7 @@ export async function projectionProgress(
 export async function isSkipped(
   db: Sql,
   projections: readonly string[],
-  {
-    topic,
-    partition,
-    offset,
-  }: { readonly topic: string; readonly partition: number; readonly offset: number },
+  { topic, partition, offset }: MessagePosition,
 ): Promise<boolean> {
   const skipped = await sqlRows(
     db,

@@ -1,5 +1,5 @@
 import { AppError } from '../../../schemas/errors.ts';
-import { parseFelt } from '../../../schemas/felt.ts';
+import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { ContractFacts } from '../../../schemas/messages/chain-blocks.ts';
 import type { TokenStandard } from '../../../schemas/messages/common.ts';
@@ -18,33 +18,21 @@ export interface Classification extends ContractFacts {
 /** Result of classifying a class by its ABI, the same for every contract of the class. */
 export type AbiVerdict = ReturnType<typeof classifyAbi>;
 
-function constant(hex: string): Felt {
-  const felt = parseFelt(hex);
-  if (felt === null) throw new RangeError(`not a felt: ${hex}`);
-  return felt;
-}
-
 /** sn_keccak of the names, computed in test/unit/pipeline/ingest/contracts/classify.test.ts. */
 const SELECTORS = {
-  supports_interface: constant('0x00fe80f537b66d12a00b6d3c072b44afbb716e78dde5c3f0ef116ee93d3e3283'),
-  supportsInterface: constant('0x029e211664c0b63c79638fbea474206ca74016b3e9a3dc4f9ac300ffd8bdf2cd'),
-  decimals: constant('0x004c4fb1ab068f6039d5780c68dd0fa2f8742cceb3426d19667778ca7f3518a9'),
+  supports_interface: toFelt(0x00fe80f537b66d12a00b6d3c072b44afbb716e78dde5c3f0ef116ee93d3e3283n),
+  supportsInterface: toFelt(0x029e211664c0b63c79638fbea474206ca74016b3e9a3dc4f9ac300ffd8bdf2cdn),
+  decimals: toFelt(0x004c4fb1ab068f6039d5780c68dd0fa2f8742cceb3426d19667778ca7f3518a9n),
 } as const;
 
 /** Interface ids: SRC-5's (the XOR of the extended selectors), and EIP-165's, which Cairo 0 contracts use. */
 const INTERFACES = {
-  erc721: [
-    constant('0x33eb2f84c309543403fd69f0d0f363781ef06ef6faeb0131ff16ea3175bd943'),
-    constant('0x80ac58cd'),
-  ],
-  erc1155: [
-    constant('0x6114a8f75559e1b39fcba08ce02961a1aa082d9256a158dd3e64964e4b1b52'),
-    constant('0xd9b67a26'),
-  ],
+  erc721: [toFelt(0x33eb2f84c309543403fd69f0d0f363781ef06ef6faeb0131ff16ea3175bd943n), toFelt(0x80ac58cdn)],
+  erc1155: [toFelt(0x6114a8f75559e1b39fcba08ce02961a1aa082d9256a158dd3e64964e4b1b52n), toFelt(0xd9b67a26n)],
 } as const;
 
 /** Not an interface (EIP-165): a contract that claims to support it answers yes to everything. */
-const NO_INTERFACE = constant('0xffffffff');
+const NO_INTERFACE = toFelt(0xffffffffn);
 
 /**
  * Determines a contract's standard: by the ABI of its class, else by SRC-5, else by the presence of `decimals`; `unknown`

@@ -47,6 +47,15 @@ const keyRow = z
 /** Tolerated difference between the clocks of two observers. */
 const CLOCK_SKEW_MS = 5000;
 
+export interface NftStore extends TaskStore<NftClaim, NftMessage> {
+  /** Stores tasks; returns how many are new. */
+  add(tasks: readonly NftTask[], now: number): Promise<number>;
+  /** Puts requested NFTs first, except those that are fetched or wait for their backoff. */
+  request(nfts: readonly Nft[], now: number): Promise<void>;
+  /** Stores the host of a claimed task. */
+  setHost(task: NftTask, host: string | null): Promise<unknown>;
+}
+
 /**
  * The tasks of the NFT observer (tds.nft_fetches).
  *
@@ -57,176 +66,31 @@ export function createNftStore(
   pool: Pool,
   schema: () => Promise<string | null>,
   fullHosts: () => readonly string[],
-) {
-  const endClaim = async (
-    { task, next_at }: NftClaim,
-    set: string,
-    values: readonly unknown[],
-  ): Promise<boolean> => {
-    const { rowCount } = await pool.query(
-      `UPDATE tds.nft_fetches SET ${set} WHERE token = $1 AND token_id = $2 AND next_at = $3`,
-      [task.token, task.tokenId, next_at, ...values],
-    );
-    return rowCount === 1;
-  };
-
-  /** Finds tasks that are not stored, with their rows of the read model, which restore attempts after a loss of tds.nft_fetches. */
-  const findMissing = async (
-    tasks: readonly NftTask[],
-  ): Promise<{ missing: NftTask[]; rows: ReadonlyMap<string, NftMetadataRow> }> => {
-    if (tasks.length === 0) return { missing: [], rows: new Map() };
-    const stored = await sqlRows(
-      pool,
-      keyRow,
-      `SELECT token, token_id::text AS token_id FROM tds.nft_fetches
-       JOIN unnest($1::text[], $2::numeric[]) AS requested (token, token_id) USING (token, token_id)`,
-      [tasks.map(({ token }) => token), tasks.map(({ tokenId }) => tokenId)],
-    );
-    const keys = new Set(stored.map(nftKey));
-    const missing = tasks.filter((task) => !keys.has(nftKey(task)));
-    const served = missing.length === 0 ? null : await schema();
-    return { missing, rows: served === null ? new Map() : await metadataOf(pool, served, missing) };
-  };
-
-  const insert = async (
-    tx: Sql,
-    missing: readonly NftTask[],
-    metadata: ReadonlyMap<string, NftMetadataRow>,
-    now: number,
-  ): Promise<number> => {
-    if (missing.length === 0) return 0;
-    const rows = missing.map(({ token, tokenId, standard }) => {
-      const row = metadata.get(nftKey({ token, tokenId }));
-      const failures = row?.attempt_count ?? 0;
-      return {
-        token,
-        token_id: tokenId,
-        standard,
-        failures,
-        next_at: row === undefined ? now : row.retry_at,
-      };
-    });
-    // Sorted: two processes that store the same NFTs wait instead of deadlocking.
-    const sorted = rows.toSorted((a, b) =>
-      `${a.token}:${a.token_id}` < `${b.token}:${b.token_id}` ? -1 : 1,
-    );
-    const { rowCount } = await tx.query(
-      `INSERT INTO tds.nft_fetches (token, token_id, standard, failures, next_at)
-       SELECT token, token_id, standard, failures, next_at
-       FROM jsonb_to_recordset($1) AS new (token text, token_id numeric, standard text, failures integer, next_at bigint)
-       ON CONFLICT (token, token_id) DO NOTHING`,
-      [JSON.stringify(sorted)],
-    );
-    return rowCount ?? 0;
-  };
-
-  /**
-   * Resets the failures of NFTs that a client requested before they were minted, or while they were burned, once a transfer
-   * or a new mint is seen. A stored message is published first.
-   */
-  const resetFailures = async (tx: Sql, tasks: readonly NftTask[], now: number): Promise<void> => {
-    const transferred = tasks.filter(({ standard }) => standard !== 'unknown');
-    if (transferred.length === 0) return;
-    await tx.query(
-      `UPDATE tds.nft_fetches AS stored SET standard = new.standard, troubles = 0, failures = 0,
-         next_at = CASE WHEN failures > 0 THEN $4 ELSE next_at END
-       FROM unnest($1::text[], $2::numeric[], $3::text[], $5::boolean[]) AS new (token, token_id, standard, is_mint)
-       WHERE stored.token = new.token AND stored.token_id = new.token_id AND stored.message IS NULL
-         AND (stored.standard = 'unknown' OR (new.is_mint AND stored.failures > 0))`,
-      [
-        transferred.map(({ token }) => token),
-        transferred.map(({ tokenId }) => tokenId),
-        transferred.map(({ standard }) => standard),
-        now,
-        transferred.map(({ isMint = false }) => isMint),
-      ],
-    );
-  };
-
+): NftStore {
   /** Alternates which group a single free slot goes to, so that requests cannot starve the rest. */
   let isOthersTurn = true;
-
-  const store = {
-    /** Stores tasks; returns how many are new. */
-    async add(tasks: readonly NftTask[], now: number): Promise<number> {
-      const { missing, rows } = await findMissing(tasks);
-      if (tasks.length === 0) return 0;
-      return await inTransaction(pool, async (tx) => {
-        const added = await insert(tx, missing, rows, now);
-        await resetFailures(tx, tasks, now);
-        return added;
-      });
-    },
-
-    /** Puts requested NFTs first, except those that are fetched or wait for their backoff. */
-    async request(nfts: readonly Nft[], now: number): Promise<void> {
+  return {
+    add: (tasks, now) => addTasks(pool, schema, tasks, now),
+    async request(nfts, now) {
       const tasks = nfts.map((nft) => ({ ...nft, standard: 'unknown' as const }));
-      await store.add(tasks, now);
-      await pool.query(
-        `UPDATE tds.nft_fetches SET asked_at = $3, next_at = least(next_at, $3)
-           FROM (SELECT token, token_id FROM tds.nft_fetches
-             JOIN unnest($1::text[], $2::numeric[]) AS requested (token, token_id) USING (token, token_id)
-             WHERE next_at <= $4 ORDER BY token, token_id FOR UPDATE OF nft_fetches) AS wanted
-           WHERE nft_fetches.token = wanted.token AND nft_fetches.token_id = wanted.token_id`,
-        [nfts.map(({ token }) => token), nfts.map(({ tokenId }) => tokenId), now, now + CLOCK_SKEW_MS],
-      );
+      await addTasks(pool, schema, tasks, now);
+      await markRequested(pool, nfts, now);
     },
-
-    /** Claims due tasks, requested ones and others in turn, none of a host without a free slot. */
-    async claim(limit: number, now: number): Promise<NftClaim[]> {
-      const due = (more: string): string => `(SELECT token, token_id, asked_at, next_at FROM tds.nft_fetches
-        WHERE next_at <= $1 AND (host IS NULL OR host <> ALL($4)) ${more} ORDER BY next_at LIMIT $2 FOR UPDATE SKIP LOCKED)`;
-      return await sqlRows(
-        pool,
-        claimRow,
-        `WITH requested AS MATERIALIZED ${due('AND asked_at IS NOT NULL')}, others AS MATERIALIZED ${due('')},
-         due AS (SELECT DISTINCT ON (token, token_id) * FROM (SELECT * FROM requested UNION ALL SELECT * FROM others) AS both_groups),
-         ranked AS (SELECT *, row_number() OVER (PARTITION BY asked_at IS NULL ORDER BY next_at) AS rank FROM due),
-         chosen AS MATERIALIZED (
-           SELECT token, token_id FROM ranked ORDER BY rank, (asked_at IS NULL) <> $5, next_at LIMIT $2)
-         UPDATE tds.nft_fetches AS claimed SET next_at = $3 FROM chosen
-         WHERE claimed.token = chosen.token AND claimed.token_id = chosen.token_id
-         RETURNING claimed.token, claimed.token_id::text AS token_id, standard, failures, troubles, message, next_at`,
-        [now, limit, now + CLAIM_MS, fullHosts(), (isOthersTurn = !isOthersTurn)],
-      );
-    },
-
-    prepare: (claim: NftClaim, message: NftMessage): Promise<boolean> =>
-      endClaim(claim, 'message = $4', [JSON.stringify(message)]),
-
-    /** Records a published message: fetched, or failed and due again at the message's `retry_at`. */
-    async done(claim: NftClaim, now: number, message: NftMessage): Promise<boolean> {
-      const common = 'message = NULL, troubles = 0, asked_at = NULL';
-      if (message.type === 'nft.metadata_fetched')
-        return await endClaim(
-          claim,
-          `${common}, failures = 0, next_at = NULL, last_error = NULL, done_at = $4`,
-          [now],
-        );
-      return await endClaim(claim, `${common}, failures = $4, next_at = $5, last_error = $6, done_at = $7`, [
-        message.attempt,
-        message.retry_at,
-        message.reason,
-        now,
-      ]);
-    },
-
-    failed: (claim: NftClaim, nextAt: number, error: string): Promise<boolean> =>
-      endClaim(claim, 'troubles = troubles + 1, next_at = $4, last_error = $5', [
+    claim: (limit, now) => claimTasks(pool, limit, now, fullHosts(), (isOthersTurn = !isOthersTurn)),
+    prepare: (claim, message) => endClaim(pool, claim, 'message = $4', [JSON.stringify(message)]),
+    done: (claim, now, message) => recordOutcome(pool, claim, now, message),
+    failed: (claim, nextAt, error) =>
+      endClaim(pool, claim, 'troubles = troubles + 1, next_at = $4, last_error = $5', [
         nextAt,
         storable(error).slice(0, 2000),
       ]),
-
-    release: (claim: NftClaim, at: number): Promise<boolean> => endClaim(claim, 'next_at = $4', [at]),
-
-    /** Stores the host of a claimed task. */
-    setHost: (claim: NftTask, host: string | null): Promise<unknown> =>
+    release: (claim, at) => endClaim(pool, claim, 'next_at = $4', [at]),
+    setHost: ({ token, tokenId }, host) =>
       pool.query(
         'UPDATE tds.nft_fetches SET host = $3 WHERE token = $1 AND token_id = $2 AND host IS DISTINCT FROM $3',
-        [claim.token, claim.tokenId, host],
+        [token, tokenId, host],
       ),
-
-    async backlog(): Promise<{ waiting: number; failing: number }> {
+    async backlog() {
       const [row] = await sqlRows(
         pool,
         z.object({ waiting: z.number(), failing: z.number() }),
@@ -235,11 +99,153 @@ export function createNftStore(
       );
       return row ?? { waiting: 0, failing: 0 };
     },
-  } satisfies TaskStore<NftClaim, NftMessage> & Record<string, unknown>;
-  return store;
+  };
 }
 
-export type NftStore = ReturnType<typeof createNftStore>;
+async function addTasks(
+  pool: Pool,
+  schema: () => Promise<string | null>,
+  tasks: readonly NftTask[],
+  now: number,
+): Promise<number> {
+  if (tasks.length === 0) return 0;
+  const missing = await findMissing(pool, tasks);
+  const served = missing.length === 0 ? null : await schema();
+  // Rows of the read model restore the attempts after a loss of tds.nft_fetches.
+  const known = served === null ? new Map() : await metadataOf(pool, served, missing);
+  return await inTransaction(pool, async (tx) => {
+    const added = await insertTasks(tx, missing, known, now);
+    await resetFailures(tx, tasks, now);
+    return added;
+  });
+}
+
+async function findMissing(pool: Pool, tasks: readonly NftTask[]): Promise<NftTask[]> {
+  const stored = await sqlRows(
+    pool,
+    keyRow,
+    `SELECT token, token_id::text AS token_id FROM tds.nft_fetches
+     JOIN unnest($1::text[], $2::numeric[]) AS requested (token, token_id) USING (token, token_id)`,
+    [tasks.map(({ token }) => token), tasks.map(({ tokenId }) => tokenId)],
+  );
+  const keys = new Set(stored.map(nftKey));
+  return tasks.filter((task) => !keys.has(nftKey(task)));
+}
+
+async function insertTasks(
+  tx: Sql,
+  missing: readonly NftTask[],
+  known: ReadonlyMap<string, NftMetadataRow>,
+  now: number,
+): Promise<number> {
+  if (missing.length === 0) return 0;
+  const rows = missing.map(({ token, tokenId, standard }) => {
+    const row = known.get(nftKey({ token, tokenId }));
+    const [failures, next_at] = [row?.attempt_count ?? 0, row === undefined ? now : row.retry_at];
+    return { token, token_id: tokenId, standard, failures, next_at };
+  });
+  // Sorted: two processes that store the same NFTs wait instead of deadlocking.
+  const sorted = rows.toSorted((a, b) => (`${a.token}:${a.token_id}` < `${b.token}:${b.token_id}` ? -1 : 1));
+  const { rowCount } = await tx.query(
+    `INSERT INTO tds.nft_fetches (token, token_id, standard, failures, next_at)
+     SELECT token, token_id, standard, failures, next_at
+     FROM jsonb_to_recordset($1) AS new (token text, token_id numeric, standard text, failures integer, next_at bigint)
+     ON CONFLICT (token, token_id) DO NOTHING`,
+    [JSON.stringify(sorted)],
+  );
+  return rowCount ?? 0;
+}
+
+/**
+ * Resets the failures of NFTs that a client requested before they were minted, or while they were burned, once a transfer
+ * or a new mint is seen. A stored message is published first.
+ */
+async function resetFailures(tx: Sql, tasks: readonly NftTask[], now: number): Promise<void> {
+  const transferred = tasks.filter(({ standard }) => standard !== 'unknown');
+  if (transferred.length === 0) return;
+  await tx.query(
+    `UPDATE tds.nft_fetches AS stored SET standard = new.standard, troubles = 0, failures = 0,
+       next_at = CASE WHEN failures > 0 THEN $4 ELSE next_at END
+     FROM unnest($1::text[], $2::numeric[], $3::text[], $5::boolean[]) AS new (token, token_id, standard, is_mint)
+     WHERE stored.token = new.token AND stored.token_id = new.token_id AND stored.message IS NULL
+       AND (stored.standard = 'unknown' OR (new.is_mint AND stored.failures > 0))`,
+    [
+      transferred.map(({ token }) => token),
+      transferred.map(({ tokenId }) => tokenId),
+      transferred.map(({ standard }) => standard),
+      now,
+      transferred.map(({ isMint = false }) => isMint),
+    ],
+  );
+}
+
+async function markRequested(pool: Pool, nfts: readonly Nft[], now: number): Promise<void> {
+  await pool.query(
+    `UPDATE tds.nft_fetches SET asked_at = $3, next_at = least(next_at, $3)
+       FROM (SELECT token, token_id FROM tds.nft_fetches
+         JOIN unnest($1::text[], $2::numeric[]) AS requested (token, token_id) USING (token, token_id)
+         WHERE next_at <= $4 ORDER BY token, token_id FOR UPDATE OF nft_fetches) AS wanted
+       WHERE nft_fetches.token = wanted.token AND nft_fetches.token_id = wanted.token_id`,
+    [nfts.map(({ token }) => token), nfts.map(({ tokenId }) => tokenId), now, now + CLOCK_SKEW_MS],
+  );
+}
+
+/** Claims due tasks, requested ones and others in turn, none of a host without a free slot. */
+async function claimTasks(
+  pool: Pool,
+  limit: number,
+  now: number,
+  fullHosts: readonly string[],
+  isOthersTurn: boolean,
+): Promise<NftClaim[]> {
+  const due = (more: string): string => `(SELECT token, token_id, asked_at, next_at FROM tds.nft_fetches
+    WHERE next_at <= $1 AND (host IS NULL OR host <> ALL($4)) ${more} ORDER BY next_at LIMIT $2 FOR UPDATE SKIP LOCKED)`;
+  return await sqlRows(
+    pool,
+    claimRow,
+    `WITH requested AS MATERIALIZED ${due('AND asked_at IS NOT NULL')}, others AS MATERIALIZED ${due('')},
+     due AS (SELECT DISTINCT ON (token, token_id) * FROM (SELECT * FROM requested UNION ALL SELECT * FROM others) AS both_groups),
+     ranked AS (SELECT *, row_number() OVER (PARTITION BY asked_at IS NULL ORDER BY next_at) AS rank FROM due),
+     chosen AS MATERIALIZED (
+       SELECT token, token_id FROM ranked ORDER BY rank, (asked_at IS NULL) <> $5, next_at LIMIT $2)
+     UPDATE tds.nft_fetches AS claimed SET next_at = $3 FROM chosen
+     WHERE claimed.token = chosen.token AND claimed.token_id = chosen.token_id
+     RETURNING claimed.token, claimed.token_id::text AS token_id, standard, failures, troubles, message, next_at`,
+    [now, limit, now + CLAIM_MS, fullHosts, isOthersTurn],
+  );
+}
+
+async function endClaim(
+  pool: Pool,
+  { task, next_at }: NftClaim,
+  set: string,
+  values: readonly unknown[],
+): Promise<boolean> {
+  const { rowCount } = await pool.query(
+    `UPDATE tds.nft_fetches SET ${set} WHERE token = $1 AND token_id = $2 AND next_at = $3`,
+    [task.token, task.tokenId, next_at, ...values],
+  );
+  return rowCount === 1;
+}
+
+/** Records a published message: fetched, or failed and due again at the message's `retry_at`. */
+async function recordOutcome(
+  pool: Pool,
+  claim: NftClaim,
+  now: number,
+  message: NftMessage,
+): Promise<boolean> {
+  const [failures, nextAt, error] =
+    message.type === 'nft.metadata_fetched'
+      ? [0, null, null]
+      : [message.attempt, message.retry_at, message.reason];
+  return await endClaim(
+    pool,
+    claim,
+    'message = NULL, troubles = 0, asked_at = NULL, failures = $4, next_at = $5, last_error = $6, done_at = $7',
+    [failures, nextAt, error, now],
+  );
+}
 
 const statesRow = z.object({
   fetched: z.number(),

@@ -8,7 +8,7 @@ import type { PriceFeed } from './feed.ts';
 import type { GuardLimits } from './guard.ts';
 import { readTriggers } from './messages.ts';
 import { createPriceReader } from './reader.ts';
-import { OBSERVER, createPriceStore } from './store.ts';
+import { OBSERVER, scheduleTokens } from './store.ts';
 
 export type GuardConfig = Pick<Config, 'priceMaxAgeSeconds' | 'priceJumpFactor' | 'priceConfirmations'>;
 
@@ -40,18 +40,16 @@ export function guardLimits(config: GuardConfig): GuardLimits {
 export async function runPriceObserver(options: PriceObserverOptions): Promise<ObserverRun> {
   const { config, windowMs = WINDOW_MS } = options;
   return await startObserver(OBSERVER, options, async (observer) => {
-    const { now, retryWhileUnavailable } = observer;
-    const store = createPriceStore(observer.pool);
+    const { pool, now, retryWhileUnavailable } = observer;
     const reader = createPriceReader(observer, {
       ...options,
       limits: guardLimits(config),
       intervalMs: config.pricePollSeconds * 1000,
-      store,
     });
     const loop = observer.loop(() => reader.round());
     await observer.consume([topics.requests, topics.tokens], async (batch) => {
       const triggers = readTriggers(observer, batch);
-      const answered = await retryWhileUnavailable(() => store.schedule(triggers, windowMs, now()));
+      const answered = await retryWhileUnavailable(() => scheduleTokens(pool, triggers, windowMs, now()));
       if (triggers.requested.size + triggers.listed.length > 0) loop.wake();
       await reader.answer(answered);
     });

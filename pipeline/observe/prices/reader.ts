@@ -14,8 +14,8 @@ import { judgeAnswer } from './guard.ts';
 import type { GuardLimits } from './guard.ts';
 import { observedMessage, unchangedMessage } from './messages.ts';
 import { createPriceMetrics } from './metrics.ts';
-import { priceStates } from './store.ts';
-import type { Answered, Claim, Settlement, createPriceStore } from './store.ts';
+import { claimTokens, clearAlarmsOfUncommon, priceStates, setCommonTokens, settleClaims } from './store.ts';
+import type { Answered, Claim, Settlement } from './store.ts';
 
 export interface PriceReaderOptions {
   readonly feed: PriceFeed;
@@ -23,7 +23,6 @@ export interface PriceReaderOptions {
   readonly intervalMs: number;
   /** Tokens that are read periodically; null while no read model of tokens is served. */
   readonly commonTokens: () => Promise<readonly Felt[] | null>;
-  readonly store: ReturnType<typeof createPriceStore>;
   readonly metrics: Registry;
 }
 
@@ -43,14 +42,14 @@ const REFUSED_ALARM = 'prices.refused:';
 
 /** Reads due tokens from the feed, publishes what the guard accepts, and raises alarms for what it refuses. */
 export function createPriceReader(observer: Observer, options: PriceReaderOptions): PriceReader {
-  const { feed, limits, intervalMs, store } = options;
-  const { publisher, retryWhileUnavailable, log, now } = observer;
+  const { feed, limits, intervalMs } = options;
+  const { pool, publisher, retryWhileUnavailable, log, now } = observer;
   const metrics = createPriceMetrics(options.metrics);
-  const alarms = createAlarms(observer.pool);
+  const alarms = createAlarms(pool);
   const refreshCommonTokens = createRefresh(observer, options, metrics);
   const unclaim = async (claims: readonly Claim[], dueAt: number): Promise<void> => {
     const settlements = claims.map((claim) => ({ claim, verdict: null, dueAt }));
-    await retryWhileUnavailable(() => store.settle(settlements, now()));
+    await retryWhileUnavailable(() => settleClaims(pool, settlements, now()));
   };
   const callFeed = createFeedCalls(observer, { feed, metrics, alarms, unclaim });
 
@@ -93,7 +92,7 @@ export function createPriceReader(observer: Observer, options: PriceReaderOption
   const reader: PriceReader = {
     async round() {
       await refreshCommonTokens();
-      const called = await callFeed(() => store.claim(feed.tokensPerCall, now()));
+      const called = await callFeed(() => claimTokens(pool, feed.tokensPerCall, now()));
       if (called === null) return false;
       const settlements = judgeAnswer(called.claims, called.readings, limits, now()).map(
         ({ claim, verdict }): Settlement => {
@@ -103,7 +102,7 @@ export function createPriceReader(observer: Observer, options: PriceReaderOption
         },
       );
       if (!(await publish(settlements))) return false;
-      await reader.answer(await retryWhileUnavailable(() => store.settle(settlements, now())));
+      await reader.answer(await retryWhileUnavailable(() => settleClaims(pool, settlements, now())));
       await retryWhileUnavailable(() => updateAlarms(settlements));
       return true;
     },
@@ -125,7 +124,7 @@ export function createPriceReader(observer: Observer, options: PriceReaderOption
 /** Returns a function that updates the set of common tokens, at most every few seconds. */
 function createRefresh(
   { pool, now }: Observer,
-  { commonTokens, intervalMs, store }: PriceReaderOptions,
+  { commonTokens, intervalMs }: PriceReaderOptions,
   metrics: ReturnType<typeof createPriceMetrics>,
 ): () => Promise<void> {
   let refreshedAt = -Infinity;
@@ -133,8 +132,8 @@ function createRefresh(
     if (now() - refreshedAt < Math.min(REFRESH_COMMON_MS, intervalMs)) return;
     const tokens = await commonTokens();
     if (tokens === null) return;
-    await store.setCommonTokens(tokens, now());
-    await store.clearAlarmsOfUncommon(REFUSED_ALARM);
+    await setCommonTokens(pool, tokens, now());
+    await clearAlarmsOfUncommon(pool, REFUSED_ALARM);
     refreshedAt = now();
     metrics.tokens.reset();
     for (const { refusal, tokens: count } of await priceStates(pool))

@@ -79,137 +79,139 @@ const scheduledRow = z.object({
   is_answered: z.boolean(),
 });
 
-/** The schedule of readings and the guard's state of each token (tds.price_watch). */
-export function createPriceStore(pool: Pool) {
-  return {
-    /** Replaces the set of tokens that are read periodically. */
-    async setCommonTokens(tokens: readonly Felt[], now: number): Promise<void> {
-      await pool.query(
-        `INSERT INTO tds.price_watch AS stored (token, common, due_at)
-         SELECT token, true, $2::bigint FROM unnest($1::text[]) AS new (token) ORDER BY token
-         ON CONFLICT (token) DO UPDATE SET common = true, due_at = least(stored.due_at, excluded.due_at)
-         WHERE NOT stored.common`,
-        [tokens, now],
-      );
-      await pool.query(
-        'UPDATE tds.price_watch SET common = false, due_at = NULL WHERE common AND token <> ALL($1::text[])',
-        [tokens],
-      );
-      // Clients may request any address, so the table would grow without bound.
-      await pool.query(
-        `DELETE FROM tds.price_watch
-         WHERE NOT common AND price IS NULL AND due_at IS NULL AND claimed_until <= $1 AND read_at < $1 - $2`,
-        [now, UNPRICED_TTL_MS],
-      );
-    },
+/* The schedule of readings and the guard's state of each token: tds.price_watch. */
 
-    /**
-     * Makes requested tokens due, unless they were read within `windowMs` or are being read, so that concurrent requests
-     * share one reading; makes listed tokens due if they are new.
-     *
-     * @returns the requests that the last reading already answers
-     */
-    async schedule(
-      { requested, listed }: PriceTriggers,
-      windowMs: number,
-      now: number,
-    ): Promise<readonly Answered[]> {
-      return await inTransaction(pool, async (tx) => {
-        const rows = await sqlRows(
-          tx,
-          scheduledRow,
-          `INSERT INTO tds.price_watch AS stored (token, common, due_at, asked_at)
-           SELECT token, false, $3::bigint, asked_at FROM unnest($1::text[], $2::bigint[]) AS new (token, asked_at)
-           ORDER BY token
-           ON CONFLICT (token) DO UPDATE SET asked_at = greatest(stored.asked_at, excluded.asked_at),
-             due_at = CASE WHEN stored.claimed_until > $3 OR stored.read_at > $3 - $4 THEN stored.due_at
-                      ELSE least(stored.due_at, $3) END
-           RETURNING token, asked_at, read_at, claimed_until <= $3 AND coalesce(due_at > $3, true) AS is_answered`,
-          [[...requested.keys()], [...requested.values()], now, windowMs],
-        );
-        const answered = rows.filter((row) => row.is_answered);
-        await tx.query('UPDATE tds.price_watch SET asked_at = NULL WHERE token = ANY($1::text[])', [
-          answered.map(({ token }) => token),
-        ]);
-        await tx.query(
-          `INSERT INTO tds.price_watch (token, common, due_at)
-           SELECT token, false, $2::bigint FROM unnest($1::text[]) AS new (token) ORDER BY token
-           ON CONFLICT (token) DO NOTHING`,
-          [listed, now],
-        );
-        return answered.map(({ token, asked_at, read_at }) => ({
-          token,
-          requestedAt: asked_at,
-          readAt: read_at ?? now,
-        }));
-      });
-    },
+/** Replaces the set of tokens that are read periodically. */
+export async function setCommonTokens(pool: Pool, tokens: readonly Felt[], now: number): Promise<void> {
+  await pool.query(
+    `INSERT INTO tds.price_watch AS stored (token, common, due_at)
+     SELECT token, true, $2::bigint FROM unnest($1::text[]) AS new (token) ORDER BY token
+     ON CONFLICT (token) DO UPDATE SET common = true, due_at = least(stored.due_at, excluded.due_at)
+     WHERE NOT stored.common`,
+    [tokens, now],
+  );
+  await pool.query(
+    'UPDATE tds.price_watch SET common = false, due_at = NULL WHERE common AND token <> ALL($1::text[])',
+    [tokens],
+  );
+  // Clients may request any address, so the table would grow without bound.
+  await pool.query(
+    `DELETE FROM tds.price_watch
+     WHERE NOT common AND price IS NULL AND due_at IS NULL AND claimed_until <= $1 AND read_at < $1 - $2`,
+    [now, UNPRICED_TTL_MS],
+  );
+}
 
-    /** Claims due tokens: requested ones first, then the longest overdue. */
-    async claim(limit: number, now: number): Promise<Claim[]> {
-      return await sqlRows(
-        pool,
-        claimRow,
-        `WITH due AS MATERIALIZED (
-           SELECT token FROM tds.price_watch WHERE due_at <= $1 AND claimed_until <= $1
-           ORDER BY common, due_at LIMIT $2 FOR UPDATE SKIP LOCKED)
-         UPDATE tds.price_watch AS claimed SET claimed_until = $3 FROM due WHERE claimed.token = due.token
-         RETURNING claimed.token, common, claimed_until, asked_at, price, observed_at,
-           candidate_price, candidate_observed_at, candidate_confirmations`,
-        [now, limit, now + CLAIM_MS],
-      );
-    },
+/**
+ * Makes requested tokens due, unless they were read within `windowMs` or are being read, so that concurrent requests
+ * share one reading; makes listed tokens due if they are new.
+ *
+ * @returns the requests that the last reading already answers
+ */
+export async function scheduleTokens(
+  pool: Pool,
+  { requested, listed }: PriceTriggers,
+  windowMs: number,
+  now: number,
+): Promise<readonly Answered[]> {
+  return await inTransaction(pool, async (tx) => {
+    const rows = await sqlRows(
+      tx,
+      scheduledRow,
+      `INSERT INTO tds.price_watch AS stored (token, common, due_at, asked_at)
+       SELECT token, false, $3::bigint, asked_at FROM unnest($1::text[], $2::bigint[]) AS new (token, asked_at)
+       ORDER BY token
+       ON CONFLICT (token) DO UPDATE SET asked_at = greatest(stored.asked_at, excluded.asked_at),
+         due_at = CASE WHEN stored.claimed_until > $3 OR stored.read_at > $3 - $4 THEN stored.due_at
+                  ELSE least(stored.due_at, $3) END
+       RETURNING token, asked_at, read_at, claimed_until <= $3 AND coalesce(due_at > $3, true) AS is_answered`,
+      [[...requested.keys()], [...requested.values()], now, windowMs],
+    );
+    const answered = rows.filter((row) => row.is_answered);
+    await tx.query('UPDATE tds.price_watch SET asked_at = NULL WHERE token = ANY($1::text[])', [
+      answered.map(({ token }) => token),
+    ]);
+    await tx.query(
+      `INSERT INTO tds.price_watch (token, common, due_at)
+       SELECT token, false, $2::bigint FROM unnest($1::text[]) AS new (token) ORDER BY token
+       ON CONFLICT (token) DO NOTHING`,
+      [listed, now],
+    );
+    return answered.map(({ token, asked_at, read_at }) => ({
+      token,
+      requestedAt: asked_at,
+      readAt: read_at ?? now,
+    }));
+  });
+}
 
-    /**
-     * Ends claims; a claim that has expired and was taken by another process changes nothing.
-     *
-     * @returns requests that arrived during the reading, which it answers
-     */
-    async settle(settlements: readonly Settlement[], now: number): Promise<readonly Answered[]> {
-      const rows = settlements.map((settlement) => ({
-        ...settledColumns(settlement),
-        newest_request: settlement.claim.requestedAt ?? 0,
-      }));
-      // Locked in order of the token: two processes that settle the same tokens wait instead of deadlocking.
-      const answered = await sqlRows(
-        pool,
-        z.object({ token: felt, requested_at: z.number() }),
-        `WITH settled AS (SELECT * FROM jsonb_to_recordset($1) AS row (
-             token text, mark bigint, due_at bigint, is_read boolean, newest_request bigint, price text,
-             observed_at bigint, is_published boolean, candidate_price text, candidate_observed_at bigint,
-             candidate_confirmations integer, refusal text, refusal_detail text)),
-         locked AS MATERIALIZED (
-           SELECT watch.token, watch.asked_at FROM tds.price_watch AS watch
-           JOIN settled ON settled.token = watch.token AND settled.mark = watch.claimed_until
-           ORDER BY watch.token FOR UPDATE OF watch),
-         updated AS (
-           UPDATE tds.price_watch AS watch SET claimed_until = 0, due_at = settled.due_at,
-             read_at = CASE WHEN is_read THEN $2 ELSE watch.read_at END,
-             asked_at = CASE WHEN is_read THEN NULL ELSE watch.asked_at END,
-             price = settled.price, observed_at = settled.observed_at,
-             published_at = CASE WHEN is_published THEN $2 ELSE watch.published_at END,
-             candidate_price = settled.candidate_price,
-             candidate_observed_at = settled.candidate_observed_at,
-             candidate_confirmations = settled.candidate_confirmations,
-             refusal = CASE WHEN is_read THEN settled.refusal ELSE watch.refusal END,
-             refusal_detail = CASE WHEN is_read THEN settled.refusal_detail ELSE watch.refusal_detail END
-           FROM locked JOIN settled USING (token) WHERE watch.token = locked.token)
-         SELECT token, locked.asked_at AS requested_at FROM locked JOIN settled USING (token)
-         WHERE is_read AND locked.asked_at > newest_request`,
-        [JSON.stringify(rows), now],
-      );
-      return answered.map(({ token, requested_at }) => ({ token, requestedAt: requested_at, readAt: now }));
-    },
+/** Claims due tokens: requested ones first, then the longest overdue. */
+export async function claimTokens(pool: Pool, limit: number, now: number): Promise<Claim[]> {
+  return await sqlRows(
+    pool,
+    claimRow,
+    `WITH due AS MATERIALIZED (
+       SELECT token FROM tds.price_watch WHERE due_at <= $1 AND claimed_until <= $1
+       ORDER BY common, due_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+     UPDATE tds.price_watch AS claimed SET claimed_until = $3 FROM due WHERE claimed.token = due.token
+     RETURNING claimed.token, common, claimed_until, asked_at, price, observed_at,
+       candidate_price, candidate_observed_at, candidate_confirmations`,
+    [now, limit, now + CLAIM_MS],
+  );
+}
 
-    /** Clears the alarms `<prefix><token>` of tokens that are no longer common. */
-    async clearAlarmsOfUncommon(prefix: string): Promise<void> {
-      await pool.query(
-        `DELETE FROM tds.alarms WHERE starts_with(name, $1) AND NOT EXISTS (
-           SELECT 1 FROM tds.price_watch WHERE common AND token = substr(name, length($1) + 1))`,
-        [prefix],
-      );
-    },
-  };
+/**
+ * Ends claims; a claim that has expired and was taken by another process changes nothing.
+ *
+ * @returns requests that arrived during the reading, which it answers
+ */
+export async function settleClaims(
+  pool: Pool,
+  settlements: readonly Settlement[],
+  now: number,
+): Promise<readonly Answered[]> {
+  const rows = settlements.map((settlement) => ({
+    ...settledColumns(settlement),
+    newest_request: settlement.claim.requestedAt ?? 0,
+  }));
+  // Locked in order of the token: two processes that settle the same tokens wait instead of deadlocking.
+  const answered = await sqlRows(
+    pool,
+    z.object({ token: felt, requested_at: z.number() }),
+    `WITH settled AS (SELECT * FROM jsonb_to_recordset($1) AS row (
+         token text, claimed_until bigint, due_at bigint, is_read boolean, newest_request bigint, price text,
+         observed_at bigint, is_published boolean, candidate_price text, candidate_observed_at bigint,
+         candidate_confirmations integer, refusal text, refusal_detail text)),
+     locked AS MATERIALIZED (
+       SELECT watch.token, watch.asked_at FROM tds.price_watch AS watch
+       JOIN settled ON settled.token = watch.token AND settled.claimed_until = watch.claimed_until
+       ORDER BY watch.token FOR UPDATE OF watch),
+     updated AS (
+       UPDATE tds.price_watch AS watch SET claimed_until = 0, due_at = settled.due_at,
+         read_at = CASE WHEN is_read THEN $2 ELSE watch.read_at END,
+         asked_at = CASE WHEN is_read THEN NULL ELSE watch.asked_at END,
+         price = settled.price, observed_at = settled.observed_at,
+         published_at = CASE WHEN is_published THEN $2 ELSE watch.published_at END,
+         candidate_price = settled.candidate_price,
+         candidate_observed_at = settled.candidate_observed_at,
+         candidate_confirmations = settled.candidate_confirmations,
+         refusal = CASE WHEN is_read THEN settled.refusal ELSE watch.refusal END,
+         refusal_detail = CASE WHEN is_read THEN settled.refusal_detail ELSE watch.refusal_detail END
+       FROM locked JOIN settled USING (token) WHERE watch.token = locked.token)
+     SELECT token, locked.asked_at AS requested_at FROM locked JOIN settled USING (token)
+     WHERE is_read AND locked.asked_at > newest_request`,
+    [JSON.stringify(rows), now],
+  );
+  return answered.map(({ token, requested_at }) => ({ token, requestedAt: requested_at, readAt: now }));
+}
+
+/** Clears the alarms `<prefix><token>` of tokens that are no longer common. */
+export async function clearAlarmsOfUncommon(pool: Pool, prefix: string): Promise<void> {
+  await pool.query(
+    `DELETE FROM tds.alarms WHERE starts_with(name, $1) AND NOT EXISTS (
+       SELECT 1 FROM tds.price_watch WHERE common AND token = substr(name, length($1) + 1))`,
+    [prefix],
+  );
 }
 
 function settledColumns({ claim, verdict, dueAt }: Settlement) {
@@ -217,7 +219,7 @@ function settledColumns({ claim, verdict, dueAt }: Settlement) {
   const refusal = verdict?.kind === 'refused' ? verdict : null;
   return {
     token: claim.token,
-    mark: claim.claimedUntil,
+    claimed_until: claim.claimedUntil,
     due_at: dueAt,
     is_read: verdict !== null,
     price: last?.price ?? null,
