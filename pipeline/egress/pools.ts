@@ -11,13 +11,6 @@ export interface Target {
   readonly addresses: readonly string[];
 }
 
-export interface Pools {
-  /** Returns the connection pool of the target's origin and addresses. */
-  of(target: Target): Pool;
-  /** Closes all connections; running calls fail. */
-  close(): Promise<void>;
-}
-
 const CONNECT_MS = 10_000;
 const MAX_HEADER_BYTES = 16_384;
 /** Lifetime of an idle connection: the first, or what the server asks for, up to the second. */
@@ -27,7 +20,7 @@ const MAX_IDLE_MS = 10_000;
 const MAX_POOLS = 256;
 
 /** @param connections upper bound per target; further calls wait, within their timeouts */
-export function createPools(connections: number): Pools {
+export function createPools(connections: number) {
   // In order of last use.
   const pools = new Map<string, Pool>();
 
@@ -54,7 +47,8 @@ export function createPools(connections: number): Pools {
   };
 
   return {
-    of(target) {
+    /** Returns the connection pool of the target's origin and addresses. */
+    of(target: Target): Pool {
       const key = [target.url.origin, ...target.addresses.toSorted()].join(' ');
       let pool = pools.get(key);
       if (pool === undefined) {
@@ -65,7 +59,8 @@ export function createPools(connections: number): Pools {
       pools.set(key, pool);
       return pool;
     },
-    async close() {
+    /** Closes all connections; running calls fail. */
+    async close(): Promise<void> {
       const all = [...pools.values()];
       pools.clear();
       await Promise.all(all.map((pool) => pool.destroy()));

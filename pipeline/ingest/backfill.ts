@@ -44,7 +44,7 @@ export async function runBackfill(deps: IngestDeps, task: ChunkTask): Promise<vo
       prefetch.consume(ready.length);
       cursor = height + 1;
       tip = hash;
-      metrics.cursor(chunk.name, cursor);
+      metrics.cursor.set({ chunk: chunk.name }, cursor);
       await task.progress();
     }
   } finally {

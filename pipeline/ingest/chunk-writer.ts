@@ -65,7 +65,7 @@ async function runChunk(deps: IngestDeps, health: Health, lease: Lease): Promise
       const code = error instanceof AppError ? error.code : 'bug';
       if (lease.signal.aborted || code === 'LEASE_LOST') return 'done';
       failures += 1;
-      metrics.failed(chunk, code);
+      metrics.failures.inc({ chunk, code });
       const detail = `${code}: ${error instanceof Error ? error.message : String(error)}`;
       if (code === 'REORG_BELOW_L1') {
         log.error({ chunk, err: error }, 'chunk halted');

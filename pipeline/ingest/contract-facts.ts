@@ -18,27 +18,21 @@ export async function resolveContracts(
   return Object.fromEntries(entries);
 }
 
-/** Makes retries publish a block with the contract facts of the first attempt. */
-export interface PublishPlan {
-  /**
-   * Returns the blocks with the facts to publish them with: those of an interrupted attempt at or above `cursor` win over
-   * newer ones. The facts of unrecorded blocks are stored first.
-   */
-  apply(
-    blocks: readonly PublishedBlock[],
-    cursor: number,
-    options?: { readonly recorded: boolean },
-  ): Promise<readonly PublishedBlock[]>;
-}
+export type PublishPlan = ReturnType<typeof createPublishPlan>;
 
-export function createPublishPlan(
-  { store }: Pick<IngestDeps, 'store'>,
-  lease: Lease,
-  stored: Plan,
-): PublishPlan {
+/** Makes retries publish a block with the contract facts of the first attempt. */
+export function createPublishPlan({ store }: Pick<IngestDeps, 'store'>, lease: Lease, stored: Plan) {
   let plan = stored;
   return {
-    async apply(blocks, cursor, { recorded } = { recorded: false }) {
+    /**
+     * Returns the blocks with the facts to publish them with: those of an interrupted attempt at or above `cursor` win over
+     * newer ones. The facts of unrecorded blocks are stored first.
+     */
+    async apply(
+      blocks: readonly PublishedBlock[],
+      cursor: number,
+      { recorded } = { recorded: false },
+    ): Promise<readonly PublishedBlock[]> {
       const pending = plan.to >= cursor ? plan : { to: -1, facts: {} };
       const latest: ContractsMap = Object.fromEntries(
         blocks.flatMap(({ contracts }) => Object.entries(contracts)),

@@ -11,60 +11,47 @@ interface MaybeHashed {
   readonly hash: Felt | null;
 }
 
+export type IndexedChain = ReturnType<typeof createIndexedChain>;
+
 /** The live chunk's blocks: final ones up to `final()`, and the recorded ones above, each the child of the one below. */
-export interface IndexedChain {
-  /** The next height to index. Blocks recorded at or above it may or may not be in the log. */
-  cursor(): number;
-  final(): MaybeHashed;
-  /** The highest recorded or final block. */
-  tip(): MaybeHashed;
-  /** null outside the recorded blocks, and at a final block that was never fetched. */
-  hashAt(height: number): Felt | null;
-  /** True if blocks are recorded at or above the cursor. */
-  hasUnconfirmed(): boolean;
-  /** Lowest height marked for revert; null: none. */
-  revertingFrom(): number | null;
-
-  recorded(points: readonly BlockPoint[]): void;
-  /** `final` for blocks that were not recorded. */
-  cursorMoved(to: number, final: BlockPoint | null): void;
-  markedForRevert(fork: number): void;
-  deletedFrom(height: number): void;
-  finalized(point: BlockPoint): void;
-}
-
-export function createIndexedChain(chunk: Chunk, headers: readonly RecordedHeader[]): IndexedChain {
+export function createIndexedChain(chunk: Chunk, headers: readonly RecordedHeader[]) {
   let cursor = chunk.cursor;
   let final: MaybeHashed = { height: chunk.finalHeight, hash: chunk.finalHash };
   let reverting = headers.find(({ intent }) => intent === 'revert')?.height ?? null;
   const hashes = new Map<number, Felt>(headers.map(({ height, hash }) => [height, hash]));
+  /** null outside the recorded blocks, and at a final block that was never fetched. */
   const hashAt = (height: number): Felt | null =>
     height === final.height ? final.hash : (hashes.get(height) ?? null);
   const top = (): number => final.height + hashes.size;
 
   return {
-    cursor: () => cursor,
-    final: () => final,
-    tip: () => ({ height: top(), hash: hashAt(top()) }),
+    /** The next height to index. Blocks recorded at or above it may or may not be in the log. */
+    cursor: (): number => cursor,
+    final: (): MaybeHashed => final,
+    /** The highest recorded or final block. */
+    tip: (): MaybeHashed => ({ height: top(), hash: hashAt(top()) }),
     hashAt,
-    hasUnconfirmed: () => top() >= cursor,
-    revertingFrom: () => reverting,
-    recorded(points) {
+    /** True if blocks are recorded at or above the cursor. */
+    hasUnconfirmed: (): boolean => top() >= cursor,
+    /** Lowest height marked for revert; null: none. */
+    revertingFrom: (): number | null => reverting,
+    recorded(points: readonly BlockPoint[]): void {
       for (const { height, hash } of points) hashes.set(height, hash);
     },
-    cursorMoved(to, point) {
+    /** `point`: the last of blocks that were not recorded, because they are final. */
+    cursorMoved(to: number, point: BlockPoint | null): void {
       cursor = to;
       if (point !== null) final = point;
     },
-    markedForRevert(fork) {
+    markedForRevert(fork: number): void {
       cursor = Math.min(cursor, fork + 1);
       reverting = fork + 1;
     },
-    deletedFrom(from) {
+    deletedFrom(from: number): void {
       for (let height = top(); height >= from; height -= 1) hashes.delete(height);
       if (reverting !== null && from <= reverting) reverting = null;
     },
-    finalized(point) {
+    finalized(point: BlockPoint): void {
       for (let height = final.height + 1; height <= point.height; height += 1) hashes.delete(height);
       final = point;
     },

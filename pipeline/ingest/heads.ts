@@ -3,26 +3,16 @@ import type { IndexedChain } from './fork.ts';
 import type { IngestDeps, Lease } from './ports.ts';
 import { publishStatus, statusStamp } from './publish.ts';
 
-/** The node's newest block: published to `chain.status`, timed, and polled. */
-export interface Heads {
-  observe(head: BlockPoint): void;
-  /** The newest head observed; -1 before the first. */
-  height(): number;
-  /** Called when Kafka has acknowledged a block. */
-  published(height: number): void;
-  /** Publishes the head if it changed, at most twice a second. */
-  announce(): Promise<void>;
-  /** Sleeps until the next poll. */
-  wait(signal: AbortSignal): Promise<void>;
-}
-
 const ANNOUNCE_MS = 500;
 /** Polls are this much more frequent while a block is due. */
 const DUE_POLL_FACTOR = 5;
 /** Heads whose publish latency is still measured. */
 const MAX_TIMED_HEADS = 100;
 
-export function createHeads(deps: Pick<IngestDeps, 'publisher' | 'clock' | 'metrics' | 'settings'>): Heads {
+export type Heads = ReturnType<typeof createHeads>;
+
+/** The node's newest block: published to `chain.status`, timed, and polled. */
+export function createHeads(deps: Pick<IngestDeps, 'publisher' | 'clock' | 'metrics' | 'settings'>) {
   const { clock, metrics, settings } = deps;
   let head: BlockPoint | null = null;
   let announced: BlockPoint | null = null;
@@ -33,7 +23,7 @@ export function createHeads(deps: Pick<IngestDeps, 'publisher' | 'clock' | 'metr
   const firstSeen = new Map<number, number>();
 
   return {
-    observe(seen) {
+    observe(seen: BlockPoint): void {
       const now = clock.now();
       if (head !== null && seen.height > head.height) {
         const latest = (now - roseAt) / (seen.height - head.height);
@@ -44,16 +34,19 @@ export function createHeads(deps: Pick<IngestDeps, 'publisher' | 'clock' | 'metr
         if (firstSeen.size > MAX_TIMED_HEADS && oldest !== undefined) firstSeen.delete(oldest);
       }
       head = seen;
-      metrics.head(seen.height);
+      metrics.head.set(seen.height);
     },
-    height: () => head?.height ?? -1,
-    published(height) {
+    /** The newest head observed; -1 before the first. */
+    height: (): number => head?.height ?? -1,
+    /** Called when Kafka has acknowledged a block. */
+    published(height: number): void {
       const seenAt = firstSeen.get(height);
       if (seenAt === undefined) return;
       firstSeen.delete(height);
-      metrics.published(clock.now() - seenAt);
+      metrics.publishSeconds.observe((clock.now() - seenAt) / 1000);
     },
-    async announce() {
+    /** Publishes the head if it changed, at most twice a second. */
+    async announce(): Promise<void> {
       if (head === null || (head.hash === announced?.hash && head.height === announced.height)) return;
       if (clock.now() - announcedAt < ANNOUNCE_MS) return;
       const current = head;
@@ -61,7 +54,8 @@ export function createHeads(deps: Pick<IngestDeps, 'publisher' | 'clock' | 'metr
       announced = current;
       announcedAt = clock.now();
     },
-    async wait(signal) {
+    /** Sleeps until the next poll. */
+    async wait(signal: AbortSignal): Promise<void> {
       await clock.sleep(pollDelay(clock.now() - roseAt, interval, settings.headPollMs), signal);
     },
   };
@@ -78,19 +72,10 @@ function pollDelay(sinceLast: number, interval: number | null, pollMs: number): 
   return untilDue <= 0 ? shortest : Math.max(shortest, Math.min(pollMs, untilDue));
 }
 
-/** Polls the height accepted on L1 in the background, and applies it between two steps of the live loop. */
-export interface L1Watch {
-  /** The highest block the node has reported as accepted on L1; null before the first. */
-  newest(): BlockPoint | null;
-  /**
-   * Publishes a new height, and makes the indexed blocks up to it final once the indexed block at that height is seen to
-   * be the accepted one. If it is not, the live loop must handle a reorg first.
-   */
-  apply(indexed: IndexedChain): Promise<void>;
-  stop(): void;
-}
+export type L1Watch = ReturnType<typeof startL1Watch>;
 
-export function startL1Watch(deps: IngestDeps, lease: Lease, finalHeight: number): L1Watch {
+/** Polls the height accepted on L1 in the background, and applies it between two steps of the live loop. */
+export function startL1Watch(deps: IngestDeps, lease: Lease, finalHeight: number) {
   const { node, store, clock, log, metrics, settings } = deps;
   const stopped = new AbortController();
   const signal = AbortSignal.any([stopped.signal, lease.signal]);
@@ -131,16 +116,21 @@ export function startL1Watch(deps: IngestDeps, lease: Lease, finalHeight: number
   };
 
   return {
-    newest: () => newest,
-    async apply(indexed) {
+    /** The highest block the node has reported as accepted on L1; null before the first. */
+    newest: (): BlockPoint | null => newest,
+    /**
+     * Publishes a new height, and makes the indexed blocks up to it final once the indexed block at that height is seen to
+     * be the accepted one. If it is not, the live loop must handle a reorg first.
+     */
+    async apply(indexed: IndexedChain): Promise<void> {
       const point = newest;
       if (point === null || point.height <= announced || indexed.revertingFrom() !== null) return;
       const height = Math.min(point.height, indexed.cursor() - 1);
       if (height > indexed.final().height && !(await finalize(indexed, height, point))) return;
       await publishStatus(deps, [{ type: 'l1.accepted', ...statusStamp(clock), height: point.height }]);
       announced = point.height;
-      metrics.l1(point.height);
+      metrics.l1.set(point.height);
     },
-    stop: () => stopped.abort(),
+    stop: (): void => stopped.abort(),
   };
 }

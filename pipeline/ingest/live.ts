@@ -118,7 +118,7 @@ async function startReorg(live: Live, mismatchAt: number): Promise<void> {
   const { height: top } = indexed.tip();
   const depth = top - fork;
   deps.log.warn({ chunk: lease.name, fork, depth, mismatchAt }, 'reorg detected');
-  deps.metrics.reorg(depth);
+  deps.metrics.reorgDepth.observe(depth);
   live.reorgTop = Math.max(live.reorgTop, top);
   await deps.store.markForRevert(lease, fork);
   indexed.markedForRevert(fork);
@@ -206,7 +206,7 @@ async function moveCursor(
 ): Promise<void> {
   await deps.store.moveCursor(lease, { from: indexed.cursor(), to, final, firstParent });
   indexed.cursorMoved(to, final);
-  deps.metrics.cursor(lease.name, to);
+  deps.metrics.cursor.set({ chunk: lease.name }, to);
 }
 
 /** True for a block below the point, and for the point's own block. */

@@ -5,6 +5,7 @@ import { AppError } from '../../schemas/errors.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { BlockBody, ContractFacts, ContractsMap } from '../../schemas/messages/chain-blocks.ts';
 import type { BlockPoint, Node } from '../node/types.ts';
+import type { IngestMetrics } from './metrics.ts';
 
 /*
  * Everything the ingester depends on, time and randomness included, so that the same code runs against real stores and in
@@ -60,22 +61,6 @@ export interface Standards {
   resolve(contracts: readonly Felt[], at: BlockPoint): Promise<ReadonlyMap<Felt, ContractFacts>>;
   /** Asks the chain again and stores the answer. Other processes use it within `STANDARDS_TTL_MS`. */
   reclassify(contract: Felt, at: BlockPoint): Promise<{ before: ContractFacts | null; after: ContractFacts }>;
-}
-
-export interface IngestMetrics {
-  accepted(chunk: string, blocks: number, events: number): void;
-  reverted(chunk: string, blocks: number): void;
-  /** Called when a fork is found, with the number of blocks to revert. */
-  reorg(depth: number): void;
-  repaired(blocks: number): void;
-  quarantined(events: number): void;
-  failed(chunk: string, code: string): void;
-  cursor(chunk: string, height: number): void;
-  head(height: number): void;
-  l1(height: number): void;
-  stalled(chunk: string, stalled: boolean): void;
-  /** Milliseconds from the first sight of a head to Kafka's acknowledgement of its block. */
-  published(ms: number): void;
 }
 
 export interface PublishedBlock {

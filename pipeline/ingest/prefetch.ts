@@ -16,7 +16,7 @@ export function createBlockPrefetch(
   options: { readonly priority: number; readonly finalOnly: boolean; readonly signal: AbortSignal },
 ): Prefetch<ReadyBlock> {
   const { node, settings } = deps;
-  return createPrefetch<ReadyBlock>({
+  return new Prefetch<ReadyBlock>({
     from,
     concurrency: settings.prefetchConcurrency,
     maxBytes: settings.prefetchBytes,
@@ -40,22 +40,6 @@ function notFinal(height: number): AppError {
   });
 }
 
-/** Blocks of one chunk, fetched ahead of their use and returned in order of height. */
-export interface Prefetch<T extends { readonly bytes: number }> {
-  /** Sets the highest height to fetch. */
-  setEnd(height: number): void;
-  /**
-   * Returns the fetched blocks from the first unconsumed one on, without a gap; waits for `atLeast` of them (or for all up
-   * to the end). Throws the error of a failed fetch; the next call fetches that block again.
-   */
-  peek(limit: { readonly atLeast: number; readonly blocks: number; readonly bytes: number }): Promise<T[]>;
-  /** Drops the first `count` blocks. */
-  consume(count: number): void;
-  /** Drops everything and continues at a height, which may have been returned before. */
-  restart(from: number): void;
-  close(): void;
-}
-
 export interface PrefetchOptions<T> {
   readonly fetch: (height: number, signal: AbortSignal) => Promise<T>;
   readonly from: number;
@@ -68,7 +52,7 @@ export interface PrefetchOptions<T> {
 }
 
 interface Slot<T> {
-  readonly arrival: Promise<void>;
+  arrival: Promise<void>;
   item: T | null;
   error: { readonly cause: unknown } | null;
 }
@@ -76,105 +60,127 @@ interface Slot<T> {
 /** Assumed size of a block before the first one has arrived. */
 const INITIAL_BLOCK_BYTES = 100_000;
 
-export function createPrefetch<T extends { readonly bytes: number }>(
-  options: PrefetchOptions<T>,
-): Prefetch<T> {
-  const { fetch, concurrency, maxBytes, maxBlocks } = options;
-  const slots = new Map<number, Slot<T>>();
-  const closing = new AbortController();
-  let base = options.from;
-  let next = options.from;
-  let end = options.from - 1;
-  let inFlight = 0;
-  let bufferedBytes = 0;
-  let meanBytes = INITIAL_BLOCK_BYTES;
+/** Blocks of one chunk, fetched ahead of their use and returned in order of height. */
+export class Prefetch<T extends { readonly bytes: number }> {
+  readonly #options: PrefetchOptions<T>;
+  readonly #slots = new Map<number, Slot<T>>();
+  readonly #closing = new AbortController();
+  /** The first unconsumed height, the next to fetch, and the last. */
+  #base: number;
+  #next: number;
+  #end: number;
+  #inFlight = 0;
+  #bufferedBytes = 0;
+  #meanBytes = INITIAL_BLOCK_BYTES;
 
-  const hasRoom = (): boolean =>
-    slots.size === 0 ||
-    (inFlight < concurrency &&
-      slots.size < maxBlocks &&
-      bufferedBytes + meanBytes * (inFlight + 1) <= maxBytes);
+  constructor(options: PrefetchOptions<T>) {
+    this.#options = options;
+    this.#base = options.from;
+    this.#next = options.from;
+    this.#end = options.from - 1;
+  }
 
-  const start = (height: number): Slot<T> => {
-    inFlight += 1;
-    const slot: Slot<T> = { arrival: arrive(), item: null, error: null };
-    slots.set(height, slot);
-    async function arrive(): Promise<void> {
-      // `slot` is initialised after the first await.
-      await Promise.resolve();
-      try {
-        const item = await fetch(height, closing.signal);
-        meanBytes += (item.bytes - meanBytes) / 16;
-        if (slots.get(height) !== slot) return;
-        slot.item = item;
-        bufferedBytes += item.bytes;
-      } catch (cause) {
-        slot.error = { cause };
-      } finally {
-        inFlight -= 1;
-        pump();
+  /** Sets the highest height to fetch. */
+  setEnd(height: number): void {
+    this.#end = height;
+    this.#pump();
+  }
+
+  /**
+   * Returns the fetched blocks from the first unconsumed one on, without a gap; waits for `atLeast` of them (or for all up
+   * to the end). Throws the error of a failed fetch; the next call fetches that block again.
+   */
+  async peek(limit: {
+    readonly atLeast: number;
+    readonly blocks: number;
+    readonly bytes: number;
+  }): Promise<T[]> {
+    this.#pump();
+    const items: T[] = [];
+    let size = 0;
+    for (let height = this.#base; height <= this.#end && items.length < limit.blocks; height += 1) {
+      const isRequired = items.length < limit.atLeast;
+      let slot = this.#slots.get(height) ?? null;
+      if (slot === null && isRequired) {
+        // May exceed the limits: the caller requires this block.
+        slot = this.#start(height);
+        this.#next = Math.max(this.#next, height + 1);
       }
+      if (isRequired) await slot?.arrival;
+      if (slot !== null && slot.error !== null && isRequired) {
+        this.#drop(height);
+        this.#next = Math.min(this.#next, height);
+        throw slot.error.cause;
+      }
+      if (slot === null || slot.item === null) break;
+      size += slot.item.bytes;
+      if (!isRequired && size > limit.bytes) break;
+      items.push(slot.item);
     }
+    return items;
+  }
+
+  /** Drops the first `count` blocks. */
+  consume(count: number): void {
+    for (const done = this.#base + count; this.#base < done; this.#base += 1) this.#drop(this.#base);
+    this.#pump();
+  }
+
+  /** Drops everything and continues at a height, which may have been returned before. */
+  restart(from: number): void {
+    for (const height of this.#slots.keys()) this.#drop(height);
+    this.#base = from;
+    this.#next = from;
+    this.#pump();
+  }
+
+  close(): void {
+    this.#closing.abort();
+    this.#slots.clear();
+  }
+
+  #hasRoom(): boolean {
+    const { concurrency, maxBlocks, maxBytes } = this.#options;
+    return (
+      this.#slots.size === 0 ||
+      (this.#inFlight < concurrency &&
+        this.#slots.size < maxBlocks &&
+        this.#bufferedBytes + this.#meanBytes * (this.#inFlight + 1) <= maxBytes)
+    );
+  }
+
+  #pump(): void {
+    if (this.#closing.signal.aborted) return;
+    for (; this.#next <= this.#end && this.#hasRoom(); this.#next += 1) {
+      if (!this.#slots.has(this.#next)) this.#start(this.#next);
+    }
+  }
+
+  #start(height: number): Slot<T> {
+    this.#inFlight += 1;
+    const slot: Slot<T> = { arrival: Promise.resolve(), item: null, error: null };
+    this.#slots.set(height, slot);
+    slot.arrival = this.#fetch(height, slot);
     return slot;
-  };
+  }
 
-  const pump = (): void => {
-    if (closing.signal.aborted) return;
-    for (; next <= end && hasRoom(); next += 1) {
-      if (!slots.has(next)) start(next);
+  async #fetch(height: number, slot: Slot<T>): Promise<void> {
+    try {
+      const item = await this.#options.fetch(height, this.#closing.signal);
+      this.#meanBytes += (item.bytes - this.#meanBytes) / 16;
+      if (this.#slots.get(height) !== slot) return;
+      slot.item = item;
+      this.#bufferedBytes += item.bytes;
+    } catch (cause) {
+      slot.error = { cause };
+    } finally {
+      this.#inFlight -= 1;
+      this.#pump();
     }
-  };
+  }
 
-  const drop = (height: number): void => {
-    bufferedBytes -= slots.get(height)?.item?.bytes ?? 0;
-    slots.delete(height);
-  };
-
-  return {
-    setEnd(height) {
-      end = height;
-      pump();
-    },
-    async peek({ atLeast, blocks, bytes }) {
-      pump();
-      const items: T[] = [];
-      let size = 0;
-      for (let height = base; height <= end && items.length < blocks; height += 1) {
-        const isRequired = items.length < atLeast;
-        let slot = slots.get(height);
-        if (slot === undefined) {
-          if (!isRequired) break;
-          // May exceed the limits: the caller requires this block.
-          slot = start(height);
-          next = Math.max(next, height + 1);
-        }
-        if (isRequired) await slot.arrival;
-        if (slot.error !== null) {
-          if (!isRequired) break;
-          drop(height);
-          next = Math.min(next, height);
-          throw slot.error.cause;
-        }
-        if (slot.item === null) break;
-        size += slot.item.bytes;
-        if (!isRequired && size > bytes) break;
-        items.push(slot.item);
-      }
-      return items;
-    },
-    consume(count) {
-      for (const done = base + count; base < done; base += 1) drop(base);
-      pump();
-    },
-    restart(from) {
-      for (const height of slots.keys()) drop(height);
-      base = from;
-      next = from;
-      pump();
-    },
-    close() {
-      closing.abort();
-      slots.clear();
-    },
-  };
+  #drop(height: number): void {
+    this.#bufferedBytes -= this.#slots.get(height)?.item?.bytes ?? 0;
+    this.#slots.delete(height);
+  }
 }

@@ -44,9 +44,10 @@ export async function publishAccepted(
       malformedEvents(block, contracts).map((event) => quarantined(block, event, clock.now())),
     ),
   );
-  metrics.accepted(
-    lease.name,
-    blocks.length,
+  const { name: chunk } = lease;
+  metrics.accepted.inc({ chunk }, blocks.length);
+  metrics.events.inc(
+    { chunk },
     blocks.reduce((sum, { block }) => sum + countEvents(block), 0),
   );
 }
@@ -78,7 +79,7 @@ export async function publishReverted(
       quarantineIds([body, ...rereads], maps).map((id) => quarantineResolved(id, 'reverted', clock.now())),
     ),
   );
-  metrics.reverted(lease.name, blocks.length);
+  metrics.reverted.inc({ chunk: lease.name }, blocks.length);
 }
 
 /**
@@ -109,7 +110,7 @@ export async function publishRepaired(
     ...malformed.map((event) => quarantined(block, event, clock.now())),
   ]);
   await publishBlocks(deps, lease, messages);
-  metrics.repaired(1);
+  metrics.repaired.inc();
 }
 
 export async function publishStatus(
@@ -157,7 +158,7 @@ async function publishQuarantine(
     topics.quarantine,
     messages.map((value) => ({ value, key: value.id })),
   );
-  deps.metrics.quarantined(messages.filter(({ type }) => type === 'event.quarantined').length);
+  deps.metrics.quarantined.inc(messages.filter(({ type }) => type === 'event.quarantined').length);
 }
 
 /** Cursors move after this resolves, so every message must have an offset: one without was not stored. */

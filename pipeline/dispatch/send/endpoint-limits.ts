@@ -8,19 +8,6 @@ export interface Capacity {
   readonly limit: number;
 }
 
-/**
- * Limits the attempts that one endpoint may have at a time. A new endpoint may have one; each fast answer doubles the limit,
- * up to a maximum, and each slow one halves it; all slow endpoints together share a limit of their own. So endpoints that
- * time out occupy a bounded part of the attempts that all share.
- */
-export interface EndpointLimits {
-  /** Of slow endpoints first, while their share lasts; then of all others. */
-  capacities(): readonly Capacity[];
-  attemptStarted(webhookId: number): void;
-  /** @param isFast answered soon, whatever the status */
-  attemptEnded(webhookId: number, isFast: boolean): void;
-}
-
 const INITIAL_LIMIT = 1;
 /** Idle endpoints whose limits are remembered, least recently used first out. */
 const MAX_REMEMBERED = 10_000;
@@ -31,6 +18,13 @@ interface Endpoint {
   isSlow: boolean;
 }
 
+export type EndpointLimits = ReturnType<typeof createEndpointLimits>;
+
+/**
+ * Limits the attempts that one endpoint may have at a time. A new endpoint may have one; each fast answer doubles the limit,
+ * up to a maximum, and each slow one halves it; all slow endpoints together share a limit of their own. So endpoints that
+ * time out occupy a bounded part of the attempts that all share.
+ */
 export function createEndpointLimits({
   maxPerEndpoint,
   maxSlow,
@@ -38,7 +32,7 @@ export function createEndpointLimits({
   readonly maxPerEndpoint: number;
   /** Attempts of all slow endpoints together. */
   readonly maxSlow: number;
-}): EndpointLimits {
+}) {
   const endpoints = new Map<number, Endpoint>();
   const endpointOf = (webhookId: number): Endpoint => {
     const endpoint = endpoints.get(webhookId) ?? { limit: INITIAL_LIMIT, running: 0, isSlow: false };
@@ -56,7 +50,8 @@ export function createEndpointLimits({
     }
   };
   return {
-    capacities() {
+    /** Of slow endpoints first, while their share lasts; then of all others. */
+    capacities(): readonly Capacity[] {
       let slowCapacity = maxSlow;
       const slow = new Map<number, number>();
       const others = new Map<number, number>();
@@ -77,10 +72,11 @@ export function createEndpointLimits({
         ? [{ perEndpoint: slow, perOtherEndpoint: 0, limit: slowCapacity }, ofOthers]
         : [ofOthers];
     },
-    attemptStarted(webhookId) {
+    attemptStarted(webhookId: number): void {
       endpointOf(webhookId).running += 1;
     },
-    attemptEnded(webhookId, isFast) {
+    /** @param isFast answered soon, whatever the status */
+    attemptEnded(webhookId: number, isFast: boolean): void {
       const endpoint = endpointOf(webhookId);
       endpoint.running -= 1;
       endpoint.limit = isFast

@@ -11,29 +11,22 @@ export interface PendingRead {
   readonly dueAt: number;
 }
 
-/** Pairs to be read. They are in memory only: a client repeats a request that is lost. */
-export interface PendingReads {
-  /** Adds a request. One read answers every request that arrived before it began. */
-  add(request: Pick<PendingRead, 'account' | 'token' | 'requestedAt'>, now: number): void;
-  /** Takes due pairs that are not being read, in order of arrival; drops the expired ones. */
-  take(limit: number, now: number): PendingRead[];
-  /** Ends the read of a pair; with `retryAt` the pair is pending again. */
-  end(read: PendingRead, retryAt: number | null): void;
-  size(): number;
-}
+export type BalanceRequest = Pick<PendingRead, 'account' | 'token' | 'requestedAt'>;
 
 export const pairKey = ({ account, token }: { account: Felt; token: Felt }): string => `${account}:${token}`;
 
+/** Pairs to be read. They are in memory only: a client repeats a request that is lost. */
 export function createPendingReads(options: {
   /** Age at which a pair is dropped. */
   readonly ttlMs: number;
   readonly onExpired: () => void;
-}): PendingReads {
+}) {
   const waiting = new Map<string, PendingRead>();
   const reading = new Set<string>();
 
   return {
-    add({ account, token, requestedAt }, now) {
+    /** Adds a request. One read answers every request that arrived before it began. */
+    add({ account, token, requestedAt }: BalanceRequest, now: number): void {
       const key = pairKey({ account, token });
       const existing = waiting.get(key);
       waiting.set(key, {
@@ -44,7 +37,8 @@ export function createPendingReads(options: {
         dueAt: existing?.dueAt ?? now,
       });
     },
-    take(limit, now) {
+    /** Takes due pairs that are not being read, in order of arrival; drops the expired ones. */
+    take(limit: number, now: number): PendingRead[] {
       const taken: PendingRead[] = [];
       for (const [key, read] of waiting) {
         if (taken.length >= limit) break;
@@ -59,7 +53,8 @@ export function createPendingReads(options: {
       }
       return taken;
     },
-    end(read, retryAt) {
+    /** Ends the read of a pair; with `retryAt` the pair is pending again. */
+    end(read: PendingRead, retryAt: number | null): void {
       const key = pairKey(read);
       reading.delete(key);
       if (retryAt === null) return;
@@ -72,6 +67,6 @@ export function createPendingReads(options: {
         dueAt: retryAt,
       });
     },
-    size: () => waiting.size + reading.size,
+    size: (): number => waiting.size + reading.size,
   };
 }

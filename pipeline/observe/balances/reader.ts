@@ -13,7 +13,7 @@ import type { Node } from '../../node/types.ts';
 import { REQUEST_TTL_MS } from '../observer.ts';
 import type { Observer } from '../observer.ts';
 import { createPendingReads, pairKey } from './pending.ts';
-import type { PendingRead } from './pending.ts';
+import type { BalanceRequest, PendingRead } from './pending.ts';
 import { readBalances } from './read.ts';
 import type { BalanceReading, EntryPoint } from './read.ts';
 
@@ -33,7 +33,7 @@ export interface BalanceReaderOptions {
 }
 
 export interface BalanceReader {
-  request(request: Pick<PendingRead, 'account' | 'token' | 'requestedAt'>): void;
+  request(request: BalanceRequest): void;
   /** Starts reading what was requested. */
   wake(): void;
 }

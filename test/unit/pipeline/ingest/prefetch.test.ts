@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { createPrefetch } from '../../../../pipeline/ingest/prefetch.ts';
+import { Prefetch } from '../../../../pipeline/ingest/prefetch.ts';
 
 const BLOCK_BYTES = 100;
 
@@ -9,7 +9,7 @@ const BLOCK_BYTES = 100;
 function prefetchOf(limits: { concurrency?: number; maxBytes?: number; maxBlocks?: number } = {}) {
   const waiting = new Map<number, { answer(bytes?: number): void; fail(): void }>();
   let most = 0;
-  const prefetch = createPrefetch<{ height: number; bytes: number }>({
+  const prefetch = new Prefetch<{ height: number; bytes: number }>({
     from: 10,
     concurrency: 4,
     maxBytes: 1_000_000_000,
@@ -36,7 +36,7 @@ function prefetchOf(limits: { concurrency?: number; maxBytes?: number; maxBlocks
 const all = { atLeast: 1, blocks: 100, bytes: 1_000_000 };
 const heights = (items: { height: number }[]): number[] => items.map(({ height }) => height);
 
-describe('createPrefetch', () => {
+describe('Prefetch', () => {
   test('returns blocks in order whatever order they arrive in, repeatedly until they are consumed', async () => {
     const { prefetch, waiting, settle } = prefetchOf();
     prefetch.setEnd(20);
