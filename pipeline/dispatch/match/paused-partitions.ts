@@ -2,7 +2,7 @@ import type { Clock } from '../../../infra/clock.ts';
 import type { Logger } from '../../../infra/log.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import type { RetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
-import { createAlarms } from '../../observe/alarms.ts';
+import { createAlarms } from '../../alarms.ts';
 import type { DispatchMetrics } from '../metrics.ts';
 import type { ProjectionProgress } from './projection-progress.ts';
 
