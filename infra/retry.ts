@@ -67,3 +67,28 @@ export async function retry<T>(work: (attempt: number) => Promise<T>, options: R
     }
   }
 }
+
+/**
+ * Repeats `read` until `isDone` accepts its result, or the time is up; returns the last result.
+ *
+ * @throws the reason of the signal, also during a wait
+ */
+export async function pollUntil<T>(
+  read: () => Promise<T>,
+  isDone: (result: T) => boolean,
+  options: {
+    readonly everyMs: number;
+    readonly withinMs: number;
+    readonly clock?: Pick<Clock, 'now' | 'sleep'>;
+    readonly signal?: AbortSignal;
+  },
+): Promise<T> {
+  const { everyMs, withinMs, clock = systemClock, signal } = options;
+  const deadline = clock.now() + withinMs;
+  for (;;) {
+    const result = await read();
+    if (isDone(result) || clock.now() >= deadline) return result;
+    await clock.sleep(everyMs, signal);
+    signal?.throwIfAborted();
+  }
+}

@@ -1,6 +1,4 @@
-import type { Topic } from '../../schemas/topics.ts';
 import { AppError } from '../../schemas/errors.ts';
-import type { Logger } from '../log.ts';
 import { inTransaction } from '../postgres/client.ts';
 import type { Pool, PoolClient } from '../postgres/client.ts';
 import type { RetryWhileUnavailable } from '../retry-while-unavailable.ts';
@@ -15,8 +13,9 @@ import {
 import type { LogIdentity } from './checkpoints.ts';
 import type { Kafka, TopicOffsets } from './client.ts';
 import { createConsumer } from './consumer.ts';
+import type { ConsumerOptions } from './consumer.ts';
 
-import type { Handled, LogBatch, TopicPartition } from './consumption.ts';
+import type { Handled, LogBatch } from './consumption.ts';
 
 /** The server ends a transaction that is idle for so long, so that a frozen process does not keep its locks. */
 const IDLE_MS = 10_000;
@@ -35,17 +34,16 @@ export interface CheckpointedBatch extends LogBatch {
   commit<T>(nextOffset: number, work: (tx: PoolClient) => Promise<T>): Promise<T>;
 }
 
-export interface CheckpointedConsumerOptions {
+export interface CheckpointedConsumerOptions extends Omit<
+  ConsumerOptions,
+  'kafka' | 'groupId' | 'startOffset' | 'handle'
+> {
   readonly kafka: Pick<Kafka, 'consume' | 'offsets' | 'topicId'>;
   readonly pool: Pool;
-  readonly log: Logger;
   /** Name of the checkpoints, such as `observe-tokens`: a renamed consumer begins again. */
   readonly name: string;
   /** Default: `name`. Two consumers of one name need two groups, and must not share a topic. */
   readonly groupId?: string;
-  readonly topics: readonly Topic<unknown>[];
-  /** Compressed bytes of one fetch. */
-  readonly fetchBytes?: number | undefined;
   /**
    * What becomes of a checkpoint that lies outside the log. `stop`: `onError` with CHECKPOINT_OUTSIDE_LOG. `clamp`: the
    * nearest offset of the log, with an error in the log. `restart`: the first offset. With `clamp` and `restart` a
@@ -57,15 +55,11 @@ export interface CheckpointedConsumerOptions {
   /**
    * Handles one batch at a time. `done`: the checkpoint moves to the end of the batch, unless `commit` has moved it there.
    * `abandoned`: the process shuts down, or the batch cannot be finished now; nothing past the last `commit` is stored, and
-   * no further batch of the partition comes before `resume` or the next assignment. An error is a bug and goes to `onError`, or counts as `abandoned` once `signal`
-   * has fired.
+   * no further batch of the partition comes before `resume` or the next assignment. An error is a bug and goes to
+   * `onError`, or counts as `abandoned` once `signal` has fired.
    */
   readonly handle: (batch: CheckpointedBatch) => Promise<Handled>;
-  /** These partitions belong to another member of the group now. */
-  readonly onRevoked?: (partitions: readonly TopicPartition[]) => void;
   readonly retryWhileUnavailable: RetryWhileUnavailable;
-  readonly signal: AbortSignal;
-  readonly onError: (error: unknown) => void;
 }
 
 export interface CheckpointedConsumer {

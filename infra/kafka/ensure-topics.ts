@@ -2,7 +2,7 @@ import kafkajs from 'kafkajs';
 
 import { AppError } from '../../schemas/errors.ts';
 import { topics } from '../../schemas/topics.ts';
-import { pause } from '../lifecycle.ts';
+import { pollUntil } from '../retry.ts';
 import { MAX_MESSAGE_BYTES } from './consumption.ts';
 
 const READY_WITHIN_MS = 60_000;
@@ -36,18 +36,16 @@ export async function ensureTopics(admin: kafkajs.Admin, topicPrefix: string): P
       throw new AppError('STORE_UNAVAILABLE', 'Kafka did not create the topics', { retryable: true, cause });
     }
   }
-  const startedAt = performance.now();
-  for (;;) {
-    const cause = await findUnready(admin, topicPrefix);
-    if (cause === null) return;
-    if (performance.now() - startedAt > READY_WITHIN_MS) {
-      throw new AppError('STORE_UNAVAILABLE', `Topics have no leaders after ${READY_WITHIN_MS / 1000} s`, {
-        retryable: true,
-        cause,
-      });
-    }
-    await pause(POLL_MS);
-  }
+  const cause = await pollUntil(
+    () => findUnready(admin, topicPrefix),
+    (reason) => reason === null,
+    { everyMs: POLL_MS, withinMs: READY_WITHIN_MS },
+  );
+  if (cause === null) return;
+  throw new AppError('STORE_UNAVAILABLE', `Topics have no leaders after ${READY_WITHIN_MS / 1000} s`, {
+    retryable: true,
+    cause,
+  });
 }
 
 /** The reason why the topics cannot be used yet; null when they can. Throws `TOPIC_MISMATCH` on wrong partitions. */

@@ -104,8 +104,8 @@ export async function countDeliveries(
   const [counted] = await sqlRows(
     db,
     z.object({ n: z.number() }),
-    `SELECT count(*) AS n FROM (${all} LIMIT ${MAX_EXACT_COUNT + 1}) AS counted`,
-    filterParams(webhookId, filters),
+    `SELECT count(*) AS n FROM (${all} LIMIT $4) AS counted`,
+    [...filterParams(webhookId, filters), MAX_EXACT_COUNT + 1],
   );
   const n = counted?.n ?? 0;
   if (n <= MAX_EXACT_COUNT) return { count: n, isEstimate: false };

@@ -122,34 +122,6 @@ export function createEgress(options: EgressOptions): Egress {
     return { status: statusCode, headers, body: Buffer.concat(chunks, length), isCut: bytes > length };
   };
 
-  /** Cancels `work` on a timeout, on one of the signals, or when the client closes. */
-  const withTimeout = async <T>(
-    ms: number,
-    signals: readonly AbortSignal[],
-    work: (signal: AbortSignal) => Promise<T>,
-  ): Promise<T> => {
-    const ending = new AbortController();
-    const end = (error: EgressError) => (): void => ending.abort(error);
-    const timer = setTimeout(
-      end(new EgressError('timeout', `no answer within ${Math.round(ms / 100) / 10} s`)),
-      ms,
-    );
-    const cancel = end(new EgressError('cancelled'));
-    for (const signal of signals) {
-      if (signal.aborted) cancel();
-      signal.addEventListener('abort', cancel);
-    }
-    try {
-      return await work(ending.signal);
-    } catch (error) {
-      // After an abort, sockets and streams fail with various errors; the reason is the abort's.
-      throw ending.signal.aborted ? ending.signal.reason : toEgressError(error);
-    } finally {
-      clearTimeout(timer);
-      for (const signal of signals) signal.removeEventListener('abort', cancel);
-    }
-  };
-
   return {
     async checkUrl(url) {
       try {
@@ -199,6 +171,34 @@ async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<
     return await Promise.race([work, aborted]);
   } finally {
     signal.removeEventListener('abort', onAbort);
+  }
+}
+
+/** Cancels `work` on a timeout, on one of the signals, or when the client closes. */
+async function withTimeout<T>(
+  ms: number,
+  signals: readonly AbortSignal[],
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const ending = new AbortController();
+  const end = (error: EgressError) => (): void => ending.abort(error);
+  const timer = setTimeout(
+    end(new EgressError('timeout', `no answer within ${Math.round(ms / 100) / 10} s`)),
+    ms,
+  );
+  const cancel = end(new EgressError('cancelled'));
+  for (const signal of signals) {
+    if (signal.aborted) cancel();
+    signal.addEventListener('abort', cancel);
+  }
+  try {
+    return await work(ending.signal);
+  } catch (error) {
+    // After an abort, sockets and streams fail with various errors; the reason is the abort's.
+    throw ending.signal.aborted ? ending.signal.reason : toEgressError(error);
+  } finally {
+    clearTimeout(timer);
+    for (const signal of signals) signal.removeEventListener('abort', cancel);
   }
 }
 

@@ -29,8 +29,8 @@ export interface WorkerOptions<M, C extends Claim = Claim> {
   readonly store: TaskStore<C, M>;
   readonly topic: Topic<M>;
   /** Makes the observation. Throws to be retried with backoff; null to be retried soon, without counting an attempt. */
-  observe(subject: string, task: C['task'], signal: AbortSignal): Promise<M | null>;
-  onPublished?(message: M): void;
+  readonly observe: (subject: string, task: C['task'], signal: AbortSignal) => Promise<M | null>;
+  readonly onPublished?: (message: M) => void;
   /** Upper bound of tasks in progress. */
   readonly concurrency: number;
   readonly metrics: ObserverMetrics;

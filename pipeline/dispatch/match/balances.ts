@@ -1,4 +1,5 @@
 import type { LogMessage, Publisher } from '../../../infra/kafka/client.ts';
+import { pollUntil } from '../../../infra/retry.ts';
 import { pairKey } from '../../../projections/balances/queries.ts';
 import type { Pair } from '../../../projections/balances/queries.ts';
 import { pricesAtTimes } from '../../../projections/prices/queries.ts';
@@ -154,14 +155,13 @@ async function untilProjected(
 ): Promise<Blocked | null> {
   const progress = async (): Promise<ProjectionProgress> =>
     await projectionProgress(pool, PROJECTIONS, place);
-  const deadline = clock.now() + PROJECTED_WITHIN_MS;
-  for (;;) {
-    const { state } = await progress();
-    if (state === 'projected') return null;
-    if (state === 'halted' || clock.now() >= deadline) return { offset: place.offset, progress };
-    await clock.sleep(POLL_MS, signal);
-    signal.throwIfAborted();
-  }
+  const { state } = await pollUntil(progress, (found) => found.state !== 'behind', {
+    everyMs: POLL_MS,
+    withinMs: PROJECTED_WITHIN_MS,
+    clock,
+    signal,
+  });
+  return state === 'projected' ? null : { offset: place.offset, progress };
 }
 
 /** Decimals of tokens, and their prices at the time of the block. */

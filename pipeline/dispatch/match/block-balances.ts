@@ -1,4 +1,5 @@
 import type { Publisher } from '../../../infra/kafka/client.ts';
+import { pollUntil } from '../../../infra/retry.ts';
 import { balancesAt } from '../../../projections/balances-at.ts';
 import { chainReads, pairKey } from '../../../projections/balances/queries.ts';
 import type { Pair } from '../../../projections/balances/queries.ts';
@@ -34,22 +35,23 @@ export function createBalanceReader(
   return async (block, subjects) => {
     const read = async (): Promise<Balances | null> =>
       await whereServed((served) => balancesAfter(deps, served, block, subjects));
-    let balances = await read();
-    const isIncomplete = (): boolean => balances !== null && [...balances.values()].includes(null);
-    if (!isIncomplete() || clock.now() < retryChainAt) return balances;
+    const balances = await read();
+    const isKnown = (found: Balances | null): boolean =>
+      found === null || ![...found.values()].includes(null);
+    if (isKnown(balances) || clock.now() < retryChainAt) return balances;
+    const unknown = subjects.filter((subject) => balances?.get(pairKey(subject)) === null);
     await requestFromChain(
       deps,
-      subjects.filter(
-        (subject) => balances?.get(pairKey(subject)) === null && subject.standard !== 'erc1155',
-      ),
+      unknown.filter(({ standard }) => standard !== 'erc1155'),
     );
-    for (const deadline = clock.now() + CHAIN_WITHIN_MS; isIncomplete() && clock.now() < deadline;) {
-      await clock.sleep(POLL_MS, signal);
-      signal.throwIfAborted();
-      balances = await read();
-    }
-    if (isIncomplete()) retryChainAt = clock.now() + CHAIN_RETRY_MS;
-    return balances;
+    const answered = await pollUntil(read, isKnown, {
+      everyMs: POLL_MS,
+      withinMs: CHAIN_WITHIN_MS,
+      clock,
+      signal,
+    });
+    if (!isKnown(answered)) retryChainAt = clock.now() + CHAIN_RETRY_MS;
+    return answered;
   };
 }
 

@@ -100,13 +100,13 @@ export async function takeRevertedTransfers(tx: PoolClient): Promise<RevertedTra
        FROM tds.webhook_deliveries WHERE reverted_height IS NOT NULL AND event = 'transfer.created'
      ), final AS (
        SELECT * FROM removed
-       WHERE height < (SELECT max(height) FROM tds.dispatch_blocks) - ${RETAINED_HEIGHTS}
+       WHERE height < (SELECT max(height) FROM tds.dispatch_blocks) - $1::bigint
          OR (
-           SELECT count(*) FROM ${pairs} WHERE b.height > removed.height AND b.height <= removed.height + ${CONFIRMING_BLOCKS}
+           SELECT count(*) FROM ${pairs} WHERE b.height > removed.height AND b.height <= removed.height + $2::bigint
              AND b.hash <> '' AND coalesce(b.parent_hash, below.hash) = below.hash
-         ) = ${CONFIRMING_BLOCKS} AND NOT EXISTS (
+         ) = $2::bigint AND NOT EXISTS (
            SELECT 1 FROM ${pairs} WHERE b.height <= removed.height
-             AND (b.parent_hash <> below.hash OR below.hash IS NULL AND b.height % ${HEIGHT_RANGE} = 0)
+             AND (b.parent_hash <> below.hash OR below.hash IS NULL AND b.height % $3::bigint = 0)
              AND b.height > coalesce((SELECT max(height) FROM tds.dispatch_blocks
                WHERE height < removed.height AND seq < removed.seq AND hash <> ''), -1)
          )
@@ -115,6 +115,7 @@ export async function takeRevertedTransfers(tx: PoolClient): Promise<RevertedTra
      FROM final WHERE d.reverted_height = final.height AND coalesce(d.reverted_seq, 0) = final.seq
        AND d.event = 'transfer.created'
      RETURNING d.webhook_id, d.subject, d.body`,
+    [RETAINED_HEIGHTS, CONFIRMING_BLOCKS, HEIGHT_RANGE],
   );
   // A transfer that was reverted and included again has two deliveries, and is reverted once.
   return [...new Map(rows.map((row) => [`${row.webhook_id} ${row.subject}`, row])).values()];

@@ -1,3 +1,4 @@
+import { pollUntil } from '../../../infra/retry.ts';
 import { blocksAt, placeOfBlock } from '../../../projections/indexed-blocks/queries.ts';
 import { tokensByAddress } from '../../../projections/tokens/queries.ts';
 import type { TokenRow } from '../../../projections/tokens/queries.ts';
@@ -35,7 +36,7 @@ interface Launch {
 
 /** `token.launched`: a token that was first seen above the webhook's `from_block`. */
 export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
-  const { pool, webhooks, since, clock, metrics } = deps;
+  const { pool, webhooks, since, clock, metrics, signal } = deps;
   return {
     name: 'launches',
     topic: topics.tokens,
@@ -53,7 +54,11 @@ export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
           const { token, block } = message;
           const ids = await launchSubscribers(pool, schema, { token, height: block });
           if (ids.length === 0) return null;
-          const launch = await awaitLaunch(deps, message);
+          const launch = await pollUntil(
+            () => readLaunch(deps, message),
+            (found) => found !== null && found.timestamp !== null,
+            { everyMs: POLL_MS, withinMs: INDEXED_WITHIN_MS, clock, signal },
+          );
           const createdAt = clock.now();
           const body = launchBody(message, launch, createdAt);
           const deliveries = ids.map((webhookId): NewDelivery => ({
@@ -71,18 +76,6 @@ export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
       };
     },
   };
-}
-
-/** Waits until the block is indexed, for `INDEXED_WITHIN_MS` at most. */
-async function awaitLaunch(deps: MatchDeps, message: Described): Promise<Launch | null> {
-  const { clock, signal } = deps;
-  const deadline = clock.now() + INDEXED_WITHIN_MS;
-  for (;;) {
-    const launch = await readLaunch(deps, message);
-    if ((launch !== null && launch.timestamp !== null) || clock.now() >= deadline) return launch;
-    await clock.sleep(POLL_MS, signal);
-    signal.throwIfAborted();
-  }
 }
 
 async function readLaunch(deps: MatchDeps, message: Described): Promise<Launch | null> {

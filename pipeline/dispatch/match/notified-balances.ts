@@ -104,9 +104,13 @@ async function supersedeReverted(tx: PoolClient, created: readonly NewDelivery[]
   await tx.query(
     `UPDATE tds.webhook_deliveries d SET block_hash = '', reverted_height = NULL, reverted_seq = NULL
      FROM (SELECT DISTINCT * FROM unnest($1::bigint[], $2::uuid[]) AS created (webhook_id, subject)) AS created
-     WHERE d.reverted_height IS NOT NULL AND d.event = '${EVENT}'
+     WHERE d.reverted_height IS NOT NULL AND d.event = $3
        AND d.webhook_id = created.webhook_id AND d.subject = created.subject`,
-    [created.map(({ webhookId }) => webhookId), created.map(({ inclusion }) => inclusion?.subject ?? null)],
+    [
+      created.map(({ webhookId }) => webhookId),
+      created.map(({ inclusion }) => inclusion?.subject ?? null),
+      EVENT,
+    ],
   );
 }
 
@@ -114,7 +118,7 @@ async function supersedeReverted(tx: PoolClient, created: readonly NewDelivery[]
 export async function revertBalances(tx: PoolClient, { height, hash, seq }: BlockPosition): Promise<void> {
   await tx.query(
     `UPDATE tds.webhook_deliveries SET reverted_height = $2, reverted_seq = $3
-     WHERE block_hash = $1 AND event = '${EVENT}'`,
-    [hash, height, seq],
+     WHERE block_hash = $1 AND event = $4`,
+    [hash, height, seq, EVENT],
   );
 }

@@ -13,17 +13,6 @@ export interface Blocked {
   readonly progress: () => Promise<ProjectionProgress>;
 }
 
-/** Partitions that are paused, each until the message that blocks it is projected. */
-export interface PausedPartitions {
-  pause(partition: number, blocked: Blocked): void;
-  has(partition: number): boolean;
-  /** Stops waiting: another process reads the partition. */
-  forget(partition: number): void;
-  /** Clears an alarm that the previous reader of the partition has left; once per assignment. */
-  clearStaleAlarm(partition: number): Promise<void>;
-  stop(): Promise<void>;
-}
-
 export interface PausedPartitionsDeps {
   readonly matcher: string;
   readonly topic: string;
@@ -40,10 +29,10 @@ export interface PausedPartitionsDeps {
 const POLL_MS = 1000;
 
 /**
- * The gauge of a paused partition is 1. While the cause is a halt, which only an operator ends, an alarm is raised: `/readyz`,
+ * Partitions that are paused, each until the message that blocks it is projected. The gauge of a paused partition is 1. While the cause is a halt, which only an operator ends, an alarm is raised: `/readyz`,
  * `tds status` and the metric `tds_alarms` show it.
  */
-export function createPausedPartitions(deps: PausedPartitionsDeps): PausedPartitions {
+export function createPausedPartitions(deps: PausedPartitionsDeps) {
   const { matcher, topic, pool, clock, log, metrics, retryWhileUnavailable, resume, onFatal } = deps;
   const alarms = createAlarms(pool);
   const waits = new Map<number, { readonly stopping: AbortController; readonly done: Promise<void> }>();
@@ -92,6 +81,7 @@ export function createPausedPartitions(deps: PausedPartitionsDeps): PausedPartit
     await resume(partition);
   }
 
+  /** Stops waiting: another process reads the partition. */
   const forget = (partition: number): void => {
     waits.get(partition)?.stopping.abort();
     waits.delete(partition);
@@ -101,7 +91,7 @@ export function createPausedPartitions(deps: PausedPartitionsDeps): PausedPartit
 
   return {
     forget,
-    pause(partition, blocked) {
+    pause(partition: number, blocked: Blocked): void {
       forget(partition);
       const stopping = new AbortController();
       metrics.paused.set({ matcher, partition }, 1);
@@ -110,13 +100,14 @@ export function createPausedPartitions(deps: PausedPartitionsDeps): PausedPartit
       });
       waits.set(partition, { stopping, done });
     },
-    has: (partition) => waits.has(partition),
-    async clearStaleAlarm(partition) {
+    has: (partition: number): boolean => waits.has(partition),
+    /** Clears an alarm that the previous reader of the partition has left; once per assignment. */
+    async clearStaleAlarm(partition: number): Promise<void> {
       if (cleared.has(partition)) return;
       await clearAlarm(partition);
       cleared.add(partition);
     },
-    async stop() {
+    async stop(): Promise<void> {
       const all = [...waits.values()];
       for (const { stopping } of all) stopping.abort();
       await Promise.all(all.map(({ done }) => done));
