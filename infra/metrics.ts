@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-import { Registry, collectDefaultMetrics } from 'prom-client';
+import { Counter, Gauge, Histogram, Registry, collectDefaultMetrics } from 'prom-client';
 
 export { Counter, Gauge, Histogram } from 'prom-client';
 export type { Registry } from 'prom-client';
@@ -12,6 +12,19 @@ export function createMetrics(role: string): Registry {
   registry.setDefaultLabels({ role });
   collectDefaultMetrics({ register: registry, prefix: 'tds_' });
   return registry;
+}
+
+/** Creates metrics in a registry. */
+export function metricsIn(registry: Registry) {
+  const registers = [registry];
+  return {
+    counter: <L extends string>(name: string, help: string, labelNames: L[] = []) =>
+      new Counter({ name, help, labelNames, registers }),
+    gauge: <L extends string>(name: string, help: string, labelNames: L[] = []) =>
+      new Gauge({ name, help, labelNames, registers }),
+    histogram: <L extends string>(name: string, help: string, buckets: number[], labelNames: L[] = []) =>
+      new Histogram({ name, help, buckets, labelNames, registers }),
+  };
 }
 
 /** Serves `GET /metrics` and `GET /healthz` of a role on loopback. Port 0 takes any free port. */

@@ -1,10 +1,5 @@
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
-import type { Clock } from '../../infra/clock.ts';
 import type { Config } from '../../infra/config.ts';
-import type { Kafka, Publisher } from '../../infra/kafka/client.ts';
-import type { Logger } from '../../infra/log.ts';
 import type { Registry } from '../../infra/metrics.ts';
-import type { Pool } from '../../infra/postgres/client.ts';
 import type { RetryWhileUnavailable } from '../../infra/retry-while-unavailable.ts';
 import type { Sealing } from '../../infra/sealing.ts';
 import { oldestWebhookAt } from '../../projections/webhooks/queries.ts';
@@ -12,7 +7,7 @@ import type { Egress } from '../egress/egress.ts';
 import { createLogReaderRetry } from '../log-reading.ts';
 import { startMaintenance } from './maintenance.ts';
 import { balanceMatcher } from './match/balances.ts';
-import type { MatchDeps } from './match/deps.ts';
+import type { DispatchDeps, MatchDeps } from './deps.ts';
 import { launchMatcher } from './match/launches.ts';
 import { runMatcher } from './match/matcher.ts';
 import type { MatcherDeps } from './match/matcher.ts';
@@ -25,7 +20,10 @@ import { createSend } from './send/attempt.ts';
 import { startSender } from './send/sender.ts';
 import type { Sender } from './send/sender.ts';
 
-export interface DispatcherOptions {
+export interface DispatcherOptions extends Omit<
+  DispatchDeps,
+  'metrics' | 'retryWhileUnavailable' | 'signal'
+> {
   readonly config: Pick<
     Config,
     | 'webhookRetryDelays'
@@ -35,16 +33,8 @@ export interface DispatcherOptions {
     | 'webhookEndpointConcurrency'
     | 'webhookHistoryDays'
   >;
-  readonly kafka: Kafka;
-  readonly publisher: Publisher;
-  readonly pool: Pool;
-  readonly clickhouse: Pick<ClickHouse, 'rows'>;
   readonly egress: Egress;
   readonly sealing: Sealing;
-  readonly webhooks: MatchDeps['webhooks'];
-  readonly whereServed: MatchDeps['whereServed'];
-  readonly clock: Clock;
-  readonly log: Logger;
   readonly metrics: Registry;
 }
 

@@ -1,10 +1,8 @@
-import type { Clock } from '../../infra/clock.ts';
-import type { Publisher } from '../../infra/kafka/client.ts';
-import type { Logger } from '../../infra/log.ts';
-import type { Pool } from '../../infra/postgres/client.ts';
-import type { RetryWhileUnavailable } from '../../infra/retry-while-unavailable.ts';
 import { topics } from '../../schemas/topics.ts';
+import { startLoop } from '../loop.ts';
+import type { Loop } from '../loop.ts';
 import { deleteOldDeliveries } from './deliveries.ts';
+import type { DispatchDeps } from './deps.ts';
 import {
   activateEndpoints,
   activatedWebhooks,
@@ -13,8 +11,6 @@ import {
   reenableEndpointsOfOwners,
   webhooksToDisable,
 } from './endpoints.ts';
-import { startLoop } from '../loop.ts';
-import type { DispatchMetrics } from './metrics.ts';
 
 const INTERVAL_MS = 500;
 const DELETE_OLD_INTERVAL_MS = 600_000;
@@ -22,14 +18,10 @@ const DELETE_OLD_INTERVAL_MS = 600_000;
 const REPUBLISH_MS = 5000;
 const DAY_MS = 86_400_000;
 
-export interface MaintenanceDeps {
-  readonly pool: Pool;
-  readonly publisher: Pick<Publisher, 'publish'>;
-  readonly webhooks: () => Promise<string | null>;
-  readonly clock: Clock;
-  readonly log: Logger;
-  readonly metrics: DispatchMetrics;
-  readonly retryWhileUnavailable: RetryWhileUnavailable;
+export interface MaintenanceDeps extends Pick<
+  DispatchDeps,
+  'pool' | 'publisher' | 'webhooks' | 'clock' | 'log' | 'metrics' | 'retryWhileUnavailable'
+> {
   /** Deliveries have become due. */
   readonly onDue: () => void;
   readonly settings: { readonly deadLimit: number; readonly historyDays: number };
@@ -39,10 +31,7 @@ export interface MaintenanceDeps {
  * Applies changes of webhooks and their owners to the endpoints, disables webhooks whose deliveries die (by a command, as
  * everything that changes a webhook), and deletes old deliveries.
  */
-export function startMaintenance(
-  deps: MaintenanceDeps,
-  onFatal: (error: unknown) => void,
-): { stop(): Promise<void> } {
+export function startMaintenance(deps: MaintenanceDeps, onFatal: (error: unknown) => void): Loop {
   const { pool, webhooks, clock, metrics, retryWhileUnavailable, onDue } = deps;
   const { deadLimit, historyDays } = deps.settings;
   const requestDisable = createDisableRequests(deps);

@@ -1,4 +1,3 @@
-import type { Clock } from '../../infra/clock.ts';
 import {
   CheckpointConflict,
   createCheckpoints,
@@ -8,15 +7,15 @@ import {
   storedCheckpoints,
 } from '../../infra/kafka/checkpoints.ts';
 import type { LogIdentity } from '../../infra/kafka/checkpoints.ts';
-import type { Kafka } from '../../infra/kafka/client.ts';
 import { inTransaction } from '../../infra/postgres/client.ts';
-import type { Pool, PoolClient, Sql } from '../../infra/postgres/client.ts';
-import type { RetryWhileUnavailable } from '../../infra/retry-while-unavailable.ts';
+import type { PoolClient, Sql } from '../../infra/postgres/client.ts';
 import { webhookRequests } from '../../projections/webhooks/queries.ts';
 import type { WebhookRequest } from '../../projections/webhooks/queries.ts';
 import { topics } from '../../schemas/topics.ts';
+import type { DispatchDeps } from './deps.ts';
 import { deleteDeliveries, insertDeliveries, retryDelivery } from './deliveries.ts';
 import { startLoop } from '../loop.ts';
+import type { Loop } from '../loop.ts';
 import { bodyText } from './match/body.ts';
 
 const POLL_MS = 200;
@@ -25,12 +24,10 @@ const PAGE = 100;
 const OWNER = { consumer: 'dispatch-requests', build: 0 };
 const PARTITION = 0;
 
-export interface RequestsDeps {
-  readonly kafka: Kafka;
-  readonly pool: Pool;
-  readonly webhooks: () => Promise<string | null>;
-  readonly clock: Clock;
-  readonly retryWhileUnavailable: RetryWhileUnavailable;
+export interface RequestsDeps extends Pick<
+  DispatchDeps,
+  'kafka' | 'pool' | 'webhooks' | 'clock' | 'retryWhileUnavailable'
+> {
   /** Deliveries have become due. */
   readonly onDue: () => void;
 }
@@ -42,7 +39,7 @@ export interface RequestsDeps {
 export async function runRequests(
   { kafka, pool, webhooks, clock, retryWhileUnavailable, onDue }: RequestsDeps,
   onFatal: (error: unknown) => void,
-): Promise<{ stop(): Promise<void> }> {
+): Promise<Loop> {
   const identity = await retryWhileUnavailable(() => identifyLog(kafka, topics.commands));
   await retryWhileUnavailable(() => ensureCheckpoint(pool, identity));
 

@@ -1,14 +1,10 @@
-import { Counter, Gauge, Histogram } from '../../infra/metrics.ts';
+import { metricsIn } from '../../infra/metrics.ts';
 import type { Registry } from '../../infra/metrics.ts';
 
 export type IngestMetrics = ReturnType<typeof createIngestMetrics>;
 
 export function createIngestMetrics(registry: Registry) {
-  const registers = [registry];
-  const counter = <L extends string>(name: string, help: string, labelNames: L[] = []) =>
-    new Counter({ name, help, labelNames, registers });
-  const gauge = <L extends string>(name: string, help: string, labelNames: L[] = []) =>
-    new Gauge({ name, help, labelNames, registers });
+  const { counter, gauge, histogram } = metricsIn(registry);
   return {
     accepted: counter('tds_ingest_blocks_total', 'Blocks published as accepted', ['chunk']),
     events: counter('tds_ingest_events_total', 'Events in blocks published as accepted', ['chunk']),
@@ -20,17 +16,15 @@ export function createIngestMetrics(registry: Registry) {
     head: gauge('tds_ingest_head', "Height of the node's newest block"),
     l1: gauge('tds_ingest_l1', 'Height accepted on L1'),
     stalled: gauge('tds_ingest_stalled', '1 while a chunk with work to do makes no progress', ['chunk']),
-    reorgDepth: new Histogram({
-      name: 'tds_ingest_reorg_depth',
-      help: 'Blocks reverted by one reorg',
-      buckets: [1, 2, 5, 10, 50, 200, 1000, 5000],
-      registers,
-    }),
-    publishSeconds: new Histogram({
-      name: 'tds_ingest_publish_seconds',
-      help: "Seconds from the first sight of a head to Kafka's acknowledgement of its block",
-      buckets: [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5],
-      registers,
-    }),
+    reorgDepth: histogram(
+      'tds_ingest_reorg_depth',
+      'Blocks reverted by one reorg',
+      [1, 2, 5, 10, 50, 200, 1000, 5000],
+    ),
+    publishSeconds: histogram(
+      'tds_ingest_publish_seconds',
+      "Seconds from the first sight of a head to Kafka's acknowledgement of its block",
+      [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5],
+    ),
   };
 }

@@ -64,13 +64,13 @@ export function createRpc(options: RpcOptions): Rpc {
     read: (answer: JsonAnswer) => T,
     signal: AbortSignal | undefined,
   ): Promise<T> => {
-    const startedAt = performance.now();
+    const end = metrics.seconds.startTimer({ method: name });
     try {
       const answer = read(parseAnswer(await http.exchange(url, { json: JSON.stringify(body), signal })));
-      metrics.observe(name, 'ok', performance.now() - startedAt);
+      end({ outcome: 'ok' });
       return answer;
     } catch (error) {
-      metrics.observe(name, outcomeOf(error), performance.now() - startedAt);
+      end({ outcome: outcomeOf(error) });
       throw error;
     }
   };
@@ -91,7 +91,7 @@ export function createRpc(options: RpcOptions): Rpc {
       maxAttempts: options.attempts ?? 5,
       minDelayMs: (error) => Math.min(retryAfterMs(error) ?? 0, MAX_RETRY_AFTER_MS),
       isRetryable: (error) => isRetryable(error) && signal?.aborted !== true,
-      onRetry: () => metrics.retried(name),
+      onRetry: () => metrics.retries.inc({ method: name }),
       // The signal ends the wait; the next attempt then throws an AppError instead of the signal's reason.
       clock: { ...clock, sleep: (ms) => clock.sleep(ms, signal) },
     });

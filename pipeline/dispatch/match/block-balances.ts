@@ -7,7 +7,7 @@ import { blocksAt, newestRun } from '../../../projections/indexed-blocks/queries
 import type { PairFacts } from '../../../schemas/balance.ts';
 import { requestSubject } from '../../../schemas/messages/requests.ts';
 import { topics } from '../../../schemas/topics.ts';
-import type { MatchDeps, Served } from './deps.ts';
+import type { MatchDeps, Served } from '../deps.ts';
 
 const POLL_MS = 100;
 /** Longest wait for balances that were requested from the chain. */

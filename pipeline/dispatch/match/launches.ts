@@ -14,7 +14,7 @@ import { jsonOf } from '../../log-reading.ts';
 import { insertDeliveries } from '../deliveries.ts';
 import type { NewDelivery } from '../deliveries.ts';
 import { bodyText } from './body.ts';
-import type { MatchDeps, Served } from './deps.ts';
+import type { MatchDeps, Served } from '../deps.ts';
 import { deliveryId } from './identity.ts';
 import type { Matcher } from './matcher.ts';
 

@@ -1,9 +1,5 @@
-import type { Clock } from '../../../infra/clock.ts';
-import type { Logger } from '../../../infra/log.ts';
-import type { Pool } from '../../../infra/postgres/client.ts';
-import type { RetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import { createAlarms } from '../../alarms.ts';
-import type { DispatchMetrics } from '../metrics.ts';
+import type { DispatchDeps } from '../deps.ts';
 import type { ProjectionProgress } from './projection-progress.ts';
 
 /** A message that cannot be matched before some projections have read it. */
@@ -13,14 +9,12 @@ export interface Blocked {
   readonly progress: () => Promise<ProjectionProgress>;
 }
 
-export interface PausedPartitionsDeps {
+export interface PausedPartitionsDeps extends Pick<
+  DispatchDeps,
+  'pool' | 'clock' | 'log' | 'metrics' | 'retryWhileUnavailable'
+> {
   readonly matcher: string;
   readonly topic: string;
-  readonly pool: Pool;
-  readonly clock: Clock;
-  readonly log: Logger;
-  readonly metrics: DispatchMetrics;
-  readonly retryWhileUnavailable: RetryWhileUnavailable;
   /** Reads the partition again from its checkpoint. */
   readonly resume: (partition: number) => Promise<void>;
   readonly onFatal: (error: unknown) => void;

@@ -9,7 +9,7 @@ import { topics } from '../../../schemas/topics.ts';
 import { insertDeliveries } from '../deliveries.ts';
 import type { NewDelivery } from '../deliveries.ts';
 import { bodyText } from './body.ts';
-import type { MatchDeps } from './deps.ts';
+import type { MatchDeps } from '../deps.ts';
 import { deliveryId } from './identity.ts';
 import type { Matcher } from './matcher.ts';
 

@@ -8,8 +8,8 @@ import type { WebhookBodyOf } from '../../../schemas/webhooks/events.ts';
 import { insertDeliveries } from '../deliveries.ts';
 import type { NewDelivery } from '../deliveries.ts';
 import { bodyText, transferData } from './body.ts';
-import { BLOCK_FETCH_BYTES } from './deps.ts';
-import type { MatchDeps } from './deps.ts';
+import { BLOCK_FETCH_BYTES } from '../deps.ts';
+import type { MatchDeps } from '../deps.ts';
 import { deliveryId, transferSubject } from './identity.ts';
 import {
   MAX_REORG_DEPTH,

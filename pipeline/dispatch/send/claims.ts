@@ -4,6 +4,7 @@ import { inTransaction, sqlRows } from '../../../infra/postgres/client.ts';
 import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
 import { ownerIsEnabled } from '../../../projections/webhooks/queries.ts';
 import { scheduleEndpoints } from '../endpoints.ts';
+import { DELIVERY_STATUSES } from '../queries.ts';
 import type { Capacity } from './endpoint-limits.ts';
 import type { DeliveryState } from './schedule.ts';
 
@@ -59,7 +60,7 @@ const deliveryRow = z.object({
   event: z.string(),
   body: z.string(),
   is_test: z.boolean(),
-  status: z.enum(['pending', 'success', 'failed', 'dead']),
+  status: z.enum(DELIVERY_STATUSES),
   attempts: z.number(),
   scheduled_attempts: z.number(),
   scheduled_at: z.number().nullable(),

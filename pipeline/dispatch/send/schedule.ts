@@ -1,6 +1,6 @@
-/** When a delivery is attempted next, and its status: the contract's states of a webhook delivery. Pure. */
+import type { Delivery } from '../queries.ts';
 
-export type DeliveryStatus = 'pending' | 'success' | 'failed' | 'dead';
+/** When a delivery is attempted next, and its status: the contract's states of a webhook delivery. Pure. */
 
 export interface Schedule {
   /** Milliseconds before each scheduled retry; one entry a retry. */
@@ -9,7 +9,7 @@ export interface Schedule {
 
 /** Times are unix milliseconds. */
 export interface DeliveryState {
-  readonly status: DeliveryStatus;
+  readonly status: Delivery['status'];
   /** Attempts that have ended. */
   readonly attempts: number;
   /** Those of them that were scheduled, not manual. */

@@ -1,12 +1,9 @@
 import { randomUUID } from 'node:crypto';
 
-import type { Clock } from '../../../infra/clock.ts';
 import { pause } from '../../../infra/lifecycle.ts';
-import type { Pool } from '../../../infra/postgres/client.ts';
-import type { RetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import { storable } from '../../../schemas/text.ts';
 import { startLoop } from '../../loop.ts';
-import type { DispatchMetrics } from '../metrics.ts';
+import type { DispatchDeps } from '../deps.ts';
 import { claimDeliveries, releaseClaims } from './claims.ts';
 import type { Claim } from './claims.ts';
 import { createEndpointLimits } from './endpoint-limits.ts';
@@ -37,15 +34,14 @@ export interface SenderSettings {
   readonly pollMs: number;
 }
 
-export interface SenderDeps {
-  readonly pool: Pool;
+export interface SenderDeps extends Pick<
+  DispatchDeps,
+  'pool' | 'clock' | 'metrics' | 'retryWhileUnavailable'
+> {
   /** Postgres schema of the served build of `webhooks`; null: not built yet. */
   readonly schema: () => Promise<string | null>;
   /** Makes one attempt within its timeout; rejects only when the signal fires. */
   readonly send: (claim: Claim, signal: AbortSignal) => Promise<SendResult>;
-  readonly clock: Clock;
-  readonly retryWhileUnavailable: RetryWhileUnavailable;
-  readonly metrics: DispatchMetrics;
   readonly settings: SenderSettings;
 }
 

@@ -10,11 +10,6 @@ import type { IngestStore, RecordedBlock } from '../ports.ts';
 import { LEASE } from './sql.ts';
 import type { Statements } from './sql.ts';
 
-type RecordedStore = Pick<
-  IngestStore,
-  'recordedHeaders' | 'recordedBlocks' | 'record' | 'markForRevert' | 'deleteReverted' | 'setFinal'
->;
-
 const compress = promisify(zstdCompress);
 const decompress = promisify(zstdDecompress);
 /** Level 1: about 120 MB/s; a block of 974 kB becomes 114 kB. */
@@ -40,7 +35,7 @@ const blockRow = z.object({
 });
 
 /** Blocks that are not final, stored before they are published. */
-export function createRecordedStore({ rows, fenced }: Statements): RecordedStore {
+export function createRecordedStore({ rows, fenced }: Statements) {
   return {
     recordedHeaders: (fence) =>
       rows(
@@ -116,5 +111,5 @@ export function createRecordedStore({ rows, fenced }: Statements): RecordedStore
          SELECT 1 FROM lease`,
         [point.height, point.hash],
       ),
-  };
+  } satisfies Partial<IngestStore>;
 }

@@ -8,17 +8,6 @@ import { compressBody } from './recorded.ts';
 import { LEASE, anyRow } from './sql.ts';
 import type { Statements } from './sql.ts';
 
-type RepairStore = Pick<
-  IngestStore,
-  | 'pendingRepairs'
-  | 'postponeRepair'
-  | 'repairMaps'
-  | 'planRepair'
-  | 'finishRepair'
-  | 'raiseAlarm'
-  | 'clearAlarm'
->;
-
 /** Delay before a repair is attempted again: the base, doubled by each attempt. */
 export const REPAIR_BACKOFF = { baseMs: 2000, maxMs: 120_000 };
 
@@ -28,7 +17,7 @@ const compressIfAny = async (body: BlockBody | undefined): Promise<Buffer | null
   body === undefined ? null : await compressBody(body);
 
 /** Requested repairs, and alarms. */
-export function createRepairStore({ rows, fenced }: Statements): RepairStore {
+export function createRepairStore({ rows, fenced }: Statements) {
   return {
     pendingRepairs: ({ start, end }, limit) =>
       rows(
@@ -98,5 +87,5 @@ export function createRepairStore({ rows, fenced }: Statements): RepairStore {
         await rows(anyRow, `WITH ${LEASE} ${remove}`, [fence.name, fence.epoch, name]);
       }
     },
-  };
+  } satisfies Partial<IngestStore>;
 }

@@ -22,9 +22,7 @@ export function createIngestStore(pool: Pool): IngestStore {
   };
 }
 
-type ChainStore = Pick<IngestStore, 'storeChainId' | 'announcedCapabilities' | 'setAnnouncedCapabilities'>;
-
-function createChainStore({ rows }: Statements): ChainStore {
+function createChainStore({ rows }: Statements) {
   return {
     async storeChainId(chainId) {
       await rows(anyRow, 'INSERT INTO tds.chain (chain_id) VALUES ($1) ON CONFLICT DO NOTHING', [chainId]);
@@ -38,7 +36,7 @@ function createChainStore({ rows }: Statements): ChainStore {
     async setAnnouncedCapabilities(capabilities) {
       await rows(anyRow, 'UPDATE tds.chain SET announced = $1', [JSON.stringify(capabilities)]);
     },
-  };
+  } satisfies Partial<IngestStore>;
 }
 
 const chunkColumns =
@@ -74,12 +72,7 @@ const chunkRow = z
 /** unique_violation, exclusion_violation */
 const OVERLAP_CODES: readonly unknown[] = ['23505', '23P01'];
 
-type ChunkStore = Pick<
-  IngestStore,
-  'chunks' | 'createChunks' | 'markOpened' | 'plan' | 'moveCursor' | 'finish'
->;
-
-function createChunkStore({ rows, fenced }: Statements): ChunkStore {
+function createChunkStore({ rows, fenced }: Statements) {
   return {
     chunks: () => rows(chunkRow, `SELECT ${chunkColumns} FROM tds.chunks ORDER BY range_start`),
     async createChunks(chunks) {
@@ -128,14 +121,12 @@ function createChunkStore({ rows, fenced }: Statements): ChunkStore {
         `UPDATE tds.chunks SET status = 'finished', updated_at = now()
          WHERE name = $1 AND epoch = $2 AND cursor = range_end + 1 RETURNING 1`,
       ),
-  };
+  } satisfies Partial<IngestStore>;
 }
 
 const grantRow = z.object({ epoch: z.int(), seq_ceiling: z.int() });
 
-type LeaseStore = Pick<IngestStore, 'acquire' | 'renew' | 'release' | 'reserveSeq' | 'chunk'>;
-
-function createLeaseStore({ rows, fenced }: Statements): LeaseStore {
+function createLeaseStore({ rows, fenced }: Statements) {
   const chunk: IngestStore['chunk'] = async (fence) => {
     const [found] = await rows(
       chunkRow,
@@ -182,5 +173,5 @@ function createLeaseStore({ rows, fenced }: Statements): LeaseStore {
          WHERE name = $1 AND epoch = $2 RETURNING 1`,
         [ceiling],
       ),
-  };
+  } satisfies Partial<IngestStore>;
 }

@@ -1,6 +1,6 @@
 import PQueue from 'p-queue';
 
-import { Counter, Gauge } from '../../../infra/metrics.ts';
+import { metricsIn } from '../../../infra/metrics.ts';
 import type { Registry } from '../../../infra/metrics.ts';
 import { isPostgresUnavailable } from '../../../infra/postgres/client.ts';
 import { isRetryable } from '../../../schemas/errors.ts';
@@ -176,17 +176,9 @@ function messageOf(
 }
 
 function createBalanceMetrics(registry: Registry) {
+  const { counter, gauge } = metricsIn(registry);
   return {
-    reads: new Counter({
-      name: 'tds_balance_reads_total',
-      help: 'Balances read from the chain, by outcome',
-      labelNames: ['outcome'],
-      registers: [registry],
-    }),
-    waiting: new Gauge({
-      name: 'tds_balance_reads_waiting',
-      help: 'Pairs requested or being read',
-      registers: [registry],
-    }),
+    reads: counter('tds_balance_reads_total', 'Balances read from the chain, by outcome', ['outcome']),
+    waiting: gauge('tds_balance_reads_waiting', 'Pairs requested or being read'),
   };
 }

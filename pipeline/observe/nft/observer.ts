@@ -1,6 +1,6 @@
 import type { Config } from '../../../infra/config.ts';
 import { createLruCache } from '../../../infra/lru.ts';
-import { Counter } from '../../../infra/metrics.ts';
+import { metricsIn } from '../../../infra/metrics.ts';
 import type { Registry } from '../../../infra/metrics.ts';
 import { nftKey } from '../../../projections/nft-metadata/queries.ts';
 import type { KnownNft } from '../../../projections/nft-transfers/queries.ts';
@@ -113,12 +113,11 @@ function startNftWorker(
   hosts: AttemptDeps['hosts'],
 ): Loop {
   const { pool, log, now } = observer;
-  const outcomes = new Counter({
-    name: 'tds_nft_attempts_total',
-    help: 'Attempts to fetch NFT metadata, by outcome: fetched, reverted or unavailable',
-    labelNames: ['outcome'] as const,
-    registers: [metrics],
-  });
+  const outcomes = metricsIn(metrics).counter(
+    'tds_nft_attempts_total',
+    'Attempts to fetch NFT metadata, by outcome: fetched, reverted or unavailable',
+    ['outcome'],
+  );
   const deps: AttemptDeps = {
     node: paceCalls(node, { callsPerSecond: config.nftCallsPerSecond }),
     callForms: createLruCache<Felt, CallForm>(10_000),

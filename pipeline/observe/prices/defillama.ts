@@ -28,7 +28,6 @@ const TOKENS_PER_CALL = 40;
 const POINTS_PER_CALL = 500 / 2;
 
 const coinsAnswer = z.object({ coins: z.record(z.string(), z.unknown()) });
-const number = z.instanceof(JsonNumber);
 const coin = z.object({ price: z.unknown(), timestamp: z.unknown(), confidence: z.unknown() }).partial();
 const chart = z.object({
   confidence: z.unknown().optional(),
@@ -98,8 +97,7 @@ function reading(key: string, price: unknown, timestamp: unknown, confidence: un
 }
 
 function textOf(value: unknown): string | null {
-  const parsed = number.safeParse(value);
-  return parsed.success ? parsed.data.text : null;
+  return value instanceof JsonNumber ? value.text : null;
 }
 
 /** Converts seconds to milliseconds; null outside the range of a Date. */
