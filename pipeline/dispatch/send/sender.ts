@@ -64,7 +64,7 @@ const OUTCOMES_PER_TRANSACTION = 500;
 
 /** Claims due deliveries, makes their attempts concurrently, and stores the outcomes. */
 export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void): Sender {
-  const { pool, schema, send, clock, retryWhileUnavailable, metrics, settings } = deps;
+  const { pool, schema, clock, retryWhileUnavailable, settings } = deps;
   const limits = createEndpointLimits({
     maxPerEndpoint: settings.endpointConcurrency,
     maxSlow: Math.ceil(settings.concurrency / 2),
@@ -81,34 +81,24 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
     polling.wake();
   }, onFatal);
 
-  async function attempt(claim: Claim): Promise<void> {
-    const startedAt = clock.now();
-    let result: SendResult;
-    try {
-      result = await send(claim, aborting.signal);
-    } catch (error) {
-      if (!aborting.signal.aborted) throw error;
+  async function run(claim: Claim): Promise<void> {
+    const outcome = await makeAttempt(deps, claim, aborting.signal);
+    if (outcome === null) {
       aborted.push(claim);
       return;
     }
-    const durationMs = clock.now() - startedAt;
-    const isSuccess = result.error === null;
-    const ended = { isSuccess, isManual: claim.isManual, at: startedAt + durationMs };
-    const next = afterAttempt(claim, ended, settings, () => clock.random());
-    limits.attemptEnded(claim.webhookId, result.responseCode !== null && durationMs < FAST_MS);
-    metrics.attempts.inc({ outcome: isSuccess ? 'success' : next.status });
-    metrics.duration.observe(durationMs / 1000);
-    const responseBody = result.responseBody === null ? null : storable(result.responseBody);
-    outcomes.add({ claim, next, startedAt, durationMs, ...result, responseBody });
+    const { responseCode, durationMs } = outcome;
+    limits.attemptEnded(claim.webhookId, responseCode !== null && durationMs < FAST_MS);
+    outcomes.add(outcome);
   }
 
   function start(claim: Claim): void {
     inFlight.add(claim.id);
     limits.attemptStarted(claim.webhookId);
-    const run = attempt(claim)
+    const attempt = run(claim)
       .catch(onFatal)
-      .finally(() => running.delete(run));
-    running.add(run);
+      .finally(() => running.delete(attempt));
+    running.add(attempt);
   }
 
   /** Returns the number of attempts started. */
@@ -162,6 +152,30 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
       await releaseClaims(pool, aborted).catch(() => {});
     },
   };
+}
+
+/** Null where the signal has aborted the attempt. */
+async function makeAttempt(
+  { send, clock, metrics, settings }: SenderDeps,
+  claim: Claim,
+  signal: AbortSignal,
+): Promise<AttemptOutcome | null> {
+  const startedAt = clock.now();
+  let result: SendResult;
+  try {
+    result = await send(claim, signal);
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    return null;
+  }
+  const durationMs = clock.now() - startedAt;
+  const isSuccess = result.error === null;
+  const ended = { isSuccess, isManual: claim.isManual, at: startedAt + durationMs };
+  const next = afterAttempt(claim, ended, settings, () => clock.random());
+  metrics.attempts.inc({ outcome: isSuccess ? 'success' : next.status });
+  metrics.duration.observe(durationMs / 1000);
+  const responseBody = result.responseBody === null ? null : storable(result.responseBody);
+  return { claim, next, startedAt, durationMs, ...result, responseBody };
 }
 
 /** Stores outcomes in batches, one at a time: those that arrive during a transaction are in the next one. */

@@ -10,6 +10,7 @@ import { felt, tokenStandard } from '../../../schemas/messages/common.ts';
 import type { BlockPoint } from '../../node/types.ts';
 import type { Standards } from '../ports.ts';
 import { createStatements } from '../store/sql.ts';
+import type { Statements } from '../store/sql.ts';
 import { classify } from './classify.ts';
 import type { AbiVerdict, Classification, ClassifyingNode } from './classify.ts';
 
@@ -30,11 +31,8 @@ const CONCURRENCY = 16;
 
 const standardRow = z.object({ contract: felt, standard: tokenStandard, class_hash: felt.nullable() });
 
-const INSERT =
-  'INSERT INTO tds.contract_standards (contract, standard, class_hash, basis, block) VALUES ($1, $2, $3, $4, $5)';
-
 export function createStandards({ node, pool, log, now = Date.now }: StandardsOptions): Standards {
-  const { rows } = createStatements(pool);
+  const statements = createStatements(pool);
   const ask = createChainLookup(node);
   const cache = createLruCache<Felt, { facts: ContractFacts; readAt: number }>(CACHED_CONTRACTS);
   const lookUps = new Map<Felt, Promise<ContractFacts>>();
@@ -44,29 +42,13 @@ export function createStandards({ node, pool, log, now = Date.now }: StandardsOp
     return facts;
   };
 
-  const readStored = async (contracts: readonly Felt[]): Promise<Map<Felt, ContractFacts>> => {
-    if (contracts.length === 0) return new Map();
-    const found = await rows(
-      standardRow,
-      'SELECT contract, standard, class_hash FROM tds.contract_standards WHERE contract = ANY($1)',
-      [contracts],
-    );
-    return new Map(found.map(({ contract, ...facts }) => [contract, facts]));
-  };
-
   const store = async (
     contract: Felt,
     found: Classification,
     at: BlockPoint,
     onConflict: string,
-  ): Promise<ContractFacts> => {
-    const [stored = found] = await rows(
-      standardRow,
-      `${INSERT} ON CONFLICT (contract) DO UPDATE SET ${onConflict} RETURNING contract, standard, class_hash`,
-      [contract, found.standard, found.class_hash, found.basis, at.height],
-    );
-    return remember(contract, { standard: stored.standard, class_hash: stored.class_hash });
-  };
+  ): Promise<ContractFacts> =>
+    remember(contract, await storeFacts(statements, contract, found, at, onConflict));
 
   const lookUp = (contract: Felt, at: BlockPoint): Promise<ContractFacts> => {
     const running = lookUps.get(contract);
@@ -92,7 +74,7 @@ export function createStandards({ node, pool, log, now = Date.now }: StandardsOp
         if (cached !== undefined && cached.readAt > staleAt) facts.set(contract, cached.facts);
       }
       const uncached = distinct.filter((contract) => !facts.has(contract));
-      for (const [contract, stored] of await readStored(uncached)) {
+      for (const [contract, stored] of await readStored(statements, uncached)) {
         facts.set(contract, remember(contract, stored));
       }
       const missing = uncached.filter((contract) => !facts.has(contract));
@@ -107,7 +89,7 @@ export function createStandards({ node, pool, log, now = Date.now }: StandardsOp
     },
 
     async reclassify(contract, at) {
-      const before = (await readStored([contract])).get(contract) ?? null;
+      const before = (await readStored(statements, [contract])).get(contract) ?? null;
       const found = await ask(contract, at);
       const after = await store(
         contract,
@@ -120,6 +102,36 @@ export function createStandards({ node, pool, log, now = Date.now }: StandardsOp
       return { before, after };
     },
   };
+}
+
+async function readStored(
+  { rows }: Statements,
+  contracts: readonly Felt[],
+): Promise<Map<Felt, ContractFacts>> {
+  if (contracts.length === 0) return new Map();
+  const found = await rows(
+    standardRow,
+    'SELECT contract, standard, class_hash FROM tds.contract_standards WHERE contract = ANY($1)',
+    [contracts],
+  );
+  return new Map(found.map(({ contract, ...facts }) => [contract, facts]));
+}
+
+/** Returns the facts that are stored then. */
+async function storeFacts(
+  { rows }: Statements,
+  contract: Felt,
+  found: Classification,
+  { height }: BlockPoint,
+  onConflict: string,
+): Promise<ContractFacts> {
+  const [stored = found] = await rows(
+    standardRow,
+    `INSERT INTO tds.contract_standards (contract, standard, class_hash, basis, block) VALUES ($1, $2, $3, $4, $5)
+     ON CONFLICT (contract) DO UPDATE SET ${onConflict} RETURNING contract, standard, class_hash`,
+    [contract, found.standard, found.class_hash, found.basis, height],
+  );
+  return { standard: stored.standard, class_hash: stored.class_hash };
 }
 
 /** Classifies contracts with bounded concurrency; the ABI of a class is fetched once for all its contracts. */
