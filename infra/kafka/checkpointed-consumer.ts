@@ -157,7 +157,7 @@ async function startOffset(
   const { kafka, pool, log, name, outsideLog, initialOffset } = options;
   const { topic, topicId } = identity;
   const owner = { consumer: name, build: 0 };
-  // The log is asked after the table: a checkpoint that moves meanwhile cannot seem to be past the end.
+  // The log is read after the table: a checkpoint that moves in between cannot seem to be past the end.
   const load = async () =>
     (await storedCheckpoints(pool, owner, topic)).find((one) => one.partition === partition);
   const stored = await load();

@@ -13,7 +13,7 @@ export interface ConsumerOptions {
   readonly fetchBytes?: number | undefined;
   /** Fires when the consumer shuts down: an error of the handler then counts as `abandoned`. */
   readonly signal: AbortSignal;
-  /** Offset to read a partition from: asked at every assignment, and by `resume`. */
+  /** Offset to read a partition from: looked up at every assignment, and by `resume`. */
   readonly startOffset: (topic: string, partition: number) => Promise<number>;
   /** One batch at a time. A `CheckpointConflict` that it throws resumes the partition. */
   readonly handle: (batch: LogBatch) => Promise<Handled>;

@@ -37,7 +37,7 @@ export interface ConsumeOptions {
   readonly topics: readonly Topic<unknown>[];
   /** Partitions to read; other assigned ones stay paused. Default: all. */
   readonly partitions?: readonly number[];
-  /** Offset to read from; asked for every assigned partition at every assignment. */
+  /** Offset to read from; looked up for every assigned partition at every assignment. */
   startAt(topic: string, partition: number): Promise<number>;
   /** One batch at a time. Its error ends the consumption with `onCrash`. */
   onBatch(batch: LogBatch): Promise<Handled | void>;

@@ -56,7 +56,7 @@ export interface Standards {
    * Returns the standard of each contract, asking the chain only for those that are not stored yet. Concurrent calls share
    * one look-up per contract.
    *
-   * @throws a retryable error if the chain could not be asked about one of them; the others are stored
+   * @throws a retryable error if the chain did not answer for one of them; the others are stored
    */
   resolve(contracts: readonly Felt[], at: BlockPoint): Promise<ReadonlyMap<Felt, ContractFacts>>;
   /** Asks the chain again and stores the answer. Other processes use it within `STANDARDS_TTL_MS`. */

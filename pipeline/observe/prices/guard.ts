@@ -133,7 +133,7 @@ export function judgeAnswer<T extends GuardState & { readonly token: Felt }>(
   now: number,
 ): { readonly claim: T; readonly verdict: Verdict }[] {
   const tokens = new Set<Felt | null>(requested.map(({ token }) => token));
-  const stranger = readings.find(({ token }) => !tokens.has(token));
+  const unrequested = readings.find(({ token }) => !tokens.has(token));
   const newest = new Map<Felt | null, FeedReading>();
   for (const reading of readings) {
     const previous = newest.get(reading.token);
@@ -145,18 +145,18 @@ export function judgeAnswer<T extends GuardState & { readonly token: Felt }>(
     return {
       claim,
       verdict:
-        reading === undefined ? missing(claim.candidate, stranger) : judge(reading, claim, limits, now),
+        reading === undefined ? missing(claim.candidate, unrequested) : judge(reading, claim, limits, now),
     };
   });
 }
 
-function missing(candidate: Candidate | null, stranger: FeedReading | undefined): Verdict {
-  return stranger === undefined
+function missing(candidate: Candidate | null, unrequested: FeedReading | undefined): Verdict {
+  return unrequested === undefined
     ? { kind: 'refused', reason: 'untracked', detail: 'unknown to the feed', candidate }
     : {
         kind: 'refused',
         reason: 'other_address',
-        detail: `the feed answered for ${stranger.token ?? 'an invalid address'}, which was not requested`,
+        detail: `the feed answered for ${unrequested.token ?? 'an invalid address'}, which was not requested`,
         candidate,
       };
 }

@@ -10,7 +10,7 @@ import { accepted, makeBlock } from '../../support/chain-messages.ts';
 import { projectionWorld, until } from '../../support/projection-world.ts';
 import type { ProjectionWorld } from '../../support/projection-world.ts';
 
-/** What is told of a matcher that is behind, and how it goes on. Real Kafka and PostgreSQL. */
+/** What is behindAtMatch of a matcher that is behind, and how it goes on. Real Kafka and PostgreSQL. */
 
 let world: ProjectionWorld;
 
@@ -28,7 +28,7 @@ it('reports while it matches how many messages are left', async () => {
   const registry = new Registry();
   const metrics = createDispatchMetrics(registry);
   const behind = async (): Promise<number | undefined> => (await metrics.lag.get()).values[0]?.value;
-  const told: (number | undefined)[] = [];
+  const behindAtMatch: (number | undefined)[] = [];
   const { kafka, pool, log } = world;
   const stopping = new AbortController();
   const matcher = await runMatcher(
@@ -41,7 +41,7 @@ it('reports while it matches how many messages are left', async () => {
       open: async () => ({
         isRelevant: () => true,
         async match() {
-          told.push(await behind());
+          behindAtMatch.push(await behind());
           return null;
         },
       }),
@@ -59,8 +59,8 @@ it('reports while it matches how many messages are left', async () => {
     () => stopping.abort(),
   );
   try {
-    await until(async () => told.length === heights.length && (await behind()) === 0);
-    expect(told).toEqual([3, 2, 1]);
+    await until(async () => behindAtMatch.length === heights.length && (await behind()) === 0);
+    expect(behindAtMatch).toEqual([3, 2, 1]);
   } finally {
     await matcher.stop();
   }

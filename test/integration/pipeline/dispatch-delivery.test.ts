@@ -154,9 +154,9 @@ describe('an attempt', () => {
       answering(500, 'GIF89a', { 'content-type': 'image/gif' }),
       { response_code: 500, response_body: null },
     ],
-    ['text that is not said to be any', answering(500, 'plain'), { response_body: 'plain' }],
+    ['text without a Content-Type', answering(500, 'plain'), { response_body: 'plain' }],
     [
-      'bytes that are not said to be anything',
+      'bytes without a Content-Type',
       (_, response) => void response.writeHead(500).end(Buffer.from([0x61, 0xff])),
       { response_body: null },
     ],
@@ -171,7 +171,7 @@ describe('an attempt', () => {
       { response_code: null, response_body: null, error: 'no answer within 0.4 s' },
     ],
     [
-      'half of what it said it would',
+      'half of its Content-Length',
       (_, response) => {
         response.writeHead(200, { ...text, 'content-length': '100' }).write('half');
         setTimeout(() => response.destroy(), 20);
@@ -359,7 +359,7 @@ describe('a retry by hand', () => {
     });
     world.clock.set(scheduled ?? 0);
     await ended(webhook, id, 3);
-    // The second delay of the contract: what was asked for by hand used up none.
+    // The second delay of the contract: the manual attempt used up none.
     expect(await world.delivery(webhook, id)).toMatchObject({
       manual: false,
       next_attempt_at: world.clock.now() + 300_000,

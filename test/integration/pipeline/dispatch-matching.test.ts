@@ -409,10 +409,10 @@ describe('a disabled user', () => {
       await sayPrice(DAVE, '12', now + 3000);
       await publish(accept(happening(23)));
       await settled();
-      const told = paths.map(
+      const notified = paths.map(
         (path) => new Set((got.get(path) ?? []).map(({ data }) => data.block ?? data.new_price)),
       );
-      expect(told).toEqual([new Set([21, 23]), new Set([21, 23]), new Set(['12'])]);
+      expect(notified).toEqual([new Set([21, 23]), new Set([21, 23]), new Set(['12'])]);
     } finally {
       user = owner;
     }
@@ -462,7 +462,7 @@ describe('in a reorg', () => {
     for (const { data, id } of lost) expect(id).not.toBe(first.get(data.value));
     expect(of(deaf, 'transfer.reverted')).toEqual([]);
 
-    // It comes after all: new to whoever was told that it is gone, and to nobody else.
+    // Included after all: sent only to the webhooks that were notified of its removal.
     await publish(accept(makeBlock({ height: 41, fork: 1, transactions: [gone] })));
     for (let height = 42; height <= 60; height += 1) await publish(accept(empty(height, 1)));
     await settled();
@@ -564,15 +564,15 @@ describe('balance.changed', () => {
         { headers: { 'api-key': apiKey } },
       );
       const history = json.data.filter((row: { block_number: number }) => row.block_number === 1046);
-      const told = sent
+      const notified = sent
         .filter(({ data }) => key(data.account_address, data.token_address) === pair)
         .toSorted((a, b) => a.data.event_index - b.data.event_index);
       const moved = history.filter((row: { event_index: number }) =>
-        told.some(({ data }) => data.event_index === row.event_index),
+        notified.some(({ data }) => data.event_index === row.event_index),
       );
-      expect(told.length, pair).toBeGreaterThan(0);
+      expect(notified.length, pair).toBeGreaterThan(0);
       expect(
-        told.map(({ data }) => [
+        notified.map(({ data }) => [
           data.event_index,
           data.balance,
           number(data.token_price_usd),
@@ -581,7 +581,7 @@ describe('balance.changed', () => {
       ).toEqual(
         moved.map((row: HistoryRow) => [row.event_index, row.balance, row.token_price_usd, row.balance_usd]),
       );
-      for (const { data } of told)
+      for (const { data } of notified)
         expect(BigInt(data.previous_balance) + BigInt(data.change)).toBe(BigInt(data.balance));
     }
     const alice = sent.filter(
@@ -594,7 +594,7 @@ describe('balance.changed', () => {
 describe('balance.changed in a fork', () => {
   const HEIDI = toFelt(0x4e1d1n);
   /** Of Heidi's alone: what came, in its order. */
-  const told = (path: string): string[] =>
+  const notified = (path: string): string[] =>
     of(path, 'balance.changed').map(({ data }) => String(data.balance));
 
   it('is sent again where another balance was sent meanwhile, and not where it is included again unchanged', async () => {
@@ -610,19 +610,19 @@ describe('balance.changed in a fork', () => {
     const [a, b] = [at(1047, 0, ten), at(1047, 1, seven)];
     await step(accept(a));
     await step(revert(a), accept(b));
-    expect(told(path)).toEqual(['10', '7']);
+    expect(notified(path)).toEqual(['10', '7']);
     await step(revert(b), accept(a));
-    expect(told(path)).toEqual(['10', '7', '10']);
+    expect(notified(path)).toEqual(['10', '7', '10']);
     await step(revert(a), accept(b));
     await step(revert(b), accept(a));
-    expect(told(path)).toEqual(['10', '7', '10', '7', '10']);
+    expect(notified(path)).toEqual(['10', '7', '10', '7', '10']);
 
     // Two blocks that land again as they were are no news, whichever of them is read first.
     const above = at(1048, 0, two);
     await step(accept(above));
     await step(revert(above), revert(a), accept(at(1047, 2, ten)));
     await step(accept(at(1048, 2, two)));
-    expect(told(path)).toEqual(['10', '7', '10', '7', '10', '12']);
+    expect(notified(path)).toEqual(['10', '7', '10', '7', '10', '12']);
     expect(new Set((got.get(path) ?? []).map(({ id }) => id)).size).toBe(6);
   });
 });
@@ -735,7 +735,7 @@ it('has sent every delivery, none under two ids', async () => {
       const text = `${event} ${JSON.stringify(data)}`;
       expect(ids.get(text) ?? id, path).toBe(id);
       ids.set(text, id);
-      // A balance may be told once more where another one of its pair was told since.
+      // A balance may be notified once more where another one of its pair was notified since.
       if (event !== 'balance.changed') continue;
       const pair = `"account_address":"${data.account_address}","token_address":"${data.token_address}"`;
       for (const other of ids.keys()) if (other !== text && other.includes(pair)) ids.delete(other);

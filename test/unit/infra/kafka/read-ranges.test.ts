@@ -18,10 +18,10 @@ const messages = (from: number, to: number): LogMessage[] =>
 
 test('continues after a rebalance without yielding a message twice', async () => {
   let options: ConsumeOptions | undefined;
-  const begins: unknown[] = [];
+  const startOffsets: unknown[] = [];
   const consume = async (given: ConsumeOptions) => {
     options = given;
-    begins.push(await given.startAt(topic.name, 0));
+    startOffsets.push(await given.startAt(topic.name, 0));
     return {
       stop: async () => {},
       seek: () => {},
@@ -30,7 +30,7 @@ test('continues after a rebalance without yielding a message twice', async () =>
       pause: () => {},
     };
   };
-  const hand = async (from: number, to: number): Promise<unknown> =>
+  const deliver = async (from: number, to: number): Promise<unknown> =>
     await options?.onBatch({
       topic: topic.name,
       partition: 0,
@@ -44,13 +44,13 @@ test('continues after a rebalance without yielding a message twice', async () =>
     for await (const batch of reading) seen.push(...batch.messages.map(({ offset }) => offset));
   })();
   await new Promise((resolve) => setImmediate(resolve));
-  await hand(100, 200);
+  await deliver(100, 200);
   // The broker was away, or this process stood still: the group is joined again.
-  begins.push(await options?.startAt(topic.name, 0));
+  startOffsets.push(await options?.startAt(topic.name, 0));
   // What was fetched before comes once more.
-  await hand(150, 250);
-  await hand(250, 400);
+  await deliver(150, 250);
+  await deliver(250, 400);
   await all;
-  expect(begins).toEqual([100, 200]);
+  expect(startOffsets).toEqual([100, 200]);
   expect(seen).toEqual(messages(100, 300).map(({ offset }) => offset));
 });
