@@ -1,15 +1,14 @@
 /**
- * Makes a fresh clone able to run: `node infra/setup/setup.mjs [--quiet]`.
+ * Installs what a fresh clone needs to run: `node infra/setup/setup.mjs [--quiet]`.
  *
- * Plain JavaScript for Node 20 and newer without any dependency, because it is what installs them. Each step is done
- * only when something is missing; when all is there it takes some tens of milliseconds. Downloads go to temporary
- * folders and are renamed when whole, so a killed run leaves nothing half-done behind. Runs at the same time wait for
- * each other.
+ * Plain JavaScript for Node 20 and newer without dependencies, because it installs them. Each step runs only if something
+ * is missing; otherwise the check takes some tens of milliseconds. Downloads go to temporary folders that are renamed when
+ * complete, so a killed run leaves nothing incomplete. Concurrent runs wait for each other.
  *
- *   packages    npm ci                                     always
- *   Java        17 or newer, to run the embedded Kafka     not with KAFKA_BROKERS
- *   Kafka       its jars, fetched by Maven into .cache/    not with KAFKA_BROKERS
- *   Redis       redis-server                               not with REDIS_URL
+ *   packages    npm ci                                       always
+ *   Java        17 or newer, to run the embedded Kafka       unless KAFKA_BROKERS is set
+ *   Kafka       its jars, downloaded by Maven to .cache/     unless KAFKA_BROKERS is set
+ *   Redis       redis-server                                 unless REDIS_URL is set
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -33,7 +32,7 @@ const kafkaHome = join(cache, 'kafka-4.3.0');
 const quiet = process.argv.includes('--quiet');
 const { env } = process;
 
-/** A step that cannot be done; its message says what to do instead. */
+/** A failed step; the message says what to do. */
 class SetupError extends Error {}
 
 const set = (name) => (env[name] ?? '') !== '';
@@ -41,7 +40,7 @@ const containers = env['TEST_BACKEND'] === 'testcontainers';
 const wantsKafka = !set('KAFKA_BROKERS') && !containers;
 const wantsRedis = !set('REDIS_URL') && !containers;
 
-/** What is missing now, in the order in which it is made. */
+/** What is missing, in the order of installation. */
 function missing() {
   const jars = wantsKafka && !existsSync(join(kafkaHome, 'lib'));
   return {
@@ -56,32 +55,32 @@ function missing() {
 async function main() {
   const nodeMajor = Number(process.versions.node.split('.')[0]);
   if (nodeMajor < 20) {
-    throw new SetupError(`Node.js 20 or newer is needed; this is ${process.versions.node}.`);
+    throw new SetupError(`Node.js ${process.versions.node} is too old: install Node.js 20 or newer.`);
   }
   if (Object.values(missing()).some(Boolean)) {
     mkdirSync(cache, { recursive: true });
     const unlock = await lock(join(cache, 'setup.lock'));
     try {
-      await provide(missing());
+      await install(missing());
     } finally {
       unlock();
     }
   } else if (!quiet) {
-    say('Set-up: everything is there.');
+    say('Set-up: everything is installed.');
   }
-  // The optional package `node` brings the version that runs the service.
+  // The optional package `node` provides the version that runs the service.
   if (nodeMajor < 24 && !existsSync(join(root, 'node_modules', 'node'))) {
     throw new SetupError(
-      `Without the optional npm package node, Node.js 24.7 or newer is needed; this is ${process.versions.node}.`,
+      `Node.js ${process.versions.node} is too old: install Node.js 24.7 or newer, or the optional npm package node (\`npm ci\`).`,
     );
   }
 }
 
-async function provide(needs) {
+async function install(needs) {
   if (needs.java || needs.maven || needs.redis) await installSystemPackages(needs);
   const fetching = needs.jars ? [fetchKafka()] : [];
   if (needs.packages) fetching.push(installPackages());
-  // Both are awaited, so that no download goes on behind a failure of the other.
+  // Both are awaited, so that no download continues after the other has failed.
   const failed = (await Promise.allSettled(fetching)).find(({ status }) => status === 'rejected');
   if (failed !== undefined) throw failed.reason;
 }
@@ -95,17 +94,17 @@ function packagesCurrent() {
   const hash = createHash('sha256').update(readFileSync(lockFile)).digest('hex');
   if (read(stampFile) === hash) return true;
   if (!installedMatchesLock()) return false;
-  // Installed by hand (`npm install`): nothing to do but to remember it.
+  // Installed by `npm install`: only store the hash.
   writeFileSync(stampFile, hash);
   return true;
 }
 
-/** npm writes what it installed to node_modules/.package-lock.json. */
+/** Compares with the list of installed packages that npm writes to node_modules/.package-lock.json. */
 function installedMatchesLock() {
   const installed = json(join(root, 'node_modules', '.package-lock.json'))?.packages;
   const wanted = json(lockFile)?.packages;
   if (installed === undefined || wanted === undefined) return false;
-  // A production install (`npm ci --omit=dev`) has no development package at all.
+  // A production install (`npm ci --omit=dev`) has no development packages.
   const omitsDev = !Object.values(installed).some(({ dev }) => dev === true);
   return Object.entries(wanted).every(
     ([path, { version, optional, devOptional, dev }]) =>
@@ -120,7 +119,7 @@ async function installPackages() {
   const npm = env['npm_execpath'];
   const [command, ...args] = npm?.endsWith('.js') ? [process.execPath, npm] : ['npm'];
   await run('packages (npm ci)', command, [...args, 'ci', '--no-audit', '--no-fund'], {
-    otherwise: 'run `npm ci` yourself and see what it says',
+    advice: 'run `npm ci` and read its output',
   });
   writeFileSync(stampFile, createHash('sha256').update(readFileSync(lockFile)).digest('hex'));
 }
@@ -135,16 +134,16 @@ async function fetchKafka() {
   const pom = join(root, 'infra', 'embedded', 'kafka', 'pom.xml');
   const goal = ['dependency:copy-dependencies', `-DoutputDirectory=${join(temporary, 'lib')}`];
   await run('Apache Kafka 4.3 (45 jars, 44 MB, by Maven)', 'mvn', ['-q', '-B', '-f', pom, ...goal], {
-    otherwise: 'check that Maven reaches its repository, or set KAFKA_BROKERS to a Kafka of yours',
+    advice: 'check that Maven can reach its repository, or set KAFKA_BROKERS to your own Kafka',
     attempts: 2,
   });
   rmSync(kafkaHome, { recursive: true, force: true });
   renameSync(temporary, kafkaHome);
 }
 
-// --- programs of the system
+// --- system packages
 
-/** The major version of the Java that infra/embedded/kafka would run; asked once a binary, since a JVM takes 0.1 s to say it. */
+/** Major version of the Java that infra/embedded/kafka runs, or null; cached, because starting a JVM takes 0.1 s. */
 function javaVersion() {
   const home = env['JAVA_HOME'];
   const java = home !== undefined && home !== '' ? join(home, 'bin', 'java') : find('java');
@@ -153,9 +152,9 @@ function javaVersion() {
   const key = `${file} ${statSync(file).mtimeMs}`;
   const known = json(join(cache, 'java.json'));
   if (known?.key === key) return known.version;
-  const said = spawnSync(file, ['-version'], { encoding: 'utf8' });
+  const result = spawnSync(file, ['-version'], { encoding: 'utf8' });
   const [, first, second] =
-    /version "(\d+)(?:\.(\d+))?/.exec(`${said.stderr ?? ''}${said.stdout ?? ''}`) ?? [];
+    /version "(\d+)(?:\.(\d+))?/.exec(`${result.stderr ?? ''}${result.stdout ?? ''}`) ?? [];
   if (first === undefined) return null;
   const version = Number(first === '1' ? second : first);
   mkdirSync(cache, { recursive: true });
@@ -163,22 +162,22 @@ function javaVersion() {
   return version;
 }
 
-const advice = {
-  java: 'Java 17 or newer is missing: install it (Debian: apt-get install openjdk-17-jre-headless), or set KAFKA_BROKERS to a Kafka of yours.',
+const instructions = {
+  java: 'Java 17 or newer is missing: install it (Debian: apt-get install openjdk-17-jre-headless), or set KAFKA_BROKERS to your own Kafka.',
   maven:
-    "Maven is missing, which fetches Kafka's jars: install it (Debian: apt-get install maven), or set KAFKA_BROKERS to a Kafka of yours.",
+    "Maven is missing, which downloads Kafka's jars: install it (Debian: apt-get install maven), or set KAFKA_BROKERS to your own Kafka.",
   redis:
-    'redis-server is missing: install it (Debian: apt-get install redis-server), or set REDIS_URL to a Redis of yours.',
+    'redis-server is missing: install it (Debian: apt-get install redis-server), or set REDIS_URL to your own Redis.',
 };
 
 async function installSystemPackages(needs) {
   const names = ['java', 'maven', 'redis'].filter((name) => needs[name]);
-  const sentences = names.map((name) => advice[name]).join('\n');
+  const advice = names.map((name) => instructions[name]).join('\n');
   const asRoot = process.getuid?.() === 0 ? [] : ['sudo', '-n'];
   const mayInstall =
     find('apt-get') !== null &&
     (asRoot.length === 0 || (find('sudo') !== null && spawnSync('sudo', ['-n', 'true']).status === 0));
-  if (!mayInstall) throw new SetupError(sentences);
+  if (!mayInstall) throw new SetupError(advice);
 
   const apt = async (title, ...args) => {
     const [command, ...rest] = [
@@ -191,10 +190,10 @@ async function installSystemPackages(needs) {
       'DPkg::Lock::Timeout=120',
       ...args,
     ];
-    await run(title, command, rest, { otherwise: sentences, attempts: 2 });
+    await run(title, command, rest, { advice, attempts: 2 });
   };
   await apt('package lists (apt-get update)', 'update');
-  // Releases of Debian differ in which Java they have.
+  // The available Java version depends on the Debian release.
   const java17 = spawnSync('apt-cache', ['show', 'openjdk-17-jre-headless']).status === 0;
   const packages = {
     java: java17 ? 'openjdk-17-jre-headless' : 'default-jre-headless',
@@ -203,7 +202,7 @@ async function installSystemPackages(needs) {
   };
   const wanted = names.map((name) => packages[name]);
   await apt(`${wanted.join(', ')} (apt-get install)`, 'install', '-y', '--no-install-recommends', ...wanted);
-  for (const name of names) if (missing()[name]) throw new SetupError(advice[name]);
+  for (const name of names) if (missing()[name]) throw new SetupError(instructions[name]);
 }
 
 // --- helpers
@@ -241,17 +240,17 @@ function say(line) {
   process.stdout.write(`${line}\n`);
 }
 
-/** Runs a program with its output held back; on failure its last lines are shown. */
-async function run(title, command, args, { otherwise, attempts = 1 }) {
+/** Runs a program without showing its output; the error of a failure contains an excerpt. */
+async function run(title, command, args, { advice, attempts = 1 }) {
   say(`Set-up: ${title} …`);
   const began = Date.now();
-  const ticking = setInterval(() => say(`Set-up: ${title}: ${seconds(began)} so far`), 15_000);
+  const ticking = setInterval(() => say(`Set-up: ${title}: ${seconds(began)} elapsed`), 15_000);
   try {
     for (let attempt = 1; ; attempt++) {
       const { code, output } = await collect(command, args);
       if (code === 0) break;
       if (attempt < attempts) continue;
-      throw new SetupError(`${title} failed (code ${code}):\n${excerpt(output)}\nWhat to do: ${otherwise}`);
+      throw new SetupError(`${title} failed (code ${code}):\n${excerpt(output)}\nWhat to do: ${advice}`);
     }
   } finally {
     clearInterval(ticking);
@@ -259,7 +258,7 @@ async function run(title, command, args, { otherwise, attempts = 1 }) {
   say(`Set-up: ${title}: done in ${seconds(began)}`);
 }
 
-/** Programs differ in where they say what went wrong: first (npm) or last (Maven, apt). */
+/** The first and last lines: npm prints the cause of a failure first, Maven and apt last. */
 function excerpt(output) {
   const lines = output
     .split('\n')
@@ -284,14 +283,14 @@ function seconds(since) {
   return `${((Date.now() - since) / 1000).toFixed(1)} s`;
 }
 
-/** A folder is made by one process only; the pid in it tells a lock that is held from one that was left. */
+/** Creating a folder is atomic; the process id in it distinguishes a held lock from a stale one. */
 async function lock(folder) {
   const pidFile = join(folder, 'pid');
-  for (let told = false, recovered = false; ;) {
+  for (let announced = false, recovered = false; ;) {
     try {
       mkdirSync(folder);
       writeFileSync(pidFile, String(process.pid));
-      // Two that found the same lock left behind could each remove the other's: the one whose pid stays has it.
+      // Two processes that found the same stale lock may remove each other's: the one whose id remains holds it.
       if (recovered) await sleep(100);
       if (read(pidFile) !== String(process.pid)) continue;
       return () => rmSync(folder, { recursive: true, force: true });
@@ -303,8 +302,8 @@ async function lock(folder) {
       recovered = true;
       continue;
     }
-    if (!told) say('Set-up: waiting for another set-up to end …');
-    told = true;
+    if (!announced) say('Set-up: waiting for another set-up to finish …');
+    announced = true;
     await sleep(200);
   }
 }
@@ -319,7 +318,7 @@ function held(folder, pidFile) {
       return error.code === 'EPERM';
     }
   }
-  // Its maker is between making the folder and writing its pid, or was killed there.
+  // The process has not written its id yet, or was killed before it could.
   try {
     return Date.now() - statSync(folder).mtimeMs < 5000;
   } catch {
