@@ -5,32 +5,33 @@ import { AppError } from '../../schemas/errors.ts';
 import { pause } from '../lifecycle.ts';
 import { markOf, readMarks, runs } from './processes.ts';
 
-/** A holder that was just killed is still in the process table for a moment. */
-const patienceMs = 1500;
+/** A process that was just killed stays in the process table for a moment. */
+const LOCK_TIMEOUT_MS = 1500;
 
-/** Makes a folder that its owner alone may enter: what servers write into it is readable to all by its own mode. */
+/** Creates a folder that only its owner can enter: servers may write world-readable files into it. */
 export function makeClosedFolder(folder: string): void {
   mkdirSync(folder, { recursive: true });
   chmodSync(folder, 0o700);
 }
 
 /**
- * Takes a data folder for this process. A second start on it is refused, naming who holds it; what a killed process
- * left is taken over. Returns the release.
+ * Locks a data folder for this process, replacing the lock of a killed process. Returns a function that unlocks it.
+ *
+ * @throws AppError naming the process that holds the lock
  */
 export async function lockDataDir(dataDir: string): Promise<() => void> {
   mkdirSync(dataDir, { recursive: true });
   const file = join(dataDir, 'lock');
-  const deadline = Date.now() + patienceMs;
+  const deadline = Date.now() + LOCK_TIMEOUT_MS;
   const mine = `${process.pid} ${markOf(process.pid)?.began ?? '-'}\n`;
-  // Linked into place, so that nobody ever reads a lock that is still being written.
+  // Written elsewhere and linked, so that no process reads an incomplete lock.
   const draft = `${file}.${process.pid}`;
   writeFileSync(draft, mine);
   let recovered = false;
   for (;;) {
     try {
       linkSync(draft, file);
-      // Two that found the same lock left behind could each remove the other's: the one whose mark stays has it.
+      // Two processes that found the same stale lock may remove each other's: the one whose content remains holds it.
       if (recovered) await pause(100);
       if (contentOf(file) !== mine) continue;
       rmSync(draft, { force: true });
@@ -50,7 +51,7 @@ export async function lockDataDir(dataDir: string): Promise<() => void> {
       rmSync(draft, { force: true });
       throw new AppError(
         'CONFLICT',
-        `${dataDir} is in use by process ${holder.pid}: stop that one first, or set DATA_DIR to another folder`,
+        `${dataDir} is in use by process ${holder.pid}: stop that process, or set DATA_DIR to another folder`,
       );
     }
   }

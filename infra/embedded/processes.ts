@@ -3,19 +3,19 @@ import { spawnSync } from 'node:child_process';
 
 import { pause } from '../lifecycle.ts';
 
-/** A process and when it began: a pid alone is given away again. */
+/** A process id with its start time, because process ids are reused. */
 export interface ProcessMark {
   readonly pid: number;
-  /** In the system's own words; null where it cannot be told. */
+  /** As the system formats it; null if unknown. */
   readonly began: string | null;
 }
 
-/** Null when no such process runs (a zombie does not). */
+/** Null if no such process is running (a zombie is not). */
 export function markOf(pid: number): ProcessMark | null {
   try {
     process.kill(pid, 0);
   } catch (error) {
-    // EPERM: it runs, as another user.
+    // EPERM: it is running as another user.
     if (!(error instanceof Error && 'code' in error && error.code === 'EPERM')) return null;
   }
   if (process.platform !== 'linux') {
@@ -24,7 +24,7 @@ export function markOf(pid: number): ProcessMark | null {
   }
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // The name, in parentheses, may hold blanks; fields are counted behind it: state is the 3rd, start time the 22nd.
+    // The name, in parentheses, may contain blanks. After it come the fields: state is the 3rd of all, start time the 22nd.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     return fields[0] === 'Z' ? null : { pid, began: fields[19] ?? null };
   } catch {
@@ -37,7 +37,7 @@ export function runs(mark: ProcessMark): boolean {
   return now !== null && (now.began === null || mark.began === null || now.began === mark.began);
 }
 
-/** Marks in a file, oldest first; an unreadable file holds none. */
+/** The processes listed in a file, oldest first; none if the file cannot be read. */
 export function readMarks(file: string): ProcessMark[] {
   let text: string;
   try {
@@ -62,22 +62,33 @@ export function writeMarks(file: string, pids: readonly number[]): void {
 }
 
 /**
- * Waits until the processes that a pid file names have ended, and ends them when they do not: an earlier start that
- * was killed may still be going down, and two servers on one folder would spoil it.
+ * Waits until the processes in a pid file have exited, and kills them after `waitMs`. A killed earlier start may still be
+ * shutting down, and two servers would corrupt the folder.
  */
-export async function settleEarlier(file: string, waitMs: number): Promise<void> {
-  const left = (): ProcessMark[] => readMarks(file).filter((mark) => runs(mark));
-  // Signal 0 only looks.
-  for (const signal of [0, 'SIGTERM', 'SIGKILL'] as const) {
-    for (const mark of left()) {
-      try {
-        process.kill(mark.pid, signal);
-      } catch {
-        // It ended between the look and the signal.
+export async function awaitEarlierExit(file: string, waitMs: number): Promise<void> {
+  await awaitExit(
+    () =>
+      readMarks(file)
+        .filter((mark) => runs(mark))
+        .map(({ pid }) => pid),
+    waitMs,
+  );
+  rmSync(file, { force: true });
+}
+
+/** Waits until no process is left in `running`; sends SIGTERM after `waitMs`, SIGKILL after twice that. */
+export async function awaitExit(running: () => readonly number[], waitMs: number): Promise<void> {
+  for (const signal of [null, 'SIGTERM', 'SIGKILL'] as const) {
+    if (signal !== null) {
+      for (const pid of running()) {
+        try {
+          process.kill(pid, signal);
+        } catch {
+          // It exited meanwhile.
+        }
       }
     }
     const deadline = Date.now() + waitMs;
-    while (left().length > 0 && Date.now() < deadline) await pause(50);
+    while (running().length > 0 && Date.now() < deadline) await pause(50);
   }
-  rmSync(file, { force: true });
 }

@@ -5,10 +5,7 @@ import { makeClosedFolder } from './data-dir.ts';
 import { startService } from './service.ts';
 import type { EmbeddedService, ServiceLog } from './service.ts';
 
-/**
- * Starts the `redis-server` of this machine on loopback. It keeps nothing on disk: what the service counts in Redis may
- * be lost by design.
- */
+/** Starts the machine's `redis-server` on loopback, without persistence: counters in Redis may be lost by design. */
 export function startRedis(options: {
   dataDir: string;
   port: number;

@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 
-/** A password made once and kept, readable by its owner alone; 24 random bytes, safe inside a URL. */
-export function keptSecret(file: string): string {
+/** The password in a file readable by its owner only; generated if missing (24 random bytes as hex, safe in a URL). */
+export function storedSecret(file: string): string {
   try {
-    const kept = readFileSync(file, 'utf8').trim();
-    if (kept !== '') return kept;
+    const stored = readFileSync(file, 'utf8').trim();
+    if (stored !== '') return stored;
   } catch (error) {
     if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
   }

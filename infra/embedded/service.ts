@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { AppError } from '../../schemas/errors.ts';
 import { pause } from '../lifecycle.ts';
 import type { Logger } from '../log.ts';
-import { settleEarlier, writeMarks } from './processes.ts';
+import { awaitEarlierExit, writeMarks } from './processes.ts';
 
 export type ServiceLog = Pick<Logger, 'debug' | 'info' | 'warn' | 'error'>;
 
@@ -17,16 +17,16 @@ interface Exit {
   readonly signal: NodeJS.Signals | null;
 }
 
-/** One embedded server process. Children of a killed parent end by themselves (see guard.ts). */
+/** One embedded server process. It exits when its parent is killed (see guard.ts). */
 export interface EmbeddedService {
   readonly name: string;
-  /** What a client is given. */
+  /** URL for clients. */
   readonly url: string;
-  /** Of the server itself, not of its guard. */
+  /** Process id of the server, not of its guard. */
   readonly pid: number;
-  /** Ends it and resolves when it has; never rejects. A second call waits for the first. */
+  /** Stops it and resolves when it has exited; never rejects. A second call waits for the first. */
   stop(): Promise<void>;
-  /** Resolves when it has ended, whoever ended it. */
+  /** Resolves when it has exited for any reason. */
   readonly exited: Promise<Exit>;
 }
 
@@ -37,7 +37,7 @@ export interface GuardedProgram {
   readonly uid?: number | undefined;
   readonly gid?: number | undefined;
   readonly stopSignal: NodeJS.Signals;
-  /** Between the stop signal and SIGKILL. */
+  /** Time between the stop signal and SIGKILL. */
   readonly graceMs: number;
 }
 
@@ -45,75 +45,84 @@ export interface ServiceSpec {
   readonly name: string;
   readonly url: string;
   readonly program: GuardedProgram;
-  /** `guard`: run under guard.ts. `stdin`: a program of ours that ends by itself when its stdin does. */
+  /** `guard`: run under guard.ts. `stdin`: the program exits when its standard input ends. */
   readonly watch: 'guard' | 'stdin';
   readonly env?: NodeJS.ProcessEnv;
-  /** Where its pids are kept, so that a later start waits for it to be gone. */
+  /** Stores the process ids, so that a later start can wait until they have exited. */
   readonly pidFile: string;
-  /** Resolves when it answers; rejects or hangs (until the signal) while it does not yet. */
+  /** Resolves when the server is ready; until then it rejects, or hangs until the signal. */
   readonly probe: (signal: AbortSignal) => Promise<void>;
   readonly readyMs: number;
   readonly log: ServiceLog;
 }
 
-const keptLines = 20;
+const MAX_OUTPUT_LINES = 20;
 
-/** Starts a server and waits until it answers; on failure nothing is left running. */
+/** Starts a server and waits until it is ready; after a failure nothing is left running. */
 export async function startService(spec: ServiceSpec): Promise<EmbeddedService> {
   const { name, program, log } = spec;
   mkdirSync(dirname(spec.pidFile), { recursive: true });
-  await settleEarlier(spec.pidFile, program.graceMs + 2000);
+  await awaitEarlierExit(spec.pidFile, program.graceMs + 2000);
 
   const began = performance.now();
   const child = spawnProgram(spec);
-  const lines: string[] = [];
-  let serverPid = child.pid ?? 0;
+  const output = collectOutput(spec, child);
+  if (child.pid !== undefined) writeMarks(spec.pidFile, [child.pid]);
+  let exit: Exit | null = null;
+  const exited = new Promise<Exit>((resolve) => {
+    child.on('error', (error) => {
+      output.lines.push(error.message);
+      resolve({ code: 127, signal: null });
+    });
+    child.on('exit', (code, signal) => resolve({ code, signal }));
+  });
+  void exited.then((how) => (exit = how));
+
+  let stopping: Promise<void> | null = null;
+  const stop = (): Promise<void> => (stopping ??= stopProgram(spec, child, exited));
+  try {
+    await untilReady(spec, exited);
+  } catch (cause) {
+    await stop();
+    const { lines } = output;
+    const printed = lines.length === 0 ? 'It printed nothing.' : `Its last output:\n  ${lines.join('\n  ')}`;
+    throw new AppError(
+      'STORE_UNAVAILABLE',
+      `Embedded ${name} did not start within ${spec.readyMs / 1000} s${describeExit(exit)}. ${printed}`,
+      { cause },
+    );
+  }
+  log.debug({ service: name, ms: Math.round(performance.now() - began) }, 'embedded service ready');
+  return { name, url: spec.url, pid: output.serverPid ?? child.pid ?? 0, stop, exited };
+}
+
+interface Output {
+  /** The last lines. */
+  readonly lines: string[];
+  /** Announced by the guard. */
+  serverPid: number | null;
+}
+
+function collectOutput({ name, watch, pidFile, log }: ServiceSpec, child: ChildProcess): Output {
+  const output: Output = { lines: [], serverPid: null };
   const onLine = (line: string): void => {
-    const announced = spec.watch === 'guard' ? /^guard: (\d+)$/.exec(line) : null;
+    const announced = watch === 'guard' ? /^guard: (\d+)$/.exec(line) : null;
     if (announced !== null) {
-      serverPid = Number(announced[1]);
-      writeMarks(spec.pidFile, child.pid === undefined ? [serverPid] : [child.pid, serverPid]);
+      output.serverPid = Number(announced[1]);
+      writeMarks(
+        pidFile,
+        [child.pid, output.serverPid].filter((pid) => pid !== undefined),
+      );
       return;
     }
-    lines.push(line);
-    if (lines.length > keptLines) lines.shift();
-    log.debug({ service: name, line }, 'embedded service wrote a line');
+    output.lines.push(line);
+    if (output.lines.length > MAX_OUTPUT_LINES) output.lines.shift();
+    log.debug({ service: name, line }, 'embedded service output');
   };
   for (const stream of [child.stdout, child.stderr]) {
     if (stream !== null) createInterface({ input: stream }).on('line', onLine);
   }
-  if (child.pid !== undefined) writeMarks(spec.pidFile, [child.pid]);
-
-  let ended: Exit | null = null;
-  const exited = new Promise<Exit>((resolve) => {
-    const finish = (exit: Exit): void => {
-      ended = exit;
-      resolve(exit);
-    };
-    child.on('error', (error) => {
-      lines.push(error.message);
-      finish({ code: 127, signal: null });
-    });
-    child.on('exit', (code, signal) => finish({ code, signal }));
-  });
-
-  let stopping: Promise<void> | null = null;
-  const stop = (): Promise<void> => (stopping ??= stopProgram(spec, child, exited));
-
-  try {
-    await untilAnswers(spec, exited);
-  } catch (cause) {
-    await stop();
-    const wrote = lines.length === 0 ? 'It wrote nothing.' : `Its last lines:\n  ${lines.join('\n  ')}`;
-    const how = describeEnd(ended);
-    throw new AppError(
-      'STORE_UNAVAILABLE',
-      `Embedded ${name} did not start within ${spec.readyMs / 1000} s${how}. ${wrote}`,
-      { cause },
-    );
-  }
-  log.debug({ service: name, ms: Math.round(performance.now() - began) }, 'embedded service answers');
-  return { name, url: spec.url, pid: serverPid, stop, exited };
+  return output;
 }
 
 function spawnProgram({ program, watch, env }: ServiceSpec): ChildProcess {
@@ -125,14 +134,14 @@ function spawnProgram({ program, watch, env }: ServiceSpec): ChildProcess {
     {
       stdio: ['pipe', 'pipe', 'pipe'],
       env: { ...process.env, ...env },
-      // A group of its own: Ctrl-C in a terminal goes to the supervisor, which stops the roles before the services.
+      // A process group of its own: Ctrl-C in a terminal reaches only the supervisor, which stops the roles first.
       detached: true,
       ...(guarded || program.cwd === undefined ? {} : { cwd: program.cwd }),
     },
   );
 }
 
-async function untilAnswers(spec: ServiceSpec, exited: Promise<Exit>): Promise<void> {
+async function untilReady(spec: ServiceSpec, exited: Promise<Exit>): Promise<void> {
   const deadline = AbortSignal.timeout(spec.readyMs);
   let last: unknown = null;
   let gone = false;
@@ -142,7 +151,7 @@ async function untilAnswers(spec: ServiceSpec, exited: Promise<Exit>): Promise<v
   while (!deadline.aborted && !gone) {
     const attempt = AbortSignal.any([deadline, AbortSignal.timeout(2000)]);
     const timedOut = new Promise<never>((_resolve, reject) => {
-      attempt.addEventListener('abort', () => reject(new Error('it does not answer')), { once: true });
+      attempt.addEventListener('abort', () => reject(new Error('no answer within 2 s')), { once: true });
     });
     try {
       const answer = await Promise.race([spec.probe(attempt).then(() => 'ready'), timedOut, end]);
@@ -152,22 +161,22 @@ async function untilAnswers(spec: ServiceSpec, exited: Promise<Exit>): Promise<v
       await Promise.race([pause(40), end]);
     }
   }
-  throw last ?? new Error('it ended');
+  throw last ?? new Error('the process exited');
 }
 
 async function stopProgram(spec: ServiceSpec, child: ChildProcess, exited: Promise<Exit>): Promise<void> {
   child.kill(spec.watch === 'guard' ? 'SIGTERM' : spec.program.stopSignal);
-  // The guard's own patience comes first; this is for a guard, or a program of ours, that hangs.
-  const patience = pause(spec.program.graceMs + (spec.watch === 'guard' ? 1000 : 0)).then(() => 'late');
-  if ((await Promise.race([exited, patience])) === 'late') {
+  // The guard sends SIGKILL itself; this is for a guard or program that hangs.
+  const timeout = pause(spec.program.graceMs + (spec.watch === 'guard' ? 1000 : 0)).then(() => 'late');
+  if ((await Promise.race([exited, timeout])) === 'late') {
     child.kill('SIGKILL');
-    await settleEarlier(spec.pidFile, 500);
+    await awaitEarlierExit(spec.pidFile, 500);
     return;
   }
   rmSync(spec.pidFile, { force: true });
 }
 
-function describeEnd(exit: Exit | null): string {
+function describeExit(exit: Exit | null): string {
   if (exit === null) return '';
-  return exit.signal === null ? ` (it ended with code ${exit.code})` : ` (it was ended by ${exit.signal})`;
+  return exit.signal === null ? ` (exit code ${exit.code})` : ` (exited on ${exit.signal})`;
 }

@@ -9,19 +9,19 @@ import type { ClickHouseException } from './errors.ts';
 import type { Stats } from './engine.ts';
 import type { HttpQuery } from './request.ts';
 
-/** An answer that waits for its end is held in memory up to here; a longer one begins before its end is known. */
-const heldBytes = 64 << 20;
+/** An answer with `waitEnd` is buffered up to this size; a longer one is sent before its outcome is known. */
+const maxBufferedBytes = 64 << 20;
 
 export interface Answer {
-  /** Named in the headers. */
+  /** Sets the headers of a format. */
   format(name: string): void;
   write(chunk: Uint8Array): Promise<void>;
   end(stats: Stats, written: boolean): Promise<void>;
-  /** An exception: with its status while nothing was sent, else marked inside the body, and the connection cut. */
+  /** Sends an exception: with its status if nothing was sent yet, otherwise in the body, then closing the connection. */
   fail(error: ClickHouseException): void;
 }
 
-/** Writes one HTTP answer the way ClickHouse does. */
+/** Writes one HTTP answer in the format of ClickHouse. */
 export function createAnswer(
   response: ServerResponse,
   options: { encoding: HttpQuery['encoding']; waitEnd: boolean; queryId: string; version: string },
@@ -51,14 +51,14 @@ export function createAnswer(
   const send = async (chunk: Uint8Array): Promise<void> => {
     const stream = open();
     if (stream.write(chunk)) return;
-    // A reader that went away never drains.
+    // The stream of a disconnected client never drains.
     const closed = new AbortController();
     const onClose = (): void => closed.abort();
     response.once('close', onClose);
     try {
       await once(stream, 'drain', { signal: closed.signal });
     } catch {
-      // Closed: the query is being killed by now.
+      // The connection is closed, and the query is being killed.
     } finally {
       response.off('close', onClose);
     }
@@ -78,7 +78,7 @@ export function createAnswer(
       if (!waitEnd || out !== null) return send(chunk);
       held.push(chunk);
       heldLength += chunk.length;
-      if (heldLength > heldBytes) await flush();
+      if (heldLength > maxBufferedBytes) await flush();
     },
     async end(stats, written) {
       if (out === null) {
@@ -110,7 +110,7 @@ export function createAnswer(
       const length = Buffer.byteLength(text);
       const mark = `\r\n__exception__\r\n${tag}\r\n${text}${length} ${tag}\r\n__exception__\r\n`;
       const stream = out;
-      // The last chunk of the transfer is never sent: a reader that ignores the mark sees a broken answer, not a short one.
+      // Without the last chunk of the transfer, a client that ignores the exception sees a broken answer, not a short one.
       if (stream === response) response.write(mark, () => response.destroy());
       else stream.end(mark, () => setImmediate(() => response.destroy()));
     },

@@ -9,16 +9,16 @@ import { insertHead } from './insert.ts';
 import type { InsertHead } from './insert.ts';
 import { bodyOf, multipartFields } from './request.ts';
 
-/** A query's text, or an INSERT's head with its data still to be read. */
+/** The text of a query, or the head of an INSERT with its data still to be read. */
 export type Text =
   | { readonly kind: 'statement'; readonly sql: string; readonly fields: ReadonlyMap<string, string> }
   | { readonly kind: 'insert'; readonly head: InsertHead; readonly data: AsyncIterable<Uint8Array> };
 
-/** The head of an INSERT is looked for in so many bytes. */
+/** The head of an INSERT must end within this many bytes. */
 const headBytes = 1 << 20;
 const maxTextBytes = 64 << 20;
 
-/** Reads as much of a request as tells what it is. */
+/** Reads a statement to its end, or an INSERT up to its data. */
 export async function readText(request: IncomingMessage, urlQuery: string): Promise<Text> {
   const source = bodyOf(request)[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
   const pieces: Buffer[] = urlQuery === '' ? [] : [Buffer.from(`${urlQuery}\n`)];
@@ -60,16 +60,16 @@ async function* remaining(first: Buffer, source: AsyncIterator<Buffer>): AsyncGe
 
 export interface Spool {
   /**
-   * Writes the data to a file, whole, before anything is inserted: a cut upload leaves no rows, and nothing in the data
-   * can be taken for SQL (given inline, chDB runs what follows an empty line as a statement).
+   * Writes all data to a file before anything is inserted: an interrupted upload inserts no rows, and data cannot be
+   * executed as SQL (chDB runs inline data after an empty line as a statement).
    */
   write(data: AsyncIterable<Uint8Array>): Promise<{ path: string; bytes: number; remove(): Promise<void> }>;
 }
 
-/** The folder is relative to this process's: the engine expands `*`, `?` and `{}` in a path, and DATA_DIR may hold them. */
+/** `folder` is a relative path: the engine expands `*`, `?` and `{}` in paths, and DATA_DIR may contain them. */
 export async function openSpool(folder: string): Promise<Spool> {
   await mkdir(folder, { recursive: true });
-  // What a killed process was reading in.
+  // Files of a killed process.
   for (const name of await readdir(folder)) await rm(`${folder}/${name}`, { force: true });
   let count = 0;
   return {

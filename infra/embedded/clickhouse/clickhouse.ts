@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { resolveOptional } from '../optional-package.ts';
-import { keptSecret } from '../secrets.ts';
+import { storedSecret } from '../secrets.ts';
 import { makeClosedFolder } from '../data-dir.ts';
 import { startService } from '../service.ts';
 import type { EmbeddedService, ServiceLog } from '../service.ts';
@@ -12,11 +12,11 @@ export interface EmbeddedClickHouse extends EmbeddedService {
   readonly apiUrl: string;
 }
 
-/** Starts the embedded ClickHouse (server.ts) as a process of its own; its passwords are kept in `dataDir`. */
+/** Starts the embedded ClickHouse (server.ts) in a process of its own; its passwords are stored in `dataDir`. */
 export async function startClickHouse(options: {
   dataDir: string;
   port: number;
-  /** What the engine may hold; a query over it ends with MEMORY_LIMIT_EXCEEDED (241). */
+  /** Memory limit of the engine; a query beyond it fails with MEMORY_LIMIT_EXCEEDED (241). */
   memoryMb?: number;
   log: ServiceLog;
 }): Promise<EmbeddedClickHouse> {
@@ -24,8 +24,8 @@ export async function startClickHouse(options: {
   resolveOptional('chdb/package.json', 'ClickHouse', 'CLICKHOUSE_URL');
   const home = join(options.dataDir, 'clickhouse');
   makeClosedFolder(home);
-  const writer = keptSecret(join(options.dataDir, 'clickhouse.password'));
-  const reader = keptSecret(join(options.dataDir, 'clickhouse-api.password'));
+  const writer = storedSecret(join(options.dataDir, 'clickhouse.password'));
+  const reader = storedSecret(join(options.dataDir, 'clickhouse-api.password'));
   const server = fileURLToPath(new URL('server.ts', import.meta.url));
   const address = `127.0.0.1:${port}/tds`;
   const service = await startService({
@@ -41,7 +41,7 @@ export async function startClickHouse(options: {
     env: {
       EMBEDDED_CLICKHOUSE_PASSWORD: writer,
       EMBEDDED_CLICKHOUSE_API_PASSWORD: reader,
-      // Queries run on Node's thread pool: 8 reads, 2 inserts, and as many calls besides.
+      // Queries run on Node's thread pool: 8 reads and 2 inserts, besides file and network calls.
       UV_THREADPOOL_SIZE: '24',
       TZ: 'UTC',
     },

@@ -7,15 +7,15 @@ import PQueue from 'p-queue';
 import { pause } from '../../lifecycle.ts';
 import { ClickHouseException, fromEngine } from './errors.ts';
 
-/** The addon under the package `chdb`, as far as it is used here. */
+/** The native addon of the package `chdb`, as far as it is used here. */
 interface Native {
   CreateConnection(path: string, args?: readonly string[]): Connection;
   CloseConnection(connection: Connection): void;
   QueryAsyncConnection(connection: Connection, sql: string, format: string): Promise<NativeResult>;
-  /** Starts one statement; two in one text are refused by the engine. Blocks for some 2 ms, not for the query. */
+  /** Starts one statement (the engine rejects several). Blocks for some 2 ms, not for the whole query. */
   StreamQuery(connection: Connection, sql: string, format: string): StreamHandle;
   StreamFetch(handle: StreamHandle): Promise<{ bytes: Uint8Array; numRows: number; done: boolean }>;
-  /** Must follow every StreamQuery, and never while a fetch is under way. */
+  /** Must follow every StreamQuery, but never during a fetch. */
   StreamCancel(handle: StreamHandle): void;
 }
 interface NativeResult {
@@ -28,12 +28,12 @@ type StreamHandle = { readonly __stream: never };
 
 interface Statement {
   readonly sql: string;
-  /** Runs first, on the same connection: `USE`, `SET`. */
+  /** `USE` and `SET` statements that run first, on the same connection. */
   readonly prelude: readonly string[];
   readonly format: string;
-  /** Hand the answer over block by block: only for formats whose blocks can be put together by joining bytes. */
+  /** Return the result block by block; only for formats whose blocks can be concatenated. */
   readonly streamed: boolean;
-  /** Of the caller; the query is killed when it fires. */
+  /** Kills the query. */
   readonly signal: AbortSignal;
   /** The caller's `log_comment`. */
   readonly comment: string;
@@ -47,7 +47,7 @@ export interface Stats {
 
 export interface Engine {
   readonly version: string;
-  /** Waits for a slot, then runs the statement and hands its answer to `consume`, waiting for it each time. */
+  /** Waits for a slot, then runs the statement and passes its result to `consume` in chunks, awaiting each call. */
   run(
     slot: 'read' | 'insert',
     statement: Statement,
@@ -55,24 +55,24 @@ export interface Engine {
     session?: Connection,
   ): Promise<Stats>;
   openSession(): Connection;
-  /** Puts settings back to what they are by default. */
+  /** Resets settings to their defaults. */
   reset(connection: Connection, settings: readonly string[]): Promise<void>;
   closeSession(connection: Connection): void;
-  /** Waits for what runs, then lets go of the folder. */
+  /** Waits for running queries, then closes the folder. */
   close(): Promise<void>;
 }
 
-/** Each query has a connection of its own (0.1 ms): one connection runs one query at a time, two run side by side. */
+/** Each query opens its own connection (0.1 ms), because one connection runs one query at a time. */
 const readSlots = 8;
 const insertSlots = 2;
 
 /**
- * The ClickHouse engine over one folder. One connection stays open for the process's life, or the engine would close
- * the folder between two queries.
+ * Opens the ClickHouse engine on a folder. One connection stays open until `close`; without it the engine would close the
+ * folder between two queries.
  */
 export async function openEngine(options: {
   dataDir: string;
-  /** Bytes the engine may hold altogether, and one query. */
+  /** Memory limits in bytes, of the engine and of one query. */
   memory: number;
   queryMemory: number;
   markCache: number;
@@ -81,13 +81,13 @@ export async function openEngine(options: {
   const keep = native.CreateConnection(options.dataDir, [
     `--max_server_memory_usage=${options.memory}`,
     `--mark_cache_size=${options.markCache}`,
-    // The background pools of a server for hundreds of tables would hold some 100 threads.
+    // The default background pools, made for hundreds of tables, would keep some 100 threads.
     '--background_pool_size=4',
     '--background_schedule_pool_size=8',
     '--background_fetches_pool_size=1',
     '--background_common_pool_size=2',
     '--background_move_pool_size=1',
-    // Threads that a burst of queries made end after it; a server keeps 1,000 of them.
+    // Idle threads kept after a burst of queries; the default is 1,000.
     '--max_thread_pool_free_size=16',
   ]);
   const reads = new PQueue({ concurrency: readSlots });
@@ -101,7 +101,7 @@ export async function openEngine(options: {
   const version = (await text(keep, 'SELECT version()')).trim();
   await text(keep, 'CREATE DATABASE IF NOT EXISTS tds ENGINE = Atomic');
 
-  /** Kills until the query has ended: it may not be known to the engine yet. `SYNC` would hang. */
+  /** Repeats the kill until the query has ended, because the engine may not list it yet. `SYNC` would hang. */
   async function killUntil(tag: string, ended: AbortSignal): Promise<void> {
     while (!ended.aborted) {
       await housekeeping.add(async () => {
@@ -109,7 +109,7 @@ export async function openEngine(options: {
         try {
           await text(connection, `KILL QUERY WHERE Settings['log_comment'] = '${tag}' ASYNC`);
         } catch {
-          // Nothing of that tag yet, or no longer.
+          // The query is not listed yet, or no longer.
         } finally {
           native.CloseConnection(connection);
         }
@@ -191,12 +191,12 @@ export async function openEngine(options: {
 
 function loadNative(): Native {
   const require = createRequire(import.meta.url);
-  // The loader knows the platform's package; the package's own front serialises queries with parameters.
+  // The loader resolves the platform's package. The public API of chdb would serialise queries with parameters.
   const loader: unknown = require(join(dirname(require.resolve('chdb/package.json')), 'dist', 'loader.js'));
   return (loader as { loadNative(): Native }).loadNative();
 }
 
-/** After `readonly = 1` nothing can be set any more. */
+/** Moves `readonly = 1` to the end: no setting can be changed after it. */
 function readonlyLast(prelude: readonly string[]): string[] {
   const isLast = (sql: string): boolean => sql === setReadonly;
   return [...prelude.filter((sql) => !isLast(sql)), ...prelude.filter(isLast)];
@@ -204,14 +204,14 @@ function readonlyLast(prelude: readonly string[]): string[] {
 
 export const setReadonly = 'SET readonly = 1';
 
-/** One text for all, after one that makes room for it where parameters are larger than a query may be (262,144). */
+/** The prelude as one query; if it exceeds the maximum query size (262,144 bytes), a query before it raises that. */
 function batches(prelude: readonly string[]): string[] {
   const all = joined(prelude).join(';\n');
   const bytes = Buffer.byteLength(all);
   return bytes < 200_000 ? [all] : [`SET max_query_size = ${bytes * 2}`, all];
 }
 
-/** Settings that follow each other share one SET: for the eleven of a page that takes 0.6 ms, one by one 1.5. */
+/** Merges consecutive SETs into one: the eleven settings of a page then take 0.6 ms instead of 1.5. */
 function joined(prelude: readonly string[]): string[] {
   const out: string[] = [];
   for (const sql of prelude) {

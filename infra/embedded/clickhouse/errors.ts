@@ -1,4 +1,4 @@
-/** An exception as ClickHouse has them: a number, its name, and a text. */
+/** A ClickHouse exception: code, type and message. */
 export class ClickHouseException extends Error {
   readonly code: number;
   readonly type: string;
@@ -14,10 +14,10 @@ export class ClickHouseException extends Error {
 const wrapped = /^(?:Code: (?<code>\d+)\. DB::Exception: )+/;
 const tail = /(?:\s*\(version [^()]*(?:\([^()]*\))?[^()]*\)\.?)?\s*\((?<type>[A-Z][A-Z0-9_]{2,})\)\.?\s*$/;
 
-/** The engine reports an exception as text, at times one wrapped in another. */
+/** Parses the text of an engine error, which may contain nested exceptions. */
 export function fromEngine(error: unknown): ClickHouseException {
   if (error instanceof ClickHouseException) return error;
-  // The spool is written by this process, and a full disk meets it first.
+  // This process writes the spool files, so a full disk may fail them first.
   if (error instanceof Error && 'code' in error && (error.code === 'ENOSPC' || error.code === 'EDQUOT')) {
     return new ClickHouseException(243, 'NOT_ENOUGH_SPACE', error.message);
   }
@@ -32,12 +32,12 @@ export function fromEngine(error: unknown): ClickHouseException {
   return new ClickHouseException(code, type, text);
 }
 
-/** The body of an answer, which clients take the code and the name from. */
+/** The body of an error response, from which clients parse code and type. */
 export function exceptionText(error: ClickHouseException, version: string): string {
   return `Code: ${error.code}. DB::Exception: ${error.message.replace(/\.$/, '')}. (${error.type}) (version ${version} (embedded))\n`;
 }
 
-/** HTTP status by exception code, as ClickHouse answers; 500 for all others. */
+/** HTTP status by exception code, as in ClickHouse; 500 for all others. */
 const statuses: readonly (readonly [status: number, codes: readonly number[]])[] = [
   [401, [194]],
   [403, [192, 193, 497, 516]],

@@ -17,10 +17,10 @@ import { formatOf, isSymbol, isWord, statements } from './statement.ts';
 import type { Token } from './statement.ts';
 import type { Authenticate, User } from './users.ts';
 
-/** Where a request without a database works; the engine's own `default` is of a kind that shows the machine's files. */
+/** Used by requests without a database; the engine's own `default` database exposes the files of the machine. */
 const defaultDatabase = 'tds';
 
-/** Answers in these are blocks that can be joined; every other format has a beginning or an end. */
+/** Formats whose blocks can be concatenated; all others have a header or footer. */
 const streamedFormats = new Set([
   'JSONEachRow',
   'JSONStringsEachRow',
@@ -39,10 +39,10 @@ const streamedFormats = new Set([
   'RawBLOB',
 ]);
 
-/** An answer that its caller allows no more rows is small. */
+/** Results limited to this many rows count as small. */
 const smallRows = 10_000;
 
-/** ClickHouse's HTTP interface over the engine in this process. */
+/** The HTTP interface of ClickHouse for the engine in this process. */
 export function createHttpServer(engine: Engine, spool: Spool, authenticate: Authenticate): Server {
   const sessions = createSessions(engine);
 
@@ -69,7 +69,7 @@ export function createHttpServer(engine: Engine, spool: Spool, authenticate: Aut
     } catch (error) {
       if (abort.signal.aborted) return;
       answer.fail(fromEngine(error));
-      // What is left of an upload is not worth reading; a client still sending would otherwise never look at the answer.
+      // Discards the rest of an upload, because some clients read the response only after sending everything.
       request.resume();
     }
   }
@@ -175,7 +175,7 @@ export function createHttpServer(engine: Engine, spool: Spool, authenticate: Aut
       response.writeHead(200, { 'Content-Type': 'text/html; charset=UTF-8' }).end('Ok.\n');
     } else if (path === '/') {
       handle(request, response).catch((error: unknown) => {
-        // A bug of ours costs its own request, not the server.
+        // An unexpected error must not stop the server.
         process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`);
         response.destroy();
       });
@@ -193,7 +193,7 @@ function checkReader(
 ): void {
   checkReadOnlyName(query.database);
   for (const name of query.settings.keys()) checkReadOnlySetting(name);
-  // A parameter that stands for a name is a name like any other.
+  // Identifier parameters need the same checks as identifiers.
   statement.forEach((token, index) => {
     const value = params.get(token.text);
     const named = isSymbol(statement[index - 1], '{') && isWord(statement[index + 2], 'IDENTIFIER');
@@ -201,7 +201,7 @@ function checkReader(
   });
 }
 
-/** What a request's connection is told before its statement; parameters travel as quoted literals. */
+/** The statements that select the database and set settings and parameters of a request. */
 function preludeOf(
   query: HttpQuery,
   params: ReadonlyMap<string, string>,
@@ -220,8 +220,8 @@ function literal(value: string): string {
 }
 
 /**
- * Block by block, so that a large answer is never held whole. One that the caller bounds is small: asked for in one piece
- * it is planned on the engine's threads, where beginning a stream would plan it on this process's only one (6 ms a page).
+ * Large results are streamed, so that they are never held in memory. Small ones are not: the engine plans a stream on the
+ * main thread of this process (6 ms for a page), and other queries on its own threads.
  */
 function streamable(
   format: string,

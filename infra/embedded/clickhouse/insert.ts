@@ -1,7 +1,7 @@
 import { isSymbol, isWord, tokens } from './statement.ts';
 import type { Token } from './statement.ts';
 
-/** An INSERT that carries rows, by the offsets of its parts. */
+/** The head of an INSERT with inline data. */
 export interface InsertHead {
   /** `INSERT INTO t (columns)`, without what follows. */
   readonly target: string;
@@ -13,9 +13,8 @@ export interface InsertHead {
 }
 
 /**
- * Finds where an INSERT's data begins. The text may hold any bytes behind that point, so it is given as latin1 (one
- * character is one byte, and offsets are bytes). Null: it is no INSERT, or one without rows of its own (`… SELECT`,
- * `… FROM INFILE`), which runs as it stands.
+ * Finds where the data of an INSERT begins. The data may be binary, so the text is latin1: one character is one byte. Null:
+ * not an INSERT, or one without inline data (`… SELECT`, `… FROM INFILE`).
  */
 export function insertHead(latin1: string): InsertHead | null {
   const read = tokens(latin1);
@@ -27,7 +26,7 @@ export function insertHead(latin1: string): InsertHead | null {
 
   let token = next();
   if (isWord(token, 'TABLE', 'FUNCTION')) token = next();
-  // The name itself is passed over, so that a table called `format` or `values` is none of the words looked for below.
+  // Skips the table name, which may be `format` or `values`.
   token = isSymbol(token, '{') ? skipBrackets(next) : next();
   while (isSymbol(token, '.')) {
     token = next();
@@ -61,7 +60,7 @@ export function insertHead(latin1: string): InsertHead | null {
   return null;
 }
 
-/** Reads to behind the bracket that closes the one just read, and gives the token after it. */
+/** Skips to the closing bracket of the one just read, and returns the token after it. */
 function skipBrackets(next: () => Token | undefined): Token | undefined {
   let depth = 1;
   for (let token = next(); token !== undefined; token = next()) {
@@ -72,7 +71,7 @@ function skipBrackets(next: () => Token | undefined): Token | undefined {
   return undefined;
 }
 
-/** Blanks and one line end behind the format's name belong to the statement, everything after to the data. */
+/** Blanks and one line break after the format belong to the statement, everything else to the data. */
 function afterFormat(text: string, end: number): number {
   const blanks = /[ \t\f]*\r?\n?/y;
   blanks.lastIndex = end;

@@ -3,20 +3,20 @@ import { isSymbol, isWord, outermost, statements } from './statement.ts';
 import type { Token } from './statement.ts';
 
 /**
- * What the read-only user may run: one SELECT over tables of databases of ours.
+ * The only statement that the read-only user may run: one SELECT over tables of the service.
  *
- * The engine's own `readonly=1` stands behind this and refuses INSERT, DDL and table functions. It lets through what
- * reaches files or changes the server all the same (`file()` as a function, `INTO OUTFILE`, `SYSTEM`, and the database
- * `default`, in which every file of the machine is a table), so those are refused here, by tokens and not by text.
+ * The engine also runs it with `readonly=1`, which rejects INSERT, DDL and table functions, but still allows access to files
+ * and the server (`file()` as a function, `INTO OUTFILE`, `SYSTEM`, and the database `default`, whose tables are the files
+ * of the machine). So those are rejected here, by tokens.
  */
 export interface ReadOnlySelect {
-  /** Without its `SETTINGS`: they are set before `readonly=1`, which would refuse them. */
+  /** Without its `SETTINGS`, which must be set before `readonly=1`. */
   readonly sql: string;
   readonly settings: ReadonlyMap<string, string>;
 }
 
-/** Names that reach files, the network, other processes, or the server itself. */
-const refusedFunctions = new Set(
+/** Functions with access to files, the network, other processes, or the server itself. */
+const deniedFunctions = new Set(
   `
   file fileCluster url urlCluster remote remoteSecure cluster clusterAllReplicas python s3 s3Cluster
   gcs hdfs hdfsCluster azureBlobStorage azureBlobStorageCluster cosn oss iceberg icebergS3
@@ -31,17 +31,14 @@ const refusedFunctions = new Set(
     .split(/\s+/),
 );
 
-/** Tables of `system` that tell a reader nothing of other queries, settings or files. */
+/** Tables of `system` that reveal nothing about other queries, settings or files. */
 const systemTables = new Set(['one', 'numbers', 'tables', 'columns', 'parts', 'databases']);
 
-/**
- * Settings a reader may choose: how answers look (but not `output_format_schema`, which writes a file), and how much work
- * a query may be.
- */
+/** Settings that a read-only user may change: output formats (not `output_format_schema`, which writes a file) and limits. */
 const readerSettings =
   /^(output_format_(?!schema)[a-z0-9_]+|format_csv_[a-z_]+|log_comment|final|do_not_merge_across_partitions_select_final|max_threads|max_block_size|max_execution_time|max_result_rows|max_result_bytes|max_rows_to_read|max_bytes_to_read|result_overflow_mode|read_overflow_mode|timeout_overflow_mode|join_algorithm|join_use_nulls|optimize_[a-z0-9_]+|use_[a-z0-9_]+|query_plan_[a-z0-9_]+|enable_analyzer|prefer_column_name_to_alias|date_time_output_format|session_timezone|extremes|async_insert|wait_for_async_insert)$/;
 
-/** Throws what ClickHouse would; gives the statement to run. */
+/** The statement to run; throws the exception of ClickHouse if it is not allowed. */
 export function readOnlySelect(sql: string): ReadOnlySelect {
   const found = statements(sql);
   const [statement] = found;
@@ -75,10 +72,10 @@ function checkToken(
 ): void {
   const name = token.text.toLowerCase();
   if (isWord(token, 'OUTFILE', 'INFILE', 'APPLY')) throw denied(token.text.toUpperCase());
-  // `WITH … INSERT INTO …` and `SELECT … PARALLEL WITH …` carry a second statement without a semicolon.
+  // `WITH … INSERT INTO …` and `SELECT … PARALLEL WITH …` contain a second statement without a semicolon.
   if (isWord(token, 'INSERT', 'PARALLEL') && isWord(after, 'INTO', 'WITH')) throw denied(name);
   if (token.kind !== 'word' && token.kind !== 'quoted') return;
-  if (isSymbol(after, '(') && refusedFunctions.has(name)) throw denied(`function ${token.text}`);
+  if (isSymbol(after, '(') && deniedFunctions.has(name)) throw denied(`function ${token.text}`);
   if (isSymbol(after, '(') && isWord(before, 'FROM', 'JOIN')) throw denied(`table function ${token.text}`);
   if (isSymbol(after, '.') && !isSymbol(before, '.')) checkDatabase(name, second);
   if (token.kind === 'quoted' && name === 'default') throw denied('database default');
@@ -92,7 +89,7 @@ function checkDatabase(name: string, table: Token | undefined): void {
   }
 }
 
-/** Databases that a request of the read-only user may be in, by URL or by `Identifier` parameter. */
+/** Checks the database of a URL or of an `Identifier` parameter. */
 export function checkReadOnlyName(name: string): void {
   const [database] = name.toLowerCase().split('.');
   if (!/^[A-Za-z_][A-Za-z0-9_.]*$/.test(name) || database === undefined) throw denied(`identifier ${name}`);
@@ -108,7 +105,7 @@ export function checkReadOnlySetting(name: string): void {
   );
 }
 
-/** Takes the outermost `SETTINGS a = 1, b = 'x'` out of a statement; those of subqueries stay, when they are allowed. */
+/** Removes the outermost `SETTINGS a = 1, b = 'x'` from a statement; those of subqueries stay, if they are allowed. */
 function withoutSettings(sql: string, statement: readonly Token[]): ReadOnlySelect {
   const settings = new Map<string, string>();
   const outer = new Set(outermost(statement).map(({ index }) => index));
@@ -131,7 +128,7 @@ function isAssignment(statement: readonly Token[], at: number): boolean {
   return (name?.kind === 'word' || name?.kind === 'quoted') && isSymbol(statement[at + 1], '=');
 }
 
-/** Reads `a = 1, b = 'x'`, refusing what a reader may not set; `next` is the token behind it. */
+/** Parses `a = 1, b = 'x'` and checks each name; `next` is the index of the token after it. */
 function settingsFrom(
   sql: string,
   statement: readonly Token[],
@@ -146,7 +143,7 @@ function settingsFrom(
     }
     checkReadOnlySetting(name.text);
     at += 3;
-    // 0.5 is two numbers around a dot.
+    // 0.5 is three tokens: number, dot, number.
     const fraction = isSymbol(statement[at], '.') ? statement[at + 1] : undefined;
     if (fraction?.kind === 'number') at += 2;
     entries.push([name.text, literalText(sql.slice(value.start, fraction?.end ?? value.end))]);

@@ -6,23 +6,23 @@ import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompre
 import { ClickHouseException } from './errors.ts';
 import type { Credentials } from './users.ts';
 
-/** What an HTTP request asks for, in ClickHouse's words. */
+/** The parsed parameters of a request. */
 export interface HttpQuery {
   readonly credentials: Credentials;
   readonly database: string;
-  /** From the URL; the body follows it after a line end. */
+  /** Query text in the URL; the body follows it after a line break. */
   readonly urlQuery: string;
   readonly queryId: string | null;
   readonly defaultFormat: string | null;
   readonly params: ReadonlyMap<string, string>;
   readonly settings: ReadonlyMap<string, string>;
   readonly session: { readonly id: string; readonly timeoutMs: number; readonly mustExist: boolean } | null;
-  /** Answer only when the whole result is known, so that every error has a status. */
+  /** Send the result when it is complete, so that errors have an HTTP status. */
   readonly waitEnd: boolean;
   readonly encoding: 'gzip' | 'zstd' | 'br' | 'deflate' | null;
 }
 
-/** URL parameters that are no settings. */
+/** URL parameters that are not settings. */
 const protocolNames = new Set([
   'query',
   'database',
@@ -129,7 +129,7 @@ const decoders: ReadonlyMap<string, () => Transform> = new Map([
   ['zstd', () => createZstdDecompress()],
 ]);
 
-/** The body, decompressed; ends with an error when the upload is cut. */
+/** The decompressed body; fails if the upload is interrupted. */
 export function bodyOf(request: IncomingMessage): Readable {
   const encoding = request.headers['content-encoding'] ?? 'identity';
   const inflate = decoders.get(encoding);
@@ -141,7 +141,7 @@ export function bodyOf(request: IncomingMessage): Readable {
   return out;
 }
 
-/** A `multipart/form-data` body holds the query and its parameters as fields. */
+/** The fields of a `multipart/form-data` body: the query and its parameters. Null for another content type. */
 export async function multipartFields(
   request: IncomingMessage,
   body: Buffer,
@@ -152,7 +152,7 @@ export async function multipartFields(
   const fields = new Map<string, string>();
   for (const [name, value] of form) {
     if (typeof value !== 'string') {
-      throw new ClickHouseException(48, 'NOT_IMPLEMENTED', 'External tables are not spoken here');
+      throw new ClickHouseException(48, 'NOT_IMPLEMENTED', 'External tables are not supported');
     }
     fields.set(name, value);
   }

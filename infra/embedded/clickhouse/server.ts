@@ -1,10 +1,9 @@
 /**
  * An embedded ClickHouse: `node server.ts --data DIR --port N [--memory-mb N]`.
  *
- * Owns the engine's folder `DIR/data` and speaks ClickHouse's HTTP interface on 127.0.0.1. It has two users, whose
- * passwords it takes from the environment: `default` (EMBEDDED_CLICKHOUSE_PASSWORD) and the read-only `api`
- * (EMBEDDED_CLICKHOUSE_API_PASSWORD). It ends when its stdin does, so it never outlives who started it.
- * A real ClickHouse takes its place by CLICKHOUSE_URL.
+ * Runs the engine on the folder `DIR/data` and serves the HTTP interface of ClickHouse on 127.0.0.1, with two users: `default`
+ * (password in EMBEDDED_CLICKHOUSE_PASSWORD) and the read-only `api` (EMBEDDED_CLICKHOUSE_API_PASSWORD). It exits when its
+ * standard input ends, so it never outlives its parent.
  */
 import { mkdirSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -50,7 +49,7 @@ function stop(): void {
   stopping = true;
   server.close();
   server.closeIdleConnections();
-  // Acknowledged rows are on disk already: what still runs is let go of after a while.
+  // Acknowledged rows are already on disk, so running queries may be abandoned.
   setTimeout(() => process.exit(0), 3000).unref();
   void engine.close().finally(() => process.exit(0));
 }
@@ -64,5 +63,5 @@ server.on('error', (error) => {
   process.exit(1);
 });
 server.listen(Number(values.port), '127.0.0.1', () => {
-  process.stdout.write(`ClickHouse ${engine.version} (embedded) answers on 127.0.0.1:${values.port}\n`);
+  process.stdout.write(`ClickHouse ${engine.version} (embedded) listening on 127.0.0.1:${values.port}\n`);
 });

@@ -3,7 +3,7 @@ import { ClickHouseException } from './errors.ts';
 import type { HttpQuery } from './request.ts';
 
 export interface Sessions {
-  /** Runs with the session's connection; one query at a time, as ClickHouse has it. */
+  /** Runs `work` with the connection of a session; one query at a time, as in ClickHouse. */
   use<T>(
     session: NonNullable<HttpQuery['session']>,
     settings: Iterable<string>,
@@ -17,7 +17,7 @@ interface Entry {
   timer: NodeJS.Timeout | null;
 }
 
-/** A session is a connection kept between requests: temporary tables and what `SET` said live in it. */
+/** A session is a connection kept between requests, with its temporary tables and settings. */
 export function createSessions(engine: Engine): Sessions {
   const open = new Map<string, Entry>();
   return {
@@ -41,7 +41,7 @@ export function createSessions(engine: Engine): Sessions {
       try {
         return await work(entry.connection);
       } finally {
-        // Settings of a URL are for its query alone.
+        // Settings in a URL apply to its query only.
         await engine.reset(entry.connection, [...settings]);
         entry.busy = false;
         entry.timer = setTimeout(() => {

@@ -1,14 +1,13 @@
 /**
- * ClickHouse's lexer, as far as telling one statement from another needs it: comments, the three kinds of quotes,
- * heredocs, words, and single symbols. Where a text could be read in two ways the token is `unknown`, and whoever must
- * be sure refuses it.
+ * The part of ClickHouse's lexer that is needed to separate statements: comments, the three kinds of quotes, heredocs,
+ * words and symbols. Ambiguous text becomes a token of kind `unknown`, which strict callers reject.
  */
 export interface Token {
   readonly kind: 'word' | 'quoted' | 'string' | 'number' | 'symbol' | 'unknown';
-  /** A word or symbol as written, what a quoted identifier names; for other kinds empty. */
+  /** A word or symbol as written, a quoted identifier without quotes; empty for other kinds. */
   readonly text: string;
   readonly start: number;
-  /** Behind its last character. */
+  /** Index after its last character. */
   readonly end: number;
 }
 
@@ -19,7 +18,7 @@ const heredoc = /\$[A-Za-z0-9_]*\$/y;
 const prefixed = /[xXbB]'[0-9A-Fa-f]*'/y;
 const typographic: Readonly<Record<string, string>> = { '‘': '’', '“': '”' };
 
-/** Reads as it is asked, so that only the head of an INSERT is looked at and never its data. */
+/** A lazy lexer, so that only the head of an INSERT is read and never its data. */
 export function* tokens(sql: string): Generator<Token> {
   let at = 0;
   const match = (pattern: RegExp): string | null => {
@@ -59,7 +58,7 @@ export function* tokens(sql: string): Generator<Token> {
     }
     const name = match(word);
     if (name !== null) {
-      // `x'…'` with anything but digits in it: its end is not found as that of other strings is.
+      // `x'…'` with invalid digits: the end of the string is unclear.
       const odd = /^[xXbB]$/.test(name) && sql.charAt(at + 1) === "'";
       yield odd ? token('unknown', sql.length) : token('word', at + name.length, name);
       continue;
@@ -87,7 +86,7 @@ export function* tokens(sql: string): Generator<Token> {
   }
 }
 
-/** Where a comment that begins here ends; past the text's end when it is never closed; null when none begins. */
+/** End of the comment that begins here; beyond the text if it is unclosed; null if none begins. */
 function commentEnd(sql: string, at: number): number | null {
   const two = sql.slice(at, at + 2);
   if (two === '--' || two === '//' || two === '# ' || two === '#!') {
@@ -95,7 +94,7 @@ function commentEnd(sql: string, at: number): number | null {
     return line === -1 ? sql.length : line + 1;
   }
   if (two !== '/*') return null;
-  // They nest.
+  // Block comments nest.
   let depth = 1;
   for (let i = at + 2; i < sql.length; i++) {
     const pair = sql.slice(i, i + 2);
@@ -108,7 +107,7 @@ function commentEnd(sql: string, at: number): number | null {
   return sql.length + 1;
 }
 
-/** Behind the closing quote; a doubled quote and a backslash escape do not close. */
+/** Index after the closing quote, or null; doubled and escaped quotes do not close. */
 function quoteEnd(sql: string, at: number): number | null {
   const quote = sql.charAt(at);
   for (let i = at + 1; i < sql.length; i++) {
@@ -134,7 +133,7 @@ export function isSymbol(token: Token | undefined, symbol: string): boolean {
   return token?.kind === 'symbol' && token.text === symbol;
 }
 
-/** The statements in a text, each by its tokens; a last `;` makes no empty one. */
+/** The non-empty statements of a text, as tokens. */
 export function statements(sql: string): Token[][] {
   const found: Token[][] = [[]];
   for (const token of tokens(sql)) {
@@ -144,7 +143,7 @@ export function statements(sql: string): Token[][] {
   return found.filter((statement) => statement.length > 0);
 }
 
-/** Tokens outside all brackets, with their index in the statement. */
+/** Tokens outside all brackets, with their indexes in the statement. */
 export function outermost(statement: readonly Token[]): { token: Token; index: number }[] {
   let depth = 0;
   return statement.flatMap((token, index) => {
@@ -157,7 +156,7 @@ export function outermost(statement: readonly Token[]): { token: Token; index: n
   });
 }
 
-/** What a statement's `FORMAT` says, if it says it: it stands last, or before `SETTINGS`. */
+/** The `FORMAT` of a statement, which is last or before `SETTINGS`; null if it has none. */
 export function formatOf(statement: readonly Token[]): string | null {
   const outer = outermost(statement).map(({ token }) => token);
   for (const [i, token] of outer.entries()) {

@@ -2,9 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 
 import { ClickHouseException } from './errors.ts';
 
-/**
- * The engine knows neither users nor grants, so this process maps them: `default` does everything, `api` reads.
- */
+/** chDB has no users, so this process implements two: `default` may do everything, `api` may only read. */
 export interface User {
   readonly name: string;
   readonly readonly: boolean;
@@ -25,7 +23,7 @@ export function users(passwords: { writer: string; reader: string }): Authentica
   return ({ name, password }) => {
     const digest = sha256(password);
     const match = known.find((entry) => entry.user.name === name);
-    // Digests have one length, and are compared in constant time whether or not the name is known.
+    // Digests of equal length are compared in constant time, also for unknown names.
     const same = timingSafeEqual(digest, match?.digest ?? sha256(`not ${password}`));
     if (match === undefined || !same) {
       throw new ClickHouseException(

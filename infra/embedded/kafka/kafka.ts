@@ -12,21 +12,21 @@ import { makeClosedFolder } from '../data-dir.ts';
 import { startService } from '../service.ts';
 import type { EmbeddedService, ServiceLog } from '../service.ts';
 
-/** Where infra/setup/setup.mjs puts Kafka's own jars; the version is that of pom.xml. */
+/** Folder of the Kafka jars that infra/setup/setup.mjs downloads; the version is that of pom.xml. */
 const jars = fileURLToPath(new URL('../../../.cache/kafka-4.3.0/lib', import.meta.url));
 
-/** One block is one message of up to 16 MB compressed; the rest is room for the record batch around it. */
+/** One block is one message of up to 16 MB compressed; 1 MB is left for the record batch. */
 const maxMessageBytes = 17 * 1024 * 1024;
 
 /**
- * Starts Apache Kafka 4.3 on loopback: one node that is broker and controller (KRaft). The storage is formatted once
- * under a cluster id kept in its folder. `url` is host:port, as `KAFKA_BROKERS` takes it.
+ * Starts Apache Kafka 4.3 on loopback: one node that is broker and controller (KRaft), whose storage is formatted at the
+ * first start. `url` is host:port, as in `KAFKA_BROKERS`.
  */
 export async function startKafka(options: {
   dataDir: string;
   port: number;
   controllerPort: number;
-  /** Java heap; 512 MB runs at about 370 MB resident. */
+  /** Java heap; with 512 MB the process uses about 370 MB of memory. */
   heapMb?: number;
   log: ServiceLog;
 }): Promise<EmbeddedService> {
@@ -55,7 +55,7 @@ export async function startKafka(options: {
       args: [
         `-Xmx${heap}m`,
         '-Xms128m',
-        // Two cores are shared with everything else; these start a second sooner and hold less memory.
+        // These start a second faster and use less memory on two cores shared with everything else.
         '-XX:+UseSerialGC',
         '-XX:TieredStopAtLevel=1',
         '-Xshare:auto',
@@ -77,7 +77,7 @@ export async function startKafka(options: {
   });
 }
 
-/** Formats once; a run that was killed half-way is done again, because the mark is written last. */
+/** Formats the storage once. The cluster id is written last, so that an interrupted run is repeated. */
 async function format(java: string, classPath: string, home: string, configFile: string): Promise<void> {
   const idFile = join(home, 'cluster.id');
   if (existsSync(idFile)) return;
@@ -95,15 +95,19 @@ async function format(java: string, classPath: string, home: string, configFile:
       configFile,
     ]);
   } catch (cause) {
-    throw new AppError('STORE_UNAVAILABLE', 'Kafka could not format its storage (is Java 17 installed?)', {
-      cause,
-    });
+    throw new AppError(
+      'STORE_UNAVAILABLE',
+      'Kafka could not format its storage: check that Java 17 or newer is installed',
+      {
+        cause,
+      },
+    );
   }
   writeFileSync(`${idFile}.new`, `${id}\n`);
   renameSync(`${idFile}.new`, idFile);
 }
 
-/** 16 random bytes as Kafka writes them; one that begins with `-` would be taken for an option. */
+/** 16 random bytes as base64url, not beginning with `-`, which Kafka would parse as an option. */
 function clusterId(): string {
   for (;;) {
     const id = Buffer.from(randomUUID().replaceAll('-', ''), 'hex').toString('base64url');
@@ -120,7 +124,7 @@ function properties(logDir: string, port: number, controllerPort: number): strin
     listeners: `PLAINTEXT://127.0.0.1:${port},CONTROLLER://127.0.0.1:${controllerPort}`,
     'advertised.listeners': `PLAINTEXT://127.0.0.1:${port}`,
     'listener.security.protocol.map': 'PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT',
-    // A property value reads a backslash as an escape.
+    // A backslash escapes characters in a property value.
     'log.dirs': logDir.replaceAll('\\', '\\\\'),
     'auto.create.topics.enable': false,
     'offsets.topic.replication.factor': 1,
@@ -134,13 +138,13 @@ function properties(logDir: string, port: number, controllerPort: number): strin
     'group.initial.rebalance.delay.ms': 0,
     'message.max.bytes': maxMessageBytes,
     'replica.fetch.max.bytes': maxMessageBytes,
-    // Each topic says itself what it forgets; by default the log keeps everything.
+    // Unlimited by default; topics with a retention set it themselves.
     'log.retention.ms': -1,
     'num.network.threads': 2,
     'num.io.threads': 4,
     'log.cleaner.dedupe.buffer.size': 16_777_216,
-    // After kill -9 the controller takes the broker for alive, and refuses its next start, for so long. On a machine that
-    // has much else to do the broker may be silent for some seconds, and no partition had a leader then.
+    // After kill -9 the controller rejects a new start of the broker for this long. A shorter timeout would leave all
+    // partitions without a leader when a busy machine delays heartbeats for some seconds.
     'broker.session.timeout.ms': 10_000,
     'broker.heartbeat.interval.ms': 500,
   };

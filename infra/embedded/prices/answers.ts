@@ -172,7 +172,7 @@ function textOf(answer: Coin['token']['name']): string {
   return answer.as === 'revert' ? '' : answer.bytes.toString('utf8');
 }
 
-/** `4h`, `1d`, `600`: a unit, or seconds. */
+/** Seconds of a duration such as `4h`, `1d` or `600`. */
 function seconds(text: string): number {
   const [, count = '', unit = ''] = /^([0-9]*)([wdhm]?)$/i.exec(text) ?? [];
   const perUnit = { '': 1, m: 60, h: 3600, d: 86_400, w: 604_800 }[unit.toLowerCase()] ?? Number.NaN;

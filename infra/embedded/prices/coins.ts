@@ -2,12 +2,12 @@ import { tokens } from '../starknet/tokens.ts';
 import type { Token } from '../starknet/tokens.ts';
 import type { Walk } from './walk.ts';
 
-/** A token that the simulated feed and the simulated list know; a token of the chain that is not here is unknown to both. */
+/** A token in the simulated price feed and token list. */
 export interface Coin {
   readonly token: Token;
-  /** As the lists of the world write them: with or without the zeros at the front. */
+  /** As in real lists: with or without leading zeros. */
   readonly address: string;
-  /** Null: it is listed, and has no price. */
+  /** Null: listed without a price. */
   readonly walk: Walk | null;
   readonly confidence: number;
   readonly tags: readonly string[];
@@ -26,9 +26,9 @@ const entries: Readonly<Record<string, Entry>> = {
   keyed: [{ level: 0.012, daily: 0.08, market: 0.7 }, 0.95, 'Verified'],
   'felt-data': [{ level: 1.9, daily: 0.06, market: 0.5 }, 0.95, 'Verified'],
   'felt-cairo0': [{ level: 12.5, daily: 0.04, market: 0.5 }, 0.9, 'Community'],
-  // So small that JSON writes it with an exponent.
+  // JSON writes such a small number with an exponent.
   component: [{ level: 0.000_000_004_2, daily: 0.12, market: 0.3 }, 0.9, 'Unruggable'],
-  // Priced by a pool that hardly trades: below what is believed.
+  // As from a pool with hardly any trades: a confidence below the accepted minimum.
   hostile: [{ level: 0.0007, daily: 0.2, market: 0 }, 0.5, 'Unknown'],
   foxes: [null, 0, 'Community'],
 };

@@ -1,24 +1,24 @@
 import { mix, seedWord } from '../starknet/hash.ts';
 
 /**
- * Prices of the simulated feed: a pure function of seed, token and time, so that history is the same whenever it is asked
- * for, and nothing is kept. The logarithm of a price is a sum of smooth noises, each half as slow and, as in a random
- * walk, smaller by the root of that.
+ * Prices of the simulated feed: a pure function of seed, token and time, so that the history never changes and nothing is
+ * stored. The logarithm of a price is a sum of smooth noises; each has half the period of the previous one and, as in a
+ * random walk, an amplitude smaller by the square root of two.
  */
 export interface Walk {
-  /** US dollars around which it wanders. */
+  /** Mean price in US dollars. */
   readonly level: number;
-  /** Typical relative move of one day; 0.03 is 3 %. */
+  /** Typical relative change in a day; 0.03 is 3 %. */
   readonly daily: number;
-  /** It moves with the market by so much of its own moves: 0 a stable coin, 1 ether. */
+  /** How closely it follows the market: 0 for a stable coin, 1 for ether. */
   readonly market: number;
 }
 
-/** From a third of a year down to five minutes. */
+/** Periods from a third of a year down to ten minutes. */
 const SLOWEST_S = 112 * 86_400;
 const OCTAVES = 15;
 
-/** What all but stable coins share. */
+/** Noise stream that all but stable coins share. */
 const MARKET = 0xfeed;
 
 /** US dollars for one token at a time (unix seconds), to 12 significant digits. */
@@ -30,7 +30,7 @@ export function priceAt(seed: string, token: number, walk: Walk, time: number): 
   return Number((walk.level * Math.exp(move)).toPrecision(12));
 }
 
-/** Some −12 to 12, moving by about 1 a day. */
+/** About −12 to 12, changing by about 1 a day. */
 function noise(seed: number, stream: number, time: number): number {
   let sum = 0;
   for (let octave = 0; octave < OCTAVES; octave++) {

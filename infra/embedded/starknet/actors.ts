@@ -1,9 +1,9 @@
 import { feltOfText, hexOf, idTags, type IdCodec } from './hash.ts';
 
 /**
- * Who holds tokens, by number: first the actors, who send transactions; then accounts that only hold; then contracts
- * (an exchange, pools, a bridge, a market) and the sequencers; from `NEW_ACCOUNTS` on, accounts that a transaction
- * deployed, numbered by the slot it came from.
+ * Token holders are numbered: first the actors, which send transactions; then passive accounts; then contracts (an
+ * exchange, pools, a bridge, a market) and the sequencers; from `NEW_ACCOUNTS` on, accounts deployed by a transaction,
+ * numbered by its slot.
  */
 export const ACTORS = 256;
 export const PASSIVE = 512;
@@ -14,16 +14,16 @@ const SEQUENCER_COUNT = 2;
 export const HOLDERS = SEQUENCERS + SEQUENCER_COUNT;
 export const NEW_ACCOUNTS = 1 << 20;
 
-/** The zero address: mints come from it, burns go to it. */
+/** The zero address, which mints come from and burns go to. */
 export const NOBODY = -1;
 
-/** The sequencer changes at these heights. */
+/** Number of blocks after which the sequencer changes. */
 const SEQUENCER_SPAN = 4096;
 
 export type Actors = {
   address(holder: number): bigint;
   hex(holder: number): string;
-  /** The holder of an address; null for one that this network does not know. */
+  /** The holder of an address; null if the chain has none. */
   find(address: bigint): number | null;
 };
 
@@ -50,7 +50,7 @@ export function createActors(seed: string, codec: IdCodec): Actors {
 }
 
 function addressOf(seed: string, holder: number): bigint {
-  // Starknet's own sequencer address, so that what looks for it by value finds it.
+  // The sequencer address of Starknet mainnet, which clients may compare with.
   if (holder === SEQUENCERS) return 0x1176a1bd84444c89232ec27754698e5d2e7e1a7f1539f12027f28b23ec9f3d8n;
   return feltOfText(`holder:${seed}:${holder}`);
 }

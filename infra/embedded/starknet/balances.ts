@@ -8,7 +8,7 @@ import { item } from './hash.ts';
 import { FEE_UNITS, GRANT_UNITS } from './schedule.ts';
 import { ETH, type Token } from './tokens.ts';
 
-/** Fees and grants are summed once per this many heights; one such sum takes some milliseconds. */
+/** Fees and grants are summed once for this many heights; one sum takes some milliseconds. */
 const SPAN = 512;
 
 /** Sums by `token × 2^40 + holder`. */
@@ -20,9 +20,9 @@ export type Balances = {
   /** The balance after the block at `height`; ERC-721: how many ids; ERC-1155: of `id`, or of all ids together. */
   balance(forkId: number, height: number, token: Token, holder: number, id: bigint | null): bigint;
   supply(forkId: number, height: number, token: Token, id: bigint | null): bigint;
-  /** Null for an id that is not minted, or does not exist. */
+  /** Null if the id is not minted or does not exist. */
   ownerOf(forkId: number, height: number, token: Token, id: bigint): number | null;
-  /** Makes the sums below a height beforehand, letting other work in: about a second for a day's 43,200 blocks. */
+  /** Computes the sums below a height in advance, yielding to other work: about a second for 43,200 blocks (a day). */
   warm(forkId: number, height: number, signal: AbortSignal): Promise<void>;
 };
 
@@ -31,8 +31,8 @@ export function isNft(token: Token): boolean {
 }
 
 /**
- * Balances at any height of any fork, straight from the schedule: what a node's state would hold. Notes are looked up
- * (under a microsecond each); fees, deposits and fundings are added from sums kept per 512 heights.
+ * Balances at any height of any fork, computed from the schedule. Notes are looked up (under a microsecond each); fees,
+ * deposits and fundings are added from cached sums of 512 heights each.
  */
 export function createBalances(source: BlockSource, tree: ForkTree): Balances {
   const { schedule } = source;
@@ -43,7 +43,7 @@ export function createBalances(source: BlockSource, tree: ForkTree): Balances {
 
   function addBlock(sums: Sums, forkId: number, height: number, only?: number): void {
     const add = (token: number, holder: number, amount: bigint) => {
-      // A deployed account is in no sum: it is told from the two blocks that can hold it.
+      // A deployed account is in no sum: only two blocks can contain its transactions.
       if (only === undefined ? holder >= NEW_ACCOUNTS : holder !== only) return;
       const key = keyOf(token, holder);
       sums.set(key, (sums.get(key) ?? 0n) + amount);
@@ -62,7 +62,7 @@ export function createBalances(source: BlockSource, tree: ForkTree): Balances {
     }
   }
 
-  /** All sums over the spans below `span`, oldest first, so that no call recurses through the chain. */
+  /** All sums of the spans below `span`, computed oldest first to avoid a recursion over the whole chain. */
   function sumsBelow(forkId: number, span: number): Sums {
     const name = (end: number) => `${tree.governing(forkId, end * SPAN - 1)}:${end}`;
     let done = span;
@@ -76,7 +76,7 @@ export function createBalances(source: BlockSource, tree: ForkTree): Balances {
     return sums;
   }
 
-  /** The sums of the open span up to a height; the last answer is kept and carried on from. */
+  /** The sums of the last, incomplete span up to a height; continues from the previous result. */
   function sumsOfTail(forkId: number, height: number): Sums {
     const start = Math.floor((height + 1) / SPAN) * SPAN;
     const key = `${start}:${tree.governing(forkId, Math.max(tail.height, 0))}`;
@@ -98,7 +98,7 @@ export function createBalances(source: BlockSource, tree: ForkTree): Balances {
     return below + (sumsOfTail(forkId, height).get(key) ?? 0n);
   }
 
-  /** What block 0 gave beyond the notes: those are counted where they are. */
+  /** What block 0 granted beyond the notes, which are counted separately. */
   function grantedAtGenesis(token: Token): Map<number, bigint> {
     const known = granted.get(token.index);
     if (known !== undefined) return known;

@@ -6,13 +6,13 @@ import { renderGenesis } from './genesis.ts';
 import { renderTx, type Draft, type RenderContext, type TrueMalformed, type TrueTransfer } from './render.ts';
 import { createSchedule, type Density, type Schedule, type TxPlan } from './schedule.ts';
 
-/** A block of one fork, without what depends on the day it is asked for: its status. */
+/** A block of one fork, without its status, which changes over time. */
 export type SimBlock = {
   height: number;
   hash: string;
   parentHash: string;
   header: Record<string, unknown>;
-  /** What spec 0.10 added to the header. */
+  /** Header fields that spec 0.10 added. */
   counts: Record<string, unknown>;
   txs: readonly SimTx[];
   transfers: readonly TrueTransfer[];
@@ -24,9 +24,9 @@ export type BlockSource = {
   actors: Actors;
   block(forkId: number, height: number): SimBlock;
   hash(forkId: number, height: number): string;
-  /** Which fork and height a block hash was made for. */
+  /** Fork and height of a block hash. */
   findBlock(hash: string): { fork: number; height: number } | null;
-  /** The block of a fork that holds a transaction, and its place there. */
+  /** The block of a fork that contains a transaction, and its index there. */
   findTx(forkId: number, hash: string, head: number): { block: SimBlock; index: number } | null;
 };
 
@@ -41,7 +41,7 @@ export type BlockOptions = {
 const CACHED_BLOCKS = 32;
 const GENESIS_SALT = 0x7fffffff;
 
-/** Blocks as a pure function of (seed, options, forks): any height at any time, in any order. */
+/** Blocks as a pure function of (seed, options, forks), at any height and in any order. */
 export function createBlockSource(options: BlockOptions): BlockSource {
   const { tree, density } = options;
   const seed = seedWord(options.seed);
@@ -147,7 +147,7 @@ export function createBlockSource(options: BlockOptions): BlockSource {
       const parts = codec.decode(id);
       if (parts?.tag !== idTags.transaction) return null;
       const origin = parts.b === GENESIS_SALT ? 0 : Math.floor(parts.a / 65536);
-      // It stands at the height it was drawn for, or one later.
+      // A transaction is at the height it was drawn for, or one higher.
       for (const height of [origin, origin + 1]) {
         if (height > head) continue;
         const found = block(forkId, height);
@@ -159,7 +159,7 @@ export function createBlockSource(options: BlockOptions): BlockSource {
   };
 }
 
-/** A transaction whose content a fork changed is another transaction: its hash covers who sends what to whom. */
+/** Part of the transaction hash: a transaction whose senders, receivers or notes differ on a fork has another hash. */
 function digest(plan: TxPlan): number {
   let sum = mix(plan.sender, plan.fee, plan.moves.length, 0x6d);
   for (const move of plan.moves) sum = mix(sum, move.note, move.from, move.to);

@@ -38,7 +38,7 @@ const snake: Record<ClassKind['standard'], readonly SelectorName[]> = {
   account: ['__execute__', 'supports_interface'],
 };
 
-/** The entry points of a standard under a naming: what the ABI lists, and what answers. */
+/** The entry points of a standard under a naming, as the ABI declares them and `starknet_call` accepts them. */
 export function functionsOf(standard: ClassKind['standard'], naming: Naming): SelectorName[] {
   return snake[standard].flatMap((name) => {
     const camel = camelOf[name];
@@ -47,7 +47,7 @@ export function functionsOf(standard: ClassKind['standard'], naming: Naming): Se
   });
 }
 
-/** A token's class at a height: an upgrade replaces it. */
+/** The class of a token at a height; an upgrade changes it. */
 export function classOfToken(token: Token, height: number): { hash: string; kind: ClassKind } {
   const old = token.upgrade !== undefined && height < token.upgrade.height;
   const layouts = old ? (token.upgrade?.before ?? []) : token.layouts;
@@ -61,13 +61,13 @@ export const accountClass = {
 };
 
 export function classHashOf(kind: ClassKind): string {
-  // Proxies are of one class whatever they stand for: that is why it tells nothing.
+  // All proxies share one class, which does not reveal their standard.
   const name =
     kind.form === 'proxy' ? 'proxy' : `${kind.standard}:${kind.form}:${kind.naming}:${kind.layouts.join()}`;
   return hexOf(feltOfText(`class:${name}`));
 }
 
-/** A class as `starknet_getClass` gives it. */
+/** The result of `starknet_getClass`. */
 export function renderClass(kind: ClassKind): Record<string, unknown> {
   if (kind.form === 'proxy')
     return cairo0Class(
@@ -187,7 +187,7 @@ function cairo0Function(name: SelectorName): unknown {
   };
 }
 
-/** Members of the event of a layout: name, type, whether keyed. */
+/** Members of the event of a layout: name, type, and whether it is a key. */
 function membersOf(layout: Layout): { event: SelectorName; members: [string, string, boolean][] } {
   const [standard, shape] = layout.split(':');
   if (standard === 'erc1155') {

@@ -14,7 +14,7 @@ type CallAnswer =
 
 type CallRequest = { address: bigint; selector: bigint; calldata: readonly bigint[]; height: number };
 
-/** What a node's state knows of contracts, at a height. */
+/** The contracts of the chain at a height. */
 export type Contracts = {
   classHash(address: bigint, height: number): string | null;
   classByHash(hash: bigint): Record<string, unknown> | null;
@@ -51,10 +51,10 @@ export function createContracts(chain: SimulatedChain, forkOf: () => number): Co
     const token = tokenAt(address);
     const answers = token === null ? ['supports_interface'] : entryPointsOf(token);
     if (name === null || !answers.includes(name)) return { is: 'no-entry-point' };
-    const said = token === null ? ['0x0'] : answer(chain, forkOf(), token, name, calldata, height);
-    return typeof said === 'string'
-      ? { is: 'reverted', reason: said, classHash: hash }
-      : { is: 'result', felts: said };
+    const outcome = token === null ? ['0x0'] : answer(chain, forkOf(), token, name, calldata, height);
+    return typeof outcome === 'string'
+      ? { is: 'reverted', reason: outcome, classHash: hash }
+      : { is: 'result', felts: outcome };
   }
 
   return {
@@ -71,7 +71,7 @@ function entryPointsOf(token: Token): readonly string[] {
   return token.answers === 'standard' ? functionsOf(token.standard, token.naming) : token.answers;
 }
 
-/** Felts, or the reason of a revert. */
+/** The returned felts, or the reason of a revert. */
 function answer(
   chain: SimulatedChain,
   fork: number,
@@ -123,7 +123,7 @@ function answer(
 }
 
 function amountAnswer(token: Token, amount: bigint): string[] {
-  // Contracts that count in felts answer with one.
+  // Contracts with felt amounts return one felt instead of a u256.
   const inFelts = token.layouts.some((layout) => ['erc20:3/1', 'erc20:1/3', 'erc20:4/0'].includes(layout));
   return inFelts ? [hexOf(amount)] : u256(amount);
 }
@@ -153,7 +153,7 @@ function feltOfBytes(bytes: Buffer): string {
   return bytes.length === 0 ? '0x0' : hexOf(BigInt(`0x${bytes.toString('hex')}`));
 }
 
-/** A ByteArray: how many words of 31 bytes, the words, the rest, the rest's length. */
+/** A ByteArray: number of 31-byte words, the words, the remaining bytes, their length. */
 function byteArray(bytes: Buffer): string[] {
   const full = Math.floor(bytes.length / 31);
   const words = Array.from({ length: full }, (_, i) => feltOfBytes(bytes.subarray(i * 31, i * 31 + 31)));
@@ -171,7 +171,7 @@ function uriAnswer(token: Token, id: bigint): string[] | string {
     case 'ipfs':
       return byteArray(Buffer.from(path));
     case 'felts': {
-      // Cairo 0: a length, then short strings.
+      // Cairo 0: the number of short strings, then the strings.
       const bytes = Buffer.from(path);
       const words = Array.from({ length: Math.ceil(bytes.length / 31) }, (_, i) =>
         feltOfBytes(bytes.subarray(i * 31, i * 31 + 31)),
@@ -179,14 +179,14 @@ function uriAnswer(token: Token, id: bigint): string[] | string {
       return [hexOf(BigInt(words.length)), ...words];
     }
     case 'doubled':
-      // A gateway before what was a whole URI already.
+      // Some contracts put a gateway URL in front of a complete URI.
       return byteArray(Buffer.from(`https://gateway.example/ipfs/${path}.json`));
     case 'placeholder':
       return byteArray(Buffer.from(`${folder}/{id}.json`));
     case 'data': {
       const json = JSON.stringify({
         name: `${token.key} #${id}`,
-        description: 'Kept on the chain itself.',
+        description: 'Stored on chain.',
         attributes: [{ trait_type: 'digits', value: id.toString().length }],
       });
       return byteArray(Buffer.from(`data:application/json;base64,${Buffer.from(json).toString('base64')}`));

@@ -5,7 +5,7 @@ import type { TxPlan } from './schedule.ts';
 import { selectors } from './selectors.ts';
 import { ETH } from './tokens.ts';
 
-/** A transaction of a block with its receipt; the finality is added when it is served. */
+/** A transaction with its receipt, without the finality, which is added when it is served. */
 export type SimTx = {
   hash: string;
   transaction: Record<string, unknown>;
@@ -26,7 +26,7 @@ const v3 = {
   fee_data_availability_mode: 'L1',
 };
 
-/** Puts a transaction and its receipt around its events, in the shape of its type. */
+/** Creates the transaction and receipt for the events of a planned transaction. */
 export function envelope(
   context: { seed: number; actors: Actors },
   plan: TxPlan,

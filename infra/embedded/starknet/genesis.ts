@@ -5,7 +5,7 @@ import type { Draft, RenderContext, TrueTransfer } from './render.ts';
 import { FEE_ENDOWMENTS, type Schedule } from './schedule.ts';
 import { layoutOf, tokens, type Token } from './tokens.ts';
 
-/** What each holder gets of an ERC-20 in block 0: its notes and, of the two fee tokens, the endowment. */
+/** What each holder receives of an ERC-20 in block 0: its notes and, for the two fee tokens, an endowment. */
 export function endowments(schedule: Schedule, token: Token): Map<number, bigint> {
   const sums = new Map<number, bigint>();
   const { first, count } = schedule.notesOf(token.index);
@@ -22,7 +22,7 @@ export function endowments(schedule: Schedule, token: Token): Map<number, bigint
   return sums;
 }
 
-/** Block 0: one transaction a token, which mints what the actors begin with. It pays no fee. */
+/** Block 0: one transaction without a fee for each token, which mints the initial balances. */
 export function renderGenesis(
   context: RenderContext,
   schedule: Schedule,

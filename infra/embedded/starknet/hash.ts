@@ -1,8 +1,8 @@
 import { createCipheriv, createDecipheriv, createHash } from 'node:crypto';
 
 /**
- * Mixes four 32-bit words into one (murmur3's rounds and finaliser). It is what the schedule draws its chances from:
- * some 10 ns a call, where sha256 costs a microsecond.
+ * Mixes four 32-bit words into one (murmur3's rounds and finaliser), as a source of reproducible chance: some 10 ns a
+ * call, where sha256 takes a microsecond.
  */
 export function mix(a: number, b: number, c: number, d: number): number {
   let h = round(round(round(a, b), c), d);
@@ -20,7 +20,7 @@ function round(h: number, word: number): number {
   return (Math.imul((x << 13) | (x >>> 19), 5) + 0xe6546b64) | 0;
 }
 
-/** The seed's word for `mix`. */
+/** A seed as a word for `mix`. */
 export function seedWord(seed: string): number {
   return sha256(`word:${seed}`).readUInt32BE(0);
 }
@@ -29,7 +29,7 @@ export function sha256(text: string | Uint8Array): Buffer {
   return createHash('sha256').update(text).digest();
 }
 
-/** A felt below 2^248 from a text: addresses and class hashes, made once. */
+/** A felt below 2^248 from a text, for addresses and class hashes. */
 export function feltOfText(text: string): bigint {
   return BigInt(`0x${sha256(text).subarray(0, 31).toString('hex')}`);
 }
@@ -40,8 +40,8 @@ const pool = Array.from({ length: 2 ** (POOL_BITS - 6) + 1 }, (_, i) =>
 ).join('');
 
 /**
- * A felt in hex, from words: what nobody reads back (signatures, commitments, roots). Cut from sha256 output that is made
- * once, three pieces at places drawn from the words: a tenth of the cost of hashing them.
+ * A felt in hex from words, for values that are never decoded (signatures, commitments, roots). It consists of three
+ * pieces of precomputed sha256 output, at a tenth of the cost of hashing the words.
  */
 export function feltOfWords(seed: number, a: number, b: number, c: number): string {
   let felt = '0x';
@@ -54,7 +54,7 @@ export function feltOfWords(seed: number, a: number, b: number, c: number): stri
   return felt;
 }
 
-/** Real nodes leave out a felt's leading zeros. */
+/** Real nodes omit leading zeros of a felt. */
 function unpadded(hex: string): string {
   const digits = hex.replace(/^0+/, '');
   return `0x${digits === '' ? '0' : digits}`;
@@ -67,7 +67,7 @@ export function hexOf(value: bigint): string {
 export const idTags = { block: 1, transaction: 2, account: 3 } as const;
 type IdTag = (typeof idTags)[keyof typeof idTags];
 
-/** What an id stands for: `a` below 2^48, `b` and `c` below 2^32. */
+/** The content of an id: `a` is below 2^48, `b` and `c` below 2^32. */
 type IdParts = { tag: IdTag; a: number; b: number; c: number };
 
 export type IdCodec = {
@@ -78,9 +78,8 @@ export type IdCodec = {
 const CHECK = 0xa5;
 
 /**
- * Hashes that can be read back by their maker: 16 enciphered bytes that say what the id stands for, under 15 bytes of
- * their sha256, so below 2^248. A block or transaction is found by its hash without an index, at any height and after a
- * restart.
+ * Hashes that can be decoded: 15 bytes of a sha256 checksum, then the content as 16 enciphered bytes. So a block or
+ * transaction is found by its hash without an index, at any height and after a restart.
  */
 export function createIdCodec(seed: string): IdCodec {
   const key = sha256(`ids:${seed}`).subarray(0, 16);
@@ -115,9 +114,9 @@ export function createIdCodec(seed: string): IdCodec {
   };
 }
 
-/** An array's item that the caller knows to be there. */
+/** An item that is known to exist. */
 export function item<T>(items: ArrayLike<T>, index: number): T {
   const found = items[index];
-  if (found === undefined) throw new RangeError(`no item ${index} of ${items.length}`);
+  if (found === undefined) throw new RangeError(`index ${index} is out of range of ${items.length} items`);
   return found;
 }

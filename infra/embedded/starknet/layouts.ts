@@ -3,19 +3,19 @@ import { selectors } from './selectors.ts';
 
 export type RawEvent = { from_address: string; keys: string[]; data: string[] };
 
-/** What moved, before any event exists: the truth that layouts encode and tests compare with. */
+/** A transfer as intended, before it is encoded as an event. */
 export type Movement = {
   from: bigint;
   to: bigint;
-  /** Who acts; ERC-1155 events name it. */
+  /** The caller, which ERC-1155 events contain. */
   operator: bigint;
-  /** One pair, but for a batch. `id` is null where the layout has a value only. */
+  /** One pair unless it is a batch. `id` is null for layouts without an id. */
   items: readonly { id: bigint | null; amount: bigint }[];
 };
 
 /**
- * The shapes of token events, named `<keys>/<data>` and by what the numbers mean. The trailing comment of each entry in
- * `encoders` says where it is seen.
+ * The layouts of token events, named by the number of keys and data felts (`<keys>/<data>`). Comments in `encoders` name
+ * contracts that use them.
  */
 export const layoutNames = [
   'erc20:3/2',
@@ -53,7 +53,7 @@ const T = selectors.Transfer;
 const single = selectors.TransferSingle;
 const batch = selectors.TransferBatch;
 
-/** The number of a Transfer: a token id where the standard has one, else the amount. */
+/** The number in a Transfer event: the token id of an NFT, otherwise the amount. */
 function number(move: Movement): bigint {
   const first = move.items[0];
   if (first === undefined) return 0n;
@@ -70,7 +70,7 @@ function idAndAmount(move: Movement): string[] {
   return [low(id), high(id), low(amount), high(amount)];
 }
 
-/** Span<u256> twice: its length, then low and high of each. */
+/** Two Span<u256>, ids and amounts: the length, then low and high half of each. */
 function spans(move: Movement): string[] {
   const count = hexOf(BigInt(move.items.length));
   return [
@@ -96,7 +96,7 @@ const allKeys: Encoder = (move, from, to) => ({
 const feltData: Encoder = (move, from, to) => ({ keys: [T], data: [from, to, hexOf(number(move))] });
 const feltKey: Encoder = (move, from, to) => ({ keys: [T, from, to, hexOf(number(move))], data: [] });
 
-/** An event of a component that is not `#[flat]`: the variant's selector comes before the event's. */
+/** An event of a component that is not `#[flat]`: the selector of the variant precedes that of the event. */
 function nested(variant: string, inner: Encoder): Encoder {
   return (move, from, to) => {
     const shape = inner(move, from, to);

@@ -7,15 +7,15 @@ const TOO_BIG = hexOf(1n << 128n);
 
 type Shape = { keys: string[]; data: string[] };
 
-/** Token-shaped events that break a rule: a half of a u256 beyond 128 bits, data cut short, spans of wrong length. */
+/** Token events that are malformed: a u256 half of more than 128 bits, missing data, spans of wrong length. */
 const shapes: readonly { kind: string; token: string; make(from: string, to: string): Shape }[] = [
   {
-    kind: 'low half too big',
+    kind: 'low half out of range',
     token: 'usdc',
     make: (from, to) => ({ keys: [selectors.Transfer, from, to], data: [TOO_BIG, '0x0'] }),
   },
   {
-    kind: 'high half too big',
+    kind: 'high half out of range',
     token: 'eth',
     make: (from, to) => ({ keys: [selectors.Transfer], data: [from, to, '0x1', TOO_BIG] }),
   },
@@ -35,12 +35,12 @@ const shapes: readonly { kind: string; token: string; make(from: string, to: str
     make: (from, to) => ({ keys: [selectors.Transfer, from, to], data: ['0x1', '0x0', '0x2', '0x0', '0x3'] }),
   },
   {
-    kind: 'single cut short',
+    kind: 'short single',
     token: 'items',
     make: (from, to) => ({ keys: [selectors.TransferSingle, from, from, to], data: ['0x1', '0x0', '0x2'] }),
   },
   {
-    kind: 'single with a half too big',
+    kind: 'single with a half out of range',
     token: 'items',
     make: (from, to) => ({
       keys: [selectors.TransferSingle, from, from, to],
@@ -76,6 +76,6 @@ const shapes: readonly { kind: string; token: string; make(from: string, to: str
 export function malformedEvent(chance: number, from: string, to: string): { event: RawEvent; kind: string } {
   const shape = item(shapes, chance % shapes.length);
   const token = tokens.find(({ key }) => key === shape.token);
-  if (token === undefined) throw new RangeError(`no token ${shape.token}`);
+  if (token === undefined) throw new RangeError(`there is no token ${shape.token}`);
   return { event: { from_address: token.hex, ...shape.make(from, to) }, kind: shape.kind };
 }

@@ -8,15 +8,16 @@ import { FEE_UNITS, GRANT_UNITS, type NoteItem, type TxPlan } from './schedule.t
 import { selectors } from './selectors.ts';
 import { ETH, STRK, layoutOf, tokens, type Standard } from './tokens.ts';
 
-/** One transfer as it was meant, before it became an event. */
+/** A transfer as intended, independent of its event. */
 export type TrueTransfer = {
   block: number;
   txIndex: number;
   txHash: string;
-  /** Place of the event in its block, and in its transaction. */
+  /** Index of the event in its block. */
   position: number;
+  /** Index of the event in its transaction. */
   eventIndex: number;
-  /** Place in a batch, else 0. */
+  /** Index in a batch, otherwise 0. */
   item: number;
   token: bigint;
   standard: Standard;
@@ -31,7 +32,7 @@ export type TrueTransfer = {
   layout: Layout;
 };
 
-/** An event that no decoder may understand. */
+/** A malformed event, which a decoder must reject. */
 export type TrueMalformed = { block: number; position: number; token: bigint; kind: string };
 
 export type Draft = { txs: SimTx[]; transfers: TrueTransfer[]; malformed: TrueMalformed[]; events: number };
@@ -42,18 +43,18 @@ export type RenderContext = {
   contents: (token: number, note: number) => readonly NoteItem[];
   tokenOfNote: (note: number) => number;
   txHash: (plan: TxPlan) => string;
-  /** How often an unreadable event is put into a transaction: 0 to 1. */
+  /** Fraction of transactions with a malformed event. */
   malformed: number;
 };
 
 export type BlockPlace = { height: number; sequencer: number };
 
-type Scribe = {
+type EventWriter = {
   events: RawEvent[];
   move(token: number, movement: Movement, layout: Layout): void;
 };
 
-/** Writes one transaction at the end of the block. */
+/** Appends a transaction to the block. */
 export function renderTx(context: RenderContext, place: BlockPlace, plan: TxPlan, draft: Draft): void {
   const { actors } = context;
   const hash = context.txHash(plan);
@@ -67,21 +68,21 @@ export function renderTx(context: RenderContext, place: BlockPlace, plan: TxPlan
     feeToken: item(tokens, plan.feeToken).address,
     reverted: plan.kind === 'reverted',
   };
-  const scribe = createScribe(draft, facts);
+  const writer = createEventWriter(draft, facts);
 
-  if (plan.kind === 'moves') renderMoves(context, place, plan, chance, scribe);
-  if (plan.kind === 'quiet') noise(context, plan, chance, 0, scribe);
-  if (plan.grant !== null) renderGrant(context, place, plan, scribe);
+  if (plan.kind === 'moves') renderMoves(context, place, plan, chance, writer);
+  if (plan.kind === 'quiet') noise(context, plan, chance, 0, writer);
+  if (plan.grant !== null) renderGrant(context, place, plan, writer);
   if (context.malformed > 0 && plan.kind === 'moves' && (chance >>> 9) % 1000 < context.malformed * 1000) {
     const { event, kind } = malformedEvent(chance, actors.hex(plan.sender), actors.hex(place.sequencer));
-    const position = draft.events + scribe.events.length;
+    const position = draft.events + writer.events.length;
     draft.malformed.push({ block: place.height, position, token: BigInt(event.from_address), kind });
-    scribe.events.push(event);
+    writer.events.push(event);
   }
   if (plan.kind === 'moves' || plan.kind === 'quiet' || plan.kind === 'fund') {
     if (chance % 3 === 0) {
       const data = [hash, '0x1', '0x1'];
-      scribe.events.push({
+      writer.events.push({
         from_address: actors.hex(plan.sender),
         keys: [selectors.transaction_executed],
         data,
@@ -97,17 +98,17 @@ export function renderTx(context: RenderContext, place: BlockPlace, plan: TxPlan
       operator: from,
       items: [{ id: null, amount: feeAmount }],
     };
-    scribe.move(plan.feeToken, movement, layout);
+    writer.move(plan.feeToken, movement, layout);
     const last = draft.transfers.at(-1);
     if (last !== undefined) last.isFee = true;
   }
-  draft.events += scribe.events.length;
-  draft.txs.push(envelope(context, plan, chance, hash, feeAmount, scribe.events));
+  draft.events += writer.events.length;
+  draft.txs.push(envelope(context, plan, chance, hash, feeAmount, writer.events));
 }
 
 type Facts = Pick<TrueTransfer, 'block' | 'txIndex' | 'txHash' | 'fee' | 'feeToken' | 'reverted'>;
 
-function createScribe(draft: Draft, facts: Facts): Scribe {
+function createEventWriter(draft: Draft, facts: Facts): EventWriter {
   const events: RawEvent[] = [];
   return {
     events,
@@ -141,11 +142,11 @@ function renderMoves(
   place: BlockPlace,
   plan: TxPlan,
   chance: number,
-  scribe: Scribe,
+  writer: EventWriter,
 ): void {
   const operator = context.actors.address(plan.sender);
   for (const [index, move] of plan.moves.entries()) {
-    noise(context, plan, chance, index, scribe);
+    noise(context, plan, chance, index, writer);
     const token = context.tokenOfNote(move.note);
     const items = context.contents(token, move.note);
     const movement = {
@@ -155,34 +156,40 @@ function renderMoves(
       items,
     };
     const batch = items.length !== 1 || (chance >>> (index + 3)) % 6 === 0;
-    scribe.move(token, movement, layoutOf(item(tokens, token), place.height, chance >>> (index + 7), batch));
+    writer.move(token, movement, layoutOf(item(tokens, token), place.height, chance >>> (index + 7), batch));
   }
 }
 
-function renderGrant(context: RenderContext, place: BlockPlace, plan: TxPlan, scribe: Scribe): void {
+function renderGrant(context: RenderContext, place: BlockPlace, plan: TxPlan, writer: EventWriter): void {
   if (plan.grant === null) return;
   const { token, to, units } = plan.grant;
   const amount = BigInt(units) * (GRANT_UNITS.get(token) ?? 1n);
   const from = plan.sender === NOBODY ? 0n : context.actors.address(plan.sender);
   const movement = { from, to: context.actors.address(to), operator: from, items: [{ id: null, amount }] };
-  scribe.move(token, movement, layoutOf(item(tokens, token), place.height, units, false));
+  writer.move(token, movement, layoutOf(item(tokens, token), place.height, units, false));
   if (plan.kind === 'deposit') {
     const data = [context.actors.hex(to), hexOf(amount), '0x0'];
-    scribe.events.push({ from_address: bridgeHex, keys: [selectors.deposit_handled], data });
+    writer.events.push({ from_address: bridgeHex, keys: [selectors.deposit_handled], data });
   }
 }
 
 const approvers = [STRK, ETH, 2, 3, 4] as const;
 
-/** Events that are no transfers, and must be taken for none. */
-function noise(context: RenderContext, plan: TxPlan, chance: number, index: number, scribe: Scribe): void {
+/** Adds events that are not transfers. */
+function noise(
+  context: RenderContext,
+  plan: TxPlan,
+  chance: number,
+  index: number,
+  writer: EventWriter,
+): void {
   const draw = mix(chance, index, 0x9015e, 0);
   const owner = context.actors.hex(plan.sender);
   if (draw % 5 === 0) {
     const token = item(tokens, item(approvers, (draw >>> 8) % approvers.length));
     const amount = hexOf(BigInt(draw) * 1_000_000_000n);
     const keyed = (draw >>> 5) % 2 === 0;
-    scribe.events.push({
+    writer.events.push({
       from_address: token.hex,
       keys: keyed ? [selectors.Approval, owner, poolHex] : [selectors.Approval],
       data: keyed ? [amount, '0x0'] : [owner, poolHex, amount, '0x0'],
@@ -199,8 +206,8 @@ function noise(context: RenderContext, plan: TxPlan, chance: number, index: numb
       hexOf(BigInt(draw >>> 3)),
       '0x0',
     ];
-    scribe.events.push({ from_address: poolHex, keys: [selectors.Swap], data: [owner, ...amounts, owner] });
-    scribe.events.push({ from_address: poolHex, keys: [selectors.Sync], data: amounts.slice(0, 4) });
+    writer.events.push({ from_address: poolHex, keys: [selectors.Swap], data: [owner, ...amounts, owner] });
+    writer.events.push({ from_address: poolHex, keys: [selectors.Sync], data: amounts.slice(0, 4) });
   }
-  if (draw % 41 === 0) scribe.events.push({ from_address: poolHex, keys: [], data: ['0x1', '0x2', '0x3'] });
+  if (draw % 41 === 0) writer.events.push({ from_address: poolHex, keys: [], data: ['0x1', '0x2', '0x3'] });
 }

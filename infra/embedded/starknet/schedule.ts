@@ -4,13 +4,13 @@ import { item, mix } from './hash.ts';
 import { ETH, STRK, tokens, wideNumber } from './tokens.ts';
 
 /**
- * The schedule says who sends what in which block, without a replay. All value is cut into notes (an ERC-721 id, a
- * bundle of ERC-1155 amounts, a fixed amount of an ERC-20), and every note has its turn once in `notes` moves: the n-th
- * move of the chain belongs to one note, and the turns of a note are known. Its owner at any height is where its last
- * turn that took place sent it. So nothing is ever sent by somebody who does not hold it, on any fork.
+ * The schedule determines the transfers of any block without a replay. All value is divided into notes (an ERC-721 id, a
+ * set of ERC-1155 amounts, a fixed amount of an ERC-20). The n-th move of the chain belongs to a known note, so that each
+ * note has its turn once in `notes` moves, and its owner at a height is the receiver of its last turn that took place. So
+ * nobody sends what they do not hold, on any fork.
  */
 export type Density = {
-  /** Transaction slots in a block; about three of four are taken. */
+  /** Transaction slots in a block; about three of four are filled. */
   slots: number;
   /** Moves a transaction may make. */
   movesPerSlot: number;
@@ -22,14 +22,14 @@ export type MovePlan = { note: number; from: number; to: number };
 
 export type TxPlan = {
   kind: Exclude<Kind, 'empty'> | 'fund';
-  /** The height and slot the transaction was drawn for: its identity, wherever it lands. */
+  /** The height and slot the transaction was drawn for, which identify it on every fork. */
   origin: number;
   slot: number;
   sub: number;
   salt: number;
   sender: number;
   moves: readonly MovePlan[];
-  /** Token the fee is paid in, and the fee in that token's fee units; 0: none. */
+  /** Token of the fee, and the fee in its fee units; 0: none. */
   feeToken: number;
   fee: number;
   /** A deposit's or a funding's token, receiver and units. */
@@ -45,7 +45,7 @@ export const GRANT_UNITS: ReadonlyMap<number, bigint> = new Map([
   [4, 1_000_003n],
 ]);
 
-/** What every actor gets in block 0 to pay fees with; the busiest spends about 0.02 STRK a block. */
+/** Granted to every actor in block 0 to pay fees; the most active one spends about 0.02 STRK a block. */
 export const FEE_ENDOWMENTS: readonly bigint[] = [1_000_000n * 10n ** 18n, 1_000n * 10n ** 18n];
 
 const SMALL_HOLDERS = 24;
@@ -58,12 +58,12 @@ export function createSchedule(seed: number, density: Density, tree: ForkTree) {
   const { slots, movesPerSlot } = density;
   const perBlock = slots * movesPerSlot;
 
-  // Every note rests for at least eight blocks, so that a transaction that lands a block late is still in order.
+  // Turns of a note are at least eight blocks apart, so that a transaction included one block late keeps the order.
   const wanted = tokens.reduce((sum, token) => sum + token.notes, 0);
   const scale = Math.max(1, Math.ceil((perBlock * 8) / wanted));
   const counts = tokens.map((token) => token.notes * scale);
   let total = counts.reduce((sum, count) => sum + count, 0);
-  // No common factor with the block's moves, or a note would always stand at the same place of its transaction.
+  // Without a common factor of notes and moves per block, a note changes its position in the transaction.
   while (gcd(total, perBlock) !== 1 || gcd(total, 7919) !== 1) {
     counts[STRK] = item(counts, STRK) + 1;
     total++;
@@ -96,7 +96,7 @@ export function createSchedule(seed: number, density: Density, tree: ForkTree) {
     return 'declare';
   }
 
-  /** Where a turn sends its note: a holder, NOBODY (a burn), or NONE when the turn does not take place. */
+  /** The receiver of a turn, NOBODY for a burn; null if the turn does not take place. */
   function destination(forkId: number, turn: number): { to: number; late: boolean } | null {
     const height = Math.floor(turn / perBlock);
     const rest = turn - height * perBlock;
@@ -129,7 +129,7 @@ export function createSchedule(seed: number, density: Density, tree: ForkTree) {
     return Math.floor(ACTORS * skewed * skewed);
   }
 
-  /** The owner in block 0. NFTs begin unminted, and so does a tenth of the ERC-20 notes. */
+  /** The owner in block 0. NFTs and a tenth of the ERC-20 notes are not minted yet. */
   function firstOwner(note: number): number {
     const token = item(tokens, item(tokenOfNote, note));
     if (token.standard === 'erc721' || token.standard === 'erc1155') return NOBODY;
@@ -138,7 +138,7 @@ export function createSchedule(seed: number, density: Density, tree: ForkTree) {
     return (chance >>> 8) % (token.notes >= 1000 ? ACTORS : SMALL_HOLDERS);
   }
 
-  /** The owner after all turns of the note before `turn`. */
+  /** The owner before a turn. */
   function ownerBefore(forkId: number, note: number, turn: number): number {
     for (let at = turn - total; at >= perBlock; at -= total) {
       const sent = destination(forkId, at);
@@ -168,7 +168,7 @@ export function createSchedule(seed: number, density: Density, tree: ForkTree) {
       const turn = (height * slots + slot) * movesPerSlot + move;
       const note = noteOfTurn(turn);
       const from = ownerBefore(forkId, note, turn);
-      // What nobody holds cannot be burnt: the turn changes nothing, so it makes no event.
+      // Burning a note that is not minted is no transfer.
       if (from !== NOBODY || to !== NOBODY) moves.push({ note, from, to });
     }
     return moves;
@@ -195,7 +195,7 @@ export function createSchedule(seed: number, density: Density, tree: ForkTree) {
       case 'deploy': {
         const account = (1 << 20) + height * slots + slot;
         const funds = { token: STRK, to: account, units: 4_000_000_000 };
-        // One slot, so that the funding lands, moves and drops together with what it pays for.
+        // Funding and deployment share a slot, so that a fork includes, delays or drops both.
         return [
           { ...plan, kind: 'fund', sender: actor, grant: funds },
           { ...plan, kind, sub: 1, feeToken: STRK, fee: 2_000_000 + (chance >>> 7), sender: account },
@@ -208,7 +208,7 @@ export function createSchedule(seed: number, density: Density, tree: ForkTree) {
     }
   }
 
-  /** The transactions of a block, in order: first those of the block before that landed late. */
+  /** The transactions of a block in order: first those of the previous block that come one block late. */
   function planBlock(forkId: number, height: number): TxPlan[] {
     if (height === 0) return [];
     const plans: TxPlan[] = [];
@@ -248,7 +248,7 @@ function senderOf(moves: readonly MovePlan[], otherwise: number): number {
 
 export type NoteItem = { id: bigint | null; amount: bigint };
 
-/** What a note is worth: fixed for its life. */
+/** The ids and amounts of a note, which never change. */
 function createContents(seed: number, firstNote: readonly number[]) {
   const known = new Map<number, readonly NoteItem[]>();
   return (tokenIndex: number, note: number): readonly NoteItem[] => {

@@ -1,6 +1,4 @@
-/**
- * sn_keccak of the names, as constants: a unit test compares them with the `starknet` package.
- */
+/** sn_keccak of the names; a unit test compares them with the `starknet` package. */
 export const selectors = {
   Transfer: '0x99cd8bde557814842a3121e8ddfd433a539b8c9f14bf31ebf108d12e6196e9',
   TransferSingle: '0x182d859c0807ba9db63baf8b9d9fdbfeb885d820be6e206b9dab626d995c433',
@@ -47,7 +45,7 @@ const byValue: ReadonlyMap<string, string> = new Map(
   Object.entries(selectors).map(([name, value]) => [BigInt(value).toString(16), name]),
 );
 
-/** The name of an entry point or event, or null for a selector that no contract here has. */
+/** The name of an entry point or event; null if no simulated contract has it. */
 export function selectorName(selector: bigint): string | null {
   return byValue.get(selector.toString(16)) ?? null;
 }
