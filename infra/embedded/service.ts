@@ -144,11 +144,11 @@ function spawnProgram({ program, watch, env }: ServiceSpec): ChildProcess {
 async function untilReady(spec: ServiceSpec, exited: Promise<Exit>): Promise<void> {
   const deadline = AbortSignal.timeout(spec.readyMs);
   let last: unknown = null;
-  let gone = false;
+  let hasExited = false;
   const end = exited.then(() => {
-    gone = true;
+    hasExited = true;
   });
-  while (!deadline.aborted && !gone) {
+  while (!deadline.aborted && !hasExited) {
     const attempt = AbortSignal.any([deadline, AbortSignal.timeout(2000)]);
     const timedOut = new Promise<never>((_resolve, reject) => {
       attempt.addEventListener('abort', () => reject(new Error('no answer within 2 s')), { once: true });

@@ -34,33 +34,33 @@ import type { ProjectionRun } from '../../projections/engine/run/follow-served.t
 import { webhooks } from '../../projections/webhooks/projector.ts';
 import { isolated } from './isolation.ts';
 
-/** What the API writes to itself. */
+/** Topics that the API writes. */
 const projected: readonly PostgresProjection<unknown>[] = [accounts, sync, webhooks, catalogue, adCounts];
 
-/** An API on real stores, with the projectors of what it writes beside it. */
+/** An API on real stores, with the projectors of the topics that it writes. */
 export interface ApiWorld {
   readonly url: string;
   readonly env: Readonly<Record<string, string>>;
   readonly kafka: Kafka;
-  /** Of the tables' owner. */
+  /** Pool of the tables' owner. */
   readonly pool: Pool;
-  /** Of the role that the API has. */
+  /** Pool of the API's role. */
   readonly apiPool: Pool;
   readonly commands: CommandChannel;
   /** Every line that API and projector have logged. */
   logged(): string;
-  /** Starts and stops the projectors; they run at first. */
+  /** Starts and stops the projectors, which run initially. */
   startProjector(): Promise<void>;
   stopProjector(): Promise<void>;
-  /** Makes a user and logs in. */
+  /** Creates a user and logs in. */
   makeUser(username: string, email?: string): Promise<{ token: string; password: string; id: number }>;
   readonly call: Call;
-  /** Another API on the same stores, with settings and a clock of its own; ends with the world. */
+  /** Another API on the same stores with its own settings and clock; closed with the world. */
   anotherApi(options?: {
     env?: Readonly<Record<string, string>>;
     now?: () => number;
   }): Promise<{ url: string; call: Call; close(): Promise<void> }>;
-  /** Ends the API only; `close` ends everything. */
+  /** Closes the API only; `close` closes everything. */
   closeApi(): Promise<void>;
   close(): Promise<void>;
 }
@@ -75,7 +75,7 @@ export interface Answer {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;
-  /** The parsed body; undefined when it is not JSON. */
+  /** The parsed body; undefined if it is not JSON. */
   // oxlint-disable-next-line typescript/no-explicit-any -- tests read answers of any shape
   readonly json: any;
 }
@@ -124,7 +124,7 @@ export async function apiWorld(env: Readonly<Record<string, string>> = {}): Prom
   await kafka.ensureTopics();
   const owner = createClickHouse(fullEnv.CLICKHOUSE_URL, { application: 'test' });
   releasers.push('clickhouse', () => owner.close());
-  // The tables of others stay empty.
+  // Other tables stay empty.
   for (const projection of projections) await openBuild(pool, owner, projection);
 
   let projectors: ProjectionRun[] = [];

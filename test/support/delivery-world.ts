@@ -34,24 +34,24 @@ import { topics } from '../../schemas/topics.ts';
 import { projectionWorld, until } from './projection-world.ts';
 import type { ProjectionWorld } from './projection-world.ts';
 
-/** The contract's retries, in milliseconds. */
+/** The retry delays of the contract, in milliseconds. */
 export const DELAYS_MS = [30, 300, 1800, 7200, 43_200].map((seconds) => seconds * 1000);
 export const TIMEOUT_MS = 400;
-/** After so long whoever has an attempt counts as gone. */
+/** The lease of an attempt expires after this time. */
 export const LEASE_MS = TIMEOUT_MS + 20_000;
-/** Who has the webhooks; the log's first command could have made it. */
+/** Owner of the webhooks, an id that the first command in the log could have created. */
 const OWNER = 1;
-/** Who has the webhook that shows what was looked at. */
+/** Owner of the webhook that shows which messages were matched. */
 const NEIGHBOUR = 2;
 const START = 1_700_000_000_000;
 
-/** A request as a receiver got it. */
+/** A request as received. */
 export interface Received {
   readonly id: string;
   readonly attempt: number;
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
-  /** By the test's clock. */
+  /** Time on the clock of the test. */
   readonly at: number;
 }
 export type Answering = (received: Received, response: ServerResponse) => void;
@@ -64,19 +64,19 @@ export interface Receiver {
 }
 
 export interface Station {
-  /** Ends at once what waits; what runs is given a moment. */
+  /** Stops; requests in progress may finish for a moment. */
   stop(): Promise<void>;
 }
 
-/** The delivery of webhooks on real stores, log, projector and sockets. Only time is the test's. */
+/** The delivery of webhooks on real stores, log, projector and sockets, with a clock that the test controls. */
 export interface DeliveryWorld extends Pick<ProjectionWorld, 'pool' | 'env' | 'kafka' | 'log'> {
   readonly schema: string;
   readonly clock: Clock & { advance(ms: number): void; set(at: number): void };
   readonly failures: unknown[];
   readonly webhookSchema: () => Promise<string | null>;
-  /** A receiver of its own on an address of loopback, which answers 200 until it is told otherwise. */
+  /** A receiver on its own loopback address, which answers 200 by default. */
   receiver(answer?: Answering, host?: string): Promise<Receiver>;
-  /** Appends a command and waits until it is decided; its result. */
+  /** Appends a command, waits until it is decided, and returns its result. */
   command<T extends WebhookCommand['type'] | 'user.disable'>(
     type: T,
     body: Omit<CommandOf<T>['body'], 'user_id'> & { readonly user_id?: number },
@@ -84,15 +84,15 @@ export interface DeliveryWorld extends Pick<ProjectionWorld, 'pool' | 'env' | 'k
   ): Promise<Record<string, unknown>>;
   webhook(url: string, owner?: number): Promise<{ readonly id: number; readonly secret: string }>;
   sealed(secret: string, owner?: number): string;
-  /** Makes deliveries, due now; their ids. */
+  /** Creates deliveries that are due now, and returns their ids. */
   deliver(webhookId: number, count?: number): Promise<string[]>;
   delivery(webhookId: number, id: string): Promise<Delivery>;
-  /** Whatever is due now has been begun when this resolves. */
+  /** Resolves when every delivery that is due now has been started. */
   looked(): Promise<void>;
   sender(options?: { readonly pool?: Pool } & Partial<SenderSettings>): Station;
-  /** All that works beside the log's matchers. */
+  /** Everything except the matchers. */
   station(options?: Partial<SenderSettings>): Promise<Station>;
-  /** Forgets all deliveries, and starts time anew. */
+  /** Deletes all deliveries and resets the clock. */
   reset(): Promise<void>;
   close(): Promise<void>;
 }
@@ -124,7 +124,7 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
   let time = START;
   const clock: DeliveryWorld['clock'] = {
     now: () => time,
-    // Whoever waits looks again in a moment: only `now` says what is due.
+    // Waits end soon: only `now` determines what is due.
     sleep: async (ms, signal) => await pause(Math.min(ms, 5), signal),
     turn: async () => await pause(0),
     random: () => 0,
@@ -243,7 +243,7 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
         const receiver = await own.receiver();
         canary = { receiver, id: (await own.webhook(receiver.url, NEIGHBOUR)).id };
       }
-      // The endpoint that waited last is given something: so was every one before it.
+      // When the endpoint that waited last gets a delivery, every earlier one has got one.
       const { id, receiver } = canary;
       for (let round = 0; round < 2; round += 1) {
         const [sent = ''] = await own.deliver(id);

@@ -4,14 +4,14 @@ import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 
-/** The schemas of both databases as SQL, in an order that does not depend on when anything was created. */
+/** The schemas of both databases as SQL, in an order independent of creation. */
 
 const OWN_SCHEMAS = `n.nspname NOT IN ('public', 'information_schema') AND n.nspname !~ '^pg_'`;
 
 const relationRow = z.object({ name: z.string(), kind: z.enum(['r', 'v']), lines: z.array(z.string()) });
 const definitionRow = z.object({ definition: z.string() });
 
-/** Tables with columns and constraints, views, indexes, functions and triggers of every schema of ours. */
+/** Tables with columns and constraints, views, indexes, functions and triggers of every schema of the service. */
 export async function dumpPostgres(db: Sql): Promise<string> {
   const relations = await sqlRows(
     db,

@@ -23,7 +23,7 @@ export interface KafkaCluster {
   readonly brokers: readonly string[];
   readonly admin: Admin;
   createTopic(topic: string, partitions: number): Promise<void>;
-  /** Moves the leader of a partition to another broker; resolves when the controller has taken the order. */
+  /** Moves the leader of a partition to another broker; resolves when the controller has accepted the request. */
   moveLeader(topic: string, partition: number): Promise<void>;
   stop(): Promise<void>;
 }
@@ -35,7 +35,7 @@ export async function startKafkaCluster(): Promise<KafkaCluster> {
   const clusterId = `C${Buffer.from(randomUUID().replaceAll('-', ''), 'hex').toString('base64url').slice(1)}`;
   const services: EmbeddedService[] = [];
   const stopBrokers = async (): Promise<void> => {
-    // The controller last: a broker leaves its partitions to others through it.
+    // The controller last: brokers hand over their partitions through it.
     for (const service of services.toReversed()) await service.stop();
     rmSync(folder, { recursive: true, force: true });
   };
@@ -141,7 +141,7 @@ function properties({ id, controllerPort, port }: Parameters<typeof startBroker>
     'num.network.threads': 2,
     'num.io.threads': 2,
     'log.cleaner.dedupe.buffer.size': 16_777_216,
-    // A loaded machine: a broker that is slow must not count as dead.
+    // A slow broker on a loaded machine must not count as dead.
     'broker.session.timeout.ms': 20_000,
   };
   return Object.entries(entries)

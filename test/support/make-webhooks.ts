@@ -15,16 +15,16 @@ const MOST = 1_000_000;
 
 export interface NewWebhook {
   readonly url: string;
-  /** `whsec_…`, as its receiver knows it. */
+  /** `whsec_…`, for the receiver. */
   readonly secret: string;
   readonly events: WebhookEvent[];
-  /** '': any. */
+  /** Empty: any. */
   readonly subscriptions: readonly { readonly token: Felt | ''; readonly address: Felt | '' }[];
-  /** Nothing at or below it is sent. */
+  /** Events at or below this height are not sent. */
   readonly above: number;
 }
 
-/** Makes webhooks by the log, as many as one likes; their ids, once a projector has them all. */
+/** Creates webhooks through the log; returns their ids when a projector has all of them. */
 export async function makeWebhooks(
   {
     kafka,

@@ -7,7 +7,7 @@ import type { Pool } from '../../infra/postgres/client.ts';
 import { migrate } from '../../infra/postgres/migrate.ts';
 import { isolated } from './isolation.ts';
 
-/** The log and the working tables that an observer stands on. */
+/** The log and the tables that an observer needs. */
 export interface ObserverWorld {
   readonly pool: Pool;
   readonly kafka: Kafka;

@@ -3,7 +3,7 @@ import addFormats from 'ajv-formats';
 
 import type { Answer, ApiWorld } from './api-world.ts';
 
-/** Complaints about an answer, by the OpenAPI document that the API itself serves; none when it conforms. */
+/** Deviations of an answer from the OpenAPI document that the API serves. */
 export type Complaints = (method: string, path: string, answer: Answer) => string[];
 
 export async function openApiChecker(world: Pick<ApiWorld, 'call'>): Promise<Complaints> {

@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import { BOB, COIN, MAX, NFT, TX1 } from './small-chain.ts';
 
-/** The forms in which a client may send a parameter of a URL, by its kind, and what each is answered (decision 14). */
+/** Values of URL parameters by kind, and the expected answers (decision 14). */
 
 const schema = z.object({
   type: z.string().optional(),
@@ -31,7 +31,7 @@ const described = z.object({
 });
 const documentOfPaths = z.object({ paths: z.record(z.string(), z.record(z.string(), described)) });
 
-/** One method of a path, as the API's own document has it. */
+/** One method of a path in the API's OpenAPI document. */
 export interface Operation {
   readonly method: string;
   readonly path: string;
@@ -40,7 +40,7 @@ export interface Operation {
   readonly takesKey: boolean;
 }
 
-/** All but signed ones, whose checks have an order of their own (sync.test.ts). */
+/** All except signed ones, which are checked in another order (sync.test.ts). */
 export function operationsOf(document: unknown): Operation[] {
   const isSigned = ({ security }: z.infer<typeof described>): boolean =>
     security.some((one) => 'Signature' in one);
@@ -57,17 +57,17 @@ export function operationsOf(document: unknown): Operation[] {
   );
 }
 
-/** A value of a URL: encoded, or `raw` as it stands there. */
+/** A value in a URL: encoded, or `raw`. */
 export type Sent = string | { readonly raw: string };
 export const urlOf = (sent: Sent): string => (typeof sent === 'string' ? encodeURIComponent(sent) : sent.raw);
 
-/** How one kind of parameter is answered. */
+/** Expected answers for one kind of parameter. */
 interface Kind {
-  /** Other spellings of a value, that mean the same. */
+  /** Other spellings of the same value. */
   readonly same: (value: string) => readonly Sent[];
-  /** Refused, by 400 under the parameter's name. */
+  /** Rejected with 400 and the name of the parameter. */
   readonly bad: (of: Schema) => readonly Sent[];
-  /** Not refused, whatever it is taken for. */
+  /** Accepted with any meaning. */
   readonly lenient?: readonly Sent[];
   /** Answered 404 "Invalid page." */
   readonly noPage?: readonly Sent[];
@@ -76,7 +76,7 @@ interface Kind {
 const DELIVERY = '5f0f7f3e-3c36-4b59-9f0e-6f9a3c1d2e4b';
 const LONG = 'a'.repeat(6000);
 const raws = (...texts: readonly string[]): Sent[] => texts.map((raw) => ({ raw }));
-/** NUL, bytes that are not UTF-8, half a surrogate pair, an escape that is none, a character that is cut off. */
+/** NUL, invalid UTF-8, half a surrogate pair, an invalid escape, an incomplete character. */
 const NO_TEXT = raws('%00', '%FF%FE', '%C0%80', '%ED%A0%80', '%', '%zz', '%E2%82');
 const PRIME = '0x800000000000011000000000000000000000000000000000000000000000001';
 const NO_ADDRESS: readonly Sent[] = [
@@ -119,7 +119,7 @@ export const kinds: Readonly<Record<string, Kind>> = {
       ...NO_TEXT,
       ...raws('1%00'),
     ],
-    // What has no upper bound is beyond every height.
+    // Without an upper bound it exceeds every height.
     lenient: ['4294967295', '9007199254740993', '9'.repeat(400)],
   },
   boolean: {
@@ -216,7 +216,7 @@ export function kindOf({ name, schema: of }: Parameter): string {
 
 const END = '2023-11-15T00:00:00Z';
 
-/** A good value of every parameter on the small chain, by name. */
+/** A valid value of every parameter on the small chain, by name. */
 const good: Readonly<Record<string, string>> = {
   account: BOB,
   account_address: BOB,
@@ -241,7 +241,7 @@ const good: Readonly<Record<string, string>> = {
   page: '1',
   limit: '10',
   max_age: '4000000000',
-  // Nobody observes: to force a read is to wait for it.
+  // No observer runs: a forced read would wait for one.
   force_refresh: 'false',
   skip_zero: 'true',
   common: 'true',
@@ -252,13 +252,13 @@ const good: Readonly<Record<string, string>> = {
   page_size: '10',
   include_metadata: 'true',
   nft_token_id: '77',
-  // Nobody's.
+  // Without an owner.
   id: '0',
   delivery_id: DELIVERY,
   ad_id: '0',
   status: 'dead',
   event: 'ping',
-  // Of the catalogue that the test has made.
+  // From the catalogue that the test has created.
   slug: 'one',
   category: 'one',
   placement: 'one',
@@ -277,10 +277,10 @@ const good: Readonly<Record<string, string>> = {
   is_active: 'true',
 };
 
-/** Of what a test has made, by route: the ids are not known before. */
+/** Ids of what the test has created, by route. */
 export const made = new Map<string, Readonly<Record<string, string>>>();
 
-/** What a route is sent besides what it requires, or instead. */
+/** Values that a route gets besides the required ones, or instead. */
 const besides: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   '/api/transfers/': { block: '10' },
   '/api/balance/': { token_address: NFT, max_age: '4000000000' },
@@ -296,7 +296,7 @@ const besides: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 };
 
 /**
- * What a route answers to good values of a URL alone: no price of the past is known here, and there is no such key,
+ * The status of routes with valid URL parameters that do not answer 200: there are no earlier prices, and no such key,
  * webhook or ad.
  */
 export const statusOf = (path: string): number => {
@@ -304,10 +304,10 @@ export const statusOf = (path: string): number => {
   return path === '/api/price-at/' || (/\{(ad_)?id\}/.test(path) && !made.has(path)) ? 404 : 200;
 };
 
-/** Routes with parameters that are refused without a body. */
+/** Routes with parameters that require a body. */
 const WANTS_BODY: ReadonlySet<string> = new Set(['/api/dapps/vendor-wallets/{id}/update_activity/']);
 
-/** A text that is looked up: any but a known one is answered 404. */
+/** A text that is looked up: unknown ones are answered 404. */
 export const isLookedUp = ({ name, in: place }: Parameter): boolean =>
   place === 'path' || name === 'placement';
 
@@ -317,11 +317,11 @@ export function valueOf(path: string, name: string): string {
   return value;
 }
 
-/** Whether the route is sent this parameter when another is tried. */
+/** Whether the route gets this parameter while another is tested. */
 export const isGiven = ({ path }: Operation, { name, in: place, required }: Parameter): boolean =>
   place === 'query' && (required || besides[path]?.[name] !== undefined);
 
-/** The address of a route with good values of what it wants, and these of one parameter; null: that one is left out. */
+/** The URL of a route with valid required parameters and these values of one parameter; null: without it. */
 export function urlWith(
   operation: Operation,
   tried: Parameter | null,

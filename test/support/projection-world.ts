@@ -43,7 +43,7 @@ export interface ProjectionWorld {
   catchUp(options?: Partial<ClickHouseRunOptions>): Promise<void>;
   /** By table: number and hash of the visible rows. Derived rows without their version. */
   checksums(): Promise<Record<string, string>>;
-  /** Rows of a query; `{{table}}` stands for the table of build 1. */
+  /** Rows of a query, in which `{{table}}` is the table of build 1. */
   select(sql: string): Promise<Record<string, unknown>[]>;
   stopRuns(): Promise<void>;
   close(): Promise<void>;

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { codeOf, rowsOf, startTestServer } from './clickhouse-server.ts';
 import type { TestServer } from './clickhouse-server.ts';
 
-/** The unmodified client against the embedded server: rows going in, none lost, none cut, none taken for SQL. */
+/** Inserts by the unmodified client into the embedded server: no row is lost, truncated or executed as SQL. */
 let server: TestServer;
 let client: ClickHouseClient;
 beforeAll(async () => {
@@ -30,7 +30,7 @@ const largest = ((1n << 256n) - 1n).toString();
 const trap = '\n\nDROP TABLE bystander;\n\n';
 const all = 'SELECT id, text, amount FROM t ORDER BY id';
 
-test('JSON rows with empty lines and SQL in them', async () => {
+test('inserts JSON rows that contain empty lines and SQL', async () => {
   await client.insert({
     table: 't',
     values: [
@@ -45,7 +45,7 @@ test('JSON rows with empty lines and SQL in them', async () => {
   ]);
 });
 
-test('lines given by hand: an empty line between them neither cuts the insert nor runs what follows', async () => {
+test('an empty line between rows neither ends the insert nor executes the following lines', async () => {
   const line = (id: number): string => `{"id":${id},"text":"","amount":"0"}\n`;
   const values = Readable.from([`${line(1)}\n`, `${line(2)}\n\n`, line(3)], { objectMode: false });
   const { stream } = await client.exec({ query: 'INSERT INTO t FORMAT JSONEachRow', values });
@@ -64,7 +64,7 @@ test('lines given by hand: an empty line between them neither cuts the insert no
   expect(await rowsOf(client, 'SELECT count() AS n FROM t')).toEqual([{ n: '3' }]);
 });
 
-test('RowBinary is bytes: an empty line inside, quotes, zeros, a semicolon', async () => {
+test('inserts RowBinary with an empty line, quotes, zeros and a semicolon', async () => {
   const text = Buffer.from(`a\n\n;'"\`\\\0DROP TABLE bystander\n\n`);
   const row = (id: number): Buffer => {
     const head = Buffer.alloc(9);
@@ -72,7 +72,7 @@ test('RowBinary is bytes: an empty line inside, quotes, zeros, a semicolon', asy
     head.writeUInt8(text.length, 8);
     return Buffer.concat([head, text, Buffer.alloc(32, 0xff)]);
   };
-  // 0x0a0a as an id is an empty line as well.
+  // An id of 0x0a0a is an empty line, too.
   const ids = [1, 0x0a0a, 0x0a0a0a0a0a, ...Array.from({ length: 50_000 }, (_, i) => 1_000_000 + i)];
   const values = Readable.from(ids.map(row), { objectMode: false });
   const { stream, summary } = await client.exec({
@@ -90,7 +90,7 @@ test('RowBinary is bytes: an empty line inside, quotes, zeros, a semicolon', asy
   expect(await rowsOf(client, 'SELECT count() AS n FROM bystander')).toEqual([{ n: '0' }]);
 });
 
-test('VALUES in the statement, with quotes, comments, expressions and a parameter', async () => {
+test('inserts VALUES with quotes, comments, expressions and a parameter', async () => {
   await client.command({
     query: `INSERT INTO t /* FORMAT CSV */ (id, text, amount) VALUES (1, 'it''s; FORMAT', 2 + 3), (2, {p:String},\n\n 7)`,
     query_params: { p: 'given' },
@@ -101,7 +101,7 @@ test('VALUES in the statement, with quotes, comments, expressions and a paramete
   ]);
 });
 
-test('a table named by a parameter, or like a keyword', async () => {
+test('inserts into a table named by a parameter, or like a keyword', async () => {
   await client.command({
     query: 'CREATE TABLE IF NOT EXISTS `values` (x UInt8) ENGINE = MergeTree ORDER BY x',
   });
@@ -114,7 +114,7 @@ test('a table named by a parameter, or like a keyword', async () => {
   expect(await rowsOf(client, 'SELECT x FROM `values` ORDER BY x')).toEqual([{ x: 1 }, { x: 2 }, { x: 3 }]);
 });
 
-test.each(['gzip', 'zstd'] as const)('a body compressed with %s, from a stream', async (codec) => {
+test.each(['gzip', 'zstd'] as const)('inserts a streamed body compressed with %s', async (codec) => {
   const values = Readable.from(
     (function* rows() {
       for (let id = 0; id < 20_000; id++) yield { id, text: trap, amount: '1' };
@@ -128,7 +128,7 @@ test.each(['gzip', 'zstd'] as const)('a body compressed with %s, from a stream',
   ]);
 });
 
-test('a row that does not fit leaves none of its insert', async () => {
+test('an invalid row fails the whole insert', async () => {
   const values = [
     { id: 1, text: 'a', amount: '1' },
     { id: 2, text: 'b', amount: 'not a number' },
@@ -138,7 +138,7 @@ test('a row that does not fit leaves none of its insert', async () => {
   expect(await rowsOf(client, 'SELECT count() AS n FROM t')).toEqual([{ n: '0' }]);
 });
 
-test('an upload cut midway leaves no rows', async () => {
+test('an interrupted upload inserts no rows', async () => {
   const { hostname, port, username, password } = new URL(server.service.url);
   const authorization = Buffer.from(`${username}:${password}`).toString('base64');
   const rows = Array.from({ length: 50_000 }, (_, id) => `{"id":${id},"text":"x","amount":"1"}\n`).join('');
@@ -158,7 +158,7 @@ test('an upload cut midway leaves no rows', async () => {
   expect(await rowsOf(client, 'SELECT count() AS n FROM t')).toEqual([{ n: '0' }]);
 });
 
-test('rows that were acknowledged are there after kill -9, once', async () => {
+test('acknowledged rows exist exactly once after kill -9', async () => {
   const acknowledged = new Set<number>();
   let next = 0;
   for (let round = 0; round < 2; round++) {
@@ -195,6 +195,6 @@ test('rows that were acknowledged are there after kill -9, once', async () => {
   );
   expect(acknowledged.size).toBeGreaterThan(10);
   for (const batch of acknowledged) expect(counts.get(batch), `batch ${batch}`).toBe(500);
-  // One that was under way may be there too, and then whole.
+  // The insert in progress may exist, too, but only completely.
   for (const [batch, count] of counts) expect(count, `batch ${batch}`).toBe(500);
 });

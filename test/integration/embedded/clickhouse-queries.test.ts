@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { codeOf, rowsOf, startTestServer } from './clickhouse-server.ts';
 import type { TestServer } from './clickhouse-server.ts';
 
-/** The unmodified client against the embedded server: questions and answers. */
+/** Queries by the unmodified client on the embedded server. */
 let server: TestServer;
 beforeAll(async () => {
   server = await startTestServer();
@@ -28,11 +28,11 @@ const hostile = [
 ];
 
 describe('parameters', () => {
-  test.each(hostile)('a String comes back as it was sent: %j', async (text) => {
+  test.each(hostile)('returns the String %j unchanged', async (text) => {
     expect(await rowsOf(server.writer(), 'SELECT {x:String} AS x', { x: text })).toEqual([{ x: text }]);
   });
 
-  test('every type that the service binds comes back exactly', async () => {
+  test('returns every type that the service binds unchanged', async () => {
     const largest = (1n << 256n) - 1n;
     const [row] = await rowsOf(
       server.writer(),
@@ -59,12 +59,12 @@ describe('parameters', () => {
     });
   });
 
-  test('an Identifier names a column', async () => {
+  test('accepts an Identifier as a column', async () => {
     const query = 'SELECT {column:Identifier} AS x FROM (SELECT 7 AS `odd name`)';
     expect(await rowsOf(server.writer(), query, { column: 'odd name' })).toEqual([{ x: 7 }]);
   });
 
-  test('a parameter larger than a query may be travels in the URL and in a form', async () => {
+  test('accepts a parameter beyond the maximum query size, in the URL and in a form', async () => {
     const inUrl = 'x'.repeat(400_000);
     expect(await rowsOf(server.writer(), 'SELECT length({x:String}) AS n', { x: inUrl })).toEqual([
       { n: '400000' },
@@ -79,13 +79,13 @@ describe('parameters', () => {
     ]);
   });
 
-  test('a parameter that was not given is named in the error', async () => {
+  test('names a missing parameter in the error', async () => {
     expect(await codeOf(rowsOf(server.writer(), 'SELECT {missing:String}'))).toBe('456');
   });
 });
 
 describe('answers', () => {
-  test('documents, lines and binary formats', async () => {
+  test('have the requested format', async () => {
     const client = server.writer();
     const query = 'SELECT number AS n FROM numbers(3)';
     const json = await (await client.query({ query, format: 'JSON' })).json<{ n: string }>();
@@ -100,7 +100,7 @@ describe('answers', () => {
     expect(Buffer.concat(chunks).toString('hex')).toBe('000000000000000001000000000000000200000000000000');
   });
 
-  test('a document of many blocks is one document, a stream of many blocks has every row once', async () => {
+  test('of many blocks are one document, or a stream with every row once', async () => {
     const query = 'SELECT number AS n FROM numbers(300000)';
     const client = server.writer();
     const document = await (await client.query({ query, format: 'JSONCompact' })).json<[number]>();
@@ -113,7 +113,7 @@ describe('answers', () => {
     expect(sum).toBe((300_000 * 299_999) / 2);
   });
 
-  test.each(['gzip', 'zstd'] as const)('an answer compressed with %s', async (codec) => {
+  test.each(['gzip', 'zstd'] as const)('are compressed with %s', async (codec) => {
     const client = server.writer({ compression: { response: { codec } } });
     const result = await client.query({
       query: 'SELECT number AS n FROM numbers(100000)',
@@ -123,7 +123,7 @@ describe('answers', () => {
     expect(await result.json()).toHaveLength(100_000);
   });
 
-  test('an empty answer, and TOTALS at the end', async () => {
+  test('may be empty, or end with TOTALS', async () => {
     expect(await rowsOf(server.writer(), 'SELECT 1 AS x WHERE 0')).toEqual([]);
     const totals = await server.writer().query({
       query: 'SELECT number % 2 AS k, count() AS n FROM numbers(10) GROUP BY k WITH TOTALS ORDER BY k',
@@ -132,7 +132,7 @@ describe('answers', () => {
     expect(await totals.text()).toBe('0\t5\n1\t5\n\n0\t10\n');
   });
 
-  test('many callers at once get their own answers', async () => {
+  test('reach their own callers', async () => {
     const client = server.writer({ max_open_connections: 40 });
     const answers = await Promise.all(
       Array.from({ length: 200 }, (_, i) => rowsOf(client, 'SELECT {i:UInt32} AS i', { i })),
@@ -155,7 +155,7 @@ describe('errors', () => {
     await expect(call.then((result) => result.text())).rejects.toMatchObject({ code, type });
   });
 
-  test('an error after the first block breaks the answer, for whoever reads it', async () => {
+  test('an error after the first block breaks the response for every reader', async () => {
     const query = "SELECT number, throwIf(number = 200000, 'late') FROM numbers(300000)";
     const streamed = await server
       .writer()
@@ -180,7 +180,7 @@ describe('errors', () => {
     await expect(waited).rejects.toMatchObject({ code: '395' });
   });
 
-  test('limits of a query: time and memory', async () => {
+  test('limits the time and memory of a query', async () => {
     const client = server.writer();
     const slow = client.query({
       query: 'SELECT count() FROM numbers(100000000000) WHERE sipHash64(number) = 1',
@@ -195,7 +195,7 @@ describe('errors', () => {
     expect(await rowsOf(client, 'SELECT 1 AS x')).toEqual([{ x: 1 }]);
   });
 
-  test('an unknown setting, user, password and database', async () => {
+  test('rejects an unknown setting, user, password and database', async () => {
     const client = server.writer();
     const odd = { no_such_setting: '1' };
     expect(await codeOf(client.query({ query: 'SELECT 1', clickhouse_settings: odd }))).toBe('115');
@@ -219,8 +219,8 @@ describe('errors', () => {
   });
 });
 
-describe('life of a query', () => {
-  test("a caller that goes away has its query killed, and the slot is another's", async () => {
+describe('lifecycle of a query', () => {
+  test('kills the query of a disconnected caller and frees its slot', async () => {
     const client = server.writer({ max_open_connections: 20 });
     const endless = (signal: AbortSignal) =>
       client.query({
@@ -233,14 +233,14 @@ describe('life of a query', () => {
     await new Promise((resolve) => setTimeout(resolve, 500));
     abort.abort();
     expect(await Promise.all(calls)).toEqual(Array.from({ length: 10 }, () => 'aborted'));
-    // All eight read slots were taken by the ten: an answer means that they are free again.
+    // The ten queries used all eight read slots, so an answer means that they are free again.
     const running = "SELECT count() AS n FROM system.processes WHERE query LIKE '%1000000000000%'";
     await expect
       .poll(() => rowsOf(client, `${running} AND query NOT LIKE '%processes%'`), { timeout: 10_000 })
       .toEqual([{ n: '0' }]);
   });
 
-  test('a session keeps temporary tables and settings, and is for one query at a time', async () => {
+  test('a session keeps temporary tables and settings, and runs one query at a time', async () => {
     const client = server.writer({ session_id: 'one' });
     await client.command({ query: 'CREATE TEMPORARY TABLE kept (x UInt8)' });
     await client.command({ query: 'SET max_block_size = 1234' });
@@ -256,7 +256,7 @@ describe('life of a query', () => {
     expect(await rowsOf(client, 'SELECT 1 AS x')).toEqual([{ x: 1 }]);
   });
 
-  test('settings of one request do not reach the next', async () => {
+  test('settings of a request do not affect the next', async () => {
     const client = server.writer();
     const setting = "SELECT getSetting('max_block_size') AS s";
     const [usual] = await rowsOf(client, setting);
@@ -285,7 +285,7 @@ test.each([
   'POST / HTTP/1.1\r\nContent-Encoding: constructor\r\nContent-Length: 0',
   'POST / HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=x\r\nContent-Length: 3\r\n\r\nodd',
   'POST / HTTP/1.1\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nodd',
-])('an odd request harms nobody else: %j', async (head) => {
+])('a malformed request does not affect others: %j', async (head) => {
   const { hostname, port, username, password } = new URL(server.service.url);
   const authorization = Buffer.from(`${username}:${password}`).toString('base64');
   const answered = await new Promise<string>((resolve, reject) => {

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { codeOf, rowsOf, startTestServer } from './clickhouse-server.ts';
 import type { TestServer } from './clickhouse-server.ts';
 
-/** What the read-only user may and may not do, each against the engine behind it. */
+/** Permissions of the read-only user, tested with the engine. */
 let server: TestServer;
 let reader: ClickHouseClient;
 beforeAll(async () => {
@@ -23,7 +23,7 @@ afterAll(async () => {
   expect(existsSync('/tmp/tds-reader-was-here')).toBe(false);
 });
 
-describe('may', () => {
+describe('the read-only user may', () => {
   test.each([
     ['SELECT a FROM t WHERE a = {a:UInt64}', [{ a: '2' }]],
     ['WITH s AS (SELECT sum(a) AS n FROM t) SELECT n FROM s', [{ n: '6' }]],
@@ -39,7 +39,7 @@ describe('may', () => {
     expect(await rowsOf(reader, query, { a: 2 })).toEqual(rows);
   });
 
-  test('ask how an answer looks, by URL, and ping', async () => {
+  test('set output formats in the URL, and ping', async () => {
     const result = await reader.query({
       query: 'SELECT count() AS n FROM t',
       format: 'JSONEachRow',
@@ -74,7 +74,7 @@ const refusals: readonly (readonly [code: string, query: string])[] = [
   ['164', 'ATTACH TABLE t'],
   ['164', 'EXPLAIN SELECT 1'],
   ['164', 'SHOW TABLES'],
-  // Two statements, and one hidden behind the other.
+  // Two statements, also without a semicolon.
   ['62', 'SELECT 1; SELECT 2'],
   ['62', 'SELECT 1; DROP TABLE t'],
   ['62', "SELECT '\\'; DROP TABLE t; --'; DROP TABLE t"],
@@ -112,7 +112,7 @@ const refusals: readonly (readonly [code: string, query: string])[] = [
   ['497', 'SELECT * FROM `system`.settings'],
   ['497', 'SELECT * FROM information_schema.tables'],
   ['497', 'SELECT sleep(3)'],
-  // Settings beyond how an answer looks and how large it may be.
+  // Settings other than output formats and limits.
   ['452', 'SELECT 1 SETTINGS readonly = 0'],
   ['452', 'SELECT 1 SETTINGS max_memory_usage = 0'],
   ['452', "SELECT 1 SETTINGS format_schema = '/etc/passwd'"],
@@ -122,7 +122,7 @@ const refusals: readonly (readonly [code: string, query: string])[] = [
   ['452', "SELECT (SELECT 1 SETTINGS /* */ format_schema = '/etc/passwd')"],
 ];
 
-describe('may not', () => {
+describe('the read-only user may not', () => {
   test.each(refusals)('%s: %s', async (code, query) => {
     const call = reader.query({ query, format: 'TabSeparated' });
     expect(await codeOf(call.then((result) => result.text()))).toBe(code);
@@ -152,7 +152,7 @@ describe('may not', () => {
   test.each(['default', 'system', 'information_schema'])('work in database %s', async (database) => {
     const url = new URL(server.service.apiUrl);
     url.pathname = `/${database}`;
-    // The client leaves `default` out of a request; the server's own database is then meant.
+    // The client omits `default` from a request, which then uses the server's own database.
     const call = rowsOf(server.reader({ url }), 'SELECT * FROM `/etc/hostname`');
     expect(await codeOf(call)).toBe(database === 'default' ? '60' : '497');
     const direct = await fetch(`${url.origin}/?database=${database}&query=SELECT%201`, {
@@ -161,14 +161,14 @@ describe('may not', () => {
     expect([direct.status, direct.headers.get('x-clickhouse-exception-code')]).toEqual([403, '497']);
   });
 
-  test('set more than it may, by URL', async () => {
+  test('change other settings in the URL', async () => {
     for (const setting of ['readonly', 'max_memory_usage', 'allow_ddl', 'format_schema']) {
       const call = reader.query({ query: 'SELECT 1', clickhouse_settings: { [setting]: '0' } });
       expect(await codeOf(call), setting).toBe('452');
     }
   });
 
-  test('keep anything in a session', async () => {
+  test('use a session', async () => {
     const call = server
       .reader({ session_id: 's' })
       .command({ query: 'CREATE TEMPORARY TABLE kept (x UInt8)' });
@@ -176,6 +176,6 @@ describe('may not', () => {
   });
 });
 
-test('nothing of the above has changed the table', async () => {
+test('none of these statements has changed the table', async () => {
   expect(await rowsOf(server.writer(), 'SELECT count() AS n FROM t')).toEqual([{ n: '3' }]);
 });

@@ -10,12 +10,12 @@ import type { EmbeddedClickHouse } from '../../../infra/embedded/clickhouse/clic
 import { takePorts } from '../../../infra/embedded/ports.ts';
 import { createLogger } from '../../../infra/log.ts';
 
-/** An embedded ClickHouse of a test file's own, with clients that are closed with it. */
+/** An embedded ClickHouse for one test file, with clients that are closed with it. */
 export interface TestServer {
   readonly service: EmbeddedClickHouse;
   writer(options?: ClickHouseClientConfigOptions): ClickHouseClient;
   reader(options?: ClickHouseClientConfigOptions): ClickHouseClient;
-  /** Ends it with -9 and starts it again on its folder. */
+  /** Kills it with SIGKILL and restarts it on its folder. */
   killAndRestart(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -27,7 +27,7 @@ export async function startTestServer(memoryMb = 1024): Promise<TestServer> {
   let service = await startClickHouse({ dataDir, port, memoryMb, log });
   const clients: ClickHouseClient[] = [];
   const client = (url: string, options: ClickHouseClientConfigOptions): ClickHouseClient => {
-    // Expected errors are the tests' subject, not something to print.
+    // Tests expect errors, so they are not logged.
     const made = createClient({ url, log: { level: 127 }, ...options });
     clients.push(made);
     return made;
@@ -66,7 +66,7 @@ export async function rowsOf(
   return await result.json();
 }
 
-/** The code of the ClickHouse exception that a call ends in; the answer's text when it ends in none. */
+/** The code of the ClickHouse exception of a call; without an exception the text of the answer. */
 export async function codeOf(call: Promise<unknown>): Promise<string> {
   try {
     return `no error: ${JSON.stringify(await call)}`;

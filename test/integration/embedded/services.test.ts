@@ -8,14 +8,14 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { isolated } from '../../support/isolation.ts';
 import type { Isolated } from '../../support/isolation.ts';
 
-/** What the service rests on, asked of whichever back end this run has. */
+/** Features of the stores that the service relies on, tested on the back end of this run. */
 let own: Isolated;
 beforeAll(async () => {
   own = await isolated();
 });
 afterAll(() => own.drop());
 
-test('Kafka takes one message of 16 MB and gives it back', async () => {
+test('Kafka stores a message of 16 MB', async () => {
   const kafka = new kafkajs.Kafka({
     brokers: own.env.KAFKA_BROKERS.split(','),
     logLevel: kafkajs.logLevel.NOTHING,
@@ -50,7 +50,7 @@ test('Kafka takes one message of 16 MB and gives it back', async () => {
   }
 });
 
-test('Kafka makes no topic that was not asked for', async () => {
+test('Kafka does not create topics automatically', async () => {
   const kafka = new kafkajs.Kafka({
     brokers: own.env.KAFKA_BROKERS.split(','),
     logLevel: kafkajs.logLevel.NOTHING,

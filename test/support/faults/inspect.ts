@@ -83,8 +83,8 @@ export function inspector(node: SimulatedNode, env: Readonly<Record<string, stri
       { length: node.ledger.head() + 1 },
       (_, height) => `${height} ${hex(BigInt(node.ledger.at(height)?.hash ?? 0))}`,
     );
-    const said = [...accepted].map(([height, hash]) => `${height} ${hash}`);
-    return [...breaches, ...compare('chain.blocks', truth, said)];
+    const found = [...accepted].map(([height, hash]) => `${height} ${hash}`);
+    return [...breaches, ...compare('chain.blocks', truth, found)];
   };
   const quarantineDifferences = async (): Promise<string[]> => {
     const schema = (await servedBuilds(pool)).schema('quarantine');

@@ -7,7 +7,7 @@ type Exit = Awaited<EmbeddedService['exited']>;
 const killed: Exit = { code: null, signal: 'SIGKILL' };
 const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 
-/** A server whose starts and ends are the test's to decide. */
+/** A server whose starts and exits the test controls. */
 function scripted() {
   const running: { kill(): void }[] = [];
   const stopped: number[] = [];
@@ -54,12 +54,12 @@ function kept(server: ReturnType<typeof scripted>) {
 const until = async (holds: () => boolean): Promise<void> => {
   const deadline = Date.now() + 2000;
   while (!holds()) {
-    if (Date.now() > deadline) throw new Error('it never came to hold');
+    if (Date.now() > deadline) throw new Error('timed out');
     await new Promise((resolve) => setTimeout(resolve, 1));
   }
 };
 
-test('a server that is killed is started again, also when its first tries fail', async () => {
+test('restarts a killed server, also after failed attempts', async () => {
   const server = scripted();
   const { service: starting, restarts } = kept(server);
   const service = await starting;
@@ -74,7 +74,7 @@ test('a server that is killed is started again, also when its first tries fail',
   expect(server.starts()).toBe(4);
 });
 
-test('a stop is no end to recover from', async () => {
+test('does not restart a stopped server', async () => {
   const server = scripted();
   const { service: starting, restarts } = kept(server);
   const service = await starting;
@@ -84,7 +84,7 @@ test('a stop is no end to recover from', async () => {
   expect(restarts()).toBe(0);
 });
 
-test('a stop in the middle of a new start waits for it and ends it', async () => {
+test('a stop during a restart waits for it and stops the new server', async () => {
   const server = scripted();
   const service = await kept(server).service;
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -97,7 +97,7 @@ test('a stop in the middle of a new start waits for it and ends it', async () =>
   expect(server.stopped).toContain(101);
 });
 
-test('a server that does not come back is tried for as long as it takes, and said so aloud', async () => {
+test('retries a failing server without limit, and logs errors after many failures', async () => {
   const server = scripted();
   const { service: starting, restarts, errors } = kept(server);
   const service = await starting;
@@ -109,7 +109,7 @@ test('a server that does not come back is tried for as long as it takes, and sai
   await service.stop();
 });
 
-test('a stop ends the tries', async () => {
+test('a stop ends the retries', async () => {
   const server = scripted();
   const service = await kept(server).service;
   server.refuse(1e6);

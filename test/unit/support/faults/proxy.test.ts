@@ -164,13 +164,13 @@ describe('before Kafka', () => {
     ['Metadata', 3],
     ['FindCoordinator', 10],
   ])('an address that an answer to %s names is the proxy’s, however large it is', async (_, apiKey) => {
-    const told = (port: number): Buffer => Buffer.concat([Buffer.from('\0\t127.0.0.1'), int32(port)]);
+    const address = (port: number): Buffer => Buffer.concat([Buffer.from('\0\t127.0.0.1'), int32(port)]);
     const large = (port: number): Buffer =>
-      frame(Buffer.concat([told(port), Buffer.alloc(300_000, 1), told(port)]));
+      frame(Buffer.concat([address(port), Buffer.alloc(300_000, 1), address(port)]));
     // Addresses inside of data are not replaced.
-    answer = () => Buffer.concat([frame(told(portOf())), large(portOf()), frame(told(portOf()))]);
+    answer = () => Buffer.concat([frame(address(portOf())), large(portOf()), frame(address(portOf()))]);
     const client = await open(kafka);
-    const expected = Buffer.concat([frame(told(portOf())), large(kafka.port), frame(told(portOf()))]);
+    const expected = Buffer.concat([frame(address(portOf())), large(kafka.port), frame(address(portOf()))]);
     let got = Buffer.alloc(0);
     client.on('data', (chunk) => (got = Buffer.concat([got, chunk])));
     client.write(Buffer.concat([0, apiKey, 1].map((key) => frame(Buffer.from([0, key, 0, 9])))));

@@ -21,20 +21,20 @@ describe('faults', () => {
     });
   const ask = (url: string) => post(url, { jsonrpc: '2.0', id: 1, method: BLOCKS, params: ['latest'] });
 
-  test('429 with Retry-After, so many times', () =>
+  test('http429 sends Retry-After the given number of times', () =>
     run({ kind: 'http429', retryAfter: 3, times: 2 }, async (url) => {
       const answers = [await ask(url), await ask(url), await ask(url)];
       expect(answers.map(({ status }) => status)).toEqual([429, 429, 200]);
       expect(answers[0]?.headers.get('retry-after')).toBe('3');
     }));
 
-  test('503 for some methods only', () =>
+  test('http503 applies to the given methods only', () =>
     run({ kind: 'http503', methods: [BLOCKS] }, async (url) => {
       expect((await ask(url)).status).toBe(503);
       expect((await rpc(url, 'starknet_blockNumber')).result).toBe(50);
     }));
 
-  test('half of the JSON', () =>
+  test('truncated sends half of the JSON', () =>
     run({ kind: 'truncated', times: 1 }, async (url) => {
       const text = await (await ask(url)).text();
       expect(text.length).toBeGreaterThan(1000);
@@ -42,28 +42,28 @@ describe('faults', () => {
       expect((await ask(url)).ok).toBe(true);
     }));
 
-  test('no answer at all', () =>
+  test('hang sends no response', () =>
     run({ kind: 'hang', times: 1 }, async (url) => {
       const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: BLOCKS, params: ['latest'] });
       await expect(fetch(url, { method: 'POST', body, signal: AbortSignal.timeout(150) })).rejects.toThrow();
       expect((await ask(url)).ok).toBe(true);
     }));
 
-  test('latency', () =>
+  test('latency delays the response', () =>
     run({ kind: 'latency', ms: 120, times: 1 }, async (url) => {
       const began = performance.now();
       await ask(url);
       expect(performance.now() - began).toBeGreaterThan(110);
     }));
 
-  test('a null block at one height', () =>
+  test('null-result applies to the given heights only', () =>
     run({ kind: 'null-result', heights: { from: 30, to: 30 } }, async (url) => {
       const { result } = await rpc(url, BLOCKS, [{ block_number: 30 }]);
       expect(result).toBeNull();
       expect((await blockAt(url, { block_number: 31 })).block_number).toBe(31);
     }));
 
-  test('an event or a transaction short, under the full count; the chain itself is whole', async () => {
+  test('missing-events and missing-transactions keep the counts, and do not change the chain', async () => {
     const events = (block: Block) => block.transactions.flatMap(({ receipt }) => receipt.events).length;
     await run({ kind: 'missing-events', times: 1 }, async (url) => {
       const short = await blockAt(url, 'latest');
@@ -79,7 +79,7 @@ describe('faults', () => {
     });
   });
 
-  test('a wrong parent', () =>
+  test('wrong-parent replaces the parent hash', () =>
     run({ kind: 'wrong-parent', times: 1 }, async (url) => {
       expect((await blockAt(url, 'latest')).parent_hash).toBe('0xbad');
       expect((await blockAt(url, 'latest')).parent_hash).toBe(
@@ -87,12 +87,12 @@ describe('faults', () => {
       );
     }));
 
-  test('an error of the given code', () =>
+  test('error sends the given JSON-RPC error', () =>
     run({ kind: 'error', code: 20, message: 'x', data: { y: 1 }, methods: [BLOCKS] }, async (url) => {
       expect((await rpc(url, BLOCKS, ['latest'])).error).toEqual({ code: 20, message: 'x', data: { y: 1 } });
     }));
 
-  test('two calls answered from two forks', () =>
+  test('two-forks alternates between two forks', () =>
     withNode({}, async ({ url, chain, faults }) => {
       const old = await blockAt(url, 'latest');
       chain?.reorg({ depth: 3 });
@@ -107,7 +107,7 @@ describe('faults', () => {
 describe('control over HTTP', () => {
   const command = (url: string, body: unknown) => jsonOf(post(`${url}/control`, body));
 
-  test('moves the chain and says where it stands', () =>
+  test('changes the chain and returns its state', () =>
     withNode({ control: true }, async ({ url }) => {
       expect(await command(url, { command: 'advance', blocks: 3 })).toMatchObject({ head: 53, fork: 0 });
       expect(await command(url, { command: 'reorg', depth: 2, length: 4, events: 'more' })).toMatchObject({
@@ -132,7 +132,7 @@ describe('control over HTTP', () => {
       expect(await command(url, { command: 'fly' })).toMatchObject({ error: expect.any(String) });
     }));
 
-  test('tells the truth: counts, transfers and balances', () =>
+  test('returns counts, transfers and balances', () =>
     withNode({ control: true }, async ({ url, ledger, chain }) => {
       const transfers = await jsonOf(fetch(`${url}/control/transfers?from=10&to=12`));
       const wanted = [10, 11, 12].flatMap((height) => ledger.at(height)?.transfers ?? []);
@@ -152,7 +152,7 @@ describe('control over HTTP', () => {
       expect(chain?.head()).toBe(50);
     }));
 
-  test('is closed unless asked for', () =>
+  test('is off by default', () =>
     withNode({}, async ({ url }) => {
       expect((await command(url, { command: 'advance' })).error.code).toBe(-32600);
     }));

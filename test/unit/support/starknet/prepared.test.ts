@@ -8,7 +8,7 @@ import { createSimulatedNode } from '../../../support/starknet/node.ts';
 import { countRange } from '../../../support/starknet/counts.ts';
 import { blockAt, rpc } from '../../../support/starknet/client.ts';
 
-test('a prepared chain answers as the live one does, is made once, and knows its truth', async () => {
+test('a prepared chain serves the same blocks as a live one, is generated once, and has their counts', async () => {
   const dir = mkdtempSync(join(tmpdir(), 'prepared-'));
   const options = { manual: true, initialHead: 120, transfersPerBlock: 60, seed: 'bench' };
   const live = await createSimulatedNode({ ...options, genesisTime: 1_735_689_600 });

@@ -7,7 +7,7 @@ import { createSimulatedNode } from '../../../support/starknet/node.ts';
 import { blockAt, rpc } from '../../../support/starknet/client.ts';
 
 const dir = resolve(process.cwd(), '../shared/blocks');
-// The recorded blocks lie beside the repository, not in it.
+// The recorded blocks are in a folder beside the repository.
 const absent = !existsSync(dir);
 const why = '../shared/blocks is absent: recorded blocks were not checked';
 
@@ -19,7 +19,7 @@ describe('recorded blocks', () => {
     if (absent) context.skip(why);
   });
 
-  test('are served as they were recorded, at their heights, by number and hash', async () => {
+  test('are served unchanged, by number and hash', async () => {
     const node = await createSimulatedNode({ recorded: { dir } });
     try {
       for (const file of files) {
@@ -35,7 +35,7 @@ describe('recorded blocks', () => {
     }
   });
 
-  test('re-based they are linked from 0, with their events untouched', async () => {
+  test('are renumbered from 0 and linked, with unchanged events', async () => {
     const node = await createSimulatedNode({ recorded: { dir, rebase: true } });
     try {
       const recorded = files.map(read).sort((a, b) => a.block_number - b.block_number);
@@ -57,7 +57,7 @@ describe('recorded blocks', () => {
     }
   });
 
-  test('contracts answer by the table that is passed, others cannot be told', async () => {
+  test('contracts have the given standards; others are unknown', async () => {
     const collection = '0x057c4b510d66eb1188a7173f31cccee47b9736d40185da8144377b896d5ff3';
     const node = await createSimulatedNode({ recorded: { dir, standards: { [collection]: 'erc721' } } });
     const abiOf = async (address: string) => {

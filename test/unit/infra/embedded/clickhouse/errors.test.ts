@@ -2,25 +2,25 @@ import { expect, test } from 'vitest';
 
 import { exceptionText, fromEngine, statusOf } from '../../../../../infra/embedded/clickhouse/errors.ts';
 
-// Texts of the engine, as it wrote them.
+// Original texts of the engine.
 const plain =
   "Code: 60. DB::Exception: Unknown table expression identifier 'nope' in scope SELECT * FROM nope. Maybe you meant system.one?. (UNKNOWN_TABLE)";
 const wrapped =
   "Code: 164. DB::Exception: Code: 164. DB::Exception: Cannot modify 'max_threads' setting in readonly mode. (READONLY) (version 26.7.2.1). (READONLY)";
 
-test('an exception of the engine', () => {
+test('parses an exception of the engine', () => {
   const error = fromEngine(new Error(plain));
   expect([error.code, error.type, statusOf(error)]).toEqual([60, 'UNKNOWN_TABLE', 404]);
   expect(exceptionText(error, '26.7.2.1')).toBe(`${plain} (version 26.7.2.1 (embedded))\n`);
 });
 
-test('one wrapped in another is told once', () => {
+test('unwraps a nested exception', () => {
   const error = fromEngine(new Error(wrapped));
   expect([error.code, error.type]).toEqual([164, 'READONLY']);
   expect(error.message).toBe("Cannot modify 'max_threads' setting in readonly mode.");
 });
 
-test('a text that is no exception of ClickHouse is still one to its reader', () => {
+test('turns any other error into an exception with code 1002', () => {
   const error = fromEngine(new Error('out of luck'));
   expect([error.code, error.type, error.message, statusOf(error)]).toEqual([
     1002,
@@ -30,7 +30,7 @@ test('a text that is no exception of ClickHouse is still one to its reader', () 
   ]);
 });
 
-test('a disk that is full is told as the engine tells it: a client waits and tries again', () => {
+test('turns a full disk into the exception of the engine, which clients retry', () => {
   const full = Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' });
   const error = fromEngine(full);
   expect([error.code, error.type]).toEqual([243, 'NOT_ENOUGH_SPACE']);

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 
 import { insertHead } from '../../../../../infra/embedded/clickhouse/insert.ts';
 
-/** A text and its head's parts; `|` marks where the data begins. */
+/** Texts, with `|` where the data begins, and the expected parts of the head. */
 const cases: readonly (readonly [text: string, target: string, format: string, settings: string])[] = [
   ['INSERT INTO t FORMAT JSONEachRow\n|{"a":1}', 'INSERT INTO t ', 'JSONEachRow', ''],
   ['insert into t(a, b) values |(1, 2)', 'insert into t(a, b) ', 'Values', ''],
@@ -25,7 +25,7 @@ const cases: readonly (readonly [text: string, target: string, format: string, s
   ['INSERT INTO `tüte` FORMAT CSV\n|1', 'INSERT INTO `tüte` ', 'CSV', ''],
 ];
 
-test.each(cases)('the head of %j', (marked, target, format, settings) => {
+test.each(cases)('parses the head of %j', (marked, target, format, settings) => {
   const bytes = Buffer.from(marked.replace('|', ''));
   const head = insertHead(bytes.toString('latin1'));
   expect(head).toEqual({
@@ -49,7 +49,7 @@ test.each([
   expect(insertHead(text)).toBeNull();
 });
 
-test('whatever the data is, it begins where it begins', () => {
+test('finds the beginning of any data', () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 200 }), (data) => {
       const head = 'INSERT INTO t (a) FORMAT RowBinary\n';

@@ -13,7 +13,7 @@ function refusalOf(work: () => unknown): number | null {
   }
 }
 
-describe('a statement of the reader', () => {
+describe('a statement of the read-only user', () => {
   test.each([
     ['SELECT 1', 'SELECT 1', {}],
     ['SELECT 1 ; ', 'SELECT 1', {}],

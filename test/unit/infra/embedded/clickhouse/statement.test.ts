@@ -42,7 +42,7 @@ describe('tokens', () => {
     expect([...tokens(`a ${sql}`)].map(({ kind }) => kind)).toContain('unknown');
   });
 
-  test('their places cover the text', () => {
+  test('cover the whole text', () => {
     const sql = "INSERT INTO `t` (a) -- c\n VALUES ('x')";
     const pieces = [...tokens(sql)].map(({ start, end }) => sql.slice(start, end));
     expect(pieces).toEqual(['INSERT', 'INTO', '`t`', '(', 'a', ')', 'VALUES', '(', "'x'", ')']);
@@ -50,7 +50,7 @@ describe('tokens', () => {
 });
 
 describe('statements', () => {
-  /** Texts that hold a semicolon which does not end a statement, made from any content. */
+  /** Texts with a semicolon inside quotes or a comment. */
   const quote = (mark: string) => (content: string) =>
     mark + content.replaceAll('\\', '\\\\').replaceAll(mark, mark + mark) + mark;
   const content = fc.string({
@@ -66,7 +66,7 @@ describe('statements', () => {
     fc.constantFrom('a', '1', '(', '+', '{p:String}'),
   );
 
-  test('are as many as semicolons outside quotes and comments say', () => {
+  test('are separated by semicolons outside quotes and comments', () => {
     fc.assert(
       fc.property(fc.array(fc.array(harmless, { maxLength: 6 }), { minLength: 1, maxLength: 4 }), (texts) => {
         const sql = texts.map((parts) => ['SELECT', ...parts].join(' ')).join(' ; ');
@@ -76,7 +76,7 @@ describe('statements', () => {
     );
   });
 
-  test('a last semicolon, and comments after it, make no further one', () => {
+  test('ignore a last semicolon and comments after it', () => {
     expect(statements('SELECT 1; -- done\n ; /* */')).toHaveLength(1);
     expect(statements(' -- nothing\n')).toHaveLength(0);
   });

@@ -6,7 +6,7 @@ import { priceAt } from '../../../../../infra/embedded/prices/walk.ts';
 const START = Date.UTC(2026, 0, 1) / 1000;
 const DAY = 86_400;
 
-it('every walk moves as it says, in days and in minutes, and stays near its level for years', () => {
+it('every price changes by its daily volatility and stays near its level for years', () => {
   for (const { token, walk } of coins) {
     if (walk === null) continue;
     const days = Array.from({ length: 1000 }, (_, i) => priceAt('demo', token.index, walk, START - i * DAY));
@@ -18,13 +18,13 @@ it('every walk moves as it says, in days and in minutes, and stays near its leve
       const [one, next] = [minute, minute + 5].map((at) =>
         priceAt('demo', token.index, walk, START + at * 60),
       );
-      // A twentieth of an hour's move is far from what the guard holds.
+      // Far below the change that the price guard rejects.
       expect(Math.abs(Math.log((one ?? 0) / (next ?? 0)))).toBeLessThan(Math.max(0.001, walk.daily));
     }
   }
 });
 
-it('is the same for one seed and another for another', () => {
+it('depends on the seed', () => {
   const walk = { level: 10, daily: 0.05, market: 1 };
   expect(priceAt('a', 1, walk, START)).toBe(priceAt('a', 1, walk, START));
   expect(priceAt('a', 1, walk, START)).not.toBe(priceAt('b', 1, walk, START));

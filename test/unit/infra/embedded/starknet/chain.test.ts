@@ -40,7 +40,7 @@ function expectLinked(chain: SimulatedChain, from: number, to: number) {
 }
 
 describe('a simulated chain', () => {
-  test('is the same for a seed in whatever order it is asked for, and another for another seed', () => {
+  test('depends on the seed only, not on the order of requests', () => {
     const forward = chainOf();
     const backward = chainOf();
     const heights = [0, 1, 2, 63, 64, 65, 150, 199, 200];
@@ -54,15 +54,15 @@ describe('a simulated chain', () => {
     );
   });
 
-  test('answers at height five million at once', () => {
+  test('computes a block at height five million without a replay', () => {
     const chain = chainOf({ initialHead: 5_000_000 });
     const began = performance.now();
     expect(chain.block(5_000_000).txs.length).toBeGreaterThan(3);
-    // Creating notes and tables included; a replay would take many minutes.
+    // Including the creation of notes and tables; a replay would take many minutes.
     expect(performance.now() - began).toBeLessThan(2000);
   });
 
-  test('a reorg replaces the top, keeps what is below, and is linked', () => {
+  test('a reorg replaces the top blocks only, and links the new ones', () => {
     const chain = chainOf();
     const before = hashes(chain, 0, 200);
     const fork = chain.reorg({ depth: 4, length: 6 });
@@ -73,7 +73,7 @@ describe('a simulated chain', () => {
     expectLinked(chain, 190, 202);
   });
 
-  test('a fork may be shorter, and goes on above the old head', () => {
+  test('a fork may be shorter, and grows above the previous head', () => {
     const chain = chainOf();
     chain.reorg({ depth: 5, length: 2 });
     expect(chain.head()).toBe(197);
@@ -81,7 +81,7 @@ describe('a simulated chain', () => {
     expectLinked(chain, 190, 207);
   });
 
-  test('some transactions land again, some of them a block later, and some are new', () => {
+  test('a fork includes some transactions again, some of them one block later, and new ones', () => {
     const chain = chainOf();
     const old = new Map<string, number>();
     for (let height = 181; height <= 200; height++)
@@ -106,7 +106,7 @@ describe('a simulated chain', () => {
     expect(fresh).toBeGreaterThan(20);
   });
 
-  test('a transaction that lands again says the same, but for where it stands', () => {
+  test('a transaction included again is unchanged except for its position', () => {
     const chain = chainOf();
     const old = new Map(chain.block(200).txs.map((tx) => [tx.hash, JSON.stringify(tx)]));
     chain.reorg({ depth: 1, share: 0.9 });
@@ -115,7 +115,7 @@ describe('a simulated chain', () => {
     for (const tx of same) expect(JSON.stringify(tx)).toBe(old.get(tx.hash));
   });
 
-  test('share 1 keeps all, share 0 none', () => {
+  test('share 0 keeps no transaction', () => {
     const chain = chainOf();
     const old = new Set(txHashes(chain, 200));
     chain.reorg({ depth: 1, share: 0 });
@@ -133,7 +133,7 @@ describe('a simulated chain', () => {
     expect(more).toBeGreaterThan(same * 1.3);
   });
 
-  test('A, then B, then A again: the old hashes come back, and the height A had', () => {
+  test('returning to a fork restores its hashes and its height', () => {
     const chain = chainOf();
     const a = hashes(chain, 190, 200);
     const b = chain.reorg({ depth: 3, length: 5 });
@@ -148,7 +148,7 @@ describe('a simulated chain', () => {
     expect(hashes(chain, 190, 202)).toEqual(hashesOfB);
   });
 
-  test('above what was replaced all forks draw on the same transactions', () => {
+  test('all forks include the same transactions above the replaced blocks', () => {
     const chain = chainOf();
     const fork = chain.reorg({ depth: 3, share: 0 });
     chain.advance(20);
@@ -162,7 +162,7 @@ describe('a simulated chain', () => {
     ).toEqual([]);
   });
 
-  test('balances do not depend on the order in which heights and forks are asked', () => {
+  test('balances do not depend on the order of requests', () => {
     const chain = chainOf();
     const fork = chain.reorg({ depth: 10, share: 0.3 });
     const questions = [205, 190, 3, 180, 195, 200, 192].flatMap((height) =>
@@ -170,7 +170,7 @@ describe('a simulated chain', () => {
     );
     const ask = (from: SimulatedChain) =>
       questions.map(({ height, id }) => from.balances.balance(id, height, strk, SEQUENCERS, null));
-    // Each answer of a chain that has been asked nothing before.
+    // Each from a new chain without earlier requests.
     const fresh = questions.map(({ height, id }) => {
       const other = chainOf();
       other.reorg({ depth: 10, share: 0.3 });
@@ -180,7 +180,7 @@ describe('a simulated chain', () => {
     expect(new Set(fresh).size).toBeGreaterThan(8);
   });
 
-  test('a reorg over a reorg', () => {
+  test('a reorg may replace an earlier reorg', () => {
     const chain = chainOf();
     chain.reorg({ depth: 2 });
     chain.advance(3);
@@ -191,7 +191,7 @@ describe('a simulated chain', () => {
     expect(chain.tree.governing(second.id, 195)).toBe(0);
   });
 
-  test('L1 trails in steps and guards what it accepted', () => {
+  test('L1 follows in steps and prevents reorgs of accepted blocks', () => {
     const chain = chainOf({ l1: { lag: 30, step: 10 } });
     expect(chain.l1()).toBe(170);
     chain.advance(9);
@@ -207,7 +207,7 @@ describe('a simulated chain', () => {
     expect(chain.l1()).toBe(190);
   });
 
-  test('scripted reorgs come about as often as asked, within L1 and depth', () => {
+  test('scripted reorgs occur at the given rate, above L1 and within the given depth', () => {
     const chain = chainOf({ reorgs: { every: 40, maxDepth: 5 } });
     for (let i = 0; i < 1000; i++) chain.tick();
     const forks = chain.tree.list().slice(1);
@@ -218,7 +218,7 @@ describe('a simulated chain', () => {
     expectLinked(chain, 150, chain.head());
   });
 
-  test('a lagging node serves a lower head until it is let go', () => {
+  test('a lagging node serves a lower head until it is reset', () => {
     const chain = chainOf();
     chain.setHead(150);
     expect([chain.servedHead(), chain.head()]).toEqual([150, 200]);
@@ -230,7 +230,7 @@ describe('a simulated chain', () => {
 describe('a stored chain', () => {
   const stateFile = () => join(mkdtempSync(join(tmpdir(), 'sim-')), 'deep', 'chain.json');
 
-  test('resumes head, forks and L1, and goes on with the same script', () => {
+  test('resumes head, forks, L1 and the script of reorgs', () => {
     const file = stateFile();
     const straight = chainOf({ reorgs: { every: 20, maxDepth: 5 } });
     let chain = chainOf({ reorgs: { every: 20, maxDepth: 5 }, stateFile: file });
@@ -246,7 +246,7 @@ describe('a stored chain', () => {
     expect(hashes(chain, 0, chain.head())).toEqual(hashes(straight, 0, straight.head()));
   });
 
-  test('after a stand-still the next block is of now, the old ones keep their time', () => {
+  test('dates the next block after a pause to the current time, and keeps earlier timestamps', () => {
     const file = stateFile();
     const start = { stateFile: file, genesisTime: 1_700_000_000, initialHead: 10, blockSeconds: 2 };
     const first = chainOf(start);
@@ -262,7 +262,7 @@ describe('a stored chain', () => {
     expect(third.block(11)).toEqual(second.block(11));
   });
 
-  test('of another seed or an unreadable file is refused by name', () => {
+  test('is rejected with the file name if it has another seed or is invalid', () => {
     const file = stateFile();
     chainOf({ stateFile: file });
     expect(() => chainOf({ stateFile: file, seed: 'other' })).toThrow(/another chain/);

@@ -13,7 +13,7 @@ describe('selectors', () => {
 describe('ids', () => {
   const codec = createIdCodec('seed');
 
-  test('tell what they were made for, and are felts without leading zeros', () => {
+  test('are decoded to their content, and are felts without leading zeros', () => {
     for (let height = 0; height < 3000; height += 7) {
       const id = codec.encode(idTags.block, height, height * 3, 0xffffffff);
       expect(id).toMatch(/^0x[1-9a-f][0-9a-f]*$/);
@@ -22,7 +22,7 @@ describe('ids', () => {
     }
   });
 
-  test('of other seeds, spoilt ones and foreign felts tell nothing', () => {
+  test('of another seed, altered ids and other felts are not decoded', () => {
     const id = codec.encode(idTags.transaction, 5, 6, 7);
     const lastDigit = id.endsWith('0') ? '1' : '0';
     expect(createIdCodec('other').decode(id)).toBeNull();

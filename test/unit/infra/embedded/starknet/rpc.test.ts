@@ -21,7 +21,7 @@ const call = (
   rpc(url, 'starknet_call', [{ contract_address: address, entry_point_selector: selector, calldata }, block]);
 
 describe('blocks', () => {
-  test('by number, hash and tag, with status and finality', async () => {
+  test('are found by number, hash and tag, with status and finality', async () => {
     await withNode({ l1: { lag: 30, step: 10 } }, async ({ url }) => {
       const head = await blockAt(url, 'latest');
       expect([head.block_number, head.status]).toEqual([50, 'ACCEPTED_ON_L2']);
@@ -49,7 +49,7 @@ describe('blocks', () => {
     });
   });
 
-  test('the block being made has neither hash, parent nor root, and becomes the next one', async () => {
+  test('the pre-confirmed block has no hash, parent and root, and becomes the next block', async () => {
     await withNode({}, async ({ url, chain }) => {
       const next = (await rpc(url, 'starknet_getBlockWithReceipts', ['pre_confirmed'])).result;
       expect(Object.keys(next)).not.toEqual(expect.arrayContaining(['block_hash']));
@@ -143,14 +143,14 @@ describe('errors', () => {
     });
   });
 
-  test('what is not JSON, no call, or an empty batch', async () => {
+  test('rejects invalid JSON, an invalid call and an empty batch', async () => {
     await withNode({}, async ({ url }) => {
       const answers = await Promise.all(['{', '3', '[]'].map((text) => jsonOf(post(url, text))));
       expect(answers.map(({ error }) => error.code)).toEqual([-32700, -32600, -32600]);
     });
   });
 
-  test('a batch is answered in one, each call by its id', async () => {
+  test('answers a batch in one response, with the id of each call', async () => {
     await withNode({}, async ({ url }) => {
       const response = await post(`${url}/rpc/v0_10`, [
         { jsonrpc: '2.0', id: 'a', method: 'starknet_blockNumber' },
@@ -179,7 +179,7 @@ describe('getEvents', () => {
     }
   }
 
-  test('pages hold just the events of the blocks, in order, with their places', async () => {
+  test('pages contain exactly the events of the blocks, in order, with their indexes', async () => {
     await withNode({}, async ({ url, ledger }) => {
       const expected = Array.from({ length: 21 }, (_, i) => ledger.at(30 + i)).flatMap((block) =>
         (block?.txs ?? []).flatMap((tx, transaction_index) =>
@@ -210,14 +210,14 @@ describe('getEvents', () => {
     });
   });
 
-  test('a page that found nothing still has a token while there is more to look through', async () => {
+  test('an empty page has a token if blocks are left to scan', async () => {
     await withNode({ eventScan: 10 }, async ({ url }) => {
       const pages = await all(url, { from_block: { block_number: 1 }, chunk_size: 10, address: '0x1' });
       expect(pages).toEqual([[], [], [], [], []]);
     });
   });
 
-  test('spec 0.9 gives no indexes', async () => {
+  test('spec 0.9 has no event indexes', async () => {
     await withNode({ specVersion: '0.9' }, async ({ url }) => {
       const page = (
         await rpc(url, 'starknet_getEvents', [{ from_block: { block_number: 9 }, chunk_size: 3 }])
@@ -287,7 +287,7 @@ describe('contracts', () => {
     });
   });
 
-  test('a proxy answers SRC-5 for its standard and tells nothing in its ABI', async () => {
+  test('a proxy answers SRC-5 for its standard, and its ABI does not reveal it', async () => {
     await withNode({}, async ({ url }) => {
       const { hex } = tokenOf('proxied-nft');
       const ask = async (id: bigint) =>
@@ -299,9 +299,9 @@ describe('contracts', () => {
     });
   });
 
-  test('one answers decimals only, one nothing at all', async () => {
+  test('incomplete contracts answer decimals only, or nothing', async () => {
     await withNode({}, async ({ url }) => {
-      const said: Record<string, unknown[]> = {};
+      const outcomes: Record<string, unknown[]> = {};
       for (const key of ['decimals-only', 'untold']) {
         const names = [
           'decimals',
@@ -314,16 +314,16 @@ describe('contracts', () => {
         const answers = await Promise.all(
           names.map((name) => call(url, tokenOf(key).hex, selectors[name], ['0x1'])),
         );
-        said[key] = answers.map(({ result, error }) => result ?? error?.code);
+        outcomes[key] = answers.map(({ result, error }) => result ?? error?.code);
       }
-      expect(said).toEqual({
+      expect(outcomes).toEqual({
         'decimals-only': [['0x9'], 21, 21, 21, 21, 21],
         untold: [21, 21, 21, 21, 21, 21],
       });
     });
   });
 
-  test('every token’s ABI fits its standard, and a class is found by its hash', async () => {
+  test('the ABI of every token matches its standard, and classes are found by hash', async () => {
     await withNode({}, async ({ url }) => {
       for (const token of tokens.filter(({ form }) => form !== 'proxy')) {
         const found = (await rpc(url, 'starknet_getClassAt', ['latest', token.hex])).result;
@@ -332,21 +332,21 @@ describe('contracts', () => {
         const flat = abi.flatMap((one: { items?: { name: string }[]; name: string }) => one.items ?? [one]);
         const names = new Set(flat.map(({ name }: { name: string }) => name));
         const has = (...some: string[]) => some.some((name) => names.has(name));
-        const told = has('owner_of', 'ownerOf')
+        const declared = has('owner_of', 'ownerOf')
           ? 'erc721'
           : has('safe_batch_transfer_from', 'safeBatchTransferFrom')
             ? 'erc1155'
             : has('transfer') && has('balance_of', 'balanceOf')
               ? 'erc20'
               : 'unknown';
-        expect([token.key, told]).toEqual([token.key, token.standard]);
+        expect([token.key, declared]).toEqual([token.key, token.standard]);
         const hash = (await rpc(url, 'starknet_getClassHashAt', ['latest', token.hex])).result;
         expect((await rpc(url, 'starknet_getClass', ['latest', hash])).result).toEqual(found);
       }
     });
   });
 
-  test('an upgrade replaces the class, and the events change with it', async () => {
+  test('an upgrade changes the class and the layout of events', async () => {
     await withNode({ initialHead: 80 }, async ({ url }) => {
       const at = async (height: number) =>
         (await rpc(url, 'starknet_getClassHashAt', [{ block_number: height }, STRK])).result;

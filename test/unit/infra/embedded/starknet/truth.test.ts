@@ -15,7 +15,7 @@ const FEE_TOKENS: Record<string, bigint> = {
 };
 const HALF = 1n << 128n;
 
-/** A chain with a reorg every 60 blocks: what is checked is the canonical chain that came out. */
+/** A chain with a reorg every 60 blocks. The tests check its canonical blocks. */
 function grown(malformed: number): SimulatedChain {
   const options = chainOptionsOf({ initialHead: 10, genesisTime: 1_700_000_000, malformed });
   const chain = createChain({ ...options, reorgs: { every: 60, maxDepth: 12 } });
@@ -30,8 +30,8 @@ beforeAll(() => {
   blocks = Array.from({ length: chain.head() + 1 }, (_, height) => chain.block(height));
 });
 
-describe('the truth of 3,000 blocks with forks', () => {
-  test('headers count what the bodies hold', () => {
+describe('a chain of 3,000 blocks with forks', () => {
+  test('has correct counts in its headers', () => {
     for (const block of blocks) {
       const events = block.txs.reduce((sum, tx) => sum + tx.events.length, 0);
       expect([block.counts['event_count'], block.counts['transaction_count']]).toEqual([
@@ -42,7 +42,7 @@ describe('the truth of 3,000 blocks with forks', () => {
     }
   });
 
-  test('every layout occurs in any 1,000 blocks', () => {
+  test('uses every layout within 1,000 blocks', () => {
     for (const from of [1, 1000, 2000]) {
       const seen = new Set(
         blocks.slice(from, from + 1000).flatMap(({ transfers }) => transfers.map((one) => one.layout)),
@@ -51,7 +51,7 @@ describe('the truth of 3,000 blocks with forks', () => {
     }
   });
 
-  test('every transfer points at its event, and every token event has its transfers', () => {
+  test('matches intended transfers and token events', () => {
     for (const block of blocks.slice(0, 200)) {
       const events = block.txs.flatMap((tx, txIndex) =>
         tx.events.map((event, eventIndex) => ({ event, txIndex, eventIndex, hash: tx.hash })),
@@ -74,14 +74,14 @@ describe('the truth of 3,000 blocks with forks', () => {
       }
       for (const [position, { event }] of events.entries()) {
         if (!event.keys.some((key) => transferSelectors.has(key)) || pointed.has(position)) continue;
-        // Only an empty batch has no transfer: two spans of no length.
+        // Only an empty batch (two empty spans) has no transfer.
         expect(event.keys).toContain(BATCH);
         expect(event.data.slice(event.keys.length === 1 ? 3 : 0)).toEqual(['0x0', '0x0']);
       }
     }
   });
 
-  test('the fee is the last event: sender to sequencer, the receipt’s amount, in the token of its unit', () => {
+  test('pays the fee of the receipt to the sequencer in the last event, in the token of its unit', () => {
     let checked = 0;
     for (const block of blocks.slice(1, 1000)) {
       for (const [index, tx] of block.txs.entries()) {
@@ -112,7 +112,7 @@ describe('the truth of 3,000 blocks with forks', () => {
     expect(checked).toBeGreaterThan(8000);
   });
 
-  test('transactions of all kinds occur, and no hash twice', () => {
+  test('has transactions of all kinds, without duplicate hashes', () => {
     const kinds = new Map<string, number>();
     const seen = new Set<string>();
     for (const { txs } of blocks) {
@@ -136,7 +136,7 @@ describe('the truth of 3,000 blocks with forks', () => {
     }
   });
 
-  test('an NFT is sent by its owner only; no balance is ever negative; the chain’s own balances agree', () => {
+  test('transfers NFTs from their owners only, has no negative balances, and computes the same balances', () => {
     const owners = new Map<string, bigint>();
     const balances = new Map<string, bigint>();
     const heights = [0, 1, 64, 511, 512, 513, 1500, HEAD];
@@ -170,14 +170,14 @@ describe('the truth of 3,000 blocks with forks', () => {
       if (token === null || holder === null) throw new Error(`unknown ${key}`);
       if (account === '0') minted.set(unit, -balance);
       if (account === '0' || compared++ % 7 !== 0) continue;
-      const said = chain.balances.balance(
+      const computed = chain.balances.balance(
         chain.fork(),
         height,
         token,
         holder,
         id === undefined ? null : BigInt(id),
       );
-      expect([key, said]).toEqual([key, balance]);
+      expect([key, computed]).toEqual([key, balance]);
     }
     for (const token of tokens.filter(({ standard }) => standard !== 'erc1155')) {
       const supply = chain.balances.supply(chain.fork(), height, token, null);
@@ -187,12 +187,12 @@ describe('the truth of 3,000 blocks with forks', () => {
       const [address = '', id = ''] = key.split(':');
       const token = tokenAt(BigInt(address));
       if (token === null) throw new Error(`unknown ${key}`);
-      const said = chain.balances.ownerOf(chain.fork(), height, token, BigInt(id));
-      expect(said === null ? 0n : chain.source.actors.address(said)).toBe(owner);
+      const computed = chain.balances.ownerOf(chain.fork(), height, token, BigInt(id));
+      expect(computed === null ? 0n : chain.source.actors.address(computed)).toBe(owner);
     }
   }
 
-  test('256-bit amounts and ids, zero amounts, transfers to oneself and to the sequencer occur', () => {
+  test('has 256-bit amounts and ids, zero amounts, transfers to oneself and to the sequencer', () => {
     const all = blocks.slice(1).flatMap(({ transfers }) => transfers);
     const sequencers = new Set(blocks.map(({ header }) => BigInt(String(header['sequencer_address']))));
     expect(all.some(({ amount }) => amount >= HALF)).toBe(true);
@@ -213,7 +213,7 @@ const transferSelectors = new Set([
 ]);
 
 describe('malformed events', () => {
-  test('occur when asked for, are listed apart, and shift no truth', () => {
+  test('are listed separately and change no transfers', () => {
     const spoilt = grown(0.05);
     const kinds = new Set<string>();
     for (let height = 1; height <= 1000; height++) {
