@@ -83,14 +83,9 @@ export function createBlockSource(options: BlockOptions): BlockSource {
   }
 
   function make(forkId: number, height: number): SimBlock {
-    const draft = draftOf(forkId, height);
+    const { txs, transfers, malformed, events } = draftOf(forkId, height);
     const salt = tree.governing(forkId, height);
     const words = (n: number) => feltOfWords(seed, height, salt, n);
-    const price = 0x3b9aca00 + (mix(seed, height, salt, 1) % 0x3b9aca00);
-    const gas = {
-      price_in_fri: `0x${(price * 20_000).toString(16)}`,
-      price_in_wei: `0x${price.toString(16)}`,
-    };
     return {
       height,
       hash: hash(forkId, height),
@@ -100,24 +95,20 @@ export function createBlockSource(options: BlockOptions): BlockSource {
         new_root: words(11),
         timestamp: options.timestamp(height),
         sequencer_address: actors.hex(sequencerAt(height)),
-        l1_gas_price: gas,
-        l1_data_gas_price: { price_in_fri: '0x5645', price_in_wei: '0x1' },
-        l1_da_mode: 'BLOB',
-        starknet_version: '0.14.1',
-        l2_gas_price: { price_in_fri: '0xb2d05e00', price_in_wei: '0x21299' },
+        ...gasPrices(mix(seed, height, salt, 1)),
       },
       counts: {
         transaction_commitment: words(12),
         event_commitment: words(13),
         receipt_commitment: words(14),
         state_diff_commitment: words(15),
-        event_count: draft.events,
-        transaction_count: draft.txs.length,
-        state_diff_length: draft.events * 2 + 1,
+        event_count: events,
+        transaction_count: txs.length,
+        state_diff_length: events * 2 + 1,
       },
-      txs: draft.txs,
-      transfers: draft.transfers,
-      malformed: draft.malformed,
+      txs,
+      transfers,
+      malformed,
     };
   }
 
@@ -156,6 +147,20 @@ export function createBlockSource(options: BlockOptions): BlockSource {
       }
       return null;
     },
+  };
+}
+
+function gasPrices(chance: number): Record<string, unknown> {
+  const price = 0x3b9aca00 + (chance % 0x3b9aca00);
+  return {
+    l1_gas_price: {
+      price_in_fri: `0x${(price * 20_000).toString(16)}`,
+      price_in_wei: `0x${price.toString(16)}`,
+    },
+    l1_data_gas_price: { price_in_fri: '0x5645', price_in_wei: '0x1' },
+    l1_da_mode: 'BLOB',
+    starknet_version: '0.14.1',
+    l2_gas_price: { price_in_fri: '0xb2d05e00', price_in_wei: '0x21299' },
   };
 }
 

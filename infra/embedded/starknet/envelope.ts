@@ -36,83 +36,93 @@ export function envelope(
   events: RawEvent[],
 ): SimTx {
   const words = (n: number) => feltOfWords(context.seed, chance, plan.origin, n);
-  const old = plan.feeToken === ETH;
   const sender = context.actors.hex(plan.sender);
-  const nonce = hexOf(BigInt(plan.origin * 64 + plan.slot));
-  const account = { signature: [words(1), words(2)], nonce: plan.kind === 'deploy' ? '0x0' : nonce };
-  const pay = old ? { max_fee: hexOf(fee * 2n) } : v3;
-  const version = old ? '0x1' : '0x3';
-  const unit = old ? 'WEI' : 'FRI';
   const done = plan.kind === 'reverted' ? revertedAs(plan, sender) : { execution_status: 'SUCCEEDED' };
-  const receipt = {
-    type: 'INVOKE',
-    transaction_hash: hash,
-    actual_fee: { amount: hexOf(fee), unit },
-    ...done,
-    messages_sent: [],
+  const { transaction, receipt } = bodyOf(plan, { sender, words, chance, fee, events });
+  return {
+    hash,
     events,
-    execution_resources: {
-      l1_gas: 0,
-      l2_gas: 700_000 + (chance % 9_000_000),
-      l1_data_gas: 128 + (chance % 512),
+    transaction,
+    receipt: {
+      type: transaction['type'],
+      transaction_hash: hash,
+      actual_fee: { amount: hexOf(fee), unit: plan.feeToken === ETH ? 'WEI' : 'FRI' },
+      ...done,
+      messages_sent: [],
+      events,
+      execution_resources: {
+        l1_gas: 0,
+        l2_gas: 700_000 + (chance % 9_000_000),
+        l1_data_gas: 128 + (chance % 512),
+      },
+      ...receipt,
     },
   };
+}
 
+type Body = { transaction: Record<string, unknown>; receipt?: Record<string, unknown> };
+
+/** The transaction of each kind, and what its receipt has besides the usual fields. */
+function bodyOf(
+  plan: TxPlan,
+  parts: { sender: string; words: (n: number) => string; chance: number; fee: bigint; events: RawEvent[] },
+): Body {
+  const { sender, words, chance, fee, events } = parts;
+  const old = plan.feeToken === ETH;
+  const nonce = hexOf(BigInt(plan.origin * 64 + plan.slot));
+  const signed = { signature: [words(1), words(2)], nonce: plan.kind === 'deploy' ? '0x0' : nonce };
+  const pay = old ? { max_fee: hexOf(fee * 2n) } : v3;
+  const version = old ? '0x1' : '0x3';
   switch (plan.kind) {
     case 'deploy': {
       const { account_deployment_data: _none, ...resources } = v3;
-      const transaction = {
-        type: 'DEPLOY_ACCOUNT',
-        version,
-        ...account,
-        contract_address_salt: words(3),
-        constructor_calldata: [words(4), '0x0'],
-        class_hash: accountClassHash,
-        ...resources,
-      };
       return {
-        hash,
-        events,
-        transaction,
-        receipt: { ...receipt, type: 'DEPLOY_ACCOUNT', contract_address: sender },
+        transaction: {
+          type: 'DEPLOY_ACCOUNT',
+          version,
+          ...signed,
+          contract_address_salt: words(3),
+          constructor_calldata: [words(4), '0x0'],
+          class_hash: accountClassHash,
+          ...resources,
+        },
+        receipt: { contract_address: sender },
       };
     }
     case 'declare': {
-      const transaction = {
-        type: 'DECLARE',
-        version: old ? '0x2' : '0x3',
-        ...account,
-        sender_address: sender,
-        class_hash: words(5),
-        compiled_class_hash: words(6),
-        ...pay,
+      const hashes = { class_hash: words(5), compiled_class_hash: words(6) };
+      return {
+        transaction: {
+          type: 'DECLARE',
+          version: old ? '0x2' : '0x3',
+          ...signed,
+          sender_address: sender,
+          ...hashes,
+          ...pay,
+        },
       };
-      return { hash, events, transaction, receipt: { ...receipt, type: 'DECLARE' } };
     }
-    case 'deposit': {
-      const transaction = {
-        type: 'L1_HANDLER',
-        version: '0x0',
-        nonce,
-        contract_address: bridgeHex,
-        entry_point_selector: selectors.handle_deposit,
-        calldata: [words(7).slice(0, 42), events[0]?.data[1] ?? '0x0', '0x1', '0x0'],
+    case 'deposit':
+      return {
+        transaction: {
+          type: 'L1_HANDLER',
+          version: '0x0',
+          nonce,
+          contract_address: bridgeHex,
+          entry_point_selector: selectors.handle_deposit,
+          calldata: [words(7).slice(0, 42), events[0]?.data[1] ?? '0x0', '0x1', '0x0'],
+        },
+        receipt: { actual_fee: { amount: '0x0', unit: 'WEI' }, message_hash: words(8) },
       };
-      const extra = {
-        type: 'L1_HANDLER',
-        actual_fee: { amount: '0x0', unit: 'WEI' },
-        message_hash: words(8),
-      };
-      return { hash, events, transaction, receipt: { ...receipt, ...extra } };
-    }
     case 'moves':
     case 'quiet':
     case 'fund':
     case 'reverted': {
       const called = events[0]?.from_address ?? poolHex;
       const calldata = ['0x1', called, selectors.transfer, '0x3', words(9), hexOf(BigInt(chance)), '0x0'];
-      const transaction = { type: 'INVOKE', version, ...account, sender_address: sender, calldata, ...pay };
-      return { hash, events, transaction, receipt };
+      return {
+        transaction: { type: 'INVOKE', version, ...signed, sender_address: sender, calldata, ...pay },
+      };
     }
   }
 }

@@ -4,7 +4,8 @@ import { bridgeHex, envelope, poolHex, type SimTx } from './envelope.ts';
 import { hexOf, item, mix } from './hash.ts';
 import { encodeEvent, type Layout, type Movement, type RawEvent } from './layouts.ts';
 import { malformedEvent } from './malformed.ts';
-import { FEE_UNITS, GRANT_UNITS, type NoteItem, type TxPlan } from './schedule.ts';
+import type { NoteItem } from './notes.ts';
+import { FEE_UNITS, GRANT_UNITS, type TxPlan } from './schedule.ts';
 import { selectors } from './selectors.ts';
 import { ETH, STRK, layoutOf, tokens, type Standard } from './tokens.ts';
 

@@ -1,7 +1,8 @@
 import { ACTORS, EXCHANGE, HOLDERS, NOBODY, PASSIVE, SEQUENCERS, isActor, sequencerAt } from './actors.ts';
 import type { ForkTree } from './forks.ts';
 import { item, mix } from './hash.ts';
-import { ETH, STRK, tokens, wideNumber } from './tokens.ts';
+import { createNotes } from './notes.ts';
+import { ETH, STRK, tokens } from './tokens.ts';
 
 /**
  * The schedule determines the transfers of any block without a replay. All value is divided into notes (an ERC-721 id, a
@@ -58,29 +59,8 @@ export function createSchedule(seed: number, density: Density, tree: ForkTree) {
   const { slots, movesPerSlot } = density;
   const perBlock = slots * movesPerSlot;
 
-  // Turns of a note are at least eight blocks apart, so that a transaction included one block late keeps the order.
-  const wanted = tokens.reduce((sum, token) => sum + token.notes, 0);
-  const scale = Math.max(1, Math.ceil((perBlock * 8) / wanted));
-  const counts = tokens.map((token) => token.notes * scale);
-  let total = counts.reduce((sum, count) => sum + count, 0);
-  // Without a common factor of notes and moves per block, a note changes its position in the transaction.
-  while (gcd(total, perBlock) !== 1 || gcd(total, 7919) !== 1) {
-    counts[STRK] = item(counts, STRK) + 1;
-    total++;
-  }
-  const firstNote: number[] = [];
-  const tokenOfNote = new Uint16Array(total);
-  let next = 0;
-  for (const [token, count] of counts.entries()) {
-    firstNote.push(next);
-    tokenOfNote.fill(token, next, next + count);
-    next += count;
-  }
-  const inverse = inverseOf(7919, total);
-  const offset = seed % total;
-
-  const noteOfTurn = (turn: number) => ((turn % total) * 7919 + offset) % total;
-  const turnOfNote = (note: number) => (((note - offset + total) % total) * inverse) % total;
+  const notes = createNotes(seed, perBlock);
+  const { total, noteOfTurn, turnOfNote } = notes;
 
   function kindOf(height: number, slot: number, salt: number): Kind {
     const events = salt === 0 ? 'same' : tree.get(salt).events;
@@ -131,7 +111,7 @@ export function createSchedule(seed: number, density: Density, tree: ForkTree) {
 
   /** The owner in block 0. NFTs and a tenth of the ERC-20 notes are not minted yet. */
   function firstOwner(note: number): number {
-    const token = item(tokens, item(tokenOfNote, note));
+    const token = item(tokens, notes.tokenOfNote(note));
     if (token.standard === 'erc721' || token.standard === 'erc1155') return NOBODY;
     const chance = mix(seed, note, 0x0e3d, 0);
     if (chance % 10 === 0) return NOBODY;
@@ -233,9 +213,9 @@ export function createSchedule(seed: number, density: Density, tree: ForkTree) {
     ownerAt,
     firstOwner,
     sequencerAt,
-    tokenOfNote: (note: number) => item(tokenOfNote, note),
-    notesOf: (token: number) => ({ first: item(firstNote, token), count: item(counts, token) }),
-    contents: createContents(seed, firstNote),
+    tokenOfNote: notes.tokenOfNote,
+    notesOf: notes.notesOf,
+    contents: notes.contents,
   };
 }
 
@@ -244,66 +224,4 @@ function senderOf(moves: readonly MovePlan[], otherwise: number): number {
   if (first === undefined) return otherwise;
   if (isActor(first.from)) return first.from;
   return isActor(first.to) ? first.to : otherwise;
-}
-
-export type NoteItem = { id: bigint | null; amount: bigint };
-
-/** The ids and amounts of a note, which never change. */
-function createContents(seed: number, firstNote: readonly number[]) {
-  const known = new Map<number, readonly NoteItem[]>();
-  return (tokenIndex: number, note: number): readonly NoteItem[] => {
-    const found = known.get(note);
-    if (found !== undefined) return found;
-    const made = contentsOf(seed, tokenIndex, note - item(firstNote, tokenIndex), note);
-    known.set(note, made);
-    return made;
-  };
-}
-
-function contentsOf(seed: number, tokenIndex: number, ordinal: number, note: number): readonly NoteItem[] {
-  const token = item(tokens, tokenIndex);
-  const chance = mix(seed, note, tokenIndex, 0xa3);
-  const idOf = (n: number): bigint => {
-    switch (token.numbers) {
-      case 'felt-ids':
-        return wideNumber(seed, tokenIndex, n) >> 6n;
-      case 'wide-ids':
-        return n % 8 === 0 ? (1n << 256n) - 1n - BigInt(n) : wideNumber(seed, tokenIndex, n);
-      case 'sequence':
-      case 'units':
-      case 'zero':
-      case 'beyond-128-bits':
-        return BigInt(n);
-    }
-  };
-  if (token.standard === 'erc721') return [{ id: idOf(ordinal), amount: 1n }];
-  if (token.standard === 'erc1155') {
-    const size = item([1, 1, 1, 1, 2, 3, 6, 0], chance % 8);
-    return Array.from({ length: size }, (_, i) => ({
-      id: idOf(mix(seed, note, i, 0xb7) % 24),
-      amount: BigInt(1 + (mix(seed, note, i, 0xc1) % (i === 2 ? 1_000_000 : 20))),
-    }));
-  }
-  if (token.numbers === 'zero') return [{ id: null, amount: 0n }];
-  if (token.numbers === 'beyond-128-bits')
-    return [{ id: null, amount: wideNumber(seed, tokenIndex, note) >> 14n }];
-  if (chance % 97 === 0) return [{ id: null, amount: 0n }];
-  // Log-uniform from a thousandth to ten thousand whole tokens.
-  const places = Math.min(token.decimals, 30);
-  const exponent = Math.max(0, places - 9) + (chance % 7);
-  return [{ id: null, amount: BigInt(1_000_000 + (chance % 8_999_993)) * 10n ** BigInt(exponent) }];
-}
-
-function gcd(a: number, b: number): number {
-  return b === 0 ? a : gcd(b, a % b);
-}
-
-function inverseOf(value: number, modulus: number): number {
-  let [r0, r1, t0, t1] = [modulus, value % modulus, 0, 1];
-  while (r1 !== 0) {
-    const quotient = Math.floor(r0 / r1);
-    [r0, r1] = [r1, r0 - quotient * r1];
-    [t0, t1] = [t1, t0 - quotient * t1];
-  }
-  return ((t0 % modulus) + modulus) % modulus;
 }
