@@ -7,13 +7,13 @@ export type NoteItem = { id: bigint | null; amount: bigint };
 export type Notes = {
   total: number;
   /** The note that moves at a turn. */
-  noteOfTurn(turn: number): number;
+  noteOfTurn: (turn: number) => number;
   /** The first turn of a note. */
-  turnOfNote(note: number): number;
-  tokenOfNote(note: number): number;
-  notesOf(token: number): { first: number; count: number };
+  turnOfNote: (note: number) => number;
+  tokenOfNote: (note: number) => number;
+  notesOf: (token: number) => { first: number; count: number };
   /** The ids and amounts of a note, which never change. */
-  contents(token: number, note: number): readonly NoteItem[];
+  contents: (token: number, note: number) => readonly NoteItem[];
 };
 
 export function createNotes(seed: number, perBlock: number): Notes {

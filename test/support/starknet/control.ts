@@ -107,7 +107,8 @@ export function createControlListener(options: ControlOptions): RequestListener 
           ? send(response, 404, '{"error":"no such control path"}')
           : send(response, 200, JSON.stringify(answer)),
       (error: unknown) => {
-        const message = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
+        const isInvalid = error instanceof z.ZodError;
+        const message = isInvalid ? z.prettifyError(error) : error instanceof Error ? error.message : error;
         send(response, 400, JSON.stringify({ error: message }));
       },
     );
