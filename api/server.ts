@@ -36,7 +36,7 @@ import { createReadiness } from './health/readiness.ts';
 import { createRefreshBus } from './commands/refresh.ts';
 import type { RefreshBus } from './commands/refresh.ts';
 import type { RequestState } from './http/request-state.ts';
-import type { ServedBuilds } from './http/route.ts';
+import type { ServedBuilds } from '../projections/served.ts';
 import { apiRoutes } from './routes.ts';
 import { createUsageCounter } from './auth/key-usage.ts';
 import type { CheckUrl } from './webhooks/routes.ts';

@@ -8,7 +8,8 @@ import { MINUTE_MS } from '../limits/call-rates.ts';
 import type { Limits } from '../limits/limits.ts';
 import type { CallerNote } from '../http/request-state.ts';
 import { readSignature } from '../sync/signature.ts';
-import type { CallerUser, Identify, RequestInfo, Route, ServedBuilds } from '../http/route.ts';
+import type { CallerUser, Identify, RequestInfo, Route } from '../http/route.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 
 export interface IdentifyDeps extends KeyCheckDeps {
   readonly now: () => number;

@@ -7,7 +7,8 @@ import { HOUR_MS } from '../limits/ceilings.ts';
 import type { Limits } from '../limits/limits.ts';
 import type { CallerNote } from '../http/request-state.ts';
 import { findViolation } from './restrictions.ts';
-import type { CallerKey, RequestInfo, ServedBuilds } from '../http/route.ts';
+import type { CallerKey, RequestInfo } from '../http/route.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 
 export interface KeyCheckDeps {
   /** Read-only. Keys are looked up on every call, as a cache could outlive a deletion. */

@@ -1,7 +1,7 @@
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { blocksAt, newestRun } from '../../projections/indexed-blocks/queries.ts';
 import type { IndexedBlock } from '../../projections/indexed-blocks/queries.ts';
-import type { ServedBuilds } from '../http/route.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 import type { IndexedRange } from '../../schemas/balance.ts';
 
 /** The newest indexed block and the run of indexed blocks that ends with it. */
@@ -37,7 +37,7 @@ interface Cached {
 export function createCoverageReader(now: () => number): CoverageReader {
   let last: Cached | null = null;
   /** The cache of the request's state; null: nothing may be cached. */
-  const cacheOf = ({ chainState: state = null }: ServedBuilds): Cached | null => {
+  const cacheOf = ({ chainState: state }: ServedBuilds): Cached | null => {
     if (state === null) return null;
     if (last === null || last.state !== state || now() >= last.until)
       last = { state, until: now() + MAX_AGE_MS, coverage: null, blocks: new Map() };

@@ -8,7 +8,7 @@ import type { TokenRow } from '../../projections/tokens/queries.ts';
 import { isReadable } from '../../schemas/balance.ts';
 import type { Basis, PairFacts } from '../../schemas/balance.ts';
 import type { RefreshBus, RefreshRequest } from '../commands/refresh.ts';
-import type { ServedBuilds } from '../http/route.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 import type { CoverageReader } from './coverage.ts';
 
 export interface BalanceDeps {

@@ -2,7 +2,8 @@ import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { readsForRequest } from '../http/clickhouse.ts';
 import type { RefreshBus } from '../commands/refresh.ts';
-import type { RequestInfo, ServedBuilds } from '../http/route.ts';
+import type { RequestInfo } from '../http/route.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 import { createCoverageReader } from './coverage.ts';
 import type { BalanceDeps } from './current.ts';
 

@@ -24,7 +24,8 @@ import { notFound } from '../http/errors.ts';
 import { boolean, limit, networkFilter, page, text } from '../http/params.ts';
 import type { PageParameter } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
-import type { RequestInfo, Route, ServedBuilds } from '../http/route.ts';
+import type { RequestInfo, Route } from '../http/route.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 import { presentDapp } from './present.ts';
 
 export interface DappRouteDeps {

@@ -6,7 +6,7 @@ import { serviceHealth } from '../../infra/health/service-health.ts';
 import { withTimeout } from '../../infra/lifecycle.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { userByLogin } from '../../projections/accounts/queries.ts';
-import type { ServedBuilds } from '../http/route.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 import type { Readiness } from './health.ts';
 
 export interface ReadinessDeps {

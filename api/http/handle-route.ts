@@ -6,7 +6,8 @@ import type { IdentifyDeps } from '../auth/identify.ts';
 import { createAnswerCache } from './answer-cache.ts';
 import { bodyReader } from './body.ts';
 import type { RequestState } from './request-state.ts';
-import type { RequestInfo, Route, ServedBuilds } from './route.ts';
+import type { RequestInfo, Route } from './route.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 
 export interface RouteHandlerDeps extends IdentifyDeps {
   readonly servedBuilds: () => Promise<ServedBuilds>;

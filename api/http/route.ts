@@ -1,20 +1,9 @@
 import { z } from 'zod';
 
+import type { ServedBuilds } from '../../projections/served.ts';
 import { notFound } from './errors.ts';
 import type { SignedCall } from '../sync/signature.ts';
 import { parseInput } from './validation.ts';
-
-/** Tables and schemas of the served builds, consistent with each other; read once per request. */
-export interface ServedBuilds {
-  /** ClickHouse table by placeholder. */
-  table(placeholder: string): string;
-  /** Postgres schema by projection. */
-  schema(projection: string): string;
-  /** Changes whenever chain data changes; null: unknown. */
-  readonly state: string | null;
-  /** Changes whenever block data changes. */
-  readonly chainState?: string | null;
-}
 
 /** The caller, by session. */
 export interface CallerUser {

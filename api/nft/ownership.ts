@@ -15,7 +15,8 @@ import { invalidPage, notFound } from '../http/errors.ts';
 import { address, boolean, limit, page, tokenId } from '../http/params.ts';
 import type { PageParameter } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
-import type { Route, ServedBuilds } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 import { iso } from '../http/times.ts';
 import { TRUNCATION_NOTE, presentOwned } from './present.ts';
 

@@ -3,7 +3,7 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import { latestPricesOf } from '../../projections/latest-prices/queries.ts';
 import { pricesAtTimes } from '../../projections/prices/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import type { ServedBuilds } from '../http/route.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 
 /** Prices in US dollars as decimal strings. */
 export interface PriceReader {

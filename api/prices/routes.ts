@@ -10,7 +10,8 @@ import { invalidInput } from '../http/errors.ts';
 import { address, boolean } from '../http/params.ts';
 import type { RefreshBus } from '../commands/refresh.ts';
 import { defineRoute } from '../http/route.ts';
-import type { Route, ServedBuilds } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 import { iso } from '../http/times.ts';
 
 export interface PriceRouteDeps {

@@ -11,7 +11,8 @@ import { envelope, resolvePage } from '../http/envelope.ts';
 import { notFound } from '../http/errors.ts';
 import { address, boolean, limit, page, text } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
-import type { Route, ServedBuilds } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 import { presentToken } from './present.ts';
 
 export interface TokenRouteDeps {

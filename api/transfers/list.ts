@@ -9,7 +9,7 @@ import { REACHABLE_ROWS, cursorEnvelope, envelope, resolvePage } from '../http/e
 import type { Envelope } from '../http/envelope.ts';
 import { invalidInput, invalidPage } from '../http/errors.ts';
 import type { PageParameter } from '../http/params.ts';
-import type { ServedBuilds } from '../http/route.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 import { countTransfers } from './count.ts';
 import { decodeCursor, encodeCursor } from './cursor.ts';
 import type { CarriedCount } from './cursor.ts';

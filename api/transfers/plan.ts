@@ -9,7 +9,7 @@ import {
 } from '../../projections/transfers/queries.ts';
 import type { FeltFilter, TransferSource } from '../../projections/transfers/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import type { ServedBuilds } from '../http/route.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;
 type Felts = Readonly<Partial<Record<FeltFilter, Felt>>>;

@@ -9,7 +9,7 @@ import type {
   TransferOrder,
   TransferPosition,
 } from '../../projections/transfers/queries.ts';
-import type { ServedBuilds } from '../http/route.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 import type { Plan } from './plan.ts';
 
 /** The stores, search and plan of one request. */

@@ -7,7 +7,7 @@ import { eventIndex } from '../../schemas/decode/index.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { unavailable } from '../http/errors.ts';
 import type { HttpError } from '../http/errors.ts';
-import type { ServedBuilds } from '../http/route.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 
 /** Transfers followed per counterparty, newest first. */
 const MAX_TRANSFERS_PER_ACCOUNT = 10_000;

@@ -4,13 +4,8 @@ import type { Kafka, Publisher } from '../../infra/kafka/client.ts';
 import type { Logger } from '../../infra/log.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import type { RetryWhileUnavailable } from '../../infra/retry-while-unavailable.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 import type { DispatchMetrics } from './metrics.ts';
-
-/** Names of the tables and schemas of the served builds, all read at one moment. */
-export interface Served {
-  table(placeholder: string): string;
-  schema(projection: string): string;
-}
 
 /** What the parts of the dispatcher work with. */
 export interface DispatchDeps {
@@ -21,7 +16,7 @@ export interface DispatchDeps {
   /** Postgres schema of the webhooks; null while they are not built. */
   readonly webhooks: () => Promise<string | null>;
   /** Reads from the served builds; null where one of them is not built. */
-  readonly whereServed: <T>(read: (served: Served) => Promise<T>) => Promise<T | null>;
+  readonly whereServed: <T>(read: (served: ServedBuilds) => Promise<T>) => Promise<T | null>;
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: DispatchMetrics;

@@ -7,7 +7,8 @@ import { blocksAt, newestRun } from '../../../projections/indexed-blocks/queries
 import type { PairFacts } from '../../../schemas/balance.ts';
 import { requestSubject } from '../../../schemas/messages/requests.ts';
 import { topics } from '../../../schemas/topics.ts';
-import type { MatchDeps, Served } from '../deps.ts';
+import type { MatchDeps } from '../deps.ts';
+import type { ServedBuilds } from '../../../projections/served.ts';
 
 const POLL_MS = 100;
 /** Longest wait for balances that were requested from the chain. */
@@ -70,7 +71,7 @@ async function requestFromChain(
 
 async function balancesAfter(
   { pool, clickhouse }: MatchDeps,
-  served: Served,
+  served: ServedBuilds,
   { height, hash }: Block,
   pairs: readonly Subject[],
 ): Promise<Balances | null> {

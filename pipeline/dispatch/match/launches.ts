@@ -14,7 +14,8 @@ import { jsonOf } from '../../log-reading.ts';
 import { insertDeliveries } from '../deliveries.ts';
 import type { NewDelivery } from '../deliveries.ts';
 import { bodyText } from './body.ts';
-import type { MatchDeps, Served } from '../deps.ts';
+import type { MatchDeps } from '../deps.ts';
+import type { ServedBuilds } from '../../../projections/served.ts';
 import { deliveryId } from './identity.ts';
 import type { Matcher } from './matcher.ts';
 
@@ -99,7 +100,7 @@ async function readLaunch(deps: MatchDeps, message: Described): Promise<Launch |
  */
 async function firstEventIn(
   { clickhouse, kafka }: MatchDeps,
-  served: Served,
+  served: ServedBuilds,
   { token, standard, block }: Described,
 ): Promise<Felt | null> {
   const at = await placeOfBlock(clickhouse, served, block);

@@ -131,7 +131,7 @@ beforeAll(async () => {
     usage: { count: () => {} },
     now: Date.now,
     trustedProxies: [parseNetwork('127.0.0.0/8')!],
-    servedBuilds: async () => ({ table: (name) => name, schema: (name) => name, state }),
+    servedBuilds: async () => ({ table: (name) => name, schema: (name) => name, state, chainState: null }),
     indexedHeight: () => height,
     readiness: async () => ({ ok: height !== null, body: { status: 'so' } }),
   });

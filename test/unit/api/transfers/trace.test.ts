@@ -45,7 +45,8 @@ async function traced(transfersOfToken: number, traceBudgetMs: number) {
     query: { account, token },
     signal: new AbortController().signal,
   } as unknown as RequestInfo;
-  const served = async () => ({ table: (name: string) => name, schema: (name: string) => name, state: null });
+  const name = (text: string): string => text;
+  const served = async () => ({ table: name, schema: name, state: null, chainState: null });
   const { answer } = await route.begin({
     params: {},
     request,

@@ -55,6 +55,8 @@ const allowed = [
   ['api/tokens/x.ts', '../../projections/transfers/queries.ts'],
   ['api/balances/x.ts', '../../projections/balances-at.ts'],
   ['pipeline/dispatch/x.ts', '../../projections/balances-at.ts'],
+  ['api/tokens/x.ts', '../../projections/served.ts'],
+  ['pipeline/dispatch/match/x.ts', '../../../projections/served.ts'],
   ['test/unit/x.ts', '../../infra/bin/operator/accounts.ts'],
 ] as const;
 
