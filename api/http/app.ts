@@ -47,37 +47,34 @@ const SECURITY_HEADERS = {
   'X-Frame-Options': 'DENY',
 };
 
+type Middleware = Koa.Middleware<RequestState>;
+
 /** The Koa application: middleware, outermost first, and the declared routes. */
 export function createApp(deps: AppDeps): Koa<RequestState> {
-  const { log, metrics, routes, indexedHeight, usage } = deps;
-  const seconds = new Histogram({
-    name: 'tds_http_request_seconds',
-    help: 'Time from receiving a request to its answer, in seconds',
-    labelNames: ['method', 'route', 'status'],
-    buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
-    registers: [metrics],
-  });
-
-  const refusals = new Counter({
-    name: 'tds_key_refusals_total',
-    help: 'Calls rejected because of their API key or a blocked address, by reason',
-    labelNames: ['reason'],
-    registers: [metrics],
-  });
-
+  const { log, routes } = deps;
   const app = new Koa<RequestState>();
   // Koa's own output would print requests. Errors are answered and logged below; those that arrive here came after the answer.
   app.on('error', (error: unknown) => log.debug({ err: error }, 'connection error'));
+  app.use(identifyRequest(deps));
+  app.use(recordRequest(deps));
+  app.use(allowOrigins());
+  app.use(answerErrors(log));
+  const router = createRouter(deps);
+  app.use(router.routes());
+  app.use((context) => answerUnrouted(context, router, routes));
+  return app;
+}
 
-  app.use(async (context, next) => {
-    const startedAt = performance.now();
+/** Sets the request's id, its client address and the headers of every answer. */
+function identifyRequest({ trustedProxies, indexedHeight }: AppDeps): Middleware {
+  return async (context, next) => {
     const { state } = context;
     const sentId = context.get('X-Request-Id');
     state.requestId = /^[A-Za-z0-9._:-]{1,128}$/.test(sentId) ? sentId : randomUUID();
     state.ip = clientAddress(
       context.req.socket.remoteAddress ?? '',
       context.get('X-Forwarded-For') || undefined,
-      deps.trustedProxies,
+      trustedProxies,
     );
     state.note = {};
     const height = indexedHeight();
@@ -88,27 +85,41 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
       ...(height === null ? {} : { 'X-Indexed-Block': String(height) }),
     });
     await next();
+  };
+}
+
+/** Counts and logs every request once it is answered. */
+function recordRequest({ log, metrics, usage }: AppDeps): Middleware {
+  const seconds = new Histogram({
+    name: 'tds_http_request_seconds',
+    help: 'Time from receiving a request to its answer, in seconds',
+    labelNames: ['method', 'route', 'status'],
+    buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+    registers: [metrics],
+  });
+  const refusals = new Counter({
+    name: 'tds_key_refusals_total',
+    help: 'Calls rejected because of their API key or a blocked address, by reason',
+    labelNames: ['reason'],
+    registers: [metrics],
+  });
+  return async (context, next) => {
+    const startedAt = performance.now();
+    await next();
     const elapsedMs = performance.now() - startedAt;
-    const labels = { method: context.method, route: state.path ?? 'none', status: context.status };
+    const { path, note, requestId, ip } = context.state;
+    const labels = { method: context.method, route: path ?? 'none', status: context.status };
     seconds.observe(labels, elapsedMs / 1000);
-    const { keyId, userId, refusal } = state.note;
+    const { keyId, userId, refusal } = note;
     if (refusal !== undefined) refusals.inc({ reason: refusal });
     if (keyId !== undefined) usage.count(keyId, context.status);
     // The route as declared, never the path, query, headers or body: these may hold secrets.
-    log.info(
-      {
-        request_id: state.requestId,
-        ip: state.ip,
-        key_id: keyId,
-        user_id: userId,
-        refusal,
-        ...labels,
-        ms: Math.round(elapsedMs),
-      },
-      'request',
-    );
-  });
+    const caller = { request_id: requestId, ip, key_id: keyId, user_id: userId, refusal };
+    log.info({ ...caller, ...labels, ms: Math.round(elapsedMs) }, 'request');
+  };
+}
 
+function allowOrigins(): Middleware {
   const allowAnyOrigin = cors({
     origin: '*',
     exposeHeaders: EXPOSED_HEADERS,
@@ -116,11 +127,14 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
     maxAge: 86_400,
     keepHeadersOnError: false,
   });
-  app.use(async (context, next) => {
+  return async (context, next) => {
     await (context.path.startsWith('/api/') ? allowAnyOrigin(context, next) : next());
-  });
+  };
+}
 
-  app.use(async (context, next) => {
+/** Answers an error that a route throws; then sets the headers that depend on the status. */
+function answerErrors(log: Logger): Middleware {
+  return async (context, next) => {
     try {
       await next();
     } catch (error) {
@@ -146,24 +160,24 @@ export function createApp(deps: AppDeps): Koa<RequestState> {
     }
     const { settle } = context.state.note;
     if (settle !== undefined) context.set(await settle(context.status));
-  });
+  };
+}
 
+function createRouter(deps: AppDeps): Router<RequestState> {
   // Paths are case-sensitive as in Django; both slash forms match, without a redirect.
   const router = new Router<RequestState>({ sensitive: true, strict: false });
   mountHealth(router, deps);
-  const document = describeApi(routes);
+  const document = describeApi(deps.routes);
   router.get('/api/openapi.json', (context) => {
     context.state.path = '/api/openapi.json';
     context.body = document;
   });
   // A fixed path is registered before one whose parameter would match it.
   const parameterCount = ({ path }: Route): number => path.split('{').length;
-  for (const route of routes.toSorted((a, b) => parameterCount(a) - parameterCount(b))) {
+  for (const route of deps.routes.toSorted((a, b) => parameterCount(a) - parameterCount(b))) {
     router.register(patternOf(route), [route.method], handleRoute(route, deps));
   }
-  app.use(router.routes());
-  app.use((context) => answerUnrouted(context, router, routes));
-  return app;
+  return router;
 }
 
 const patternOf = ({ path }: Route): string => path.replace(/\/$/, '').replaceAll(/\{([a-z_]+)\}/g, ':$1');

@@ -37,6 +37,14 @@ const keyOf = (lookupHash: string): string => `sync auth_key of ${lookupHash}`;
 const firstPut = z.object({
   auth_key: z.string().max(KEY_DIGITS).regex(KEY, 'Use hex digits, two per byte.'),
 });
+/** Of any type, as it is ignored after the first PUT. */
+const sentKey = z
+  .unknown()
+  .optional()
+  .meta({
+    description: 'Hex digits, two per byte; required at the first PUT, ignored later',
+    override: { type: 'string', maxLength: KEY_DIGITS, pattern: KEY.source },
+  });
 function firstKey(sent: unknown): string {
   if (sent === undefined) throw invalidInput({ auth_key: ['This field is required at the first PUT.'] });
   return parseInput(firstPut, { auth_key: sent }).auth_key;
@@ -98,27 +106,21 @@ function writeRoute({ pool, commands, sealing, syncCallsPerMinute }: SyncRouteDe
     body: z.object({
       blob: textField({ max: BODY_BYTES, isTrimmed: false }),
       version: integerField({ min: 1 }),
-      // Any type: it is ignored after the first PUT.
-      auth_key: z
-        .unknown()
-        .optional()
-        .meta({
-          description: 'Hex digits, two per byte; required at the first PUT, ignored later',
-          override: { type: 'string', maxLength: KEY_DIGITS, pattern: KEY.source },
-        }),
+      auth_key: sentKey,
     }),
     bodyBytes: BODY_BYTES,
     response: { 200: syncStoredAnswer },
     errors: [403],
     async handler({ input: { params, body }, served, signedCall }) {
       const { lookup_hash: lookupHash } = params;
-      const { blob, version, auth_key: sentKey } = body;
+      const { blob, version } = body;
       if (Buffer.byteLength(blob) > BLOB_BYTES) {
         throw new HttpError(413, 'too_large', `The blob exceeds ${BLOB_BYTES} bytes.`);
       }
       for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
         const stored = await syncBlob(pool, served.schema('sync'), lookupHash);
-        const key = stored === null ? firstKey(sentKey) : sealing.open(stored.auth_key, keyOf(lookupHash));
+        const key =
+          stored === null ? firstKey(body.auth_key) : sealing.open(stored.auth_key, keyOf(lookupHash));
         checkSignature(signedCall, { method: 'PUT', lookupHash, blob }, key);
         if (stored !== null && version <= stored.version) throw conflict(stored.version);
         const { accepted, result } = await commands.submit({

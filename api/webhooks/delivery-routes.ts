@@ -20,7 +20,8 @@ import { envelope, resolvePage } from '../http/envelope.ts';
 import { HttpError, invalidPage, notFound } from '../http/errors.ts';
 import { limit, page } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
-import type { CallerUser, Route, ServedBuilds } from '../http/route.ts';
+import type { CallerUser, Route } from '../http/route.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
 import { webhookParams } from './fields.ts';
 import { presentDelivery } from './present.ts';
 
@@ -31,22 +32,16 @@ export interface DeliveryRouteDeps {
   readonly secretKey: Buffer;
 }
 
-/** Routes of a webhook's deliveries. */
-export function deliveryRoutes({ pool, commands, secretKey }: DeliveryRouteDeps): Route[] {
-  const submit = submitForCaller(commands, secretKey);
-  const ownWebhook = async (served: ServedBuilds, user: CallerUser, id: number): Promise<Webhook> => {
-    const webhook = await webhookOfUser(pool, served.schema('webhooks'), user.id, id);
-    if (webhook === null) throw notFound();
-    return webhook;
-  };
-  const existingDelivery = async (webhook: Webhook, id: string): Promise<Delivery> => {
-    const delivery = await findDelivery(pool, webhook, id);
-    if (delivery === null) throw notFound();
-    return delivery;
-  };
-  const common = { tag: 'Webhooks', auth: 'session' } as const;
+const common = { tag: 'Webhooks', auth: 'session' } as const;
 
-  const test = defineRoute({
+/** Routes of a webhook's deliveries. */
+export function deliveryRoutes(deps: DeliveryRouteDeps): Route[] {
+  return [testRoute(deps), listRoute(deps), retryRoute(deps)];
+}
+
+function testRoute({ commands, secretKey }: DeliveryRouteDeps): Route {
+  const submit = submitForCaller(commands, secretKey);
+  return defineRoute({
     ...common,
     method: 'POST',
     path: '/api/webhooks/{id}/test/',
@@ -62,8 +57,10 @@ export function deliveryRoutes({ pool, commands, secretKey }: DeliveryRouteDeps)
       return { status: 202, body: testedWebhookAnswer.parse(result) };
     },
   });
+}
 
-  const list = defineRoute({
+function listRoute({ pool }: DeliveryRouteDeps): Route {
+  return defineRoute({
     ...common,
     method: 'GET',
     path: '/api/webhooks/{id}/deliveries/',
@@ -79,7 +76,7 @@ export function deliveryRoutes({ pool, commands, secretKey }: DeliveryRouteDeps)
     }),
     response: { 200: deliveryListAnswer },
     async handler({ input: { params, query }, user, served, request }) {
-      const webhook = await ownWebhook(served, user, params.id);
+      const webhook = await ownWebhook(pool, served, user, params.id);
       const { count, isEstimate } = await countDeliveries(pool, params.id, query);
       const found = resolvePage(query.page, query.limit, count);
       // The last page of an estimated count may be empty, or not the last.
@@ -91,8 +88,11 @@ export function deliveryRoutes({ pool, commands, secretKey }: DeliveryRouteDeps)
       return { status: 200, body: envelope(results, found, options) };
     },
   });
+}
 
-  const retry = defineRoute({
+function retryRoute({ pool, commands, secretKey }: DeliveryRouteDeps): Route {
+  const submit = submitForCaller(commands, secretKey);
+  return defineRoute({
     ...common,
     method: 'POST',
     path: '/api/webhooks/{id}/deliveries/{delivery_id}/retry/',
@@ -105,14 +105,24 @@ export function deliveryRoutes({ pool, commands, secretKey }: DeliveryRouteDeps)
     response: { 202: deliveryAnswer },
     async handler({ input: { params }, user, served }) {
       const { id: webhookId, delivery_id: deliveryId } = params;
-      const webhook = await ownWebhook(served, user, webhookId);
-      const { status } = await existingDelivery(webhook, deliveryId);
+      const webhook = await ownWebhook(pool, served, user, webhookId);
+      const { status } = await existingDelivery(pool, webhook, deliveryId);
       if (status === 'success') throw new HttpError(409, 'conflict', 'The delivery has succeeded already.');
       const body = { user_id: user.id, webhook_id: webhookId, delivery_id: deliveryId };
       await submit(user, { type: 'delivery.retry', body });
-      return { status: 202, body: presentDelivery(await existingDelivery(webhook, deliveryId)) };
+      return { status: 202, body: presentDelivery(await existingDelivery(pool, webhook, deliveryId)) };
     },
   });
+}
 
-  return [test, list, retry];
+async function ownWebhook(pool: Sql, served: ServedBuilds, user: CallerUser, id: number): Promise<Webhook> {
+  const webhook = await webhookOfUser(pool, served.schema('webhooks'), user.id, id);
+  if (webhook === null) throw notFound();
+  return webhook;
+}
+
+async function existingDelivery(pool: Sql, webhook: Webhook, id: string): Promise<Delivery> {
+  const delivery = await findDelivery(pool, webhook, id);
+  if (delivery === null) throw notFound();
+  return delivery;
 }

@@ -20,6 +20,7 @@ import {
 import type { WebhookAnswer } from '../../schemas/api/webhooks.ts';
 import { WEBHOOK_EVENTS, eventCatalogue } from '../../schemas/webhooks/events.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
+import type { SubmitForCaller } from '../commands/submit-for-caller.ts';
 import type { CommandBus } from '../../infra/commands/bus.ts';
 import { invalidInput, notFound } from '../http/errors.ts';
 import { defineRoute } from '../http/route.ts';
@@ -50,21 +51,24 @@ const rotatedRecord = z.object({
   previous_until: z.number().nullable(),
 });
 
-/** Routes of webhooks; those of their deliveries are in `delivery-routes.ts`. */
-export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: WebhookRouteDeps): Route[] {
-  const submit = submitForCaller(commands, secretKey);
-  const mustBeCallable = async (url: string): Promise<void> => {
-    const fault = await checkUrl(url);
-    if (fault !== null) throw invalidInput({ url: [fault] });
-  };
-  const withEndpointStates = async (webhooks: readonly WebhookRecord[]): Promise<WebhookAnswer[]> => {
-    const states = await endpointStates(pool, webhooks);
-    return webhooks.map((webhook) => presentWebhook(webhook, states.get(webhook.id)));
-  };
-  const common = { tag: 'Webhooks', auth: 'session' } as const;
-  const path = '/api/webhooks/{id}/';
+const common = { tag: 'Webhooks', auth: 'session' } as const;
+const webhookPath = '/api/webhooks/{id}/';
 
-  const list = defineRoute({
+/** Routes of webhooks; those of their deliveries are in `delivery-routes.ts`. */
+export function webhookRoutes(deps: WebhookRouteDeps): Route[] {
+  return [
+    listRoute(deps),
+    createRoute(deps),
+    eventsRoute(),
+    readRoute(deps),
+    changeRoute(deps),
+    deleteRoute(deps),
+    rotateRoute(deps),
+  ];
+}
+
+function listRoute({ pool }: WebhookRouteDeps): Route {
+  return defineRoute({
     ...common,
     method: 'GET',
     path: '/api/webhooks/',
@@ -73,11 +77,16 @@ export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: 
     response: { 200: z.array(webhookAnswer) },
     async handler({ user, served }) {
       const webhooks = await webhooksOfUser(pool, served.schema('webhooks'), user.id);
-      return { status: 200, body: await withEndpointStates(webhooks) };
+      const states = await endpointStates(pool, webhooks);
+      return { status: 200, body: webhooks.map((one) => presentWebhook(one, states.get(one.id))) };
     },
   });
+}
 
-  const create = defineRoute({
+function createRoute(deps: WebhookRouteDeps): Route {
+  const { pool, sealing, checkUrl } = deps;
+  const submit = submitterOf(deps);
+  return defineRoute({
     ...common,
     method: 'POST',
     path: '/api/webhooks/',
@@ -90,9 +99,9 @@ export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: 
     isIdempotent: true,
     body: createdWebhook,
     response: { 201: createdWebhookAnswer },
-    location: path,
+    location: webhookPath,
     async handler({ input: { body }, user, served, request }) {
-      await mustBeCallable(body.url);
+      await assertCallable(checkUrl, body.url);
       const { head_height: head } = await chainStatusRow(pool, served.schema('chain-status'));
       const asked = {
         user_id: user.id,
@@ -108,8 +117,10 @@ export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: 
       return { status: 201, body: { ...presentWebhook(webhook), secret } };
     },
   });
+}
 
-  const catalogue = defineRoute({
+function eventsRoute(): Route {
+  return defineRoute({
     ...common,
     method: 'GET',
     path: '/api/webhooks/events/',
@@ -124,26 +135,31 @@ export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: 
       return { status: 200, body };
     },
   });
+}
 
-  const one = defineRoute({
+function readRoute({ pool }: WebhookRouteDeps): Route {
+  return defineRoute({
     ...common,
     method: 'GET',
-    path,
+    path: webhookPath,
     summary: 'Get a webhook',
     params: webhookParams,
     response: { 200: webhookAnswer },
     async handler({ input: { params }, user, served }) {
       const webhook = await webhookOfUser(pool, served.schema('webhooks'), user.id, params.id);
-      const [body] = await withEndpointStates(webhook === null ? [] : [webhook]);
-      if (body === undefined) throw notFound();
-      return { status: 200, body };
+      if (webhook === null) throw notFound();
+      return { status: 200, body: await withEndpointState(pool, webhook) };
     },
   });
+}
 
-  const change = defineRoute({
+function changeRoute(deps: WebhookRouteDeps): Route {
+  const { pool, checkUrl } = deps;
+  const submit = submitterOf(deps);
+  return defineRoute({
     ...common,
     method: 'PATCH',
-    path,
+    path: webhookPath,
     summary: 'Change a webhook',
     description: 'Fields that are left out keep their value.',
     isIdempotent: true,
@@ -156,20 +172,21 @@ export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: 
         // Checked first: no DNS lookup is made for a webhook of another user.
         const webhook = await webhookOfUser(pool, served.schema('webhooks'), user.id, params.id);
         if (webhook === null) throw notFound();
-        await mustBeCallable(body.url);
+        await assertCallable(checkUrl, body.url);
       }
       const asked = { user_id: user.id, webhook_id: params.id, ...body };
       const result = await submit(user, { type: 'webhook.update', body: asked }, { request, input });
-      const webhook = webhookRecord.parse(result);
-      const states = await endpointStates(pool, [webhook]);
-      return { status: 200, body: presentWebhook(webhook, states.get(webhook.id)) };
+      return { status: 200, body: await withEndpointState(pool, webhookRecord.parse(result)) };
     },
   });
+}
 
-  const remove = defineRoute({
+function deleteRoute(deps: WebhookRouteDeps): Route {
+  const submit = submitterOf(deps);
+  return defineRoute({
     ...common,
     method: 'DELETE',
-    path,
+    path: webhookPath,
     summary: 'Delete a webhook',
     description: 'Also deletes its deliveries.',
     isIdempotent: true,
@@ -181,11 +198,15 @@ export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: 
       return { status: 204, body: null };
     },
   });
+}
 
-  const rotate = defineRoute({
+function rotateRoute(deps: WebhookRouteDeps): Route {
+  const { sealing } = deps;
+  const submit = submitterOf(deps);
+  return defineRoute({
     ...common,
     method: 'POST',
-    path: `${path}rotate-secret/`,
+    path: `${webhookPath}rotate-secret/`,
     summary: 'Rotate the signing secret',
     description: [
       'The previous secret stops working at once, or signs beside the new one for `grace_period_seconds`, in the',
@@ -216,6 +237,17 @@ export function webhookRoutes({ pool, commands, secretKey, sealing, checkUrl }: 
       };
     },
   });
+}
 
-  return [list, create, catalogue, one, change, remove, rotate];
+const submitterOf = ({ commands, secretKey }: WebhookRouteDeps): SubmitForCaller =>
+  submitForCaller(commands, secretKey);
+
+async function assertCallable(checkUrl: CheckUrl, url: string): Promise<void> {
+  const fault = await checkUrl(url);
+  if (fault !== null) throw invalidInput({ url: [fault] });
+}
+
+async function withEndpointState(pool: Sql, webhook: WebhookRecord): Promise<WebhookAnswer> {
+  const states = await endpointStates(pool, [webhook]);
+  return presentWebhook(webhook, states.get(webhook.id));
 }
