@@ -1,5 +1,6 @@
 import { z } from 'zod';
 
+import { createLruCache } from '../../infra/lru.ts';
 import { defineScript } from '../../infra/redis/client.ts';
 import type { Counters } from '../../infra/redis/client.ts';
 
@@ -9,9 +10,9 @@ import type { Counters } from '../../infra/redis/client.ts';
  */
 export interface AddressFailures {
   /** Milliseconds until the block of an address ends; 0 when it is not blocked. */
-  blockedFor(address: string): Promise<number>;
+  readonly blockedFor: (address: string) => Promise<number>;
   /** Counts a failure and returns 0; for an address that is already blocked returns the same as `blockedFor`. */
-  record(address: string): Promise<number>;
+  readonly record: (address: string) => Promise<number>;
 }
 
 export const MAX_FAILURES = 10;
@@ -36,23 +37,17 @@ export function sharedAddressFailures(
   windowMs: number,
   now: () => number,
 ): AddressFailures {
-  const run = async (address: string, isFailure: 0 | 1): Promise<number> =>
-    z
-      .int()
-      .parse(
-        await counters.run(
-          failuresScript,
-          [`failures:${address}`],
-          [now(), windowMs, MAX_FAILURES, isFailure],
-        ),
-      );
+  const run = async (address: string, isFailure: 0 | 1): Promise<number> => {
+    const args = [now(), windowMs, MAX_FAILURES, isFailure];
+    return z.int().parse(await counters.run(failuresScript, [`failures:${address}`], args));
+  };
   return {
     blockedFor: async (address) => await run(address, 0),
     record: async (address) => await run(address, 1),
   };
 }
 
-/** Bounds the memory of this process; the oldest address is evicted first. */
+/** Bounds the memory of this process. */
 const MAX_ADDRESSES = 50_000;
 
 /**
@@ -60,58 +55,40 @@ const MAX_ADDRESSES = 50_000;
  * Redis.
  */
 export function cacheBlocks(failures: AddressFailures, now: () => number): AddressFailures {
-  const ends = new Map<string, number>();
-  const remember = (address: string, left: number): number => {
-    if (left <= 0) return 0;
-    ends.delete(address);
-    ends.set(address, now() + left);
-    evictOldest(ends);
+  const ends = createLruCache<string, number>(MAX_ADDRESSES);
+  const cachedOr = async (address: string, read: (address: string) => Promise<number>): Promise<number> => {
+    const cached = (ends.get(address) ?? 0) - now();
+    if (cached > 0) return cached;
+    const left = await read(address);
+    if (left > 0) ends.set(address, now() + left);
     return left;
   };
-  const cached = (address: string): number => (ends.get(address) ?? 0) - now();
   return {
-    async blockedFor(address) {
-      const left = cached(address);
-      if (left > 0) return left;
-      ends.delete(address);
-      return remember(address, await failures.blockedFor(address));
-    },
-    async record(address) {
-      const left = cached(address);
-      return left > 0 ? left : remember(address, await failures.record(address));
-    },
+    blockedFor: async (address) => await cachedOr(address, failures.blockedFor),
+    record: async (address) => await cachedOr(address, failures.record),
   };
 }
 
 /** For this process alone, while Redis is unavailable. */
 export function localAddressFailures(windowMs: number, now: () => number): AddressFailures {
-  const windows = new Map<string, { readonly startedAt: number; failures: number }>();
+  const windows = createLruCache<string, { readonly startedAt: number; failures: number }>(MAX_ADDRESSES);
   const current = (address: string) => {
     const window = windows.get(address);
-    return window !== undefined && now() - window.startedAt < windowMs ? window : undefined;
+    return window !== undefined && now() - window.startedAt < windowMs
+      ? window
+      : { startedAt: now(), failures: 0 };
   };
-  const blocked = (address: string): number => {
-    const window = current(address);
-    return window !== undefined && window.failures >= MAX_FAILURES ? window.startedAt + windowMs - now() : 0;
-  };
+  const blocked = ({ startedAt, failures }: ReturnType<typeof current>): number =>
+    failures >= MAX_FAILURES ? startedAt + windowMs - now() : 0;
   return {
-    blockedFor: async (address) => blocked(address),
+    blockedFor: async (address) => blocked(current(address)),
     async record(address) {
-      const left = blocked(address);
+      const window = current(address);
+      const left = blocked(window);
       if (left > 0) return left;
-      const window = current(address) ?? { startedAt: now(), failures: 0 };
       window.failures += 1;
-      windows.delete(address);
       windows.set(address, window);
-      evictOldest(windows);
       return 0;
     },
   };
-}
-
-function evictOldest(entries: Map<string, unknown>): void {
-  for (const oldest of entries.keys()) {
-    if (entries.size <= MAX_ADDRESSES) return;
-    entries.delete(oldest);
-  }
 }

@@ -1,12 +1,13 @@
 import { z } from 'zod';
 
+import { createLruCache } from '../../infra/lru.ts';
 import { defineScript } from '../../infra/redis/client.ts';
 import type { Counters } from '../../infra/redis/client.ts';
 import type { Allowance } from './allowance.ts';
 
 /** Limits the calls of a caller in a rolling minute. A rejected call does not count. */
 export interface CallRates {
-  take(name: string, limit: number): Promise<Allowance>;
+  readonly take: (name: string, limit: number) => Promise<Allowance>;
 }
 
 export const MINUTE_MS = 60_000;
@@ -39,24 +40,19 @@ export function sharedCallRates(counters: Counters, now: () => number): CallRate
   };
 }
 
-/** Bounds the memory of this process; the caller that called longest ago is evicted first. */
+/** Bounds the memory of this process. */
 const MAX_CALLERS = 50_000;
 
 /** For this process alone, while Redis is unavailable. */
 export function localCallRates(now: () => number): CallRates {
-  const calls = new Map<string, number[]>();
+  const calls = createLruCache<string, number[]>(MAX_CALLERS);
   return {
     async take(name, limit) {
       const at = now();
       const inWindow = (calls.get(name) ?? []).filter((time) => at - time < MINUTE_MS);
       const resetMs = (inWindow[0] ?? at) + MINUTE_MS - at;
       if (inWindow.length >= limit) return { isAllowed: false, limit, remaining: 0, resetMs };
-      calls.delete(name);
       calls.set(name, [...inWindow, at]);
-      for (const oldest of calls.keys()) {
-        if (calls.size <= MAX_CALLERS) break;
-        calls.delete(oldest);
-      }
       return { isAllowed: true, limit, remaining: limit - inWindow.length - 1, resetMs };
     },
   };

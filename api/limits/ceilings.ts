@@ -10,7 +10,7 @@ export interface Ceilings {
    * Reserves a slot before the call runs, if one is free. `end` must follow: a success occupies the slot for an hour, a
    * failure releases it. So however many calls run concurrently, at most `limit` succeed in any hour.
    */
-  reserve(name: string, limit: number): Promise<Slot>;
+  readonly reserve: (name: string, limit: number) => Promise<Slot>;
 }
 
 export interface Slot extends Allowance {

@@ -6,7 +6,6 @@ import type { Counters } from '../../infra/redis/client.ts';
 import { isRetryable } from '../../schemas/errors.ts';
 import { localAddressFailures, cacheBlocks, sharedAddressFailures } from './address-failures.ts';
 import type { AddressFailures } from './address-failures.ts';
-import type { Allowance } from './allowance.ts';
 import { localCallRates, sharedCallRates } from './call-rates.ts';
 import type { CallRates } from './call-rates.ts';
 import { localCeilings, sharedCeilings } from './ceilings.ts';
@@ -40,30 +39,19 @@ const LOCAL_SHARE = 1 / 4;
 const localLimit = (limit: number): number => Math.ceil(limit * LOCAL_SHARE);
 
 export function createLimits({ counters, ipBlockWindowMs, metrics, now }: LimitsDeps): Limits {
-  const localDecisions = new Counter({
-    name: 'tds_local_limit_decisions_total',
-    help: 'Limit decisions made by this process alone because Redis was unavailable',
-    registers: [metrics],
-  });
-  localDecisions.inc(0);
-  new Gauge({
-    name: 'tds_redis_up',
-    help: '1 while limits are counted in Redis, 0 while each process counts for itself',
-    registers: [metrics],
-    async collect() {
-      this.set((await counters.answers()) ? 1 : 0);
-    },
-  });
-  const withFallback = async <T>(shared: () => Promise<T>, fallback: () => Promise<T>): Promise<T> => {
-    try {
-      return await shared();
-    } catch (error) {
-      if (!isRetryable(error)) throw error;
-      localDecisions.inc();
-      return await fallback();
-    }
-  };
-
+  const localDecisions = registerMetrics(counters, metrics);
+  /** Decides through Redis, or by this process alone while Redis is unavailable. */
+  const withFallback =
+    <A extends unknown[], T>(shared: (...args: A) => Promise<T>, local: (...args: A) => Promise<T>) =>
+    async (...args: A): Promise<T> => {
+      try {
+        return await shared(...args);
+      } catch (error) {
+        if (!isRetryable(error)) throw error;
+        localDecisions.inc();
+        return await local(...args);
+      }
+    };
   const process = randomUUID().slice(0, 13);
   let lastId = 0;
   const uniqueId = (): string => `${process}:${(lastId += 1)}`;
@@ -76,35 +64,39 @@ export function createLimits({ counters, ipBlockWindowMs, metrics, now }: Limits
   };
   return {
     ceilings: {
-      reserve: async (name, limit) =>
-        await withFallback(
-          async () => await ceilings.shared.reserve(name, limit),
-          async () => await ceilings.local.reserve(name, localLimit(limit)),
-        ),
+      reserve: withFallback(ceilings.shared.reserve, (name, limit) =>
+        ceilings.local.reserve(name, localLimit(limit)),
+      ),
     },
     callRates: {
-      take: async (name, limit): Promise<Allowance> =>
-        await withFallback(
-          async () => await rates.shared.take(name, limit),
-          async () => await rates.local.take(name, localLimit(limit)),
-        ),
+      take: withFallback(rates.shared.take, (name, limit) => rates.local.take(name, localLimit(limit))),
     },
     addressFailures: cacheBlocks(
       {
-        blockedFor: async (address) =>
-          await withFallback(
-            async () => await failures.shared.blockedFor(address),
-            async () => await failures.local.blockedFor(address),
-          ),
-        record: async (address) =>
-          await withFallback(
-            async () => await failures.shared.record(address),
-            async () => await failures.local.record(address),
-          ),
+        blockedFor: withFallback(failures.shared.blockedFor, failures.local.blockedFor),
+        record: withFallback(failures.shared.record, failures.local.record),
       },
       now,
     ),
     logins: createLoginAttempts({ counters, now, uniqueId }),
     areShared: () => counters.answers(),
   };
+}
+
+function registerMetrics(counters: Counters, registry: Registry): Counter {
+  new Gauge({
+    name: 'tds_redis_up',
+    help: '1 while limits are counted in Redis, 0 while each process counts for itself',
+    registers: [registry],
+    async collect() {
+      this.set((await counters.answers()) ? 1 : 0);
+    },
+  });
+  const localDecisions = new Counter({
+    name: 'tds_local_limit_decisions_total',
+    help: 'Limit decisions made by this process alone because Redis was unavailable',
+    registers: [registry],
+  });
+  localDecisions.inc(0);
+  return localDecisions;
 }

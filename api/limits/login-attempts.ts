@@ -1,9 +1,9 @@
 import { z } from 'zod';
 
-import { pause } from '../../infra/lifecycle.ts';
 import { defineScript } from '../../infra/redis/client.ts';
 import type { Counters } from '../../infra/redis/client.ts';
 import { hashSecret } from '../auth/api-key.ts';
+import { poll } from '../../infra/retry.ts';
 import { throttled, unavailable } from '../http/errors.ts';
 
 /** Limits failed log-ins, shared by all processes through Redis; without Redis every log-in is rejected. */
@@ -70,54 +70,60 @@ for i = 1, #KEYS, 2 do
   end
 end`);
 
+/** Attempts of this process by name; those beyond the limit wait here and do not ask Redis. */
+function createPlaces(): {
+  enter(names: readonly string[]): Promise<void>;
+  leave(names: readonly string[]): void;
+} {
+  const inProgress = new Map<string, number>();
+  let ended = Promise.withResolvers<void>();
+  const isFull = (name: string): boolean => (inProgress.get(name) ?? 0) >= limitOf(name);
+  return {
+    async enter(names) {
+      while (names.some(isFull)) await ended.promise;
+      for (const name of names) inProgress.set(name, (inProgress.get(name) ?? 0) + 1);
+    },
+    leave(names) {
+      for (const name of names) {
+        const left = (inProgress.get(name) ?? 1) - 1;
+        if (left === 0) inProgress.delete(name);
+        else inProgress.set(name, left);
+      }
+      ended.resolve();
+      ended = Promise.withResolvers();
+    },
+  };
+}
+
 export function createLoginAttempts(options: {
   readonly counters: Counters;
   readonly now: () => number;
   readonly uniqueId: () => string;
 }): LoginAttempts {
   const { counters, now, uniqueId } = options;
-  /** Attempts of this process by name; those beyond the limit wait here and do not ask Redis. */
-  const inProgress = new Map<string, number>();
-  let ended = Promise.withResolvers<void>();
-  const enter = (names: readonly string[]): boolean => {
-    if (names.some((name) => (inProgress.get(name) ?? 0) >= limitOf(name))) return false;
-    for (const name of names) inProgress.set(name, (inProgress.get(name) ?? 0) + 1);
-    return true;
-  };
-  const leave = (names: readonly string[]): void => {
-    for (const name of names) {
-      const left = (inProgress.get(name) ?? 1) - 1;
-      if (left === 0) inProgress.delete(name);
-      else inProgress.set(name, left);
-    }
-    ended.resolve();
-    ended = Promise.withResolvers();
-  };
+  const places = createPlaces();
 
   return {
     async begin(names) {
       const deadline = performance.now() + WAIT_MS;
-      while (!enter(names)) await ended.promise;
+      await places.enter(names);
       // Hashed, as users sometimes type their password as the name.
       const keys = names.map(hashSecret).flatMap((hash) => [`login:${hash}`, `login-held:${hash}`]);
       const attempt = uniqueId();
       const limits = names.map(limitOf);
-      const tryToBegin = async (): Promise<number> => {
+      const tryToBegin = async (): Promise<number | null> => {
         const args = [now(), LOGIN_WINDOW_MS, attempt, ATTEMPT_TTL_MS, ...limits];
-        return z.int().parse(await counters.run(beginScript, keys, args));
+        const answer = z.int().parse(await counters.run(beginScript, keys, args));
+        return answer === -1 ? null : answer;
       };
       let hasBegun = false;
       try {
-        let wait = await tryToBegin();
-        while (wait === -1 && performance.now() < deadline) {
-          await pause(POLL_MS);
-          wait = await tryToBegin();
-        }
-        if (wait === -1) throw unavailable('unavailable', 'Too many log-ins are in progress.', 1);
+        const wait = await poll(tryToBegin, { everyMs: POLL_MS, timeoutMs: deadline - performance.now() });
+        if (wait === null) throw unavailable('unavailable', 'Too many log-ins are in progress.', 1);
         if (wait > 0) throw throttled(wait / 1000);
         hasBegun = true;
       } finally {
-        if (!hasBegun) leave(names);
+        if (!hasBegun) places.leave(names);
       }
       return {
         async end(isFailure) {
@@ -126,7 +132,7 @@ export function createLoginAttempts(options: {
           } catch {
             // Lost with the other counters of an unavailable Redis; no log-in begins until it is back.
           } finally {
-            leave(names);
+            places.leave(names);
           }
         },
       };
