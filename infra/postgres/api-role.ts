@@ -2,7 +2,7 @@ import pg from 'pg';
 
 import { AppError } from '../../schemas/errors.ts';
 import { inTransaction } from './client.ts';
-import type { Pool } from './client.ts';
+import type { Pool, Sql } from './client.ts';
 
 /** The tables and views of the schema `tds` that the API may read. */
 const WORKING_TABLES = [
@@ -33,65 +33,81 @@ export async function grantApiRole(pool: Pool, apiDatabaseUrl: string): Promise<
   const role = pg.escapeIdentifier(name);
   await inTransaction(pool, async (tx) => {
     await tx.query("SELECT pg_advisory_xact_lock(hashtext('tds.api-role'))");
-    const { rows } = await tx.query<{ database: string; owner: string; exists: boolean }>(
-      `SELECT current_database() AS database, current_user AS owner,
-              EXISTS (SELECT 1 FROM pg_roles WHERE rolname = $1) AS exists`,
-      [name],
-    );
-    const [{ database: databaseName, owner, exists } = { database: '', owner: '', exists: false }] = rows;
-    if (owner === name) {
-      throw new AppError('CONFIG_INVALID', 'API_DATABASE_URL must name another role than DATABASE_URL');
-    }
-    const database = pg.escapeIdentifier(databaseName);
-    const passwordClause =
-      password === '' ? '' : `PASSWORD ${pg.escapeLiteral(decodeURIComponent(password))}`;
-    await tx.query(
-      `${exists ? 'ALTER' : 'CREATE'} ROLE ${role} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT NOREPLICATION
-         NOBYPASSRLS ${passwordClause}`,
-    );
-    // Memberships would also grant rights.
-    const memberships = await tx.query<{ granted: string }>(
-      'SELECT g.rolname AS granted FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid WHERE m.member = $1::regrole',
-      [role],
-    );
-    for (const { granted } of memberships.rows) {
-      await tx.query(`REVOKE ${pg.escapeIdentifier(granted)} FROM ${role}`);
-    }
-    for (const setting of [
-      'default_transaction_read_only = on',
-      `statement_timeout = ${STATEMENT_TIMEOUT_MS}`,
-      `idle_in_transaction_session_timeout = ${STATEMENT_TIMEOUT_MS}`,
-    ]) {
-      await tx.query(`ALTER ROLE ${role} IN DATABASE ${database} SET ${setting}`);
-    }
-    await tx.query(`REVOKE ALL ON DATABASE ${database} FROM ${role}`);
-    // Every role inherits these from PUBLIC.
-    await tx.query(`REVOKE TEMPORARY, CREATE ON DATABASE ${database} FROM PUBLIC`);
-    await tx.query('REVOKE CREATE ON SCHEMA public FROM PUBLIC');
-    await tx.query(`GRANT CONNECT ON DATABASE ${database} TO ${role}`);
-    // Future builds: this owner creates their schemas and tables.
-    await tx.query(`ALTER DEFAULT PRIVILEGES GRANT USAGE ON SCHEMAS TO ${role}`);
-    await tx.query(`ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO ${role}`);
-    const schemas = await tx.query<{ name: string }>(
-      `SELECT nspname AS name FROM pg_namespace
-       WHERE nspname NOT IN ('tds', 'public', 'information_schema') AND nspname !~ '^pg_'
-         AND nspowner = current_user::regrole`,
-    );
-    for (const { name: schemaName } of schemas.rows) {
-      const schema = pg.escapeIdentifier(schemaName);
-      await tx.query(`GRANT USAGE ON SCHEMA ${schema} TO ${role}`);
-      await tx.query(`GRANT SELECT ON ALL TABLES IN SCHEMA ${schema} TO ${role}`);
-    }
-    // The default privileges also cover working state; revoke them there.
-    await tx.query('CREATE SCHEMA IF NOT EXISTS tds');
-    await tx.query(`REVOKE ALL ON ALL TABLES IN SCHEMA tds FROM ${role}`);
-    await tx.query(`GRANT USAGE ON SCHEMA tds TO ${role}`);
-    const working = await tx.query<{ name: string }>(
-      "SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'tds' AND table_name = ANY ($1)",
-      [WORKING_TABLES],
-    );
-    for (const { name: table } of working.rows) {
-      await tx.query(`GRANT SELECT ON tds.${pg.escapeIdentifier(table)} TO ${role}`);
-    }
+    await createRole(tx, name, password);
+    await grantDatabase(tx, role);
+    await grantReadModels(tx, role);
+    await grantWorkingState(tx, role);
   });
+}
+
+async function createRole(tx: Sql, name: string, password: string): Promise<void> {
+  const role = pg.escapeIdentifier(name);
+  const { rows } = await tx.query<{ owner: string; exists: boolean }>(
+    'SELECT current_user AS owner, EXISTS (SELECT 1 FROM pg_roles WHERE rolname = $1) AS exists',
+    [name],
+  );
+  const [{ owner, exists } = { owner: '', exists: false }] = rows;
+  if (owner === name) {
+    throw new AppError('CONFIG_INVALID', 'API_DATABASE_URL must name another role than DATABASE_URL');
+  }
+  const passwordClause = password === '' ? '' : `PASSWORD ${pg.escapeLiteral(decodeURIComponent(password))}`;
+  await tx.query(
+    `${exists ? 'ALTER' : 'CREATE'} ROLE ${role} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT NOREPLICATION
+       NOBYPASSRLS ${passwordClause}`,
+  );
+  // Memberships would also grant rights.
+  const memberships = await tx.query<{ granted: string }>(
+    'SELECT g.rolname AS granted FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid WHERE m.member = $1::regrole',
+    [role],
+  );
+  for (const { granted } of memberships.rows) {
+    await tx.query(`REVOKE ${pg.escapeIdentifier(granted)} FROM ${role}`);
+  }
+}
+
+async function grantDatabase(tx: Sql, role: string): Promise<void> {
+  const { rows } = await tx.query<{ name: string }>('SELECT current_database() AS name');
+  const database = pg.escapeIdentifier(rows[0]?.name ?? '');
+  for (const setting of [
+    'default_transaction_read_only = on',
+    `statement_timeout = ${STATEMENT_TIMEOUT_MS}`,
+    `idle_in_transaction_session_timeout = ${STATEMENT_TIMEOUT_MS}`,
+  ]) {
+    await tx.query(`ALTER ROLE ${role} IN DATABASE ${database} SET ${setting}`);
+  }
+  await tx.query(`REVOKE ALL ON DATABASE ${database} FROM ${role}`);
+  // Every role inherits these from PUBLIC.
+  await tx.query(`REVOKE TEMPORARY, CREATE ON DATABASE ${database} FROM PUBLIC`);
+  await tx.query('REVOKE CREATE ON SCHEMA public FROM PUBLIC');
+  await tx.query(`GRANT CONNECT ON DATABASE ${database} TO ${role}`);
+}
+
+async function grantReadModels(tx: Sql, role: string): Promise<void> {
+  // Future builds: this owner creates their schemas and tables.
+  await tx.query(`ALTER DEFAULT PRIVILEGES GRANT USAGE ON SCHEMAS TO ${role}`);
+  await tx.query(`ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO ${role}`);
+  const schemas = await tx.query<{ name: string }>(
+    `SELECT nspname AS name FROM pg_namespace
+     WHERE nspname NOT IN ('tds', 'public', 'information_schema') AND nspname !~ '^pg_'
+       AND nspowner = current_user::regrole`,
+  );
+  for (const { name } of schemas.rows) {
+    const schema = pg.escapeIdentifier(name);
+    await tx.query(`GRANT USAGE ON SCHEMA ${schema} TO ${role}`);
+    await tx.query(`GRANT SELECT ON ALL TABLES IN SCHEMA ${schema} TO ${role}`);
+  }
+}
+
+async function grantWorkingState(tx: Sql, role: string): Promise<void> {
+  // The default privileges also cover working state; revoke them there.
+  await tx.query('CREATE SCHEMA IF NOT EXISTS tds');
+  await tx.query(`REVOKE ALL ON ALL TABLES IN SCHEMA tds FROM ${role}`);
+  await tx.query(`GRANT USAGE ON SCHEMA tds TO ${role}`);
+  const tables = await tx.query<{ name: string }>(
+    "SELECT table_name AS name FROM information_schema.tables WHERE table_schema = 'tds' AND table_name = ANY ($1)",
+    [WORKING_TABLES],
+  );
+  for (const { name } of tables.rows) {
+    await tx.query(`GRANT SELECT ON tds.${pg.escapeIdentifier(name)} TO ${role}`);
+  }
 }

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 import { Redis } from 'ioredis';
 
@@ -50,44 +51,79 @@ export function openCounters(
     disableClientInfo: true,
     connectionName: 'tds',
   });
+  const availability = watchAvailability(redis, log);
+  return {
+    async run({ lua, sha }, keys, args) {
+      const rest = [keys.length, ...keys, ...args] as const;
+      try {
+        availability.assertNoFault();
+        return await redis.evalsha(sha, ...rest).catch(async (error: unknown) => {
+          if (!isErrorReply(error) || !error.message.startsWith('NOSCRIPT ')) throw error;
+          return await redis.eval(lua, ...rest);
+        });
+      } catch (error) {
+        availability.failed(error);
+        throw new AppError('STORE_UNAVAILABLE', 'Redis did not answer', { retryable: true, cause: error });
+      }
+    },
+    answers: availability.answers,
+    async settled(ms) {
+      const settled = Promise.withResolvers<void>();
+      const timer = setTimeout(settled.resolve, ms);
+      redis.once('ready', settled.resolve);
+      if (availability.isUp()) settled.resolve();
+      await settled.promise;
+      clearTimeout(timer);
+      if (!availability.isUp()) availability.warn();
+    },
+    close() {
+      availability.stop();
+      redis.disconnect();
+    },
+  };
+}
+
+/** Watches the connection and the errors that Redis answers, and logs when it becomes available or unavailable. */
+function watchAvailability(redis: Redis, log: Logger) {
   /** An error answered by a reachable server (out of memory, a replica, loading): unavailable until a write succeeds. */
   let fault: Error | null = null;
-  let isUnavailable = true;
+  let isUp = false;
   let wasUp = false;
-  let isClosed = false;
+  let isStopped = false;
   /** Message of the last failed connection. */
   let failure: string | undefined;
   const warn = (): void =>
     log.warn({ reason: fault?.message ?? failure }, 'Redis unavailable, limits counted per process');
   const update = (): void => {
-    const isUnavailableNow = redis.status !== 'ready' || fault !== null;
-    if (isUnavailableNow === isUnavailable || isClosed) return;
-    isUnavailable = isUnavailableNow;
-    if (isUnavailableNow) warn();
+    const isUpNow = redis.status === 'ready' && fault === null;
+    if (isUpNow === isUp || isStopped) return;
+    isUp = isUpNow;
+    if (!isUp) warn();
     else log.info(wasUp ? 'Redis available again' : 'Redis connected');
-    wasUp ||= !isUnavailableNow;
+    wasUp ||= isUp;
   };
   const acceptsWrites = async (): Promise<boolean> => {
     try {
       await redis.set('probe', '1', 'PX', 1000);
       return true;
     } catch (error) {
-      if (isErrorReply(error)) markUnavailable(error);
+      failed(error);
       return false;
     }
   };
-  const markUnavailable = (error: Error): void => {
-    if (fault !== null || isClosed) return;
-    fault = error;
+  const probeUntilAccepted = async (): Promise<void> => {
+    while (!isStopped && fault !== null) {
+      await sleep(MAX_DELAY_MS, undefined, { ref: false });
+      if (await acceptsWrites()) fault = null;
+    }
     update();
-    const probe = async (): Promise<void> => {
-      if (isClosed) return;
-      if (await acceptsWrites()) {
-        fault = null;
-        update();
-      } else setTimeout(() => void probe(), MAX_DELAY_MS).unref();
-    };
-    setTimeout(() => void probe(), MAX_DELAY_MS).unref();
+  };
+  const failed = (error: unknown): void => {
+    if (isErrorReply(error) && fault === null && !isStopped) {
+      fault = error;
+      void probeUntilAccepted();
+    }
+    update();
   };
   redis.on('ready', update);
   redis.on('close', update);
@@ -97,36 +133,15 @@ export function openCounters(
     failure = message;
     log.debug({ reason: message }, 'Redis connection failed');
   });
-
   return {
-    async run({ lua, sha }, keys, args) {
-      const rest = [keys.length, ...keys, ...args] as const;
-      try {
-        if (fault !== null) throw fault;
-        return await redis.evalsha(sha, ...rest).catch(async (error: unknown) => {
-          if (!isErrorReply(error) || !error.message.startsWith('NOSCRIPT ')) throw error;
-          return await redis.eval(lua, ...rest);
-        });
-      } catch (error) {
-        if (isErrorReply(error)) markUnavailable(error);
-        update();
-        throw new AppError('STORE_UNAVAILABLE', 'Redis did not answer', { retryable: true, cause: error });
-      }
-    },
+    isUp: () => isUp,
     answers: async () => (await acceptsWrites()) && fault === null,
-    async settled(ms) {
-      const settled = Promise.withResolvers<void>();
-      const timer = setTimeout(settled.resolve, ms);
-      redis.once('ready', settled.resolve);
-      if (!isUnavailable) settled.resolve();
-      await settled.promise;
-      clearTimeout(timer);
-      if (isUnavailable) warn();
+    assertNoFault() {
+      if (fault !== null) throw fault;
     },
-    close() {
-      isClosed = true;
-      redis.disconnect();
-    },
+    failed,
+    warn,
+    stop: () => void (isStopped = true),
   };
 }
 

@@ -17,9 +17,9 @@ const program = fileURLToPath(new URL('../tds.ts', import.meta.url));
 /** V8 semi-space: with the default a backfill peaks 80 MiB higher in ingest and is no faster. */
 const YOUNG_MIB = 8;
 /**
- * glibc gives large buffers back to the system only while they are mapped one by one; left alone it raises its bound to
- * 32 MiB with the first that are freed, and keeps what a batch took. Backfilling 400,000 transfers, project peaked at 407
- * and 445 MiB without, and at 350 with a lower bound.
+ * glibc returns a large buffer to the system only if it was mapped on its own. By default it raises that threshold to
+ * 32 MiB as buffers are freed, and keeps the memory of a batch. Backfilling 400,000 transfers, project peaked at 407 and
+ * 445 MiB without, and at 350 MiB with this threshold.
  */
 const MALLOC = { MALLOC_ARENA_MAX: '2', MALLOC_MMAP_THRESHOLD_: String(1 << 20) };
 
@@ -80,12 +80,28 @@ export function superviseRole(options: {
   const rotating = setInterval(() => rotate(file), ROTATE_EVERY_MS);
   rotating.unref();
 
+  const onMessage = (raw: unknown): void => {
+    const { data: message } = roleMessage.safeParse(raw);
+    if (message === undefined) return;
+    if ('failed' in message) {
+      failure = message.failed;
+      return;
+    }
+    metricsUrl = message.metrics_url;
+    ready.resolve();
+  };
+
   const run = async (): Promise<void> => {
     for (let failures = 0; !stopping.signal.aborted;) {
       const startedAt = Date.now();
       const own = await env();
       if (stopping.signal.aborted) return;
-      const exit = await runOnce(own);
+      failure = '';
+      makeClosedFolder(logs);
+      child = spawnRole(role, own, file);
+      child.once('spawn', () => onStart?.());
+      child.on('message', onMessage);
+      const exit = await exitOf(child);
       if (stopping.signal.aborted) return;
       if (exit === `code ${EXIT_PERMANENT}`) {
         ready.reject(new AppError('CONFIG_INVALID', `${role} does not start: ${failure || `see ${file}`}`));
@@ -100,33 +116,6 @@ export function superviseRole(options: {
       await pause(delayMs, stopping.signal);
     }
   };
-
-  const runOnce = (own: NodeJS.ProcessEnv): Promise<string> =>
-    new Promise((resolve) => {
-      makeClosedFolder(logs);
-      failure = '';
-      const output = openSync(file, 'a');
-      child = spawn(process.execPath, [`--max-semi-space-size=${YOUNG_MIB}`, program, role], {
-        env: { ...MALLOC, ...own },
-        stdio: ['ignore', output, output, 'ipc'],
-        // A process group of its own: Ctrl-C reaches the supervisor alone, which stops the roles in order.
-        detached: true,
-      });
-      closeSync(output);
-      child.once('spawn', () => onStart?.());
-      child.on('message', (raw) => {
-        const { data: message } = roleMessage.safeParse(raw);
-        if (message === undefined) return;
-        if ('failed' in message) {
-          failure = message.failed;
-          return;
-        }
-        metricsUrl = message.metrics_url;
-        ready.resolve();
-      });
-      child.once('error', (error) => resolve(error.message));
-      child.once('exit', (code, signal) => resolve(signal ?? `code ${code}`));
-    });
 
   const running = run();
   return {
@@ -145,6 +134,26 @@ export function superviseRole(options: {
       clearTimeout(killer);
     },
   };
+}
+
+function spawnRole(role: string, env: NodeJS.ProcessEnv, file: string): ChildProcess {
+  const output = openSync(file, 'a');
+  const child = spawn(process.execPath, [`--max-semi-space-size=${YOUNG_MIB}`, program, role], {
+    env: { ...MALLOC, ...env },
+    stdio: ['ignore', output, output, 'ipc'],
+    // A process group of its own: Ctrl-C reaches the supervisor alone, which stops the roles in order.
+    detached: true,
+  });
+  closeSync(output);
+  return child;
+}
+
+/** Resolves when the process ends, with its exit code, its signal, or the reason why it could not be started. */
+function exitOf(child: ChildProcess): Promise<string> {
+  return new Promise((resolve) => {
+    child.once('error', (error) => resolve(error.message));
+    child.once('exit', (code, signal) => resolve(signal ?? `code ${code}`));
+  });
 }
 
 /** Copies the log aside and truncates it in place: the role keeps the file open for appending. */
