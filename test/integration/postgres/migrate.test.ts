@@ -1,0 +1,68 @@
+import { readFileSync, readdirSync } from 'node:fs';
+
+import { afterAll, beforeAll, expect, it } from 'vitest';
+
+import { createPool } from '../../../infra/postgres/client.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import { migrate } from '../../../infra/postgres/migrate.ts';
+import { isolated } from '../../support/isolation.ts';
+import type { Isolated } from '../../support/isolation.ts';
+
+const directory = new URL('../../../infra/postgres/migrations/', import.meta.url);
+const files = readdirSync(directory).toSorted();
+
+let own: Isolated;
+let pool: Pool;
+beforeAll(async () => {
+  own = await isolated();
+  pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
+});
+afterAll(async () => {
+  await pool.end();
+  await own.drop();
+});
+
+/** Applies the migrations before one of them, as an older version of the program did. */
+async function migrateBefore(first: string): Promise<void> {
+  await pool.query('CREATE SCHEMA tds');
+  await pool.query(
+    'CREATE TABLE tds.migrations (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())',
+  );
+  for (const name of files.filter((file) => file < first)) {
+    await pool.query(readFileSync(new URL(name, directory), 'utf8'));
+    await pool.query('INSERT INTO tds.migrations (name) VALUES ($1)', [name]);
+  }
+}
+
+it('moves the checkpoints of observers and matchers to the table of all consumers', async () => {
+  await migrateBefore('0080');
+  await pool.query(
+    `INSERT INTO tds.checkpoints (projection, build, topic, partition, topic_id, next_offset)
+     VALUES ('transfers', 3, 'chain.blocks', 1, 'a', 10)`,
+  );
+  await pool.query(
+    `INSERT INTO tds.observer_positions (observer, topic, partition, topic_id, next_offset)
+     VALUES ('tokens', 'chain.blocks', 1, 'a', 20)`,
+  );
+  await pool.query(
+    `INSERT INTO tds.dispatch_positions (matcher, topic, partition, topic_id, next_offset, updated_at)
+     VALUES ('balances', 'chain.blocks', 2, 'a', 30, '2026-01-02T03:04:05Z')`,
+  );
+
+  expect(await migrate(pool)).toEqual(files.filter((file) => file >= '0080'));
+
+  const { rows } = await pool.query(
+    'SELECT consumer, build, topic, partition, topic_id, next_offset FROM tds.checkpoints ORDER BY next_offset',
+  );
+  const place = { topic: 'chain.blocks', topic_id: 'a' };
+  expect(rows).toEqual([
+    { consumer: 'transfers', build: 3, partition: 1, next_offset: 10, ...place },
+    { consumer: 'observe-tokens', build: 0, partition: 1, next_offset: 20, ...place },
+    { consumer: 'dispatch-balances', build: 0, partition: 2, next_offset: 30, ...place },
+  ]);
+  const times = await pool.query(
+    "SELECT updated_at FROM tds.checkpoints WHERE consumer = 'dispatch-balances'",
+  );
+  expect(times.rows).toEqual([{ updated_at: new Date('2026-01-02T03:04:05Z') }]);
+  expect(await migrate(pool)).toEqual([]);
+});
