@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { defineScript } from '../../infra/redis/client.ts';
 import type { Counters } from '../../infra/redis/client.ts';
 import { hashSecret } from '../auth/api-key.ts';
-import { poll } from '../../infra/retry.ts';
+import { pollUntil } from '../../infra/retry.ts';
 import { throttled, unavailable } from '../http/errors.ts';
 
 /** Limits failed log-ins, shared by all processes through Redis; without Redis every log-in is rejected. */
@@ -118,7 +118,7 @@ export function createLoginAttempts(options: {
       };
       let hasBegun = false;
       try {
-        const wait = await poll(tryToBegin, { everyMs: POLL_MS, timeoutMs: deadline - performance.now() });
+        const wait = await pollUntil(tryToBegin, (found) => found !== null, { everyMs: POLL_MS, withinMs: deadline - performance.now() });
         if (wait === null) throw unavailable('unavailable', 'Too many log-ins are in progress.', 1);
         if (wait > 0) throw throttled(wait / 1000);
         hasBegun = true;

@@ -1,13 +1,16 @@
 import pg from 'pg';
 
-import { pause } from '../lifecycle.ts';
 import type { Logger } from '../log.ts';
+import { retry } from '../retry.ts';
 
 export interface PostgresListener {
   /** True while the connection is open, so that notifications arrive. */
   isConnected(): boolean;
   close(): Promise<void>;
 }
+
+/** Longest delay between two attempts to connect: callers poll meanwhile. */
+const MAX_DELAY_MS = 500;
 
 /**
  * LISTENs to a channel on a connection of its own, and reconnects when it is lost. Notifications sent in between are lost,
@@ -24,47 +27,46 @@ export function listen(options: {
   const stop = new AbortController();
   let current: pg.Client | null = null;
   let isConnected = false;
-  /** Closing while it connects is no failure. */
-  const warn = (error: unknown, message: string): void => {
-    if (!stop.signal.aborted) log.warn({ err: error, channel }, message);
-  };
 
-  const listenOnce = async (): Promise<void> => {
+  /** Listens until the connection is lost, which is thrown. */
+  const listenOnce = async (): Promise<never> => {
     const client = new pg.Client({
       connectionString: url,
       application_name: applicationName,
       connectionTimeoutMillis: 5000,
       keepAlive: true,
     });
-    const ended = new Promise<void>((resolve) => client.once('end', resolve));
-    client.on('error', (error) => warn(error, 'notification connection lost, reconnecting'));
+    const lost = Promise.withResolvers<never>();
+    lost.promise.catch(() => {}); // may reject while it still connects
+    client.on('error', lost.reject);
+    client.once('end', () => lost.reject(new Error('connection closed')));
     client.on('notification', ({ payload }) => onNotification(payload ?? ''));
     try {
       await client.connect();
       current = client;
       await client.query(`LISTEN ${pg.escapeIdentifier(channel)}`);
+      stop.signal.throwIfAborted();
       isConnected = true;
-      if (!stop.signal.aborted) await ended;
+      return await lost.promise;
     } finally {
       isConnected = false;
       current = null;
       await client.end().catch(() => {});
     }
   };
-
-  const loop = (async () => {
-    while (!stop.signal.aborted) {
-      await listenOnce().catch((error: unknown) => warn(error, 'could not LISTEN, retrying'));
-      await pause(500, stop.signal);
-    }
-  })();
+  const listening = retry(listenOnce, {
+    isRetryable: () => true,
+    signal: stop.signal,
+    maxMs: MAX_DELAY_MS,
+    onRetry: (error) => log.warn({ err: error, channel }, 'notification connection lost, reconnecting'),
+  }).catch(() => {}); // ends when stopped only
 
   return {
     isConnected: () => isConnected,
     async close() {
       stop.abort();
       await current?.end().catch(() => {});
-      await loop;
+      await listening;
     },
   };
 }

@@ -6,17 +6,16 @@ import { AppError } from '../../../schemas/errors.ts';
 import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import type { ClickHouse } from '../../clickhouse/client.ts';
 import type { Kafka } from '../../kafka/client.ts';
-import { pause } from '../../lifecycle.ts';
 import type { Sql } from '../../postgres/client.ts';
+import { pollUntil } from '../../retry.ts';
 
-/** The index is a moment behind the log where something is written; longer, the repair waits for another round. */
-const WITHIN_MS = 3000;
-const LOOK_MS = 50;
+/** Time for the index to reach the end of the log; it is a moment behind. Then the repair is retried in another round. */
+const INDEX_TIMEOUT_MS = 3000;
 
 /**
- * Reads the newest accepted message about a height from the log, where the index says that it lies. An index that is
- * behind may still name a message that another has replaced since, so each reader first waits until the index has read
- * everything that the height's partition held when it was first asked of it; throws (retryable) when that takes too long.
+ * Reads the newest accepted message about a height from the log, at the offset that the index has of it. An index that is
+ * behind may name a message that has been replaced since, so each reader first waits until the index has read everything
+ * that the height's partition held at its first request; throws a retryable error when that takes too long.
  */
 export function bodyReader({
   pool,
@@ -28,27 +27,27 @@ export function bodyReader({
   kafka: Pick<Kafka, 'offsets' | 'readRange'>;
 }): () => ReadPublishedBlock {
   const topic = topics.chainBlocks;
-  const readToTheEnd = async (partition: number): Promise<void> => {
+  const indexReachedEnd = async (partition: number): Promise<void> => {
     const high = (await kafka.offsets(topic)).find((one) => one.partition === partition)?.high ?? 0;
-    for (const until = Date.now() + WITHIN_MS; ; await pause(LOOK_MS)) {
-      const next = await servedCheckpoint(pool, 'indexed-blocks', topic, partition);
-      if (next !== null && next >= high) return;
-      if (Date.now() > until) {
-        throw new AppError(
-          'STORE_UNAVAILABLE',
-          `the index has read partition ${partition} up to ${next ?? 0}, not to ${high} yet`,
-          { retryable: true },
-        );
-      }
-    }
+    let next: number | null = null;
+    const reached = async (): Promise<true | null> => {
+      next = await servedCheckpoint(pool, 'indexed-blocks', topic, partition);
+      return next !== null && next >= high ? true : null;
+    };
+    if ((await pollUntil(reached, (found) => found !== null, { everyMs: 50, withinMs: INDEX_TIMEOUT_MS })) !== null) return;
+    throw new AppError(
+      'STORE_UNAVAILABLE',
+      `the index has read partition ${partition} up to offset ${next ?? 0}, not yet to ${high}`,
+      { retryable: true },
+    );
   };
 
   return () => {
     const waits = new Map<number, Promise<void>>();
     return async (height) => {
-      const asked = partitionOfHeight(height);
-      const wait = waits.get(asked) ?? readToTheEnd(asked);
-      waits.set(asked, wait);
+      const own = partitionOfHeight(height);
+      const wait = waits.get(own) ?? indexReachedEnd(own);
+      waits.set(own, wait);
       await wait;
       const place = await placeOfBlock(clickhouse, await servedBuilds(pool), height);
       if (place === null) return null;
