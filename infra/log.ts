@@ -4,7 +4,7 @@ import { z } from 'zod';
 
 export type { Logger } from 'pino';
 
-/** Names under which secrets travel. A `token` is a contract's address here, and is not one. */
+/** Fields that hold secrets. `token` is not one of them: here it is the address of a contract. */
 const secrets = [
   'password',
   'password_hash',
@@ -15,7 +15,7 @@ const secrets = [
   'cookie',
 ];
 
-/** JSON lines, to stdout by default. What carries a secret is cut by its name, on the first two levels of a line. */
+/** Logs JSON lines, to stdout by default. Secrets are redacted by field name on the first two levels of a line. */
 export function createLogger(role: string, level = 'info', destination?: DestinationStream): Logger {
   const options = {
     level,
@@ -34,17 +34,17 @@ const logLine = z.looseObject({
 });
 const FATAL = 60;
 
-/** A destination for a log that a person reads on a terminal: the time of day, what happened, and its particulars. */
+/** A destination for logs on a terminal: the time of day, the message, and its fields. */
 export function readableLines(write: (line: string) => void): DestinationStream {
   return {
     write(json) {
       const { level, time, msg, err, role: _role, pid: _pid, ...rest } = logLine.parse(JSON.parse(json));
-      const particulars = Object.entries(rest).map(
+      const fields = Object.entries(rest).map(
         ([name, value]) => `${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`,
       );
-      // Of a bug, where it is; of anything else the stack says nothing to who reads this.
-      if (err !== undefined) particulars.unshift((level >= FATAL ? err.stack : undefined) ?? err.message);
-      write(`${time.slice(11, 19)}  ${msg}${particulars.length > 0 ? ` (${particulars.join(', ')})` : ''}\n`);
+      // The stack is of use for a bug only.
+      if (err !== undefined) fields.unshift((level >= FATAL ? err.stack : undefined) ?? err.message);
+      write(`${time.slice(11, 19)}  ${msg}${fields.length > 0 ? ` (${fields.join(', ')})` : ''}\n`);
     },
   };
 }

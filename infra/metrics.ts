@@ -6,7 +6,7 @@ import { Counter, Gauge, Histogram, Registry, collectDefaultMetrics } from 'prom
 export { Counter, Gauge, Histogram } from 'prom-client';
 export type { Registry } from 'prom-client';
 
-/** One registry a process, with Node's own figures (memory, event loop, handles) and the role as a label. */
+/** The registry of a process, with Node's default metrics (memory, event loop, handles) and the role as a label. */
 export function createMetrics(role: string): Registry {
   const registry = new Registry();
   registry.setDefaultLabels({ role });

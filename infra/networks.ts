@@ -10,13 +10,13 @@ export interface Network {
   readonly bits: number;
 }
 
-/** An address with IPv4 in IPv6 taken as IPv4; `null` when it is none. Short and decimal spellings are none. */
+/** Parses an address, IPv4-mapped IPv6 as IPv4. Null for other texts, including short and decimal forms of IPv4. */
 export function parseAddress(text: string): Address | null {
   const [bare = ''] = text.split('%');
   return isIP(bare) === 0 ? null : ipaddr.process(bare);
 }
 
-/** `10.0.0.1`, `10.0.0.0/8`, `2001:db8::/32`; `null` when it is none of them. */
+/** Parses `10.0.0.1`, `10.0.0.0/8` or `2001:db8::/32`; null for other texts. */
 export function parseNetwork(text: string): Network | null {
   const [host = '', mask, ...rest] = text.trim().split('/');
   if (rest.length > 0 || host.includes('%')) return null;

@@ -3,27 +3,27 @@ import { createCipheriv, createDecipheriv, createHash, hkdfSync, randomBytes } f
 import { AppError } from '../schemas/errors.ts';
 
 /**
- * What must be read back (sync keys, webhook secrets) enters the log and the tables sealed: AES-256-GCM under a key made
- * of `SECRET_KEY`, bound to what it is a secret of, so that it opens nowhere else.
+ * Encrypts secrets that must be readable later (sync keys, webhook secrets) before they enter the log and the tables:
+ * AES-256-GCM with a key derived from `SECRET_KEY`, authenticated together with their owner.
  *
  * `v1.<id of the key>.<base64url of nonce, ciphertext, tag>`
  */
 export interface Sealing {
-  /** @param of what the secret belongs to, such as `sync auth_key of <lookup hash>` */
+  /** @param of the owner of the secret, such as `sync auth_key of <lookup hash>` */
   seal(secret: string, of: string): string;
-  /** Throws `SECRET_UNREADABLE` where no key that is known, or not this owner, sealed it. */
+  /** Throws `SECRET_UNREADABLE` if it was sealed with an unknown key, or for another owner. */
   open(sealed: string, of: string): string;
-  /** Whether it was sealed under the key of now. */
+  /** True if it was sealed with the current key. */
   isCurrent(sealed: string): boolean;
 }
 
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 
-/** @param before keys of earlier times, with which nothing is sealed any more */
-export function createSealing(secretKey: Buffer, before: readonly Buffer[] = []): Sealing {
+/** @param previous keys that are accepted for decryption only */
+export function createSealing(secretKey: Buffer, previous: readonly Buffer[] = []): Sealing {
   const keys = new Map(
-    [secretKey, ...before].map((secret) => {
+    [secretKey, ...previous].map((secret) => {
       const key = Buffer.from(hkdfSync('sha256', secret, '', 'tds sealing v1', 32));
       return [createHash('sha256').update(key).digest('hex').slice(0, 8), key] as const;
     }),
@@ -42,7 +42,7 @@ export function createSealing(secretKey: Buffer, before: readonly Buffer[] = [])
       if (version !== 'v1' || key === undefined) {
         throw new AppError(
           'SECRET_UNREADABLE',
-          `The ${of.split(' of ')[0] ?? 'secret'} was sealed under another SECRET_KEY (${id}): name it in SECRET_KEYS_PREVIOUS`,
+          `The ${of.split(' of ')[0] ?? 'secret'} was sealed with another SECRET_KEY (${id}): add that key to SECRET_KEYS_PREVIOUS`,
         );
       }
       try {
@@ -54,7 +54,7 @@ export function createSealing(secretKey: Buffer, before: readonly Buffer[] = [])
         const secret = decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES));
         return Buffer.concat([secret, decipher.final()]).toString('utf8');
       } catch (cause) {
-        throw new AppError('SECRET_UNREADABLE', 'A sealed secret was changed, or belongs to something else', {
+        throw new AppError('SECRET_UNREADABLE', 'A sealed secret was modified, or has another owner', {
           cause,
         });
       }
