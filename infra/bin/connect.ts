@@ -1,6 +1,6 @@
 import { createNodeMetrics } from '../../pipeline/node/metrics.ts';
-import type { ChainCheck } from '../../pipeline/node/chain-id.ts';
 import { createNode } from '../../pipeline/node/node.ts';
+import type { NodeOptions } from '../../pipeline/node/node.ts';
 import type { Node } from '../../pipeline/node/types.ts';
 import { createClickHouse } from '../clickhouse/client.ts';
 import type { ClickHouse } from '../clickhouse/client.ts';
@@ -14,7 +14,7 @@ import type { Registry } from '../metrics.ts';
 import { createPool } from '../postgres/client.ts';
 import type { Pool } from '../postgres/client.ts';
 
-interface Connecting {
+export interface Connecting {
   readonly config: Config;
   readonly log: Logger;
   /** Closes what was opened. */
@@ -67,28 +67,45 @@ export function openClickHouse(
 export function openNode(
   { config, releasers }: Connecting,
   metrics: Registry,
-  {
-    maxConcurrent = config.rpcConcurrency,
-    checkChain,
-  }: { maxConcurrent?: number; checkChain?: ChainCheck } = {},
+  options: Partial<Omit<NodeOptions, 'url' | 'metrics'>> = {},
 ): Node {
   const node = createNode({
     url: required(config, 'starknetRpcUrl'),
     timeoutMs: config.rpcTimeoutMs,
-    maxConcurrent,
+    maxConcurrent: config.rpcConcurrency,
     metrics: createNodeMetrics(metrics),
-    ...(checkChain === undefined ? {} : { checkChain }),
+    ...options,
   });
   releasers.push('node', () => node.close());
   return node;
 }
 
-/** The stores of a command; `releasers` closes whatever else it opens. */
-export interface Stores {
+/** Runs `work` and closes what it opened. */
+export async function withConnections<T>(
+  config: Config,
+  log: Logger,
+  work: (connecting: Connecting) => Promise<T>,
+): Promise<T> {
+  const releasers = new Releasers((name, error) =>
+    log.debug({ err: error, name }, 'could not close resource'),
+  );
+  try {
+    return await work({ config, log, releasers });
+  } finally {
+    await releasers.releaseAll();
+  }
+}
+
+/** A pool for a command, whose statements have no time limit. */
+export function openCommandPool(connecting: Connecting, name: string, max = 4): Pool {
+  return openPool(connecting, name, max, { queryTimeoutMs: null });
+}
+
+/** The stores of a command, which may open more through them. */
+export interface Stores extends Connecting {
   readonly pool: Pool;
   readonly kafka: Kafka;
   readonly clickhouse: ClickHouse;
-  readonly releasers: Releasers;
 }
 
 /** Opens the stores for one command and closes them when it is done. */
@@ -98,19 +115,12 @@ export async function withStores<T>(
   log: Logger,
   work: (stores: Stores) => Promise<T>,
 ): Promise<T> {
-  const releasers = new Releasers((what, error) =>
-    log.debug({ err: error, what }, 'could not close resource'),
+  return await withConnections(config, log, (connecting) =>
+    work({
+      ...connecting,
+      pool: openCommandPool(connecting, name),
+      kafka: openKafka(connecting, name),
+      clickhouse: openClickHouse(connecting, name, { timeoutMs: COMMAND_CLICKHOUSE_MS }),
+    }),
   );
-  const opening = { config, log, releasers };
-  try {
-    return await work({
-      // Commands wait for long statements.
-      pool: openPool(opening, name, 4, { queryTimeoutMs: null }),
-      kafka: openKafka(opening, name),
-      clickhouse: openClickHouse(opening, name, { timeoutMs: COMMAND_CLICKHOUSE_MS }),
-      releasers,
-    });
-  } finally {
-    await releasers.releaseAll();
-  }
 }

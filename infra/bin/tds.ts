@@ -10,8 +10,8 @@ import { roles } from './roles/index.ts';
 import { errorText } from './process/error-text.ts';
 
 /**
- * The command line: `npm run tds -- <command>`. A role is a process that runs until it is told to stop; the other
- * commands do one thing. Settings come from the environment, or from an embedded start found through `DATA_DIR`.
+ * The command line: `npm run tds -- <command>`. A role runs until it is stopped; the other commands end by themselves.
+ * Settings come from the environment, or from an embedded start found through `DATA_DIR`.
  */
 const program = new Command('tds').description('Token data service for Starknet').addHelpText(
   'after',
@@ -30,7 +30,7 @@ const say = (line: string): void => void process.stdout.write(`${line}\n`);
 for (const register of commands) register(program, log, say);
 
 dropKnownWarnings();
-// Whoever reads along has read enough, as `head` does.
+// The reader of stdout has closed it, as `head` does.
 process.stdout.on('error', (error: Error & { code?: string }) => {
   if (error.code !== 'EPIPE') throw error;
   process.exit();

@@ -90,7 +90,7 @@ test('prices of listed tokens reach the log, invalid prices are rejected, and st
   const { json } = await service.get('/api/tokens/?common=true');
   expect(json).toMatchObject({ count: common.length });
   expect((await operate('status', '--once')).stdout).toMatch(
-    /^prices +\d+ in order, 1 untracked; the last one/m,
+    /^prices +\d+ accepted, 1 untracked; last published/m,
   );
 
   feed.faults.add({ kind: 'factor', tokens: [eth] });

@@ -5,9 +5,8 @@ import { servedBuilds } from '../../../projections/served.ts';
 import { required } from '../../config.ts';
 import type { Config } from '../../config.ts';
 import type { Publisher } from '../../kafka/client.ts';
-import { Releasers } from '../../lifecycle.ts';
 import type { Logger } from '../../log.ts';
-import { openKafka, openPool } from '../connect.ts';
+import { openCommandPool, openKafka, withConnections } from '../connect.ts';
 
 export interface OperatorSession extends OperatorDeps {
   readonly publisher: Publisher;
@@ -19,14 +18,11 @@ export async function asOperator<T>(
   log: Logger,
   work: (session: OperatorSession) => Promise<T>,
 ): Promise<T> {
-  const releasers = new Releasers((name, error) =>
-    log.debug({ err: error, name }, 'could not close resource'),
-  );
-  const opening = { config, log, releasers };
-  try {
-    const publisher = openKafka(opening, 'tds-operator').publisher();
+  return await withConnections(config, log, async (connecting) => {
+    const { releasers } = connecting;
+    const publisher = openKafka(connecting, 'tds-operator').publisher();
     releasers.push('publisher', () => publisher.close());
-    const pool = openPool(opening, 'tds-operator', 3, { queryTimeoutMs: null });
+    const pool = openCommandPool(connecting, 'tds-operator');
     const served = (): ReturnType<typeof servedBuilds> => servedBuilds(pool);
     const commands = openCommandChannel({
       publisher,
@@ -37,7 +33,5 @@ export async function asOperator<T>(
     });
     releasers.push('command channel', () => commands.close());
     return await work({ commands, pool, publisher, servedBuilds: served });
-  } finally {
-    await releasers.releaseAll();
-  }
+  });
 }

@@ -12,19 +12,23 @@ import type { ImportFile, ImportOutcome, ImportProgress } from '../operator/cata
 import { csvReader, readJson } from '../operator/catalogue/read-file.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { AppError } from '../../../schemas/errors.ts';
-import { required } from '../../config.ts';
 import type { Logger } from '../../log.ts';
-import { createPool, inTransaction } from '../../postgres/client.ts';
+import { inTransaction } from '../../postgres/client.ts';
 import { asOperator } from './as-operator.ts';
 import { commandConfig } from '../command-config.ts';
+import { openCommandPool, withConnections } from '../connect.ts';
 import { showProgress } from './progress.ts';
 
-/** `tds catalogue`: what operators list. */
+/** `tds catalogue`: imports and exports the catalogue. */
 export function catalogueCommand(program: Command, log: Logger, say: (line: string) => void): void {
   const catalogue = program
     .command('catalogue')
     .description('manage the catalogue: categories, dApps, ads, domains, class hashes, wallets, tokens');
+  importCommand(catalogue, log, say);
+  exportCommand(catalogue, log);
+}
 
+function importCommand(catalogue: Command, log: Logger, say: (line: string) => void): void {
   catalogue
     .command('import')
     .description(
@@ -60,7 +64,9 @@ export function catalogueCommand(program: Command, log: Logger, say: (line: stri
         if (!options.json) process.stderr.write(`${refusal(path, outcome)}\n`);
       },
     );
+}
 
+function exportCommand(catalogue: Command, log: Logger): void {
   catalogue
     .command('export')
     .description('export the catalogue in the format that import reads')
@@ -70,13 +76,11 @@ export function catalogueCommand(program: Command, log: Logger, say: (line: stri
     .action(async (path: string | undefined, options: { kind?: string; format?: string }) => {
       const kind = kindOf(options.kind);
       const isCsv = formatOf(options.format, path) === 'csv';
-      if (isCsv && kind === undefined) throw new AppError('INVALID', 'CSV holds one kind: name it by --kind');
+      if (isCsv && kind === undefined)
+        throw new AppError('INVALID', 'CSV holds one kind: specify it with --kind');
       await writeWhole(path, async (out) => {
-        const pool = createPool(required(commandConfig(process.env), 'databaseUrl'), {
-          applicationName: 'tds-export',
-          max: 1,
-        });
-        try {
+        await withConnections(commandConfig(process.env), log, async (connecting) => {
+          const pool = openCommandPool(connecting, 'tds-export', 1);
           await inTransaction(pool, async (db) => {
             await db.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY');
             const deps = { db, served: await servedBuilds(db) };
@@ -86,32 +90,30 @@ export function catalogueCommand(program: Command, log: Logger, say: (line: stri
                 : exportJson(deps, kind === undefined ? FILE_KINDS : [kind]);
             for await (const piece of pieces) if (!out.write(piece)) await once(out, 'drain');
           });
-        } finally {
-          await pool.end();
-        }
+        });
       });
     });
 }
 
 function kindOf(text: string | undefined): FileKind | undefined {
   if (text === undefined || isFileKind(text)) return text;
-  throw new AppError('INVALID', `There is no kind "${text}": use ${FILE_KINDS.join(', ')}`);
+  throw new AppError('INVALID', `Unknown kind "${text}": use ${FILE_KINDS.join(', ')}`);
 }
 
 function formatOf(text: string | undefined, path: string | undefined): 'json' | 'csv' {
   if (text === 'json' || text === 'csv') return text;
-  if (text !== undefined) throw new AppError('INVALID', `There is no format "${text}": use json or csv`);
+  if (text !== undefined) throw new AppError('INVALID', `Unknown format "${text}": use json or csv`);
   return path?.toLowerCase().endsWith('.csv') === true ? 'csv' : 'json';
 }
 
 function fileToImport(path: string, options: { kind?: string; format?: string }): ImportFile {
   const kind = kindOf(options.kind);
   if (formatOf(options.format, path) === 'json') return { path, read: readJson, kind };
-  if (kind === undefined) throw new AppError('INVALID', 'CSV holds one kind: name it by --kind');
+  if (kind === undefined) throw new AppError('INVALID', 'CSV holds one kind: specify it with --kind');
   return { path, read: csvReader(kind), kind };
 }
 
-/** A file is there whole, or as it was before. */
+/** Writes a file atomically: it is complete, or unchanged. */
 async function writeWhole(path: string | undefined, write: (out: Writable) => Promise<void>): Promise<void> {
   if (path === undefined) return await write(process.stdout);
   const part = `${path}.${process.pid}.part`;
@@ -140,8 +142,8 @@ function sentences({ counts }: Extract<ImportOutcome, { isGood: true }>, isDryRu
     ([kind, { created, changed, unchanged }]) =>
       `${kind}: ${created} created, ${changed} changed, ${unchanged} unchanged`,
   );
-  if (kinds.length === 0) return ['The file holds no record.'];
-  return isDryRun ? ['Nothing is changed. It would be:', ...kinds] : kinds;
+  if (kinds.length === 0) return ['The file has no records.'];
+  return isDryRun ? ['Dry run, nothing is changed:', ...kinds] : kinds;
 }
 
 function refusal(path: string, { faults, faultCount }: Extract<ImportOutcome, { isGood: false }>): string {

@@ -19,7 +19,7 @@ import { showProgress, withInterrupt } from './progress.ts';
 const HOUR_MS = 3_600_000;
 const YEAR_MS = 365 * 24 * HOUR_MS;
 
-/** `tds prices`: what the observer of prices does not do by itself. */
+/** `tds prices`: publishes past prices, which the observer does not fetch. */
 export function pricesCommand(program: Command, log: Logger, say: (line: string) => void): void {
   program
     .command('prices')
@@ -46,7 +46,7 @@ export function pricesCommand(program: Command, log: Logger, say: (line: string)
       );
       if (options.json) return say(JSON.stringify(report, null, 2));
       say(
-        `${report.published} prices are published; of ${report.total} windows, ${report.skipped} had been done before.`,
+        `${report.published} prices are published; of ${report.total} windows, ${report.skipped} were already done.`,
       );
       for (const [reason, count] of Object.entries(report.refused))
         say(`  not published: ${count} ${reason}`);
@@ -54,17 +54,16 @@ export function pricesCommand(program: Command, log: Logger, say: (line: string)
 }
 
 async function backfill(
-  { pool, kafka, releasers }: Stores,
+  { config, pool, kafka, releasers }: Stores,
   named: readonly Felt[],
   { from, to, log, quiet }: { from: number; to: number; log: Logger; quiet: boolean },
 ): Promise<BackfillReport> {
-  const config = commandConfig(process.env);
   const feed = openPriceFeed(config);
   releasers.push('price feed', () => feed.close());
   const publisher = kafka.publisher();
   releasers.push('publisher', () => publisher.close());
   const tokens = named.length > 0 ? [...new Set(named)] : ((await readCommonTokens(pool)) ?? []);
-  if (tokens.length === 0) throw new AppError('INVALID', 'No token is common yet: name one or several');
+  if (tokens.length === 0) throw new AppError('INVALID', 'No token is common yet: specify at least one');
 
   const progress = showProgress({ what: 'prices', reading: 'reading', unit: 'windows', quiet });
   const onProgress = ({ done, skipped, total }: BackfillProgress): void =>
@@ -75,10 +74,10 @@ async function backfill(
     return await withAdvisoryLocks(
       pool,
       ['prices backfill'],
-      () => 'Another process fills in prices of the past',
+      () => 'Another process is backfilling prices',
       () =>
         withInterrupt(
-          () => new AppError('CONFLICT', 'Stopped; the next run goes on from here'),
+          () => new AppError('CONFLICT', 'Stopped; the next run resumes from here'),
           (signal) =>
             backfillPrices({
               feed,

@@ -1,19 +1,19 @@
 import { createLogUpdate } from 'log-update';
 
-/** How far a long reading is, such as one of the log. */
+/** Progress of a long operation, such as reading the log. */
 export interface Progress {
   readonly phase: string;
-  /** Messages, or what else is counted. */
+  /** Messages, or other units. */
   readonly read: number;
   readonly total: number;
 }
 
-const SAY_EVERY_MS = 5000;
+const PRINT_EVERY_MS = 5000;
 const REDRAW_MS = 200;
-/** Before, a rate says nothing. */
+/** Before this, a rate means nothing. */
 const ESTIMATE_MS = 2000;
 
-/** Runs what takes long; SIGINT and SIGTERM abort its signal, with a reason. */
+/** Runs a long operation; SIGINT and SIGTERM abort its signal, with a reason. */
 export async function withInterrupt<T>(
   reason: () => Error,
   work: (signal: AbortSignal) => Promise<T>,
@@ -31,10 +31,10 @@ export async function withInterrupt<T>(
 }
 
 /**
- * To standard error: in place on a terminal, else a line now and then and at each new phase.
+ * Shows progress on stderr: in place on a terminal, otherwise a line every few seconds and at each new phase.
  *
- * @param reading the phase whose messages, or other units, are counted
- * @param afterMs what is done by then says nothing, but on a terminal
+ * @param reading the phase whose units are counted
+ * @param afterMs shows nothing before this, except on a terminal
  */
 export function showProgress<P extends Progress>({
   what,
@@ -49,20 +49,20 @@ export function showProgress<P extends Progress>({
   quiet: boolean;
   afterMs?: number;
 }): { show: (progress: P) => void; end: () => void } {
-  const began = performance.now();
+  const startedAt = performance.now();
   const screen = process.stderr.isTTY ? createLogUpdate(process.stderr) : null;
-  let saidAt = -Infinity;
-  let saidPhase = '';
+  let printedAt = -Infinity;
+  let printedPhase = '';
   return {
     show({ phase, read, total }) {
       const now = performance.now();
-      if (screen === null && now - began < afterMs) return;
-      const isNews = phase !== saidPhase;
-      if (quiet || (!isNews && now - saidAt < (screen === null ? SAY_EVERY_MS : REDRAW_MS))) return;
-      [saidAt, saidPhase] = [now, phase];
-      const rate = read / Math.max(0.001, (now - began) / 1000);
+      if (screen === null && now - startedAt < afterMs) return;
+      const isNewPhase = phase !== printedPhase;
+      if (quiet || (!isNewPhase && now - printedAt < (screen === null ? PRINT_EVERY_MS : REDRAW_MS))) return;
+      [printedAt, printedPhase] = [now, phase];
+      const rate = read / Math.max(0.001, (now - startedAt) / 1000);
       const left = rate > 0 ? Math.ceil((total - read) / rate) : 0;
-      const pace = now - began < ESTIMATE_MS ? '' : `, ${Math.round(rate)}/s, ${duration(left)} left`;
+      const pace = now - startedAt < ESTIMATE_MS ? '' : `, ${Math.round(rate)}/s, ${duration(left)} left`;
       const line =
         phase === reading
           ? `${what}: ${((100 * read) / Math.max(1, total)).toFixed(1)} % of ${total} ${unit}${pace}`

@@ -7,12 +7,12 @@ import { messageId, parseMessageId, quarantineResolved } from '../../../schemas/
 import type { MessageRef } from '../../../schemas/messages/quarantine.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { Publisher } from '../../kafka/client.ts';
-import { pause } from '../../lifecycle.ts';
 import type { Pool, Sql } from '../../postgres/client.ts';
+import { poll } from '../../retry.ts';
 import { projectionHalts } from '../../health/service-health.ts';
 import type { Halt } from '../../health/service-health.ts';
 
-/** One thing that was not understood: a token event, or a message that halts its partition. */
+/** A token event that cannot be decoded, or a message that halts its partition. */
 export interface QuarantineItem {
   readonly id: string;
   readonly kind: 'event' | 'message';
@@ -20,19 +20,18 @@ export interface QuarantineItem {
   readonly reason: string;
   readonly since: string;
   readonly state: 'open' | 'reverted' | 'repaired' | 'skipped';
-  /** The projections that this message halts: what they serve is behind. */
+  /** Projections that are halted at this message and fall behind. */
   readonly halts: readonly string[];
-  /** The projections whose rebuild this message halts: it has ended, and the next run of it comes to the message again. */
+  /** Projections whose rebuild ended at this message; the next run reads it again. */
   readonly rebuilds: readonly string[];
-  /** What the read model has of it; null while the quarantine's own projection is behind, or is the one that is halted. */
+  /** Its entry in the read model; null while the projection of the quarantine is behind or halted. */
   readonly entry: QuarantineEntry | null;
 }
 
-/** How long a settled entry may take to show. */
-const SETTLED_WITHIN_MS = 10_000;
-const LOOK_MS = 100;
+/** Time for the projection to store a resolution. */
+const RESOLVED_TIMEOUT_MS = 10_000;
 
-/** Newest first. What halts a partition now is listed whether or not the read model has it. */
+/** Newest first. Messages that halt a partition are listed even if the read model has no entry of them. */
 export async function listQuarantine(pool: Pool, filter: QuarantineFilter): Promise<QuarantineItem[]> {
   const [served, halts] = await Promise.all([servedBuilds(pool), allHalts(pool)]);
   const entries = await quarantineEntries(pool, served.schema('quarantine'), filter);
@@ -45,19 +44,19 @@ export async function listQuarantine(pool: Pool, filter: QuarantineFilter): Prom
   ];
 }
 
-/** @throws `NOT_FOUND` when nothing of that id is, or was, in the quarantine */
+/** @throws `NOT_FOUND` if the quarantine never had an entry with that id */
 export async function findQuarantined(pool: Pool, id: string): Promise<QuarantineItem> {
   const [served, halts] = await Promise.all([servedBuilds(pool), allHalts(pool)]);
   const entry = await quarantineEntry(pool, served.schema('quarantine'), id);
   if (entry === null && !halts.some((halt) => idOfHalt(halt) === id)) {
-    throw new AppError('NOT_FOUND', `Nothing in the quarantine is called ${id}`);
+    throw new AppError('NOT_FOUND', `The quarantine has no entry ${id}`);
   }
   return itemOf(id, entry, halts);
 }
 
 /**
- * Has it tried again: the block of an event is reverted and accepted again by the ingester; the projections that a message
- * halts read it once more.
+ * Retries an entry: the ingester reverts the block of an event and accepts it again; projections that are halted at a
+ * message read it again.
  */
 export async function retryQuarantined(pool: Pool, id: string): Promise<string> {
   const item = await findQuarantined(pool, id);
@@ -67,25 +66,25 @@ export async function retryQuarantined(pool: Pool, id: string): Promise<string> 
       'DELETE FROM tds.projection_halts WHERE topic = $1 AND partition = $2 AND message_offset = $3',
       [topic, partition, offset],
     );
-    return `${readersOf(item)} will read ${id} again; what cannot be read halts again.`;
+    return `${readersOf(item)} will read ${id} again, and halt again if it cannot be parsed.`;
   }
   assertOpen(item);
   const height = item.entry?.block ?? null;
-  if (height === null) throw new AppError('CONFLICT', `${id} does not say its height`);
+  if (height === null) throw new AppError('CONFLICT', `${id} has no height`);
   await requestRepairs(pool, [height], `quarantine ${id}`);
   return `Asked the ingester to repair block ${height}, which contains the event; \`tds quarantine show\` reports the outcome.`;
 }
 
 /**
- * Has it passed over: a message by the projections that it halts, now and in every rebuild; an event is settled as skipped,
- * which changes no table.
+ * Skips an entry: the projections that are halted at a message skip it, now and in every rebuild; an event is resolved as
+ * skipped, which changes no table.
  */
 export async function skipQuarantined(
   { pool, publisher, now }: { pool: Pool; publisher: Pick<Publisher, 'publish'>; now: () => number },
   id: string,
 ): Promise<string> {
   const item = await findQuarantined(pool, id);
-  const settle = async (): Promise<void> => {
+  const resolve = async (): Promise<void> => {
     await publisher.publish(topics.quarantine, [
       { key: id, value: quarantineResolved(id, 'skipped', now()) },
     ]);
@@ -98,23 +97,25 @@ export async function skipQuarantined(
        WHERE topic = $1 AND partition = $2 AND message_offset = $3 ON CONFLICT DO NOTHING`,
       [topic, partition, offset],
     );
-    // Projections that start later pass over it without a word.
-    await settle();
-    return `${namesOf(item).join(', ')} will pass over ${id}, in a rebuild too.`;
+    // Projections that start later skip it, too.
+    await resolve();
+    return `${namesOf(item).join(', ')} will skip ${id}, also in a rebuild.`;
   }
   assertOpen(item);
-  await settle();
-  for (const end = now() + SETTLED_WITHIN_MS; now() < end; await pause(LOOK_MS)) {
-    if ((await findQuarantined(pool, id)).state !== 'open') return `${id} is settled as skipped.`;
-  }
-  return `${id} will show as skipped when its projection has read that.`;
+  await resolve();
+  const isResolved = async (): Promise<true | null> =>
+    (await findQuarantined(pool, id)).state === 'open' ? null : true;
+  const resolved = await poll(isResolved, { everyMs: 100, timeoutMs: RESOLVED_TIMEOUT_MS });
+  return resolved === null
+    ? `${id} will be shown as skipped once its projection has processed that.`
+    : `${id} is skipped.`;
 }
 
-/** @throws `CONFLICT` where the message halts nothing now */
+/** @throws `CONFLICT` if no projection is halted at the message */
 function haltingPlace(item: QuarantineItem): MessageRef {
   const place = parseMessageId(item.id);
   if (place === null || namesOf(item).length === 0) {
-    throw new AppError('CONFLICT', `${item.id} halts no projection now`);
+    throw new AppError('CONFLICT', `No projection is halted at ${item.id}`);
   }
   return place;
 }
@@ -123,7 +124,7 @@ function namesOf({ halts, rebuilds }: QuarantineItem): string[] {
   return [...new Set([...halts, ...rebuilds])];
 }
 
-/** Who comes to the message once it halts nothing any more. A rebuild that it halted has ended. */
+/** The projections that will read the message again. A rebuild that ended at it must be run again. */
 function readersOf({ halts, rebuilds }: QuarantineItem): string {
   if (rebuilds.length === 0) return halts.join(', ');
   const next = `next \`tds rebuild ${rebuilds.join(' ')}\``;
@@ -131,7 +132,7 @@ function readersOf({ halts, rebuilds }: QuarantineItem): string {
 }
 
 function assertOpen({ id, state }: QuarantineItem): void {
-  if (state !== 'open') throw new AppError('CONFLICT', `${id} is settled already: ${state}`);
+  if (state !== 'open') throw new AppError('CONFLICT', `${id} is already resolved: ${state}`);
 }
 
 async function allHalts(db: Sql): Promise<Halt[]> {
@@ -158,7 +159,7 @@ function itemOf(id: string, entry: QuarantineEntry | null, all: readonly Halt[])
         : `${place?.topic}, partition ${place?.partition}, offset ${place?.offset}`,
     reason: entry?.reason ?? halts[0]?.reason ?? '',
     since: new Date(entry?.quarantined_at ?? halts[0]?.halted_at ?? 0).toISOString(),
-    // What halts a projection now is open, whatever was said of it before.
+    // A message that halts a projection is open even if it was resolved before.
     state: halts.length > 0 ? 'open' : (entry?.resolution ?? 'open'),
     halts: haltedIn('serving'),
     rebuilds: haltedIn('building'),

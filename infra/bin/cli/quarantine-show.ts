@@ -18,12 +18,12 @@ import type { Pool } from '../../postgres/client.ts';
 import { findQuarantined } from './quarantine-items.ts';
 import type { QuarantineItem } from './quarantine-items.ts';
 
-/** Of a message that is no JSON. */
-const SHOWN_TEXT = 2000;
+/** Characters of a message that are shown. */
+const SHOWN_CHARACTERS = 2000;
 
 const factsRow = z.object({ standard: tokenStandard, class_hash: felt.nullable(), basis: z.string() });
 
-/** Everything that can be said of one entry, as plain JSON. */
+/** Everything known about an entry, as JSON. */
 export async function showQuarantined(
   { pool, kafka }: { pool: Pool; kafka: Pick<Kafka, 'readRange'> },
   id: string,
@@ -52,27 +52,27 @@ async function showEvent(pool: Pool, { entry }: QuarantineItem): Promise<Record<
     transaction_hash: entry.transaction_hash,
     contract: { address: event.from_address, ...(facts ?? { standard: 'not looked up' }) },
     event,
-    selectors: event.keys.slice(0, 2).map((key) => nameOfSelector(key) ?? 'not of a token event'),
-    readings: Object.fromEntries(tokenStandards.map((standard) => [standard, readAs(event, standard)])),
+    selectors: event.keys.slice(0, 2).map((key) => nameOfSelector(key) ?? 'unknown selector'),
+    readings: Object.fromEntries(tokenStandards.map((standard) => [standard, decodeAs(event, standard)])),
   };
 }
 
-/** What the event says by the rules for one standard: its transfers, or why not. */
-function readAs(event: RawEvent, standard: TokenStandard): unknown {
-  const nothing = toFelt(0n);
+/** The event decoded as one standard: its transfers, or the reason why it has none. */
+function decodeAs(event: RawEvent, standard: TokenStandard): unknown {
+  const zero = toFelt(0n);
   const { transfers, malformed } = decodeBlock(
     {
       height: 0,
-      hash: nothing,
-      parent_hash: nothing,
+      hash: zero,
+      parent_hash: zero,
       timestamp: 0,
-      sequencer_address: nothing,
+      sequencer_address: zero,
       starknet_version: '',
       transaction_count: null,
       event_count: null,
       transactions: [
         {
-          hash: nothing,
+          hash: zero,
           type: 'INVOKE',
           sender_address: null,
           fee: '0',
@@ -98,7 +98,7 @@ function nameOfSelector(key: string): string | undefined {
   return Object.entries(selectors).find(([, selector]) => selector === key)?.[0];
 }
 
-/** The message as the log has it; where the log does not answer, or has it no more, what the quarantine kept of it. */
+/** The message from the log; from the quarantine where Kafka is unavailable or the message is deleted. */
 async function showMessage(
   kafka: Pick<Kafka, 'readRange'>,
   { id, entry }: QuarantineItem,
@@ -137,19 +137,19 @@ const outlineOf = z.looseObject({
   block: z.looseObject({ height: z.unknown(), hash: z.unknown() }).optional(),
 });
 
-/** What a message looks to be about. Whole where it is small. */
+/** The main fields of a message; a small one as a whole. */
 function outline(text: string): Record<string, unknown> {
   let json: unknown;
   try {
     json = JSON.parse(text);
   } catch {
-    return { text: text.slice(0, SHOWN_TEXT) };
+    return { text: text.slice(0, SHOWN_CHARACTERS) };
   }
-  if (text.length <= SHOWN_TEXT) return { message: json };
+  if (text.length <= SHOWN_CHARACTERS) return { message: json };
   const { data } = outlineOf.safeParse(json);
   return {
     about: { type: data?.type, seq: data?.seq, height: data?.block?.height, hash: data?.block?.hash },
-    text: text.slice(0, SHOWN_TEXT),
+    text: text.slice(0, SHOWN_CHARACTERS),
   };
 }
 

@@ -19,10 +19,17 @@ import type { Stores } from '../connect.ts';
 import { sizeText, tableSizes } from './table-sizes.ts';
 import { showProgress, withInterrupt } from './progress.ts';
 
-/** Requests that read the names of a build before a swap are answered by then, or have been given up. */
+/** Longer than any request that read the name of a build before a swap. */
 const READERS_GONE_MS = 20_000;
 
-/** `tds rebuild` and `tds builds`: read models made anew from the log, and what is left of the old ones. */
+interface RebuildOptions {
+  readonly all: boolean;
+  readonly swap: boolean;
+  readonly drop: boolean;
+  readonly json: boolean;
+}
+
+/** `tds rebuild` and `tds builds`: rebuilds read models from the log, and manages the builds. */
 export function rebuildCommand(program: Command, log: Logger, say: (line: string) => void): void {
   program
     .command('rebuild')
@@ -35,31 +42,27 @@ export function rebuildCommand(program: Command, log: Logger, say: (line: string
     .option('--no-swap', 'build and compare only; the next run resumes there')
     .option('--drop', 'drop the previous build once no reader uses it', false)
     .option('--json', 'print the result as JSON', false)
-    .action(
-      async (names: string[], options: { all: boolean; swap: boolean; drop: boolean; json: boolean }) => {
-        const wanted = namedProjections(names, options.all);
-        // Of one topic together, in one reading; all of them one after the other, which needs less room.
-        const runs = options.all ? wanted.map((one) => [one]) : [wanted];
-        const reports: RebuildReport[] = [];
-        await withStores(commandConfig(process.env), 'tds-rebuild', log, async (stores) => {
-          for (const run of runs) {
-            const report = await rebuildNow(stores, run, { swap: options.swap, log, quiet: options.json });
-            reports.push(report);
-            if (!options.json) for (const line of described(report)) say(line);
-            if (report.isSwapped && options.drop) {
-              await pause(READERS_GONE_MS);
-              for (const { projection, before } of report.builds) {
-                if (before === null) continue;
-                await dropBuild(stores.pool, stores.clickhouse, projection, before);
-                if (!options.json) say(`${projection}: build ${before} is dropped.`);
-              }
-            }
-          }
-        });
-        if (options.json) say(JSON.stringify(reports, null, 2));
-      },
-    );
+    .action(async (names: string[], options: RebuildOptions) => {
+      // Named projections of one topic share one reading; all of them one by one need less memory.
+      const wanted = namedProjections(names, options.all);
+      const runs = options.all ? wanted.map((one) => [one]) : [wanted];
+      const tell = options.json ? (): void => {} : say;
+      const reports = await withStores(commandConfig(process.env), 'tds-rebuild', log, async (stores) => {
+        const done: RebuildReport[] = [];
+        for (const run of runs) {
+          const report = await rebuildNow(stores, run, { swap: options.swap, quiet: options.json });
+          done.push(report);
+          for (const line of described(report)) tell(line);
+          if (report.isSwapped && options.drop) await dropPrevious(stores, report, tell);
+        }
+        return done;
+      });
+      if (options.json) say(JSON.stringify(reports, null, 2));
+    });
+  buildsCommand(program, log, say);
+}
 
+function buildsCommand(program: Command, log: Logger, say: (line: string) => void): void {
   const builds = program
     .command('builds')
     .description('manage the builds of each read model: serving, building (a shadow build) or retired');
@@ -94,7 +97,21 @@ export function rebuildCommand(program: Command, log: Logger, say: (line: string
     });
 }
 
-/** Brings the read models that are new, or served in another version, to what this program writes. */
+/** Drops the builds that a rebuild replaced, once no request reads them. */
+async function dropPrevious(
+  { pool, clickhouse }: Stores,
+  { builds }: RebuildReport,
+  say: (line: string) => void,
+): Promise<void> {
+  await pause(READERS_GONE_MS);
+  for (const { projection, before } of builds) {
+    if (before === null) continue;
+    await dropBuild(pool, clickhouse, projection, before);
+    say(`${projection}: build ${before} is dropped.`);
+  }
+}
+
+/** Rebuilds the read models that are new, or served in another version than this program writes. */
 export async function rebuildOutdated(
   config: Config,
   outdated: readonly Projection[],
@@ -103,21 +120,21 @@ export async function rebuildOutdated(
 ): Promise<void> {
   await withStores(config, 'tds-rebuild', log, async (stores) => {
     for (const projection of outdated) {
-      const report = await rebuildNow(stores, [projection], { swap: true, log, quiet: false });
+      const report = await rebuildNow(stores, [projection], { swap: true, quiet: false });
       for (const line of described(report)) say(line);
     }
   });
 }
 
 async function rebuildNow(
-  { pool, kafka, clickhouse }: Stores,
+  { pool, kafka, clickhouse, log }: Stores,
   wanted: readonly Projection[],
-  { swap, log, quiet }: { swap: boolean; log: Logger; quiet: boolean },
+  { swap, quiet }: { swap: boolean; quiet: boolean },
 ): Promise<RebuildReport> {
   const what = wanted.map(({ name }) => name).join(', ');
   const progress = showProgress<RebuildProgress>({ what, reading: 'reading', quiet });
   const metrics = createProjectionMetrics(createMetrics('rebuild'));
-  const stopped = (): Error => new AppError('CONFLICT', 'Stopped; the next run goes on from here');
+  const stopped = (): Error => new AppError('CONFLICT', 'Stopped; the next run resumes from here');
   try {
     return await withInterrupt(stopped, (signal) =>
       rebuild({ pool, kafka, clickhouse, clock: systemClock, log, metrics, signal }, wanted, {
@@ -131,14 +148,16 @@ async function rebuildNow(
 }
 
 function namedProjections(names: readonly string[], all: boolean): readonly Projection[] {
-  if (all && names.length > 0) throw new AppError('INVALID', 'Either --all or names');
+  if (all && names.length > 0) throw new AppError('INVALID', 'Specify projections, or --all, not both');
   if (all) return projections;
-  if (names.length === 0) throw new AppError('INVALID', 'Which one? Name one or several, or say --all');
+  if (names.length === 0) {
+    throw new AppError('INVALID', 'Specify at least one projection, or --all');
+  }
   return [...new Set(names)].map((name) => {
     const found = projections.find((projection) => projection.name === name);
     if (found === undefined) {
       const known = projections.map((projection) => projection.name).join(', ');
-      throw new AppError('INVALID', `No projection is called ${name}; there are ${known}`);
+      throw new AppError('INVALID', `Unknown projection ${name}: use one of ${known}`);
     }
     return found;
   });
@@ -148,7 +167,7 @@ function described({ builds, messages, tables, isSwapped, heldMs }: RebuildRepor
   return [
     ...builds.map(
       ({ projection, version, after, isResumed }) =>
-        `${projection}: build ${after} (version ${version}) from ${messages} messages${isResumed ? ', going on with what an earlier run had built' : ''}`,
+        `${projection}: build ${after} (version ${version}) from ${messages} messages${isResumed ? ', resumed' : ''}`,
     ),
     ...tables.flatMap(({ table, unsettled }) =>
       unsettled.map(({ where }) => `  ${table}: not compared at ${where}, which are being written`),
@@ -162,17 +181,15 @@ function described({ builds, messages, tables, isSwapped, heldMs }: RebuildRepor
               .slice(0, 20)
               .map(
                 ({ where, ours, theirs }) =>
-                  `    ${where}: ${ours.rows} rows were served, ${theirs.rows} are right; checksums ${ours.checksum} and ${theirs.checksum}`,
+                  `    ${where}: ${ours.rows} rows were served, the rebuild has ${theirs.rows}; checksums ${ours.checksum} and ${theirs.checksum}`,
               ),
-            ...samples.map(({ kind, key }) => `    ${kind} in what was served: ${key}`),
+            ...samples.map(({ kind, key }) => `    ${kind} in the served build: ${key}`),
           ],
     ),
     ...(isSwapped && tables.some(({ differing }) => differing.length > 0)
-      ? ['What was served was wrong where it is named above; what is served now is what the log says.']
+      ? ['The previous build differed from the log in these ranges; the new one matches the log.']
       : []),
-    isSwapped
-      ? `Served from now on; writers were held for ${heldMs ?? 0} ms.${keptOf(builds)}`
-      : 'Not swapped.',
+    isSwapped ? `Swapped; writers waited ${heldMs ?? 0} ms.${keptOf(builds)}` : 'Not swapped.',
   ];
 }
 
@@ -183,7 +200,7 @@ function keptOf(builds: RebuildReport['builds']): string {
   return drops.length === 0 ? '' : ` The old tables are kept: ${drops.join(', ')}.`;
 }
 
-/** How long to wait until nobody can be reading a build. */
+/** Milliseconds until no request can be reading a build. */
 function readersLeft({ retiredAt }: StoredBuild): number {
   return retiredAt === null ? 0 : Math.max(0, retiredAt.getTime() + READERS_GONE_MS - Date.now());
 }

@@ -6,7 +6,7 @@ import type { Logger } from '../../log.ts';
 import { commandConfig } from '../command-config.ts';
 import { withStores } from '../connect.ts';
 
-/** `tds snapshot`: the state that commands have led to, in the place of the commands. */
+/** `tds snapshot`: publishes the current state and deletes the commands that led to it. */
 export function snapshotCommand(program: Command, log: Logger, say: (line: string) => void): void {
   program
     .command('snapshot')
@@ -24,7 +24,7 @@ export function snapshotCommand(program: Command, log: Logger, say: (line: strin
           const rows = Object.entries(counts).map(([table, count]) => `${table} ${count}`);
           say(`${name}: ${rows.join(', ')}`);
         }
-        say(`${report.deleted} commands are deleted; those from offset ${report.from} on are kept.`);
+        say(`${report.deleted} commands are deleted; those from offset ${report.from} are kept.`);
       });
     });
 }

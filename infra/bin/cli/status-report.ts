@@ -95,11 +95,11 @@ export function renderStatus(status: ServiceStatus): string {
   return lines.join('\n');
 }
 
-/** Number of tokens by outcome of their last price, and the time of the last publication. */
+/** Number of tokens by outcome of their last price, and the time of the last published one. */
 function describePrices(states: readonly PriceState[]): string {
   const newest = Math.max(0, ...states.map(({ published_at }) => published_at ?? 0));
-  const counts = states.map(({ refusal, tokens }) => `${tokens} ${refusal ?? 'in order'}`).join(', ');
-  return `${counts}${newest === 0 ? '' : `; the last one published ${new Date(newest).toISOString()}`}`;
+  const counts = states.map(({ refusal, tokens }) => `${tokens} ${refusal ?? 'accepted'}`).join(', ');
+  return `${counts}${newest === 0 ? '' : `; last published ${new Date(newest).toISOString()}`}`;
 }
 
 /** A chain id is a short string, such as SN_MAIN; null where it is not printable. */

@@ -5,7 +5,7 @@ import type { ClickHouse, ChQuery } from '../../clickhouse/client.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import type { Sql } from '../../postgres/client.ts';
 
-/** A table as it lies on disk: ClickHouse counts rows that newer ones take the place of until it merges them away. */
+/** Size of a table on disk; ClickHouse counts replaced rows until it merges them away. */
 export interface TableSize {
   readonly table: string;
   readonly rows: number;
@@ -21,7 +21,7 @@ const partsOf: ChQuery<TableSize> = {
   row: z.object({ table: z.string(), rows: count, bytes: count }),
 };
 const postgresRow = z.object({ table: z.string(), rows: z.int(), bytes: z.int() });
-const tableRow = z.object({ counting: z.string() });
+const tableRow = z.object({ statement: z.string() });
 
 /** The tables of one build, by name. */
 export async function tableSizes(
@@ -44,15 +44,15 @@ async function postgresSizes(pool: Sql, schema: string): Promise<TableSize[]> {
     pool,
     tableRow,
     `SELECT format('SELECT %L AS "table", (SELECT count(*) FROM %s) AS rows, pg_total_relation_size(%s) AS bytes',
-       relname, c.oid::regclass, c.oid) AS counting
+       relname, c.oid::regclass, c.oid) AS statement
      FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = $1 AND relkind = 'r'`,
     [schema],
   );
   if (tables.length === 0) return [];
-  return await sqlRows(pool, postgresRow, tables.map(({ counting }) => counting).join(' UNION ALL '));
+  return await sqlRows(pool, postgresRow, tables.map(({ statement }) => statement).join(' UNION ALL '));
 }
 
-/** As a person reads it. */
+/** Sums the sizes as a text, such as `12 rows, 3.4 MiB`. */
 export function sizeText(sizes: readonly Omit<TableSize, 'table'>[]): string {
   const sum = (of: 'rows' | 'bytes'): number => sizes.reduce((total, one) => total + one[of], 0);
   let [amount, unit] = [sum('bytes') / 1024, 'KiB'];

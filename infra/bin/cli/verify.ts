@@ -1,11 +1,10 @@
 import type { Command } from 'commander';
+import { z } from 'zod';
 
 import { requestRepairs } from '../../../pipeline/ingest/repair/requests.ts';
 import { compareBlocks } from '../../../pipeline/node/compare-blocks.ts';
 import { createChainCheck } from '../../../pipeline/ingest/start.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
-import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
-import { createNode } from '../../../pipeline/node/node.ts';
 import { reportLines } from '../../../projections/engine/verify/report-lines.ts';
 import type { Difference } from '../../../projections/engine/verify/difference.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
@@ -17,19 +16,16 @@ import type {
   VerifyReport,
 } from '../../../projections/engine/verify/verify.ts';
 import { AppError, isRetryable } from '../../../schemas/errors.ts';
-import type { Config } from '../../config.ts';
-import { pause } from '../../lifecycle.ts';
 import type { Logger } from '../../log.ts';
 import { createMetrics } from '../../metrics.ts';
 import { sqlRows } from '../../postgres/client.ts';
-import type { Pool } from '../../postgres/client.ts';
+import { poll } from '../../retry.ts';
 import { errorText } from '../process/error-text.ts';
 import { commandConfig } from '../command-config.ts';
-import { withStores } from '../connect.ts';
+import { openNode, withStores } from '../connect.ts';
 import type { Stores } from '../connect.ts';
 import { showProgress, withInterrupt } from './progress.ts';
 import { nonNegativeInteger } from './quarantine.ts';
-import { z } from 'zod';
 
 interface Options {
   from?: number;
@@ -42,9 +38,9 @@ interface Options {
 const DIFFERENCES = 1;
 const INCONCLUSIVE = 2;
 /** Shows no progress before this: most runs end sooner. */
-const SILENT_MS = 5000;
-/** Deadline of the ingester for repairing blocks. */
-const REREAD_WITHIN_MS = 120_000;
+const PROGRESS_AFTER_MS = 5000;
+/** Time for the ingester to repair blocks. */
+const REPAIR_TIMEOUT_MS = 120_000;
 
 /** `tds verify`: exit code 0 without differences, 1 with differences, 2 if inconclusive. */
 export function verifyCommand(program: Command, log: Logger, say: (line: string) => void): void {
@@ -69,7 +65,7 @@ export function verifyCommand(program: Command, log: Logger, say: (line: string)
         const report = await withStores(config, 'tds-verify', log, (stores) =>
           withInterrupt(
             () => new AppError('CONFLICT', 'Stopped'),
-            (signal) => verifyNow(stores, config, options, log, signal),
+            (signal) => verifyNow(stores, options, signal),
           ),
         );
         if (options.json) say(JSON.stringify(report, null, 2));
@@ -82,25 +78,49 @@ export function verifyCommand(program: Command, log: Logger, say: (line: string)
     });
 }
 
-async function verifyNow(
-  { pool, clickhouse, kafka, releasers }: Stores,
-  config: Config,
-  options: Options,
-  log: Logger,
-  signal: AbortSignal,
-): Promise<VerifyReport> {
+async function verifyNow(stores: Stores, options: Options, signal: AbortSignal): Promise<VerifyReport> {
+  const { pool, clickhouse, kafka, log } = stores;
   const progress = showProgress<VerifyProgress>({
     what: 'verify',
     reading: 'reading the log',
     quiet: options.json,
-    afterMs: SILENT_MS,
+    afterMs: PROGRESS_AFTER_MS,
   });
   const metrics = createProjectionMetrics(createMetrics('verify'));
   const deps = { pool, clickhouse, kafka, projections: chainProjections, log, metrics, signal };
-  const node = config.starknetRpcUrl === null ? null : openNode(config, pool);
-  if (node !== null) releasers.push('node', () => node.close());
-  const compare: VerifyOptions['compareBlocks'] = async (blocks) => {
-    if (node === null) return [];
+  const how = {
+    from: options.from ?? null,
+    to: options.to ?? null,
+    repair: options.repair,
+    onProgress: progress.show,
+    compareBlocks: nodeComparison(stores, options, signal),
+  };
+  try {
+    const report = await verify(deps, how);
+    const heights = report.differences.filter(({ reread }) => reread === true).flatMap(heightsOf);
+    if (!options.repair || heights.length === 0) return report;
+    await requestRepairs(pool, [...new Set(heights)], 'verify', { reread: true });
+    await repaired(stores, heights, signal);
+    const again = await verify(deps, how);
+    const repairedTables = { ...report.repairedTables };
+    addRepairedRows(repairedTables, Object.entries(again.repairedTables));
+    const repairedRows = report.repairedRows + again.repairedRows;
+    return { ...again, found: report.found, repairedRows, repairedTables };
+  } finally {
+    progress.end();
+  }
+}
+
+/** Compares blocks with the node; without a node none, and with one that does not answer none unless `--node` is given. */
+function nodeComparison(
+  stores: Stores,
+  options: Options,
+  signal: AbortSignal,
+): NonNullable<VerifyOptions['compareBlocks']> {
+  if (stores.config.starknetRpcUrl === null) return async () => [];
+  const checkChain = createChainCheck(createIngestStore(stores.pool));
+  const node = openNode(stores, createMetrics('verify'), { maxConcurrent: 8, checkChain });
+  return async (blocks) => {
     try {
       const found = await compareBlocks(node, blocks(!options.node), { signal });
       return found.map(({ height, what }) => ({
@@ -112,62 +132,24 @@ async function verifyNow(
     } catch (error) {
       // With --node an unavailable node makes the result inconclusive.
       if (options.node || !isRetryable(error)) throw error;
-      log.warn({ err: error }, 'node unavailable, blocks without counts not compared');
+      stores.log.warn({ err: error }, 'node unavailable, blocks without counts not compared');
       return [];
     }
   };
-  const how = {
-    from: options.from ?? null,
-    to: options.to ?? null,
-    repair: options.repair,
-    onProgress: progress.show,
-    compareBlocks: compare,
-  };
-  try {
-    const report = await verify(deps, how);
-    const heights = report.differences.filter(({ reread }) => reread === true).flatMap(heightsOf);
-    if (!options.repair || heights.length === 0) return report;
-    await requestRepairs(pool, [...new Set(heights)], 'verify', { reread: true });
-    await repaired(pool, heights, signal);
-    const again = await verify(deps, how);
-    const repairedTables = { ...report.repairedTables };
-    addRepairedRows(repairedTables, Object.entries(again.repairedTables));
-    const repairedRows = report.repairedRows + again.repairedRows;
-    return { ...again, found: report.found, repairedRows, repairedTables };
-  } finally {
-    progress.end();
-  }
 }
 
 /** Waits until the ingester has repaired these blocks, or the deadline has passed. */
-async function repaired(
-  pool: Stores['pool'],
-  heights: readonly number[],
-  signal: AbortSignal,
-): Promise<void> {
-  for (
-    const end = Date.now() + REREAD_WITHIN_MS;
-    Date.now() < end && !signal.aborted;
-    await pause(500, signal)
-  ) {
+async function repaired({ pool }: Stores, heights: readonly number[], signal: AbortSignal): Promise<void> {
+  const allDone = async (): Promise<true | null> => {
     const [left] = await sqlRows(
       pool,
       z.object({ pending: z.number() }),
       'SELECT count(*) AS pending FROM tds.repairs WHERE done_at IS NULL AND height = ANY($1)',
       [[...heights]],
     );
-    if (left?.pending === 0) return;
-  }
-}
-
-function openNode(config: Config, pool: Pool): ReturnType<typeof createNode> {
-  return createNode({
-    url: config.starknetRpcUrl ?? '',
-    timeoutMs: config.rpcTimeoutMs,
-    maxConcurrent: 8,
-    metrics: createNodeMetrics(createMetrics('verify')),
-    checkChain: createChainCheck(createIngestStore(pool)),
-  });
+    return left?.pending === 0 ? true : null;
+  };
+  await poll(allDone, { everyMs: 500, timeoutMs: REPAIR_TIMEOUT_MS, signal });
 }
 
 function heightsOf({ heights }: Difference): number[] {

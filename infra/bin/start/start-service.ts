@@ -102,7 +102,7 @@ async function prepare(
   isExternalNode: boolean,
 ): Promise<void> {
   const { outdated } = await prepareStores(config, log, signal);
-  const chain = await checkNode(config);
+  const chain = await checkNode(config, log);
   if (isExternalNode) say(`  ${'Starknet'.padEnd(12)} ${chain}`);
   // No `tds rebuild` could run before this: the embedded stores live as long as this process.
   if (outdated.length > 0) await rebuildOutdated(config, outdated, log, say);

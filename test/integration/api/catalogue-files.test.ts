@@ -111,7 +111,7 @@ describe('an import', () => {
         { line: 2, text: 'dapps.category: no category has the slug nowhere.' },
         { line: 4, text: expect.stringContaining('dapps.slug: ') },
         { line: 4, text: 'dapps.category: no category has the slug missing.' },
-        { line: 5, text: 'dapps: slug one is there before, in line 2.' },
+        { line: 5, text: 'dapps: slug one repeats line 2.' },
       ],
     });
   });
@@ -208,7 +208,7 @@ describe('an import', () => {
         if ((reads += 1) > 1) writeFileSync(path, '{"domains": [{"domain": "x.example"}]}');
         return readJson(name);
       };
-      await expect(importFile(deps, { path, read })).rejects.toThrow('was changed while it was read');
+      await expect(importFile(deps, { path, read })).rejects.toThrow('changed while it was read');
     });
     expect(await everything()).toEqual(before);
   });
@@ -384,7 +384,7 @@ describe('tds catalogue', () => {
       });
       expect(await run('import', named, '--kind', 'categories', '--dry-run')).toMatchObject({
         code: 0,
-        stdout: 'Nothing is changed. It would be:\ncategories: 1 created, 0 changed, 0 unchanged\n',
+        stdout: 'Dry run, nothing is changed:\ncategories: 1 created, 0 changed, 0 unchanged\n',
       });
       const taken = await run('import', named, '--kind', 'categories', '--json');
       expect(JSON.parse(taken.stdout)).toEqual({ dry_run: false, counts: { categories: counts(1, 0, 0) } });
@@ -416,8 +416,8 @@ describe('tds catalogue', () => {
     for (const [args, text] of [
       [['import', '/nowhere.json'], 'Cannot read /nowhere.json'],
       [['export', '/nowhere/out.json'], 'Cannot write /nowhere/out.json'],
-      [['import', 'x.json', '--kind', 'dapp'], 'There is no kind "dapp"'],
-      [['export', '--format', 'xml'], 'There is no format "xml"'],
+      [['import', 'x.json', '--kind', 'dapp'], 'Unknown kind "dapp"'],
+      [['export', '--format', 'xml'], 'Unknown format "xml"'],
       [['export', '--format', 'csv'], 'CSV holds one kind'],
     ] as const)
       expect(await run(...args)).toMatchObject({ code: 1, stderr: expect.stringContaining(text) });

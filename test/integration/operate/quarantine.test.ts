@@ -153,7 +153,7 @@ describe('a message', () => {
     expect(all.find((item) => item.id === id)).toMatchObject({ state: 'skipped', halts: [] });
 
     const again = await command('skip', id);
-    expect(again).toEqual({ code: 1, stdout: '', stderr: `${id} halts no projection now\n` });
+    expect(again).toEqual({ code: 1, stdout: '', stderr: `No projection is halted at ${id}\n` });
   });
 
   test('that halts a rebuild is told apart from one that halts what is served', async () => {
@@ -175,14 +175,14 @@ describe('a message', () => {
     });
     expect((await command('list')).stdout).toContain('; halts the rebuild of transfers\n');
     expect((await command('retry', id)).stdout).toBe(
-      `The next \`tds rebuild transfers\` will read ${id} again; what cannot be read halts again.\n`,
+      `The next \`tds rebuild transfers\` will read ${id} again, and halt again if it cannot be parsed.\n`,
     );
     expect(await halts()).toBe(0);
 
     await halt(7, 40);
     await halt(1, 40);
     expect((await command('list')).stdout).toContain('; halts transfers and the rebuild of transfers\n');
-    expect((await command('skip', id)).stdout).toBe(`transfers will pass over ${id}, in a rebuild too.\n`);
+    expect((await command('skip', id)).stdout).toBe(`transfers will skip ${id}, also in a rebuild.\n`);
     await world.pool.query("DELETE FROM tds.projection_halts WHERE topic = 'chain.blocks' AND partition = 2");
     await world.pool.query('DELETE FROM tds.builds WHERE build = 7');
   });
@@ -221,7 +221,7 @@ describe('an event', () => {
       kind: 'event',
       where: `block 77, event 7 of ${COIN}`,
       contract: { address: COIN, standard: 'not looked up' },
-      selectors: ['Transfer', 'not of a token event'],
+      selectors: ['Transfer', 'unknown selector'],
       readings: {
         erc20: [{ from: toFelt(1n), to: toFelt(2n), amount: '5', token_id: null }],
         erc721: [{ amount: '1', token_id: '5' }],
@@ -237,7 +237,7 @@ describe('an event', () => {
     expect(rows).toEqual([{ height: 78, done_at: null }]);
 
     const skipped = await command('skip', '0xb10c:8');
-    expect(skipped).toMatchObject({ code: 0, stdout: '0xb10c:8 is settled as skipped.\n' });
+    expect(skipped).toMatchObject({ code: 0, stdout: '0xb10c:8 is skipped.\n' });
     const listed = await command('list', '--all', '--block', '78', '--json');
     expect(JSON.parse(listed.stdout)).toEqual([
       {
@@ -252,12 +252,12 @@ describe('an event', () => {
       },
     ]);
     const again = await command('retry', '0xb10c:8');
-    expect(again).toEqual({ code: 1, stdout: '', stderr: '0xb10c:8 is settled already: skipped\n' });
+    expect(again).toEqual({ code: 1, stdout: '', stderr: '0xb10c:8 is already resolved: skipped\n' });
   });
 
   test('that nobody knows is named', async () => {
     const result = await command('show', 'nobody');
-    expect(result).toEqual({ code: 1, stdout: '', stderr: 'Nothing in the quarantine is called nobody\n' });
+    expect(result).toEqual({ code: 1, stdout: '', stderr: 'The quarantine has no entry nobody\n' });
   });
 });
 

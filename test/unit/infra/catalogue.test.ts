@@ -11,7 +11,7 @@ const STARTER = 'infra/catalogue/starter.json';
 it('the directory that an embedded start begins with is good, and names a source of every entry', async () => {
   const faults = new Faults();
   const records = await allOf(checkRecords(readJson(STARTER), faults));
-  expect(faults.told).toEqual([]);
+  expect(faults.listed).toEqual([]);
   const { dapps, class_hashes: hashes } = JSON.parse(readFileSync(STARTER, 'utf8'));
   for (const { _source } of [...dapps, ...hashes]) expect(_source).toMatch(/^https:\/\//);
   const slugs = new Set(records.flatMap((one) => (one.kind === 'categories' ? [one.record.slug] : [])));

@@ -15,12 +15,12 @@ export interface Fault {
 const MAX_LISTED_FAULTS = 100;
 
 export class Faults {
-  readonly told: Fault[] = [];
+  readonly listed: Fault[] = [];
   count = 0;
 
   add(line: number, text: string): void {
     this.count += 1;
-    if (this.told.length < MAX_LISTED_FAULTS) this.told.push({ line, text });
+    if (this.listed.length < MAX_LISTED_FAULTS) this.listed.push({ line, text });
   }
 }
 
@@ -53,7 +53,7 @@ export async function* checkRecords(
     const before = lines.get(name);
     if (before !== undefined) {
       const key = fileKeys(kind).map((field) => `${field} ${String(Object(checked.record)[field])}`);
-      faults.add(line, `${kind}: ${key.join(', ')} is there before, in line ${before}.`);
+      faults.add(line, `${kind}: ${key.join(', ')} repeats line ${before}.`);
       continue;
     }
     lines.set(name, line);

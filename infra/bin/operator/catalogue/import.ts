@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 
 import { z } from 'zod';
 
-import { pause } from '../../../lifecycle.ts';
+import { poll } from '../../../retry.ts';
 import type { Publisher } from '../../../kafka/client.ts';
 import { compareRecords, unknownCategories } from '../../../../projections/catalogue/queries.ts';
 import type { RecordCounts } from '../../../../projections/catalogue/queries.ts';
@@ -33,7 +33,7 @@ export interface ImportFile {
 }
 
 export interface ImportProgress {
-  readonly phase: 'checking' | 'sending' | 'comparing' | 'taking in' | 'tokens';
+  readonly phase: 'checking' | 'sending' | 'comparing' | 'applying' | 'tokens';
   /** Records. */
   readonly read: number;
   readonly total: number;
@@ -53,7 +53,7 @@ const PART_CHARACTERS = 200_000;
 const PARTS_AT_ONCE = 4;
 const TOKENS_AT_ONCE = 500;
 /** Longest time for the projector to apply a large import. */
-const TAKING_IN_MS = 1_800_000;
+const APPLY_TIMEOUT_MS = 1_800_000;
 
 /**
  * Imports an operator's file atomically: validates all of it, publishes it in parts, and then one command applies all parts.
@@ -65,14 +65,43 @@ export async function importFile(
   file: ImportFile,
   onProgress: OnProgress = () => {},
 ): Promise<ImportOutcome> {
+  return await runImport(deps, file, onProgress, true);
+}
+
+/** What `importFile` would change; read-only. */
+export async function previewFile(
+  deps: ImportDeps,
+  file: ImportFile,
+  onProgress: OnProgress = () => {},
+): Promise<ImportOutcome> {
+  return await runImport(deps, file, onProgress, false);
+}
+
+async function runImport(
+  deps: ImportDeps,
+  file: ImportFile,
+  onProgress: OnProgress,
+  isWritten: boolean,
+): Promise<ImportOutcome> {
   const checked = await checkFile(deps, file, onProgress);
   if ('isGood' in checked) return checked;
-  const counts: ImportCounts = {};
+  const { total, hasTokens } = checked;
+  const count = isWritten ? applyRecords : compareWithStored;
+  const counts = await count(deps, file, (phase, read) => onProgress({ phase, read, total }));
+  if (!hasTokens) return { isGood: true, counts };
+  onProgress({ phase: 'tokens', read: total, total });
+  const tokens = await listTokens(deps, recordsAgain(file), isWritten);
+  return { isGood: true, counts: { ...counts, ...tokens } };
+}
+
+type OnRead = (phase: ImportProgress['phase'], read: number) => void;
+
+async function applyRecords(deps: ImportDeps, file: ImportFile, onRead: OnRead): Promise<ImportCounts> {
   const importId = randomUUID();
   let parts = 0;
   let sent = 0;
   for await (const batch of inBatches(partsOf(recordsAgain(file)), PARTS_AT_ONCE)) {
-    onProgress({ phase: 'sending', read: sent, total: checked.total });
+    onRead('sending', sent);
     await Promise.all(
       batch.map(async (records, at) => {
         const body = { import_id: importId, part: parts + at, records };
@@ -82,39 +111,30 @@ export async function importFile(
     parts += batch.length;
     sent += batch.reduce((sum, records) => sum + sizeOf(records), 0);
   }
-  if (parts > 0) {
-    onProgress({ phase: 'taking in', read: sent, total: checked.total });
-    const body = { import_id: importId, parts };
-    const command = { type: 'catalogue.import', actor: 'operator', body, timeoutMs: TAKING_IN_MS } as const;
-    Object.assign(counts, await accepted(deps, command));
-  }
-  if (!checked.hasTokens) return { isGood: true, counts };
-  onProgress({ phase: 'tokens', read: sent, total: checked.total });
-  const tokens = await listTokens(deps, recordsAgain(file), true);
-  return { isGood: true, counts: { ...counts, ...tokens } };
+  if (parts === 0) return {};
+  onRead('applying', sent);
+  const body = { import_id: importId, parts };
+  return await accepted(deps, {
+    type: 'catalogue.import',
+    actor: 'operator',
+    body,
+    timeoutMs: APPLY_TIMEOUT_MS,
+  });
 }
 
-/** What `importFile` would change; read-only. */
-export async function previewFile(
-  deps: ImportDeps,
-  file: ImportFile,
-  onProgress: OnProgress = () => {},
-): Promise<ImportOutcome> {
-  const checked = await checkFile(deps, file, onProgress);
-  if ('isGood' in checked) return checked;
+async function compareWithStored(deps: ImportDeps, file: ImportFile, onRead: OnRead): Promise<ImportCounts> {
   const counts: ImportCounts = {};
   let read = 0;
   const schema = (await deps.servedBuilds()).schema('catalogue');
   for await (const records of partsOf(recordsAgain(file))) {
-    onProgress({ phase: 'comparing', read, total: checked.total });
+    onRead('comparing', read);
     for (const kind of CATALOGUE_KINDS) {
       const some: readonly CatalogueRecord<CatalogueKind>[] = records[kind] ?? [];
       if (some.length > 0) addCounts(counts, kind, await compareRecords(deps.pool, schema, kind, some));
     }
     read += sizeOf(records);
   }
-  if (!checked.hasTokens) return { isGood: true, counts };
-  return { isGood: true, counts: { ...counts, ...(await listTokens(deps, recordsAgain(file), false)) } };
+  return counts;
 }
 
 function addCounts(counts: ImportCounts, kind: FileKind, more: RecordCounts): void {
@@ -167,8 +187,8 @@ async function checkFile(
     if (total > 0 || left.size === 0) return { total, hasTokens };
     throw new AppError('INVALID', `${file.path} holds no ${file.kind}, but ${[...left].join(', ')}`);
   }
-  const told = faults.told.toSorted((a, b) => a.line - b.line);
-  return { isGood: false, faults: told, faultCount: faults.count };
+  const shown = faults.listed.toSorted((a, b) => a.line - b.line);
+  return { isGood: false, faults: shown, faultCount: faults.count };
 }
 
 async function* ofKind({ path, read, kind }: ImportFile, left = new Set<FileKind>()): ReturnType<ReadFile> {
@@ -191,7 +211,7 @@ async function* recordsAgain(file: ImportFile): AsyncIterable<Checked> {
   if (faults.count > 0)
     throw new AppError(
       'CONFLICT',
-      `${file.path} was changed while it was read: import it again, for a part of it may be taken in`,
+      `${file.path} changed while it was read, and may be applied in part: import it again`,
     );
 }
 
@@ -248,7 +268,7 @@ async function listTokens(
   const counts: ImportCounts = {};
   for await (const batch of inBatches(tokensOf(records), TOKENS_AT_ONCE)) {
     const known = await knownTokens(deps, batch);
-    const news = batch.filter((token) => saysMore(token, known.get(token.address)));
+    const news = batch.filter((token) => differs(token, known.get(token.address)));
     const created = batch.filter(({ address }) => !known.has(address)).length;
     const changed = news.length - created;
     addCounts(counts, 'tokens', { created, changed, unchanged: batch.length - news.length });
@@ -275,16 +295,15 @@ async function knownTokens(
 
 const FLAGS = ['verified', 'common', 'public', 'hidden', 'logo'] as const;
 
-function saysMore(token: TokenRecord, known: TokenRow | undefined): boolean {
+function differs(token: TokenRecord, known: TokenRow | undefined): boolean {
   return (
     known === undefined || FLAGS.some((flag) => token[flag] !== undefined && token[flag] !== known[flag])
   );
 }
 
-const TOKENS_WITHIN_MS = 30_000;
-const LOOK_EVERY_MS = 100;
+const TOKENS_TIMEOUT_MS = 30_000;
 
-/** Resolves when the projection has stored them. */
+/** Publishes tokens and waits until the projection has stored them. */
 async function publishTokens(deps: ImportDeps, tokens: readonly TokenRecord[]): Promise<void> {
   const observedAt = deps.now();
   await deps.publisher.publish(
@@ -294,15 +313,10 @@ async function publishTokens(deps: ImportDeps, tokens: readonly TokenRecord[]): 
       value: { type: 'token.listed', v: 1, token: address, ...flags, observed_at: observedAt },
     })),
   );
-  const deadline = performance.now() + TOKENS_WITHIN_MS;
-  for (;;) {
+  const areStored = async (): Promise<true | null> => {
     const known = await knownTokens(deps, tokens);
-    if (!tokens.some((token) => saysMore(token, known.get(token.address)))) return;
-    if (performance.now() > deadline) {
-      throw new AppError('COMMAND_TIMEOUT', 'The tokens are published but not stored yet', {
-        retryable: true,
-      });
-    }
-    await pause(LOOK_EVERY_MS);
-  }
+    return tokens.some((token) => differs(token, known.get(token.address))) ? null : true;
+  };
+  if ((await poll(areStored, { everyMs: 100, timeoutMs: TOKENS_TIMEOUT_MS })) !== null) return;
+  throw new AppError('COMMAND_TIMEOUT', 'The tokens are published but not stored yet', { retryable: true });
 }

@@ -18,7 +18,7 @@ const faultsOf = async (read: ReadFile, content: string | Buffer): Promise<strin
   await withFile(content, async (path) => {
     const faults = new Faults();
     await allOf(checkRecords(read(path), faults));
-    return faults.told.map(({ line, text }) => `${line}: ${text}`);
+    return faults.listed.map(({ line, text }) => `${line}: ${text}`);
   });
 
 const anyText = fc.oneof(
@@ -225,7 +225,7 @@ describe('CSV', () => {
   });
 });
 
-it('a file that is not there is told by its path', async () => {
+it('a file that is not there is listed by its path', async () => {
   for (const read of [readJson, csvReader('domains')])
     await expect(allOf(read('/nowhere/at-all'))).rejects.toThrow('Cannot read /nowhere/at-all: ENOENT');
 });
@@ -235,7 +235,7 @@ describe('a record', () => {
     await withFile(JSON.stringify({ [kind]: records }), async (path) => {
       const faults = new Faults();
       const good = await allOf(checkRecords(readJson(path), faults));
-      return { good: good.map(({ record }) => record), faults: faults.told.map(({ text }) => text) };
+      return { good: good.map(({ record }) => record), faults: faults.listed.map(({ text }) => text) };
     });
   const domain = { domain: 'a.example', status: 'blacklisted' };
 
@@ -385,17 +385,17 @@ describe('a record', () => {
 
   it('of one entry is there once', async () => {
     const { faults } = await checked('domains', domain, { ...domain, domain: 'www.A.example.' });
-    expect(faults).toEqual(['domains: domain a.example is there before, in line 1.']);
+    expect(faults).toEqual(['domains: domain a.example repeats line 1.']);
     const hash = { network: 'mainnet', account_type: 'a', class_hash: '0x1' };
     expect((await checked('class_hashes', hash, { ...hash, account_type: 'b' })).faults).toEqual([]);
     expect((await checked('class_hashes', hash, { ...hash, class_hash: '0x01' })).faults).toHaveLength(1);
   });
 
-  it('that is wrong is told a hundred times, and counted each time', async () => {
+  it('that is wrong is listed a hundred times, and counted each time', async () => {
     await withFile(JSON.stringify({ domains: Array.from({ length: 1000 }, () => 1) }), async (path) => {
       const faults = new Faults();
       await allOf(checkRecords(readJson(path), faults));
-      expect([faults.told.length, faults.count]).toEqual([100, 1000]);
+      expect([faults.listed.length, faults.count]).toEqual([100, 1000]);
     });
   });
 });
