@@ -18,76 +18,33 @@ interface ServiceMetricsDeps {
   readonly servedBuilds: () => Promise<ServedBuilds>;
 }
 
-type Sample = readonly [labels: Readonly<Record<string, string | number>>, value: number | null];
+type Read = Awaited<ReturnType<typeof readAll>>;
 
-/** A gauge, and its samples in what was read from the stores; a null is left out. */
-interface Family {
-  readonly name: string;
-  readonly help: string;
-  readonly labelNames?: readonly string[];
-  readonly samples: (read: Awaited<ReturnType<typeof readAll>>) => readonly Sample[];
-}
+/** A gauge with one sample for each of some rows: the value of a field, or 1. A value that is null is left out. */
+const family = <K extends keyof Read>(
+  name: string,
+  help: string,
+  rows: K,
+  labelNames: readonly (keyof Read[K][number] & string)[],
+  value?: keyof Read[K][number] & string,
+) => ({ name, help, rows, labelNames, value });
 
-const FAMILIES: readonly Family[] = [
-  {
-    name: 'tds_projection_behind',
-    help: 'Messages that a projection has not processed',
-    labelNames: ['projection', 'topic', 'partition'],
-    samples: ({ lags }) =>
-      lags.map(({ projection, topic, partition, lag }) => [{ projection, topic, partition }, lag]),
-  },
-  {
-    name: 'tds_node_head_height',
-    help: 'Newest height that the node has served',
-    samples: ({ chain }) => [[{}, chain.head_height]],
-  },
-  {
-    name: 'tds_l1_accepted_height',
-    help: 'Newest height accepted on L1',
-    samples: ({ chain }) => [[{}, chain.l1_height]],
-  },
-  {
-    name: 'tds_chunk_blocks',
-    help: 'Blocks that can be queried, by chunk',
-    labelNames: ['chunk'],
-    samples: ({ chunks }) => chunks.map(({ chunk, blocks }) => [{ chunk }, blocks]),
-  },
-  {
-    name: 'tds_chunk_transfers',
-    help: 'Transfers that can be queried, by chunk',
-    labelNames: ['chunk'],
-    samples: ({ chunks }) => chunks.map(({ chunk, transfers }) => [{ chunk }, transfers]),
-  },
-  {
-    name: 'tds_quarantine_open',
-    help: 'Quarantined events and messages, by reason',
-    labelNames: ['kind', 'reason'],
-    samples: ({ quarantine }) => quarantine.map(({ kind, reason, count }) => [{ kind, reason }, count]),
-  },
-  {
-    name: 'tds_projection_halts',
-    help: 'Partitions halted by a message that cannot be parsed',
-    labelNames: ['projection', 'topic', 'partition'],
-    samples: ({ halts }) =>
-      halts.map(({ projection, topic, partition }) => [{ projection, topic, partition }, 1]),
-  },
-  {
-    name: 'tds_alarms',
-    help: 'Alarms that are raised',
-    labelNames: ['name'],
-    samples: ({ alarms }) => alarms.map(({ name }) => [{ name }, 1]),
-  },
-  {
-    name: 'tds_repairs_pending',
-    help: 'Blocks with a pending repair',
-    samples: ({ repairs }) => [[{}, repairs.pending]],
-  },
-  {
-    name: 'tds_role_state',
-    help: '1 for the state that a role is in: working, stalled or missing',
-    labelNames: ['name', 'state'],
-    samples: ({ roles }) => roles.map(({ name, state }) => [{ name, state }, 1]),
-  },
+const PARTITION = ['projection', 'topic', 'partition'] as const;
+
+const FAMILIES = [
+  family('tds_projection_behind', 'Messages that a projection has not processed', 'lags', PARTITION, 'lag'),
+  family('tds_node_head_height', 'Newest height that the node has served', 'chain', [], 'head_height'),
+  family('tds_l1_accepted_height', 'Newest height accepted on L1', 'chain', [], 'l1_height'),
+  family('tds_chunk_blocks', 'Blocks that can be queried, by chunk', 'chunks', ['chunk'], 'blocks'),
+  family('tds_chunk_transfers', 'Transfers that can be queried, by chunk', 'chunks', ['chunk'], 'transfers'),
+  family('tds_quarantine_open', 'Quarantined events and messages', 'quarantine', ['kind', 'reason'], 'count'),
+  family('tds_projection_halts', 'Partitions halted by a poison message', 'halts', PARTITION),
+  family('tds_alarms', 'Alarms that are raised', 'alarms', ['name']),
+  family('tds_repairs_pending', 'Blocks with a pending repair', 'repairs', [], 'pending'),
+  family('tds_role_state', '1 for the state of a role: working, stalled or missing', 'roles', [
+    'name',
+    'state',
+  ]),
 ];
 
 /**
@@ -98,15 +55,17 @@ export function serviceMetrics(
   deps: ServiceMetricsDeps,
 ): () => Promise<{ contentType: string; text: string }> {
   const { registry } = deps;
-  const gauges = FAMILIES.map(({ name, help, labelNames = [], samples }) => ({
-    gauge: new Gauge({ name, help, labelNames, registers: [registry] }),
-    samples,
-  }));
+  const gauges = FAMILIES.map((one) => ({ ...one, gauge: new Gauge({ ...one, registers: [registry] }) }));
   const refresh = async (): Promise<void> => {
     const read = await readAll(deps);
-    for (const { gauge, samples } of gauges) {
+    for (const { gauge, rows, labelNames, value } of gauges) {
       gauge.reset();
-      for (const [labels, value] of samples(read)) if (value !== null) gauge.set(labels, value);
+      for (const row of read[rows]) {
+        const fields = new Map<string, unknown>(Object.entries(row));
+        const sample = value === undefined ? 1 : fields.get(value);
+        const labels = Object.fromEntries(labelNames.map((label) => [label, String(fields.get(label))]));
+        if (typeof sample === 'number') gauge.set(labels, sample);
+      }
     }
   };
   return async () => {
@@ -118,11 +77,11 @@ export function serviceMetrics(
 
 async function readAll({ pool, clickhouse, kafka, stallSeconds, servedBuilds }: ServiceMetricsDeps) {
   const served = await servedBuilds();
-  const [health, chain, chunks, quarantine] = await Promise.all([
+  const [{ lags, halts, alarms, roles, repairs }, chain, chunks, quarantine] = await Promise.all([
     serviceHealth(pool, kafka, stallSeconds),
     chainStatusRow(pool, served.schema('chain-status')),
     chunkTotals(clickhouse, served),
     quarantineCounts(pool, served.schema('quarantine')),
   ]);
-  return { ...health, chain, chunks, quarantine };
+  return { lags, halts, alarms, roles, repairs: [repairs], chain: [chain], chunks, quarantine };
 }
