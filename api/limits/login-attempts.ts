@@ -118,7 +118,10 @@ export function createLoginAttempts(options: {
       };
       let hasBegun = false;
       try {
-        const wait = await pollUntil(tryToBegin, (found) => found !== null, { everyMs: POLL_MS, withinMs: deadline - performance.now() });
+        const wait = await pollUntil(tryToBegin, (found) => found !== null, {
+          everyMs: POLL_MS,
+          withinMs: deadline - performance.now(),
+        });
         if (wait === null) throw unavailable('unavailable', 'Too many log-ins are in progress.', 1);
         if (wait > 0) throw throttled(wait / 1000);
         hasBegun = true;

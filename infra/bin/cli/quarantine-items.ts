@@ -8,7 +8,7 @@ import type { MessageRef } from '../../../schemas/messages/quarantine.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { Publisher } from '../../kafka/client.ts';
 import type { Pool, Sql } from '../../postgres/client.ts';
-import { poll } from '../../retry.ts';
+import { pollUntil } from '../../retry.ts';
 import { projectionHalts } from '../../health/service-health.ts';
 import type { Halt } from '../../health/service-health.ts';
 
@@ -105,7 +105,10 @@ export async function skipQuarantined(
   await resolve();
   const isResolved = async (): Promise<true | null> =>
     (await findQuarantined(pool, id)).state === 'open' ? null : true;
-  const resolved = await poll(isResolved, { everyMs: 100, timeoutMs: RESOLVED_TIMEOUT_MS });
+  const resolved = await pollUntil(isResolved, (found) => found !== null, {
+    everyMs: 100,
+    withinMs: RESOLVED_TIMEOUT_MS,
+  });
   return resolved === null
     ? `${id} will be shown as skipped once its projection has processed that.`
     : `${id} is skipped.`;

@@ -19,7 +19,7 @@ import { AppError, isRetryable } from '../../../schemas/errors.ts';
 import type { Logger } from '../../log.ts';
 import { createMetrics } from '../../metrics.ts';
 import { sqlRows } from '../../postgres/client.ts';
-import { poll } from '../../retry.ts';
+import { pollUntil } from '../../retry.ts';
 import { errorText } from '../process/error-text.ts';
 import { commandConfig } from '../command-config.ts';
 import { openNode, withStores } from '../connect.ts';
@@ -149,7 +149,7 @@ async function repaired({ pool }: Stores, heights: readonly number[], signal: Ab
     );
     return left?.pending === 0 ? true : null;
   };
-  await poll(allDone, { everyMs: 500, timeoutMs: REPAIR_TIMEOUT_MS, signal });
+  await pollUntil(allDone, (found) => found !== null, { everyMs: 500, withinMs: REPAIR_TIMEOUT_MS, signal });
 }
 
 function heightsOf({ heights }: Difference): number[] {

@@ -34,7 +34,11 @@ export function bodyReader({
       next = await servedCheckpoint(pool, 'indexed-blocks', topic, partition);
       return next !== null && next >= high ? true : null;
     };
-    if ((await pollUntil(reached, (found) => found !== null, { everyMs: 50, withinMs: INDEX_TIMEOUT_MS })) !== null) return;
+    if (
+      (await pollUntil(reached, (found) => found !== null, { everyMs: 50, withinMs: INDEX_TIMEOUT_MS })) !==
+      null
+    )
+      return;
     throw new AppError(
       'STORE_UNAVAILABLE',
       `the index has read partition ${partition} up to offset ${next ?? 0}, not yet to ${high}`,

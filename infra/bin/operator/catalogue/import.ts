@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 
 import { z } from 'zod';
 
-import { poll } from '../../../retry.ts';
+import { pollUntil } from '../../../retry.ts';
 import type { Publisher } from '../../../kafka/client.ts';
 import { compareRecords, unknownCategories } from '../../../../projections/catalogue/queries.ts';
 import type { RecordCounts } from '../../../../projections/catalogue/queries.ts';
@@ -317,6 +317,10 @@ async function publishTokens(deps: ImportDeps, tokens: readonly TokenRecord[]): 
     const known = await knownTokens(deps, tokens);
     return tokens.some((token) => differs(token, known.get(token.address))) ? null : true;
   };
-  if ((await poll(areStored, { everyMs: 100, timeoutMs: TOKENS_TIMEOUT_MS })) !== null) return;
+  if (
+    (await pollUntil(areStored, (found) => found !== null, { everyMs: 100, withinMs: TOKENS_TIMEOUT_MS })) !==
+    null
+  )
+    return;
   throw new AppError('COMMAND_TIMEOUT', 'The tokens are published but not stored yet', { retryable: true });
 }
