@@ -1,4 +1,8 @@
+import { z } from 'zod';
+
 import type { Publisher } from '../../../infra/kafka/client.ts';
+import { sqlRows } from '../../../infra/postgres/client.ts';
+import type { Sql } from '../../../infra/postgres/client.ts';
 import { pollUntil } from '../../../infra/retry.ts';
 import { balancesAt } from '../../../projections/balances-at.ts';
 import { chainReads, pairKey } from '../../../projections/balances/queries.ts';
@@ -15,6 +19,8 @@ const POLL_MS = 100;
 const CHAIN_WITHIN_MS = 8000;
 /** After a wait without an answer none is waited for during this time: the node may be unavailable. */
 const CHAIN_RETRY_MS = 60_000;
+/** Longest wait for the end of a reorg; then the block counts as no longer indexed. */
+const REORG_WITHIN_MS = 10_000;
 
 interface Block {
   readonly height: number;
@@ -34,8 +40,17 @@ export function createBalanceReader(
   const { whereServed, clock, signal } = deps;
   let retryChainAt = 0;
   return async (block, subjects) => {
-    const read = async (): Promise<Balances | null> =>
+    const readOnce = async (): Promise<Balances | null | 'reorg'> =>
       await whereServed((served) => balancesAfter(deps, served, block, subjects));
+    const read = async (): Promise<Balances | null> => {
+      const found = await pollUntil(readOnce, (one) => one !== 'reorg', {
+        everyMs: POLL_MS,
+        withinMs: REORG_WITHIN_MS,
+        clock,
+        signal,
+      });
+      return found === 'reorg' ? null : found;
+    };
     const balances = await read();
     const isKnown = (found: Balances | null): boolean =>
       found === null || ![...found.values()].includes(null);
@@ -69,12 +84,13 @@ async function requestFromChain(
   );
 }
 
+/** `reorg`: blocks that the balances are computed from are being replaced. */
 async function balancesAfter(
   { pool, clickhouse }: MatchDeps,
   served: ServedBuilds,
   { height, hash }: Block,
   pairs: readonly Subject[],
-): Promise<Balances | null> {
+): Promise<Balances | null | 'reorg'> {
   const readsOf = await chainReads(pool, served.schema('balances'), pairs);
   const subjects = pairs.map((pair) => ({ ...pair, anchors: readsOf(pair).anchors }));
   const heights = [height, ...subjects.flatMap(({ anchors }) => anchors.map(({ block }) => block))];
@@ -88,7 +104,33 @@ async function balancesAfter(
     // The block does not count as the head: a newer anchor must not stand for the balance right after it.
     head: Number.POSITIVE_INFINITY,
   });
-  // The ledger was read of this block only if it still is the indexed one.
+  // The ledger was read of this block only if it still is the indexed one. A reorg changes the ledger before the index of
+  // blocks, but the ingester plans it before either.
+  const anchors = found.flatMap(({ bases }) =>
+    bases.flatMap((one) => (one.from === 'anchor' ? [one.anchor] : [])),
+  );
+  const used = [{ height, hash }, ...anchors.map((anchor) => ({ height: anchor.block, hash: anchor.hash }))];
+  if (await isReplaced(pool, used)) return 'reorg';
   if ((await blocksAt(clickhouse, served, [height])).get(height)?.hash !== hash) return null;
   return new Map(pairs.map((pair, i) => [pairKey(pair), found[i]?.balances[0] ?? null]));
+}
+
+/**
+ * True while the ingester replaces one of these published blocks: it has marked the block for revert, recorded another at
+ * its height, or moved its cursor back and has none there. A block that is neither recorded nor above the cursor is final.
+ */
+async function isReplaced(db: Sql, blocks: readonly Block[]): Promise<boolean> {
+  const found = await sqlRows(
+    db,
+    z.object({ height: z.number() }),
+    `SELECT used.height
+     FROM unnest($1::bigint[], $2::text[]) AS used (height, hash)
+     JOIN tds.chunks c ON used.height >= c.range_start AND (c.range_end IS NULL OR used.height <= c.range_end)
+     LEFT JOIN tds.recorded_blocks r ON r.chunk = c.name AND r.height = used.height
+     WHERE CASE WHEN r.height IS NULL THEN used.height >= c.cursor
+           ELSE r.intent = 'revert' OR r.hash <> used.hash END
+     LIMIT 1`,
+    [blocks.map(({ height }) => height), blocks.map(({ hash }) => hash)],
+  );
+  return found.length > 0;
 }

@@ -627,6 +627,39 @@ describe('balance.changed in a fork', () => {
   });
 });
 
+describe('balance.changed of a block that the ingester has marked for revert', () => {
+  it('is not sent: a reorg changes the ledger before the index of blocks', async () => {
+    const IVAN = toFelt(0x17a4n);
+    const path = await makeWebhook(['balance.changed'], [{ token: COIN, address: IVAN }]);
+    const gets = (fork: number, amount: bigint): BlockBody =>
+      makeBlock({ height: 1049, fork, transactions: [named(40 + fork, [coin(ZERO_FELT, IVAN, amount)])] });
+    const [lost, kept] = [gets(0, 10n), gets(1, 7n)];
+    const { pool } = world;
+    await pool.query(
+      `INSERT INTO tds.chunks (name, range_start, range_end, cursor, final_height) VALUES ('reorg', 1049, 1049, 1050, 1048)`,
+    );
+    const record = `INSERT INTO tds.recorded_blocks (chunk, height, hash, parent_hash, intent, maps, body)
+      VALUES ('reorg', 1049, $1, '0x1', $2, '[]', '')`;
+    try {
+      await pool.query(record, [lost.hash, 'revert']);
+      await publish(accept(lost));
+      await until(async () =>
+        atEnd(world.kafka, pool, topics.chainBlocks, ['account-ledger', 'indexed-blocks']),
+      );
+      await systemClock.sleep(1000);
+      expect(of(path, 'balance.changed')).toEqual([]);
+      await pool.query(`DELETE FROM tds.recorded_blocks WHERE chunk = 'reorg'`);
+      await pool.query(record, [kept.hash, 'accept']);
+      await publish(revert(lost), accept(kept));
+      await settled();
+      expect(of(path, 'balance.changed').map(({ data }) => data.balance)).toEqual(['7']);
+    } finally {
+      await pool.query(`DELETE FROM tds.recorded_blocks WHERE chunk = 'reorg'`);
+      await pool.query(`DELETE FROM tds.chunks WHERE name = 'reorg'`);
+    }
+  });
+});
+
 describe('token.launched', () => {
   it('is sent once, for a token first seen above the start of the webhook', async () => {
     await sayHead(2000);
