@@ -65,20 +65,20 @@ type OwnCommand<P> = CommandOf<
  * @param options.ddl the text of its table.sql
  * @param options.decide reads the state of the command's aggregate, decides, and changes the tables; `newId` is the id of a
  *   new row
- * @param options.heard commands of another projection that also change something here. Their outcome is stored here only
+ * @param options.alsoApplies commands of another projection that also change something here. Their outcome is stored here only
  *   to deduplicate by id: the other projection may have refused them.
  */
 export function commandProjection<P extends (typeof deciders)[CommandType], H extends CommandType = never>({
   name,
   version,
   ddl,
-  heard = [],
+  alsoApplies = [],
   decide,
 }: {
   readonly name: P;
   readonly version: number;
   readonly ddl: string;
-  readonly heard?: readonly H[];
+  readonly alsoApplies?: readonly H[];
   readonly decide: (
     tx: PoolClient,
     schema: string,
@@ -86,9 +86,9 @@ export function commandProjection<P extends (typeof deciders)[CommandType], H ex
     newId: number,
   ) => Promise<Outcome>;
 }): PostgresProjection<Command> {
-  const types: readonly CommandType[] = heard;
+  const types: readonly CommandType[] = alsoApplies;
   const isOwn = ({ type }: Command): boolean => deciders[type] === name;
-  const concerns = (command: Command): command is OwnCommand<P> | CommandOf<H> =>
+  const isRelevant = (command: Command): command is OwnCommand<P> | CommandOf<H> =>
     isOwn(command) || types.includes(command.type);
   return {
     kind: 'postgres',
@@ -98,9 +98,9 @@ export function commandProjection<P extends (typeof deciders)[CommandType], H ex
     ddl: `${ddl}\n${OUTCOMES_DDL}`,
     isSnapshotted: true,
     notify: { channel: DECIDED_CHANNEL, payload: (command) => (isOwn(command) ? command.id : null) },
-    concerns,
+    isRelevant,
     async fold(tx, command, { offset, schema }) {
-      if (!concerns(command)) return;
+      if (!isRelevant(command)) return;
       await tx.query(`DELETE FROM ${schema}.command_outcomes WHERE issued_at <= $1`, [
         command.issued_at - OUTCOME_LIFETIME_MS,
       ]);

@@ -128,7 +128,7 @@ export interface PostgresProjection<M> {
    */
   readonly notify?: { readonly channel: string; payload(message: M): string | null };
   /** False for messages that change nothing; they are not folded. Default: every message is folded. */
-  concerns?(message: M): boolean;
+  isRelevant?(message: M): boolean;
   /**
    * Folds one message in the transaction that moves the checkpoint. It decides from the tables and the message alone;
    * an error other than an unavailable database halts the partition at this message.

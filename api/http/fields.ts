@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 /** Parsers of JSON body fields whose rules or messages differ from zod's. */
 
-/** Text that PostgreSQL can store: no NUL characters, no lone surrogates. Trimmed unless told otherwise, and not blank. */
+/** Text that PostgreSQL can store: no NUL characters, no lone surrogates. Trimmed by default, and not blank. */
 export function textField(options: { max: number; isTrimmed?: boolean; description?: string }) {
   const { max, isTrimmed = true, description } = options;
   const base = isTrimmed ? z.string().trim() : z.string();

@@ -65,7 +65,7 @@ const keyRow = z.object({
 });
 export type KeyByHash = z.infer<typeof keyRow>;
 
-/** The caller compares `expires_at` with its own clock. A key of a user who is shut out is none. */
+/** The caller compares `expires_at` with its own clock. Keys of disabled users are rejected. */
 export async function keyByHash(db: Sql, schema: string, keyHash: string): Promise<KeyByHash | null> {
   const [key] = await sqlRows(
     db,

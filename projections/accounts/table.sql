@@ -12,7 +12,7 @@ CREATE TABLE {{schema}}.users (
   password_hash text NOT NULL,
   is_admin      boolean NOT NULL,
   created_at    bigint NOT NULL,
-  -- When an operator shut the user out; null: the user may log in.
+  -- When an operator disabled the user; null: the user may log in.
   disabled_at   bigint
 );
 

@@ -23,9 +23,9 @@ export const latestPrices: PostgresProjection<PricesMessage> = {
   },
   async fold(tx, message, { schema }) {
     const { token, requested_at: requestedAt = 0 } = message;
-    const told =
+    const observed =
       message.type === 'price.observed' ? [message.price, message.source, message.observed_at] : [];
-    const [price = null, source = null, observedAt = null] = told;
+    const [price = null, source = null, observedAt = null] = observed;
     await tx.query(
       `INSERT INTO ${schema}.latest_prices AS known (token, price, source, observed_at, requested_at)
        VALUES ($1, $2, $3, $4, $5)

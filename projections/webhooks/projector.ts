@@ -15,7 +15,7 @@ export const webhooks = commandProjection({
   name: 'webhooks',
   version: 2,
   ddl: tableSql(import.meta.url),
-  heard: ['user.disable'],
+  alsoApplies: ['user.disable'],
   decide: decideAndApply,
 });
 

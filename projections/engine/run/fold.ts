@@ -79,7 +79,7 @@ export function createFolder<M>({
     batch: readonly Folding<M>[],
   ): Promise<void> => {
     if (batch.length === 0) return;
-    const relevant = batch.filter(({ message }) => projection.concerns?.(message) ?? true);
+    const relevant = batch.filter(({ message }) => projection.isRelevant?.(message) ?? true);
     if (relevant.length === 0 && (await moveOver(partition, expected, batch.length))) return;
     const work = async (tx: PoolClient): Promise<void> => {
       if (isServed) await lockServedForTransaction(tx, [build]);

@@ -91,7 +91,7 @@ describe('log-in', () => {
     },
   );
 
-  it('answers a wrong password and an unknown user alike', async () => {
+  it('answers a wrong password and an unknown user with the same error', async () => {
     const wrong = [
       { username: 'alice', password: 'wrong' },
       { username: 'alice', password: `${alice.password} ` },
@@ -138,7 +138,7 @@ describe('log-in', () => {
     expect(answer.json.errors).toEqual(errors);
   });
 
-  it('is throttled by user, and by address, for failures only', async () => {
+  it('is throttled by user and by address, for failures only', async () => {
     const attempt = (username: string, password: string, ip: string) =>
       call('POST', LOGIN, { json: { username, password }, headers: { 'X-Forwarded-For': ip } });
     for (let i = 0; i < 10; i += 1) {
@@ -186,7 +186,7 @@ describe('sessions', () => {
     }
   });
 
-  it('end at once by logging out, and only they', async () => {
+  it('end when their user logs out, and no other session does', async () => {
     const json = { username: 'bob', password: bob.password };
     const token = (await call('POST', LOGIN, { json, headers: elsewhere() })).json.token;
     expect((await call('GET', LIST, { token })).status).toBe(200);
@@ -197,7 +197,7 @@ describe('sessions', () => {
     expect((await call('GET', LIST, { token: bob.token })).status).toBe(200);
   });
 
-  it('end when their time is over', async () => {
+  it('end when they expire', async () => {
     const { hashSecret } = await import('../../../api/auth/api-key.ts');
     const token = 'a-token-that-ends-soon';
     const open = (expires_at: number, name: string) =>
@@ -212,7 +212,7 @@ describe('sessions', () => {
     expect((await call('GET', LIST, { token: `${token}-later` })).status).toBe(200);
   });
 
-  it('are not keys, nor keys sessions', async () => {
+  it('are not accepted as keys, nor keys as sessions', async () => {
     const { key } = await makeKey({ name: 'not a session' });
     expect((await call('GET', LIST, { headers: { authorization: `Bearer ${key}` } })).status).toBe(401);
     expect((await withKey(alice.token)).status).toBe(401);
@@ -221,7 +221,7 @@ describe('sessions', () => {
 });
 
 describe('keys', () => {
-  it('are made with what was asked, shown once, and listed without the key', async () => {
+  it('are created with the requested fields, shown once, and listed without the key', async () => {
     const made = await makeKey({
       name: ' My key ',
       allowed_origins: ['https://app.example.org', '*.example.org', 'https://app.example.org'],
@@ -253,7 +253,7 @@ describe('keys', () => {
     expect(foreign.map(({ id }: { id: number }) => id)).not.toContain(made.id);
   });
 
-  it('end at the time that they were given', async () => {
+  it('expire at the requested time', async () => {
     const expires_at = new Date(Date.now() + 1500).toISOString();
     const made = await makeKey({ name: 'short', expires_at });
     expect(made.expires_at).toBe(expires_at);
@@ -269,7 +269,7 @@ describe('keys', () => {
     }
   });
 
-  it('know the older single domain', async () => {
+  it('accept the deprecated single domain', async () => {
     expect((await makeKey({ name: 'a', domain: 'https://old.test' })).allowed_origins).toEqual([
       'https://old.test',
     ]);
@@ -332,7 +332,7 @@ describe('keys', () => {
     expect(answer.json.errors).toEqual(errors);
   });
 
-  it('work at once, and get 401 at once when they are deleted', async () => {
+  it('work as soon as they are created, and get 401 as soon as they are deleted', async () => {
     for (let round = 0; round < 10; round += 1) {
       const { id, key } = await makeKey({ name: `round ${round}` });
       expect((await withKey(key)).status).toBe(200);
@@ -344,7 +344,7 @@ describe('keys', () => {
     }
   });
 
-  it('are made side by side, each with an id and a key of its own', async () => {
+  it('created concurrently each have their own id and key', async () => {
     const made = await Promise.all(Array.from({ length: 20 }, (_, i) => makeKey({ name: `side ${i}` })));
     expect(new Set(made.map(({ id }) => id)).size).toBe(20);
     expect(new Set(made.map(({ key }) => key)).size).toBe(20);
@@ -379,7 +379,7 @@ describe('keys', () => {
     expect(answer.json).toMatchObject({ success: false, errors });
   });
 
-  it('of others, or of nobody, cannot be deleted, nor told apart', async () => {
+  it('of other users and unknown keys cannot be deleted, and get the same answer', async () => {
     const { id, key } = await makeKey({ name: "alice's" });
     for (const key_id of [id, 0, -1, 999_999, Number.MAX_SAFE_INTEGER]) {
       const answer = await call('POST', DELETE, { token: bob.token, json: { key_id } });
@@ -390,8 +390,8 @@ describe('keys', () => {
   });
 });
 
-describe('where a key may be used from', () => {
-  it('is decided by the origin where there is one, else by the address', async () => {
+describe('the origin and address restrictions of a key', () => {
+  it('apply to the origin if there is one, else to the address', async () => {
     const { key } = await makeKey({
       name: 'restricted',
       allowed_origins: ['https://app.test', '*.wild.test', 'bare.test'],
@@ -427,7 +427,7 @@ describe('where a key may be used from', () => {
 });
 
 describe('Idempotency-Key', () => {
-  it('is described where it counts, and nowhere else', async () => {
+  it('is documented on the routes that support it, and on no other', async () => {
     const { json: document } = await world.call('GET', '/api/openapi.json');
     const described = Object.entries<Record<string, { parameters?: { in: string; name: string }[] }>>(
       document.paths,
@@ -460,7 +460,7 @@ describe('Idempotency-Key', () => {
   const create = (json: unknown, idempotencyKey: string, token = alice.token) =>
     call('POST', CREATE, { token, json, headers: { 'Idempotency-Key': idempotencyKey } });
 
-  it('makes a retry show the same key, and one key only', async () => {
+  it('returns the same key on a retry, and creates only one', async () => {
     const json = { name: 'once', allowed_ips: ['127.0.0.1'] };
     const [first, ...repeats] = await Promise.all([1, 2, 3, 4].map(() => create(json, 'retry-1')));
     repeats.push(await create({ allowed_ips: ['127.0.0.1'], name: ' once' }, 'retry-1'));
@@ -471,7 +471,7 @@ describe('Idempotency-Key', () => {
     expect(list.filter(({ name }: { name: string }) => name === 'once')).toHaveLength(1);
   });
 
-  it('is refused for another body, and is each user’s own', async () => {
+  it('is rejected with another body, and is separate for each user', async () => {
     const mine = await create({ name: 'mine' }, 'shared');
     const reused = await create({ name: 'other' }, 'shared');
     expect([reused.status, reused.json.code]).toEqual([422, 'idempotency_key_reused']);
@@ -486,7 +486,7 @@ describe('Idempotency-Key', () => {
     expect([answer.status, Object.keys(answer.json.errors)]).toEqual([400, ['Idempotency-Key']]);
   });
 
-  it('makes a deletion answer the same again', async () => {
+  it('returns the same answer when a deletion is repeated', async () => {
     const { id } = await makeKey({ name: 'to go' });
     const remove = () =>
       call('POST', DELETE, {
@@ -499,7 +499,7 @@ describe('Idempotency-Key', () => {
     expect((await call('POST', DELETE, { token: alice.token, json: { key_id: id } })).status).toBe(404);
   });
 
-  it('finds the outcome of a command that was not decided in time', async () => {
+  it('finds the outcome of a command that was decided after the timeout', async () => {
     await world.stopProjector();
     try {
       const late = await create({ name: 'late' }, 'late-1');
@@ -517,7 +517,7 @@ describe('Idempotency-Key', () => {
 });
 
 describe('operators', () => {
-  it('shut a user out with everything that is the user’s, and let it in again', async () => {
+  it('disable a user with its keys, sessions and webhooks, and enable it again', async () => {
     const { setDisabled, setPassword } = await import('../../../infra/bin/operator/accounts.ts');
     const deps = {
       commands: world.commands,
@@ -548,7 +548,7 @@ describe('operators', () => {
     await expect(setDisabled(deps, 'nobody', true)).rejects.toThrow('Unknown user nobody');
   });
 
-  it('make a user exist, with the password that is configured', async () => {
+  it('create the configured user with its password if missing', async () => {
     const { ensureUser, addApiKey } = await import('../../../infra/bin/operator/accounts.ts');
     const deps = {
       commands: world.commands,
@@ -579,7 +579,7 @@ describe('operators', () => {
 });
 
 describe('readiness', () => {
-  it('says how far each projection is, and is 503 while one is halted', async () => {
+  it('reports the checkpoint of each projection, and is 503 while one is halted', async () => {
     const ready = await world.call('GET', '/readyz');
     expect(ready.status).toBe(200);
     const place = { projection: 'accounts', topic: 'commands', partition: 0 };

@@ -53,7 +53,7 @@ const idOf = async (key: string): Promise<number> => {
 const tell = async (id: number | string, what: 'impression' | 'click', more: Record<string, string> = {}) =>
   await call('POST', `/api/dapps/ads/${id}/${what}/`, { headers: { ...headers, ...more } });
 
-it('answers the record as decided', async () => {
+it('returns the record as decided', async () => {
   clock = START;
   expect(await shown('placement=timed')).toEqual([
     {
@@ -88,7 +88,7 @@ it('keeps the schedule to the millisecond', async () => {
   expect(await isShownAt(END)).toBe(false);
 });
 
-it('wants a placement that some ad has', async () => {
+it('requires a placement that some ad has', async () => {
   const missing = await call('GET', '/api/dapps/ads/', { headers });
   expect(missing.status).toBe(400);
   expect(missing.json.errors).toEqual({ placement: ['This field is required.'] });
@@ -96,7 +96,7 @@ it('wants a placement that some ad has', async () => {
   expect(await shown('placement=sleeping')).toEqual([]);
 });
 
-it('shows one, or as many as are wanted, the highest priority first, then the one that was shown less', async () => {
+it('returns one, or as many as requested, highest priority first, then least shown', async () => {
   const titles = async (query: string) => (await shown(query)).map((one: { title: string }) => one.title);
   const all = ['high', 'low', 'also-low'];
   expect(await titles('placement=top')).toEqual(['high']);
@@ -108,7 +108,7 @@ it('shows one, or as many as are wanted, the highest priority first, then the on
   expect(await titles('placement=top&limit=9&category=defi')).toEqual(['also-low', 'low']);
 });
 
-it('shows an ad 100 times when that is its cap, and not once more', async () => {
+it('shows an ad with a cap of 100 exactly 100 times', async () => {
   const id = await idOf('capped');
   for (let i = 0; i < 3; i += 1) await Promise.all(Array.from({ length: 33 }, () => tell(id, 'impression')));
   expect(await shown('placement=capped')).toMatchObject([{ impression_count: 99 }]);
@@ -116,7 +116,7 @@ it('shows an ad 100 times when that is its cap, and not once more', async () => 
   expect(await shown('placement=capped')).toEqual([]);
 });
 
-it('counts every one of 200 impressions at once, past the cap too', async () => {
+it('counts each of 200 concurrent impressions, beyond the cap too', async () => {
   const id = await idOf('crowded');
   const answers = await Promise.all(Array.from({ length: 200 }, () => tell(id, 'impression')));
   expect(new Set(answers.map(({ status, text }) => `${status}${text}`))).toEqual(new Set(['204']));
@@ -126,7 +126,7 @@ it('counts every one of 200 impressions at once, past the cap too', async () => 
   expect(await shown('placement=crowded')).toMatchObject([{ impression_count: 200 }]);
 });
 
-it('counts clicks beside impressions, and no unknown ad', async () => {
+it('counts clicks and impressions separately, and rejects an unknown ad', async () => {
   const id = await idOf('timed');
   clock = START;
   await tell(id, 'click');
@@ -153,7 +153,7 @@ it('counts a repeat under one Idempotency-Key once, but not that of another ad o
   expect(await countsOf(other)).toMatchObject({ impression_count: before[1].impression_count + 1 });
 });
 
-it('takes what is in the log as told, also while nobody counts, and counts it later, a message written twice once', async () => {
+it('accepts an event once it is in the log, also while the projector is stopped, and counts a duplicate message once', async () => {
   const impatient = await world.anotherApi({ env: { COMMAND_TIMEOUT_MS: '300' }, now: () => clock });
   const id = await idOf('low');
   const count = async () =>

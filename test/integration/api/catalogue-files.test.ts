@@ -78,7 +78,7 @@ const listed = (count: number, more: object = {}) =>
   Array.from({ length: count }, (_, at) => ({ domain: `d${at}.example`, status: 'blacklisted', ...more }));
 
 describe('an import', () => {
-  it('with one bad line of 10,000 changes nothing, and tells that line', async () => {
+  it('with one invalid line of 10,000 changes nothing, and reports that line', async () => {
     const before = await everything();
     const lines = listed(10_000).map((record) => JSON.stringify(record));
     lines[7654] = '{"domain": "d7654.example", "status": "blocklisted"}';
@@ -93,7 +93,7 @@ describe('an import', () => {
     expect(await everything()).toEqual(before);
   });
 
-  it('tells all errors at once, and the line of a category that is nowhere', async () => {
+  it('reports all errors together, and the line of an unknown category', async () => {
     const dapp = { name: 'A', url: 'https://a.example' };
     const outcome = await withFile(
       `{"dapps": [
@@ -116,7 +116,7 @@ describe('an import', () => {
     });
   });
 
-  it('holds nothing of the kind that is asked for: that is said, with what it holds', async () => {
+  it('without records of the requested kind is rejected, naming the kinds it has', async () => {
     await withFile(JSON.stringify({ domains: listed(1) }), async (path) => {
       const file = { path, read: readJson, kind: 'dapps' } as const;
       const refusal = { code: 'INVALID', message: `${path} holds no dapps, but domains` };
@@ -124,7 +124,7 @@ describe('an import', () => {
     });
   });
 
-  it('does what its preview said, and done again changes nothing', async () => {
+  it('does what its preview showed, and changes nothing when repeated', async () => {
     const first = {
       categories: [{ slug: 'games', name: 'Games' }],
       dapps: [{ slug: 'chess', name: 'Chess', url: 'https://chess.example', category: 'games' }],
@@ -177,7 +177,7 @@ describe('an import', () => {
     expect((await everything())['dapps']).toMatchObject([{ slug: 'chess', category: null }]);
   });
 
-  it('that is killed between its parts has changed nothing, and done again is whole', async () => {
+  it('killed between its parts has changed nothing, and is complete when repeated', async () => {
     const before = await everything();
     const records = { domains: listed(6000, { reason: 'killed' }) };
     let parts = 0;
@@ -200,7 +200,7 @@ describe('an import', () => {
     expect(new Set(domains.map((row) => Object(row).changed)).size).toBe(1);
   });
 
-  it('of a file that changes while it is read takes in nothing', async () => {
+  it('of a file that changes while it is read imports nothing', async () => {
     const before = await everything();
     await withRecords({ domains: listed(3, { reason: 'moving' }) }, async ({ path }) => {
       let reads = 0;
@@ -213,7 +213,7 @@ describe('an import', () => {
     expect(await everything()).toEqual(before);
   });
 
-  it('takes only the kind that is asked for', async () => {
+  it('imports only the requested kind', async () => {
     const outcome = await withRecords(
       { categories: [{ slug: 'only', name: 'Only' }], domains: [{ domain: 'nothing.example' }] },
       (file) => importFile(deps, { ...file, kind: 'categories' }),
@@ -345,7 +345,7 @@ const anyFile = fc.record({
 });
 
 describe('an export', () => {
-  it('of whatever was taken in changes nothing when it is taken in, as JSON and as CSV', async () => {
+  it('changes nothing when it is imported again, as JSON and as CSV', async () => {
     await fc.assert(
       fc.asyncProperty(anyFile, async (file) => {
         expect(await take(file)).toMatchObject({ isGood: true });
@@ -373,7 +373,7 @@ describe('an export', () => {
 });
 
 describe('tds catalogue', () => {
-  it('imports, previews and exports files, and refuses bad ones by their lines', async () => {
+  it('imports, previews and exports files, and rejects invalid ones naming their lines', async () => {
     const run = async (...args: readonly string[]) => await tds(world.env, 'catalogue', ...args);
     await withFile('slug,name\ncards,=Cards\n', async (path) => {
       const named = `${path}.csv`;
@@ -423,7 +423,7 @@ describe('tds catalogue', () => {
       expect(await run(...args)).toMatchObject({ code: 1, stderr: expect.stringContaining(text) });
   }, 120_000);
 
-  it('a rebuild of the log, and one of a snapshot, gives the same rows under the same ids', async () => {
+  it('a rebuild from the log or from a snapshot gives the same rows with the same ids', async () => {
     const before = await everything();
     expect(before['domains']?.length).toBeGreaterThan(1000);
     expect(await tds(world.env, 'rebuild', 'catalogue')).toMatchObject({ code: 0 });

@@ -66,7 +66,7 @@ const slugs = async (path: string): Promise<string[]> => {
 };
 
 describe('dApps', () => {
-  it('have every field of the contract, and null, empty and zero where nothing is known', async () => {
+  it('have every field of the contract, with null, empty or zero for unknown values', async () => {
     const full = (await get('/api/dapps/apps/full/')).json;
     expect(full).toEqual({
       id: 1,
@@ -115,7 +115,7 @@ describe('dApps', () => {
     expect((await get('/api/dapps/discover/')).json.featured).toEqual([full]);
   });
 
-  it('are listed by pages, the featured ones first, then by name; those that are not active nowhere', async () => {
+  it('are listed in pages, featured first, then by name, without inactive ones', async () => {
     const all = ['full', 'kswap', 'swapping', 'rhino-fi', 'bank'];
     expect(await slugs('/api/dapps/apps/')).toEqual(all);
     const { json } = await get('/api/dapps/apps/?limit=2&page=2&q=');
@@ -176,7 +176,7 @@ describe('dApps', () => {
     expect(found.toSorted()).toEqual(expected.toSorted());
   });
 
-  it('are ranked by where a word is found: in the name, in a tag, in the description', async () => {
+  it('are ranked by where the word matches: name, then tag, then description', async () => {
     await importRecords(world, {
       dapps: [
         aDapp('in-text', { networks: ['ranked'], description: 'Watch every quokka', is_featured: true }),
@@ -191,7 +191,7 @@ describe('dApps', () => {
     });
   });
 
-  it('are searched with two characters at least', async () => {
+  it('are searched with at least two characters', async () => {
     expect((await get('/api/dapps/apps/search/')).json.errors).toEqual({ q: ['This field is required.'] });
     for (const short of ['a', '%20%20', '%20a', 'a%09', '%C2%A0%C2%A0']) {
       const { status, json } = await get(`/api/dapps/apps/search/?q=${short}`);
@@ -201,7 +201,7 @@ describe('dApps', () => {
     expect(await slugs('/api/dapps/apps/search/?q=am')).toEqual(['full']);
   });
 
-  it('are found by what an import has changed of them, and no more by what it was', async () => {
+  it('are found by their new text after an import, and no longer by the previous one', async () => {
     await importRecords(world, { dapps: [aDapp('changing', { name: 'Before', tags: ['early'] })] });
     expect(await slugs('/api/dapps/apps/?q=before')).toEqual(['changing']);
     const { created_at: at } = (await get('/api/dapps/apps/changing/')).json;
@@ -214,7 +214,7 @@ describe('dApps', () => {
     expect(await slugs('/api/dapps/apps/?q=after')).toEqual([]);
   });
 
-  it('are discovered as featured, recent and popular ones, ten of each at most', async () => {
+  it('are discovered as featured, recent and popular, at most ten of each', async () => {
     const groups = async (query = '') => {
       const { json } = await get(`/api/dapps/discover/${query}`);
       return Object.fromEntries(
@@ -245,7 +245,7 @@ describe('dApps', () => {
 });
 
 describe('categories', () => {
-  it('are listed by name, with how many dApps they show', async () => {
+  it('are listed by name, with the number of visible dApps', async () => {
     const { json } = await get('/api/dapps/categories/');
     expect(json).toEqual({
       links: { next: null, previous: null },
@@ -261,7 +261,7 @@ describe('categories', () => {
     expect((await get('/api/dapps/categories/none/')).status).toBe(404);
   });
 
-  it('list their dApps; an unknown one is not found, an empty one is empty', async () => {
+  it('list their dApps; an unknown category is 404, an empty one has no results', async () => {
     expect(await slugs('/api/dapps/category/dex/?network=mainnet')).toEqual(['full']);
     expect((await get('/api/dapps/category/dex/?limit=1')).json.links.next).toBe('?page=2&limit=1');
     expect(await slugs('/api/dapps/category/empty/')).toEqual([]);
@@ -287,7 +287,7 @@ describe('class hashes of accounts', () => {
     });
   });
 
-  it('are listed by network and type, the newest first', async () => {
+  it('are listed by network and type, newest first', async () => {
     const { json } = await get('/api/dapps/account-class-hashes/?network=mainnet&account_type=argent');
     expect(json.count).toBe(4);
     expect(json.results.map(({ version }: { version: string }) => version)).toEqual([
@@ -313,7 +313,7 @@ describe('class hashes of accounts', () => {
     expect((await get('/api/dapps/account-class-hashes/?is_active=true')).json.count).toBe(7);
   });
 
-  it('tell the newest active one of each type', async () => {
+  it('include the newest active one of each type', async () => {
     const latest = async (query = '') => (await get(`/api/dapps/account-class-hashes/latest/${query}`)).json;
     expect(await latest('?network=mainnet')).toEqual({ argent: toFelt(2n), braavos: toFelt(7n) });
     expect(await latest('?network=sepolia')).toEqual({ argent: toFelt(5n), braavos: toFelt(1n) });

@@ -68,7 +68,7 @@ const namesOf = ({ results }: Answer['json']): string[] =>
   results.map(({ domain }: { domain: string }) => domain);
 
 describe('a check', () => {
-  it('tells what is said of a domain, however it is spelt', async () => {
+  it('returns the entry of a domain in any spelling', async () => {
     await listed(
       aDomain('evil.check', { category: 'scam', risk_level: 'medium', reason: 'sells air' }),
       aDomain('xn--bcher-kva.check', { status: 'whitelisted', category: '', risk_level: null }),
@@ -105,7 +105,7 @@ describe('a check', () => {
       });
   });
 
-  it('of a domain that is not listed says nothing of one that looks like it', async () => {
+  it('of an unlisted domain ignores listed look-alikes', async () => {
     await listed(aDomain('nothing.check'));
     for (const domain of ['nothlng.check', 'nothing.checks', 'xnothing.check', 'check'])
       expect(await check(domain), domain).toMatchObject({
@@ -120,7 +120,7 @@ describe('a check', () => {
       });
   });
 
-  it('goes by the nearest parent that is listed, whichever way that is', async () => {
+  it('uses the nearest listed parent, whitelisted or blacklisted', async () => {
     await listed(
       aDomain('bad.parent'),
       aDomain('good.bad.parent', { status: 'whitelisted' }),
@@ -144,7 +144,7 @@ describe('a check', () => {
     expect(await said('waiting.parent')).toEqual(['unknown', null, 'none']);
   });
 
-  it('condemns nobody for a public suffix', async () => {
+  it('blacklists no domain because of a public suffix', async () => {
     await listed(aDomain('github.io'), aDomain('co.uk'), aDomain('mallory.github.io'));
     expect(await check('alice.github.io')).toMatchObject({ status: 'unknown' });
     expect(await check('example.co.uk')).toMatchObject({ status: 'unknown' });
@@ -155,7 +155,7 @@ describe('a check', () => {
 });
 
 describe('a list', () => {
-  it('gives records by every filter, in the order of listing', async () => {
+  it('applies every filter, in listing order', async () => {
     await listed(
       aDomain('a.listed', { category: 'listing' }),
       aDomain('b.listed', { category: 'listing', status: 'whitelisted', risk_level: null }),
@@ -193,7 +193,7 @@ describe('a list', () => {
     expect((await call('GET', `${DOMAINS}999999/`)).status).toBe(404);
   });
 
-  it('of one kind has what is active of it, searched by part or as a whole', async () => {
+  it('of one kind has its active records, searched by part or exactly', async () => {
     await listed(
       aDomain('one.search'),
       aDomain('two.search', { status: 'whitelisted' }),
@@ -216,7 +216,7 @@ describe('a list', () => {
   });
 });
 
-describe('what changed', () => {
+describe('the changes', () => {
   interface Copied {
     readonly status: string;
     readonly reason: string;
@@ -257,7 +257,7 @@ describe('what changed', () => {
     };
   };
 
-  it('is told as additions, changes and removals, cut anywhere', async () => {
+  it('are returned as additions, changes and removals, at any page size', async () => {
     const ours = client();
     await ours.catchUp(1000);
     const before = ours.told.length;
@@ -285,7 +285,7 @@ describe('what changed', () => {
     expect(fresh.copy).toEqual(ours.copy);
   }, 120_000);
 
-  it('leads every client to the list as it is, whatever is imported and reviewed meanwhile', async () => {
+  it('bring every client to the current list during imports and reviews', async () => {
     const names = Array.from({ length: 6 }, (_, i) => `r${i}.random`);
     const record = fc.record({
       name: fc.constantFrom(...names),
@@ -366,7 +366,7 @@ describe('a report', () => {
     evidence: 'https://example.org/shot.png',
   };
 
-  it('is kept, shown to who made it, and changes nothing by itself', async () => {
+  it('is stored and shown to its author, and changes no entry by itself', async () => {
     const { status, json: report } = await call('POST', REPORTS, good);
     expect(status).toBe(201);
     expect(report).toEqual({
@@ -388,7 +388,7 @@ describe('a report', () => {
     expect(await check('reported.example')).toMatchObject({ status: 'unknown' });
   });
 
-  it('is nobody else’s', async () => {
+  it('is not visible to other users', async () => {
     const { json: report } = await call('POST', REPORTS, good);
     const bob = await keyOf('bob');
     const foreign = await call('GET', `${REPORTS}${report.id}/`, undefined, bob);
@@ -399,7 +399,7 @@ describe('a report', () => {
     expect((await call('GET', REPORTS, undefined, bob)).json).toMatchObject({ count: 1 });
   });
 
-  it('is refused where a field is wrong', async () => {
+  it('is rejected with an invalid field', async () => {
     const wrong = async (more: object): Promise<unknown> => {
       const { status, json } = await call('POST', REPORTS, { ...good, ...more });
       return status === 400 ? Object.keys(json.errors) : status;
@@ -413,7 +413,7 @@ describe('a report', () => {
     expect(await wrong({ evidence: '\0' })).toEqual(['evidence']);
   });
 
-  it('is made once by all tries under one Idempotency-Key', async () => {
+  it('is created once by all retries with one Idempotency-Key', async () => {
     const headers = { 'api-key': apiKey, 'Idempotency-Key': 'once' };
     const [first, second] = await Promise.all(
       [1, 2].map(() => world.call('POST', REPORTS, { headers, json: good })),
@@ -422,7 +422,7 @@ describe('a report', () => {
   });
 });
 
-it('the counts that are kept are those of the rows, after imports and reviews', async () => {
+it('the stored counts equal the rows after imports and reviews', async () => {
   const schema = (await servedBuilds(world.pool)).schema('catalogue');
   const rows = async (text: string): Promise<unknown[]> =>
     (await world.pool.query(`${text} ORDER BY status, active`)).rows;
@@ -436,7 +436,7 @@ it('the counts that are kept are those of the rows, after imports and reviews', 
   expect(await rows(`SELECT status, active, n FROM ${schema}.domain_counts`)).toEqual(await rows(counted));
 });
 
-it('all of it is the same when it is built anew from the log', async () => {
+it('a rebuild from the log gives the same tables', async () => {
   const state = async (): Promise<{ schema: string; rows: unknown[][] }> => {
     const schema = (await servedBuilds(world.pool)).schema('catalogue');
     const tables = ['domains', 'domain_counts', 'domain_reports', 'import_parts', 'command_outcomes'];

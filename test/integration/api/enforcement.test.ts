@@ -100,7 +100,7 @@ describe('a call with a key', () => {
     expect(verdict(answer)).toEqual(expected);
   });
 
-  it('is refused 401 from the moment its key is deleted, by every API', async () => {
+  it('is answered 401 by every API process once its key is deleted', async () => {
     for (let round = 0; round < 5; round += 1) {
       const { id, key } = await makeKey();
       const ask = async (call: Call) => await call('GET', WITH_KEY, via(anAddress(), { 'api-key': key }));
@@ -112,7 +112,7 @@ describe('a call with a key', () => {
     }
   });
 
-  it('is not needed to ask what may be asked: a preflight has none, and is no failure', async () => {
+  it('is not needed for a preflight, which counts as no failure', async () => {
     const { key } = await makeKey({ allowed_origins: ['https://app.test'] });
     const ip = anAddress();
     for (let i = 0; i < 12; i += 1) {
@@ -139,7 +139,7 @@ describe('the ceiling of a key', () => {
   const call = async (api: Call, key: string, path = WITH_KEY) =>
     await api('GET', path, via(anAddress(), { 'api-key': key }));
 
-  it('lets so many calls succeed and no more, of fifty at once over two APIs', async () => {
+  it('lets exactly that many of fifty concurrent calls to two API processes succeed', async () => {
     const { key } = await makeKey({ rate_limit_per_hour: 20 });
     const answers = await Promise.all(Array.from({ length: 50 }, (_, i) => call(i % 2 ? one : two, key)));
     const counts = Object.entries(Object.groupBy(answers, (answer) => String(verdict(answer))));
@@ -149,7 +149,7 @@ describe('the ceiling of a key', () => {
     });
   });
 
-  it('is not used up by calls that fail, at once or in a row', async () => {
+  it('is not used up by failing calls, concurrent or sequential', async () => {
     const { key } = await makeKey({ rate_limit_per_hour: 3 });
     for (let i = 0; i < 5; i += 1) expect((await call(i % 2 ? one : two, key, FAILING)).status).toBe(400);
     for (let i = 0; i < 3; i += 1) {
@@ -166,7 +166,7 @@ describe('the ceiling of a key', () => {
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(10);
   });
 
-  it('tells where the caller stands, and when to come again', async () => {
+  it('reports the remaining calls and the time of the next one', async () => {
     const { key } = await makeKey({ rate_limit_per_hour: 2 });
     const standing = ({ headers }: Answer) => [headers.get('ratelimit-policy'), headers.get('ratelimit')];
     const first = await call(one, key);
@@ -189,7 +189,7 @@ describe('the ceiling of a key', () => {
     expect(standing(await call(one, free.key))).toEqual([null, null]);
   });
 
-  it('is the operator’s where the key has none', async () => {
+  it('defaults to RATE_LIMIT_PER_HOUR for a key without its own', async () => {
     const { call: strict } = await world.anotherApi({ env: { RATE_LIMIT_PER_HOUR: '2' } });
     const { key } = await makeKey();
     const statuses = [];
@@ -213,7 +213,7 @@ describe('an address that fails', () => {
     await api('GET', WITH_KEY, via(ip, headers));
   const ask = async (api: Call, from = ip) => await api('GET', WITH_KEY, via(from, { 'api-key': good }));
 
-  it('ten times in five minutes is blocked, by every API, until the window of its first failure ends', async () => {
+  it('ten times in five minutes is blocked by every API process until the window of its first failure ends', async () => {
     const frozen = Date.now() + passed;
     const { call: a } = await world.anotherApi({ now: () => frozen + at });
     const { call: b } = await world.anotherApi({ now: () => frozen + at });
@@ -238,7 +238,7 @@ describe('an address that fails', () => {
     expect((await ask(b)).status).toBe(200);
   });
 
-  it('is counted for every check that fails, and for nothing else', async () => {
+  it('is counted for every failed check, and for nothing else', async () => {
     const elsewhere = await makeKey({ allowed_ips: ['10.0.0.1'], rate_limit_per_hour: 1 });
     const limited = await makeKey({ rate_limit_per_hour: 1, allowed_origins: ['https://app.test'] });
     expect((await one('GET', WITH_KEY, via(anAddress(), { 'api-key': limited.key }))).status).toBe(200);
@@ -269,13 +269,13 @@ describe('an address that fails', () => {
     expect((await ask(two, anAddress())).status).toBe(200);
   });
 
-  it('is blocked after ten, though fifty fail at once', async () => {
+  it('is blocked after ten, even if fifty fail at once', async () => {
     const answers = await Promise.all(Array.from({ length: 50 }, (_, i) => fail(i % 2 ? one : two)));
     expect(answers.filter(({ status }) => status === 401)).toHaveLength(10);
     expect(answers.filter((answer) => verdict(answer)[1] === 'ip_blocked')).toHaveLength(40);
   });
 
-  it('is blocked for as long as the operator says', async () => {
+  it('is blocked for IP_BLOCK_WINDOW_SECONDS', async () => {
     const { call: brief } = await world.anotherApi({ env: { IP_BLOCK_WINDOW_SECONDS: '20' }, now });
     for (let i = 0; i < 10; i += 1) expect((await fail(brief)).status).toBe(401);
     const blocked = await ask(brief);
@@ -286,7 +286,7 @@ describe('an address that fails', () => {
     expect((await ask(brief)).status).toBe(200);
   });
 
-  it('may still call by session, ask beforehand, and read what needs no key', async () => {
+  it('may still use a session, preflights and routes without a key', async () => {
     for (let i = 0; i < 10; i += 1) await fail(one);
     expect((await ask(one)).status).toBe(403);
     expect((await two('GET', LIST, { ...via(ip), token })).status).toBe(200);
@@ -297,7 +297,7 @@ describe('an address that fails', () => {
     expect((await two('OPTIONS', WITH_KEY, via(ip, preflight))).status).toBe(204);
   });
 
-  it('is told in the log, with the reason', async () => {
+  it('is logged with the reason', async () => {
     await fail(one);
     const line = world
       .logged()
@@ -308,7 +308,7 @@ describe('an address that fails', () => {
 });
 
 describe('calls by session', () => {
-  it('are limited on the balance endpoints, over all APIs, and those with a key are not', async () => {
+  it('are limited on the balance endpoints across all API processes; calls with a key are not', async () => {
     const { key } = await makeKey();
     const ask = async (api: Call) => await api('GET', OF_NOBODY, { token });
     passed += 60_000;

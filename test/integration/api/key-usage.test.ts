@@ -58,7 +58,7 @@ const lastUse = async (id: number): Promise<string | null> => {
   return json.find((one: { id: number }) => one.id === id).last_used_at;
 };
 
-it('calls are counted by hour, with what came of them, and the last one is shown', async () => {
+it('calls are counted by hour and outcome, and the last one is shown', async () => {
   const [{ id, key }, idle] = [await makeKey('busy'), await makeKey('idle')];
   const before = Date.now();
   const headers = { 'api-key': key };
@@ -91,7 +91,7 @@ it('calls are counted by hour, with what came of them, and the last one is shown
   expect(old.json).toMatchObject({ start_time: '2020-01-01T00:00:00.000Z', total_calls: 0 });
 });
 
-it('several processes add up, whatever is told twice or late, and so after a rebuild', async () => {
+it('counts of several processes add up despite duplicate and late messages, also after a rebuild', async () => {
   const { id } = await makeKey('many');
   const hour = Math.floor(Date.now() / HOUR) * 3600 - 7200;
   const value = (more: { hour: number; calls: number; successful: number; last_used_at: number }) => ({
@@ -135,7 +135,7 @@ it('several processes add up, whatever is told twice or late, and so after a reb
   expect((await usageOf(id)).json).toMatchObject(expected);
 });
 
-it('is told to nobody else', async () => {
+it('usage is not visible to other users', async () => {
   const { id } = await makeKey('mine');
   expect((await usageOf(id, '', bob)).status).toBe(404);
   expect((await usageOf(999_999)).status).toBe(404);

@@ -75,7 +75,7 @@ describe.each(['shared', 'local'])('a ceiling, %s', (kind) => {
     return slot;
   };
 
-  it('lets so many calls succeed in an hour, and tells when the next one may be made', async () => {
+  it('lets that many calls succeed in an hour, and reports when the next one may', async () => {
     expect((await call(3)).remaining).toBe(2);
     time += 1_000_000;
     expect((await call(3)).remaining).toBe(1);
@@ -89,7 +89,7 @@ describe.each(['shared', 'local'])('a ceiling, %s', (kind) => {
     expect((await call(3)).isAllowed).toBe(false);
   });
 
-  it('is about an hour, to the second', async () => {
+  it('spans an hour, to the second', async () => {
     await call(1);
     time += 3_599_999;
     expect((await call(1)).isAllowed).toBe(false);
@@ -97,7 +97,7 @@ describe.each(['shared', 'local'])('a ceiling, %s', (kind) => {
     expect((await call(1)).isAllowed).toBe(true);
   });
 
-  it('counts no failure, however many there are', async () => {
+  it('counts no failures', async () => {
     for (let i = 0; i < 5; i += 1) expect((await call(1, false)).isAllowed).toBe(true);
     await call(1);
     expect((await call(1)).isAllowed).toBe(false);
@@ -110,12 +110,12 @@ describe.each(['shared', 'local'])('a ceiling, %s', (kind) => {
     expect((await next().reserve(name, 1)).isAllowed).toBe(true);
   });
 
-  it('is not passed by fifty at once', async () => {
+  it('is not exceeded by fifty concurrent calls', async () => {
     const slots = await Promise.all(Array.from({ length: 50 }, async () => await call(20)));
     expect(slots.filter(({ isAllowed }) => isAllowed)).toHaveLength(20);
   });
 
-  it('forgets nothing of one name for another', async () => {
+  it('keeps the counts of different names apart', async () => {
     await call(1);
     const other = await next().reserve(`${name} too`, 1);
     expect(other.isAllowed).toBe(true);
@@ -123,7 +123,7 @@ describe.each(['shared', 'local'])('a ceiling, %s', (kind) => {
 });
 
 describe('a shared ceiling', () => {
-  it('frees the slot of a process that died after two minutes', async () => {
+  it('frees the slot of a dead process after two minutes', async () => {
     const [one, two] = all((counters) => sharedCeilings(counters, now, ids));
     expect((await one?.reserve(name, 1))?.isAllowed).toBe(true);
     time += 119_999;
@@ -132,7 +132,7 @@ describe('a shared ceiling', () => {
     expect((await two?.reserve(name, 1))?.isAllowed).toBe(true);
   });
 
-  it('is what a plain list of successes says, through any calls, ends and clocks that differ', async () => {
+  it('equals a plain list of successes under any calls, ends and clock skew', async () => {
     const step = fc.oneof(
       { weight: 6, arbitrary: fc.record({ do: fc.constant('call' as const), ok: fc.boolean() }) },
       { weight: 2, arbitrary: fc.record({ do: fc.constant('hold' as const) }) },
@@ -195,7 +195,7 @@ describe('a shared ceiling', () => {
     );
   });
 
-  it('goes on when Redis forgets the scripts', async () => {
+  it('continues when Redis loses the scripts', async () => {
     const [one] = all((counters) => sharedCeilings(counters, now, ids));
     const redis = new Redis(own.env.REDIS_URL);
     await (await one?.reserve(name, 2))?.end(true);
@@ -204,7 +204,7 @@ describe('a shared ceiling', () => {
     expect((await one?.reserve(name, 2))?.remaining).toBe(0);
   });
 
-  it('takes little room for a high ceiling', async () => {
+  it('uses little memory for a high ceiling', async () => {
     const [one] = all((counters) => sharedCeilings(counters, now, ids));
     for (let i = 0; i < 2000; i += 1) {
       time += 20;
@@ -227,7 +227,7 @@ describe.each(['shared', 'local'])('failures of an address, %s', (kind) => {
     );
   });
 
-  it('block it after ten, from the first one on for five minutes, to the millisecond', async () => {
+  it('block it after ten, for five minutes from the first one, to the millisecond', async () => {
     for (let i = 0; i < 9; i += 1) {
       expect(await next().record(name)).toBe(0);
       time += 10_000;
@@ -252,7 +252,7 @@ describe.each(['shared', 'local'])('failures of an address, %s', (kind) => {
     expect(await next().blockedFor(name)).toBe(0);
   });
 
-  it('are ten and no more when fifty come at once', async () => {
+  it('are counted up to exactly ten when fifty come concurrently', async () => {
     const answers = await Promise.all(Array.from({ length: 50 }, async () => await next().record(name)));
     expect(answers.filter((ms) => ms === 0)).toHaveLength(10);
     expect(await next().blockedFor(`${name} too`)).toBe(0);
@@ -267,7 +267,7 @@ describe.each(['shared', 'local'])('calls a minute, %s', (kind) => {
     );
   });
 
-  it('are so many in any minute; a refused one does not count', async () => {
+  it('are limited in any minute; a rejected one does not count', async () => {
     const start = time;
     const take = async (at: number) => {
       time = start + at;
@@ -283,7 +283,7 @@ describe.each(['shared', 'local'])('calls a minute, %s', (kind) => {
     expect(await take(60_000)).toEqual([false, 0, 10_000]);
   });
 
-  it('are not passed by fifty at once', async () => {
+  it('are not exceeded by fifty concurrent calls', async () => {
     const taken = await Promise.all(Array.from({ length: 50 }, async () => await next().take(name, 30)));
     expect(taken.filter(({ isAllowed }) => isAllowed)).toHaveLength(30);
   });
@@ -304,7 +304,7 @@ describe('log-ins', () => {
     }
   };
 
-  it('are limited by failures, ten for a user and thirty for an address, for a minute from the first', async () => {
+  it('are limited to ten failures for a user and thirty for an address, for a minute from the first', async () => {
     const user = `user:${name}`;
     for (let i = 0; i < 10; i += 1) {
       expect(await fail([`ip:${name}-${i}`, user])).toBeNull();
@@ -323,7 +323,7 @@ describe('log-ins', () => {
     for (let i = 0; i < 10; i += 1) expect(await fail([`ip:${name}-z`, `user:${name}-x`])).toBeNull();
   });
 
-  it('that are right count for nothing, however many there are, one after the other or at once', async () => {
+  it('that succeed are not counted, sequential or concurrent', async () => {
     const right = async (): Promise<void> => {
       const attempt = await next().begin([`user:${name}`]);
       await attempt.end(false);
@@ -332,7 +332,7 @@ describe('log-ins', () => {
     await Promise.all(Array.from({ length: 60 }, right));
   });
 
-  it('run no more at once than may still fail, over all processes', async () => {
+  it('run concurrently at most as many as may still fail, across all processes', async () => {
     let running = 0;
     let most = 0;
     const guess = async (): Promise<boolean> => {
@@ -351,7 +351,7 @@ describe('log-ins', () => {
     expect(most).toBeLessThanOrEqual(10);
   });
 
-  it('do not wait for ever for one whose process died', async () => {
+  it('do not wait for ever for a process that died', async () => {
     const [one] = all((counters) => createLoginAttempts({ counters, now, uniqueId: ids }));
     await Promise.all(Array.from({ length: 10 }, async () => await one?.begin([`user:${name}`])));
     time += 30_000;

@@ -138,7 +138,7 @@ describe('/api/nft/owner/', () => {
     ['an ERC-721', NFT, MAX.toString()],
     ['an id in hex', NFT, `0x${'f'.repeat(64)}`],
     ['an ERC-1155', MULTI, '0'],
-  ])('tells who was sent %s last', async (_, token, id) => {
+  ])('returns the account that received %s last', async (_, token, id) => {
     const { status, json } = await get(`/api/nft/owner/?token_address=${token}&nft_token_id=${id}`);
     expect(status).toBe(200);
     expect(json).toEqual({
@@ -233,7 +233,7 @@ describe('/api/nft/owned-by/', () => {
 });
 
 describe('/api/nft/metadata/', () => {
-  it('fetches what nobody did, once, and serves it from then on', async () => {
+  it('fetches missing metadata once, and serves it from then on', async () => {
     finds.set('7', { type: 'nft.metadata_fetched', name: 'Seven', image: 'data:image/png;base64,AA==' });
     const expected = {
       success: true,
@@ -254,7 +254,7 @@ describe('/api/nft/metadata/', () => {
     expect(requests).toEqual(['7']);
   });
 
-  it('is 404 with the time of the next attempt, and asks nobody before', async () => {
+  it('is 404 with the time of the next attempt, and fetches nothing before', async () => {
     const retryAt = Date.now() + 60_000;
     finds.set('8', { type: 'nft.metadata_failed', retry_at: retryAt });
     for (const { status, json } of [await metadata(8n), await metadata(8n)]) {
@@ -274,7 +274,7 @@ describe('/api/nft/metadata/', () => {
     expect((await metadata(9n)).json).toMatchObject({ success: false, detail: 'ERC721: invalid token ID' });
   });
 
-  it('says that it is for good after the last attempt, and asks nobody', async () => {
+  it('says that it is permanent after the last attempt, and fetches nothing', async () => {
     await publish(NFT, '10', { type: 'nft.metadata_failed', attempt: 10, retry_at: null });
     await folded(NFT, '10');
     const { status, json } = await metadata(10n);
@@ -284,7 +284,7 @@ describe('/api/nft/metadata/', () => {
     expect(requests).toEqual([]);
   });
 
-  it('asks again once the time has come, and what was fetched then stays', async () => {
+  it('fetches again when the next attempt is due, and keeps the result', async () => {
     await publish(NFT, '11', { type: 'nft.metadata_failed', retry_at: Date.now() - 1 });
     await folded(NFT, '11');
     finds.set('11', { type: 'nft.metadata_fetched', name: 'Late' });
@@ -296,14 +296,14 @@ describe('/api/nft/metadata/', () => {
     expect((await metadata(11n)).json).toMatchObject({ data: { name: 'Late' } });
   });
 
-  it('is 503 where nobody answers in time', { timeout: 20_000 }, async () => {
+  it('is 503 when no observer answers in time', { timeout: 20_000 }, async () => {
     const { status, json, headers } = await metadata(13n);
     expect([status, json.code, headers.get('retry-after')]).toEqual([503, 'metadata_pending', '5']);
   });
 });
 
 describe('/api/nft/collection/', () => {
-  it('lists what was fetched of a contract, by id as a number, and fetches nothing', async () => {
+  it('lists the fetched NFTs of a contract by numeric id, and fetches nothing', async () => {
     for (const id of ['100', '20', '3']) {
       await publish(MULTI, id, { type: 'nft.metadata_fetched', name: `item ${id}`, image: 'ipfs://a/b' });
     }
@@ -334,7 +334,7 @@ describe('/api/nft/collection/', () => {
     expect(requests).toEqual([]);
   });
 
-  it('shows of an NFT that is too large for a page what is short, and all of one that is not', async () => {
+  it('omits the long fields of an NFT that is too large for a page, and of no other', async () => {
     const art = (length: number): string => `data:image/png;base64,${'A'.repeat(length)}`;
     const large = {
       name: 'large',

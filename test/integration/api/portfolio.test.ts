@@ -115,7 +115,7 @@ describe('GET /api/portfolio/', () => {
     is_hidden: true,
   };
 
-  it('gives what is held now and its worth, in any form of the address', async () => {
+  it('returns current balances and values, for any form of the address', async () => {
     const before = Date.now();
     const { status, json } = await portfolio({ account_address: '0xB0B' });
     expect([status, json]).toEqual([
@@ -141,7 +141,7 @@ describe('GET /api/portfolio/', () => {
     expect({ ...future.json.data, as_of: '' }).toEqual({ ...json.data, as_of: '' });
   });
 
-  it('gives what was held after the newest block at or before a time, without a price that came later', async () => {
+  it('returns the balances after the newest block at or before a time, without later prices', async () => {
     for (const at_time of [HEAD_TIME, '2023-11-15T00:15+02:00', '2023-11-14 22:15:00.9']) {
       const { status, json } = await portfolio({ account_address: BOB, at_time });
       expect([status, json.data, json.complete]).toEqual([
@@ -160,7 +160,7 @@ describe('GET /api/portfolio/', () => {
     }
   });
 
-  it('tells nothing of times that blocks may be missing of', async () => {
+  it('returns nothing for times whose blocks may be missing', async () => {
     // Before the first indexed block, at the last before a gap, and in the gap.
     for (const at_time of [
       '2023-11-14T22:13:29Z',
@@ -183,7 +183,7 @@ describe('GET /api/portfolio/', () => {
     expect([json.data.holdings, json.complete]).toEqual([[], false]);
   });
 
-  it('asks the chain for what could be read, once it is looked at, and for nothing else', async () => {
+  it('requests balances from the chain that can be read there, and no others', async () => {
     const askedFor = async (): Promise<Set<string>> => {
       const found = new Set<string>();
       for (const { partition, low, high } of await world.kafka.offsets(topics.requests)) {
@@ -222,7 +222,7 @@ describe('GET /api/portfolio/', () => {
     await expectRefused(portfolio(query), errors);
   });
 
-  it('takes what is empty for absent, and ignores what it does not know', async () => {
+  it('treats empty parameters as absent, and ignores unknown ones', async () => {
     const { status, json } = await portfolio({ account_address: BOB, at_time: '', colour: 'red' });
     expect([status, json.data.total_usd]).toEqual([200, 0.3]);
   });
@@ -231,7 +231,7 @@ describe('GET /api/portfolio/', () => {
 describe('GET /api/portfolio-history/', () => {
   const EVENING = { start_time: '2023-11-14T21:00:00Z', end_time: '2023-11-15T01:59:59Z' };
 
-  it('gives a point a boundary, from where on the balances are known', async () => {
+  it('returns a point for each boundary from which the balances are known', async () => {
     const { status, json } = await history({ account_address: CAROL, ...EVENING });
     const point = { total_usd: 0, tracked_total_usd: 0, holdings_count: 1, untracked_count: 1 };
     expect([status, json]).toEqual([
@@ -259,12 +259,12 @@ describe('GET /api/portfolio-history/', () => {
     expect('complete_from' in days.json).toBe(false);
   });
 
-  it('shows no point while a balance could still be read', async () => {
+  it('returns no point while a balance can still be read', async () => {
     const { status, json } = await history({ account_address: BOB, ...EVENING });
     expect([status, json.data, json.count, json.complete_from]).toEqual([200, [], 0, null]);
   });
 
-  it('has no points of the future, nor where no boundary is', async () => {
+  it('has no points in the future or without a boundary', async () => {
     for (const times of [
       { start_time: '2998-01-01', end_time: '2999-01-01' },
       { start_time: '2023-11-14T23:00:00.001Z', end_time: '2023-11-14T23:59:59Z' },
@@ -281,7 +281,7 @@ describe('GET /api/portfolio-history/', () => {
     expect(Date.parse(now.json.end_time)).toBeLessThanOrEqual(Date.now());
   });
 
-  it('has 5,000 points and no more', async () => {
+  it('has at most 5,000 points', async () => {
     const at = (hours: number): string =>
       new Date(Date.parse('2024-01-01') + hours * 3_600_000).toISOString();
     const most = await history({ account_address: CAROL, start_time: at(0), end_time: at(4999) });
@@ -324,7 +324,7 @@ describe('GET /api/portfolio-history/', () => {
     await expectRefused(history(query), errors);
   });
 
-  it('takes what is empty for absent', async () => {
+  it('treats empty parameters as absent', async () => {
     const { status, json } = await history({
       ...known,
       end_time: '',
@@ -335,7 +335,7 @@ describe('GET /api/portfolio-history/', () => {
   });
 });
 
-it('wants a key', async () => {
+it('requires a key', async () => {
   const { token } = await world.makeUser('asker');
   for (const path of [
     `/api/portfolio/?account_address=${BOB}`,

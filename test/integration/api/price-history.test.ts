@@ -233,7 +233,7 @@ async function expectPrices(): Promise<void> {
 
 it('gives the points of any bucket and the price at any time', expectPrices, 120_000);
 
-it('tells the prices of many tokens at many times at once', async () => {
+it('returns the prices of many tokens at many times in one call', async () => {
   const served = await servedBuilds(world.pool);
   const from = Date.parse('2023-09-20T00:00:00Z');
   for (const grain of [HOUR, DAY, 1, 977]) {
@@ -253,7 +253,7 @@ it('tells the prices of many tokens at many times at once', async () => {
   }
 }, 60_000);
 
-it('changes nothing else for points that come late or once more', async () => {
+it('changes only its own bucket for late and duplicate points', async () => {
   await publish(said.filter(() => random.chance(100)));
   await publish(CORNERS.flatMap(around));
   // Another price of the same moment: the later word counts.
@@ -261,7 +261,7 @@ it('changes nothing else for points that come late or once more', async () => {
   await expectPrices();
 }, 120_000);
 
-it('is the same when it is built from the log anew', async () => {
+it('is the same after a rebuild from the log', async () => {
   const { signal } = new AbortController();
   const report = await rebuild(
     { kafka: world.kafka, clickhouse, pool: world.pool, clock: systemClock, log, metrics, signal },
@@ -278,7 +278,7 @@ it('is the same when it is built from the log anew', async () => {
   await expectPrices();
 }, 120_000);
 
-it('has no price before the first, and none for a token without any', async () => {
+it('has no price before the first one, and none for an unpriced token', async () => {
   const first = pointsOf(FIRST)[0]?.at ?? 0;
   const before = await get('/api/price-at/', { token_address: FIRST, at_time: iso(first - 1) });
   expect(before.status).toBe(404);
@@ -293,7 +293,7 @@ it('has no price before the first, and none for a token without any', async () =
   expect(none.json.token_address).toBe(NEVER);
 });
 
-it('finds a price however old it is, also where the day before begins in its hour', async () => {
+it('finds a price of any age, also when the previous day begins within its hour', async () => {
   const lonely = toFelt(0x10e1n);
   const at = Date.parse('2024-05-01T10:10:00Z');
   await publish([{ token: lonely, at, price: '7' }]);
@@ -303,7 +303,7 @@ it('finds a price however old it is, also where the day before begins in its hou
   }
 });
 
-it('is an hour where no interval is named, and now where no end is', async () => {
+it('defaults to an interval of an hour and to an end of now', async () => {
   const at = Date.now() - HOUR;
   await publish([
     { token: NEVER, at, price: '0.000000' },
@@ -328,7 +328,7 @@ it('is an hour where no interval is named, and now where no end is', async () =>
   ]);
 });
 
-it('gives 5,000 buckets at most, and says where to go on', async () => {
+it('returns at most 5,000 buckets, and the start of the next page', async () => {
   const busy = toFelt(0xb5b5n);
   const hours = Array.from({ length: 5002 }, (_, i) => Date.parse('2023-01-01T00:20:00Z') + i * HOUR);
   await publish(hours.map((at) => ({ token: busy, at, price: '1.000001' })));
@@ -340,7 +340,7 @@ it('gives 5,000 buckets at most, and says where to go on', async () => {
   expect(seen).toEqual(hours.map((at) => beginning('1 hour', at)));
 });
 
-it('refuses what it cannot answer', async () => {
+it('rejects invalid requests', async () => {
   const token = { token_address: FIRST };
   const refusals: [Record<string, string>, string, string][] = [
     [

@@ -96,7 +96,7 @@ const usdOf = async (token: Felt): Promise<number> =>
   (await price({ token_address: token })).json.data.price_usd;
 
 describe('GET /api/price/', () => {
-  it('asks the feed for what nobody asked for, and gives the newest price', async () => {
+  it('requests an unknown price from the feed, and returns the newest', async () => {
     feed.set(COIN, { price: '1.25', observed_at: Date.now() });
     const { status, json } = await price({ token_address: '0xC01' });
     expect([status, json]).toEqual([
@@ -108,7 +108,7 @@ describe('GET /api/price/', () => {
     expect(requests).toEqual([COIN]);
   });
 
-  it('with force_refresh asks in any case, and waits for what that brings', async () => {
+  it('with force_refresh always requests the feed, and waits for the answer', async () => {
     // Those who ask within a second share a request.
     const later = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 1100));
     await later();
@@ -121,7 +121,7 @@ describe('GET /api/price/', () => {
     expect(requests).toEqual([COIN, COIN]);
   });
 
-  it('gives 0 for a token that the feed does not know', async () => {
+  it('returns 0 for a token that the feed does not know', async () => {
     const unknown = toFelt(0x999n);
     feed.set(unknown, 'nothing new');
     expect(await usdOf(unknown)).toBe(0);
@@ -129,7 +129,7 @@ describe('GET /api/price/', () => {
     expect(requests).toEqual([unknown]);
   });
 
-  it('goes by the time of the price, and by the later word where that is the same', async () => {
+  it('uses the newest price by time, and of equal times the later message', async () => {
     const token = toFelt(0x77n);
     feed.set(token, 'nothing new');
     const at = Date.now() - 1000;
@@ -157,7 +157,7 @@ describe('GET /api/price/', () => {
 });
 
 describe('POST /api/prices/', () => {
-  it('gives what is known in the order asked, and asks for the rest', async () => {
+  it('returns known prices in request order, and requests the rest', async () => {
     const fresh = toFelt(0x4242n);
     const { status, json } = await many({ token_addresses: [fresh, '0xc01', fresh] });
     expect(status).toBe(200);
@@ -186,7 +186,7 @@ describe('POST /api/prices/', () => {
 describe('GET /api/tokens/', () => {
   const get = (path: string): Promise<Answer> => world.call('GET', path, { headers: { 'api-key': apiKey } });
 
-  it('shows the newest price as it was written, and when it was', async () => {
+  it('shows the newest price unchanged, with its time', async () => {
     const at = Date.now();
     await publish(COIN, { price: '1.2300', observed_at: at });
     await until(async () => (await get(`/api/tokens/${COIN}/`)).json.current_price_usd === '1.2300');
@@ -202,7 +202,7 @@ describe('GET /api/tokens/', () => {
   });
 });
 
-test('a balance is worth its amount at the newest price', async () => {
+test('a balance is valued at the newest price', async () => {
   const { rows } = await world.pool.query(
     "SELECT names->>'schema' AS schema FROM tds.builds WHERE projection = 'balances'",
   );

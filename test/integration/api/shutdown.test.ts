@@ -11,7 +11,7 @@ afterAll(async () => {
   await world.close();
 });
 
-it('a request in flight is answered while the API ends, and no further one is taken', async () => {
+it('a request in flight is answered during shutdown, and no further one is accepted', async () => {
   const { token } = await world.makeUser('alice');
   await world.stopProjector();
   const create = (name: string) =>

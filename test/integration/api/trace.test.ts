@@ -112,7 +112,7 @@ describe('a trace', () => {
     ['of the token alone', COIN],
     ['of another', OTHER],
     ['of one whose standard nobody can tell', ODD],
-  ])('is what a plain walk finds, %s', async (_, token) => {
+  ])('equals a plain walk, %s', async (_, token) => {
     for (let index = 0; index < 80; index += 9) {
       const account = accountAt(index);
       expect(await trace(account, token), account).toEqual(walk(account, token));

@@ -102,7 +102,7 @@ describe('a filter that matches more than is counted', () => {
     expect((await upTo(1001))[1]).toBe(true);
   });
 
-  it('has its far pages where they belong', async () => {
+  it('has the right rows on far pages', async () => {
     for (const filter of [{ token: crowd }, { account: receiver }, { from_account: sender }] as Query[]) {
       for (const page of [2, 11, 777, 1400]) {
         const first = (page - 1) * 100;
@@ -115,7 +115,7 @@ describe('a filter that matches more than is counted', () => {
     }
   });
 
-  it('is walked upwards from anywhere, also where few of many rows match', async () => {
+  it('is paged upwards from anywhere, also where few of many rows match', async () => {
     const odd = aTransfer({ token: rare, from: sender, to: receiver, position: 500, txHash: rare });
     const block = { height: 21_499, timestamp: 1, chunk: 'live', transfers: [odd] };
     await writeBlocks(writer, [block], { seq: 2, offset: 2 });

@@ -79,9 +79,11 @@ test('PostgreSQL 18 notifies across connections', async () => {
     expect(Number(version.rows[0]?.v)).toBeGreaterThanOrEqual(180_000);
 
     await listener.query('LISTEN outcome');
-    const heard = new Promise((resolve) => listener.once('notification', ({ payload }) => resolve(payload)));
+    const received = new Promise((resolve) =>
+      listener.once('notification', ({ payload }) => resolve(payload)),
+    );
     await speaker.query("SELECT pg_notify('outcome', 'decided')");
-    expect(await heard).toBe('decided');
+    expect(await received).toBe('decided');
   } finally {
     await Promise.all([listener.end(), speaker.end()]);
   }

@@ -97,7 +97,7 @@ const publishEvent = async (id: string, block: number): Promise<void> => {
 };
 
 describe('a message', () => {
-  test('that could not be projected is read again on request, without a restart', async () => {
+  test('that could not be projected is retried on request, without a restart', async () => {
     refused = 3;
     await world.publish([2, 3, 4].map((height) => accepted(busyBlock(height, 3), height)));
     await until(async () => (await halts()) === chainProjections.length);
@@ -128,7 +128,7 @@ describe('a message', () => {
     expect(await halts()).toBe(0);
   });
 
-  test('that cannot be read is shown, and skipped by name', async () => {
+  test('that is unreadable is shown, and skipped by id', async () => {
     const text = '{"type":"block.accepted","v":1,"seq":"no number","block":{"height":1030}}';
     const [place] = await publisher.publish(topics.chainBlocks, [
       { value: JSON.parse(text) as never, partition: 1 },
@@ -156,7 +156,7 @@ describe('a message', () => {
     expect(again).toEqual({ code: 1, stdout: '', stderr: `No projection is halted at ${id}\n` });
   });
 
-  test('that halts a rebuild is told apart from one that halts what is served', async () => {
+  test('that halts a rebuild is distinguished from one that halts a served build', async () => {
     const halt = async (build: number, offset: number): Promise<unknown> =>
       await world.pool.query(
         `INSERT INTO tds.projection_halts (projection, build, topic, partition, message_offset, reason)
@@ -187,7 +187,7 @@ describe('a message', () => {
     await world.pool.query('DELETE FROM tds.builds WHERE build = 7');
   });
 
-  test('is shown as the quarantine kept it while the log does not answer', async () => {
+  test('is shown from the quarantine while Kafka is unavailable', async () => {
     const away = await tds(
       { ...world.env, KAFKA_BROKERS: '127.0.0.1:1' },
       'quarantine',
@@ -203,7 +203,7 @@ describe('a message', () => {
     });
   });
 
-  test('that halts the quarantine itself is listed and skipped all the same', async () => {
+  test('that halts the quarantine projection itself can still be listed and skipped', async () => {
     const [place] = await publisher.publish(topics.quarantine, [{ value: { v: 1 } as never, key: 'x' }]);
     const id = `quarantine:0:${place?.offset}`;
     await until(async () => (await halts()) === 1);
@@ -215,7 +215,7 @@ describe('a message', () => {
 });
 
 describe('an event', () => {
-  test('is shown with what each standard would make of it', async () => {
+  test('is shown as each standard would decode it', async () => {
     await publishEvent('0xb10c:7', 77);
     expect(await show('0xb10c:7')).toMatchObject({
       kind: 'event',
@@ -229,7 +229,7 @@ describe('an event', () => {
     });
   });
 
-  test('has its block repaired on request, or is settled by an operator', async () => {
+  test('has its block repaired on request, or is resolved by an operator', async () => {
     await publishEvent('0xb10c:8', 78);
     const retried = await command('retry', '0xb10c:8');
     expect(retried).toMatchObject({ code: 0, stdout: expect.stringContaining('block 78') });
@@ -255,13 +255,13 @@ describe('an event', () => {
     expect(again).toEqual({ code: 1, stdout: '', stderr: '0xb10c:8 is already resolved: skipped\n' });
   });
 
-  test('that nobody knows is named', async () => {
+  test('that is unknown is rejected by id', async () => {
     const result = await command('show', 'nobody');
     expect(result).toEqual({ code: 1, stdout: '', stderr: 'The quarantine has no entry nobody\n' });
   });
 });
 
-test('a command whose reader has read enough ends without a word', async () => {
+test('a command whose stdout is closed exits without an error', async () => {
   const child = spawn(process.execPath, ['infra/bin/tds.ts', 'quarantine', 'list', '--all'], {
     env: { ...process.env, ...world.env },
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -31,7 +31,7 @@ const own = async (id: number): Promise<Answer['json']> =>
 const reports = async (...args: readonly string[]): Promise<CommandResult> =>
   await tds(world.env, 'reports', ...args);
 
-it('are approved into the list once, or rejected', async () => {
+it('reports are approved or rejected once', async () => {
   const [evil, fine] = [
     await report('evil.example'),
     await report('fine.example', 'rude\u001b[2J\u202e\nto me'),
@@ -79,7 +79,7 @@ it('are approved into the list once, or rejected', async () => {
   expect((await reports('list', '--status', 'pending')).stdout).toBe('No report is pending.\n');
 }, 120_000);
 
-it('of what is whitelisted are approved by force only', async () => {
+it('reports of whitelisted domains are approved with --force only', async () => {
   await importRecords(world, {
     domains: [
       aDomain('good.example', { status: 'whitelisted', risk_level: null }),
@@ -112,7 +112,7 @@ it('of what is whitelisted are approved by force only', async () => {
   expect(await check('good.example')).toMatchObject({ status: 'blacklisted', risk_level: 'high' });
 }, 120_000);
 
-it('of a public suffix are approved by force only', async () => {
+it('reports of a public suffix are approved with --force only', async () => {
   const suffix = await report('github.io');
   const { code, stderr } = await reports('approve', String(suffix.id));
   expect([code, stderr]).toEqual([1, expect.stringMatching(/^github\.io is a public suffix: /)]);
@@ -121,7 +121,7 @@ it('of a public suffix are approved by force only', async () => {
   expect(await check('github.io')).toMatchObject({ status: 'blacklisted' });
 }, 120_000);
 
-it('of what was blacklisted before leave its entry as it was written, unless forced', async () => {
+it('reports of blacklisted domains leave the entry unchanged without --force', async () => {
   const written = { reason: 'drains wallets', risk_level: 'high', source: 'operator' } as const;
   await importRecords(world, { domains: [aDomain('known.example', written)] });
   const [again, forced] = [await report('known.example'), await report('known.example')];
@@ -137,13 +137,13 @@ it('of what was blacklisted before leave its entry as it was written, unless for
   expect(await check('known.example')).toMatchObject({ risk_level: 'low', source: 'report' });
 }, 120_000);
 
-it('are listed so many at most, and that there are more is said', async () => {
+it('reports are listed up to a limit, with a note when there are more', async () => {
   const listed = await reports('list', '--limit', '1');
   expect(listed.stdout).toMatch(/\nThere are more: --limit shows them\.\n$/);
   expect((await reports('list', '--limit', '1000')).stdout).not.toContain('There are more');
 }, 120_000);
 
-it('that are not there, and words that are none, are refused', async () => {
+it('unknown reports and invalid options are rejected', async () => {
   expect(await reports('approve', '999')).toMatchObject({ code: 1, stderr: 'No report has the id 999.\n' });
   for (const args of [
     ['approve', 'x'],

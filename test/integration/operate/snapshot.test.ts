@@ -121,7 +121,7 @@ const rebuildAll = async ({ swap = true } = {}) => {
   });
 };
 
-test('what was deleted is in no topic any more; what is there stays, also when it is built anew', async () => {
+test('a snapshot removes deleted data from the topics and keeps the rest, also after a rebuild', async () => {
   const [kept, gone] = [await makeKey('kept'), await makeKey('gone')];
   expect([await put('first', 1), await put('second', 2)]).toEqual([200, 200]);
   await deleteKey(gone.id);
@@ -161,7 +161,7 @@ test('what was deleted is in no topic any more; what is there stays, also when i
   expect((await makeKey('after the rebuild')).id).toBeGreaterThan(later.id);
 });
 
-test('another snapshot takes away what the one before still held', async () => {
+test('a second snapshot removes what the previous one still contained', async () => {
   const doomed = await makeKey('doomed');
   await snapshot();
   expect((await textOf(topics.snapshots)).text).toContain(hashOf(doomed.key));
@@ -171,7 +171,7 @@ test('another snapshot takes away what the one before still held', async () => {
   expect((await textOf(topics.commands)).text).not.toContain(hashOf(doomed.key));
 });
 
-test('commands that arrive meanwhile are neither lost nor applied twice', async () => {
+test('commands that arrive during a snapshot are neither lost nor applied twice', async () => {
   const before = (await state())['accounts.api_keys']?.length ?? 0;
   let isDone = false;
   const made: { id: number; key: string }[] = [];
@@ -191,7 +191,7 @@ test('commands that arrive meanwhile are neither lost nor applied twice', async 
   for (const { key } of made.slice(-20)) expect(await statusWith(key)).toBe(200);
 });
 
-test('one that was cut short counts for nothing, and deletes nothing', async () => {
+test('an interrupted snapshot is ignored, and deletes nothing', async () => {
   const { low } = await textOf(topics.commands);
   const last = await makeKey('last');
   const cut = {
@@ -220,7 +220,7 @@ test('one that was cut short counts for nothing, and deletes nothing', async () 
   expect(await statusWith(last.key)).toBe(200);
 });
 
-test('one whose lock is lost on the way is not closed: another may have begun', async () => {
+test('a snapshot that lost its lock is not closed, because another may have begun', async () => {
   const { low } = await textOf(topics.commands);
   await makeKey('meanwhile, without a lock');
   let isCut = false;
@@ -256,7 +256,7 @@ test('one whose lock is lost on the way is not closed: another may have begun', 
   expect(await state()).toEqual(before);
 });
 
-test('a rebuild that was begun before a snapshot begins anew where the rest of its commands is gone', async () => {
+test('a rebuild begun before a snapshot restarts once the remaining commands are deleted', async () => {
   await rebuildAll({ swap: false });
   const shadowed = await makeKey('behind the shadow');
   await snapshot();
@@ -273,7 +273,7 @@ test('a rebuild that was begun before a snapshot begins anew where the rest of i
   expect((await rebuildAll()).builds.map(({ isResumed }) => isResumed)).toEqual([true, true, true]);
 });
 
-test('tables that were lost are filled from the snapshot and what followed', async () => {
+test('lost tables are filled from the snapshot and the commands after it', async () => {
   await snapshot();
   await makeKey('behind it');
   const before = await state();

@@ -57,12 +57,12 @@ test.each([
     'observe',
     { DATABASE_URL: `postgres://a:b@${nobody}/tds`, KAFKA_BROKERS: nobody },
   ],
-])('%s, which %s needs, is waited for by name', async (what, role, env) => {
+])('a role waits for %s, which %s needs, and names it', async (what, role, env) => {
   const outcome = await startUp(role, { STARKNET_RPC_URL: `http://${nobody}`, ...env });
   expect(outcome).toEqual({ waitsFor: what, code: 0 });
 });
 
-test('a start that fails half way leaves nothing behind, and is tried again in the same process', async () => {
+test('a start that fails half way releases everything, and is retried in the same process', async () => {
   const kafka = new kafkajs.Kafka({ brokers: [own.env.KAFKA_BROKERS], logLevel: kafkajs.logLevel.NOTHING });
   const admin = kafka.admin();
   await admin.connect();
@@ -88,7 +88,7 @@ test('a start that fails half way leaves nothing behind, and is tried again in t
   }
 });
 
-test('while a role waits it tries, and asks the stores only when it says what it waits for', async () => {
+test('a waiting role retries, and probes the stores only when it logs what it waits for', async () => {
   const seen: string[] = [];
   const server = createServer((socket) => {
     socket.on('error', () => {});

@@ -729,7 +729,7 @@ describe('price.threshold', () => {
         { token: ART, address: '', price_above: '1' },
       ],
     );
-    const heard = async (price: string, observedAt?: number): Promise<unknown[]> => {
+    const firedAt = async (price: string, observedAt?: number): Promise<unknown[]> => {
       const before = of(path, 'price.threshold').length;
       await say(COIN, price, observedAt);
       return of(path, 'price.threshold')
@@ -744,20 +744,20 @@ describe('price.threshold', () => {
         ])
         .toSorted((a, b) => a.join().localeCompare(b.join()));
     };
-    expect(await heard('1.4999999999999999999999')).toEqual([]);
-    expect(await heard('1.5')).toEqual([['1.4999999999999999999999', '1.5', true, false, '1.50', '0.4']]);
-    expect(await heard('1.6')).toEqual([]);
-    expect(await heard('1.5')).toEqual([]);
-    expect(await heard('1.5')).toEqual([]);
-    expect(await heard('1')).toEqual([['1.5', '1', false, true, '', '1']]);
-    expect(await heard('2')).toEqual([['1', '2', true, false, '1.50', '0.4']]);
+    expect(await firedAt('1.4999999999999999999999')).toEqual([]);
+    expect(await firedAt('1.5')).toEqual([['1.4999999999999999999999', '1.5', true, false, '1.50', '0.4']]);
+    expect(await firedAt('1.6')).toEqual([]);
+    expect(await firedAt('1.5')).toEqual([]);
+    expect(await firedAt('1.5')).toEqual([]);
+    expect(await firedAt('1')).toEqual([['1.5', '1', false, true, '', '1']]);
+    expect(await firedAt('2')).toEqual([['1', '2', true, false, '1.50', '0.4']]);
     // Older than what is known: history that is read in late moves nothing.
-    expect(await heard('0.1', at - 500)).toEqual([]);
-    expect(await heard('0.4')).toEqual([
+    expect(await firedAt('0.1', at - 500)).toEqual([]);
+    expect(await firedAt('0.4')).toEqual([
       ['2', '0.4', false, true, '', '1'],
       ['2', '0.4', false, true, '1.50', '0.4'],
     ]);
-    expect(await heard('0.4')).toEqual([]);
+    expect(await firedAt('0.4')).toEqual([]);
   });
 });
 

@@ -124,13 +124,13 @@ describe('the role of the API', () => {
     }
   });
 
-  it('is read-only and short of time by default', async () => {
+  it('is read-only with a short statement timeout by default', async () => {
     const show = async (name: string) => (await api.query(`SHOW ${name}`)).rows[0]?.[name];
     expect(await show('default_transaction_read_only')).toBe('on');
     expect(await show('statement_timeout')).toBe('15s');
   });
 
-  it('loses what was given to it by mistake, at the next grant', async () => {
+  it('loses privileges granted by mistake at the next grant', async () => {
     // The default that lets it read builds to come gives it tables of later migrations, too.
     await owner.query('CREATE TABLE tds.later (x int)');
     await expect(api.query('SELECT * FROM tds.later')).resolves.toBeDefined();
@@ -147,7 +147,7 @@ describe('the role of the API', () => {
     expect(rows).toEqual([{ rolcreatedb: false, rolsuper: false }]);
   });
 
-  it('gets a new password by a new URL, and must be another role than the owner', async () => {
+  it('gets a new password from a new URL, and must not be the owner', async () => {
     const changed = new URL(url);
     changed.password = 'another';
     await grantApiRole(owner, changed.href);

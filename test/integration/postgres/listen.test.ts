@@ -20,37 +20,37 @@ afterAll(async () => {
   await own.drop();
 });
 
-function listening(): { heard: string[]; warned: string[]; channel: ReturnType<typeof listen> } {
-  const [heard, warned]: [string[], string[]] = [[], []];
+function listening(): { received: string[]; warned: string[]; channel: ReturnType<typeof listen> } {
+  const [received, warned]: [string[], string[]] = [[], []];
   const log = pino({ level: 'warn' }, { write: (line: string) => void warned.push(line) });
   const channel = listen({
     url: own.env.DATABASE_URL,
     channel: 'tried',
     applicationName: 'test',
     log,
-    onNotification: (payload) => void heard.push(payload),
+    onNotification: (payload) => void received.push(payload),
   });
-  return { heard, warned, channel };
+  return { received, warned, channel };
 }
 
-it('hears what is notified, again after its connection was lost, of which it warns', async () => {
-  const { heard, warned, channel } = listening();
+it('receives notifications, also after a lost connection, which it logs as a warning', async () => {
+  const { received, warned, channel } = listening();
   await until(async () => channel.isConnected());
   await pool.query("SELECT pg_notify('tried', 'one')");
-  await until(async () => heard.length === 1);
+  await until(async () => received.length === 1);
   await pool.query(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'",
   );
   await until(async () => !channel.isConnected());
   await until(async () => channel.isConnected());
   await pool.query("SELECT pg_notify('tried', 'two')");
-  await until(async () => heard.length === 2);
-  expect(heard).toEqual(['one', 'two']);
+  await until(async () => received.length === 2);
+  expect(received).toEqual(['one', 'two']);
   expect(warned.length).toBeGreaterThan(0);
   await channel.close();
 });
 
-it('warns of nothing where it is closed while it connects', async () => {
+it('logs no warning when it is closed while it connects', async () => {
   for (let ms = 0; ms < 20; ms += 1) {
     const { warned, channel } = listening();
     await pause(ms);

@@ -105,7 +105,7 @@ const key = (user_id: number, hash: string, rest = {}): Command =>
   );
 
 describe('commands', () => {
-  it('are decided in log order; ids are offsets plus one', async () => {
+  it('are decided in log order, with ids of the offset plus one', async () => {
     await fold([user('alice', {}, 'a@x.test'), session(1, 'a', NOON + HOUR), key(1, 'b'), key(9, 'c')]);
     expect(await userByLogin(pool, schema, 'A@X.test')).toMatchObject({ id: 1, username: 'alice' });
     expect(await sessionByTokenHash(pool, schema, sha('a'))).toMatchObject({
@@ -123,7 +123,7 @@ describe('commands', () => {
     expect(await keyByHash(pool, schema, sha('c'))).toBeNull();
   });
 
-  it('that are refused leave an outcome and no change', async () => {
+  it('that are rejected store an outcome and change nothing', async () => {
     await fold([user('alice', {}, 'bob')]);
     const before = await dump();
     const refused = [
@@ -144,7 +144,7 @@ describe('commands', () => {
     }
   });
 
-  it('that come again have the first outcome, and change nothing', async () => {
+  it('that are repeated have the first outcome, and change nothing', async () => {
     const first = key(1, 'b', { id: 'once', request_hash: sha('1') });
     const second = key(1, 'c', { id: 'once', request_hash: sha('2') });
     await fold([user('alice'), first]);
@@ -154,14 +154,14 @@ describe('commands', () => {
     expect((await outcomeById(pool, schema, 'once'))?.request_hash).toBe(sha('1'));
   });
 
-  it('stay refused when they come again and would be accepted by then', async () => {
+  it('stay rejected when repeated, even if they would be accepted by then', async () => {
     const early = key(2, 'b', { id: 'early' });
     await fold([early, user('alice'), early]);
     expect(await outcomeById(pool, schema, 'early')).toMatchObject({ accepted: false });
     expect((await dump())['api_keys']).toEqual([]);
   });
 
-  it('have outcomes for 48 hours of the log’s time', async () => {
+  it('have outcomes for 48 hours of log time', async () => {
     const at = (hours: number, id: string) => user(id, { id, issued_at: NOON + hours * HOUR });
     await fold([at(0, 'old'), at(1, 'newer'), at(47.999, 'tick')]);
     expect(await outcomeById(pool, schema, 'old')).not.toBeNull();
@@ -173,7 +173,7 @@ describe('commands', () => {
     expect(await outcomeById(pool, schema, 'late')).toMatchObject({ accepted: true });
   });
 
-  it('sweep out sessions that have expired, by the time of the command', async () => {
+  it('delete sessions that have expired by the time of the command', async () => {
     await fold([
       user('alice'),
       session(1, 'a', NOON + HOUR),
@@ -207,7 +207,7 @@ describe('commands', () => {
 });
 
 describe('a replay', () => {
-  it('gives the same tables, in whatever transactions', async () => {
+  it('gives the same tables for any split into transactions', async () => {
     const log: Command[] = [user('user0'), user('user1')];
     for (let i = 0; i < 300; i += 1) {
       const issued_at = NOON + i * HOUR * 0.5;

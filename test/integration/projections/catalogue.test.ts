@@ -42,7 +42,7 @@ beforeAll(async () => {
 afterAll(() => world.close());
 
 describe('an import', () => {
-  it('takes in nothing while a part is missing, then everything, and the same again changes nothing', async () => {
+  it('applies nothing while a part is missing, then everything, and changes nothing when repeated', async () => {
     await part('one', 1, { domains: [domain('b.example'), domain('a.example', { status: 'whitelisted' })] });
     expect(await take('one', 2)).toMatchObject({ accepted: false, result: { code: 'CONFLICT' } });
     expect(await rows('domains')).toEqual([]);
@@ -69,7 +69,7 @@ describe('an import', () => {
     expect(left.rows).toEqual([]);
   });
 
-  it('refuses a dApp or an ad of a category that is nowhere', async () => {
+  it('rejects a dApp or an ad of an unknown category', async () => {
     const ad = {
       key: 'one',
       placement: 'top',

@@ -18,7 +18,7 @@ const journal: PostgresProjection<QuarantineMessage> = {
   topic: topics.quarantine,
   ddl: 'CREATE TABLE {{schema}}.entries (n serial PRIMARY KEY, id text NOT NULL, log_offset bigint NOT NULL);',
   notify: { channel: 'journal', payload: ({ id }) => id },
-  concerns: ({ id }) => !id.startsWith('of another'),
+  isRelevant: ({ id }) => !id.startsWith('of another'),
   async fold(tx, { id }, { offset, schema }) {
     if (id === 'cannot be folded') throw new Error('the fold refuses');
     await tx.query(withNames('INSERT INTO {{schema}}.entries (id, log_offset) VALUES ($1, $2)', { schema }), [
@@ -100,13 +100,13 @@ test('notifies listeners when the fold is committed', async () => {
   run = await start();
   const listener = new pg.Client({ connectionString: world.env['DATABASE_URL'] });
   await listener.connect();
-  const heard: { payload: string | undefined; seen: Promise<string[]> }[] = [];
-  listener.on('notification', ({ payload }) => heard.push({ payload, seen: entries() }));
+  const received: { payload: string | undefined; seen: Promise<string[]> }[] = [];
+  listener.on('notification', ({ payload }) => received.push({ payload, seen: entries() }));
   await listener.query('LISTEN journal');
-  await publish('told', 'told', 'told too');
-  await until(async () => heard.length === 2);
-  expect(heard.map(({ payload }) => payload)).toEqual(['told', 'told too']);
-  for (const { seen } of heard) expect(await seen).toContain('told');
+  await publish('notified', 'notified', 'notified too');
+  await until(async () => received.length === 2);
+  expect(received.map(({ payload }) => payload)).toEqual(['notified', 'notified too']);
+  for (const { seen } of received) expect(await seen).toContain('notified');
   await listener.end();
 });
 

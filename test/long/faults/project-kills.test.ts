@@ -81,7 +81,7 @@ const whileFollowing: readonly Point[] = [
     },
   },
   {
-    name: 'after the checkpoint, before it heard of that',
+    name: 'after the checkpoint, before its acknowledgement',
     reach: async (world, project) => {
       const request = checkpointOf('chain.blocks');
       await project.proxies.postgres.trap({ request, act: 'lose-answer' }).sprung;

@@ -46,7 +46,7 @@ const points: readonly Point[] = [
       await proxies.postgres.trap({ request: swapBuilds, nth: TABLES.length, act: 'hold' }).sprung,
   },
   {
-    name: 'when the swap is done, before it heard of that',
+    name: 'when the swap is done, before its acknowledgement',
     served: 2,
     reach: async ({ proxies }) => {
       const held = proxies.postgres.trap({ request: swapBuilds, nth: TABLES.length, act: 'hold' });
