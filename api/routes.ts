@@ -4,7 +4,7 @@ import { apiKeyRoutes } from './accounts/api-key-routes.ts';
 import { sessionRoutes } from './accounts/session-routes.ts';
 import type { AdEvents } from './ads/events.ts';
 import { adRoutes } from './ads/routes.ts';
-import { createBalanceReading } from './balances/reading.ts';
+import { createBalanceDeps } from './balances/reading.ts';
 import { balanceRoutes } from './balances/routes.ts';
 import { classHashRoutes } from './class-hashes/routes.ts';
 import type { CommandBus } from '../infra/commands/bus.ts';
@@ -56,7 +56,7 @@ export interface RouteDeps {
 /** Every route of the contract. */
 export function apiRoutes(deps: RouteDeps): Route[] {
   const prices = createPriceReader(deps.pool, deps.clickhouse);
-  const reading = createBalanceReading(deps);
+  const reading = createBalanceDeps(deps);
   return [
     ...sessionRoutes(deps),
     ...apiKeyRoutes(deps),

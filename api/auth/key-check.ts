@@ -11,7 +11,7 @@ import type { CallerKey, RequestInfo } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 
 export interface KeyCheckDeps {
-  /** Read-only. Keys are looked up on every call, as a cache could outlive a deletion. */
+  /** Read-only. Keys are looked up on every call, because a cached key would work after its deletion. */
   readonly pool: Sql;
   readonly limits: Pick<Limits, 'ceilings' | 'addressFailures'>;
   /** Calls per hour of a key created without a ceiling; null: unlimited. */
@@ -29,10 +29,10 @@ type Refusal = 'missing' | 'unknown' | 'origin' | 'ip' | 'ceiling';
  * | The address failed ten checks within five minutes                     | 403 `ip_blocked`        |
  * | The key is missing, unknown, deleted or expired, or its user is disabled | 401                    |
  * | An `Origin` or `X-Origin` that is not in `allowed_origins`            | 403 `permission_denied` |
- * | Neither, and an address that is not in `allowed_ips`                  | 403 `permission_denied` |
+ * | No origin header, and an address that is not in `allowed_ips`         | 403 `permission_denied` |
  * | `rate_limit_per_hour` calls succeeded in the last hour                | 403 `rate_limited`      |
  *
- * Every failure but the first counts against the address.
+ * Every rejection except `ip_blocked` counts as a failure of the address.
  */
 export async function checkKey(
   { pool, limits, defaultCeiling, now }: KeyCheckDeps,

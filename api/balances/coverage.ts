@@ -33,7 +33,7 @@ interface Cached {
   readonly blocks: Map<number, IndexedBlock>;
 }
 
-/** Reads what is indexed once for all requests that see the same state of the read models. */
+/** Caches the indexed range and blocks; requests that see the same state of the read models share them. */
 export function createCoverageReader(now: () => number): CoverageReader {
   let last: Cached | null = null;
   /** The cache of the request's state; null: nothing may be cached. */
@@ -48,7 +48,7 @@ export function createCoverageReader(now: () => number): CoverageReader {
       const cached = cacheOf(served);
       if (!isFresh && cached !== null && cached.coverage !== null) return cached.coverage;
       const newest = await newestRun(clickhouse, served);
-      // A head removed by a reorg between two statements: the next request reads again.
+      // Also null if a reorg removed the head between two statements, so it is not cached.
       if (newest === null) return null;
       const { head, start } = newest;
       const found = { head, run: { start, end: head.height } };

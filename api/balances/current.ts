@@ -56,7 +56,7 @@ export function needsRead(
   now: number,
 ): boolean {
   if (!isReadable(factsOf(pair, token))) return false;
-  // Unknown despite a recent read: the deltas since make it negative, so the events are incomplete.
+  // Unknown despite a recent read: later deltas make the balance negative, so events are missing.
   if (balance === null && reads.refusal === null) return true;
   return maxAge === null || readAt === null || now - readAt > maxAge;
 }
@@ -67,7 +67,7 @@ function lastReadAt(basis: Basis<Anchor>, { refusal }: ChainReads): number | nul
   return refusal === null ? observedAt : Math.max(observedAt ?? 0, refusal.refusedAt);
 }
 
-/** A balance at the head with the times that its basis gives it. */
+/** Adds the times: of the chain read that the balance is based on, else of the head. */
 export function currentBalance(
   known: Pick<CurrentBalance, 'pair' | 'token' | 'reads'>,
   {
@@ -102,7 +102,7 @@ async function currentBalances(deps: BalanceDeps, pairs: readonly Pair[]): Promi
     ...factsOf(pair, token),
     anchors,
   }));
-  // A block that was read at is mostly indexed by now, so the cached head may be older.
+  // A read above the cached head: its block is usually indexed by now.
   const isBehind = subjects.some(({ anchors }) =>
     anchors.some(({ block }) => cached !== null && block > cached.run.end),
   );
@@ -121,9 +121,9 @@ async function currentBalances(deps: BalanceDeps, pairs: readonly Pair[]): Promi
   );
 }
 
-/** A balance after a refresh was requested for what was too old, as far as that arrived in time. */
+/** A balance after stale pairs were refreshed, if the refresh arrived in time. */
 export interface FreshBalance extends CurrentBalance {
-  /** It is older than the caller wants. */
+  /** Older than the requested maximum age. */
   readonly isStale: boolean;
 }
 
@@ -159,7 +159,7 @@ export async function freshBalances(
   });
 }
 
-/** Requests that the chain be read for these pairs and waits; the keys of those for which it was read in time. */
+/** Requests a chain read of each pair and waits; returns the keys of the pairs that were read in time. */
 export async function refreshPairs(
   { pool, served, refreshes, signal }: Pick<BalanceDeps, 'pool' | 'served' | 'refreshes' | 'signal'>,
   pairs: readonly Pair[],

@@ -34,21 +34,21 @@ export interface History {
   readonly token: TokenRow | undefined;
   /** Newest first. */
   readonly rows: readonly HistoryRow[];
-  /** Unix seconds from which the balance is known; null: at no time; undefined: from the start of the window. */
+  /** Earliest unix second at which the balance is known; null: never known; undefined: known over the whole window. */
   readonly completeFrom: number | null | undefined;
 }
 
-/** The heights of a window that lie in one run of indexed blocks, through which a balance can be followed. */
-interface Reach {
+/** The part of a window that lies inside one contiguous run of indexed blocks. */
+interface HistoryRange {
   readonly lo: number;
   readonly hi: number;
   readonly run: IndexedRange;
   /** The newest indexed height. */
   readonly head: number;
   /** The window begins before the run. */
-  readonly isCut: boolean;
+  readonly startsBeforeRun: boolean;
   /** It is the newest run, so its balance can be read from the chain. */
-  readonly isNow: boolean;
+  readonly isNewestRun: boolean;
 }
 
 /** Every transfer that touches a pair in a window with the balance after it, backward from the nearest known balance. */
@@ -56,7 +56,7 @@ export async function balanceHistory(deps: BalanceDeps, pair: Pair, window: Wind
   const { pool, served } = deps;
   const [tokens, reach, readsOf] = await Promise.all([
     tokensByAddress(pool, served.schema('tokens'), [pair.token]),
-    reachOf(deps, window),
+    historyRangeOf(deps, window),
     chainReads(pool, served.schema('balances'), [pair]),
   ]);
   const token = tokens.get(pair.token);
@@ -65,21 +65,22 @@ export async function balanceHistory(deps: BalanceDeps, pair: Pair, window: Wind
   if (!('run' in reach)) return { token, rows: [], completeFrom: reach.completeFrom };
 
   const subject = { ...pair, ...facts };
-  const parts = await readParts(deps, { ...subject, ...readsOf(pair) }, reach);
-  if (parts.last !== null || !reach.isNow || !isReadable(facts)) return { token, ...follow(parts, reach) };
+  const parts = await readHistoryInputs(deps, { ...subject, ...readsOf(pair) }, reach);
+  if (parts.last !== null || !reach.isNewestRun || !isReadable(facts))
+    return { token, ...rowsWithBalances(parts, reach) };
 
   await refreshPairs(deps, [pair]);
   const [again, freshReadsOf] = await Promise.all([
-    reachOf(deps, window, true),
+    historyRangeOf(deps, window, true),
     chainReads(pool, served.schema('balances'), [pair]),
   ]);
   if (!('run' in again)) return { token, rows: [], completeFrom: again.completeFrom };
-  const fresh = await readParts(deps, { ...subject, ...freshReadsOf(pair) }, again);
-  return { token, ...follow(fresh, again) };
+  const fresh = await readHistoryInputs(deps, { ...subject, ...freshReadsOf(pair) }, again);
+  return { token, ...rowsWithBalances(fresh, again) };
 }
 
 /** What a history is computed from. */
-interface Parts {
+interface HistoryInputs {
   /** The balance after the last block of the window; null: unknown. */
   readonly last: bigint | null;
   /** Newest first; one more than an answer may hold where there are more. */
@@ -88,17 +89,17 @@ interface Parts {
   readonly runSeconds: number | null;
 }
 
-async function readParts(
+async function readHistoryInputs(
   { clickhouse, served, coverage }: BalanceDeps,
   subject: BalanceSubject,
-  { lo, hi, run, isCut, head }: Reach,
-): Promise<Parts> {
+  { lo, hi, run, startsBeforeRun, head }: HistoryRange,
+): Promise<HistoryInputs> {
   const blocksAt = async (heights: readonly number[]) => await coverage.blocks(clickhouse, served, heights);
   const { account, token } = subject;
   const [[found], moved, first] = await Promise.all([
     balancesAt({ clickhouse, blocksAt }, served, [subject], { points: [{ height: hi, run }], head }),
     movements(clickhouse, served, { account, token, lo, hi }, HISTORY_ROWS + 1),
-    isCut ? blocksAt([run.start]) : null,
+    startsBeforeRun ? blocksAt([run.start]) : null,
   ]);
   return {
     last: found?.balances[0] ?? null,
@@ -107,7 +108,10 @@ async function readParts(
   };
 }
 
-function follow({ last, moved, runSeconds }: Parts, { isCut }: Reach): Omit<History, 'token'> {
+function rowsWithBalances(
+  { last, moved, runSeconds }: HistoryInputs,
+  { startsBeforeRun }: HistoryRange,
+): Omit<History, 'token'> {
   if (last === null) return { rows: [], completeFrom: null };
   if (moved.length > HISTORY_ROWS) {
     const text = `The window holds more than ${HISTORY_ROWS.toLocaleString('en-US')} transfers of this pair; narrow it.`;
@@ -123,14 +127,14 @@ function follow({ last, moved, runSeconds }: Parts, { isCut }: Reach): Omit<Hist
   });
   // The events before the oldest of these sum to less than zero: the balance there is unknown.
   if (rows.length < moved.length) return { rows, completeFrom: rows.at(-1)?.timestamp ?? null };
-  return { rows, completeFrom: isCut ? runSeconds : undefined };
+  return { rows, completeFrom: startsBeforeRun ? runSeconds : undefined };
 }
 
-async function reachOf(
+async function historyRangeOf(
   { clickhouse, served, coverage, now }: BalanceDeps,
   { start, end }: Window,
   isFresh = false,
-): Promise<Reach | Pick<History, 'completeFrom'>> {
+): Promise<HistoryRange | Pick<History, 'completeFrom'>> {
   // A window that ends in the past mostly ends below the newest block; one that ends now never does.
   const isPast = end * 1000 < now() - HEAD_MARGIN_MS;
   const [covered, before, ended] = await Promise.all([
@@ -149,14 +153,21 @@ async function reachOf(
   };
   if (hi === null) return newest.start === 0 ? { completeFrom: undefined } : await knownFrom();
   const lo = before === null ? 0 : before + 1;
-  const isNow = hi >= newest.start;
-  if (!isNow) {
+  const isNewestRun = hi >= newest.start;
+  if (!isNewestRun) {
     // The window may end in a gap of the index: the transfers at its end are unknown.
     const next = await coverage.blocks(clickhouse, served, [hi + 1]);
     if (!next.has(hi + 1)) return await knownFrom();
   }
-  const runFrom = isNow ? newest.start : await runStart(clickhouse, served, hi);
+  const runFrom = isNewestRun ? newest.start : await runStart(clickhouse, served, hi);
   if (runFrom === null) return { completeFrom: null };
-  const run = { start: runFrom, end: isNow ? Math.max(hi, newest.end) : hi };
-  return { lo: Math.max(lo, run.start), hi, run, head: newest.end, isCut: run.start > lo, isNow };
+  const run = { start: runFrom, end: isNewestRun ? Math.max(hi, newest.end) : hi };
+  return {
+    lo: Math.max(lo, run.start),
+    hi,
+    run,
+    head: newest.end,
+    startsBeforeRun: run.start > lo,
+    isNewestRun,
+  };
 }

@@ -12,17 +12,17 @@ import type { FreshBalance } from './current.ts';
 import type { HistoryRow } from './history.ts';
 import { worth } from '../../schemas/money.ts';
 
-type Known = FreshBalance & { readonly balance: bigint };
+type KnownBalance = FreshBalance & { readonly balance: bigint };
 
 const decimals = (token: TokenRow | undefined): number =>
   decimalsOf(token?.decimals ?? null, token?.standard ?? null);
 
-const dated = ({ lastUpdated, isStale }: FreshBalance) => ({
+const freshness = ({ lastUpdated, isStale }: FreshBalance) => ({
   last_updated: iso(lastUpdated),
   ...(isStale ? { stale: true as const } : {}),
 });
 
-export function presentBalance(known: Known, price: string | undefined): BalanceData {
+export function presentBalance(known: KnownBalance, price: string | undefined): BalanceData {
   const { pair, token, balance } = known;
   const usd = price === undefined ? null : worth(balance, decimals(token), price);
   return {
@@ -30,16 +30,16 @@ export function presentBalance(known: Known, price: string | undefined): Balance
     token_address: pair.token,
     balance: balance.toString(),
     balance_usd: usd === null ? 0 : Number(usd),
-    ...dated(known),
+    ...freshness(known),
   };
 }
 
-/** Decision 68: the first 52 bits of a hash of account and token. */
+/** Stable id that is a safe integer: the first 52 bits of SHA-256 (decision 68). */
 export function pairId(pair: Pair): number {
   return Number.parseInt(createHash('sha256').update(pairKey(pair)).digest('hex').slice(0, 13), 16);
 }
 
-export function presentAccountBalance(known: Known, price: string | undefined): AccountBalanceData {
+export function presentAccountBalance(known: KnownBalance, price: string | undefined): AccountBalanceData {
   const { pair, token, balance } = known;
   return {
     id: pairId(pair),
@@ -54,11 +54,11 @@ export function presentAccountBalance(known: Known, price: string | undefined): 
     },
     balance: balance.toString(),
     balance_usd: (price === undefined ? null : worth(balance, decimals(token), price)) ?? '0',
-    ...dated(known),
+    ...freshness(known),
   };
 }
 
-/** Consecutive rows mostly share a block and so a time: formatting it once takes 7 ms for 28,800 rows instead of 20. */
+/** Consecutive rows mostly share a block's time. Caching its text takes 7 instead of 20 ms for 28,800 rows. */
 let formatted = { seconds: 0, text: isoSeconds(0) };
 function timeOf(seconds: number): string {
   if (formatted.seconds !== seconds) formatted = { seconds, text: isoSeconds(seconds) };

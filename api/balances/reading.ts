@@ -7,10 +7,10 @@ import type { ServedBuilds } from '../../projections/served.ts';
 import { createCoverageReader } from './coverage.ts';
 import type { BalanceDeps } from './current.ts';
 
-/** The dependencies of balances for one request; what is indexed is read once for concurrent requests. */
-export type BalanceReading = (served: ServedBuilds, request: RequestInfo) => BalanceDeps;
+/** Returns the dependencies of balances for one request; concurrent requests share the cached indexed range. */
+export type BalanceDepsFor = (served: ServedBuilds, request: RequestInfo) => BalanceDeps;
 
-export function createBalanceReading({
+export function createBalanceDeps({
   clickhouse,
   pool,
   refreshes,
@@ -23,7 +23,7 @@ export function createBalanceReading({
   readonly refreshes: RefreshBus;
   /** Unix milliseconds. */
   readonly now: () => number;
-}): BalanceReading {
+}): BalanceDepsFor {
   const coverage = createCoverageReader(now);
   return (served, { signal }) => ({
     clickhouse: readsForRequest(signal, clickhouse),

@@ -22,10 +22,10 @@ import type { FreshBalance, MaxAge } from './current.ts';
 import { balanceHistory } from './history.ts';
 import { hasDeltas, isReadable } from '../../schemas/balance.ts';
 import { presentAccountBalance, presentBalance, presentHistoryRow } from './present.ts';
-import type { BalanceReading } from './reading.ts';
+import type { BalanceDepsFor } from './reading.ts';
 
 export interface BalanceRouteDeps {
-  readonly reading: BalanceReading;
+  readonly reading: BalanceDepsFor;
   readonly prices: PriceReader;
   /** Unix milliseconds. */
   readonly now: () => number;

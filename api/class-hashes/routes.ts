@@ -40,7 +40,7 @@ function listRoute({ pool }: ClassHashRouteDeps): Route {
     ...common,
     path: '/api/dapps/account-class-hashes/',
     summary: 'List class hashes of accounts',
-    description: 'By network and account type, newest first.',
+    description: 'Filtered by network and account type; newest first.',
     query: z.object({
       network,
       account_type: text({ max: 100, description: 'Slug of an implementation' }).optional(),

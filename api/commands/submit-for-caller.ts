@@ -9,15 +9,15 @@ type RequestedCommand = {
   [T in CommandType]: { readonly type: T; readonly body: CommandOf<T>['body'] };
 }[CommandType];
 
-/** What a repeat under the same `Idempotency-Key` is compared with. */
+/** Compared with the first request under the same `Idempotency-Key`. */
 interface Idempotent {
   readonly request: RequestInfo;
   readonly input: unknown;
 }
 
 /**
- * Submits a command of the calling user and returns its result; throws the answer to a refused one. Without `idempotent`
- * a repeat is a new command.
+ * Submits a command of the calling user and returns its result; throws the HTTP error of a rejected one. Without
+ * `idempotent` a retry is a new command.
  */
 export type SubmitForCaller = (
   user: Pick<CallerUser, 'id'>,

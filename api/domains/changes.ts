@@ -6,25 +6,25 @@ import type { ChangePosition, ChangedDomain } from '../../projections/catalogue/
 import type { DomainChangesAnswer } from '../../schemas/api/domains.ts';
 import { presentDomain } from './present.ts';
 
-/** How far a client has read the changes. */
-interface Progress {
+/** A client's cursor in the changes. */
+interface ChangeFeedCursor {
   readonly after: ChangePosition;
   /** The `changed` up to which the client's copy is complete: where it last reached the end. */
-  readonly complete: number;
+  readonly completeUpTo: number;
 }
 
-const BEGINNING: Progress = { after: { changed: 0, id: 0 }, complete: 0 };
+const BEGINNING: ChangeFeedCursor = { after: { changed: 0, id: 0 }, completeUpTo: 0 };
 
 /** The format of `next_since`. */
-const POSITION = /^([0-9]{1,15})-([0-9]{1,15})-([0-9]{1,15})$/;
+const CURSOR_FORMAT = /^([0-9]{1,15})-([0-9]{1,15})-([0-9]{1,15})$/;
 
 export function since() {
   return z
     .string()
-    .transform((text, context): Progress => {
-      const [complete, changed = 0, id = 0] = (POSITION.exec(text) ?? []).slice(1).map(Number);
-      if (complete !== undefined) return { after: { changed, id }, complete };
-      context.addIssue({ code: 'custom', message: 'Not a next_since of an earlier answer.' });
+    .transform((text, context): ChangeFeedCursor => {
+      const [completeUpTo, changed = 0, id = 0] = (CURSOR_FORMAT.exec(text) ?? []).slice(1).map(Number);
+      if (completeUpTo !== undefined) return { after: { changed, id }, completeUpTo };
+      context.addIssue({ code: 'custom', message: 'Send `next_since` of a previous answer, or omit it.' });
       return z.NEVER;
     })
     .meta({
@@ -33,11 +33,11 @@ export function since() {
     });
 }
 
-/** Domains that changed since, by the time of their last change. */
+/** Domains that changed after the cursor, ordered by their last change. */
 export async function domainChanges(
   db: Sql,
   schema: string,
-  { after, complete }: Progress = BEGINNING,
+  { after, completeUpTo }: ChangeFeedCursor = BEGINNING,
   limit: number,
 ): Promise<DomainChangesAnswer> {
   const found = await domainsChangedAfter(db, schema, after, limit + 1);
@@ -45,17 +45,17 @@ export async function domainChanges(
   const hasMore = found.length > limit;
   const { changed, id } = page.at(-1) ?? after;
   return {
-    results: page.map((domain) => ({ ...presentDomain(domain), change: changeOf(domain, complete) })),
-    next_since: `${hasMore ? complete : changed}-${changed}-${id}`,
+    results: page.map((domain) => ({ ...presentDomain(domain), change: changeOf(domain, completeUpTo) })),
+    next_since: `${hasMore ? completeUpTo : changed}-${changed}-${id}`,
     has_more: hasMore,
   };
 }
 
-/** A domain that changes again before a client reaches the end is listed again, as added if its copy lacked it. */
+/** A domain that changes again while a client pages is listed again: as added if the client did not have it. */
 function changeOf(
   { in_force_since: from }: ChangedDomain,
-  complete: number,
+  completeUpTo: number,
 ): DomainChangesAnswer['results'][number]['change'] {
   if (from === null) return 'removed';
-  return from > complete ? 'added' : 'changed';
+  return from > completeUpTo ? 'added' : 'changed';
 }

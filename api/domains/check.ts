@@ -4,7 +4,7 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import type { DomainCheckAnswer } from '../../schemas/api/domains.ts';
 import { iso } from '../http/times.ts';
 
-/** How long a client may cache an answer, so how long a newly listed site may still be opened. */
+/** How long a client may cache an answer, so how long a newly blacklisted site may still open. */
 const VALIDITY_MS = 300_000;
 
 /**

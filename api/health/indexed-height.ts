@@ -10,8 +10,8 @@ export interface IndexedHeight {
 const POLL_MS = 500;
 
 /**
- * Reads the highest height that can be queried twice a second, so that no request pays for it. It may be older than
- * what a request reads, and newer only after a reorg. Keeps the last value while ClickHouse is unavailable.
+ * Polls the highest queryable height twice a second, so that no request pays for it. It may lag behind what a request
+ * reads, and exceeds that only after a reorg. Keeps the last value while ClickHouse is unavailable.
  */
 export function watchIndexedHeight(read: () => Promise<number | null>, log: Logger): IndexedHeight {
   const stop = new AbortController();
@@ -21,7 +21,7 @@ export function watchIndexedHeight(read: () => Promise<number | null>, log: Logg
       try {
         height = await read();
       } catch (error) {
-        log.debug({ err: error }, 'indexed height not read');
+        log.debug({ err: error }, 'could not read the indexed height');
       }
       await pause(POLL_MS, stop.signal);
     }

@@ -23,16 +23,16 @@ export interface ReadinessDeps {
 }
 
 const TIMEOUT_MS = 4000;
-/** Redis or ClickHouse that does not answer by then is reported as unavailable. */
+/** Timeout of Redis and ClickHouse. */
 const STORE_TIMEOUT_MS = 1500;
 
 /**
  * 200 when the API can answer from its stores, no projection is halted and the configured admin exists; also during
- * backfill and while the node, Kafka or Redis is unavailable. The body says what is behind, and by how much.
+ * backfill and while the node, Kafka or Redis is unavailable. The body lists the lag of each projection.
  */
 export function createReadiness(deps: ReadinessDeps): () => Promise<Readiness> {
   const { pool, clickhouse, kafka, servedBuilds, indexedHeight, stallSeconds, areLimitsShared } = deps;
-  const readHealth = oneAtATime(() => serviceHealth(pool, kafka, stallSeconds));
+  const readHealth = shareInFlight(() => serviceHealth(pool, kafka, stallSeconds));
   const hasAdmin = createAdminCheck(deps);
 
   const check = async (): Promise<Readiness> => {
@@ -41,7 +41,7 @@ export function createReadiness(deps: ReadinessDeps): () => Promise<Readiness> {
     const [health, isRedisUp, isClickHouseUp, adminExists] = await Promise.all([
       readHealth(),
       withTimeout(areLimitsShared(), STORE_TIMEOUT_MS, false),
-      withTimeout(answers(clickhouse), STORE_TIMEOUT_MS, false),
+      withTimeout(isAnswering(clickhouse), STORE_TIMEOUT_MS, false),
       canRead ? hasAdmin(served) : false,
     ]);
     const { lags, isLogAvailable, roles, halts, alarms } = health;
@@ -75,8 +75,8 @@ export function createReadiness(deps: ReadinessDeps): () => Promise<Readiness> {
     );
 }
 
-/** Callers share a call that is under way: while Kafka is unavailable, calls would pile up. */
-function oneAtATime<T>(work: () => Promise<T>): () => Promise<T> {
+/** Shares a call in flight between callers; otherwise calls would pile up while Kafka is unavailable. */
+function shareInFlight<T>(work: () => Promise<T>): () => Promise<T> {
   let running: Promise<T> | null = null;
   return async () =>
     await (running ??= work().finally(() => {
@@ -97,7 +97,7 @@ function createAdminCheck({
   };
 }
 
-async function answers(clickhouse: ReadinessDeps['clickhouse']): Promise<boolean> {
+async function isAnswering(clickhouse: ReadinessDeps['clickhouse']): Promise<boolean> {
   try {
     await clickhouse.rows({ name: 'readiness', sql: 'SELECT 1 AS one', row: z.unknown() });
     return true;

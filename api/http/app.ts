@@ -53,7 +53,7 @@ type Middleware = Koa.Middleware<RequestState>;
 export function createApp(deps: AppDeps): Koa<RequestState> {
   const { log, routes } = deps;
   const app = new Koa<RequestState>();
-  // Koa's own output would print requests. Errors are answered and logged below; those that arrive here came after the answer.
+  // Replaces Koa's handler, which prints requests. Route errors are answered and logged below; these come after an answer.
   app.on('error', (error: unknown) => log.debug({ err: error }, 'connection error'));
   app.use(identifyRequest(deps));
   app.use(recordRequest(deps));

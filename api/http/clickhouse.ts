@@ -7,10 +7,10 @@ import { AppError } from '../../schemas/errors.ts';
 /** Time for all reads of a request together; far more than any page takes. */
 const READ_TIMEOUT_MS = 10_000;
 
-/** No page comes near; the server need not stream a result it knows to be small. */
+/** Far more rows than any page has. */
 const SMALL_RESULT = { max_result_rows: 10_000 } as const;
 
-/** What the reads of one request share, found by the signal they carry. */
+/** State shared by the reads of one request, keyed by its signal. */
 interface RequestScope {
   /** Requests are numbered in order of arrival. */
   readonly number: number;
@@ -29,8 +29,8 @@ interface ReadLimits {
 }
 
 /**
- * A client whose reads run a few at a time. Reads of the earliest request go first: in turns, 100 concurrent portfolios
- * were all nearly done when their time was up, and 4 of them were answered. A read whose client disconnected is dropped,
+ * A client whose reads run a few at a time. Reads of the earliest request go first: with round-robin, only 4 of 100
+ * concurrent portfolios finished before the timeout. A read whose client disconnected is dropped,
  * also from the queue. Errors say whether a retry can help: `QUERY_TIMEOUT`, `STORE_UNAVAILABLE`, or the error itself.
  */
 export function limitReads(
@@ -43,7 +43,7 @@ export function limitReads(
   return {
     ...clickhouse,
     async rows(query, params, options = {}) {
-      if (queue.size >= maxQueued) throw unavailable(`${maxQueued} reads are queued`);
+      if (queue.size >= maxQueued) throw unavailable(`the read queue is full (${maxQueued})`);
       const scope = options.signal === undefined ? undefined : scopes.get(options.signal);
       const deadline = scope?.deadline ?? AbortSignal.timeout(timeoutMs);
       const signal = options.signal === undefined ? deadline : AbortSignal.any([options.signal, deadline]);
@@ -55,7 +55,7 @@ export function limitReads(
         });
       } catch (cause) {
         if (deadline.aborted) {
-          const message = `ClickHouse: ${query.name} did not finish in time`;
+          const message = `ClickHouse: ${query.name} timed out`;
           throw new AppError('QUERY_TIMEOUT', message, { retryable: true, cause });
         }
         if (options.signal?.aborted === true) throw unavailable('the client disconnected', cause);

@@ -36,7 +36,7 @@ export interface EnvelopeOptions {
   readonly countIsEstimate?: boolean;
   /** Opaque cursor of the next page; null at the end, absent for lists without cursors. */
   readonly nextCursor?: string | null;
-  /** The list's name of its `limit` parameter. */
+  /** Name of the page-size parameter. */
   readonly limitName?: 'limit' | 'page_size';
 }
 

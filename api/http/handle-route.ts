@@ -72,7 +72,7 @@ function requestInfo(context: Context, route: Route, { requestId, ip }: RequestS
   };
 }
 
-/** Of several parameters with one name the last counts; an empty one counts as absent. */
+/** Of duplicate parameters the last counts; an empty one counts as absent. */
 export function readQuery(querystring: string): Readonly<Record<string, string>> {
   const last = new Map(new URLSearchParams(querystring));
   return Object.fromEntries([...last].filter(([, value]) => value !== ''));
@@ -85,5 +85,5 @@ function asDeclared(route: Route, status: number, body: unknown): unknown {
   const parsed = schema?.safeParse(body);
   if (parsed?.success === true) return parsed.data;
   const problem = { route: route.path, status, issues: parsed?.error?.issues ?? 'status not declared' };
-  throw new TypeError(`Answer does not match its declaration: ${JSON.stringify(problem)}`);
+  throw new TypeError(`Answer does not match the route's schema: ${JSON.stringify(problem)}`);
 }

@@ -44,7 +44,7 @@ const idempotencyKey = z.object({
     .optional()
     .meta({
       description:
-        'A repeat with the same key within 48 hours gets the first answer; one with another body is answered 422',
+        'A retry with the same key within 48 hours gets the first answer; another body is answered 422',
     }),
 });
 
@@ -62,7 +62,7 @@ export function describeApi(routes: readonly Route[]): ReturnType<typeof createD
       title: 'Token data service',
       version: API_VERSION,
       description:
-        'Every path is served with and without its trailing slash. An empty query parameter counts as absent; of several with one name the last counts; unknown ones are ignored.',
+        'Every path is served with and without its trailing slash. An empty query parameter counts as absent; if one is repeated, the last value is used; unknown ones are ignored.',
     },
     servers: [{ url: '/' }],
     paths,
@@ -81,7 +81,7 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
   const errors = errorStatuses(route).map((status) => [
     status,
     {
-      description: reasons[status] ?? 'Error',
+      description: statusDescriptions[status] ?? 'Error',
       headers,
       content: { 'application/json': { schema: errorBody } },
     },
@@ -89,14 +89,14 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
   const answers = Object.entries(route.response).map(([status, schema]) => [
     status,
     {
-      description: reasons[Number(status)] ?? 'Answer',
+      description: statusDescriptions[Number(status)] ?? 'Answer',
       headers: status === '201' ? createdHeaders : headers,
       ...(schema === null ? {} : { content: { 'application/json': { schema } } }),
     },
   ]);
   return {
     summary: route.summary,
-    ...describeDescription(route),
+    ...descriptionOf(route),
     tags: [route.tag],
     security: security[route.auth],
     requestParams: {
@@ -119,7 +119,7 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
 /** An absent body is parsed as `{}`. */
 const isBodyRequired = (body: z.ZodType): boolean => !body.safeParse({}).success;
 
-function describeDescription({ description, sessionCallsPerMinute: calls }: Route): { description?: string } {
+function descriptionOf({ description, sessionCallsPerMinute: calls }: Route): { description?: string } {
   const sentences = [
     description ?? [],
     calls === undefined ? [] : `At most ${calls} calls a minute with a session.`,
@@ -127,7 +127,7 @@ function describeDescription({ description, sessionCallsPerMinute: calls }: Rout
   return sentences.length === 0 ? {} : { description: sentences.join(' ') };
 }
 
-const reasons: Readonly<Record<number, string>> = {
+const statusDescriptions: Readonly<Record<number, string>> = {
   200: 'OK',
   201: 'Created',
   202: 'Accepted',
@@ -147,8 +147,16 @@ const reasons: Readonly<Record<number, string>> = {
 };
 
 /** Statuses of the errors that every route of this kind may answer, and the route's own. */
-function errorStatuses({ auth, body, refusesPath, query, method, isIdempotent, errors }: Route): number[] {
-  const hasInput = body !== undefined || query !== undefined || refusesPath || isIdempotent;
+function errorStatuses({
+  auth,
+  body,
+  reportsInvalidPath,
+  query,
+  method,
+  isIdempotent,
+  errors,
+}: Route): number[] {
+  const hasInput = body !== undefined || query !== undefined || reportsInvalidPath || isIdempotent;
   return [
     ...(hasInput ? [400] : []),
     ...(auth === 'none' || auth === 'signature' ? [] : [401]),

@@ -6,7 +6,7 @@ import { INTERVALS } from './intervals.ts';
 
 /**
  * Parsers of query and path parameters. Each takes the text as sent; a route makes one optional with `.optional()`. An
- * empty parameter counts as absent; of several with one name the last counts.
+ * empty parameter counts as absent; of duplicates the last counts.
  */
 
 const refuse = (context: z.core.$RefinementCtx, message: string): never => {
@@ -96,9 +96,9 @@ const ISO =
   /^(\d{4})-(\d{2})-(\d{2})(?:[Tt ](\d{2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?\s?(?:([Zz])|([+\- ])(\d{2}):?(\d{2})?)?)?$/;
 
 /**
- * An ISO 8601 date and time as a Date; `null` when it is none. Without a zone it is UTC; without a time, midnight.
- * A space stands for the `+` that a client forgot to encode. Parts of a millisecond are cut off. In UTC it is of the
- * years 1 to 9999, so that an answer can repeat it.
+ * An ISO 8601 date and time as a Date; null if invalid. Without a zone it is UTC; without a time, midnight.
+ * A space stands for the `+` that a client forgot to encode. Parts of a millisecond are cut off. The year in UTC
+ * must be 1 to 9999, which an answer can show.
  */
 export function parseTimestamp(text: string): Date | null {
   const match = ISO.exec(text.trim());

@@ -39,7 +39,7 @@ export interface RequestInfo {
   readonly path: string;
   /** The client's address, forwarded by trusted proxies only. */
   readonly ip: string;
-  /** The query as sent: the last of several with one name, without empty ones. */
+  /** Query parameters as sent: of duplicates the last; empty ones are dropped. */
   readonly query: Readonly<Record<string, string>>;
   /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
@@ -95,8 +95,8 @@ interface Declaration<
   readonly tag: string;
   readonly auth: A;
   readonly params?: P;
-  /** Answers invalid path parameters 400 with their names; without it, 404. */
-  readonly refusesPath?: true;
+  /** Invalid path parameters are answered 400 with their names; without it, 404. */
+  readonly reportsInvalidPath?: true;
   readonly query?: Q;
   readonly body?: B;
   readonly response: R;
@@ -105,7 +105,7 @@ interface Declaration<
    * from the body.
    */
   readonly location?: R extends { readonly 201: unknown } ? `/${string}/` : never;
-  /** A repeat with the same `Idempotency-Key` header gets the first answer (`identifyCommand`). */
+  /** A retry with the same `Idempotency-Key` header gets the first answer (`identifyCommand`). */
   readonly isIdempotent?: true;
   /** Its answers depend on the query and chain data only, so they may be cached while that is unchanged. */
   readonly isCacheable?: true;
@@ -115,7 +115,7 @@ interface Declaration<
   readonly addressCallsPerMinute?: number;
   /** Limit of the request body in bytes. */
   readonly bodyBytes?: number;
-  /** Errors repeat their text as `error`. */
+  /** Error bodies repeat `detail` as `error`. */
   readonly hasErrorText?: true;
   /** Statuses of errors besides those that follow from the declaration. */
   readonly errors?: readonly number[];
@@ -131,7 +131,7 @@ export interface Route {
   readonly tag: string;
   readonly auth: Auth;
   readonly params: z.ZodObject | undefined;
-  readonly refusesPath: boolean;
+  readonly reportsInvalidPath: boolean;
   readonly query: z.ZodObject | undefined;
   readonly body: z.ZodType | undefined;
   readonly response: Responses;
@@ -194,7 +194,7 @@ export function defineRoute<
     tag,
     auth,
     params,
-    refusesPath: declaration.refusesPath === true,
+    reportsInvalidPath: declaration.reportsInvalidPath === true,
     query,
     body,
     response,
@@ -213,7 +213,9 @@ export function defineRoute<
       const identity = (await call.identify[auth]()) as Identity<A>;
       const input = {
         params:
-          declaration.refusesPath === true ? parse(params, call.params) : parsePath(params, call.params),
+          declaration.reportsInvalidPath === true
+            ? parse(params, call.params)
+            : parsePath(params, call.params),
         query: parse(query, call.request.query),
         body: parse(body, body === undefined ? undefined : await call.body()),
       };

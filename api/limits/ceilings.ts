@@ -19,7 +19,7 @@ export interface Slot extends Allowance {
 
 export const HOUR_MS = 3_600_000;
 
-/** A slot that was never ended (its process died, or missed the answer) expires. Longer than any call. */
+/** A slot that was never ended (its process died, or the answer of Redis was lost) expires. Longer than any call. */
 const SLOT_TTL_MS = 120_000;
 
 /**

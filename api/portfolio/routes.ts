@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import { portfolioAnswer, portfolioHistoryAnswer } from '../../schemas/api/portfolio.ts';
 import type { PortfolioHoldingData } from '../../schemas/api/portfolio.ts';
-import type { BalanceReading } from '../balances/reading.ts';
+import type { BalanceDepsFor } from '../balances/reading.ts';
 import { decimalText } from '../../schemas/money.ts';
 import { invalidInput } from '../http/errors.ts';
 import { boundaries } from '../http/intervals.ts';
@@ -16,7 +16,7 @@ import type { Holding } from './holdings.ts';
 import { portfolioAt, portfolioHistory } from './portfolio.ts';
 
 export interface PortfolioRouteDeps {
-  readonly reading: BalanceReading;
+  readonly reading: BalanceDepsFor;
   readonly prices: PriceReader;
   /** Unix milliseconds. */
   readonly now: () => number;

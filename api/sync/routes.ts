@@ -102,7 +102,7 @@ function writeRoute({ pool, commands, sealing, syncCallsPerMinute }: SyncRouteDe
     params: z.object({
       lookup_hash: z.string().max(HASH_DIGITS).regex(LOOKUP_HASH, 'Use lowercase hex digits.'),
     }),
-    refusesPath: true,
+    reportsInvalidPath: true,
     body: z.object({
       blob: textField({ max: BODY_BYTES, isTrimmed: false }),
       version: integerField({ min: 1 }),

@@ -78,7 +78,7 @@ function oneRoute({ pool }: TokenRouteDeps): Route {
     tag: 'Tokens',
     auth: 'key',
     params: z.object({ address: address() }),
-    refusesPath: true,
+    reportsInvalidPath: true,
     response: { 200: tokenAnswer },
     async handler({ input: { params }, served }) {
       const known = await tokensByAddress(pool, served.schema('tokens'), [params.address]);

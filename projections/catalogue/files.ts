@@ -36,7 +36,7 @@ export async function compareRecords(
   return counts ?? { created: 0, changed: 0, unchanged: 0 };
 }
 
-/** Those of these slugs that no category has. */
+/** Slugs without a category. */
 export async function unknownCategories(
   db: Sql,
   schema: string,
@@ -58,10 +58,10 @@ export async function isEmptyOf(db: Sql, schema: string, kinds: readonly Catalog
   return row?.has_any === false;
 }
 
-const RECORDS_AT_ONCE = 1000;
+const PAGE_ROWS = 1000;
 
 /**
- * All records of a kind, in the order of their listing. A repeatable-read transaction reads all kinds as of one moment.
+ * All records of a kind, in listing order. Run in a repeatable-read transaction to read all kinds from one snapshot.
  */
 export async function* recordsOf<K extends CatalogueKind>(
   db: Sql,
@@ -75,13 +75,13 @@ export async function* recordsOf<K extends CatalogueKind>(
       db,
       row,
       `SELECT id AS entry_id, ${Object.keys(record.shape).join(', ')} FROM ${schema}.${kind}
-       WHERE id > $1 ORDER BY id LIMIT ${RECORDS_AT_ONCE}`,
+       WHERE id > $1 ORDER BY id LIMIT ${PAGE_ROWS}`,
       [after],
     );
     for (const { entry_id: id, ...fields } of rows) {
       after = id;
       yield fields as unknown as CatalogueRecord<CatalogueKind>;
     }
-    if (rows.length < RECORDS_AT_ONCE) return;
+    if (rows.length < PAGE_ROWS) return;
   }
 }

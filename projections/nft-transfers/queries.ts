@@ -47,7 +47,7 @@ const nftRow = z
 /** An NFT that was transferred; its id is decimal. */
 export type KnownNft = z.infer<typeof nftRow>;
 
-/** NFTs that were transferred, by contract and id, from the one after `after` on. */
+/** Transferred NFTs after `after`, ordered by contract and id. */
 export async function nftsAfter(
   clickhouse: Pick<ClickHouse, 'rows'>,
   tables: Pick<ServedBuilds, 'table'>,

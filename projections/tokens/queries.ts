@@ -15,7 +15,7 @@ const tokenRow = z.object({
   symbol: z.string().nullable(),
   decimals: z.number().nullable(),
   first_block: z.number().nullable(),
-  /** Unix milliseconds; null while the chain has not been asked. */
+  /** Unix milliseconds; null until read from the chain. */
   described_at: z.number().nullable(),
   verified: z.boolean(),
   common: z.boolean(),
@@ -29,7 +29,7 @@ export type TokenRow = z.infer<typeof tokenRow>;
 /** The columns of `tokenRow`, in its order. */
 const TOKEN_COLUMNS = Object.keys(tokenRow.shape).join(', ');
 
-/** Those of these tokens that are stored, by address. */
+/** The stored ones of these tokens, keyed by address. */
 export async function tokensByAddress(
   db: Sql,
   schema: string,
@@ -54,7 +54,7 @@ export interface TokenFilters {
   readonly address?: Felt | undefined;
   /** Part of a name or symbol, case-insensitive. */
   readonly text?: string | undefined;
-  /** The same search as an address, which matches as well. */
+  /** `text` parsed as an address, which also matches. */
   readonly textAsAddress?: Felt | undefined;
 }
 

@@ -44,7 +44,7 @@ export const portfolioAnswer = z.object({
     .meta({ id: 'Portfolio' }),
   complete: z.literal(false).optional().meta({
     description:
-      'Present if the index does not reach back to the first block or a balance is unknown; unknown balances are left out',
+      'Present if the index does not reach back to the first block or a balance is unknown; unknown balances are omitted',
   }),
 });
 
@@ -67,6 +67,6 @@ export const portfolioHistoryAnswer = z.object({
   }),
   complete_from: isoTimestamp.nullable().optional().meta({
     description:
-      'Present if points with unknown balances are left out: the point from which none is; null if the last one is',
+      'Present if points with unknown balances are omitted: the first point from which none is omitted; null if the last point is omitted',
   }),
 });

@@ -49,7 +49,10 @@ export async function findQuarantined(pool: Pool, id: string): Promise<Quarantin
   const [served, halts] = await Promise.all([servedBuilds(pool), allHalts(pool)]);
   const entry = await quarantineEntry(pool, served.schema('quarantine'), id);
   if (entry === null && !halts.some((halt) => idOfHalt(halt) === id)) {
-    throw new AppError('NOT_FOUND', `The quarantine has no entry ${id}`);
+    throw new AppError(
+      'NOT_FOUND',
+      `No quarantine entry has the id ${id}; \`tds quarantine list\` shows them`,
+    );
   }
   return itemOf(id, entry, halts);
 }

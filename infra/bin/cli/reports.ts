@@ -32,7 +32,7 @@ export function reportsCommand(program: Command, log: Logger, say: (line: string
       else if (found.length === 0) say(status === undefined ? 'No reports.' : `No report is ${status}.`);
       else {
         for (const report of shown) say(lines(report));
-        if (found.length > limit) say('There are more: --limit shows them.');
+        if (found.length > limit) say('More reports exist; raise --limit to see them.');
       }
     });
 
@@ -48,9 +48,7 @@ export function reportsCommand(program: Command, log: Logger, say: (line: string
       const { domain, stays } = await asked((deps) =>
         approveReport(deps, id, { riskLevel: risk, overridesWhitelist: force }),
       );
-      say(
-        stays ? `${domain} was blacklisted before; its entry stays as it is.` : `${domain} is blacklisted.`,
-      );
+      say(stays ? `${domain} is already blacklisted; its entry is unchanged.` : `${domain} is blacklisted.`);
     });
 
   reports

@@ -9,7 +9,7 @@ import { bodyReader } from './block-reader.ts';
 import type { Role } from '../role.ts';
 import { openClickHouse, openKafka, openNode, openPool } from '../connect.ts';
 
-/** The lease on a chunk expires after this much silence of its holder. */
+/** The lease of a chunk expires this long after its last renewal. */
 const LEASE_MS = 10_000;
 
 export const ingestRole: Role = {

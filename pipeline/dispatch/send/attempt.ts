@@ -11,13 +11,13 @@ import type { SendResult } from './sender.ts';
 /** Some firewalls reject requests without a User-Agent. */
 const USER_AGENT = 'token-data-service webhooks';
 
-/** Of a response body that is stored (decision 46). */
+/** Maximum stored bytes of a response body (decision 46). */
 const MAX_RESPONSE_BYTES = 16_384;
 
 const TEXT_TYPE =
   /^(text\/|application\/([a-z0-9.+-]*\+)?(json|xml|problem)|application\/x-www-form-urlencoded)/i;
 
-/** Makes one attempt: signs and sends the request, and reads the response. Rejects only when the signal fires. */
+/** Makes one attempt: signs and sends the request, and reads the response. Rejects only when the signal is aborted. */
 export function createSend({
   egress,
   sealing,
@@ -54,7 +54,10 @@ export function createSend({
       if (signal.aborted) throw error;
       if (error instanceof EgressError) return failed(error.message);
       // An error of this service, such as a secret that cannot be decrypted, must not stop other deliveries.
-      log.error({ err: error, delivery: claim.id, webhook: claim.webhookId }, 'delivery could not be sent');
+      log.error(
+        { err: error, delivery: claim.id, webhook: claim.webhookId },
+        'delivery not sent: internal error',
+      );
       return failed('the delivery could not be sent');
     }
   };

@@ -16,7 +16,11 @@ const repairRow = z.object({ id: z.int(), height, round: z.int(), reread: z.bool
 const compressIfAny = async (body: BlockBody | undefined): Promise<Buffer | null> =>
   body === undefined ? null : await compressBody(body);
 
-/** Requested repairs, and alarms. */
+/**
+ * Statements for repairs and alarms; a fenced one changes nothing once the lease of the chunk is lost. A repair's `round`
+ * counts its requests, `reread` asks to read the block from the node again, and `maps` are the contract classifications
+ * that it has planned to publish the block with.
+ */
 export function createRepairStore({ rows, fenced }: Statements) {
   return {
     pendingRepairs: ({ start, end }, limit) =>

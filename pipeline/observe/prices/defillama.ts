@@ -16,8 +16,8 @@ import type { FeedReading, PriceFeed } from './feed.ts';
  * - `GET /chart/{coins}?start|end&span&period&searchWidth` → `{coins: {"chain:address": {symbol, decimals, confidence,
  *   prices: [{timestamp, price}]}}}`; either start or end; at most 500 points over all requested coins.
  *
- * Times are unix seconds, as are `period` and `searchWidth` without a unit. Coins are looked up by text, and Starknet's have
- * their addresses as lists write them (`coins/src/adapters/bridges/anvu.ts`), with or without leading zeros: so each is
+ * Times are unix seconds, as are `period` and `searchWidth` without a unit. The API matches keys as text, and
+ * Starknet addresses occur in it with and without leading zeros (`coins/src/adapters/bridges/anvu.ts`), so each token is
  * requested in both forms.
  */
 const SOURCE = 'defillama';
@@ -25,7 +25,8 @@ const CHAIN = 'starknet';
 
 /** Two forms of 75 characters each make a URL of some 6 kB, which proxies accept. */
 const TOKENS_PER_CALL = 40;
-const POINTS_PER_CALL = 500 / 2;
+/** The API's 500 are shared by the two forms. */
+const POINTS_PER_CALL = 250;
 
 const coinsAnswer = z.object({ coins: z.record(z.string(), z.unknown()) });
 const coin = z.object({ price: z.unknown(), timestamp: z.unknown(), confidence: z.unknown() }).partial();
@@ -44,10 +45,10 @@ export function createDefiLlama(reader: TextReader, baseUrl: string): PriceFeed 
     try {
       json = parseJsonExactly(text);
     } catch (cause) {
-      throw invalidFeedAnswer('the answer of the price feed is not JSON', cause);
+      throw invalidFeedAnswer('the price feed answered invalid JSON', cause);
     }
     const answer = coinsAnswer.safeParse(json);
-    if (!answer.success) throw invalidFeedAnswer('the answer of the price feed has no coins', answer.error);
+    if (!answer.success) throw invalidFeedAnswer('the answer of the price feed has no `coins`', answer.error);
     return Object.entries(answer.data.coins);
   };
 

@@ -71,7 +71,7 @@ export type Verdict =
 const MIN_CONFIDENCE = 0.8;
 const CLOCK_SKEW_MS = 60_000;
 const AGREEMENT_FACTOR = 1.1;
-/** Requests can have a token read every few seconds; they must not shorten the wait. */
+/** Client requests can cause a reading every few seconds; readings that close count as one confirmation. */
 const CONFIRMATION_SPACING_MS = 30_000;
 
 /** Applies rules 2 to 6 to a reading of the right token. */
@@ -84,14 +84,14 @@ export function judge(reading: FeedReading, state: GuardState, limits: GuardLimi
   });
   const { observedAt } = reading;
   const price = reading.price === null ? null : positiveDecimal(reading.price);
-  if (price === null) return refused('not_a_price', `invalid price: ${shown(reading.price)}`);
+  if (price === null) return refused('not_a_price', `invalid price: ${excerpt(reading.price)}`);
   if (observedAt === null) return refused('not_a_price', 'price without a time');
 
   const confidence = reading.confidence === null ? null : plainDecimal(reading.confidence);
   if (confidence === null || Number(confidence) < MIN_CONFIDENCE || Number(confidence) > 1)
     return refused(
       'low_confidence',
-      `confidence ${shown(reading.confidence)} is not between ${MIN_CONFIDENCE} and 1`,
+      `confidence ${excerpt(reading.confidence)} is not between ${MIN_CONFIDENCE} and 1`,
     );
 
   const age = now - observedAt;
@@ -161,7 +161,7 @@ function missing(candidate: Candidate | null, unrequested: FeedReading | undefin
       };
 }
 
-/** What the next reading of the token is compared with. */
+/** The guard state after a verdict. */
 export function stateAfter(state: GuardState, verdict: Verdict): GuardState {
   switch (verdict.kind) {
     case 'accepted':
@@ -173,6 +173,6 @@ export function stateAfter(state: GuardState, verdict: Verdict): GuardState {
   }
 }
 
-function shown(text: string | null): string {
+function excerpt(text: string | null): string {
   return text === null ? 'none' : text.slice(0, 60);
 }

@@ -15,12 +15,12 @@ interface Stores {
   readonly pool: Pool;
 }
 
-/** Retention may delete messages while rows are copied; it does so every few minutes at most. */
+/** Copies that are tried: retention may delete messages during one, at most every few minutes. */
 const ATTEMPTS = 5;
 
 /**
- * Prepares a shadow build on a topic with finite retention: copies the rows of deleted messages from the previous build,
- * and begins at the log's first offset. Does nothing once the shadow build has checkpoints.
+ * Prepares a shadow build on a topic with finite retention: copies rows whose messages retention has deleted from the
+ * previous build, and sets the checkpoints to the log's first offsets. Does nothing once the shadow build has checkpoints.
  */
 export async function carryOver(
   stores: Stores,
@@ -43,7 +43,10 @@ export async function carryOver(
     await createCheckpoints(pool, owner, log, new Map(offsets.map(({ partition, low }) => [partition, low])));
     return;
   }
-  throw new AppError('CONFLICT', `Messages of ${projection.topic.name} are being deleted: try again`);
+  throw new AppError(
+    'CONFLICT',
+    `Retention deleted messages of ${projection.topic.name} during each of ${ATTEMPTS} copies; run the rebuild again`,
+  );
 }
 
 async function copyRows(

@@ -179,7 +179,7 @@ export async function replayFold(
     for (let left = messages; left.length > 0;) {
       deps.signal.throwIfAborted();
       const folded = await folder.fold(partition, left);
-      if (folded.outcome === 'refused') throw conflict(partition);
+      if (folded.outcome === 'conflict') throw conflict(partition);
       let { next } = folded;
       if (folded.outcome === 'poison') {
         await assertSkipped(state, [build], { ...folded, isReadable: false });

@@ -9,18 +9,18 @@ import { lockServedForTransaction } from '../served-lock.ts';
 import { describe, parseMessage } from '../../streams.ts';
 import { isStoreUnavailable } from '../../../infra/retry-while-unavailable.ts';
 
-/** Most messages of one transaction. */
+/** Maximum messages per transaction. */
 const MESSAGES_PER_TRANSACTION = 500;
 /** Below the group's session timeout, so that the next member does not wait for the locks of a frozen process. */
 const IDLE_MS = 10_000;
 
-interface Folding<M> {
+interface ParsedMessage<M> {
   readonly message: M;
   readonly from: LogMessage;
 }
 
 /** Outcomes of a transaction that are not errors of the database. */
-class Refused extends Error {}
+class CheckpointConflict extends Error {}
 class FoldFailed extends Error {
   readonly index: number;
   constructor(index: number, cause: unknown) {
@@ -40,7 +40,7 @@ export type Folded =
       readonly reason: string;
     }
   /** Checkpoint conflict: another process has moved it. */
-  | { readonly next: number; readonly outcome: 'refused' };
+  | { readonly next: number; readonly outcome: 'conflict' };
 
 export interface Folder {
   /** Folds messages of one partition without a gap, from the stored checkpoint on. */
@@ -49,7 +49,7 @@ export interface Folder {
 
 /**
  * Folds messages into a build, each exactly once, in transactions that move its checkpoint. The checkpoint is moved
- * first, so that a second process waits for its row and is then refused.
+ * first, so that a second process waits for its row and then gets a conflict.
  *
  * @param isServed false for a shadow build; true: throws `BUILD_RETIRED` once the build is no longer served
  * @param retryWhileUnavailable runs one transaction
@@ -76,16 +76,16 @@ export function createFolder<M>({
   const foldTogether = async (
     partition: number,
     expected: number,
-    batch: readonly Folding<M>[],
+    batch: readonly ParsedMessage<M>[],
   ): Promise<void> => {
     if (batch.length === 0) return;
     const relevant = batch.filter(({ message }) => projection.isRelevant?.(message) ?? true);
-    if (relevant.length === 0 && (await moveOver(partition, expected, batch.length))) return;
+    if (relevant.length === 0 && (await skipIrrelevant(partition, expected, batch.length))) return;
     const work = async (tx: PoolClient): Promise<void> => {
       if (isServed) await lockServedForTransaction(tx, [build]);
       const next = expected + batch.length;
-      const refused = await moveCheckpoints(tx, identity, [{ build, partition, expected, next }]);
-      if (refused.length > 0) throw new Refused();
+      const conflicts = await moveCheckpoints(tx, identity, [{ build, partition, expected, next }]);
+      if (conflicts.length > 0) throw new CheckpointConflict();
       for (const { message, from } of relevant) {
         try {
           const { offset, timestamp } = from;
@@ -101,13 +101,16 @@ export function createFolder<M>({
   };
 
   /** Moves the checkpoint past messages that change nothing; false on a conflict, or when the build is retired. */
-  const moveOver = async (partition: number, expected: number, messages: number): Promise<boolean> => {
+  const skipIrrelevant = async (partition: number, expected: number, messages: number): Promise<boolean> => {
     const move = { build, partition, expected, next: expected + messages };
     return (await retryWhileUnavailable(() => moveCheckpoints(pool, identity, [move]))).length === 0;
   };
 
   /** Postgres delivers the notifications when the transaction commits. */
-  const notifyListeners = async (tx: Pick<Pool, 'query'>, batch: readonly Folding<M>[]): Promise<void> => {
+  const notifyListeners = async (
+    tx: Pick<Pool, 'query'>,
+    batch: readonly ParsedMessage<M>[],
+  ): Promise<void> => {
     if (notify === undefined) return;
     const payloads = new Set(batch.flatMap(({ message }) => notify.payload(message) ?? []));
     if (payloads.size === 0) return;
@@ -120,7 +123,7 @@ export function createFolder<M>({
   /** Folds the messages of one transaction; a poison message ends it, and those before it are folded. */
   const foldSome = async (partition: number, messages: readonly LogMessage[]): Promise<Folded> => {
     const first = messages[0]?.offset ?? 0;
-    const batch: Folding<M>[] = [];
+    const batch: ParsedMessage<M>[] = [];
     let poison: { message: LogMessage; reason: string } | null = null;
     for (const from of messages) {
       const parsed = parseMessage(topic, from);
@@ -133,7 +136,7 @@ export function createFolder<M>({
     try {
       await foldTogether(partition, first, batch);
     } catch (error) {
-      if (error instanceof Refused) return { next: first, outcome: 'refused' };
+      if (error instanceof CheckpointConflict) return { next: first, outcome: 'conflict' };
       const culprit = error instanceof FoldFailed ? batch[error.index] : undefined;
       if (!(error instanceof FoldFailed) || culprit === undefined) throw error;
       const before = await foldSome(partition, messages.slice(0, error.index));

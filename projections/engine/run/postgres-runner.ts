@@ -131,7 +131,7 @@ async function runServed<M>(
     const folded = await folder.fold(partition, wanted);
     metrics.messages.inc({ projection: projection.name }, folded.next - reading.next);
     reading.next = folded.next;
-    if (folded.outcome === 'refused') {
+    if (folded.outcome === 'conflict') {
       throw new CheckpointConflict(ownerOf(build), `${topic.name}:${partition}`, folded.next);
     }
     if (folded.outcome === 'poison') {

@@ -13,42 +13,43 @@ import { deriveScratch } from './tables.ts';
 
 /** Rows of one table that a repair deleted and inserted. */
 export interface RepairedRows {
-  readonly taken: number;
-  readonly put: number;
+  readonly deleted: number;
+  readonly inserted: number;
 }
 
 interface Repair {
   readonly clickhouse: ClickHouse;
   readonly scratch: Scratch;
-  /** Heights about which the log has got messages since it was scanned. */
+  /** Heights with messages appended after the scan. */
   readonly heightsSince: () => Promise<ReadonlySet<number>>;
-  /** Throws when nothing may be deleted any more. */
-  readonly assertHeld: () => Promise<void>;
+  /** Throws if the verification's lock was lost; called before every deletion. */
+  readonly assertLockHeld: () => Promise<void>;
 }
 
+const NOTHING: RepairedRows = { deleted: 0, inserted: 0 };
 const countRow = z.object({ rows: z.coerce.number() });
 
 /**
- * Makes the served tables what the log says, where they differ: deletes rows that the log does not know, each in exactly
- * the version that was found, and inserts the log's own under their own version. Leaves heights alone about which the log
- * has got messages since it was scanned. So a row that is written meanwhile stays and wins, and the tables become, byte
- * for byte, what a rebuild would give. Derived tables are recomputed in the scratch tables and repaired from there.
+ * Repairs the differing rows of served tables: deletes exactly the row versions that the log does not produce, and inserts
+ * the missing rows with their original version. Skips heights that received messages after the scan, so a row that is
+ * written meanwhile wins, and the result equals a rebuild. Derived tables are recomputed in the scratch tables first.
  *
- * @param highest the highest offset that all projections have read, by range: the version of recomputed rows
+ * @param versionOf version of a range's recomputed rows: the highest offset that all projections have read
  */
 export async function repairTables(
   { pool, ...repair }: Repair & { readonly pool: Pool },
   differences: readonly Difference[],
-  highest: (range: number) => number,
+  versionOf: (range: number) => number,
 ): Promise<Map<string, RepairedRows>> {
   const { clickhouse, scratch } = repair;
   const named = differences.filter(({ table, range }) => table !== undefined && range !== undefined);
   const repaired = new Map<string, RepairedRows>();
   const repairRange = async (range: number, byTable: ReadonlyMap<string, Difference>): Promise<void> => {
     const replace = async (pair: TablePair, heights: Heights): Promise<void> => {
-      const { taken, put } = await replaceRows(repair, pair, range, heights);
-      const sum = repaired.get(pair.name) ?? { taken: 0, put: 0 };
-      if (taken + put > 0) repaired.set(pair.name, { taken: sum.taken + taken, put: sum.put + put });
+      const { deleted, inserted } = await replaceRows(repair, pair, range, heights);
+      const sum = repaired.get(pair.name) ?? { deleted: 0, inserted: 0 };
+      if (deleted + inserted > 0)
+        repaired.set(pair.name, { deleted: sum.deleted + deleted, inserted: sum.inserted + inserted });
     };
     for (const pair of scratch.tables) {
       const heights = byTable.get(pair.name)?.heights;
@@ -57,7 +58,7 @@ export async function repairTables(
     const heights = { from: range * HEIGHT_RANGE, to: (range + 1) * HEIGHT_RANGE - 1 };
     for (const { projection, build } of scratch.served) {
       if (!Object.keys(build.names).some((name) => byTable.has(name))) continue;
-      await deriveScratch(clickhouse, scratch, projection, build, range, highest(range));
+      await deriveScratch(clickhouse, scratch, projection, build, range, versionOf(range));
       for (const pair of scratch.derived) if (pair.name in build.names) await replace(pair, heights);
     }
   };
@@ -65,7 +66,7 @@ export async function repairTables(
   const builds = scratch.served.map(({ build }) => build);
   try {
     for (const [range, own] of Map.groupBy(named, (one) => one.range ?? 0)) {
-      // Released after each range: a swap that waits for this lock keeps every writer waiting.
+      // Released after each range, because writers queue behind a swap that waits for this lock.
       const lock = await lockServed(pool, builds);
       try {
         await repairRange(range, new Map(own.map((one) => [one.table ?? '', one])));
@@ -74,14 +75,14 @@ export async function repairTables(
       }
     }
   } finally {
-    // An interrupted repair, too, may have deleted rows that cached pages show.
+    // On failure too: invalidates cached pages, which may show deleted rows.
     await pool.query('UPDATE tds.served SET mended = mended + 1');
   }
   return repaired;
 }
 
 async function replaceRows(
-  { clickhouse, scratch, heightsSince, assertHeld }: Repair,
+  { clickhouse, scratch, heightsSince, assertLockHeld }: Repair,
   pair: TablePair,
   range: number,
   heights: Heights,
@@ -94,7 +95,7 @@ async function replaceRows(
   };
   // Rows of blocks that were not scanned cannot be judged.
   const scanned = `${facts.table} WHERE height BETWEEN {from:UInt32} AND {to:UInt32}`;
-  if ((await count(scanned, { ...heights })) === 0) return { taken: 0, put: 0 };
+  if ((await count(scanned, { ...heights })) === 0) return NOTHING;
 
   const shape = await commonShape(clickhouse, pair);
   const { sql: condition, params } = within(shape, { buckets: [range], heights });
@@ -105,27 +106,28 @@ async function replaceRows(
      ${prewhere(condition)} WHERE (${columns}) NOT IN (SELECT ${columns} FROM ${pair.theirs} FINAL ${prewhere(condition)})`,
     { params },
   );
-  // Asked after the rows were read: each of them that is newer than the scan belongs to one of these heights.
+  // Must follow the SELECT above: then every row that is newer than the scan is at one of these heights.
   const newer = [...(await heightsSince())].filter((one) => Math.floor(one / HEIGHT_RANGE) === range);
-  if (newer.length > 0 && shape.height === null) return { taken: 0, put: 0 };
+  // Without a height column the rows of newer messages cannot be excluded.
+  if (newer.length > 0 && shape.height === null) return NOTHING;
   const height = shape.height === 'block' ? 'block' : ascendingSql('block_desc');
-  const kept = newer.length === 0 ? '' : ` AND ${height} NOT IN {newer:Array(UInt32)}`;
+  const excludeNewer = newer.length === 0 ? '' : ` AND ${height} NOT IN {newer:Array(UInt32)}`;
   const all = { ...params, newer };
-  const taken = await count(`${wrong} WHERE true${kept}`, all);
-  await assertHeld();
-  if (taken > 0) {
-    const rows = `(${condition})${kept} AND (${key}, seq) IN (SELECT ${key}, seq FROM ${wrong})`;
+  const deleted = await count(`${wrong} WHERE true${excludeNewer}`, all);
+  await assertLockHeld();
+  if (deleted > 0) {
+    const rows = `(${condition})${excludeNewer} AND (${key}, seq) IN (SELECT ${key}, seq FROM ${wrong})`;
     await deleteRows(clickhouse, pair.ours, rows, all, wrong);
   }
-  const missing = `${pair.theirs} FINAL WHERE (${condition})${kept}
+  const missing = `${pair.theirs} FINAL WHERE (${condition})${excludeNewer}
     AND (${columns}) NOT IN (SELECT ${columns} FROM ${pair.ours} FINAL ${prewhere(condition)})`;
-  const put = await count(missing, all);
-  if (put > 0) {
+  const inserted = await count(missing, all);
+  if (inserted > 0) {
     const written = pair.isDerived ? `${columns}, seq` : columns;
     const sql = `INSERT INTO ${pair.ours} (${written}) SELECT ${written} FROM ${missing}`;
     await clickhouse.command(sql, { params: all });
   }
-  return { taken, put };
+  return { deleted, inserted };
 }
 
 /** Deletes rows whose keys a table lists, and waits until it is done. */
@@ -142,7 +144,7 @@ async function deleteRows(
       settings: { lightweight_deletes_sync: 2, mutations_sync: 2 },
     });
   } catch (error) {
-    // It must not outlive the table that it reads.
+    // The mutation reads the listing table, which is dropped next.
     await clickhouse
       .command(
         `KILL MUTATION WHERE database = currentDatabase() AND table = {table:String}

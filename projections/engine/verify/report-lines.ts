@@ -8,12 +8,12 @@ export function reportLines(report: VerifyReport): string[] {
       ? 'Nothing is indexed yet'
       : `Blocks ${heights.from} to ${heights.to}, ${messages} messages`;
   const left = new Set(differences.map(({ what }) => what));
-  const mended = found.filter(({ what }) => !left.has(what));
+  const repaired = found.filter(({ what }) => !left.has(what));
   return [
-    ...mended.map(({ kind, what }) => `repaired: ${kind}: ${what}`),
+    ...repaired.map(({ kind, what }) => `repaired: ${kind}: ${what}`),
     ...differences.map(({ kind, what }) => `${kind}: ${what}`),
     ...Object.entries(repairedTables).map(
-      ([table, { taken, put }]) => `${table}: ${taken} wrong rows deleted, ${put} inserted`,
+      ([table, { deleted, inserted }]) => `${table}: ${deleted} wrong rows deleted, ${inserted} inserted`,
     ),
     differences.length === 0
       ? `${where}: no difference.`

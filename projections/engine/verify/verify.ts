@@ -95,7 +95,7 @@ const REPAIRS = 3;
  */
 export async function verify(deps: VerifyDeps, options: VerifyOptions): Promise<VerifyReport> {
   const busy = (): string => 'Another verification is running';
-  return await withAdvisoryLocks(deps.pool, ['tds.verify'], busy, async (assertHeld) => {
+  return await withAdvisoryLocks(deps.pool, ['tds.verify'], busy, async (assertLockHeld) => {
     const bounds = boundsOf(await indexedHeights(deps.pool), options);
     if (bounds === null) {
       const differences = await stateDifferences(deps.pool, deps.kafka);
@@ -118,11 +118,11 @@ export async function verify(deps: VerifyDeps, options: VerifyOptions): Promise<
       const heights = spanOf(differences) ?? bounds;
       await withScan(deps, options, { heights, hinted: false }, async (scan) => {
         messages += scan.messages;
-        addRepairedRows(repairedTables, await repairFrom(deps, options, scan, differences, assertHeld));
+        addRepairedRows(repairedTables, await repairFrom(deps, options, scan, differences, assertLockHeld));
       });
       differences = await settle(heights, look, pauseMs);
     }
-    const repairedRows = Object.values(repairedTables).reduce((sum, { taken }) => sum + taken, 0);
+    const repairedRows = Object.values(repairedTables).reduce((sum, { deleted }) => sum + deleted, 0);
     return { heights: bounds, messages, differences, found, repairedRows, repairedTables };
   });
 }
@@ -132,9 +132,9 @@ export function addRepairedRows(
   sums: Record<string, RepairedRows>,
   more: Iterable<readonly [string, RepairedRows]>,
 ): void {
-  for (const [table, { taken, put }] of more) {
-    const sum = sums[table] ?? { taken: 0, put: 0 };
-    sums[table] = { taken: sum.taken + taken, put: sum.put + put };
+  for (const [table, { deleted, inserted }] of more) {
+    const sum = sums[table] ?? { deleted: 0, inserted: 0 };
+    sums[table] = { deleted: sum.deleted + deleted, inserted: sum.inserted + inserted };
   }
 }
 
@@ -243,12 +243,14 @@ async function repairFrom(
   { onProgress }: VerifyOptions,
   { scratch, ranges, messages, heightsSince }: Scanned,
   differences: readonly Difference[],
-  assertHeld: () => Promise<void>,
+  assertLockHeld: () => Promise<void>,
 ): Promise<ReadonlyMap<string, RepairedRows>> {
   onProgress?.({ phase: 'repairing', read: messages, total: messages });
   const highest = new Map(ranges.map(({ partition, projected }) => [partition, projected - 1]));
-  return await repairTables({ pool, clickhouse, scratch, heightsSince, assertHeld }, differences, (range) =>
-    Math.max(0, highest.get(partitionOfHeight(range * HEIGHT_RANGE)) ?? 0),
+  return await repairTables(
+    { pool, clickhouse, scratch, heightsSince, assertLockHeld },
+    differences,
+    (range) => Math.max(0, highest.get(partitionOfHeight(range * HEIGHT_RANGE)) ?? 0),
   );
 }
 

@@ -257,7 +257,11 @@ describe('an event', () => {
 
   test('that is unknown is rejected by id', async () => {
     const result = await command('show', 'nobody');
-    expect(result).toEqual({ code: 1, stdout: '', stderr: 'The quarantine has no entry nobody\n' });
+    expect(result).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: 'No quarantine entry has the id nobody; `tds quarantine list` shows them\n',
+    });
   });
 });
 

@@ -127,7 +127,7 @@ it('reports of blacklisted domains leave the entry unchanged without --force', a
   const [again, forced] = [await report('known.example'), await report('known.example')];
   expect(await reports('approve', String(again.id), '--risk', 'low')).toMatchObject({
     code: 0,
-    stdout: 'known.example was blacklisted before; its entry stays as it is.\n',
+    stdout: 'known.example is already blacklisted; its entry is unchanged.\n',
   });
   expect(await own(again.id)).toMatchObject({ status: 'approved' });
   expect(await check('known.example')).toMatchObject(written);
@@ -139,8 +139,8 @@ it('reports of blacklisted domains leave the entry unchanged without --force', a
 
 it('reports are listed up to a limit, with a note when there are more', async () => {
   const listed = await reports('list', '--limit', '1');
-  expect(listed.stdout).toMatch(/\nThere are more: --limit shows them\.\n$/);
-  expect((await reports('list', '--limit', '1000')).stdout).not.toContain('There are more');
+  expect(listed.stdout).toMatch(/\nMore reports exist; raise --limit to see them\.\n$/);
+  expect((await reports('list', '--limit', '1000')).stdout).not.toContain('More reports exist');
 }, 120_000);
 
 it('unknown reports and invalid options are rejected', async () => {

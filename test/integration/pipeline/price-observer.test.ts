@@ -414,8 +414,8 @@ test.each([
   ['http500', {}, 'HTTP 500'],
   ['http429', { retryAfter: 1800 }, 'HTTP 429'],
   ['hang', {}, 'no answer within 1000 ms'],
-  ['not-json', {}, 'the answer of the price feed is not JSON'],
-  ['truncated', {}, 'the answer of the price feed is not JSON'],
+  ['not-json', {}, 'the price feed answered invalid JSON'],
+  ['truncated', {}, 'the price feed answered invalid JSON'],
 ] as const)('raises an alarm on %s %j with %s, and recovers by itself', async (kind, more, detail) => {
   common = [eth];
   await start();

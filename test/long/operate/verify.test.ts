@@ -205,7 +205,7 @@ test('deletes only the totals that are wrong', async () => {
   await plant(copy('transfer_counts', 'transfers + 1 AS transfers, seq + 1000 AS seq', 'range = 0 LIMIT 1'));
   const report = await look({ repair: true });
   expect(report.differences).toEqual([]);
-  expect(report.repairedTables).toEqual({ transfer_counts: { taken: 1, put: 0 } });
+  expect(report.repairedTables).toEqual({ transfer_counts: { deleted: 1, inserted: 0 } });
   expect(await contents()).toEqual(before);
 });
 
@@ -270,11 +270,11 @@ test('does not report rows written after the log was read', async () => {
   });
   expect(isWritten).toBe(true);
   expect(report.differences).toEqual([]);
-  expect(report.repairedTables['transfers']).toEqual({ taken: 0, put: rows.length });
+  expect(report.repairedTables['transfers']).toEqual({ deleted: 0, inserted: rows.length });
   expect(reportLines(report)).toEqual([
     ...report.found.map(({ kind, what }) => `repaired: ${kind}: ${what}`),
     ...Object.entries(report.repairedTables).map(
-      ([table, { taken, put }]) => `${table}: ${taken} wrong rows deleted, ${put} inserted`,
+      ([table, { deleted, inserted }]) => `${table}: ${deleted} wrong rows deleted, ${inserted} inserted`,
     ),
     expect.stringMatching(/^Blocks 1000 to 1059, [0-9]+ messages: no difference\.$/),
   ]);
