@@ -64,6 +64,11 @@ export interface Consumption {
 export const MAX_MESSAGE_BYTES = 17_000_000;
 /** Delay before the group is joined again after kafkajs has given up on an unavailable broker. */
 const REJOIN_MS = 1000;
+/**
+ * Rejoins in a row after a TypeError of kafkajs: a fetch that runs while the group rebalances reads the offsets of a partition
+ * that the member has just lost (`offsetManager/index.js:nextOffset`). More, without a batch in between, are another defect.
+ */
+const MAX_DEFECTS = 3;
 /** Longest time that `stop` waits for a join under way; the member then leaves the group in the background. */
 const JOIN_GRACE_MS = 3000;
 
@@ -96,6 +101,8 @@ class GroupConsumption implements Consumption {
   /** Resolves when the group is joined, or the attempt has failed. */
   #joining: Promise<void> = Promise.resolve();
   #isRejoining = false;
+  /** TypeErrors of kafkajs since the last batch. */
+  #defects = 0;
   readonly #stopping = new AbortController();
 
   constructor(kafka: Pick<kafkajs.Kafka, 'consumer'>, topicPrefix: string, options: ConsumeOptions) {
@@ -131,7 +138,9 @@ class GroupConsumption implements Consumption {
     const consumer = this.#consumer;
     consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => this.#onAssigned(payload.memberAssignment));
     consumer.on(consumer.events.CRASH, ({ payload }) => {
-      if (this.#isRejoining) this.#joining = this.#rejoin();
+      // Errors of the handler do not arrive here.
+      const isDefect = payload.error.cause instanceof TypeError && (this.#defects += 1) <= MAX_DEFECTS;
+      if (this.#isRejoining || isDefect) this.#joining = this.#rejoin();
       else this.#crash(payload.error);
     });
     try {
@@ -211,6 +220,7 @@ class GroupConsumption implements Consumption {
     }
     if (first.offset !== next) return this.#crash(messagesDeleted(id, next, first.offset));
 
+    this.#defects = 0;
     this.#sought.delete(id);
     const handled = await this.#handle(payload, {
       topic: topic.name,

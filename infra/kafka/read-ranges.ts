@@ -39,6 +39,9 @@ export async function* readRanges(
     onBatch: (batch) => handover.offer(batch),
     onCrash: (error) => handover.fail(error),
     fetchBytes,
+  }).catch((error: unknown) => {
+    handover.close();
+    throw error;
   });
   try {
     while ([...reading.values()].some(({ from, to }) => from < to)) {

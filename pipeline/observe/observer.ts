@@ -115,7 +115,7 @@ export async function startObserver(
         releasers.push('consumer', () => consumer.stop());
       },
       loop(round) {
-        const delayMs = async (): Promise<number> => ((await round()) ? 0 : pollMs);
+        const delayMs = async (): Promise<number> => (!signal.aborted && (await round()) ? 0 : pollMs);
         const loop = startLoop({ round: delayMs, retryWhileUnavailable, onFatal: fail });
         releasers.push('loop', () => loop.stop());
         return loop;

@@ -42,8 +42,14 @@ export function createTaskStore(pool: Pool, observer: string) {
     /** Stores tasks; returns how many are new or to be repeated. */
     async add(tasks: readonly Task[], now: number): Promise<number> {
       if (tasks.length === 0) return 0;
+      // One statement must not update a row twice.
+      const newest = new Map<string, Task>();
+      for (const task of tasks) {
+        const known = newest.get(task.subject);
+        if (known === undefined || task.revision > known.revision) newest.set(task.subject, task);
+      }
       // Sorted: two processes that store the same subjects wait instead of deadlocking.
-      const sorted = tasks.toSorted((a, b) => (a.subject < b.subject ? -1 : 1));
+      const sorted = [...newest.values()].toSorted((a, b) => (a.subject < b.subject ? -1 : 1));
       const { rowCount } = await pool.query(
         `INSERT INTO tds.observer_attempts AS stored (observer, subject, task, facts, revision, next_at)
          SELECT $1, subject, task, facts, revision, $3::bigint

@@ -66,7 +66,7 @@ export function startWorker<M, C extends Claim = Claim>(
       })
       .finally(() => {
         running.delete(run);
-        loop.wake();
+        if (!observer.signal.aborted) loop.wake();
       });
     running.add(run);
   }

@@ -2,6 +2,7 @@ import { needsRebuild, openBuild } from '../../../projections/engine/builds.ts';
 import type { Projection } from '../../../projections/define.ts';
 import { projections } from '../../../projections/index.ts';
 import type { Config } from '../../config.ts';
+import { withTimeout } from '../../lifecycle.ts';
 import type { Logger } from '../../log.ts';
 import { grantApiRole } from '../../postgres/api-role.ts';
 import { isPostgresUnavailable } from '../../postgres/client.ts';
@@ -9,6 +10,8 @@ import { migrate } from '../../postgres/migrate.ts';
 import { AppError, isRetryable } from '../../../schemas/errors.ts';
 import { withStores } from '../connect.ts';
 import { retryUntilAvailable } from '../process/wait-for-stores.ts';
+
+const PING_TIMEOUT_MS = 5000;
 
 export interface Prepared {
   /** Migrations that were applied. */
@@ -27,7 +30,11 @@ export async function prepareStores(config: Config, log: Logger, signal: AbortSi
         isTransient: isPostgresUnavailable,
       }),
       retryUntilAvailable('Kafka', () => kafka.ensureTopics(), waiting),
-      retryUntilAvailable('ClickHouse', () => clickhouse.ping().then(assertAnswers), waiting),
+      retryUntilAvailable(
+        'ClickHouse',
+        () => withTimeout(clickhouse.ping(), PING_TIMEOUT_MS, false).then(assertAnswers),
+        waiting,
+      ),
     ]);
     const outdated: Projection[] = [];
     for (const projection of projections) {

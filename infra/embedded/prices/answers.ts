@@ -54,7 +54,7 @@ function currentPrices(requested: string, options: FeedOptions): unknown {
   const now = Math.floor(options.now / 1000);
   return answerFor(requested, options, (coin) => {
     const point = pointBefore(coin, now, options);
-    return point.timestamp > now - CURRENT_WIDTH_S ? { ...describe(coin), ...point } : null;
+    return point.timestamp > now - CURRENT_WIDTH_S ? quote(coin, point) : null;
   });
 }
 
@@ -64,7 +64,7 @@ function historicalPrices(time: string, requested: string, options: FeedOptions)
   return answerFor(requested, options, (coin) => {
     const point = pointBefore(coin, Math.min(at, Math.floor(options.now / 1000)), options);
     const isNear = point.timestamp >= FIRST_PRICE_S && at - point.timestamp < HISTORICAL_WIDTH_S;
-    return isNear ? { ...describe(coin), ...point } : null;
+    return isNear ? quote(coin, point) : null;
   });
 }
 
@@ -158,6 +158,12 @@ function answerFor(
 
 function describe({ token, confidence }: Coin): Record<string, unknown> {
   return { decimals: token.decimals, symbol: textOf(token.symbol).replaceAll('\0', ''), confidence };
+}
+
+/** In DefiLlama's order of the fields. */
+function quote(coin: Coin, { price, timestamp }: Point): Record<string, unknown> {
+  const { confidence, ...described } = describe(coin);
+  return { ...described, price, timestamp, confidence };
 }
 
 /** The newest price at or before a time (Unix seconds). */

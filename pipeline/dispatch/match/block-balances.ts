@@ -5,6 +5,7 @@ import { sqlRows } from '../../../infra/postgres/client.ts';
 import type { Sql } from '../../../infra/postgres/client.ts';
 import { pollUntil } from '../../../infra/retry.ts';
 import { balancesAt } from '../../../projections/balances-at.ts';
+import type { SubjectBalances } from '../../../projections/balances-at.ts';
 import { chainReads, pairKey } from '../../../projections/balances/queries.ts';
 import type { Pair } from '../../../projections/balances/queries.ts';
 import { blocksAt, newestRun } from '../../../projections/indexed-blocks/queries.ts';
@@ -92,34 +93,54 @@ async function balancesAfter(
   pairs: readonly Subject[],
 ): Promise<Balances | null | 'reorg'> {
   const readsOf = await chainReads(pool, served.schema('balances'), pairs);
-  const subjects = pairs.map((pair) => ({ ...pair, anchors: readsOf(pair).anchors }));
-  const heights = [height, ...subjects.flatMap(({ anchors }) => anchors.map(({ block }) => block))];
+  const all = pairs.map((pair) => ({ ...pair, anchors: readsOf(pair).anchors }));
+  const heights = [height, ...all.flatMap(({ anchors }) => anchors.map(({ block }) => block))];
   const [run, blocks] = await Promise.all([
     newestRun(clickhouse, served),
     blocksAt(clickhouse, served, heights),
   ]);
   if (run === null || blocks.get(height)?.hash !== hash) return null;
-  const found = await balancesAt({ clickhouse, blocksAt: async () => blocks }, served, subjects, {
-    points: [{ height, run: { start: run.start, end: run.head.height } }],
-    // The block does not count as the head: a newer anchor must not stand for the balance right after it.
-    head: Number.POSITIVE_INFINITY,
-  });
-  // The ledger was read of this block only if it still is the indexed one. A reorg changes the ledger before the index of
-  // blocks, but the ingester plans it before either.
-  const anchors = found.flatMap(({ bases }) =>
-    bases.flatMap((one) => (one.from === 'anchor' ? [one.anchor] : [])),
-  );
-  const used = [{ height, hash }, ...anchors.map((anchor) => ({ height: anchor.block, hash: anchor.hash }))];
-  if (await isReplaced(pool, used)) return 'reorg';
+  const read = async (without: ReadonlySet<number>): Promise<SubjectBalances[]> => {
+    const subjects = all.map((one) => ({
+      ...one,
+      anchors: one.anchors.filter(({ block }) => !without.has(block)),
+    }));
+    return await balancesAt({ clickhouse, blocksAt: async () => blocks }, served, subjects, {
+      points: [{ height, run: { start: run.start, end: run.head.height } }],
+      // The block does not count as the head: a newer anchor must not stand for the balance right after it.
+      head: Number.POSITIVE_INFINITY,
+    });
+  };
+
+  // A reorg changes the ledger before the index of blocks, but the ingester plans it before either. A block that stays may
+  // have a newer anchor that does not.
+  let found = await read(new Set());
+  let replaced = await replacedHeights(pool, [{ height, hash }, ...anchorBlocks(found)]);
+  if (replaced.size > 0 && !replaced.has(height)) {
+    found = await read(replaced);
+    replaced = await replacedHeights(pool, [{ height, hash }, ...anchorBlocks(found)]);
+  }
+  if (replaced.size > 0) return 'reorg';
+  // The ledger was read of this block only if it still is the indexed one.
   if ((await blocksAt(clickhouse, served, [height])).get(height)?.hash !== hash) return null;
   return new Map(pairs.map((pair, i) => [pairKey(pair), found[i]?.balances[0] ?? null]));
 }
 
+/** The blocks of the anchors that balances were computed from. */
+function anchorBlocks(found: readonly SubjectBalances[]): Block[] {
+  return found.flatMap(({ bases }) =>
+    bases.flatMap((one) =>
+      one.from === 'anchor' ? [{ height: one.anchor.block, hash: one.anchor.hash }] : [],
+    ),
+  );
+}
+
 /**
- * True while the ingester replaces one of these published blocks: it has marked the block for revert, recorded another at
- * its height, or moved its cursor back and has none there. A block that is neither recorded nor above the cursor is final.
+ * The heights, of these published blocks, that the ingester is replacing: it has marked the block for revert, recorded
+ * another at its height, or moved its cursor back and has none there. A block that is neither recorded nor above the cursor
+ * is final.
  */
-async function isReplaced(db: Sql, blocks: readonly Block[]): Promise<boolean> {
+async function replacedHeights(db: Sql, blocks: readonly Block[]): Promise<ReadonlySet<number>> {
   const found = await sqlRows(
     db,
     z.object({ height: z.number() }),
@@ -128,9 +149,8 @@ async function isReplaced(db: Sql, blocks: readonly Block[]): Promise<boolean> {
      JOIN tds.chunks c ON used.height >= c.range_start AND (c.range_end IS NULL OR used.height <= c.range_end)
      LEFT JOIN tds.recorded_blocks r ON r.chunk = c.name AND r.height = used.height
      WHERE CASE WHEN r.height IS NULL THEN used.height >= c.cursor
-           ELSE r.intent = 'revert' OR r.hash <> used.hash END
-     LIMIT 1`,
+           ELSE r.intent = 'revert' OR r.hash <> used.hash END`,
     [blocks.map(({ height }) => height), blocks.map(({ hash }) => hash)],
   );
-  return found.length > 0;
+  return new Set(found.map(({ height }) => height));
 }

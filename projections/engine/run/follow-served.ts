@@ -45,7 +45,10 @@ export async function followServed(
       }
     }
   };
-  follow().then(ending.resolve, ending.reject);
+  // A restart that `stop` interrupts is no failure.
+  follow().then(ending.resolve, (error: unknown) =>
+    signal.aborted ? ending.resolve() : ending.reject(error),
+  );
 
   return {
     done: ending.promise,

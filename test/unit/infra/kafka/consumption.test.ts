@@ -41,6 +41,9 @@ function scriptedConsumer() {
       const restart = (await config?.retry?.restartOnFailure?.(error)) ?? true;
       listeners.get(events.CRASH)?.({ payload: { error, groupId: '', restart } });
     },
+    /** A crash that kafkajs does not call retriable. */
+    fail: (error: Error) =>
+      listeners.get(events.CRASH)?.({ payload: { error, groupId: '', restart: false } }),
     assign: () =>
       listeners.get(events.GROUP_JOIN)?.({ payload: { memberAssignment: { [topic.name]: [0] } } }),
   };
@@ -95,6 +98,42 @@ test('waits a bounded time for a join, and joins no more once it is stopped', as
   scripted.joins[1]?.resolve();
   await vi.advanceTimersByTimeAsync(60_000);
   expect(scripted.calls.slice(-2)).toEqual(['join', 'disconnect']);
+  vi.useRealTimers();
+});
+
+test('rejoins after a TypeError of kafkajs in a rebalance, and reports the fourth in a row', async () => {
+  vi.useFakeTimers();
+  const scripted = scriptedConsumer();
+  const crashes: unknown[] = [];
+  const starting = consume(scripted.kafka, '', { ...options, onCrash: (error) => crashes.push(error) });
+  await settle();
+  scripted.joins[0]?.resolve();
+  await starting;
+  const defect = new Error('Cannot read properties', { cause: new TypeError('Cannot read properties') });
+  for (const rejoins of [1, 2, 3]) {
+    scripted.fail(defect);
+    await vi.advanceTimersByTimeAsync(1000);
+    expect([scripted.joins.length, crashes]).toEqual([1 + rejoins, []]);
+    scripted.joins[rejoins]?.resolve();
+  }
+  scripted.fail(defect);
+  await vi.advanceTimersByTimeAsync(1000);
+  expect([scripted.joins.length, crashes]).toEqual([4, [defect]]);
+  vi.useRealTimers();
+});
+
+test('reports a failure that is not retriable', async () => {
+  vi.useFakeTimers();
+  const scripted = scriptedConsumer();
+  const crashes: unknown[] = [];
+  const starting = consume(scripted.kafka, '', { ...options, onCrash: (error) => crashes.push(error) });
+  await settle();
+  scripted.joins[0]?.resolve();
+  await starting;
+  const denied = new Error('not authorized');
+  scripted.fail(denied);
+  await vi.advanceTimersByTimeAsync(1000);
+  expect([scripted.joins.length, crashes]).toEqual([1, [denied]]);
   vi.useRealTimers();
 });
 
