@@ -276,6 +276,18 @@ test('publishes a token again only when a repair changes its standard', async ()
   ]);
 });
 
+test('publishes a token once that a repair classified anew within one batch', async () => {
+  const token = toFelt(0xabcdeen);
+  const as = (standard: TokenStandard, seq: number, cause: BlockAccepted['cause']) =>
+    block(6, { [token]: { standard, class_hash: null } }, { seq, cause });
+  await publish([as('unknown', 800, 'new'), as('erc20', 801, 'repair')]);
+  await start();
+  await untilDone();
+  expect((await publishedTokens()).filter((message) => message.token === token)).toMatchObject([
+    { standard: 'erc20' },
+  ]);
+});
+
 test('skips an invalid message', async () => {
   const token = toFelt(0xabcdefn);
   const publisher = kafka.publisher();
