@@ -639,17 +639,18 @@ describe('balance.changed of a block that the ingester has marked for revert', (
       `INSERT INTO tds.chunks (name, range_start, range_end, cursor, final_height) VALUES ('reorg', 1049, 1049, 1050, 1048)`,
     );
     const record = `INSERT INTO tds.recorded_blocks (chunk, height, hash, parent_hash, intent, maps, body)
-      VALUES ('reorg', 1049, $1, '0x1', $2, '[]', '')`;
+      VALUES ('reorg', 1049, $1, '0x1', 'revert', '[]', '')`;
     try {
-      await pool.query(record, [lost.hash, 'revert']);
+      await pool.query(record, [lost.hash]);
       await publish(accept(lost));
       await until(async () =>
         atEnd(world.kafka, pool, topics.chainBlocks, ['account-ledger', 'indexed-blocks']),
       );
       await systemClock.sleep(1000);
       expect(of(path, 'balance.changed')).toEqual([]);
-      await pool.query(`DELETE FROM tds.recorded_blocks WHERE chunk = 'reorg'`);
-      await pool.query(record, [kept.hash, 'accept']);
+      await pool.query(`UPDATE tds.recorded_blocks SET hash = $1, intent = 'accept' WHERE chunk = 'reorg'`, [
+        kept.hash,
+      ]);
       await publish(revert(lost), accept(kept));
       await settled();
       expect(of(path, 'balance.changed').map(({ data }) => data.balance)).toEqual(['7']);
