@@ -5,7 +5,6 @@ import { sqlRows } from '../../../infra/postgres/client.ts';
 import type { Sql } from '../../../infra/postgres/client.ts';
 import { pollUntil } from '../../../infra/retry.ts';
 import { balancesAt } from '../../../projections/balances-at.ts';
-import type { SubjectBalances } from '../../../projections/balances-at.ts';
 import { chainReads, pairKey } from '../../../projections/balances/queries.ts';
 import type { Pair } from '../../../projections/balances/queries.ts';
 import { blocksAt, newestRun } from '../../../projections/indexed-blocks/queries.ts';
@@ -20,7 +19,7 @@ const POLL_MS = 100;
 const CHAIN_WITHIN_MS = 8000;
 /** After a wait without an answer none is waited for during this time: the node may be unavailable. */
 const CHAIN_RETRY_MS = 60_000;
-/** Longest wait for the end of a reorg; then the block counts as no longer indexed. */
+/** Longest wait for a block that is being replaced to leave the index; then it counts as no longer indexed. */
 const REORG_WITHIN_MS = 10_000;
 
 interface Block {
@@ -85,7 +84,7 @@ async function requestFromChain(
   );
 }
 
-/** `reorg`: blocks that the balances are computed from are being replaced. */
+/** `reorg`: the block is being replaced. */
 async function balancesAfter(
   { pool, clickhouse }: MatchDeps,
   served: ServedBuilds,
@@ -100,39 +99,35 @@ async function balancesAfter(
     blocksAt(clickhouse, served, heights),
   ]);
   if (run === null || blocks.get(height)?.hash !== hash) return null;
-  const read = async (without: ReadonlySet<number>): Promise<SubjectBalances[]> => {
-    const subjects = all.map((one) => ({
-      ...one,
-      anchors: one.anchors.filter(({ block }) => !without.has(block)),
-    }));
-    return await balancesAt({ clickhouse, blocksAt: async () => blocks }, served, subjects, {
+  // Anchors of other forks are at heights of indexed blocks, too.
+  let subjects = all.map((one) => ({
+    ...one,
+    anchors: one.anchors.filter((anchor) => blocks.get(anchor.block)?.hash === anchor.hash),
+  }));
+  // A reorg changes the ledger before the index of blocks, but the ingester plans it before either: so its plan is read after
+  // the ledger. A block that stays may have newer anchors that do not; it is computed without them.
+  for (;;) {
+    const found = await balancesAt({ clickhouse, blocksAt: async () => blocks }, served, subjects, {
       points: [{ height, run: { start: run.start, end: run.head.height } }],
       // The block does not count as the head: a newer anchor must not stand for the balance right after it.
       head: Number.POSITIVE_INFINITY,
     });
-  };
-
-  // A reorg changes the ledger before the index of blocks, but the ingester plans it before either. A block that stays may
-  // have a newer anchor that does not.
-  let found = await read(new Set());
-  let replaced = await replacedHeights(pool, [{ height, hash }, ...anchorBlocks(found)]);
-  if (replaced.size > 0 && !replaced.has(height)) {
-    found = await read(replaced);
-    replaced = await replacedHeights(pool, [{ height, hash }, ...anchorBlocks(found)]);
+    const anchors = subjects.flatMap((one) => one.anchors);
+    const replaced = await replacedHeights(pool, [
+      { height, hash },
+      ...anchors.map((anchor) => ({ height: anchor.block, hash: anchor.hash })),
+    ]);
+    if (replaced.has(height)) return 'reorg';
+    if (replaced.size === 0) {
+      // The ledger was read of this block only if it still is the indexed one.
+      if ((await blocksAt(clickhouse, served, [height])).get(height)?.hash !== hash) return null;
+      return new Map(pairs.map((pair, i) => [pairKey(pair), found[i]?.balances[0] ?? null]));
+    }
+    subjects = subjects.map((one) => ({
+      ...one,
+      anchors: one.anchors.filter(({ block }) => !replaced.has(block)),
+    }));
   }
-  if (replaced.size > 0) return 'reorg';
-  // The ledger was read of this block only if it still is the indexed one.
-  if ((await blocksAt(clickhouse, served, [height])).get(height)?.hash !== hash) return null;
-  return new Map(pairs.map((pair, i) => [pairKey(pair), found[i]?.balances[0] ?? null]));
-}
-
-/** The blocks of the anchors that balances were computed from. */
-function anchorBlocks(found: readonly SubjectBalances[]): Block[] {
-  return found.flatMap(({ bases }) =>
-    bases.flatMap((one) =>
-      one.from === 'anchor' ? [{ height: one.anchor.block, hash: one.anchor.hash }] : [],
-    ),
-  );
 }
 
 /**

@@ -627,37 +627,79 @@ describe('balance.changed in a fork', () => {
   });
 });
 
-describe('balance.changed of a block that the ingester has marked for revert', () => {
-  it('is not sent: a reorg changes the ledger before the index of blocks', async () => {
-    const IVAN = toFelt(0x17a4n);
-    const path = await makeWebhook(['balance.changed'], [{ token: COIN, address: IVAN }]);
-    const gets = (fork: number, amount: bigint): BlockBody =>
-      makeBlock({ height: 1049, fork, transactions: [named(40 + fork, [coin(ZERO_FELT, IVAN, amount)])] });
-    const [lost, kept] = [gets(0, 10n), gets(1, 7n)];
-    const { pool } = world;
-    await pool.query(
-      `INSERT INTO tds.chunks (name, range_start, range_end, cursor, final_height) VALUES ('reorg', 1049, 1049, 1050, 1048)`,
+describe('balance.changed while the ingester replaces blocks', () => {
+  const IVAN = toFelt(0x17a4n);
+  const gets = (height: number, fork: number, amount: bigint): BlockBody =>
+    makeBlock({ height, fork, transactions: [named(height + fork, [coin(ZERO_FELT, IVAN, amount)])] });
+  const projected = async (): Promise<void> =>
+    await until(async () =>
+      atEnd(world.kafka, world.pool, topics.chainBlocks, ['account-ledger', 'indexed-blocks']),
     );
-    const record = `INSERT INTO tds.recorded_blocks (chunk, height, hash, parent_hash, intent, maps, body)
-      VALUES ('reorg', 1049, $1, '0x1', 'revert', '[]', '')`;
-    try {
-      await pool.query(record, [lost.hash]);
-      await publish(accept(lost));
-      await until(async () =>
-        atEnd(world.kafka, pool, topics.chainBlocks, ['account-ledger', 'indexed-blocks']),
-      );
-      await systemClock.sleep(1000);
-      expect(of(path, 'balance.changed')).toEqual([]);
-      await pool.query(`UPDATE tds.recorded_blocks SET hash = $1, intent = 'accept' WHERE chunk = 'reorg'`, [
-        kept.hash,
-      ]);
-      await publish(revert(lost), accept(kept));
-      await settled();
-      expect(of(path, 'balance.changed').map(({ data }) => data.balance)).toEqual(['7']);
-    } finally {
-      await pool.query(`DELETE FROM tds.recorded_blocks WHERE chunk = 'reorg'`);
-      await pool.query(`DELETE FROM tds.chunks WHERE name = 'reorg'`);
-    }
+
+  beforeAll(async () => {
+    await world.pool.query(
+      `INSERT INTO tds.chunks (name, range_start, range_end, cursor, final_height) VALUES ('reorg', 1049, 1052, 1053, 1048)`,
+    );
+  });
+  afterAll(async () => {
+    await world.pool.query(`DELETE FROM tds.recorded_blocks WHERE chunk = 'reorg'`);
+    await world.pool.query(`DELETE FROM tds.chunks WHERE name = 'reorg'`);
+  });
+  /** Records a block as the ingester does. */
+  const record = async ({ height, hash }: BlockBody, intent: 'accept' | 'revert'): Promise<void> => {
+    await world.pool.query(
+      `INSERT INTO tds.recorded_blocks (chunk, height, hash, parent_hash, intent, maps, body)
+       VALUES ('reorg', $1, $2, '0x1', $3, '[]', '')
+       ON CONFLICT (chunk, height) DO UPDATE SET hash = excluded.hash, intent = excluded.intent`,
+      [height, hash, intent],
+    );
+  };
+
+  it('is not sent of a block that is marked for revert: a reorg changes the ledger before the index', async () => {
+    const path = await makeWebhook(['balance.changed'], [{ token: COIN, address: IVAN }]);
+    const [lost, kept] = [gets(1049, 0, 10n), gets(1049, 1, 7n)];
+    await record(lost, 'revert');
+    await publish(accept(lost));
+    await projected();
+    await systemClock.sleep(1000);
+    expect(of(path, 'balance.changed')).toEqual([]);
+    await record(kept, 'accept');
+    await publish(revert(lost), accept(kept));
+    await settled();
+    expect(of(path, 'balance.changed').map(({ data }) => data.balance)).toEqual(['7']);
+  });
+
+  it('is sent of a block that stays, without newer chain reads at blocks marked for revert', async () => {
+    const path = await makeWebhook(['balance.changed'], [{ token: COIN, address: IVAN }]);
+    const stays = gets(1050, 0, 5n);
+    const lost = [empty(1051), empty(1052)];
+    await dispatcher.stop();
+    await record(stays, 'accept');
+    for (const block of lost) await record(block, 'revert');
+    await publish(accept(stays), ...lost.map(accept));
+    await publisher.publish(
+      topics.balances,
+      lost.map(({ height, hash }) => ({
+        key: `${IVAN}:${COIN}`,
+        value: {
+          type: 'balance.observed' as const,
+          v: 1 as const,
+          account: IVAN,
+          token: COIN,
+          block: height,
+          block_hash: hash,
+          observed_at: Date.now(),
+          requested_at: height,
+          l1_height: null,
+          balance: '999',
+        },
+      })),
+    );
+    await projected();
+    await until(async () => await atEnd(world.kafka, world.pool, topics.balances, ['balances']));
+    dispatcher = await dispatch();
+    await settled();
+    expect(of(path, 'balance.changed').map(({ data }) => data.balance)).toEqual(['12']);
   });
 });
 

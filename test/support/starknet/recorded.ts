@@ -17,6 +17,7 @@ import { layoutNames } from '../../../infra/embedded/starknet/layouts.ts';
 import type { Ledger } from '../../../infra/embedded/starknet/ledger.ts';
 import { interfaceIds, selectorName } from '../../../infra/embedded/starknet/selectors.ts';
 import { tokens, type Standard } from '../../../infra/embedded/starknet/tokens.ts';
+import { newInHeader } from './spec-versions.ts';
 
 export type RecordedOptions = {
   /** Folder of `*.json` files, each a result of `starknet_getBlockWithReceipts`. */
@@ -46,16 +47,6 @@ const recordedBlock = z.looseObject({
   ),
 });
 
-const countFields = [
-  'transaction_commitment',
-  'event_commitment',
-  'receipt_commitment',
-  'state_diff_commitment',
-  'event_count',
-  'transaction_count',
-  'state_diff_length',
-] as const;
-
 /** The tokens at their mainnet addresses. */
 const wellKnown = tokens.slice(0, 6);
 
@@ -82,7 +73,7 @@ export function readRecorded(options: RecordedOptions | undefined): Recorded {
 function toBlock(json: unknown): SimBlock {
   const { status: _status, block_hash, parent_hash, transactions, ...rest } = recordedBlock.parse(json);
   const counts = Object.fromEntries(
-    countFields.flatMap((field) => (field in rest ? [[field, rest[field]]] : [])),
+    newInHeader.flatMap((field) => (field in rest ? [[field, rest[field]]] : [])),
   );
   const header = Object.fromEntries(Object.entries(rest).filter(([field]) => !(field in counts)));
   return {

@@ -6,7 +6,7 @@ import type { RunCall } from '../../../infra/embedded/starknet/rpc.ts';
 export type SpecVersion = '0.8' | '0.9' | '0.10';
 
 /** Fields that 0.10 added to the header of a block. */
-const newInHeader = [
+export const newInHeader = [
   'transaction_commitment',
   'event_commitment',
   'receipt_commitment',
@@ -14,7 +14,7 @@ const newInHeader = [
   'event_count',
   'transaction_count',
   'state_diff_length',
-];
+] as const;
 
 const block = z.looseObject({ transactions: z.array(z.unknown()) });
 const eventPage = z.looseObject({ events: z.array(z.record(z.string(), z.unknown())) });

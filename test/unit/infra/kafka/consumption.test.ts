@@ -1,5 +1,5 @@
 import kafkajs from 'kafkajs';
-import { expect, test, vi } from 'vitest';
+import { afterEach, expect, test, vi } from 'vitest';
 
 import { consume } from '../../../../infra/kafka/consumption.ts';
 import { topics } from '../../../../schemas/topics.ts';
@@ -58,13 +58,20 @@ const options = {
 };
 const settle = (): Promise<unknown> => vi.advanceTimersByTimeAsync(0);
 
-test('leaves the group after a join that was under way when it was stopped', async () => {
+afterEach(() => void vi.useRealTimers());
+
+/** A consumption that has joined its group. */
+async function joined(onCrash: (error: unknown) => void = () => {}) {
   vi.useFakeTimers();
   const scripted = scriptedConsumer();
-  const starting = consume(scripted.kafka, '', options);
+  const starting = consume(scripted.kafka, '', { ...options, onCrash });
   await settle();
   scripted.joins[0]?.resolve();
-  const consumption = await starting;
+  return { scripted, consumption: await starting };
+}
+
+test('leaves the group after a join that was under way when it was stopped', async () => {
+  const { scripted, consumption } = await joined();
   await scripted.crash(new Error('Kafka was unavailable'));
   await vi.advanceTimersByTimeAsync(1000);
   expect(scripted.calls).toEqual(['connect', 'subscribe', 'join', 'join']);
@@ -77,16 +84,10 @@ test('leaves the group after a join that was under way when it was stopped', asy
   scripted.joins[1]?.resolve();
   await stopping;
   expect(scripted.calls.slice(-2)).toEqual(['join', 'disconnect']);
-  vi.useRealTimers();
 });
 
 test('waits a bounded time for a join, and joins no more once it is stopped', async () => {
-  vi.useFakeTimers();
-  const scripted = scriptedConsumer();
-  const starting = consume(scripted.kafka, '', options);
-  await settle();
-  scripted.joins[0]?.resolve();
-  const consumption = await starting;
+  const { scripted, consumption } = await joined();
   await scripted.crash(new Error('Kafka was unavailable'));
   await vi.advanceTimersByTimeAsync(1000);
   const stopping = consumption.stop();
@@ -98,17 +99,11 @@ test('waits a bounded time for a join, and joins no more once it is stopped', as
   scripted.joins[1]?.resolve();
   await vi.advanceTimersByTimeAsync(60_000);
   expect(scripted.calls.slice(-2)).toEqual(['join', 'disconnect']);
-  vi.useRealTimers();
 });
 
 test('rejoins after a TypeError of kafkajs in a rebalance, and reports the fourth in a row', async () => {
-  vi.useFakeTimers();
-  const scripted = scriptedConsumer();
   const crashes: unknown[] = [];
-  const starting = consume(scripted.kafka, '', { ...options, onCrash: (error) => crashes.push(error) });
-  await settle();
-  scripted.joins[0]?.resolve();
-  await starting;
+  const { scripted } = await joined((error) => crashes.push(error));
   const defect = new Error('Cannot read properties', { cause: new TypeError('Cannot read properties') });
   for (const rejoins of [1, 2, 3]) {
     scripted.fail(defect);
@@ -119,22 +114,15 @@ test('rejoins after a TypeError of kafkajs in a rebalance, and reports the fourt
   scripted.fail(defect);
   await vi.advanceTimersByTimeAsync(1000);
   expect([scripted.joins.length, crashes]).toEqual([4, [defect]]);
-  vi.useRealTimers();
 });
 
 test('reports a failure that is not retriable', async () => {
-  vi.useFakeTimers();
-  const scripted = scriptedConsumer();
   const crashes: unknown[] = [];
-  const starting = consume(scripted.kafka, '', { ...options, onCrash: (error) => crashes.push(error) });
-  await settle();
-  scripted.joins[0]?.resolve();
-  await starting;
+  const { scripted } = await joined((error) => crashes.push(error));
   const denied = new Error('not authorized');
   scripted.fail(denied);
   await vi.advanceTimersByTimeAsync(1000);
   expect([scripted.joins.length, crashes]).toEqual([1, [denied]]);
-  vi.useRealTimers();
 });
 
 test('disconnects when the start fails', async () => {
