@@ -7,7 +7,7 @@
  * | setting | embedded part |
  * |---|---|
  * | KAFKA_BROKERS | Apache Kafka, one node (kafka/) |
- * | CLICKHOUSE_URL, API_CLICKHOUSE_URL | ClickHouse as chDB (clickhouse/) |
+ * | CLICKHOUSE_URL, API_CLICKHOUSE_URL | ClickHouse (clickhouse/) |
  * | DATABASE_URL, API_DATABASE_URL | PostgreSQL (postgres.ts) |
  * | REDIS_URL | redis-server (redis.ts) |
  */

@@ -21,7 +21,7 @@ export interface Isolated {
  */
 export async function isolated(): Promise<Isolated> {
   const { urls } = inject('backend');
-  const name = `t_${randomBytes(6).toString('hex')}`;
+  const name = `tds_${randomBytes(6).toString('hex')}`;
   const redis = inDatabase(urls.REDIS_URL, String(Number(process.env['VITEST_POOL_ID'] ?? 0) % 16));
   await Promise.all([
     onPostgres(urls.DATABASE_URL, `CREATE DATABASE ${name}`),

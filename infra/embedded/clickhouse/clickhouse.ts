@@ -6,6 +6,7 @@ import { storedSecret } from '../secrets.ts';
 import { makeClosedFolder } from '../data-dir.ts';
 import { startService } from '../service.ts';
 import type { EmbeddedService, ServiceLog } from '../service.ts';
+import { DATABASE, READER, WRITER } from './config.ts';
 
 export interface EmbeddedClickHouse extends EmbeddedService {
   /** The same database as the user `api`, who may only SELECT. */
@@ -27,10 +28,10 @@ export async function startClickHouse(options: {
   const writer = storedSecret(join(options.dataDir, 'clickhouse.password'));
   const reader = storedSecret(join(options.dataDir, 'clickhouse-api.password'));
   const server = fileURLToPath(new URL('server.ts', import.meta.url));
-  const address = `127.0.0.1:${port}/tds`;
+  const address = `127.0.0.1:${port}/${DATABASE}`;
   const service = await startService({
     name: 'clickhouse',
-    url: `http://default:${writer}@${address}`,
+    url: `http://${WRITER}:${writer}@${address}`,
     program: {
       command: process.execPath,
       args: [server, '--data', home, '--port', String(port), '--memory-mb', String(options.memoryMb ?? 3072)],
@@ -41,8 +42,6 @@ export async function startClickHouse(options: {
     env: {
       EMBEDDED_CLICKHOUSE_PASSWORD: writer,
       EMBEDDED_CLICKHOUSE_API_PASSWORD: reader,
-      // Queries run on Node's thread pool: 8 reads and 2 inserts, besides file and network calls.
-      UV_THREADPOOL_SIZE: '24',
       TZ: 'UTC',
     },
     pidFile: join(home, 'clickhouse.pids'),
@@ -50,7 +49,7 @@ export async function startClickHouse(options: {
     readyMs: 30_000,
     log,
   });
-  return { ...service, apiUrl: `http://api:${reader}@${address}` };
+  return { ...service, apiUrl: `http://${READER}:${reader}@${address}` };
 }
 
 async function ping(url: string, signal: AbortSignal): Promise<void> {

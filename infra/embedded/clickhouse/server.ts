@@ -1,18 +1,19 @@
 /**
  * An embedded ClickHouse: `node server.ts --data DIR --port N [--memory-mb N]`.
  *
- * Runs the engine on the folder `DIR/data` and serves the HTTP interface of ClickHouse on 127.0.0.1, with two users: `default`
- * (password in EMBEDDED_CLICKHOUSE_PASSWORD) and the read-only `api` (EMBEDDED_CLICKHOUSE_API_PASSWORD). It exits when its
- * standard input ends, so it never outlives its parent.
+ * Runs the program `clickhouse-local`, which the library of the npm package `chdb` contains, and lets it open ClickHouse's own
+ * HTTP interface on 127.0.0.1 for the tables in `DIR/data`. Two users: `tds` (password in EMBEDDED_CLICKHOUSE_PASSWORD) and the
+ * read-only `api` (EMBEDDED_CLICKHOUSE_API_PASSWORD). It exits when its standard input ends, so it never outlives its parent.
  */
-import { mkdirSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { createHash } from 'node:crypto';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 
-import { openSpool } from './body.ts';
-import { openEngine } from './engine.ts';
-import { createHttpServer } from './http.ts';
-import { users } from './users.ts';
+import { libchdbPath } from 'chdb/libchdb';
+import { DataType, load, open } from 'ffi-rs';
+
+import { START, serverConfig } from './config.ts';
 
 const { values } = parseArgs({
   options: {
@@ -30,38 +31,43 @@ if (values.data === undefined || values.port === undefined || writer === '' || r
   process.exit(2);
 }
 
-const home = resolve(values.data);
-mkdirSync(home, { recursive: true });
-process.chdir(home);
-const memory = Number(values['memory-mb']) * 1024 * 1024;
-const spool = await openSpool('spool');
-const engine = await openEngine({
-  dataDir: resolve('data'),
-  memory,
-  queryMemory: Math.round(memory * 0.6),
-  markCache: 128 * 1024 * 1024,
-});
-const server = createHttpServer(engine, spool, users({ writer, reader }));
-
-let stopping = false;
-function stop(): void {
-  if (stopping) return;
-  stopping = true;
-  server.close();
-  server.closeIdleConnections();
-  // Acknowledged rows are already on disk, so running queries may be abandoned.
-  setTimeout(() => process.exit(0), 3000).unref();
-  void engine.close().finally(() => process.exit(0));
-}
+/** Ends the process at once: rows that were acknowledged are on disk, and the library crashes in an orderly exit. */
+const stop = (): void => void process.kill(process.pid, 'SIGKILL');
 process.on('SIGTERM', stop).on('SIGINT', stop);
 process.stdin.on('end', stop).on('error', stop).resume();
 process.stdout.on('error', () => {});
 process.stderr.on('error', () => {});
 
-server.on('error', (error) => {
-  process.stderr.write(`${error.message}\n`);
-  process.exit(1);
+const home = resolve(values.data);
+const dataDir = join(home, 'data');
+const file = join(home, 'config.xml');
+mkdirSync(dataDir, { recursive: true });
+process.chdir(home);
+const config = serverConfig({
+  port: Number(values.port),
+  dataDir,
+  file,
+  memory: Number(values['memory-mb']) * 1024 * 1024,
+  writerDigest: sha256(writer),
+  readerDigest: sha256(reader),
 });
-server.listen(Number(values.port), '127.0.0.1', () => {
-  process.stdout.write(`ClickHouse ${engine.version} (embedded) listening on 127.0.0.1:${values.port}\n`);
+rmSync(file, { force: true });
+writeFileSync(file, config, { mode: 0o600 });
+
+const LIBRARY = 'chdb';
+open({ library: LIBRARY, path: libchdbPath() });
+const argv = ['clickhouse-local', `--config-file=${file}`, `--path=${dataDir}`, `--query=${START}`];
+// In a thread of its own. It returns only after an error, which it has printed.
+await load({
+  library: LIBRARY,
+  funcName: 'chdb_query_cmdline',
+  retType: DataType.External,
+  paramsType: [DataType.I32, DataType.StringArray],
+  paramsValue: [argv.length, argv],
+  runInNewThread: true,
 });
+stop();
+
+function sha256(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
+}
