@@ -40,20 +40,45 @@ export async function grantApiRole(pool: Pool, apiDatabaseUrl: string): Promise<
   });
 }
 
+/** Attributes that the role must not have, with the column of `pg_roles` that shows each. */
+const REFUSED_ATTRIBUTES = {
+  rolsuper: 'NOSUPERUSER',
+  rolcreatedb: 'NOCREATEDB',
+  rolcreaterole: 'NOCREATEROLE',
+  rolinherit: 'NOINHERIT',
+  rolreplication: 'NOREPLICATION',
+  rolbypassrls: 'NOBYPASSRLS',
+} as const;
+
 async function createRole(tx: Sql, name: string, password: string): Promise<void> {
   const role = pg.escapeIdentifier(name);
-  const { rows } = await tx.query<{ owner: string; exists: boolean }>(
-    'SELECT current_user AS owner, EXISTS (SELECT 1 FROM pg_roles WHERE rolname = $1) AS exists',
+  const { rows } = await tx.query<{
+    owner: string;
+    attributes: Record<string, boolean> | null;
+    may: boolean;
+  }>(
+    `SELECT current_user AS owner, to_jsonb(r) AS attributes,
+       r.rolname IS NULL OR pg_has_role(r.oid, 'MEMBER WITH ADMIN OPTION') AS may
+     FROM (SELECT) AS one LEFT JOIN pg_roles r ON rolname = $1`,
     [name],
   );
-  const [{ owner, exists } = { owner: '', exists: false }] = rows;
+  const [{ owner, attributes, may } = { owner: '', attributes: null, may: true }] = rows;
   if (owner === name) {
     throw new AppError('CONFIG_INVALID', 'API_DATABASE_URL must name another role than DATABASE_URL');
   }
+  if (!may) {
+    throw new AppError(
+      'CONFIG_INVALID',
+      `The role of DATABASE_URL may not change role ${name}: GRANT ${role} TO ${pg.escapeIdentifier(owner)} WITH ADMIN OPTION, or drop ${role}, so that it is created`,
+    );
+  }
   const passwordClause = password === '' ? '' : `PASSWORD ${pg.escapeLiteral(decodeURIComponent(password))}`;
+  // Only a superuser may name some of these attributes, so an owner that is none names only those to take away.
+  const refused = Object.entries(REFUSED_ATTRIBUTES)
+    .filter(([column]) => attributes === null || attributes[column] === true)
+    .map(([, clause]) => clause);
   await tx.query(
-    `${exists ? 'ALTER' : 'CREATE'} ROLE ${role} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT NOREPLICATION
-       NOBYPASSRLS ${passwordClause}`,
+    `${attributes === null ? 'CREATE' : 'ALTER'} ROLE ${role} LOGIN ${refused.join(' ')} ${passwordClause}`,
   );
   // Memberships would also grant rights.
   const memberships = await tx.query<{ granted: string }>(

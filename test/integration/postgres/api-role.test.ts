@@ -157,3 +157,53 @@ describe('the role of the API', () => {
     await expect(grantApiRole(owner, own.env.DATABASE_URL)).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
   });
 });
+
+describe('an owner of the database that is no superuser', () => {
+  const plain = `owner_${randomBytes(4).toString('hex')}`;
+  const reader = `reader_${randomBytes(4).toString('hex')}`;
+  const database = `${plain}_db`;
+  const urlOf = (username: string): string => {
+    const one = new URL(own.env.DATABASE_URL);
+    Object.assign(one, { username, password: 'secret', pathname: `/${database}` });
+    return one.href;
+  };
+  const asOwner = async (work: (pool: Pool) => Promise<void>): Promise<void> => {
+    const pool = createPool(urlOf(plain), { applicationName: 'test' });
+    await work(pool).finally(() => pool.end());
+  };
+
+  beforeAll(async () => {
+    await owner.query(`CREATE ROLE ${plain} LOGIN CREATEROLE PASSWORD 'secret'`);
+    await owner.query(`CREATE DATABASE ${database} OWNER ${plain}`);
+  });
+  afterAll(async () => {
+    await owner.query(`DROP DATABASE ${database} WITH (FORCE)`);
+    await owner.query(`DROP ROLE IF EXISTS ${reader}`);
+    await owner.query(`DROP ROLE ${plain}`);
+  });
+
+  it('migrates and grants twice; the role of the API then reads, and does not write', async () => {
+    for (let times = 0; times < 2; times++) {
+      await asOwner(async (pool) => {
+        await migrate(pool);
+        await grantApiRole(pool, urlOf(reader));
+      });
+    }
+    const pool = createPool(urlOf(reader), { applicationName: 'test' });
+    await expect(pool.query('SELECT * FROM tds.served')).resolves.toBeDefined();
+    await expect(pool.query("UPDATE tds.served SET tables = '{}'")).rejects.toMatchObject({
+      code: expect.stringMatching('42501|25006'),
+    });
+    await pool.end();
+  });
+
+  it('is told how to get the right to change a role that another one created', async () => {
+    await owner.query(`REVOKE ${reader} FROM ${plain}`);
+    await asOwner(async (pool) => {
+      await expect(grantApiRole(pool, urlOf(reader))).rejects.toMatchObject({
+        code: 'CONFIG_INVALID',
+        message: expect.stringContaining(`GRANT "${reader}" TO "${plain}" WITH ADMIN OPTION`),
+      });
+    });
+  });
+});
