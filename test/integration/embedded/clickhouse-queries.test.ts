@@ -2,7 +2,9 @@ import { randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
 
+import { createClickHouse } from '../../../infra/clickhouse/client.ts';
 import { codeOf, rowsOf, startTestServer } from './clickhouse-server.ts';
 import type { TestServer } from './clickhouse-server.ts';
 
@@ -173,6 +175,17 @@ describe('errors', () => {
       clickhouse_settings: { max_block_size: '10000', wait_end_of_query: 1 },
     });
     await expect(waited).rejects.toMatchObject({ code: '395' });
+  });
+
+  test("the service's client rejects a query that fails after the first block, however much was sent", async () => {
+    const clickhouse = createClickHouse(server.service.url, { application: 'test' });
+    const settings = { max_block_size: 10_000, max_threads: 1 };
+    for (const last of [15_000, 250_000]) {
+      const sql = `SELECT number AS n, throwIf(number = ${last}, 'late') AS x FROM numbers(300000)`;
+      const query = { name: 'test.late', sql, row: z.unknown() };
+      await expect(clickhouse.rows(query, {}, { settings })).rejects.toMatchObject({ code: '395' });
+    }
+    await clickhouse.close();
   });
 
   test('limits the time and memory of a query', async () => {
