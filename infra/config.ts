@@ -45,6 +45,7 @@ const nameServers = list.pipe(
   ),
 );
 
+const SASL_MECHANISMS = ['plain', 'scram-sha-256', 'scram-sha-512'] as const;
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const;
 
 interface Setting<T> {
@@ -77,6 +78,44 @@ export const settings = {
     z.string().regex(/^[A-Za-z0-9._-]*$/),
     '',
     'prefix of every topic and consumer group',
+  ),
+  kafkaSsl: setting('KAFKA_SSL', z.stringbool('must be true or false'), false, 'connect to Kafka by TLS'),
+  kafkaSslCa: setting(
+    'KAFKA_SSL_CA',
+    z.string().nullable(),
+    null,
+    "PEM file of the authority that signed the brokers' certificates; unset: the authorities of Node.js",
+  ),
+  kafkaSslCert: setting(
+    'KAFKA_SSL_CERT',
+    z.string().nullable(),
+    null,
+    'PEM file of the client certificate, where the brokers ask for one',
+  ),
+  kafkaSslKey: setting('KAFKA_SSL_KEY', z.string().nullable(), null, 'PEM file of the key of KAFKA_SSL_CERT'),
+  kafkaSaslMechanism: setting(
+    'KAFKA_SASL_MECHANISM',
+    z.enum(SASL_MECHANISMS, `must be one of ${SASL_MECHANISMS.join(', ')}`).nullable(),
+    null,
+    `log-in to Kafka: ${SASL_MECHANISMS.join(', ')}; unset: none`,
+  ),
+  kafkaSaslUsername: setting(
+    'KAFKA_SASL_USERNAME',
+    z.string().nullable(),
+    null,
+    'user of the log-in to Kafka',
+  ),
+  kafkaSaslPassword: setting(
+    'KAFKA_SASL_PASSWORD',
+    z.string().nullable(),
+    null,
+    'password of the log-in to Kafka',
+  ),
+  kafkaAllowUnsafeTopics: setting(
+    'KAFKA_ALLOW_UNSAFE_TOPICS',
+    z.stringbool('must be true or false'),
+    false,
+    'accept topics whose retention, replication or message size can lose messages',
   ),
   clickhouseUrl: setting(
     'CLICKHOUSE_URL',

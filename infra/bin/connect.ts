@@ -7,6 +7,7 @@ import type { ClickHouse } from '../clickhouse/client.ts';
 import { required } from '../config.ts';
 import type { Config } from '../config.ts';
 import { createKafka } from '../kafka/client.ts';
+import { kafkaConnection } from '../kafka/connection.ts';
 import type { Kafka } from '../kafka/client.ts';
 import { Releasers } from '../lifecycle.ts';
 import type { Logger } from '../log.ts';
@@ -28,9 +29,10 @@ const COMMAND_CLICKHOUSE_MS = 600_000;
 
 export function openKafka({ config, log, releasers }: Connecting, clientId: string): Kafka {
   const kafka = createKafka({
-    brokers: required(config, 'kafkaBrokers'),
+    ...kafkaConnection(config),
     clientId,
     topicPrefix: config.kafkaTopicPrefix,
+    allowUnsafeTopics: config.kafkaAllowUnsafeTopics,
     log,
   });
   releasers.push('Kafka', () => kafka.close());

@@ -1,12 +1,12 @@
 import kafkajs from 'kafkajs';
 
-import { AppError } from '../../schemas/errors.ts';
 import type { Topic } from '../../schemas/topics.ts';
 import type { Logger } from '../log.ts';
+import { connectionOptions, kafkaError } from './connection.ts';
+import type { KafkaConnection } from './connection.ts';
 import { consume } from './consumption.ts';
 import type { ConsumeOptions, Consumption, LogMessage } from './consumption.ts';
 import { ensureTopics } from './ensure-topics.ts';
-import { framedSocket } from './framed-socket.ts';
 import { connectProducer, createPublisher } from './publisher.ts';
 import type { Publisher } from './publisher.ts';
 import { readRanges } from './read-ranges.ts';
@@ -53,51 +53,23 @@ export interface Kafka {
   close(): Promise<void>;
 }
 
-export interface KafkaOptions {
-  readonly brokers: readonly string[];
+export interface KafkaOptions extends KafkaConnection {
   readonly clientId: string;
   readonly topicPrefix: string;
+  /** Accept topics that can lose messages. */
+  readonly allowUnsafeTopics?: boolean;
   readonly log: Logger;
 }
 
-export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOptions): Kafka {
-  const kafka = new kafkajs.Kafka({
-    brokers: [...brokers],
-    clientId,
-    connectionTimeout: 5000,
-    requestTimeout: 30_000,
-    retry: { retries: 8, initialRetryTime: 100, maxRetryTime: 3000 },
-    socketFactory: framedSocket,
-    logCreator:
-      () =>
-      ({ level, log: { message, ...rest } }) => {
-        if (level <= kafkajs.logLevel.ERROR) log.debug({ kafka: rest }, message);
-      },
-  });
-  let connectedAdmin: Promise<kafkajs.Admin> | null = null;
-  const connectAdmin = async (): Promise<kafkajs.Admin> => {
-    const created = kafka.admin();
-    await created.connect();
-    return created;
-  };
-  const admin = async (): Promise<kafkajs.Admin> => {
-    try {
-      return await (connectedAdmin ??= connectAdmin());
-    } catch (cause) {
-      connectedAdmin = null;
-      throw unavailable('Kafka is unavailable', cause);
-    }
-  };
-  const ask = async <T>(work: (admin: kafkajs.Admin) => Promise<T>, failure: string): Promise<T> => {
-    const connected = await admin();
-    return await work(connected).catch((cause: unknown) => {
-      throw unavailable(failure, cause);
-    });
-  };
+export function createKafka(options: KafkaOptions): Kafka {
+  const { topicPrefix } = options;
+  const kafka = kafkaOf(options);
+  const admin = createAdmin(kafka);
+  const nameOf = (topic: Topic<unknown>): string => topicPrefix + topic.name;
 
   const offsets = async (topic: Topic<unknown>): Promise<TopicOffsets[]> => {
-    const fetched = await ask(
-      (connected) => connected.fetchTopicOffsets(topicPrefix + topic.name),
+    const fetched = await admin.ask(
+      (connected) => connected.fetchTopicOffsets(nameOf(topic)),
       `Kafka did not return the offsets of ${topic.name}`,
     );
     return fetched
@@ -106,28 +78,18 @@ export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOption
   };
 
   const client: Kafka = {
-    ensureTopics: async () => await ensureTopics(await admin(), topicPrefix),
+    ensureTopics: async () => await ensureTopics(await admin.connected(), options),
     offsets,
     async offsetsAt(topic, timestamp) {
-      const fetched = await ask(
-        (connected) => connected.fetchTopicOffsetsByTimestamp(topicPrefix + topic.name, timestamp),
+      const fetched = await admin.ask(
+        (connected) => connected.fetchTopicOffsetsByTimestamp(nameOf(topic), timestamp),
         `Kafka did not return the offsets of ${topic.name}`,
       );
       return fetched.map(({ partition, offset }) => ({ partition, offset: Number(offset) }));
     },
-    async topicId(topic) {
-      let lastError: unknown;
-      for (const broker of brokers) {
-        try {
-          return await fetchTopicId(broker, topicPrefix + topic.name);
-        } catch (error) {
-          lastError = error;
-        }
-      }
-      throw lastError;
-    },
+    topicId: (topic) => fetchTopicId(options, nameOf(topic)),
     publisher: () => createPublisher(() => connectProducer(kafka), topicPrefix),
-    consume: (options) => consume(kafka, topicPrefix, options),
+    consume: (consumed) => consume(kafka, topicPrefix, consumed),
     async *readRanges(topic, ranges, fetchBytes, signal) {
       const highs = new Map((await offsets(topic)).map(({ partition, high }) => [partition, high]));
       const bounded = ranges.map((range) => ({
@@ -135,11 +97,11 @@ export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOption
         to: Math.min(range.to, highs.get(range.partition) ?? 0),
       }));
       const deleteGroup = async (groupId: string): Promise<void> =>
-        void (await (await admin()).deleteGroups([topicPrefix + groupId]).catch(() => {}));
+        void (await (await admin.connected()).deleteGroups([topicPrefix + groupId]).catch(() => {}));
       yield* readRanges(
         topic,
         bounded,
-        (options) => client.consume(options),
+        (consumed) => client.consume(consumed),
         deleteGroup,
         fetchBytes,
         signal,
@@ -151,23 +113,56 @@ export function createKafka({ brokers, clientId, topicPrefix, log }: KafkaOption
     async deleteBefore(topic, partition, offset) {
       const range = (await offsets(topic)).find((one) => one.partition === partition);
       if (range === undefined || offset <= range.low) return;
-      await ask(
-        (connected) =>
-          connected.deleteTopicRecords({
-            topic: topicPrefix + topic.name,
-            partitions: [{ partition, offset: String(offset) }],
-          }),
+      const seek = { topic: nameOf(topic), partitions: [{ partition, offset: String(offset) }] };
+      await admin.ask(
+        (connected) => connected.deleteTopicRecords(seek),
         `Kafka did not delete messages of ${topic.name}`,
       );
     },
-    async close() {
-      const connected = await connectedAdmin?.catch(() => null);
-      await connected?.disconnect();
-    },
+    close: () => admin.close(),
   };
   return client;
 }
 
-function unavailable(message: string, cause: unknown): AppError {
-  return new AppError('STORE_UNAVAILABLE', message, { retryable: true, cause });
+function kafkaOf({ clientId, log, ...connection }: KafkaOptions): kafkajs.Kafka {
+  return new kafkajs.Kafka({
+    ...connectionOptions(connection),
+    clientId,
+    retry: { retries: 8, initialRetryTime: 100, maxRetryTime: 3000 },
+    logCreator:
+      () =>
+      ({ level, log: { message, ...rest } }) => {
+        if (level <= kafkajs.logLevel.ERROR) log.debug({ kafka: rest }, message);
+      },
+  });
+}
+
+/** An admin client that connects at its first use, and again after a failure to connect. */
+function createAdmin(kafka: kafkajs.Kafka) {
+  let connecting: Promise<kafkajs.Admin> | null = null;
+  const connect = async (): Promise<kafkajs.Admin> => {
+    const created = kafka.admin();
+    await created.connect();
+    return created;
+  };
+  const connected = async (): Promise<kafkajs.Admin> => {
+    try {
+      return await (connecting ??= connect());
+    } catch (cause) {
+      connecting = null;
+      throw kafkaError('Kafka is unavailable', cause);
+    }
+  };
+  return {
+    connected,
+    async ask<T>(work: (admin: kafkajs.Admin) => Promise<T>, failure: string): Promise<T> {
+      return await work(await connected()).catch((cause: unknown) => {
+        throw kafkaError(failure, cause);
+      });
+    },
+    async close(): Promise<void> {
+      const admin = await connecting?.catch(() => null);
+      await admin?.disconnect();
+    },
+  };
 }

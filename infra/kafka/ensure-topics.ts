@@ -3,37 +3,40 @@ import kafkajs from 'kafkajs';
 import { AppError } from '../../schemas/errors.ts';
 import { topics } from '../../schemas/topics.ts';
 import { pollUntil } from '../retry.ts';
-import { MAX_MESSAGE_BYTES } from './consumption.ts';
+import { checkTopics, replicationFactor, topicConfig } from './check-topics.ts';
+import { kafkaError } from './connection.ts';
 
 const READY_WITHIN_MS = 60_000;
 const POLL_MS = 100;
 
 /**
- * Creates the topics of `schemas/topics.ts` that are missing, each with its retention, checks the partitions of all, and
- * waits until every partition answers: a new topic may be unknown to a broker, or have no leader yet.
+ * Creates the topics of `schemas/topics.ts` that are missing, each with its retention, waits until every partition answers (a
+ * new topic may be unknown to a broker, or have no leader yet), and checks the partitions and the configuration of all.
  */
-export async function ensureTopics(admin: kafkajs.Admin, topicPrefix: string): Promise<void> {
+export async function ensureTopics(
+  admin: kafkajs.Admin,
+  { topicPrefix, allowUnsafeTopics = false }: { topicPrefix: string; allowUnsafeTopics?: boolean },
+): Promise<void> {
   const existing = new Set(await admin.listTopics());
   const missing = Object.values(topics).filter(({ name }) => !existing.has(topicPrefix + name));
   try {
+    const { brokers } = await admin.describeCluster();
     await admin.createTopics({
       // kafkajs fails on a topic that the broker does not know yet; the loop below waits for leaders.
       waitForLeaders: false,
-      topics: missing.map(({ name, partitions, retention }) => ({
-        topic: topicPrefix + name,
-        numPartitions: partitions,
-        replicationFactor: -1,
-        configEntries: [
-          { name: 'cleanup.policy', value: 'delete' },
-          { name: 'retention.ms', value: retention === 'forever' ? '-1' : String(retention) },
-          { name: 'retention.bytes', value: '-1' },
-          { name: 'max.message.bytes', value: String(MAX_MESSAGE_BYTES) },
-        ],
+      topics: missing.map((topic) => ({
+        topic: topicPrefix + topic.name,
+        numPartitions: topic.partitions,
+        replicationFactor: replicationFactor(brokers.length),
+        configEntries: Object.entries(topicConfig(topic, brokers.length)).map(([key, value]) => ({
+          name: key,
+          value,
+        })),
       })),
     });
   } catch (cause) {
     if (!isCreatedConcurrently(cause)) {
-      throw new AppError('STORE_UNAVAILABLE', 'Kafka did not create the topics', { retryable: true, cause });
+      throw kafkaError('Kafka did not create the topics', cause);
     }
   }
   const cause = await pollUntil(
@@ -41,11 +44,8 @@ export async function ensureTopics(admin: kafkajs.Admin, topicPrefix: string): P
     (reason) => reason === null,
     { everyMs: POLL_MS, withinMs: READY_WITHIN_MS },
   );
-  if (cause === null) return;
-  throw new AppError('STORE_UNAVAILABLE', `Topics have no leaders after ${READY_WITHIN_MS / 1000} s`, {
-    retryable: true,
-    cause,
-  });
+  if (cause !== null) throw kafkaError(`Topics have no leaders after ${READY_WITHIN_MS / 1000} s`, cause);
+  if (!allowUnsafeTopics) await checkTopics(admin, topicPrefix);
 }
 
 /** The reason why the topics cannot be used yet; null when they can. Throws `TOPIC_MISMATCH` on wrong partitions. */

@@ -1,44 +1,92 @@
-import { connect } from 'node:net';
+import Broker from 'kafkajs/src/broker/index.js';
+import ConnectionPool from 'kafkajs/src/network/connectionPool.js';
+import type { InternalLogger, ProtocolRequest } from 'kafkajs/src/network/connectionPool.js';
 
 import { AppError } from '../../schemas/errors.ts';
+import { connectionOptions, kafkaError } from './connection.ts';
+import type { KafkaConnection } from './connection.ts';
+
+const TIMEOUT_MS = 5000;
 
 /**
  * The id of a topic (KIP-516), which changes when the topic is deleted and created again, so that a checkpoint of the old
- * log is recognized. Sends a Metadata request v12 because the versions that kafkajs speaks lack the id.
+ * log is recognized. Asks one broker after the other, with a Metadata request v12, because the versions that kafkajs speaks
+ * lack the id.
  *
  * @returns the id as 32 hex digits
  */
-export async function fetchTopicId(broker: string, topic: string, timeoutMs = 5000): Promise<string> {
-  const response = await exchange(broker, metadataRequest(topic), timeoutMs);
-  return readTopicId(response, topic);
+export async function fetchTopicId(connection: KafkaConnection, topic: string): Promise<string> {
+  if (topic.length > 126) throw new AppError('INVALID', `Topic name longer than 126 characters: ${topic}`);
+  let lastError: unknown;
+  for (const address of connection.brokers) {
+    try {
+      return await askBroker(connection, address, topic);
+    } catch (error) {
+      lastError = error;
+    }
+  }
+  throw lastError;
 }
 
-/** Metadata request v12: header v2, then topics [{topic_id, name}], allow_auto_topic_creation, include_operations. */
-function metadataRequest(topic: string): Buffer {
-  const clientId = Buffer.from('tds');
+async function askBroker(connection: KafkaConnection, address: string, topic: string): Promise<string> {
+  const colon = address.lastIndexOf(':');
+  const { brokers: _all, ...options } = connectionOptions(connection);
+  const pool = new ConnectionPool({
+    ...options,
+    host: address.slice(0, colon),
+    port: Number(address.slice(colon + 1)),
+    clientId: 'tds',
+    requestTimeout: TIMEOUT_MS,
+    logger: silent,
+  });
+  try {
+    await new Broker({ connectionPool: pool, logger: silent }).connect();
+    return await pool.send(metadataRequest(topic));
+  } catch (cause) {
+    throw kafkaError(`Kafka at ${address} is unavailable`, cause);
+  } finally {
+    await pool.destroy();
+  }
+}
+
+const silent: InternalLogger = {
+  namespace: () => silent,
+  debug() {},
+  info() {},
+  warn() {},
+  error() {},
+};
+
+/**
+ * A Metadata request v12: topics [{topic_id, name}], allow_auto_topic_creation, include_operations. Its header is of version 2:
+ * one of version 1, which kafkajs writes, then tags.
+ */
+function metadataRequest(topic: string): ProtocolRequest<string> {
   const name = Buffer.from(topic);
-  if (name.length > 126) throw new AppError('INVALID', `Topic name longer than 126 characters: ${topic}`);
-  const header = Buffer.concat([
-    int16(3),
-    int16(12),
-    int32(1),
-    int16(clientId.length),
-    clientId,
-    Buffer.from([0]),
-  ]);
-  const body = Buffer.concat([
+  const buffer = Buffer.concat([
+    Buffer.from([0]), // tags of the header
     Buffer.from([2]), // compact array of one topic
     Buffer.alloc(16), // no id: look up by name
     Buffer.from([name.length + 1]),
     name,
     Buffer.from([0, 0, 0, 0]), // topic tags, no auto creation, no operations, tags
   ]);
-  return Buffer.concat([int32(header.length + body.length), header, body]);
+  return {
+    request: {
+      apiKey: 3,
+      apiVersion: 12,
+      apiName: 'Metadata',
+      encode: async () => ({ buf: buffer, buffer }),
+    },
+    response: {
+      decode: async (response) => readTopicId(response, topic),
+      parse: async (id) => id,
+    },
+  };
 }
 
 function readTopicId(response: Buffer, topic: string): string {
   const reader = new Reader(response);
-  reader.skip(4); // correlation id
   reader.tags();
   reader.skip(4); // throttle time
   for (let brokers = reader.uvarint() - 1; brokers > 0; brokers -= 1) {
@@ -104,40 +152,4 @@ class Reader {
       this.skip(this.uvarint());
     }
   }
-}
-
-function exchange(broker: string, request: Buffer, timeoutMs: number): Promise<Buffer> {
-  const colon = broker.lastIndexOf(':');
-  return new Promise((resolve, reject) => {
-    const fail = (cause: Error): void => {
-      socket.destroy();
-      reject(
-        new AppError('STORE_UNAVAILABLE', `Kafka at ${broker} is unavailable`, { retryable: true, cause }),
-      );
-    };
-    const socket = connect({ host: broker.slice(0, colon), port: Number(broker.slice(colon + 1)) });
-    let received = Buffer.alloc(0);
-    socket.setTimeout(timeoutMs, () => fail(new Error('timed out')));
-    socket.on('error', fail);
-    socket.on('close', () => fail(new Error('connection closed')));
-    socket.on('connect', () => socket.write(request));
-    socket.on('data', (chunk) => {
-      received = Buffer.concat([received, chunk]);
-      if (received.length < 4 || received.length < 4 + received.readInt32BE(0)) return;
-      resolve(received.subarray(4));
-      socket.destroy();
-    });
-  });
-}
-
-function int16(value: number): Buffer {
-  const buffer = Buffer.alloc(2);
-  buffer.writeInt16BE(value);
-  return buffer;
-}
-
-function int32(value: number): Buffer {
-  const buffer = Buffer.alloc(4);
-  buffer.writeInt32BE(value);
-  return buffer;
 }

@@ -32,7 +32,7 @@ export interface KafkaCluster {
 export async function startKafkaCluster(): Promise<KafkaCluster> {
   const folder = mkdtempSync(join(tmpdir(), 'tds-kafka-cluster-'));
   const controllerPort = await freePort();
-  const clusterId = `C${Buffer.from(randomUUID().replaceAll('-', ''), 'hex').toString('base64url').slice(1)}`;
+  const clusterId = newClusterId();
   const services: EmbeddedService[] = [];
   const stopBrokers = async (): Promise<void> => {
     // The controller last: brokers hand over their partitions through it.
@@ -92,12 +92,19 @@ export async function startKafkaCluster(): Promise<KafkaCluster> {
   };
 }
 
-async function startBroker(broker: {
+export function newClusterId(): string {
+  return `C${Buffer.from(randomUUID().replaceAll('-', ''), 'hex').toString('base64url').slice(1)}`;
+}
+
+export async function startBroker(broker: {
   readonly id: number;
   readonly folder: string;
   readonly clusterId: string;
   readonly controllerPort: number;
   readonly port: number;
+  /** Further properties, and arguments that format the storage. */
+  readonly properties?: Readonly<Record<string, string | number>>;
+  readonly formatArgs?: readonly string[];
 }): Promise<EmbeddedService> {
   const { id, folder, clusterId, port } = broker;
   const home = join(folder, String(id));
@@ -105,6 +112,7 @@ async function startBroker(broker: {
   const configFile = join(home, 'server.properties');
   writeFileSync(configFile, properties(broker, home));
   const format = ['kafka.tools.StorageTool', 'format', '-t', clusterId, '-c', configFile];
+  format.push(...(broker.formatArgs ?? []));
   await promisify(execFile)(java, ['-Xmx96m', ...JVM, '-cp', jars, ...format]);
   const url = `127.0.0.1:${port}`;
   return await startService({
@@ -124,7 +132,10 @@ async function startBroker(broker: {
   });
 }
 
-function properties({ id, controllerPort, port }: Parameters<typeof startBroker>[0], home: string): string {
+function properties(
+  { id, controllerPort, port, properties: further = {} }: Parameters<typeof startBroker>[0],
+  home: string,
+): string {
   const controller = `CONTROLLER://127.0.0.1:${controllerPort}`;
   const entries = {
     'process.roles': id === 1 ? 'broker,controller' : 'broker',
@@ -143,6 +154,7 @@ function properties({ id, controllerPort, port }: Parameters<typeof startBroker>
     'log.cleaner.dedupe.buffer.size': 16_777_216,
     // A slow broker on a loaded machine must not count as dead.
     'broker.session.timeout.ms': 20_000,
+    ...further,
   };
   return Object.entries(entries)
     .map(([key, value]) => `${key}=${value}\n`)

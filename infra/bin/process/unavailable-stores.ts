@@ -1,6 +1,7 @@
 import { createClickHouse } from '../../clickhouse/client.ts';
 import type { Config } from '../../config.ts';
 import { createKafka } from '../../kafka/client.ts';
+import { kafkaConnection } from '../../kafka/connection.ts';
 import { withTimeout } from '../../lifecycle.ts';
 import type { Logger } from '../../log.ts';
 import { createPool } from '../../postgres/client.ts';
@@ -43,7 +44,7 @@ async function postgresAnswers(url: string): Promise<boolean> {
 
 async function kafkaAnswers(config: Config, log: Logger): Promise<boolean> {
   const kafka = createKafka({
-    brokers: config.kafkaBrokers ?? [],
+    ...kafkaConnection(config),
     clientId: 'tds-wait',
     topicPrefix: config.kafkaTopicPrefix,
     log,

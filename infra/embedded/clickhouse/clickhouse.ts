@@ -22,7 +22,8 @@ export async function startClickHouse(options: {
   log: ServiceLog;
 }): Promise<EmbeddedClickHouse> {
   const { port, log } = options;
-  resolveOptional('chdb/package.json', 'ClickHouse', 'CLICKHOUSE_URL');
+  for (const name of ['chdb', 'ffi-rs'])
+    resolveOptional(`${name}/package.json`, 'ClickHouse', 'CLICKHOUSE_URL');
   const home = join(options.dataDir, 'clickhouse');
   makeClosedFolder(home);
   const writer = storedSecret(join(options.dataDir, 'clickhouse.password'));

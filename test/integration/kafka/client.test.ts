@@ -1,16 +1,19 @@
 import { randomBytes } from 'node:crypto';
 
-import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { ConfigResourceTypes, Kafka as KafkaJs } from 'kafkajs';
+import type { Admin } from 'kafkajs';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 
 import { createKafka } from '../../../infra/kafka/client.ts';
-import type { Kafka } from '../../../infra/kafka/client.ts';
+import type { Kafka, KafkaOptions } from '../../../infra/kafka/client.ts';
 import { createLogger } from '../../../infra/log.ts';
 import { topics } from '../../../schemas/topics.ts';
 
 const topicPrefix = `k_${randomBytes(4).toString('hex')}.`;
 const log = createLogger('test', 'silent');
-const open = (): Kafka =>
+const open = (options: Partial<KafkaOptions> = {}): Kafka =>
   createKafka({
+    ...options,
     brokers: inject('backend').urls.KAFKA_BROKERS.split(','),
     clientId: 'test',
     topicPrefix,
@@ -99,4 +102,48 @@ test('stops a consumption while its start offset is being loaded, and accepts a 
   await new Promise((resolve) => setTimeout(resolve, 50));
   process.off('unhandledRejection', listener);
   expect(unhandled).toEqual([]);
+});
+
+describe('topics that can lose messages', () => {
+  const name = `${topicPrefix}${topics.chainBlocks.name}`;
+  let admin: Admin;
+  const configure = async (entries: Record<string, string>): Promise<void> => {
+    const configEntries = Object.entries(entries).map(([key, value]) => ({ name: key, value }));
+    await admin.alterConfigs({
+      validateOnly: false,
+      resources: [{ type: ConfigResourceTypes.TOPIC, name, configEntries }],
+    });
+  };
+  beforeAll(async () => {
+    admin = new KafkaJs({ brokers: inject('backend').urls.KAFKA_BROKERS.split(',') }).admin();
+    await admin.connect();
+    await kafka.ensureTopics();
+  });
+  afterAll(() => admin.disconnect());
+
+  test.each([
+    [{ 'retention.ms': '604800000' }, 'retention.ms=604800000', 'retention.ms=-1'],
+    [{ 'retention.bytes': '1000000' }, 'retention.bytes=1000000', 'retention.bytes=-1'],
+    [{ 'cleanup.policy': 'compact' }, 'cleanup.policy=compact', 'cleanup.policy=delete'],
+    [{ 'max.message.bytes': '1048588' }, 'max.message.bytes=1048588', 'max.message.bytes='],
+  ])('are refused by name, with the command that changes them: %j', async (unsafe, found, wanted) => {
+    const safe = { 'retention.ms': '-1', 'retention.bytes': '-1', 'max.message.bytes': '17825792' };
+    await configure({ ...safe, ...unsafe });
+    try {
+      const refused = await kafka.ensureTopics().then(
+        () => null,
+        (error: unknown) => error,
+      );
+      expect(refused).toMatchObject({ code: 'TOPIC_MISMATCH' });
+      const { message } = refused as Error;
+      expect(message).toContain(`${name} has ${found}: kafka-configs.sh `);
+      expect(message).toContain(`--entity-name ${name} --add-config ${wanted}`);
+      const lenient = open({ allowUnsafeTopics: true });
+      await lenient.ensureTopics();
+      await lenient.close();
+    } finally {
+      await configure(safe);
+    }
+    await kafka.ensureTopics();
+  });
 });

@@ -169,7 +169,11 @@ describe('an owner of the database that is no superuser', () => {
   };
   const asOwner = async (work: (pool: Pool) => Promise<void>): Promise<void> => {
     const pool = createPool(urlOf(plain), { applicationName: 'test' });
-    await work(pool).finally(() => pool.end());
+    try {
+      await work(pool);
+    } finally {
+      await pool.end();
+    }
   };
 
   beforeAll(async () => {

@@ -11,11 +11,13 @@ const { dependencies } = z
   .object({ dependencies: z.record(z.string(), z.string()) })
   .parse(JSON.parse(readFileSync('package.json', 'utf8')));
 const FOLDERS = ['api', 'infra', 'pipeline', 'projections', 'schemas'];
+/** Run as a process of its own, once its packages are known to be installed. */
+const PROGRAMS = ['embedded/clickhouse/server.ts'];
 
 /** The packages that the modules of a folder import, dynamic imports and type imports included. */
 function importedPackages(folder: string): string[] {
-  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) =>
-    name.endsWith('.ts'),
+  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(
+    (name) => name.endsWith('.ts') && !PROGRAMS.includes(name),
   );
   const specifiers = files.flatMap((name) =>
     [

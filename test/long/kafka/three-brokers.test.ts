@@ -83,3 +83,29 @@ test('every acknowledged message is in the log at its reported offset while lead
   expect(acknowledged.length).toBeGreaterThan(ENOUGH.acknowledged);
   expect(moves).toBeGreaterThan(ENOUGH.moves);
 });
+
+test('topics have three replicas, two of them in sync; one with fewer is refused by name', async () => {
+  const log = createLogger('test', 'silent');
+  const created = createKafka({ brokers: cluster.brokers, clientId: 'test', topicPrefix: 'safe.', log });
+  await created.ensureTopics();
+  await created.close();
+  const { topics: described } = await cluster.admin.fetchTopicMetadata({ topics: [`safe.${topic.name}`] });
+  expect(described[0]?.partitions.map(({ replicas }) => replicas.length)).toEqual(
+    Array.from({ length: topic.partitions }, () => 3),
+  );
+
+  await cluster.admin.createTopics({
+    waitForLeaders: true,
+    topics: [{ topic: `few.${topic.name}`, numPartitions: topic.partitions, replicationFactor: 1 }],
+  });
+  const few = createKafka({ brokers: cluster.brokers, clientId: 'test', topicPrefix: 'few.', log });
+  const refused = await few.ensureTopics().then(
+    () => null,
+    (error: unknown) => error,
+  );
+  await few.close();
+  expect(refused).toMatchObject({ code: 'TOPIC_MISMATCH' });
+  const { message } = refused as Error;
+  expect(message).toMatch(new RegExp(`few.${topic.name} has .*min.insync.replicas=1.*: kafka-configs.sh`));
+  expect(message).toMatch(new RegExp(`few.${topic.name} has 1 of 3 replicas: kafka-reassign-partitions.sh`));
+});

@@ -1,0 +1,90 @@
+import kafkajs from 'kafkajs';
+
+import { AppError } from '../../schemas/errors.ts';
+import { topics } from '../../schemas/topics.ts';
+import type { Topic } from '../../schemas/topics.ts';
+import { MAX_MESSAGE_BYTES } from './consumption.ts';
+
+/** A cluster of so many brokers keeps as many replicas, of which one may fail. */
+const REPLICATED_BROKERS = 3;
+const MIN_INSYNC_REPLICAS = 2;
+
+/** The number of replicas that a topic is created with; -1 for the cluster's default. */
+export function replicationFactor(brokers: number): number {
+  return brokers < REPLICATED_BROKERS ? -1 : REPLICATED_BROKERS;
+}
+
+/** The configuration that a topic is created with. */
+export function topicConfig({ retention }: Topic<unknown>, brokers: number): Record<string, string> {
+  return {
+    'cleanup.policy': 'delete',
+    'retention.ms': retention === 'forever' ? '-1' : String(retention),
+    'retention.bytes': '-1',
+    'max.message.bytes': String(MAX_MESSAGE_BYTES),
+    ...(brokers < REPLICATED_BROKERS ? {} : { 'min.insync.replicas': String(MIN_INSYNC_REPLICAS) }),
+  };
+}
+
+/**
+ * Refuses topics that can lose acknowledged messages, or cannot hold the largest one.
+ *
+ * @throws AppError `TOPIC_MISMATCH` that names each such topic with the command that changes it
+ */
+export async function checkTopics(admin: kafkajs.Admin, topicPrefix: string): Promise<void> {
+  const declared = new Map(Object.values(topics).map((topic) => [topicPrefix + topic.name, topic]));
+  const { brokers } = await admin.describeCluster();
+  const { resources } = await admin.describeConfigs({
+    includeSynonyms: false,
+    resources: [...declared.keys()].map((name) => ({ type: kafkajs.ConfigResourceTypes.TOPIC, name })),
+  });
+  const { topics: described } = await admin.fetchTopicMetadata({ topics: [...declared.keys()] });
+  const replicasOf = new Map(
+    described.map(({ name, partitions }) => [
+      name,
+      Math.min(...partitions.map(({ replicas }) => replicas.length)),
+    ]),
+  );
+  const problems = resources.flatMap(({ resourceName: name, configEntries }) => {
+    const topic = declared.get(name);
+    if (topic === undefined) return [];
+    const actual = new Map(configEntries.map(({ configName, configValue }) => [configName, configValue]));
+    return [
+      ...unsafeConfig(name, topicConfig(topic, brokers.length), actual),
+      ...underReplicated(name, replicasOf.get(name) ?? 0, brokers.length),
+    ];
+  });
+  if (problems.length === 0) return;
+  throw new AppError(
+    'TOPIC_MISMATCH',
+    `Topics that can lose messages (KAFKA_ALLOW_UNSAFE_TOPICS=true goes on anyway):\n  ${problems.join('\n  ')}`,
+  );
+}
+
+/** Settings that keep messages shorter, keep fewer replicas in sync or allow smaller messages than `wanted`. */
+function unsafeConfig(
+  name: string,
+  wanted: Readonly<Record<string, string>>,
+  actual: ReadonlyMap<string, string>,
+): string[] {
+  const wrong = Object.entries(wanted).filter(([key, value]) => !isSafe(key, actual.get(key) ?? '', value));
+  if (wrong.length === 0) return [];
+  const found = wrong.map(([key]) => `${key}=${actual.get(key) ?? ''}`).join(', ');
+  const changes = wrong.map(([key, value]) => `${key}=${value}`).join(',');
+  return [
+    `${name} has ${found}: kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics --entity-name ${name} --add-config ${changes}`,
+  ];
+}
+
+function isSafe(key: string, actual: string, wanted: string): boolean {
+  if (key === 'cleanup.policy') return actual === wanted;
+  // -1 is no limit of retention.
+  if (key.startsWith('retention.') && (actual === '-1' || wanted === '-1')) return actual === '-1';
+  return Number(actual) >= Number(wanted);
+}
+
+function underReplicated(name: string, replicas: number, brokers: number): string[] {
+  if (brokers < REPLICATED_BROKERS || replicas >= REPLICATED_BROKERS) return [];
+  return [
+    `${name} has ${replicas} of ${REPLICATED_BROKERS} replicas: kafka-reassign-partitions.sh --bootstrap-server HOST:PORT --execute --reassignment-json-file FILE`,
+  ];
+}

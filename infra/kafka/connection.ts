@@ -1,0 +1,101 @@
+import { readFileSync } from 'node:fs';
+
+import type { KafkaConfig, SASLOptions } from 'kafkajs';
+
+import { AppError } from '../../schemas/errors.ts';
+import { required } from '../config.ts';
+import type { Config } from '../config.ts';
+import { framedSocket } from './framed-socket.ts';
+
+/** How the brokers are reached. */
+export interface KafkaConnection {
+  /** As `host:port`. */
+  readonly brokers: readonly string[];
+  /** TLS, with PEM texts; absent: plaintext. */
+  readonly ssl?: { readonly ca?: string; readonly cert?: string; readonly key?: string } | undefined;
+  readonly sasl?: SASLOptions | undefined;
+}
+
+/**
+ * The connection that the settings `KAFKA_*` describe.
+ *
+ * @throws AppError `CONFIG_INVALID` naming the setting that is missing, without effect, or whose file cannot be read
+ */
+export function kafkaConnection(config: Config): KafkaConnection {
+  return { brokers: required(config, 'kafkaBrokers'), ssl: sslOf(config), sasl: saslOf(config) };
+}
+
+function sslOf({ kafkaSsl, kafkaSslCa, kafkaSslCert, kafkaSslKey }: Config): KafkaConnection['ssl'] {
+  const files = { KAFKA_SSL_CA: kafkaSslCa, KAFKA_SSL_CERT: kafkaSslCert, KAFKA_SSL_KEY: kafkaSslKey };
+  if (!kafkaSsl) {
+    const [unused] = Object.entries(files).find(([, path]) => path !== null) ?? [];
+    if (unused !== undefined) throw invalid(`${unused} has no effect: set KAFKA_SSL=true`);
+    return undefined;
+  }
+  if ((kafkaSslCert === null) !== (kafkaSslKey === null))
+    throw invalid('KAFKA_SSL_CERT and KAFKA_SSL_KEY must be set together');
+  const pem = (setting: keyof typeof files): string | undefined => {
+    const path = files[setting];
+    if (path === null) return undefined;
+    try {
+      return readFileSync(path, 'utf8');
+    } catch (cause) {
+      throw invalid(`${setting}: cannot read ${path}`, cause);
+    }
+  };
+  const [ca, cert, key] = [pem('KAFKA_SSL_CA'), pem('KAFKA_SSL_CERT'), pem('KAFKA_SSL_KEY')];
+  return {
+    ...(ca === undefined ? {} : { ca }),
+    ...(cert === undefined || key === undefined ? {} : { cert, key }),
+  };
+}
+
+function saslOf({ kafkaSaslMechanism: mechanism, ...config }: Config): SASLOptions | undefined {
+  const { kafkaSaslUsername: username, kafkaSaslPassword: password } = config;
+  if (mechanism === null) {
+    if (username === null && password === null) return undefined;
+    throw invalid('KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD have no effect: set KAFKA_SASL_MECHANISM');
+  }
+  if (username === null || password === null)
+    throw invalid('KAFKA_SASL_MECHANISM needs KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD');
+  return { mechanism, username, password };
+}
+
+/** The options of kafkajs that concern a single connection. */
+export function connectionOptions({ brokers, ssl, sasl }: KafkaConnection) {
+  return {
+    brokers: [...brokers],
+    ...(ssl === undefined ? {} : { ssl }),
+    ...(sasl === undefined ? {} : { sasl }),
+    connectionTimeout: 5000,
+    requestTimeout: 30_000,
+    socketFactory: framedSocket,
+  } satisfies Partial<KafkaConfig>;
+}
+
+/**
+ * The error of a failed request: `STORE_UNAVAILABLE`, which is retried, or `CONFIG_INVALID` where only other settings help: the
+ * broker rejects the log-in, or its certificate is not trusted.
+ */
+export function kafkaError(message: string, cause: unknown): AppError {
+  for (let error: unknown = cause; error instanceof Error; error = error.cause) {
+    if (error instanceof AppError) return error;
+    if (error.name === 'KafkaJSSASLAuthenticationError') {
+      return invalid(
+        `Kafka rejected the log-in (${error.message}): check KAFKA_SASL_MECHANISM, KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD`,
+        cause,
+      );
+    }
+    if ('code' in error && CERTIFICATE_ERRORS.test(String(error.code))) {
+      return invalid(`The certificate of Kafka is not trusted (${error.message}): check KAFKA_SSL_CA`, cause);
+    }
+  }
+  return new AppError('STORE_UNAVAILABLE', message, { retryable: true, cause });
+}
+
+/** Codes of OpenSSL's verification and of Node's check of the host name. */
+const CERTIFICATE_ERRORS = /CERT|^UNABLE_TO_/;
+
+function invalid(message: string, cause?: unknown): AppError {
+  return new AppError('CONFIG_INVALID', message, { cause });
+}

@@ -1,0 +1,145 @@
+import { randomBytes } from 'node:crypto';
+
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+import { loadConfig } from '../../../infra/config.ts';
+import { createKafka } from '../../../infra/kafka/client.ts';
+import type { Kafka } from '../../../infra/kafka/client.ts';
+import { kafkaConnection } from '../../../infra/kafka/connection.ts';
+import { createLogger } from '../../../infra/log.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { PASSWORD, USERNAME, startSecureKafka } from '../../support/secure-kafka.ts';
+import type { SecureKafka } from '../../support/secure-kafka.ts';
+
+/** A broker that clients reach by TLS and with a log-in only. */
+
+const lines: string[] = [];
+const log = createLogger('test', 'trace', { write: (line) => void lines.push(line) });
+const topicPrefix = `s_${randomBytes(4).toString('hex')}.`;
+
+const open = (server: SecureKafka, env: NodeJS.ProcessEnv = {}): Kafka =>
+  createKafka({
+    ...kafkaConnection(
+      loadConfig({
+        KAFKA_BROKERS: server.broker,
+        KAFKA_SSL: 'true',
+        KAFKA_SSL_CA: server.ca,
+        KAFKA_SASL_MECHANISM: 'scram-sha-512',
+        KAFKA_SASL_USERNAME: USERNAME,
+        KAFKA_SASL_PASSWORD: PASSWORD,
+        ...env,
+      }),
+    ),
+    clientId: 'test',
+    topicPrefix,
+    log,
+  });
+
+/** Every way that the service uses a connection. */
+async function exchange(kafka: Kafka, name: string): Promise<void> {
+  await kafka.ensureTopics();
+  expect(await kafka.topicId(topics.chainStatus)).toMatch(/^[0-9a-f]{32}$/);
+  const publisher = kafka.publisher();
+  const value = { type: 'chunk.finished' as const, v: 1 as const, observed_at: 1, name };
+  const [published] = await publisher.publish(topics.chainStatus, [{ value }]);
+  await publisher.close();
+  const offset = published?.offset ?? 0;
+  const read: unknown[] = [];
+  for await (const message of kafka.readRange(topics.chainStatus, 0, offset, offset + 1)) {
+    read.push(JSON.parse(String(message.value)));
+  }
+  expect(read).toEqual([value]);
+}
+
+describe('a SASL_SSL listener', () => {
+  let server: SecureKafka;
+  beforeAll(async () => {
+    server = await startSecureKafka();
+  });
+  afterAll(() => server.stop());
+
+  test.each(['plain', 'scram-sha-256', 'scram-sha-512'])('accepts %s', async (mechanism) => {
+    const kafka = open(server, { KAFKA_SASL_MECHANISM: mechanism });
+    await exchange(kafka, mechanism);
+    await kafka.close();
+  });
+
+  test.each(['plain', 'scram-sha-256'])(
+    'rejects a wrong password of %s in one sentence',
+    async (mechanism) => {
+      const kafka = open(server, { KAFKA_SASL_MECHANISM: mechanism, KAFKA_SASL_PASSWORD: 'wrong password' });
+      const refusal = {
+        code: 'CONFIG_INVALID',
+        message: expect.stringMatching(
+          /^Kafka rejected the log-in \(.*\): check KAFKA_SASL_MECHANISM, .*PASSWORD$/,
+        ),
+      };
+      await expect(kafka.ensureTopics()).rejects.toMatchObject(refusal);
+      await expect(kafka.topicId(topics.chainStatus)).rejects.toMatchObject(refusal);
+      await kafka.close();
+    },
+  );
+
+  test('is not trusted without its authority', async () => {
+    const kafka = open(server, { KAFKA_SSL_CA: '' });
+    const refusal = {
+      code: 'CONFIG_INVALID',
+      message: expect.stringMatching(/^The certificate of Kafka is not trusted \(.*\): check KAFKA_SSL_CA$/),
+    };
+    await expect(kafka.topicId(topics.chainStatus)).rejects.toMatchObject(refusal);
+    await expect(kafka.ensureTopics()).rejects.toMatchObject(refusal);
+    await kafka.close();
+  });
+
+  test('leaves no password in the log', () => {
+    expect(lines.join('')).not.toMatch(/secret|wrong password/);
+  });
+});
+
+test('a listener that asks for a client certificate accepts one of its authority', async () => {
+  const server = await startSecureKafka({ asksForCertificate: true });
+  try {
+    const certified = open(server, { KAFKA_SSL_CERT: server.clientCert, KAFKA_SSL_KEY: server.clientKey });
+    await exchange(certified, 'certified');
+    await certified.close();
+    const bare = open(server);
+    await expect(bare.topicId(topics.chainStatus)).rejects.toMatchObject({
+      code: expect.stringMatching('CONFIG_INVALID|STORE_UNAVAILABLE'),
+    });
+    await bare.close();
+  } finally {
+    await server.stop();
+  }
+});
+
+test('an expired certificate is named as such', async () => {
+  const server = await startSecureKafka({ isExpired: true });
+  try {
+    const kafka = open(server);
+    await expect(kafka.topicId(topics.chainStatus)).rejects.toMatchObject({
+      code: 'CONFIG_INVALID',
+      message: expect.stringContaining('certificate has expired'),
+    });
+    await kafka.close();
+  } finally {
+    await server.stop();
+  }
+});
+
+test.each([
+  [{ KAFKA_SSL_CA: 'ca.pem' }, /KAFKA_SSL_CA has no effect: set KAFKA_SSL=true/],
+  [{ KAFKA_SSL: 'true', KAFKA_SSL_CERT: 'c.pem' }, /KAFKA_SSL_CERT and KAFKA_SSL_KEY must be set together/],
+  [{ KAFKA_SSL: 'true', KAFKA_SSL_CA: 'no-such.pem' }, /KAFKA_SSL_CA: cannot read no-such.pem/],
+  [{ KAFKA_SASL_USERNAME: 'u' }, /have no effect: set KAFKA_SASL_MECHANISM/],
+  [
+    { KAFKA_SASL_MECHANISM: 'plain', KAFKA_SASL_USERNAME: 'u' },
+    /needs KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD/,
+  ],
+  [
+    { KAFKA_SASL_MECHANISM: 'gssapi' },
+    /KAFKA_SASL_MECHANISM: must be one of plain, scram-sha-256, scram-sha-512/,
+  ],
+  [{ KAFKA_SSL: 'perhaps' }, /KAFKA_SSL: must be true or false/],
+])('rejects the settings %j', (env, message) => {
+  expect(() => kafkaConnection(loadConfig({ KAFKA_BROKERS: 'a:1', ...env }))).toThrow(message);
+});
