@@ -10,40 +10,30 @@ import { checkServed, lockServed } from './served-lock.ts';
 import type { ServedLock } from './served-lock.ts';
 
 /** The runner's state in PostgreSQL; simulations replace it. Each method is one transaction. */
-export interface ProjectionState extends HaltMonitorState {
+export interface ProjectionState {
   /** Next offsets of a build by partition; throws `CHECKPOINT_OUTSIDE_LOG`. */
   checkpoints(log: LogIdentity, build: Build): Promise<ReadonlyMap<number, number>>;
   /** Moves checkpoints by compare-and-set. Returns the refused moves: another process moved those checkpoints. */
   move(log: LogIdentity, moves: readonly CheckpointMove[]): Promise<CheckpointMove[]>;
   /** Blocks swaps while a batch is written; throws `BUILD_RETIRED` when a build is no longer served. */
   hold(builds: readonly Build[]): Promise<ServedLock>;
-}
-
-/** State that the halt monitor reads and writes. */
-export interface HaltMonitorState {
+  /** Throws `BUILD_RETIRED` when a build is no longer served. */
+  checkServed(builds: readonly Build[]): Promise<void>;
   recordHalt(builds: readonly Build[], halt: Halt): Promise<void>;
   /** True when an operator skipped the message for each of these projections. */
   isSkipped(builds: readonly Build[], message: LogMessage): Promise<boolean>;
   /** False once an operator cleared a recorded halt: the message is read again. */
   isHalted(builds: readonly Build[], message: LogMessage): Promise<boolean>;
-  /** Throws `BUILD_RETIRED` when a build is no longer served. */
-  checkServed(builds: readonly Build[]): Promise<void>;
-}
-
-export function haltMonitorState(pool: Pool): HaltMonitorState {
-  return {
-    recordHalt: (builds, halt) => recordHalt(pool, builds, halt),
-    isSkipped: (builds, message) => isSkipped(pool, builds, message),
-    isHalted: (builds, message) => isHalted(pool, builds, message),
-    checkServed: (builds) => checkServed(pool, builds),
-  };
 }
 
 export function projectionState(pool: Pool, kafka: Pick<Kafka, 'offsets'>): ProjectionState {
   return {
-    ...haltMonitorState(pool),
     checkpoints: (log, build) => loadCheckpoints(pool, kafka, log, build),
     move: (log, moves) => moveCheckpoints(pool, log, moves),
     hold: (builds) => lockServed(pool, builds),
+    checkServed: (builds) => checkServed(pool, builds),
+    recordHalt: (builds, halt) => recordHalt(pool, builds, halt),
+    isSkipped: (builds, message) => isSkipped(pool, builds, message),
+    isHalted: (builds, message) => isHalted(pool, builds, message),
   };
 }

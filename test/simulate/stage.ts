@@ -119,7 +119,7 @@ export function createStage({ seed, onTrace }: StageOptions) {
       log,
       metrics,
     };
-    const open = async (): Promise<ProjectionRun> => {
+    const open = async (signal: AbortSignal): Promise<ProjectionRun> => {
       const targets: Target[] = [];
       for (const projection of chainProjections) {
         const build = await own.call('state', 'openBuild', async () => ({
@@ -127,7 +127,7 @@ export function createStage({ seed, onTrace }: StageOptions) {
         }));
         targets.push({ projection, build });
       }
-      return await runTargets(ports, { groupId, limits }, targets);
+      return await runTargets(ports, { groupId, limits, signal }, targets);
     };
     const run = followServed(open, ports);
     run.then(({ done }) => done).catch((error: unknown) => ended(own, error));

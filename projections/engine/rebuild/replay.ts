@@ -1,24 +1,21 @@
 import type { Clock } from '../../../infra/clock.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
-import type { Kafka, LogMessage } from '../../../infra/kafka/client.ts';
+import type { Kafka } from '../../../infra/kafka/client.ts';
 import type { Logger } from '../../../infra/log.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Build } from '../builds.ts';
-import { createBatch } from '../run/batch.ts';
-import type { Batch, Reading, Target } from '../run/batch.ts';
+import type { Target } from '../run/batch.ts';
+import { createPipeline, haltReason, streamOf } from '../run/pipeline.ts';
+import type { Poison } from '../run/pipeline.ts';
 import { createReadings } from '../run/readings.ts';
-import { createWriter } from '../run/writer.ts';
 import { identifyLog } from '../../../infra/kafka/checkpoints.ts';
 import { loadCheckpoints, moveCheckpoints } from '../checkpoints.ts';
-import type { PostgresProjection, StreamItem } from '../../define.ts';
+import type { PostgresProjection } from '../../define.ts';
 import { createFolder } from '../run/fold.ts';
-import { createGatherer } from '../run/gatherer.ts';
 import type { ProjectionMetrics } from '../metrics.ts';
 import { createStoreRetry } from '../store-retry.ts';
-import { describe, readItem } from '../../streams.ts';
-import { DEFAULT_LIMITS, streamOf } from '../run/clickhouse-runner.ts';
 import type { RunnerPorts } from '../run/clickhouse-runner.ts';
 import { projectionState } from '../state.ts';
 import type { ProjectionState } from '../state.ts';
@@ -38,14 +35,6 @@ export type Goal = ReadonlyMap<number, number>;
 
 /** Called with the number of messages read since the last call. */
 export type OnRead = (messages: number) => void;
-
-/** A message that cannot be read or projected. */
-export interface Poison {
-  readonly message: LogMessage;
-  /** True for a message that can be read, but not projected. */
-  readonly isReadable: boolean;
-  readonly reason: string;
-}
 
 /** Stores and clock of a replay, real or simulated. */
 export interface ReplayPorts
@@ -79,67 +68,44 @@ export async function replayTargets(
   goal: Goal,
   onRead: OnRead,
 ): Promise<void> {
-  const { kafka, clickhouse, state, clock, log, metrics } = ports;
+  const { kafka, state } = ports;
   const topic = streamOf(targets);
+  const builds = targets.map(({ build }) => build);
   const failed = new AbortController();
   const signal = AbortSignal.any([ports.signal, failed.signal]);
   const retryWhileUnavailable = createStoreRetry('postgres or kafka', ports);
   const identity = await retryWhileUnavailable(() => identifyLog(kafka, topic));
-  const readings = createReadings(state, identity, targets, retryWhileUnavailable);
-  const writer = createWriter({
-    clickhouse,
-    state,
-    hold: null,
-    clock,
-    identity,
-    log,
-    metrics,
-    signal,
-    onRoom: () => gatherer.onRoom(),
-    onFatal: (error) => failed.abort(error),
-    onRefused: ({ partition }) =>
-      failed.abort(
-        new AppError('CHECKPOINT_CONFLICT', `Another process writes these builds (partition ${partition})`),
-      ),
-  });
-  const gatherer = createGatherer(
-    writer,
-    (before) => createBatch(targets, before?.sizes()),
-    DEFAULT_LIMITS,
-    clock,
-  );
-
+  const readings = createReadings(state, identity, builds, retryWhileUnavailable);
   const ranges = [];
   for (const [partition, to] of goal) {
     ranges.push({ partition, from: (await readings.open(partition)).next, to });
   }
+  const pipeline = createPipeline({
+    ...ports,
+    identity,
+    signal,
+    targets,
+    hold: null,
+    onRefused: ({ partition }) => failed.abort(conflict(partition)),
+    onFatal: (error) => failed.abort(error),
+  });
   try {
-    let lastYield = clock.now();
     for await (const { partition, messages } of kafka.readRanges(topic, ranges, topic.fetchBytes, signal)) {
       const reading = await readings.open(partition);
       for (const message of messages) {
-        const item = readItem(topic, message);
-        await gatherer.ready();
-        const reason = 'reason' in item ? item.reason : project(gatherer.batch(), reading, item);
-        if (reason !== null) {
-          await ports.onPoison({ message, isReadable: !('reason' in item), reason });
-          await gatherer.ready();
-          gatherer.batch().skip(reading, message.offset);
+        const poison = await pipeline.add(reading, message);
+        if (poison !== null) {
+          await ports.onPoison(poison);
+          await pipeline.skip(reading, message);
         }
         onRead(1);
-        gatherer.added();
-        if (clock.now() - lastYield > 10) {
-          await clock.turn();
-          lastYield = clock.now();
-        }
         signal.throwIfAborted();
       }
     }
-    await gatherer.drain();
+    await pipeline.drain();
     signal.throwIfAborted();
   } finally {
-    gatherer.close();
-    await writer.idle();
+    await pipeline.stop();
   }
 }
 
@@ -166,8 +132,6 @@ export async function replayFold(
     to,
   }));
 
-  const conflict = (partition: number): AppError =>
-    new AppError('CHECKPOINT_CONFLICT', `Another process writes this build (partition ${partition})`);
   const skip = async (partition: number, expected: number): Promise<void> => {
     const refused = await retryWhileUnavailable(() =>
       moveCheckpoints(pool, identity, [{ build, partition, expected, next: expected + 1 }]),
@@ -210,14 +174,8 @@ export async function assertLogIsComplete(
   );
 }
 
-/** Adds a message; returns the reason why it cannot be projected, or null. */
-function project(batch: Batch, reading: Reading, item: StreamItem): string | null {
-  try {
-    batch.add(reading, item);
-    return null;
-  } catch (error) {
-    return describe(error);
-  }
+function conflict(partition: number): AppError {
+  return new AppError('CHECKPOINT_CONFLICT', `Another process writes this build (partition ${partition})`);
 }
 
 /**
@@ -227,14 +185,15 @@ function project(batch: Batch, reading: Reading, item: StreamItem): string | nul
 export async function assertSkipped(
   state: Pick<ProjectionState, 'isSkipped' | 'recordHalt'>,
   builds: readonly Build[],
-  { message, isReadable, reason }: Poison,
+  poison: Poison,
 ): Promise<void> {
+  const { message } = poison;
   if (await state.isSkipped(builds, message)) return;
-  const stated = isReadable ? `projecting failed: ${reason}` : reason;
-  await state.recordHalt(builds, { message, reason: stated, announced: false });
+  const reason = haltReason(poison);
+  await state.recordHalt(builds, { message, reason, announced: false });
   const { topic, partition, offset } = message;
   throw new AppError(
     'MESSAGE_INVALID',
-    `${topic}:${partition}:${offset} cannot be read (${stated}): \`tds quarantine skip ${topic}:${partition}:${offset}\` passes over it`,
+    `${topic}:${partition}:${offset} cannot be read (${reason}): \`tds quarantine skip ${topic}:${partition}:${offset}\` passes over it`,
   );
 }

@@ -3,27 +3,12 @@ import type { RowEncoder } from '../../../infra/clickhouse/row-binary.ts';
 import type { Build } from '../builds.ts';
 import type { CheckpointMove } from '../checkpoints.ts';
 import type { ClickHouseProjection, StreamItem } from '../../define.ts';
-import type { Halt } from '../halts.ts';
+import type { Reading } from './readings.ts';
 
 /** A projection and the build of it that is being written. */
 export interface Target {
   readonly projection: ClickHouseProjection;
   readonly build: Build;
-}
-
-/** What a run knows of a partition, from an assignment or a checkpoint conflict to the next. */
-export interface Reading {
-  readonly partition: number;
-  /** False once the partition is revoked or reopened: its gathered messages then move no checkpoint. */
-  current: boolean;
-  /** Next offset to take from the consumer. */
-  next: number;
-  /** By target, its checkpoint once all gathered messages are written. A target ahead of `next` skips messages. */
-  readonly planned: Map<Target, number>;
-  /** By target, its stored checkpoint. */
-  readonly stored: Map<Target, number>;
-  /** The poison message that halts this partition. */
-  halt: Halt | null;
 }
 
 /** One target's part of a batch. */
@@ -37,7 +22,6 @@ export interface Share {
 
 export interface BatchMove {
   readonly reading: Reading;
-  readonly target: Target;
   readonly move: CheckpointMove;
 }
 
@@ -66,70 +50,62 @@ export interface Batch {
  */
 export function createBatch(targets: readonly Target[], sizes?: BatchSizes): Batch {
   let messages = 0;
-  const shares = targets.map((target, index): Share => ({
-    target,
-    tables: new Map(
-      Object.entries(target.projection.tables).map(([name, { columns }]) => [
-        name,
-        createRowEncoder(columns, sizes?.[index]?.get(name)),
-      ]),
-    ),
-    touched: [],
-    moves: new Map(),
-  }));
+  const shares = targets.map((target, index) => createShare(target, sizes?.[index]));
   const encoders = shares.flatMap(({ tables }) => [...tables.values()]);
   const sharesAt = (reading: Reading, offset: number): Share[] =>
-    shares.filter(({ target }) => (reading.planned.get(target) ?? Infinity) <= offset);
-
-  const move = (share: Share, reading: Reading, offset: number): void => {
-    const started = share.moves.get(reading);
-    const expected = started?.expected ?? reading.planned.get(share.target) ?? offset;
-    share.moves.set(reading, { expected, next: offset + 1 });
-    reading.planned.set(share.target, offset + 1);
+    shares.filter(({ target }) => (reading.planned.get(target.build) ?? Infinity) <= offset);
+  const pass = (reading: Reading, offset: number, passing: readonly Share[]): void => {
+    for (const { target, moves } of passing) {
+      const expected = moves.get(reading)?.expected ?? reading.planned.get(target.build) ?? offset;
+      moves.set(reading, { expected, next: offset + 1 });
+      reading.planned.set(target.build, offset + 1);
+    }
+    messages += 1;
+    reading.next = offset + 1;
   };
 
   return {
     shares,
     add(reading, item) {
       const receiving = sharesAt(reading, item.offset);
-      const undos = receiving.flatMap(({ tables }) => [...tables.values()].map((encoder) => encoder.mark()));
-      try {
-        for (const { target, tables } of receiving) {
-          for (const [table, rows] of Object.entries(target.projection.project(item))) {
-            const encoder = tables.get(table);
-            if (encoder === undefined) throw new TypeError(`${target.projection.name} has no table ${table}`);
-            encoder.add(rows);
-          }
-        }
-      } catch (error) {
-        for (const undo of undos) undo();
-        throw error;
-      }
-      for (const share of receiving) {
-        share.touched.push(share.target.projection.topic.touched(item));
-        move(share, reading, item.offset);
-      }
-      messages += 1;
-      reading.next = item.offset + 1;
+      addRows(receiving, item);
+      for (const { target, touched } of receiving) touched.push(target.projection.topic.touched(item));
+      pass(reading, item.offset, receiving);
     },
-    skip(reading, offset) {
-      for (const share of sharesAt(reading, offset)) move(share, reading, offset);
-      messages += 1;
-      reading.next = offset + 1;
-    },
+    skip: (reading, offset) => pass(reading, offset, sharesAt(reading, offset)),
     messages: () => messages,
     rows: () => Math.max(0, ...encoders.map(({ rows }) => rows)),
     sizes: () => shares.map(({ tables }) => new Map([...tables].map(([name, { bytes }]) => [name, bytes]))),
     bytes: () => encoders.reduce((sum, { bytes }) => sum + bytes, 0),
     moves: () =>
-      shares.flatMap(({ target, moves }) =>
+      shares.flatMap(({ target: { build }, moves }) =>
         [...moves]
           .filter(([reading]) => reading.current)
-          .map(([reading, { expected, next }]) => ({
-            reading,
-            target,
-            move: { build: target.build, partition: reading.partition, expected, next },
-          })),
+          .map(([reading, move]) => ({ reading, move: { build, partition: reading.partition, ...move } })),
       ),
   };
+}
+
+function createShare(target: Target, sizes?: ReadonlyMap<string, number>): Share {
+  const tables = Object.entries(target.projection.tables).map(
+    ([name, { columns }]) => [name, createRowEncoder(columns, sizes?.get(name))] as const,
+  );
+  return { target, tables: new Map(tables), touched: [], moves: new Map() };
+}
+
+/** Adds the rows of a message to all of these shares, or on an error to none. */
+function addRows(shares: readonly Share[], item: StreamItem): void {
+  const undos = shares.flatMap(({ tables }) => [...tables.values()].map((encoder) => encoder.mark()));
+  try {
+    for (const { target, tables } of shares) {
+      for (const [table, rows] of Object.entries(target.projection.project(item))) {
+        const encoder = tables.get(table);
+        if (encoder === undefined) throw new TypeError(`${target.projection.name} has no table ${table}`);
+        encoder.add(rows);
+      }
+    }
+  } catch (error) {
+    for (const undo of undos) undo();
+    throw error;
+  }
 }

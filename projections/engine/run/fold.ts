@@ -3,11 +3,14 @@ import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
 import type { LogMessage } from '../../../infra/kafka/client.ts';
 import type { Build } from '../builds.ts';
 import { moveCheckpoints } from '../checkpoints.ts';
+import type { CheckpointMove } from '../checkpoints.ts';
 import type { LogIdentity } from '../../../infra/kafka/checkpoints.ts';
 import type { PostgresProjection } from '../../define.ts';
 import { lockServedForTransaction } from '../served-lock.ts';
 import { describe, parseMessage } from '../../streams.ts';
 import { isStoreUnavailable } from '../../../infra/retry-while-unavailable.ts';
+import type { RetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
+import type { Topic } from '../../../schemas/topics.ts';
 
 /** Maximum messages per transaction. */
 const MESSAGES_PER_TRANSACTION = 500;
@@ -47,104 +50,41 @@ export interface Folder {
   fold(partition: number, messages: readonly LogMessage[]): Promise<Folded>;
 }
 
-/**
- * Folds messages into a build, each exactly once, in transactions that move its checkpoint. The checkpoint is moved
- * first, so that a second process waits for its row and then gets a conflict.
- *
- * @param isServed false for a shadow build; true: throws `BUILD_RETIRED` once the build is no longer served
- * @param retryWhileUnavailable runs one transaction
- */
-export function createFolder<M>({
-  pool,
-  projection,
-  identity,
-  build,
-  isServed,
-  retryWhileUnavailable,
-}: {
+interface FolderOptions<M> {
   readonly pool: Pool;
   readonly projection: PostgresProjection<M>;
   readonly identity: LogIdentity;
   readonly build: Build;
+  /** False for a shadow build; true: throws `BUILD_RETIRED` once the build is no longer served. */
   readonly isServed: boolean;
-  readonly retryWhileUnavailable: <T>(work: () => Promise<T>) => Promise<T>;
-}): Folder {
-  const { topic, notify } = projection;
-  const schema = build.names['schema'] ?? '';
+  /** Runs one transaction. */
+  readonly retryWhileUnavailable: RetryWhileUnavailable;
+}
 
-  /** Folds all messages in one transaction. */
-  const foldTogether = async (
-    partition: number,
-    expected: number,
-    batch: readonly ParsedMessage<M>[],
-  ): Promise<void> => {
-    if (batch.length === 0) return;
-    const relevant = batch.filter(({ message }) => projection.isRelevant?.(message) ?? true);
-    if (relevant.length === 0 && (await skipIrrelevant(partition, expected, batch.length))) return;
-    const work = async (tx: PoolClient): Promise<void> => {
-      if (isServed) await lockServedForTransaction(tx, [build]);
-      const next = expected + batch.length;
-      const conflicts = await moveCheckpoints(tx, identity, [{ build, partition, expected, next }]);
-      if (conflicts.length > 0) throw new CheckpointConflict();
-      for (const { message, from } of relevant) {
-        try {
-          const { offset, timestamp } = from;
-          await projection.fold(tx, message, { partition, offset, timestamp, schema });
-        } catch (error) {
-          if (isStoreUnavailable(error)) throw error;
-          throw new FoldFailed(from.offset - expected, error);
-        }
-      }
-      if (isServed) await notifyListeners(tx, batch);
-    };
-    await retryWhileUnavailable(() => inTransaction(pool, work, { idleMs: IDLE_MS }));
-  };
-
-  /** Moves the checkpoint past messages that change nothing; false on a conflict, or when the build is retired. */
-  const skipIrrelevant = async (partition: number, expected: number, messages: number): Promise<boolean> => {
-    const move = { build, partition, expected, next: expected + messages };
-    return (await retryWhileUnavailable(() => moveCheckpoints(pool, identity, [move]))).length === 0;
-  };
-
-  /** Postgres delivers the notifications when the transaction commits. */
-  const notifyListeners = async (
-    tx: Pick<Pool, 'query'>,
-    batch: readonly ParsedMessage<M>[],
-  ): Promise<void> => {
-    if (notify === undefined) return;
-    const payloads = new Set(batch.flatMap(({ message }) => notify.payload(message) ?? []));
-    if (payloads.size === 0) return;
-    await tx.query('SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS p (payload)', [
-      notify.channel,
-      [...payloads],
-    ]);
-  };
+/**
+ * Folds messages into a build, each exactly once, in transactions that move its checkpoint. The checkpoint is moved
+ * first, so that a second process waits for its row and then gets a conflict.
+ */
+export function createFolder<M>(options: FolderOptions<M>): Folder {
+  const { projection, build } = options;
+  const foldTogether = createFoldTransaction(options);
 
   /** Folds the messages of one transaction; a poison message ends it, and those before it are folded. */
   const foldSome = async (partition: number, messages: readonly LogMessage[]): Promise<Folded> => {
-    const first = messages[0]?.offset ?? 0;
-    const batch: ParsedMessage<M>[] = [];
-    let poison: { message: LogMessage; reason: string } | null = null;
-    for (const from of messages) {
-      const parsed = parseMessage(topic, from);
-      if ('reason' in parsed) {
-        poison = { message: from, reason: parsed.reason };
-        break;
-      }
-      batch.push({ message: parsed.message, from });
-    }
+    const expected = messages[0]?.offset ?? 0;
+    const { batch, poison } = parseUntilPoison(projection.topic, messages);
+    const next = expected + batch.length;
     try {
-      await foldTogether(partition, first, batch);
+      await foldTogether({ build, partition, expected, next }, batch);
     } catch (error) {
-      if (error instanceof CheckpointConflict) return { next: first, outcome: 'conflict' };
-      const culprit = error instanceof FoldFailed ? batch[error.index] : undefined;
+      if (error instanceof CheckpointConflict) return { next: expected, outcome: 'conflict' };
+      const culprit = error instanceof FoldFailed ? messages[error.index] : undefined;
       if (!(error instanceof FoldFailed) || culprit === undefined) throw error;
       const before = await foldSome(partition, messages.slice(0, error.index));
       if (before.outcome !== 'all') return before;
-      poison = { message: culprit.from, reason: `folding failed: ${error.message}` };
-      return { next: culprit.from.offset, outcome: 'poison', ...poison };
+      const reason = `folding failed: ${error.message}`;
+      return { next: culprit.offset, outcome: 'poison', message: culprit, reason };
     }
-    const next = first + batch.length;
     return poison === null ? { next, outcome: 'all' } : { next, outcome: 'poison', ...poison };
   };
 
@@ -157,4 +97,78 @@ export function createFolder<M>({
       return folded;
     },
   };
+}
+
+/** Moves a checkpoint over messages and folds them, in one transaction. */
+function createFoldTransaction<M>({
+  pool,
+  projection,
+  identity,
+  build,
+  isServed,
+  retryWhileUnavailable,
+}: FolderOptions<M>): (move: CheckpointMove, batch: readonly ParsedMessage<M>[]) => Promise<void> {
+  const schema = build.names['schema'] ?? '';
+  const isRelevant = ({ message }: ParsedMessage<M>): boolean => projection.isRelevant?.(message) ?? true;
+
+  const foldInTransaction = async (
+    tx: PoolClient,
+    move: CheckpointMove,
+    batch: readonly ParsedMessage<M>[],
+  ): Promise<void> => {
+    const { partition, expected } = move;
+    if (isServed) await lockServedForTransaction(tx, [build]);
+    const conflicts = await moveCheckpoints(tx, identity, [move]);
+    if (conflicts.length > 0) throw new CheckpointConflict();
+    for (const { message, from } of batch.filter(isRelevant)) {
+      const { offset, timestamp } = from;
+      try {
+        await projection.fold(tx, message, { partition, offset, timestamp, schema });
+      } catch (error) {
+        if (isStoreUnavailable(error)) throw error;
+        throw new FoldFailed(offset - expected, error);
+      }
+    }
+    if (isServed) await notifyListeners(tx, projection, batch);
+  };
+
+  return async (move, batch) => {
+    if (batch.length === 0) return;
+    if (!batch.some(isRelevant)) {
+      const refused = await retryWhileUnavailable(() => moveCheckpoints(pool, identity, [move]));
+      // Refused on a conflict, and when the build is retired: the transaction finds out which.
+      if (refused.length === 0) return;
+    }
+    const work = (tx: PoolClient): Promise<void> => foldInTransaction(tx, move, batch);
+    await retryWhileUnavailable(() => inTransaction(pool, work, { idleMs: IDLE_MS }));
+  };
+}
+
+/** The messages before the first one that cannot be read. */
+function parseUntilPoison<M>(
+  topic: Topic<M>,
+  messages: readonly LogMessage[],
+): { batch: ParsedMessage<M>[]; poison: { message: LogMessage; reason: string } | null } {
+  const batch: ParsedMessage<M>[] = [];
+  for (const from of messages) {
+    const parsed = parseMessage(topic, from);
+    if ('reason' in parsed) return { batch, poison: { message: from, reason: parsed.reason } };
+    batch.push({ message: parsed.message, from });
+  }
+  return { batch, poison: null };
+}
+
+/** Postgres delivers the notifications when the transaction commits. */
+async function notifyListeners<M>(
+  tx: PoolClient,
+  { notify }: PostgresProjection<M>,
+  batch: readonly ParsedMessage<M>[],
+): Promise<void> {
+  if (notify === undefined) return;
+  const payloads = new Set(batch.flatMap(({ message }) => notify.payload(message) ?? []));
+  if (payloads.size === 0) return;
+  await tx.query('SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS p (payload)', [
+    notify.channel,
+    [...payloads],
+  ]);
 }

@@ -30,6 +30,8 @@ export interface Gatherer {
   close(): void;
 }
 
+export const DEFAULT_LIMITS: GatherLimits = { rows: 50_000, bytes: 32_000_000, waitMs: 1000, gapMs: 150 };
+
 /** Submits a batch when it is full, when its first message has waited long enough, or at the end of the log. */
 export function createGatherer(
   writer: Writer,
@@ -42,15 +44,10 @@ export function createGatherer(
   /** True while the batch waits only for room in the writer. */
   let due = false;
   let closed = false;
-  let timer: { readonly at: number; readonly stop: AbortController } | null = null;
 
   const isFull = (): boolean => batch.rows() >= limits.rows || batch.bytes() >= limits.bytes;
-  const disarm = (): void => {
-    timer?.stop.abort();
-    timer = null;
-  };
   const launch = (): void => {
-    disarm();
+    timer.stop();
     due = false;
     if (closed || batch.messages() === 0) return;
     lastLaunch = clock.now();
@@ -62,16 +59,9 @@ export function createGatherer(
     if (writer.hasRoom()) launch();
     else due = true;
   };
+  const timer = createTimer(clock, launchWhenRoom);
   const arm = (at: number): void => {
-    if (due || (timer !== null && timer.at <= at)) return;
-    disarm();
-    const ms = at - clock.now();
-    if (ms <= 0) launchWhenRoom();
-    else {
-      const stop = new AbortController();
-      timer = { at, stop };
-      void clock.sleep(ms, stop.signal).then(() => stop.signal.aborted || launchWhenRoom());
-    }
+    if (!due) timer.start(at);
   };
 
   return {
@@ -98,7 +88,33 @@ export function createGatherer(
     },
     close() {
       closed = true;
-      disarm();
+      timer.stop();
+    },
+  };
+}
+
+interface Timer {
+  /** Calls at this time, or at once when it has passed. An earlier time that is set already stands. */
+  start(at: number): void;
+  stop(): void;
+}
+
+function createTimer(clock: Clock, onTime: () => void): Timer {
+  let set: { readonly at: number; readonly stopping: AbortController } | null = null;
+  const stop = (): void => {
+    set?.stopping.abort();
+    set = null;
+  };
+  return {
+    stop,
+    start(at) {
+      if (set !== null && set.at <= at) return;
+      stop();
+      const ms = at - clock.now();
+      if (ms <= 0) return onTime();
+      const stopping = new AbortController();
+      set = { at, stopping };
+      void clock.sleep(ms, stopping.signal).then(() => stopping.signal.aborted || onTime());
     },
   };
 }

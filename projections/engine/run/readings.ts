@@ -1,9 +1,25 @@
-import type { Reading, Target } from './batch.ts';
+import type { Build } from '../builds.ts';
+import type { Halt } from '../halts.ts';
 import type { LogIdentity } from '../../../infra/kafka/checkpoints.ts';
 import type { RetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import type { ProjectionState } from '../state.ts';
 
-/** Assigned partitions, each read from the lowest checkpoint of its targets. */
+/** What a run knows of a partition, from an assignment or a checkpoint conflict to the next. */
+export interface Reading {
+  readonly partition: number;
+  /** False once the partition is revoked or reopened: its gathered messages then move no checkpoint. */
+  current: boolean;
+  /** Next offset to take from the consumer. */
+  next: number;
+  /** By build, its checkpoint once all gathered messages are written. A build ahead of `next` skips messages. */
+  readonly planned: Map<Build, number>;
+  /** By build, its stored checkpoint. */
+  readonly stored: Map<Build, number>;
+  /** The poison message that halts this partition. */
+  halt: Halt | null;
+}
+
+/** Assigned partitions, each read from the lowest checkpoint of the builds. */
 export interface Readings {
   /** Throws when a checkpoint is outside the log. */
   check(): Promise<void>;
@@ -20,35 +36,26 @@ export interface Readings {
 export function createReadings(
   state: Pick<ProjectionState, 'checkpoints'>,
   identity: LogIdentity,
-  targets: readonly Target[],
+  builds: readonly Build[],
   retryWhileUnavailable: RetryWhileUnavailable,
 ): Readings {
   const readings = new Map<number, Reading>();
-  let loading: Promise<Map<Target, ReadonlyMap<number, number>>> | null = null;
+  let loading: Promise<Map<Build, ReadonlyMap<number, number>>> | null = null;
 
-  /** Shared by all partitions of one assignment, which ask at once. */
-  const load = async (): Promise<Map<Target, ReadonlyMap<number, number>>> => {
-    const stored = new Map<Target, ReadonlyMap<number, number>>();
-    for (const target of targets) {
-      stored.set(target, await state.checkpoints(identity, target.build));
-    }
+  const load = async (): Promise<Map<Build, ReadonlyMap<number, number>>> => {
+    const stored = new Map<Build, ReadonlyMap<number, number>>();
+    for (const build of builds) stored.set(build, await state.checkpoints(identity, build));
     return stored;
   };
   const begin = async (partition: number): Promise<Reading> => {
+    // Shared by all partitions of one assignment, which ask at once.
     loading ??= retryWhileUnavailable(load).finally(() => {
       loading = null;
     });
     const stored = await loading;
-    const planned = new Map(targets.map((target) => [target, stored.get(target)?.get(partition) ?? 0]));
+    const planned = new Map(builds.map((build) => [build, stored.get(build)?.get(partition) ?? 0]));
     const next = Math.min(...planned.values());
-    const reading: Reading = {
-      partition,
-      current: true,
-      next,
-      planned,
-      stored: new Map(planned),
-      halt: null,
-    };
+    const reading = { partition, current: true, next, planned, stored: new Map(planned), halt: null };
     drop(partition);
     readings.set(partition, reading);
     return reading;

@@ -4,7 +4,8 @@ import { isClickHouseUnavailable } from '../../../infra/clickhouse/client.ts';
 import type { Logger } from '../../../infra/log.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import type { LogIdentity } from '../../../infra/kafka/checkpoints.ts';
-import type { Batch, Reading, Share } from './batch.ts';
+import type { Batch, Share } from './batch.ts';
+import type { Reading } from './readings.ts';
 import { withNames } from '../../define.ts';
 import type { ServedLock } from '../served-lock.ts';
 import type { ProjectionMetrics } from '../metrics.ts';
@@ -24,7 +25,7 @@ export interface Writer {
   idle(): Promise<void>;
 }
 
-interface Dependencies {
+export interface WriterDependencies {
   readonly clickhouse: Pick<ClickHouse, 'insertEncoded' | 'command'>;
   readonly state: Pick<ProjectionState, 'move'>;
   /** Takes the lock that a swap of served builds waits for; null for shadow builds. */
@@ -45,8 +46,10 @@ interface Dependencies {
  * writes base rows, then derived tables, then the rows that say what is indexed, then checkpoints. So a checkpoint never
  * moves over a gap, and totals never lead what can be queried. Every part is idempotent.
  */
-export function createWriter(dependencies: Dependencies): Writer {
-  const { hold, metrics, signal } = dependencies;
+export function createWriter(dependencies: WriterDependencies): Writer {
+  const { metrics, signal } = dependencies;
+  const lock = createLockQueue(dependencies);
+  const { insert, finish } = createBatchSteps(dependencies);
   let inFlight = 0;
   let tail: Promise<void> = Promise.resolve();
   let waiting: (() => void)[] = [];
@@ -58,51 +61,35 @@ export function createWriter(dependencies: Dependencies): Writer {
   };
   signal.addEventListener('abort', wake, { once: true });
 
-  const { insert, finish } = createBatchSteps(dependencies);
-  const onPostgres = createStoreRetry('postgres', dependencies);
-
-  /** One lock after the other: a later batch must not hold a lock that a swap, for which this one waits, waits for. */
-  let holding: Promise<unknown> = Promise.resolve();
-  const lock = (batch: Batch): Promise<ServedLock | null> => {
-    if (hold === null) return Promise.resolve(null);
-    const builds = batch.shares.map(({ target }) => target.build);
-    const held = holding.then(() => onPostgres(() => hold(builds)));
-    holding = held.catch(() => {});
-    return held;
+  /** @param before resolves when every earlier batch is written */
+  const write = async (batch: Batch, before: Promise<void>): Promise<void> => {
+    const held = lock(batch);
+    const release = async (): Promise<void> => await (await held.catch(() => null))?.release();
+    const first = batch.shares.filter(({ target }) => target.projection.insertLast !== true);
+    const inserting = new Map(first.map((share) => [share, held.then(() => insert(share))]));
+    for (const inserted of inserting.values()) inserted.catch(() => {}); // reported by `finish`
+    try {
+      await before;
+      await finish(batch, inserting, await held);
+    } catch (error) {
+      // After an earlier batch has failed, wait for this one's inserts before releasing the lock.
+      await Promise.allSettled(inserting.values());
+      await release();
+      // Nothing may be written after a gap: the run ends.
+      if (!signal.aborted) dependencies.onFatal(error);
+      throw error;
+    }
+    await release();
+    inFlight -= 1;
+    wake();
+    dependencies.onRoom();
   };
 
   return {
     submit(batch) {
       inFlight += 1;
       metrics.batchRows.observe(batch.rows());
-      const held = lock(batch);
-      const release = async (): Promise<void> => {
-        const acquired = await held.catch(() => null);
-        await acquired?.release();
-      };
-      const first = batch.shares.filter(({ target }) => target.projection.insertLast !== true);
-      const inserting = new Map(first.map((share) => [share, held.then(() => insert(share))]));
-      for (const inserted of inserting.values()) inserted.catch(() => {}); // reported by `finish`
-      tail = tail
-        .then(async () => {
-          await finish(batch, inserting, await held);
-        })
-        .then(
-          async () => {
-            await release();
-            inFlight -= 1;
-            wake();
-            dependencies.onRoom();
-          },
-          async (error: unknown) => {
-            // After an earlier batch has failed, wait for this one's inserts before releasing the lock.
-            await Promise.allSettled(inserting.values());
-            await release();
-            // Nothing may be written after a gap: the run ends.
-            if (!signal.aborted) dependencies.onFatal(error);
-            throw error;
-          },
-        );
+      tail = write(batch, tail);
       tail.catch(() => {});
     },
     hasRoom: () => inFlight < IN_FLIGHT,
@@ -115,6 +102,20 @@ export function createWriter(dependencies: Dependencies): Writer {
       signal.throwIfAborted();
     },
     idle: () => tail.catch(() => {}),
+  };
+}
+
+/** One lock after the other: a later batch must not hold a lock that a swap, for which this one waits, waits for. */
+function createLockQueue(dependencies: WriterDependencies): (batch: Batch) => Promise<ServedLock | null> {
+  const { hold } = dependencies;
+  const onPostgres = createStoreRetry('postgres', dependencies);
+  let holding: Promise<unknown> = Promise.resolve();
+  return (batch) => {
+    if (hold === null) return Promise.resolve(null);
+    const builds = batch.shares.map(({ target }) => target.build);
+    const held = holding.then(() => onPostgres(() => hold(builds)));
+    holding = held.catch(() => {});
+    return held;
   };
 }
 
@@ -132,7 +133,7 @@ interface BatchSteps {
   ) => Promise<void>;
 }
 
-function createBatchSteps(dependencies: Dependencies): BatchSteps {
+function createBatchSteps(dependencies: WriterDependencies): BatchSteps {
   const { clickhouse, state, identity, metrics } = dependencies;
   const onClickHouse = createStoreRetry('clickhouse', dependencies, isClickHouseUnavailable);
   const onPostgres = createStoreRetry('postgres', dependencies);
@@ -161,18 +162,12 @@ function createBatchSteps(dependencies: Dependencies): BatchSteps {
   };
 
   const moveCheckpoints = async (batch: Batch): Promise<void> => {
-    const moves = batch.moves();
-    const refused = new Set(
-      await onPostgres(() =>
-        state.move(
-          identity,
-          moves.map(({ move }) => move),
-        ),
-      ),
-    );
-    for (const { move, reading, target } of moves) {
+    const planned = batch.moves();
+    const moves = planned.map(({ move }) => move);
+    const refused = new Set(await onPostgres(() => state.move(identity, moves)));
+    for (const { move, reading } of planned) {
       if (!refused.has(move)) {
-        reading.stored.set(target, move.next);
+        reading.stored.set(move.build, move.next);
         metrics.messages.inc({ projection: move.build.projection }, move.next - move.expected);
       } else if (reading.current) {
         reading.current = false;

@@ -19,15 +19,14 @@ const inForce = (facts: string): string => `(
 
 const foundRow = z.object({ height: z.number(), last: z.number(), detail: z.string() });
 
+/** SQL of rows `{ height, last, detail }`; `reread`: the ingester must read these blocks from the node again. */
+type LogCheck = [name: string, reread: boolean, sql: string, params?: Params];
+
 /** Checks that the log has one block at each height, linked, complete, and in its partition. */
-export async function logDifferences(
-  clickhouse: Pick<ClickHouse, 'rows'>,
-  scratch: Scratch,
-  expected: readonly Heights[],
-): Promise<Difference[]> {
-  const log = inForce(scratch.facts.table);
+function logChecks(facts: string, expected: readonly Heights[]): LogCheck[] {
+  const log = inForce(facts);
   const hash = (column: string): string => `concat('0x', lower(hex(${column})))`;
-  const checks: [name: string, reread: boolean, sql: string, params?: Params][] = [
+  return [
     [
       'log.two-blocks',
       false,
@@ -38,13 +37,13 @@ export async function logDifferences(
       'log.seq',
       false,
       `SELECT height, height AS last, concat('two messages share seq ', toString(seq)) AS detail
-       FROM ${scratch.facts.table} GROUP BY height, seq HAVING uniqExact(accepted, hash, contracts) > 1`,
+       FROM ${facts} GROUP BY height, seq HAVING uniqExact(accepted, hash, contracts) > 1`,
     ],
     [
       'log.partition',
       false,
       `SELECT height, height AS last, concat('a message lies in partition ', toString(any(log_partition))) AS detail
-       FROM ${scratch.facts.table} WHERE log_partition != intDiv(height, ${HEIGHT_RANGE}) % ${CHAIN_BLOCKS_PARTITIONS} GROUP BY height`,
+       FROM ${facts} WHERE log_partition != intDiv(height, ${HEIGHT_RANGE}) % ${CHAIN_BLOCKS_PARTITIONS} GROUP BY height`,
     ],
     [
       'log.counts',
@@ -63,7 +62,7 @@ export async function logDifferences(
     ],
     ...expected
       .filter(({ from, to }) => from <= to)
-      .map(({ from, to }): (typeof checks)[number] => [
+      .map(({ from, to }): LogCheck => [
         'log.gaps',
         true,
         // Runs of missing heights: consecutive ones have the same difference of height and rank.
@@ -75,8 +74,15 @@ export async function logDifferences(
         { from, count: to - from + 1 },
       ]),
   ];
+}
+
+export async function logDifferences(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  scratch: Scratch,
+  expected: readonly Heights[],
+): Promise<Difference[]> {
   const differences: Difference[] = [];
-  for (const [name, reread, sql, params] of checks) {
+  for (const [name, reread, sql, params] of logChecks(scratch.facts.table, expected)) {
     const query = {
       name,
       sql: `SELECT toUInt32(height) AS height, toUInt32(last) AS last, detail FROM (${sql}) ORDER BY height LIMIT ${NAMED}`,

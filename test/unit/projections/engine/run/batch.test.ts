@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 
 import { createBatch } from '../../../../../projections/engine/run/batch.ts';
-import type { Reading, Target } from '../../../../../projections/engine/run/batch.ts';
+import type { Target } from '../../../../../projections/engine/run/batch.ts';
+import type { Reading } from '../../../../../projections/engine/run/readings.ts';
 import type { BlockProjection } from '../../../../../projections/define.ts';
 import { chainBlocks } from '../../../../../projections/streams.ts';
 import { accepted, makeBlock } from '../../../../support/chain-messages.ts';
@@ -24,8 +25,8 @@ const reading = (planned: readonly [Target, number][]): Reading => ({
   partition: 2,
   current: true,
   next: 0,
-  planned: new Map(planned),
-  stored: new Map(planned),
+  planned: new Map(planned.map(([{ build }, next]) => [build, next])),
+  stored: new Map(),
   halt: null,
 });
 const item = (offset: number, height = offset) => ({
@@ -44,13 +45,11 @@ describe('createBatch', () => {
     ]);
     const batch = createBatch([behind, ahead]);
     for (const offset of [0, 1]) batch.add(place, item(offset));
-    expect(
-      batch.moves().map(({ target: { build }, move }) => [build.projection, move.expected, move.next]),
-    ).toEqual([['behind', 0, 2]]);
+    expect(batch.moves().map(({ move }) => [move.build.projection, move.expected, move.next])).toEqual([
+      ['behind', 0, 2],
+    ]);
     for (const offset of [2, 3]) batch.add(place, item(offset));
-    expect(
-      batch.moves().map(({ target: { build }, move }) => [build.projection, move.expected, move.next]),
-    ).toEqual([
+    expect(batch.moves().map(({ move }) => [move.build.projection, move.expected, move.next])).toEqual([
       ['behind', 0, 4],
       ['ahead', 2, 4],
     ]);
