@@ -32,15 +32,14 @@ export async function recordHalt(
      ON CONFLICT (projection, build, topic, partition)
      DO UPDATE SET message_offset = excluded.message_offset, reason = excluded.reason, halted_at = now()
      WHERE tds.projection_halts.message_offset <> excluded.message_offset`,
-    [
-      builds.map(({ projection }) => projection),
-      builds.map(({ build }) => build),
-      message.topic,
-      message.partition,
-      message.offset,
-      reason,
-    ],
+    [...parametersOf(builds, message), reason],
   );
+}
+
+/** Parameters of a statement about the halts of these builds. */
+function parametersOf(builds: readonly Build[], { topic, partition, offset }: LogMessage): unknown[] {
+  const names = builds.map(({ projection }) => projection);
+  return [names, builds.map(({ build }) => build), topic, partition, offset];
 }
 
 /** True when an operator skipped the message for each of these projections. */
@@ -62,13 +61,7 @@ export async function isHalted(db: Sql, builds: readonly Build[], message: LogMe
     skipRow,
     `SELECT projection FROM tds.projection_halts JOIN unnest($1::text[], $2::int[]) AS b (projection, build)
        USING (projection, build) WHERE topic = $3 AND partition = $4 AND message_offset = $5`,
-    [
-      builds.map(({ projection }) => projection),
-      builds.map(({ build }) => build),
-      message.topic,
-      message.partition,
-      message.offset,
-    ],
+    parametersOf(builds, message),
   );
   return halted.length > 0;
 }

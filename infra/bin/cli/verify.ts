@@ -9,7 +9,8 @@ import { reportLines } from '../../../projections/engine/verify/report-lines.ts'
 import type { Difference } from '../../../projections/engine/verify/difference.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
 import { chainProjections } from '../../../projections/index.ts';
-import { addRepairedRows, verify } from '../../../projections/engine/verify/verify.ts';
+import { addRepairedRows } from '../../../projections/engine/verify/repair.ts';
+import { verify } from '../../../projections/engine/verify/verify.ts';
 import type {
   VerifyOptions,
   VerifyProgress,
@@ -103,7 +104,7 @@ async function verifyNow(stores: Stores, options: Options, signal: AbortSignal):
     await repaired(stores, heights, signal);
     const again = await verify(deps, how);
     const repairedTables = { ...report.repairedTables };
-    addRepairedRows(repairedTables, Object.entries(again.repairedTables));
+    addRepairedRows(repairedTables, again.repairedTables);
     const repairedRows = report.repairedRows + again.repairedRows;
     return { ...again, found: report.found, repairedRows, repairedTables };
   } finally {

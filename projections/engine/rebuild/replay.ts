@@ -1,33 +1,25 @@
-import type { Clock } from '../../../infra/clock.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
-import type { Logger } from '../../../infra/log.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Build } from '../builds.ts';
 import type { Target } from '../run/batch.ts';
 import { createPipeline, haltReason, streamOf } from '../run/pipeline.ts';
-import type { Poison } from '../run/pipeline.ts';
+import type { PipelineOptions, Poison } from '../run/pipeline.ts';
 import { createReadings } from '../run/readings.ts';
 import { identifyLog } from '../../../infra/kafka/checkpoints.ts';
-import { loadCheckpoints, moveCheckpoints } from '../checkpoints.ts';
 import type { PostgresProjection } from '../../define.ts';
 import { createFolder } from '../run/fold.ts';
-import type { ProjectionMetrics } from '../metrics.ts';
 import { createStoreRetry } from '../store-retry.ts';
-import type { RunnerPorts } from '../run/clickhouse-runner.ts';
+import type { StoreRetryDependencies } from '../store-retry.ts';
 import { projectionState } from '../state.ts';
 import type { ProjectionState } from '../state.ts';
 
-export interface ReplayDeps {
+export interface ReplayDeps extends StoreRetryDependencies {
   readonly kafka: Kafka;
   readonly clickhouse: ClickHouse;
   readonly pool: Pool;
-  readonly clock: Clock;
-  readonly log: Logger;
-  readonly metrics: ProjectionMetrics;
-  readonly signal: AbortSignal;
 }
 
 /** The offsets at which a replay ends (exclusive), by partition. */
@@ -37,8 +29,8 @@ export type Goal = ReadonlyMap<number, number>;
 export type OnRead = (messages: number) => void;
 
 /** Stores and clock of a replay, real or simulated. */
-export interface ReplayPorts
-  extends Pick<RunnerPorts, 'clickhouse' | 'clock' | 'log' | 'metrics'>, Pick<ReplayDeps, 'signal'> {
+export interface ReplayPorts extends StoreRetryDependencies {
+  readonly clickhouse: PipelineOptions['clickhouse'];
   readonly kafka: Pick<Kafka, 'topicId' | 'readRanges'>;
   readonly state: Pick<ProjectionState, 'checkpoints' | 'move'>;
   /** Throws to end the replay, or returns to pass over the message. */
@@ -123,22 +115,12 @@ export async function replayFold(
   const state = projectionState(pool, kafka);
   const identity = await retryWhileUnavailable(() => identifyLog(kafka, topic));
   const folder = createFolder({ pool, projection, identity, build, isServed: false, retryWhileUnavailable });
-  const checkpoints = new Map(
-    await retryWhileUnavailable(() => loadCheckpoints(pool, kafka, identity, build)),
-  );
+  const checkpoints = await retryWhileUnavailable(() => state.checkpoints(identity, build));
   const ranges = [...goal].map(([partition, to]) => ({
     partition,
     from: checkpoints.get(partition) ?? 0,
     to,
   }));
-
-  const skip = async (partition: number, expected: number): Promise<void> => {
-    const refused = await retryWhileUnavailable(() =>
-      moveCheckpoints(pool, identity, [{ build, partition, expected, next: expected + 1 }]),
-    );
-    if (refused.length > 0) throw conflict(partition);
-  };
-
   for await (const { partition, messages } of kafka.readRanges(topic, ranges, undefined, deps.signal)) {
     for (let left = messages; left.length > 0;) {
       deps.signal.throwIfAborted();
@@ -147,7 +129,9 @@ export async function replayFold(
       let { next } = folded;
       if (folded.outcome === 'poison') {
         await assertSkipped(state, [build], { ...folded, isReadable: false });
-        await skip(partition, next);
+        const move = { build, partition, expected: next, next: next + 1 };
+        const refused = await retryWhileUnavailable(() => state.move(identity, [move]));
+        if (refused.length > 0) throw conflict(partition);
         next += 1;
       }
       onRead(left.filter(({ offset }) => offset < next).length);

@@ -3,6 +3,7 @@ import { isStoreUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { createStoreRetry } from '../store-retry.ts';
 import type { StoreRetryDependencies } from '../store-retry.ts';
+import { createLifetime } from './lifetime.ts';
 
 export interface ProjectionRun {
   /** Rejects when the run cannot continue: a checkpoint outside the log, a bug, a failed consumer. */
@@ -21,10 +22,14 @@ export async function followServed(
   start: (signal: AbortSignal) => Promise<ProjectionRun>,
   dependencies: Omit<StoreRetryDependencies, 'signal'>,
 ): Promise<ProjectionRun> {
-  const ending = Promise.withResolvers<void>();
-  ending.promise.catch(() => {});
-  const stopping = new AbortController();
-  const { signal } = stopping;
+  const { done, signal, fail, stop } = createLifetime(async () => {
+    // A failed restart has nothing to stop.
+    await current.then(
+      (run) => run.stop(),
+      () => {},
+    );
+    await following;
+  });
   let current = Promise.resolve(await start(signal));
   const retryWhileUnavailable = createStoreRetry(
     'any store',
@@ -45,21 +50,6 @@ export async function followServed(
       }
     }
   };
-  // A restart that `stop` interrupts is no failure.
-  follow().then(ending.resolve, (error: unknown) =>
-    signal.aborted ? ending.resolve() : ending.reject(error),
-  );
-
-  return {
-    done: ending.promise,
-    async stop() {
-      stopping.abort(new Error('stopped'));
-      // A failed restart has nothing to stop.
-      await current.then(
-        (run) => run.stop(),
-        () => {},
-      );
-      await ending.promise.catch(() => {});
-    },
-  };
+  const following = follow().catch(fail); // a restart that `stop` interrupts is no failure
+  return { done, stop };
 }

@@ -1,6 +1,4 @@
-import type { Clock } from '../../../infra/clock.ts';
-import type { Kafka } from '../../../infra/kafka/client.ts';
-import type { Logger } from '../../../infra/log.ts';
+import type { Kafka, LogMessage } from '../../../infra/kafka/client.ts';
 import { messageId, quarantineResolved } from '../../../schemas/messages/quarantine.ts';
 import type { QuarantineMessage } from '../../../schemas/messages/quarantine.ts';
 import { topics } from '../../../schemas/topics.ts';
@@ -8,26 +6,21 @@ import type { Topic } from '../../../schemas/topics.ts';
 import type { Build } from '../builds.ts';
 import { messageQuarantined } from '../halts.ts';
 import type { Halt } from '../halts.ts';
-import type { ProjectionMetrics } from '../metrics.ts';
 import { isStoreUnavailable } from '../../../infra/retry-while-unavailable.ts';
 import type { ProjectionState } from '../state.ts';
+import type { StoreRetryDependencies } from '../store-retry.ts';
 import type { Reading, Readings } from './readings.ts';
+import type { TopicReader } from './topic-reader.ts';
 
-interface Dependencies {
+interface Dependencies extends Omit<StoreRetryDependencies, 'signal'> {
   readonly kafka: Pick<Kafka, 'offsets' | 'publisher'>;
   readonly state: ProjectionState;
-  readonly clock: Clock;
   readonly topic: Topic<unknown>;
-  readonly log: Logger;
-  readonly metrics: ProjectionMetrics;
   readonly builds: readonly Build[];
   readonly readings: Pick<Readings, 'all'>;
+  readonly reader: Pick<TopicReader, 'resume' | 'commit'>;
   /** Continues after the poison message. */
-  skip(reading: Reading, halt: Halt): Promise<void>;
-  /** Continues at the poison message. */
-  retry(reading: Reading): Promise<void>;
-  /** Commits the group's offset, which only shows lag in Kafka's tools. */
-  commit(partition: number, nextOffset: number): Promise<void>;
+  skip(reading: Reading, message: LogMessage): Promise<void>;
   onError(error: unknown): void;
 }
 
@@ -35,8 +28,8 @@ interface Dependencies {
 export interface HaltMonitor {
   start(): void;
   stop(): Promise<void>;
-  /** Called when a partition is halted: checks at once. */
-  wake(): void;
+  /** Halts a partition at a poison message, and checks at once. */
+  readonly halt: (reading: Reading, message: LogMessage, reason: string) => void;
   /** Called with the high watermark of every batch. */
   onHighWatermark(partition: number, highWatermark: number): void;
 }
@@ -67,7 +60,10 @@ export function createHaltMonitor(dependencies: Dependencies): HaltMonitor {
   };
 
   return {
-    wake: checkSoon,
+    halt(reading, message, reason) {
+      reading.halt = { message, reason, announced: false };
+      checkSoon();
+    },
     onHighWatermark: progress.onHighWatermark,
     start() {
       const { signal } = stopping;
@@ -89,7 +85,7 @@ export function createHaltMonitor(dependencies: Dependencies): HaltMonitor {
 
 /** Records halts, and ends them as operators decide. */
 function createHaltResolver(dependencies: Dependencies): { check(): Promise<void>; close(): Promise<void> } {
-  const { kafka, state, clock, topic, log, builds, readings } = dependencies;
+  const { kafka, state, clock, topic, log, builds, readings, reader } = dependencies;
   const quarantine = kafka.publisher();
   /** Halts that were sent to the quarantine, acknowledged or not. */
   const quarantined = new WeakSet<Halt>();
@@ -119,12 +115,12 @@ function createHaltResolver(dependencies: Dependencies): { check(): Promise<void
       if (quarantined.has(halt)) {
         await publish(quarantineResolved(messageId(message), 'skipped', clock.now()));
       }
-      await dependencies.skip(reading, halt);
+      await dependencies.skip(reading, message);
     } else if (!halt.announced) {
       await announce(halt, stopped);
     } else if (!(await state.isHalted(stopped, message))) {
       log.warn({ topic: topic.name, partition, offset }, 'poison message retried by an operator');
-      await dependencies.retry(reading);
+      await reader.resume(reading);
     }
   };
 
@@ -142,7 +138,7 @@ function createHaltResolver(dependencies: Dependencies): { check(): Promise<void
 function createProgressMeter(
   dependencies: Dependencies,
 ): Pick<HaltMonitor, 'onHighWatermark'> & { measure(): Promise<void> } {
-  const { kafka, state, topic, metrics, builds, readings } = dependencies;
+  const { kafka, state, topic, metrics, builds, readings, reader } = dependencies;
   const highWatermarks = new Map<number, number>();
   const committed = new Map<number, number>();
   let checks = 0;
@@ -156,7 +152,7 @@ function createProgressMeter(
       if (committed.get(reading.partition) === next) continue;
       committed.set(reading.partition, next);
       // Refused during a rebalance; the next check commits again.
-      await dependencies.commit(reading.partition, next).catch(() => committed.delete(reading.partition));
+      await reader.commit(reading.partition, next).catch(() => committed.delete(reading.partition));
     }
   };
 

@@ -1,15 +1,13 @@
-import type { Clock } from '../../../infra/clock.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import { isClickHouseUnavailable } from '../../../infra/clickhouse/client.ts';
-import type { Logger } from '../../../infra/log.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import type { LogIdentity } from '../../../infra/kafka/checkpoints.ts';
 import type { Batch, Share } from './batch.ts';
 import type { Reading } from './readings.ts';
 import { withNames } from '../../define.ts';
 import type { ServedLock } from '../served-lock.ts';
-import type { ProjectionMetrics } from '../metrics.ts';
 import { createStoreRetry } from '../store-retry.ts';
+import type { StoreRetryDependencies } from '../store-retry.ts';
 import type { ProjectionState } from '../state.ts';
 
 /** Two concurrent inserts give the highest throughput; more only use more memory. */
@@ -25,16 +23,12 @@ export interface Writer {
   idle(): Promise<void>;
 }
 
-export interface WriterDependencies {
+export interface WriterDependencies extends StoreRetryDependencies {
   readonly clickhouse: Pick<ClickHouse, 'insertEncoded' | 'command'>;
   readonly state: Pick<ProjectionState, 'move'>;
   /** Takes the lock that a swap of served builds waits for; null for shadow builds. */
   readonly hold: ProjectionState['hold'] | null;
-  readonly clock: Clock;
   readonly identity: LogIdentity;
-  readonly log: Logger;
-  readonly metrics: ProjectionMetrics;
-  readonly signal: AbortSignal;
   /** Called on a checkpoint conflict: another process has moved it. */
   onRefused(reading: Reading): void;
   onRoom(): void;
@@ -52,12 +46,11 @@ export function createWriter(dependencies: WriterDependencies): Writer {
   const { insert, finish } = createBatchSteps(dependencies);
   let inFlight = 0;
   let tail: Promise<void> = Promise.resolve();
-  let waiting: (() => void)[] = [];
+  let freed = Promise.withResolvers<void>();
 
   const wake = (): void => {
-    const woken = waiting;
-    waiting = [];
-    for (const resolve of woken) resolve();
+    freed.resolve();
+    freed = Promise.withResolvers();
   };
   signal.addEventListener('abort', wake, { once: true });
 
@@ -96,9 +89,7 @@ export function createWriter(dependencies: WriterDependencies): Writer {
     async room() {
       signal.throwIfAborted();
       if (inFlight < IN_FLIGHT) return;
-      await new Promise<void>((resolve) => {
-        waiting.push(resolve);
-      });
+      await freed.promise;
       signal.throwIfAborted();
     },
     idle: () => tail.catch(() => {}),

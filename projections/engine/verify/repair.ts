@@ -40,16 +40,14 @@ export async function repairTables(
   { pool, ...repair }: Repair & { readonly pool: Pool },
   differences: readonly Difference[],
   versionOf: (range: number) => number,
-): Promise<Map<string, RepairedRows>> {
+): Promise<Readonly<Record<string, RepairedRows>>> {
   const { clickhouse, scratch } = repair;
   const named = differences.filter(({ table, range }) => table !== undefined && range !== undefined);
-  const repaired = new Map<string, RepairedRows>();
+  const repaired: Record<string, RepairedRows> = {};
   const repairRange = async (range: number, byTable: ReadonlyMap<string, Difference>): Promise<void> => {
     const replace = async (pair: TablePair, heights: Heights): Promise<void> => {
-      const { deleted, inserted } = await replaceRows(repair, pair, range, heights);
-      const sum = repaired.get(pair.name) ?? { deleted: 0, inserted: 0 };
-      if (deleted + inserted > 0)
-        repaired.set(pair.name, { deleted: sum.deleted + deleted, inserted: sum.inserted + inserted });
+      const rows = await replaceRows(repair, pair, range, heights);
+      if (rows.deleted + rows.inserted > 0) addRepairedRows(repaired, { [pair.name]: rows });
     };
     for (const pair of scratch.tables) {
       const heights = byTable.get(pair.name)?.heights;
@@ -79,6 +77,17 @@ export async function repairTables(
     await pool.query('UPDATE tds.served SET mended = mended + 1');
   }
   return repaired;
+}
+
+/** Adds up, by table. */
+export function addRepairedRows(
+  sums: Record<string, RepairedRows>,
+  more: Readonly<Record<string, RepairedRows>>,
+): void {
+  for (const [table, { deleted, inserted }] of Object.entries(more)) {
+    const sum = sums[table] ?? NOTHING;
+    sums[table] = { deleted: sum.deleted + deleted, inserted: sum.inserted + inserted };
+  }
 }
 
 async function replaceRows(

@@ -18,7 +18,7 @@ import type { ProjectionMetrics } from '../metrics.ts';
 import type { Difference } from './difference.ts';
 import { logBlocks, logDifferences } from './log.ts';
 import type { LogBlock } from './log.ts';
-import { repairTables } from './repair.ts';
+import { addRepairedRows, repairTables } from './repair.ts';
 import type { RepairedRows } from './repair.ts';
 import { scanLog } from './scan.ts';
 import type { LogRange } from './scan.ts';
@@ -127,17 +127,6 @@ export async function verify(deps: VerifyDeps, options: VerifyOptions): Promise<
   });
 }
 
-/** Adds up, by table. */
-export function addRepairedRows(
-  sums: Record<string, RepairedRows>,
-  more: Iterable<readonly [string, RepairedRows]>,
-): void {
-  for (const [table, { deleted, inserted }] of more) {
-    const sum = sums[table] ?? { deleted: 0, inserted: 0 };
-    sums[table] = { deleted: sum.deleted + deleted, inserted: sum.inserted + inserted };
-  }
-}
-
 /** Looks again while something differs, until the same differences are seen twice. */
 async function settle(
   bounds: Heights,
@@ -244,7 +233,7 @@ async function repairFrom(
   { scratch, ranges, messages, heightsSince }: Scanned,
   differences: readonly Difference[],
   assertLockHeld: () => Promise<void>,
-): Promise<ReadonlyMap<string, RepairedRows>> {
+): Promise<Readonly<Record<string, RepairedRows>>> {
   onProgress?.({ phase: 'repairing', read: messages, total: messages });
   const highest = new Map(ranges.map(({ partition, projected }) => [partition, projected - 1]));
   return await repairTables(
