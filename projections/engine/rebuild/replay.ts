@@ -10,7 +10,7 @@ import type { PipelineOptions, Poison } from '../run/pipeline.ts';
 import { createReadings } from '../run/readings.ts';
 import { identifyLog } from '../../../infra/kafka/checkpoints.ts';
 import type { PostgresProjection } from '../../define.ts';
-import { createFolder } from '../run/fold.ts';
+import { createFold } from '../run/fold.ts';
 import { createStoreRetry } from '../store-retry.ts';
 import type { StoreRetryDependencies } from '../store-retry.ts';
 import { projectionState } from '../state.ts';
@@ -114,7 +114,7 @@ export async function replayFold(
   const retryWhileUnavailable = createStoreRetry('postgres or kafka', deps);
   const state = projectionState(pool, kafka);
   const identity = await retryWhileUnavailable(() => identifyLog(kafka, topic));
-  const folder = createFolder({ pool, projection, identity, build, isServed: false, retryWhileUnavailable });
+  const fold = createFold({ pool, projection, identity, build, isServed: false, retryWhileUnavailable });
   const checkpoints = await retryWhileUnavailable(() => state.checkpoints(identity, build));
   const ranges = [...goal].map(([partition, to]) => ({
     partition,
@@ -124,7 +124,7 @@ export async function replayFold(
   for await (const { partition, messages } of kafka.readRanges(topic, ranges, undefined, deps.signal)) {
     for (let left = messages; left.length > 0;) {
       deps.signal.throwIfAborted();
-      const folded = await folder.fold(partition, left);
+      const folded = await fold(partition, left);
       if (folded.outcome === 'conflict') throw conflict(partition);
       let { next } = folded;
       if (folded.outcome === 'poison') {

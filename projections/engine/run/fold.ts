@@ -45,12 +45,10 @@ export type Folded =
   /** Checkpoint conflict: another process has moved it. */
   | { readonly next: number; readonly outcome: 'conflict' };
 
-export interface Folder {
-  /** Folds messages of one partition without a gap, from the stored checkpoint on. */
-  fold(partition: number, messages: readonly LogMessage[]): Promise<Folded>;
-}
+/** Folds messages of one partition without a gap, from the stored checkpoint on. */
+type Fold = (partition: number, messages: readonly LogMessage[]) => Promise<Folded>;
 
-interface FolderOptions<M> {
+interface FoldOptions<M> {
   readonly pool: Pool;
   readonly projection: PostgresProjection<M>;
   readonly identity: LogIdentity;
@@ -65,7 +63,7 @@ interface FolderOptions<M> {
  * Folds messages into a build, each exactly once, in transactions that move its checkpoint. The checkpoint is moved
  * first, so that a second process waits for its row and then gets a conflict.
  */
-export function createFolder<M>(options: FolderOptions<M>): Folder {
+export function createFold<M>(options: FoldOptions<M>): Fold {
   const { projection, build } = options;
   const foldTogether = createFoldTransaction(options);
 
@@ -88,14 +86,12 @@ export function createFolder<M>(options: FolderOptions<M>): Folder {
     return poison === null ? { next, outcome: 'all' } : { next, outcome: 'poison', ...poison };
   };
 
-  return {
-    async fold(partition, messages) {
-      let folded: Folded = { next: messages[0]?.offset ?? 0, outcome: 'all' };
-      for (let at = 0; at < messages.length && folded.outcome === 'all'; at += MESSAGES_PER_TRANSACTION) {
-        folded = await foldSome(partition, messages.slice(at, at + MESSAGES_PER_TRANSACTION));
-      }
-      return folded;
-    },
+  return async (partition, messages) => {
+    let folded: Folded = { next: messages[0]?.offset ?? 0, outcome: 'all' };
+    for (let at = 0; at < messages.length && folded.outcome === 'all'; at += MESSAGES_PER_TRANSACTION) {
+      folded = await foldSome(partition, messages.slice(at, at + MESSAGES_PER_TRANSACTION));
+    }
+    return folded;
   };
 }
 
@@ -107,7 +103,7 @@ function createFoldTransaction<M>({
   build,
   isServed,
   retryWhileUnavailable,
-}: FolderOptions<M>): (move: CheckpointMove, batch: readonly ParsedMessage<M>[]) => Promise<void> {
+}: FoldOptions<M>): (move: CheckpointMove, batch: readonly ParsedMessage<M>[]) => Promise<void> {
   const schema = build.names['schema'] ?? '';
   const isRelevant = ({ message }: ParsedMessage<M>): boolean => projection.isRelevant?.(message) ?? true;
 

@@ -22,7 +22,7 @@ export async function followServed(
   start: (signal: AbortSignal) => Promise<ProjectionRun>,
   dependencies: Omit<StoreRetryDependencies, 'signal'>,
 ): Promise<ProjectionRun> {
-  const { done, signal, fail, stop } = createLifetime(async () => {
+  const lifetime = createLifetime(async () => {
     // A failed restart has nothing to stop.
     await current.then(
       (run) => run.stop(),
@@ -30,6 +30,7 @@ export async function followServed(
     );
     await following;
   });
+  const { signal, fail } = lifetime;
   let current = Promise.resolve(await start(signal));
   const retryWhileUnavailable = createStoreRetry(
     'any store',
@@ -51,5 +52,5 @@ export async function followServed(
     }
   };
   const following = follow().catch(fail); // a restart that `stop` interrupts is no failure
-  return { done, stop };
+  return lifetime;
 }

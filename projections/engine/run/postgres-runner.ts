@@ -8,7 +8,7 @@ import { restoreFromSnapshot } from '../snapshot/restore.ts';
 import { projectionState } from '../state.ts';
 import { followServed } from './follow-served.ts';
 import type { ProjectionRun } from './follow-served.ts';
-import { createFolder } from './fold.ts';
+import { createFold } from './fold.ts';
 import type { Reading } from './readings.ts';
 import { runSink } from './run-sink.ts';
 import type { RunOptions, RunPorts, Sink, SinkContext } from './run-sink.ts';
@@ -47,7 +47,7 @@ function createPostgresSink<M>(
 ): Sink {
   const { state, metrics, build } = options;
   const { identity, retryWhileUnavailable } = context;
-  const folder = createFolder({ ...options, identity, isServed: true, retryWhileUnavailable });
+  const fold = createFold({ ...options, identity, isServed: true, retryWhileUnavailable });
   const advance = (reading: Reading, next: number): void => {
     reading.next = next;
     reading.stored.set(build, next);
@@ -57,7 +57,7 @@ function createPostgresSink<M>(
       const wanted = messages.filter(({ offset }) => offset >= reading.next);
       if (wanted[0] === undefined) return;
       if (wanted[0].offset > reading.next) return await context.resume(reading);
-      const folded = await folder.fold(partition, wanted);
+      const folded = await fold(partition, wanted);
       metrics.messages.inc({ projection: build.projection }, folded.next - reading.next);
       advance(reading, folded.next);
       if (folded.outcome === 'conflict') await context.reopen(reading);

@@ -60,12 +60,13 @@ export async function runSink(
 ): Promise<ProjectionRun> {
   const { kafka, state, log } = ports;
   const { topic, builds } = source;
-  const { done, signal, fail, stop } = createLifetime(async () => {
+  const lifetime = createLifetime(async () => {
     const sinkStopped = sink.stop();
     await reader.stop();
     await monitor.stop();
     await sinkStopped;
   });
+  const { signal, fail } = lifetime;
   const startSignal = AbortSignal.any([source.signal, signal]);
   const retryWhileUnavailable = createStoreRetry('postgres or kafka', { ...ports, signal: startSignal });
   // First, because it fails soon when Kafka is unavailable; kafkajs' own retries last longer than a stop may take.
@@ -105,5 +106,5 @@ export async function runSink(
   await reader.start();
   monitor.start();
   log.info({ projections: builds }, `projecting ${topic.name}`);
-  return { done, stop };
+  return lifetime;
 }
