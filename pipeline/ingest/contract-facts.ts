@@ -24,6 +24,8 @@ export type PublishPlan = ReturnType<typeof createPublishPlan>;
 export function createPublishPlan({ store }: Pick<IngestDeps, 'store'>, lease: Lease, stored: Plan) {
   let plan = stored;
   return {
+    /** The highest block that may be in the log without a record; only those at or above the cursor are in doubt. */
+    publishedTo: (): number => plan.to,
     /**
      * Returns the blocks with the facts to publish them with: those of an interrupted attempt at or above `cursor` win over
      * newer ones. The facts of unrecorded blocks are stored first.

@@ -3,7 +3,7 @@ import { isRpcError, rpcCodes } from '../node/errors.ts';
 import type { BlockPoint } from '../node/types.ts';
 import { createPublishPlan } from './contract-facts.ts';
 import type { PublishPlan } from './contract-facts.ts';
-import { compareWithHead, createIndexedChain, findFork, linkedLength } from './fork.ts';
+import { compareWithHead, createIndexedChain, findFork, inconsistent, linkedLength } from './fork.ts';
 import type { IndexedChain } from './fork.ts';
 import { createHeads, startL1Watch } from './heads.ts';
 import type { Heads, L1Watch } from './heads.ts';
@@ -184,6 +184,7 @@ async function accept(
   const first = ready[0];
   const last = ready.at(-1)?.block;
   if (first === undefined || last === undefined) return;
+  if (!final) assertNotFinalBefore(ready, plan);
   const planned = await plan.apply(ready, indexed.cursor(), { recorded: !final });
   if (!final) {
     await deps.store.record(
@@ -196,6 +197,17 @@ async function accept(
   for (const { block } of ready) heads.published(block.height);
   await moveCursor(live, last.height + 1, final ? last : null, first.block.parent_hash);
   prefetch.consume(ready.length);
+}
+
+/**
+ * An attempt to publish these heights as final may have reached the log, and nothing would revert its blocks. A node that
+ * now has a block there that is not final is behind, perhaps on another fork.
+ */
+function assertNotFinalBefore(ready: readonly ReadyBlock[], plan: PublishPlan): void {
+  const behind = ready.find(
+    ({ block, status }) => block.height <= plan.publishedTo() && status !== 'ACCEPTED_ON_L1',
+  );
+  if (behind !== undefined) throw inconsistent(behind.block.height);
 }
 
 async function moveCursor(
