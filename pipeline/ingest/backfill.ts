@@ -1,5 +1,6 @@
 import type { Felt } from '../../schemas/felt.ts';
 import { isRpcError, rpcCodes } from '../node/errors.ts';
+import type { BlockHeader } from '../node/types.ts';
 import { createPublishPlan } from './contract-facts.ts';
 import { assertStillFinal, inconsistent, linkedLength } from './fork.ts';
 import type { ChunkTask, IngestDeps } from './ports.ts';
@@ -65,7 +66,10 @@ interface Progress {
   readonly above: Felt | null;
 }
 
-/** The next blocks that are certain to be of one chain: each is named as parent by its child. */
+/**
+ * The next blocks that are certain to be of one chain: each is named as parent by its child, and the first names the block
+ * below the chunk as its parent.
+ */
 async function nextLinked(
   deps: IngestDeps,
   prefetch: Prefetch<ReadyBlock>,
@@ -77,16 +81,22 @@ async function nextLinked(
     tip,
   );
   if (linked === 0 && tip !== null) await assertStillFinal(deps.node, { height: cursor - 1, hash: tip });
+  const first = items[0]?.block;
+  if (tip === null && first !== undefined && cursor > 0) {
+    const below = await headerOf(deps, cursor - 1);
+    if (below !== null && below.hash !== first.parent_hash) throw inconsistent(cursor);
+  }
   const last = items[linked - 1]?.block;
   if (last?.height !== end) return items.slice(0, Math.max(0, linked - 1));
-  const parentAbove = above ?? (await parentOf(deps, end + 1));
+  const parentAbove = above ?? (await headerOf(deps, end + 1))?.parentHash ?? null;
   if (parentAbove !== null && parentAbove !== last.hash) throw inconsistent(end);
   return items.slice(0, linked);
 }
 
-async function parentOf({ node }: IngestDeps, height: number): Promise<Felt | null> {
+/** null: the node does not have the block. */
+async function headerOf({ node }: IngestDeps, height: number): Promise<BlockHeader | null> {
   try {
-    return (await node.getBlockHeader(height)).parentHash;
+    return await node.getBlockHeader(height);
   } catch (error) {
     if (isRpcError(error, rpcCodes.blockNotFound)) return null;
     throw error;

@@ -28,10 +28,17 @@ export function foldLog(messages: readonly ChainBlocksMessage[]): {
     if (known === undefined || known.seq <= seq) newest.set(rows, message);
   }
   const accepted = new Map<number, string>();
+  const parents = new Map<number, string>();
   for (const { type, block } of newest.values()) {
     if (type !== 'block.accepted') continue;
     if (accepted.has(block.height)) breaches.push(`two blocks are accepted at ${block.height}`);
     accepted.set(block.height, block.hash);
+    parents.set(block.height, block.parent_hash);
+  }
+  for (const [height, parent] of parents) {
+    const below = accepted.get(height - 1) ?? parent;
+    if (below !== parent)
+      breaches.push(`${height} names ${parent} as its parent, but ${below} is accepted below it`);
   }
   return { accepted, breaches };
 }

@@ -2,6 +2,7 @@ import { afterEach, expect, test } from 'vitest';
 
 import { decodeBlock } from '../../../schemas/decode/index.ts';
 import { topics } from '../../../schemas/topics.ts';
+import type { Fault } from '../../support/starknet/faults.ts';
 import { differences, ingestWorld, until } from '../../support/ingest-world.ts';
 import type { IngestWorld } from '../../support/ingest-world.ts';
 
@@ -173,6 +174,28 @@ test.each(['missing-events', 'missing-transactions', 'wrong-parent', 'truncated'
     expect(await world.read(topics.chainBlocks)).toHaveLength(31);
   },
 );
+
+test('a wrong parent of the first block of a chunk is never published, even while the chunk below is unfinished', async () => {
+  world = await ingestWorld({ seed: 'wrong-parent-at-a-border', initialHead: 30 });
+  world.node.control({ command: 'setL1', height: 19 });
+  const methods = ['starknet_getBlockWithReceipts'];
+  const at = (from: number, fault: Pick<Fault, 'kind' | 'ms'>): void =>
+    void world.node.control({
+      command: 'fault',
+      fault: { ...fault, methods, heights: { from, to: from + 1 }, times: 1 },
+    });
+  at(3, { kind: 'latency', ms: 1000 });
+  at(10, { kind: 'wrong-parent' });
+  world.start({ settings: { backfillChunkBlocks: 10 } });
+  await until('backfill', async () => {
+    const { rows } = await world.pool.query("SELECT 1 FROM tds.chunks WHERE status = 'finished'");
+    return rows.length === 2;
+  });
+  expect(world.node.faults.list().map(({ struck }) => struck)).toEqual([1, 1]);
+  await world.indexed(30);
+  expect(await differences(world)).toEqual([]);
+  expect(await world.read(topics.chainBlocks)).toHaveLength(31);
+});
 
 test('alternating answers from two forks never leave a block without its parent', async () => {
   world = await ingestWorld({ seed: 'two-forks', initialHead: 40 });
