@@ -13,6 +13,7 @@ interface Watched {
 
 const failing = (chunk: string): string => `ingest.failing:${chunk}`;
 const stalling = (chunk: string): string => `ingest.stalled:${chunk}`;
+const alarmsOf = (chunk: string): string[] => [failing(chunk), stalling(chunk)];
 
 export type Health = ReturnType<typeof createHealth>;
 
@@ -49,11 +50,12 @@ export function createHealth({ store, clock, log, metrics, settings }: HealthDep
       if (!state.stalled && !state.alarmed) return;
       if (state.stalled) log.info({ chunk }, 'chunk progresses again');
       metrics.stalled.set({ chunk }, 0);
-      const cleared = await tryStore(async () => {
-        await store.clearAlarm(failing(chunk), state.fence);
-        await store.clearAlarm(stalling(chunk), state.fence);
-      });
+      const cleared = await tryStore(() => store.clearAlarms(alarmsOf(chunk), state.fence));
       if (cleared) Object.assign(state, { stalled: false, alarmed: false });
+    },
+    /** Clears what a writer that was killed, or could not reach PostgreSQL, has left of finished chunks. */
+    async clearFinished(chunks: readonly string[]): Promise<void> {
+      if (chunks.length > 0) await tryStore(() => store.clearAlarms(chunks.flatMap(alarmsOf)));
     },
     async alarm(chunk: string, detail: string): Promise<void> {
       const state = watched.get(chunk);

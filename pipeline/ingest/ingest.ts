@@ -95,13 +95,15 @@ async function writeChunks(deps: IngestDeps, health: Health, signal: AbortSignal
   const startWriters = async (): Promise<void> => {
     const chunks = (await store.chunks()).filter(({ name }) => !writers.has(name) && !halted.has(name));
     for (const { name } of chunks.filter(({ end }) => end === null)) startWriter(name);
-    for (const { name } of chunks.filter(({ end, finished }) => end !== null && !finished)) {
+    for (const { name } of chunks.filter((chunk) => chunk.end !== null && !chunk.finished)) {
       const backfilling = [...writers.keys()].filter((other) => other !== LIVE).length;
       if (backfilling >= settings.backfillConcurrency) break;
       startWriter(name);
     }
+    const finished = chunks.filter((chunk) => chunk.finished);
+    await health.clearFinished(finished.map(({ name }) => name));
     const repairs = await store.pendingRepairs({ start: 0, end: null }, REPAIRS_PER_TICK);
-    for (const { name, start, end } of chunks.filter(({ finished }) => finished)) {
+    for (const { name, start, end } of finished) {
       if (repairs.some(({ height }) => height >= start && height <= (end ?? height))) startWriter(name);
     }
   };

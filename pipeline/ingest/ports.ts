@@ -243,7 +243,7 @@ export interface IngestStore {
 
   /** With a fence whose epoch has ended neither changes anything: alarms belong to the current lease holder. */
   raiseAlarm(name: string, detail: string, fence?: Fence): Promise<void>;
-  clearAlarm(name: string, fence?: Fence): Promise<void>;
+  clearAlarms(names: readonly string[], fence?: Fence): Promise<void>;
 }
 
 export function leaseLost({ name, epoch }: Fence): AppError {

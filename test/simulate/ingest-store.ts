@@ -228,8 +228,9 @@ export function createSimStore(now: () => number): SimStore {
     async raiseAlarm(name, detail, fence) {
       if (fence === undefined || rows.get(fence.name)?.epoch === fence.epoch) alarms.set(name, detail);
     },
-    async clearAlarm(name, fence) {
-      if (fence === undefined || rows.get(fence.name)?.epoch === fence.epoch) alarms.delete(name);
+    async clearAlarms(names, fence) {
+      if (fence !== undefined && rows.get(fence.name)?.epoch !== fence.epoch) return;
+      for (const name of names) alarms.delete(name);
     },
   };
 }

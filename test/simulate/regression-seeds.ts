@@ -5,6 +5,11 @@
 export const regressionSeeds: readonly { readonly seed: number; readonly found: string }[] = [
   { seed: 2, found: 'an amount of 2^255 or more halted the partition of the ledger' },
   { seed: 14, found: 'a rebuild failed at a skipped message that parses but cannot be projected' },
+  { seed: 26, found: 'the alarm of a finished chunk stayed after PostgreSQL failed to clear it' },
+  {
+    seed: 37,
+    found: 'a node on another fork replaced a final block whose publish was in doubt, under the same seq',
+  },
   { seed: 45, found: 'a repair based on a lagging index left rows of an older answer' },
   { seed: 59, found: 'an interrupted repair left a quarantine entry open forever' },
   {

@@ -84,11 +84,11 @@ export function createRepairStore({ rows, fenced }: Statements) {
         await rows(anyRow, `WITH ${LEASE} ${insert} SELECT $3, $4 FROM lease ${update}`, values);
       }
     },
-    async clearAlarm(name, fence) {
-      if (fence === undefined) await rows(anyRow, 'DELETE FROM tds.alarms WHERE name = $1', [name]);
+    async clearAlarms(names, fence) {
+      if (fence === undefined) await rows(anyRow, 'DELETE FROM tds.alarms WHERE name = ANY($1)', [names]);
       else {
-        const remove = 'DELETE FROM tds.alarms WHERE name = $3 AND EXISTS (SELECT 1 FROM lease)';
-        await rows(anyRow, `WITH ${LEASE} ${remove}`, [fence.name, fence.epoch, name]);
+        const remove = 'DELETE FROM tds.alarms WHERE name = ANY($3) AND EXISTS (SELECT 1 FROM lease)';
+        await rows(anyRow, `WITH ${LEASE} ${remove}`, [fence.name, fence.epoch, names]);
       }
     },
   } satisfies Partial<IngestStore>;

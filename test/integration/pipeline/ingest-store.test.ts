@@ -101,10 +101,10 @@ test('an alarm is raised and cleared only by the lease holder', async () => {
   await store.raiseAlarm('ingest.stalled:live', 'by the holder, again', fence);
   await store.raiseAlarm('ingest.stalled:start', 'without a lease');
   expect(await alarms()).toHaveLength(2);
-  await store.clearAlarm('ingest.stalled:start');
-  await store.clearAlarm('ingest.stalled:live', former);
+  await store.clearAlarms(['ingest.stalled:start']);
+  await store.clearAlarms(['ingest.stalled:live'], former);
   expect(await alarms()).toEqual([{ name: 'ingest.stalled:live', detail: 'by the holder, again' }]);
-  await store.clearAlarm('ingest.stalled:live', fence);
+  await store.clearAlarms(['ingest.stalled:live'], fence);
   expect(await alarms()).toEqual([]);
 });
 
