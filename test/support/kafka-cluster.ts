@@ -13,6 +13,7 @@ import { freePort } from '../../infra/embedded/ports.ts';
 import { startService } from '../../infra/embedded/service.ts';
 import type { EmbeddedService } from '../../infra/embedded/service.ts';
 import { createLogger } from '../../infra/log.ts';
+import { retry } from '../../infra/retry.ts';
 
 const jars = fileURLToPath(new URL('../../.cache/kafka-4.3.0/lib/*', import.meta.url));
 const java = process.env['JAVA_HOME'] === undefined ? 'java' : join(process.env['JAVA_HOME'], 'bin', 'java');
@@ -22,7 +23,8 @@ export interface KafkaCluster {
   /** Three brokers, as `host:port`. */
   readonly brokers: readonly string[];
   readonly admin: Admin;
-  createTopic(topic: string, partitions: number): Promise<void>;
+  /** Creates a topic, of three replicas unless `replicas` says otherwise, and waits until all partitions have leaders. */
+  createTopic(topic: string, partitions: number, replicas?: number): Promise<void>;
   /** Moves the leader of a partition to another broker; resolves when the controller has accepted the request. */
   moveLeader(topic: string, partition: number): Promise<void>;
   stop(): Promise<void>;
@@ -66,18 +68,20 @@ export async function startKafkaCluster(): Promise<KafkaCluster> {
   return {
     brokers,
     admin,
-    async createTopic(topic, partitions) {
+    async createTopic(topic, partitions, replicas = 3) {
       await admin.createTopics({
-        waitForLeaders: true,
+        // kafkajs fails on a topic that the broker it asks does not know yet.
+        waitForLeaders: false,
         topics: [
           {
             topic,
             numPartitions: partitions,
-            replicationFactor: 3,
-            configEntries: [{ name: 'min.insync.replicas', value: '2' }],
+            replicationFactor: replicas,
+            configEntries: [{ name: 'min.insync.replicas', value: String(Math.min(2, replicas)) }],
           },
         ],
       });
+      await retry(() => admin.fetchTopicOffsets(topic), { isRetryable: () => true, deadlineMs: 30_000 });
     },
     async moveLeader(topic, partition) {
       const [leader = 0, ...others] = await replicasOf(topic, partition);

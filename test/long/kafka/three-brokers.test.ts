@@ -89,15 +89,16 @@ test('topics have three replicas, two of them in sync; one with fewer is refused
   const created = createKafka({ brokers: cluster.brokers, clientId: 'test', topicPrefix: 'safe.', log });
   await created.ensureTopics();
   await created.close();
-  const { topics: described } = await cluster.admin.fetchTopicMetadata({ topics: [`safe.${topic.name}`] });
+  const { topics: described } = await retry(
+    () => cluster.admin.fetchTopicMetadata({ topics: [`safe.${topic.name}`] }),
+    // The broker that is asked may not know the new topic yet.
+    { isRetryable: () => true, deadlineMs: 30_000 },
+  );
   expect(described[0]?.partitions.map(({ replicas }) => replicas.length)).toEqual(
     Array.from({ length: topic.partitions }, () => 3),
   );
 
-  await cluster.admin.createTopics({
-    waitForLeaders: true,
-    topics: [{ topic: `few.${topic.name}`, numPartitions: topic.partitions, replicationFactor: 1 }],
-  });
+  await cluster.createTopic(`few.${topic.name}`, topic.partitions, 1);
   const few = createKafka({ brokers: cluster.brokers, clientId: 'test', topicPrefix: 'few.', log });
   const refused = await few.ensureTopics().then(
     () => null,
