@@ -28,8 +28,8 @@ const servedRow = z.object({
   chain_state: z.string().nullable(),
 });
 /** Topics without data of the chain, and builds that are not served, are not part of the state. */
-const SELECT_SERVED = `SELECT tables, schemas, md5(tables::text || schemas::text || mended || ' ' || read.all_of_it) AS state,
-    md5(tables::text || mended || ' ' || read.blocks) AS chain_state
+const SELECT_SERVED = `SELECT tables, schemas, md5(tables::text || schemas::text || repairs || ' ' || read.all_of_it) AS state,
+    md5(tables::text || repairs || ' ' || read.blocks) AS chain_state
   FROM tds.served, (
     SELECT string_agg(next_offset::text, ' ' ORDER BY projection, topic, partition) AS all_of_it,
       string_agg(next_offset::text, ' ' ORDER BY projection, topic, partition) FILTER (WHERE topic = 'chain.blocks') AS blocks

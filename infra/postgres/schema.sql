@@ -599,7 +599,7 @@ CREATE TABLE tds.served (
   singleton boolean DEFAULT true NOT NULL,
   tables jsonb NOT NULL,
   schemas jsonb NOT NULL,
-  mended integer DEFAULT 0 NOT NULL,
+  repairs integer DEFAULT 0 NOT NULL,
   CONSTRAINT served_pkey PRIMARY KEY (singleton),
   CONSTRAINT served_singleton_check CHECK (singleton)
 );
@@ -681,7 +681,7 @@ CREATE TABLE tokens_v1_b1.tokens (
   CONSTRAINT tokens_pkey PRIMARY KEY (token)
 );
 
-CREATE TABLE webhooks_v2_b1.command_outcomes (
+CREATE TABLE webhooks_v3_b1.command_outcomes (
   id text NOT NULL,
   type text NOT NULL,
   issued_at bigint NOT NULL,
@@ -691,12 +691,12 @@ CREATE TABLE webhooks_v2_b1.command_outcomes (
   CONSTRAINT command_outcomes_pkey PRIMARY KEY (id)
 );
 
-CREATE TABLE webhooks_v2_b1.shut_out_users (
+CREATE TABLE webhooks_v3_b1.disabled_owners (
   user_id bigint NOT NULL,
-  CONSTRAINT shut_out_users_pkey PRIMARY KEY (user_id)
+  CONSTRAINT disabled_owners_pkey PRIMARY KEY (user_id)
 );
 
-CREATE TABLE webhooks_v2_b1.webhook_requests (
+CREATE TABLE webhooks_v3_b1.webhook_requests (
   command_offset bigint NOT NULL,
   kind text NOT NULL,
   webhook_id bigint NOT NULL,
@@ -706,7 +706,7 @@ CREATE TABLE webhooks_v2_b1.webhook_requests (
   CONSTRAINT webhook_requests_pkey PRIMARY KEY (command_offset)
 );
 
-CREATE TABLE webhooks_v2_b1.webhook_subscriptions (
+CREATE TABLE webhooks_v3_b1.webhook_subscriptions (
   id bigint NOT NULL,
   webhook_id bigint NOT NULL,
   token text NOT NULL,
@@ -714,10 +714,10 @@ CREATE TABLE webhooks_v2_b1.webhook_subscriptions (
   price_above text NOT NULL,
   price_below text NOT NULL,
   CONSTRAINT webhook_subscriptions_pkey PRIMARY KEY (id),
-  CONSTRAINT webhook_subscriptions_webhook_id_fkey FOREIGN KEY (webhook_id) REFERENCES webhooks_v2_b1.webhooks(id) ON DELETE CASCADE DEFERRABLE
+  CONSTRAINT webhook_subscriptions_webhook_id_fkey FOREIGN KEY (webhook_id) REFERENCES webhooks_v3_b1.webhooks(id) ON DELETE CASCADE DEFERRABLE
 );
 
-CREATE TABLE webhooks_v2_b1.webhooks (
+CREATE TABLE webhooks_v3_b1.webhooks (
   id bigint NOT NULL,
   user_id bigint NOT NULL,
   name text NOT NULL,
@@ -818,19 +818,19 @@ CREATE INDEX tokens_by_text ON tokens_v1_b1.tokens USING gin (name tds.gin_trgm_
 
 CREATE INDEX tokens_curated ON tokens_v1_b1.tokens USING btree (token) WHERE (verified OR common OR public OR hidden);
 
-CREATE INDEX command_outcomes_by_time ON webhooks_v2_b1.command_outcomes USING btree (issued_at);
+CREATE INDEX command_outcomes_by_time ON webhooks_v3_b1.command_outcomes USING btree (issued_at);
 
-CREATE INDEX webhook_requests_by_time ON webhooks_v2_b1.webhook_requests USING btree (issued_at) WHERE (kind <> 'delete'::text);
+CREATE INDEX webhook_requests_by_time ON webhooks_v3_b1.webhook_requests USING btree (issued_at) WHERE (kind <> 'delete'::text);
 
-CREATE INDEX webhook_subscriptions_by_address ON webhooks_v2_b1.webhook_subscriptions USING btree (address) WHERE (address <> ''::text);
+CREATE INDEX webhook_subscriptions_by_address ON webhooks_v3_b1.webhook_subscriptions USING btree (address) WHERE (address <> ''::text);
 
-CREATE INDEX webhook_subscriptions_by_price ON webhooks_v2_b1.webhook_subscriptions USING btree (token) WHERE ((price_above <> ''::text) OR (price_below <> ''::text));
+CREATE INDEX webhook_subscriptions_by_price ON webhooks_v3_b1.webhook_subscriptions USING btree (token) WHERE ((price_above <> ''::text) OR (price_below <> ''::text));
 
-CREATE INDEX webhook_subscriptions_by_token ON webhooks_v2_b1.webhook_subscriptions USING btree (token) WHERE (address = ''::text);
+CREATE INDEX webhook_subscriptions_by_token ON webhooks_v3_b1.webhook_subscriptions USING btree (token) WHERE (address = ''::text);
 
-CREATE INDEX webhook_subscriptions_by_webhook ON webhooks_v2_b1.webhook_subscriptions USING btree (webhook_id);
+CREATE INDEX webhook_subscriptions_by_webhook ON webhooks_v3_b1.webhook_subscriptions USING btree (webhook_id);
 
-CREATE INDEX webhooks_by_user ON webhooks_v2_b1.webhooks USING btree (user_id, id);
+CREATE INDEX webhooks_by_user ON webhooks_v3_b1.webhooks USING btree (user_id, id);
 
 CREATE OR REPLACE FUNCTION tds.gin_extract_query_trgm(text, internal, smallint, internal, internal, internal, internal)
  RETURNS internal

@@ -36,7 +36,8 @@ export function decideApiKey(
     case 'api-key.create': {
       if (!state.userExists) return refuse('NOT_FOUND', 'No such user.');
       // A key made with an Idempotency-Key is derived from it, and outlives the 48 h for which its outcome is stored.
-      if (state.hashExists) return refuse('CONFLICT', 'This key exists. Use another Idempotency-Key.');
+      if (state.hashExists)
+        return refuse('CONFLICT', 'This key already exists. Use another Idempotency-Key.');
       const { expires_at: expiresAt = null, ...body } = command.body;
       const key = { id: newId, ...body, created_at: command.issued_at, expires_at: expiresAt };
       const { user_id: _user, key_hash: _hash, ...shown } = key;

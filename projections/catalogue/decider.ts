@@ -86,10 +86,10 @@ export function decideReview(
   { body, issued_at: at }: CommandOf<'report.review'>,
 ): Decision<ReportSet | DomainListed> {
   if (known === null) return refuse('NOT_FOUND', `No report has the id ${body.report_id}.`);
-  if (known.status !== 'pending') return refuse('CONFLICT', `The report was ${known.status} before.`);
+  if (known.status !== 'pending') return refuse('CONFLICT', `The report has already been ${known.status}.`);
   const isWhitelisted = listed?.status === 'whitelisted' && listed.active;
   if (body.decision === 'approved' && isWhitelisted && !body.overrides_whitelist) {
-    return refuse('CONFLICT', `${known.domain} is whitelisted; --force blacklists it all the same.`);
+    return refuse('CONFLICT', `${known.domain} is whitelisted. To blacklist it anyway, use --force.`);
   }
   const report: DomainReport = { ...known, status: body.decision, reviewed_at: at };
   const reviewed: ReportSet = { type: 'report.set', report };

@@ -32,7 +32,7 @@ export function decideSync(stored: StoredBlob | null, command: CommandOf<'sync.p
     auth_key: sealed,
   } = command.body;
   if ((stored?.key_command ?? null) !== verifiedWith || (stored === null && sealed === null)) {
-    return refuse('CONFLICT', 'The signature was checked with another key.');
+    return refuse('CONFLICT', 'The signature was verified with another public key.');
   }
   if (stored !== null && version <= stored.version) {
     return refuse('CONFLICT', 'Version conflict', { server_version: stored.version });

@@ -90,7 +90,7 @@ function create(
   newId: number,
 ): Decision<WebhookChange> {
   const { most, subscriptions: sent, ...asked } = body;
-  if (owned >= most) return refuse('CONFLICT', `A user may have ${most} webhooks, and you have as many.`);
+  if (owned >= most) return refuse('CONFLICT', `The limit of ${most} webhooks per user is reached.`);
   const webhook: WebhookRow = {
     id: newId,
     ...asked,
@@ -166,7 +166,7 @@ function disable(
   { body, issued_at: at }: CommandOf<'webhook.disable'>,
 ): Decision<WebhookChange> {
   if (status !== 'active' || activation !== body.activation) {
-    return refuse('CONFLICT', 'Its owner has changed its status meanwhile.');
+    return refuse('CONFLICT', 'Its owner has changed its status since.');
   }
   return accept(
     { id },

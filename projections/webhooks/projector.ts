@@ -13,7 +13,7 @@ import { webhookById } from './queries.ts';
 /** Webhooks, their subscriptions, and requests to the dispatcher. */
 export const webhooks = commandProjection({
   name: 'webhooks',
-  version: 2,
+  version: 3,
   ddl: tableSql(import.meta.url),
   alsoApplies: ['user.disable'],
   decide: decideAndApply,
@@ -86,12 +86,12 @@ async function apply(tx: PoolClient, schema: string, change: WebhookChange): Pro
       return;
     }
     case 'owner.disabled':
-      await tx.query(`INSERT INTO ${schema}.shut_out_users (user_id) VALUES ($1) ON CONFLICT DO NOTHING`, [
+      await tx.query(`INSERT INTO ${schema}.disabled_owners (user_id) VALUES ($1) ON CONFLICT DO NOTHING`, [
         change.userId,
       ]);
       return;
     case 'owner.enabled':
-      await tx.query(`DELETE FROM ${schema}.shut_out_users WHERE user_id = $1`, [change.userId]);
+      await tx.query(`DELETE FROM ${schema}.disabled_owners WHERE user_id = $1`, [change.userId]);
       return;
     case 'dispatch.requested':
       await insertRow(tx, `${schema}.webhook_requests`, change.request);

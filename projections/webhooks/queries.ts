@@ -95,7 +95,7 @@ export async function webhooksOfUser(db: Sql, schema: string, userId: number): P
 
 /** Condition on a webhook `w`. */
 export const ownerIsEnabled = (schema: string): string =>
-  `NOT EXISTS (SELECT 1 FROM ${schema}.shut_out_users u WHERE u.user_id = w.user_id)`;
+  `NOT EXISTS (SELECT 1 FROM ${schema}.disabled_owners u WHERE u.user_id = w.user_id)`;
 
 /** Condition on a webhook `w`: events are matched with it. */
 const isNotified = (schema: string): string => `w.status = 'active' AND ${ownerIsEnabled(schema)}`;

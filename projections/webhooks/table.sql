@@ -26,7 +26,7 @@ CREATE TABLE {{schema}}.webhooks (
 CREATE INDEX webhooks_by_user ON {{schema}}.webhooks (user_id, id);
 
 -- Disabled users: nothing is matched with their webhooks, and nothing is sent to them.
-CREATE TABLE {{schema}}.shut_out_users (
+CREATE TABLE {{schema}}.disabled_owners (
   user_id bigint PRIMARY KEY
 );
 

@@ -1,7 +1,7 @@
--- What the service works with and cannot rebuild from the log: to be backed up.
--- Read models are not here: each build of a projection has a schema, or tables, of its own.
+-- Working state of the service, which cannot be rebuilt from the log: back it up.
+-- Read models are not here: each build of a projection has its own schema, or its own ClickHouse tables.
 
--- Conditions an operator should look at; shown by /readyz and by the status command.
+-- Conditions that need an operator, shown by /readyz and `tds status`.
 CREATE TABLE tds.alarms (
   name      text PRIMARY KEY,
   detail    text NOT NULL,

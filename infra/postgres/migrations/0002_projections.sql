@@ -1,4 +1,4 @@
--- What the projections work with. None of it is a read model: the tables of a build are made when it is opened.
+-- Working state of the projections. The tables of a read model are created when its build is opened.
 
 -- One set of tables of one version of a projection. Builds are numbered per projection, over all its versions.
 CREATE TABLE tds.builds (
@@ -13,7 +13,7 @@ CREATE TABLE tds.builds (
 );
 CREATE UNIQUE INDEX builds_one_served ON tds.builds (projection) WHERE state = 'serving';
 
--- The one row that names what is served, so that swapping several tables is one moment for every reader.
+-- A single row with the served tables and schemas, so that a swap of several tables is atomic for every reader.
 CREATE TABLE tds.served (
   singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
   -- placeholder -> name of the ClickHouse table
@@ -23,20 +23,20 @@ CREATE TABLE tds.served (
 );
 INSERT INTO tds.served (tables, schemas) VALUES ('{}', '{}');
 
--- The next offset a build wants of each partition. Moved by compare-and-set only.
+-- The next offset of each partition for each build. Moved by compare-and-set only.
 CREATE TABLE tds.checkpoints (
   projection text NOT NULL,
   build integer NOT NULL,
   topic text NOT NULL,
   partition integer NOT NULL,
-  -- The topic's own id: a topic that is deleted and made again is another log.
+  -- The topic's id: a topic that was deleted and created again is another log.
   topic_id text NOT NULL,
   next_offset bigint NOT NULL,
   updated_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (projection, build, topic, partition)
 );
 
--- A partition that a build cannot go on with, at the message that stops it.
+-- A partition on which a build has halted, with the message that halted it.
 CREATE TABLE tds.projection_halts (
   projection text NOT NULL,
   build integer NOT NULL,
@@ -48,7 +48,7 @@ CREATE TABLE tds.projection_halts (
   PRIMARY KEY (projection, build, topic, partition)
 );
 
--- Messages that an operator has told a projection to pass over; kept, so that a rebuild passes over them too.
+-- Messages that an operator has told a projection to skip; kept, so that a rebuild skips them too.
 CREATE TABLE tds.skips (
   projection text NOT NULL,
   topic text NOT NULL,

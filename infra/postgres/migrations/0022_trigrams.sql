@@ -1,5 +1,5 @@
--- Trigrams make searching names for a part of them fast. Everything works without, so a server that does not have the
--- extension, or does not let us make it, is no error.
+-- Trigrams make searches for a part of a name fast. They are optional: a server may lack the extension, or not permit us
+-- to create it.
 DO $$
 BEGIN
   CREATE EXTENSION IF NOT EXISTS pg_trgm SCHEMA tds;

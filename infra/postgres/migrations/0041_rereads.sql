@@ -1,2 +1,2 @@
--- The block is to be taken from the node again: what the log has of it is missing or short.
+-- Fetch the block from the node again: the block in the log is missing or incomplete.
 ALTER TABLE tds.repairs ADD COLUMN reread boolean NOT NULL DEFAULT false;

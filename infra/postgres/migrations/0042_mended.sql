@@ -1,2 +1,2 @@
--- Counts how often tables were mended without a checkpoint that moved: what was read from them before is not given again.
+-- Counts repairs of tables whose checkpoints stay where they are: answers cached before a repair are not used after it.
 ALTER TABLE tds.served ADD COLUMN mended integer NOT NULL DEFAULT 0;

@@ -1,3 +1,3 @@
--- For the status, also where no more of the repairs may be seen.
+-- The number of repairs, for a database role that may not read the repairs themselves.
 CREATE VIEW tds.repairs_left AS
   SELECT count(*) AS pending, min(requested_at) AS oldest FROM tds.repairs WHERE done_at IS NULL;

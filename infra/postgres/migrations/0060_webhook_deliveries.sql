@@ -1,29 +1,29 @@
--- What the dispatcher has sent, and has still to send. Working state, not a read model: a rebuild makes no delivery again,
--- and what is lost here is lost. Times are unix milliseconds of the dispatcher's clock.
+-- Deliveries, sent and due. Working state, not a read model: a rebuild repeats no delivery, and what is lost here is
+-- lost. Times are unix milliseconds of the dispatcher's clock.
 
--- One row a delivery. Its id is made of what it stands for, so that the same thing is never sent under two ids.
+-- One row per delivery. Its id is derived from its subject, so that nothing is sent under two ids.
 CREATE TABLE tds.webhook_deliveries (
   id uuid PRIMARY KEY,
   webhook_id bigint NOT NULL,
   event text NOT NULL,
-  -- the body of every attempt, byte for byte
+  -- the body of every attempt
   body text NOT NULL,
   is_test boolean NOT NULL DEFAULT false,
   created_at bigint NOT NULL,
   status text NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'success', 'failed', 'dead')),
-  -- attempts that have ended, those asked for by hand included
+  -- attempts that have ended, manual ones included
   attempts integer NOT NULL DEFAULT 0,
-  -- those of them that the schedule made
+  -- those made by the schedule
   scheduled_attempts integer NOT NULL DEFAULT 0,
-  -- the last attempt was asked for by hand
+  -- the last attempt was manual
   manual boolean NOT NULL DEFAULT false,
-  -- the next attempt of the schedule; null: none is left
+  -- the next scheduled attempt; null: none is left
   scheduled_at bigint,
-  -- an attempt that was asked for by hand and has not ended; null: none
+  -- a manual attempt that was requested and has not ended; null: none
   manual_at bigint,
-  -- when to try next; while an attempt runs, when its lease ends; null: nothing to do
+  -- when to try next; during an attempt, when its lease ends; null: nothing to do
   due_at bigint,
-  -- of whoever makes the attempt that runs; null: none runs
+  -- who makes the running attempt; null: none runs
   lease uuid,
   response_code integer,
   -- text, 16 KB at most; null: none, or not text
@@ -31,12 +31,12 @@ CREATE TABLE tds.webhook_deliveries (
   error text,
   duration_ms integer,
   last_attempt_at bigint,
-  -- Of a transfer, whatever block it is in: what it is (transaction, event in it, item, token, from, to, value).
+  -- Identifies a transfer in whatever block includes it (transaction, event in it, item, token, from, to, value).
   subject uuid,
-  -- The block that it is in. A later one has the higher seq.
+  -- The block that includes it. A later one has the higher seq.
   landed_hash text,
   landed_seq bigint,
-  -- That block was reverted, and the transfer has not landed again.
+  -- That block was reverted, and no block has included the transfer since.
   reverted_height bigint
 );
 CREATE INDEX webhook_deliveries_listed ON tds.webhook_deliveries (webhook_id, created_at DESC, id);
@@ -46,39 +46,39 @@ CREATE INDEX webhook_deliveries_by_subject ON tds.webhook_deliveries (subject) W
 CREATE INDEX webhook_deliveries_reverted ON tds.webhook_deliveries (reverted_height) WHERE reverted_height IS NOT NULL;
 CREATE INDEX webhook_deliveries_by_age ON tds.webhook_deliveries USING brin (created_at);
 
--- One row a webhook that ever had a delivery: from here the next ones are taken, so that an endpoint with many waiting is
--- looked at once.
+-- One row per webhook that ever had a delivery. The next ones are chosen from here, so that an endpoint with many due
+-- deliveries is considered once.
 CREATE TABLE tds.webhook_endpoints (
   webhook_id bigint PRIMARY KEY,
-  -- the least due_at of its deliveries; null: nothing to do, or the webhook is not active
+  -- the least due_at of its deliveries; null: nothing is due, or the webhook is not active
   due_at bigint,
-  -- Deliveries that died in a row since this activation of the webhook.
+  -- Deliveries that failed for good in a row since this activation of the webhook.
   activation bigint NOT NULL DEFAULT 0,
   consecutive_dead integer NOT NULL DEFAULT 0,
   last_delivery_at bigint
 );
 CREATE INDEX webhook_endpoints_due ON tds.webhook_endpoints (due_at) WHERE due_at IS NOT NULL;
 
--- How far each matcher has read the log, moved in the transaction that makes its deliveries.
+-- How far each matcher has read the log, moved in the transaction that creates its deliveries.
 CREATE TABLE tds.dispatch_positions (
   matcher text NOT NULL,
   topic text NOT NULL,
   partition integer NOT NULL,
-  -- a topic that is deleted and made again is another log
+  -- a topic that was deleted and created again is another log
   topic_id text NOT NULL,
   next_offset bigint NOT NULL,
   updated_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (matcher, topic, partition)
 );
 
--- The newest accepted blocks, one a height: whether a new fork is ten blocks past a transfer that it lacks.
+-- The newest accepted blocks, one per height: they show whether a new fork is ten blocks past a transfer that it lacks.
 CREATE TABLE tds.dispatch_blocks (
   height bigint PRIMARY KEY,
   hash text NOT NULL,
   seq bigint NOT NULL
 );
 
--- The last price of each token: a threshold is crossed from here.
+-- The last price of each token: the base of a threshold.
 CREATE TABLE tds.dispatch_prices (
   token text PRIMARY KEY,
   price numeric NOT NULL,

@@ -1,3 +1,3 @@
--- What was told of the balances of a block, when that is reverted. A hash that is empty: what was told of the same account
--- and token since has taken its place.
+-- Notifications about balances at a block, needed when it is reverted. An empty hash: a later notification about the same
+-- account and token has replaced this one.
 CREATE INDEX webhook_deliveries_by_block ON tds.webhook_deliveries (landed_hash) WHERE event = 'balance.changed';

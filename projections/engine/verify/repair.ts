@@ -74,7 +74,7 @@ export async function repairTables(
     }
   } finally {
     // On failure too: invalidates cached pages, which may show deleted rows.
-    await pool.query('UPDATE tds.served SET mended = mended + 1');
+    await pool.query('UPDATE tds.served SET repairs = repairs + 1');
   }
   return repaired;
 }

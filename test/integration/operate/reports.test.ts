@@ -70,7 +70,7 @@ it('reports are approved or rejected once', async () => {
       expect(await reports(verb, String(id))).toEqual({
         code: 1,
         stdout: '',
-        stderr: `The report was ${before} before.\n`,
+        stderr: `The report has already been ${before}.\n`,
       });
     }
   }
@@ -94,7 +94,7 @@ it('reports of whitelisted domains are approved with --force only', async () => 
   expect(await reports('approve', String(good.id))).toEqual({
     code: 1,
     stdout: '',
-    stderr: 'good.example is whitelisted; --force blacklists it all the same.\n',
+    stderr: 'good.example is whitelisted. To blacklist it anyway, use --force.\n',
   });
   expect(await check('good.example')).toMatchObject({ status: 'whitelisted' });
   expect(await own(good.id)).toMatchObject({ status: 'pending', reviewed_at: null });

@@ -132,7 +132,7 @@ test('a snapshot removes deleted data from the topics and keeps the rest, also a
   const { text } = await textOf(topics.commands);
   expect([text.includes(hashOf(gone.key)), text.includes('gone-hook')]).toEqual([true, true]);
   const before = await state();
-  expect(before['webhooks.shut_out_users']).toHaveLength(1);
+  expect(before['webhooks.disabled_owners']).toHaveLength(1);
 
   const { code, stdout } = await tds(world.env, 'snapshot');
   expect([code, stdout]).toEqual([0, expect.stringMatching(/^accounts: api_keys 1, .*users 2$/m)]);
@@ -285,7 +285,7 @@ test('lost tables are filled from the snapshot and the commands after it', async
     ['sync', ['sync_blobs', 'command_outcomes']],
     [
       'webhooks',
-      ['webhook_subscriptions', 'webhooks', 'shut_out_users', 'webhook_requests', 'command_outcomes'],
+      ['webhook_subscriptions', 'webhooks', 'disabled_owners', 'webhook_requests', 'command_outcomes'],
     ],
   ] as const) {
     for (const table of tables) await world.pool.query(`DELETE FROM ${served.schema(name)}.${table}`);

@@ -46,7 +46,7 @@ beforeAll(async () => {
 afterAll(async () => await world.close());
 beforeEach(async () => {
   await world.pool.query(
-    `TRUNCATE ${SCHEMA}.webhooks, ${SCHEMA}.shut_out_users, tds.webhook_deliveries, tds.webhook_endpoints CASCADE`,
+    `TRUNCATE ${SCHEMA}.webhooks, ${SCHEMA}.disabled_owners, tds.webhook_deliveries, tds.webhook_endpoints CASCADE`,
   );
 });
 
@@ -154,8 +154,8 @@ function draw(model: Model, pool: typeof world.pool, free: Set<Process>): () => 
         return async () =>
           void (await pool.query(
             random.chance(500)
-              ? `INSERT INTO ${SCHEMA}.shut_out_users (user_id) VALUES ($1) ON CONFLICT DO NOTHING`
-              : `DELETE FROM ${SCHEMA}.shut_out_users WHERE user_id = $1`,
+              ? `INSERT INTO ${SCHEMA}.disabled_owners (user_id) VALUES ($1) ON CONFLICT DO NOTHING`
+              : `DELETE FROM ${SCHEMA}.disabled_owners WHERE user_id = $1`,
             [webhookId],
           ));
       return async () => {
@@ -299,7 +299,7 @@ async function drain(model: Model, seed: number): Promise<void> {
   await world.pool.query(`UPDATE ${SCHEMA}.webhooks SET status = 'active', activation = $1`, [
     model.nextId + 1,
   ]);
-  await world.pool.query(`DELETE FROM ${SCHEMA}.shut_out_users`);
+  await world.pool.query(`DELETE FROM ${SCHEMA}.disabled_owners`);
   await activateEndpoints(world.pool, await activatedWebhooks(world.pool, SCHEMA));
   await reenableEndpointsOfOwners(world.pool, await endpointsOfReenabledOwners(world.pool, SCHEMA));
   model.now += 10 * LEASE_MS;

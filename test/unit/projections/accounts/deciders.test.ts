@@ -93,7 +93,7 @@ describe('users', () => {
     given(decideUser, state()).when(command).refused('NOT_FOUND');
   });
 
-  it('are shut out at the time of the command, and let in again', () => {
+  it('are disabled at the time of the command, and enabled again', () => {
     const known = { ...state(), userExists: true };
     for (const [is_disabled, time] of [
       [true, 1_700_000_000_000],

@@ -24,7 +24,7 @@ test('accepts a first PUT once, with its key', () => {
   const stored = { version: 3, key_command: 'c1' };
   expect(decideSync(stored, put('c2', { version: 9 })).outcome).toEqual({
     accepted: false,
-    result: { code: 'CONFLICT', detail: 'The signature was checked with another key.' },
+    result: { code: 'CONFLICT', detail: 'The signature was verified with another public key.' },
   });
   // The same key sealed anew, under another SECRET_KEY.
   const again = decideSync(stored, put('c2', { version: 9, verified_with: 'c1', auth_key: 'anew' }));
