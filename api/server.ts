@@ -7,7 +7,8 @@ import type { ClickHouse } from '../infra/clickhouse/client.ts';
 import { required } from '../infra/config.ts';
 import type { Config } from '../infra/config.ts';
 import type { Kafka, Publisher } from '../infra/kafka/client.ts';
-import { Releasers, pause } from '../infra/lifecycle.ts';
+import { Releasers, sleep } from '../infra/lifecycle.ts';
+import { listenTcp } from '../infra/listen-tcp.ts';
 import type { Logger } from '../infra/log.ts';
 import { REQUEST_DRAIN_MS } from '../infra/shutdown.ts';
 import { createSealing } from '../infra/sealing.ts';
@@ -19,7 +20,6 @@ import { newestBlock } from '../projections/indexed-blocks/queries.ts';
 import { findOutcome as outcomeOf } from '../projections/outcomes/queries.ts';
 import { AD_COUNTED_CHANNEL } from '../schemas/messages/ads.ts';
 import { OBSERVED_CHANNEL } from '../schemas/messages/requests.ts';
-import { AppError } from '../schemas/errors.ts';
 import { createAdEvents } from './ads/events.ts';
 import type { AdEvents } from './ads/events.ts';
 import { createApp } from './http/app.ts';
@@ -71,7 +71,8 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
   try {
     const app = await composeApp(options, releasers);
     const server = createHttpServer(app);
-    const url = await listenOn(server, config.port, config.host);
+    const address = { host: config.host, port: config.port, name: 'The API', settings: 'PORT or HOST' };
+    const { url } = await listenTcp(server, address);
     releasers.push('http server', () => drain(server));
     return { url, close: () => releasers.releaseAll() };
   } catch (error) {
@@ -178,17 +179,6 @@ function createHttpServer(app: Koa<RequestState>): Server {
   return server;
 }
 
-async function listenOn(server: Server, port: number, host: string): Promise<string> {
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(port, host, resolve);
-  });
-  const address = server.address();
-  if (address === null || typeof address === 'string') throw new AppError('INVALID', 'no TCP address');
-  const shown = address.family === 'IPv6' ? `[${address.address}]` : address.address;
-  return `http://${shown}:${address.port}`;
-}
-
 /** Takes no more connections, lets requests in flight end, and closes the rest after `REQUEST_DRAIN_MS`. */
 async function drain(server: Server): Promise<void> {
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
@@ -198,7 +188,7 @@ async function drain(server: Server): Promise<void> {
   while (!isClosed.signal.aborted && performance.now() < deadline) {
     // A connection that has just answered is idle and would be kept alive.
     server.closeIdleConnections();
-    await pause(50, isClosed.signal);
+    await sleep(50, isClosed.signal);
   }
   server.closeAllConnections();
   await closed;

@@ -167,7 +167,13 @@ export const settings = {
     [],
     'further ports, comma-separated, that webhooks and metadata fetches must not reach; an embedded start sets it',
   ),
-  metricsPort: setting('METRICS_PORT', port, 0, "port on loopback of a role's /metrics; 0: any free port"),
+  metricsPort: setting('METRICS_PORT', port, 0, "port of a role's /metrics and /healthz; 0: any free port"),
+  metricsHost: setting(
+    'METRICS_HOST',
+    z.string().min(1),
+    '127.0.0.1',
+    "address a role's /metrics and /healthz listen on; they need no log-in",
+  ),
   dataDir: setting('DATA_DIR', z.string().min(1), '.data', 'data folder of the embedded parts'),
   indexFrom: setting(
     'INDEX_FROM',

@@ -1,7 +1,8 @@
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 
 import { Counter, Gauge, Histogram, Registry, collectDefaultMetrics } from 'prom-client';
+
+import { listenTcp } from './listen-tcp.ts';
 
 export { Counter, Gauge, Histogram } from 'prom-client';
 export type { Registry } from 'prom-client';
@@ -27,10 +28,10 @@ export function metricsIn(registry: Registry) {
   };
 }
 
-/** Serves `GET /metrics` and `GET /healthz` of a role on loopback. Port 0 takes any free port. */
+/** Serves `GET /metrics` and `GET /healthz` of a role. Port 0 takes any free port. */
 export async function serveMetrics(
   registry: Registry,
-  port: number,
+  { host, port }: { readonly host: string; readonly port: number },
 ): Promise<{ url: string; close(): Promise<void> }> {
   const server = createServer((request, response) => {
     if (request.url === '/healthz') {
@@ -46,13 +47,10 @@ export async function serveMetrics(
       () => response.writeHead(500).end(),
     );
   });
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(port, '127.0.0.1', resolve);
-  });
-  const address = server.address() as AddressInfo;
+  const settings = 'METRICS_PORT or METRICS_HOST';
+  const { url } = await listenTcp(server, { host, port, name: 'The metrics server', settings });
   return {
-    url: `http://127.0.0.1:${address.port}`,
+    url,
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());

@@ -2,7 +2,7 @@ import { chmodSync, linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } f
 import { join } from 'node:path';
 
 import { AppError } from '../../schemas/errors.ts';
-import { pause } from '../lifecycle.ts';
+import { sleep } from '../lifecycle.ts';
 import { markOf, readMarks, runs } from './processes.ts';
 
 /** A process that was just killed stays in the process table for a moment. */
@@ -32,7 +32,7 @@ export async function lockDataDir(dataDir: string): Promise<() => void> {
     try {
       linkSync(draft, file);
       // Two processes that found the same stale lock may remove each other's: the one whose content remains holds it.
-      if (recovered) await pause(100);
+      if (recovered) await sleep(100);
       if (contentOf(file) !== mine) continue;
       rmSync(draft, { force: true });
       return () => {
@@ -41,20 +41,29 @@ export async function lockDataDir(dataDir: string): Promise<() => void> {
     } catch (error) {
       if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
     }
-    const holder = readMarks(file).find((mark) => runs(mark));
-    if (holder === undefined) {
+    const holder = lockHolder(dataDir);
+    if (holder === null) {
       rmSync(file, { force: true });
       recovered = true;
     } else if (Date.now() < deadline) {
-      await pause(50);
+      await sleep(50);
     } else {
       rmSync(draft, { force: true });
-      throw new AppError(
-        'CONFLICT',
-        `${dataDir} is in use by process ${holder.pid}: stop that process, or set DATA_DIR to another folder`,
-      );
+      throw dataDirInUse(dataDir, holder);
     }
   }
+}
+
+/** The id of the running process that has locked a data folder; null: none. */
+export function lockHolder(dataDir: string): number | null {
+  return readMarks(join(dataDir, 'lock')).find((mark) => runs(mark))?.pid ?? null;
+}
+
+export function dataDirInUse(dataDir: string, pid: number): AppError {
+  return new AppError(
+    'CONFLICT',
+    `${dataDir} is in use by process ${pid}: stop that process, or set DATA_DIR to another folder`,
+  );
 }
 
 function contentOf(file: string): string | null {

@@ -6,9 +6,10 @@ import { join } from 'node:path';
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
+import { lockDataDir } from '../../infra/embedded/data-dir.ts';
 import { freePort } from '../../infra/embedded/ports.ts';
 
-/** What a person does wrong is told in a sentence: no stack, no endless new try, and nothing left running. */
+/** A person's mistake is reported in one sentence, without a stack or a retry, and nothing is left running. */
 let folder: string;
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'tds-mistakes-'));
@@ -68,6 +69,42 @@ test('a start fails before it starts anything when a port is in use', async () =
       new RegExp(`^The API cannot listen on 127\\.0\\.0\\.1, port ${port} \\(EADDRINUSE\\): .*\\n$`),
     );
     expect(performance.now() - began).toBeLessThan(10_000);
+  } finally {
+    await new Promise((resolve) => squatter.close(resolve));
+  }
+});
+
+test('a start on a port in use names the service that already runs in its data folder', async () => {
+  const squatter = createServer();
+  const port = await freePort();
+  await new Promise<void>((resolve) => squatter.listen(port, '127.0.0.1', resolve));
+  const dataDir = join(folder, 'running');
+  const unlock = await lockDataDir(dataDir);
+  try {
+    const answer = await run('start.ts', [], { DATA_DIR: dataDir, PORT: String(port) });
+    expectSentence(
+      answer,
+      new RegExp(`running is in use by process ${process.pid}: stop that process, or .*\\n$`),
+    );
+  } finally {
+    unlock();
+    await new Promise((resolve) => squatter.close(resolve));
+  }
+});
+
+test('a role alone fails when its metrics port is in use', async () => {
+  const squatter = createServer();
+  const port = await freePort();
+  await new Promise<void>((resolve) => squatter.listen(port, '127.0.0.1', resolve));
+  try {
+    const { code, out } = await run('tds.ts', ['ingest'], { ...noStores, METRICS_PORT: String(port) });
+    expect(code).toBe(1);
+    expect(out).toMatch(
+      new RegExp(
+        `"msg":"The metrics server cannot listen on 127\\.0\\.0\\.1, port ${port} \\(EADDRINUSE\\): `,
+      ),
+    );
+    expect(out).not.toContain('at listen');
   } finally {
     await new Promise((resolve) => squatter.close(resolve));
   }

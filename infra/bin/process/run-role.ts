@@ -26,7 +26,7 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
   const log = createLogger(role.name, config.logLevel);
   const main: Parameters<typeof runProcess>[1] = async ({ releasers, signal, fail }) => {
     const metrics = createMetrics(role.name);
-    const exposed = await serveMetrics(metrics, config.metricsPort);
+    const exposed = await serveMetrics(metrics, { host: config.metricsHost, port: config.metricsPort });
     releasers.push('metrics', () => exposed.close());
     const attempt = roleAttempts(role, { config, log, metrics, releasers, signal, fail }, only);
     const { url } = await retryUntilAvailable(

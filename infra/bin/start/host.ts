@@ -1,10 +1,11 @@
-import { once } from 'node:events';
 import { accessSync, constants, mkdirSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { resolve } from 'node:path';
 
 import { AppError } from '../../../schemas/errors.ts';
 import type { Config } from '../../config.ts';
+import { dataDirInUse, lockHolder } from '../../embedded/data-dir.ts';
+import { listenTcp } from '../../listen-tcp.ts';
 
 /** Checks that the data folder is writable and the port is free, before anything is started. */
 export async function checkHost(config: Config): Promise<{ dataDir: string; host: string; port: number }> {
@@ -18,23 +19,21 @@ export async function checkHost(config: Config): Promise<{ dataDir: string; host
     });
   }
   const probe = createServer();
+  const { host } = config;
   try {
-    probe.listen(config.port, config.host);
-    await once(probe, 'listening');
-  } catch (cause) {
-    throw new AppError(
-      'CONFIG_INVALID',
-      `The API cannot listen on ${config.host}, port ${config.port} (${codeOf(cause)}): set PORT or HOST to others`,
-      { cause },
-    );
+    const { port } = await listenTcp(probe, {
+      host,
+      port: config.port,
+      name: 'The API',
+      settings: 'PORT or HOST',
+    });
+    await new Promise((done) => probe.close(done));
+    return { dataDir, host, port };
+  } catch (error) {
+    // A service that runs in this folder is why the port is taken.
+    const holder = lockHolder(dataDir);
+    throw holder === null ? error : dataDirInUse(dataDir, holder);
   }
-  const address = probe.address();
-  await new Promise((done) => probe.close(done));
-  return {
-    dataDir,
-    host: config.host,
-    port: typeof address === 'object' && address !== null ? address.port : config.port,
-  };
 }
 
 /** The host to print in a URL: loopback if the API listens on every address. */
