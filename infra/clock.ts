@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
-import { pause } from './lifecycle.ts';
+import { sleep } from './lifecycle.ts';
 
 /** Time and randomness as an argument, for code that also runs in a seeded simulation. */
 export interface Clock {
@@ -17,7 +17,7 @@ export interface Clock {
 /** Monotonic: the machine's time at the start of the process plus what has passed since. */
 export const systemClock: Clock = {
   now: () => Math.round(performance.timeOrigin + performance.now()),
-  sleep: pause,
+  sleep,
   turn: () => nextTurn(),
   random: Math.random,
 };

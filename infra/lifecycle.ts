@@ -23,7 +23,7 @@ export class Releasers {
 }
 
 /** Resolves after `ms`, or when the signal fires; never rejects. */
-export function pause(ms: number, signal?: AbortSignal): Promise<void> {
+export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted === true) {
       resolve();

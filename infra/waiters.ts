@@ -1,4 +1,4 @@
-import { pause } from './lifecycle.ts';
+import { sleep } from './lifecycle.ts';
 
 /** Requests that wait for a row a projection is about to write, each under the name its notification will carry. */
 export interface Waiters {
@@ -47,8 +47,8 @@ export function createWaiters(): Waiters {
           if (found !== null) return found;
           const remainingMs = deadline - performance.now();
           if (remainingMs <= 0 || signal?.aborted === true) return null;
-          await pause(Math.min(POLL_MS, remainingMs), notified.signal);
-          if (gatherMs > 0) await pause(gatherMs);
+          await sleep(Math.min(POLL_MS, remainingMs), notified.signal);
+          if (gatherMs > 0) await sleep(gatherMs);
         } finally {
           for (const name of watched) unregister(name, wake);
         }

@@ -1,5 +1,5 @@
 import type { Publisher } from '../../infra/kafka/client.ts';
-import { pause } from '../../infra/lifecycle.ts';
+import { sleep } from '../../infra/lifecycle.ts';
 import { createWaiters } from '../../infra/waiters.ts';
 import { adsMessage } from '../../schemas/messages/ads.ts';
 import type { AdsMessage } from '../../schemas/messages/ads.ts';
@@ -38,7 +38,7 @@ export function createAdEvents({
       const timer = new AbortController();
       const isAppended = await Promise.race([
         published,
-        pause(timeoutMs, timer.signal).then(() => false),
+        sleep(timeoutMs, timer.signal).then(() => false),
       ]).finally(() => timer.abort());
       if (!isAppended) throw unavailable('unavailable', 'The service is temporarily unavailable.', 2);
       await waiters.until([id], async () => ((await isCounted(id)) ? true : null), { deadline });

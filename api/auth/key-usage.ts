@@ -1,5 +1,5 @@
 import type { Publisher } from '../../infra/kafka/client.ts';
-import { pause } from '../../infra/lifecycle.ts';
+import { sleep } from '../../infra/lifecycle.ts';
 import type { Logger } from '../../infra/log.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { UsageMessage } from '../../schemas/messages/usage.ts';
@@ -62,7 +62,7 @@ export function createUsageCounter({
 
   const publishing = (async (): Promise<void> => {
     while (!stopping.signal.aborted) {
-      await pause(PUBLISH_INTERVAL_MS, stopping.signal);
+      await sleep(PUBLISH_INTERVAL_MS, stopping.signal);
       await publish();
     }
   })();

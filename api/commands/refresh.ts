@@ -1,4 +1,4 @@
-import { pause } from '../../infra/lifecycle.ts';
+import { sleep } from '../../infra/lifecycle.ts';
 import type { Publisher } from '../../infra/kafka/client.ts';
 import type { Logger } from '../../infra/log.ts';
 import { createWaiters } from '../../infra/waiters.ts';
@@ -80,7 +80,7 @@ async function isAppendedWithin(pending: Iterable<Pending>, ms: number): Promise
   const timer = new AbortController();
   return await Promise.race([
     Promise.all([...pending].map(({ published }) => published)).then((all) => !all.includes(false)),
-    pause(ms, timer.signal).then(() => false),
+    sleep(ms, timer.signal).then(() => false),
   ]).finally(() => timer.abort());
 }
 

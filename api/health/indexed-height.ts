@@ -1,4 +1,4 @@
-import { pause } from '../../infra/lifecycle.ts';
+import { sleep } from '../../infra/lifecycle.ts';
 import type { Logger } from '../../infra/log.ts';
 
 export interface IndexedHeight {
@@ -23,7 +23,7 @@ export function watchIndexedHeight(read: () => Promise<number | null>, log: Logg
       } catch (error) {
         log.debug({ err: error }, 'could not read the indexed height');
       }
-      await pause(POLL_MS, stop.signal);
+      await sleep(POLL_MS, stop.signal);
     }
   })();
   return {

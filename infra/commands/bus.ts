@@ -1,7 +1,7 @@
 import { createHash, createHmac, randomUUID } from 'node:crypto';
 
 import type { Publisher } from '../kafka/client.ts';
-import { pause } from '../lifecycle.ts';
+import { sleep } from '../lifecycle.ts';
 import { createWaiters } from '../waiters.ts';
 import type { CommandOutcome } from '../../schemas/command-outcome.ts';
 import { AppError } from '../../schemas/errors.ts';
@@ -72,7 +72,7 @@ export function createCommandBus({ publisher, findOutcome, timeoutMs, now }: Com
       const published = publisher.publish(topics.commands, [{ value: command }]);
       // The append counts against the same timeout: Kafka being unavailable must not hold a client longer.
       const timer = new AbortController();
-      await Promise.race([published, pause(waitMs, timer.signal)]).finally(() => timer.abort());
+      await Promise.race([published, sleep(waitMs, timer.signal)]).finally(() => timer.abort());
       return await outcomeOf(command, deadline);
     },
     notify: (commandId) => waiters.notify(commandId),

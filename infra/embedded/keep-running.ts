@@ -1,4 +1,4 @@
-import { pause } from '../lifecycle.ts';
+import { sleep } from '../lifecycle.ts';
 import { backoffMs } from '../retry.ts';
 import type { EmbeddedService, ServiceLog } from './service.ts';
 
@@ -42,7 +42,7 @@ export async function keepRunning<S extends EmbeddedService>(
       if (failures < MANY_FAILURES) log.warn(fields, 'embedded service exited, restarting');
       else log.error(fields, 'embedded service keeps failing, retrying');
       const delayMs = backoffMs(failures, { baseMs: baseDelayMs, maxMs: maxDelayMs }, Math.random());
-      await pause(delayMs, stopping.signal);
+      await sleep(delayMs, stopping.signal);
       if (stopping.signal.aborted) return null;
       startedAt = Date.now();
       try {

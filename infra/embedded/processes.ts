@@ -1,7 +1,7 @@
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
 
-import { pause } from '../lifecycle.ts';
+import { sleep } from '../lifecycle.ts';
 
 /** A process id with its start time, because process ids are reused. */
 export interface ProcessMark {
@@ -89,6 +89,6 @@ export async function awaitExit(running: () => readonly number[], waitMs: number
       }
     }
     const deadline = Date.now() + waitMs;
-    while (running().length > 0 && Date.now() < deadline) await pause(50);
+    while (running().length > 0 && Date.now() < deadline) await sleep(50);
   }
 }

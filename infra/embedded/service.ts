@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
 import { AppError } from '../../schemas/errors.ts';
-import { pause } from '../lifecycle.ts';
+import { sleep } from '../lifecycle.ts';
 import type { Logger } from '../log.ts';
 import { awaitEarlierExit, writeMarks } from './processes.ts';
 
@@ -158,7 +158,7 @@ async function untilReady(spec: ServiceSpec, exited: Promise<Exit>): Promise<voi
       if (answer === 'ready') return;
     } catch (error) {
       last = error;
-      await Promise.race([pause(40), end]);
+      await Promise.race([sleep(40), end]);
     }
   }
   throw last ?? new Error('the process exited');
@@ -167,7 +167,7 @@ async function untilReady(spec: ServiceSpec, exited: Promise<Exit>): Promise<voi
 async function stopProgram(spec: ServiceSpec, child: ChildProcess, exited: Promise<Exit>): Promise<void> {
   child.kill(spec.watch === 'guard' ? 'SIGTERM' : spec.program.stopSignal);
   // The guard sends SIGKILL itself; this is for a guard or program that hangs.
-  const timeout = pause(spec.program.graceMs + (spec.watch === 'guard' ? 1000 : 0)).then(() => 'late');
+  const timeout = sleep(spec.program.graceMs + (spec.watch === 'guard' ? 1000 : 0)).then(() => 'late');
   if ((await Promise.race([exited, timeout])) === 'late') {
     child.kill('SIGKILL');
     await awaitEarlierExit(spec.pidFile, 500);

@@ -1,4 +1,4 @@
-import { pause } from '../lifecycle.ts';
+import { sleep } from '../lifecycle.ts';
 import type { Logger } from '../log.ts';
 import type { Sql } from '../postgres/client.ts';
 
@@ -27,7 +27,7 @@ export function startHeartbeat(db: Sql, role: string, process: string, log: Logg
          ON CONFLICT (role, process) DO UPDATE SET seen_at = now()`,
         [role, process],
       );
-      await pause(HEARTBEAT_MS, stopping.signal);
+      await sleep(HEARTBEAT_MS, stopping.signal);
     }
   })();
   return {

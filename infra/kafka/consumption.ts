@@ -2,7 +2,7 @@ import type kafkajs from 'kafkajs';
 
 import { AppError } from '../../schemas/errors.ts';
 import type { Topic } from '../../schemas/topics.ts';
-import { pause } from '../lifecycle.ts';
+import { sleep } from '../lifecycle.ts';
 
 export interface LogMessage {
   /** Name in `schemas/topics.ts`, without the prefix. */
@@ -164,7 +164,7 @@ class GroupConsumption implements Consumption {
 
   async #rejoin(): Promise<void> {
     this.#isRejoining = false;
-    await pause(REJOIN_MS, this.#stopping.signal);
+    await sleep(REJOIN_MS, this.#stopping.signal);
     if (!this.#stopping.signal.aborted) await this.#join().catch((error: unknown) => this.#crash(error));
   }
 
@@ -269,7 +269,7 @@ class GroupConsumption implements Consumption {
     left.catch(() => {});
     const grace = new AbortController();
     const hasJoined = this.#joining.then(() => true);
-    const canLeave = await Promise.race([hasJoined, pause(JOIN_GRACE_MS, grace.signal)]);
+    const canLeave = await Promise.race([hasJoined, sleep(JOIN_GRACE_MS, grace.signal)]);
     grace.abort();
     if (canLeave === true) await left;
   }

@@ -16,7 +16,7 @@ export interface DispatchDeps {
   /** Postgres schema of the webhooks; null while they are not built. */
   readonly webhooks: () => Promise<string | null>;
   /** Reads from the served builds; null where one of them is not built. */
-  readonly whereServed: <T>(read: (served: ServedBuilds) => Promise<T>) => Promise<T | null>;
+  readonly readServed: <T>(read: (served: ServedBuilds) => Promise<T>) => Promise<T | null>;
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: DispatchMetrics;

@@ -112,7 +112,7 @@ function startConfiguredSender(
 }
 
 function startMatchers(
-  { pool, clickhouse, publisher, webhooks, whereServed }: DispatcherOptions,
+  { pool, clickhouse, publisher, webhooks, readServed }: DispatcherOptions,
   deps: MatcherDeps,
   onFatal: (error: unknown) => void,
 ): Promise<{ stop(): Promise<void> }>[] {
@@ -120,7 +120,7 @@ function startMatchers(
     const schema = await webhooks();
     return schema === null ? null : await oldestWebhookAt(pool, schema);
   };
-  const matching: MatchDeps = { ...deps, clickhouse, webhooks, whereServed, since };
+  const matching: MatchDeps = { ...deps, clickhouse, webhooks, readServed, since };
   return [
     runMatcher(transferMatcher(matching), deps, onFatal),
     runMatcher(balanceMatcher({ ...matching, publisher }), deps, onFatal),

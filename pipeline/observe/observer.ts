@@ -1,6 +1,6 @@
 import { startCheckpointedConsumer } from '../../infra/kafka/checkpointed-consumer.ts';
 import type { Kafka, LogBatch, Publisher } from '../../infra/kafka/client.ts';
-import { Releasers, pause } from '../../infra/lifecycle.ts';
+import { Releasers, sleep } from '../../infra/lifecycle.ts';
 import type { Logger } from '../../infra/log.ts';
 import { withAdvisoryLocks } from '../../infra/postgres/advisory-lock.ts';
 import { isPostgresUnavailable } from '../../infra/postgres/client.ts';
@@ -185,7 +185,7 @@ export function startPeriodicJob(
           onFailure?.(error);
         },
       });
-      await pause(everyMs, signal);
+      await sleep(everyMs, signal);
     }
   };
   const repeating = repeat().catch(fail);

@@ -1,6 +1,6 @@
 import { createRowEncoder } from '../../infra/clickhouse/row-binary.ts';
 import type { RowEncoder } from '../../infra/clickhouse/row-binary.ts';
-import { pause } from '../../infra/lifecycle.ts';
+import { sleep } from '../../infra/lifecycle.ts';
 import type { ClickHouseProjection, TouchedBlock } from '../../projections/define.ts';
 import { withNames } from '../../projections/define.ts';
 import { chainProjections } from '../../projections/index.ts';
@@ -89,7 +89,7 @@ export async function untilMerged({ number }: Stores): Promise<number> {
   const began = performance.now();
   for (let quiet = 0; quiet < 4 && performance.now() - began < SETTLE_MS;) {
     quiet = (await number('SELECT count() AS n FROM system.merges')) === 0 ? quiet + 1 : 0;
-    await pause(500);
+    await sleep(500);
   }
   return (performance.now() - began) / 1000;
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { pause } from '../../infra/lifecycle.ts';
+import { sleep } from '../../infra/lifecycle.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { felt } from '../../schemas/messages/common.ts';
 import { topics } from '../../schemas/topics.ts';
@@ -107,7 +107,7 @@ export async function anchorAll(
   await publisher.close();
   const until = async (table: string, expected: number): Promise<void> => {
     const sql = `SELECT count(*) AS n FROM ${table} WHERE token = ANY($1)`;
-    while (Number((await pool.query(sql, [tokens])).rows[0]?.n) < expected) await pause(100);
+    while (Number((await pool.query(sql, [tokens])).rows[0]?.n) < expected) await sleep(100);
   };
   await until(`${served.schema('balances')}.anchors`, reads.length);
   await until(`${served.schema('tokens')}.tokens`, tokens.length);

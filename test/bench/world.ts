@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { freePort } from '../../infra/embedded/ports.ts';
-import { Releasers, pause } from '../../infra/lifecycle.ts';
+import { Releasers, sleep } from '../../infra/lifecycle.ts';
 import { startService } from '../support/service.ts';
 import type { RunningService } from '../support/service.ts';
 import { startChain } from './chain.ts';
@@ -96,6 +96,6 @@ async function endChildren(): Promise<void> {
     for (const pid of alive()) process.kill(pid, name);
   };
   signal('SIGTERM');
-  for (let waited = 0; waited < LAST_GRACE_MS && alive().length > 0; waited += 100) await pause(100);
+  for (let waited = 0; waited < LAST_GRACE_MS && alive().length > 0; waited += 100) await sleep(100);
   signal('SIGKILL');
 }

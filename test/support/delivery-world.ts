@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { Registry } from 'prom-client';
 
 import type { Clock } from '../../infra/clock.ts';
-import { pause } from '../../infra/lifecycle.ts';
+import { sleep } from '../../infra/lifecycle.ts';
 import { parseNetwork } from '../../infra/networks.ts';
 import { inTransaction } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
@@ -125,8 +125,8 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
   const clock: DeliveryWorld['clock'] = {
     now: () => time,
     // Waits end soon: only `now` determines what is due.
-    sleep: async (ms, signal) => await pause(Math.min(ms, 5), signal),
-    turn: async () => await pause(0),
+    sleep: async (ms, signal) => await sleep(Math.min(ms, 5), signal),
+    turn: async () => await sleep(0),
     random: () => 0,
     advance: (ms) => (time += ms),
     set: (at) => (time = at),

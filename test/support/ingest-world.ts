@@ -3,7 +3,7 @@ import type { Kafka } from '../../infra/kafka/client.ts';
 import { createSimulatedNode } from './starknet/node.ts';
 import type { NodeOptions, SimulatedNode } from './starknet/node.ts';
 import { systemClock } from '../../infra/clock.ts';
-import { pause } from '../../infra/lifecycle.ts';
+import { sleep } from '../../infra/lifecycle.ts';
 import { createLogger } from '../../infra/log.ts';
 import { createMetrics } from '../../infra/metrics.ts';
 import { createPool } from '../../infra/postgres/client.ts';
@@ -123,7 +123,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
     },
     async close() {
       // An ingester that a test has killed never resolves.
-      await Promise.all(started.map((stop) => Promise.race([stop(), pause(1000)])));
+      await Promise.all(started.map((stop) => Promise.race([stop(), sleep(1000)])));
       await node.close();
       await kafka.close();
       await pool.end();
@@ -133,7 +133,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
 }
 
 export async function until(what: string, met: () => Promise<boolean>, timeoutMs = 30_000): Promise<void> {
-  for (const end = Date.now() + timeoutMs; !(await met()); await pause(20)) {
+  for (const end = Date.now() + timeoutMs; !(await met()); await sleep(20)) {
     if (Date.now() > end) throw new Error(`timed out after ${timeoutMs} ms: ${what}`);
   }
 }

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 import { z } from 'zod';
 
@@ -94,7 +94,7 @@ export async function createSimulatedFeed(
     calls.push(url.pathname);
     const strikes = faults.strike(url.pathname.split('/')[1] ?? '');
     const struck = (kind: FeedFault['kind']) => strikes.find(({ fault }) => fault.kind === kind)?.fault;
-    await pause(struck('latency')?.ms ?? 0);
+    await sleep(struck('latency')?.ms ?? 0);
     if (struck('hang') !== undefined) return;
     const busy = struck('http429');
     if (busy !== undefined) {

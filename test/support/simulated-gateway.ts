@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 import { answerGateway } from '../../infra/embedded/ipfs/gateway.ts';
 import { serveOnLoopback } from '../../infra/embedded/loopback.ts';
@@ -75,7 +75,7 @@ export async function createSimulatedGateway(): Promise<SimulatedGateway> {
     calls.push(pathname);
     const strikes = faults.strike(pathname);
     const struck = (kind: GatewayFault['kind']) => strikes.find((fault) => fault.kind === kind);
-    await pause(struck('latency')?.ms ?? 0);
+    await sleep(struck('latency')?.ms ?? 0);
     if (struck('hang') !== undefined) return;
     const faulty = strikes.flatMap((fault) => faultyAnswer(fault) ?? []).at(0);
     if (faulty !== undefined) {

@@ -10,7 +10,7 @@ import type { RebuildProgress, RebuildReport } from '../../../projections/engine
 import { AppError } from '../../../schemas/errors.ts';
 import { systemClock } from '../../clock.ts';
 import type { Config } from '../../config.ts';
-import { pause } from '../../lifecycle.ts';
+import { sleep } from '../../lifecycle.ts';
 import type { Logger } from '../../log.ts';
 import { createMetrics } from '../../metrics.ts';
 import { commandConfig } from '../command-config.ts';
@@ -90,7 +90,7 @@ function buildsCommand(program: Command, log: Logger, say: (line: string) => voi
       await withStores(commandConfig(process.env), 'tds-builds', log, async ({ pool, clickhouse }) => {
         const found = (await listBuilds(pool, name)).find(({ build }) => String(build) === number);
         if (found === undefined) throw new AppError('NOT_FOUND', `${name} has no build ${number}`);
-        await pause(readersLeft(found));
+        await sleep(readersLeft(found));
         await dropBuild(pool, clickhouse, name, found.build);
       });
       say(`Build ${number} of ${name} is dropped.`);
@@ -103,7 +103,7 @@ async function dropPrevious(
   { builds }: RebuildReport,
   say: (line: string) => void,
 ): Promise<void> {
-  await pause(READERS_GONE_MS);
+  await sleep(READERS_GONE_MS);
   for (const { projection, before } of builds) {
     if (before === null) continue;
     await dropBuild(pool, clickhouse, projection, before);

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 
-import { pause } from '../../lifecycle.ts';
+import { sleep } from '../../lifecycle.ts';
 import { createChainCheck } from '../../../pipeline/ingest/start.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { reclassifyContract } from '../../../pipeline/ingest/repair/requests.ts';
@@ -48,7 +48,7 @@ async function reclassify(stores: Stores, contract: Felt): Promise<string> {
     return [...new Set([...indexed, ...quarantined])].toSorted((a, b) => a - b);
   };
   const { before, after, heights } = await reclassifyContract(
-    { pool, standards: createStandards({ node, pool, log }), heightsOf, head, sleep: pause },
+    { pool, standards: createStandards({ node, pool, log }), heightsOf, head, sleep },
     contract,
   );
   const previous = before?.standard ?? 'unknown';

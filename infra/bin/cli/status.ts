@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { createLogUpdate } from 'log-update';
 
-import { pause } from '../../lifecycle.ts';
+import { sleep } from '../../lifecycle.ts';
 import type { Logger } from '../../log.ts';
 import { openCounters } from '../../redis/client.ts';
 import { commandConfig } from '../command-config.ts';
@@ -57,7 +57,7 @@ async function refreshInPlace(render: () => Promise<string>): Promise<void> {
   try {
     while (!stop.signal.aborted) {
       screen(await render());
-      await pause(1000, stop.signal);
+      await sleep(1000, stop.signal);
     }
   } finally {
     screen.done();

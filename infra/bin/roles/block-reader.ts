@@ -17,7 +17,7 @@ const INDEX_TIMEOUT_MS = 3000;
  * behind may name a message that has been replaced since, so each reader first waits until the index has read everything
  * that the height's partition held at its first request; throws a retryable error when that takes too long.
  */
-export function bodyReader({
+export function blockReaders({
   pool,
   clickhouse,
   kafka,

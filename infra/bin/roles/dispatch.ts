@@ -27,7 +27,7 @@ export const dispatchRole: Role = {
       egress: openEgress(config, releasers),
       sealing: createSealing(required(config, 'secretKey'), config.secretKeysPrevious),
       webhooks: () => servedSchema(pool, 'webhooks'),
-      whereServed: createServedReader(pool),
+      readServed: createServedReader(pool),
       clock: systemClock,
       log,
       metrics,

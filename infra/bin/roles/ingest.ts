@@ -5,7 +5,7 @@ import { createIngestMetrics } from '../../../pipeline/ingest/metrics.ts';
 import { createStandards } from '../../../pipeline/ingest/contracts/standards.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { systemClock } from '../../clock.ts';
-import { bodyReader } from './block-reader.ts';
+import { blockReaders } from './block-reader.ts';
 import type { Role } from '../role.ts';
 import { openClickHouse, openKafka, openNode, openPool } from '../connect.ts';
 
@@ -29,7 +29,7 @@ export const ingestRole: Role = {
         store: createIngestStore(pool),
         publisher,
         standards: createStandards({ node, pool, log }),
-        createBlockReader: bodyReader({ pool, clickhouse, kafka }),
+        createBlockReader: blockReaders({ pool, clickhouse, kafka }),
         clock: systemClock,
         log,
         metrics: createIngestMetrics(metrics),

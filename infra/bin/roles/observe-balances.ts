@@ -17,7 +17,7 @@ export async function startBalanceObserver(
   { config, log, metrics, releasers, signal, fail }: RoleContext,
   { kafka, pool, clickhouse, node }: { kafka: Kafka; pool: Pool; clickhouse: ClickHouse; node: Node },
 ): Promise<void> {
-  const whereServed = createServedReader(pool);
+  const readServed = createServedReader(pool);
   let newest: { readonly state: string; readonly until: number; readonly block: IndexedBlock } | null = null;
   const observer = await runBalanceObserver({
     config,
@@ -28,7 +28,7 @@ export async function startBalanceObserver(
     metrics,
     signal,
     newestBlock: () =>
-      whereServed(async (served) => {
+      readServed(async (served) => {
         const { chainState: state } = served;
         if (newest !== null && newest.state === state && Date.now() < newest.until) return newest.block;
         const [until, block] = [Date.now() + NEWEST_BLOCK_CACHE_MS, await newestBlock(clickhouse, served)];
@@ -36,7 +36,7 @@ export async function startBalanceObserver(
         return block;
       }),
     l1Height: () =>
-      whereServed(async (served) => (await chainStatusRow(pool, served.schema('chain-status'))).l1_height),
+      readServed(async (served) => (await chainStatusRow(pool, served.schema('chain-status'))).l1_height),
   });
   observer.done.catch(fail);
   releasers.push('balance observer', () => observer.stop());

@@ -27,7 +27,7 @@ export async function startNftObserver(
   },
 ): Promise<void> {
   const { kafka, pool, clickhouse, node, observers } = stores;
-  const whereServed = createServedReader(pool);
+  const readServed = createServedReader(pool);
   const common = { dnsServers: config.egressDnsServers, connectionsPerHost: config.nftConcurrency };
   const egress = createEgress({
     ...common,
@@ -46,7 +46,7 @@ export async function startNftObserver(
     gatewayEgress,
     schema: () => servedSchema(pool, 'nft-metadata'),
     nftsAfter: async (after, limit) =>
-      (await whereServed((served) => nftsAfter(clickhouse, served, after, limit))) ?? [],
+      (await readServed((served) => nftsAfter(clickhouse, served, after, limit))) ?? [],
     log,
     observers,
     metrics,

@@ -8,7 +8,7 @@ import { z } from 'zod';
 
 import { AppError } from '../../../schemas/errors.ts';
 import { makeClosedFolder } from '../../embedded/data-dir.ts';
-import { pause } from '../../lifecycle.ts';
+import { sleep } from '../../lifecycle.ts';
 import type { Logger } from '../../log.ts';
 import { backoffMs } from '../../retry.ts';
 
@@ -113,7 +113,7 @@ export function superviseRole(options: {
         { role, exit, reason: failure || undefined, restarts, delay_ms: delayMs, file },
         'role exited, restarting',
       );
-      await pause(delayMs, stopping.signal);
+      await sleep(delayMs, stopping.signal);
     }
   };
 

@@ -166,12 +166,12 @@ async function untilProjected(
 
 /** Decimals of tokens, and their prices at the time of the block. */
 async function readTokenFacts(
-  { pool, clickhouse, whereServed }: MatchDeps,
+  { pool, clickhouse, readServed }: MatchDeps,
   pairs: readonly Pair[],
   timestamp: number,
 ): Promise<(leg: Leg) => { readonly price: string | null; readonly decimals: number }> {
   const addresses = pairs.map(({ token }) => token);
-  const found = await whereServed(
+  const found = await readServed(
     async (served) =>
       await Promise.all([
         pricesAtTimes(clickhouse, served, addresses, [timestamp * 1000]),

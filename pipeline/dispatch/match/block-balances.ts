@@ -37,11 +37,11 @@ type Balances = ReadonlyMap<string, bigint | null>;
 export function createBalanceReader(
   deps: MatchDeps & { readonly publisher: Pick<Publisher, 'publish'> },
 ): (block: Block, subjects: readonly Subject[]) => Promise<Balances | null> {
-  const { whereServed, clock, signal } = deps;
+  const { readServed, clock, signal } = deps;
   let retryChainAt = 0;
   return async (block, subjects) => {
     const readOnce = async (): Promise<Balances | null | 'reorg'> =>
-      await whereServed((served) => balancesAfter(deps, served, block, subjects));
+      await readServed((served) => balancesAfter(deps, served, block, subjects));
     const read = async (): Promise<Balances | null> => {
       const found = await pollUntil(readOnce, (one) => one !== 'reorg', {
         everyMs: POLL_MS,

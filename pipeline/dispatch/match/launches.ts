@@ -80,9 +80,9 @@ export function launchMatcher(deps: MatchDeps): Matcher<TokensMessage> {
 }
 
 async function readLaunch(deps: MatchDeps, message: Described): Promise<Launch | null> {
-  const { pool, clickhouse, whereServed } = deps;
+  const { pool, clickhouse, readServed } = deps;
   const { token, block } = message;
-  return await whereServed(async (served) => {
+  return await readServed(async (served) => {
     const [blocks, first, tokens] = await Promise.all([
       blocksAt(clickhouse, served, [block]),
       firstTransferIn(clickhouse, served, { token, block }),

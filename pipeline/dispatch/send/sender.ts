@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 
-import { pause } from '../../../infra/lifecycle.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import { storable } from '../../../schemas/text.ts';
 import { startLoop } from '../../loop.ts';
 import type { DispatchDeps } from '../deps.ts';
@@ -143,7 +143,7 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
       await polling.stop();
       const all = Promise.all(running);
       const ended = new AbortController();
-      await Promise.race([all, pause(STOP_GRACE_MS, ended.signal)]);
+      await Promise.race([all, sleep(STOP_GRACE_MS, ended.signal)]);
       ended.abort();
       aborting.abort();
       await all;

@@ -1,4 +1,4 @@
-import { pause } from '../../../infra/lifecycle.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import type { KnownNft } from '../../../projections/nft-transfers/queries.ts';
 import { startPeriodicJob } from '../observer.ts';
 import type { Observer } from '../observer.ts';
@@ -31,7 +31,7 @@ export function startCatchUp(observer: Observer, { everyMs, nftsAfter, add }: Ca
         added += await add(page);
         last = page.at(-1) ?? null;
         if (page.length < PAGE) break;
-        await pause(PAGE_DELAY_MS, signal);
+        await sleep(PAGE_DELAY_MS, signal);
       }
       if (added > 0) observer.log.info({ added }, 'NFTs without a metadata task added');
     },

@@ -1,4 +1,4 @@
-import { pause } from '../../../infra/lifecycle.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import type { Registry } from '../../../infra/metrics.ts';
 import { backoffMs } from '../../../infra/retry.ts';
 import { AppError, isRetryable } from '../../../schemas/errors.ts';
@@ -165,7 +165,7 @@ function createFeedCalls(
     if (now() < backoffUntil) return null;
     const claims = await claim();
     if (claims.length === 0) return null;
-    await pause(Math.max(0, calledAt + CALL_SPACING_MS - performance.now()), signal);
+    await sleep(Math.max(0, calledAt + CALL_SPACING_MS - performance.now()), signal);
     calledAt = performance.now();
     try {
       const tokens = claims.map(({ token }) => token);

@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { Kafka, TopicOffsets } from '../../../infra/kafka/client.ts';
-import { pause } from '../../../infra/lifecycle.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import type { Logger } from '../../../infra/log.ts';
 import { withAdvisoryLocks } from '../../../infra/postgres/advisory-lock.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
@@ -136,7 +136,7 @@ async function settle(
   let { differences, unsettled } = await look(bounds, true);
   const unreadable = differences.filter(({ kind, heights }) => kind === 'log' && heights === null);
   for (let looks = 1; looks < LOOKS && differences.length + unsettled.length > 0; looks += 1) {
-    await pause(pauseMs);
+    await sleep(pauseMs);
     const all = [...differences, ...unsettled];
     const span = spanOf(all) ?? { from: bounds.from, to: bounds.from };
     const previous = new Set(differences.map(({ what }) => what));

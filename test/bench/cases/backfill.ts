@@ -3,7 +3,7 @@ import { join } from 'node:path';
 
 import { z } from 'zod';
 
-import { pause } from '../../../infra/lifecycle.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import { wanted } from '../case.ts';
 import type { BenchCase, Figure, Table } from '../case.ts';
 import type { Client } from '../client.ts';
@@ -132,7 +132,7 @@ export async function follow(world: World, client: Client, total: number, began:
       said = transfers;
       world.say(`${transfers} after ${(at / 1000).toFixed(1)} s`);
     }
-    await pause(POLL_MS);
+    await sleep(POLL_MS);
   }
 }
 

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 
 import { z } from 'zod';
 
-import { pause } from '../../../infra/lifecycle.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import { outcomeById } from '../../../projections/outcomes/queries.ts';
 import { MAX_RECORDS_PER_PART } from '../../../schemas/catalogue.ts';
 import type { CommandOf } from '../../../schemas/messages/commands.ts';
@@ -132,7 +132,7 @@ async function importDomains({ kafka, pool, served }: Stores): Promise<number> {
     const outcome = await outcomeById(pool, served.schema('catalogue'), importId);
     if (outcome !== null && !outcome.accepted) throw new Error(JSON.stringify(outcome.result));
     if (outcome !== null) return (performance.now() - began) / 1000;
-    await pause(50);
+    await sleep(50);
   }
 }
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { pause } from '../../../infra/lifecycle.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import { wanted } from '../case.ts';
 import type { BenchCase } from '../case.ts';
 import { chainCompleteness } from '../completeness.ts';
@@ -35,7 +35,7 @@ export const headLag: BenchCase = {
     const looks: number[] = [];
     for (let round = 0; round < (samples ?? BLOCKS); round += 1) {
       // Blocks appear at random times within the ingester's poll interval, about every two seconds.
-      await pause(700 + 800 * random());
+      await sleep(700 + 800 * random());
       const began = performance.now();
       const { head } = await chain.advance(1);
       await until(`block ${head}`, async () => {
@@ -72,6 +72,6 @@ async function until(what: string, look: () => Promise<boolean>): Promise<void> 
   const began = performance.now();
   while (!(await look())) {
     if (performance.now() - began > GIVEN_UP_MS) throw new Error(`${what}: not shown after a minute`);
-    await pause(LOOK_MS);
+    await sleep(LOOK_MS);
   }
 }

@@ -13,7 +13,7 @@ import { defineRoute } from '../../../api/http/route.ts';
 import type { Route } from '../../../api/http/route.ts';
 import { loadConfig, required } from '../../../infra/config.ts';
 import { freePort } from '../../../infra/embedded/ports.ts';
-import { pause } from '../../../infra/lifecycle.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import { createLogger } from '../../../infra/log.ts';
 import { createMetrics } from '../../../infra/metrics.ts';
 import { createPool } from '../../../infra/postgres/client.ts';
@@ -112,7 +112,7 @@ export const limits: BenchCase = {
         const began = performance.now();
         const deleted = await user.post('/api/users/auth/api-keys/delete/', { key_id: id });
         if (deleted.status !== 200) throw new Error(`${deleted.status} ${deleted.body}`);
-        while ((await holder.get(WITH_KEY)).status !== 401) await pause(1);
+        while ((await holder.get(WITH_KEY)).status !== 401) await sleep(1);
         refusedAfter.push(performance.now() - began);
         refusals += 1;
       }
@@ -233,7 +233,7 @@ async function startAnotherApi(dataDir: string): Promise<{ url: string; stop(): 
       () => false,
     );
     if (isUp) break;
-    await pause(100);
+    await sleep(100);
   }
   return {
     url,

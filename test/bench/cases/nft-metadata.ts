@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-import { pause } from '../../../infra/lifecycle.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import { uriNode } from '../../support/uri-node.ts';
 import { wanted } from '../case.ts';
@@ -64,7 +64,7 @@ export const nftMetadata: BenchCase = {
          SELECT $1, n, 'erc721', $2 FROM generate_series(0, $3::integer - 1) AS n`,
         [COLLECTION, Date.now(), count],
       );
-      while ((await fetched()) < count && performance.now() - began < LONGEST_MS) await pause(100);
+      while ((await fetched()) < count && performance.now() - began < LONGEST_MS) await sleep(100);
       const seconds = (performance.now() - began) / 1000;
       return {
         figures: [

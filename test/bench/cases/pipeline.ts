@@ -1,4 +1,4 @@
-import { pause } from '../../../infra/lifecycle.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import { accepted, busyBlock } from '../../support/chain-messages.ts';
 import { wanted } from '../case.ts';
@@ -30,7 +30,7 @@ export const pipeline: BenchCase = {
       const began = performance.now();
       while ((await rowsAt(table, height)) < rows) {
         if (performance.now() - began > GIVEN_UP_MS) throw new Error(`no row of ${height} in ${table}`);
-        await pause(LOOK_MS);
+        await sleep(LOOK_MS);
       }
     };
 
@@ -42,7 +42,7 @@ export const pipeline: BenchCase = {
       // Warm-up: the first messages open connections and are not measured.
       for (let index = -3; index < count; index += 1) {
         const height = FIRST_HEIGHT + index;
-        await pause(IDLE_MS);
+        await sleep(IDLE_MS);
         const value = accepted(busyBlock(height, TRANSACTIONS), 1, 'live');
         const began = performance.now();
         await publisher.publish(topics.chainBlocks, [{ value, partition: partitionOfHeight(height) }]);

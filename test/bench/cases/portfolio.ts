@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { pause } from '../../../infra/lifecycle.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
@@ -208,5 +208,5 @@ async function publishPrices({ kafka, clickhouse, pool, served }: Stores): Promi
     );
     return (points?.n ?? 0) >= tokens.length * times.length && Number(latest.rows[0]?.n) >= tokens.length;
   };
-  while (!(await held())) await pause(200);
+  while (!(await held())) await sleep(200);
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { pause } from '../../../infra/lifecycle.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import { STRK_TOKEN } from '../../../schemas/felt.ts';
 import type { RunningService } from '../../support/service.ts';
 import { wanted } from '../case.ts';
@@ -31,7 +31,7 @@ export const start: BenchCase = {
     const told = performance.now();
     await service.stop('SIGINT');
     const left = (): number => new Set([...pids.filter(isAlive), ...processesNaming(dataDir)]).size;
-    while (left() > 0 && seconds(told) < 30) await pause(20);
+    while (left() > 0 && seconds(told) < 30) await sleep(20);
     const stopped = seconds(told);
     const leftOver = left();
 
@@ -87,6 +87,6 @@ async function freshAnswer(service: RunningService): Promise<void> {
     const newest = status === 200 ? page.parse(json).results[0] : undefined;
     if (newest !== undefined && Date.now() - Date.parse(newest.timestamp) < FRESH_MS) return;
     if (performance.now() - began > GIVEN_UP_MS) throw new Error('no fresh transfers');
-    await pause(50);
+    await sleep(50);
   }
 }

@@ -7,7 +7,7 @@ import { text } from 'node:stream/consumers';
 import { z } from 'zod';
 
 import { systemClock } from '../../../infra/clock.ts';
-import { pause } from '../../../infra/lifecycle.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import type { LogMessage } from '../../../infra/kafka/client.ts';
 import { createLogger } from '../../../infra/log.ts';
 import { createMetrics } from '../../../infra/metrics.ts';
@@ -303,7 +303,7 @@ async function advance(
 ): Promise<number> {
   let head = 0;
   for (let made = 0; made < blocks; made += 1) {
-    await pause(200);
+    await sleep(200);
     ({ head } = await chain.advance(1));
   }
   return head;
@@ -318,7 +318,7 @@ async function matched(
     pool,
     clickhouse,
     webhooks: async () => await servedSchema(pool, 'webhooks'),
-    whereServed: async () => null,
+    readServed: async () => null,
     since: async () => null,
     clock: systemClock,
     metrics: createDispatchMetrics(createMetrics('bench')),
@@ -372,7 +372,7 @@ async function balancesTold(
     pool,
     clickhouse,
     webhooks: async () => await servedSchema(pool, 'webhooks'),
-    whereServed: async (read) => await read(await servedBuilds(pool)),
+    readServed: async (read) => await read(await servedBuilds(pool)),
     since: async () => null,
     clock: systemClock,
     metrics: createDispatchMetrics(createMetrics('bench')),
@@ -399,6 +399,6 @@ async function until(what: string, look: () => Promise<boolean>): Promise<void> 
   const began = performance.now();
   while (!(await look())) {
     if (performance.now() - began > GIVEN_UP_MS) throw new Error(`${what}: not there after five minutes`);
-    await pause(50);
+    await sleep(50);
   }
 }

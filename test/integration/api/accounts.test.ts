@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 import { isWellFormedApiKey } from '../../../api/auth/api-key.ts';
-import { pause } from '../../../infra/lifecycle.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { apiWorld } from '../../support/api-world.ts';
@@ -258,7 +258,7 @@ describe('keys', () => {
     const made = await makeKey({ name: 'short', expires_at });
     expect(made.expires_at).toBe(expires_at);
     expect((await withKey(made.key)).status).toBe(200);
-    await pause(Date.parse(expires_at) - Date.now() + 1);
+    await sleep(Date.parse(expires_at) - Date.now() + 1);
     expect((await withKey(made.key)).status).toBe(401);
     for (const wrong of [new Date(Date.now() - 1000).toISOString(), 'tomorrow', 7]) {
       const { status, json } = await call('POST', CREATE, {

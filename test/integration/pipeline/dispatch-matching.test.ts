@@ -147,7 +147,7 @@ async function dispatch(): Promise<Dispatcher> {
     egress: createEgress({ allowNetworks: config.webhookAllowNetworks, ownPorts: [] }),
     sealing: createSealing(config.secretKey ?? Buffer.alloc(32)),
     webhooks: () => servedSchema(pool, 'webhooks'),
-    whereServed: async (read) => await read(await servedBuilds(pool)),
+    readServed: async (read) => await read(await servedBuilds(pool)),
     clock: systemClock,
     log,
     metrics: createMetrics('dispatch'),

@@ -113,7 +113,7 @@ async function dispatch(): Promise<void> {
     egress: createEgress({ allowNetworks: [], ownPorts: [] }),
     sealing: createSealing(Buffer.alloc(32)),
     webhooks: async () => SCHEMA,
-    whereServed: async (read) => await read(await servedBuilds(pool)),
+    readServed: async (read) => await read(await servedBuilds(pool)),
     clock: systemClock,
     log,
     metrics,

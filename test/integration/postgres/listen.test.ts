@@ -1,7 +1,7 @@
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 
-import { pause } from '../../../infra/lifecycle.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import { listen } from '../../../infra/postgres/listen.ts';
 import { createPool } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
@@ -53,7 +53,7 @@ it('receives notifications, also after a lost connection, which it logs as a war
 it('logs no warning when it is closed while it connects', async () => {
   for (let ms = 0; ms < 20; ms += 1) {
     const { warned, channel } = listening();
-    await pause(ms);
+    await sleep(ms);
     await channel.close();
     expect(warned, `after ${ms} ms`).toEqual([]);
   }

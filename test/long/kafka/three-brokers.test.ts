@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
 import { createKafka } from '../../../infra/kafka/client.ts';
-import { pause } from '../../../infra/lifecycle.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import { createLogger } from '../../../infra/log.ts';
 import { retry } from '../../../infra/retry.ts';
 import { topics } from '../../../schemas/topics.ts';
@@ -60,7 +60,7 @@ test('every acknowledged message is in the log at its reported offset while lead
       // Refused while the partition's previous move is under way.
       await cluster.moveLeader(PREFIX + wide.name, moves % wide.partitions).catch(() => {});
       moves += 1;
-      await pause(50);
+      await sleep(50);
     }
   };
   await Promise.all([publish(0), publish(1), publish(2), publish(3), moveLeaders()]);

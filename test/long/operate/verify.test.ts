@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import { systemClock } from '../../../infra/clock.ts';
-import { pause } from '../../../infra/lifecycle.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import { createMetrics } from '../../../infra/metrics.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { withNames } from '../../../projections/define.ts';
@@ -412,7 +412,7 @@ test('sampling raises an alarm that names a difference, and clears it once repai
     everyMs: 1,
     clock: {
       ...systemClock,
-      sleep: async (ms, signal) => await pause(Math.min(ms, 2), signal),
+      sleep: async (ms, signal) => await sleep(Math.min(ms, 2), signal),
       // Three heights of sixty, among them every one that is spoilt below.
       random: () => ([3.5, 5.5, 12.5][Math.floor(Math.random() * 3)] ?? 0) / 60,
     },

@@ -68,7 +68,7 @@ function reader(pool: Pool): (message: ChainBlocksMessage) => Promise<void> {
     pool,
     clickhouse: { rows: () => Promise.reject(new Error('not asked for')) },
     webhooks: () => Promise.resolve(SCHEMA),
-    whereServed: () => Promise.reject(new Error('not asked for')),
+    readServed: () => Promise.reject(new Error('not asked for')),
     since: () => Promise.resolve(0),
     clock: systemClock,
     metrics: createDispatchMetrics(new Registry()),

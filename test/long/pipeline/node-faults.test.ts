@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 
 import type { Fault } from '../../support/starknet/faults.ts';
-import { pause } from '../../../infra/lifecycle.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { differences, ingestWorld, until } from '../../support/ingest-world.ts';
 import type { IngestWorld } from '../../support/ingest-world.ts';
@@ -47,7 +47,7 @@ describe('the ingester at the head', () => {
     world.node.control({ command: 'fault', fault });
     world.node.control({ command: 'advance', blocks: 3 });
     await until('the fault strikes', async () => (world.node.faults.list()[0]?.struck ?? 0) >= 3);
-    await pause(300);
+    await sleep(300);
     expect(await published(world)).toEqual({ top: before, reverts: 0 });
     world.node.control({ command: 'clearFaults' });
     await world.indexed(before + 3);
@@ -69,7 +69,7 @@ describe('the ingester at the head', () => {
       world.node.control({ command: 'fault', fault: { kind, times: 3, retryAfter: 0 } });
       if (round % 3 === 2) world.node.control({ command: 'reorg', depth: 1 + round, length: 2 + round });
       else world.node.control({ command: 'advance', blocks: 2 });
-      await pause(150);
+      await sleep(150);
     }
     await world.indexed(world.node.ledger.head());
     await until('the log matches the chain', async () => (await differences(world)).length === 0);

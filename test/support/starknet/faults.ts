@@ -1,5 +1,5 @@
 import type { RequestListener, ServerResponse } from 'node:http';
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 import { z } from 'zod';
 
@@ -102,7 +102,7 @@ export function createFaultyListener({ faults, ledger, run, runOnFork }: FaultyR
     const struck = (kind: Fault['kind']) => all.find(({ fault }) => fault.kind === kind)?.fault;
 
     const slow = struck('latency');
-    if (slow !== undefined) await pause(slow.ms ?? 1000);
+    if (slow !== undefined) await sleep(slow.ms ?? 1000);
     if (struck('hang') !== undefined) return;
     const busy = struck('http429');
     if (busy !== undefined) return send(response, 429, '{}', { 'retry-after': String(busy.retryAfter ?? 1) });
