@@ -59,9 +59,14 @@ export function openPool(
 export function openClickHouse(
   { config, releasers }: Connecting,
   application: string,
-  { url, timeoutMs = ROLE_CLICKHOUSE_MS }: { url?: string; timeoutMs?: number } = {},
+  {
+    url,
+    timeoutMs = ROLE_CLICKHOUSE_MS,
+    isReader = false,
+  }: { url?: string; timeoutMs?: number; isReader?: boolean } = {},
 ): ClickHouse {
-  const clickhouse = createClickHouse(url ?? required(config, 'clickhouseUrl'), { application, timeoutMs });
+  const options = { application, timeoutMs, isReader };
+  const clickhouse = createClickHouse(url ?? required(config, 'clickhouseUrl'), options);
   releasers.push('ClickHouse', () => clickhouse.close());
   return clickhouse;
 }

@@ -1,7 +1,8 @@
 import { Readable } from 'node:stream';
 
 import { ClickHouseError, ClickHouseLogLevel, createClient } from '@clickhouse/client';
-import type { z } from 'zod';
+import type { ClickHouseClient } from '@clickhouse/client';
+import { z } from 'zod';
 
 import { AppError } from '../../schemas/errors.ts';
 import { isBareError, isNetworkError } from '../network-errors.ts';
@@ -38,16 +39,18 @@ export interface ClickHouse {
 }
 
 const BUFFER_BYTES = 1 << 20;
+const QUOTED = { output_format_json_quote_64bit_integers: 1 } as const;
 
 /**
  * Creates a client of one server (user, password and database are in its URL). Numbers of 64 bits and more arrive as
  * strings: `JSON.parse` of a bare UInt256 would round it.
  *
  * @param options.timeoutMs limit of one request, the wait for a free connection included
+ * @param options.isReader the user may be restricted to `readonly = 1`; then the settings of its profile apply to every read
  */
 export function createClickHouse(
   url: string,
-  options: { application: string; timeoutMs?: number; connections?: number },
+  options: { application: string; timeoutMs?: number; connections?: number; isReader?: boolean },
 ): ClickHouse {
   const { timeoutMs = 120_000 } = options;
   const client = createClient({
@@ -61,8 +64,10 @@ export function createClickHouse(
     log: { level: ClickHouseLogLevel.OFF },
     // The server keeps the start of an answer in memory, so that an error within it has an HTTP status. It must not wait for the
     // end of the query: then it buffers in a file, and with a full disk answers 200 without a row (26.7).
-    clickhouse_settings: { output_format_json_quote_64bit_integers: 1, buffer_size: String(BUFFER_BYTES) },
+    clickhouse_settings: { buffer_size: String(BUFFER_BYTES) },
   });
+  const canChangeSettings =
+    options.isReader === true ? onceSuccessful(() => checkReader(client)) : async () => true;
 
   const insertEncoded: ClickHouse['insertEncoded'] = async (table, columns, bytes) => {
     const names = columns.map(({ name }) => `\`${name}\``).join(', ');
@@ -81,10 +86,11 @@ export function createClickHouse(
   return {
     async rows(query, params, { signal: caller = null, settings } = {}) {
       const raw = await attempt(timeoutMs, caller, async (signal) => {
+        const own = { ...QUOTED, ...settings, log_comment: query.name };
         const result = await client.query({
           query: query.sql,
           format: 'JSONEachRow',
-          clickhouse_settings: { ...settings, log_comment: query.name },
+          ...((await canChangeSettings()) ? { clickhouse_settings: own } : {}),
           ...(params === undefined ? {} : { query_params: { ...params } }),
           abort_signal: signal,
         });
@@ -110,6 +116,41 @@ export function createClickHouse(
       return (await client.ping({ select: true })).success;
     },
     close: () => client.close(),
+  };
+}
+
+/**
+ * False for a user under `readonly = 1`, who may change no setting.
+ *
+ * @throws `CONFIG_INVALID` when numbers of 64 bits would arrive unquoted, and so rounded
+ */
+async function checkReader(client: ClickHouseClient): Promise<boolean> {
+  const result = await client.query({
+    query: `SELECT toUInt8(getSetting('readonly') = 1) AS fixed, toUInt8(getSetting('${Object.keys(QUOTED)[0]}')) AS quoted`,
+    format: 'JSONEachRow',
+  });
+  const [row] = readerRows.parse(await result.json());
+  if (row === undefined || row.fixed === 0) return true;
+  if (row.quoted === 1) return false;
+  throw new AppError(
+    'CONFIG_INVALID',
+    'The ClickHouse user of the API has readonly = 1: set output_format_json_quote_64bit_integers = 1 in its profile',
+  );
+}
+
+const readerRows = z.array(z.object({ fixed: z.number(), quoted: z.number() }));
+
+/** Runs `work` until it has succeeded once; then its result is returned. */
+function onceSuccessful<T>(work: () => Promise<T>): () => Promise<T> {
+  let result: Promise<T> | null = null;
+  return async () => {
+    const running = (result ??= work());
+    try {
+      return await running;
+    } catch (error) {
+      if (result === running) result = null;
+      throw error;
+    }
   };
 }
 

@@ -146,7 +146,10 @@ export async function apiWorld(env: Readonly<Record<string, string>> = {}): Prom
 
   const apiPool = createPool(fullEnv.API_DATABASE_URL, { applicationName: 'test-api', max: 10 });
   releasers.push('api pool', () => apiPool.end());
-  const reader = createClickHouse(fullEnv.API_CLICKHOUSE_URL, { application: 'test-api' });
+  const reader = createClickHouse(fullEnv.API_CLICKHOUSE_URL, {
+    application: 'test-api',
+    isReader: true,
+  });
   releasers.push('api clickhouse', () => reader.close());
   const publisher = kafka.publisher();
   releasers.push('publisher', () => publisher.close());

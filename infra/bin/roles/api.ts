@@ -25,6 +25,7 @@ export const apiRole: Role = {
     const clickhouse = openClickHouse(context, 'tds-api', {
       url: required(config, 'apiClickhouseUrl'),
       timeoutMs: REQUEST_MS,
+      isReader: true,
     });
     const served = (): ReturnType<typeof servedBuilds> => servedBuilds(pool);
     const egress = openEgress(config, releasers);

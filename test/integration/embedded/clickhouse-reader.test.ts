@@ -1,8 +1,13 @@
+import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
+import { createServer, request } from 'node:http';
 
 import type { ClickHouseClient } from '@clickhouse/client';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
 
+import { createClickHouse } from '../../../infra/clickhouse/client.ts';
+import { listenTcp } from '../../../infra/listen-tcp.ts';
 import { codeOf, rowsOf, startTestServer } from './clickhouse-server.ts';
 import type { TestServer } from './clickhouse-server.ts';
 
@@ -113,6 +118,59 @@ describe('the read-only user may not', () => {
       const call = reader.query({ query: 'SELECT 1', clickhouse_settings: { [setting]: '0' } });
       expect(await codeOf(call), setting).toBe(refusal);
     }
+  });
+});
+
+/** Forwards requests, all of them in one session of ClickHouse. */
+async function openSession(target: string): Promise<{ url: string; close(): void }> {
+  const sessionId = randomUUID();
+  const proxy = createServer((received, response) => {
+    const url = new URL(received.url ?? '/', target);
+    url.searchParams.set('session_id', sessionId);
+    const { method, headers } = received;
+    const forwarded = request(url, { method, headers }, (answer) => {
+      response.writeHead(answer.statusCode ?? 500, answer.headers);
+      answer.pipe(response);
+    });
+    received.pipe(forwarded);
+  });
+  const { port } = await listenTcp(proxy, { host: '127.0.0.1', port: 0, name: 'proxy', settings: 'none' });
+  const url = new URL(target);
+  url.port = String(port);
+  const close = (): void => {
+    proxy.close();
+    proxy.closeAllConnections();
+  };
+  return { url: url.href, close };
+}
+
+describe("the API's client of a user under readonly = 1", () => {
+  const query = {
+    name: 'test.big',
+    sql: 'SELECT toUInt64(18446744073709551615) AS big',
+    row: z.object({ big: z.string() }),
+  };
+  /** Reads in a session with these settings, after which no setting can be changed. */
+  const read = async (settings: readonly string[], isReader: boolean): Promise<unknown> => {
+    const session = await openSession(server.service.url);
+    const clickhouse = createClickHouse(session.url, { application: 'test', isReader });
+    try {
+      for (const setting of [...settings, 'readonly = 1']) await clickhouse.command(`SET ${setting}`);
+      return await clickhouse.rows(query, {}, { settings: { max_threads: 1 } });
+    } finally {
+      await clickhouse.close();
+      session.close();
+    }
+  };
+
+  test('reads exact numbers', async () => {
+    const quoted = ['output_format_json_quote_64bit_integers = 1'];
+    expect(await read(quoted, true)).toEqual([{ big: '18446744073709551615' }]);
+    expect(await codeOf(read(quoted, false))).toBe('164');
+  });
+
+  test('is refused where 64-bit numbers are not quoted', async () => {
+    await expect(read([], true)).rejects.toThrow(/set output_format_json_quote_64bit_integers = 1/);
   });
 });
 
