@@ -1,5 +1,5 @@
 /**
- * Installs what a fresh clone needs to run: `node infra/setup/setup.mjs [--quiet]`.
+ * Installs what a fresh clone needs to run: `node infra/setup/setup.mjs [--quiet] [--tests]`.
  *
  * Plain JavaScript for Node 20 and newer without dependencies, because it installs them. Each step runs only if something
  * is missing; otherwise the check takes some tens of milliseconds. Downloads go to temporary folders that are renamed when
@@ -9,6 +9,7 @@
  *   Java        17 or newer, to run the embedded Kafka       unless KAFKA_BROKERS is set
  *   Kafka       its jars, downloaded by Maven to .cache/     unless KAFKA_BROKERS is set
  *   Redis       redis-server                                 unless REDIS_URL is set
+ *   pgbouncer   for a test                                   with --tests
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -39,6 +40,7 @@ const set = (name) => (env[name] ?? '') !== '';
 const containers = env['TEST_BACKEND'] === 'testcontainers';
 const wantsKafka = !set('KAFKA_BROKERS') && !containers;
 const wantsRedis = !set('REDIS_URL') && !containers;
+const wantsPgbouncer = process.argv.includes('--tests');
 
 /** What is missing, in the order of installation. */
 function missing() {
@@ -49,6 +51,7 @@ function missing() {
     maven: jars && find('mvn') === null,
     jars,
     redis: wantsRedis && find('redis-server') === null,
+    pgbouncer: wantsPgbouncer && find('pgbouncer') === null,
   };
 }
 
@@ -77,7 +80,7 @@ async function main() {
 }
 
 async function install(needs) {
-  if (needs.java || needs.maven || needs.redis) await installSystemPackages(needs);
+  if (needs.java || needs.maven || needs.redis || needs.pgbouncer) await installSystemPackages(needs);
   const fetching = needs.jars ? [fetchKafka()] : [];
   if (needs.packages) fetching.push(installPackages());
   // Both are awaited, so that no download continues after the other has failed.
@@ -168,10 +171,11 @@ const instructions = {
     "Maven is missing, which downloads Kafka's jars: install it (Debian: apt-get install maven), or set KAFKA_BROKERS to your own Kafka.",
   redis:
     'redis-server is missing: install it (Debian: apt-get install redis-server), or set REDIS_URL to your own Redis.',
+  pgbouncer: 'pgbouncer, which a test needs, is missing: install it (Debian: apt-get install pgbouncer).',
 };
 
 async function installSystemPackages(needs) {
-  const names = ['java', 'maven', 'redis'].filter((name) => needs[name]);
+  const names = ['java', 'maven', 'redis', 'pgbouncer'].filter((name) => needs[name]);
   const advice = names.map((name) => instructions[name]).join('\n');
   const asRoot = process.getuid?.() === 0 ? [] : ['sudo', '-n'];
   const mayInstall =
@@ -199,6 +203,7 @@ async function installSystemPackages(needs) {
     java: java17 ? 'openjdk-17-jre-headless' : 'default-jre-headless',
     maven: 'maven',
     redis: 'redis-server',
+    pgbouncer: 'pgbouncer',
   };
   const wanted = names.map((name) => packages[name]);
   await apt(`${wanted.join(', ')} (apt-get install)`, 'install', '-y', '--no-install-recommends', ...wanted);
@@ -208,7 +213,8 @@ async function installSystemPackages(needs) {
 // --- helpers
 
 function find(program) {
-  for (const folder of (env['PATH'] ?? '').split(delimiter)) {
+  // Debian leaves /usr/sbin out of the PATH of users.
+  for (const folder of [...(env['PATH'] ?? '').split(delimiter), '/usr/sbin']) {
     const file = join(folder, program);
     try {
       accessSync(file, constants.X_OK);

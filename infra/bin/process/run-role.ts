@@ -5,6 +5,7 @@ import { pid } from 'node:process';
 import { loadConfig } from '../../config.ts';
 import { createLogger } from '../../log.ts';
 import { createMetrics, serveMetrics } from '../../metrics.ts';
+import { checkSessions } from '../../postgres/check-sessions.ts';
 import { isPostgresUnavailable } from '../../postgres/client.ts';
 import { startHeartbeat } from '../../health/heartbeat.ts';
 import { isRetryable } from '../../../schemas/errors.ts';
@@ -28,6 +29,8 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
     const metrics = createMetrics(role.name);
     const exposed = await serveMetrics(metrics, { host: config.metricsHost, port: config.metricsPort });
     releasers.push('metrics', () => exposed.close());
+    const databaseUrl = role.name === 'api' ? config.apiDatabaseUrl : config.databaseUrl;
+    if (databaseUrl !== null) await checkSessions(databaseUrl);
     const attempt = roleAttempts(role, { config, log, metrics, releasers, signal, fail }, only);
     const { url } = await retryUntilAvailable(
       async () => {

@@ -1,10 +1,12 @@
 import { needsRebuild, openBuild } from '../../../projections/engine/builds.ts';
 import type { Projection } from '../../../projections/define.ts';
 import { projections } from '../../../projections/index.ts';
+import { required } from '../../config.ts';
 import type { Config } from '../../config.ts';
 import { withTimeout } from '../../lifecycle.ts';
 import type { Logger } from '../../log.ts';
 import { grantApiRole } from '../../postgres/api-role.ts';
+import { checkSessions } from '../../postgres/check-sessions.ts';
 import { isPostgresUnavailable } from '../../postgres/client.ts';
 import { migrate } from '../../postgres/migrate.ts';
 import { AppError, isRetryable } from '../../../schemas/errors.ts';
@@ -22,6 +24,7 @@ export interface Prepared {
 
 /** Creates or updates topics, working tables, the tables of every projection and the read-only role; idempotent. */
 export async function prepareStores(config: Config, log: Logger, signal: AbortSignal): Promise<Prepared> {
+  await checkSessions(required(config, 'databaseUrl'));
   return await withStores(config, 'tds-prepare', log, async ({ pool, kafka, clickhouse }) => {
     const waiting = { log, signal, isTransient: isRetryable };
     const [applied] = await Promise.all([
