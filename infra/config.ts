@@ -3,6 +3,7 @@ import { isIP, isIPv4, isIPv6 } from 'node:net';
 
 import { z } from 'zod';
 
+import { parseSentinelUrl } from './redis/sentinel.ts';
 import { AppError } from '../schemas/errors.ts';
 import { parseNetwork } from './networks.ts';
 
@@ -143,9 +144,13 @@ export const settings = {
   ),
   redisUrl: setting(
     'REDIS_URL',
-    url('redis', 'rediss').nullable(),
+    z
+      .union([url('redis', 'rediss'), z.string().refine((text) => parseSentinelUrl(text) !== null)], {
+        error: 'must be a URL (redis, rediss), or redis+sentinel://host:port,…/master',
+      })
+      .nullable(),
     null,
-    'Redis URL, for counters that may be lost; unset: embedded redis-server',
+    'URL of Redis, or redis+sentinel://[user:password@]host:port,…/master[/database], for counters that may be lost; unset: embedded redis-server',
   ),
   redisKeyPrefix: setting(
     'REDIS_KEY_PREFIX',

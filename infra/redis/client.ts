@@ -5,6 +5,7 @@ import { Redis } from 'ioredis';
 
 import { AppError } from '../../schemas/errors.ts';
 import type { Logger } from '../log.ts';
+import { parseSentinelUrl } from './sentinel.ts';
 
 /** A Lua script; Redis runs it atomically. */
 export interface Script {
@@ -29,6 +30,10 @@ export interface Counters {
 /** Longest delay between two attempts to connect or write, so the longest time to notice that Redis is back. */
 const MAX_DELAY_MS = 500;
 
+/** A script works on several keys, which a cluster may keep on different servers. */
+const IS_CLUSTER =
+  'REDIS_URL leads to a Redis Cluster, which is not supported: use a single server, or Sentinel (redis+sentinel://…)';
+
 export function defineScript(lua: string): Script {
   return { lua, sha: createHash('sha1').update(lua).digest('hex') };
 }
@@ -38,7 +43,7 @@ export function openCounters(
   options: { readonly keyPrefix: string; readonly timeoutMs: number; readonly log: Logger },
 ): Counters {
   const { keyPrefix, timeoutMs, log } = options;
-  const redis = new Redis(url, {
+  const common = {
     keyPrefix,
     // Command timeout: the connection is dropped and replaced; commands waiting on it fail, later ones fail at once. This
     // bounds how long a hung Redis can delay a request.
@@ -47,10 +52,12 @@ export function openCounters(
     enableOfflineQueue: false,
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
-    retryStrategy: (times) => Math.min(20 * times, MAX_DELAY_MS),
+    retryStrategy: (times: number) => Math.min(20 * times, MAX_DELAY_MS),
     disableClientInfo: true,
     connectionName: 'tds',
-  });
+  };
+  const sentinel = parseSentinelUrl(url);
+  const redis = sentinel === null ? new Redis(url, common) : new Redis({ ...common, ...sentinel });
   const availability = watchAvailability(redis, log);
   return {
     async run({ lua, sha }, keys, args) {
@@ -111,21 +118,28 @@ function watchAvailability(redis: Redis, log: Logger) {
       return false;
     }
   };
-  const probeUntilAccepted = async (): Promise<void> => {
-    while (!isStopped && fault !== null) {
+  const probeUntilAccepted = async (error: Error): Promise<void> => {
+    while (!isStopped && fault === error) {
       await sleep(MAX_DELAY_MS, undefined, { ref: false });
-      if (await acceptsWrites()) fault = null;
+      if ((await acceptsWrites()) && fault === error) fault = null;
     }
+    update();
+  };
+  const refuseCluster = async (): Promise<void> => {
+    const info = await redis.info('cluster').catch(() => '');
+    if (!/^cluster_enabled:1/m.test(info)) return;
+    fault = new Error(IS_CLUSTER);
     update();
   };
   const failed = (error: unknown): void => {
     if (isErrorReply(error) && fault === null && !isStopped) {
       fault = error;
-      void probeUntilAccepted();
+      void probeUntilAccepted(error);
     }
     update();
   };
   redis.on('ready', update);
+  redis.on('ready', () => void refuseCluster());
   redis.on('close', update);
   // Without a listener ioredis prints every failed attempt. Only the message is logged: the error holds the command sent,
   // which may be a password.

@@ -2,6 +2,7 @@ import { createEgress } from '../../../pipeline/egress/egress.ts';
 import type { Egress } from '../../../pipeline/egress/egress.ts';
 import type { Config } from '../../config.ts';
 import type { Releasers } from '../../lifecycle.ts';
+import { parseSentinelUrl } from '../../redis/sentinel.ts';
 
 /** Outgoing HTTP to URLs of users: one policy for checking and for calling them. */
 export function openEgress(config: Config, releasers: Releasers): Egress {
@@ -22,6 +23,12 @@ const DEFAULT_PORTS: Readonly<Record<string, number>> = {
   'rediss:': 6379,
 };
 
+/** The Sentinels in place of their URL. */
+function redisUrls(redisUrl: string | null): (string | null)[] {
+  const sentinel = redisUrl === null ? null : parseSentinelUrl(redisUrl);
+  return sentinel === null ? [redisUrl] : sentinel.sentinels.map(({ port }) => `redis://sentinel:${port}`);
+}
+
 /** Ports of the service, its stores and its sources, which webhooks must not reach. */
 export function ownPorts(config: Config): number[] {
   const urls = [
@@ -30,7 +37,7 @@ export function ownPorts(config: Config): number[] {
     config.apiClickhouseUrl,
     config.databaseUrl,
     config.apiDatabaseUrl,
-    config.redisUrl,
+    ...redisUrls(config.redisUrl),
     config.priceFeedUrl,
     config.tokenListUrl,
     config.ipfsGatewayUrl,

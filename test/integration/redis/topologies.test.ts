@@ -1,0 +1,111 @@
+import { spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { Redis } from 'ioredis';
+import pino from 'pino';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+
+import { freePort } from '../../../infra/embedded/ports.ts';
+import { defineScript, openCounters } from '../../../infra/redis/client.ts';
+import { retry } from '../../../infra/retry.ts';
+
+const increment = defineScript("return redis.call('INCR', KEYS[1])");
+
+let folder: string;
+const servers: ChildProcess[] = [];
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'tds-redis-'));
+});
+afterEach(async () => {
+  for (const server of servers.splice(0)) {
+    if (server.exitCode !== null || server.signalCode !== null) continue;
+    server.kill('SIGKILL');
+    await once(server, 'exit');
+  }
+  rmSync(folder, { recursive: true, force: true });
+});
+
+/** Starts a Redis with these lines of configuration; resolves when it answers. */
+async function startRedis(lines: readonly string[], args: readonly string[] = []) {
+  const port = await freePort();
+  const file = join(folder, `${port}.conf`);
+  const common = [`port ${port}`, 'bind 127.0.0.1', `dir ${folder}`, 'save ""'];
+  writeFileSync(file, [...common, `dbfilename ${port}.rdb`, ...lines, ''].join('\n'));
+  const child = spawn('redis-server', [file, ...args], { stdio: 'ignore' });
+  servers.push(child);
+  const client = new Redis(port, '127.0.0.1', { retryStrategy: () => 50 });
+  client.on('error', () => {});
+  await retry(() => client.ping(), { isRetryable: () => true, deadlineMs: 10_000 });
+  return { port, child, client };
+}
+
+const open = (url: string, warnings: unknown[]) =>
+  openCounters(url, {
+    keyPrefix: 'test:',
+    timeoutMs: 1000,
+    log: pino({ level: 'warn' }, { write: (line: string) => void warnings.push(JSON.parse(line)) }),
+  });
+
+test(
+  'counts on the master that the Sentinels name, also after it is killed',
+  { timeout: 60_000 },
+  async () => {
+    const master = await startRedis([]);
+    const replica = await startRedis([`replicaof 127.0.0.1 ${master.port}`]);
+    const sentinel = await startRedis(
+      [
+        `sentinel monitor main 127.0.0.1 ${master.port} 1`,
+        'sentinel down-after-milliseconds main 1000',
+        'sentinel failover-timeout main 5000',
+      ],
+      ['--sentinel'],
+    );
+    await retry(
+      async () => {
+        const [found] = (await sentinel.client.call('SENTINEL', 'REPLICAS', 'main')) as unknown[];
+        if (found === undefined) throw new Error('the Sentinel has not found the replica yet');
+      },
+      { isRetryable: () => true, deadlineMs: 30_000 },
+    );
+    const counters = open(`redis+sentinel://127.0.0.1:${sentinel.port}/main`, []);
+    await counters.settled(5000);
+    expect(await counters.run(increment, ['a'], [])).toBe(1);
+    await retry(
+      async () => {
+        if ((await replica.client.get('test:a')) !== '1') throw new Error('not replicated yet');
+      },
+      { isRetryable: () => true, deadlineMs: 10_000 },
+    );
+
+    master.child.kill('SIGKILL');
+    const next = await retry(() => counters.run(increment, ['a'], []), {
+      isRetryable: () => true,
+      deadlineMs: 30_000,
+    });
+    expect(next).toBe(2);
+    expect(await replica.client.get('test:a')).toBe('2');
+    counters.close();
+    for (const { client } of [master, replica, sentinel]) client.disconnect();
+  },
+);
+
+test('a Redis Cluster is refused with a sentence', async () => {
+  const node = await startRedis(['cluster-enabled yes', 'cluster-config-file nodes.conf']);
+  await node.client.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
+  const warnings: unknown[] = [];
+  const counters = open(`redis://127.0.0.1:${node.port}`, warnings);
+  await counters.settled(5000);
+  await expect
+    .poll(() => warnings)
+    .toContainEqual(
+      expect.objectContaining({ reason: expect.stringMatching(/Redis Cluster, which is not supported/) }),
+    );
+  await expect(counters.run(increment, ['a'], [])).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' });
+  expect(await counters.answers()).toBe(false);
+  counters.close();
+  node.client.disconnect();
+});
