@@ -172,7 +172,8 @@ test('retries a token with backoff while the node is unavailable, over a restart
       },
       { timeout: 60_000, interval: 20 },
     );
-    now += delays.at(-1) ?? 0;
+    // The last attempt must not run when the clock moves on: its claim would end, and another publish beside it.
+    if (failures < 5) now += delays.at(-1) ?? 0;
   }
   // Doubling from a second, less up to half by chance.
   for (const [index, delay] of delays.entries()) {
