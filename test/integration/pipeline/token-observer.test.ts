@@ -172,7 +172,7 @@ test('retries a token with backoff while the node is unavailable, over a restart
       },
       { timeout: 60_000, interval: 20 },
     );
-    // The last attempt must not run when the clock moves on: its claim would end, and another publish beside it.
+    // No attempt may run when the clock moves on: its claim would expire, and a second attempt would publish beside it.
     if (failures < 5) now += delays.at(-1) ?? 0;
   }
   // Doubling from a second, less up to half by chance.
