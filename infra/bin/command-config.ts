@@ -14,7 +14,8 @@ export function commandConfig(
   const own = loadConfig(env, options);
   const run = readRunFile(own.dataDir);
   if (run === null || !isAlive(run.pid)) {
-    if (own.databaseUrl !== null) return own;
+    // The API is given no other URL of PostgreSQL.
+    if (own.databaseUrl !== null || own.apiDatabaseUrl !== null) return own;
     const last = run === null ? '' : ` (the last one, pid ${run.pid}, is gone)`;
     throw new AppError(
       'CONFIG_INVALID',

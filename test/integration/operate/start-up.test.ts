@@ -62,6 +62,29 @@ test.each([
   expect(outcome).toEqual({ waitsFor: what, code: 0 });
 });
 
+test('the API starts without a URL that it could write with', async () => {
+  const { CLICKHOUSE_URL: _clickhouse, DATABASE_URL, ...env } = own.env;
+  const child = spawn(process.execPath, ['infra/bin/tds.ts', 'api'], {
+    env: {
+      PATH: process.env['PATH'] ?? '',
+      DATA_DIR: '/nonexistent',
+      SECRET_KEY: '5c'.repeat(32),
+      PORT: '0',
+      ...env,
+      API_DATABASE_URL: DATABASE_URL,
+    },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let logged = '';
+  child.stdout.on('data', (chunk: Buffer) => (logged += chunk.toString()));
+  try {
+    await until('the API is ready', async () => child.exitCode !== null || /api is ready/.test(logged));
+    expect(logged).toContain('api is ready');
+  } finally {
+    child.kill('SIGTERM');
+  }
+});
+
 test('a start that fails half way releases everything, and is retried in the same process', async () => {
   const kafka = new kafkajs.Kafka({ brokers: [own.env.KAFKA_BROKERS], logLevel: kafkajs.logLevel.NOTHING });
   const admin = kafka.admin();
