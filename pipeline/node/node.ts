@@ -27,18 +27,6 @@ export function createNode(options: NodeOptions): Node {
   const unchecked = createRpc({ clock: systemClock, ...options });
   const rpc = checkChain === undefined ? unchecked : withChainCheck(unchecked, checkChain);
 
-  const functionCall = ({ contract, selector, calldata }: FunctionCall, at: BlockId): RpcCall<Felt[]> => ({
-    method: 'starknet_call',
-    params: {
-      request: {
-        contract_address: shortHex(contract),
-        entry_point_selector: shortHex(selector),
-        calldata: calldata.map(shortHex),
-      },
-      block_id: blockId(at),
-    },
-    parse: readFelts,
-  });
   const ask = async <T>(
     method: string,
     params: RpcParams,
@@ -104,6 +92,21 @@ export function createNode(options: NodeOptions): Node {
     close: () => rpc.close(),
   };
   return node;
+}
+
+function functionCall({ contract, selector, calldata }: FunctionCall, at: BlockId): RpcCall<Felt[]> {
+  return {
+    method: 'starknet_call',
+    params: {
+      request: {
+        contract_address: shortHex(contract),
+        entry_point_selector: shortHex(selector),
+        calldata: calldata.map(shortHex),
+      },
+      block_id: blockId(at),
+    },
+    parse: readFelts,
+  };
 }
 
 function blockId(id: BlockId): unknown {

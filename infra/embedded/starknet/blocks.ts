@@ -52,38 +52,29 @@ export function createBlockSource(options: BlockOptions): BlockSource {
   const schedule = createSchedule(seed, density, tree);
   const cache = new Map<string, SimBlock>();
 
+  const { contents, tokenOfNote } = schedule;
+  const txHash = (plan: TxPlan) =>
+    codec.encode(idTags.transaction, plan.origin * 65536 + plan.slot, plan.salt * 8 + plan.sub, digest(plan));
   const context: RenderContext = {
     seed,
     actors,
-    contents: schedule.contents,
-    tokenOfNote: schedule.tokenOfNote,
+    contents,
+    tokenOfNote,
     malformed: options.malformed,
-    txHash: (plan) =>
-      codec.encode(
-        idTags.transaction,
-        plan.origin * 65536 + plan.slot,
-        plan.salt * 8 + plan.sub,
-        digest(plan),
-      ),
+    txHash,
   };
 
   const hash = (forkId: number, height: number) =>
     codec.encode(idTags.block, height, tree.governing(forkId, height), 0);
 
-  function draftOf(forkId: number, height: number): Draft {
-    if (height === 0) {
-      return renderGenesis(context, schedule, (index) =>
-        codec.encode(idTags.transaction, index, GENESIS_SALT, 0),
-      );
-    }
-    const draft: Draft = { txs: [], transfers: [], malformed: [], events: 0 };
-    const place = { height, sequencer: sequencerAt(height) };
-    for (const plan of schedule.planBlock(forkId, height)) renderTx(context, place, plan, draft);
-    return draft;
-  }
-
   function make(forkId: number, height: number): SimBlock {
-    const { txs, transfers, malformed, events } = draftOf(forkId, height);
+    const draft =
+      height === 0
+        ? renderGenesis(context, schedule, (index) =>
+            codec.encode(idTags.transaction, index, GENESIS_SALT, 0),
+          )
+        : draftOf(context, schedule, forkId, height);
+    const { txs, transfers, malformed, events } = draft;
     const salt = tree.governing(forkId, height);
     const words = (n: number) => feltOfWords(seed, height, salt, n);
     return {
@@ -97,15 +88,7 @@ export function createBlockSource(options: BlockOptions): BlockSource {
         sequencer_address: actors.hex(sequencerAt(height)),
         ...gasPrices(mix(seed, height, salt, 1)),
       },
-      counts: {
-        transaction_commitment: words(12),
-        event_commitment: words(13),
-        receipt_commitment: words(14),
-        state_diff_commitment: words(15),
-        event_count: events,
-        transaction_count: txs.length,
-        state_diff_length: events * 2 + 1,
-      },
+      counts: countsOf(words, events, txs.length),
       txs,
       transfers,
       malformed,
@@ -114,15 +97,9 @@ export function createBlockSource(options: BlockOptions): BlockSource {
 
   function block(forkId: number, height: number): SimBlock {
     const key = `${tree.governing(forkId, height)}:${height}`;
-    const known = cache.get(key);
-    if (known !== undefined) return known;
-    const made = make(forkId, height);
-    if (cache.size >= CACHED_BLOCKS) {
-      const oldest = cache.keys().next();
-      if (oldest.done !== true) cache.delete(oldest.value);
-    }
-    cache.set(key, made);
-    return made;
+    const found = cache.get(key) ?? make(forkId, height);
+    remember(cache, key, found);
+    return found;
   }
 
   return {
@@ -147,6 +124,35 @@ export function createBlockSource(options: BlockOptions): BlockSource {
       }
       return null;
     },
+  };
+}
+
+function remember(cache: Map<string, SimBlock>, key: string, block: SimBlock): void {
+  const oldest = cache.size < CACHED_BLOCKS ? undefined : cache.keys().next().value;
+  if (oldest !== undefined && !cache.has(key)) cache.delete(oldest);
+  cache.set(key, block);
+}
+
+function draftOf(context: RenderContext, schedule: Schedule, forkId: number, height: number): Draft {
+  const draft: Draft = { txs: [], transfers: [], malformed: [], events: 0 };
+  const place = { height, sequencer: sequencerAt(height) };
+  for (const plan of schedule.planBlock(forkId, height)) renderTx(context, place, plan, draft);
+  return draft;
+}
+
+function countsOf(
+  words: (n: number) => string,
+  events: number,
+  transactions: number,
+): Record<string, unknown> {
+  return {
+    transaction_commitment: words(12),
+    event_commitment: words(13),
+    receipt_commitment: words(14),
+    state_diff_commitment: words(15),
+    event_count: events,
+    transaction_count: transactions,
+    state_diff_length: events * 2 + 1,
   };
 }
 

@@ -111,22 +111,6 @@ export function createChain(options: ChainOptions): SimulatedChain {
     return state.head;
   }
 
-  /** Depends on the number of forks only, so that a restart resumes the same script. */
-  function dueReorg(): ReorgRequest | null {
-    if (options.reorgs === null) return null;
-    const { every, maxDepth } = options.reorgs;
-    const count = tree.list().length;
-    const last = tree.get(count - 1);
-    const chance = mix(seed, count, 0x4e06, 0);
-    const gap = Math.ceil(every * (0.75 + (chance % 512) / 1024));
-    if (state.head < Math.max(last.from + last.depth, count === 1 ? state.firstHead : 0) + gap) return null;
-    const depth = Math.min(1 + ((chance >>> 9) % maxDepth), state.head - state.l1);
-    if (depth < 1) return null;
-    const length = Math.max(1, depth - 1 + ((chance >>> 16) % 3));
-    const events = (['same', 'fewer', 'more'] as const)[(chance >>> 20) % 3] ?? 'same';
-    return { depth, length, events };
-  }
-
   function catchUp(): void {
     const behind = options.now() - timestamp(state.head + 1);
     if (behind <= blockSeconds) return;
@@ -152,12 +136,31 @@ export function createChain(options: ChainOptions): SimulatedChain {
     reorg,
     moveTo,
     tick() {
-      const due = dueReorg();
+      const due = dueReorg(options.reorgs, { seed, tree, state });
       if (due === null) advance();
       else reorg(due);
     },
     catchUp,
   };
+}
+
+/** The next scripted reorg, if one is due. Depends on the number of forks only, so that a restart resumes the same script. */
+function dueReorg(
+  reorgs: ChainOptions['reorgs'],
+  { seed, tree, state }: { seed: number; tree: ForkTree; state: ChainState },
+): ReorgRequest | null {
+  if (reorgs === null) return null;
+  const { every, maxDepth } = reorgs;
+  const count = tree.list().length;
+  const last = tree.get(count - 1);
+  const chance = mix(seed, count, 0x4e06, 0);
+  const gap = Math.ceil(every * (0.75 + (chance % 512) / 1024));
+  if (state.head < Math.max(last.from + last.depth, count === 1 ? state.firstHead : 0) + gap) return null;
+  const depth = Math.min(1 + ((chance >>> 9) % maxDepth), state.head - state.l1);
+  if (depth < 1) return null;
+  const length = Math.max(1, depth - 1 + ((chance >>> 16) % 3));
+  const events = (['same', 'fewer', 'more'] as const)[(chance >>> 20) % 3] ?? 'same';
+  return { depth, length, events };
 }
 
 const height = z.int().min(0);

@@ -1,8 +1,11 @@
-import { ACTORS, EXCHANGE, HOLDERS, NOBODY, PASSIVE, SEQUENCERS, isActor, sequencerAt } from './actors.ts';
+import { ACTORS, NOBODY, isActor, sequencerAt } from './actors.ts';
+import { createDraws } from './draws.ts';
+import type { Kind } from './draws.ts';
 import type { ForkTree } from './forks.ts';
 import { item, mix } from './hash.ts';
 import { createNotes } from './notes.ts';
-import { ETH, STRK, tokens } from './tokens.ts';
+import { createOwners } from './owners.ts';
+import { ETH, STRK } from './tokens.ts';
 
 /**
  * The schedule determines the transfers of any block without a replay. All value is divided into notes (an ERC-721 id, a
@@ -16,8 +19,6 @@ export type Density = {
   /** Moves a transaction may make. */
   movesPerSlot: number;
 };
-
-export type Kind = 'empty' | 'moves' | 'quiet' | 'reverted' | 'deposit' | 'deploy' | 'declare';
 
 export type MovePlan = { note: number; from: number; to: number };
 
@@ -49,105 +50,22 @@ export const GRANT_UNITS: ReadonlyMap<number, bigint> = new Map([
 /** Granted to every actor in block 0 to pay fees; the most active one spends about 0.02 STRK a block. */
 export const FEE_ENDOWMENTS: readonly bigint[] = [1_000_000n * 10n ** 18n, 1_000n * 10n ** 18n];
 
-const SMALL_HOLDERS = 24;
-const NONE = -2;
-const BURN = 0.02;
-
 export type Schedule = ReturnType<typeof createSchedule>;
 
 export function createSchedule(seed: number, density: Density, tree: ForkTree) {
   const { slots, movesPerSlot } = density;
-  const perBlock = slots * movesPerSlot;
-
-  const notes = createNotes(seed, perBlock);
-  const { total, noteOfTurn, turnOfNote } = notes;
-
-  function kindOf(height: number, slot: number, salt: number): Kind {
-    const events = salt === 0 ? 'same' : tree.get(salt).events;
-    const chance = mix(seed, height, slot, salt ^ 0x71d) / 2 ** 32;
-    const taken = events === 'same' ? 0.75 : events === 'more' ? 0.97 : 0.4;
-    if (chance >= taken) return 'empty';
-    const kind = chance / taken;
-    if (kind < 0.76) return 'moves';
-    if (kind < 0.86) return 'quiet';
-    if (kind < 0.91) return 'reverted';
-    if (kind < 0.95) return 'deposit';
-    if (kind < 0.98) return 'deploy';
-    return 'declare';
-  }
-
-  /** The receiver of a turn, NOBODY for a burn; null if the turn does not take place. */
-  function destination(forkId: number, turn: number): { to: number; late: boolean } | null {
-    const height = Math.floor(turn / perBlock);
-    const rest = turn - height * perBlock;
-    const slot = Math.floor(rest / movesPerSlot);
-    const inclusion = tree.inclusion(forkId, height, slot);
-    if (inclusion === null) return null;
-    const to = moveOf(height, slot, rest % movesPerSlot, inclusion.salt);
-    return to === NONE ? null : { to, late: inclusion.late };
-  }
-
-  function moveOf(height: number, slot: number, move: number, salt: number): number {
-    if (kindOf(height, slot, salt) !== 'moves') return NONE;
-    const chance = mix(seed, height, slot * movesPerSlot + move, salt ^ 0x3e11);
-    const events = salt === 0 ? 'same' : tree.get(salt).events;
-    if (move > 0) {
-      const present = events === 'more' ? 0.85 : events === 'fewer' ? 0 : move === 1 ? 0.4 : 0.25;
-      if (chance / 2 ** 32 >= present) return NONE;
-    }
-    return receiver(mix(chance, slot, move, 0x77));
-  }
-
-  function receiver(chance: number): number {
-    const share = (chance >>> 8) / 2 ** 24;
-    if (share < BURN) return NOBODY;
-    if (share < 0.08) return EXCHANGE;
-    if (share < 0.13) return EXCHANGE + 1 + (chance % (HOLDERS - EXCHANGE - 3));
-    if (share < 0.14) return SEQUENCERS;
-    if (share < 0.3) return ACTORS + Math.floor(((share - 0.14) / 0.16) * PASSIVE);
-    const skewed = (share - 0.3) / 0.7;
-    return Math.floor(ACTORS * skewed * skewed);
-  }
-
-  /** The owner in block 0. NFTs and a tenth of the ERC-20 notes are not minted yet. */
-  function firstOwner(note: number): number {
-    const token = item(tokens, notes.tokenOfNote(note));
-    if (token.standard === 'erc721' || token.standard === 'erc1155') return NOBODY;
-    const chance = mix(seed, note, 0x0e3d, 0);
-    if (chance % 10 === 0) return NOBODY;
-    return (chance >>> 8) % (token.notes >= 1000 ? ACTORS : SMALL_HOLDERS);
-  }
-
-  /** The owner before a turn. */
-  function ownerBefore(forkId: number, note: number, turn: number): number {
-    for (let at = turn - total; at >= perBlock; at -= total) {
-      const sent = destination(forkId, at);
-      if (sent !== null) return sent.to;
-    }
-    return firstOwner(note);
-  }
-
-  /** The owner after the block at `height`. */
-  function ownerAt(forkId: number, note: number, height: number): number {
-    const place = turnOfNote(note);
-    const last = (height + 1) * perBlock - 1;
-    if (last < place) return firstOwner(note);
-    let at = place + Math.floor((last - place) / total) * total;
-    for (; at >= perBlock; at -= total) {
-      const sent = destination(forkId, at);
-      if (sent !== null && !(sent.late && Math.floor(at / perBlock) === height)) return sent.to;
-    }
-    return firstOwner(note);
-  }
+  const notes = createNotes(seed, slots * movesPerSlot);
+  const draws = createDraws(seed, density, tree);
+  const owners = createOwners(seed, slots * movesPerSlot, notes, draws);
 
   function movesOf(forkId: number, height: number, slot: number, salt: number): MovePlan[] {
     const moves: MovePlan[] = [];
     for (let move = 0; move < movesPerSlot; move++) {
-      const to = moveOf(height, slot, move, salt);
-      if (to === NONE) continue;
+      const to = draws.receiverOf(height, slot, move, salt);
+      if (to === null) continue;
       const turn = (height * slots + slot) * movesPerSlot + move;
-      const note = noteOfTurn(turn);
-      const from = ownerBefore(forkId, note, turn);
+      const note = notes.noteOfTurn(turn);
+      const from = owners.before(forkId, note, turn);
       // Burning a note that is not minted is no transfer.
       if (from !== NOBODY || to !== NOBODY) moves.push({ note, from, to });
     }
@@ -155,7 +73,7 @@ export function createSchedule(seed: number, density: Density, tree: ForkTree) {
   }
 
   function planSlot(forkId: number, height: number, slot: number, salt: number): TxPlan[] {
-    const kind = kindOf(height, slot, salt);
+    const kind = draws.kindOf(height, slot, salt);
     if (kind === 'empty') return [];
     const chance = mix(seed, height, slot, salt ^ 0xac);
     const feeToken = chance % 8 === 0 ? ETH : STRK;
@@ -208,10 +126,10 @@ export function createSchedule(seed: number, density: Density, tree: ForkTree) {
 
   return {
     slots,
-    notes: total,
+    notes: notes.total,
     planBlock,
-    ownerAt,
-    firstOwner,
+    ownerAt: owners.at,
+    firstOwner: owners.first,
     sequencerAt,
     tokenOfNote: notes.tokenOfNote,
     notesOf: notes.notesOf,

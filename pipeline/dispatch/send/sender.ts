@@ -141,17 +141,21 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
     wake: () => polling.wake(),
     async stop() {
       await polling.stop();
-      const all = Promise.all(running);
-      const ended = new AbortController();
-      await Promise.race([all, sleep(STOP_GRACE_MS, ended.signal)]);
-      ended.abort();
+      await settledWithin(STOP_GRACE_MS, running);
       aborting.abort();
-      await all;
+      await Promise.all(running);
       await outcomes.flushed();
       // Best effort: leases that are not released expire.
       await releaseClaims(pool, aborted).catch(() => {});
     },
   };
+}
+
+/** Resolves when all of them have ended, or after a time. */
+async function settledWithin(ms: number, running: Iterable<Promise<void>>): Promise<void> {
+  const ended = new AbortController();
+  await Promise.race([Promise.all(running), sleep(ms, ended.signal)]);
+  ended.abort();
 }
 
 /** Null where the signal has aborted the attempt. */
