@@ -3,20 +3,9 @@ import { readRanges } from '../../infra/kafka/read-ranges.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Topic } from '../../schemas/topics.ts';
-import type { SimClock } from './clock.ts';
 import { createGroup } from './consumer-group.ts';
-import type { ConsumerGroup } from './consumer-group.ts';
-import type { Count } from './coverage.ts';
-import type { SimProcess, FaultRates } from './process.ts';
-import type { Random } from '../support/random.ts';
-
-export interface BrokerWorld {
-  readonly clock: SimClock;
-  readonly random: Random;
-  readonly faultRates: FaultRates;
-  readonly count: Count;
-  readonly trace: (event: string) => void;
-}
+import type { BrokerWorld, ConsumerGroup } from './consumer-group.ts';
+import type { SimProcess } from './process.ts';
 
 export type SimKafka = Pick<Kafka, 'consume' | 'offsets' | 'topicId' | 'publisher' | 'readRanges'>;
 

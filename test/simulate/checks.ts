@@ -4,7 +4,7 @@ import { topics } from '../../schemas/topics.ts';
 import { foldLog } from '../support/fold-log.ts';
 import { expectedTables } from './oracle.ts';
 import { UNSTORABLE_TIMESTAMP } from './poison.ts';
-import type { SimTable } from './tables.ts';
+import type { SimTable } from './sim-table.ts';
 import type { SimWorld } from './world.ts';
 
 /** Columns of a row's version and log offset, which are not part of its content. */

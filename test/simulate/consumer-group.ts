@@ -1,7 +1,17 @@
 import type { ConsumeOptions, Consumption, Handled, LogMessage } from '../../infra/kafka/client.ts';
 import type { Topic } from '../../schemas/topics.ts';
-import type { BrokerWorld } from './broker.ts';
-import type { SimProcess } from './process.ts';
+import type { SimClock } from './clock.ts';
+import type { Count } from './coverage.ts';
+import type { FaultRates, SimProcess } from './process.ts';
+import type { Random } from '../support/random.ts';
+
+export interface BrokerWorld {
+  readonly clock: SimClock;
+  readonly random: Random;
+  readonly faultRates: FaultRates;
+  readonly count: Count;
+  readonly trace: (event: string) => void;
+}
 
 /** One consumer group of one topic, as implemented by infra/kafka and a broker's coordinator. */
 export interface ConsumerGroup {

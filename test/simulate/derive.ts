@@ -1,5 +1,5 @@
 import type { Row } from '../../infra/clickhouse/row-binary.ts';
-import type { SimTable } from './tables.ts';
+import type { SimTable } from './sim-table.ts';
 
 /*
  * The `derive` statements in TypeScript, on the simulated base tables, because the simulation runs no SQL. That ClickHouse

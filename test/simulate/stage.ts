@@ -5,7 +5,7 @@ import { Registry } from 'prom-client';
 import type { Row } from '../../infra/clickhouse/row-binary.ts';
 import { createLogger } from '../../infra/log.ts';
 import { followServed } from '../../projections/engine/run/follow-served.ts';
-import type { ProjectionRun } from '../../projections/engine/run/follow-served.ts';
+import type { ProjectionRun } from '../../projections/engine/run/lifetime.ts';
 import type { GatherLimits } from '../../projections/engine/run/gatherer.ts';
 import { chainProjections } from '../../projections/index.ts';
 import { createProjectionMetrics } from '../../projections/engine/metrics.ts';
@@ -22,7 +22,7 @@ import type { Part, SimProcess, FaultRates } from './process.ts';
 import { createProjectionState } from './projection-state.ts';
 import { createRandom } from '../support/random.ts';
 import { createSimClickHouse } from './tables.ts';
-import type { SimTable } from './tables.ts';
+import type { SimTable } from './sim-table.ts';
 
 export const log = createLogger('sim', process.env['SIM_LOG'] ?? 'silent');
 export const metrics = createProjectionMetrics(new Registry());

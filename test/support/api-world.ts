@@ -30,7 +30,7 @@ import { servedBuilds } from '../../projections/served.ts';
 import { projections } from '../../projections/index.ts';
 import { createProjectionMetrics } from '../../projections/engine/metrics.ts';
 import { runPostgresProjection } from '../../projections/engine/run/postgres-runner.ts';
-import type { ProjectionRun } from '../../projections/engine/run/follow-served.ts';
+import type { ProjectionRun } from '../../projections/engine/run/lifetime.ts';
 import { webhooks } from '../../projections/webhooks/projector.ts';
 import { isolated } from './isolation.ts';
 

@@ -24,7 +24,7 @@ import { startMaintenance } from '../../pipeline/dispatch/maintenance.ts';
 import { createEgress } from '../../pipeline/egress/egress.ts';
 import { createLogReaderRetry } from '../../pipeline/log-reading.ts';
 import { runPostgresProjection } from '../../projections/engine/run/postgres-runner.ts';
-import type { ProjectionRun } from '../../projections/engine/run/follow-served.ts';
+import type { ProjectionRun } from '../../projections/engine/run/lifetime.ts';
 import { servedSchema } from '../../projections/served.ts';
 import { secretOf } from '../../projections/webhooks/queries.ts';
 import { webhooks } from '../../projections/webhooks/projector.ts';

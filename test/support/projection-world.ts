@@ -16,7 +16,7 @@ import { chainProjections } from '../../projections/index.ts';
 import { createProjectionMetrics } from '../../projections/engine/metrics.ts';
 import type { ProjectionMetrics } from '../../projections/engine/metrics.ts';
 import { runClickHouseProjections } from '../../projections/engine/run/clickhouse-runner.ts';
-import type { ProjectionRun } from '../../projections/engine/run/follow-served.ts';
+import type { ProjectionRun } from '../../projections/engine/run/lifetime.ts';
 import type { ClickHouseRunOptions } from '../../projections/engine/run/clickhouse-runner.ts';
 import type { ChainBlocksMessage } from '../../schemas/messages/chain-blocks.ts';
 import { partitionOfHeight, topics } from '../../schemas/topics.ts';

@@ -2,7 +2,7 @@ import { clickhouseProjections, postgresProjections, projections } from '../../.
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
 import { runPostgresProjection } from '../../../projections/engine/run/postgres-runner.ts';
 import { runClickHouseProjections } from '../../../projections/engine/run/clickhouse-runner.ts';
-import type { ProjectionRun } from '../../../projections/engine/run/follow-served.ts';
+import type { ProjectionRun } from '../../../projections/engine/run/lifetime.ts';
 import { startSampling } from '../../../projections/engine/verify/sampling.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { systemClock } from '../../clock.ts';

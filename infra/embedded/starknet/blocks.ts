@@ -1,10 +1,11 @@
 import { createActors, sequencerAt, type Actors } from './actors.ts';
+import type { Density } from './draws.ts';
 import type { ForkTree } from './forks.ts';
 import { createIdCodec, feltOfWords, idTags, mix, seedWord } from './hash.ts';
 import type { SimTx } from './envelope.ts';
 import { renderGenesis } from './genesis.ts';
 import { renderTx, type Draft, type RenderContext, type TrueMalformed, type TrueTransfer } from './render.ts';
-import { createSchedule, type Density, type Schedule, type TxPlan } from './schedule.ts';
+import { createSchedule, type Schedule, type TxPlan } from './schedule.ts';
 
 /** A block of one fork, without its status, which changes over time. */
 export type SimBlock = {

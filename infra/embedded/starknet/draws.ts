@@ -1,7 +1,13 @@
 import { ACTORS, EXCHANGE, HOLDERS, NOBODY, PASSIVE, SEQUENCERS } from './actors.ts';
 import type { ForkTree } from './forks.ts';
 import { mix } from './hash.ts';
-import type { Density } from './schedule.ts';
+
+export type Density = {
+  /** Transaction slots in a block; about three of four are filled. */
+  slots: number;
+  /** Moves a transaction may make. */
+  movesPerSlot: number;
+};
 
 export type Kind = 'empty' | 'moves' | 'quiet' | 'reverted' | 'deposit' | 'deploy' | 'declare';
 

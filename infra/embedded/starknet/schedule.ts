@@ -1,24 +1,11 @@
 import { ACTORS, NOBODY, isActor, sequencerAt } from './actors.ts';
 import { createDraws } from './draws.ts';
-import type { Kind } from './draws.ts';
+import type { Density, Kind } from './draws.ts';
 import type { ForkTree } from './forks.ts';
 import { item, mix } from './hash.ts';
 import { createNotes } from './notes.ts';
 import { createOwners } from './owners.ts';
 import { ETH, STRK } from './tokens.ts';
-
-/**
- * The schedule determines the transfers of any block without a replay. All value is divided into notes (an ERC-721 id, a
- * set of ERC-1155 amounts, a fixed amount of an ERC-20). The n-th move of the chain belongs to a known note, so that each
- * note has its turn once in `notes` moves, and its owner at a height is the receiver of its last turn that took place. So
- * nobody sends what they do not hold, on any fork.
- */
-export type Density = {
-  /** Transaction slots in a block; about three of four are filled. */
-  slots: number;
-  /** Moves a transaction may make. */
-  movesPerSlot: number;
-};
 
 export type MovePlan = { note: number; from: number; to: number };
 
@@ -52,6 +39,12 @@ export const FEE_ENDOWMENTS: readonly bigint[] = [1_000_000n * 10n ** 18n, 1_000
 
 export type Schedule = ReturnType<typeof createSchedule>;
 
+/**
+ * The schedule determines the transfers of any block without a replay. All value is divided into notes (an ERC-721 id, a
+ * set of ERC-1155 amounts, a fixed amount of an ERC-20). The n-th move of the chain belongs to a known note, so that each
+ * note has its turn once in `notes` moves, and its owner at a height is the receiver of its last turn that took place. So
+ * nobody sends what they do not hold, on any fork.
+ */
 export function createSchedule(seed: number, density: Density, tree: ForkTree) {
   const { slots, movesPerSlot } = density;
   const notes = createNotes(seed, slots * movesPerSlot);

@@ -7,7 +7,7 @@ import { openBuild } from '../builds.ts';
 import { projectionState } from '../state.ts';
 import type { Target } from './batch.ts';
 import { followServed } from './follow-served.ts';
-import type { ProjectionRun } from './follow-served.ts';
+import type { ProjectionRun } from './lifetime.ts';
 import type { GatherLimits } from './gatherer.ts';
 import { createPipeline, haltReason, streamOf } from './pipeline.ts';
 import { runSink } from './run-sink.ts';

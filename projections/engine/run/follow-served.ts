@@ -4,13 +4,7 @@ import { AppError } from '../../../schemas/errors.ts';
 import { createStoreRetry } from '../store-retry.ts';
 import type { StoreRetryDependencies } from '../store-retry.ts';
 import { createLifetime } from './lifetime.ts';
-
-export interface ProjectionRun {
-  /** Rejects when the run cannot continue: a checkpoint outside the log, a bug, a failed consumer. */
-  readonly done: Promise<void>;
-  /** Stops reading, waits for batches in flight (unless their store is unavailable), and resolves `done`. */
-  stop(): Promise<void>;
-}
+import type { ProjectionRun } from './lifetime.ts';
 
 /**
  * Restarts a run after a swap: when one of its builds is no longer served (`BUILD_RETIRED`), the run is stopped and `start`

@@ -1,4 +1,9 @@
-import type { ProjectionRun } from './follow-served.ts';
+export interface ProjectionRun {
+  /** Rejects when the run cannot continue: a checkpoint outside the log, a bug, a failed consumer. */
+  readonly done: Promise<void>;
+  /** Stops reading, waits for batches in flight (unless their store is unavailable), and resolves `done`. */
+  stop(): Promise<void>;
+}
 
 interface Lifetime extends ProjectionRun {
   /** Fires when the run is stopped or has failed. */

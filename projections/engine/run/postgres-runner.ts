@@ -7,7 +7,7 @@ import type { Build } from '../builds.ts';
 import { restoreFromSnapshot } from '../snapshot/restore.ts';
 import { projectionState } from '../state.ts';
 import { followServed } from './follow-served.ts';
-import type { ProjectionRun } from './follow-served.ts';
+import type { ProjectionRun } from './lifetime.ts';
 import { createFold } from './fold.ts';
 import type { Reading } from './readings.ts';
 import { runSink } from './run-sink.ts';

@@ -6,7 +6,7 @@ import type { Build } from '../builds.ts';
 import type { ProjectionState } from '../state.ts';
 import { createStoreRetry } from '../store-retry.ts';
 import type { StoreRetryDependencies } from '../store-retry.ts';
-import type { ProjectionRun } from './follow-served.ts';
+import type { ProjectionRun } from './lifetime.ts';
 import { createHaltMonitor } from './halt-monitor.ts';
 import type { HaltMonitor } from './halt-monitor.ts';
 import { createLifetime } from './lifetime.ts';

@@ -14,7 +14,7 @@ import { csvReader, readJson } from '../../../infra/bin/operator/catalogue/read-
 import { createMetrics } from '../../../infra/metrics.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
 import { runPostgresProjection } from '../../../projections/engine/run/postgres-runner.ts';
-import type { ProjectionRun } from '../../../projections/engine/run/follow-served.ts';
+import type { ProjectionRun } from '../../../projections/engine/run/lifetime.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { tokens } from '../../../projections/tokens/projector.ts';
 import { apiWorld } from '../../support/api-world.ts';

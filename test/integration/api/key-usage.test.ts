@@ -8,7 +8,7 @@ import { createMetrics } from '../../../infra/metrics.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
 import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
 import { runClickHouseProjections } from '../../../projections/engine/run/clickhouse-runner.ts';
-import type { ProjectionRun } from '../../../projections/engine/run/follow-served.ts';
+import type { ProjectionRun } from '../../../projections/engine/run/lifetime.ts';
 import { runPostgresProjection } from '../../../projections/engine/run/postgres-runner.ts';
 import { keyUse } from '../../../projections/key-use/projector.ts';
 import { usage } from '../../../projections/usage/projector.ts';

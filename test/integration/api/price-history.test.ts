@@ -9,7 +9,7 @@ import { createMetrics } from '../../../infra/metrics.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
 import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
 import { runClickHouseProjections } from '../../../projections/engine/run/clickhouse-runner.ts';
-import type { ProjectionRun } from '../../../projections/engine/run/follow-served.ts';
+import type { ProjectionRun } from '../../../projections/engine/run/lifetime.ts';
 import { prices } from '../../../projections/prices/projector.ts';
 import { pricesAtTimes } from '../../../projections/prices/queries.ts';
 import { servedBuilds } from '../../../projections/served.ts';

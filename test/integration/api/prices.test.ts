@@ -5,7 +5,7 @@ import { createLogger } from '../../../infra/log.ts';
 import type { Publisher } from '../../../infra/kafka/client.ts';
 import type { Consumption } from '../../../infra/kafka/consumption.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
-import type { ProjectionRun } from '../../../projections/engine/run/follow-served.ts';
+import type { ProjectionRun } from '../../../projections/engine/run/lifetime.ts';
 import { runPostgresProjection } from '../../../projections/engine/run/postgres-runner.ts';
 import { latestPrices } from '../../../projections/latest-prices/projector.ts';
 import { toFelt } from '../../../schemas/felt.ts';

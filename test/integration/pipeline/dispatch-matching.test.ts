@@ -21,7 +21,7 @@ import { chainStatus } from '../../../projections/chain-status/projector.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
 import { runClickHouseProjections } from '../../../projections/engine/run/clickhouse-runner.ts';
 import { runPostgresProjection } from '../../../projections/engine/run/postgres-runner.ts';
-import type { ProjectionRun } from '../../../projections/engine/run/follow-served.ts';
+import type { ProjectionRun } from '../../../projections/engine/run/lifetime.ts';
 import { chainProjections } from '../../../projections/index.ts';
 import { latestPrices } from '../../../projections/latest-prices/projector.ts';
 import { prices } from '../../../projections/prices/projector.ts';

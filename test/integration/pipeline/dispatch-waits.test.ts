@@ -13,7 +13,7 @@ import { createEgress } from '../../../pipeline/egress/egress.ts';
 import { accountLedger } from '../../../projections/account-ledger/projector.ts';
 import { balances } from '../../../projections/balances/projector.ts';
 import { withNames } from '../../../projections/define.ts';
-import type { ProjectionRun } from '../../../projections/engine/run/follow-served.ts';
+import type { ProjectionRun } from '../../../projections/engine/run/lifetime.ts';
 import { runClickHouseProjections } from '../../../projections/engine/run/clickhouse-runner.ts';
 import { runPostgresProjection } from '../../../projections/engine/run/postgres-runner.ts';
 import { chainProjections } from '../../../projections/index.ts';

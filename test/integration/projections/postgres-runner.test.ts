@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import type { PostgresProjection } from '../../../projections/define.ts';
 import { withNames } from '../../../projections/define.ts';
 import { runPostgresProjection } from '../../../projections/engine/run/postgres-runner.ts';
-import type { ProjectionRun } from '../../../projections/engine/run/follow-served.ts';
+import type { ProjectionRun } from '../../../projections/engine/run/lifetime.ts';
 import type { QuarantineMessage } from '../../../schemas/messages/quarantine.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { atEnd, projectionWorld, until } from '../../support/projection-world.ts';

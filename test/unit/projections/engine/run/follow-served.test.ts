@@ -5,7 +5,7 @@ import { systemClock } from '../../../../../infra/clock.ts';
 import { createLogger } from '../../../../../infra/log.ts';
 import { createProjectionMetrics } from '../../../../../projections/engine/metrics.ts';
 import { followServed } from '../../../../../projections/engine/run/follow-served.ts';
-import type { ProjectionRun } from '../../../../../projections/engine/run/follow-served.ts';
+import type { ProjectionRun } from '../../../../../projections/engine/run/lifetime.ts';
 import { AppError } from '../../../../../schemas/errors.ts';
 
 const dependencies = {
