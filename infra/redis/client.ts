@@ -32,7 +32,7 @@ const MAX_DELAY_MS = 500;
 
 /** A script works on several keys, which a cluster may keep on different servers. */
 const IS_CLUSTER =
-  'REDIS_URL leads to a Redis Cluster, which is not supported: use a single server, or Sentinel (redis+sentinel://…)';
+  'REDIS_URL leads to a Redis Cluster, which is not used: set a single server, or Sentinels (redis+sentinel://…)';
 
 export function defineScript(lua: string): Script {
   return { lua, sha: createHash('sha1').update(lua).digest('hex') };
@@ -94,6 +94,7 @@ export function openCounters(
 function watchAvailability(redis: Redis, log: Logger) {
   /** An error answered by a reachable server (out of memory, a replica, loading): unavailable until a write succeeds. */
   let fault: Error | null = null;
+  const clusterFault = new Error(IS_CLUSTER);
   let isUp = false;
   let wasUp = false;
   let isStopped = false;
@@ -127,8 +128,9 @@ function watchAvailability(redis: Redis, log: Logger) {
   };
   const refuseCluster = async (): Promise<void> => {
     const info = await redis.info('cluster').catch(() => '');
-    if (!/^cluster_enabled:1/m.test(info)) return;
-    fault = new Error(IS_CLUSTER);
+    const isCluster = /^cluster_enabled:1/m.test(info);
+    if (isCluster) fault = clusterFault;
+    else if (fault === clusterFault) fault = null;
     update();
   };
   const failed = (error: unknown): void => {

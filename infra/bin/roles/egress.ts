@@ -23,10 +23,11 @@ const DEFAULT_PORTS: Readonly<Record<string, number>> = {
   'rediss:': 6379,
 };
 
-/** The Sentinels in place of their URL. */
+/** The Sentinels, and a master on the default port, in place of their URL. */
 function redisUrls(redisUrl: string | null): (string | null)[] {
   const sentinel = redisUrl === null ? null : parseSentinelUrl(redisUrl);
-  return sentinel === null ? [redisUrl] : sentinel.sentinels.map(({ port }) => `redis://sentinel:${port}`);
+  if (sentinel === null) return [redisUrl];
+  return ['redis://master', ...sentinel.sentinels.map(({ port }) => `redis://sentinel:${port}`)];
 }
 
 /** Ports of the service, its stores and its sources, which webhooks must not reach. */

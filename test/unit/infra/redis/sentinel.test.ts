@@ -25,6 +25,7 @@ test.each([
   'redis+sentinel://one:99999/main',
   'redis+sentinel://one,,two/main',
   'redis+sentinel://one/main/x',
+  'redis+sentinel://:100%@one/main',
 ])('%s is no Sentinel URL', (url) => {
   expect(parseSentinelUrl(url)).toBeNull();
 });
