@@ -1,23 +1,21 @@
 import { z } from 'zod';
 
 import { AppError } from '../../schemas/errors.ts';
-import { createPool, isPostgresUnavailable, sqlRows } from './client.ts';
+import { createPool, sqlRows } from './client.ts';
 import type { Pool, Sql } from './client.ts';
+
+const QUERY_TIMEOUT_MS = 5000;
 
 /**
  * Checks that a connection keeps its session. A pooler in transaction mode (pgbouncer's `pool_mode = transaction`) runs each
- * transaction in any session: advisory locks and notifications, which the service needs, would be lost without an error. An
- * unavailable server is not checked.
+ * transaction in any session: advisory locks and notifications, which the service needs, would be lost without an error.
  *
- * @throws `CONFIG_INVALID`
+ * @throws `CONFIG_INVALID`, or a retryable error when PostgreSQL does not answer
  */
 export async function checkSessions(url: string): Promise<void> {
-  const pool = createPool(url, { applicationName: 'tds-check', max: 2 });
+  const pool = createPool(url, { applicationName: 'tds-check', max: 2, queryTimeoutMs: QUERY_TIMEOUT_MS });
   try {
     if (await keepsSessions(pool)) return;
-  } catch (error) {
-    if (isPostgresUnavailable(error)) return;
-    throw error;
   } finally {
     await pool.end();
   }

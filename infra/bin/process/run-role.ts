@@ -3,6 +3,7 @@ import { hostname } from 'node:os';
 import { pid } from 'node:process';
 
 import { loadConfig } from '../../config.ts';
+import type { Config } from '../../config.ts';
 import { createLogger } from '../../log.ts';
 import { createMetrics, serveMetrics } from '../../metrics.ts';
 import { checkSessions } from '../../postgres/check-sessions.ts';
@@ -29,9 +30,11 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
     const metrics = createMetrics(role.name);
     const exposed = await serveMetrics(metrics, { host: config.metricsHost, port: config.metricsPort });
     releasers.push('metrics', () => exposed.close());
-    const databaseUrl = role.name === 'api' ? config.apiDatabaseUrl : config.databaseUrl;
-    if (databaseUrl !== null) await checkSessions(databaseUrl);
-    const attempt = roleAttempts(role, { config, log, metrics, releasers, signal, fail }, only);
+    const start = roleAttempts(role, { config, log, metrics, releasers, signal, fail }, only);
+    const attempt = async (): ReturnType<typeof start> => {
+      await checkDatabase(role, config);
+      return await start();
+    };
     const { url } = await retryUntilAvailable(
       async () => {
         const unavailable = await unavailableStores(config, log);
@@ -58,6 +61,17 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
       if (process.connected) process.send?.(message);
     },
   });
+}
+
+async function checkDatabase({ name }: Role, config: Config): Promise<void> {
+  const url = name === 'api' ? config.apiDatabaseUrl : config.databaseUrl;
+  if (url === null) return;
+  try {
+    await checkSessions(url);
+  } catch (error) {
+    // Without PostgreSQL the API starts and answers 503.
+    if (name !== 'api' || !isPostgresUnavailable(error)) throw error;
+  }
 }
 
 /** Starts the heartbeat of the process. The API has no write access, so it has none. */

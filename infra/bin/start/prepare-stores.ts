@@ -24,14 +24,18 @@ export interface Prepared {
 
 /** Creates or updates topics, working tables, the tables of every projection and the read-only role; idempotent. */
 export async function prepareStores(config: Config, log: Logger, signal: AbortSignal): Promise<Prepared> {
-  await checkSessions(required(config, 'databaseUrl'));
+  const databaseUrl = required(config, 'databaseUrl');
   return await withStores(config, 'tds-prepare', log, async ({ pool, kafka, clickhouse }) => {
     const waiting = { log, signal, isTransient: isRetryable };
     const [applied] = await Promise.all([
-      retryUntilAvailable('PostgreSQL', () => migrate(pool), {
-        ...waiting,
-        isTransient: isPostgresUnavailable,
-      }),
+      retryUntilAvailable(
+        'PostgreSQL',
+        async () => {
+          await checkSessions(databaseUrl);
+          return await migrate(pool);
+        },
+        { ...waiting, isTransient: isPostgresUnavailable },
+      ),
       retryUntilAvailable('Kafka', () => kafka.ensureTopics(), waiting),
       retryUntilAvailable(
         'ClickHouse',

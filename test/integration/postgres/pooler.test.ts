@@ -10,7 +10,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 
 import { freePort } from '../../../infra/embedded/ports.ts';
 import { checkSessions } from '../../../infra/postgres/check-sessions.ts';
-import { createPool } from '../../../infra/postgres/client.ts';
+import { createPool, isPostgresUnavailable } from '../../../infra/postgres/client.ts';
 import { retry } from '../../../infra/retry.ts';
 import { isolated } from '../../support/isolation.ts';
 import type { Isolated } from '../../support/isolation.ts';
@@ -76,6 +76,9 @@ test('a pooler in transaction mode is refused, also by a role at its start', asy
   await expect(role).rejects.toMatchObject({ code: 1, stdout: expect.stringMatching(SENTENCE) });
 });
 
-test('a server that does not answer is not checked', async () => {
-  await checkSessions('postgres://someone:secret@127.0.0.1:1/none');
+test('a server that does not answer is a retryable error', async () => {
+  const failure = await checkSessions('postgres://someone:secret@127.0.0.1:1/none').catch(
+    (error: unknown) => error,
+  );
+  expect(isPostgresUnavailable(failure)).toBe(true);
 });
