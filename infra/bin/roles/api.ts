@@ -1,5 +1,9 @@
+import { z } from 'zod';
+
 import { startApi } from '../../../api/server.ts';
 import { servedBuilds } from '../../../projections/served.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import type { ClickHouse } from '../../clickhouse/client.ts';
 import { required } from '../../config.ts';
 import { openEgress } from './egress.ts';
 import { serviceMetrics } from './service-metrics.ts';
@@ -9,6 +13,19 @@ import { openClickHouse, openKafka, openPool } from '../connect.ts';
 /** Longer than any request may take: its client has disconnected by then. */
 const REQUEST_MS = 15_000;
 const API_QUERY_MS = 8000;
+/** Of the read at the start. */
+const CHECK_MS = 3000;
+
+const one = { name: 'api.start', sql: 'SELECT 1 AS one', row: z.object({ one: z.number() }) };
+
+/** Refuses a user that cannot read exact numbers. While ClickHouse is unavailable, the API starts and answers 503. */
+async function checkReader(clickhouse: ClickHouse): Promise<void> {
+  try {
+    await clickhouse.rows(one, {}, { signal: AbortSignal.timeout(CHECK_MS) });
+  } catch (error) {
+    if (error instanceof AppError && error.code === 'CONFIG_INVALID') throw error;
+  }
+}
 
 export const apiRole: Role = {
   name: 'api',
@@ -27,6 +44,7 @@ export const apiRole: Role = {
       timeoutMs: REQUEST_MS,
       isReader: true,
     });
+    await checkReader(clickhouse);
     const served = (): ReturnType<typeof servedBuilds> => servedBuilds(pool);
     const egress = openEgress(config, releasers);
     const server = await startApi({
