@@ -61,6 +61,7 @@ async function openLive(deps: IngestDeps, lease: Lease): Promise<Live> {
   const options = { signal: lease.signal, priority: PRIORITY };
   const chunk = await deps.store.chunk(lease);
   const indexed = createIndexedChain(chunk, await deps.store.recordedHeaders(lease));
+  deps.metrics.cursor.set({ chunk: lease.name }, indexed.cursor());
   return {
     deps,
     lease,

@@ -56,10 +56,18 @@ export function serviceMetrics(
 ): () => Promise<{ contentType: string; text: string }> {
   const { registry } = deps;
   const gauges = FAMILIES.map((one) => ({ ...one, gauge: new Gauge({ ...one, registers: [registry] }) }));
+  const up = new Gauge({
+    name: 'tds_service_metrics_up',
+    help: '0 while a store is unavailable, and the metrics of the whole service with it',
+    registers: [registry],
+  });
   const refresh = async (): Promise<void> => {
-    const read = await readAll(deps);
+    // While a store is unavailable, the metrics of this process are still served.
+    const read = await readAll(deps).catch(() => null);
+    up.set(read === null ? 0 : 1);
     for (const { gauge, rows, labelNames, value } of gauges) {
       gauge.reset();
+      if (read === null) continue;
       for (const row of read[rows]) {
         const fields = new Map<string, unknown>(Object.entries(row));
         const sample = value === undefined ? 1 : fields.get(value);
@@ -69,8 +77,7 @@ export function serviceMetrics(
     }
   };
   return async () => {
-    // While a store is unavailable, the metrics of this process are still served.
-    await refresh().catch(() => {});
+    await refresh();
     return { contentType: registry.contentType, text: await registry.metrics() };
   };
 }

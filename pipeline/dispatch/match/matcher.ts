@@ -119,7 +119,12 @@ export async function runMatcher<M>(
       return offsets.find((one) => one.partition === partition)?.offset ?? high;
     },
     handle,
-    onRevoked: (partitions) => partitions.forEach(({ partition }) => paused.forget(partition)),
+    onRevoked(partitions) {
+      for (const { partition } of partitions) {
+        paused.forget(partition);
+        metrics.lag.remove({ matcher: name, partition });
+      }
+    },
     signal,
     onError: onFatal,
   });
