@@ -107,8 +107,8 @@ describe('compose.yaml', () => {
 describe('kubernetes/', () => {
   const kinds = { ConfigMap, Deployment, Job, Namespace, PodDisruptionBudget, Secret, Service };
   const named = z.looseObject({ kind: z.enum(Object.keys(kinds) as (keyof typeof kinds)[]) });
-  const objects = parseAllDocuments(read('kubernetes/token-data-service.yaml')).map((document) =>
-    named.parse(document.toJS()),
+  const objects = ['migrate.yaml', 'roles.yaml'].flatMap((file) =>
+    parseAllDocuments(read(join('kubernetes', file))).map((document) => named.parse(document.toJS())),
   );
   const data = z.object({
     data: z.record(z.string(), z.string()).optional(),
