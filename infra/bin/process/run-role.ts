@@ -32,8 +32,10 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
     releasers.push('metrics', () => exposed.close());
     const start = roleAttempts(role, { config, log, metrics, releasers, signal, fail }, only);
     const attempt = async (): ReturnType<typeof start> => {
-      await checkDatabase(role, config);
-      return await start();
+      const isChecked = await checkDatabase(role, config);
+      const started = await start();
+      if (!isChecked) await checkDatabase(role, config);
+      return started;
     };
     const { url } = await retryUntilAvailable(
       async () => {
@@ -63,14 +65,15 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
   });
 }
 
-async function checkDatabase({ name }: Role, config: Config): Promise<void> {
+/** False while PostgreSQL is unavailable: the role itself waits for it, or starts without it. */
+async function checkDatabase({ name }: Role, config: Config): Promise<boolean> {
   const url = name === 'api' ? config.apiDatabaseUrl : config.databaseUrl;
-  if (url === null) return;
   try {
-    await checkSessions(url);
+    if (url !== null) await checkSessions(url);
+    return true;
   } catch (error) {
-    // Without PostgreSQL the API starts and answers 503.
-    if (name !== 'api' || !isPostgresUnavailable(error)) throw error;
+    if (isPostgresUnavailable(error)) return false;
+    throw error;
   }
 }
 

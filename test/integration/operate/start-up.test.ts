@@ -131,8 +131,7 @@ test('a waiting role retries, and probes the stores only when it logs what it wa
   });
   const ended = new Promise((resolve) => child.once('exit', resolve));
   try {
-    // Each try begins with the check of the sessions.
-    await until('the fifth try', async () => count('tds-check') >= 5);
+    await until('the fifth try', async () => count('tds-project') >= 5);
     expect(count('tds-wait')).toBe(1);
     expect(child.exitCode).toBeNull();
   } finally {
