@@ -67,7 +67,7 @@ export function createClickHouse(
     clickhouse_settings: { buffer_size: String(BUFFER_BYTES) },
   });
   const canChangeSettings =
-    options.isReader === true ? onceSuccessful(() => checkReader(client)) : async () => true;
+    options.isReader === true ? onceSuccessful(() => mayChangeSettings(client)) : async () => true;
 
   const insertEncoded: ClickHouse['insertEncoded'] = async (table, columns, bytes) => {
     const names = columns.map(({ name }) => `\`${name}\``).join(', ');
@@ -124,7 +124,7 @@ export function createClickHouse(
  *
  * @throws `CONFIG_INVALID` when numbers of 64 bits would arrive unquoted, and so rounded
  */
-async function checkReader(client: ClickHouseClient): Promise<boolean> {
+async function mayChangeSettings(client: ClickHouseClient): Promise<boolean> {
   const result = await client.query({
     query: `SELECT toUInt8(getSetting('readonly') = 1) AS fixed, toUInt8(getSetting('${Object.keys(QUOTED)[0]}')) AS quoted`,
     format: 'JSONEachRow',

@@ -98,9 +98,11 @@ export function createBlockSource(options: BlockOptions): BlockSource {
 
   function block(forkId: number, height: number): SimBlock {
     const key = `${tree.governing(forkId, height)}:${height}`;
-    const found = cache.get(key) ?? make(forkId, height);
-    remember(cache, key, found);
-    return found;
+    const known = cache.get(key);
+    if (known !== undefined) return known;
+    const made = make(forkId, height);
+    remember(cache, key, made);
+    return made;
   }
 
   return {
@@ -130,7 +132,7 @@ export function createBlockSource(options: BlockOptions): BlockSource {
 
 function remember(cache: Map<string, SimBlock>, key: string, block: SimBlock): void {
   const oldest = cache.size < CACHED_BLOCKS ? undefined : cache.keys().next().value;
-  if (oldest !== undefined && !cache.has(key)) cache.delete(oldest);
+  if (oldest !== undefined) cache.delete(oldest);
   cache.set(key, block);
 }
 

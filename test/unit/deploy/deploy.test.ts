@@ -54,6 +54,8 @@ const composeFile = z.object({
     z.string(),
     z.object({
       image: z.string(),
+      build: z.object({ dockerfile: z.string() }).optional(),
+      pull_policy: z.string().optional(),
       command: z.array(z.string()).optional(),
       environment: z.record(z.string(), z.string()).optional(),
       volumes: z.array(z.string()).optional(),
@@ -82,6 +84,18 @@ describe('compose.yaml', () => {
     expect(new Set(own.map(([, { command }]) => command?.[0]))).toEqual(new Set(['migrate', ...roleNames]));
     const names = own.flatMap(([, { environment = {} }]) => Object.keys(environment));
     expect(names.filter((name) => !settingNames.has(name))).toEqual([]);
+  });
+
+  test('builds the image once, and pulls it for no role', () => {
+    const built = own.filter(([, { build }]) => build !== undefined);
+    expect(built.map(([name]) => name)).toEqual(['migrate']);
+    const others = own.filter(([, { build }]) => build === undefined);
+    expect(others.filter(([, service]) => service.pull_policy !== 'never')).toEqual([]);
+  });
+
+  test('keeps webhooks from the port of Redis, which only the API is given', () => {
+    const { port } = new URL(services['api']?.environment?.['REDIS_URL'] ?? '');
+    expect(services['dispatch']?.environment?.['OWN_PORTS']).toBe(port);
   });
 
   test('gives the API nothing that it could write a read model with', () => {
@@ -118,7 +132,15 @@ describe('kubernetes/', () => {
     metadata: z.object({ name: z.string() }),
     spec: z.object({
       template: z.object({
-        spec: z.object({ containers: z.array(z.object({ args: z.array(z.string()) })) }),
+        metadata: z.object({ annotations: z.record(z.string(), z.string()).optional() }),
+        spec: z.object({
+          containers: z.array(
+            z.object({
+              args: z.array(z.string()),
+              ports: z.array(z.object({ name: z.string(), containerPort: z.number() })).optional(),
+            }),
+          ),
+        }),
       }),
     }),
   });
@@ -139,6 +161,14 @@ describe('kubernetes/', () => {
       z.object({ metadata: z.object({ name: z.string() }) }).parse(one),
     );
     expect(budgets.map(({ metadata }) => metadata.name).toSorted()).toEqual(roleNames.toSorted());
+  });
+
+  test('the metrics of the service are scraped where the API serves them', () => {
+    const api = objects.find((one) => pod.safeParse(one).data?.metadata.name === 'api');
+    const { metadata, spec } = pod.parse(api).spec.template;
+    const ports = spec.containers.flatMap(({ ports: exposed = [] }) => exposed);
+    const http = ports.find(({ name }) => name === 'http')?.containerPort;
+    expect(metadata.annotations?.['prometheus.io/port']).toBe(String(http));
   });
 
   test('names settings that exist', () => {
