@@ -1,4 +1,3 @@
-import type { ClickHouse } from '../infra/clickhouse/client.ts';
 import type { Sql } from '../infra/postgres/client.ts';
 import { apiKeyRoutes } from './accounts/api-key-routes.ts';
 import { sessionRoutes } from './accounts/session-routes.ts';
@@ -18,9 +17,9 @@ import { nftOwnershipRoutes } from './nft/ownership.ts';
 import type { PasswordChecker } from './auth/passwords.ts';
 import { portfolioRoutes } from './portfolio/routes.ts';
 import { pastPriceRoutes } from './prices/past.ts';
-import { createPriceReader } from './prices/reader.ts';
 import { priceRoutes } from './prices/routes.ts';
 import type { Sealing } from '../infra/sealing.ts';
+import type { ClickHouseFor } from './http/clickhouse.ts';
 import type { RefreshBus } from './commands/refresh.ts';
 import type { Route } from './http/route.ts';
 import { syncRoutes } from './sync/routes.ts';
@@ -35,8 +34,7 @@ import { webhookRoutes } from './webhooks/routes.ts';
 export interface RouteDeps {
   /** Read-only. */
   readonly pool: Sql;
-  /** Read-only. */
-  readonly clickhouse: ClickHouse;
+  readonly clickhouseFor: ClickHouseFor;
   readonly commands: CommandBus;
   readonly refreshes: RefreshBus;
   readonly adEvents: AdEvents;
@@ -55,14 +53,13 @@ export interface RouteDeps {
 
 /** Every route of the contract. */
 export function apiRoutes(deps: RouteDeps): Route[] {
-  const prices = createPriceReader(deps.pool, deps.clickhouse);
   const reading = createBalanceDeps(deps);
   return [
     ...sessionRoutes(deps),
     ...apiKeyRoutes(deps),
     ...transferRoutes(deps),
-    ...balanceRoutes({ ...deps, reading, prices }),
-    ...portfolioRoutes({ ...deps, reading, prices }),
+    ...balanceRoutes({ ...deps, reading }),
+    ...portfolioRoutes({ ...deps, reading }),
     ...priceRoutes(deps),
     ...pastPriceRoutes(deps),
     ...tokenRoutes(deps),

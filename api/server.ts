@@ -95,7 +95,7 @@ async function composeApp(options: ApiOptions, releasers: Releasers): Promise<Ko
   return createApp({
     routes: apiRoutes({
       pool,
-      clickhouse: limitReads(options.clickhouse),
+      clickhouseFor: limitReads(options.clickhouse),
       ...openBuses(options, releasers),
       passwords: await createPasswordChecker(),
       logins: limits.logins,

@@ -91,7 +91,8 @@ export interface StoredTransfer {
  * and not in SQL: most of the time of a page of 51 rows is spent analysing the statement, and each function adds to it.
  * The client asks for quoted 256-bit integers; a bare number is refused, because it was rounded.
  */
-const columns = `hex(token) AS o_token, block_desc AS o_block, position_desc AS o_position, item_desc AS o_item,
+const positionColumns = 'block_desc AS o_block, position_desc AS o_position, item_desc AS o_item';
+const columns = `hex(token) AS o_token, ${positionColumns},
   hex(from_address) AS o_from, hex(to_address) AS o_to, kind AS o_kind, amount AS o_amount, token_id AS o_token_id,
   hex(tx_hash) AS o_txhash, timestamp AS o_timestamp, fee AS o_fee, hex(fee_unit) AS o_fee_unit, is_fee AS o_is_fee,
   execution_status AS o_execution_status`;
@@ -155,27 +156,58 @@ export function transferPage(
   filters: TransferFilters,
   read: PageRead,
 ): { query: ChQuery<StoredTransfer>; params: Params } {
+  return {
+    query: { name: 'transfers.page', sql: pageSql(columns, sources, filters, read), row: transfer },
+    params: pageParams(sources, filters, read),
+  };
+}
+
+const positionRow = z
+  .object({ o_block: ascending, o_position: ascending, o_item: ascending })
+  .transform((row): TransferPosition => ({ block: row.o_block, position: row.o_position, item: row.o_item }));
+
+/** The positions of a page: a far offset passes over keys, not whole rows. */
+export function transferPositions(
+  sources: readonly TransferSource[],
+  filters: TransferFilters,
+  read: PageRead,
+): { query: ChQuery<TransferPosition>; params: Params } {
+  return {
+    query: {
+      name: 'transfers.positions',
+      sql: pageSql(positionColumns, sources, filters, read),
+      row: positionRow,
+    },
+    params: pageParams(sources, filters, read),
+  };
+}
+
+function pageSql(
+  selected: string,
+  sources: readonly TransferSource[],
+  filters: TransferFilters,
+  read: PageRead,
+): string {
   const way = read.order === 'desc' ? '' : ' DESC';
   const by = (prefix: string, suffix: string): string =>
     ['block', 'position', 'item'].map((name) => `${prefix}${name}${suffix}${way}`).join(', ');
   const selects = sources.map(
-    (source) => `SELECT ${columns} ${filtered(source, filters, read)} ORDER BY ${by('', '_desc')}`,
+    (source) => `SELECT ${selected} ${filtered(source, filters, read)} ORDER BY ${by('', '_desc')}`,
   );
   const [only] = selects;
-  const sql =
-    selects.length === 1
-      ? `${only} LIMIT {limit:UInt32} OFFSET {offset:UInt32}`
-      : `SELECT * FROM (${selects.map((select) => `(${select} LIMIT {reach:UInt32})`).join(' UNION ALL ')})
-         ORDER BY ${by('o_', '')} LIMIT {limit:UInt32} OFFSET {offset:UInt32}`;
+  return selects.length === 1
+    ? `${only} LIMIT {limit:UInt32} OFFSET {offset:UInt32}`
+    : `SELECT * FROM (${selects.map((select) => `(${select} LIMIT {reach:UInt32})`).join(' UNION ALL ')})
+       ORDER BY ${by('o_', '')} LIMIT {limit:UInt32} OFFSET {offset:UInt32}`;
+}
+
+function pageParams(sources: readonly TransferSource[], filters: TransferFilters, read: PageRead): Params {
   return {
-    query: { name: 'transfers.page', sql, row: transfer },
-    params: {
-      ...filterParams(sources, filters),
-      ...afterParams(read.after),
-      limit: read.limit,
-      offset: read.offset,
-      reach: read.offset + read.limit,
-    },
+    ...filterParams(sources, filters),
+    ...afterParams(read.after),
+    limit: read.limit,
+    offset: read.offset,
+    reach: read.offset + read.limit,
   };
 }
 

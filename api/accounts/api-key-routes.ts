@@ -1,6 +1,5 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { parseNetwork } from '../../infra/networks.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { keysOfUser } from '../../projections/accounts/queries.ts';
@@ -8,7 +7,7 @@ import { lastUses } from '../../projections/key-use/queries.ts';
 import { usedHours } from '../../projections/usage/queries.ts';
 import { createdKeyAnswer, doneAnswer, keyUsageAnswer, listedKeyAnswer } from '../../schemas/api/accounts.ts';
 import { apiKeyPrefix, derivedApiKey, hashSecret, randomApiKey } from '../auth/api-key.ts';
-import { readsForRequest } from '../http/clickhouse.ts';
+import type { ClickHouseFor } from '../http/clickhouse.ts';
 import type { CommandBus } from '../../infra/commands/bus.ts';
 import { invalidInput, notFound } from '../http/errors.ts';
 import { integerField, textField } from '../http/fields.ts';
@@ -23,7 +22,7 @@ import { iso, isoOrNull } from '../http/times.ts';
 export interface ApiKeyRouteDeps {
   readonly pool: Sql;
   /** Read-only. */
-  readonly clickhouse: ClickHouse;
+  readonly clickhouseFor: ClickHouseFor;
   readonly commands: CommandBus;
   readonly secretKey: Buffer;
   /** Unix milliseconds. */
@@ -168,7 +167,7 @@ function deleteKeyRoute({ commands, secretKey }: ApiKeyRouteDeps): Route {
   });
 }
 
-function keyUsageRoute({ pool, clickhouse, now }: ApiKeyRouteDeps): Route {
+function keyUsageRoute({ pool, clickhouseFor, now }: ApiKeyRouteDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/users/auth/api-keys/{id}/usage/',
@@ -188,7 +187,7 @@ function keyUsageRoute({ pool, clickhouse, now }: ApiKeyRouteDeps): Route {
       if (start > end) throw invalidInput({ start_time: ['Must not be later than end_time.'] });
       const keys = await keysOfUser(pool, served.schema('accounts'), user.id);
       if (keys.every(({ id }) => id !== params.id)) throw notFound();
-      const hours = await usedHours(readsForRequest(request.signal, clickhouse), served, {
+      const hours = await usedHours(clickhouseFor(request), served, {
         keyId: params.id,
         from: bucketStart('1 hour', start.getTime()),
         to: end.getTime(),

@@ -1,6 +1,5 @@
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
-import { readsForRequest } from '../http/clickhouse.ts';
+import type { ClickHouseFor } from '../http/clickhouse.ts';
 import type { RefreshBus } from '../commands/refresh.ts';
 import type { RequestInfo } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
@@ -11,13 +10,12 @@ import type { BalanceDeps } from './current.ts';
 export type BalanceDepsFor = (served: ServedBuilds, request: RequestInfo) => BalanceDeps;
 
 export function createBalanceDeps({
-  clickhouse,
+  clickhouseFor,
   pool,
   refreshes,
   now,
 }: {
-  /** Read-only. */
-  readonly clickhouse: ClickHouse;
+  readonly clickhouseFor: ClickHouseFor;
   /** Read-only. */
   readonly pool: Sql;
   readonly refreshes: RefreshBus;
@@ -25,13 +23,13 @@ export function createBalanceDeps({
   readonly now: () => number;
 }): BalanceDepsFor {
   const coverage = createCoverageReader(now);
-  return (served, { signal }) => ({
-    clickhouse: readsForRequest(signal, clickhouse),
+  return (served, request) => ({
+    clickhouse: clickhouseFor(request),
     pool,
     served,
     coverage,
     refreshes,
     now,
-    signal,
+    signal: request.signal,
   });
 }

@@ -6,13 +6,14 @@ import {
   balanceHistoryAnswer,
   balancesAnswer,
 } from '../../schemas/api/balances.ts';
+import { pricesAtTimes } from '../../projections/prices/queries.ts';
 import { parseFelt } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { invalidInput, unavailable } from '../http/errors.ts';
 import type { HttpError } from '../http/errors.ts';
 import { integerField } from '../http/fields.ts';
 import { address, boolean, integer, timestamp } from '../http/params.ts';
-import type { PriceReader } from '../prices/reader.ts';
+import { currentPrices } from '../prices/current.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { iso } from '../http/times.ts';
@@ -26,7 +27,6 @@ import type { BalanceDepsFor } from './reading.ts';
 
 export interface BalanceRouteDeps {
   readonly reading: BalanceDepsFor;
-  readonly prices: PriceReader;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
@@ -42,7 +42,7 @@ export function balanceRoutes(deps: BalanceRouteDeps): Route[] {
   return [oneRoute(deps), manyRoute(deps), ofAccountRoute(deps), historyRoute(deps)];
 }
 
-function oneRoute({ reading, prices }: BalanceRouteDeps): Route {
+function oneRoute({ reading }: BalanceRouteDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/balance/',
@@ -62,10 +62,11 @@ function oneRoute({ reading, prices }: BalanceRouteDeps): Route {
     }),
     response: { 200: balanceAnswer },
     async handler({ input: { query }, served, request }) {
+      const deps = reading(served, request);
       const pair = { account: query.account_address, token: query.token_address };
       const [[found], priced] = await Promise.all([
-        freshBalances(reading(served, request), [pair], maxAgeOf(query.force_refresh, query.max_age)),
-        prices.now(served, [pair.token]),
+        freshBalances(deps, [pair], maxAgeOf(query.force_refresh, query.max_age)),
+        currentPrices(deps, [pair.token]),
       ]);
       if (!isKnown(found)) throw unknownBalance(found);
       return {
@@ -76,7 +77,7 @@ function oneRoute({ reading, prices }: BalanceRouteDeps): Route {
   });
 }
 
-function manyRoute({ reading, prices }: BalanceRouteDeps): Route {
+function manyRoute({ reading }: BalanceRouteDeps): Route {
   return defineRoute({
     method: 'POST',
     path: '/api/balances/',
@@ -96,6 +97,7 @@ function manyRoute({ reading, prices }: BalanceRouteDeps): Route {
     }),
     response: { 200: balancesAnswer },
     async handler({ input: { body }, served, request }) {
+      const deps = reading(served, request);
       const requested = body.balances.map((sent) => ({
         sent,
         account: parseFelt(sent.account_address),
@@ -106,8 +108,8 @@ function manyRoute({ reading, prices }: BalanceRouteDeps): Route {
       );
       const tokens = [...new Set(pairs.map(({ token }) => token))];
       const [found, priced] = await Promise.all([
-        freshBalances(reading(served, request), pairs, maxAgeOf(body.force_refresh, body.max_age)),
-        prices.now(served, tokens),
+        freshBalances(deps, pairs, maxAgeOf(body.force_refresh, body.max_age)),
+        currentPrices(deps, tokens),
       ]);
       const rest = found.values();
       const data = [];
@@ -129,7 +131,7 @@ function manyRoute({ reading, prices }: BalanceRouteDeps): Route {
   });
 }
 
-function ofAccountRoute({ reading, prices }: BalanceRouteDeps): Route {
+function ofAccountRoute({ reading }: BalanceRouteDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/account-balances/',
@@ -149,14 +151,15 @@ function ofAccountRoute({ reading, prices }: BalanceRouteDeps): Route {
     }),
     response: { 200: accountBalancesAnswer },
     async handler({ input: { query }, served, request }) {
+      const deps = reading(served, request);
       const { balances, isWhole } = await freshAccountBalances(
-        reading(served, request),
+        deps,
         query.account_address,
         maxAgeOf(query.force_refresh, query.max_age),
       );
       const known = balances.filter(isKnown);
-      const priced = await prices.now(
-        served,
+      const priced = await currentPrices(
+        deps,
         known.map(({ pair }) => pair.token),
       );
       const data = known.map((balance) => presentAccountBalance(balance, priced.get(balance.pair.token)));
@@ -174,7 +177,7 @@ function ofAccountRoute({ reading, prices }: BalanceRouteDeps): Route {
   });
 }
 
-function historyRoute({ reading, prices, now }: BalanceRouteDeps): Route {
+function historyRoute({ reading, now }: BalanceRouteDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/balance-history/',
@@ -194,19 +197,21 @@ function historyRoute({ reading, prices, now }: BalanceRouteDeps): Route {
     }),
     response: { 200: balanceHistoryAnswer },
     async handler({ input: { query }, served, request }) {
+      const deps = reading(served, request);
       const { start_time: start, end_time: end = new Date(now()) } = query;
       if (start > end) throw invalidInput({ start_time: ['Must not be later than end_time.'] });
       const pair = { account: query.account_address, token: query.token_address };
       const [{ token, rows, completeFrom }, newest] = await Promise.all([
-        balanceHistory(reading(served, request), pair, {
+        balanceHistory(deps, pair, {
           start: secondOf(Math.ceil(start.getTime() / 1000)),
           end: secondOf(Math.floor(end.getTime() / 1000)),
         }),
-        prices.now(served, [pair.token]),
+        currentPrices(deps, [pair.token]),
       ]);
       const oldestFirst = rows.toReversed();
       // Most tokens never had a price, so they need no look-up of past prices.
-      const priced = await prices.atTimes(
+      const priced = await pricesAtTimes(
+        deps.clickhouse,
         served,
         [...newest.keys()],
         oldestFirst.map(({ timestamp: time }) => time * 1000),

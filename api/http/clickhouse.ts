@@ -1,83 +1,88 @@
-import PQueue from 'p-queue';
-
 import { isClickHouseUnavailable } from '../../infra/clickhouse/client.ts';
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { ClickHouse, Settings } from '../../infra/clickhouse/client.ts';
 import { AppError } from '../../schemas/errors.ts';
+import { createReadQueue } from './read-queue.ts';
+import type { ReadQueue, ReadQueueLimits } from './read-queue.ts';
+import type { RequestInfo } from './route.ts';
 
-/** Time for all reads of a request together; far more than any page takes. */
-const READ_TIMEOUT_MS = 10_000;
-
-/** Far more rows than any page has. */
-const SMALL_RESULT = { max_result_rows: 10_000 } as const;
-
-/** State shared by the reads of one request, keyed by its signal. */
-interface RequestScope {
-  /** Requests are numbered in order of arrival. */
-  readonly number: number;
-  readonly deadline: AbortSignal;
-}
-const scopes = new WeakMap<AbortSignal, RequestScope>();
-let requests = 0;
-
-interface ReadLimits {
-  /** Below the client's connections, so that health checks never queue. */
-  readonly concurrency?: number;
-  /** Further reads are rejected at once. */
-  readonly maxQueued?: number;
-  /** For a read outside a request; includes the time in the queue. */
-  readonly timeoutMs?: number;
+interface ReadClass extends ReadQueueLimits {
+  /** Time for all reads of a request together, the time in the queue included. */
+  readonly timeoutMs: number;
+  /** Limits of one read; a query may set others. */
+  readonly settings: Settings;
 }
 
 /**
- * A client whose reads run a few at a time. Reads of the earliest request go first: with round-robin, only 4 of 100
- * concurrent portfolios finished before the timeout. A read whose client disconnected is dropped,
- * also from the queue. Errors say whether a retry can help: `QUERY_TIMEOUT`, `STORE_UNAVAILABLE`, or the error itself.
+ * The places of all classes together stay below the client's connections, so that health checks never queue. Every limit
+ * is far above what a legitimate read needs.
  */
-export function limitReads(
-  clickhouse: ClickHouse,
-  { concurrency = 8, maxQueued = 2000, timeoutMs = READ_TIMEOUT_MS }: ReadLimits = {},
-): ClickHouse {
-  const queue = new PQueue({ concurrency });
-  const unavailable = (why: string, cause?: unknown): AppError =>
-    new AppError('STORE_UNAVAILABLE', `ClickHouse: ${why}`, { retryable: true, cause });
-  return {
-    ...clickhouse,
-    async rows(query, params, options = {}) {
-      if (queue.size >= maxQueued) throw unavailable(`the read queue is full (${maxQueued})`);
-      const scope = options.signal === undefined ? undefined : scopes.get(options.signal);
-      const deadline = scope?.deadline ?? AbortSignal.timeout(timeoutMs);
-      const signal = options.signal === undefined ? deadline : AbortSignal.any([options.signal, deadline]);
-      const settings = { ...SMALL_RESULT, ...options.settings };
-      try {
-        return await queue.add(() => clickhouse.rows(query, params, { ...options, settings, signal }), {
-          signal,
-          priority: -(scope?.number ?? requests),
-        });
-      } catch (cause) {
-        if (deadline.aborted) {
-          const message = `ClickHouse: ${query.name} timed out`;
-          throw new AppError('QUERY_TIMEOUT', message, { retryable: true, cause });
-        }
-        if (options.signal?.aborted === true) throw unavailable('the client disconnected', cause);
-        if (!isClickHouseUnavailable(cause)) throw cause;
-        throw unavailable('read failed', cause);
-      }
+export const readClasses = {
+  /** Pages, counts and sums. */
+  page: {
+    places: 8,
+    placesPerCaller: 4,
+    maxWaiting: 2000,
+    timeoutMs: 10_000,
+    settings: { max_result_rows: 10_000, max_memory_usage: 600_000_000, max_rows_to_read: 200_000_000 },
+  },
+  /** Walks over many accounts, each of seconds. */
+  trace: {
+    places: 2,
+    placesPerCaller: 1,
+    maxWaiting: 100,
+    timeoutMs: 25_000,
+    settings: {
+      max_result_rows: 10_000,
+      max_memory_usage: 1_000_000_000,
+      max_rows_to_read: 500_000_000,
+      max_threads: 1,
     },
-  };
-}
+  },
+} as const satisfies Readonly<Record<string, ReadClass>>;
+export type ReadClassName = keyof typeof readClasses;
 
-/** The client for one request: all its reads end when the client disconnects or the request's time is up. */
-export function readsForRequest(
-  disconnected: AbortSignal,
-  clickhouse: ClickHouse,
-  timeoutMs = READ_TIMEOUT_MS,
-): ClickHouse {
-  const deadline = AbortSignal.timeout(timeoutMs);
-  const signal = AbortSignal.any([disconnected, deadline]);
-  requests += 1;
-  scopes.set(signal, { number: requests, deadline });
-  return {
-    ...clickhouse,
-    rows: (query, params, options) => clickhouse.rows(query, params, { ...options, signal }),
+/** The client of one request: all its reads end when the client disconnects or the time of its class is up. */
+export type ClickHouseFor = (
+  request: Pick<RequestInfo, 'signal' | 'caller'>,
+  options?: { readonly readClass?: ReadClassName; readonly timeoutMs?: number },
+) => ClickHouse;
+
+/**
+ * Shares a few places for reads fairly among callers, within the limits of each class. A read whose client disconnected
+ * is dropped, also from the queue, and ClickHouse cancels it. Errors say whether a retry can help: `QUERY_TIMEOUT`,
+ * `STORE_UNAVAILABLE`, or the error itself.
+ */
+export function limitReads(clickhouse: ClickHouse, limits: Partial<ReadQueueLimits> = {}): ClickHouseFor {
+  const queues: Readonly<Record<ReadClassName, ReadQueue>> = {
+    page: createReadQueue({ ...readClasses.page, ...limits }),
+    trace: createReadQueue({ ...readClasses.trace, ...limits }),
+  };
+  return ({ signal: disconnected, caller }, { readClass = 'page', timeoutMs } = {}) => {
+    const limitMs = timeoutMs ?? readClasses[readClass].timeoutMs;
+    const deadline = AbortSignal.timeout(limitMs);
+    const ended = AbortSignal.any([disconnected, deadline]);
+    const request = { caller: caller(), ended, endsAt: Date.now() + limitMs };
+    const asReadError = (cause: unknown, name: string): unknown => {
+      const unavailable = (why: string): AppError =>
+        new AppError('STORE_UNAVAILABLE', `ClickHouse: ${why}`, { retryable: true, cause });
+      if (deadline.aborted) {
+        return new AppError('QUERY_TIMEOUT', `ClickHouse: ${name} timed out`, { retryable: true, cause });
+      }
+      if (disconnected.aborted) return unavailable('the client disconnected');
+      return isClickHouseUnavailable(cause) ? unavailable('read failed') : cause;
+    };
+    return {
+      ...clickhouse,
+      async rows(query, params, options = {}) {
+        const settings = { ...readClasses[readClass].settings, ...options.settings };
+        try {
+          return await queues[readClass].run(request, () =>
+            clickhouse.rows(query, params, { settings, signal: ended }),
+          );
+        } catch (error) {
+          throw asReadError(error, query.name);
+        }
+      },
+    };
   };
 }

@@ -5,7 +5,7 @@ import { createIdentify } from '../auth/identify.ts';
 import type { IdentifyDeps } from '../auth/identify.ts';
 import { createAnswerCache } from './answer-cache.ts';
 import { bodyReader } from './body.ts';
-import type { RequestState } from './request-state.ts';
+import type { CallerNote, RequestState } from './request-state.ts';
 import type { RequestInfo, Route } from './route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 
@@ -58,7 +58,7 @@ export function handleRoute(route: Route, deps: RouteHandlerDeps): RouterMiddlew
   };
 }
 
-function requestInfo(context: Context, route: Route, { requestId, ip }: RequestState): RequestInfo {
+function requestInfo(context: Context, route: Route, { requestId, ip, note }: RequestState): RequestInfo {
   const controller = new AbortController();
   context.res.once('close', () => controller.abort());
   return {
@@ -67,9 +67,15 @@ function requestInfo(context: Context, route: Route, { requestId, ip }: RequestS
     path: route.path,
     ip,
     query: readQuery(context.querystring),
+    caller: () => callerOf(ip, note),
     signal: controller.signal,
     header: (name) => context.get(name),
   };
+}
+
+function callerOf(ip: string, { keyId, userId }: CallerNote): string {
+  if (keyId !== undefined) return `key ${keyId}`;
+  return userId === undefined ? `address ${ip}` : `user ${userId}`;
 }
 
 /** Of duplicate parameters the last counts; an empty one counts as absent. */

@@ -41,6 +41,10 @@ export interface RequestInfo {
   readonly ip: string;
   /** Query parameters as sent: of duplicates the last; empty ones are dropped. */
   readonly query: Readonly<Record<string, string>>;
+  /**
+   * Who shares the places of one caller: the key, the user of a session, or else the address. Call it after `identify`.
+   */
+  caller(): string;
   /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
   /** A request header, '' when absent. */

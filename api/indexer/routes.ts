@@ -1,19 +1,18 @@
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { chainStatusRow, chunkRows } from '../../projections/chain-status/queries.ts';
 import { chunkTotals } from '../../projections/indexed-blocks/queries.ts';
 import { progressAnswer } from '../../schemas/api/progress.ts';
-import { readsForRequest } from '../http/clickhouse.ts';
+import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { presentProgress } from './progress.ts';
 
 export interface IndexerRouteDeps {
-  readonly clickhouse: ClickHouse;
+  readonly clickhouseFor: ClickHouseFor;
   readonly pool: Sql;
 }
 
-export function indexerRoutes({ clickhouse, pool }: IndexerRouteDeps): Route[] {
+export function indexerRoutes({ clickhouseFor, pool }: IndexerRouteDeps): Route[] {
   const progress = defineRoute({
     method: 'GET',
     path: '/api/indexer/progress/',
@@ -28,7 +27,7 @@ export function indexerRoutes({ clickhouse, pool }: IndexerRouteDeps): Route[] {
       const [status, chunks, totals] = await Promise.all([
         chainStatusRow(pool, schema),
         chunkRows(pool, schema),
-        chunkTotals(readsForRequest(request.signal, clickhouse), served),
+        chunkTotals(clickhouseFor(request), served),
       ]);
       return { status: 200, body: presentProgress(status.chain_id, chunks, totals) };
     },

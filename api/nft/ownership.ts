@@ -9,7 +9,7 @@ import { lastTransferOf } from '../../projections/nft-transfers/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import { nftOwnerAnswer, ownedNftsAnswer } from '../../schemas/api/nft.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { readsForRequest } from '../http/clickhouse.ts';
+import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { REACHABLE_ROWS, resolvePage } from '../http/envelope.ts';
 import { invalidPage, notFound } from '../http/errors.ts';
 import { address, boolean, limit, page, tokenId } from '../http/params.ts';
@@ -24,7 +24,7 @@ export interface NftOwnershipDeps {
   /** Read-only. */
   readonly pool: Sql;
   /** Read-only. */
-  readonly clickhouse: ClickHouse;
+  readonly clickhouseFor: ClickHouseFor;
   /** Base URL of the IPFS gateway in answers. */
   readonly ipfsGateway: string;
 }
@@ -36,7 +36,7 @@ export function nftOwnershipRoutes(deps: NftOwnershipDeps): Route[] {
   return [ownerRoute(deps), ownedByRoute(deps)];
 }
 
-function ownerRoute({ clickhouse }: NftOwnershipDeps): Route {
+function ownerRoute({ clickhouseFor }: NftOwnershipDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/nft/owner/',
@@ -53,8 +53,8 @@ function ownerRoute({ clickhouse }: NftOwnershipDeps): Route {
     isCacheable: true,
     async handler({ input: { query }, served, request }) {
       const { token_address: token, nft_token_id: id } = query;
-      const reader = readsForRequest(request.signal, clickhouse);
-      const last = await lastTransferOf(reader, served, { token, tokenId: id });
+      const clickhouse = clickhouseFor(request);
+      const last = await lastTransferOf(clickhouse, served, { token, tokenId: id });
       if (last === null) throw notFound('No transfers of this NFT.');
       const data = {
         token_address: token,
@@ -69,7 +69,7 @@ function ownerRoute({ clickhouse }: NftOwnershipDeps): Route {
   });
 }
 
-function ownedByRoute({ pool, clickhouse, ipfsGateway }: NftOwnershipDeps): Route {
+function ownedByRoute({ pool, clickhouseFor, ipfsGateway }: NftOwnershipDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/nft/owned-by/',
@@ -96,8 +96,8 @@ function ownedByRoute({ pool, clickhouse, ipfsGateway }: NftOwnershipDeps): Rout
         token_address: token = null,
         include_metadata: hasMetadata = true,
       } = query;
-      const reader = readsForRequest(request.signal, clickhouse);
-      const found = await pageOf(reader, served, { account, token }, query.page, query.page_size);
+      const clickhouse = clickhouseFor(request);
+      const found = await pageOf(clickhouse, served, { account, token }, query.page, query.page_size);
       const collections = [...new Set(found.held.map((held) => held.token))];
       const [tokens, metadata] = await Promise.all([
         tokensByAddress(pool, served.schema('tokens'), collections),

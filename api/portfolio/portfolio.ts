@@ -1,5 +1,6 @@
 import { createYielder } from '../../infra/yielding.ts';
 import type { Point } from '../../projections/balances-at.ts';
+import { pricesAtTimes } from '../../projections/prices/queries.ts';
 import type { PortfolioPointData } from '../../schemas/api/portfolio.ts';
 import { hasDeltas, isReadable } from '../../schemas/balance.ts';
 import type { Felt } from '../../schemas/felt.ts';
@@ -8,7 +9,7 @@ import { accountBalancesAt, requestReads, tokensOfAccount } from '../balances/ac
 import type { AccountTokens, TokenBalances } from '../balances/account.ts';
 import type { BalanceDeps } from '../balances/current.ts';
 import { iso } from '../http/times.ts';
-import type { PriceReader } from '../prices/reader.ts';
+import { currentPrices } from '../prices/current.ts';
 import { byValue, createTotals, holdingOf, usdOf } from './holdings.ts';
 import type { Figures, Held, Holding, Prices } from './holdings.ts';
 import { locateTimes } from './locate-times.ts';
@@ -23,12 +24,7 @@ interface Portfolio {
 }
 
 /** The known holdings of an account at a time (unix milliseconds; null: now), the largest value first. */
-export async function portfolioAt(
-  deps: BalanceDeps,
-  prices: PriceReader,
-  account: Felt,
-  time: number | null,
-): Promise<Portfolio> {
+export async function portfolioAt(deps: BalanceDeps, account: Felt, time: number | null): Promise<Portfolio> {
   const read = await readAccount(deps, account, time === null ? null : [time]);
   if (read === null) return { holdings: [], isComplete: false };
   const { located, ofAccount } = read;
@@ -37,7 +33,7 @@ export async function portfolioAt(
   const addresses = ofAccount.tokens.map(({ pair }) => pair.token);
   const [tokens, priced] = await Promise.all([
     accountBalancesAt(deps, ofAccount, [location]),
-    time === null ? prices.now(deps.served, addresses) : pricesAt(deps, prices, addresses, time),
+    time === null ? currentPrices(deps, addresses) : pricesAt(deps, addresses, time),
   ]);
   requestReads(
     deps.refreshes,
@@ -75,12 +71,11 @@ async function readAccount(
 }
 
 async function pricesAt(
-  { served }: BalanceDeps,
-  prices: PriceReader,
+  { clickhouse, served }: BalanceDeps,
   tokens: readonly Felt[],
   time: number,
 ): Promise<Prices> {
-  const [priced] = await prices.atTimes(served, tokens, [time]);
+  const [priced] = await pricesAtTimes(clickhouse, served, tokens, [time]);
   return priced ?? new Map();
 }
 
@@ -121,7 +116,6 @@ interface ShownTime {
  */
 export async function portfolioHistory(
   deps: BalanceDeps,
-  prices: Pick<PriceReader, 'atTimes'>,
   account: Felt,
   times: readonly number[],
 ): Promise<PortfolioHistory> {
@@ -137,7 +131,7 @@ export async function portfolioHistory(
   );
   const tracked = tokens.filter((token) => !isNeverKnown(token));
   const shown = shownTimes(times, located.locations, tracked);
-  const figures = await figuresAt(deps, prices, tracked, shown);
+  const figures = await figuresAt(deps, tracked, shown);
   const data = figures.map((one, i) => ({ timestamp: iso(shown[i]?.time ?? 0), ...one }));
   const isWhole = points.every(({ run }) => run.start === 0);
   return {
@@ -164,15 +158,15 @@ function shownTimes(
 
 /** The figures at each of these times. */
 async function figuresAt(
-  { served }: BalanceDeps,
-  prices: Pick<PriceReader, 'atTimes'>,
+  { clickhouse, served }: BalanceDeps,
   tracked: readonly TokenBalances[],
   shown: readonly ShownTime[],
 ): Promise<Figures[]> {
   const held = tracked.filter(({ balances }) =>
     shown.some(({ index }) => index !== null && balances[index] !== 0n),
   );
-  const priced = await prices.atTimes(
+  const priced = await pricesAtTimes(
+    clickhouse,
     served,
     held.map(({ pair }) => pair.token),
     shown.map(({ time }) => time),

@@ -7,7 +7,6 @@ import { decimalText } from '../../schemas/money.ts';
 import { invalidInput } from '../http/errors.ts';
 import { boundaries } from '../http/intervals.ts';
 import { address, interval, timestamp } from '../http/params.ts';
-import type { PriceReader } from '../prices/reader.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { iso, isoOrNull } from '../http/times.ts';
@@ -17,7 +16,6 @@ import { portfolioAt, portfolioHistory } from './portfolio.ts';
 
 export interface PortfolioRouteDeps {
   readonly reading: BalanceDepsFor;
-  readonly prices: PriceReader;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
@@ -28,7 +26,7 @@ export function portfolioRoutes(deps: PortfolioRouteDeps): Route[] {
   return [portfolioRoute(deps), historyRoute(deps)];
 }
 
-function portfolioRoute({ reading, prices, now }: PortfolioRouteDeps): Route {
+function portfolioRoute({ reading, now }: PortfolioRouteDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/portfolio/',
@@ -48,7 +46,7 @@ function portfolioRoute({ reading, prices, now }: PortfolioRouteDeps): Route {
       const { account_address: account, at_time: atTime } = query;
       const present = now();
       const time = atTime === undefined || atTime.getTime() >= present ? null : atTime.getTime();
-      const { holdings, isComplete } = await portfolioAt(reading(served, request), prices, account, time);
+      const { holdings, isComplete } = await portfolioAt(reading(served, request), account, time);
       const totals = createTotals();
       for (const { worth } of holdings) totals.add(worth?.usd ?? null);
       return {
@@ -68,7 +66,7 @@ function portfolioRoute({ reading, prices, now }: PortfolioRouteDeps): Route {
   });
 }
 
-function historyRoute({ reading, prices, now }: PortfolioRouteDeps): Route {
+function historyRoute({ reading, now }: PortfolioRouteDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/portfolio-history/',
@@ -98,7 +96,6 @@ function historyRoute({ reading, prices, now }: PortfolioRouteDeps): Route {
       const [times, next] = [starts.slice(0, MAX_POINTS), starts[MAX_POINTS]];
       const { data, isComplete, completeFrom } = await portfolioHistory(
         reading(served, request),
-        prices,
         account,
         times,
       );

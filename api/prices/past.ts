@@ -1,10 +1,9 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { candles, pricesAtTimes } from '../../projections/prices/queries.ts';
 import type { Candle } from '../../projections/prices/queries.ts';
 import { priceAtAnswer, priceHistoryAnswer } from '../../schemas/api/prices.ts';
-import { readsForRequest } from '../http/clickhouse.ts';
+import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { invalidInput, notFound } from '../http/errors.ts';
 import { bucketStart, nextBucketStart } from '../http/intervals.ts';
 import { address, interval, timestamp } from '../http/params.ts';
@@ -14,7 +13,7 @@ import { iso } from '../http/times.ts';
 
 export interface PastPriceDeps {
   /** Read-only. */
-  readonly clickhouse: ClickHouse;
+  readonly clickhouseFor: ClickHouseFor;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
@@ -25,7 +24,7 @@ export function pastPriceRoutes(deps: PastPriceDeps): Route[] {
   return [priceAtRoute(deps), historyRoute(deps)];
 }
 
-function priceAtRoute({ clickhouse }: PastPriceDeps): Route {
+function priceAtRoute({ clickhouseFor }: PastPriceDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/price-at/',
@@ -38,8 +37,8 @@ function priceAtRoute({ clickhouse }: PastPriceDeps): Route {
     errors: [404],
     async handler({ input: { query }, served, request }) {
       const { token_address: token, at_time: time } = query;
-      const reader = readsForRequest(request.signal, clickhouse);
-      const [prices] = await pricesAtTimes(reader, served, [token], [time.getTime()]);
+      const clickhouse = clickhouseFor(request);
+      const [prices] = await pricesAtTimes(clickhouse, served, [token], [time.getTime()]);
       const price = prices?.get(token);
       if (price === undefined) throw notFound('No price at or before at_time.');
       const data = { token_address: token, price_usd: Number(price), at_time: time.toISOString() };
@@ -48,7 +47,7 @@ function priceAtRoute({ clickhouse }: PastPriceDeps): Route {
   });
 }
 
-function historyRoute({ clickhouse, now }: PastPriceDeps): Route {
+function historyRoute({ clickhouseFor, now }: PastPriceDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/price-history/',
@@ -77,8 +76,8 @@ function historyRoute({ clickhouse, now }: PastPriceDeps): Route {
         start: bucketStart(each, start.getTime()),
         end: nextBucketStart(each, end.getTime()) - 1,
       };
-      const reader = readsForRequest(request.signal, clickhouse);
-      const found = await candles(reader, served, window, MAX_BUCKETS + 1);
+      const clickhouse = clickhouseFor(request);
+      const found = await candles(clickhouse, served, window, MAX_BUCKETS + 1);
       const next = found[MAX_BUCKETS];
       const begins = ({ hourMs }: Candle): string => iso(bucketStart(each, hourMs));
       const data = found.slice(0, MAX_BUCKETS).map((candle) => ({

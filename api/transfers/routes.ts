@@ -1,6 +1,5 @@
 import { z } from 'zod';
 
-import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { chainStatusRow } from '../../projections/chain-status/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
@@ -8,7 +7,7 @@ import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
 import { kindOfToken } from '../../projections/transfers/queries.ts';
 import { traceAnswer, transferListAnswer } from '../../schemas/api/transfers.ts';
 import { ZERO_FELT } from '../../schemas/felt.ts';
-import { readsForRequest } from '../http/clickhouse.ts';
+import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { notFound } from '../http/errors.ts';
 import { address, boolean } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
@@ -19,7 +18,7 @@ import { presentTraced, presentTransfer } from './present.ts';
 import { traceTransfers } from './trace.ts';
 
 export interface TransferRouteDeps {
-  readonly clickhouse: ClickHouse;
+  readonly clickhouseFor: ClickHouseFor;
   readonly pool: Sql;
   /** Unix milliseconds. */
   readonly now: () => number;
@@ -34,7 +33,7 @@ export function transferRoutes(deps: TransferRouteDeps): Route[] {
   return [listRoute(deps), traceRoute(deps)];
 }
 
-function listRoute({ clickhouse, pool }: TransferRouteDeps): Route {
+function listRoute({ clickhouseFor, pool }: TransferRouteDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/transfers/',
@@ -57,7 +56,7 @@ function listRoute({ clickhouse, pool }: TransferRouteDeps): Route {
       // Awaited below, after the page is read; a rejection before that would end the process.
       status.catch(() => undefined);
       const page = await listTransfers(
-        { clickhouse: readsForRequest(request.signal, clickhouse), tables: served },
+        { clickhouse: clickhouseFor(request), tables: served },
         { search, page: query.page, limit: query.limit, cursor: query.cursor, query: request.query },
       );
       const tokens = await tokensByAddress(
@@ -73,7 +72,7 @@ function listRoute({ clickhouse, pool }: TransferRouteDeps): Route {
   });
 }
 
-function traceRoute({ clickhouse, pool, now, traceBudgetMs = TRACE_BUDGET_MS }: TransferRouteDeps): Route {
+function traceRoute({ clickhouseFor, pool, now, traceBudgetMs = TRACE_BUDGET_MS }: TransferRouteDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/track-transfers/',
@@ -94,8 +93,8 @@ function traceRoute({ clickhouse, pool, now, traceBudgetMs = TRACE_BUDGET_MS }: 
     errors: [404, 503],
     async handler({ input: { query }, served, request }) {
       const { account, token, skip_zero: skipZero = false } = query;
-      const walkReads = readsForRequest(request.signal, clickhouse, traceBudgetMs);
-      const reads = readsForRequest(request.signal, clickhouse);
+      const walkReads = clickhouseFor(request, { readClass: 'trace', timeoutMs: traceBudgetMs });
+      const reads = clickhouseFor(request);
       const [[ofAccount = 0, ofToken = 0], kind, { l1_height: l1Height }] = await Promise.all([
         subjectTotals(reads, served, [
           { kind: 'account', felt: account },

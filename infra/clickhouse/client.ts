@@ -66,8 +66,10 @@ export function createClickHouse(
     // end of the query: then it buffers in a file, and with a full disk answers 200 without a row (26.7).
     clickhouse_settings: { buffer_size: String(BUFFER_BYTES) },
   });
-  const canChangeSettings =
-    options.isReader === true ? onceSuccessful(() => mayChangeSettings(client)) : async () => true;
+  const settingsOf =
+    options.isReader === true
+      ? readerSettings(onceSuccessful(() => readProfile(client)))
+      : async (settings: Settings) => settings;
 
   const insertEncoded: ClickHouse['insertEncoded'] = async (table, columns, bytes) => {
     const names = columns.map(({ name }) => `\`${name}\``).join(', ');
@@ -86,11 +88,11 @@ export function createClickHouse(
   return {
     async rows(query, params, { signal: caller = null, settings } = {}) {
       const raw = await attempt(timeoutMs, caller, async (signal) => {
-        const own = { ...QUOTED, ...settings, log_comment: query.name };
+        const own = await settingsOf({ ...QUOTED, ...settings, log_comment: query.name });
         const result = await client.query({
           query: query.sql,
           format: 'JSONEachRow',
-          ...((await canChangeSettings()) ? { clickhouse_settings: own } : {}),
+          ...(own === null ? {} : { clickhouse_settings: { ...own } }),
           ...(params === undefined ? {} : { query_params: { ...params } }),
           abort_signal: signal,
         });
@@ -119,26 +121,51 @@ export function createClickHouse(
   };
 }
 
-/**
- * False for a user under `readonly = 1`, who may change no setting.
- *
- * @throws `CONFIG_INVALID` when numbers of 64 bits would arrive unquoted, and so rounded
- */
-async function mayChangeSettings(client: ClickHouseClient): Promise<boolean> {
-  const result = await client.query({
-    query: `SELECT toUInt8(getSetting('readonly') = 1) AS fixed, toUInt8(getSetting('${Object.keys(QUOTED)[0]}')) AS quoted`,
-    format: 'JSONEachRow',
-  });
-  const [row] = readerRows.parse(await result.json());
-  if (row === undefined || row.fixed === 0) return true;
-  if (row.quoted === 1) return false;
-  throw new AppError(
-    'CONFIG_INVALID',
-    'The ClickHouse user of the API has readonly = 1: set output_format_json_quote_64bit_integers = 1 in its profile',
-  );
+const QUOTING = Object.keys(QUOTED)[0];
+/** ClickHouse does so only for a user whose `readonly` is not 0. */
+const CANCELLING = 'cancel_http_readonly_queries_on_client_close';
+
+/** The profile of the API's user. */
+interface ReaderProfile {
+  /** The user is under `readonly = 1`, and may change no setting. */
+  readonly isFixed: boolean;
+  /** Bytes of one query; 0: no limit. */
+  readonly maxMemory: number;
 }
 
-const readerRows = z.array(z.object({ fixed: z.number(), quoted: z.number() }));
+/**
+ * The settings of a read as the user may send them: the profile's memory limit stays where it is lower. null: none.
+ * A query whose client has gone is cancelled.
+ */
+function readerSettings(profileOf: () => Promise<ReaderProfile>) {
+  return async (settings: Settings): Promise<Settings | null> => {
+    const { isFixed, maxMemory } = await profileOf();
+    if (isFixed) return null;
+    const own = { ...settings, [CANCELLING]: 1 };
+    const isHigher = maxMemory > 0 && Number(settings['max_memory_usage'] ?? 0) > maxMemory;
+    return isHigher ? { ...own, max_memory_usage: maxMemory } : own;
+  };
+}
+
+/** @throws `CONFIG_INVALID` when numbers of 64 bits would arrive unquoted, and so rounded */
+async function readProfile(client: ClickHouseClient): Promise<ReaderProfile> {
+  const result = await client.query({
+    query: `SELECT toUInt8(getSetting('readonly') = 1) AS fixed, toUInt8(getSetting('${QUOTING}')) AS quoting,
+      toString(getSetting('max_memory_usage')) AS memory`,
+    format: 'JSONEachRow',
+  });
+  const [row] = profileRows.parse(await result.json());
+  if (row === undefined) throw unavailable('ClickHouse did not return its settings', null);
+  if (row.fixed === 1 && row.quoting === 0) {
+    throw new AppError(
+      'CONFIG_INVALID',
+      `The ClickHouse user of the API has readonly = 1: set ${QUOTING} = 1 in its profile`,
+    );
+  }
+  return { isFixed: row.fixed === 1, maxMemory: Number(row.memory) };
+}
+
+const profileRows = z.array(z.object({ fixed: z.number(), quoting: z.number(), memory: z.string() }));
 
 /** Runs `work` until it has succeeded once; then its result is returned. */
 function onceSuccessful<T>(work: () => Promise<T>): () => Promise<T> {

@@ -18,11 +18,11 @@ let own: Isolated;
 let writer: ClickHouse;
 let clickhouse: ClickHouse;
 
-async function list(query: Query) {
+async function list(query: Query, client = clickhouse) {
   const parsed = parseInput(transfersQuery, query);
   const { page, limit, cursor } = parsed;
   return await listTransfers(
-    { clickhouse, tables: worldTables },
+    { clickhouse: client, tables: worldTables },
     { search: searchOf(parsed), page, limit, cursor, query },
   );
 }
@@ -113,6 +113,29 @@ describe('a filter that matches more than is counted', () => {
         expect(up.results.map(keyOf)).toEqual(expectedKeys.map(keyAt));
       }
     }
+  });
+
+  it('passes over keys, not whole rows, on far pages', async () => {
+    const skipped: unknown[] = [];
+    const watched: ClickHouse = {
+      ...clickhouse,
+      rows: async (query, params, options) => {
+        if (query.name === 'transfers.page') skipped.push(params?.['offset']);
+        return await clickhouse.rows(query, params, options);
+      },
+    };
+    for (const filter of [
+      { token: crowd },
+      { from_account: sender },
+      { token: crowd, to_account: receiver },
+    ]) {
+      for (const order of ['asc', 'desc']) {
+        const { results } = await list({ ...filter, order, limit: '100', page: '1400' }, watched);
+        expect(results).toHaveLength(100);
+      }
+    }
+    expect(skipped).toHaveLength(6);
+    expect(Math.max(...skipped.map(Number))).toBeLessThanOrEqual(1000);
   });
 
   it('is paged upwards from anywhere, also where few of many rows match', async () => {

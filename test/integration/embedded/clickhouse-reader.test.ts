@@ -169,6 +169,23 @@ describe("the API's client of a user under readonly = 1", () => {
     expect(await codeOf(read(quoted, false))).toBe('164');
   });
 
+  test('keeps a memory limit of the profile that is lower, and lowers a higher one', async () => {
+    const limits = {
+      name: 'test.limit',
+      sql: "SELECT toString(getSetting('max_memory_usage')) AS n",
+      row: z.unknown(),
+    };
+    const limitOf = async (asked: number): Promise<unknown> => {
+      const clickhouse = createClickHouse(server.service.apiUrl, { application: 'test', isReader: true });
+      const rows = await clickhouse.rows(limits, {}, { settings: { max_memory_usage: asked } });
+      await clickhouse.close();
+      return rows;
+    };
+    const [own] = z.array(z.object({ n: z.coerce.number() })).parse(await rowsOf(reader, limits.sql));
+    expect(await limitOf(50_000_000)).toEqual([{ n: '50000000' }]);
+    expect(await limitOf(10 * own!.n)).toEqual([{ n: String(own!.n) }]);
+  });
+
   test('is refused where 64-bit numbers are not quoted', async () => {
     await expect(read([], true)).rejects.toThrow(/set output_format_json_quote_64bit_integers = 1/);
   });

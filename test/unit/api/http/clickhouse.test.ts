@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 
-import { readsForRequest, limitReads } from '../../../../api/http/clickhouse.ts';
+import { limitReads } from '../../../../api/http/clickhouse.ts';
 import type { ClickHouse } from '../../../../infra/clickhouse/client.ts';
 import { AppError } from '../../../../schemas/errors.ts';
 
@@ -39,10 +39,15 @@ function slow(): ClickHouse & { answers: (() => void)[]; running(): number } {
 
 const unavailable = { name: 'AppError', code: 'STORE_UNAVAILABLE', retryable: true };
 
-test('limitReads runs a few reads at a time and queues the others', async () => {
+/** A request of a caller whose client stays, or leaves when the test says so. */
+function requestOf(caller = 'key 1', client = new AbortController()) {
+  return { caller: () => caller, signal: client.signal };
+}
+
+test('runs a few reads at a time and queues the others', async () => {
   const server = slow();
-  const limited = limitReads(server, { concurrency: 2 });
-  const reads = Array.from({ length: 5 }, () => limited.rows(query));
+  const clickhouse = limitReads(server, { places: 2 })(requestOf());
+  const reads = Array.from({ length: 5 }, () => clickhouse.rows(query));
   await settled();
   expect(server.running()).toBe(2);
   for (let i = 0; i < 5; i += 1) {
@@ -52,12 +57,12 @@ test('limitReads runs a few reads at a time and queues the others', async () => 
   await expect(Promise.all(reads)).resolves.toHaveLength(5);
 });
 
-test('limitReads runs the reads of the earliest request first', async () => {
+test("runs the reads of a caller's earliest request first", async () => {
   const server = slow();
-  const limited = limitReads(server, { concurrency: 1 });
+  const clickhouseFor = limitReads(server, { placesPerCaller: 1 });
   const done: string[] = [];
   const request = async (name: string): Promise<void> => {
-    const own = readsForRequest(new AbortController().signal, limited);
+    const own = clickhouseFor(requestOf());
     for (let i = 0; i < 3; i += 1) await own.rows(query);
     done.push(name);
   };
@@ -70,21 +75,40 @@ test('limitReads runs the reads of the earliest request first', async () => {
     doneAfter.push(done.join(''));
   }
   await Promise.all(requests);
-  // Between two reads of a request the next request gets a slot. Without priorities, a would end seventh.
+  // Between two reads of a request the next request gets a place. Without priorities, a would end seventh.
   expect(doneAfter).toEqual(['', '', '', '', 'a', 'ab', 'ab', 'ab', 'abc']);
+});
+
+test('a caller with many requests leaves places to others', async () => {
+  const server = slow();
+  const clickhouseFor = limitReads(server, { places: 3, placesPerCaller: 2 });
+  const greedy = Array.from({ length: 50 }, () => clickhouseFor(requestOf('key 1')).rows(query));
+  await settled();
+  expect(server.running()).toBe(2);
+  const polite = clickhouseFor(requestOf('key 2')).rows(query);
+  await settled();
+  expect(server.running()).toBe(3);
+  server.answers[2]?.();
+  await expect(polite).resolves.toEqual([]);
+  for (let i = 0; i < 60; i += 1) {
+    server.answers[i]?.();
+    await settled();
+    expect(server.running()).toBeLessThanOrEqual(2);
+  }
+  await Promise.all(greedy);
 });
 
 test('a read is aborted when its client disconnects, and never starts if it is still queued', async () => {
   const server = slow();
-  const limited = limitReads(server, { concurrency: 1 });
+  const clickhouseFor = limitReads(server, { places: 1 });
   const [first, second] = [new AbortController(), new AbortController()];
-  const running = expect(readsForRequest(first.signal, limited).rows(query)).rejects.toMatchObject(
+  const running = expect(clickhouseFor(requestOf('key 1', first)).rows(query)).rejects.toMatchObject(
     unavailable,
   );
-  const waiting = expect(readsForRequest(second.signal, limited).rows(query)).rejects.toMatchObject(
+  const waiting = expect(clickhouseFor(requestOf('key 1', second)).rows(query)).rejects.toMatchObject(
     unavailable,
   );
-  const last = limited.rows(query);
+  const last = clickhouseFor(requestOf()).rows(query);
   second.abort();
   await waiting;
   first.abort();
@@ -95,33 +119,26 @@ test('a read is aborted when its client disconnects, and never starts if it is s
   await expect(last).resolves.toEqual([]);
 });
 
-test('a read times out, time in the queue included', async () => {
+test('the reads of a request time out, time in the queue included', async () => {
   const server = slow();
-  const limited = limitReads(server, { concurrency: 1, timeoutMs: 30 });
-  const reads = [limited.rows(query), limited.rows(query)];
+  const clickhouse = limitReads(server, { places: 1 })(requestOf(), { timeoutMs: 30 });
+  const reads = [clickhouse.rows(query), clickhouse.rows(query)];
   for (const read of reads)
     await expect(read).rejects.toMatchObject({ code: 'QUERY_TIMEOUT', retryable: true });
   await settled();
   expect(server.running()).toBe(0);
 });
 
-test('a request with a longer budget of its own is not ended by the timeout of a read', async () => {
+test('rejects at once what exceeds the requests of a caller that may wait', async () => {
   const server = slow();
-  const limited = limitReads(server, { timeoutMs: 20 });
-  const { signal } = new AbortController();
-  const read = readsForRequest(signal, limited, 2000).rows(query);
-  await new Promise((resolve) => setTimeout(resolve, 60));
-  server.answers[0]?.();
-  await expect(read).resolves.toEqual([]);
-  const late = readsForRequest(signal, limited, 40).rows(query);
-  await expect(late).rejects.toMatchObject({ code: 'QUERY_TIMEOUT', retryable: true });
-});
-
-test('limitReads rejects at once when the queue is full', async () => {
-  const server = slow();
-  const limited = limitReads(server, { concurrency: 1, maxQueued: 1 });
-  const reads = [limited.rows(query), limited.rows(query)];
-  await expect(limited.rows(query)).rejects.toMatchObject(unavailable);
+  const clickhouseFor = limitReads(server, { places: 1, maxWaiting: 1 });
+  const reads = [clickhouseFor(requestOf()).rows(query)];
+  await settled();
+  reads.push(clickhouseFor(requestOf()).rows(query));
+  await expect(clickhouseFor(requestOf()).rows(query)).rejects.toMatchObject({
+    status: 503,
+    code: 'overloaded',
+  });
   await settled();
   server.answers[0]?.();
   await settled();
@@ -129,15 +146,44 @@ test('limitReads rejects at once when the queue is full', async () => {
   await expect(Promise.all(reads)).resolves.toHaveLength(2);
 });
 
-test('limitReads passes on an error that a retry cannot help', async () => {
+test('rejects the newest requests as soon as it is clear that they would start too late', async () => {
+  const server = slow();
+  const clickhouseFor = limitReads(server, { places: 1 });
+  const startedAt = performance.now();
+  const outcomes = Array.from({ length: 100 }, async () => {
+    try {
+      await clickhouseFor(requestOf(), { timeoutMs: 1000 }).rows(query);
+      return { isAnswered: true, afterMs: performance.now() - startedAt };
+    } catch (error) {
+      expect(error).toMatchObject({ status: 503, code: 'overloaded' });
+      return { isAnswered: false, afterMs: performance.now() - startedAt };
+    }
+  });
+  const settledOutcomes = Promise.all(outcomes);
+  let isDone = false;
+  void settledOutcomes.then(() => (isDone = true));
+  // One read takes 50 ms, so some twenty fit in a second.
+  for (let i = 0; !isDone; i += 1) {
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    server.answers[i]?.();
+  }
+  const all = await settledOutcomes;
+  const answered = all.filter(({ isAnswered }) => isAnswered);
+  expect(answered.length).toBeGreaterThanOrEqual(5);
+  expect(answered.length).toBeLessThan(25);
+  // In the order of arrival: those that are answered came first.
+  expect(all.slice(0, answered.length).every(({ isAnswered }) => isAnswered)).toBe(true);
+});
+
+test('passes on an error that a retry cannot help', async () => {
   const server = slow();
   const wrong = new TypeError('a bug');
-  const limited = limitReads({
+  const clickhouseFor = limitReads({
     ...server,
     rows: async () => {
       throw wrong;
     },
   });
-  await expect(limited.rows(query)).rejects.toBe(wrong);
+  await expect(clickhouseFor(requestOf()).rows(query)).rejects.toBe(wrong);
   expect(wrong).not.toBeInstanceOf(AppError);
 });

@@ -33,7 +33,7 @@ function hangingOnTrace(transfersOfToken: number): ClickHouse {
 
 async function traced(transfersOfToken: number, traceBudgetMs: number) {
   const deps: TransferRouteDeps = {
-    clickhouse: limitReads(hangingOnTrace(transfersOfToken), { timeoutMs: 60_000 }),
+    clickhouseFor: limitReads(hangingOnTrace(transfersOfToken)),
     pool: {
       query: async () => ({ rows: [] }),
     } as unknown as TransferRouteDeps['pool'],
@@ -44,6 +44,7 @@ async function traced(transfersOfToken: number, traceBudgetMs: number) {
   const request = {
     query: { account, token },
     signal: new AbortController().signal,
+    caller: () => 'key 1',
   } as unknown as RequestInfo;
   const name = (text: string): string => text;
   const served = async () => ({ table: name, schema: name, state: null, chainState: null });
