@@ -7,16 +7,16 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 
-import { freePort } from '../../infra/embedded/ports.ts';
-import { createSimulatedNode } from '../support/starknet/node.ts';
-import type { SimulatedNode } from '../support/starknet/node.ts';
-import { createPool } from '../../infra/postgres/client.ts';
-import { isolated } from '../support/isolation.ts';
-import type { Isolated } from '../support/isolation.ts';
-import { allTransfers, eventually, startService } from '../support/service.ts';
-import type { RunningService } from '../support/service.ts';
-import { hex, servedRow, trueRow } from '../support/truth.ts';
-import type { Truth } from '../support/truth.ts';
+import { freePort } from '../../../infra/embedded/ports.ts';
+import { createSimulatedNode } from '../../support/starknet/node.ts';
+import type { SimulatedNode } from '../../support/starknet/node.ts';
+import { createPool } from '../../../infra/postgres/client.ts';
+import { isolated } from '../../support/isolation.ts';
+import type { Isolated } from '../../support/isolation.ts';
+import { allTransfers, eventually, startService } from '../../support/service.ts';
+import type { RunningService } from '../../support/service.ts';
+import { hex, servedRow, trueRow } from '../../support/truth.ts';
+import type { Truth } from '../../support/truth.ts';
 
 const HEAD = 50;
 const run = promisify(execFile);

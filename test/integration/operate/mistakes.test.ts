@@ -6,8 +6,8 @@ import { join } from 'node:path';
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
-import { lockDataDir } from '../../infra/embedded/data-dir.ts';
-import { freePort } from '../../infra/embedded/ports.ts';
+import { lockDataDir } from '../../../infra/embedded/data-dir.ts';
+import { freePort } from '../../../infra/embedded/ports.ts';
 
 /** A person's mistake is reported in one sentence, without a stack or a retry, and nothing is left running. */
 let folder: string;

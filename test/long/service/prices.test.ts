@@ -6,21 +6,21 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 
-import { coins } from '../../infra/embedded/prices/coins.ts';
-import { createSimulatedFeed } from '../support/simulated-feed.ts';
-import type { SimulatedFeed } from '../support/simulated-feed.ts';
-import { tokenListUrl } from '../../infra/embedded/prices/prices.ts';
-import { freePort } from '../../infra/embedded/ports.ts';
-import { createKafka } from '../../infra/kafka/client.ts';
-import type { Kafka } from '../../infra/kafka/client.ts';
-import { toFelt } from '../../schemas/felt.ts';
-import { pricesMessage } from '../../schemas/messages/prices.ts';
-import { topics } from '../../schemas/topics.ts';
-import { isolated } from '../support/isolation.ts';
-import type { Isolated } from '../support/isolation.ts';
-import { eventually, startService } from '../support/service.ts';
-import type { RunningService } from '../support/service.ts';
-import { tds } from '../support/tds.ts';
+import { coins } from '../../../infra/embedded/prices/coins.ts';
+import { createSimulatedFeed } from '../../support/simulated-feed.ts';
+import type { SimulatedFeed } from '../../support/simulated-feed.ts';
+import { tokenListUrl } from '../../../infra/embedded/prices/prices.ts';
+import { freePort } from '../../../infra/embedded/ports.ts';
+import { createKafka } from '../../../infra/kafka/client.ts';
+import type { Kafka } from '../../../infra/kafka/client.ts';
+import { toFelt } from '../../../schemas/felt.ts';
+import { pricesMessage } from '../../../schemas/messages/prices.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { isolated } from '../../support/isolation.ts';
+import type { Isolated } from '../../support/isolation.ts';
+import { eventually, startService } from '../../support/service.ts';
+import type { RunningService } from '../../support/service.ts';
+import { tds } from '../../support/tds.ts';
 
 /** From feed to log: a list makes tokens common, their prices are read, the feed gives wrong prices and recovers. */
 let own: Isolated;
