@@ -65,6 +65,7 @@ type OwnCommand<P> = CommandOf<
  * @param options.ddl the text of its table.sql
  * @param options.decide reads the state of the command's aggregate, decides, and changes the tables; `newId` is the id of a
  *   new row
+ * @param options.expire deletes rows that have expired at a time (unix milliseconds), before each command
  * @param options.alsoApplies commands of another projection that also change something here. Their outcome is stored here only
  *   to deduplicate by id: the other projection may have refused them.
  */
@@ -73,12 +74,14 @@ export function commandProjection<P extends (typeof deciders)[CommandType], H ex
   version,
   ddl,
   alsoApplies = [],
+  expire,
   decide,
 }: {
   readonly name: P;
   readonly version: number;
   readonly ddl: string;
   readonly alsoApplies?: readonly H[];
+  readonly expire?: (tx: PoolClient, schema: string, at: number) => Promise<void>;
   readonly decide: (
     tx: PoolClient,
     schema: string,
@@ -99,11 +102,14 @@ export function commandProjection<P extends (typeof deciders)[CommandType], H ex
     isSnapshotted: true,
     notify: { channel: DECIDED_CHANNEL, payload: (command) => (isOwn(command) ? command.id : null) },
     isRelevant,
-    async fold(tx, command, { offset, schema }) {
+    async fold(tx, command, { offset, timestamp, schema }) {
       if (!isRelevant(command)) return;
+      // The log's time bounds that of the issuing host: a clock that is fast must not delete what is still valid.
+      const at = Math.min(command.issued_at, timestamp);
       await tx.query(`DELETE FROM ${schema}.command_outcomes WHERE issued_at <= $1`, [
-        command.issued_at - OUTCOME_LIFETIME_MS,
+        at - OUTCOME_LIFETIME_MS,
       ]);
+      await expire?.(tx, schema, at);
       const known = await tx.query(`SELECT 1 FROM ${schema}.command_outcomes WHERE id = $1`, [command.id]);
       if (known.rowCount !== 0) return;
       const { accepted, result } = await decide(tx, schema, command, offset + 1);

@@ -25,6 +25,8 @@ export interface Topic<M> {
   readonly partitions: number;
   /** Milliseconds, or `forever` for topics from which read models are rebuilt. */
   readonly retention: number | 'forever';
+  /** The broker stamps the messages, because their times decide what is deleted; else the producer does. */
+  readonly isStampedByBroker?: true;
   /** Strict parser of a message's value. */
   readonly schema: z.ZodType<M>;
 }
@@ -76,6 +78,7 @@ export const topics = {
     key: 'none',
     partitions: 1,
     retention: 'forever',
+    isStampedByBroker: true,
     schema: commandsMessage,
   }),
   snapshots: topic({
@@ -85,7 +88,14 @@ export const topics = {
     retention: 'forever',
     schema: snapshotsMessage,
   }),
-  ads: topic({ name: 'ads', key: 'ad', partitions: 1, retention: 'forever', schema: adsMessage }),
+  ads: topic({
+    name: 'ads',
+    key: 'ad',
+    partitions: 1,
+    retention: 'forever',
+    isStampedByBroker: true,
+    schema: adsMessage,
+  }),
   requests: topic({
     name: 'requests',
     key: 'subject (account:token, token, token:id)',

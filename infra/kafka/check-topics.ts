@@ -15,12 +15,16 @@ export function replicationFactor(brokers: number): number {
 }
 
 /** The configuration that a topic is created with. */
-export function topicConfig({ retention }: Topic<unknown>, brokers: number): Record<string, string> {
+export function topicConfig(
+  { retention, isStampedByBroker }: Topic<unknown>,
+  brokers: number,
+): Record<string, string> {
   return {
     'cleanup.policy': 'delete',
     'retention.ms': retention === 'forever' ? '-1' : String(retention),
     'retention.bytes': '-1',
     'max.message.bytes': String(MAX_MESSAGE_BYTES),
+    ...(isStampedByBroker === true ? { 'message.timestamp.type': 'LogAppendTime' } : {}),
     ...(brokers < REPLICATED_BROKERS ? {} : { 'min.insync.replicas': String(MIN_INSYNC_REPLICAS) }),
   };
 }
@@ -77,6 +81,8 @@ function unsafeConfig(
 
 function isSafe(key: string, actual: string, wanted: string): boolean {
   if (key === 'cleanup.policy') return actual === wanted;
+  // No message is lost by it: brokers refuse producers whose clock is an hour fast (message.timestamp.after.max.ms).
+  if (key === 'message.timestamp.type') return true;
   // -1 is no limit of retention.
   if (key.startsWith('retention.') && (actual === '-1' || wanted === '-1')) return actual === '-1';
   return Number(actual) >= Number(wanted);

@@ -29,6 +29,9 @@ export const accounts = commandProjection({
   name: 'accounts',
   version: 2,
   ddl: tableSql(import.meta.url),
+  async expire(tx, schema, at) {
+    await tx.query(`DELETE FROM ${schema}.sessions WHERE expires_at <= $1`, [at]);
+  },
   async decide(tx, schema, command, newId) {
     const { outcome, changes } = await decide(tx, schema, command, newId);
     for (const change of changes) await apply(tx, schema, change);
@@ -121,9 +124,6 @@ async function apply(tx: PoolClient, schema: string, change: Change): Promise<vo
       return;
     case 'session.closed':
       await tx.query(`DELETE FROM ${schema}.sessions WHERE token_hash = $1`, [change.tokenHash]);
-      return;
-    case 'sessions.expired':
-      await tx.query(`DELETE FROM ${schema}.sessions WHERE expires_at <= $1`, [change.atOrBefore]);
       return;
     case 'api-key.added':
       await insertRow(tx, `${schema}.api_keys`, change.key);

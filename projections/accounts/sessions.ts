@@ -11,8 +11,7 @@ interface SessionRow {
 
 export type SessionChange =
   | { readonly type: 'session.opened'; readonly session: SessionRow }
-  | { readonly type: 'session.closed'; readonly tokenHash: string }
-  | { readonly type: 'sessions.expired'; readonly atOrBefore: number };
+  | { readonly type: 'session.closed'; readonly tokenHash: string };
 
 export interface SessionsState {
   readonly userExists: boolean;
@@ -29,11 +28,7 @@ export function decideSession(
       if (!state.userExists) return refuse('NOT_FOUND', 'No such user.');
       if (state.sessionExists) return refuse('CONFLICT', 'This session exists.');
       const session = { token_hash, user_id, created_at: command.issued_at, expires_at };
-      return accept(
-        { expires_at },
-        { type: 'sessions.expired', atOrBefore: command.issued_at },
-        { type: 'session.opened', session },
-      );
+      return accept({ expires_at }, { type: 'session.opened', session });
     }
     case 'session.close':
       if (!state.sessionExists) return refuse('NOT_FOUND', 'No such session.');

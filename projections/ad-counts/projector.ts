@@ -15,8 +15,10 @@ export const adCounts: PostgresProjection<AdsMessage> = {
   topic: topics.ads,
   ddl: tableSql(import.meta.url),
   notify: { channel: AD_COUNTED_CHANNEL, payload: ({ id }) => id },
-  async fold(tx, { type, id, ad_id: adId, observed_at: at }, { schema }) {
-    await tx.query(`DELETE FROM ${schema}.ad_events WHERE observed_at <= $1`, [at - AD_EVENT_LIFETIME_MS]);
+  async fold(tx, { type, id, ad_id: adId, observed_at: at }, { schema, timestamp }) {
+    // As for commands: the log's time bounds that of the host.
+    const expiredAt = Math.min(at, timestamp) - AD_EVENT_LIFETIME_MS;
+    await tx.query(`DELETE FROM ${schema}.ad_events WHERE observed_at <= $1`, [expiredAt]);
     const isShown = type === 'ad.shown';
     await tx.query(
       `WITH fresh AS (

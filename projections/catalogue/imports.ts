@@ -5,7 +5,7 @@ import type { PoolClient } from '../../infra/postgres/client.ts';
 import { CATALOGUE_KINDS } from '../../schemas/catalogue.ts';
 import type { CatalogueKind } from '../../schemas/catalogue.ts';
 import type { CommandOf } from '../../schemas/messages/commands.ts';
-import { OUTCOME_LIFETIME_MS, accept, refuse } from '../commands.ts';
+import { accept, refuse } from '../commands.ts';
 import type { Outcome } from '../commands.ts';
 import { recountDomains, recountWallets } from './counts.ts';
 import { mergeOf } from './records.ts';
@@ -26,7 +26,6 @@ export async function keepPart(
   schema: string,
   { body, issued_at: at }: CommandOf<'catalogue.part'>,
 ): Promise<Outcome> {
-  await tx.query(`DELETE FROM ${schema}.import_parts WHERE issued_at <= $1`, [at - OUTCOME_LIFETIME_MS]);
   await tx.query(
     `INSERT INTO ${schema}.import_parts (import_id, part, records, issued_at) VALUES ($1, $2, $3, $4)
      ON CONFLICT DO NOTHING`,

@@ -2,7 +2,7 @@ import { z } from 'zod';
 
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { PoolClient } from '../../infra/postgres/client.ts';
-import { commandProjection, insertRow } from '../commands.ts';
+import { OUTCOME_LIFETIME_MS, commandProjection, insertRow } from '../commands.ts';
 import type { Decision, Outcome } from '../commands.ts';
 import { tableSql } from '../define.ts';
 import { countNewWallet, recountDomains } from './counts.ts';
@@ -18,6 +18,9 @@ export const catalogue = commandProjection({
   name: 'catalogue',
   version: 2,
   ddl: tableSql(import.meta.url),
+  async expire(tx, schema, at) {
+    await tx.query(`DELETE FROM ${schema}.import_parts WHERE issued_at <= $1`, [at - OUTCOME_LIFETIME_MS]);
+  },
   async decide(tx, schema, command, newId) {
     const make = async ({ outcome, changes }: Decision<CatalogueChange>): Promise<Outcome> => {
       for (const change of changes) await apply(tx, schema, change, newId);

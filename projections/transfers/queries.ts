@@ -9,7 +9,13 @@ import { amongFelts, feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import type { TransferSource } from '../transfer-reads.ts';
 import { ascending, ascendingSql, descending, uint32 } from '../descending.ts';
 
-export { MAX_HEIGHT, transferCount, transferPage, transferPositions, transferSample } from '../transfer-reads.ts';
+export {
+  MAX_HEIGHT,
+  transferCount,
+  transferPage,
+  transferPositions,
+  transferSample,
+} from '../transfer-reads.ts';
 export type {
   FeltFilter,
   PageRead,

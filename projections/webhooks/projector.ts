@@ -16,6 +16,11 @@ export const webhooks = commandProjection({
   version: 3,
   ddl: tableSql(import.meta.url),
   alsoApplies: ['user.disable'],
+  async expire(tx, schema, at) {
+    await tx.query(`DELETE FROM ${schema}.webhook_requests WHERE kind <> 'delete' AND issued_at <= $1`, [
+      at - OUTCOME_LIFETIME_MS,
+    ]);
+  },
   decide: decideAndApply,
 });
 
@@ -25,9 +30,6 @@ async function decideAndApply(
   command: WebhookCommand | CommandOf<'user.disable'>,
   newId: number,
 ): Promise<Outcome> {
-  await tx.query(`DELETE FROM ${schema}.webhook_requests WHERE kind <> 'delete' AND issued_at <= $1`, [
-    command.issued_at - OUTCOME_LIFETIME_MS,
-  ]);
   const { outcome, changes } =
     command.type === 'user.disable'
       ? decideOwner(command, newId)

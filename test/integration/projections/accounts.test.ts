@@ -45,14 +45,20 @@ beforeEach(async () => {
 /** Where the log of a schema ends. */
 const ends = new Map<string, number>();
 
-/** Commands in the order of the log, as many to a transaction as asked. */
-async function fold(commands: readonly Command[], into = schema, together = 1): Promise<void> {
+/** Commands in the order of the log, as many to a transaction as asked, taken by the log when issued or at another time. */
+async function fold(
+  commands: readonly Command[],
+  into = schema,
+  together = 1,
+  logTime?: number,
+): Promise<void> {
   const end = ends.get(into) ?? 0;
   ends.set(into, end + commands.length);
   for (let at = 0; at < commands.length; at += together) {
     await inTransaction(pool, async (tx) => {
       for (const [i, command] of commands.slice(at, at + together).entries()) {
-        const meta = { partition: 0, offset: end + at + i, timestamp: 0, schema: into };
+        const timestamp = logTime ?? command.issued_at;
+        const meta = { partition: 0, offset: end + at + i, timestamp, schema: into };
         await accounts.fold(tx, commandsMessage.parse(command), meta);
       }
     });
@@ -182,6 +188,14 @@ describe('commands', () => {
     ]);
     expect(await sessionByTokenHash(pool, schema, sha('a'))).toBeNull();
     expect(await sessionByTokenHash(pool, schema, sha('b'))).not.toBeNull();
+  });
+
+  it('delete nothing that is valid when the clock of a host is days fast', async () => {
+    await fold([user('alice', { id: 'before' }), session(1, 'a', NOON + HOUR)]);
+    const isFast = { issued_at: NOON + 72 * HOUR };
+    await fold([session(1, 'b', NOON + 96 * HOUR, isFast)], schema, 1, NOON + 1);
+    expect(await sessionByTokenHash(pool, schema, sha('a'))).not.toBeNull();
+    expect(await outcomeById(pool, schema, 'before')).not.toBeNull();
   });
 
   it('end the sessions of a user whose password is set, and of no other', async () => {
