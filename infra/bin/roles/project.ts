@@ -6,7 +6,9 @@ import type { ProjectionRun } from '../../../projections/engine/run/lifetime.ts'
 import { startSampling } from '../../../projections/engine/verify/sampling.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { systemClock } from '../../clock.ts';
-import type { Role, RoleContext } from '../role.ts';
+import { createAlarms } from '../../../pipeline/alarms.ts';
+import type { Role } from '../role.ts';
+import { runServed } from './run-served.ts';
 import { startCreatingAdmin } from '../operator/create-admin.ts';
 import { openClickHouse, openKafka, openPool } from '../connect.ts';
 
@@ -14,7 +16,7 @@ export const projectRole: Role = {
   name: 'project',
   summary: 'project the log into read models; all of them, or those named',
   async start(context, only) {
-    const { config, log, metrics: registry, releasers, fail } = context;
+    const { config, log, metrics: registry, releasers } = context;
     const unknown = only.filter((name) => !projections.some((projection) => projection.name === name));
     if (unknown.length > 0) {
       const names = projections.map(({ name }) => name).join(', ');
@@ -25,34 +27,25 @@ export const projectRole: Role = {
     const pool = openPool(context, 'tds-project', 12);
     const clickhouse = openClickHouse(context, 'tds-project');
     const metrics = createProjectionMetrics(registry);
-    const runs: Promise<ProjectionRun>[] = postgresProjections.filter(wanted).map((projection) =>
-      runPostgresProjection({
-        kafka,
-        pool,
-        projection,
-        groupId: `project-${projection.name}`,
-        log,
-        metrics,
-      }),
-    );
-    for (const [topic, together] of Map.groupBy(clickhouseProjections.filter(wanted), (one) => one.topic)) {
-      const names = only.length === 0 ? [] : together.map(({ name }) => name);
+    const dependencies = { kafka, pool, log, metrics };
+    const served = { ...context, pool, alarms: createAlarms(pool) };
+    const runs = postgresProjections.filter(wanted).map((projection) => {
+      const groupId = `project-${projection.name}`;
+      return runServed(
+        [projection],
+        () => runPostgresProjection({ ...dependencies, projection, groupId }),
+        served,
+      );
+    });
+    for (const [topic, ofTopic] of Map.groupBy(clickhouseProjections.filter(wanted), (one) => one.topic)) {
+      const names = only.length === 0 ? [] : ofTopic.map(({ name }) => name);
       const groupId = ['project', topic.name, ...names].join('-');
       const limits = { rows: config.batchRows };
-      runs.push(
-        runClickHouseProjections({
-          kafka,
-          clickhouse,
-          pool,
-          projections: together,
-          groupId,
-          log,
-          metrics,
-          limits,
-        }),
-      );
+      const run = (together: typeof ofTopic): Promise<ProjectionRun> =>
+        runClickHouseProjections({ ...dependencies, clickhouse, projections: together, groupId, limits });
+      runs.push(runServed(ofTopic, (together) => run([...together]), served));
     }
-    await allRunning(runs, { releasers, fail });
+    await settled(runs);
     if (wanted({ name: 'accounts' })) startCreatingAdmin(context);
     if (only.length === 0) {
       const sampling = startSampling({ pool, clickhouse, kafka, clock: systemClock, log, metrics: registry });
@@ -62,15 +55,9 @@ export const projectRole: Role = {
   },
 };
 
-/** Waits for every start, so that a failed one leaves none starting behind; `releasers` stops those that run. */
-async function allRunning(
-  starting: readonly Promise<ProjectionRun>[],
-  { releasers, fail }: Pick<RoleContext, 'releasers' | 'fail'>,
-): Promise<void> {
-  const outcomes = await Promise.allSettled(starting);
-  for (const outcome of outcomes) {
-    if (outcome.status === 'fulfilled') releasers.push('projection', () => outcome.value.stop());
+/** Waits for every start, so that a failed one leaves none starting behind. */
+async function settled(starting: readonly Promise<void>[]): Promise<void> {
+  for (const outcome of await Promise.allSettled(starting)) {
+    if (outcome.status === 'rejected') throw outcome.reason;
   }
-  for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
-  for (const outcome of outcomes) if (outcome.status === 'fulfilled') outcome.value.done.catch(fail);
 }

@@ -1,0 +1,111 @@
+import { needsRebuild, servedBuild } from '../../../projections/engine/builds.ts';
+import type { ProjectionRun } from '../../../projections/engine/run/lifetime.ts';
+import type { Projection } from '../../../projections/define.ts';
+import type { Alarms } from '../../../pipeline/alarms.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import type { Pool } from '../../postgres/client.ts';
+import { createRetryWhileUnavailable } from '../../retry-while-unavailable.ts';
+import { pollUntil } from '../../retry.ts';
+import type { RoleContext } from '../role.ts';
+
+interface RunServedDeps extends Pick<RoleContext, 'log' | 'releasers' | 'fail'> {
+  readonly pool: Pool;
+  readonly alarms: Alarms;
+  /** Interval of looking whether a projection was rebuilt. */
+  readonly pollMs?: number;
+}
+
+/** A run of the projections that are served in this program's version; the outdated ones stand still. */
+interface Round<P> {
+  readonly run: ProjectionRun | null;
+  readonly outdated: readonly P[];
+}
+
+/**
+ * Runs projections together, except those that are served in another version: they stand still, with an alarm, until they
+ * are rebuilt, and then join. Resolves when the others run.
+ */
+export async function runServed<P extends Projection>(
+  projections: readonly P[],
+  run: (together: readonly P[]) => Promise<ProjectionRun>,
+  deps: RunServedDeps,
+): Promise<void> {
+  const { pool, log, releasers, fail, pollMs = 10_000 } = deps;
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  const retryWhileUnavailable = createRetryWhileUnavailable({ component: 'project', signal, log });
+
+  const startRound = async (): Promise<Round<P>> => {
+    const { current, outdated } = await splitByVersion(projections, deps);
+    return { run: current.length === 0 ? null : await run(current), outdated };
+  };
+  /** Resolves when an outdated projection was rebuilt, or a running one was swapped to another version. */
+  const ended = async ({ run: running, outdated }: Round<P>): Promise<void> => {
+    const swapped = running?.done.catch((error: unknown) => {
+      if (!(error instanceof AppError) || error.code !== 'VERSION_MISMATCH') throw error;
+    });
+    const isRebuilt = async (): Promise<boolean> =>
+      (await Promise.all(outdated.map((one) => needsRebuild(pool, one)))).includes(false);
+    const looking = new AbortController();
+    const rebuilt = pollUntil(
+      () => retryWhileUnavailable(isRebuilt),
+      (is) => is,
+      { everyMs: pollMs, withinMs: Infinity, signal: AbortSignal.any([signal, looking.signal]) },
+    );
+    // Awaited below; a stop may reject it before.
+    rebuilt.catch(() => {});
+    try {
+      await Promise.race(
+        [swapped, ...(outdated.length === 0 ? [] : [rebuilt])].filter((one) => one !== undefined),
+      );
+    } finally {
+      looking.abort();
+      await rebuilt.catch(() => {});
+    }
+  };
+
+  let round = await startRound();
+  releasers.push('projections', async () => {
+    stopping.abort();
+    await round.run?.stop();
+  });
+  const follow = async (): Promise<void> => {
+    while (!signal.aborted) {
+      await ended(round);
+      await round.run?.stop();
+      if (!signal.aborted) round = await retryWhileUnavailable(startRound);
+    }
+  };
+  follow().catch((error: unknown) => {
+    if (!signal.aborted) fail(error);
+  });
+}
+
+const alarmOf = ({ name }: Projection): string => `projection.outdated:${name}`;
+
+async function splitByVersion<P extends Projection>(
+  projections: readonly P[],
+  { pool, alarms, log }: RunServedDeps,
+): Promise<{ current: P[]; outdated: P[] }> {
+  const [current, outdated]: [P[], P[]] = [[], []];
+  for (const projection of projections) {
+    if (!(await needsRebuild(pool, projection))) {
+      current.push(projection);
+      continue;
+    }
+    outdated.push(projection);
+    const { name, version } = projection;
+    const served = await servedBuild(pool, projection);
+    const found = served === null ? 'not built' : `served in version ${served.version}`;
+    const detail = `${name} is ${found}, this program writes version ${version}`;
+    if (served !== null && served.version > version) {
+      // In a rolling upgrade another process runs it.
+      log.warn({ projection: name }, `projection stands still: ${detail}, which is older`);
+    } else {
+      log.error({ projection: name }, `projection stands still: ${detail}: run \`tds rebuild ${name}\``);
+      await alarms.raise(alarmOf(projection), `${detail}: run \`tds rebuild ${name}\``);
+    }
+  }
+  await alarms.clear(current.map(alarmOf));
+  return { current, outdated };
+}
