@@ -54,7 +54,7 @@ export async function startSecureKafka({
     id: 1,
     folder,
     clusterId: newClusterId(),
-    controllerPort,
+    controllerPorts: [controllerPort],
     port: plainPort,
     properties: {
       listeners: `SASL_SSL://127.0.0.1:${port},PLAINTEXT://127.0.0.1:${plainPort},CONTROLLER://127.0.0.1:${controllerPort}`,

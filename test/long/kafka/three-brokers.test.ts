@@ -27,7 +27,7 @@ afterAll(() => cluster?.stop());
 
 test('every acknowledged message is in the log at its reported offset while leaders move', async () => {
   const log = createLogger('test', 'silent');
-  const kafka = createKafka({ brokers: cluster.brokers, clientId: 'test', topicPrefix: PREFIX, log });
+  const kafka = createKafka({ brokers: cluster.urls, clientId: 'test', topicPrefix: PREFIX, log });
   const publisher = kafka.publisher();
   const acknowledged: { partition: number; offset: number; name: string }[] = [];
   const startedAt = performance.now();
@@ -86,7 +86,7 @@ test('every acknowledged message is in the log at its reported offset while lead
 
 test('topics have three replicas, two of them in sync; one with fewer is refused by name', async () => {
   const log = createLogger('test', 'silent');
-  const created = createKafka({ brokers: cluster.brokers, clientId: 'test', topicPrefix: 'safe.', log });
+  const created = createKafka({ brokers: cluster.urls, clientId: 'test', topicPrefix: 'safe.', log });
   await created.ensureTopics();
   await created.close();
   const { topics: described } = await retry(
@@ -99,7 +99,7 @@ test('topics have three replicas, two of them in sync; one with fewer is refused
   );
 
   await cluster.createTopic(`few.${topic.name}`, topic.partitions, 1);
-  const few = createKafka({ brokers: cluster.brokers, clientId: 'test', topicPrefix: 'few.', log });
+  const few = createKafka({ brokers: cluster.urls, clientId: 'test', topicPrefix: 'few.', log });
   const refused = await few.ensureTopics().then(
     () => null,
     (error: unknown) => error,
