@@ -34,9 +34,12 @@ export function topicConfig(
  *
  * @throws AppError `TOPIC_MISMATCH` that names each such topic with the command that changes it
  */
-export async function checkTopics(admin: kafkajs.Admin, topicPrefix: string): Promise<void> {
+export async function checkTopics(
+  admin: kafkajs.Admin,
+  topicPrefix: string,
+  brokerCount: number,
+): Promise<void> {
   const declared = new Map(Object.values(topics).map((topic) => [topicPrefix + topic.name, topic]));
-  const { brokers } = await admin.describeCluster();
   const { resources } = await admin.describeConfigs({
     includeSynonyms: false,
     resources: [...declared.keys()].map((name) => ({ type: kafkajs.ConfigResourceTypes.TOPIC, name })),
@@ -53,8 +56,8 @@ export async function checkTopics(admin: kafkajs.Admin, topicPrefix: string): Pr
     if (topic === undefined) return [];
     const actual = new Map(configEntries.map(({ configName, configValue }) => [configName, configValue]));
     return [
-      ...unsafeConfig(name, topicConfig(topic, brokers.length), actual),
-      ...underReplicated(name, replicasOf.get(name) ?? 0, brokers.length),
+      ...unsafeConfig(name, topicConfig(topic, brokerCount), actual),
+      ...underReplicated(name, replicasOf.get(name) ?? 0, brokerCount),
     ];
   });
   if (problems.length === 0) return;

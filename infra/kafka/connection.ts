@@ -74,27 +74,37 @@ export function connectionOptions({ brokers, ssl, sasl }: KafkaConnection) {
 }
 
 /**
- * The error of a failed request: `STORE_UNAVAILABLE`, which is retried, or `CONFIG_INVALID` where only other settings help: the
- * broker rejects the log-in, or its certificate is not trusted.
+ * The error of a failed request: `STORE_UNAVAILABLE`, which is retried, or `CONFIG_INVALID` where only other settings or
+ * certificates help.
  */
 export function kafkaError(message: string, cause: unknown): AppError {
   for (let error: unknown = cause; error instanceof Error; error = error.cause) {
     if (error instanceof AppError) return error;
-    if (error.name === 'KafkaJSSASLAuthenticationError') {
-      return invalid(
-        `Kafka rejected the log-in (${error.message}): check KAFKA_SASL_MECHANISM, KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD`,
-        cause,
-      );
-    }
-    if ('code' in error && CERTIFICATE_ERRORS.test(String(error.code))) {
-      return invalid(`The certificate of Kafka is not trusted (${error.message}): check KAFKA_SSL_CA`, cause);
-    }
+    const refusal = refusalText(error);
+    if (refusal !== null) return invalid(refusal, cause);
   }
   return new AppError('STORE_UNAVAILABLE', message, { retryable: true, cause });
 }
 
 /** Codes of OpenSSL's verification and of Node's check of the host name. */
 const CERTIFICATE_ERRORS = /CERT|^UNABLE_TO_/;
+/** Codes of the alerts with which a broker ends the handshake. */
+const CERTIFICATE_ALERTS = /ALERT.*CERTIFICATE/;
+
+/** Why broker and client do not accept each other; null for any other error. */
+function refusalText(error: Error): string | null {
+  const { name, message } = error;
+  const code = 'code' in error ? String(error.code) : '';
+  if (name === 'KafkaJSSASLAuthenticationError')
+    return `Kafka rejected the log-in (${message}): check KAFKA_SASL_MECHANISM, KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD`;
+  if (code === 'CERT_HAS_EXPIRED')
+    return 'The certificate of Kafka has expired: renew it on the brokers, or the one of its authority in KAFKA_SSL_CA';
+  if (CERTIFICATE_ALERTS.test(code))
+    return `Kafka rejected the client certificate (${code}): check KAFKA_SSL_CERT and KAFKA_SSL_KEY`;
+  if (CERTIFICATE_ERRORS.test(code))
+    return `The certificate of Kafka is not trusted (${message}): check KAFKA_SSL_CA`;
+  return null;
+}
 
 function invalid(message: string, cause?: unknown): AppError {
   return new AppError('CONFIG_INVALID', message, { cause });

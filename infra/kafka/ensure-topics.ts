@@ -9,26 +9,35 @@ import { kafkaError } from './connection.ts';
 const READY_WITHIN_MS = 60_000;
 const POLL_MS = 100;
 
+interface TopicOptions {
+  /** As configured; fewer may be available. */
+  readonly brokers: readonly string[];
+  readonly topicPrefix: string;
+  readonly allowUnsafeTopics?: boolean;
+}
+
 /**
  * Creates the topics of `schemas/topics.ts` that are missing, each with its retention, waits until every partition answers (a
  * new topic may be unknown to a broker, or have no leader yet), and checks the partitions and the configuration of all.
  */
 export async function ensureTopics(
   admin: kafkajs.Admin,
-  { topicPrefix, allowUnsafeTopics = false }: { topicPrefix: string; allowUnsafeTopics?: boolean },
+  { brokers, topicPrefix, allowUnsafeTopics = false }: TopicOptions,
 ): Promise<void> {
   const existing = new Set(await admin.listTopics());
   const missing = Object.values(topics).filter(({ name }) => !existing.has(topicPrefix + name));
+  const { brokers: available } = await admin.describeCluster();
+  // A topic created while a broker is away would keep fewer replicas when it is back.
+  const brokerCount = Math.max(available.length, brokers.length);
   try {
-    const { brokers } = await admin.describeCluster();
     await admin.createTopics({
       // kafkajs fails on a topic that the broker does not know yet; the loop below waits for leaders.
       waitForLeaders: false,
       topics: missing.map((topic) => ({
         topic: topicPrefix + topic.name,
         numPartitions: topic.partitions,
-        replicationFactor: replicationFactor(brokers.length),
-        configEntries: Object.entries(topicConfig(topic, brokers.length)).map(([key, value]) => ({
+        replicationFactor: replicationFactor(brokerCount),
+        configEntries: Object.entries(topicConfig(topic, brokerCount)).map(([key, value]) => ({
           name: key,
           value,
         })),
@@ -45,7 +54,7 @@ export async function ensureTopics(
     { everyMs: POLL_MS, withinMs: READY_WITHIN_MS },
   );
   if (cause !== null) throw kafkaError(`Topics have no leaders after ${READY_WITHIN_MS / 1000} s`, cause);
-  if (!allowUnsafeTopics) await checkTopics(admin, topicPrefix);
+  if (!allowUnsafeTopics) await checkTopics(admin, topicPrefix, brokerCount);
 }
 
 /** The reason why the topics cannot be used yet; null when they can. Throws `TOPIC_MISMATCH` on wrong partitions. */

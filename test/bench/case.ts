@@ -42,6 +42,8 @@ export interface Scale {
   readonly rows: number;
   /** Ledger legs of the largest account in `pages`. */
   readonly hotLegs: number;
+  /** Kafka brokers in `backfill`. */
+  readonly brokers: 1 | 3;
   /** Transfers per generated block. */
   readonly perBlock: number;
   /** Number of samples (blocks, messages, pages, keys); null: the default of each case. */

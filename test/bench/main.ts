@@ -53,6 +53,7 @@ ${cases.map(({ name, summary }) => `  ${name.padEnd(10)} ${summary}`).join('\n')
 
 Options
   --transfers N   transfers of the chain in backfill and rebuild (1,000,000)
+  --brokers N     Kafka brokers in backfill: 1, or 3 with three replicas, of which two acknowledge (1)
   --rows N        transfers in the tables of pages (5,000,000)
   --hot-legs N    ledger legs of the largest account in pages, balances and portfolio (20,000,000)
   --per-block N   transfers per block (100)
@@ -69,6 +70,7 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     transfers: { type: 'string', default: '1000000' },
+    brokers: { type: 'string', default: '1' },
     rows: { type: 'string', default: '5000000' },
     'hot-legs': { type: 'string', default: '20000000' },
     'per-block': { type: 'string', default: '100' },
@@ -87,6 +89,13 @@ function count(name: string, text: string): number {
   process.exit(2);
 }
 
+function brokerCount(text: string): Scale['brokers'] {
+  if (text === '1') return 1;
+  if (text === '3') return 3;
+  process.stderr.write(`--brokers must be 1 or 3, not ${text}\n`);
+  process.exit(2);
+}
+
 const unknown = positionals.filter((name) => cases.every((one) => one.name !== name));
 if (values.help || unknown.length > 0) {
   if (unknown.length > 0) process.stderr.write(`Unknown case: ${unknown.join(', ')}\n\n`);
@@ -95,6 +104,7 @@ if (values.help || unknown.length > 0) {
 }
 const scale: Scale = {
   transfers: count('transfers', values.transfers),
+  brokers: brokerCount(values.brokers),
   rows: count('rows', values.rows),
   hotLegs: count('hot-legs', values['hot-legs']),
   perBlock: count('per-block', values['per-block']),

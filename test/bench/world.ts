@@ -4,6 +4,8 @@ import { join } from 'node:path';
 
 import { freePort } from '../../infra/embedded/ports.ts';
 import { Releasers, sleep } from '../../infra/lifecycle.ts';
+import { startKafkaCluster } from '../support/kafka-cluster.ts';
+import type { KafkaCluster } from '../support/kafka-cluster.ts';
 import { startService } from '../support/service.ts';
 import type { RunningService } from '../support/service.ts';
 import { startChain } from './chain.ts';
@@ -22,6 +24,8 @@ export interface World {
   /** Reports progress; not part of the result. */
   readonly say: (line: string) => void;
   chain(options: Parameters<typeof startChain>[0]): Promise<ChainProcess>;
+  /** Starts three Kafka brokers. */
+  kafkaCluster(): Promise<KafkaCluster>;
   /** Starts the whole service, as `npm start` does. */
   service(
     name: string,
@@ -61,6 +65,11 @@ export function createWorld(options: {
       const chain = await startChain(asked);
       releasers.push('simulated node', () => chain.stop());
       return chain;
+    },
+    async kafkaCluster() {
+      const cluster = await startKafkaCluster();
+      releasers.push('Kafka cluster', () => cluster.stop());
+      return cluster;
     },
     async service(name, settings = {}) {
       const dataDir = join(dir, name);

@@ -22,9 +22,9 @@ export interface SecureKafka {
 }
 
 export async function startSecureKafka({
-  isExpired = false,
+  expired,
   asksForCertificate = false,
-}: { isExpired?: boolean; asksForCertificate?: boolean } = {}): Promise<SecureKafka> {
+}: { expired?: 'broker' | 'client'; asksForCertificate?: boolean } = {}): Promise<SecureKafka> {
   const folder = mkdtempSync(join(tmpdir(), 'tds-kafka-secure-'));
   const [port, plainPort, controllerPort] = [await freePort(), await freePort(), await freePort()];
   const file = (name: string, text: string): string => {
@@ -38,15 +38,15 @@ export async function startSecureKafka({
       { name: 'keyUsage', keyCertSign: true, digitalSignature: true },
     ],
   });
-  const signed = async (subject: string, days: number): Promise<{ cert: string; private: string }> =>
+  const signed = async (subject: 'broker' | 'client'): Promise<{ cert: string; private: string }> =>
     await generate(named(subject), {
       ca: { cert: authority.cert, key: authority.private },
       notBeforeDate: new Date(Date.now() - 10 * 86_400_000),
-      notAfterDate: new Date(Date.now() + days * 86_400_000),
+      notAfterDate: new Date(Date.now() + (subject === expired ? -1 : 10) * 86_400_000),
       extensions: [{ name: 'subjectAltName', altNames: [{ type: 7, ip: '127.0.0.1' }] }],
     });
-  const broker = await signed('broker', isExpired ? -1 : 10);
-  const client = await signed('client', 10);
+  const broker = await signed('broker');
+  const client = await signed('client');
   const ca = file('ca.pem', authority.cert);
   const listener = 'listener.name.sasl_ssl';
   const login = `username="${USERNAME}" password=${JSON.stringify(PASSWORD)}`;
@@ -54,7 +54,7 @@ export async function startSecureKafka({
     id: 1,
     folder,
     clusterId: newClusterId(),
-    controllerPort,
+    controllerPorts: [controllerPort],
     port: plainPort,
     properties: {
       listeners: `SASL_SSL://127.0.0.1:${port},PLAINTEXT://127.0.0.1:${plainPort},CONTROLLER://127.0.0.1:${controllerPort}`,

@@ -118,7 +118,7 @@ export type ServedTransfer = z.infer<typeof page>['results'][number];
 
 /** All rows of a filter, paged by cursor, with the `count` of the first page. */
 export async function allTransfers(
-  service: RunningService,
+  service: Pick<RunningService, 'get'>,
   filter: string,
 ): Promise<{ count: number; rows: ServedTransfer[] }> {
   const rows: ServedTransfer[] = [];

@@ -3,8 +3,9 @@ import { z } from 'zod';
 import { startApi } from '../../../api/server.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { AppError } from '../../../schemas/errors.ts';
-import type { ClickHouse } from '../../clickhouse/client.ts';
+import { topics } from '../../../schemas/topics.ts';
 import { required } from '../../config.ts';
+import { withTimeout } from '../../lifecycle.ts';
 import { openEgress } from './egress.ts';
 import { serviceMetrics } from './service-metrics.ts';
 import type { Role } from '../role.ts';
@@ -13,15 +14,15 @@ import { openClickHouse, openKafka, openPool } from '../connect.ts';
 /** Longer than any request may take: its client has disconnected by then. */
 const REQUEST_MS = 15_000;
 const API_QUERY_MS = 8000;
-/** Of the read at the start. */
+/** Of the requests at the start. */
 const CHECK_MS = 3000;
 
 const one = { name: 'api.start', sql: 'SELECT 1 AS one', row: z.object({ one: z.number() }) };
 
-/** Refuses a user that cannot read exact numbers. While ClickHouse is unavailable, the API starts and answers 503. */
-async function checkReader(clickhouse: ClickHouse): Promise<void> {
+/** Ends the start on a setting that a store refuses. While a store is unavailable, the API starts and answers 503. */
+async function refuseInvalid(check: Promise<unknown>): Promise<void> {
   try {
-    await clickhouse.rows(one, {}, { signal: AbortSignal.timeout(CHECK_MS) });
+    await withTimeout(check, CHECK_MS, null);
   } catch (error) {
     if (error instanceof AppError && error.code === 'CONFIG_INVALID') throw error;
   }
@@ -44,7 +45,12 @@ export const apiRole: Role = {
       timeoutMs: REQUEST_MS,
       isReader: true,
     });
-    await checkReader(clickhouse);
+    await Promise.all([
+      // A user that cannot read exact numbers.
+      refuseInvalid(clickhouse.rows(one, {}, { signal: AbortSignal.timeout(CHECK_MS) })),
+      // A log-in or a certificate that is rejected.
+      refuseInvalid(kafka.topicId(topics.commands)),
+    ]);
     const served = (): ReturnType<typeof servedBuilds> => servedBuilds(pool);
     const egress = openEgress(config, releasers);
     const server = await startApi({

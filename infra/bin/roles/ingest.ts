@@ -4,6 +4,7 @@ import { startIngester } from '../../../pipeline/ingest/ingest.ts';
 import { createIngestMetrics } from '../../../pipeline/ingest/metrics.ts';
 import { createStandards } from '../../../pipeline/ingest/contracts/standards.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
+import { topics } from '../../../schemas/topics.ts';
 import { systemClock } from '../../clock.ts';
 import { blockReaders } from './block-reader.ts';
 import type { Role } from '../role.ts';
@@ -23,6 +24,8 @@ export const ingestRole: Role = {
     const node = openNode(context, metrics);
     const publisher = kafka.publisher();
     releasers.push('publisher', () => publisher.close());
+    // A publisher connects with its first message: a wrong log-in is reported now.
+    await kafka.topicId(topics.chainBlocks);
     const ingester = startIngester(
       {
         node,

@@ -25,7 +25,7 @@ const progress = z.object({ totals: z.object({ transfers: z.number() }) });
 export const backfill: BenchCase = {
   name: 'backfill',
   summary: 'index a prepared chain, from the node through RPC and Kafka into every table of chain.blocks',
-  async run(world, { transfers, perBlock }) {
+  async run(world, { transfers, perBlock, brokers }) {
     // Generated blocks have slightly more or fewer transfers than requested.
     const head = Math.ceil((1.02 * transfers) / perBlock);
     world.say(`preparing a chain of ${head} blocks`);
@@ -33,8 +33,10 @@ export const backfill: BenchCase = {
     const chain = await world.chain({ head, perBlock, preparedDir });
     const truth = await chain.truth();
 
+    const cluster = brokers === 1 ? null : await world.kafkaCluster();
     world.say(`indexing ${truth.transfers} transfers`);
     const { service, dataDir } = await world.service('backfill', {
+      ...(cluster === null ? {} : { KAFKA_BROKERS: cluster.urls.join(',') }),
       STARKNET_RPC_URL: chain.url,
       INDEX_FROM: '0',
       // More than one chunk, as on a long chain.
@@ -43,6 +45,7 @@ export const backfill: BenchCase = {
     const watched = watchProcesses(
       {
         ...service.pids(),
+        ...Object.fromEntries((cluster?.brokers ?? []).map((broker, i) => [`kafka ${i + 1}`, broker.pid()])),
         supervisor: service.pid,
         'simulated node': chain.pid,
         bench: process.pid,
@@ -60,7 +63,9 @@ export const backfill: BenchCase = {
     const stores = await world.stores(dataDir);
     const sizes = await tableSizes(stores);
     const rpcBytes = folderBytes(preparedDir, /\.blocks$/);
-    const logBytes = folderBytes(join(dataDir, 'kafka'), /chain\.blocks-\d+\/\d+\.log$/);
+    const logBytes = (cluster?.logDirs ?? [join(dataDir, 'kafka')])
+      .map((dir) => folderBytes(dir, /chain\.blocks-\d+\/\d+\.log$/))
+      .reduce((sum, bytes) => sum + bytes, 0);
     return {
       figures: [
         { name: 'transfers', value: truth.transfers, unit: '' },
@@ -94,7 +99,7 @@ export const backfill: BenchCase = {
           columns: ['where', 'rows', 'parts', 'MB', 'MB before compression', 'bytes a row'],
           rows: [
             ['JSON of the node', truth.blocks, '', rpcBytes / 1e6, '', ''],
-            ['chain.blocks in Kafka', truth.blocks, '', logBytes / 1e6, '', ''],
+            ['chain.blocks in Kafka, all brokers', truth.blocks, '', logBytes / 1e6, '', ''],
             ...sizes.map(({ table, rows, parts, stored, plain }) => [
               table,
               rows,

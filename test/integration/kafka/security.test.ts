@@ -7,9 +7,14 @@ import { createKafka } from '../../../infra/kafka/client.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import { kafkaConnection } from '../../../infra/kafka/connection.ts';
 import { createLogger } from '../../../infra/log.ts';
+import { migrate } from '../../../infra/postgres/migrate.ts';
+import { createPool } from '../../../infra/postgres/client.ts';
 import { topics } from '../../../schemas/topics.ts';
+import { isolated } from '../../support/isolation.ts';
+import type { Isolated } from '../../support/isolation.ts';
 import { PASSWORD, USERNAME, startSecureKafka } from '../../support/secure-kafka.ts';
 import type { SecureKafka } from '../../support/secure-kafka.ts';
+import { tds } from '../../support/tds.ts';
 
 /** A broker that clients reach by TLS and with a log-in only. */
 
@@ -17,23 +22,59 @@ const lines: string[] = [];
 const log = createLogger('test', 'trace', { write: (line) => void lines.push(line) });
 const topicPrefix = `s_${randomBytes(4).toString('hex')}.`;
 
+const EXPIRED = /^The certificate of Kafka has expired: renew it on the brokers, or .* in KAFKA_SSL_CA$/;
+
+const settingsOf = ({ broker, ca }: SecureKafka) => ({
+  KAFKA_BROKERS: broker,
+  KAFKA_SSL: 'true',
+  KAFKA_SSL_CA: ca,
+  KAFKA_SASL_MECHANISM: 'scram-sha-512',
+  KAFKA_SASL_USERNAME: USERNAME,
+  KAFKA_SASL_PASSWORD: PASSWORD,
+});
+
 const open = (server: SecureKafka, env: NodeJS.ProcessEnv = {}): Kafka =>
   createKafka({
-    ...kafkaConnection(
-      loadConfig({
-        KAFKA_BROKERS: server.broker,
-        KAFKA_SSL: 'true',
-        KAFKA_SSL_CA: server.ca,
-        KAFKA_SASL_MECHANISM: 'scram-sha-512',
-        KAFKA_SASL_USERNAME: USERNAME,
-        KAFKA_SASL_PASSWORD: PASSWORD,
-        ...env,
-      }),
-    ),
+    ...kafkaConnection(loadConfig({ ...settingsOf(server), ...env })),
     clientId: 'test',
     topicPrefix,
     log,
   });
+
+let own: Isolated;
+beforeAll(async () => {
+  own = await isolated();
+  const pool = createPool(own.env.DATABASE_URL, { applicationName: 'test', max: 1 });
+  await migrate(pool);
+  await pool.end();
+});
+afterAll(() => own.drop());
+
+/** A role that cannot connect exits with code 1 and the sentence, without a stack or a secret. */
+async function expectSentence(
+  server: SecureKafka,
+  role: string,
+  env: Readonly<Record<string, string>>,
+  sentence: RegExp,
+): Promise<void> {
+  const { code, stdout, stderr } = await tds(
+    {
+      ...own.env,
+      ...settingsOf(server),
+      API_DATABASE_URL: own.env.DATABASE_URL,
+      STARKNET_RPC_URL: 'http://127.0.0.1:1',
+      SECRET_KEY: randomBytes(32).toString('hex'),
+      LOG_LEVEL: 'trace',
+      ...env,
+    },
+    role,
+  );
+  const logged = [...stdout.matchAll(/^\{"level":60,.*"msg":"(.*)"\}$/gm)].map(([, message]) => message);
+  const said = logged.length > 0 ? logged : [stderr.trim()];
+  expect(said, stdout + stderr).toEqual([expect.stringMatching(sentence)]);
+  expect(stdout + stderr).not.toMatch(/secret|wrong password/);
+  expect(code).toBe(1);
+}
 
 /** Every way that the service uses a connection. */
 async function exchange(kafka: Kafka, name: string): Promise<void> {
@@ -80,6 +121,14 @@ describe('a SASL_SSL listener', () => {
     },
   );
 
+  test.each(['migrate', 'ingest', 'project', 'observe', 'dispatch', 'api'])(
+    'ends tds %s in one sentence without a secret where the password is wrong',
+    async (role) => {
+      const sentence = /^Kafka rejected the log-in \(.*\): check KAFKA_SASL_MECHANISM, .*PASSWORD$/;
+      await expectSentence(server, role, { KAFKA_SASL_PASSWORD: 'wrong password' }, sentence);
+    },
+  );
+
   test('is not trusted without its authority', async () => {
     const kafka = open(server, { KAFKA_SSL_CA: '' });
     const refusal = {
@@ -112,18 +161,36 @@ test('a listener that asks for a client certificate accepts one of its authority
   }
 });
 
-test('an expired certificate is named as such', async () => {
-  const server = await startSecureKafka({ isExpired: true });
-  try {
-    const kafka = open(server);
-    await expect(kafka.topicId(topics.chainStatus)).rejects.toMatchObject({
-      code: 'CONFIG_INVALID',
-      message: expect.stringContaining('certificate has expired'),
-    });
-    await kafka.close();
-  } finally {
-    await server.stop();
-  }
+describe('an expired certificate', () => {
+  test('of the broker is named as such, also by each role', async () => {
+    const server = await startSecureKafka({ expired: 'broker' });
+    try {
+      const kafka = open(server);
+      const refusal = { code: 'CONFIG_INVALID', message: expect.stringMatching(EXPIRED) };
+      await expect(kafka.topicId(topics.chainStatus)).rejects.toMatchObject(refusal);
+      await expect(kafka.ensureTopics()).rejects.toMatchObject(refusal);
+      await kafka.close();
+      await expectSentence(server, 'project', {}, EXPIRED);
+    } finally {
+      await server.stop();
+    }
+  });
+
+  test('of the client is named as such', async () => {
+    const server = await startSecureKafka({ expired: 'client', asksForCertificate: true });
+    try {
+      const kafka = open(server, { KAFKA_SSL_CERT: server.clientCert, KAFKA_SSL_KEY: server.clientKey });
+      await expect(kafka.topicId(topics.chainStatus)).rejects.toMatchObject({
+        code: 'CONFIG_INVALID',
+        message: expect.stringMatching(
+          /^Kafka rejected the client certificate \(.*\): check KAFKA_SSL_CERT and KAFKA_SSL_KEY$/,
+        ),
+      });
+      await kafka.close();
+    } finally {
+      await server.stop();
+    }
+  });
 });
 
 test.each([

@@ -27,7 +27,7 @@ afterAll(() => cluster?.stop());
 
 test('every acknowledged message is in the log at its reported offset while leaders move', async () => {
   const log = createLogger('test', 'silent');
-  const kafka = createKafka({ brokers: cluster.brokers, clientId: 'test', topicPrefix: PREFIX, log });
+  const kafka = createKafka({ brokers: cluster.urls, clientId: 'test', topicPrefix: PREFIX, log });
   const publisher = kafka.publisher();
   const acknowledged: { partition: number; offset: number; name: string }[] = [];
   const startedAt = performance.now();
@@ -84,22 +84,36 @@ test('every acknowledged message is in the log at its reported offset while lead
   expect(moves).toBeGreaterThan(ENOUGH.moves);
 });
 
-test('topics have three replicas, two of them in sync; one with fewer is refused by name', async () => {
-  const log = createLogger('test', 'silent');
-  const created = createKafka({ brokers: cluster.brokers, clientId: 'test', topicPrefix: 'safe.', log });
-  await created.ensureTopics();
-  await created.close();
+/** Numbers of replicas of the partitions of `chain.status` under a prefix. */
+async function replicaCounts(prefix: string): Promise<number[]> {
   const { topics: described } = await retry(
-    () => cluster.admin.fetchTopicMetadata({ topics: [`safe.${topic.name}`] }),
+    () => cluster.admin.fetchTopicMetadata({ topics: [prefix + topic.name] }),
     // The broker that is asked may not know the new topic yet.
     { isRetryable: () => true, deadlineMs: 30_000 },
   );
-  expect(described[0]?.partitions.map(({ replicas }) => replicas.length)).toEqual(
-    Array.from({ length: topic.partitions }, () => 3),
-  );
+  return described.flatMap(({ partitions }) => partitions.map(({ replicas }) => replicas.length));
+}
+
+test('topics get three replicas also while one of three brokers is away', async () => {
+  const log = createLogger('test', 'silent');
+  const kafka = createKafka({ brokers: cluster.urls, clientId: 'test', topicPrefix: 'early.', log });
+  const [, , last] = cluster.brokers;
+  await last?.stop();
+  await kafka.ensureTopics();
+  await kafka.close();
+  expect(await replicaCounts('early.')).toEqual([3]);
+  await last?.start();
+});
+
+test('topics have three replicas, two of them in sync; one with fewer is refused by name', async () => {
+  const log = createLogger('test', 'silent');
+  const created = createKafka({ brokers: cluster.urls, clientId: 'test', topicPrefix: 'safe.', log });
+  await created.ensureTopics();
+  await created.close();
+  expect(await replicaCounts('safe.')).toEqual([3]);
 
   await cluster.createTopic(`few.${topic.name}`, topic.partitions, 1);
-  const few = createKafka({ brokers: cluster.brokers, clientId: 'test', topicPrefix: 'few.', log });
+  const few = createKafka({ brokers: cluster.urls, clientId: 'test', topicPrefix: 'few.', log });
   const refused = await few.ensureTopics().then(
     () => null,
     (error: unknown) => error,

@@ -42,7 +42,7 @@ export function inspector(node: SimulatedNode, env: Readonly<Record<string, stri
     connectTimeoutMs: 60_000,
   });
   const kafka = createKafka({
-    brokers: [env['KAFKA_BROKERS'] ?? ''],
+    brokers: (env['KAFKA_BROKERS'] ?? '').split(','),
     clientId: 'test',
     topicPrefix: env['KAFKA_TOPIC_PREFIX'] ?? '',
     log,

@@ -10,10 +10,9 @@ const program = fileURLToPath(new URL('../../../infra/bin/tds.ts', import.meta.u
 export type Server = 'kafka' | 'clickhouse' | 'postgres' | 'node';
 
 /** A role (or a long-running command) as its own process, as in production, so that real signals can be sent to it. */
-export interface Role {
+export interface RoleProcess {
   readonly name: string;
   readonly pid: number;
-  readonly proxies: Readonly<Record<Server, FaultProxy>>;
   /** Resolves when the role reports that it is working; rejects if it exits before. */
   readonly ready: Promise<void>;
   /** Resolves with the exit code or signal. */
@@ -24,18 +23,41 @@ export interface Role {
   metrics(): Promise<string>;
   /** The end of its output. */
   output(): string;
-  /** Stops the process and its proxies. */
   stop(): Promise<void>;
+}
+
+/** `stop` also closes the proxies. */
+export interface Role extends RoleProcess {
+  readonly proxies: Readonly<Record<Server, FaultProxy>>;
 }
 
 const KEPT_OUTPUT = 20_000;
 
 export async function startRole(
-  name: 'ingest' | 'project' | 'observe' | 'dispatch' | 'rebuild',
+  name: RoleName | 'rebuild',
   env: Readonly<Record<string, string>>,
   args: readonly string[] = [],
 ): Promise<Role> {
   const { proxies, env: throughProxies } = await proxied(env);
+  const role = spawnRole(name, throughProxies, args);
+  return {
+    ...role,
+    proxies,
+    async stop() {
+      await role.stop();
+      await Promise.all(Object.values(proxies).map((proxy) => proxy.close()));
+    },
+  };
+}
+
+export type RoleName = 'ingest' | 'project' | 'observe' | 'dispatch' | 'api';
+
+/** A role that reaches the servers directly. */
+export function spawnRole(
+  name: RoleName | 'rebuild',
+  env: Readonly<Record<string, string>>,
+  args: readonly string[] = [],
+): RoleProcess {
   const child = spawn(
     process.execPath,
     ['--disable-warning=TimeoutNegativeWarning', program, name, ...args],
@@ -43,7 +65,7 @@ export async function startRole(
       env: {
         PATH: process.env['PATH'] ?? '',
         NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] ?? '',
-        ...throughProxies,
+        ...env,
       },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     },
@@ -73,7 +95,6 @@ export async function startRole(
   return {
     name,
     pid: child.pid ?? 0,
-    proxies,
     ready: ready.promise,
     ended,
     isRunning: () => running,
@@ -86,7 +107,6 @@ export async function startRole(
       const killer = setTimeout(() => child.kill('SIGKILL'), 8000);
       await ended;
       clearTimeout(killer);
-      await Promise.all(Object.values(proxies).map((proxy) => proxy.close()));
     },
   };
 }
