@@ -29,6 +29,7 @@ export const errorCodes = {
   NODE_INCONSISTENT: 'two answers of the node contradict each other, or the node is behind; retried',
   CHAIN_MISMATCH: 'the node serves another chain than the indexed one',
   REORG_BELOW_L1: 'the node replaced a block that it had reported as accepted on L1; the chunk is stopped',
+  RECORDS_INCOMPLETE: 'recorded blocks of a chunk are missing in PostgreSQL; the chunk is stopped',
   LEASE_LOST: 'another writer holds the lease of this chunk',
   CHECKPOINT_CONFLICT: 'another process moved this checkpoint',
   CHECKPOINT_OUTSIDE_LOG:

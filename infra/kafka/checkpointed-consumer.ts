@@ -1,6 +1,8 @@
 import { AppError } from '../../schemas/errors.ts';
+import { sleep } from '../lifecycle.ts';
 import { inTransaction } from '../postgres/client.ts';
 import type { Pool, PoolClient } from '../postgres/client.ts';
+import { isStoreUnavailable } from '../retry-while-unavailable.ts';
 import type { RetryWhileUnavailable } from '../retry-while-unavailable.ts';
 import {
   CheckpointConflict,
@@ -19,6 +21,8 @@ import type { Handled, LogBatch } from './consumption.ts';
 
 /** The server ends a transaction that is idle for so long, so that a frozen process does not keep its locks. */
 const IDLE_MS = 10_000;
+/** Between two comparisons of the stored checkpoints with those in memory; a new message shows a difference at once. */
+const CHECKPOINT_CHECK_MS = 30_000;
 
 /** A batch whose first message is the one that the stored checkpoint expects. */
 export interface CheckpointedBatch extends LogBatch {
@@ -60,6 +64,8 @@ export interface CheckpointedConsumerOptions extends Omit<
    */
   readonly handle: (batch: CheckpointedBatch) => Promise<Handled>;
   readonly retryWhileUnavailable: RetryWhileUnavailable;
+  /** Default: 30,000. */
+  readonly checkpointCheckMs?: number;
 }
 
 export interface CheckpointedConsumer {
@@ -70,7 +76,8 @@ export interface CheckpointedConsumer {
 
 /**
  * Reads topics as a member of a group, each partition from its stored checkpoint, and stores checkpoints by
- * compare-and-set: of two processes that read one partition, the later one resumes from where the other has stored.
+ * compare-and-set: of two processes that read one partition, the later one resumes from where the other has stored. A
+ * checkpoint that has moved back, because PostgreSQL has failed over and lost transactions, is resumed from, too.
  *
  * Starting fails when Kafka is unavailable: the caller names what it waits for, and starts again.
  *
@@ -102,6 +109,8 @@ export async function startCheckpointedConsumer(
     if (refused.length > 0) throw new CheckpointConflict(owner, `${topic}:${partition}`, expected);
   };
 
+  const reached = createReachedOffsets();
+
   async function handle(batch: LogBatch): Promise<Handled> {
     const { topic, partition, messages } = batch;
     let stored = messages[0]?.offset ?? 0;
@@ -122,12 +131,14 @@ export async function startCheckpointedConsumer(
           ),
         );
         stored = next;
+        reached.set(topic, partition, stored);
         return result;
       },
     });
     if (handled === 'done' && stored < nextOffset) {
       await retryWhileUnavailable(() => move(pool, batch, stored, nextOffset));
       stored = nextOffset;
+      reached.set(topic, partition, stored);
     }
     // Shows lag only; refused during a rebalance, after which the next batch commits.
     consumer.commit(topic, partition, stored).catch(() => {});
@@ -137,15 +148,65 @@ export async function startCheckpointedConsumer(
   const consumer = createConsumer({
     ...options,
     groupId,
-    startOffset: (topic, partition) =>
-      retryWhileUnavailable(() => startOffset(options, logOf(topic), partition)),
+    async startOffset(topic, partition) {
+      const offset = await retryWhileUnavailable(() => startOffset(options, logOf(topic), partition));
+      reached.set(topic, partition, offset);
+      return offset;
+    },
     handle,
   });
   await consumer.start();
+  void resumeRewound(options, reached, (topic, partition) => consumer.resume(topic, partition));
   return {
     resume: (topic, partition) => consumer.resume(topic, partition),
     stop: () => consumer.stop(),
   };
+}
+
+type ReachedOffsets = ReturnType<typeof createReachedOffsets>;
+
+/** By partition, the highest offset that this process has stored or read as its checkpoint. */
+function createReachedOffsets() {
+  const offsets = new Map<string, Map<number, number>>();
+  return {
+    of: (topic: string): ReadonlyMap<number, number> => new Map(offsets.get(topic)),
+    set(topic: string, partition: number, offset: number): void {
+      offsets.set(topic, (offsets.get(topic) ?? new Map<number, number>()).set(partition, offset));
+    },
+  };
+}
+
+/** Resumes partitions whose stored checkpoint has moved back, until the consumer shuts down. */
+async function resumeRewound(
+  { pool, name, topics, log, signal, onError, checkpointCheckMs }: CheckpointedConsumerOptions,
+  reached: ReachedOffsets,
+  resume: CheckpointedConsumer['resume'],
+): Promise<void> {
+  const check = async (): Promise<void> => {
+    for (const topic of topics) {
+      const before = reached.of(topic.name);
+      for (const { partition, nextOffset } of await storedCheckpoints(
+        pool,
+        { consumer: name, build: 0 },
+        topic,
+      )) {
+        if (nextOffset >= (before.get(partition) ?? 0)) continue;
+        log.warn({ consumer: name, topic: topic.name, partition, nextOffset }, 'checkpoint has moved back');
+        reached.set(topic.name, partition, nextOffset);
+        await resume(topic.name, partition);
+      }
+    }
+  };
+  for (;;) {
+    await sleep(checkpointCheckMs ?? CHECKPOINT_CHECK_MS, signal);
+    if (signal.aborted) return;
+    try {
+      await check();
+    } catch (error) {
+      if (!isStoreUnavailable(error)) return signal.aborted ? undefined : onError(error);
+      log.warn({ consumer: name, err: error }, 'checkpoints not compared; PostgreSQL unavailable');
+    }
+  }
 }
 
 /** The stored offset, made valid for the log as it is. */

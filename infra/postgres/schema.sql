@@ -408,6 +408,7 @@ CREATE TABLE tds.chunks (
   lease_until timestamp with time zone,
   seq_ceiling bigint DEFAULT 0 NOT NULL,
   updated_at timestamp with time zone DEFAULT now() NOT NULL,
+  revision bigint DEFAULT 0 NOT NULL,
   CONSTRAINT chunks_check CHECK ((range_end >= range_start)),
   CONSTRAINT chunks_disjoint EXCLUDE USING gist (int8range(range_start, range_end, '[]'::text) WITH &&),
   CONSTRAINT chunks_pkey PRIMARY KEY (name),

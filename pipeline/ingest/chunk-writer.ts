@@ -5,12 +5,16 @@ import type { Health } from './health.ts';
 import { acquireLease } from './lease.ts';
 import { runLive } from './live.ts';
 import type { ChunkTask, IngestDeps, Lease } from './ports.ts';
+import { reconcileWithLog } from './reconcile/reconcile.ts';
 import { createRepairer } from './repair/repairer.ts';
 
 const RETRYABLE_BACKOFF = { baseMs: 100, maxMs: 5000 };
 const OTHER_BACKOFF = { baseMs: 100, maxMs: 30_000 };
 /** Consecutive retryable failures that raise an alarm; a failure that is not retryable raises one at once. */
 const ALARM_AFTER_FAILURES = 5;
+
+/** Codes of failures that only an operator can end. */
+const HALTING: ReadonlySet<string> = new Set(['REORG_BELOW_L1', 'RECORDS_INCOMPLETE']);
 
 /** idle: another process has the lease, or there was nothing to do; halted: an operator must act. */
 type ChunkOutcome = 'idle' | 'halted' | 'done';
@@ -41,16 +45,23 @@ export async function writeChunk(
 
 /**
  * Runs the chunk's loop until the chunk is finished or the lease ends. After a failure the loop starts again from the
- * stored state, because memory may be wrong about what was done. A contradiction of final blocks halts the chunk.
+ * stored state, because memory may be wrong about what was done. A contradiction of final blocks halts the chunk, and so do
+ * missing records.
+ *
+ * Before anything is published, the stored state is compared with the log; and once more when a lease has passed, because
+ * a PostgreSQL that has lost the previous lease grants this one while that holder may still have a request in flight.
  */
 async function runChunk(deps: IngestDeps, health: Health, lease: Lease): Promise<'done' | 'halted'> {
-  const { clock, log, metrics } = deps;
+  const { clock, log, metrics, settings } = deps;
   const chunk = lease.name;
+  const comparisons = [-Infinity, clock.now() + settings.leaseMs];
+  const isReconcileDue = (): boolean => clock.now() >= (comparisons[0] ?? Infinity);
   const repairer = createRepairer(deps, lease);
   let failures = 0;
   const task: ChunkTask = {
     lease,
     runRepairs: async () => (await repairer.run()) > 0,
+    isReconcileDue,
     async progress() {
       failures = 0;
       await health.progress(chunk);
@@ -58,16 +69,23 @@ async function runChunk(deps: IngestDeps, health: Health, lease: Lease): Promise
   };
   for (;;) {
     try {
-      if (lease.chunk.end === null) await runLive(deps, task);
-      else await runBackfill(deps, task);
-      return 'done';
+      if (isReconcileDue()) {
+        await reconcileWithLog(deps, lease);
+        comparisons.shift();
+      }
+      if (lease.chunk.end !== null) {
+        await runBackfill(deps, task);
+        return 'done';
+      }
+      await runLive(deps, task);
+      if (lease.signal.aborted) return 'done';
     } catch (error) {
       const code = error instanceof AppError ? error.code : 'bug';
       if (lease.signal.aborted || code === 'LEASE_LOST') return 'done';
       failures += 1;
       metrics.failures.inc({ chunk, code });
       const detail = `${code}: ${error instanceof Error ? error.message : String(error)}`;
-      if (code === 'REORG_BELOW_L1') {
+      if (HALTING.has(code)) {
         log.error({ chunk, err: error }, 'chunk halted');
         await health.alarm(chunk, detail);
         return 'halted';

@@ -19,36 +19,40 @@ export function createIndexedChain(chunk: Chunk, headers: readonly RecordedHeade
   let final: MaybeHashed = { height: chunk.finalHeight, hash: chunk.finalHash };
   let reverting = headers.find(({ intent }) => intent === 'revert')?.height ?? null;
   const hashes = new Map<number, Felt>(headers.map(({ height, hash }) => [height, hash]));
+  let top = headers.at(-1)?.height ?? final.height;
   /** null outside the recorded blocks, and at a final block that was never fetched. */
   const hashAt = (height: number): Felt | null =>
     height === final.height ? final.hash : (hashes.get(height) ?? null);
-  const top = (): number => final.height + hashes.size;
 
   return {
     /** The next height to index. Blocks recorded at or above it may or may not be in the log. */
     cursor: (): number => cursor,
     final: (): MaybeHashed => final,
     /** The highest recorded or final block. */
-    tip: (): MaybeHashed => ({ height: top(), hash: hashAt(top()) }),
+    tip: (): MaybeHashed => ({ height: top, hash: hashAt(top) }),
     hashAt,
     /** True if blocks are recorded at or above the cursor. */
-    hasUnconfirmed: (): boolean => top() >= cursor,
+    hasUnconfirmed: (): boolean => top >= cursor,
     /** Lowest height marked for revert; null: none. */
     revertingFrom: (): number | null => reverting,
     recorded(points: readonly BlockPoint[]): void {
       for (const { height, hash } of points) hashes.set(height, hash);
+      top = points.at(-1)?.height ?? top;
     },
     /** `point`: the last of blocks that were not recorded, because they are final. */
     cursorMoved(to: number, point: BlockPoint | null): void {
       cursor = to;
-      if (point !== null) final = point;
+      if (point === null) return;
+      final = point;
+      top = point.height;
     },
     markedForRevert(fork: number): void {
       cursor = Math.min(cursor, fork + 1);
       reverting = fork + 1;
     },
     deletedFrom(from: number): void {
-      for (let height = top(); height >= from; height -= 1) hashes.delete(height);
+      for (let height = top; height >= from; height -= 1) hashes.delete(height);
+      top = Math.min(top, from - 1);
       if (reverting !== null && from <= reverting) reverting = null;
     },
     finalized(point: BlockPoint): void {

@@ -5,10 +5,22 @@ import type { Fence, IngestDeps, Lease, LeaseGrant, Seq } from './ports.ts';
 /** Seqs reserved by one PostgreSQL statement: one per revert and repair. */
 export const SEQ_RESERVE = 1000;
 
-type LeaseDeps = Pick<IngestDeps, 'store' | 'clock' | 'log' | 'settings'>;
+/** The lease of a chunk expires this many milliseconds after its last renewal. */
+export const LEASE_MS = 10_000;
 
-/** Acquires the lease of a chunk; null while another holder has it. */
-export async function acquireLease(deps: LeaseDeps, name: string): Promise<Lease | null> {
+export interface LeaseDeps extends Pick<IngestDeps, 'store' | 'clock' | 'log'> {
+  readonly settings: Pick<IngestDeps['settings'], 'holder' | 'leaseMs'>;
+}
+
+/**
+ * Acquires the lease of a chunk; null while another holder has it, unless `takeOver`: that holder's writes then fail, but for
+ * the length of a lease it may still publish.
+ */
+export async function acquireLease(
+  deps: LeaseDeps,
+  name: string,
+  { takeOver = false } = {},
+): Promise<Lease | null> {
   const { store, clock, settings } = deps;
   const { holder, leaseMs } = settings;
   // Measured from before the request, so that this process never believes in the lease for longer than the store does.
@@ -19,6 +31,7 @@ export async function acquireLease(deps: LeaseDeps, name: string): Promise<Lease
     ttlMs: leaseMs,
     nowMs: requestedAt,
     reserve: SEQ_RESERVE,
+    takeOver,
   });
   return grant === null ? null : keepLease(deps, grant, requestedAt + leaseMs);
 }
@@ -44,7 +57,8 @@ function keepLease({ store, clock, log, settings }: LeaseDeps, grant: LeaseGrant
         await store.renew(fence, leaseMs);
         validUntil = requestedAt + leaseMs;
       } catch (error) {
-        if (error instanceof AppError && error.code === 'LEASE_LOST') lose('acquired by another holder');
+        if (error instanceof AppError && error.code === 'LEASE_LOST')
+          lose('acquired by another holder, or lost by PostgreSQL in a fail-over');
         else if (clock.now() >= validUntil) lose('not renewed in time');
         else log.warn({ chunk: fence.name, err: error }, 'lease renewal failed; retrying');
       }
@@ -81,7 +95,8 @@ export function createSeq(
 ): Seq {
   let current = grant.seq;
   let ceiling = grant.seqCeiling;
-  let reverted = false;
+  /** The current seq is taken: by a revert, or by a message of another holder. */
+  let taken = false;
 
   const next = async (): Promise<number> => {
     if (current + 1 > ceiling) {
@@ -95,14 +110,19 @@ export function createSeq(
 
   return {
     async forAccept() {
-      if (reverted) await next();
-      reverted = false;
+      if (taken) await next();
+      taken = false;
       return current;
     },
     async forRevert() {
       const seq = await next();
-      reverted = true;
+      taken = true;
       return seq;
+    },
+    exceed(seq) {
+      if (seq < current) return;
+      current = seq;
+      taken = true;
     },
   };
 }

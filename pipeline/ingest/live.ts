@@ -34,7 +34,7 @@ interface Live {
 }
 
 /**
- * Follows the head of the chain until the lease ends. A block above the final ones is recorded, then published, and then
+ * Follows the head of the chain until the lease ends or a comparison with the log is due. A block above the final ones is recorded, then published, and then
  * the cursor moves, so only blocks recorded at or above the cursor may be in the log without our knowledge. Those come
  * first: they are published again if the node still has them, and reverted otherwise.
  */
@@ -43,7 +43,7 @@ export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> 
   const live = await openLive(deps, lease);
   const { indexed, prefetch, heads, l1 } = live;
   try {
-    while (!lease.signal.aborted) {
+    while (!lease.signal.aborted && !task.isReconcileDue()) {
       if (await task.runRepairs()) prefetch.restart(indexed.cursor());
       const outcome = await stepOrWait(live);
       await l1.apply(indexed);

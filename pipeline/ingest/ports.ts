@@ -3,7 +3,12 @@ import type { Publisher } from '../../infra/kafka/client.ts';
 import type { Logger } from '../../infra/log.ts';
 import { AppError } from '../../schemas/errors.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import type { BlockBody, ContractFacts, ContractsMap } from '../../schemas/messages/chain-blocks.ts';
+import type {
+  BlockBody,
+  ChainBlocksMessage,
+  ContractFacts,
+  ContractsMap,
+} from '../../schemas/messages/chain-blocks.ts';
 import type { BlockPoint, Node } from '../node/types.ts';
 import type { IngestMetrics } from './metrics.ts';
 
@@ -23,6 +28,7 @@ export interface IngestDeps {
   readonly standards: Pick<Standards, 'resolve'>;
   /** Called once per round of repairs: the reader has read the log at least up to its end at that moment. */
   readonly createBlockReader: () => ReadPublishedBlock;
+  readonly blockLog: BlockLog;
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: IngestMetrics;
@@ -74,6 +80,31 @@ export interface PublishedBlock {
  */
 export type ReadPublishedBlock = (height: number) => Promise<PublishedBlock | null>;
 
+/** Where a message lies in `chain.blocks`. */
+export interface LogPlace {
+  readonly partition: number;
+  readonly offset: number;
+}
+
+export interface LoggedMessage extends LogPlace {
+  readonly message: ChainBlocksMessage;
+}
+
+/** The log of blocks itself, independent of the projections. */
+export interface BlockLog {
+  /**
+   * Messages about a range of heights (`end` null: no upper bound) that were appended at a time (unix milliseconds) or
+   * later, up to the end of the log at the call. In order for each height.
+   */
+  messagesSince(
+    since: number,
+    range: { readonly start: number; readonly end: number | null },
+    signal: AbortSignal,
+  ): AsyncIterable<LoggedMessage>;
+  /** The blocks of messages, in the order of the places. */
+  blocksAt(places: readonly LogPlace[], signal: AbortSignal): Promise<PublishedBlock[]>;
+}
+
 export interface Chunk {
   readonly name: string;
   readonly start: number;
@@ -87,6 +118,8 @@ export interface Chunk {
   readonly finished: boolean;
   readonly opened: boolean;
   readonly plan: Plan;
+  /** Unix milliseconds of the last move of the cursor, by PostgreSQL's clock. */
+  readonly updatedAt: number;
 }
 
 /**
@@ -137,6 +170,8 @@ export interface Seq {
   forAccept(): Promise<number>;
   /** For reverted blocks: above every seq used so far. */
   forRevert(): Promise<number>;
+  /** A message in the log has this seq: all from now on are above it. */
+  exceed(seq: number): void;
 }
 
 /** One lease's work on a chunk, as the backfill and live loops see it. */
@@ -144,6 +179,8 @@ export interface ChunkTask {
   readonly lease: Lease;
   /** Runs due repairs of this chunk. True if there were any: prefetched blocks may carry outdated contract facts then. */
   runRepairs(): Promise<boolean>;
+  /** True when the loop is to end, so that the stored state is compared with the log again. */
+  isReconcileDue(): boolean;
   /** Reports a successful step, or that there is nothing to do. */
   progress(): Promise<void>;
 }
@@ -183,7 +220,8 @@ export interface Repair {
 
 /**
  * The ingester's state. Each method is one transaction. A write under a `Fence` whose epoch has ended throws `LEASE_LOST`
- * and changes nothing.
+ * and changes nothing; so does one after a fail-over of PostgreSQL that has lost an earlier write of this process under the
+ * same fence.
  */
 export interface IngestStore {
   /** Stores the chain id unless one is stored; returns the stored one. */
@@ -196,13 +234,17 @@ export interface IngestStore {
   createChunks(chunks: readonly NewChunk[]): Promise<boolean>;
   markOpened(name: string): Promise<void>;
 
-  /** null while another holder has the lease. Reserves `reserve` seqs from max(stored + 1, nowMs) up. */
+  /**
+   * null while another holder has the lease, unless it is taken over. Reserves `reserve` seqs from max(stored + 1, nowMs) up. The epoch is chosen in
+   * the same way, so that no epoch of a lease that PostgreSQL has lost is granted again.
+   */
   acquire(request: {
     name: string;
     holder: string;
     ttlMs: number;
     nowMs: number;
     reserve: number;
+    takeOver?: boolean;
   }): Promise<LeaseGrant | null>;
   renew(fence: Fence, ttlMs: number): Promise<void>;
   release(fence: Fence): Promise<void>;
@@ -247,5 +289,8 @@ export interface IngestStore {
 }
 
 export function leaseLost({ name, epoch }: Fence): AppError {
-  return new AppError('LEASE_LOST', `${name}: lease epoch ${epoch} has ended, or the cursor was moved`);
+  return new AppError(
+    'LEASE_LOST',
+    `${name}: lease epoch ${epoch} has ended, or the stored chunk is not as this holder left it`,
+  );
 }

@@ -15,6 +15,7 @@ import { quarantineResolved } from '../../schemas/messages/quarantine.ts';
 import type { QuarantineMessage } from '../../schemas/messages/quarantine.ts';
 import { partitionOfHeight, topics } from '../../schemas/topics.ts';
 import type { Topic } from '../../schemas/topics.ts';
+import { contractsKey } from './contract-facts.ts';
 import type { IngestDeps, Lease, PublishedBlock, RecordedBlock } from './ports.ts';
 
 type PublishDeps = Pick<IngestDeps, 'publisher' | 'clock' | 'metrics'>;
@@ -188,21 +189,13 @@ function reverted({ block, contracts }: PublishedBlock, stamp: Stamp): BlockReve
 }
 
 /** Each body with each distinct contracts map. */
-function combinations(bodies: readonly BlockBody[], maps: readonly ContractsMap[]): PublishedBlock[] {
+export function combinations(bodies: readonly BlockBody[], maps: readonly ContractsMap[]): PublishedBlock[] {
   return bodies.flatMap((block) => distinctMaps(maps).map((contracts) => ({ block, contracts })));
 }
 
 /** Maps that differ, regardless of the order of their contracts. */
 function distinctMaps(maps: readonly ContractsMap[]): ContractsMap[] {
-  const distinct = new Map<string, ContractsMap>();
-  for (const map of maps) {
-    const entries = Object.entries(map).toSorted(([a], [b]) => (a < b ? -1 : 1));
-    distinct.set(
-      JSON.stringify(entries.map(([contract, facts]) => [contract, facts.standard, facts.class_hash])),
-      map,
-    );
-  }
-  return [...distinct.values()];
+  return [...new Map(maps.map((map) => [contractsKey(map), map])).values()];
 }
 
 function malformedEvents(block: BlockBody, contracts: ContractsMap): MalformedEvent[] {

@@ -28,6 +28,7 @@ test('tables match the canonical chain after every scenario', { timeout: 900_000
 
 test('scenarios cover every kind of fault', () => {
   const kinds = [
+    'PostgreSQL fail-over',
     'answer of a stale node',
     'return to an earlier fork',
     'build swapped',

@@ -7,7 +7,10 @@ import { createGroup } from './consumer-group.ts';
 import type { BrokerWorld, ConsumerGroup } from './consumer-group.ts';
 import type { SimProcess } from './process.ts';
 
-export type SimKafka = Pick<Kafka, 'consume' | 'offsets' | 'topicId' | 'publisher' | 'readRanges'>;
+export type SimKafka = Pick<
+  Kafka,
+  'consume' | 'offsets' | 'offsetsAt' | 'topicId' | 'publisher' | 'readRanges'
+>;
 
 /** The simulated log: partitions with unlimited retention, and consumer groups. */
 export interface SimBroker {
@@ -161,6 +164,13 @@ export function createBroker(world: BrokerWorld): SimBroker {
       return {
         consume,
         offsets: (topic) => process.call('log', 'offsets', async () => offsetsOf(topic)),
+        offsetsAt: (topic, timestamp) =>
+          process.call('log', 'offsetsAt', async () =>
+            offsetsOf(topic).map(({ partition, high }) => {
+              const first = partitionOf(topic, partition).findIndex((one) => one.timestamp >= timestamp);
+              return { partition, offset: first === -1 ? high : first };
+            }),
+          ),
         topicId: (topic) => process.call('log', 'topicId', async () => `id of ${topic.name}`),
         publisher: () => createPublisher(process),
         readRanges: (topic, ranges, fetchBytes, signal) =>

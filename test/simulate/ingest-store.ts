@@ -3,6 +3,7 @@ import { leaseLost } from '../../pipeline/ingest/ports.ts';
 import type { Chunk, Fence, IngestStore, RecordedBlock } from '../../pipeline/ingest/ports.ts';
 import { REPAIR_BACKOFF } from '../../pipeline/ingest/store/repairs.ts';
 import type { Felt } from '../../schemas/felt.ts';
+import { blockBody } from '../../schemas/messages/chain-blocks.ts';
 import type { ContractsMap } from '../../schemas/messages/chain-blocks.ts';
 
 interface Row {
@@ -11,6 +12,7 @@ interface Row {
   epoch: number;
   until: number;
   ceiling: number;
+  revision: number;
   recorded: Map<number, RecordedBlock & { intent: 'accept' | 'revert' }>;
 }
 
@@ -28,32 +30,52 @@ interface RepairRow {
 export interface SimStore extends IngestStore {
   requestRepair(height: number, reread?: boolean): void;
   readonly alarms: ReadonlyMap<string, string>;
+  /** The revision of a chunk; throws `LEASE_LOST` if the epoch has ended, or the revision is lower than known. */
+  revision(fence: Fence, known: number): number;
   pendingCount(): number;
   /** Name of the chunk that contains a height. */
   chunkAt(height: number): string;
+  /** True if every chunk has published something. */
+  isStarted(): boolean;
   /** True if every chunk is finished or has this cursor. */
   isAt(cursor: number): boolean;
+  /** Copies the state. The result sets it back, as a fail-over that loses all transactions since. */
+  snapshot(): () => void;
 }
 
 /**
  * The ingest store in memory, for fault injection. The SQL itself is tested on PostgreSQL (test/integration/pipeline).
  */
 export function createSimStore(now: () => number): SimStore {
-  const rows = new Map<string, Row>();
-  const repairs: RepairRow[] = [];
-  const alarms = new Map<string, string>();
+  let rows = new Map<string, Row>();
+  let repairs: RepairRow[] = [];
+  let alarms = new Map<string, string>();
   let chain: Felt | null = null;
   let announced: unknown = null;
 
   const fencedRow = ({ name, epoch }: Fence): Row => {
     const row = rows.get(name);
     if (row === undefined || row.epoch !== epoch) throw leaseLost({ name, epoch });
+    row.revision += 1;
     return row;
   };
   const copy = <T>(value: T): T => structuredClone(value);
 
   return {
-    alarms,
+    get alarms() {
+      return alarms;
+    },
+    snapshot() {
+      const stored = copy({ rows, repairs, alarms, chain, announced });
+      return () => {
+        ({ rows, repairs, alarms, chain, announced } = copy(stored));
+      };
+    },
+    revision({ name, epoch }, known) {
+      const row = rows.get(name);
+      if (row === undefined || row.epoch !== epoch || row.revision < known) throw leaseLost({ name, epoch });
+      return row.revision;
+    },
     requestRepair(height, reread = false) {
       const pending = repairs.find((one) => one.height === height && !one.done);
       if (pending === undefined) {
@@ -71,6 +93,7 @@ export function createSimStore(now: () => number): SimStore {
       );
       return found?.chunk.name ?? 'none';
     },
+    isStarted: () => rows.size > 0 && [...rows.values()].every(({ chunk }) => chunk.cursor > chunk.start),
     isAt: (cursor) =>
       rows.size > 0 && [...rows.values()].every(({ chunk }) => chunk.finished || chunk.cursor === cursor),
     pendingCount: () => repairs.filter(({ done }) => !done).length,
@@ -91,11 +114,19 @@ export function createSimStore(now: () => number): SimStore {
       for (const { name, start, end: last, finalHash } of chunks) {
         const chunk = { name, start, end: last, cursor: start, finalHeight: start - 1, finalHash };
         rows.set(name, {
-          chunk: { ...chunk, firstParent: null, finished: false, opened: false, plan: { to: -1, facts: {} } },
+          chunk: {
+            ...chunk,
+            firstParent: null,
+            finished: false,
+            opened: false,
+            plan: { to: -1, facts: {} },
+            updatedAt: now(),
+          },
           holder: null,
           epoch: 0,
           until: 0,
           ceiling: 0,
+          revision: 0,
           recorded: new Map(),
         });
       }
@@ -105,11 +136,11 @@ export function createSimStore(now: () => number): SimStore {
       const row = rows.get(name);
       if (row !== undefined) row.chunk = { ...row.chunk, opened: true };
     },
-    async acquire({ name, holder, ttlMs, nowMs, reserve }) {
+    async acquire({ name, holder, ttlMs, nowMs, reserve, takeOver = false }) {
       const row = rows.get(name);
-      if (row === undefined || (row.holder !== null && row.until >= now())) return null;
+      if (row === undefined || (!takeOver && row.holder !== null && row.until >= now())) return null;
       row.ceiling = Math.max(row.ceiling + 1, nowMs) + reserve;
-      Object.assign(row, { holder, epoch: row.epoch + 1, until: now() + ttlMs });
+      Object.assign(row, { holder, epoch: Math.max(row.epoch + 1, nowMs), until: now() + ttlMs });
       return {
         chunk: copy(row.chunk),
         epoch: row.epoch,
@@ -140,6 +171,7 @@ export function createSimStore(now: () => number): SimStore {
       row.chunk = {
         ...row.chunk,
         cursor: to,
+        updatedAt: now(),
         ...(final === null ? {} : { finalHeight: final.height, finalHash: final.hash }),
         ...(from === row.chunk.start ? { firstParent } : {}),
       };
@@ -147,7 +179,7 @@ export function createSimStore(now: () => number): SimStore {
     async finish(fence) {
       const row = fencedRow(fence);
       if (row.chunk.cursor !== (row.chunk.end ?? 0) + 1) throw leaseLost(fence);
-      row.chunk = { ...row.chunk, finished: true };
+      row.chunk = { ...row.chunk, finished: true, updatedAt: now() };
     },
     async recordedHeaders(fence) {
       const all = [...(rows.get(fence.name)?.recorded.values() ?? [])];
@@ -165,7 +197,12 @@ export function createSimStore(now: () => number): SimStore {
       return all
         .filter(({ body }) => body.height >= from && body.height <= to)
         .toSorted((a, b) => a.body.height - b.body.height)
-        .map(({ body, maps, rereads = [] }) => copy({ body, maps, rereads }));
+        .map(({ body, maps, rereads = [] }) => ({
+          // As read from JSON.
+          body: blockBody.parse(body),
+          maps: copy(maps),
+          rereads: rereads.map((one) => blockBody.parse(one)),
+        }));
     },
     async record(fence, blocks) {
       const { recorded } = fencedRow(fence);
@@ -176,7 +213,7 @@ export function createSimStore(now: () => number): SimStore {
     },
     async markForRevert(fence, fork) {
       const row = fencedRow(fence);
-      row.chunk = { ...row.chunk, cursor: Math.min(row.chunk.cursor, fork + 1) };
+      row.chunk = { ...row.chunk, cursor: Math.min(row.chunk.cursor, fork + 1), updatedAt: now() };
       for (const [height, block] of row.recorded) if (height > fork) block.intent = 'revert';
     },
     async deleteReverted(fence, from) {

@@ -38,6 +38,8 @@ export interface SimProjectionState {
   /** Has a poison message read again. */
   retry(message: string): void;
   isWritten(): boolean;
+  /** Copies the state. The result sets it back, as a fail-over that loses all transactions since. */
+  snapshot(): () => void;
   port(process: SimProcess): ProjectionState;
 }
 
@@ -54,10 +56,10 @@ export interface StateWorld {
 
 export function createProjectionState(world: StateWorld): SimProjectionState {
   const { count } = world;
-  const builds: SimBuild[] = [];
-  const checkpoints = new Map<string, number>();
-  const halts = new Map<string, number>();
-  const skips = new Set<string>();
+  let builds: SimBuild[] = [];
+  let checkpoints = new Map<string, number>();
+  let halts = new Map<string, number>();
+  let skips = new Set<string>();
   const lock = createLock(world);
 
   const keyOf = ({ projection, build }: Build, partition: number): string =>
@@ -153,6 +155,12 @@ export function createProjectionState(world: StateWorld): SimProjectionState {
       }
     },
     isWritten: () => lock.isHeld(),
+    snapshot() {
+      const stored = structuredClone({ builds, checkpoints, halts, skips });
+      return () => {
+        ({ builds, checkpoints, halts, skips } = structuredClone(stored));
+      };
+    },
 
     port(process) {
       const ask = <T>(name: string, answer: () => T, mayBeLate = false): Promise<T> =>

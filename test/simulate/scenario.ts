@@ -43,9 +43,11 @@ export async function runScenario(seed: number, onTrace?: (line: string) => void
 
   for (let round = 0; round < ROUNDS; round += 1) {
     processes.restartStopped();
+    if (random.below(4) === 0) processes.replica?.promote();
     await clock.run(random.below(3000));
     random.pick(actions)(world, processes);
   }
+  processes.replica?.promote();
   if (faultRates.short > 0) {
     // Prefetched blocks may be incomplete, too: let them be published, then repair all as `tds verify --repair` does.
     faultRates.short = 0;
@@ -81,10 +83,19 @@ interface Processes {
   ingesters: Running[];
   projectors: Running[];
   rebuild: Running | null;
+  /** A replica of PostgreSQL that receives nothing any more. */
+  replica: Replica | null;
   startIngester(): void;
   startProjector(): void;
   /** Starts missing processes; by chance not yet unless `atOnce`. */
   restartStopped(atOnce?: boolean): void;
+}
+
+interface Replica {
+  /** A contract was reclassified since: the operator must repeat it after a fail-over. */
+  lacksRepairs: boolean;
+  /** Fails over to it. */
+  promote(): void;
 }
 
 function createProcesses(world: SimWorld): Processes {
@@ -94,6 +105,7 @@ function createProcesses(world: SimWorld): Processes {
     ingesters: [],
     projectors: [],
     rebuild: null,
+    replica: null,
     startIngester() {
       processes.ingesters.push(world.startIngester());
       if (processes.ingesters.length > 1) count('two ingesters');
@@ -134,11 +146,17 @@ const returnToFork: Action = ({ chain }) => chain.returnToFork();
 const acceptOnL1: Action = ({ chain, random }) =>
   chain.acceptOnL1(Math.max(chain.l1(), chain.base) + random.below(6));
 
-const reclassify: Action = ({ chain, clock, coin, count, random, store }) => {
-  coin.standard = random.pick(['unknown', 'erc20', 'erc721']);
-  count('contract reclassified');
+const requestRepairs = ({ chain, store }: SimWorld): void => {
   // Also above the head: prefetched blocks may carry the previous answer.
   for (let height = chain.base; height < chain.head() + 60; height += 1) store.requestRepair(height);
+};
+
+const reclassify: Action = (world, { replica }) => {
+  const { chain, clock, coin, count, random } = world;
+  coin.standard = random.pick(['unknown', 'erc20', 'erc721']);
+  count('contract reclassified');
+  requestRepairs(world);
+  if (replica !== null) replica.lacksRepairs = true;
   // A reorg during the repairs: their blocks may be in the log with several contracts maps.
   if (random.below(2) > 0) return;
   void clock.sleep(random.below(4000)).then(() => chain.reorg(1 + random.below(8), 1 + random.below(8)));
@@ -205,6 +223,28 @@ const operate: Action = (world) => {
   return world.state.retry(world.random.pick(halted));
 };
 
+const cutOffReplica: Action = (world, processes) => {
+  const { clock, count, store, trace } = world;
+  // The log is not compared with a chunk that PostgreSQL does not know as started (docs/operations.md).
+  if (processes.replica !== null || !store.isStarted()) return;
+  const restore = world.snapshotPostgres();
+  const cutAt = clock.now();
+  trace('replica is cut off');
+  const replica: Replica = {
+    lacksRepairs: false,
+    promote() {
+      processes.replica = null;
+      count('PostgreSQL fail-over');
+      trace(`PostgreSQL loses the transactions of ${clock.now() - cutAt} ms`);
+      restore();
+      // It has lost the session with its lock.
+      processes.rebuild?.process.kill();
+      if (replica.lacksRepairs) requestRepairs(world);
+    },
+  };
+  processes.replica = replica;
+};
+
 const weighted: readonly (readonly [Action, number])[] = [
   [advance, 4],
   [shallowReorg, 3],
@@ -222,6 +262,7 @@ const weighted: readonly (readonly [Action, number])[] = [
   [rebuild, 2],
   [poison, 1],
   [operate, 2],
+  [cutOffReplica, 1],
 ];
 const actions = weighted.flatMap(([action, weight]) => Array.from({ length: weight }, () => action));
 

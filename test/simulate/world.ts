@@ -2,7 +2,8 @@ import { Registry } from 'prom-client';
 
 import { startIngester } from '../../pipeline/ingest/ingest.ts';
 import { createIngestMetrics } from '../../pipeline/ingest/metrics.ts';
-import type { ReadPublishedBlock, IngestStore } from '../../pipeline/ingest/ports.ts';
+import type { Fence, ReadPublishedBlock, IngestStore } from '../../pipeline/ingest/ports.ts';
+import { createBlockLog } from '../../pipeline/ingest/reconcile/block-log.ts';
 import { chainProjections } from '../../projections/index.ts';
 import { assertSkipped, replayTargets } from '../../projections/engine/rebuild/replay.ts';
 import type { ReplayPorts } from '../../projections/engine/rebuild/replay.ts';
@@ -22,6 +23,27 @@ import type { Running, StageOptions } from './stage.ts';
 const ingestMetrics = createIngestMetrics(new Registry());
 
 export type SimWorld = ReturnType<typeof createWorld>;
+
+/** Methods whose first argument is a fence that they check. */
+const fencedMethods: ReadonlySet<keyof IngestStore> = new Set<keyof IngestStore>([
+  'chunk',
+  'renew',
+  'reserveSeq',
+  'plan',
+  'moveCursor',
+  'finish',
+  'record',
+  'markForRevert',
+  'deleteReverted',
+  'setFinal',
+  'postponeRepair',
+  'planRepair',
+  'finishRepair',
+]);
+
+function isFence(value: unknown): value is Fence {
+  return typeof value === 'object' && value !== null && 'epoch' in value && 'name' in value;
+}
 
 /**
  * One installation on virtual time: a simulated node, the real ingester, a simulated log, and the real projections on
@@ -56,26 +78,42 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
     throw new AppError('MESSAGE_INVALID', `block ${height} is not at its indexed offset`);
   };
 
-  const storeOf = (own: SimProcess): IngestStore =>
-    new Proxy<IngestStore>(store, {
+  /** The store of one process. As createStatements, it refuses a chunk whose revision is lower than the process knows. */
+  const storeOf = (own: SimProcess): IngestStore => {
+    const known = new Map<string, number>();
+    return new Proxy<IngestStore>(store, {
       get(target, name: keyof IngestStore) {
         const method: (...args: never[]) => Promise<unknown> = target[name];
-        return (...args: never[]) => own.call('store', name, async () => await method(...args));
+        return async (...args: never[]) => {
+          const fence: unknown = args[0];
+          if (!fencedMethods.has(name) || !isFence(fence))
+            return await own.call('store', name, () => method(...args));
+          const lease = `${fence.name} ${fence.epoch}`;
+          const [result, revision] = await own.call('store', name, async () => {
+            store.revision(fence, known.get(lease) ?? 0);
+            return [await method(...args), store.revision(fence, 0)] as const;
+          });
+          known.set(lease, Math.max(revision, known.get(lease) ?? 0));
+          return result;
+        };
       },
     });
+  };
 
   const start = (): Running => {
     const own = stage.newProcess('ingest');
+    const kafka = broker.client(own);
     const ingester = startIngester({
       node: createSimNode({ chain, random, faultRates, count }, own),
       store: storeOf(own),
-      publisher: broker.client(own).publisher(),
+      publisher: kafka.publisher(),
       standards: createSimStandards(standardOf, own),
       createBlockReader: () => {
         const highs = new Map<number, number>();
         return (height) =>
           own.call('clickhouse', 'readPublishedBlock', () => readPublishedBlock(height, highs));
       },
+      blockLog: createBlockLog(kafka),
       clock: own.clock,
       log,
       metrics: ingestMetrics,
@@ -148,5 +186,11 @@ export function createWorld(options: StageOptions & { readonly base?: number; re
     };
   };
 
-  return { ...stage, chain, store, coin, standardOf, startIngester: start, rebuild };
+  /** Copies all of PostgreSQL. The result sets it back, as a fail-over that loses all transactions since. */
+  const snapshotPostgres = (): (() => void) => {
+    const restores = [store.snapshot(), state.snapshot()];
+    return () => restores.forEach((restore) => restore());
+  };
+
+  return { ...stage, chain, store, coin, standardOf, startIngester: start, rebuild, snapshotPostgres };
 }

@@ -14,6 +14,7 @@ import type { Ingester } from '../../pipeline/ingest/ingest.ts';
 import { createIngestMetrics } from '../../pipeline/ingest/metrics.ts';
 import type { IngestDeps, IngestSettings } from '../../pipeline/ingest/ports.ts';
 import { createStandards } from '../../pipeline/ingest/contracts/standards.ts';
+import { createBlockLog } from '../../pipeline/ingest/reconcile/block-log.ts';
 import { createIngestStore } from '../../pipeline/ingest/store/store.ts';
 import { createNodeMetrics } from '../../pipeline/node/metrics.ts';
 import { createNode } from '../../pipeline/node/node.ts';
@@ -78,6 +79,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
         publisher,
         standards: createStandards({ node: client, pool, log }),
         createBlockReader: () => async () => null,
+        blockLog: createBlockLog(kafka),
         clock: systemClock,
         log,
         metrics: createIngestMetrics(registry),
@@ -132,7 +134,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
   };
 }
 
-export async function until(what: string, met: () => Promise<boolean>, timeoutMs = 30_000): Promise<void> {
+export async function until(what: string, met: () => Promise<boolean>, timeoutMs = 100_000): Promise<void> {
   for (const end = Date.now() + timeoutMs; !(await met()); await sleep(20)) {
     if (Date.now() > end) throw new Error(`timed out after ${timeoutMs} ms: ${what}`);
   }

@@ -9,6 +9,7 @@ import { quarantineCommand } from './quarantine.ts';
 import { rebuildCommand } from './rebuild.ts';
 import { reclassifyCommand } from './reclassify.ts';
 import { reportsCommand } from './reports.ts';
+import { revertCommand } from './revert.ts';
 import { snapshotCommand } from './snapshot.ts';
 import { statusCommand } from './status.ts';
 import { usersCommand } from './users.ts';
@@ -23,6 +24,7 @@ export const commands: readonly Register[] = [
   usersCommand,
   keysCommand,
   reclassifyCommand,
+  revertCommand,
   statusCommand,
   quarantineCommand,
   verifyCommand,

@@ -1,17 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { startIngester } from '../../../pipeline/ingest/ingest.ts';
+import { LEASE_MS } from '../../../pipeline/ingest/lease.ts';
 import { createIngestMetrics } from '../../../pipeline/ingest/metrics.ts';
 import { createStandards } from '../../../pipeline/ingest/contracts/standards.ts';
+import { createBlockLog } from '../../../pipeline/ingest/reconcile/block-log.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { systemClock } from '../../clock.ts';
 import { blockReaders } from './block-reader.ts';
 import type { Role } from '../role.ts';
 import { openClickHouse, openKafka, openNode, openPool } from '../connect.ts';
-
-/** The lease of a chunk expires this long after its last renewal. */
-const LEASE_MS = 10_000;
 
 export const ingestRole: Role = {
   name: 'ingest',
@@ -33,6 +32,7 @@ export const ingestRole: Role = {
         publisher,
         standards: createStandards({ node, pool, log }),
         createBlockReader: blockReaders({ pool, clickhouse, kafka }),
+        blockLog: createBlockLog(kafka),
         clock: systemClock,
         log,
         metrics: createIngestMetrics(metrics),

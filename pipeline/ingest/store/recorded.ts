@@ -7,7 +7,7 @@ import { blockBody, contractsMap } from '../../../schemas/messages/chain-blocks.
 import type { BlockBody } from '../../../schemas/messages/chain-blocks.ts';
 import { felt, height } from '../../../schemas/messages/common.ts';
 import type { IngestStore, RecordedBlock } from '../ports.ts';
-import { LEASE } from './sql.ts';
+import { FENCE, LEASE } from './sql.ts';
 import type { Statements } from './sql.ts';
 
 const compress = promisify(zstdCompress);
@@ -65,10 +65,10 @@ export function createRecordedStore({ rows, fenced }: Statements) {
         `WITH ${LEASE}, inserted AS (
            INSERT INTO tds.recorded_blocks (chunk, height, hash, parent_hash, intent, maps, body)
            SELECT $1, given.height, given.hash, given.parent_hash, 'accept', given.maps::jsonb, given.body
-           FROM unnest($3::bigint[], $4::text[], $5::text[], $6::text[], $7::bytea[])
+           FROM unnest($4::bigint[], $5::text[], $6::text[], $7::text[], $8::bytea[])
              AS given (height, hash, parent_hash, maps, body)
            WHERE EXISTS (SELECT 1 FROM lease))
-         SELECT 1 FROM lease`,
+         SELECT revision FROM lease`,
         [
           blocks.map(({ body }) => body.height),
           blocks.map(({ body }) => body.hash),
@@ -82,12 +82,12 @@ export function createRecordedStore({ rows, fenced }: Statements) {
       fenced(
         fence,
         `WITH lease AS (
-           UPDATE tds.chunks SET cursor = LEAST(cursor, $3::bigint + 1), updated_at = now()
-           WHERE name = $1 AND epoch = $2 RETURNING 1),
+           UPDATE tds.chunks SET cursor = LEAST(cursor, $4::bigint + 1), updated_at = now(), ${FENCE}
+           RETURNING revision),
          marked AS (
            UPDATE tds.recorded_blocks SET intent = 'revert'
-           WHERE chunk = $1 AND height > $3::bigint AND EXISTS (SELECT 1 FROM lease))
-         SELECT 1 FROM lease`,
+           WHERE chunk = $1 AND height > $4::bigint AND EXISTS (SELECT 1 FROM lease))
+         SELECT revision FROM lease`,
         [fork],
       ),
     deleteReverted: (fence, from) =>
@@ -95,20 +95,20 @@ export function createRecordedStore({ rows, fenced }: Statements) {
         fence,
         `WITH ${LEASE}, deleted AS (
            DELETE FROM tds.recorded_blocks
-           WHERE chunk = $1 AND height >= $3 AND intent = 'revert' AND EXISTS (SELECT 1 FROM lease))
-         SELECT 1 FROM lease`,
+           WHERE chunk = $1 AND height >= $4 AND intent = 'revert' AND EXISTS (SELECT 1 FROM lease))
+         SELECT revision FROM lease`,
         [from],
       ),
     setFinal: (fence, point) =>
       fenced(
         fence,
         `WITH lease AS (
-           UPDATE tds.chunks SET final_height = $3, final_hash = $4
-           WHERE name = $1 AND epoch = $2 AND final_height < $3 AND cursor > $3 RETURNING 1),
+           UPDATE tds.chunks SET final_height = $4, final_hash = $5, ${FENCE}
+             AND final_height < $4 AND cursor > $4 RETURNING revision),
          deleted AS (
            DELETE FROM tds.recorded_blocks
-           WHERE chunk = $1 AND height <= $3 AND EXISTS (SELECT 1 FROM lease))
-         SELECT 1 FROM lease`,
+           WHERE chunk = $1 AND height <= $4 AND EXISTS (SELECT 1 FROM lease))
+         SELECT revision FROM lease`,
         [point.height, point.hash],
       ),
   } satisfies Partial<IngestStore>;

@@ -13,6 +13,9 @@ export const REPAIR_BACKOFF = { baseMs: 2000, maxMs: 120_000 };
 
 const repairRow = z.object({ id: z.int(), height, round: z.int(), reread: z.boolean() });
 
+/** As `LEASE`, for what is not part of the chunk's state. */
+const HELD = 'lease AS (SELECT 1 FROM tds.chunks WHERE name = $1 AND epoch = $2 FOR NO KEY UPDATE)';
+
 const compressIfAny = async (body: BlockBody | undefined): Promise<Buffer | null> =>
   body === undefined ? null : await compressBody(body);
 
@@ -36,9 +39,9 @@ export function createRepairStore({ rows, fenced }: Statements) {
         fence,
         `WITH ${LEASE}, postponed AS (
            UPDATE tds.repairs SET attempts = attempts + 1,
-             next_try_at = now() + least($5::float8, $6::float8 * 2 ^ least(attempts, 16)) * interval '1 millisecond'
-           WHERE id = $3 AND round = $4 AND EXISTS (SELECT 1 FROM lease))
-         SELECT 1 FROM lease`,
+             next_try_at = now() + least($6::float8, $7::float8 * 2 ^ least(attempts, 16)) * interval '1 millisecond'
+           WHERE id = $4 AND round = $5 AND EXISTS (SELECT 1 FROM lease))
+         SELECT revision FROM lease`,
         [id, round, REPAIR_BACKOFF.maxMs, REPAIR_BACKOFF.baseMs],
       ),
     async repairMaps(atHeight) {
@@ -54,24 +57,24 @@ export function createRepairStore({ rows, fenced }: Statements) {
       await fenced(
         fence,
         `WITH ${LEASE}, planned AS (
-           UPDATE tds.repairs SET maps = maps || jsonb_build_array($4::jsonb)
-           WHERE id = $3 AND EXISTS (SELECT 1 FROM lease)),
+           UPDATE tds.repairs SET maps = maps || jsonb_build_array($5::jsonb)
+           WHERE id = $4 AND EXISTS (SELECT 1 FROM lease)),
          recorded AS (
-           UPDATE tds.recorded_blocks SET maps = maps || jsonb_build_array($4::jsonb),
-             rereads = CASE WHEN $6::bytea IS NULL OR $6 = ANY(body || rereads) THEN rereads ELSE rereads || $6 END
-           WHERE chunk = $1 AND height = $5 AND EXISTS (SELECT 1 FROM lease))
-         SELECT 1 FROM lease`,
+           UPDATE tds.recorded_blocks SET maps = maps || jsonb_build_array($5::jsonb),
+             rereads = CASE WHEN $7::bytea IS NULL OR $7 = ANY(body || rereads) THEN rereads ELSE rereads || $7 END
+           WHERE chunk = $1 AND height = $6 AND EXISTS (SELECT 1 FROM lease))
+         SELECT revision FROM lease`,
         [repair.id, JSON.stringify(map), repair.height, await compressIfAny(body)],
       ),
     finishRepair: async (fence, { id, height: at, round }, map, body) =>
       await fenced(
         fence,
         `WITH ${LEASE}, done AS (
-           UPDATE tds.repairs SET done_at = now() WHERE id = $3 AND round = $6 AND EXISTS (SELECT 1 FROM lease)),
+           UPDATE tds.repairs SET done_at = now() WHERE id = $4 AND round = $7 AND EXISTS (SELECT 1 FROM lease)),
          recorded AS (
-           UPDATE tds.recorded_blocks SET maps = jsonb_build_array($4::jsonb), body = coalesce($7, body), rereads = '{}'
-           WHERE chunk = $1 AND height = $5 AND $4::jsonb IS NOT NULL AND EXISTS (SELECT 1 FROM lease))
-         SELECT 1 FROM lease`,
+           UPDATE tds.recorded_blocks SET maps = jsonb_build_array($5::jsonb), body = coalesce($8, body), rereads = '{}'
+           WHERE chunk = $1 AND height = $6 AND $5::jsonb IS NOT NULL AND EXISTS (SELECT 1 FROM lease))
+         SELECT revision FROM lease`,
         [id, map === null ? null : JSON.stringify(map), at, round, await compressIfAny(body)],
       ),
     async raiseAlarm(name, detail, fence) {
@@ -81,14 +84,14 @@ export function createRepairStore({ rows, fenced }: Statements) {
       if (fence === undefined) await rows(anyRow, `${insert} VALUES ($1, $2) ${update}`, [name, detail]);
       else {
         const values = [fence.name, fence.epoch, name, detail];
-        await rows(anyRow, `WITH ${LEASE} ${insert} SELECT $3, $4 FROM lease ${update}`, values);
+        await rows(anyRow, `WITH ${HELD} ${insert} SELECT $3, $4 FROM lease ${update}`, values);
       }
     },
     async clearAlarms(names, fence) {
       if (fence === undefined) await rows(anyRow, 'DELETE FROM tds.alarms WHERE name = ANY($1)', [names]);
       else {
         const remove = 'DELETE FROM tds.alarms WHERE name = ANY($3) AND EXISTS (SELECT 1 FROM lease)';
-        await rows(anyRow, `WITH ${LEASE} ${remove}`, [fence.name, fence.epoch, names]);
+        await rows(anyRow, `WITH ${HELD} ${remove}`, [fence.name, fence.epoch, names]);
       }
     },
   } satisfies Partial<IngestStore>;

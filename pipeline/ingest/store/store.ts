@@ -7,7 +7,7 @@ import { leaseLost } from '../ports.ts';
 import type { Chunk, IngestStore } from '../ports.ts';
 import { createRecordedStore } from './recorded.ts';
 import { createRepairStore } from './repairs.ts';
-import { anyRow, createStatements } from './sql.ts';
+import { FENCE, anyRow, createStatements } from './sql.ts';
 import type { Statements } from './sql.ts';
 
 /** The ingester's state in PostgreSQL (infra/postgres/migrations/0010_ingest.sql). */
@@ -40,7 +40,7 @@ function createChainStore({ rows }: Statements) {
 }
 
 const chunkColumns =
-  'name, range_start, range_end, cursor, final_height, final_hash, first_parent, status, opened, plan_to, plan_facts';
+  'name, range_start, range_end, cursor, final_height, final_hash, first_parent, status, opened, plan_to, plan_facts, updated_at';
 
 const chunkRow = z
   .object({
@@ -55,6 +55,7 @@ const chunkRow = z
     opened: z.boolean(),
     plan_to: z.int(),
     plan_facts: contractsMap,
+    updated_at: z.date(),
   })
   .transform((row): Chunk => ({
     name: row.name,
@@ -67,6 +68,7 @@ const chunkRow = z
     finished: row.status === 'finished',
     opened: row.opened,
     plan: { to: row.plan_to, facts: row.plan_facts },
+    updatedAt: row.updated_at.getTime(),
   }));
 
 /** unique_violation, exclusion_violation */
@@ -100,53 +102,52 @@ function createChunkStore({ rows, fenced }: Statements) {
       await rows(anyRow, 'UPDATE tds.chunks SET opened = true WHERE name = $1', [name]);
     },
     plan: (fence, { to, facts }) =>
-      fenced(
-        fence,
-        'UPDATE tds.chunks SET plan_to = $3, plan_facts = $4 WHERE name = $1 AND epoch = $2 RETURNING 1',
-        [to, JSON.stringify(facts)],
-      ),
+      fenced(fence, `UPDATE tds.chunks SET plan_to = $4, plan_facts = $5, ${FENCE} RETURNING revision`, [
+        to,
+        JSON.stringify(facts),
+      ]),
     moveCursor: (fence, { from, to, final, firstParent }) =>
       fenced(
         fence,
         `UPDATE tds.chunks
-         SET cursor = $4, updated_at = now(),
-             final_height = COALESCE($5::bigint, final_height), final_hash = COALESCE($6, final_hash),
-             first_parent = CASE WHEN cursor = range_start THEN $7 ELSE first_parent END
-         WHERE name = $1 AND epoch = $2 AND cursor = $3 RETURNING 1`,
+         SET cursor = $5, updated_at = now(),
+             final_height = COALESCE($6::bigint, final_height), final_hash = COALESCE($7, final_hash),
+             first_parent = CASE WHEN cursor = range_start THEN $8 ELSE first_parent END,
+             ${FENCE} AND cursor = $4 RETURNING revision`,
         [from, to, final?.height ?? null, final?.hash ?? null, firstParent],
       ),
     finish: (fence) =>
       fenced(
         fence,
-        `UPDATE tds.chunks SET status = 'finished', updated_at = now()
-         WHERE name = $1 AND epoch = $2 AND cursor = range_end + 1 RETURNING 1`,
+        `UPDATE tds.chunks SET status = 'finished', updated_at = now(), ${FENCE} AND cursor = range_end + 1
+         RETURNING revision`,
       ),
   } satisfies Partial<IngestStore>;
 }
 
 const grantRow = z.object({ epoch: z.int(), seq_ceiling: z.int() });
 
-function createLeaseStore({ rows, fenced }: Statements) {
+function createLeaseStore({ rows, fenced, knownRevision }: Statements) {
   const chunk: IngestStore['chunk'] = async (fence) => {
     const [found] = await rows(
       chunkRow,
-      `SELECT ${chunkColumns} FROM tds.chunks WHERE name = $1 AND epoch = $2`,
-      [fence.name, fence.epoch],
+      `SELECT ${chunkColumns} FROM tds.chunks WHERE name = $1 AND epoch = $2 AND revision >= $3`,
+      [fence.name, fence.epoch, knownRevision(fence)],
     );
     if (found === undefined) throw leaseLost(fence);
     return found;
   };
   return {
     chunk,
-    async acquire({ name, holder, ttlMs, nowMs, reserve }) {
+    async acquire({ name, holder, ttlMs, nowMs, reserve, takeOver = false }) {
       const [granted] = await rows(
         grantRow,
         `UPDATE tds.chunks
-         SET holder = $2, epoch = epoch + 1, lease_until = clock_timestamp() + $3 * interval '1 millisecond',
+         SET holder = $2, epoch = GREATEST(epoch + 1, $4), lease_until = clock_timestamp() + $3 * interval '1 millisecond',
              seq_ceiling = GREATEST(seq_ceiling + 1, $4) + $5
-         WHERE name = $1 AND (holder IS NULL OR lease_until < clock_timestamp())
+         WHERE name = $1 AND ($6 OR holder IS NULL OR lease_until < clock_timestamp())
          RETURNING epoch, seq_ceiling`,
-        [name, holder, ttlMs, nowMs, reserve],
+        [name, holder, ttlMs, nowMs, reserve, takeOver],
       );
       if (granted === undefined) return null;
       const { epoch, seq_ceiling: seqCeiling } = granted;
@@ -155,8 +156,7 @@ function createLeaseStore({ rows, fenced }: Statements) {
     renew: (fence, ttlMs) =>
       fenced(
         fence,
-        `UPDATE tds.chunks SET lease_until = clock_timestamp() + $3 * interval '1 millisecond'
-         WHERE name = $1 AND epoch = $2 RETURNING 1`,
+        `UPDATE tds.chunks SET lease_until = clock_timestamp() + $4 * interval '1 millisecond', ${FENCE} RETURNING revision`,
         [ttlMs],
       ),
     async release({ name, epoch }) {
@@ -169,8 +169,7 @@ function createLeaseStore({ rows, fenced }: Statements) {
     reserveSeq: (fence, ceiling) =>
       fenced(
         fence,
-        `UPDATE tds.chunks SET seq_ceiling = GREATEST(seq_ceiling, $3)
-         WHERE name = $1 AND epoch = $2 RETURNING 1`,
+        `UPDATE tds.chunks SET seq_ceiling = GREATEST(seq_ceiling, $4), ${FENCE} RETURNING revision`,
         [ceiling],
       ),
   } satisfies Partial<IngestStore>;

@@ -17,14 +17,17 @@ interface Dependencies extends Omit<StoreRetryDependencies, 'signal'> {
   readonly state: ProjectionState;
   readonly topic: Topic<unknown>;
   readonly builds: readonly Build[];
-  readonly readings: Pick<Readings, 'all'>;
-  readonly reader: Pick<TopicReader, 'resume' | 'commit'>;
+  readonly readings: Pick<Readings, 'all' | 'rewound'>;
+  readonly reader: Pick<TopicReader, 'resume' | 'reopen' | 'commit'>;
   /** Continues after the poison message. */
   skip(reading: Reading, message: LogMessage): Promise<void>;
   onError(error: unknown): void;
 }
 
-/** Background work of a run: records halts, ends them as operators decide, and measures the lag of every build. */
+/**
+ * Background work of a run: records halts, ends them as operators decide, measures the lag of every build, and reads again
+ * where stored checkpoints have moved back.
+ */
 export interface HaltMonitor {
   start(): void;
   stop(): Promise<void>;
@@ -37,18 +40,24 @@ export interface HaltMonitor {
 const CHECK_MS = 1000;
 /** Offsets of the log, also of idle partitions, are fetched at every fifth check. */
 const CHECKS_PER_OFFSETS = 5;
+/** The stored checkpoints are compared with those in memory at every thirtieth; a new message shows a difference at once. */
+const CHECKS_PER_CHECKPOINTS = 30;
 
 export function createHaltMonitor(dependencies: Dependencies): HaltMonitor {
-  const { clock, log } = dependencies;
+  const { clock, log, readings, reader } = dependencies;
   const halts = createHaltResolver(dependencies);
   const progress = createProgressMeter(dependencies);
   const stopping = new AbortController();
   let checking: Promise<void> = Promise.resolve();
+  let checks = 0;
 
   const check = async (): Promise<void> => {
     try {
       await halts.check();
       await progress.measure();
+      checks += 1;
+      if (checks % CHECKS_PER_CHECKPOINTS !== 0) return;
+      for (const reading of await readings.rewound()) await reader.reopen(reading);
     } catch (error) {
       // The next check retries an unavailable store; everything else is a bug.
       if (isStoreUnavailable(error)) log.warn({ err: error }, 'halt monitor: store unavailable');

@@ -28,6 +28,8 @@ export interface Readings {
    * checkpoint.
    */
   open(partition: number): Promise<Reading>;
+  /** Those whose stored checkpoint has moved back: PostgreSQL has lost transactions in a fail-over. */
+  rewound(): Promise<Reading[]>;
   get(partition: number): Reading | undefined;
   drop(partition: number): void;
   all(): Iterable<Reading>;
@@ -71,6 +73,15 @@ export function createReadings(
     async open(partition) {
       const existing = readings.get(partition);
       return existing?.current === true ? existing : await begin(partition);
+    },
+    async rewound() {
+      const before = [...readings.values()].map((reading) => ({ reading, stored: new Map(reading.stored) }));
+      const now = await load();
+      return before.flatMap(({ reading, stored }) => {
+        const isBehind = ([build, next]: [Build, number]): boolean =>
+          (now.get(build)?.get(reading.partition) ?? 0) < next;
+        return reading.current && [...stored].some(isBehind) ? [reading] : [];
+      });
     },
     get: (partition) => readings.get(partition),
     drop,

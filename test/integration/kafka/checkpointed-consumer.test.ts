@@ -126,6 +126,21 @@ test('moves the checkpoint past a batch that is done, and resumes from it', asyn
   expect(seen).toEqual([3, 4]);
 });
 
+test('handles messages again when PostgreSQL has lost their transactions, without a new message', async () => {
+  await publish(5);
+  await start(store, { checkpointCheckMs: 50 });
+  await reaches(5);
+  // A fail-over: checkpoint and rows go back together.
+  await world.pool.query(
+    `WITH lost AS (DELETE FROM handled WHERE consumer = $1 AND log_offset >= $2)
+     UPDATE tds.checkpoints SET next_offset = $2 WHERE consumer = $1`,
+    [name, first + 2],
+  );
+  await reaches(5);
+  expect(await handled()).toEqual(upTo(5));
+  expect(fatal).toEqual([]);
+});
+
 test('stores nothing past the last commit of an abandoned batch, and brings no further batch', async () => {
   await publish(5);
   let batches = 0;

@@ -88,6 +88,32 @@ test('bodies that a repair may publish are stored with the block, each once, unt
   expect(await recorded()).toEqual([{ body: newest, maps: [facts], rereads: [] }]);
 });
 
+test('a holder whose write PostgreSQL has lost in a fail-over loses its lease', async () => {
+  const fence = await acquire('one');
+  await store.plan(fence, { to: 5, facts: {} });
+  await pool.query('CREATE TABLE replica AS SELECT * FROM tds.chunks');
+  await store.plan(fence, { to: 6, facts: {} });
+  await pool.query(
+    'UPDATE tds.chunks SET (plan_to, revision) = (SELECT plan_to, revision FROM replica WHERE replica.name = chunks.name)',
+  );
+  for (const refused of [
+    store.chunk(fence),
+    store.renew(fence, 1000),
+    store.markForRevert(fence, 0),
+    store.record(fence, [{ body: makeBlock({ height: 50, transactions: [] }), maps: [{}] }]),
+  ])
+    await expect(refused).rejects.toMatchObject({ code: 'LEASE_LOST' });
+  expect(await store.recordedBlocks('live', 50, 50)).toEqual([]);
+
+  // A write that nothing was lost of is accepted, and no epoch is granted twice.
+  const next = await acquire('two');
+  expect(next.epoch).toBeGreaterThan(fence.epoch);
+  await store.renew(next, 1000);
+  expect(await store.chunk(next)).toMatchObject({ plan: { to: 5 } });
+  await pool.query('UPDATE tds.chunks SET epoch = 0, holder = NULL');
+  expect((await acquire('three')).epoch).toBeGreaterThan(next.epoch);
+});
+
 test('an alarm is raised and cleared only by the lease holder', async () => {
   const alarms = async () => (await pool.query('SELECT name, detail FROM tds.alarms')).rows;
   const former = await acquire('one');

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { createSeq } from '../../../../pipeline/ingest/lease.ts';
 
 test('createSeq returns accepts above reverts, and no seq above the reserved ceiling, for any sequence of calls', async () => {
-  const calls = fc.array(fc.constantFrom('accept', 'revert', 'lost'), { maxLength: 3000 });
+  const calls = fc.array(fc.constantFrom('accept', 'revert', 'lost', 'exceed'), { maxLength: 3000 });
   await fc.assert(
     fc.asyncProperty(calls, fc.integer({ min: 0, max: 5 }), async (steps, margin) => {
       let reserved = 100 + margin;
@@ -17,6 +17,14 @@ test('createSeq returns accepts above reverts, and no seq above the reserved cei
       let highest = 100;
       for (const step of steps) {
         fail = step === 'lost';
+        if (step === 'exceed') {
+          // A message of another holder, above all seqs so far or below them.
+          const other = highest + (highest % 3) - 1;
+          seq.exceed(other);
+          lastRevert = Math.max(lastRevert, other);
+          highest = Math.max(highest, other);
+          continue;
+        }
         try {
           const given = step === 'accept' ? await seq.forAccept() : await seq.forRevert();
           expect(given).toBeLessThanOrEqual(reserved);

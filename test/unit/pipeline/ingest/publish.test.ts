@@ -13,8 +13,15 @@ const chunk = { name: 'live', start: 0, end: null, cursor: 3, finalHeight: -1, f
 const lease: Lease = {
   name: 'live',
   epoch: 1,
-  chunk: { ...chunk, firstParent: null, finished: false, opened: true, plan: { to: -1, facts: {} } },
-  seq: { forAccept: async () => 1, forRevert: async () => 2 },
+  chunk: {
+    ...chunk,
+    firstParent: null,
+    finished: false,
+    opened: true,
+    plan: { to: -1, facts: {} },
+    updatedAt: 0,
+  },
+  seq: { forAccept: async () => 1, forRevert: async () => 2, exceed() {} },
   signal: new AbortController().signal,
   assertValid() {},
   abort() {},

@@ -35,6 +35,10 @@ async function createTestRepairer({
     log,
     metrics: createIngestMetrics(new Registry()),
     createBlockReader: () => readPublishedBlock,
+    blockLog: {
+      async *messagesSince() {},
+      blocksAt: never,
+    },
     standards: { resolve: async () => new Map() },
     publisher: {
       async publish(_topic, messages) {

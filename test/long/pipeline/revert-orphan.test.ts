@@ -1,0 +1,105 @@
+import { afterEach, expect, test } from 'vitest';
+
+import type { IngestDeps } from '../../../pipeline/ingest/ports.ts';
+import { revertOrphan } from '../../../pipeline/ingest/reconcile/revert.ts';
+import { requestRepairs } from '../../../pipeline/ingest/repair/requests.ts';
+import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
+import { parseFelt, toFelt } from '../../../schemas/felt.ts';
+import type { BlockBody } from '../../../schemas/messages/chain-blocks.ts';
+import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
+import { accepted, makeBlock } from '../../support/chain-messages.ts';
+import { differences, ingestWorld, until } from '../../support/ingest-world.ts';
+import type { IngestWorld } from '../../support/ingest-world.ts';
+
+let world: IngestWorld;
+afterEach(() => world.close());
+
+/** Live from 11 on, final up to 25, head 40; the ingester runs. */
+async function startWorld() {
+  world = await ingestWorld({ seed: 'orphan', initialHead: 40 });
+  const { node, pool } = world;
+  node.control({ command: 'setL1', height: 10 });
+  let own: IngestDeps | null = null;
+  world.start({
+    deps: (deps) => {
+      own = deps;
+      return {};
+    },
+  });
+  await world.indexed(40);
+  node.control({ command: 'setL1', height: 25 });
+  await until('L1 known', async () => {
+    const { rows } = await pool.query("SELECT 1 FROM tds.chunks WHERE name = 'live' AND final_height = 25");
+    return rows.length === 1;
+  });
+  const deps = own as IngestDeps | null;
+  if (deps === null) throw new Error('the ingester was not started');
+  return (height: number, hash: string) =>
+    revertOrphan(
+      {
+        ...deps,
+        store: createIngestStore(pool),
+        settings: { holder: 'tds-revert', leaseMs: 3000 },
+        requestRepairs: (heights) => requestRepairs(pool, heights, 'test', { reread: true }),
+      },
+      { height, hash: parseFelt(hash) ?? toFelt(0n) },
+    );
+}
+
+/** Appends blocks that no ingester knows of. */
+async function append(...blocks: BlockBody[]): Promise<void> {
+  const publisher = world.kafka.publisher();
+  await publisher.publish(
+    topics.chainBlocks,
+    blocks.map((block) => ({
+      value: accepted(block, Date.now()),
+      key: String(block.height),
+      partition: partitionOfHeight(block.height),
+    })),
+  );
+  await publisher.close();
+}
+
+const orphan = (height: number): BlockBody => makeBlock({ height, fork: 9, transactions: [] });
+
+/** Hash of the block that the newest message about a height accepts. */
+async function newestAccepted(height: number): Promise<bigint | null> {
+  const all = (await world.read(topics.chainBlocks)).filter(({ block }) => block.height === height);
+  const newest = all.toSorted((a, b) => b.seq - a.seq)[0];
+  return newest?.type === 'block.accepted' ? BigInt(newest.block.hash) : null;
+}
+
+const canonical = (height: number): bigint => BigInt(world.node.ledger.at(height)?.hash ?? 0);
+
+test('reverts an orphan with the blocks on top of it, while the ingester runs, once', async () => {
+  const revert = await startWorld();
+  await append(orphan(35), orphan(36));
+  expect(await differences(world)).not.toEqual([]);
+  expect(await revert(35, orphan(35).hash)).toEqual({ heights: [35, 36] });
+  world.node.control({ command: 'advance', blocks: 2 });
+  await world.indexed(42);
+  expect(await differences(world)).toEqual([]);
+  for (const height of [35, 36]) expect(await newestAccepted(height)).toBe(canonical(height));
+  expect(await revert(35, orphan(35).hash)).toEqual({ heights: [] });
+  expect(await differences(world)).toEqual([]);
+});
+
+test('reverts an orphan at a final height, and has the final block published again', async () => {
+  const revert = await startWorld();
+  await append(orphan(20));
+  expect(await revert(20, orphan(20).hash)).toEqual({ heights: [20] });
+  await until('the final block is published again', async () => (await newestAccepted(20)) === canonical(20));
+  expect(await differences(world)).toEqual([]);
+});
+
+test('refuses a block that the chain has, and one that the log does not have', async () => {
+  const revert = await startWorld();
+  const before = await world.read(topics.chainBlocks);
+  for (const height of [20, 35])
+    await expect(revert(height, world.node.ledger.at(height)?.hash ?? '')).rejects.toMatchObject({
+      code: 'CONFLICT',
+    });
+  await expect(revert(35, orphan(35).hash)).rejects.toMatchObject({ code: 'NOT_FOUND' });
+  await expect(revert(60, orphan(60).hash)).rejects.toMatchObject({ code: 'CONFLICT' });
+  expect(await world.read(topics.chainBlocks)).toHaveLength(before.length);
+});
