@@ -52,6 +52,8 @@ export interface ClickHouse {
 const BUFFER_BYTES = 1 << 20;
 /** Limit of a statement on all replicas: creating a table takes some hundred milliseconds. */
 const DDL_SECONDS = 20;
+/** How long an insert waits for its quorum; a replica fetches the largest batch in a second. */
+const QUORUM_MS = 30_000;
 const QUOTED = { output_format_json_quote_64bit_integers: 1 } as const;
 
 interface ClickHouseOptions {
@@ -165,7 +167,7 @@ function openClient(
       // The server keeps the start of an answer in memory, so that an error within it has an HTTP status. It must not wait for
       // the end of the query: then it buffers in a file, and with a full disk answers 200 without a row (26.7).
       buffer_size: String(BUFFER_BYTES),
-      ...(isReader ? {} : writerSettings(cluster, timeoutMs)),
+      ...(isReader ? {} : writerSettings(cluster)),
     },
   });
 }
@@ -194,14 +196,14 @@ async function mayChangeSettings(client: ClickHouseClient): Promise<boolean> {
  * a read only when it has all acknowledged rows, else with an error. ClickHouse Cloud needs no quorum, and one server ignores
  * what is about replicas.
  */
-function writerSettings(cluster: Cluster | null, timeoutMs: number): Settings {
+function writerSettings(cluster: Cluster | null): Settings {
   const always = { async_insert: 0, insert_deduplicate: 0, select_sequential_consistency: 1 };
   if (cluster === null) return always;
   return {
     ...always,
     insert_quorum: cluster.insertQuorum,
     insert_quorum_parallel: 0,
-    insert_quorum_timeout: timeoutMs,
+    insert_quorum_timeout: QUORUM_MS,
     // Each thread would wait for the quorum of another one.
     max_insert_threads: 1,
     distributed_ddl_output_mode: 'never_throw',

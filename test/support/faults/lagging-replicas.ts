@@ -204,7 +204,7 @@ function createModel(
       .replace(` ON CLUSTER '${CLUSTER}'`, '')
       .replace(/Replicated(\w*MergeTree)\('[^']*', '[^']*'(?:, )?/, '$1(')
       .replace(/\s*FORMAT JSONEachRow\s*$/, '');
-    const isSync = /^SYSTEM SYNC REPLICA/.test(sql);
+    const isSync = sql.startsWith('SYSTEM SYNC REPLICA');
     if (isSync) await Promise.all([first.drained(), second.drained()]);
     else
       for (const replica of [first, second])

@@ -171,7 +171,7 @@ describe('settings of a request', () => {
   const quorum = {
     insert_quorum: 'auto',
     insert_quorum_parallel: '0',
-    insert_quorum_timeout: '5000',
+    insert_quorum_timeout: '30000',
     max_insert_threads: '1',
   };
 
