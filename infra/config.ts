@@ -130,6 +130,21 @@ export const settings = {
     null,
     'the same ClickHouse database as a read-only user; the API receives no other ClickHouse URL',
   ),
+  clickhouseCluster: setting(
+    'CLICKHOUSE_CLUSTER',
+    z
+      .string()
+      .regex(/^[A-Za-z0-9_.{}-]+$/, 'must be the name of a cluster')
+      .nullable(),
+    null,
+    'cluster, as in `remote_servers` of ClickHouse, on whose replicas every table exists; unset: one server, or ClickHouse Cloud',
+  ),
+  clickhouseInsertQuorum: setting(
+    'CLICKHOUSE_INSERT_QUORUM',
+    z.string().regex(/^(auto|[2-9]|[1-9][0-9])$/, 'must be auto, or a number from 2 to 99'),
+    'auto',
+    'replicas of CLICKHOUSE_CLUSTER that must have an insert before it is acknowledged: a number, or auto for a majority',
+  ),
   databaseUrl: setting(
     'DATABASE_URL',
     url('postgres', 'postgresql').nullable(),
@@ -502,6 +517,9 @@ export function loadConfig(
   const isSet = (name: string): boolean => (env[name] ?? '') !== '';
   if (hasAdminPassword && isSet('ADMIN_USERNAME') && !isSet('ADMIN_PASSWORD')) {
     problems.push('ADMIN_PASSWORD: must be set when ADMIN_USERNAME is');
+  }
+  if (isSet('CLICKHOUSE_CLUSTER') && !isSet('CLICKHOUSE_URL') && !isSet('API_CLICKHOUSE_URL')) {
+    problems.push('CLICKHOUSE_CLUSTER: needs CLICKHOUSE_URL, since the embedded ClickHouse is one server');
   }
   if (problems.length > 0)
     throw new AppError('CONFIG_INVALID', `Wrong settings:\n  ${problems.join('\n  ')}`);

@@ -65,7 +65,9 @@ export function openClickHouse(
     isReader = false,
   }: { url?: string; timeoutMs?: number; isReader?: boolean } = {},
 ): ClickHouse {
-  const options = { application, timeoutMs, isReader };
+  const { clickhouseCluster: name, clickhouseInsertQuorum: insertQuorum } = config;
+  const cluster = name === null ? null : { name, insertQuorum };
+  const options = { application, timeoutMs, isReader, cluster };
   const clickhouse = createClickHouse(url ?? required(config, 'clickhouseUrl'), options);
   releasers.push('ClickHouse', () => clickhouse.close());
   return clickhouse;

@@ -6,10 +6,16 @@ import { z } from 'zod';
 
 import { AppError } from '../../schemas/errors.ts';
 import { isBareError, isNetworkError } from '../network-errors.ts';
+import { retry } from '../retry.ts';
+import { tableStatement } from './ddl.ts';
+import type { Cluster } from './ddl.ts';
+import { QUOTED, readerSettings } from './reader-profile.ts';
 import { encodeRows } from './row-binary.ts';
 import type { ColumnSpec, Row } from './row-binary.ts';
+import type { Settings } from './reader-profile.ts';
 
-export type Settings = Readonly<Record<string, string | number>>;
+export type { Settings };
+
 /** Values of `{name:Type}` parameters; ClickHouse binds them, nothing is put into the text. */
 export type Params = Readonly<Record<string, unknown>>;
 
@@ -27,8 +33,16 @@ export interface ClickHouse {
     params?: Params,
     options?: { signal?: AbortSignal; settings?: Settings },
   ): Promise<R[]>;
-  /** Runs DDL, or `INSERT … SELECT`; resolves when it is done. */
+  /** Runs `INSERT … SELECT`, or a mutation; resolves when it is done. */
   command(sql: string, options?: { params?: Params; settings?: Settings }): Promise<void>;
+  /**
+   * Runs CREATE, DROP or ALTER TABLE on the server, or on every replica of the cluster.
+   *
+   * @throws `STORE_UNAVAILABLE` naming the replicas on which it failed, or that did not answer
+   */
+  ddl(sql: string): Promise<void>;
+  /** Resolves when every replica of the cluster has all rows of a table. */
+  syncReplicas(table: string): Promise<void>;
   /** Resolves when ClickHouse has acknowledged every row. */
   insert(table: string, columns: readonly ColumnSpec[], rows: readonly Row[]): Promise<void>;
   /** Inserts rows that are already RowBinary in the order of `columns`. */
@@ -39,37 +53,34 @@ export interface ClickHouse {
 }
 
 const BUFFER_BYTES = 1 << 20;
-const QUOTED = { output_format_json_quote_64bit_integers: 1 } as const;
+/** Limit of a statement on all replicas: creating a table takes some hundred milliseconds. */
+const DDL_SECONDS = 20;
+/** How long an insert waits for its quorum; a replica fetches the largest batch in a second. */
+const QUORUM_MS = 30_000;
+
+interface ClickHouseOptions {
+  readonly application: string;
+  /** Limit of one request, the wait for a free connection included. */
+  readonly timeoutMs?: number;
+  readonly connections?: number;
+  /**
+   * The user only reads, from any replica, and may be restricted to `readonly = 1`; then the settings of its profile apply
+   * to every read.
+   */
+  readonly isReader?: boolean;
+  /** null: the server is the only one, or replicates by itself, as ClickHouse Cloud does. */
+  readonly cluster?: Cluster | null;
+}
 
 /**
  * Creates a client of one server (user, password and database are in its URL). Numbers of 64 bits and more arrive as
- * strings: `JSON.parse` of a bare UInt256 would round it.
- *
- * @param options.timeoutMs limit of one request, the wait for a free connection included
- * @param options.isReader the user may be restricted to `readonly = 1`; then the settings of its profile apply to every read
+ * strings: `JSON.parse` of a bare UInt256 would round it. A writer reads its own writes, and those of all other writers, on
+ * whichever replica: see `writerSettings`.
  */
-export function createClickHouse(
-  url: string,
-  options: { application: string; timeoutMs?: number; connections?: number; isReader?: boolean },
-): ClickHouse {
-  const { timeoutMs = 120_000 } = options;
-  const client = createClient({
-    url,
-    application: options.application,
-    // `attempt` ends a request earlier, and then knows why it ended.
-    request_timeout: 2 * timeoutMs,
-    max_open_connections: options.connections ?? 10,
-    keep_alive: { enabled: true },
-    // The client logs to the console; every error reaches the caller anyway.
-    log: { level: ClickHouseLogLevel.OFF },
-    // The server keeps the start of an answer in memory, so that an error within it has an HTTP status. It must not wait for the
-    // end of the query: then it buffers in a file, and with a full disk answers 200 without a row (26.7).
-    clickhouse_settings: { buffer_size: String(BUFFER_BYTES) },
-  });
-  const settingsOf =
-    options.isReader === true
-      ? readerSettings(onceSuccessful(() => readProfile(client)))
-      : async (settings: Settings) => settings;
+export function createClickHouse(url: string, options: ClickHouseOptions): ClickHouse {
+  const { timeoutMs = 120_000, isReader = false, cluster = null } = options;
+  const client = openClient(url, { ...options, timeoutMs, isReader, cluster });
+  const settingsOf = isReader ? readerSettings(client) : async (settings: Settings) => settings;
 
   const insertEncoded: ClickHouse['insertEncoded'] = async (table, columns, bytes) => {
     const names = columns.map(({ name }) => `\`${name}\``).join(', ');
@@ -77,12 +88,31 @@ export function createClickHouse(
       const result = await client.exec({
         query: `INSERT INTO ${table} (${names}) FORMAT RowBinary`,
         values: Readable.from([bytes], { objectMode: false }),
-        clickhouse_settings: { async_insert: 0 },
         abort_signal: signal,
       });
       // The response body is empty; reading it to its end frees the connection.
       for await (const chunk of result.stream) void chunk;
     });
+  };
+
+  const command: ClickHouse['command'] = async (sql, { params, settings } = {}) => {
+    await attempt(timeoutMs, null, (signal) =>
+      client.command({
+        query: sql,
+        ...(params === undefined ? {} : { query_params: { ...params } }),
+        ...(settings === undefined ? {} : { clickhouse_settings: { ...settings } }),
+        abort_signal: signal,
+      }),
+    );
+  };
+  const ddl: ClickHouse['ddl'] = async (sql) => {
+    const query = tableStatement(sql, cluster?.name ?? null);
+    if (cluster === null) return await command(query);
+    const replicas = await attempt(timeoutMs, null, async (signal) => {
+      const result = await client.query({ query, format: 'JSONEachRow', abort_signal: signal });
+      return replicaRows.parse(await result.json());
+    });
+    assertDoneOnAll(sql, replicas);
   };
 
   return {
@@ -100,15 +130,10 @@ export function createClickHouse(
       });
       return raw.map((row) => query.row.parse(row));
     },
-    async command(sql, { params, settings } = {}) {
-      await attempt(timeoutMs, null, (signal) =>
-        client.command({
-          query: sql,
-          ...(params === undefined ? {} : { query_params: { ...params } }),
-          ...(settings === undefined ? {} : { clickhouse_settings: { ...settings } }),
-          abort_signal: signal,
-        }),
-      );
+    command,
+    ddl,
+    async syncReplicas(table) {
+      if (cluster !== null) await ddl(`SYSTEM SYNC REPLICA ${table}`);
     },
     async insert(table, columns, rows) {
       if (rows.length > 0) await insertEncoded(table, columns, encodeRows(columns, rows));
@@ -121,69 +146,81 @@ export function createClickHouse(
   };
 }
 
-const QUOTING = Object.keys(QUOTED)[0];
-/** ClickHouse does so only for a user whose `readonly` is not 0. */
-const CANCELLING = 'cancel_http_readonly_queries_on_client_close';
-
-/** The profile of the API's user. */
-interface ReaderProfile {
-  /** The user is under `readonly = 1`, and may change no setting. */
-  readonly isFixed: boolean;
-  /** Bytes of one query; 0: no limit. */
-  readonly maxMemory: number;
-}
-
-/**
- * The settings of a read as the user may send them: the profile's memory limit stays where it is lower. null: none.
- * A query whose client has gone is cancelled.
- */
-function readerSettings(profileOf: () => Promise<ReaderProfile>) {
-  return async (settings: Settings): Promise<Settings | null> => {
-    const { isFixed, maxMemory } = await profileOf();
-    if (isFixed) return null;
-    const own = { ...settings, [CANCELLING]: 1 };
-    const isHigher = maxMemory > 0 && Number(settings['max_memory_usage'] ?? 0) > maxMemory;
-    return isHigher ? { ...own, max_memory_usage: maxMemory } : own;
-  };
-}
-
-/** @throws `CONFIG_INVALID` when numbers of 64 bits would arrive unquoted, and so rounded */
-async function readProfile(client: ClickHouseClient): Promise<ReaderProfile> {
-  const result = await client.query({
-    query: `SELECT toUInt8(getSetting('readonly') = 1) AS fixed, toUInt8(getSetting('${QUOTING}')) AS quoting,
-      toString(getSetting('max_memory_usage')) AS memory`,
-    format: 'JSONEachRow',
+function openClient(
+  url: string,
+  {
+    application,
+    connections = 10,
+    timeoutMs,
+    isReader,
+    cluster,
+  }: Required<Pick<ClickHouseOptions, 'timeoutMs' | 'isReader' | 'cluster'>> & ClickHouseOptions,
+): ClickHouseClient {
+  return createClient({
+    url,
+    application,
+    // `attempt` ends a request earlier, and then knows why it ended.
+    request_timeout: 2 * timeoutMs,
+    max_open_connections: connections,
+    keep_alive: { enabled: true },
+    // The client logs to the console; every error reaches the caller anyway.
+    log: { level: ClickHouseLogLevel.OFF },
+    clickhouse_settings: {
+      // The server keeps the start of an answer in memory, so that an error within it has an HTTP status. It must not wait for
+      // the end of the query: then it buffers in a file, and with a full disk answers 200 without a row (26.7).
+      buffer_size: String(BUFFER_BYTES),
+      ...(isReader ? {} : writerSettings(cluster)),
+    },
   });
-  const [row] = profileRows.parse(await result.json());
-  if (row === undefined) throw unavailable('ClickHouse did not return its settings', null);
-  if (row.fixed === 1 && row.quoting === 0) {
-    throw new AppError(
-      'CONFIG_INVALID',
-      `The ClickHouse user of the API has readonly = 1: set ${QUOTING} = 1 in its profile`,
-    );
-  }
-  return { isFixed: row.fixed === 1, maxMemory: Number(row.memory) };
-}
-
-const profileRows = z.array(z.object({ fixed: z.number(), quoting: z.number(), memory: z.string() }));
-
-/** Runs `work` until it has succeeded once; then its result is returned. */
-function onceSuccessful<T>(work: () => Promise<T>): () => Promise<T> {
-  let result: Promise<T> | null = null;
-  return async () => {
-    const running = (result ??= work());
-    try {
-      return await running;
-    } catch (error) {
-      if (result === running) result = null;
-      throw error;
-    }
-  };
 }
 
 /**
- * Runs one request of the client. A request that took too long, and a response that is not ClickHouse's, become
- * `STORE_UNAVAILABLE`: the client reports them as bare errors.
+ * An acknowledged insert is stored, and every later read of a writer sees it: with a sequential quorum a replica answers such
+ * a read only when it has all acknowledged rows, else with an error. ClickHouse Cloud needs no quorum, and one server ignores
+ * what is about replicas.
+ */
+function writerSettings(cluster: Cluster | null): Settings {
+  const always = { async_insert: 0, insert_deduplicate: 0, select_sequential_consistency: 1 };
+  if (cluster === null) return always;
+  return {
+    ...always,
+    insert_quorum: cluster.insertQuorum,
+    insert_quorum_parallel: 0,
+    insert_quorum_timeout: QUORUM_MS,
+    // Each thread would wait for the quorum of another one.
+    max_insert_threads: 1,
+    distributed_ddl_output_mode: 'never_throw',
+    distributed_ddl_task_timeout: DDL_SECONDS,
+  };
+}
+
+/** What a replica answers to a statement on the cluster; `status` 0: done, null: no answer yet. */
+const replicaRows = z.array(
+  z.object({
+    host: z.string(),
+    port: z.number(),
+    status: z.coerce.number().nullable(),
+    error: z.string().nullable(),
+  }),
+);
+
+function assertDoneOnAll(sql: string, replicas: z.infer<typeof replicaRows>): void {
+  const failed = replicas.filter(({ status }) => status !== 0);
+  if (failed.length === 0) return;
+  const [statement = ''] = sql.match(/^[A-Z].*$/m) ?? [];
+  const reasons = failed.map(
+    ({ host, port, status, error }) =>
+      `${host}:${port} ${status === null ? `did not finish within ${DDL_SECONDS} s` : `failed: ${error}`}`,
+  );
+  throw unavailable(
+    `ClickHouse replicas have not all executed \`${statement}\`: ${reasons.join('; ')}`,
+    null,
+  );
+}
+
+/**
+ * Runs one request of the client, again while other inserts into its table are under way. A request that took too long,
+ * and a response that is not ClickHouse's, become `STORE_UNAVAILABLE`: the client reports them as bare errors.
  */
 async function attempt<T>(
   timeoutMs: number,
@@ -192,8 +229,15 @@ async function attempt<T>(
 ): Promise<T> {
   const deadline = new AbortController();
   const timer = setTimeout(() => deadline.abort(), timeoutMs);
+  const signal = caller === null ? deadline.signal : AbortSignal.any([caller, deadline.signal]);
   try {
-    return await request(caller === null ? deadline.signal : AbortSignal.any([caller, deadline.signal]));
+    return await retry(async () => await request(signal), {
+      isRetryable: (error) => error instanceof ClickHouseError && MOMENTARY_CODES.has(error.code),
+      baseMs: 20,
+      maxMs: 500,
+      deadlineMs: timeoutMs,
+      signal,
+    });
   } catch (error) {
     if (deadline.signal.aborted) throw unavailable(`ClickHouse did not answer within ${timeoutMs} ms`, error);
     if (caller?.aborted !== true && isBareError(error)) {
@@ -211,10 +255,18 @@ function unavailable(message: string, cause: unknown): AppError {
 
 const STORE = 'ClickHouse';
 
+/** Exceptions that pass in milliseconds while everything works: quorum inserts into a table exclude each other. */
+const MOMENTARY_CODES: ReadonlySet<string> = new Set([
+  '286', // UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE
+  '289', // REPLICA_IS_NOT_IN_QUORUM
+]);
+
 /** Exceptions of ClickHouse that pass without a change of the query. */
 const RETRYABLE_CODES: ReadonlySet<string> = new Set([
+  ...MOMENTARY_CODES,
   '75', // CANNOT_WRITE_TO_FILE_DESCRIPTOR
   '159', // TIMEOUT_EXCEEDED
+  '164', // READONLY: the replica is not active in Keeper yet
   '202', // TOO_MANY_SIMULTANEOUS_QUERIES
   '203', // NO_FREE_CONNECTION
   '209', // SOCKET_TIMEOUT
@@ -224,11 +276,14 @@ const RETRYABLE_CODES: ReadonlySet<string> = new Set([
   '241', // MEMORY_LIMIT_EXCEEDED
   '242', // TABLE_IS_READ_ONLY: the replica has lost Keeper
   '243', // NOT_ENOUGH_SPACE
+  '244', // UNEXPECTED_ZOOKEEPER_ERROR
   '252', // TOO_MANY_PARTS
   '279', // ALL_CONNECTION_TRIES_FAILED
   '285', // TOO_FEW_LIVE_REPLICAS
   '319', // UNKNOWN_STATUS_OF_INSERT
+  '341', // UNFINISHED: a mutation, on some replica
   '439', // CANNOT_SCHEDULE_TASK
+  '529', // REPLICA_STATUS_CHANGED
   '999', // KEEPER_EXCEPTION
 ]);
 

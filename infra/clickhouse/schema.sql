@@ -26,7 +26,7 @@ CREATE TABLE account_feed_v3_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (account, block_desc, position_desc, item_desc, leg)
-SETTINGS index_granularity = 512, min_bytes_for_wide_part = 134217728;
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 134217728, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
 CREATE TABLE account_ledger_by_block_v2_b1
 (
@@ -41,7 +41,7 @@ CREATE TABLE account_ledger_by_block_v2_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (range, account, token, block)
-SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000;
+SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
 CREATE TABLE account_ledger_ranges_v2_b1
 (
@@ -55,7 +55,7 @@ CREATE TABLE account_ledger_ranges_v2_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (account, token, range)
-SETTINGS index_granularity = 512, min_bytes_for_wide_part = 1000000000000;
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
 CREATE TABLE account_ledger_v2_b1
 (
@@ -75,7 +75,7 @@ CREATE TABLE account_ledger_v2_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (account, token, block_desc, position_desc, item_desc, leg)
-SETTINGS index_granularity = 1024;
+SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
 CREATE TABLE indexed_block_ranges_v1_b1
 (
@@ -91,7 +91,7 @@ CREATE TABLE indexed_block_ranges_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (chunk, range)
-SETTINGS index_granularity = 1024;
+SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
 CREATE TABLE indexed_blocks_v1_b1
 (
@@ -113,7 +113,7 @@ CREATE TABLE indexed_blocks_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY block_desc
-SETTINGS index_granularity = 1024;
+SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
 CREATE TABLE nft_moves_v1_b1
 (
@@ -131,7 +131,7 @@ CREATE TABLE nft_moves_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (account, token, token_id, block_desc, position_desc, item_desc)
-SETTINGS index_granularity = 512;
+SETTINGS index_granularity = 512, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
 CREATE TABLE nft_places_v1_b1
 (
@@ -144,7 +144,7 @@ CREATE TABLE nft_places_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (nft, block_desc, position_desc, item_desc)
-SETTINGS index_granularity = 512;
+SETTINGS index_granularity = 512, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
 CREATE TABLE nft_transfers_v1_b1
 (
@@ -164,7 +164,7 @@ CREATE TABLE nft_transfers_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, token_id, block_desc, position_desc, item_desc)
-SETTINGS index_granularity = 1024;
+SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
 CREATE TABLE ohlc_hourly_v1_b1
 (
@@ -185,7 +185,7 @@ CREATE TABLE ohlc_hourly_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, hour)
-SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000;
+SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
 CREATE TABLE price_points_v1_b1
 (
@@ -200,7 +200,7 @@ CREATE TABLE price_points_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, hour, observed_at)
-SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000;
+SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
 CREATE TABLE transfer_counts_by_block_v2_b1
 (
@@ -214,7 +214,7 @@ CREATE TABLE transfer_counts_by_block_v2_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (range, subject_kind, subject, block)
-SETTINGS min_bytes_for_wide_part = 1000000000000, index_granularity = 8192;
+SETTINGS min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, index_granularity = 8192;
 
 CREATE TABLE transfer_counts_v2_b1
 (
@@ -227,7 +227,7 @@ CREATE TABLE transfer_counts_v2_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (subject_kind, subject, range)
-SETTINGS index_granularity = 512, min_bytes_for_wide_part = 1000000000000;
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
 CREATE TABLE transfers_v3_b1
 (
@@ -253,7 +253,7 @@ CREATE TABLE transfers_v3_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, block_desc, position_desc, item_desc)
-SETTINGS index_granularity = 512, min_bytes_for_wide_part = 134217728;
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 134217728, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
 CREATE TABLE tx_index_v2_b1
 (
@@ -268,7 +268,7 @@ CREATE TABLE tx_index_v2_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (tx_hash, block_desc)
-SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000;
+SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
 CREATE TABLE usage_counts_v1_b1
 (
@@ -282,7 +282,7 @@ CREATE TABLE usage_counts_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (key_id, hour, log_offset)
-SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000;
+SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
 CREATE TABLE usage_hourly_v1_b1
 (
@@ -295,4 +295,4 @@ CREATE TABLE usage_hourly_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (key_id, hour)
-SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000;
+SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;

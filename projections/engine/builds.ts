@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import { TABLE_SETTINGS } from '../../infra/clickhouse/ddl.ts';
 import { inTransaction, sqlRows } from '../../infra/postgres/client.ts';
 import type { Pool, PoolClient, Sql } from '../../infra/postgres/client.ts';
 import { withAdvisoryLocks } from '../../infra/postgres/advisory-lock.ts';
@@ -47,7 +48,7 @@ type BuildRow = z.infer<typeof buildRow>;
  */
 export async function openBuild(
   pool: Pool,
-  clickhouse: Pick<ClickHouse, 'command'> | null,
+  clickhouse: Pick<ClickHouse, 'ddl'> | null,
   projection: Projection,
 ): Promise<Build> {
   const { name, version } = projection;
@@ -88,7 +89,7 @@ export async function openBuild(
  */
 export async function openShadowBuild(
   pool: Pool,
-  clickhouse: Pick<ClickHouse, 'command'>,
+  clickhouse: Pick<ClickHouse, 'ddl'>,
   projection: Projection,
   canResume: (db: Sql, shadow: Build) => Promise<boolean>,
 ): Promise<{ shadow: Build; isResumed: boolean }> {
@@ -127,7 +128,7 @@ export async function listBuilds(db: Sql, projection: string | null = null): Pro
  */
 export async function dropBuild(
   pool: Pool,
-  clickhouse: Pick<ClickHouse, 'command'>,
+  clickhouse: Pick<ClickHouse, 'ddl'>,
   projection: string,
   number: number,
 ): Promise<void> {
@@ -142,6 +143,22 @@ export async function dropBuild(
     });
   const [known] = (await listBuilds(pool, projection)).filter(({ build }) => build === number);
   await (known?.state === 'building' ? withRebuildLock(pool, [projection], drop) : drop());
+}
+
+const nameRow = z.object({ name: z.string() });
+
+/** Gives the tables of all builds `TABLE_SETTINGS` where an earlier release created them without. */
+export async function updateTableSettings(
+  db: Sql,
+  clickhouse: Pick<ClickHouse, 'rows' | 'ddl'>,
+): Promise<void> {
+  const tables = (await listBuilds(db)).flatMap(({ names }) => Object.values(names));
+  const sql = `SELECT name FROM system.tables WHERE database = currentDatabase() AND name IN {tables:Array(String)}
+    AND position(create_table_query, {settings:String}) = 0`;
+  const query = { name: 'builds.old-settings', sql, row: nameRow };
+  for (const { name } of await clickhouse.rows(query, { tables, settings: TABLE_SETTINGS })) {
+    await clickhouse.ddl(`ALTER TABLE ${name} MODIFY SETTING ${TABLE_SETTINGS}`);
+  }
 }
 
 /** Keeps other processes from rebuilding these projections or dropping their shadow builds, as `withAdvisoryLocks`. */
@@ -225,7 +242,7 @@ function storedBuild({ projection, version, build, names, state, retired_at }: B
 
 async function createBuild(
   tx: PoolClient,
-  clickhouse: Pick<ClickHouse, 'command'> | null,
+  clickhouse: Pick<ClickHouse, 'ddl'> | null,
   projection: Projection,
   earlier: readonly BuildRow[],
   state: 'building' | 'serving',
@@ -235,7 +252,7 @@ async function createBuild(
   if (projection.kind === 'clickhouse') {
     if (clickhouse === null) throw new TypeError(`${projection.name} has its tables in ClickHouse`);
     for (const statement of statements(withNames(projection.ddl, build.names))) {
-      await clickhouse.command(statement);
+      await clickhouse.ddl(statement);
     }
   } else {
     await tx.query(`CREATE SCHEMA IF NOT EXISTS ${build.names['schema']}`);
@@ -257,12 +274,12 @@ async function createBuild(
 
 async function removeBuild(
   tx: PoolClient,
-  clickhouse: Pick<ClickHouse, 'command'>,
+  clickhouse: Pick<ClickHouse, 'ddl'>,
   { projection, build, names }: StoredBuild,
 ): Promise<void> {
   const { schema, ...tables } = names;
   if (schema !== undefined) await tx.query(`DROP SCHEMA IF EXISTS ${schema} CASCADE`);
-  for (const table of Object.values(tables)) await clickhouse.command(`DROP TABLE IF EXISTS ${table} SYNC`);
+  for (const table of Object.values(tables)) await clickhouse.ddl(`DROP TABLE IF EXISTS ${table} SYNC`);
   await tx.query('DELETE FROM tds.checkpoints WHERE consumer = $1 AND build = $2', [projection, build]);
   for (const table of ['projection_halts', 'builds']) {
     await tx.query(`DELETE FROM tds.${table} WHERE projection = $1 AND build = $2`, [projection, build]);

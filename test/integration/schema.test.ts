@@ -2,10 +2,10 @@ import { readFileSync, writeFileSync } from 'node:fs';
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
-import { openBuild } from '../../projections/engine/builds.ts';
+import { openBuild, updateTableSettings } from '../../projections/engine/builds.ts';
 import { projections } from '../../projections/index.ts';
 import { dumpClickHouse, dumpPostgres } from '../support/dump-schema.ts';
-import { projectionWorld } from '../support/projection-world.ts';
+import { firstTable, projectionWorld } from '../support/projection-world.ts';
 import type { ProjectionWorld } from '../support/projection-world.ts';
 
 /**
@@ -34,4 +34,15 @@ test('infra/postgres/schema.sql is the schema of PostgreSQL after all migrations
 
 test('infra/clickhouse/schema.sql is the schema of ClickHouse after the first build', async () => {
   expectCommitted('infra/clickhouse/schema.sql', await dumpClickHouse(world.clickhouse));
+});
+
+test('a table of an earlier release gets the settings of every table', async () => {
+  const { pool, clickhouse } = world;
+  const committed = await dumpClickHouse(clickhouse);
+  await clickhouse.ddl(
+    `ALTER TABLE ${firstTable('transfers')} RESET SETTING fsync_after_insert, fsync_part_directory, replicated_deduplication_window`,
+  );
+  expect(await dumpClickHouse(clickhouse)).not.toBe(committed);
+  await updateTableSettings(pool, clickhouse);
+  expect(await dumpClickHouse(clickhouse)).toBe(committed);
 });

@@ -59,7 +59,11 @@ async function kafkaAnswers(config: Config, log: Logger): Promise<boolean> {
 }
 
 async function clickhouseAnswers(url: string): Promise<boolean> {
-  const clickhouse = createClickHouse(url, { application: 'tds-wait', timeoutMs: PROBE_TIMEOUT_MS });
+  const clickhouse = createClickHouse(url, {
+    application: 'tds-wait',
+    timeoutMs: PROBE_TIMEOUT_MS,
+    isReader: true,
+  });
   try {
     return await clickhouse.ping();
   } finally {

@@ -1,4 +1,4 @@
-import { needsRebuild, openBuild } from '../../../projections/engine/builds.ts';
+import { needsRebuild, openBuild, updateTableSettings } from '../../../projections/engine/builds.ts';
 import type { Projection } from '../../../projections/define.ts';
 import { projections } from '../../../projections/index.ts';
 import { required } from '../../config.ts';
@@ -48,6 +48,7 @@ export async function prepareStores(config: Config, log: Logger, signal: AbortSi
       if (await needsRebuild(pool, projection)) outdated.push(projection);
       else await openBuild(pool, clickhouse, projection);
     }
+    await updateTableSettings(pool, clickhouse);
     if (config.apiDatabaseUrl !== null) await grantApiRole(pool, config.apiDatabaseUrl);
     return { applied, outdated };
   });

@@ -109,9 +109,11 @@ async function replaceRows(
   const shape = await commonShape(clickhouse, pair);
   const { sql: condition, params } = within(shape, { buckets: [range], heights });
   const [columns, key] = [shape.columns.join(', '), shape.key.map(({ name }) => name).join(', ')];
-  await clickhouse.command(`DROP TABLE IF EXISTS ${wrong} SYNC`);
+  const typed = shape.key.map(({ name, type }) => `${name} ${type}`).join(', ');
+  await clickhouse.ddl(`DROP TABLE IF EXISTS ${wrong} SYNC`);
+  await clickhouse.ddl(`CREATE TABLE ${wrong} (${typed}, seq UInt64) ENGINE = MergeTree ORDER BY tuple()`);
   await clickhouse.command(
-    `CREATE TABLE ${wrong} ENGINE = MergeTree ORDER BY tuple() AS SELECT ${key}, seq FROM ${pair.ours} FINAL
+    `INSERT INTO ${wrong} (${key}, seq) SELECT ${key}, seq FROM ${pair.ours} FINAL
      ${prewhere(condition)} WHERE (${columns}) NOT IN (SELECT ${columns} FROM ${pair.theirs} FINAL ${prewhere(condition)})`,
     { params },
   );
@@ -147,11 +149,16 @@ async function deleteRows(
   params: Params,
   listed: string,
 ): Promise<void> {
+  // Each replica runs the mutation by itself, on its own copy of the listing table.
+  await clickhouse.syncReplicas(listed);
+  const settings = {
+    lightweight_deletes_sync: 2,
+    mutations_sync: 2,
+    // On a replicated table, what allows a subquery.
+    allow_nondeterministic_mutations: 1,
+  };
   try {
-    await clickhouse.command(`DELETE FROM ${table} WHERE ${condition}`, {
-      params,
-      settings: { lightweight_deletes_sync: 2, mutations_sync: 2 },
-    });
+    await clickhouse.command(`DELETE FROM ${table} WHERE ${condition}`, { params, settings });
   } catch (error) {
     // The mutation reads the listing table, which is dropped next.
     await clickhouse

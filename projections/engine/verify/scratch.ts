@@ -36,19 +36,19 @@ const PREFIX = 'verify_';
 const nameRow = z.object({ name: z.string() });
 
 /** Drops tables that killed verifications have left. Only the holder of the lock may call it. */
-export async function sweepScratch(clickhouse: Pick<ClickHouse, 'rows' | 'command'>): Promise<void> {
+export async function sweepScratch(clickhouse: Pick<ClickHouse, 'rows' | 'ddl'>): Promise<void> {
   const left = await clickhouse.rows({
     name: 'verify.left',
     sql: `SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, '${PREFIX}')`,
     row: nameRow,
   });
-  for (const { name } of left) await clickhouse.command(`DROP TABLE IF EXISTS ${name} SYNC`);
+  for (const { name } of left) await clickhouse.ddl(`DROP TABLE IF EXISTS ${name} SYNC`);
 }
 
 /** Creates the tables under new names: a verification that lost the lock finds none, instead of another one's. */
 export async function openScratch(
   db: Sql,
-  clickhouse: Pick<ClickHouse, 'command'>,
+  clickhouse: Pick<ClickHouse, 'ddl'>,
   projections: readonly BlockProjection[],
 ): Promise<Scratch> {
   const prefix = `${PREFIX}${randomBytes(4).toString('hex')}_`;
@@ -76,7 +76,7 @@ export async function openScratch(
   };
   for (const { projection, build } of [...targets, log]) {
     for (const statement of statements(withNames(projection.ddl, build.names))) {
-      await clickhouse.command(statement);
+      await clickhouse.ddl(statement);
     }
   }
   const pairs: TablePair[] = served.flatMap(({ projection, build }) =>
@@ -96,7 +96,7 @@ export async function openScratch(
     wrong,
     async drop() {
       for (const name of [wrong, table, ...pairs.map(({ theirs }) => theirs)]) {
-        await clickhouse.command(`DROP TABLE IF EXISTS ${name} SYNC`);
+        await clickhouse.ddl(`DROP TABLE IF EXISTS ${name} SYNC`);
       }
     },
   };

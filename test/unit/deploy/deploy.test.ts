@@ -98,6 +98,35 @@ describe('compose.yaml', () => {
     expect(services['dispatch']?.environment?.['OWN_PORTS']).toBe(port);
   });
 
+  test('runs each replica and Keeper of the ClickHouse cluster that the service names', () => {
+    const cluster = services['migrate']?.environment?.['CLICKHOUSE_CLUSTER'];
+    const servers = read('clickhouse/cluster.xml');
+    const named = (xml: string, tag: string): string[] =>
+      [...xml.matchAll(new RegExp(`<${tag}>([^<]+)</${tag}>`, 'g'))].map(([, name = '']) => name);
+    const [, shard = ''] = new RegExp(`<${cluster}>([^]*)</${cluster}>`).exec(servers) ?? [];
+    const using = (file: string): string[] =>
+      Object.keys(services).filter((name) =>
+        services[name]?.volumes?.some((volume) => volume.startsWith(`./clickhouse/${file}:`)),
+      );
+    expect(using('cluster.xml')).toEqual(['clickhouse-1', 'clickhouse-2']);
+    expect(named(shard, 'host')).toEqual(using('cluster.xml'));
+    for (const name of using('cluster.xml')) expect(services[name]?.environment?.['REPLICA']).toBe(name);
+    const keepers = using('keeper.xml');
+    expect(named(servers.replace(shard, ''), 'host')).toEqual(keepers);
+    expect(named(read('clickhouse/keeper.xml'), 'hostname')).toEqual(keepers);
+    const ids = keepers.map((name) => services[name]?.environment?.['SERVER_ID'] ?? '');
+    expect(named(read('clickhouse/keeper.xml'), 'id')).toEqual(ids);
+  });
+
+  test('keeps the data of every store in a volume of its own', () => {
+    const mounted = Object.values(services)
+      .flatMap(({ volumes = [] }) => volumes)
+      .filter((volume) => !volume.startsWith('./'))
+      .map((volume) => volume.split(':')[0] ?? '');
+    const declared = z.object({ volumes: z.record(z.string(), z.null()) }).parse(document);
+    expect(mounted.toSorted()).toEqual(Object.keys(declared.volumes).toSorted());
+  });
+
   test('gives the API nothing that it could write a read model with', () => {
     const api = Object.keys(services['api']?.environment ?? {});
     expect(api).toContain('API_CLICKHOUSE_URL');

@@ -103,3 +103,14 @@ test('the reading role of a database is derived, the same in every process, unle
   );
   expect(loadConfig({ DATABASE_URL: env.DATABASE_URL }).apiDatabaseUrl).toBeNull();
 });
+
+test('a cluster is refused beside the embedded ClickHouse, and accepted with the URL of either role', () => {
+  const cluster = { CLICKHOUSE_CLUSTER: 'main' };
+  expect(() => loadConfig(cluster)).toThrow(/CLICKHOUSE_CLUSTER: needs CLICKHOUSE_URL/);
+  for (const name of ['CLICKHOUSE_URL', 'API_CLICKHOUSE_URL']) {
+    const config = loadConfig({ ...cluster, [name]: 'http://host:8123/tds' });
+    expect([config.clickhouseCluster, config.clickhouseInsertQuorum]).toEqual(['main', 'auto']);
+  }
+  const wrong = { CLICKHOUSE_CLUSTER: "it's", CLICKHOUSE_INSERT_QUORUM: '1' };
+  expect(() => loadConfig(wrong)).toThrow(/CLICKHOUSE_CLUSTER: must be.*CLICKHOUSE_INSERT_QUORUM: must be/s);
+});

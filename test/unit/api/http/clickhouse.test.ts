@@ -30,6 +30,8 @@ function slow(): ClickHouse & { answers: (() => void)[]; running(): number } {
       }
     },
     command: never,
+    ddl: never,
+    syncReplicas: never,
     insert: never,
     insertEncoded: never,
     ping: never,

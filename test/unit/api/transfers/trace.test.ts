@@ -28,7 +28,16 @@ function hangingOnTrace(transfersOfToken: number): ClickHouse {
       options?.signal?.addEventListener('abort', () => reject(new Error('The request was aborted.')));
     });
   };
-  return { rows, command: unused, insert: unused, insertEncoded: unused, ping: unused, close: unused };
+  return {
+    rows,
+    command: unused,
+    ddl: unused,
+    syncReplicas: unused,
+    insert: unused,
+    insertEncoded: unused,
+    ping: unused,
+    close: unused,
+  };
 }
 
 async function traced(transfersOfToken: number, traceBudgetMs: number) {

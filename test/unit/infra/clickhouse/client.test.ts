@@ -15,15 +15,18 @@ afterEach(async () => {
   for (const close of closers.splice(0).toReversed()) await close();
 });
 
-async function clientOf(answer: RequestListener, timeoutMs = 5000): Promise<ClickHouse> {
+async function serverOf(answer: RequestListener): Promise<string> {
   const server = createServer(answer);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  const clickhouse = createClickHouse(`http://127.0.0.1:${port}`, { application: 'test', timeoutMs });
   closers.push(() => {
     server.closeAllConnections();
     server.close();
   });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+async function clientOf(answer: RequestListener, timeoutMs = 5000): Promise<ClickHouse> {
+  const clickhouse = createClickHouse(await serverOf(answer), { application: 'test', timeoutMs });
   closers.push(() => clickhouse.close());
   return clickhouse;
 }
@@ -80,6 +83,12 @@ describe.each(requests)('%s', (_, request) => {
     [252, 'TOO_MANY_PARTS', true],
     [241, 'MEMORY_LIMIT_EXCEEDED', true],
     [210, 'NETWORK_ERROR', true],
+    [999, 'KEEPER_EXCEPTION', true],
+    [242, 'TABLE_IS_READ_ONLY', true],
+    [285, 'TOO_FEW_LIVE_REPLICAS', true],
+    [319, 'UNKNOWN_STATUS_OF_INSERT', true],
+    [341, 'UNFINISHED', true],
+    [164, 'READONLY', true],
     [62, 'SYNTAX_ERROR', false],
     [60, 'UNKNOWN_TABLE', false],
     [516, 'AUTHENTICATION_FAILED', false],
@@ -140,3 +149,102 @@ test.each(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI
     expect(isClickHouseUnavailable(Object.assign(new Error('x'), { code }))).toBe(true);
   },
 );
+
+describe('settings of a request', () => {
+  const settingsOf = async (options: {
+    isReader?: boolean;
+    cluster?: { name: string; insertQuorum: string };
+  }): Promise<Record<string, string>[]> => {
+    const seen: Record<string, string>[] = [];
+    const url = await serverOf((message, response) => {
+      seen.push(Object.fromEntries(new URL(message.url ?? '', 'http://server').searchParams));
+      const isCheck = seen.length === 1 && options.isReader === true;
+      message.resume().on('end', () => response.end(isCheck ? '{"fixed":0,"quoted":1}\n' : ''));
+    });
+    const clickhouse = createClickHouse(url, { application: 'test', timeoutMs: 5000, ...options });
+    closers.push(() => clickhouse.close());
+    if (options.isReader === true) await clickhouse.rows(query);
+    else for (const [, request] of requests) await request(clickhouse);
+    return seen;
+  };
+  const consistent = { async_insert: '0', insert_deduplicate: '0', select_sequential_consistency: '1' };
+  const quorum = {
+    insert_quorum: 'auto',
+    insert_quorum_parallel: '0',
+    insert_quorum_timeout: '30000',
+    max_insert_threads: '1',
+  };
+
+  test('make a writer read what was written, on ClickHouse Cloud too', async () => {
+    for (const seen of await settingsOf({})) {
+      expect(seen).toMatchObject(consistent);
+      expect(Object.keys(seen)).not.toEqual(expect.arrayContaining(['insert_quorum']));
+    }
+  });
+
+  test('make a writer on a cluster wait for a sequential quorum', async () => {
+    const seen = await settingsOf({ cluster: { name: 'c', insertQuorum: 'auto' } });
+    expect(seen).toHaveLength(requests.length);
+    for (const one of seen) expect(one).toMatchObject({ ...consistent, ...quorum });
+  });
+
+  test('let a reader read from any replica', async () => {
+    const seen = await settingsOf({ isReader: true, cluster: { name: 'c', insertQuorum: 'auto' } });
+    const names = seen.flatMap((one) => Object.keys(one));
+    expect(names.filter((name) => name in { ...consistent, ...quorum })).toEqual([]);
+  });
+});
+
+describe('a statement on a cluster', () => {
+  const ddl = async (rows: readonly object[]): Promise<{ sent: string; error: unknown }> => {
+    let sent = '';
+    const url = await serverOf((message, response) => {
+      message.on('data', (chunk: Buffer) => (sent += chunk.toString()));
+      message.on('end', () => response.end(rows.map((row) => `${JSON.stringify(row)}\n`).join('')));
+    });
+    const cluster = { name: 'c', insertQuorum: 'auto' };
+    const clickhouse = createClickHouse(url, { application: 'test', timeoutMs: 5000, cluster });
+    closers.push(() => clickhouse.close());
+    return { error: await failureOf(clickhouse.ddl('-- why\nDROP TABLE IF EXISTS a SYNC')), sent };
+  };
+  const replica = (host: string, status: number | null, error: string | null) => ({
+    host,
+    port: 9000,
+    status,
+    error,
+    num_hosts_remaining: '0',
+    num_hosts_active: '0',
+  });
+
+  test('is done when every replica has executed it', async () => {
+    const { sent, error } = await ddl([replica('one', 0, ''), replica('two', 0, '')]);
+    expect(error).toBeNull();
+    expect(sent).toBe("-- why\nDROP TABLE IF EXISTS a ON CLUSTER 'c' SYNC \nFORMAT JSONEachRow");
+  });
+
+  test('names the replicas that failed or did not answer', async () => {
+    const failing = [replica('one', 0, ''), replica('two', 57, 'exists'), replica('three', null, null)];
+    const { error } = await ddl(failing);
+    expect(error).toMatchObject({ code: 'STORE_UNAVAILABLE', retryable: true });
+    expect(String(error)).toContain(
+      '`DROP TABLE IF EXISTS a SYNC`: two:9000 failed: exists; three:9000 did not finish within 20 s',
+    );
+    expect(isClickHouseUnavailable(error)).toBe(true);
+  });
+});
+
+test.each([286, 289])('a request is repeated at once after exception %i', async (code) => {
+  let failures = 3;
+  const clickhouse = await clientOf((message, response) => {
+    if (failures > 0) exception(code, 'BUSY')(message, response);
+    else message.resume().on('end', () => response.end());
+    failures -= 1;
+  });
+  await clickhouse.insert('t', columns, [{ one: 1 }]);
+  expect(failures).toBe(-1);
+});
+
+test('a request that meets another insert for too long is retryable', async () => {
+  const error = await failureOf((await clientOf(exception(286, 'BUSY'), 300)).command('SELECT 1'));
+  expect(isClickHouseUnavailable(error)).toBe(true);
+});
