@@ -5,6 +5,10 @@
 export const regressionSeeds: readonly { readonly seed: number; readonly found: string }[] = [
   { seed: 2, found: 'an amount of 2^255 or more halted the partition of the ledger' },
   { seed: 14, found: 'a rebuild failed at a skipped message that parses but cannot be projected' },
+  {
+    seed: 15,
+    found: 'blocks that PostgreSQL had lost in a fail-over stayed in the log beside those that replaced them',
+  },
   { seed: 26, found: 'the alarm of a finished chunk stayed after PostgreSQL failed to clear it' },
   {
     seed: 37,

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 
 import { settings } from '../../../infra/config.ts';
+import { errorCodes } from '../../../schemas/errors.ts';
 
 const pages = [
   'README.md',
@@ -61,8 +62,12 @@ describe.each(pages)('%s', (page) => {
     expect(named.filter((name) => scripts[name] === undefined)).toEqual([]);
   });
 
-  test('names no setting that does not exist', () => {
-    const known = new Set<string>([...Object.values(settings).map(({ env }) => env), ...otherVariables]);
+  test('names no setting or error code that does not exist', () => {
+    const known = new Set<string>([
+      ...Object.values(settings).map(({ env }) => env),
+      ...Object.keys(errorCodes),
+      ...otherVariables,
+    ]);
     const named = [...textOf(page).matchAll(/`([A-Z]+(?:_[A-Z0-9]+)+)(?:=[^`]*)?`/g)].map(
       ([, name = '']) => name,
     );
