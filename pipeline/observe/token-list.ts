@@ -8,7 +8,7 @@ import type { Felt } from '../../schemas/felt.ts';
 import { felt } from '../../schemas/messages/common.ts';
 import type { TokensMessage } from '../../schemas/messages/tokens.ts';
 import { topics } from '../../schemas/topics.ts';
-import { createAlarms } from '../alarms.ts';
+import { createAlarms } from '../../infra/health/alarms.ts';
 import type { TextReader } from './http.ts';
 import { startObserver, startPeriodicJob } from './observer.ts';
 import type { Observer, ObserverOptions, ObserverRun } from './observer.ts';

@@ -6,9 +6,9 @@ import type { ProjectionRun } from '../../../projections/engine/run/lifetime.ts'
 import { startSampling } from '../../../projections/engine/verify/sampling.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { systemClock } from '../../clock.ts';
-import { createAlarms } from '../../../pipeline/alarms.ts';
+import { createAlarms } from '../../health/alarms.ts';
 import type { Role } from '../role.ts';
-import { runServed } from './run-served.ts';
+import { runServed } from '../../../projections/engine/run/run-served.ts';
 import { startCreatingAdmin } from '../operator/create-admin.ts';
 import { openClickHouse, openKafka, openPool } from '../connect.ts';
 

@@ -1,4 +1,4 @@
-import { createAlarms } from '../../alarms.ts';
+import { createAlarms } from '../../../infra/health/alarms.ts';
 import type { DispatchDeps } from '../deps.ts';
 import type { ProjectionProgress } from './projection-progress.ts';
 

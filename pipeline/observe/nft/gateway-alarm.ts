@@ -1,5 +1,5 @@
 import type { Logger } from '../../../infra/log.ts';
-import type { Alarms } from '../../alarms.ts';
+import type { Alarms } from '../../../infra/health/alarms.ts';
 import type { MetadataFailure } from './failure.ts';
 
 const ALARM = 'nft.gateway';

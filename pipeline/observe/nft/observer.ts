@@ -9,7 +9,7 @@ import { topics } from '../../../schemas/topics.ts';
 import type { Egress } from '../../egress/egress.ts';
 import type { Loop } from '../../loop.ts';
 import type { Node } from '../../node/types.ts';
-import { createAlarms } from '../../alarms.ts';
+import { createAlarms } from '../../../infra/health/alarms.ts';
 import { paceCalls } from '../calls.ts';
 import type { ObserverMetrics } from '../metrics.ts';
 import { readRequests, startObserver } from '../observer.ts';

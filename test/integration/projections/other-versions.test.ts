@@ -1,11 +1,11 @@
 import { Registry } from 'prom-client';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
-import { runServed } from '../../../infra/bin/roles/run-served.ts';
+import { runServed } from '../../../projections/engine/run/run-served.ts';
 import { systemClock } from '../../../infra/clock.ts';
 import { Releasers } from '../../../infra/lifecycle.ts';
 import { raisedAlarms } from '../../../infra/health/service-health.ts';
-import { createAlarms } from '../../../pipeline/alarms.ts';
+import { createAlarms } from '../../../infra/health/alarms.ts';
 import { accountFeed } from '../../../projections/account-feed/projector.ts';
 import type { BlockProjection } from '../../../projections/define.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';

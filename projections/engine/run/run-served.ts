@@ -1,14 +1,19 @@
-import { needsRebuild, servedBuild } from '../../../projections/engine/builds.ts';
-import type { ProjectionRun } from '../../../projections/engine/run/lifetime.ts';
-import type { Projection } from '../../../projections/define.ts';
-import type { Alarms } from '../../../pipeline/alarms.ts';
+import type { Alarms } from '../../../infra/health/alarms.ts';
+import type { Releasers } from '../../../infra/lifecycle.ts';
+import type { Logger } from '../../../infra/log.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import { createRetryWhileUnavailable } from '../../../infra/retry-while-unavailable.ts';
+import { pollUntil } from '../../../infra/retry.ts';
 import { AppError } from '../../../schemas/errors.ts';
-import type { Pool } from '../../postgres/client.ts';
-import { createRetryWhileUnavailable } from '../../retry-while-unavailable.ts';
-import { pollUntil } from '../../retry.ts';
-import type { RoleContext } from '../role.ts';
+import type { Projection } from '../../define.ts';
+import { needsRebuild, servedBuild } from '../builds.ts';
+import type { ProjectionRun } from './lifetime.ts';
 
-interface RunServedDeps extends Pick<RoleContext, 'log' | 'releasers' | 'fail'> {
+interface RunServedDeps {
+  readonly log: Logger;
+  readonly releasers: Releasers;
+  /** Called once when a run fails. */
+  readonly fail: (error: unknown) => void;
   readonly pool: Pool;
   readonly alarms: Alarms;
   /** Interval of looking whether a projection was rebuilt. */

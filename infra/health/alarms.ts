@@ -1,4 +1,4 @@
-import type { Pool } from '../infra/postgres/client.ts';
+import type { Pool } from '../postgres/client.ts';
 
 /** Conditions that need an operator, shown by /readyz, `tds status` and the metric `tds_alarms`. */
 export interface Alarms {
