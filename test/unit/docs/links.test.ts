@@ -17,6 +17,8 @@ const otherVariables = [
   'FAULT_KILLS',
   'WEBHOOK_KILLS',
   'SOAK_MINUTES',
+  'BROKER_ROUNDS',
+  'PAIR_SECONDS',
   'TEST_BACKEND',
   'NODE_EXTRA_CA_CERTS',
 ];
