@@ -269,6 +269,7 @@ const RETRYABLE_CODES: ReadonlySet<string> = new Set([
   '164', // READONLY: the replica is not active in Keeper yet
   '202', // TOO_MANY_SIMULTANEOUS_QUERIES
   '203', // NO_FREE_CONNECTION
+  '204', // CANNOT_FSYNC
   '209', // SOCKET_TIMEOUT
   '210', // NETWORK_ERROR
   '225', // NO_ZOOKEEPER
@@ -283,7 +284,6 @@ const RETRYABLE_CODES: ReadonlySet<string> = new Set([
   '319', // UNKNOWN_STATUS_OF_INSERT
   '341', // UNFINISHED: a mutation, on some replica
   '439', // CANNOT_SCHEDULE_TASK
-  '529', // REPLICA_STATUS_CHANGED
   '999', // KEEPER_EXCEPTION
 ]);
 
