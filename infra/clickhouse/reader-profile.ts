@@ -42,9 +42,7 @@ async function readProfile(client: ClickHouseClient): Promise<ReaderProfile> {
     format: 'JSONEachRow',
   });
   const [row] = profileRows.parse(await result.json());
-  if (row === undefined) {
-    throw new AppError('STORE_UNAVAILABLE', 'ClickHouse did not return its settings', { retryable: true });
-  }
+  if (row === undefined) return { isFixed: false, maxMemory: 0 };
   if (row.fixed === 1 && row.quoting === 0) {
     throw new AppError(
       'CONFIG_INVALID',

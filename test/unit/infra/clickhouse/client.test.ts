@@ -160,7 +160,7 @@ describe('settings of a request', () => {
     const url = await serverOf((message, response) => {
       seen.push(Object.fromEntries(new URL(message.url ?? '', 'http://server').searchParams));
       const isCheck = seen.length === 1 && options.isReader === true;
-      message.resume().on('end', () => response.end(isCheck ? '{"fixed":0,"quoted":1}\n' : ''));
+      message.resume().on('end', () => response.end(isCheck ? '{"fixed":0,"quoting":1,"memory":"0"}\n' : ''));
     });
     const clickhouse = createClickHouse(url, { application: 'test', timeoutMs: 5000, ...options });
     closers.push(() => clickhouse.close());
