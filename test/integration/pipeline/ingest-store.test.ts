@@ -96,13 +96,13 @@ test('a holder whose write PostgreSQL has lost in a fail-over loses its lease', 
   await pool.query(
     'UPDATE tds.chunks SET (plan_to, revision) = (SELECT plan_to, revision FROM replica WHERE replica.name = chunks.name)',
   );
-  for (const refused of [
-    store.chunk(fence),
-    store.renew(fence, 1000),
-    store.markForRevert(fence, 0),
-    store.record(fence, [{ body: makeBlock({ height: 50, transactions: [] }), maps: [{}] }]),
+  for (const write of [
+    () => store.chunk(fence),
+    () => store.renew(fence, 1000),
+    () => store.markForRevert(fence, 0),
+    () => store.record(fence, [{ body: makeBlock({ height: 50, transactions: [] }), maps: [{}] }]),
   ])
-    await expect(refused).rejects.toMatchObject({ code: 'LEASE_LOST' });
+    await expect(write()).rejects.toMatchObject({ code: 'LEASE_LOST' });
   expect(await store.recordedBlocks('live', 50, 50)).toEqual([]);
 
   // A write that nothing was lost of is accepted, and no epoch is granted twice.
