@@ -172,24 +172,32 @@ function described({ builds, messages, tables, isSwapped, heldMs }: RebuildRepor
     ...tables.flatMap(({ table, unsettled }) =>
       unsettled.map(({ where }) => `  ${table}: not compared at ${where}, which are being written`),
     ),
-    ...tables.flatMap(({ table, rows, differing, samples }) =>
-      differing.length === 0
-        ? [`  ${table}: ${rows} rows, equal`]
-        : [
-            `  ${table}: ${rows} rows; DIFFERENT in ${differing.length} range${differing.length === 1 ? '' : 's'}`,
-            ...differing
-              .slice(0, 20)
-              .map(
-                ({ where, ours, theirs }) =>
-                  `    ${where}: ${ours.rows} rows were served, the rebuild has ${theirs.rows}; checksums ${ours.checksum} and ${theirs.checksum}`,
-              ),
-            ...samples.map(({ kind, key }) => `    ${kind} in the served build: ${key}`),
-          ],
-    ),
+    ...tables.flatMap(comparedLines),
     ...(isSwapped && tables.some(({ differing }) => differing.length > 0)
       ? ['The previous build differed from the log in these ranges; the new one matches the log.']
       : []),
     isSwapped ? `Swapped; writers waited ${heldMs ?? 0} ms.${keptOf(builds)}` : 'Not swapped.',
+  ];
+}
+
+function comparedLines({
+  table,
+  rows,
+  differing,
+  samples,
+  isLost,
+}: RebuildReport['tables'][number]): string[] {
+  if (isLost === true) return [`  ${table}: ${rows} rows; the served table was lost`];
+  if (differing.length === 0) return [`  ${table}: ${rows} rows, equal`];
+  return [
+    `  ${table}: ${rows} rows; DIFFERENT in ${differing.length} range${differing.length === 1 ? '' : 's'}`,
+    ...differing
+      .slice(0, 20)
+      .map(
+        ({ where, ours, theirs }) =>
+          `    ${where}: ${ours.rows} rows were served, the rebuild has ${theirs.rows}; checksums ${ours.checksum} and ${theirs.checksum}`,
+      ),
+    ...samples.map(({ kind, key }) => `    ${kind} in the served build: ${key}`),
   ];
 }
 

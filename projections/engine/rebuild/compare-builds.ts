@@ -1,3 +1,5 @@
+import { z } from 'zod';
+
 import { storedCheckpoints } from '../../../infra/kafka/checkpoints.ts';
 import { inTransaction } from '../../../infra/postgres/client.ts';
 import type { Sql } from '../../../infra/postgres/client.ts';
@@ -23,6 +25,8 @@ export interface TableReport {
   readonly unsettled: readonly BucketDifference[];
   /** Some of the differing rows; `missing`: the served build did not have it. */
   readonly samples: readonly RowDifference[];
+  /** ClickHouse has lost the served table: there was nothing to compare. */
+  readonly isLost?: true;
 }
 
 /** A projection, its served build (null: it is new), and the shadow build that is to replace it. */
@@ -88,6 +92,12 @@ async function compareWhileWritten(
   for (const [table, theirs] of Object.entries(shadow.names)) {
     const ours = served.names[table];
     if (ours === undefined) continue; // the served version does not have this table
+    if (!(await hasTable(deps.clickhouse, ours))) {
+      const rows = await countRows(deps.clickhouse, theirs);
+      const nothing = { differing: [], unsettled: [], samples: [] };
+      reports.push({ projection: projection.name, table, rows, ...nothing, isLost: true });
+      continue;
+    }
     const pair: TablePair = { name: table, ours, theirs, isDerived: !(table in projection.tables) };
     const compared = await compareTable(deps, projection, shadow, pair, catchUp);
     const buckets = compared.differing.slice(0, SAMPLED).map(({ bucket }) => bucket);
@@ -97,6 +107,21 @@ async function compareWhileWritten(
   }
   return reports;
 }
+
+async function hasTable(clickhouse: ReplayDeps['clickhouse'], table: string): Promise<boolean> {
+  const sql =
+    'SELECT count() AS n FROM system.tables WHERE database = currentDatabase() AND name = {table:String}';
+  const [found] = await clickhouse.rows({ name: 'compare.table', sql, row: countRow }, { table });
+  return found?.n === 1;
+}
+
+async function countRows(clickhouse: ReplayDeps['clickhouse'], table: string): Promise<number> {
+  const sql = `SELECT count() AS n FROM ${table} FINAL`;
+  const [counted] = await clickhouse.rows({ name: 'compare.count', sql, row: countRow });
+  return counted?.n ?? 0;
+}
+
+const countRow = z.object({ n: z.coerce.number() });
 
 /** A bucket that differs is compared again where it has messages that the shadow build has not read. */
 async function compareTable(

@@ -423,6 +423,38 @@ test('another version is built beside the served one, whose writer then fails wi
   }
 });
 
+test('tables that ClickHouse has lost are rebuilt from the log', async () => {
+  const own = await projectionWorld();
+  try {
+    await own.publish(blocks(0, 6));
+    await own.catchUp();
+    for (const { names } of await listBuilds(own.pool)) {
+      for (const table of Object.values(names))
+        await own.clickhouse.command(`DROP TABLE IF EXISTS ${table} SYNC`);
+    }
+    const { tables } = await rebuild(
+      {
+        ...own,
+        clock: systemClock,
+        metrics: createProjectionMetrics(new Registry()),
+        signal: new AbortController().signal,
+      },
+      chain,
+      { swap: true, onProgress: () => {} },
+    );
+    expect(tables.length).toBeGreaterThan(5);
+    expect(tables.every(({ isLost }) => isLost === true)).toBe(true);
+    expect(tables.find(({ table }) => table === 'transfers')?.rows).toBe(48);
+    await own.publish(blocks(6, 1));
+    await own.catchUp();
+    const served = (await servedBuilds(own.pool)).table('transfers');
+    const [row] = await own.select(`SELECT count() AS n FROM ${served} FINAL`);
+    expect(Number(row?.['n'])).toBe(56);
+  } finally {
+    await own.close();
+  }
+});
+
 test('a new read model on an old log is built before it is served, while the others go on', async () => {
   const own = await projectionWorld();
   try {
