@@ -50,18 +50,21 @@ export function createHaltMonitor(dependencies: Dependencies): HaltMonitor {
   const stopping = new AbortController();
   let checking: Promise<void> = Promise.resolve();
   let checks = 0;
+  let isAvailable = true;
 
   const check = async (): Promise<void> => {
     try {
       await halts.check();
       await progress.measure();
       checks += 1;
+      isAvailable = true;
       if (checks % CHECKS_PER_CHECKPOINTS !== 0) return;
       for (const reading of await readings.rewound()) await reader.reopen(reading);
     } catch (error) {
       // The next check retries an unavailable store; everything else is a bug.
-      if (isStoreUnavailable(error)) log.warn({ err: error }, 'halt monitor: store unavailable');
-      else dependencies.onError(error);
+      if (!isStoreUnavailable(error)) return dependencies.onError(error);
+      if (isAvailable) log.warn({ err: error }, 'halt monitor: store unavailable');
+      isAvailable = false;
     }
   };
   const checkSoon = (): void => {
