@@ -19,9 +19,9 @@ export const commit = /Q[^]{4}COMMIT/;
 
 /** Postgres: statements of the ingester, by their beginning. */
 export const record = /INSERT INTO tds\.recorded_blocks/;
-export const moveCursor = /UPDATE tds\.chunks\s+SET cursor = \$4/;
+export const moveCursor = /UPDATE tds\.chunks\s+SET cursor = \$\d,/;
 export const dropReverted =
-  /DELETE FROM tds\.recorded_blocks\s+WHERE chunk = \$1 AND height >= \$3 AND intent/;
+  /DELETE FROM tds\.recorded_blocks\s+WHERE chunk = \$1 AND height >= \$\d AND intent/;
 
 /** Kafka: a Produce request (key 0, version below 16) that names a topic. */
 export const produceTo = (topic: string): RegExp =>
