@@ -150,36 +150,31 @@ export interface PageRead {
   readonly limit: number;
 }
 
-/** A page over one or several sources that share no row. */
-export function transferPage(
-  sources: readonly TransferSource[],
-  filters: TransferFilters,
-  read: PageRead,
-): { query: ChQuery<StoredTransfer>; params: Params } {
-  return {
-    query: { name: 'transfers.page', sql: pageSql(columns, sources, filters, read), row: transfer },
-    params: pageParams(sources, filters, read),
-  };
-}
-
 const positionRow = z
   .object({ o_block: ascending, o_position: ascending, o_item: ascending })
   .transform((row): TransferPosition => ({ block: row.o_block, position: row.o_position, item: row.o_item }));
 
+/** A page over one or several sources that share no row. */
+export const transferPage = pageQuery('transfers.page', columns, transfer);
+
 /** The positions of a page: a far offset passes over keys, not whole rows. */
-export function transferPositions(
-  sources: readonly TransferSource[],
-  filters: TransferFilters,
-  read: PageRead,
-): { query: ChQuery<TransferPosition>; params: Params } {
-  return {
-    query: {
-      name: 'transfers.positions',
-      sql: pageSql(positionColumns, sources, filters, read),
-      row: positionRow,
+export const transferPositions = pageQuery('transfers.positions', positionColumns, positionRow);
+
+function pageQuery<R>(name: string, selected: string, row: z.ZodType<R>) {
+  return (
+    sources: readonly TransferSource[],
+    filters: TransferFilters,
+    read: PageRead,
+  ): { query: ChQuery<R>; params: Params } => ({
+    query: { name, sql: pageSql(selected, sources, filters, read), row },
+    params: {
+      ...filterParams(sources, filters),
+      ...afterParams(read.after),
+      limit: read.limit,
+      offset: read.offset,
+      reach: read.offset + read.limit,
     },
-    params: pageParams(sources, filters, read),
-  };
+  });
 }
 
 function pageSql(
@@ -199,16 +194,6 @@ function pageSql(
     ? `${only} LIMIT {limit:UInt32} OFFSET {offset:UInt32}`
     : `SELECT * FROM (${selects.map((select) => `(${select} LIMIT {reach:UInt32})`).join(' UNION ALL ')})
        ORDER BY ${by('o_', '')} LIMIT {limit:UInt32} OFFSET {offset:UInt32}`;
-}
-
-function pageParams(sources: readonly TransferSource[], filters: TransferFilters, read: PageRead): Params {
-  return {
-    ...filterParams(sources, filters),
-    ...afterParams(read.after),
-    limit: read.limit,
-    offset: read.offset,
-    reach: read.offset + read.limit,
-  };
 }
 
 const countRow = z.object({ n: z.coerce.number().int().min(0) });

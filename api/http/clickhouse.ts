@@ -12,10 +12,7 @@ interface ReadClass extends ReadQueueLimits {
   readonly settings: Settings;
 }
 
-/**
- * The places of all classes together stay below the client's connections, so that health checks never queue. Every limit
- * is far above what a legitimate read needs.
- */
+/** Every limit is far above what a legitimate read needs. */
 export const readClasses = {
   /** Pages, counts and sums. */
   page: {
@@ -30,6 +27,7 @@ export const readClasses = {
     places: 2,
     placesPerCaller: 1,
     maxWaiting: 100,
+    // Below the 30 s after which most HTTP clients give up.
     timeoutMs: 25_000,
     settings: {
       max_result_rows: 10_000,
@@ -40,6 +38,9 @@ export const readClasses = {
   },
 } as const satisfies Readonly<Record<string, ReadClass>>;
 export type ReadClassName = keyof typeof readClasses;
+
+/** Connections of the client: two more than there are places, so that health checks never queue. */
+export const READ_CONNECTIONS = readClasses.page.places + readClasses.trace.places + 2;
 
 /** The client of one request: all its reads end when the client disconnects or the time of its class is up. */
 export type ClickHouseFor = (

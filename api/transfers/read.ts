@@ -30,6 +30,7 @@ const SHALLOW_ROWS = 1000;
  */
 const FIRST_STEP_ROWS = 20_000;
 
+/** Bounds what one read of a step sorts. */
 const MAX_STEP_ROWS = 256 * FIRST_STEP_ROWS;
 
 /** In blocks of the default 65,409 rows a page of 100 out of 1.3 M took 37 ms, in these 18 ms (`SELECT 1`: 9 ms). */

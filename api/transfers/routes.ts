@@ -7,6 +7,7 @@ import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
 import { kindOfToken } from '../../projections/transfers/queries.ts';
 import { traceAnswer, transferListAnswer } from '../../schemas/api/transfers.ts';
 import { ZERO_FELT } from '../../schemas/felt.ts';
+import { readClasses } from '../http/clickhouse.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { notFound } from '../http/errors.ts';
 import { address, boolean } from '../http/params.ts';
@@ -25,9 +26,6 @@ export interface TransferRouteDeps {
   /** 25 s by default. */
   readonly traceBudgetMs?: number;
 }
-
-/** Below the 30 s after which most HTTP clients give up. */
-const TRACE_BUDGET_MS = 25_000;
 
 export function transferRoutes(deps: TransferRouteDeps): Route[] {
   return [listRoute(deps), traceRoute(deps)];
@@ -72,7 +70,12 @@ function listRoute({ clickhouseFor, pool }: TransferRouteDeps): Route {
   });
 }
 
-function traceRoute({ clickhouseFor, pool, now, traceBudgetMs = TRACE_BUDGET_MS }: TransferRouteDeps): Route {
+function traceRoute({
+  clickhouseFor,
+  pool,
+  now,
+  traceBudgetMs = readClasses.trace.timeoutMs,
+}: TransferRouteDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/track-transfers/',

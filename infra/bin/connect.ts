@@ -63,11 +63,18 @@ export function openClickHouse(
     url,
     timeoutMs = ROLE_CLICKHOUSE_MS,
     isReader = false,
-  }: { url?: string; timeoutMs?: number; isReader?: boolean } = {},
+    connections,
+  }: { url?: string; timeoutMs?: number; isReader?: boolean; connections?: number } = {},
 ): ClickHouse {
   const { clickhouseCluster: name, clickhouseInsertQuorum: insertQuorum } = config;
   const cluster = name === null ? null : { name, insertQuorum };
-  const options = { application, timeoutMs, isReader, cluster };
+  const options = {
+    application,
+    timeoutMs,
+    isReader,
+    cluster,
+    ...(connections === undefined ? {} : { connections }),
+  };
   const clickhouse = createClickHouse(url ?? required(config, 'clickhouseUrl'), options);
   releasers.push('ClickHouse', () => clickhouse.close());
   return clickhouse;

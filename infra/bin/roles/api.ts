@@ -1,5 +1,6 @@
 import { z } from 'zod';
 
+import { READ_CONNECTIONS } from '../../../api/http/clickhouse.ts';
 import { startApi } from '../../../api/server.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { AppError } from '../../../schemas/errors.ts';
@@ -44,6 +45,7 @@ export const apiRole: Role = {
       url: required(config, 'apiClickhouseUrl'),
       timeoutMs: REQUEST_MS,
       isReader: true,
+      connections: READ_CONNECTIONS,
     });
     await Promise.all([
       // A user that cannot read exact numbers.

@@ -51,6 +51,12 @@ async function program(name: string, projections: readonly BlockProjection[]) {
   return { failures, stop: () => releasers.releaseAll() };
 }
 
+async function rebuildAndSwap(projection: BlockProjection): Promise<void> {
+  const metrics = createProjectionMetrics(new Registry());
+  const deps = { ...own, metrics, clock: systemClock, signal: new AbortController().signal };
+  await rebuild(deps, [projection], { swap: true, onProgress: () => {} });
+}
+
 /** Visible rows of the served table. */
 async function rowsOf(table: string): Promise<number> {
   const served = (await servedBuilds(own.pool)).table(table);
@@ -77,11 +83,7 @@ test('a projection of another version stands still until it is rebuilt, and stop
     }),
   ]);
 
-  const deps = { ...own, clock: systemClock, signal: new AbortController().signal };
-  await rebuild({ ...deps, metrics: createProjectionMetrics(new Registry()) }, [newer], {
-    swap: true,
-    onProgress: () => {},
-  });
+  await rebuildAndSwap(newer);
   await own.publish(blocks(8, 2));
   await until(async () => (await rowsOf('transfers')) === 10 * perBlock);
   await until(async () => (await raisedAlarms(own.pool)).length === 0);
@@ -102,11 +104,7 @@ test('a program whose projection is swapped to another version while it runs goe
   const running = await program('running', [newer, accountFeed]);
   await until(async () => (await rowsOf('transfers')) === 11 * 8);
   const newest = { ...newer, version: newer.version + 1, ddl: newer.ddl.replace('note', 'remark') };
-  const deps = { ...own, clock: systemClock, signal: new AbortController().signal };
-  await rebuild({ ...deps, metrics: createProjectionMetrics(new Registry()) }, [newest], {
-    swap: true,
-    onProgress: () => {},
-  });
+  await rebuildAndSwap(newest);
   const feed = await rowsOf('account_feed');
   await own.publish(blocks(11, 2));
   await until(async () => (await rowsOf('account_feed')) > feed);
