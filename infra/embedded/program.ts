@@ -15,6 +15,8 @@ export function runAsProgram(
   /** `watchStdin`: closes it when standard input ends, too. */
   options: { readonly watchStdin: boolean },
 ): void {
+  // Read before the line is printed: whoever reads that line may end the parent at once.
+  const parent = process.ppid;
   process.stdout.write(`${JSON.stringify({ listening: true, url: service.url, pid: process.pid })}\n`);
   let isEnding = false;
   const end = (): void => {
@@ -27,7 +29,6 @@ export function runAsProgram(
   process.on('SIGTERM', end);
   process.on('SIGINT', end);
   if (options.watchStdin) process.stdin.on('end', end).on('error', end).resume();
-  const parent = process.ppid;
   setInterval(() => {
     if (process.ppid !== parent) end();
   }, 500).unref();

@@ -1,4 +1,3 @@
-import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,6 +9,7 @@ import { coins } from '../../../infra/embedded/prices/coins.ts';
 import { startPrices, tokenListUrl } from '../../../infra/embedded/prices/prices.ts';
 import { markOf } from '../../../infra/embedded/processes.ts';
 import type { EmbeddedService, ServiceLog } from '../../../infra/embedded/service.ts';
+import { startChild } from '../../support/faults/orphan.ts';
 
 /** The simulated feed as `npm start` runs it: a process of its own without state, which exits with its parent. */
 const quiet: ServiceLog = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
@@ -70,13 +70,8 @@ test('the feed returns the same history after a kill, in the format and with the
 
 test('the feed exits when its parent is killed', async () => {
   const server = fileURLToPath(new URL('../../../infra/embedded/prices/server.ts', import.meta.url));
-  const script = `require('node:child_process').spawn(process.execPath, [${JSON.stringify(server)}], { stdio: ['ignore', 'inherit', 'inherit'] }); setInterval(() => {}, 1000);`;
-  const parent = spawn(process.execPath, ['-e', script], { stdio: ['ignore', 'pipe', 'inherit'] });
-  const line = await new Promise<string>((resolve) =>
-    parent.stdout.once('data', (data: Buffer) => resolve(data.toString())),
-  );
-  const { pid } = JSON.parse(line) as { pid: number };
-  expect(markOf(pid)).not.toBeNull();
-  parent.kill('SIGKILL');
-  await vi.waitFor(() => expect(markOf(pid)).toBeNull(), { timeout: 20_000 });
+  const feed = await startChild([server]);
+  expect(markOf(feed.pid)).not.toBeNull();
+  feed.orphan();
+  await vi.waitFor(() => expect(markOf(feed.pid)).toBeNull(), { timeout: 20_000 });
 });

@@ -1,4 +1,3 @@
-import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,6 +10,7 @@ import { z } from 'zod';
 import { startStarknet } from '../../../infra/embedded/starknet/starknet.ts';
 import type { EmbeddedService, ServiceLog } from '../../../infra/embedded/service.ts';
 import { markOf } from '../../../infra/embedded/processes.ts';
+import { startChild } from '../../support/faults/orphan.ts';
 
 /** The simulated node as `npm start` runs it: a process of its own that resumes its chain and exits with its parent. */
 const quiet: ServiceLog = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
@@ -81,14 +81,8 @@ test.each(['SIGTERM', 'SIGKILL'] as const)('a restart after %s resumes the same 
 
 test('the node exits when its parent is killed', async () => {
   const server = fileURLToPath(new URL('../../../infra/embedded/starknet/server.ts', import.meta.url));
-  // A parent that only spawns the node, without a pipe between them.
-  const script = `const c = require('node:child_process').spawn(process.execPath, [${JSON.stringify(server)}, '--interval-ms', '3600000'], { stdio: ['ignore', 'inherit', 'inherit'] }); setInterval(() => {}, 1000);`;
-  const parent = spawn(process.execPath, ['-e', script], { stdio: ['ignore', 'pipe', 'inherit'] });
-  const line = await new Promise<string>((resolve) =>
-    parent.stdout.once('data', (data: Buffer) => resolve(data.toString())),
-  );
-  const { pid, url } = JSON.parse(line);
-  expect(await rpc(url, 'starknet_blockNumber')).toBe(300);
-  parent.kill('SIGKILL');
-  await until(() => markOf(pid) === null);
+  const node = await startChild([server, '--interval-ms', '3600000']);
+  expect(await rpc(node.url, 'starknet_blockNumber')).toBe(300);
+  node.orphan();
+  await until(() => markOf(node.pid) === null);
 });
