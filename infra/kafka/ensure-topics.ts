@@ -1,8 +1,8 @@
 import kafkajs from 'kafkajs';
 
-import { AppError } from '../../schemas/errors.ts';
+import { AppError, isRetryable } from '../../schemas/errors.ts';
 import { topics } from '../../schemas/topics.ts';
-import { pollUntil } from '../retry.ts';
+import { pollUntil, retry } from '../retry.ts';
 import { checkTopics, replicationFactor, topicConfig } from './check-topics.ts';
 import { kafkaError } from './connection.ts';
 
@@ -24,7 +24,7 @@ export async function ensureTopics(
   admin: kafkajs.Admin,
   { brokers, topicPrefix, allowUnsafeTopics = false }: TopicOptions,
 ): Promise<void> {
-  const existing = new Set(await admin.listTopics());
+  const existing = await existingTopics(admin);
   const missing = Object.values(topics).filter(({ name }) => !existing.has(topicPrefix + name));
   const { brokers: available } = await admin.describeCluster();
   // A topic created while a broker is away would keep fewer replicas when it is back.
@@ -55,6 +55,18 @@ export async function ensureTopics(
   );
   if (cause !== null) throw kafkaError(`Topics have no leaders after ${READY_WITHIN_MS / 1000} s`, cause);
   if (!allowUnsafeTopics) await checkTopics(admin, topicPrefix, brokerCount);
+}
+
+/** All topics of the cluster. kafkajs fails to list them while any partition, of whichever topic, elects its leader. */
+async function existingTopics(admin: kafkajs.Admin): Promise<ReadonlySet<string>> {
+  const list = async (): Promise<string[]> => {
+    try {
+      return await admin.listTopics();
+    } catch (cause) {
+      throw kafkaError('Kafka did not list its topics', cause);
+    }
+  };
+  return new Set(await retry(list, { isRetryable, deadlineMs: READY_WITHIN_MS }));
 }
 
 /** The reason why the topics cannot be used yet; null when they can. Throws `TOPIC_MISMATCH` on wrong partitions. */

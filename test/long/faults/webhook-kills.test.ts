@@ -339,8 +339,8 @@ test(
       node.control({ command: 'advance', blocks: memory.highest() + 12 - node.ledger.head() });
       memory.look();
       await world.start('dispatch', settings);
-      // Leases of the dead end by themselves.
-      await eventually(async () => await expectDone(world), 90_000, 500);
+      // Leases of the dead end by themselves, and so do their sessions with Kafka.
+      await eventually(async () => await expectDone(world), 180_000, 500);
       const differences = (): string[] => differencesOf(node, hooks, receiver.received, memory.ever);
       expect(receiver.complaints).toEqual([]);
       expect(differences()).toEqual([]);
