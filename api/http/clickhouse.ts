@@ -1,13 +1,15 @@
 import { isClickHouseUnavailable } from '../../infra/clickhouse/client.ts';
-import type { ClickHouse, Settings } from '../../infra/clickhouse/client.ts';
+import type { ClickHouse, ReadOptions, Settings } from '../../infra/clickhouse/client.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { createReadQueue } from './read-queue.ts';
-import type { ReadQueue, ReadQueueLimits } from './read-queue.ts';
+import type { ReadingRequest, ReadQueue, ReadQueueLimits } from './read-queue.ts';
 import type { RequestInfo } from './route.ts';
 
 interface ReadClass extends ReadQueueLimits {
   /** Time for all reads of a request together, the time in the queue included. */
   readonly timeoutMs: number;
+  /** The request keeps its place until its answer is sent: the answer is large, and held in memory until then. */
+  readonly keepsPlace?: true;
   /** Limits of one read; a query may set others. */
   readonly settings: Settings;
 }
@@ -24,6 +26,7 @@ export const readClasses = {
   },
   /** Walks over many accounts, each of seconds. */
   trace: {
+    keepsPlace: true,
     places: 2,
     placesPerCaller: 1,
     maxWaiting: 100,
@@ -58,11 +61,17 @@ export function limitReads(clickhouse: ClickHouse, limits: Partial<ReadQueueLimi
     page: createReadQueue({ ...readClasses.page, ...limits }),
     trace: createReadQueue({ ...readClasses.trace, ...limits }),
   };
-  return ({ signal: disconnected, caller }, { readClass = 'page', timeoutMs } = {}) => {
-    const limitMs = timeoutMs ?? readClasses[readClass].timeoutMs;
+  return ({ signal: disconnected, caller }, { readClass: name = 'page', timeoutMs } = {}) => {
+    const readClass: ReadClass = readClasses[name];
+    const queue = queues[name];
+    const limitMs = timeoutMs ?? readClass.timeoutMs;
     const deadline = AbortSignal.timeout(limitMs);
     const ended = AbortSignal.any([disconnected, deadline]);
     const request = { caller: caller(), ended, endsAt: Date.now() + limitMs };
+    const inPlace: InPlace =
+      readClass.keepsPlace === true
+        ? keepPlace(queue, request, { answered: disconnected, deadline })
+        : (read) => queue.run(request, read);
     const asReadError = (cause: unknown, name: string): unknown => {
       const unavailable = (why: string): AppError =>
         new AppError('STORE_UNAVAILABLE', `ClickHouse: ${why}`, { retryable: true, cause });
@@ -72,18 +81,52 @@ export function limitReads(clickhouse: ClickHouse, limits: Partial<ReadQueueLimi
       if (disconnected.aborted) return unavailable('the client disconnected');
       return isClickHouseUnavailable(cause) ? unavailable('read failed') : cause;
     };
+    const limited = async <T>(name: string, read: () => Promise<T>): Promise<T> => {
+      try {
+        return await inPlace(read);
+      } catch (error) {
+        throw asReadError(error, name);
+      }
+    };
+    const withLimits = ({ settings }: ReadOptions): ReadOptions => ({
+      settings: { ...readClass.settings, ...settings },
+      signal: ended,
+    });
     return {
       ...clickhouse,
-      async rows(query, params, options = {}) {
-        const settings = { ...readClasses[readClass].settings, ...options.settings };
-        try {
-          return await queues[readClass].run(request, () =>
-            clickhouse.rows(query, params, { settings, signal: ended }),
-          );
-        } catch (error) {
-          throw asReadError(error, query.name);
-        }
-      },
+      rows: (query, params, options = {}) =>
+        limited(query.name, () => clickhouse.rows(query, params, withLimits(options))),
+      eachPart: (query, params, onRows, options = {}) =>
+        limited(query.name, () => clickhouse.eachPart(query, params, onRows, withLimits(options))),
     };
+  };
+}
+
+/** Runs a read in a place of the queue. */
+type InPlace = <T>(read: () => Promise<T>) => Promise<T>;
+
+/** Takes a place at the first read, and keeps it until the request is answered. Nobody waits for it beyond the deadline. */
+function keepPlace(
+  queue: ReadQueue,
+  request: Omit<ReadingRequest, 'ended'>,
+  { answered, deadline }: { readonly answered: AbortSignal; readonly deadline: AbortSignal },
+): InPlace {
+  const take = (): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const late = new AbortController();
+      const giveUp = (): void => late.abort();
+      deadline.addEventListener('abort', giveUp, { once: true });
+      const ended = AbortSignal.any([answered, late.signal]);
+      const keep = async (): Promise<void> => {
+        deadline.removeEventListener('abort', giveUp);
+        resolve();
+        await new Promise((done) => answered.addEventListener('abort', done, { once: true }));
+      };
+      queue.run({ ...request, ended }, keep).catch(reject);
+    });
+  let taken: Promise<void> | null = null;
+  return async (read) => {
+    await (taken ??= take());
+    return await read();
   };
 }

@@ -1,6 +1,10 @@
+import { Readable } from 'node:stream';
+
 import type { RouterMiddleware } from '@koa/router';
 import type { Context } from 'koa';
+import { z } from 'zod';
 
+import { createYielding } from '../../infra/lifecycle.ts';
 import { createIdentify } from '../auth/identify.ts';
 import type { IdentifyDeps } from '../auth/identify.ts';
 import { createAnswerCache } from './answer-cache.ts';
@@ -14,6 +18,11 @@ export interface RouteHandlerDeps extends IdentifyDeps {
   /** The highest height that can be queried; null before the first block. */
   readonly indexedHeight: () => number | null;
 }
+
+/** Size of the parts in which a large answer is sent. */
+const PART_CHARS = 65_536;
+/** Limit of sending a large answer: it is held in memory until then. */
+const SENDING_MS = 60_000;
 
 /** The middleware that runs a declared route. */
 export function handleRoute(route: Route, deps: RouteHandlerDeps): RouterMiddleware<RequestState> {
@@ -44,9 +53,14 @@ export function handleRoute(route: Route, deps: RouteHandlerDeps): RouterMiddlew
       return;
     }
     const { status, body, headers, noStore } = await answer();
-    const declared = asDeclared(route, status, body);
     context.status = status;
     context.set(headers ?? {});
+    const items = itemsOf(route, status, body);
+    if (items !== null) {
+      sendItems(context, items);
+      return;
+    }
+    const declared = asDeclared(route, status, route.response[status], body);
     if (key === null || status !== 200) {
       context.body = declared;
       return;
@@ -84,9 +98,44 @@ export function readQuery(querystring: string): Readonly<Record<string, string>>
   return Object.fromEntries([...last].filter(([, value]) => value !== ''));
 }
 
-/** The body as the route declares it, without undeclared fields; throws when it does not match. */
-function asDeclared(route: Route, status: number, body: unknown): unknown {
+/** The items of an answer that are to be sent as they are made, as the route declares them; null: the body is whole. */
+function itemsOf(route: Route, status: number, body: unknown): Iterable<unknown> | null {
   const schema = route.response[status];
+  if (!(schema instanceof z.ZodArray) || Array.isArray(body)) return null;
+  const { element } = schema as z.ZodArray<z.ZodType>;
+  return Iterator.from(body as Iterable<unknown>).map((item) => asDeclared(route, status, element, item));
+}
+
+/** Sends a JSON array part by part, as fast as the client reads; one that reads too slowly is disconnected. */
+function sendItems(context: Context, items: Iterable<unknown>): void {
+  context.type = 'json';
+  context.body = Readable.from(jsonParts(items), { objectMode: false, highWaterMark: PART_CHARS });
+  const tooSlow = setTimeout(() => context.res.destroy(), SENDING_MS);
+  context.res.once('close', () => clearTimeout(tooSlow));
+}
+
+async function* jsonParts(items: Iterable<unknown>): AsyncGenerator<string> {
+  const yielding = createYielding();
+  let part = '[';
+  let separator = '';
+  for (const item of items) {
+    part += separator + JSON.stringify(item);
+    separator = ',';
+    if (part.length < PART_CHARS) continue;
+    yield part;
+    part = '';
+    await yielding();
+  }
+  yield `${part}]`;
+}
+
+/** The body as the schema declares it, without undeclared fields; throws when it does not match. */
+function asDeclared(
+  route: Route,
+  status: number,
+  schema: z.ZodType | null | undefined,
+  body: unknown,
+): unknown {
   if (schema === null) return null;
   const parsed = schema?.safeParse(body);
   if (parsed?.success === true) return parsed.data;

@@ -68,7 +68,12 @@ export type Responses = Readonly<Record<number, z.ZodType | null>>;
 type Reply<R extends Responses> = {
   [S in keyof R]: {
     status: S;
-    body: R[S] extends z.ZodType ? z.input<R[S]> : null;
+    /** Items of an array may be made while they are sent: pass an iterable for an answer too large for memory. */
+    body: R[S] extends z.ZodArray<infer E>
+      ? Iterable<z.input<E>>
+      : R[S] extends z.ZodType
+        ? z.input<R[S]>
+        : null;
     headers?: Readonly<Record<string, string>>;
     /** Do not cache: the answer is incomplete. */
     noStore?: boolean;

@@ -108,7 +108,7 @@ function traceRoute({
       ]);
       if (ofAccount === 0) throw notFound('The account is not indexed.');
       if (ofToken === 0) throw notFound('The token is not indexed.');
-      const rows = await traceTransfers(
+      const found = await traceTransfers(
         { clickhouse: walkReads, tables: served, now },
         {
           account,
@@ -119,7 +119,7 @@ function traceRoute({
           budgetMs: traceBudgetMs,
         },
       );
-      return { status: 200, body: rows.map((row) => presentTraced(row, l1Height)) };
+      return { status: 200, body: found.inOrder().map((row) => presentTraced(row, l1Height)) };
     },
   });
 }

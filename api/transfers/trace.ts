@@ -1,7 +1,8 @@
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import { createYielding } from '../../infra/lifecycle.ts';
 import { busyAccounts } from '../../projections/transfer-counts/queries.ts';
 import { tracedOfAccounts, tracedOfBusyAccount, tracedOfToken } from '../../projections/transfers/queries.ts';
-import type { TracedTransfer } from '../../projections/transfers/queries.ts';
+import type { OnTraced, TracedTransfer } from '../../projections/transfers/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { eventIndex } from '../../schemas/decode/index.ts';
 import { AppError } from '../../schemas/errors.ts';
@@ -40,22 +41,29 @@ export interface Trace {
   readonly budgetMs: number;
 }
 
+/** The transfers that a trace came across, each once. */
+export interface Found {
+  /** By (block, event_index), lowest first. */
+  inOrder(): Generator<TracedTransfer>;
+}
+
 /**
- * Walks breadth first over the counterparties of an account in one token until none is new. Returns every transfer it
- * came across once, by (block, event_index). All accounts of a step are read together.
+ * Walks breadth first over the counterparties of an account in one token until none is new. All accounts of a step are read
+ * together.
  *
  * Throws 503 when it takes longer than `budgetMs` or the result is too large: an answer is never truncated.
  */
-export async function traceTransfers(deps: TraceDeps, trace: Trace): Promise<TracedTransfer[]> {
+export async function traceTransfers(deps: TraceDeps, trace: Trace): Promise<Found> {
   const endsAt = deps.now() + trace.budgetMs;
-  const found = new Map<string, TracedTransfer>();
+  const found = createFound();
   const visited = new Set<Felt>([trace.account, ...trace.skipped]);
   const tooLong = (): HttpError =>
     unavailable(
       'trace_too_long',
-      `The trace takes longer than ${trace.budgetMs / 1000} s: ${visited.size} accounts and ${found.size} transfers so far.`,
+      `The trace takes longer than ${trace.budgetMs / 1000} s: ${visited.size} accounts and ${found.size()} transfers so far.`,
       RETRY_AFTER_SECONDS,
     );
+  const yielding = createYielding();
   try {
     const read =
       trace.transfers <= MAX_TRANSFERS_OF_WHOLE_TOKEN
@@ -64,17 +72,20 @@ export async function traceTransfers(deps: TraceDeps, trace: Trace): Promise<Tra
     let frontier: Felt[] = [trace.account];
     while (frontier.length > 0) {
       const next: Felt[] = [];
-      for (const accounts of chunksOf(frontier, ACCOUNTS_PER_READ)) {
-        if (deps.now() > endsAt) throw tooLong();
-        for (const transfer of await read(accounts)) {
-          found.set(`${transfer.block}:${eventIndex(transfer.position, transfer.item)}`, transfer);
-          for (const counterparty of [transfer.from, transfer.to]) {
+      const follow = (transfers: readonly TracedTransfer[]): void => {
+        for (const transfer of transfers) {
+          const { from, to } = found.add(transfer);
+          for (const counterparty of [from, to]) {
             if (visited.has(counterparty)) continue;
             visited.add(counterparty);
             next.push(counterparty);
           }
         }
-        if (found.size > MAX_TRANSFERS) throw tooLarge();
+        if (found.size() > MAX_TRANSFERS) throw tooLarge();
+      };
+      for (const accounts of chunksOf(frontier, ACCOUNTS_PER_READ)) {
+        if (deps.now() > endsAt) throw tooLong();
+        await read(accounts, follow, yielding);
       }
       frontier = next;
     }
@@ -82,9 +93,7 @@ export async function traceTransfers(deps: TraceDeps, trace: Trace): Promise<Tra
     if (error instanceof AppError && error.code === 'QUERY_TIMEOUT') throw tooLong();
     throw error;
   }
-  return [...found.values()].toSorted(
-    (a, b) => a.block - b.block || eventIndex(a.position, a.item) - eventIndex(b.position, b.item),
-  );
+  return found;
 }
 
 function tooLarge(): HttpError {
@@ -92,33 +101,87 @@ function tooLarge(): HttpError {
   return unavailable('trace_too_large', `The trace holds more than ${limit} transfers.`, RETRY_AFTER_SECONDS);
 }
 
-/** The token's transfers of these accounts; the newest of an account with more than the limit. */
-type ReadTransfers = (accounts: readonly Felt[]) => Promise<TracedTransfer[]>;
+/** Some 200 bytes a transfer: an account or transaction is in many transfers, and its text is held once. */
+function createFound(): Found & { add(transfer: TracedTransfer): TracedTransfer; size(): number } {
+  /** By height and event index. */
+  const blocks = new Map<number, Map<number, TracedTransfer>>();
+  const texts = new Map<string, string>();
+  let size = 0;
+  const shared = <T extends string>(text: T): T => {
+    const known = texts.get(text);
+    if (known !== undefined) return known as T;
+    texts.set(text, text);
+    return text;
+  };
+  return {
+    size: () => size,
+    add(transfer) {
+      const block = blocks.get(transfer.block) ?? new Map<number, TracedTransfer>();
+      blocks.set(transfer.block, block);
+      const index = eventIndex(transfer.position, transfer.item);
+      const known = block.get(index);
+      if (known !== undefined) return known;
+      const { from, to, txhash, fee } = transfer;
+      const stored = {
+        ...transfer,
+        from: shared(from),
+        to: shared(to),
+        txhash: shared(txhash),
+        fee: shared(fee),
+      };
+      block.set(index, stored);
+      size += 1;
+      return stored;
+    },
+    *inOrder() {
+      for (const height of Float64Array.from(blocks.keys()).sort()) {
+        const block = blocks.get(height) ?? new Map<number, TracedTransfer>();
+        for (const index of Float64Array.from(block.keys()).sort()) {
+          const transfer = block.get(index);
+          if (transfer !== undefined) yield transfer;
+        }
+      }
+    },
+  };
+}
+
+/** Reads the token's transfers of these accounts; the newest of an account with more than the limit. */
+type ReadTransfers = (
+  accounts: readonly Felt[],
+  onTransfers: OnTraced,
+  yielding: () => Promise<void>,
+) => Promise<void>;
 
 /** Reads all of the token's transfers into memory. */
 async function readWholeToken({ clickhouse, tables }: TraceDeps, { token }: Trace): Promise<ReadTransfers> {
   const byAccount = new Map<Felt, TracedTransfer[]>();
-  for (const transfer of await tracedOfToken(clickhouse, tables, token)) {
-    for (const account of new Set([transfer.from, transfer.to])) {
-      const transfersOfAccount = byAccount.get(account);
-      if (transfersOfAccount === undefined) byAccount.set(account, [transfer]);
-      else if (transfersOfAccount.length < MAX_TRANSFERS_PER_ACCOUNT) transfersOfAccount.push(transfer);
+  await tracedOfToken(clickhouse, tables, token, (transfers) => {
+    for (const transfer of transfers) {
+      for (const account of new Set([transfer.from, transfer.to])) {
+        const transfersOfAccount = byAccount.get(account);
+        if (transfersOfAccount === undefined) byAccount.set(account, [transfer]);
+        else if (transfersOfAccount.length < MAX_TRANSFERS_PER_ACCOUNT) transfersOfAccount.push(transfer);
+      }
     }
-  }
-  return async (accounts) => accounts.flatMap((account) => byAccount.get(account) ?? []);
+  });
+  return async (accounts, onTransfers, yielding) => {
+    for (const account of accounts) {
+      onTransfers(byAccount.get(account) ?? []);
+      await yielding();
+    }
+  };
 }
 
 function readByAccounts({ clickhouse, tables }: TraceDeps, { token, hasLegs }: Trace): ReadTransfers {
-  return async (accounts) => {
+  return async (accounts, onTransfers) => {
     const busy = await busyAccounts(clickhouse, tables, accounts, MAX_TRANSFERS_PER_ACCOUNT);
     const others = accounts.filter((account) => !busy.has(account));
-    const rows =
-      others.length === 0 ? [] : await tracedOfAccounts(clickhouse, tables, { token, accounts: others });
+    if (others.length > 0)
+      await tracedOfAccounts(clickhouse, tables, { token, accounts: others }, onTransfers);
     for (const account of busy) {
       const search = { token, account, most: MAX_TRANSFERS_PER_ACCOUNT, hasLegs };
-      for (const row of await tracedOfBusyAccount(clickhouse, tables, search)) rows.push(row);
+      await tracedOfBusyAccount(clickhouse, tables, search, onTransfers);
     }
-    return rows;
   };
 }
 

@@ -27,12 +27,24 @@ export interface ChQuery<R> {
   readonly row: z.ZodType<R>;
 }
 
+export interface ReadOptions {
+  /** Cancels the query. */
+  readonly signal?: AbortSignal;
+  readonly settings?: Settings;
+}
+
 export interface ClickHouse {
-  rows<R>(
+  rows<R>(query: ChQuery<R>, params?: Params, options?: ReadOptions): Promise<R[]>;
+  /**
+   * Hands on the rows of a large result as they arrive, some hundred at a time: neither the whole answer is held in memory nor
+   * the event loop for longer than one part takes. What `onRows` throws cancels the query.
+   */
+  eachPart<R>(
     query: ChQuery<R>,
-    params?: Params,
-    options?: { signal?: AbortSignal; settings?: Settings },
-  ): Promise<R[]>;
+    params: Params | undefined,
+    onRows: (rows: readonly R[]) => void,
+    options?: ReadOptions,
+  ): Promise<void>;
   /** Runs `INSERT … SELECT`, or a mutation; resolves when it is done. */
   command(sql: string, options?: { params?: Params; settings?: Settings }): Promise<void>;
   /**
@@ -80,7 +92,6 @@ interface ClickHouseOptions {
 export function createClickHouse(url: string, options: ClickHouseOptions): ClickHouse {
   const { timeoutMs = 120_000, isReader = false, cluster = null } = options;
   const client = openClient(url, { ...options, timeoutMs, isReader, cluster });
-  const settingsOf = isReader ? readerSettings(client) : async (settings: Settings) => settings;
 
   const insertEncoded: ClickHouse['insertEncoded'] = async (table, columns, bytes) => {
     const names = columns.map(({ name }) => `\`${name}\``).join(', ');
@@ -116,20 +127,7 @@ export function createClickHouse(url: string, options: ClickHouseOptions): Click
   };
 
   return {
-    async rows(query, params, { signal: caller = null, settings } = {}) {
-      const raw = await attempt(timeoutMs, caller, async (signal) => {
-        const own = await settingsOf({ ...QUOTED, ...settings, log_comment: query.name });
-        const result = await client.query({
-          query: query.sql,
-          format: 'JSONEachRow',
-          ...(own === null ? {} : { clickhouse_settings: { ...own } }),
-          ...(params === undefined ? {} : { query_params: { ...params } }),
-          abort_signal: signal,
-        });
-        return await result.json<unknown>();
-      });
-      return raw.map((row) => query.row.parse(row));
-    },
+    ...createReads(client, timeoutMs, isReader),
     command,
     ddl,
     async syncReplicas(table) {
@@ -143,6 +141,51 @@ export function createClickHouse(url: string, options: ClickHouseOptions): Click
       return (await client.ping({ select: true })).success;
     },
     close: () => client.close(),
+  };
+}
+
+/** The statements that return rows. */
+function createReads(
+  client: ClickHouseClient,
+  timeoutMs: number,
+  isReader: boolean,
+): Pick<ClickHouse, 'rows' | 'eachPart'> {
+  const settingsOf = isReader ? readerSettings(client) : async (settings: Settings) => settings;
+  const read = async (
+    { name, sql }: Pick<ChQuery<unknown>, 'name' | 'sql'>,
+    params: Params | undefined,
+    { signal, settings }: ReadOptions & { readonly signal: AbortSignal },
+  ) => {
+    const own = await settingsOf({ ...QUOTED, ...settings, log_comment: name });
+    return await client.query({
+      query: sql,
+      format: 'JSONEachRow',
+      ...(own === null ? {} : { clickhouse_settings: { ...own } }),
+      ...(params === undefined ? {} : { query_params: { ...params } }),
+      abort_signal: signal,
+    });
+  };
+
+  return {
+    async rows(query, params, options = {}) {
+      const raw = await attempt(timeoutMs, options.signal ?? null, async (signal) => {
+        const result = await read(query, params, { ...options, signal });
+        return await result.json<unknown>();
+      });
+      return raw.map((row) => query.row.parse(row));
+    },
+    async eachPart(query, params, onRows, options = {}) {
+      let isHandedOn = false;
+      await attempt(timeoutMs, options.signal ?? null, async (signal) => {
+        // Another attempt would hand on the same rows again.
+        if (isHandedOn) throw unavailable('The answer of ClickHouse broke off', null);
+        const result = await read(query, params, { ...options, signal });
+        for await (const part of result.stream<unknown>()) {
+          isHandedOn = true;
+          onRows(part.map((row) => query.row.parse(row.json())));
+        }
+      });
+    },
   };
 }
 

@@ -132,25 +132,29 @@ export type TracedTransfer = z.infer<typeof tracedRow>;
 const tracedColumns = `hex(from_address) AS o_from, hex(to_address) AS o_to, amount AS o_amount, hex(tx_hash) AS o_txhash,
   timestamp AS o_timestamp, block_desc AS o_block, position_desc AS o_position, item_desc AS o_item, fee AS o_fee`;
 
-const readTraced = async (
+/** Takes transfers as they are read, in the order of the read. */
+export type OnTraced = (transfers: readonly TracedTransfer[]) => void;
+
+async function readTraced(
   clickhouse: ClickHouse,
-  name: string,
-  rows: string,
-  params: Readonly<Record<string, unknown>>,
-): Promise<TracedTransfer[]> =>
-  await clickhouse.rows({ name, sql: `SELECT ${tracedColumns} FROM ${rows}`, row: tracedRow }, params, {
-    settings: { max_result_rows: 0 },
-  });
+  { name, rows, params }: { name: string; rows: string; params: Readonly<Record<string, unknown>> },
+  onTransfers: OnTraced,
+): Promise<void> {
+  const query = { name, sql: `SELECT ${tracedColumns} FROM ${rows}`, row: tracedRow };
+  await clickhouse.eachPart(query, params, onTransfers, { settings: { max_result_rows: 0 } });
+}
 
 /** All transfers of a token, newest first. */
 export async function tracedOfToken(
   clickhouse: ClickHouse,
   tables: Tables,
   token: Felt,
-): Promise<TracedTransfer[]> {
+  onTransfers: OnTraced,
+): Promise<void> {
   const rows = `${tables.table('transfers')} FINAL WHERE token = ${feltParam('token')}
     ORDER BY block_desc, position_desc, item_desc`;
-  return await readTraced(clickhouse, 'transfers.of-token', rows, { token: feltHex(token) });
+  const params = { token: feltHex(token) };
+  await readTraced(clickhouse, { name: 'transfers.of-token', rows, params }, onTransfers);
 }
 
 /** A token's transfers from or to any of these accounts; one between two of them comes twice. */
@@ -158,11 +162,12 @@ export async function tracedOfAccounts(
   clickhouse: ClickHouse,
   tables: Tables,
   { token, accounts }: { token: Felt; accounts: readonly Felt[] },
-): Promise<TracedTransfer[]> {
+  onTransfers: OnTraced,
+): Promise<void> {
   const rows = `${tables.table('account_feed')} FINAL
     WHERE account ${amongFelts('accounts')} AND token = ${feltParam('token')}`;
   const params = { token: feltHex(token), accounts: accounts.map(feltHex) };
-  return await readTraced(clickhouse, 'transfers.of-accounts', rows, params);
+  await readTraced(clickhouse, { name: 'transfers.of-accounts', rows, params }, onTransfers);
 }
 
 /**
@@ -173,7 +178,8 @@ export async function tracedOfBusyAccount(
   clickhouse: ClickHouse,
   tables: Tables,
   { token, account, most, hasLegs }: { token: Felt; account: Felt; most: number; hasLegs: boolean },
-): Promise<TracedTransfer[]> {
+  onTransfers: OnTraced,
+): Promise<void> {
   const place = 'block_desc, position_desc, item_desc';
   const rows = `${tables.table('transfers')} FINAL
     WHERE token = ${feltParam('token')} AND (${place}) IN (
@@ -181,7 +187,7 @@ export async function tracedOfBusyAccount(
       WHERE account = ${feltParam('account')} AND token = ${feltParam('token')}
       ORDER BY ${place} LIMIT {most:UInt32})`;
   const params = { token: feltHex(token), account: feltHex(account), most };
-  return await readTraced(clickhouse, 'transfers.of-busy-account', rows, params);
+  await readTraced(clickhouse, { name: 'transfers.of-busy-account', rows, params }, onTransfers);
 }
 
 const hashRow = z.object({ o_hash: feltText });

@@ -83,8 +83,8 @@ function hubBlocks(): WorldBlock[] {
 async function trace(account: Felt, token: Felt, more: Partial<Trace> = {}, now = () => 0) {
   const transfers = blocks.flatMap((block) => block.transfers).filter((one) => one.token === token).length;
   const whole = { account, token, transfers, hasLegs: token !== ODD, skipped: [], budgetMs: 1000, ...more };
-  const rows = await traceTransfers({ clickhouse, tables: worldTables, now }, whole);
-  return rows.map(({ block, position }) => `${block}:${position}`);
+  const found = await traceTransfers({ clickhouse, tables: worldTables, now }, whole);
+  return Array.from(found.inOrder(), ({ block, position }) => `${block}:${position}`);
 }
 
 /** Again and again over all transfers, until none is new. */

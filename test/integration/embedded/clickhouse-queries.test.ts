@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
 
 import type { ClickHouseSettings } from '@clickhouse/client';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { z } from 'zod';
 
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
@@ -181,7 +181,31 @@ describe('errors', () => {
       const sql = `SELECT number AS n, throwIf(number = ${last}, 'late') AS x FROM numbers(300000)`;
       const query = { name: 'test.late', sql, row: z.unknown() };
       await expect(clickhouse.rows(query, {}, { settings })).rejects.toMatchObject({ code: '395' });
+      await expect(clickhouse.eachPart(query, {}, () => {}, { settings })).rejects.toThrow(/late/);
     }
+    await clickhouse.close();
+  });
+
+  test('a large result is handed on in parts, and its query ends when nobody takes them', async () => {
+    const clickhouse = createClickHouse(server.service.url, { application: 'test' });
+    const sql = 'SELECT number AS n FROM numbers({count:UInt64})';
+    const query = { name: 'test.parts', sql, row: z.object({ n: z.coerce.number() }) };
+    const parts: number[][] = [];
+    await clickhouse.eachPart(query, { count: 300_000 }, (rows) => parts.push(rows.map(({ n }) => n)));
+    expect(parts.flat()).toEqual(Array.from({ length: 300_000 }, (_, n) => n));
+    expect(Math.max(...parts.map(({ length }) => length))).toBeLessThan(30_000);
+
+    const enough = new RangeError('enough');
+    const endless = clickhouse.eachPart(query, { count: 1e15 }, () => {
+      throw enough;
+    });
+    await expect(endless).rejects.toBe(enough);
+    const running = { name: 'test.running', row: z.object({ n: z.coerce.number() }) };
+    const count = "SELECT count() AS n FROM system.processes WHERE Settings['log_comment'] = 'test.parts'";
+    await vi.waitFor(
+      async () => expect(await clickhouse.rows({ ...running, sql: count })).toEqual([{ n: 0 }]),
+      30_000,
+    );
     await clickhouse.close();
   });
 

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { Writable } from 'node:stream';
 
 import { pino } from 'pino';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { z } from 'zod';
 
 import { createApp } from '../../../../api/http/app.ts';
@@ -80,6 +80,16 @@ const routes = [
   }),
   defineRoute({
     method: 'GET',
+    path: '/api/numbers/{count}/',
+    summary: 'an answer of any size',
+    tag: 'things',
+    auth: 'none',
+    params: z.object({ count: z.coerce.number() }),
+    response: { 200: z.array(z.object({ n: z.int() })) },
+    handler: async ({ input: { params } }) => ({ status: 200, body: numbers(params.count) }),
+  }),
+  defineRoute({
+    method: 'GET',
     path: '/api/broken/{how}/',
     summary: 'fails',
     tag: 'things',
@@ -96,6 +106,20 @@ const routes = [
     },
   }),
 ];
+
+/** The numbers made for the request that is answered; `isLeft` once nobody takes more. */
+const sending = { made: 0, isLeft: false };
+function* numbers(count: number): Generator<{ n: number; undeclared: string }> {
+  Object.assign(sending, { made: 0, isLeft: false });
+  try {
+    for (let n = 0; n < count; n += 1) {
+      sending.made += 1;
+      yield { n, undeclared: 'secret' };
+    }
+  } finally {
+    sending.isLeft = true;
+  }
+}
 
 let asked = 0;
 let server: Server;
@@ -159,6 +183,33 @@ const call = async (method: string, path: string, init: RequestInit = {}) => {
 };
 const post = (body: string | Uint8Array<ArrayBuffer>, type: string | null = 'application/json') =>
   call('POST', '/api/things/', { body, headers: type === null ? {} : { 'content-type': type } });
+
+describe('an array whose items are made while it is sent', () => {
+  it.each([0, 1, 50_000])('has all of %i items, as declared', async (count) => {
+    const { status, headers, text } = await call('GET', `/api/numbers/${count}/`);
+    expect([status, headers.get('content-type')]).toEqual([200, 'application/json; charset=utf-8']);
+    expect(text).toBe(JSON.stringify(Array.from({ length: count }, (_, n) => ({ n }))));
+  });
+
+  it('is made no faster than its client reads, and not at all when the client has left', async () => {
+    const endless = 1e9;
+    const client = connect(port, '127.0.0.1').pause();
+    client.write(`GET /api/numbers/${endless}/ HTTP/1.1\r\nHost: x\r\n\r\n`);
+    let last = -1;
+    await vi.waitFor(
+      () => {
+        const before = last;
+        last = sending.made;
+        expect([last, sending.isLeft]).toEqual([before, false]);
+      },
+      { timeout: 60_000, interval: 300 },
+    );
+    expect(last).toBeGreaterThan(0);
+    client.destroy();
+    await vi.waitFor(() => expect(sending.isLeft).toBe(true), 30_000);
+    expect(sending.made).toBeLessThan(endless);
+  });
+});
 
 describe('paths and methods', () => {
   it.each(['/api/things/abc/', '/api/things/abc', '/api/things/abc/?', '/api/things/abc?x=1'])(
@@ -548,6 +599,7 @@ describe('the OpenAPI document', () => {
       '/api/things/search/',
       '/api/cached/{name}/',
       '/api/things/',
+      '/api/numbers/{count}/',
       '/api/broken/{how}/',
     ]);
     const get = json.paths['/api/things/{name}/'].get;

@@ -29,6 +29,7 @@ function slow(): ClickHouse & { answers: (() => void)[]; running(): number } {
         running -= 1;
       }
     },
+    eachPart: never,
     command: never,
     ddl: never,
     syncReplicas: never,
@@ -129,6 +130,40 @@ test('the reads of a request time out, time in the queue included', async () => 
     await expect(read).rejects.toMatchObject({ code: 'QUERY_TIMEOUT', retryable: true });
   await settled();
   expect(server.running()).toBe(0);
+});
+
+test('a trace keeps its place until it is answered, or its client leaves', async () => {
+  const server = slow();
+  const clickhouseFor = limitReads(server);
+  const clients = [new AbortController(), new AbortController()] as const;
+  const [first, second] = clients.map((client) =>
+    clickhouseFor(requestOf('key 1', client), { readClass: 'trace' }),
+  );
+  for (let i = 0; i < 2; i += 1) {
+    const read = first?.rows(query);
+    await settled();
+    server.answers[i]?.();
+    await read;
+  }
+  const waiting = second?.rows(query);
+  await settled();
+  // The answer of the first is being sent.
+  expect(server.running()).toBe(0);
+  clients[0].abort();
+  await settled();
+  expect(server.running()).toBe(1);
+  server.answers[2]?.();
+  await waiting;
+});
+
+test('a trace does not wait for a place beyond its time', async () => {
+  const clickhouseFor = limitReads(slow());
+  void clickhouseFor(requestOf(), { readClass: 'trace' }).rows(query);
+  await settled();
+  const options = { readClass: 'trace', timeoutMs: 20 } as const;
+  await expect(clickhouseFor(requestOf(), options).rows(query)).rejects.toMatchObject({
+    code: 'QUERY_TIMEOUT',
+  });
 });
 
 test('rejects at once what exceeds the requests of a caller that may wait', async () => {

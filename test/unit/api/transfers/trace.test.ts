@@ -4,10 +4,15 @@ import { limitReads } from '../../../../api/http/clickhouse.ts';
 import type { RequestInfo } from '../../../../api/http/route.ts';
 import { transferRoutes } from '../../../../api/transfers/routes.ts';
 import type { TransferRouteDeps } from '../../../../api/transfers/routes.ts';
-import type { ClickHouse } from '../../../../infra/clickhouse/client.ts';
+import type { ClickHouse, ReadOptions } from '../../../../infra/clickhouse/client.ts';
 import { toFelt } from '../../../../schemas/felt.ts';
 
 const [account, token] = [toFelt(0xa11cen), toFelt(0xc01n)];
+
+const untilAborted = async (options?: ReadOptions): Promise<never> =>
+  await new Promise((_resolve, reject) => {
+    options?.signal?.addEventListener('abort', () => reject(new Error('The request was aborted.')));
+  });
 
 /** A ClickHouse on which every read of a trace hangs until it is aborted, and everything before it answers. */
 function hangingOnTrace(transfersOfToken: number): ClickHouse {
@@ -24,12 +29,11 @@ function hangingOnTrace(transfersOfToken: number): ClickHouse {
     };
     const answer = answers[query.name];
     if (answer !== undefined) return answer.map((row) => query.row.parse(row));
-    return await new Promise((_resolve, reject) => {
-      options?.signal?.addEventListener('abort', () => reject(new Error('The request was aborted.')));
-    });
+    return await untilAborted(options);
   };
   return {
     rows,
+    eachPart: async (_query, _params, _onRows, options) => await untilAborted(options),
     command: unused,
     ddl: unused,
     syncReplicas: unused,
