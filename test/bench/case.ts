@@ -73,6 +73,7 @@ export const wanted = {
   pageRate: higher(150, 400),
   hashTail: lower(30, 15),
   traceTail: lower(3000),
+  politeTail: lower(250),
   balanceMedian: lower(10),
   balanceTail: lower(40),
   historyTail: lower(60),

@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 
 import type { BenchCase, CaseReport, Scale } from './case.ts';
+import { abuse } from './cases/abuse.ts';
 import { backfill } from './cases/backfill.ts';
 import { balances } from './cases/balances.ts';
 import { commands } from './cases/commands.ts';
@@ -41,6 +42,7 @@ const cases: readonly BenchCase[] = [
   nfts,
   nftMetadata,
   domains,
+  abuse,
 ];
 
 const help = `npm run bench [-- case… options]
