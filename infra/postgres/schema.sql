@@ -623,6 +623,13 @@ CREATE TABLE tds.token_list (
   CONSTRAINT token_list_pkey PRIMARY KEY (token)
 );
 
+CREATE TABLE tds.webhook_deletions (
+  webhook_id bigint NOT NULL,
+  requested_at bigint NOT NULL,
+  deleted bigint DEFAULT 0 NOT NULL,
+  CONSTRAINT webhook_deletions_pkey PRIMARY KEY (webhook_id)
+);
+
 CREATE TABLE tds.webhook_deliveries (
   id uuid NOT NULL,
   webhook_id bigint NOT NULL,
@@ -795,8 +802,6 @@ CREATE INDEX repairs_due ON tds.repairs USING btree (next_try_at, id) WHERE (don
 
 CREATE UNIQUE INDEX repairs_one_pending ON tds.repairs USING btree (height) WHERE (done_at IS NULL);
 
-CREATE INDEX webhook_deliveries_by_age ON tds.webhook_deliveries USING brin (created_at);
-
 CREATE INDEX webhook_deliveries_by_block ON tds.webhook_deliveries USING btree (block_hash) WHERE (event = 'balance.changed'::text);
 
 CREATE INDEX webhook_deliveries_by_status ON tds.webhook_deliveries USING btree (webhook_id, status, created_at DESC, id);
@@ -804,6 +809,8 @@ CREATE INDEX webhook_deliveries_by_status ON tds.webhook_deliveries USING btree 
 CREATE INDEX webhook_deliveries_by_subject ON tds.webhook_deliveries USING btree (subject) WHERE (subject IS NOT NULL);
 
 CREATE INDEX webhook_deliveries_due ON tds.webhook_deliveries USING btree (webhook_id, due_at) WHERE (due_at IS NOT NULL);
+
+CREATE INDEX webhook_deliveries_finished ON tds.webhook_deliveries USING btree (created_at) WHERE (due_at IS NULL);
 
 CREATE INDEX webhook_deliveries_listed ON tds.webhook_deliveries USING btree (webhook_id, created_at DESC, id);
 

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
 import { sqlRows } from '../../infra/postgres/client.ts';
-import type { Pool, PoolClient } from '../../infra/postgres/client.ts';
+import type { PoolClient } from '../../infra/postgres/client.ts';
 import { scheduleEndpoints } from './endpoints.ts';
 
 /** A delivery to be stored. Times are unix milliseconds. */
@@ -62,19 +62,4 @@ export async function retryDelivery(
     [id, webhookId, at],
   );
   if (scheduled !== undefined) await scheduleEndpoints(tx, [webhookId], scheduled.due_at);
-}
-
-export async function deleteDeliveries(tx: PoolClient, webhookId: number): Promise<void> {
-  await tx.query('DELETE FROM tds.webhook_deliveries WHERE webhook_id = $1', [webhookId]);
-  await tx.query('DELETE FROM tds.webhook_endpoints WHERE webhook_id = $1', [webhookId]);
-}
-
-/** Deletes deliveries created before a time that have no attempt left, and all of webhooks that no longer exist. */
-export async function deleteOldDeliveries(pool: Pool, schema: string, before: number): Promise<void> {
-  await pool.query('DELETE FROM tds.webhook_deliveries WHERE created_at < $1 AND due_at IS NULL', [before]);
-  for (const table of ['webhook_deliveries', 'webhook_endpoints']) {
-    await pool.query(
-      `DELETE FROM tds.${table} d WHERE NOT EXISTS (SELECT 1 FROM ${schema}.webhooks w WHERE w.id = d.webhook_id)`,
-    );
-  }
 }

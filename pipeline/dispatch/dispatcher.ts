@@ -5,6 +5,7 @@ import type { Sealing } from '../../infra/sealing.ts';
 import { oldestWebhookAt } from '../../projections/webhooks/queries.ts';
 import type { Egress } from '../egress/egress.ts';
 import { createLogReaderRetry } from '../log-reading.ts';
+import { startCleanup } from './cleanup.ts';
 import { startMaintenance } from './maintenance.ts';
 import { balanceMatcher } from './match/balances.ts';
 import type { DispatchDeps, MatchDeps } from './deps.ts';
@@ -63,12 +64,10 @@ export async function startDispatcher(options: DispatcherOptions): Promise<Dispa
 
   const sender = startConfiguredSender(options, metrics, retryWhileUnavailable, onFatal);
   const onDue = (): void => sender.wake();
-  const settings = {
-    deadLimit: config.webhookDisableAfter,
-    historyDays: config.webhookHistoryDays,
-  };
+  const settings = { deadLimit: config.webhookDisableAfter };
   const maintenance = startMaintenance({ ...common, publisher, onDue, settings }, onFatal);
-  const stops = [() => sender.stop(), () => maintenance.stop()];
+  const cleanup = startCleanup({ ...common, settings: { historyDays: config.webhookHistoryDays } }, onFatal);
+  const stops = [() => sender.stop(), () => maintenance.stop(), () => cleanup.stop()];
   const stop = async (): Promise<void> => {
     stopping.abort();
     await Promise.all(stops.map((each) => each()));

@@ -1,7 +1,6 @@
 import { topics } from '../../schemas/topics.ts';
 import { startLoop } from '../loop.ts';
 import type { Loop } from '../loop.ts';
-import { deleteOldDeliveries } from './deliveries.ts';
 import type { DispatchDeps } from './deps.ts';
 import {
   activateEndpoints,
@@ -13,10 +12,8 @@ import {
 } from './endpoints.ts';
 
 const INTERVAL_MS = 500;
-const DELETE_OLD_INTERVAL_MS = 600_000;
 /** A published command is decided within moments; after this time it counts as lost and is published again. */
 const REPUBLISH_MS = 5000;
-const DAY_MS = 86_400_000;
 
 export interface MaintenanceDeps extends Pick<
   DispatchDeps,
@@ -24,18 +21,17 @@ export interface MaintenanceDeps extends Pick<
 > {
   /** Deliveries have become due. */
   readonly onDue: () => void;
-  readonly settings: { readonly deadLimit: number; readonly historyDays: number };
+  readonly settings: { readonly deadLimit: number };
 }
 
 /**
- * Applies changes of webhooks and their owners to the endpoints, disables webhooks whose deliveries die (by a command, as
- * everything that changes a webhook), and deletes old deliveries.
+ * Applies changes of webhooks and their owners to the endpoints, and disables webhooks whose deliveries die (by a command,
+ * as everything that changes a webhook).
  */
 export function startMaintenance(deps: MaintenanceDeps, onFatal: (error: unknown) => void): Loop {
   const { pool, webhooks, clock, metrics, retryWhileUnavailable, onDue } = deps;
-  const { deadLimit, historyDays } = deps.settings;
+  const { deadLimit } = deps.settings;
   const requestDisable = createDisableRequests(deps);
-  let deleteOldAt = 0;
 
   async function maintain(): Promise<number> {
     const schema = await webhooks();
@@ -47,10 +43,6 @@ export function startMaintenance(deps: MaintenanceDeps, onFatal: (error: unknown
       if (activated.length + reenabled.length > 0) onDue();
       for (const webhook of await webhooksToDisable(pool, schema, deadLimit)) await requestDisable(webhook);
       metrics.due.set(await countDueEndpoints(pool, clock.now()));
-      if (clock.now() >= deleteOldAt) {
-        await deleteOldDeliveries(pool, schema, clock.now() - historyDays * DAY_MS);
-        deleteOldAt = clock.now() + DELETE_OLD_INTERVAL_MS;
-      }
     }
     return INTERVAL_MS;
   }

@@ -35,6 +35,15 @@ export function createDispatchMetrics(registry: Registry) {
       '1 while a matcher has paused a partition, because a projection that it reads is halted or far behind',
       ['matcher', 'partition'],
     ),
+    deletions: gauge(
+      'tds_webhooks_being_deleted',
+      'Deleted webhooks whose deliveries are not all deleted yet',
+    ),
+    deleted: counter(
+      'tds_webhook_deliveries_deleted_total',
+      'Deliveries deleted, by reason: webhook_deleted, or expired (older than WEBHOOK_HISTORY_DAYS)',
+      ['reason'],
+    ),
     due: gauge('tds_webhook_endpoints_due', 'Webhooks with a due delivery'),
   };
 }

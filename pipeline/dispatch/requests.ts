@@ -13,7 +13,8 @@ import { webhookRequests } from '../../projections/webhooks/queries.ts';
 import type { WebhookRequest } from '../../projections/webhooks/queries.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { DispatchDeps } from './deps.ts';
-import { deleteDeliveries, insertDeliveries, retryDelivery } from './deliveries.ts';
+import { scheduleDeletion } from './deletions.ts';
+import { insertDeliveries, retryDelivery } from './deliveries.ts';
 import { startLoop } from '../loop.ts';
 import type { Loop } from '../loop.ts';
 import { bodyText } from './match/body.ts';
@@ -33,7 +34,7 @@ export interface RequestsDeps extends Pick<
 }
 
 /**
- * Carries out tests, retries and deletions, once each: the projector decides a command and writes it to a table, which is
+ * Carries out tests and retries and schedules deletions, once each: the projector decides a command and writes it to a table, which is
  * polled here from a checkpoint in the topic of the commands.
  */
 export async function runRequests(
@@ -85,7 +86,7 @@ async function ensureCheckpoint(db: Sql, identity: LogIdentity): Promise<void> {
 
 async function carryOut(tx: PoolClient, request: WebhookRequest, now: number): Promise<void> {
   const { kind, webhook_id: webhookId, delivery_id: id } = request;
-  if (kind === 'delete') return await deleteDeliveries(tx, webhookId);
+  if (kind === 'delete') return await scheduleDeletion(tx, webhookId, now);
   if (id === null) return;
   if (kind === 'retry') return await retryDelivery(tx, { webhookId, id, at: now });
   const body = bodyText('ping', now, { webhook_id: webhookId, message: 'Test delivery' });

@@ -20,6 +20,7 @@ import { runRequests } from '../../pipeline/dispatch/requests.ts';
 import { createSend } from '../../pipeline/dispatch/send/attempt.ts';
 import { startSender } from '../../pipeline/dispatch/send/sender.ts';
 import type { SenderSettings } from '../../pipeline/dispatch/send/sender.ts';
+import { startCleanup } from '../../pipeline/dispatch/cleanup.ts';
 import { startMaintenance } from '../../pipeline/dispatch/maintenance.ts';
 import { createEgress } from '../../pipeline/egress/egress.ts';
 import { createLogReaderRetry } from '../../pipeline/log-reading.ts';
@@ -291,19 +292,20 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
           log,
           metrics,
           onDue: () => {},
-          settings: { deadLimit: 10, historyDays: 30 },
+          settings: { deadLimit: 10 },
         },
         onFatal,
       );
+      const cleanup = startCleanup({ ...shared, log, metrics, settings: { historyDays: 30 } }, onFatal);
       const requests = await runRequests({ ...shared, kafka, onDue: () => {} }, onFatal);
       return started(async () => {
         stopping.abort();
-        await Promise.all([sender.stop(), upkeep.stop(), requests.stop()]);
+        await Promise.all([sender.stop(), upkeep.stop(), cleanup.stop(), requests.stop()]);
       });
     },
     async reset() {
       for (const station of stations) await station.stop();
-      await pool.query('TRUNCATE tds.webhook_deliveries, tds.webhook_endpoints');
+      await pool.query('TRUNCATE tds.webhook_deliveries, tds.webhook_endpoints, tds.webhook_deletions');
       time = START;
     },
     async close() {

@@ -3,7 +3,12 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 
 import { inTransaction } from '../../../infra/postgres/client.ts';
-import { deleteDeliveries, insertDeliveries, retryDelivery } from '../../../pipeline/dispatch/deliveries.ts';
+import {
+  deletePageOfWebhook,
+  scheduleDeletion,
+  scheduleOrphanDeletions,
+} from '../../../pipeline/dispatch/deletions.ts';
+import { insertDeliveries, retryDelivery } from '../../../pipeline/dispatch/deliveries.ts';
 import {
   activateEndpoints,
   activatedWebhooks,
@@ -46,7 +51,7 @@ beforeAll(async () => {
 afterAll(async () => await world.close());
 beforeEach(async () => {
   await world.pool.query(
-    `TRUNCATE ${SCHEMA}.webhooks, ${SCHEMA}.disabled_owners, tds.webhook_deliveries, tds.webhook_endpoints CASCADE`,
+    `TRUNCATE ${SCHEMA}.webhooks, ${SCHEMA}.disabled_owners, tds.webhook_deliveries, tds.webhook_endpoints, tds.webhook_deletions CASCADE`,
   );
 });
 
@@ -176,7 +181,8 @@ function draw(model: Model, pool: typeof world.pool, free: Set<Process>): () => 
         const at = model.webhooks.indexOf(webhookId);
         if (at !== -1) model.webhooks.splice(at, 1);
         await pool.query(`DELETE FROM ${SCHEMA}.webhooks WHERE id = $1`, [webhookId]);
-        await inTransaction(pool, async (tx) => await deleteDeliveries(tx, webhookId));
+        await inTransaction(pool, async (tx) => await scheduleDeletion(tx, webhookId, now));
+        await deletePageOfWebhook(pool, 2);
       };
     case 7:
     case 8:
@@ -331,6 +337,12 @@ async function drain(model: Model, seed: number): Promise<void> {
      WHERE d.status NOT IN ('success', 'dead')`,
   );
   expect(rows, `seed ${seed}, at the end`).toEqual([]);
+  await scheduleOrphanDeletions(world.pool, SCHEMA, model.now);
+  while ((await deletePageOfWebhook(world.pool, 2)) !== null);
+  const { rows: orphans } = await world.pool.query(
+    `SELECT d.id FROM tds.webhook_deliveries d LEFT JOIN ${SCHEMA}.webhooks w ON w.id = d.webhook_id WHERE w.id IS NULL`,
+  );
+  expect(orphans, `seed ${seed}, of deleted webhooks`).toEqual([]);
 }
 
 it.each([1, 2, 3, 4, 5, 6, 7, 8])('leaves no due delivery behind (seed %i)', async (seed) => {

@@ -1,0 +1,120 @@
+import { z } from 'zod';
+
+import { inTransaction, sqlRows } from '../../infra/postgres/client.ts';
+import type { Pool, PoolClient, Sql } from '../../infra/postgres/client.ts';
+
+/**
+ * Deletes deliveries in pages, each in a short transaction, so that no other work on deliveries waits for long. Rows that
+ * another transaction has locked are left for a later page: a page never waits, and is no part of a deadlock.
+ */
+
+/** A page is read by an index in its order: without statistics the planner would read and sort all rows for each page. */
+const FORCE_ORDERED_INDEX =
+  'SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off';
+
+/** Deletes the deliveries that `page` selects the ids of, and returns their number. */
+async function deletePage(tx: PoolClient, page: string, params: readonly unknown[]): Promise<number> {
+  await tx.query(FORCE_ORDERED_INDEX);
+  const [row] = await sqlRows(
+    tx,
+    z.object({ n: z.number() }),
+    `WITH page AS MATERIALIZED (${page} FOR UPDATE SKIP LOCKED), deleted AS (
+       DELETE FROM tds.webhook_deliveries WHERE id = ANY (ARRAY(SELECT id FROM page)) RETURNING 1
+     ) SELECT count(*) AS n FROM deleted`,
+    params,
+  );
+  return row?.n ?? 0;
+}
+
+/** Schedules the deletion of a deleted webhook's deliveries. None is sent any more: its endpoint is deleted here. */
+export async function scheduleDeletion(tx: PoolClient, webhookId: number, now: number): Promise<void> {
+  await tx.query(
+    'INSERT INTO tds.webhook_deletions (webhook_id, requested_at) VALUES ($1, $2) ON CONFLICT DO NOTHING',
+    [webhookId, now],
+  );
+  await tx.query('DELETE FROM tds.webhook_endpoints WHERE webhook_id = $1', [webhookId]);
+}
+
+/**
+ * Schedules the deletion of deliveries that were stored after their webhook was deleted, by a matcher that had read it
+ * before: storing them has created its endpoint again.
+ */
+export async function scheduleOrphanDeletions(pool: Pool, schema: string, now: number): Promise<void> {
+  const orphans = await sqlRows(
+    pool,
+    z.object({ webhook_id: z.number() }),
+    `SELECT webhook_id FROM tds.webhook_endpoints e
+     WHERE NOT EXISTS (SELECT 1 FROM ${schema}.webhooks w WHERE w.id = e.webhook_id) ORDER BY webhook_id`,
+  );
+  for (const { webhook_id: id } of orphans)
+    await inTransaction(pool, async (tx) => await scheduleDeletion(tx, id, now));
+}
+
+const deletionRow = z.object({ webhook_id: z.number(), requested_at: z.number(), deleted: z.number() });
+
+/** The state of a deletion after a page of it. */
+export interface DeletionProgress {
+  readonly webhookId: number;
+  readonly requestedAt: number;
+  /** Deliveries deleted by this page, and so far. */
+  readonly page: number;
+  readonly deleted: number;
+  readonly isDone: boolean;
+}
+
+/**
+ * Deletes one page of the deliveries of a deleted webhook: of the one of which the fewest have been deleted, so that a
+ * short deletion does not wait for a long one. Null: nothing is to be deleted, or other processes are at it.
+ */
+export async function deletePageOfWebhook(pool: Pool, limit: number): Promise<DeletionProgress | null> {
+  return await inTransaction(pool, async (tx) => {
+    const [deletion] = await sqlRows(
+      tx,
+      deletionRow,
+      `SELECT webhook_id, requested_at, deleted FROM tds.webhook_deletions
+       ORDER BY deleted, webhook_id LIMIT 1 FOR UPDATE SKIP LOCKED`,
+    );
+    if (deletion === undefined) return null;
+    const { webhook_id: webhookId, requested_at: requestedAt } = deletion;
+    const page = await deletePage(
+      tx,
+      'SELECT id FROM tds.webhook_deliveries WHERE webhook_id = $1 ORDER BY created_at DESC, id LIMIT $2',
+      [webhookId, limit],
+    );
+    const { rowCount: left } = await tx.query(
+      'SELECT 1 FROM tds.webhook_deliveries WHERE webhook_id = $1 ORDER BY created_at DESC, id LIMIT 1',
+      [webhookId],
+    );
+    await tx.query(
+      left === 0
+        ? 'DELETE FROM tds.webhook_deletions WHERE webhook_id = $1 AND $2 >= 0'
+        : 'UPDATE tds.webhook_deletions SET deleted = deleted + $2 WHERE webhook_id = $1',
+      [webhookId, page],
+    );
+    return { webhookId, requestedAt, page, deleted: deletion.deleted + page, isDone: left === 0 };
+  });
+}
+
+/** Deletes one page of the deliveries created before a time that have no attempt left, and returns their number. */
+export async function deletePageOfOld(pool: Pool, before: number, limit: number): Promise<number> {
+  return await inTransaction(
+    pool,
+    async (tx) =>
+      await deletePage(
+        tx,
+        `SELECT id FROM tds.webhook_deliveries WHERE created_at < $1 AND due_at IS NULL
+         ORDER BY created_at LIMIT $2`,
+        [before, limit],
+      ),
+  );
+}
+
+/** Number of deleted webhooks that still have deliveries. */
+export async function countDeletions(db: Sql): Promise<number> {
+  const [row] = await sqlRows(
+    db,
+    z.object({ n: z.number() }),
+    'SELECT count(*) AS n FROM tds.webhook_deletions',
+  );
+  return row?.n ?? 0;
+}
