@@ -87,11 +87,11 @@ export async function accountBalancesAt(
 
 /** Requests chain reads of the first of these pairs without waiting. */
 export function requestReads(
-  { refreshes }: Pick<BalanceDeps, 'refreshes'>,
+  deps: Pick<BalanceDeps, 'refreshes' | 'caller'>,
   ones: readonly { readonly pair: Pair }[],
 ): void {
   if (ones.length === 0) return;
-  refreshes.request(ones.slice(0, MAX_READS).map(({ pair }) => requestOf(pair)));
+  deps.refreshes.request(ones.slice(0, MAX_READS).map(({ pair }) => requestOf(pair, deps)));
 }
 
 /** Unix milliseconds at which the chain last answered for a pair, whether the answer is still of use or not; 0: never. */
