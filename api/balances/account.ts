@@ -9,13 +9,12 @@ import type { TokenRow } from '../../projections/tokens/queries.ts';
 import { isReadable } from '../../schemas/balance.ts';
 import type { PairFacts } from '../../schemas/balance.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import type { RefreshBus } from '../commands/refresh.ts';
 import { invalidInput } from '../http/errors.ts';
 import { currentBalance, factsOf, needsRead, refreshPairs, requestOf } from './current.ts';
 import type { BalanceDeps, CurrentBalance, FreshBalance, MaxAge } from './current.ts';
 
-/** Refreshes that one answer requests without waiting; the next answer requests more. */
-const MAX_BACKGROUND_REFRESHES = 200;
+/** Chain reads that one answer requests; a repeated call requests the next ones. */
+const MAX_READS = 200;
 
 /** Tokens times points of one answer: 200 tokens at 5,000 points and as many again. More is refused, never truncated. */
 const MAX_BALANCES = 2_000_000;
@@ -86,10 +85,31 @@ export async function accountBalancesAt(
   return tokens.map((token, i) => ({ ...token, ...(found[i] ?? { bases: [], balances: [] }) }));
 }
 
-/** Requests chain reads of these pairs without waiting. */
-export function requestReads(refreshes: RefreshBus, ones: readonly { readonly pair: Pair }[]): void {
+/** Requests chain reads of the first of these pairs without waiting. */
+export function requestReads(
+  deps: Pick<BalanceDeps, 'refreshes' | 'caller'>,
+  ones: readonly { readonly pair: Pair }[],
+): void {
   if (ones.length === 0) return;
-  refreshes.request(ones.slice(0, MAX_BACKGROUND_REFRESHES).map(({ pair }) => requestOf(pair)));
+  deps.refreshes.request(ones.slice(0, MAX_READS).map(({ pair }) => requestOf(pair, deps)));
+}
+
+/** Unix milliseconds at which the chain last answered for a pair, whether the answer is still of use or not; 0: never. */
+function lastAnswerAt({ anchors, refusal }: ChainReads): number {
+  return Math.max(refusal?.refusedAt ?? 0, ...anchors.map(({ observedAt }) => observedAt));
+}
+
+/**
+ * The balances to read first: never read before the oldest read, and of those never read the unknown. A read moves a pair
+ * to the end, so that repeated calls get to all.
+ */
+export function byNeedOfRead(
+  a: Pick<CurrentBalance, 'balance' | 'reads'>,
+  b: Pick<CurrentBalance, 'balance' | 'reads'>,
+): number {
+  return (
+    lastAnswerAt(a.reads) - lastAnswerAt(b.reads) || Number(a.balance !== null) - Number(b.balance !== null)
+  );
 }
 
 interface AccountBalances<B> {
@@ -117,8 +137,8 @@ async function currentAccountBalances(
 }
 
 /**
- * All balances of an account. Chain reads are requested for those older than the caller wants; only a caller that
- * requires new ones waits, others see them in a later answer.
+ * All balances of an account. A bounded number of chain reads is requested for those older than the caller wants; only a
+ * caller that requires new ones waits, others see them in a later answer.
  */
 export async function freshAccountBalances(
   deps: BalanceDeps,
@@ -126,17 +146,14 @@ export async function freshAccountBalances(
   maxAge: MaxAge,
 ): Promise<AccountBalances<FreshBalance>> {
   const known = await currentAccountBalances(deps, account);
-  const old = known.balances.filter((one) => needsRead(one, maxAge, deps.now()));
+  const old = known.balances.filter((one) => needsRead(one, maxAge, deps.now())).toSorted(byNeedOfRead);
   if (maxAge !== null || old.length === 0) {
-    const unknownFirst = old.toSorted(
-      (a, b) => Number(a.balance !== null) - Number(b.balance !== null) || (a.readAt ?? 0) - (b.readAt ?? 0),
-    );
-    requestReads(deps.refreshes, unknownFirst);
+    requestReads(deps, old);
     return { ...known, balances: known.balances.map((one) => ({ ...one, isStale: false })) };
   }
   const arrived = await refreshPairs(
     deps,
-    old.map(({ pair }) => pair),
+    old.slice(0, MAX_READS).map(({ pair }) => pair),
   );
   const fresh = await currentAccountBalances(deps, account);
   const balances = fresh.balances.map((one) => ({

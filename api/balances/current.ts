@@ -20,6 +20,8 @@ export interface BalanceDeps {
   /** Unix milliseconds. */
   readonly now: () => number;
   readonly signal: AbortSignal;
+  /** Who shares the chain reads of one caller: a hash. */
+  readonly caller: string;
 }
 
 /** A pair's balance as of the newest indexed block. */
@@ -38,11 +40,10 @@ export interface CurrentBalance {
 /** The maximum age of a chain read in milliseconds; null requires a new one. */
 export type MaxAge = number | null;
 
-export const requestOf = ({ account, token }: Pair): RefreshRequest => ({
-  type: 'balance.requested',
-  account,
-  token,
-});
+export const requestOf = (
+  { account, token }: Pair,
+  { caller }: Pick<BalanceDeps, 'caller'>,
+): RefreshRequest => ({ type: 'balance.requested', account, token, caller });
 
 export const factsOf = ({ account }: Pair, token: TokenRow | undefined): PairFacts => ({
   account,
@@ -161,10 +162,11 @@ export async function freshBalances(
 
 /** Requests a chain read of each pair and waits; returns the keys of the pairs that were read in time. */
 export async function refreshPairs(
-  { pool, served, refreshes, signal }: Pick<BalanceDeps, 'pool' | 'served' | 'refreshes' | 'signal'>,
+  deps: Pick<BalanceDeps, 'pool' | 'served' | 'refreshes' | 'signal' | 'caller'>,
   pairs: readonly Pair[],
 ): Promise<ReadonlySet<string>> {
-  const wanted = new Map(pairs.map((pair) => [pairKey(pair), { pair, request: requestOf(pair) }]));
+  const { pool, served, refreshes, signal } = deps;
+  const wanted = new Map(pairs.map((pair) => [pairKey(pair), { pair, request: requestOf(pair, deps) }]));
   const distinct = [...wanted.values()];
   const schema = served.schema('balances');
   const arrived = new Set<string>();

@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto';
+
 import type { Sql } from '../../infra/postgres/client.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
 import type { RefreshBus } from '../commands/refresh.ts';
@@ -31,5 +33,6 @@ export function createBalanceDeps({
     refreshes,
     now,
     signal: request.signal,
+    caller: createHash('sha256').update(request.caller()).digest('hex').slice(0, 16),
   });
 }

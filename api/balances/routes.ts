@@ -139,7 +139,8 @@ function ofAccountRoute({ reading }: BalanceRouteDeps): Route {
     description: [
       'Every token with an indexed transfer of the account, including zero balances and NFT contracts; empty for an account',
       'that is not indexed. Balances older than `max_age` are read from the chain for a later answer, or for this one with',
-      '`force_refresh`.',
+      '`force_refresh`. A call reads at most 200 balances, the longest unread first: with `force_refresh` the others have',
+      '`stale`, and a repeated call reads the next ones.',
     ].join(' '),
     tag: 'Balances',
     auth: 'key-or-session',

@@ -36,7 +36,7 @@ export async function portfolioAt(deps: BalanceDeps, account: Felt, time: number
     time === null ? currentPrices(deps, addresses) : pricesAt(deps, addresses, time),
   ]);
   requestReads(
-    deps.refreshes,
+    deps,
     tokens.filter((token) => canReadHelp(token, [location], located)),
   );
   return {
@@ -126,7 +126,7 @@ export async function portfolioHistory(
   const points = located.locations.filter((location) => isPoint(location));
   const tokens = points.length === 0 ? [] : await accountBalancesAt(deps, ofAccount, points);
   requestReads(
-    deps.refreshes,
+    deps,
     tokens.filter((token) => canReadHelp(token, points, located)),
   );
   const tracked = tokens.filter((token) => !isNeverKnown(token));

@@ -423,7 +423,7 @@ CREATE TABLE tds.contract_standards (
   basis text NOT NULL,
   block bigint NOT NULL,
   classified_at timestamp with time zone DEFAULT now() NOT NULL,
-  CONSTRAINT contract_standards_basis_check CHECK ((basis = ANY (ARRAY['abi'::text, 'src5'::text, 'decimals'::text, 'nothing'::text]))),
+  CONSTRAINT contract_standards_basis_check CHECK ((basis = ANY (ARRAY['abi'::text, 'src5'::text, 'decimals'::text, 'nothing'::text, 'operator'::text]))),
   CONSTRAINT contract_standards_pkey PRIMARY KEY (contract),
   CONSTRAINT contract_standards_standard_check CHECK ((standard = ANY (ARRAY['erc20'::text, 'erc721'::text, 'erc1155'::text, 'unknown'::text])))
 );

@@ -7,7 +7,14 @@ const request = { v: z.literal(1), requested_at: unixMillis };
 
 /** Refreshes that the API requests of the observers. Losing one is harmless: clients ask again. */
 export const requestsMessage = z.discriminatedUnion('type', [
-  z.object({ type: z.literal('balance.requested'), ...request, account: felt, token: felt }),
+  z.object({
+    type: z.literal('balance.requested'),
+    ...request,
+    account: felt,
+    token: felt,
+    /** Who shares the reads of one caller: a hash, never a credential. Absent in messages of earlier versions. */
+    caller: z.string().max(64).optional(),
+  }),
   z.object({ type: z.literal('price.requested'), ...request, token: felt }),
   z.object({ type: z.literal('nft.metadata_requested'), ...request, token: felt, token_id: uint }),
 ]);

@@ -131,13 +131,16 @@ const statusMessages: readonly ChainStatusMessage[] = [
   { type: 'l1.accepted', ...at, height: 11 },
 ];
 
-/** Fills the stores of an API with the chain, through the projectors; returns an API key. */
-export async function writeSmallChain(world: ApiWorld): Promise<{ apiKey: string }> {
+/** Fills the stores of an API with the chain, or these blocks instead, through the projectors; returns an API key. */
+export async function writeSmallChain(
+  world: ApiWorld,
+  written: readonly WorldBlock[] = blocks,
+): Promise<{ apiKey: string }> {
   const owner = createClickHouse(world.env['CLICKHOUSE_URL'] ?? '', { application: 'test' });
   const builds = [];
   for (const projection of worldProjections) builds.push(await openBuild(world.pool, owner, projection));
   const names = Object.assign({}, ...builds.map((build) => build.names));
-  await writeBlocks(owner, blocks, { seq: 1, offset: 1 }, names);
+  await writeBlocks(owner, written, { seq: 1, offset: 1 }, names);
   const schemaOf = async (projection: Parameters<typeof openBuild>[2]): Promise<string> =>
     (await openBuild(world.pool, owner, projection)).names['schema'] ?? '';
   const [tokenSchema, statusSchema] = [await schemaOf(tokens), await schemaOf(chainStatus)];

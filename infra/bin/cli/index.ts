@@ -7,7 +7,7 @@ import { migrateCommand } from './migrate.ts';
 import { pricesCommand } from './prices.ts';
 import { quarantineCommand } from './quarantine.ts';
 import { rebuildCommand } from './rebuild.ts';
-import { reclassifyCommand } from './reclassify.ts';
+import { contractsCommand, reclassifyCommand } from './reclassify.ts';
 import { reportsCommand } from './reports.ts';
 import { revertCommand } from './revert.ts';
 import { snapshotCommand } from './snapshot.ts';
@@ -24,6 +24,7 @@ export const commands: readonly Register[] = [
   usersCommand,
   keysCommand,
   reclassifyCommand,
+  contractsCommand,
   revertCommand,
   statusCommand,
   quarantineCommand,

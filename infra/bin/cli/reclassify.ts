@@ -4,13 +4,16 @@ import { sleep } from '../../lifecycle.ts';
 import { createChainCheck } from '../../../pipeline/ingest/start.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { reclassifyContract } from '../../../pipeline/ingest/repair/requests.ts';
-import { createStandards } from '../../../pipeline/ingest/contracts/standards.ts';
+import { createStandards, setStandard } from '../../../pipeline/ingest/contracts/standards.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { quarantinedHeights } from '../../../projections/quarantine/queries.ts';
 import { transferHeights } from '../../../projections/transfers/queries.ts';
+import type { Node } from '../../../pipeline/node/types.ts';
+import type { Standards } from '../../../pipeline/ingest/ports.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { parseFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
+import { tokenStandard } from '../../../schemas/messages/common.ts';
 import type { Logger } from '../../log.ts';
 import { createMetrics } from '../../metrics.ts';
 import { commandConfig } from '../command-config.ts';
@@ -23,18 +26,53 @@ export function reclassifyCommand(program: Command, log: Logger, say: (line: str
     .description('classify a contract again by asking the node, and repair the blocks with its events')
     .argument('<address>')
     .action(async (address: string) => {
-      const contract = parseFelt(address);
-      if (contract === null) throw new AppError('INVALID', `Not an address: ${address}`);
+      const contract = addressOf(address);
       const summary = await withStores(commandConfig(process.env), 'tds-reclassify', log, (stores) =>
-        reclassify(stores, contract),
+        reclassify(stores, contract, (node) => createStandards({ ...stores, node })),
       );
       say(summary);
     });
 }
 
-/** Classifies a contract again and requests a repair of its blocks; returns a summary. */
-async function reclassify(stores: Stores, contract: Felt): Promise<string> {
-  const { pool, clickhouse, log } = stores;
+export function contractsCommand(program: Command, log: Logger, say: (line: string) => void): void {
+  program
+    .command('contracts')
+    .description('manage the standards of contracts')
+    .command('set')
+    .description(
+      'set the standard of a contract that the node gives no answer about, and repair the blocks with its events',
+    )
+    .argument('<address>')
+    .argument('<standard>', tokenStandard.options.join(', '))
+    .action(async (address: string, name: string) => {
+      const contract = addressOf(address);
+      const { data: standard } = tokenStandard.safeParse(name);
+      if (standard === undefined) {
+        const known = tokenStandard.options.join(', ');
+        throw new AppError('INVALID', `Unknown standard ${name}: use one of ${known}`);
+      }
+      const summary = await withStores(commandConfig(process.env), 'tds-contracts', log, (stores) =>
+        reclassify(stores, contract, () => ({
+          reclassify: (token, at) => setStandard(stores, token, standard, at),
+        })),
+      );
+      say(summary);
+    });
+}
+
+function addressOf(address: string): Felt {
+  const contract = parseFelt(address);
+  if (contract === null) throw new AppError('INVALID', `Not an address: ${address}`);
+  return contract;
+}
+
+/** Replaces the classification of a contract and requests a repair of its blocks; returns a summary. */
+async function reclassify(
+  stores: Stores,
+  contract: Felt,
+  replacedBy: (node: Node) => Pick<Standards, 'reclassify'>,
+): Promise<string> {
+  const { pool, clickhouse } = stores;
   const checkChain = createChainCheck(createIngestStore(pool));
   const node = openNode(stores, createMetrics('reclassify'), { maxConcurrent: 4, checkChain });
   const head = await node.blockHashAndNumber();
@@ -48,7 +86,7 @@ async function reclassify(stores: Stores, contract: Felt): Promise<string> {
     return [...new Set([...indexed, ...quarantined])].toSorted((a, b) => a - b);
   };
   const { before, after, heights } = await reclassifyContract(
-    { pool, standards: createStandards({ node, pool, log }), heightsOf, head, sleep },
+    { pool, standards: replacedBy(node), heightsOf, head, sleep },
     contract,
   );
   const previous = before?.standard ?? 'unknown';

@@ -11,8 +11,8 @@ import { classifyAbi } from './abi.ts';
 export type ClassifyingNode = Pick<Node, 'call' | 'getClassAt' | 'getClassHashAt'>;
 
 export interface Classification extends ContractFacts {
-  /** The evidence. */
-  readonly basis: 'abi' | 'src5' | 'decimals' | 'nothing';
+  /** The evidence; `operator`: set by hand. */
+  readonly basis: 'abi' | 'src5' | 'decimals' | 'nothing' | 'operator';
 }
 
 /** Result of classifying a class by its ABI, the same for every contract of the class. */

@@ -7,6 +7,7 @@ import type { Pool } from '../../../infra/postgres/client.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { ContractFacts } from '../../../schemas/messages/chain-blocks.ts';
 import { felt, tokenStandard } from '../../../schemas/messages/common.ts';
+import type { TokenStandard } from '../../../schemas/messages/common.ts';
 import type { BlockPoint } from '../../node/types.ts';
 import type { Standards } from '../ports.ts';
 import { createStatements } from '../store/sql.ts';
@@ -28,6 +29,10 @@ const CACHED_CONTRACTS = 100_000;
 const CACHED_CLASSES = 20_000;
 /** Contracts looked up concurrently. */
 const CONCURRENCY = 16;
+
+/** Replaces a stored classification. */
+const REPLACE = `standard = excluded.standard, class_hash = excluded.class_hash, basis = excluded.basis,
+  block = excluded.block, classified_at = now()`;
 
 const standardRow = z.object({ contract: felt, standard: tokenStandard, class_hash: felt.nullable() });
 
@@ -91,17 +96,29 @@ export function createStandards({ node, pool, log, now = Date.now }: StandardsOp
     async reclassify(contract, at) {
       const before = (await readStored(statements, [contract])).get(contract) ?? null;
       const found = await ask(contract, at);
-      const after = await store(
-        contract,
-        found,
-        at,
-        `standard = excluded.standard, class_hash = excluded.class_hash, basis = excluded.basis,
-         block = excluded.block, classified_at = now()`,
-      );
+      const after = await store(contract, found, at, REPLACE);
       log.info({ contract, before, after, basis: found.basis }, 'contract reclassified');
       return { before, after };
     },
   };
+}
+
+/**
+ * Sets the standard of a contract by hand, also while its classification fails; a reclassification replaces it. Running
+ * processes use it within `STANDARDS_TTL_MS`.
+ */
+export async function setStandard(
+  { pool, log }: Pick<StandardsOptions, 'pool' | 'log'>,
+  contract: Felt,
+  standard: TokenStandard,
+  at: BlockPoint,
+): Promise<{ before: ContractFacts | null; after: ContractFacts }> {
+  const statements = createStatements(pool);
+  const before = (await readStored(statements, [contract])).get(contract) ?? null;
+  const decided = { standard, class_hash: before?.class_hash ?? null, basis: 'operator' as const };
+  const after = await storeFacts(statements, contract, decided, at, REPLACE);
+  log.info({ contract, before, after }, 'standard of a contract set by an operator');
+  return { before, after };
 }
 
 async function readStored(

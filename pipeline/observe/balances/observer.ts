@@ -18,12 +18,12 @@ export async function runBalanceObserver(options: BalanceObserverOptions): Promi
     const callsPerSecond = options.config.observerCallsPerSecond;
     const reader = startBalanceReader(observer, { ...options, callsPerSecond });
     await observer.consume([topics.requests], async (batch) => {
-      for (const { account, token, requested_at: requestedAt } of readRequests(
+      for (const { account, token, caller, requested_at: requestedAt } of readRequests(
         observer,
         batch,
         'balance.requested',
       ))
-        reader.request({ account, token, requestedAt });
+        reader.request({ account, token, caller, requestedAt });
       reader.wake();
     });
   });

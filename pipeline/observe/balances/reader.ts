@@ -40,6 +40,8 @@ export interface BalanceReader {
 
 const PAIRS_PER_CALL = 50;
 const CONCURRENT_CALLS = 4;
+/** Pairs of one caller that wait; further requests are dropped, and the client repeats them. */
+const MAX_WAITING_PER_CALLER = 2000;
 /** One call with its retries; then the pair is read at a newer block. */
 const READ_TIMEOUT_MS = 15_000;
 const RETRY_MS = 1000;
@@ -52,7 +54,9 @@ export function startBalanceReader(observer: Observer, options: BalanceReaderOpt
   const metrics = createBalanceMetrics(options.metrics);
   const pending = createPendingReads({
     ttlMs: REQUEST_TTL_MS,
+    maxPerCaller: MAX_WAITING_PER_CALLER,
     onExpired: () => metrics.reads.inc({ outcome: 'given_up' }),
+    onDropped: () => metrics.reads.inc({ outcome: 'dropped' }),
   });
   const readBatch = createBatchReader(observer, options, metrics);
   const running = new Set<Promise<void>>();

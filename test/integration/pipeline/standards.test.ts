@@ -10,11 +10,15 @@ import { createPool } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { migrate } from '../../../infra/postgres/migrate.ts';
 import type { ClassifyingNode } from '../../../pipeline/ingest/contracts/classify.ts';
-import { STANDARDS_TTL_MS, createStandards } from '../../../pipeline/ingest/contracts/standards.ts';
+import {
+  STANDARDS_TTL_MS,
+  createStandards,
+  setStandard,
+} from '../../../pipeline/ingest/contracts/standards.ts';
 import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
 import { createNode } from '../../../pipeline/node/node.ts';
 import type { BlockPoint, Node } from '../../../pipeline/node/types.ts';
-import { isRetryable } from '../../../schemas/errors.ts';
+import { AppError, isRetryable } from '../../../schemas/errors.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import { isolated } from '../../support/isolation.ts';
 import type { Isolated } from '../../support/isolation.ts';
@@ -154,4 +158,36 @@ test('reclassify reaches other processes within STANDARDS_TTL_MS', async () => {
   expect(standardsOf(await ingester.resolve([contract], at)).get(contract)).toBe('unknown');
   now += 1;
   expect(standardsOf(await ingester.resolve([contract], at)).get(contract)).toBe('erc20');
+});
+
+test('resolve goes on with a standard that was set by hand while the node fails for the contract', async () => {
+  const [contract = toFelt(0n)] = all;
+  const isRefused = { current: true };
+  const refuseOne = <A extends unknown[], R>(method: (...args: A) => Promise<R>) => {
+    return async (...args: A): Promise<R> => {
+      if (isRefused.current && JSON.stringify(args).includes(contract))
+        throw new AppError('NODE_ERROR', 'no answer about this contract', { retryable: true });
+      return await method(...args);
+    };
+  };
+  const refusing: ClassifyingNode = {
+    call: refuseOne((...args: Parameters<Node['call']>) => node.call(...args)),
+    getClassAt: refuseOne((...args: Parameters<Node['getClassAt']>) => node.getClassAt(...args)),
+    getClassHashAt: refuseOne((...args: Parameters<Node['getClassHashAt']>) => node.getClassHashAt(...args)),
+  };
+  const ingester = open(refusing);
+  await expect(ingester.resolve(all, at)).rejects.toThrow('no answer about this contract');
+  const { before, after } = await setStandard({ pool, log }, contract, 'erc721', at);
+  expect([before, after]).toEqual([null, { standard: 'erc721', class_hash: null }]);
+  // The same process, and one that was started later.
+  for (const standards of [ingester, open(refusing)]) {
+    const found = standardsOf(await standards.resolve(all, at));
+    expect(found).toEqual(new Map([...truth, [contract, 'erc721']]));
+  }
+  const { rows } = await pool.query('SELECT basis FROM tds.contract_standards WHERE contract = $1', [
+    contract,
+  ]);
+  expect(rows).toEqual([{ basis: 'operator' }]);
+  isRefused.current = false;
+  expect((await open(refusing).reclassify(contract, at)).after.standard).toBe(truth.get(contract));
 });

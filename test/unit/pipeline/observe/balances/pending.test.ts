@@ -1,14 +1,22 @@
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 
 import { createPendingReads } from '../../../../../pipeline/observe/balances/pending.ts';
 import { toFelt } from '../../../../../schemas/felt.ts';
 
 const token = toFelt(7n);
 const pair = (account: bigint, requestedAt: number) => ({ account: toFelt(account), token, requestedAt });
-const create = () => {
-  let expired = 0;
-  const pending = createPendingReads({ ttlMs: 1000, onExpired: () => (expired += 1) });
-  return { pending, expired: () => expired };
+const create = (maxPerCaller = 100) => {
+  const [onExpired, onDropped] = [vi.fn(), vi.fn()];
+  const pending = createPendingReads({ ttlMs: 1000, maxPerCaller, onExpired, onDropped });
+  return {
+    pending,
+    expired: () => onExpired.mock.calls.length,
+    dropped: () => onDropped.mock.calls.length,
+    add: (caller: string, ...accounts: bigint[]) => {
+      for (const account of accounts) pending.add({ ...pair(account, 50), caller }, 100);
+    },
+    take: (limit: number) => pending.take(limit, 100).map(({ account }) => BigInt(account)),
+  };
 };
 
 it('answers earlier requests with one read, and requests during the read with another', () => {
@@ -39,4 +47,33 @@ it('retries an unread pair for its newest request until that expires', () => {
   if (second !== undefined) pending.end(second, 900);
   expect(pending.take(10, 1151)).toEqual([]);
   expect([expired(), pending.size()]).toEqual([1, 0]);
+});
+
+it('takes one pair of each caller in turn, and goes on with the caller whose turn is next', () => {
+  const { add, take } = create();
+  add('a', 1n, 2n, 3n, 4n, 5n);
+  add('b', 11n, 12n);
+  add('c', 21n);
+  expect(take(2)).toEqual([1n, 11n]);
+  expect(take(3)).toEqual([21n, 2n, 12n]);
+  expect(take(10)).toEqual([3n, 4n, 5n]);
+});
+
+it('takes a pair that several callers wait for once, at the first of their turns', () => {
+  const { pending, add, take } = create();
+  add('a', 1n, 2n, 3n, 7n);
+  add('b', 7n);
+  expect(take(2)).toEqual([1n, 7n]);
+  expect(take(10)).toEqual([2n, 3n]);
+  expect(pending.take(10, 200)).toEqual([]);
+});
+
+it('drops requests of a caller that has too many waiting, and none of another', () => {
+  const { add, take, dropped } = create(2);
+  add('a', 1n, 2n, 3n, 1n);
+  add('b', 3n);
+  expect(dropped()).toBe(1);
+  expect(take(10)).toEqual([1n, 3n, 2n]);
+  add('a', 4n);
+  expect([dropped(), take(10)]).toEqual([1, [4n]]);
 });

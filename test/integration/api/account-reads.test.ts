@@ -1,0 +1,97 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+
+import { inTransaction } from '../../../infra/postgres/client.ts';
+import { balances } from '../../../projections/balances/projector.ts';
+import { servedBuilds } from '../../../projections/served.ts';
+import { toFelt } from '../../../schemas/felt.ts';
+import { requestsMessage } from '../../../schemas/messages/requests.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { apiWorld } from '../../support/api-world.ts';
+import type { ApiWorld } from '../../support/api-world.ts';
+import { ALICE, BOB, TX1, writeSmallChain } from '../../support/small-chain.ts';
+import { aTransfer } from '../../support/transfer-world.ts';
+
+/** Chain reads of an account with more tokens than one answer requests reads of. The test takes the observer's part. */
+
+const TOKENS = Array.from({ length: 450 }, (_, i) => toFelt(0x70c_0000n + BigInt(i)));
+
+let world: ApiWorld;
+let apiKey = '';
+beforeAll(async () => {
+  world = await apiWorld();
+  const transfers = TOKENS.map((token, position) =>
+    aTransfer({ token, from: BOB, to: ALICE, position, txHash: TX1, amount: 7n }),
+  );
+  ({ apiKey } = await writeSmallChain(world, [
+    { height: 0, timestamp: 1_700_000_000, chunk: 'blocks-0', transfers },
+  ]));
+});
+afterAll(() => world.close());
+
+/** The balances of ALICE, all of them read anew. */
+async function forced(): Promise<{ count: number; stale: Set<string> }> {
+  const path = `/api/account-balances/?account_address=${ALICE}&force_refresh=true`;
+  const { status, json } = await world.call('GET', path, { headers: { 'api-key': apiKey } });
+  expect(status).toBe(200);
+  const rows: { token: { address: string }; stale?: true }[] = json.data;
+  return {
+    count: rows.length,
+    stale: new Set(rows.filter(({ stale }) => stale === true).map(({ token }) => token.address)),
+  };
+}
+
+/** The tokens requested from these offsets on; every message of one answer has one `requested_at`. */
+async function requestedFrom(lows: ReadonlyMap<number, number>) {
+  const found = [];
+  for (const { partition, high } of await world.kafka.offsets(topics.requests)) {
+    const low = lows.get(partition) ?? 0;
+    for await (const { value } of world.kafka.readRange(topics.requests, partition, low, high)) {
+      const message = requestsMessage.parse(JSON.parse(value.toString()));
+      if (message.type === 'balance.requested') found.push(message);
+    }
+  }
+  return found;
+}
+
+/** Stores a read of each request. */
+async function answer(requests: Awaited<ReturnType<typeof requestedFrom>>): Promise<void> {
+  const schema = (await servedBuilds(world.pool)).schema('balances');
+  await inTransaction(world.pool, async (tx) => {
+    for (const { account, token, requested_at } of requests) {
+      const message = balances.topic.schema.parse({
+        type: 'balance.observed',
+        v: 1,
+        account,
+        token,
+        balance: '7',
+        block: 0,
+        block_hash: toFelt(0xb10c_0000n),
+        observed_at: Date.now(),
+        requested_at,
+        l1_height: null,
+      });
+      await balances.fold(tx, message, { partition: 0, offset: 0, timestamp: 0, schema });
+    }
+  });
+}
+
+it('requests at most 200 chain reads per answer, and repeated calls get to every token', async () => {
+  const seen: string[][] = [];
+  for (let call = 0; call < 3; call += 1) {
+    const offsets = await world.kafka.offsets(topics.requests);
+    const lows = new Map(offsets.map(({ partition, high }) => [partition, high]));
+    // Nobody answers in time, so all that is listed is what was known.
+    const { count, stale } = await forced();
+    expect([count, stale.size]).toEqual([TOKENS.length, TOKENS.length]);
+    const requests = await requestedFrom(lows);
+    await answer(requests);
+    seen.push(requests.map(({ token }) => token));
+  }
+  const [first = [], second = [], third = []] = seen;
+  expect(seen.map(({ length }) => length)).toEqual([200, 200, 200]);
+  expect(new Set([...first, ...second])).toHaveProperty('size', 400);
+  expect(new Set([...first, ...second, ...third])).toEqual(new Set(TOKENS));
+  // The rest of the third are those that were read the longest ago.
+  const again = third.filter((token) => first.includes(token) || second.includes(token));
+  expect(again.every((token) => first.includes(token))).toBe(true);
+}, 120_000);

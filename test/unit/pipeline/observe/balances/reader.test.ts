@@ -1,0 +1,70 @@
+import { pino } from 'pino';
+import { expect, it, vi } from 'vitest';
+
+import { Releasers } from '../../../../../infra/lifecycle.ts';
+import { createMetrics } from '../../../../../infra/metrics.ts';
+import { startBalanceReader } from '../../../../../pipeline/observe/balances/reader.ts';
+import type { Observer } from '../../../../../pipeline/observe/observer.ts';
+import { startLoop } from '../../../../../pipeline/loop.ts';
+import { toFelt, ZERO_FELT } from '../../../../../schemas/felt.ts';
+
+const token = toFelt(7n);
+
+/** A reader whose node answers one call of many pairs after another, as the test lets it. */
+function world() {
+  const calls: { accounts: bigint[]; answer: () => void }[] = [];
+  const metrics = createMetrics('observe');
+  const fail = (error: unknown): never => {
+    throw error;
+  };
+  const observer: Observer = {
+    name: 'balances',
+    pool: {} as Observer['pool'],
+    log: pino({ level: 'silent' }),
+    publisher: { publish: async () => [], close: async () => {} } as unknown as Observer['publisher'],
+    now: () => 1000,
+    pollMs: 1,
+    retryWhileUnavailable: async (work) => await work(),
+    signal: new AbortController().signal,
+    fail,
+    releasers: new Releasers(fail),
+    consume: async () => {},
+    loop: (round) =>
+      startLoop({
+        round: async () => ((await round()) ? 0 : 1000),
+        retryWhileUnavailable: async (work) => await work(),
+        onFatal: fail,
+      }),
+  };
+  const reader = startBalanceReader(observer, {
+    node: {
+      callMany: async (requests) => {
+        const { promise, resolve } = Promise.withResolvers<void>();
+        const accounts = requests.map(({ calldata: [account = ZERO_FELT] }) => BigInt(account));
+        calls.push({ accounts, answer: resolve });
+        await promise;
+        return requests.map(() => ({ ok: true as const, value: [toFelt(1n), ZERO_FELT] }));
+      },
+    },
+    callsPerSecond: 1_000_000,
+    newestBlock: async () => ({ height: 1, hash: toFelt(1n) }),
+    l1Height: async () => null,
+    metrics,
+  });
+  return { reader, calls, metrics };
+}
+
+it('reads the balance of a second caller in the next call, however many the first waits for', async () => {
+  const { reader, calls, metrics } = world();
+  for (let account = 1n; account <= 6000n; account += 1n)
+    reader.request({ account: toFelt(account), token, caller: 'a', requestedAt: 1000 });
+  reader.wake();
+  await vi.waitFor(() => expect(calls).toHaveLength(4));
+  reader.request({ account: toFelt(1_000_000n), token, caller: 'b', requestedAt: 1000 });
+  calls[0]?.answer();
+  await vi.waitFor(() => expect(calls).toHaveLength(5));
+  const [next] = calls.slice(4);
+  expect(next?.accounts).toHaveLength(50);
+  expect(next?.accounts).toContain(1_000_000n);
+  expect(await metrics.metrics()).toMatch(/tds_balance_reads_total\{.*outcome="dropped".*\} 4000/);
+});
