@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 
 import type { Sql } from '../../infra/postgres/client.ts';
-import type { ClickHouseFor } from '../http/clickhouse.ts';
+import type { ClickHouseFor, ReadClassName } from '../http/clickhouse.ts';
 import type { RefreshBus } from '../commands/refresh.ts';
 import type { RequestInfo } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
@@ -9,7 +9,11 @@ import { createCoverageReader } from './coverage.ts';
 import type { BalanceDeps } from './current.ts';
 
 /** Returns the dependencies of balances for one request; concurrent requests share the cached indexed range. */
-export type BalanceDepsFor = (served: ServedBuilds, request: RequestInfo) => BalanceDeps;
+export type BalanceDepsFor = (
+  served: ServedBuilds,
+  request: RequestInfo,
+  readClass?: ReadClassName,
+) => BalanceDeps;
 
 export function createBalanceDeps({
   clickhouseFor,
@@ -25,8 +29,8 @@ export function createBalanceDeps({
   readonly now: () => number;
 }): BalanceDepsFor {
   const coverage = createCoverageReader(now);
-  return (served, request) => ({
-    clickhouse: clickhouseFor(request),
+  return (served, request, readClass = 'page') => ({
+    clickhouse: clickhouseFor(request, { readClass }),
     pool,
     served,
     coverage,

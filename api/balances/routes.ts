@@ -152,7 +152,7 @@ function ofAccountRoute({ reading }: BalanceRouteDeps): Route {
     }),
     response: { 200: accountBalancesAnswer },
     async handler({ input: { query }, served, request }) {
-      const deps = reading(served, request);
+      const deps = reading(served, request, 'account');
       const { balances, isWhole } = await freshAccountBalances(
         deps,
         query.account_address,

@@ -2,7 +2,7 @@ import { isClickHouseUnavailable } from '../../infra/clickhouse/client.ts';
 import type { ClickHouse, ReadOptions, Settings } from '../../infra/clickhouse/client.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { createReadQueue } from './read-queue.ts';
-import type { ReadingRequest, ReadQueue, ReadQueueLimits } from './read-queue.ts';
+import type { ReadingRequest, ReadQueue, ReadQueueLimits, Turn } from './read-queue.ts';
 import type { RequestInfo } from './route.ts';
 
 interface ReadClass extends ReadQueueLimits {
@@ -14,6 +14,15 @@ interface ReadClass extends ReadQueueLimits {
   readonly settings: Settings;
 }
 
+/** ClickHouse suspends a read while one with a smaller number runs. */
+const PRIORITY = { first: 1, extra: 2, trace: 3 } as const;
+
+const pageSettings = {
+  max_result_rows: 10_000,
+  max_memory_usage: 600_000_000,
+  max_rows_to_read: 200_000_000,
+};
+
 /** Every limit is far above what a legitimate read needs. */
 export const readClasses = {
   /** Pages, counts and sums. */
@@ -22,7 +31,16 @@ export const readClasses = {
     placesPerCaller: 4,
     maxWaiting: 2000,
     timeoutMs: 10_000,
-    settings: { max_result_rows: 10_000, max_memory_usage: 600_000_000, max_rows_to_read: 200_000_000 },
+    settings: pageSettings,
+  },
+  /** All balances of an account: thousands, which are worked out and sent by this process. */
+  account: {
+    keepsPlace: true,
+    places: 6,
+    placesPerCaller: 3,
+    maxWaiting: 2000,
+    timeoutMs: 10_000,
+    settings: pageSettings,
   },
   /** Walks over many accounts, each of seconds. */
   trace: {
@@ -37,13 +55,15 @@ export const readClasses = {
       max_memory_usage: 1_000_000_000,
       max_rows_to_read: 500_000_000,
       max_threads: 1,
+      priority: PRIORITY.trace,
     },
   },
 } as const satisfies Readonly<Record<string, ReadClass>>;
 export type ReadClassName = keyof typeof readClasses;
 
 /** Connections of the client: two more than there are places, so that health checks never queue. */
-export const READ_CONNECTIONS = readClasses.page.places + readClasses.trace.places + 2;
+export const READ_CONNECTIONS =
+  readClasses.page.places + 2 * readClasses.account.places + readClasses.trace.places + 2;
 
 /** The client of one request: all its reads end when the client disconnects or the time of its class is up. */
 export type ClickHouseFor = (
@@ -59,6 +79,7 @@ export type ClickHouseFor = (
 export function limitReads(clickhouse: ClickHouse, limits: Partial<ReadQueueLimits> = {}): ClickHouseFor {
   const queues: Readonly<Record<ReadClassName, ReadQueue>> = {
     page: createReadQueue({ ...readClasses.page, ...limits }),
+    account: createReadQueue({ ...readClasses.account, ...limits }),
     trace: createReadQueue({ ...readClasses.trace, ...limits }),
   };
   return ({ signal: disconnected, caller }, { readClass: name = 'page', timeoutMs } = {}) => {
@@ -71,7 +92,7 @@ export function limitReads(clickhouse: ClickHouse, limits: Partial<ReadQueueLimi
     const inPlace: InPlace =
       readClass.keepsPlace === true
         ? keepPlace(queue, request, { answered: disconnected, deadline })
-        : (read) => queue.run(request, read);
+        : (read) => queue.run(request, (turn) => read(priorityOf(turn)));
     const asReadError = (cause: unknown, name: string): unknown => {
       const unavailable = (why: string): AppError =>
         new AppError('STORE_UNAVAILABLE', `ClickHouse: ${why}`, { retryable: true, cause });
@@ -81,29 +102,33 @@ export function limitReads(clickhouse: ClickHouse, limits: Partial<ReadQueueLimi
       if (disconnected.aborted) return unavailable('the client disconnected');
       return isClickHouseUnavailable(cause) ? unavailable('read failed') : cause;
     };
-    const limited = async <T>(name: string, read: () => Promise<T>): Promise<T> => {
+    const limited = async <T>(name: string, read: (priority: number) => Promise<T>): Promise<T> => {
       try {
         return await inPlace(read);
       } catch (error) {
         throw asReadError(error, name);
       }
     };
-    const withLimits = ({ settings }: ReadOptions): ReadOptions => ({
-      settings: { ...readClass.settings, ...settings },
+    const withLimits = ({ settings }: ReadOptions, priority: number): ReadOptions => ({
+      settings: { priority, ...readClass.settings, ...settings },
       signal: ended,
     });
     return {
       ...clickhouse,
       rows: (query, params, options = {}) =>
-        limited(query.name, () => clickhouse.rows(query, params, withLimits(options))),
+        limited(query.name, (priority) => clickhouse.rows(query, params, withLimits(options, priority))),
       eachPart: (query, params, onRows, options = {}) =>
-        limited(query.name, () => clickhouse.eachPart(query, params, onRows, withLimits(options))),
+        limited(query.name, (priority) =>
+          clickhouse.eachPart(query, params, onRows, withLimits(options, priority)),
+        ),
     };
   };
 }
 
-/** Runs a read in a place of the queue. */
-type InPlace = <T>(read: () => Promise<T>) => Promise<T>;
+/** Runs a read in a place of the queue, with its priority. */
+type InPlace = <T>(read: (priority: number) => Promise<T>) => Promise<T>;
+
+const priorityOf = ({ isExtra }: Turn): number => (isExtra ? PRIORITY.extra : PRIORITY.first);
 
 /** Takes a place at the first read, and keeps it until the request is answered. Nobody waits for it beyond the deadline. */
 function keepPlace(
@@ -111,22 +136,19 @@ function keepPlace(
   request: Omit<ReadingRequest, 'ended'>,
   { answered, deadline }: { readonly answered: AbortSignal; readonly deadline: AbortSignal },
 ): InPlace {
-  const take = (): Promise<void> =>
+  const take = (): Promise<Turn> =>
     new Promise((resolve, reject) => {
       const late = new AbortController();
       const giveUp = (): void => late.abort();
       deadline.addEventListener('abort', giveUp, { once: true });
       const ended = AbortSignal.any([answered, late.signal]);
-      const keep = async (): Promise<void> => {
+      const keep = async (turn: Turn): Promise<void> => {
         deadline.removeEventListener('abort', giveUp);
-        resolve();
+        resolve(turn);
         await new Promise((done) => answered.addEventListener('abort', done, { once: true }));
       };
       queue.run({ ...request, ended }, keep).catch(reject);
     });
-  let taken: Promise<void> | null = null;
-  return async (read) => {
-    await (taken ??= take());
-    return await read();
-  };
+  let taken: Promise<Turn> | null = null;
+  return async (read) => await read(priorityOf(await (taken ??= take())));
 }

@@ -27,13 +27,22 @@ export interface ReadQueue {
    *
    * @throws 503 `overloaded` when the request would not be answered in time
    */
-  run<T>(request: ReadingRequest, read: () => Promise<T>): Promise<T>;
+  run<T>(request: ReadingRequest, read: (turn: Turn) => Promise<T>): Promise<T>;
+}
+
+/** The circumstances in which a read starts. */
+export interface Turn {
+  /** Another read of its caller runs, and other callers read too: theirs go first. */
+  readonly isExtra: boolean;
 }
 
 /** A request is rejected when it is expected to start after this share of its time. */
 const PATIENCE = 0.8;
 /** Starts of waiting requests after which their rate is known. */
 const KNOWN_STARTS = 8;
+
+/** Milliseconds after a caller's last read within which it counts as one that reads. */
+const RECENT_MS = 1000;
 
 /** A request in its caller's line. */
 interface Place {
@@ -51,6 +60,8 @@ interface Caller {
   waitingSince: number;
   /** Requests that started since then. */
   starts: number;
+  /** Reads that run. */
+  running: number;
 }
 
 /**
@@ -61,7 +72,20 @@ interface Caller {
 export function createReadQueue(limits: ReadQueueLimits, now: () => number = Date.now): ReadQueue {
   const shared = new PQueue({ concurrency: limits.places });
   const callers = new Map<string, Caller>();
+  const readAt = new Map<string, number>();
   let requests = 0;
+
+  /** Notes that a caller reads; true if another one has read, too, within `RECENT_MS`. */
+  const isShared = (name: string): boolean => {
+    readAt.delete(name);
+    for (const [other, at] of readAt) {
+      if (now() - at <= RECENT_MS) break;
+      readAt.delete(other);
+    }
+    const others = readAt.size;
+    readAt.set(name, now());
+    return others > 0;
+  };
 
   const enter = (request: ReadingRequest): { caller: Caller; place: Place } => {
     const caller = callers.get(request.caller) ?? createCaller(limits);
@@ -93,7 +117,13 @@ export function createReadQueue(limits: ReadQueueLimits, now: () => number = Dat
           caller.starts += 1;
           rejectLate(caller, now());
         }
-        return await read();
+        const isExtra = isShared(request.caller) && caller.running > 0;
+        caller.running += 1;
+        try {
+          return await read({ isExtra });
+        } finally {
+          caller.running -= 1;
+        }
       };
       try {
         return await caller.queue.add(() => shared.add(start, { signal }), {
@@ -115,6 +145,7 @@ function createCaller({ placesPerCaller }: ReadQueueLimits): Caller {
     waiting: [],
     waitingSince: 0,
     starts: 0,
+    running: 0,
   };
 }
 

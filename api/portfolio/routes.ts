@@ -46,7 +46,7 @@ function portfolioRoute({ reading, now }: PortfolioRouteDeps): Route {
       const { account_address: account, at_time: atTime } = query;
       const present = now();
       const time = atTime === undefined || atTime.getTime() >= present ? null : atTime.getTime();
-      const { holdings, isComplete } = await portfolioAt(reading(served, request), account, time);
+      const { holdings, isComplete } = await portfolioAt(reading(served, request, 'account'), account, time);
       const totals = createTotals();
       for (const { worth } of holdings) totals.add(worth?.usd ?? null);
       return {
@@ -95,7 +95,7 @@ function historyRoute({ reading, now }: PortfolioRouteDeps): Route {
       const starts = boundaries(each, start.getTime(), last, MAX_POINTS + 1);
       const [times, next] = [starts.slice(0, MAX_POINTS), starts[MAX_POINTS]];
       const { data, isComplete, completeFrom } = await portfolioHistory(
-        reading(served, request),
+        reading(served, request, 'account'),
         account,
         times,
       );

@@ -2,6 +2,7 @@ import { Agent, request } from 'node:http';
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Worker } from 'node:worker_threads';
 
 /** Callers that take more than their share, over real HTTP. All traffic goes to the given address. */
 
@@ -56,6 +57,28 @@ export const abusers: readonly Abuser[] = [
   { name: `${SLOW_READERS} readers of a byte a second`, run: readSlowly },
   { name: `${IDLE_CONNECTIONS} connections that send nothing`, run: stayIdle },
 ];
+
+/**
+ * Starts an abuser in a thread of its own, so that it does not slow those down who are measured. `leave` resolves with what
+ * it got.
+ */
+export function startAbuser({ name }: Abuser, target: Target): { leave(): Promise<Outcomes> } {
+  const worker = new Worker(new URL('abuser-worker.ts', import.meta.url), { workerData: { name, target } });
+  const ended = new Promise<Outcomes>((resolve, reject) => {
+    worker.once('message', resolve);
+    worker.once('error', reject);
+  });
+  // Awaited when it leaves.
+  ended.catch(() => {});
+  return {
+    async leave() {
+      worker.postMessage('leave');
+      const outcomes = await ended;
+      await worker.terminate();
+      return outcomes;
+    },
+  };
+}
 
 interface Call {
   readonly method: string;

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 
 import { STRK_TOKEN, toFelt } from '../../../schemas/felt.ts';
-import { abusers } from '../../support/abusers.ts';
+import { abusers, startAbuser } from '../../support/abusers.ts';
 import type { Abuser, Target } from '../../support/abusers.ts';
 import type { BenchCase, Figure } from '../case.ts';
 import { wanted } from '../case.ts';
@@ -132,22 +132,20 @@ async function besideAbuser(
     readonly stores: Stores;
   },
 ): Promise<Polite & { readonly idleAfterMs: number; readonly outcomes: string }> {
-  const leaving = new AbortController();
-  const running = abuser.run(deps.target, leaving.signal);
+  const running = startAbuser(abuser, deps.target);
   await sleep(WARM_UP_MS);
   const polite = await callPolitely(deps.polite, deps.paths, deps.count);
-  leaving.abort();
+  const outcomes = JSON.stringify(await running.leave());
   const leftAt = performance.now();
   await untilIdle(deps.stores);
-  const idleAfterMs = performance.now() - leftAt;
-  return { ...polite, idleAfterMs, outcomes: JSON.stringify(await running) };
+  return { ...polite, idleAfterMs: performance.now() - leftAt, outcomes };
 }
 
 /** Waits until no query of the API runs that took longer than its own short reads do. */
 async function untilIdle({ number }: Stores): Promise<void> {
-  const longest = "SELECT count() AS n FROM system.processes WHERE elapsed > 0.3 AND query_kind = 'Select'";
+  const sql = "SELECT count() AS n FROM system.processes WHERE elapsed > 0.3 AND http_user_agent != ''";
   const startedAt = performance.now();
-  while ((await number(longest)) > 0 && performance.now() - startedAt < IDLE_WITHIN_MS) await sleep(50);
+  while ((await number(sql)) > 0 && performance.now() - startedAt < IDLE_WITHIN_MS) await sleep(50);
 }
 
 function politePaths(synthetic: Synthetic): (turn: number) => string {
