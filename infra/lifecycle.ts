@@ -26,7 +26,7 @@ export class Releasers {
  * Returns a function for long computations to await now and then: it lets other work run once its caller has kept the event
  * loop for `ms`.
  */
-export function createYielding(ms = 5): () => Promise<void> {
+export function createYielding(ms = 2): () => Promise<void> {
   let since = performance.now();
   return async () => {
     if (performance.now() - since < ms) return;

@@ -1,10 +1,43 @@
 import { bodyParser } from '@koa/bodyparser';
 import type { Context } from 'koa';
+import PQueue from 'p-queue';
 
+import { createLruCache } from '../../infra/lru.ts';
 import { HttpError } from './errors.ts';
 
 /** Limit of a request body in bytes after decompression, unless the route declares another. */
 const DEFAULT_BODY_BYTES = 1_048_576;
+
+/** Larger bodies, and those of unknown size, are read in turn. */
+const SMALL_BODY_BYTES = 65_536;
+/** Large bodies of one client address: reading and parsing one of 1 MiB takes this process some milliseconds. */
+const LARGE_BODIES_PER_SECOND = 8;
+/** Addresses of which that is remembered. */
+const MAX_ADDRESSES = 10_000;
+
+/** Reads a body in its turn; until then the client waits to send it. */
+export type ReadInTurn = <T>(context: Context, address: string, read: () => Promise<T>) => Promise<T>;
+
+/** Lets the large bodies of each client address be read one after the other, a few in a second. */
+export function createBodyTurns(): ReadInTurn {
+  const queues = createLruCache<string, PQueue>(MAX_ADDRESSES);
+  return async (context, address, read) => {
+    if (isSmall(context)) return await read();
+    const queue =
+      queues.get(address) ??
+      new PQueue({ concurrency: 1, interval: 1000, intervalCap: LARGE_BODIES_PER_SECOND });
+    queues.set(address, queue);
+    const left = new AbortController();
+    context.res.once('close', () => left.abort());
+    return await queue.add(read, { signal: left.signal });
+  };
+}
+
+/** A compressed body may be of any size once it is decompressed. */
+function isSmall(context: Context): boolean {
+  const isPlain = context.get('Transfer-Encoding') === '' && context.get('Content-Encoding') === '';
+  return isPlain && (context.request.length ?? 0) <= SMALL_BODY_BYTES;
+}
 
 const statusOf = (error: unknown): number =>
   error instanceof Error && 'status' in error && typeof error.status === 'number' ? error.status : 400;

@@ -9,6 +9,7 @@ import { createIdentify } from '../auth/identify.ts';
 import type { IdentifyDeps } from '../auth/identify.ts';
 import { createAnswerCache } from './answer-cache.ts';
 import { bodyReader } from './body.ts';
+import type { ReadInTurn } from './body.ts';
 import type { CallerNote, RequestState } from './request-state.ts';
 import type { RequestInfo, Route } from './route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
@@ -19,13 +20,20 @@ export interface RouteHandlerDeps extends IdentifyDeps {
   readonly indexedHeight: () => number | null;
 }
 
+interface SharedByRoutes {
+  readonly readInTurn: ReadInTurn;
+}
+
 /** Size of the parts in which a large answer is sent. */
 const PART_CHARS = 65_536;
 /** Limit of sending a large answer: it is held in memory until then. */
 const SENDING_MS = 60_000;
 
 /** The middleware that runs a declared route. */
-export function handleRoute(route: Route, deps: RouteHandlerDeps): RouterMiddleware<RequestState> {
+export function handleRoute(
+  route: Route,
+  deps: RouteHandlerDeps & SharedByRoutes,
+): RouterMiddleware<RequestState> {
   const cache = createAnswerCache(deps.now);
   const readBody = bodyReader(route.bodyBytes);
   return async (context) => {
@@ -42,7 +50,7 @@ export function handleRoute(route: Route, deps: RouteHandlerDeps): RouterMiddlew
       request,
       identify: createIdentify(deps, route, request, readServed, state.note),
       served: readServed,
-      body: () => readBody(context),
+      body: () => deps.readInTurn(context, state.ip, () => readBody(context)),
     });
     const key =
       route.isCacheable && served.state !== null ? `${served.state} ${height} ${context.url}` : null;

@@ -6,6 +6,7 @@ import { z } from 'zod';
 
 import { AppError } from '../../schemas/errors.ts';
 import { isBareError, isNetworkError } from '../network-errors.ts';
+import { createYielding } from '../lifecycle.ts';
 import { retry } from '../retry.ts';
 import { tableStatement } from './ddl.ts';
 import type { Cluster } from './ddl.ts';
@@ -176,6 +177,7 @@ function createReads(
     },
     async eachPart(query, params, onRows, options = {}) {
       let isHandedOn = false;
+      const yielding = createYielding();
       await attempt(timeoutMs, options.signal ?? null, async (signal) => {
         // Another attempt would hand on the same rows again.
         if (isHandedOn) throw unavailable('The answer of ClickHouse broke off', null);
@@ -183,6 +185,7 @@ function createReads(
         for await (const part of result.stream<unknown>()) {
           isHandedOn = true;
           onRows(part.map((row) => query.row.parse(row.json())));
+          await yielding();
         }
       });
     },
