@@ -132,6 +132,32 @@ test('the reads of a request time out, time in the queue included', async () => 
   expect(server.running()).toBe(0);
 });
 
+test("puts a caller's further reads after those of other callers, once others read", async () => {
+  const server = slow();
+  const priorities: unknown[] = [];
+  const clickhouseFor = limitReads({
+    ...server,
+    rows: (asked, params, options) => {
+      priorities.push(options?.settings?.['priority']);
+      return server.rows(asked, params, options);
+    },
+  });
+  const read = async (caller: string): Promise<unknown> => {
+    clickhouseFor(requestOf(caller))
+      .rows(query)
+      .catch(() => {});
+    await settled();
+    return priorities.at(-1);
+  };
+  // ClickHouse suspends a query while one with a smaller number runs.
+  expect(await read('key 1')).toBe(1);
+  expect(await read('key 1')).toBe(1);
+  expect(await read('key 2')).toBe(1);
+  expect(await read('key 1')).toBe(2);
+  expect(await read('key 2')).toBe(2);
+  expect(await read('key 3')).toBe(1);
+});
+
 test('a trace keeps its place until it is answered, or its client leaves', async () => {
   const server = slow();
   const clickhouseFor = limitReads(server);
