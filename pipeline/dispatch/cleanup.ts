@@ -40,7 +40,8 @@ export function startCleanup(deps: CleanupDeps, onFatal: (error: unknown) => voi
       orphansAt = now + SCAN_INTERVAL_MS;
     }
     const ofWebhook = await deleteOfWebhook(deps);
-    const old = now < oldAt ? 0 : await deletePageOfOld(pool, now - settings.historyDays * DAY_MS, PAGE);
+    const maxAgeMs = settings.historyDays * DAY_MS;
+    const old = now < oldAt ? 0 : await deletePageOfOld(pool, { now, maxAgeMs }, PAGE);
     metrics.deleted.inc({ reason: 'expired' }, old);
     if (old < PAGE && now >= oldAt) oldAt = now + SCAN_INTERVAL_MS;
     return ofWebhook > 0 || old > 0 ? PAUSE_MS : IDLE_MS;

@@ -85,26 +85,33 @@ export async function deletePageOfWebhook(pool: Pool, limit: number): Promise<De
       'SELECT 1 FROM tds.webhook_deliveries WHERE webhook_id = $1 ORDER BY created_at DESC, id LIMIT 1',
       [webhookId],
     );
-    await tx.query(
-      left === 0
-        ? 'DELETE FROM tds.webhook_deletions WHERE webhook_id = $1 AND $2 >= 0'
-        : 'UPDATE tds.webhook_deletions SET deleted = deleted + $2 WHERE webhook_id = $1',
-      [webhookId, page],
-    );
+    if (left === 0) await tx.query('DELETE FROM tds.webhook_deletions WHERE webhook_id = $1', [webhookId]);
+    else {
+      const note = 'UPDATE tds.webhook_deletions SET deleted = deleted + $2 WHERE webhook_id = $1';
+      await tx.query(note, [webhookId, page]);
+    }
     return { webhookId, requestedAt, page, deleted: deletion.deleted + page, isDone: left === 0 };
   });
 }
 
-/** Deletes one page of the deliveries created before a time that have no attempt left, and returns their number. */
-export async function deletePageOfOld(pool: Pool, before: number, limit: number): Promise<number> {
+/**
+ * Deletes one page of the deliveries older than `maxAgeMs` that have no attempt left, and returns their number. Of the clocks
+ * of this host and of PostgreSQL the one behind decides: a host with a wrong clock deletes nothing too early.
+ */
+export async function deletePageOfOld(
+  pool: Pool,
+  { now, maxAgeMs }: { readonly now: number; readonly maxAgeMs: number },
+  limit: number,
+): Promise<number> {
   return await inTransaction(
     pool,
     async (tx) =>
       await deletePage(
         tx,
-        `SELECT id FROM tds.webhook_deliveries WHERE created_at < $1 AND due_at IS NULL
-         ORDER BY created_at LIMIT $2`,
-        [before, limit],
+        `SELECT id FROM tds.webhook_deliveries
+         WHERE created_at < least($1, (extract(epoch FROM now()) * 1000)::bigint) - $2::bigint AND due_at IS NULL
+         ORDER BY created_at LIMIT $3`,
+        [now, maxAgeMs, limit],
       ),
   );
 }

@@ -146,7 +146,7 @@ it('deletes a short history before the rest of a long one', async () => {
 it('deletes the oldest deliveries that have no attempt left first, and no others', async () => {
   await fill(71, 30, false);
   const before = 22;
-  expect(await deletePageOfOld(world.pool, before, 10)).toBe(10);
+  expect(await deletePageOfOld(world.pool, { now: before, maxAgeMs: 0 }, 10)).toBe(10);
   const left = async (): Promise<number[]> =>
     (
       await world.pool.query<{ at: number }>(
@@ -154,9 +154,17 @@ it('deletes the oldest deliveries that have no attempt left first, and no others
       )
     ).rows.map(({ at }) => at);
   expect(await left()).toEqual([16, 17, 19, 20, 22, 23, 25, 26, 28, 29]);
-  expect(await deletePageOfOld(world.pool, before, 10)).toBe(4);
+  expect(await deletePageOfOld(world.pool, { now: before, maxAgeMs: 0 }, 10)).toBe(4);
   expect(await left()).toEqual([22, 23, 25, 26, 28, 29]);
   expect(await countOf('webhook_deliveries', 71)).toBe(6 + 10);
+});
+
+it('deletes nothing too early on a host whose clock is ahead', async () => {
+  await fill(71, 10, false);
+  await world.pool.query('UPDATE tds.webhook_deliveries SET created_at = $1', [Date.now()]);
+  const aDayAhead = Date.now() + DAY_MS;
+  expect(await deletePageOfOld(world.pool, { now: aDayAhead, maxAgeMs: DAY_MS / 2 }, 10)).toBe(0);
+  expect(await countOf('webhook_deliveries', 71)).toBe(10);
 });
 
 it('deletes old deliveries in the background, those with an attempt left excepted', async () => {
@@ -227,7 +235,7 @@ it('reads a page and no more of 200,000 deliveries, whether the planner has stat
   };
   await schedule(71);
   await deletePageOfWebhook(recording, 100);
-  await deletePageOfOld(recording, 100_000, 100);
+  await deletePageOfOld(recording, { now: 100_000, maxAgeMs: 0 }, 100);
   expect(statements).toHaveLength(3);
   for (const isAnalyzed of [false, true]) {
     if (isAnalyzed) await world.pool.query('ANALYZE tds.webhook_deliveries');
