@@ -27,37 +27,51 @@ const SEED = Number(process.env['ABUSE_SEED'] ?? Date.now() % 1_000_000);
 const HOT = toFelt(0x407n);
 const HOARDER = toFelt(0x40a4d34n);
 const COIN = toFelt(0xc01n);
-const TOKENS = 3000;
-const PER_BLOCK = 200;
-const BLOCKS = 60;
+const HOARDED_TOKENS = 6000;
+/** Blocks of the abusers, and above them blocks that polite callers ask for; they have nothing in common. */
+const ABUSED = { blocks: 240, perBlock: 500 };
+const POLITE = { blocks: 20, perBlock: 60, accounts: 50, tokens: 5 };
 const PAGE = 50;
 
 const random = createRandom(SEED);
-const accountAt = (index: number): Felt => toFelt(0xacc_0000n + BigInt(index));
+const politeAccount = (): Felt => toFelt(0xacc_0000n + BigInt(random.below(POLITE.accounts)));
+const politeToken = (): Felt => toFelt(0x7074_0000n + BigInt(random.below(POLITE.tokens)));
+const hashAt = (height: number, position: number): Felt => toFelt(BigInt(height) * 1000n + BigInt(position));
+const politeHeight = (): number => ABUSED.blocks + random.below(POLITE.blocks);
 
-function transferAt(block: number, position: number): Transfer {
-  const made = block * PER_BLOCK + position;
-  const txHash = toFelt(BigInt(made) + 1n);
-  if (made < TOKENS)
-    return aTransfer({ token: toFelt(0x70c_0000n + BigInt(made)), from: HOT, to: HOARDER, position, txHash });
-  const to = accountAt(random.below(500));
-  return aTransfer({ token: COIN, from: HOT, to, position, txHash });
+function blockOf(height: number, count: number, transferAt: (position: number) => Transfer): WorldBlock {
+  const transfers = Array.from({ length: count }, (_, position) => transferAt(position));
+  return { height, timestamp: 1_700_000_000 + height, chunk: 'blocks-0', transfers };
 }
 
-const blocks: WorldBlock[] = Array.from({ length: BLOCKS }, (_, height) => ({
-  height,
-  timestamp: 1_700_000_000 + height,
-  chunk: 'blocks-0',
-  transfers: Array.from({ length: PER_BLOCK }, (__, position) => transferAt(height, position)),
-}));
-const chain = new Map(blocks.map((block) => [block.height, block]));
+const abused = Array.from({ length: ABUSED.blocks }, (_, height) =>
+  blockOf(height, ABUSED.perBlock, (position) => {
+    const made = height * ABUSED.perBlock + position;
+    const about = { from: HOT, position, txHash: hashAt(height, position) };
+    return made < HOARDED_TOKENS
+      ? aTransfer({ ...about, token: toFelt(0x70c_0000n + BigInt(made)), to: HOARDER })
+      : aTransfer({ ...about, token: COIN, to: toFelt(0xacc_ffff_0000n + BigInt(random.below(5000))) });
+  }),
+);
+const polite = Array.from({ length: POLITE.blocks }, (_, index) =>
+  blockOf(ABUSED.blocks + index, POLITE.perBlock, (position) =>
+    aTransfer({
+      token: politeToken(),
+      from: politeAccount(),
+      to: politeAccount(),
+      position,
+      txHash: hashAt(ABUSED.blocks + index, position),
+    }),
+  ),
+);
+const chain = new Map(polite.map((block) => [block.height, block]));
 
 let world: ApiWorld;
 let target: Target;
 let politeKey: string;
 beforeAll(async () => {
   world = await apiWorld();
-  const { apiKey } = await writeSmallChain(world, blocks);
+  const { apiKey } = await writeSmallChain(world, [...abused, ...polite]);
   const { token } = await world.makeUser('abuser');
   const made = await world.call('POST', '/api/users/auth/create-api-key/', { token, json: { name: 'k' } });
   politeKey = apiKey;
@@ -72,11 +86,11 @@ const page = z.object({
 
 const politeQuery = (): Query =>
   random.pick<() => Query>([
-    () => ({ account: accountAt(random.below(500)) }),
-    () => ({ to_account: accountAt(random.below(500)), token: COIN, order: 'asc' }),
-    () => ({ txhash: toFelt(BigInt(random.below(BLOCKS * PER_BLOCK)) + 1n) }),
-    () => ({ token: toFelt(0x70c_0000n + BigInt(random.below(TOKENS))) }),
-    () => ({ account: HOARDER, from_block: String(random.below(BLOCKS)) }),
+    () => ({ account: politeAccount() }),
+    () => ({ to_account: politeAccount(), token: politeToken(), order: 'asc' }),
+    () => ({ txhash: hashAt(politeHeight(), random.below(POLITE.perBlock)) }),
+    () => ({ token: politeToken() }),
+    () => ({ account: politeAccount(), from_block: String(politeHeight()) }),
   ])();
 
 async function expectRight(query: Query): Promise<void> {
