@@ -1,6 +1,7 @@
 import PQueue from 'p-queue';
 import { z } from 'zod';
 
+import { createAlarms } from '../../../infra/health/alarms.ts';
 import type { Logger } from '../../../infra/log.ts';
 import { createLruCache } from '../../../infra/lru.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
@@ -30,6 +31,9 @@ const CACHED_CLASSES = 20_000;
 /** Contracts looked up concurrently. */
 const CONCURRENCY = 16;
 
+/** Failed look-ups of one contract in a row after which it has an alarm. */
+const FAILURES_BEFORE_ALARM = 5;
+
 /** Replaces a stored classification. */
 const REPLACE = `standard = excluded.standard, class_hash = excluded.class_hash, basis = excluded.basis,
   block = excluded.block, classified_at = now()`;
@@ -55,11 +59,17 @@ export function createStandards({ node, pool, log, now = Date.now }: StandardsOp
   ): Promise<ContractFacts> =>
     remember(contract, await storeFacts(statements, contract, found, at, onConflict));
 
+  const failing = createFailureAlarms(pool, log);
+
   const lookUp = (contract: Felt, at: BlockPoint): Promise<ContractFacts> => {
     const running = lookUps.get(contract);
     if (running !== undefined) return running;
     const started = (async () => {
-      const found = await ask(contract, at);
+      const found = await ask(contract, at).catch(async (error: unknown) => {
+        await failing.failed(contract, at, error);
+        throw error;
+      });
+      await failing.answered(contract);
       // The first process to store an answer wins; the no-op update makes RETURNING give its row.
       const facts = await store(contract, found, at, 'contract = excluded.contract');
       log.debug({ contract, ...facts, basis: found.basis, block: at.height }, 'contract classified');
@@ -103,6 +113,31 @@ export function createStandards({ node, pool, log, now = Date.now }: StandardsOp
   };
 }
 
+const alarmOf = (contract: Felt): string => `contract.unclassified:${contract}`;
+
+/** Raises an alarm that names a contract about which the node gives no answer, and clears it once there is one. */
+function createFailureAlarms(pool: Pool, log: Logger) {
+  const alarms = createAlarms(pool);
+  const failures = new Map<Felt, number>();
+  return {
+    /** Never rejects: the failure itself is reported by the caller. */
+    async failed(contract: Felt, at: BlockPoint, error: unknown): Promise<void> {
+      const count = (failures.get(contract) ?? 0) + 1;
+      failures.set(contract, count);
+      if (count < FAILURES_BEFORE_ALARM) return;
+      const detail = `The node gives no answer about this contract at height ${at.height} (${String(error)}). Set its standard: tds contracts set ${contract} STANDARD`;
+      await alarms
+        .raise(alarmOf(contract), detail)
+        .catch((cause: unknown) => log.warn({ err: cause, contract }, 'alarm not raised'));
+    },
+    /** Also clears the alarm of a process that has ended. */
+    async answered(contract: Felt): Promise<void> {
+      failures.delete(contract);
+      await alarms.clear([alarmOf(contract)]);
+    },
+  };
+}
+
 /**
  * Sets the standard of a contract by hand, also while its classification fails; a reclassification replaces it. Running
  * processes use it within `STANDARDS_TTL_MS`.
@@ -117,6 +152,7 @@ export async function setStandard(
   const before = (await readStored(statements, [contract])).get(contract) ?? null;
   const decided = { standard, class_hash: before?.class_hash ?? null, basis: 'operator' as const };
   const after = await storeFacts(statements, contract, decided, at, REPLACE);
+  await createAlarms(pool).clear([alarmOf(contract)]);
   log.info({ contract, before, after }, 'standard of a contract set by an operator');
   return { before, after };
 }

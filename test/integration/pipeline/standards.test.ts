@@ -57,7 +57,7 @@ afterAll(async () => {
   await pool.end();
   await own.drop();
 });
-beforeEach(() => pool.query('TRUNCATE tds.contract_standards'));
+beforeEach(() => pool.query('TRUNCATE tds.contract_standards, tds.alarms'));
 afterEach(() => simulated.faults.clear());
 
 const open = (over: ClassifyingNode = node, now = Date.now) =>
@@ -176,7 +176,14 @@ test('resolve goes on with a standard that was set by hand while the node fails 
     getClassHashAt: refuseOne((...args: Parameters<Node['getClassHashAt']>) => node.getClassHashAt(...args)),
   };
   const ingester = open(refusing);
-  await expect(ingester.resolve(all, at)).rejects.toThrow('no answer about this contract');
+  const alarms = async (): Promise<unknown[]> =>
+    (await pool.query('SELECT name, detail FROM tds.alarms')).rows;
+  for (let attempt = 0; attempt < 5; attempt += 1) {
+    expect(await alarms()).toEqual([]);
+    await expect(ingester.resolve(all, at)).rejects.toThrow('no answer about this contract');
+  }
+  const detail = expect.stringContaining(`tds contracts set ${contract} STANDARD`);
+  expect(await alarms()).toEqual([{ name: `contract.unclassified:${contract}`, detail }]);
   const { before, after } = await setStandard({ pool, log }, contract, 'erc721', at);
   expect([before, after]).toEqual([null, { standard: 'erc721', class_hash: null }]);
   // The same process, and one that was started later.
@@ -184,10 +191,20 @@ test('resolve goes on with a standard that was set by hand while the node fails 
     const found = standardsOf(await standards.resolve(all, at));
     expect(found).toEqual(new Map([...truth, [contract, 'erc721']]));
   }
+  expect(await alarms()).toEqual([]);
   const { rows } = await pool.query('SELECT basis FROM tds.contract_standards WHERE contract = $1', [
     contract,
   ]);
   expect(rows).toEqual([{ basis: 'operator' }]);
+
+  // An alarm is cleared by an answer of the node as well, also in a process that has not raised it.
+  await pool.query('DELETE FROM tds.contract_standards WHERE contract = $1', [contract]);
+  const other = open(refusing);
+  for (let attempt = 0; attempt < 5; attempt += 1)
+    await expect(other.resolve([contract], at)).rejects.toThrow();
+  expect(await alarms()).toHaveLength(1);
   isRefused.current = false;
+  await open(refusing).resolve([contract], at);
+  expect(await alarms()).toEqual([]);
   expect((await open(refusing).reclassify(contract, at)).after.standard).toBe(truth.get(contract));
 });
