@@ -181,7 +181,9 @@ describe('errors', () => {
       const sql = `SELECT number AS n, throwIf(number = ${last}, 'late') AS x FROM numbers(300000)`;
       const query = { name: 'test.late', sql, row: z.unknown() };
       await expect(clickhouse.rows(query, {}, { settings })).rejects.toMatchObject({ code: '395' });
-      await expect(clickhouse.eachPart(query, {}, () => {}, { settings })).rejects.toThrow(/late/);
+      // The server closes the connection after the error; the client may notice that first.
+      const parts = clickhouse.eachPart(query, {}, () => {}, { settings });
+      await expect(parts).rejects.toThrow(/late|aborted/);
     }
     await clickhouse.close();
   });
