@@ -32,7 +32,7 @@ import type { Truth } from '../../support/truth.ts';
  * webhook was told what the chain in force says, nothing that no block ever said, and nothing under two ids.
  * `WEBHOOK_KILLS` is how many, `FAULT_SEED` which; the seed decides events, not the moments.
  */
-const kills = Number(process.env['WEBHOOK_KILLS'] ?? 30);
+const kills = Number(process.env['WEBHOOK_KILLS'] ?? 20);
 const seed = Number(process.env['FAULT_SEED'] ?? Date.now() % 1_000_000);
 
 /** Of two ranges of heights: they come by two partitions. */
@@ -265,7 +265,7 @@ function differencesOf(
 
 test(
   `${kills} kills of dispatchers (FAULT_SEED=${seed})`,
-  { timeout: 200_000 + kills * 10_000 },
+  { timeout: 600_000 + kills * 10_000 },
   async () => {
     const random = createRandom(seed);
     const world = await faultWorld({ seed: `webhooks ${seed}`, initialHead: HEAD, transfersPerBlock: 8 });
