@@ -10,7 +10,7 @@ const DEFAULT_BODY_BYTES = 1_048_576;
 
 /** Larger bodies, and those of unknown size, are read in turn. */
 const SMALL_BODY_BYTES = 65_536;
-/** Large bodies of one client address: reading and parsing one of 1 MiB takes this process some milliseconds. */
+/** Large bodies of one client address: reading and parsing them keeps this process from answering others. */
 const LARGE_BODIES_PER_SECOND = 8;
 /** Addresses of which that is remembered. */
 const MAX_ADDRESSES = 10_000;

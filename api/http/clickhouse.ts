@@ -61,7 +61,10 @@ export const readClasses = {
 } as const satisfies Readonly<Record<string, ReadClass>>;
 export type ReadClassName = keyof typeof readClasses;
 
-/** Connections of the client: two more than there are places, so that health checks never queue. */
+/**
+ * Connections of the client: two for each request of all balances of an account, which may read side by side, and two more
+ * than there are other places, for health checks.
+ */
 export const READ_CONNECTIONS =
   readClasses.page.places + 2 * readClasses.account.places + readClasses.trace.places + 2;
 

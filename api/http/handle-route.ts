@@ -26,7 +26,7 @@ interface SharedByRoutes {
 
 /** Size of the parts in which a large answer is sent. */
 const PART_CHARS = 65_536;
-/** Limit of sending a large answer: it is held in memory until then. */
+/** Limit of sending an answer: until then it is held in memory, and its request may keep a place for reads. */
 const SENDING_MS = 60_000;
 
 /** The middleware that runs a declared route. */
@@ -61,6 +61,7 @@ export function handleRoute(
       return;
     }
     const { status, body, headers, noStore } = await answer();
+    limitSending(context);
     context.status = status;
     context.set(headers ?? {});
     const items = itemsOf(route, status, body);
@@ -114,12 +115,16 @@ function itemsOf(route: Route, status: number, body: unknown): Iterable<unknown>
   return Iterator.from(body as Iterable<unknown>).map((item) => asDeclared(route, status, element, item));
 }
 
-/** Sends a JSON array part by part, as fast as the client reads; one that reads too slowly is disconnected. */
+/** Disconnects a client that reads too slowly. */
+function limitSending({ res }: Context): void {
+  const tooSlow = setTimeout(() => res.destroy(), SENDING_MS);
+  res.once('close', () => clearTimeout(tooSlow));
+}
+
+/** Sends a JSON array part by part, as fast as the client reads. */
 function sendItems(context: Context, items: Iterable<unknown>): void {
   context.type = 'json';
   context.body = Readable.from(jsonParts(items), { objectMode: false, highWaterMark: PART_CHARS });
-  const tooSlow = setTimeout(() => context.res.destroy(), SENDING_MS);
-  context.res.once('close', () => clearTimeout(tooSlow));
 }
 
 async function* jsonParts(items: Iterable<unknown>): AsyncGenerator<string> {

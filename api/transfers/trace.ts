@@ -101,7 +101,7 @@ function tooLarge(): HttpError {
   return unavailable('trace_too_large', `The trace holds more than ${limit} transfers.`, RETRY_AFTER_SECONDS);
 }
 
-/** Some 200 bytes a transfer: an account or transaction is in many transfers, and its text is held once. */
+/** An account or a transaction is in many transfers: its text is held once. */
 function createFound(): Found & { add(transfer: TracedTransfer): TracedTransfer; size(): number } {
   /** By height and event index. */
   const blocks = new Map<number, Map<number, TracedTransfer>>();

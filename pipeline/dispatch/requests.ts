@@ -34,8 +34,8 @@ export interface RequestsDeps extends Pick<
 }
 
 /**
- * Carries out tests and retries and schedules deletions, once each: the projector decides a command and writes it to a table, which is
- * polled here from a checkpoint in the topic of the commands.
+ * Carries out tests and retries and schedules deletions, once each: the projector decides a command and writes it to a
+ * table, which is polled here from a checkpoint in the topic of the commands.
  */
 export async function runRequests(
   { kafka, pool, webhooks, clock, retryWhileUnavailable, onDue }: RequestsDeps,

@@ -93,10 +93,18 @@ const politeQuery = (): Query =>
     () => ({ account: politeAccount(), from_block: String(politeHeight()) }),
   ])();
 
+/** What the API has logged about a request. */
+const logOf = (requestId: unknown): string =>
+  world
+    .logged()
+    .split('\n')
+    .filter((line) => line.includes(String(requestId)))
+    .join('\n');
+
 async function expectRight(query: Query): Promise<void> {
   const path = `/api/transfers/?${new URLSearchParams({ ...query, limit: String(PAGE) }).toString()}`;
   const { status, json, text } = await world.call('GET', path, { headers: { 'api-key': politeKey } });
-  expect(status, `${path}: ${text.slice(0, 300)}`).toBe(200);
+  if (status !== 200) expect.fail(`${path}: ${status} ${text}\n${logOf(json?.request_id)}`);
   const found = page.parse(json);
   const expected = matching(chain, query);
   expect(found.count, path).toBe(expected.length);

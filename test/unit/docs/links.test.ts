@@ -17,6 +17,7 @@ const otherVariables = [
   'FAULT_KILLS',
   'WEBHOOK_KILLS',
   'SOAK_MINUTES',
+  'ABUSE_SECONDS',
   'BROKER_ROUNDS',
   'PAIR_SECONDS',
   'TEST_BACKEND',
