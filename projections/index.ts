@@ -19,6 +19,7 @@ import { tokens } from './tokens/projector.ts';
 import { transferCounts } from './transfer-counts/projector.ts';
 import { transfers } from './transfers/projector.ts';
 import { txIndex } from './tx-index/projector.ts';
+import { unmovedBalances } from './unmoved-balances/projector.ts';
 import { usage } from './usage/projector.ts';
 import { webhooks } from './webhooks/projector.ts';
 
@@ -46,6 +47,7 @@ export const postgresProjections: readonly PostgresProjection<unknown>[] = [
   tokens,
   chainStatus,
   balances,
+  unmovedBalances,
   quarantine,
   latestPrices,
   keyUse,

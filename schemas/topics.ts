@@ -72,6 +72,14 @@ export const topics = {
     retention: 'forever',
     schema: balancesMessage,
   }),
+  unmovedBalances: topic({
+    name: 'unmoved-balances',
+    key: 'account:token',
+    partitions: 4,
+    retention: DAY_MS,
+    isStampedByBroker: true,
+    schema: balancesMessage,
+  }),
   nft: topic({ name: 'nft', key: 'token:id', partitions: 4, retention: 'forever', schema: nftMessage }),
   commands: topic({
     name: 'commands',

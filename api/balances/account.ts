@@ -53,7 +53,7 @@ export async function tokensOfAccount(
     totalsRead.then(
       async (totals) => await tokensByAddress(pool, served.schema('tokens'), [...totals.keys()]),
     ),
-    chainReadsOf(pool, served.schema('balances'), account),
+    chainReadsOf(pool, served, account),
   ]);
   const tokens = [...totals.keys()].map((address): AccountToken => {
     const pair = { account, token: address };

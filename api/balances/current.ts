@@ -89,7 +89,7 @@ export function currentBalance(
 async function currentBalances(deps: BalanceDeps, pairs: readonly Pair[]): Promise<CurrentBalance[]> {
   const { clickhouse, pool, served, coverage } = deps;
   const [readsOf, tokens, cached] = await Promise.all([
-    chainReads(pool, served.schema('balances'), pairs),
+    chainReads(pool, served, pairs),
     tokensByAddress(
       pool,
       served.schema('tokens'),
@@ -168,14 +168,13 @@ export async function refreshPairs(
   const { pool, served, refreshes, signal } = deps;
   const wanted = new Map(pairs.map((pair) => [pairKey(pair), { pair, request: requestOf(pair, deps) }]));
   const distinct = [...wanted.values()];
-  const schema = served.schema('balances');
   const arrived = new Set<string>();
   await refreshes.refresh(
     distinct.map(({ request }) => request),
     async (requestedAt) => {
       const readsOf = await chainReads(
         pool,
-        schema,
+        served,
         distinct.map(({ pair }) => pair),
       );
       for (const [key, { pair, request }] of wanted)

@@ -57,7 +57,7 @@ export async function balanceHistory(deps: BalanceDeps, pair: Pair, window: Wind
   const [tokens, reach, readsOf] = await Promise.all([
     tokensByAddress(pool, served.schema('tokens'), [pair.token]),
     historyRangeOf(deps, window),
-    chainReads(pool, served.schema('balances'), [pair]),
+    chainReads(pool, served, [pair]),
   ]);
   const token = tokens.get(pair.token);
   const facts = factsOf(pair, token);
@@ -72,7 +72,7 @@ export async function balanceHistory(deps: BalanceDeps, pair: Pair, window: Wind
   await refreshPairs(deps, [pair]);
   const [again, freshReadsOf] = await Promise.all([
     historyRangeOf(deps, window, true),
-    chainReads(pool, served.schema('balances'), [pair]),
+    chainReads(pool, served, [pair]),
   ]);
   if (!('run' in again)) return { token, rows: [], completeFrom: again.completeFrom };
   const fresh = await readHistoryInputs(deps, { ...subject, ...freshReadsOf(pair) }, again);

@@ -4,8 +4,11 @@ import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { felt, uint } from '../../schemas/messages/common.ts';
+import type { ServedBuilds } from '../served.ts';
 
-/** Read side of the balances read from the chain. `schema` is the served build's: `served.schema('balances')`. */
+/** Read side of the balances read from the chain: of those kept for ever, and of those of pairs that nothing moved. */
+
+type Tables = Pick<ServedBuilds, 'schema'>;
 
 /** A balance read from the chain at a block; valid while that block is indexed at its height. */
 export interface Anchor {
@@ -55,14 +58,14 @@ const NONE: ChainReads = { anchors: [], refusal: null };
 /** The balances that were read of these pairs; empty for a pair that was never read. */
 export async function chainReads(
   db: Sql,
-  schema: string,
+  tables: Tables,
   pairs: readonly Pair[],
 ): Promise<(pair: Pair) => ChainReads> {
   if (pairs.length === 0) return () => NONE;
   return await readsFrom(
     db,
-    (table) =>
-      `${schema}.${table} JOIN unnest($1::text[], $2::text[]) AS pairs (account, token) USING (account, token)`,
+    tables,
+    `JOIN unnest($1::text[], $2::text[]) AS pairs (account, token) USING (account, token)`,
     [pairs.map(({ account }) => account), pairs.map(({ token }) => token)],
   );
 }
@@ -70,25 +73,29 @@ export async function chainReads(
 /** The balances that were read of an account, of any token. */
 export async function chainReadsOf(
   db: Sql,
-  schema: string,
+  tables: Tables,
   account: Felt,
 ): Promise<(pair: Pair) => ChainReads> {
-  return await readsFrom(db, (table) => `${schema}.${table} WHERE account = $1`, [account]);
+  return await readsFrom(db, tables, 'WHERE account = $1', [account]);
 }
 
 async function readsFrom(
   db: Sql,
-  among: (table: 'anchors' | 'refusals') => string,
+  tables: Tables,
+  among: string,
   params: unknown[],
 ): Promise<(pair: Pair) => ChainReads> {
   const rows = await sqlRows(
     db,
     readRow,
     `SELECT account, token, block, block_hash, balance::text, observed_at, requested_at, NULL AS reason
-     FROM ${among('anchors')}
+     FROM ${tables.schema('balances')}.anchors ${among}
      UNION ALL
      SELECT account, token, block, block_hash, NULL, refused_at, requested_at, reason
-     FROM ${among('refusals')}
+     FROM ${tables.schema('balances')}.refusals ${among}
+     UNION ALL
+     SELECT account, token, block, block_hash, balance::text, observed_at, requested_at, reason
+     FROM ${tables.schema('unmoved-balances')}.answers ${among}
      ORDER BY block DESC, block_hash`,
     params,
   );
@@ -99,11 +106,16 @@ async function readsFrom(
     found.set(key, reads);
     const [at, requestedAt] = [row.observed_at, row.requested_at];
     if (row.balance === null) {
-      reads.refusal = { reason: row.reason ?? '', refusedAt: at, requestedAt };
+      if (at >= (reads.refusal?.refusedAt ?? 0))
+        reads.refusal = { reason: row.reason ?? '', refusedAt: at, requestedAt };
     } else {
       const { block, block_hash: hash, balance } = row;
       reads.anchors.push({ block, hash, balance: BigInt(balance), observedAt: at, requestedAt });
     }
   }
+  // Each table has a refusal only while it is newer than the balances of that table.
+  for (const reads of found.values())
+    if (reads.anchors.some(({ observedAt }) => observedAt > (reads.refusal?.refusedAt ?? Infinity)))
+      reads.refusal = null;
   return (pair) => found.get(pairKey(pair)) ?? NONE;
 }

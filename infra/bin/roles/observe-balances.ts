@@ -1,5 +1,7 @@
 import type { Node } from '../../../pipeline/node/types.ts';
 import { runBalanceObserver } from '../../../pipeline/observe/balances/observer.ts';
+import { movedWithin } from '../../../projections/account-ledger/queries.ts';
+import { pairKey } from '../../../projections/balances/queries.ts';
 import { chainStatusRow } from '../../../projections/chain-status/queries.ts';
 import { newestBlock } from '../../../projections/indexed-blocks/queries.ts';
 import type { IndexedBlock } from '../../../projections/indexed-blocks/queries.ts';
@@ -34,6 +36,12 @@ export async function startBalanceObserver(
         const [until, block] = [Date.now() + NEWEST_BLOCK_CACHE_MS, await newestBlock(clickhouse, served)];
         newest = state === null || block === null ? null : { state, until, block };
         return block;
+      }),
+    movedPairs: (pairs, upTo) =>
+      readServed(async (served) => {
+        const spans = pairs.map(({ account, token }) => ({ account, token, after: -1, upTo }));
+        const moved = await movedWithin(clickhouse, served, spans);
+        return new Set(pairs.filter((_, i) => (moved[i]?.legs ?? 0) > 0).map(pairKey));
       }),
     l1Height: () =>
       readServed(async (served) => (await chainStatusRow(pool, served.schema('chain-status'))).l1_height),

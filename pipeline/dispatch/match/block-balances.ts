@@ -91,7 +91,7 @@ async function balancesAfter(
   { height, hash }: Block,
   pairs: readonly Subject[],
 ): Promise<Balances | null | 'reorg'> {
-  const readsOf = await chainReads(pool, served.schema('balances'), pairs);
+  const readsOf = await chainReads(pool, served, pairs);
   const all = pairs.map((pair) => ({ ...pair, anchors: readsOf(pair).anchors }));
   const heights = [height, ...all.flatMap(({ anchors }) => anchors.map(({ block }) => block))];
   const [run, blocks] = await Promise.all([

@@ -8,6 +8,7 @@ import type { Felt } from '../../../schemas/felt.ts';
 import type { BalancesMessage } from '../../../schemas/messages/balances.ts';
 import { storable } from '../../../schemas/text.ts';
 import { topics } from '../../../schemas/topics.ts';
+import type { Topic } from '../../../schemas/topics.ts';
 import { createLruCache } from '../../../infra/lru.ts';
 import type { Node } from '../../node/types.ts';
 import { REQUEST_TTL_MS } from '../observer.ts';
@@ -27,6 +28,11 @@ export interface BalanceReaderOptions {
   readonly callsPerSecond: number;
   /** The newest indexed block; null before the first. Balances are read at it, so that transfers after it can be added. */
   readonly newestBlock: () => Promise<Block | null>;
+  /** Which of these pairs indexed transfers moved, up to a height, by `pairKey`; null before there are tables of it. */
+  readonly movedPairs: (
+    pairs: readonly Pick<PendingRead, 'account' | 'token'>[],
+    upTo: number,
+  ) => Promise<ReadonlySet<string> | null>;
   /** The newest height accepted on L1 in the read model; null before the first. */
   readonly l1Height: () => Promise<number | null>;
   readonly metrics: Registry;
@@ -65,8 +71,10 @@ export function startBalanceReader(observer: Observer, options: BalanceReaderOpt
     let unread: readonly PendingRead[] = batch;
     try {
       const result = await readBatch(batch);
-      const messages = result.messages.map((value) => ({ key: pairKey(value), value }));
-      if (messages.length > 0) await publisher.publish(topics.balances, messages);
+      for (const [topic, values] of await byTopic(result.messages, options)) {
+        const messages = values.map((value) => ({ key: pairKey(value), value }));
+        await publisher.publish(topic, messages);
+      }
       ({ unread } = result);
     } catch (error) {
       // An error that is not marked retryable needs an operator's look; the batch is retried all the same.
@@ -93,6 +101,20 @@ export function startBalanceReader(observer: Observer, options: BalanceReaderOpt
     return false;
   });
   return { request: (request) => pending.add(request, now()), wake: () => loop.wake() };
+}
+
+/** Where to publish each message: nothing is kept for ever of a pair that has no balance and that nothing moved. */
+async function byTopic(
+  messages: readonly BalancesMessage[],
+  { movedPairs }: Pick<BalanceReaderOptions, 'movedPairs'>,
+): Promise<ReadonlyMap<Topic<BalancesMessage>, BalancesMessage[]>> {
+  const empty = messages.filter((message) => message.type === 'balance.refused' || message.balance === '0');
+  const upTo = Math.max(...empty.map(({ block }) => block));
+  const moved = empty.length === 0 ? null : await movedPairs(empty, upTo);
+  const unmoved = new Set(empty.filter((message) => moved?.has(pairKey(message)) === false));
+  return Map.groupBy(messages, (message) =>
+    unmoved.has(message) ? topics.unmovedBalances : topics.balances,
+  );
 }
 
 /** Returns a function that reads a batch of pairs; `unread` is to be tried again. */

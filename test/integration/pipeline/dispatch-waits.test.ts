@@ -19,6 +19,7 @@ import { runPostgresProjection } from '../../../projections/engine/run/postgres-
 import { chainProjections } from '../../../projections/index.ts';
 import { prices } from '../../../projections/prices/projector.ts';
 import { servedBuilds } from '../../../projections/served.ts';
+import { unmovedBalances } from '../../../projections/unmoved-balances/projector.ts';
 import { tokens } from '../../../projections/tokens/projector.ts';
 import { webhooks } from '../../../projections/webhooks/projector.ts';
 import { ZERO_FELT, toFelt } from '../../../schemas/felt.ts';
@@ -65,6 +66,7 @@ beforeAll(async () => {
   runs.push(
     await runPostgresProjection({ ...common, projection: tokens, groupId: 'tokens' }),
     await runPostgresProjection({ ...common, projection: balances, groupId: 'balances' }),
+    await runPostgresProjection({ ...common, projection: unmovedBalances, groupId: 'unmoved-balances' }),
     await runClickHouseProjections({ ...common, clickhouse, projections: [prices], groupId: 'prices' }),
   );
 });

@@ -6,9 +6,13 @@ import { migrate } from '../../../infra/postgres/migrate.ts';
 import { balances } from '../../../projections/balances/projector.ts';
 import { chainReads } from '../../../projections/balances/queries.ts';
 import { openBuild } from '../../../projections/engine/builds.ts';
+import type { PostgresProjection } from '../../../projections/define.ts';
 import { servedBuilds } from '../../../projections/served.ts';
+import type { ServedBuilds } from '../../../projections/served.ts';
+import { unmovedBalances } from '../../../projections/unmoved-balances/projector.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import { balancesMessage } from '../../../schemas/messages/balances.ts';
+import type { BalancesMessage } from '../../../schemas/messages/balances.ts';
 import { isolated } from '../../support/isolation.ts';
 import type { Isolated } from '../../support/isolation.ts';
 
@@ -16,7 +20,7 @@ import type { Isolated } from '../../support/isolation.ts';
 
 let own: Isolated;
 let pool: Pool;
-let schema = '';
+let served: ServedBuilds;
 let next = 1;
 let account = toFelt(1n);
 const token = toFelt(0xc01n);
@@ -26,7 +30,8 @@ beforeAll(async () => {
   pool = createPool(own.env.DATABASE_URL, { applicationName: 'test' });
   await migrate(pool);
   await openBuild(pool, null, balances);
-  schema = (await servedBuilds(pool)).schema('balances');
+  await openBuild(pool, null, unmovedBalances);
+  served = await servedBuilds(pool);
 });
 afterAll(async () => {
   await pool.end();
@@ -51,15 +56,21 @@ const message = (block: number, fields: Record<string, unknown> = {}) => ({
   ...fields,
 });
 
-async function fold(...messages: readonly object[]): Promise<void> {
+async function foldWith(
+  projection: PostgresProjection<BalancesMessage>,
+  timestamp: number,
+  messages: readonly object[],
+): Promise<void> {
+  const meta = { partition: 0, offset: 0, timestamp, schema: served.schema(projection.name) };
   await inTransaction(pool, async (tx) => {
-    for (const one of messages) {
-      const meta = { partition: 0, offset: 0, timestamp: 0, schema };
-      await balances.fold(tx, balancesMessage.parse(one), meta);
-    }
+    for (const one of messages) await projection.fold(tx, balancesMessage.parse(one), meta);
   });
 }
-const read = async () => (await chainReads(pool, schema, [{ account, token }]))({ account, token });
+const fold = async (...messages: readonly object[]): Promise<void> => await foldWith(balances, 0, messages);
+/** Folds answers about pairs that nothing moved, which the log took at a time. */
+const foldUnmoved = async (timestamp: number, ...messages: readonly object[]): Promise<void> =>
+  await foldWith(unmovedBalances, timestamp, messages);
+const read = async () => (await chainReads(pool, served, [{ account, token }]))({ account, token });
 const blocks = async (): Promise<number[]> => (await read()).anchors.map(({ block }) => block);
 
 test('returns a pair that was never read as empty, and the largest balance exactly', async () => {
@@ -107,4 +118,42 @@ test('marks a contract that gives no balance until it gives one', async () => {
   });
   await fold(message(4));
   expect((await read()).refusal).toBe(null);
+});
+
+const DAY = 86_400_000;
+const zero = (block: number) => message(block, { balance: '0' });
+const refused = (block: number) =>
+  message(block, { type: 'balance.refused', reason: 'no entry point', balance: undefined });
+
+test('keeps the last answer about a pair that nothing moved for a day of the log', async () => {
+  const unmoved = account;
+  await foldUnmoved(DAY, zero(7));
+  expect(await blocks()).toEqual([7]);
+  await foldUnmoved(DAY + 1, zero(8));
+  expect(await blocks()).toEqual([8]);
+  account = toFelt(0xb0bn);
+  await foldUnmoved(2 * DAY + 1, zero(9));
+  account = unmoved;
+  expect(await blocks()).toEqual([8]);
+  account = toFelt(0xb0bn);
+  await foldUnmoved(2 * DAY + 2, zero(10));
+  account = unmoved;
+  expect(await read()).toEqual({ anchors: [], refusal: null });
+});
+
+test('an answer folded again does not replace a later one', async () => {
+  await foldUnmoved(10, zero(8));
+  await foldUnmoved(9, zero(7));
+  expect(await blocks()).toEqual([8]);
+});
+
+test('of a balance and a refusal the later answer counts, wherever they are kept', async () => {
+  await foldUnmoved(10, refused(3));
+  expect((await read()).refusal).toMatchObject({ refusedAt: 10_003, reason: 'no entry point' });
+  await fold(message(4));
+  expect(await read()).toMatchObject({ refusal: null, anchors: [{ block: 4 }] });
+  await foldUnmoved(11, refused(5));
+  expect(await read()).toMatchObject({ refusal: { refusedAt: 10_005 }, anchors: [{ block: 4 }] });
+  await foldUnmoved(12, zero(6));
+  expect(await read()).toMatchObject({ refusal: null, anchors: [{ block: 6 }, { block: 4 }] });
 });

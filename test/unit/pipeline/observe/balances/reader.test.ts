@@ -10,8 +10,17 @@ import { toFelt, ZERO_FELT } from '../../../../../schemas/felt.ts';
 
 const token = toFelt(7n);
 
+interface Published {
+  readonly topic: string;
+  readonly account: string;
+}
+
 /** A reader whose node answers one call of many pairs after another, as the test lets it. */
-function world() {
+function world({
+  balanceOf = () => 1n,
+  moved = [],
+}: { balanceOf?: (account: bigint) => bigint; moved?: readonly string[] } = {}) {
+  const published: Published[] = [];
   const calls: { accounts: bigint[]; answer: () => void }[] = [];
   const metrics = createMetrics('observe');
   const fail = (error: unknown): never => {
@@ -21,7 +30,13 @@ function world() {
     name: 'balances',
     pool: {} as Observer['pool'],
     log: pino({ level: 'silent' }),
-    publisher: { publish: async () => [], close: async () => {} } as unknown as Observer['publisher'],
+    publisher: {
+      publish: async (topic: { name: string }, messages: readonly { value: { account: string } }[]) => {
+        published.push(...messages.map(({ value }) => ({ topic: topic.name, account: value.account })));
+        return [];
+      },
+      close: async () => {},
+    } as unknown as Observer['publisher'],
     now: () => 1000,
     pollMs: 1,
     retryWhileUnavailable: async (work) => await work(),
@@ -43,15 +58,19 @@ function world() {
         const accounts = requests.map(({ calldata: [account = ZERO_FELT] }) => BigInt(account));
         calls.push({ accounts, answer: resolve });
         await promise;
-        return requests.map(() => ({ ok: true as const, value: [toFelt(1n), ZERO_FELT] }));
+        return accounts.map((account) => ({
+          ok: true as const,
+          value: [toFelt(balanceOf(account)), ZERO_FELT],
+        }));
       },
     },
     callsPerSecond: 1_000_000,
     newestBlock: async () => ({ height: 1, hash: toFelt(1n) }),
+    movedPairs: async () => new Set(moved),
     l1Height: async () => null,
     metrics,
   });
-  return { reader, calls, metrics };
+  return { reader, calls, metrics, published };
 }
 
 it('reads the balance of a second caller in the next call, however many the first waits for', async () => {
@@ -67,4 +86,25 @@ it('reads the balance of a second caller in the next call, however many the firs
   expect(next?.accounts).toHaveLength(50);
   expect(next?.accounts).toContain(1_000_000n);
   expect(await metrics.metrics()).toMatch(/tds_balance_reads_total\{.*outcome="dropped".*\} 4000/);
+});
+
+it('keeps for ever what a pair has, and that a pair that moved has nothing; nothing else', async () => {
+  const [has, hadOnce, never] = [toFelt(1n), toFelt(2n), toFelt(3n)];
+  const { reader, calls, published } = world({
+    balanceOf: (account) => (account === 1n ? 5n : 0n),
+    moved: [`${hadOnce}:${token}`],
+  });
+  for (const account of [has, hadOnce, never])
+    reader.request({ account, token, caller: 'a', requestedAt: 1000 });
+  reader.wake();
+  await vi.waitFor(() => expect(calls).toHaveLength(1));
+  calls[0]?.answer();
+  await vi.waitFor(() => expect(published).toHaveLength(3));
+  expect(new Map(published.map(({ topic, account }) => [account, topic]))).toEqual(
+    new Map([
+      [has, 'balances'],
+      [hadOnce, 'balances'],
+      [never, 'unmoved-balances'],
+    ]),
+  );
 });
