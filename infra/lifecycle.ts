@@ -22,19 +22,6 @@ export class Releasers {
   }
 }
 
-/**
- * Returns a function for long computations to await now and then: it lets other work run once its caller has kept the event
- * loop for `ms`.
- */
-export function createYielding(ms = 2): () => Promise<void> {
-  let since = performance.now();
-  return async () => {
-    if (performance.now() - since < ms) return;
-    await new Promise((resolve) => setImmediate(resolve));
-    since = performance.now();
-  };
-}
-
 /** Resolves after `ms`, or when the signal fires; never rejects. */
 export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {

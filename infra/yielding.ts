@@ -1,12 +1,26 @@
-import { setImmediate } from 'node:timers/promises';
-
-/** Lets other requests run after each so many units of work done in one go. */
-export function createYielder(unitsPerTurn: number): (units: number) => Promise<void> {
-  let units = 0;
-  return async (done) => {
-    units += done;
-    if (units < unitsPerTurn) return;
-    units = 0;
-    await setImmediate();
+/**
+ * Returns a function for long computations to await now and then: it lets other work run once its caller has kept the event
+ * loop for `ms`.
+ */
+export function createYielding(ms = 2): () => Promise<void> {
+  let since = performance.now();
+  return async () => {
+    if (performance.now() - since < ms) return;
+    await new Promise((resolve) => setImmediate(resolve));
+    since = performance.now();
   };
+}
+
+/** Items computed between two looks at the clock. */
+const ITEMS = 16;
+
+/** `items.map(compute)`, which lets other work run now and then. */
+export async function mapYielding<T, R>(items: readonly T[], compute: (item: T) => R): Promise<R[]> {
+  const yielding = createYielding();
+  const computed: R[] = [];
+  for (const item of items) {
+    computed.push(compute(item));
+    if (computed.length % ITEMS === 0) await yielding();
+  }
+  return computed;
 }

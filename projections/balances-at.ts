@@ -1,5 +1,5 @@
 import type { ClickHouse } from '../infra/clickhouse/client.ts';
-import { createYielder } from '../infra/yielding.ts';
+import { createYielding } from '../infra/yielding.ts';
 import { balanceAt, chooseBasis, hasDeltas, legsBetween } from '../schemas/balance.ts';
 import type { Basis, IndexedRange, PairFacts } from '../schemas/balance.ts';
 import type { Felt } from '../schemas/felt.ts';
@@ -50,9 +50,6 @@ export interface LedgerSums {
 const NOTHING = { from: 'nothing' } as const;
 const NOTHING_MOVED: Moved = { delta: 0n, legs: 0 };
 
-/** Balances computed before the event loop gets a turn: some milliseconds of work. */
-const BALANCES_PER_TURN = 10_000;
-
 /**
  * The balances of these subjects at each of these points, in their order. A token whose balances change without transfers
  * has a balance at the head only: the last that was read from the chain.
@@ -82,7 +79,7 @@ export async function balancesAt(
   const movedOf = early !== null && isSame(bases, likely) ? early : await read(bases);
 
   const found: SubjectBalances[] = [];
-  const yieldAfter = createYielder(BALANCES_PER_TURN);
+  const yielding = createYielding();
   for (const [i, subject] of subjects.entries()) {
     const own = bases[i] ?? [];
     const balances = points.map(({ height }, at): bigint | null => {
@@ -91,7 +88,7 @@ export async function balancesAt(
       return balanceAt(basis, subject, height, span === null ? NOTHING_MOVED : movedOf(subject, span));
     });
     found.push({ bases: own, balances });
-    await yieldAfter(points.length);
+    await yielding();
   }
   return found;
 }
@@ -107,7 +104,7 @@ async function basesOf(
   hashAt: HashAt,
 ): Promise<Bases[]> {
   const found: Bases[] = [];
-  const yieldAfter = createYielder(BALANCES_PER_TURN);
+  const yielding = createYielding();
   for (const subject of subjects) {
     // The head was read before the anchors, so an anchor may be newer: it counts, without any leg.
     const newest = Math.max(head, ...subject.anchors.map(({ block }) => block));
@@ -119,7 +116,7 @@ async function basesOf(
         return chooseBasis(subject, subject.anchors, hashAt, reach, height);
       }),
     );
-    await yieldAfter(points.length);
+    await yielding();
   }
   return found;
 }

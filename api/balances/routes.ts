@@ -1,5 +1,6 @@
 import { z } from 'zod';
 
+import { mapYielding } from '../../infra/yielding.ts';
 import {
   accountBalancesAnswer,
   balanceAnswer,
@@ -163,7 +164,9 @@ function ofAccountRoute({ reading }: BalanceRouteDeps): Route {
         deps,
         known.map(({ pair }) => pair.token),
       );
-      const data = known.map((balance) => presentAccountBalance(balance, priced.get(balance.pair.token)));
+      const data = await mapYielding(known, (balance) =>
+        presentAccountBalance(balance, priced.get(balance.pair.token)),
+      );
       const isComplete = isWhole && known.length === balances.length;
       return {
         status: 200,

@@ -2,16 +2,15 @@ import { Readable } from 'node:stream';
 
 import type { RouterMiddleware } from '@koa/router';
 import type { Context } from 'koa';
-import { z } from 'zod';
 
-import { createYielding } from '../../infra/lifecycle.ts';
 import { createIdentify } from '../auth/identify.ts';
 import type { IdentifyDeps } from '../auth/identify.ts';
 import { createAnswerCache } from './answer-cache.ts';
+import { PART_CHARS, jsonParts } from './answer-json.ts';
 import { bodyReader } from './body.ts';
 import type { ReadInTurn } from './body.ts';
 import type { CallerNote, RequestState } from './request-state.ts';
-import type { RequestInfo, Route } from './route.ts';
+import type { RequestInfo, Route, RouteAnswer } from './route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 
 export interface RouteHandlerDeps extends IdentifyDeps {
@@ -24,8 +23,6 @@ interface SharedByRoutes {
   readonly readInTurn: ReadInTurn;
 }
 
-/** Size of the parts in which a large answer is sent. */
-const PART_CHARS = 65_536;
 /** Limit of sending an answer: until then it is held in memory, and its request may keep a place for reads. */
 const SENDING_MS = 60_000;
 
@@ -60,24 +57,10 @@ export function handleRoute(
       context.body = cached;
       return;
     }
-    const { status, body, headers, noStore } = await answer();
-    limitSending(context);
-    context.status = status;
-    context.set(headers ?? {});
-    const items = itemsOf(route, status, body);
-    if (items !== null) {
-      sendItems(context, items);
-      return;
-    }
-    const declared = asDeclared(route, status, route.response[status], body);
-    if (key === null || status !== 200) {
-      context.body = declared;
-      return;
-    }
-    const json = Buffer.from(JSON.stringify(declared));
-    context.type = 'json';
-    context.body = json;
-    if (noStore !== true) cache.set(key, json);
+    const result = await answer();
+    const json = await send(context, route, result);
+    if (json !== null && key !== null && result.status === 200 && result.noStore !== true)
+      cache.set(key, json);
   };
 }
 
@@ -107,12 +90,30 @@ export function readQuery(querystring: string): Readonly<Record<string, string>>
   return Object.fromEntries([...last].filter(([, value]) => value !== ''));
 }
 
-/** The items of an answer that are to be sent as they are made, as the route declares them; null: the body is whole. */
-function itemsOf(route: Route, status: number, body: unknown): Iterable<unknown> | null {
-  const schema = route.response[status];
-  if (!(schema instanceof z.ZodArray) || Array.isArray(body)) return null;
-  const { element } = schema as z.ZodArray<z.ZodType>;
-  return Iterator.from(body as Iterable<unknown>).map((item) => asDeclared(route, status, element, item));
+/** Sends an answer; returns its text if there is one and it is whole. */
+async function send(
+  context: Context,
+  route: Route,
+  { status, body, headers }: RouteAnswer,
+): Promise<Buffer | null> {
+  limitSending(context);
+  context.status = status;
+  context.set(headers ?? {});
+  if (route.response[status] === null) {
+    context.body = null;
+    return null;
+  }
+  context.type = 'json';
+  const parts = jsonParts(route, status, body);
+  if (isLazy(body)) {
+    context.body = Readable.from(parts, { objectMode: false, highWaterMark: PART_CHARS });
+    return null;
+  }
+  let text = '';
+  for await (const part of parts) text += part;
+  const json = Buffer.from(text);
+  context.body = json;
+  return json;
 }
 
 /** Disconnects a client that reads too slowly. */
@@ -121,37 +122,6 @@ function limitSending({ res }: Context): void {
   res.once('close', () => clearTimeout(tooSlow));
 }
 
-/** Sends a JSON array part by part, as fast as the client reads. */
-function sendItems(context: Context, items: Iterable<unknown>): void {
-  context.type = 'json';
-  context.body = Readable.from(jsonParts(items), { objectMode: false, highWaterMark: PART_CHARS });
-}
-
-async function* jsonParts(items: Iterable<unknown>): AsyncGenerator<string> {
-  const yielding = createYielding();
-  let part = '[';
-  let separator = '';
-  for (const item of items) {
-    part += separator + JSON.stringify(item);
-    separator = ',';
-    if (part.length < PART_CHARS) continue;
-    yield part;
-    part = '';
-    await yielding();
-  }
-  yield `${part}]`;
-}
-
-/** The body as the schema declares it, without undeclared fields; throws when it does not match. */
-function asDeclared(
-  route: Route,
-  status: number,
-  schema: z.ZodType | null | undefined,
-  body: unknown,
-): unknown {
-  if (schema === null) return null;
-  const parsed = schema?.safeParse(body);
-  if (parsed?.success === true) return parsed.data;
-  const problem = { route: route.path, status, issues: parsed?.error?.issues ?? 'status not declared' };
-  throw new TypeError(`Answer does not match the route's schema: ${JSON.stringify(problem)}`);
-}
+/** Items that are to be made while they are sent. */
+const isLazy = (body: unknown): boolean =>
+  typeof body === 'object' && body !== null && !Array.isArray(body) && Symbol.iterator in body;

@@ -1,4 +1,4 @@
-import { createYielder } from '../../infra/yielding.ts';
+import { createYielding } from '../../infra/yielding.ts';
 import type { Point } from '../../projections/balances-at.ts';
 import { pricesAtTimes } from '../../projections/prices/queries.ts';
 import type { PortfolioPointData } from '../../schemas/api/portfolio.ts';
@@ -14,9 +14,6 @@ import { byValue, createTotals, holdingOf, usdOf } from './holdings.ts';
 import type { Figures, Held, Holding, Prices } from './holdings.ts';
 import { locateTimes } from './locate-times.ts';
 import type { LocatedTimes, Location } from './locate-times.ts';
-
-/** Values computed before other requests get their turn; these take some milliseconds. */
-const VALUES_PER_TURN = 10_000;
 
 interface Portfolio {
   readonly holdings: readonly Holding[];
@@ -172,7 +169,7 @@ async function figuresAt(
     shown.map(({ time }) => time),
   );
   const totals = shown.map(() => createTotals());
-  const yieldAfter = createYielder(VALUES_PER_TURN);
+  const yielding = createYielding();
   for (const { pair, token, balances } of held) {
     let last: { balance: bigint; price: string | undefined; usd: Decimal | null } | null = null;
     for (const [i, { index }] of shown.entries()) {
@@ -184,7 +181,7 @@ async function figuresAt(
         last = { balance, price, usd: usdOf(token, balance, price) };
       totals[i]?.add(last.usd);
     }
-    await yieldAfter(shown.length);
+    await yielding();
   }
   return totals.map((total) => total.figures());
 }

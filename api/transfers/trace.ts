@@ -1,5 +1,5 @@
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
-import { createYielding } from '../../infra/lifecycle.ts';
+import { createYielding } from '../../infra/yielding.ts';
 import { busyAccounts } from '../../projections/transfer-counts/queries.ts';
 import { tracedOfAccounts, tracedOfBusyAccount, tracedOfToken } from '../../projections/transfers/queries.ts';
 import type { OnTraced, TracedTransfer } from '../../projections/transfers/queries.ts';

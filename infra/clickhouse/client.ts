@@ -6,7 +6,7 @@ import { z } from 'zod';
 
 import { AppError } from '../../schemas/errors.ts';
 import { isBareError, isNetworkError } from '../network-errors.ts';
-import { createYielding } from '../lifecycle.ts';
+import { createYielding, mapYielding } from '../yielding.ts';
 import { retry } from '../retry.ts';
 import { tableStatement } from './ddl.ts';
 import type { Cluster } from './ddl.ts';
@@ -173,7 +173,7 @@ function createReads(
         const result = await read(query, params, { ...options, signal });
         return await result.json<unknown>();
       });
-      return raw.map((row) => query.row.parse(row));
+      return await mapYielding(raw, (row) => query.row.parse(row));
     },
     async eachPart(query, params, onRows, options = {}) {
       let isHandedOn = false;

@@ -2,6 +2,7 @@ import pg from 'pg';
 import type { z } from 'zod';
 
 import { AppError } from '../../schemas/errors.ts';
+import { mapYielding } from '../yielding.ts';
 import { errorCode, isBareError, isNetworkError } from '../network-errors.ts';
 
 /** Anything that runs a statement: a pool, or a client inside a transaction. */
@@ -215,7 +216,7 @@ export async function sqlRows<T>(
   values: readonly unknown[] = [],
 ): Promise<T[]> {
   const result = await db.query(text, [...values]);
-  return result.rows.map((raw: unknown) => row.parse(raw));
+  return await mapYielding<unknown, T>(result.rows, (raw) => row.parse(raw));
 }
 
 /**

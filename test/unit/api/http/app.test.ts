@@ -90,6 +90,34 @@ const routes = [
   }),
   defineRoute({
     method: 'GET',
+    path: '/api/lists/{count}/',
+    summary: 'two lists in an object',
+    tag: 'things',
+    auth: 'none',
+    params: z.object({ count: z.coerce.number() }),
+    response: {
+      200: z.object({
+        count: z.int(),
+        short: z.array(z.string()),
+        long: z.array(z.object({ n: z.int() })),
+        absent: z.string().optional(),
+        last: z.null(),
+      }),
+    },
+    handler: async ({ input: { params } }) => ({
+      status: 200,
+      body: {
+        last: null,
+        long: Iterator.from(numbers(params.count)).toArray(),
+        short: params.count === 7 ? JSON.parse('[7]') : ['"'],
+        count: params.count,
+        absent: undefined,
+        undeclared: 'secret',
+      },
+    }),
+  }),
+  defineRoute({
+    method: 'GET',
     path: '/api/broken/{how}/',
     summary: 'fails',
     tag: 'things',
@@ -208,6 +236,29 @@ describe('an array whose items are made while it is sent', () => {
     client.destroy();
     await vi.waitFor(() => expect(sending.isLeft).toBe(true), 30_000);
     expect(sending.made).toBeLessThan(endless);
+  });
+});
+
+describe('an object with lists', () => {
+  it.each([0, 1, 2, 20_000])('is as declared with %i items', async (count) => {
+    const { status, headers, text } = await call('GET', `/api/lists/${count}/`);
+    expect([status, headers.get('content-type')]).toEqual([200, 'application/json; charset=utf-8']);
+    const long = Array.from({ length: count }, (_, n) => ({ n }));
+    expect(text).toBe(JSON.stringify({ count, short: ['"'], long, last: null }));
+    expect(Number(headers.get('content-length'))).toBe(text.length);
+  });
+
+  it('is answered 500 when an item does not match', async () => {
+    expect((await call('GET', '/api/lists/7/')).status).toBe(500);
+    expect((await call('GET', '/api/lists/1.5/')).status).toBe(500);
+  });
+
+  it('does not keep others waiting while it is checked and written', async () => {
+    let others = 0;
+    const other = setInterval(() => (others += 1), 1);
+    await call('GET', '/api/lists/200000/');
+    clearInterval(other);
+    expect(others).toBeGreaterThan(10);
   });
 });
 
@@ -600,6 +651,7 @@ describe('the OpenAPI document', () => {
       '/api/cached/{name}/',
       '/api/things/',
       '/api/numbers/{count}/',
+      '/api/lists/{count}/',
       '/api/broken/{how}/',
     ]);
     const get = json.paths['/api/things/{name}/'].get;
