@@ -35,7 +35,7 @@ const BODY_BYTES = 1 << 20;
 
 export const abusers: readonly Abuser[] = [
   repeating('deep pages of the hot account', ({ hotAccount, hotToken }, turn) => {
-    const page = 1 + ((turn * 997) % 10_000);
+    const page = 1 + ((turn * 997) % 500);
     return get(
       `/api/transfers/?account=${hotAccount}&token=${hotToken}&order=asc&page=${page}&limit=100&turn=${turn}`,
     );
