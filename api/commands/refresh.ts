@@ -40,7 +40,7 @@ export interface RefreshBusDeps {
 
 const WAIT_MS = 8000;
 
-/** Equal requests within this time share one message. */
+/** Equal requests of one caller within this time share one message. */
 const SHARED_MS = 1000;
 
 /** Notifications of many subjects arrive in bursts; one query serves a burst. */
@@ -52,7 +52,9 @@ interface Pending {
   readonly published: Promise<boolean>;
 }
 
-const keyOf = (request: RefreshRequest): string => `${request.type} ${requestSubject(request)}`;
+/** With the caller: a request that shared another caller's message would wait in that caller's line. */
+const keyOf = (request: RefreshRequest): string =>
+  `${request.type} ${requestSubject(request)} ${request.type === 'balance.requested' ? request.caller : ''}`;
 
 export function createRefreshBus({ publisher, log, now, waitMs = WAIT_MS }: RefreshBusDeps): RefreshBus {
   const waiters = createWaiters();
@@ -92,7 +94,7 @@ function createRequester({
 }: Pick<RefreshBusDeps, 'publisher' | 'log' | 'now'>): (
   requests: readonly RefreshRequest[],
 ) => Map<RefreshRequest, Pending> {
-  /** By type and subject, oldest first. */
+  /** By type, subject and caller, oldest first. */
   const shared = new Map<string, Pending>();
 
   const append = async (messages: readonly RequestsMessage[]): Promise<boolean> => {

@@ -47,7 +47,7 @@ describe('a refresh', () => {
     expect(new Set(asked)).toEqual(new Set([5000]));
   });
 
-  it('shares one request among callers within a second', async () => {
+  it('shares one request of a caller within a second', async () => {
     const { bus, appended, tick } = world();
     const times: number[] = [];
     const look = async (requestedAt: (of: typeof request) => number): Promise<true> => {
@@ -62,6 +62,13 @@ describe('a refresh', () => {
     await bus.refresh([request], async (requestedAt) => times.push(requestedAt(request)));
     expect(appended).toHaveLength(2);
     expect(times).toEqual([5000, 5000, 5000, 6000]);
+  });
+
+  it('appends the request of each caller, so that none waits in the line of another', async () => {
+    const { bus, appended } = world();
+    for (const caller of ['a', 'b', 'a']) await bus.refresh([{ ...request, caller }], async () => true);
+    expect(appended).toMatchObject([{ value: { caller: 'a' } }, { value: { caller: 'b' } }]);
+    expect(appended).toHaveLength(2);
   });
 
   it('times out', async () => {
