@@ -4,12 +4,13 @@ import { z } from 'zod';
 
 import { STRK_TOKEN, toFelt } from '../../../schemas/felt.ts';
 import { abusers, startAbuser } from '../../support/abusers.ts';
-import type { Abuser, Target } from '../../support/abusers.ts';
+import type { Outcomes, Target } from '../../support/abusers.ts';
 import type { BenchCase, Figure } from '../case.ts';
 import { wanted } from '../case.ts';
 import type { Client } from '../client.ts';
 import { fill, untilMerged } from '../fill.ts';
 import { percentile, randomNumbers } from '../measure.ts';
+import { startHangingWebhook } from '../hanging-webhook.ts';
 import { watchProcesses } from '../processes.ts';
 import type { Stores } from '../stores.ts';
 import { SEQUENCER, createSynthetic, hashOf, madeBlock } from '../synthetic.ts';
@@ -35,7 +36,7 @@ export const abuse: BenchCase = {
   name: 'abuse',
   summary: 'polite callers, 20 requests a second, beside one abuser of each kind',
   async run(world, { samples }) {
-    const chain = await world.chain({ head: 3, perBlock: 20 });
+    const chain = await world.chain({ head: 3, perBlock: 40 });
     const settings = { STARKNET_RPC_URL: chain.url, INDEX_FROM: '0' };
     const { service, dataDir } = await world.service('abuse', settings);
     const stores = await world.stores(dataDir);
@@ -65,11 +66,15 @@ export const abuse: BenchCase = {
 
     const rows: (string | number)[][] = [];
     const figures: Figure[] = [...tails('alone', alone)];
-    for (const abuser of abusers) {
-      const beside = await besideAbuser(abuser, { target, polite, paths, count, stores });
-      world.say(`${abuser.name}: p99 ${percentile(beside.times, 0.99).toFixed(0)} ms`);
-      figures.push(...tails(abuser.name, beside));
-      rows.push([abuser.name, beside.failures, Math.round(beside.idleAfterMs), beside.outcomes]);
+    const starts = [
+      ...abusers.map((abuser) => ({ name: abuser.name, start: async () => startAbuser(abuser, target) })),
+      { name: 'webhook to a host that hangs', start: async () => await startHangingWebhook(user, chain) },
+    ];
+    for (const { name, start } of starts) {
+      const beside = await besideAbuser(start, { polite, paths, count, stores });
+      world.say(`${name}: p99 ${percentile(beside.times, 0.99).toFixed(0)} ms`);
+      figures.push(...tails(name, beside));
+      rows.push([name, beside.failures, Math.round(beside.idleAfterMs), beside.outcomes]);
     }
     return {
       figures,
@@ -123,16 +128,15 @@ async function callPolitely(client: Client, paths: (turn: number) => string, cou
 }
 
 async function besideAbuser(
-  abuser: Abuser,
+  start: () => Promise<{ leave(): Promise<Outcomes> }>,
   deps: {
-    readonly target: Target;
     readonly polite: Client;
     readonly paths: (turn: number) => string;
     readonly count: number;
     readonly stores: Stores;
   },
 ): Promise<Polite & { readonly idleAfterMs: number; readonly outcomes: string }> {
-  const running = startAbuser(abuser, deps.target);
+  const running = await start();
   await sleep(WARM_UP_MS);
   const polite = await callPolitely(deps.polite, deps.paths, deps.count);
   const outcomes = JSON.stringify(await running.leave());
