@@ -113,7 +113,12 @@ export function limitReads(clickhouse: ClickHouse, limits: Partial<ReadQueueLimi
       }
     };
     const withLimits = ({ settings }: ReadOptions, priority: number): ReadOptions => ({
-      settings: { priority, ...readClass.settings, ...settings },
+      settings: {
+        priority,
+        max_execution_time: Math.ceil(readClass.timeoutMs / 1000),
+        ...readClass.settings,
+        ...settings,
+      },
       signal: ended,
     });
     return {

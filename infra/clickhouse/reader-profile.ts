@@ -11,26 +11,30 @@ const QUOTING = Object.keys(QUOTED)[0];
 /** ClickHouse does so only for a user whose `readonly` is not 0. */
 const CANCELLING = 'cancel_http_readonly_queries_on_client_close';
 
+/** Limits of one query: bytes, seconds, rows; 0: none. */
+const LIMITS = ['max_memory_usage', 'max_execution_time', 'max_rows_to_read'] as const;
+
 /** The profile of the API's user. */
 interface ReaderProfile {
   /** The user is under `readonly = 1`, and may change no setting. */
   readonly isFixed: boolean;
-  /** Bytes of one query; 0: no limit. */
-  readonly maxMemory: number;
+  readonly limits: Readonly<Partial<Record<(typeof LIMITS)[number], number>>>;
 }
 
 /**
- * The settings of a read as the user may send them: the profile's memory limit stays where it is lower. null: none.
- * A query whose client has gone is cancelled.
+ * The settings of a read as the user may send them: a limit of the profile stays where it is lower. null: none. A query
+ * whose client has gone is cancelled.
  */
 export function readerSettings(client: ClickHouseClient) {
   const profileOf = onceSuccessful(() => readProfile(client));
   return async (settings: Settings): Promise<Settings | null> => {
-    const { isFixed, maxMemory } = await profileOf();
+    const { isFixed, limits } = await profileOf();
     if (isFixed) return null;
-    const own = { ...settings, [CANCELLING]: 1 };
-    const isHigher = maxMemory > 0 && Number(settings['max_memory_usage'] ?? 0) > maxMemory;
-    return isHigher ? { ...own, max_memory_usage: maxMemory } : own;
+    const lower = LIMITS.flatMap((name) => {
+      const [limit = 0, asked = 0] = [limits[name], settings[name]];
+      return limit > 0 && Number(asked) > limit ? [[name, limit] as const] : [];
+    });
+    return { ...settings, ...Object.fromEntries(lower), [CANCELLING]: 1 };
   };
 }
 
@@ -38,21 +42,29 @@ export function readerSettings(client: ClickHouseClient) {
 async function readProfile(client: ClickHouseClient): Promise<ReaderProfile> {
   const result = await client.query({
     query: `SELECT toUInt8(getSetting('readonly') = 1) AS fixed, toUInt8(getSetting('${QUOTING}')) AS quoting,
-      toString(getSetting('max_memory_usage')) AS memory`,
+      ${LIMITS.map((name) => `toString(getSetting('${name}')) AS ${name}`).join(', ')}`,
     format: 'JSONEachRow',
   });
   const [row] = profileRows.parse(await result.json());
-  if (row === undefined) return { isFixed: false, maxMemory: 0 };
+  if (row === undefined) return { isFixed: false, limits: {} };
   if (row.fixed === 1 && row.quoting === 0) {
     throw new AppError(
       'CONFIG_INVALID',
       `The ClickHouse user of the API has readonly = 1: set ${QUOTING} = 1 in its profile`,
     );
   }
-  return { isFixed: row.fixed === 1, maxMemory: Number(row.memory) };
+  return { isFixed: row.fixed === 1, limits: row };
 }
 
-const profileRows = z.array(z.object({ fixed: z.number(), quoting: z.number(), memory: z.string() }));
+const profileRows = z.array(
+  z.object({
+    fixed: z.number(),
+    quoting: z.number(),
+    max_memory_usage: z.coerce.number(),
+    max_execution_time: z.coerce.number(),
+    max_rows_to_read: z.coerce.number(),
+  }),
+);
 
 /** Runs `work` until it has succeeded once; then its result is returned. */
 function onceSuccessful<T>(work: () => Promise<T>): () => Promise<T> {

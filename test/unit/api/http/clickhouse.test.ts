@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 
-import { limitReads } from '../../../../api/http/clickhouse.ts';
-import type { ClickHouse } from '../../../../infra/clickhouse/client.ts';
+import { limitReads, readClasses } from '../../../../api/http/clickhouse.ts';
+import type { ClickHouse, Settings } from '../../../../infra/clickhouse/client.ts';
 import { AppError } from '../../../../schemas/errors.ts';
 
 const query = { name: 'test', sql: 'SELECT 1', row: z.unknown() };
@@ -250,3 +250,23 @@ test('passes on an error that a retry cannot help', async () => {
   await expect(clickhouseFor(requestOf()).rows(query)).rejects.toBe(wrong);
   expect(wrong).not.toBeInstanceOf(AppError);
 });
+
+test.each(['page', 'account', 'trace'] as const)(
+  'limits the time, memory and rows of a read of class %s, unless the read has limits of its own',
+  async (readClass) => {
+    const server = slow();
+    const sent: Settings[] = [];
+    const rows: ClickHouse['rows'] = async (_query, _params, options) => {
+      sent.push(options?.settings ?? {});
+      return [];
+    };
+    const clickhouse = limitReads({ ...server, rows })(requestOf(), { readClass });
+    await clickhouse.rows(query);
+    await clickhouse.rows(query, {}, { settings: { max_execution_time: 1 } });
+    for (const name of ['max_execution_time', 'max_memory_usage', 'max_rows_to_read'])
+      expect(sent[0]?.[name]).toBeGreaterThan(0);
+    // ClickHouse ends a read no later than its request.
+    expect(Number(sent[0]?.['max_execution_time']) * 1000).toBe(readClasses[readClass].timeoutMs);
+    expect(sent[1]?.['max_execution_time']).toBe(1);
+  },
+);
