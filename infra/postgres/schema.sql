@@ -689,6 +689,19 @@ CREATE TABLE tokens_v1_b1.tokens (
   CONSTRAINT tokens_pkey PRIMARY KEY (token)
 );
 
+CREATE TABLE unmoved_balances_v1_b1.answers (
+  account text NOT NULL,
+  token text NOT NULL,
+  block bigint NOT NULL,
+  block_hash text NOT NULL,
+  balance numeric(78,0),
+  reason text,
+  observed_at bigint NOT NULL,
+  requested_at bigint NOT NULL,
+  stored_at bigint NOT NULL,
+  CONSTRAINT answers_pkey PRIMARY KEY (account, token)
+);
+
 CREATE TABLE webhooks_v3_b1.command_outcomes (
   id text NOT NULL,
   type text NOT NULL,
@@ -804,11 +817,11 @@ CREATE UNIQUE INDEX repairs_one_pending ON tds.repairs USING btree (height) WHER
 
 CREATE INDEX webhook_deliveries_by_block ON tds.webhook_deliveries USING btree (block_hash) WHERE (event = 'balance.changed'::text);
 
-CREATE INDEX webhook_deliveries_by_status ON tds.webhook_deliveries USING btree (webhook_id, status, created_at DESC, id);
-
 CREATE INDEX webhook_deliveries_by_subject ON tds.webhook_deliveries USING btree (subject) WHERE (subject IS NOT NULL);
 
 CREATE INDEX webhook_deliveries_due ON tds.webhook_deliveries USING btree (webhook_id, due_at) WHERE (due_at IS NOT NULL);
+
+CREATE INDEX webhook_deliveries_filtered ON tds.webhook_deliveries USING btree (webhook_id, event, status, created_at DESC, id);
 
 CREATE INDEX webhook_deliveries_finished ON tds.webhook_deliveries USING btree (created_at) WHERE (due_at IS NULL);
 
@@ -825,6 +838,8 @@ CREATE INDEX tokens_by_standard ON tokens_v1_b1.tokens USING btree (standard, to
 CREATE INDEX tokens_by_text ON tokens_v1_b1.tokens USING gin (name tds.gin_trgm_ops, symbol tds.gin_trgm_ops);
 
 CREATE INDEX tokens_curated ON tokens_v1_b1.tokens USING btree (token) WHERE (verified OR common OR public OR hidden);
+
+CREATE INDEX answers_stored_at_idx ON unmoved_balances_v1_b1.answers USING btree (stored_at);
 
 CREATE INDEX command_outcomes_by_time ON webhooks_v3_b1.command_outcomes USING btree (issued_at);
 

@@ -79,14 +79,27 @@ export interface DeliveryFilters {
   readonly event?: Delivery['event'] | undefined;
 }
 
-/** A null parameter does not filter. */
-const MATCHES_FILTERS =
-  'webhook_id = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR event = $3)';
-const filterParams = (webhookId: number, { status, event }: DeliveryFilters): unknown[] => [
-  webhookId,
-  status ?? null,
-  event ?? null,
-];
+/**
+ * Selects the keys of the deliveries that pass the filters: from one range of an index, or from one for each event or status
+ * that a filter leaves open. `ofEach` ends the statement of each range, and `given` are the values of its parameters.
+ */
+function selectKeys(
+  webhookId: number,
+  { status, event }: DeliveryFilters,
+  ofEach = '',
+  given: readonly number[] = [],
+): { readonly text: string; readonly params: unknown[] } {
+  const params: unknown[] = [webhookId, ...given];
+  const where = (condition: string): string =>
+    `(SELECT created_at, id FROM tds.webhook_deliveries WHERE webhook_id = $1 ${condition} ${ofEach})`;
+  if (status === undefined && event === undefined) return { text: where(''), params };
+  const events = event === undefined ? DELIVERED_EVENTS : [event];
+  const statuses = status === undefined ? DELIVERY_STATUSES : [status];
+  const ranges = events.flatMap((name) =>
+    statuses.map((one) => where(`AND event = $${params.push(name)} AND status = $${params.push(one)}`)),
+  );
+  return { text: ranges.join(' UNION ALL '), params };
+}
 
 /** Highest exact count; above it the planner's estimate is returned. */
 export const MAX_EXACT_COUNT = 10_000;
@@ -100,35 +113,42 @@ export async function countDeliveries(
   webhookId: number,
   filters: DeliveryFilters,
 ): Promise<{ readonly count: number; readonly isEstimate: boolean }> {
-  const all = `SELECT 1 FROM tds.webhook_deliveries WHERE ${MATCHES_FILTERS}`;
+  const most = MAX_EXACT_COUNT + 1;
+  const limited = selectKeys(webhookId, filters, 'LIMIT $2', [most]);
   const [counted] = await sqlRows(
     db,
     z.object({ n: z.number() }),
-    `SELECT count(*) AS n FROM (${all} LIMIT $4) AS counted`,
-    [...filterParams(webhookId, filters), MAX_EXACT_COUNT + 1],
+    `SELECT count(*) AS n FROM (SELECT 1 FROM (${limited.text}) AS keys LIMIT $2) AS counted`,
+    limited.params,
   );
   const n = counted?.n ?? 0;
   if (n <= MAX_EXACT_COUNT) return { count: n, isEstimate: false };
-  const [plan] = await sqlRows(db, planRow, `EXPLAIN (FORMAT JSON) ${all}`, filterParams(webhookId, filters));
+  const { text, params } = selectKeys(webhookId, filters);
+  const [plan] = await sqlRows(db, planRow, `EXPLAIN (FORMAT JSON) ${text}`, params);
   return { count: Math.max(n, plan?.['QUERY PLAN'][0].Plan['Plan Rows'] ?? 0), isEstimate: true };
 }
 
-/** Newest first. The last page is read from the other end. */
+/**
+ * Newest first. The last page is read from the other end. Deliveries before the page are skipped in the index; only those of
+ * the page are read, with their bodies.
+ */
 export async function listDeliveries(
   db: Sql,
   webhook: Pick<WebhookRow, 'id' | 'status'>,
   filters: DeliveryFilters,
-  page: { readonly offset: number | 'last'; readonly limit: number },
+  { offset: asked, limit }: { readonly offset: number | 'last'; readonly limit: number },
 ): Promise<Delivery[]> {
-  const isLast = page.offset === 'last';
-  const order = isLast ? 'created_at, id DESC' : 'created_at DESC, id';
-  const rows = await sqlRows(
+  const [offset, order] = asked === 'last' ? [0, 'created_at, id DESC'] : [asked, 'created_at DESC, id'];
+  const ofEach = `ORDER BY ${order} LIMIT $2`;
+  const keys = selectKeys(webhook.id, filters, ofEach, [offset + limit, offset, limit]);
+  return await sqlRows(
     db,
     deliveryRow,
-    `${selectDeliveries(webhook)} WHERE ${MATCHES_FILTERS} ORDER BY ${order} LIMIT $4 OFFSET $5`,
-    [...filterParams(webhook.id, filters), page.limit, isLast ? 0 : page.offset],
+    `${selectDeliveries(webhook)}
+     WHERE id = ANY (ARRAY(SELECT id FROM (${keys.text}) AS keys ORDER BY ${order} OFFSET $3 LIMIT $4))
+     ORDER BY created_at DESC, id`,
+    keys.params,
   );
-  return isLast ? rows.toReversed() : rows;
 }
 
 export async function findDelivery(
