@@ -140,6 +140,6 @@ test('a rebuild keeps the rows of messages that retention has deleted', async ()
 
 test('every projection of a topic with finite retention carries rows over', () => {
   const finite = projections.filter(({ topic }) => topic.retention !== 'forever');
-  expect(finite.map(({ name }) => name)).toEqual(['usage', 'key-use']);
+  expect(finite.map(({ name }) => name)).toEqual(['usage', 'unmoved-balances', 'key-use']);
   for (const projection of finite) expect(projection).toHaveProperty('carryOver');
 });

@@ -152,6 +152,13 @@ test.each(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI
 );
 
 describe('settings of a request', () => {
+  const profile = {
+    fixed: 0,
+    quoting: 1,
+    max_memory_usage: '0',
+    max_execution_time: '0',
+    max_rows_to_read: '0',
+  };
   const settingsOf = async (options: {
     isReader?: boolean;
     cluster?: { name: string; insertQuorum: string };
@@ -160,7 +167,7 @@ describe('settings of a request', () => {
     const url = await serverOf((message, response) => {
       seen.push(Object.fromEntries(new URL(message.url ?? '', 'http://server').searchParams));
       const isCheck = seen.length === 1 && options.isReader === true;
-      message.resume().on('end', () => response.end(isCheck ? '{"fixed":0,"quoting":1,"memory":"0"}\n' : ''));
+      message.resume().on('end', () => response.end(isCheck ? `${JSON.stringify(profile)}\n` : ''));
     });
     const clickhouse = createClickHouse(url, { application: 'test', timeoutMs: 5000, ...options });
     closers.push(() => clickhouse.close());
