@@ -484,6 +484,18 @@ export const settings = {
     30,
     'days for which finished deliveries are kept',
   ),
+  webhookMaxDeliveries: setting(
+    'WEBHOOK_MAX_DELIVERIES',
+    integer(1, 1_000_000_000),
+    1_000_000,
+    'deliveries kept of one webhook: above it the oldest finished ones are deleted, and a webhook for which more wait is disabled',
+  ),
+  webhookMaxDeliveriesPerUser: setting(
+    'WEBHOOK_MAX_DELIVERIES_PER_USER',
+    integer(1, 1_000_000_000),
+    5_000_000,
+    'deliveries kept of all webhooks of one user, shared equally among them',
+  ),
   logLevel: setting(
     'LOG_LEVEL',
     z.enum(LOG_LEVELS, `must be one of ${LOG_LEVELS.join(', ')}`),

@@ -116,6 +116,51 @@ export async function deletePageOfOld(
   );
 }
 
+/** When the oldest of the newest deliveries of a webhook was stored, unix milliseconds; null: it has fewer than so many. */
+export async function newestSince(db: Sql, webhookId: number, count: number): Promise<number | null> {
+  const [row] = await sqlRows(
+    db,
+    z.object({ created_at: z.number() }),
+    `SELECT created_at FROM tds.webhook_deliveries WHERE webhook_id = $1
+     ORDER BY created_at DESC, id OFFSET $2 LIMIT 1`,
+    [webhookId, count - 1],
+  );
+  return row?.created_at ?? null;
+}
+
+/** Whether more than so many deliveries of a webhook wait for an attempt. */
+export async function waitMoreThan(db: Sql, webhookId: number, count: number): Promise<boolean> {
+  const { rowCount: more } = await db.query(
+    `SELECT 1 FROM tds.webhook_deliveries WHERE webhook_id = $1 AND due_at IS NOT NULL
+     ORDER BY due_at OFFSET $2 LIMIT 1`,
+    [webhookId, count],
+  );
+  return more !== null && more > 0;
+}
+
+/**
+ * Deletes one page of the deliveries of a webhook stored before a time that have no attempt left and are older than
+ * `minAgeMs`, by the clock behind, and returns their number.
+ */
+export async function deletePageBefore(
+  pool: Pool,
+  { webhookId, before, now, minAgeMs }: Readonly<Record<'webhookId' | 'before' | 'now' | 'minAgeMs', number>>,
+  limit: number,
+): Promise<number> {
+  return await inTransaction(
+    pool,
+    async (tx) =>
+      await deletePage(
+        tx,
+        `SELECT id FROM tds.webhook_deliveries
+         WHERE webhook_id = $1 AND created_at < $2 AND due_at IS NULL
+           AND created_at < least($3, (extract(epoch FROM now()) * 1000)::bigint) - $4::bigint
+         ORDER BY created_at, id DESC LIMIT $5`,
+        [webhookId, before, now, minAgeMs, limit],
+      ),
+  );
+}
+
 /** Number of deleted webhooks that still have deliveries. */
 export async function countDeletions(db: Sql): Promise<number> {
   const [row] = await sqlRows(

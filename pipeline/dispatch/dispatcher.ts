@@ -6,6 +6,7 @@ import { oldestWebhookAt } from '../../projections/webhooks/queries.ts';
 import type { Egress } from '../egress/egress.ts';
 import { createLogReaderRetry } from '../log-reading.ts';
 import { startCleanup } from './cleanup.ts';
+import { startQuota } from './quota.ts';
 import { startMaintenance } from './maintenance.ts';
 import { balanceMatcher } from './match/balances.ts';
 import type { DispatchDeps, MatchDeps } from './deps.ts';
@@ -33,6 +34,8 @@ export interface DispatcherOptions extends Omit<
     | 'webhookConcurrency'
     | 'webhookEndpointConcurrency'
     | 'webhookHistoryDays'
+    | 'webhookMaxDeliveries'
+    | 'webhookMaxDeliveriesPerUser'
   >;
   readonly egress: Egress;
   readonly sealing: Sealing;
@@ -67,7 +70,9 @@ export async function startDispatcher(options: DispatcherOptions): Promise<Dispa
   const settings = { deadLimit: config.webhookDisableAfter };
   const maintenance = startMaintenance({ ...common, publisher, onDue, settings }, onFatal);
   const cleanup = startCleanup({ ...common, settings: { historyDays: config.webhookHistoryDays } }, onFatal);
-  const stops = [() => sender.stop(), () => maintenance.stop(), () => cleanup.stop()];
+  const { webhookMaxDeliveries: perWebhook, webhookMaxDeliveriesPerUser: perUser } = config;
+  const quota = startQuota({ ...common, publisher, settings: { perWebhook, perUser } }, onFatal);
+  const stops = [sender, maintenance, cleanup, quota].map((one) => () => one.stop());
   const stop = async (): Promise<void> => {
     stopping.abort();
     await Promise.all(stops.map((each) => each()));

@@ -41,7 +41,8 @@ export function startMaintenance(deps: MaintenanceDeps, onFatal: (error: unknown
       const reenabled = await endpointsOfReenabledOwners(pool, schema);
       await reenableEndpointsOfOwners(pool, reenabled);
       if (activated.length + reenabled.length > 0) onDue();
-      for (const webhook of await webhooksToDisable(pool, schema, deadLimit)) await requestDisable(webhook);
+      for (const { consecutive_dead: dead, ...webhook } of await webhooksToDisable(pool, schema, deadLimit))
+        await requestDisable(webhook, `${dead} deliveries in a row are dead.`);
       metrics.due.set(await countDueEndpoints(pool, clock.now()));
     }
     return INTERVAL_MS;
@@ -50,30 +51,25 @@ export function startMaintenance(deps: MaintenanceDeps, onFatal: (error: unknown
   return startLoop({ round: maintain, retryWhileUnavailable, onFatal, clock });
 }
 
-/** Publishes `webhook.disable`, once per activation within `REPUBLISH_MS`. */
-function createDisableRequests({
+/** Publishes `webhook.disable`, once per activation within `REPUBLISH_MS`. The owner sees the reason. */
+export function createDisableRequests({
   publisher,
   clock,
   log,
 }: Pick<MaintenanceDeps, 'publisher' | 'clock' | 'log'>) {
   /** Unix milliseconds, by the command's id. */
   const publishedAt = new Map<string, number>();
-  return async ({
-    id: webhookId,
-    activation,
-    consecutive_dead: dead,
-  }: {
-    readonly id: number;
-    readonly activation: number;
-    readonly consecutive_dead: number;
-  }): Promise<void> => {
+  return async (
+    { id: webhookId, activation }: { readonly id: number; readonly activation: number },
+    reason: string,
+  ): Promise<void> => {
     const now = clock.now();
     for (const [id, at] of publishedAt) if (now - at > REPUBLISH_MS) publishedAt.delete(id);
     const id = `disable:${webhookId}:${activation}`;
     if (publishedAt.has(id)) return;
     publishedAt.set(id, now);
-    log.warn({ webhook: webhookId, dead }, 'webhook disabled: too many dead deliveries in a row');
-    const body = { webhook_id: webhookId, activation, reason: `${dead} deliveries in a row are dead.` };
+    log.warn({ webhook: webhookId, reason }, 'webhook disabled');
+    const body = { webhook_id: webhookId, activation, reason };
     const about = { v: 1, id, issued_at: now, actor: 'system', request_hash: null } as const;
     await publisher.publish(topics.commands, [{ value: { ...about, type: 'webhook.disable', body } }]);
   };

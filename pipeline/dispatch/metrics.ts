@@ -41,7 +41,7 @@ export function createDispatchMetrics(registry: Registry) {
     ),
     deleted: counter(
       'tds_webhook_deliveries_deleted_total',
-      'Deliveries deleted, by reason: webhook_deleted, or expired (older than WEBHOOK_HISTORY_DAYS)',
+      'Deliveries deleted, by reason: webhook_deleted, expired (older than WEBHOOK_HISTORY_DAYS), or quota (above WEBHOOK_MAX_DELIVERIES)',
       ['reason'],
     ),
     due: gauge('tds_webhook_endpoints_due', 'Webhooks with a due delivery'),

@@ -21,6 +21,8 @@ import { createSend } from '../../pipeline/dispatch/send/attempt.ts';
 import { startSender } from '../../pipeline/dispatch/send/sender.ts';
 import type { SenderSettings } from '../../pipeline/dispatch/send/sender.ts';
 import { startCleanup } from '../../pipeline/dispatch/cleanup.ts';
+import type { QuotaDeps } from '../../pipeline/dispatch/quota.ts';
+import { startQuota } from '../../pipeline/dispatch/quota.ts';
 import { startMaintenance } from '../../pipeline/dispatch/maintenance.ts';
 import { createEgress } from '../../pipeline/egress/egress.ts';
 import { createLogReaderRetry } from '../../pipeline/log-reading.ts';
@@ -69,6 +71,8 @@ export interface Station {
   stop(): Promise<void>;
 }
 
+const NO_QUOTA = { perWebhook: 1e9, perUser: 1e9 };
+
 /** The delivery of webhooks on real stores, log, projector and sockets, with a clock that the test controls. */
 export interface DeliveryWorld extends Pick<ProjectionWorld, 'pool' | 'env' | 'kafka' | 'log'> {
   readonly schema: string;
@@ -92,7 +96,7 @@ export interface DeliveryWorld extends Pick<ProjectionWorld, 'pool' | 'env' | 'k
   looked(): Promise<void>;
   sender(options?: { readonly pool?: Pool } & Partial<SenderSettings>): Station;
   /** Everything except the matchers. */
-  station(options?: Partial<SenderSettings>): Promise<Station>;
+  station(options?: Partial<SenderSettings>, limits?: QuotaDeps['settings']): Promise<Station>;
   /** Deletes all deliveries and resets the clock. */
   reset(): Promise<void>;
   close(): Promise<void>;
@@ -279,7 +283,7 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
         await sender.stop();
       });
     },
-    async station(settings = {}) {
+    async station(settings = {}, limits = NO_QUOTA) {
       const stopping = new AbortController();
       const sender = own.sender(settings);
       const retryWhileUnavailable = createLogReaderRetry('test', log, stopping.signal);
@@ -297,10 +301,12 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
         onFatal,
       );
       const cleanup = startCleanup({ ...shared, log, metrics, settings: { historyDays: 30 } }, onFatal);
+      const quota = startQuota({ ...shared, publisher, log, metrics, settings: limits }, onFatal);
       const requests = await runRequests({ ...shared, kafka, onDue: () => {} }, onFatal);
       return started(async () => {
         stopping.abort();
-        await Promise.all([sender.stop(), upkeep.stop(), cleanup.stop(), requests.stop()]);
+        const all = [sender, upkeep, cleanup, quota, requests];
+        await Promise.all(all.map(async (one) => await one.stop()));
       });
     },
     async reset() {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 
 import { inTransaction } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
@@ -27,13 +27,13 @@ afterEach(async () => {
   expect(world.failures.splice(0)).toEqual([]);
 });
 
-/** Stores deliveries with times from 1 to `count`; every third is pending, unless all are finished. */
-async function fill(webhookId: number, count: number, isFinished = true): Promise<void> {
+/** Stores deliveries with times from `after` + 1 to `after` + `count`; every third is pending, unless all are finished. */
+async function fill(webhookId: number, count: number, isFinished = true, after = 0): Promise<void> {
   await world.pool.query(
     `INSERT INTO tds.webhook_deliveries (id, webhook_id, event, body, created_at, status, scheduled_at, due_at)
-     SELECT gen_random_uuid(), $1, 'transfer.created', '{}', n, CASE WHEN at IS NULL THEN 'success' ELSE 'pending' END, at, at
+     SELECT gen_random_uuid(), $1, 'transfer.created', '{}', $4::bigint + n, CASE WHEN at IS NULL THEN 'success' ELSE 'pending' END, at, at
      FROM (SELECT n, CASE WHEN n % 3 = 0 AND NOT $3 THEN n::bigint END AS at FROM generate_series(1, $2::int) AS n) AS made`,
-    [webhookId, count, isFinished],
+    [webhookId, count, isFinished, after],
   );
 }
 async function countOf(table: string, webhookId: number): Promise<number> {
@@ -245,4 +245,75 @@ it('reads a page and no more of 200,000 deliveries, whether the planner has stat
       expect(rows, text).toBeLessThanOrEqual(500);
     }
   }
+});
+
+describe('the quota', () => {
+  const LIMITS = { perWebhook: 100, perUser: 160 };
+  const URL = 'http://127.0.0.2/';
+  /** A day before the test's clock. */
+  const before = (): number => world.clock.now() - DAY_MS;
+  const timesOf = async (webhookId: number): Promise<number[]> => {
+    const { rows } = await world.pool.query<{ at: number }>(
+      'SELECT created_at - $2::bigint AS at FROM tds.webhook_deliveries WHERE webhook_id = $1 ORDER BY created_at',
+      [webhookId, before()],
+    );
+    return rows.map(({ at }) => at);
+  };
+  const newest = (count: number, of: number): number[] =>
+    Array.from({ length: count }, (_, i) => of - count + 1 + i);
+  /** A webhook whose endpoint has nothing due. */
+  const webhookOf = async (owner: number): Promise<number> => {
+    const { id } = await world.webhook(URL, owner);
+    await world.pool.query('INSERT INTO tds.webhook_endpoints (webhook_id, activation) VALUES ($1, 1)', [id]);
+    return id;
+  };
+
+  it('keeps the newest deliveries of a webhook, and does not touch those of another one', async () => {
+    const [full, other] = [await webhookOf(101), await webhookOf(102)];
+    await fill(full, 12_100, true, before());
+    await fill(other, LIMITS.perWebhook, true, before());
+    await world.station({}, LIMITS);
+    await until(async () => (await countOf('webhook_deliveries', full)) <= LIMITS.perWebhook);
+    await world.looked();
+    expect(await timesOf(full)).toEqual(newest(LIMITS.perWebhook, 12_100));
+    expect(await countOf('webhook_deliveries', other)).toBe(LIMITS.perWebhook);
+  });
+
+  it('of a user is shared by the webhooks of that user', async () => {
+    const [one, another] = [await webhookOf(103), await webhookOf(103)];
+    for (const id of [one, another]) await fill(id, 90, true, before());
+    await world.station({}, LIMITS);
+    for (const id of [one, another]) {
+      await until(async () => (await countOf('webhook_deliveries', id)) <= 80);
+      expect(await timesOf(id)).toEqual(newest(80, 90));
+    }
+  });
+
+  it('deletes neither what waits for an attempt nor what was stored within the hour, and then disables', async () => {
+    const id = await webhookOf(104);
+    await fill(id, 330, false, before());
+    const recent = 150;
+    await world.pool.query(
+      `INSERT INTO tds.webhook_deliveries (id, webhook_id, event, body, created_at, status)
+       SELECT gen_random_uuid(), $1, 'transfer.created', '{}', $2::bigint - n, 'success' FROM generate_series(1, $3::int) AS n`,
+      [id, world.clock.now(), recent],
+    );
+    await world.station({}, LIMITS);
+    const stateOf = async () => {
+      const { rows } = await world.pool.query<{ status: string; disabled_reason: string | null }>(
+        `SELECT status, disabled_reason FROM ${world.schema}.webhooks WHERE id = $1`,
+        [id],
+      );
+      return rows[0];
+    };
+    await until(async () => (await stateOf())?.status !== 'active');
+    expect(await stateOf()).toEqual({
+      status: 'disabled',
+      disabled_reason: 'More than 100 deliveries are waiting.',
+    });
+    const waiting = Array.from({ length: 110 }, (_, i) => 3 * (i + 1));
+    const kept = (await timesOf(id)).filter((at) => at <= 330);
+    expect(kept).toEqual(waiting);
+    expect(await countOf('webhook_deliveries', id)).toBe(waiting.length + recent);
+  });
 });

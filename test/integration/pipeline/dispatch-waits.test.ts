@@ -107,6 +107,8 @@ async function dispatch(): Promise<void> {
       webhookConcurrency: 1,
       webhookEndpointConcurrency: 1,
       webhookHistoryDays: 30,
+      webhookMaxDeliveries: 1_000_000,
+      webhookMaxDeliveriesPerUser: 1_000_000,
     },
     kafka,
     publisher,
