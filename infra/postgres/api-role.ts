@@ -1,6 +1,8 @@
 import pg from 'pg';
 
 import { AppError } from '../../schemas/errors.ts';
+import { errorCode } from '../network-errors.ts';
+import { retry } from '../retry.ts';
 import { inTransaction } from './client.ts';
 import type { Pool, Sql } from './client.ts';
 
@@ -31,14 +33,21 @@ export async function grantApiRole(pool: Pool, apiDatabaseUrl: string): Promise<
   const name = decodeURIComponent(username);
   if (name === '') throw new AppError('CONFIG_INVALID', 'API_DATABASE_URL names no role');
   const role = pg.escapeIdentifier(name);
-  await inTransaction(pool, async (tx) => {
-    await tx.query("SELECT pg_advisory_xact_lock(hashtext('tds.api-role'))");
-    await createRole(tx, name, password);
-    await grantDatabase(tx, role);
-    await grantReadModels(tx, role);
-    await grantWorkingState(tx, role);
-  });
+  const grant = async (): Promise<void> =>
+    await inTransaction(pool, async (tx) => {
+      await tx.query("SELECT pg_advisory_xact_lock(hashtext('tds.api-role'))");
+      await createRole(tx, name, password);
+      await grantDatabase(tx, role);
+      await grantReadModels(tx, role);
+      await grantWorkingState(tx, role);
+    });
+  // A role belongs to all databases of a server, the lock to one: elsewhere the role may be changed at the same time.
+  await retry(grant, { isRetryable: isChangedMeanwhile, baseMs: 50, maxMs: 1000, maxAttempts: 10 });
 }
+
+/** PostgreSQL has no code of its own for "tuple concurrently updated", nor for a role that was created meanwhile. */
+const isChangedMeanwhile = (error: unknown): boolean =>
+  ['XX000', '23505', '42710'].includes(errorCode(error) ?? '');
 
 /** Attributes that the role must not have, with the column of `pg_roles` that shows each. */
 const REFUSED_ATTRIBUTES = {

@@ -211,3 +211,19 @@ describe('an owner of the database that is no superuser', () => {
     });
   });
 });
+
+it('two installations on one server may grant the same role at the same time', async () => {
+  const other = await isolated();
+  const otherOwner = createPool(other.env.DATABASE_URL, { applicationName: 'test' });
+  await migrate(otherOwner);
+  const shared = new URL(url);
+  const name = `shared_${randomBytes(4).toString('hex')}`;
+  shared.username = name;
+  const owners = [owner, otherOwner];
+  for (let round = 0; round < 10; round += 1)
+    await Promise.all(owners.map(async (one) => await grantApiRole(one, shared.href)));
+  for (const one of owners) await one.query(`DROP OWNED BY ${name}`);
+  await owner.query(`DROP ROLE ${name}`);
+  await otherOwner.end();
+  await other.drop();
+});
