@@ -146,11 +146,6 @@ export async function apiWorld(env: Readonly<Record<string, string>> = {}): Prom
 
   const apiPool = createPool(fullEnv.API_DATABASE_URL, { applicationName: 'test-api', max: 10 });
   releasers.push('api pool', () => apiPool.end());
-  const reader = createClickHouse(fullEnv.API_CLICKHOUSE_URL, {
-    application: 'test-api',
-    isReader: true,
-  });
-  releasers.push('api clickhouse', () => reader.close());
   const publisher = kafka.publisher();
   releasers.push('publisher', () => publisher.close());
   const builds = () => servedBuilds(apiPool);
@@ -170,6 +165,11 @@ export async function apiWorld(env: Readonly<Record<string, string>> = {}): Prom
   releasers.push('egress', () => egress.close());
   const serve = async (settings: Config, now?: () => number): ReturnType<typeof startApi> => {
     const metrics = createMetrics('api');
+    const reader = createClickHouse(settings.apiClickhouseUrl ?? fullEnv.API_CLICKHOUSE_URL, {
+      application: 'test-api',
+      isReader: true,
+    });
+    releasers.push('api clickhouse', () => reader.close());
     const api = await startApi({
       config: { ...settings, port: 0 },
       pool: apiPool,
