@@ -16,7 +16,7 @@ import { deliveryAnswer, deliveryListAnswer, testedWebhookAnswer } from '../../s
 import { DELIVERED_EVENTS } from '../../schemas/webhooks/events.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
 import type { CommandBus } from '../../infra/commands/bus.ts';
-import { envelope, resolvePage } from '../http/envelope.ts';
+import { REACHABLE_ROWS, envelope, resolvePage } from '../http/envelope.ts';
 import { HttpError, invalidPage, notFound } from '../http/errors.ts';
 import { limit, page } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
@@ -77,12 +77,20 @@ function listRoute({ pool }: DeliveryRouteDeps): Route {
     response: { 200: deliveryListAnswer },
     async handler({ input: { params, query }, user, served, request }) {
       const webhook = await ownWebhook(pool, served, user, params.id);
-      const { count, isEstimate } = await countDeliveries(pool, params.id, query);
+      const counted = await countDeliveries(pool, params.id, query);
+      const { isEstimate } = counted;
+      const isByNumber = isEstimate && typeof query.page === 'number';
+      // An estimate may be too low or too high: a page exists if it has deliveries.
+      const asked = resolvePage(query.page, query.limit, isByNumber ? REACHABLE_ROWS : counted.count);
+      const offset = isEstimate && !isByNumber ? 'last' : asked.offset;
+      const deliveries = await listDeliveries(pool, webhook, query, { ...asked, offset });
+      if (deliveries.length === 0 && asked.number > 1) throw invalidPage();
+      const isFull = deliveries.length === query.limit;
+      const count = Math.max(
+        counted.count,
+        isByNumber ? asked.offset + deliveries.length + Number(isFull) : 0,
+      );
       const found = resolvePage(query.page, query.limit, count);
-      // The last page of an estimated count may be empty, or not the last.
-      const offset = isEstimate && query.page === 'last' ? 'last' : found.offset;
-      const deliveries = await listDeliveries(pool, webhook, query, { ...found, offset });
-      if (deliveries.length === 0 && found.number > 1) throw invalidPage();
       const results = deliveries.map(presentDelivery);
       const options = { query: request.query, count, countIsEstimate: isEstimate };
       return { status: 200, body: envelope(results, found, options) };

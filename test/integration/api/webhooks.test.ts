@@ -726,6 +726,35 @@ describe('deliveries', () => {
     await world.pool.query('DELETE FROM tds.webhook_deliveries WHERE webhook_id = $1', [id]);
   });
 
+  it('beyond an estimate that is too low can be reached', async () => {
+    const [{ id: other }, { id }] = [await make(), await make()];
+    const fill = async (webhook: number, count: number): Promise<unknown> =>
+      await world.pool.query(
+        `INSERT INTO tds.webhook_deliveries (id, webhook_id, event, body, created_at, status)
+         SELECT gen_random_uuid(), $1, 'transfer.created', $2, n, 'success' FROM generate_series(1, $3::int) AS n`,
+        [
+          webhook,
+          JSON.stringify({ event: 'transfer.created', created_at: '2026-01-02T03:04:05Z', data: {} }),
+          count,
+        ],
+      );
+    // The planner takes this webhook for one of few deliveries.
+    await fill(other, 10_000);
+    await fill(id, 1);
+    await world.pool.query('ANALYZE tds.webhook_deliveries');
+    await fill(id, 15_024);
+    const ask = async (query: string): Promise<Answer> => await call('GET', of(id, `deliveries/?${query}`));
+    const { json: first } = await ask('limit=100');
+    expect([first.count, first.count_is_estimate, first.total_pages]).toEqual([10_001, true, 101]);
+    const { json: beyond } = await ask('limit=100&page=120');
+    expect([beyond.results.length, beyond.count, beyond.total_pages]).toEqual([100, 12_001, 121]);
+    expect(beyond.links.next).toContain('page=121');
+    const { json: end } = await ask('limit=100&page=151');
+    expect([end.results.length, end.count, end.links.next]).toEqual([25, 15_025, null]);
+    expect((await ask('limit=100&page=152')).status).toBe(404);
+    await world.pool.query('DELETE FROM tds.webhook_deliveries WHERE webhook_id = ANY($1)', [[id, other]]);
+  });
+
   it('are retried by hand unless they have succeeded', async () => {
     const { id } = await make();
     await call('PATCH', of(id), { status: 'disabled' });
