@@ -5,7 +5,7 @@ import type { ClickHouseClient } from '@clickhouse/client';
 import { z } from 'zod';
 
 import { AppError } from '../../schemas/errors.ts';
-import { isBareError, isNetworkError } from '../network-errors.ts';
+import { errorCode, isBareError, isNetworkError } from '../network-errors.ts';
 import { createYielding, mapYielding } from '../yielding.ts';
 import { retry } from '../retry.ts';
 import { tableStatement } from './ddl.ts';
@@ -170,8 +170,10 @@ function createReads(
   return {
     async rows(query, params, options = {}) {
       const raw = await attempt(timeoutMs, options.signal ?? null, async (signal) => {
-        const result = await read(query, params, { ...options, signal });
-        return await result.json<unknown>();
+        return await againIfReset(async () => {
+          const result = await read(query, params, { ...options, signal });
+          return await result.json<unknown>();
+        });
       });
       return await mapYielding(raw, (row) => query.row.parse(row));
     },
@@ -190,6 +192,16 @@ function createReads(
       });
     },
   };
+}
+
+/** Sends a read once more if its connection broke: a server may close an idle connection just when it is used again. */
+async function againIfReset<T>(read: () => Promise<T>): Promise<T> {
+  try {
+    return await read();
+  } catch (error) {
+    if (errorCode(error) !== 'ECONNRESET') throw error;
+    return await read();
+  }
 }
 
 function openClient(

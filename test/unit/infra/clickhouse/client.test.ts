@@ -109,6 +109,34 @@ test('a response that is cut off is retryable', async () => {
   expect(isClickHouseUnavailable(await failureOf(clickhouse.rows(query)))).toBe(true);
 });
 
+test.each([
+  [1, 2, 'rows'],
+  [2, 2, 'retryable'],
+])('a read whose connection is reset is sent once more: %i resets', async (resets, sent, outcome) => {
+  let requests = 0;
+  const clickhouse = await clientOf((request, response) => {
+    requests += 1;
+    if (requests <= resets) request.socket.destroy();
+    else response.writeHead(200).end('{"one":1}\n');
+  });
+  const read = clickhouse.rows(query);
+  if (outcome === 'rows') expect(await read).toEqual([{ one: 1 }]);
+  else expect(isClickHouseUnavailable(await failureOf(read))).toBe(true);
+  expect(requests).toBe(sent);
+});
+
+test('an insert whose connection is reset is not sent again', async () => {
+  let requests = 0;
+  const clickhouse = await clientOf((request) => {
+    requests += 1;
+    request.socket.destroy();
+  });
+  expect(isClickHouseUnavailable(await failureOf(clickhouse.insertEncoded('t', [], Buffer.from('x'))))).toBe(
+    true,
+  );
+  expect(requests).toBe(1);
+});
+
 test('a query that its caller aborts is not retryable', async () => {
   const clickhouse = await clientOf(() => {});
   const signal = AbortSignal.timeout(50);
