@@ -330,6 +330,7 @@ const RETRYABLE_CODES: ReadonlySet<string> = new Set([
   '204', // CANNOT_FSYNC
   '209', // SOCKET_TIMEOUT
   '210', // NETWORK_ERROR
+  '216', // QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING: a proxy sent a request again whose connection broke
   '225', // NO_ZOOKEEPER
   '236', // ABORTED: the server is stopping
   '241', // MEMORY_LIMIT_EXCEEDED

@@ -83,6 +83,7 @@ describe.each(requests)('%s', (_, request) => {
     [252, 'TOO_MANY_PARTS', true],
     [241, 'MEMORY_LIMIT_EXCEEDED', true],
     [210, 'NETWORK_ERROR', true],
+    [216, 'QUERY_WITH_SAME_ID_IS_ALREADY_RUNNING', true],
     [204, 'CANNOT_FSYNC', true],
     [999, 'KEEPER_EXCEPTION', true],
     [242, 'TABLE_IS_READ_ONLY', true],
