@@ -38,8 +38,8 @@ beforeAll(async () => {
     l1: null,
   });
   node.control({ command: 'setL1', height: L1 });
-  // History is slow, so that it is still being read when the first reorg comes.
-  const slow = { kind: 'latency', ms: 400, heights: { from: 0, to: L1 - 1 } } as const;
+  // History is slow, so that it is still being read when the first reorg comes: 150 blocks take ten minutes.
+  const slow = { kind: 'latency', ms: 4000, heights: { from: 0, to: L1 - 1 } } as const;
   node.control({ command: 'fault', fault: slow });
   const env = {
     ...own.env,
