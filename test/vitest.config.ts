@@ -53,6 +53,8 @@ export default defineConfig({
   test: {
     sequence: { sequencer: SoakFirst },
     reporters: ['default', skipReasons, 'json'],
+    // `expect.poll` gives up after a second by default, which a shared machine does not always keep.
+    expect: { poll: { timeout: 15_000 } },
     // `.ci/run` reads it; `--outputFile.json=…` puts it elsewhere.
     outputFile: { json: '.cache/test-report.json' },
     projects: [
