@@ -17,10 +17,14 @@ interface ReadClass extends ReadQueueLimits {
 /** ClickHouse suspends a read while one with a smaller number runs. */
 const PRIORITY = { first: 1, extra: 2, trace: 3 } as const;
 
+/**
+ * What is read is limited in bytes: ClickHouse compares `max_rows_to_read` with all rows that a condition on the key selects,
+ * even if LIMIT ends the read after a few. The page of a token with more transfers than that would be refused.
+ */
 const pageSettings = {
   max_result_rows: 10_000,
   max_memory_usage: 600_000_000,
-  max_rows_to_read: 200_000_000,
+  max_bytes_to_read: 20_000_000_000,
 };
 
 /** Every limit is far above what a legitimate read needs. */
@@ -53,7 +57,7 @@ export const readClasses = {
     settings: {
       max_result_rows: 10_000,
       max_memory_usage: 1_000_000_000,
-      max_rows_to_read: 500_000_000,
+      max_bytes_to_read: 50_000_000_000,
       max_threads: 1,
       priority: PRIORITY.trace,
     },

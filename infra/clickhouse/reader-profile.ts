@@ -11,8 +11,8 @@ const QUOTING = Object.keys(QUOTED)[0];
 /** ClickHouse does so only for a user whose `readonly` is not 0. */
 const CANCELLING = 'cancel_http_readonly_queries_on_client_close';
 
-/** Limits of one query: bytes, seconds, rows; 0: none. */
-const LIMITS = ['max_memory_usage', 'max_execution_time', 'max_rows_to_read'] as const;
+/** Limits of one query: bytes of memory, seconds, bytes read; 0: none. */
+const LIMITS = ['max_memory_usage', 'max_execution_time', 'max_bytes_to_read'] as const;
 
 /** The profile of the API's user. */
 interface ReaderProfile {
@@ -62,7 +62,7 @@ const profileRows = z.array(
     quoting: z.number(),
     max_memory_usage: z.coerce.number(),
     max_execution_time: z.coerce.number(),
-    max_rows_to_read: z.coerce.number(),
+    max_bytes_to_read: z.coerce.number(),
   }),
 );
 

@@ -172,7 +172,7 @@ describe("the API's client of a user under readonly = 1", () => {
   test.each([
     ['max_memory_usage', 50_000_000],
     ['max_execution_time', 7],
-    ['max_rows_to_read', 1_000_000],
+    ['max_bytes_to_read', 1_000_000],
   ])('keeps %s of the profile where it is lower, and lowers a higher one', async (name, limit) => {
     const limits = {
       name: 'test.limit',

@@ -252,7 +252,7 @@ test('passes on an error that a retry cannot help', async () => {
 });
 
 test.each(['page', 'account', 'trace'] as const)(
-  'limits the time, memory and rows of a read of class %s, unless the read has limits of its own',
+  'limits the time and memory of a read of class %s, and the bytes it reads, unless the read has limits of its own',
   async (readClass) => {
     const server = slow();
     const sent: Settings[] = [];
@@ -263,8 +263,10 @@ test.each(['page', 'account', 'trace'] as const)(
     const clickhouse = limitReads({ ...server, rows })(requestOf(), { readClass });
     await clickhouse.rows(query);
     await clickhouse.rows(query, {}, { settings: { max_execution_time: 1 } });
-    for (const name of ['max_execution_time', 'max_memory_usage', 'max_rows_to_read'])
+    for (const name of ['max_execution_time', 'max_memory_usage', 'max_bytes_to_read'])
       expect(sent[0]?.[name]).toBeGreaterThan(0);
+    // It would refuse the first page of a token with more transfers than that.
+    expect(sent[0]).not.toHaveProperty('max_rows_to_read');
     // ClickHouse ends a read no later than its request.
     expect(Number(sent[0]?.['max_execution_time']) * 1000).toBe(readClasses[readClass].timeoutMs);
     expect(sent[1]?.['max_execution_time']).toBe(1);

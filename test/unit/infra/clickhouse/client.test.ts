@@ -186,7 +186,7 @@ describe('settings of a request', () => {
     quoting: 1,
     max_memory_usage: '0',
     max_execution_time: '0',
-    max_rows_to_read: '0',
+    max_bytes_to_read: '0',
   };
   const settingsOf = async (options: {
     isReader?: boolean;
