@@ -33,12 +33,14 @@ export interface TransferPosition {
 
 export type TransferOrder = 'desc' | 'asc';
 
-/** Rows of one table by a prefix of its key: `FROM … FINAL WHERE …`, and the filter that this already applies. */
+/** Rows of one table by a prefix of its key: `FROM … FINAL WHERE …`, and the filters that this already applies. */
 export interface TransferSource {
   readonly sql: string;
   /** Parameters of `sql` besides those of the filters. */
   readonly params?: Params;
-  readonly settles: FeltFilter | null;
+  readonly settles: readonly FeltFilter[];
+  /** A transfer may have several rows. Only positions and counts are read from such a source. */
+  readonly repeats?: true;
 }
 
 /** Highest height there can be; `lo` 0 and `hi` this are no bounds. */
@@ -187,7 +189,8 @@ function pageSql(
   const by = (prefix: string, suffix: string): string =>
     ['block', 'position', 'item'].map((name) => `${prefix}${name}${suffix}${way}`).join(', ');
   const selects = sources.map(
-    (source) => `SELECT ${selected} ${filtered(source, filters, read)} ORDER BY ${by('', '_desc')}`,
+    (source) =>
+      `SELECT ${distinct(source)}${selected} ${filtered(source, filters, read)} ORDER BY ${by('', '_desc')}`,
   );
   const [only] = selects;
   return selects.length === 1
@@ -195,6 +198,8 @@ function pageSql(
     : `SELECT * FROM (${selects.map((select) => `(${select} LIMIT {reach:UInt32})`).join(' UNION ALL ')})
        ORDER BY ${by('o_', '')} LIMIT {limit:UInt32} OFFSET {offset:UInt32}`;
 }
+
+const distinct = ({ repeats }: TransferSource): string => (repeats === true ? 'DISTINCT ' : '');
 
 const countRow = z.object({ n: z.coerce.number().int().min(0) });
 
@@ -205,9 +210,10 @@ export function transferCount(
   most: number,
 ): { query: ChQuery<z.infer<typeof countRow>>; params: Params } {
   const all = sources.map(
-    (source) => `(SELECT 1 AS one ${filtered(source, filters, null)} LIMIT {most:UInt32})`,
+    (source) =>
+      `(SELECT ${distinct(source)}${positionColumns} ${filtered(source, filters, null)} LIMIT {most:UInt32})`,
   );
-  const sql = `SELECT count() AS n FROM (SELECT one FROM (${all.join(' UNION ALL ')}) LIMIT {most:UInt32})`;
+  const sql = `SELECT count() AS n FROM (SELECT 1 FROM (${all.join(' UNION ALL ')}) LIMIT {most:UInt32})`;
   return {
     query: { name: 'transfers.count', sql, row: countRow },
     params: { ...filterParams(sources, filters), most },
@@ -251,7 +257,7 @@ function filtered(
 
 function rowPredicates(source: TransferSource, { felts }: TransferFilters): string[] {
   return feltFilters
-    .filter((name) => felts[name] !== undefined && name !== source.settles)
+    .filter((name) => felts[name] !== undefined && !source.settles.includes(name))
     .map((name) => predicates[name]);
 }
 

@@ -2,6 +2,7 @@ import { findRows, subjectTotals } from '../../projections/transfer-counts/queri
 import type { Subject } from '../../projections/transfer-counts/queries.ts';
 import { MAX_HEIGHT, transferCount, transferSample } from '../../projections/transfers/queries.ts';
 import type { CarriedCount } from './cursor.ts';
+import { countableSources } from './read.ts';
 import type { Reading } from './read.ts';
 
 /** Matches are counted exactly up to this number. */
@@ -25,8 +26,7 @@ export async function countTransfers(reading: Reading): Promise<CarriedCount> {
   if (plan.exact !== null) {
     return { count: await subjectCount(reading, plan.exact), isEstimate: false };
   }
-  const sources = plan.sources.map(({ source }) => source);
-  const { query, params } = transferCount(sources, filters, EXACT_COUNT + 1);
+  const { query, params } = transferCount(countableSources(plan), filters, EXACT_COUNT + 1);
   const settings = { max_threads: 2, max_execution_time: COUNT_SECONDS, timeout_overflow_mode: 'break' };
   const started = performance.now();
   const [counted] = await clickhouse.rows(query, params, { settings });

@@ -2,7 +2,7 @@ import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { newestHeightAt } from '../../projections/indexed-blocks/queries.ts';
 import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
 import type { Subject } from '../../projections/transfer-counts/queries.ts';
-import { MAX_HEIGHT } from '../../projections/transfers/queries.ts';
+import { MAX_HEIGHT, kindOfToken } from '../../projections/transfers/queries.ts';
 import type { StoredTransfer, TransferFilters } from '../../projections/transfers/queries.ts';
 import { hasTransaction } from '../../projections/tx-index/queries.ts';
 import { REACHABLE_ROWS, cursorEnvelope, envelope, resolvePage } from '../http/envelope.ts';
@@ -15,14 +15,18 @@ import { decodeCursor, encodeCursor } from './cursor.ts';
 import type { CarriedCount } from './cursor.ts';
 import { searchKeyOf } from './filters.ts';
 import type { TransferSearch } from './filters.ts';
-import { nothing, planTransfers, subjectsToCount } from './plan.ts';
+import { nothing, pairSideOf, planTransfers, subjectsToCount } from './plan.ts';
 import type { Plan } from './plan.ts';
 import { readAfter, readByOffset } from './read.ts';
 import type { Reading } from './read.ts';
 
+const SCAN_ROWS = 20_000;
+
 export interface TransferListDeps {
   readonly clickhouse: ClickHouse;
   readonly tables: Pick<ServedBuilds, 'table'>;
+  /** Rows of one filter that may be read to find those that match the others; 20,000 by default (some 10 ms). */
+  readonly scanRows?: number;
 }
 
 export interface TransferListRequest {
@@ -144,7 +148,7 @@ async function heightsOf(deps: TransferListDeps, search: TransferSearch): Promis
 }
 
 async function planOf(deps: TransferListDeps, search: TransferSearch): Promise<Plan> {
-  const { clickhouse, tables } = deps;
+  const { clickhouse, tables, scanRows = SCAN_ROWS } = deps;
   const { felts, block } = search;
   const subjects = subjectsToCount(felts);
   const [totals, searchIsHash] = await Promise.all([
@@ -155,5 +159,10 @@ async function planOf(deps: TransferListDeps, search: TransferSearch): Promise<P
   ]);
   const total = ({ kind, felt }: Subject): number =>
     totals[subjects.findIndex((subject) => subject.kind === kind && subject.felt === felt)] ?? 0;
-  return planTransfers(tables, felts, block, { total, searchIsHash });
+  const isBusyPair = pairSideOf(felts) !== null && totals.every((rows) => rows > scanRows);
+  const hasLegs =
+    isBusyPair &&
+    felts.token !== undefined &&
+    (await kindOfToken(clickhouse, tables, felts.token)) !== 'unknown';
+  return planTransfers(tables, felts, block, { total, scanRows, hasLegs, searchIsHash });
 }

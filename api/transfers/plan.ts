@@ -1,3 +1,4 @@
+import { transferPositionsOfPair } from '../../projections/account-ledger/queries.ts';
 import { transfersOfAccount } from '../../projections/account-feed/queries.ts';
 import type { Subject } from '../../projections/transfer-counts/queries.ts';
 import {
@@ -7,6 +8,7 @@ import {
   transfersOfToken,
   transfersOfTransaction,
 } from '../../projections/transfers/queries.ts';
+import { feltFilters } from '../../projections/transfers/queries.ts';
 import type { FeltFilter, TransferSource } from '../../projections/transfers/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
@@ -27,16 +29,22 @@ export interface Plan {
   readonly exact: Subject | null;
   /** The subject whose rows contain the answer. */
   readonly subject: Subject | null;
+  /** Where the rows are, if a narrow table has them in the order of the page: positions are read first, then those rows. */
+  readonly positions: TransferSource | null;
   /** The answer mostly fits on the first page, so rows are counted only if that is full. */
   readonly isShort: boolean;
 }
 
 /** Matches no row. */
-export const nothing: Plan = { sources: [], subject: null, exact: null, isShort: false };
+export const nothing: Plan = { sources: [], subject: null, exact: null, positions: null, isShort: false };
 
 /** Facts that the plan depends on besides the filters. */
 export interface PlanFacts {
   total(subject: Subject): number;
+  /** Rows of one filter that may be read to find those that match the others. */
+  readonly scanRows: number;
+  /** Whether `account_ledger` has the legs of the token: it has none of a token of unknown standard. */
+  readonly hasLegs: boolean;
   /** Whether the searched felt is the hash of a transaction with transfers. */
   readonly searchIsHash: boolean;
 }
@@ -62,6 +70,13 @@ function candidatesOf(felts: Felts): { filter: FeltFilter; subjects: Subject[] }
   });
 }
 
+/** The side of a token and an account, if these are all that is asked for. */
+export function pairSideOf(felts: Felts): 'account' | 'from' | 'to' | null {
+  const [first, second, ...others] = feltFilters.filter((name) => felts[name] !== undefined);
+  const isPair = second === 'token' && others.length === 0;
+  return isPair && (first === 'account' || first === 'from' || first === 'to') ? first : null;
+}
+
 /** The totals that `planTransfers` needs: none if there is only one candidate. */
 export function subjectsToCount(felts: Felts): Subject[] {
   if (felts.txhash !== undefined) return [];
@@ -73,7 +88,8 @@ export function subjectsToCount(felts: Felts): Subject[] {
 
 /**
  * Chooses the rows to read: a transaction's by its index, else those of the filter with the fewest rows (so that a hot
- * account with a rare token stays fast), else a block's. The other filters become conditions on those rows.
+ * account with a rare token stays fast), else a block's. The other filters become conditions on those rows. A busy account
+ * of a busy token may still have few transfers of it; its legs say where they are.
  */
 export function planTransfers(tables: Tables, felts: Felts, block: number | null, facts: PlanFacts): Plan {
   if (felts.txhash !== undefined) return { ...single(transfersOfTransaction(tables)), isShort: true };
@@ -88,12 +104,18 @@ export function planTransfers(tables: Tables, felts: Felts, block: number | null
   if (best === undefined) return single(transfersOfBlock(tables, block ?? 0));
   const isOnly = weighed.length === 1;
   const [subject = null] = best.subjects;
+  const side = pairSideOf(felts);
+  const positions =
+    side !== null && facts.hasLegs && best.rows > facts.scanRows
+      ? transferPositionsOfPair(tables, side)
+      : null;
   switch (best.filter) {
     case 'token':
       return {
         sources: [{ source: transfersOfToken(tables), subject }],
         subject,
         exact: isOnly ? subject : null,
+        positions,
         isShort: false,
       };
     case 'account':
@@ -103,6 +125,7 @@ export function planTransfers(tables: Tables, felts: Felts, block: number | null
         sources: [{ source: transfersOfAccount(tables, best.filter), subject }],
         subject,
         exact: isOnly && best.filter === 'account' ? subject : null,
+        positions,
         isShort: false,
       };
     case 'search':
@@ -130,7 +153,7 @@ function planSearch(tables: Tables, felt: Felt | undefined, facts: PlanFacts, is
   const matching = all.filter(({ hasRows }) => hasRows);
   const sources = matching.length === 0 ? all : matching;
   const subject = sources.length === 1 ? (sources[0]?.subject ?? null) : null;
-  return { sources, subject, exact: isOnly ? subject : null, isShort: false };
+  return { ...nothing, sources, subject, exact: isOnly ? subject : null };
 }
 
 function single(source: TransferSource): Plan {

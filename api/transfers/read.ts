@@ -1,7 +1,12 @@
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { findRows } from '../../projections/transfer-counts/queries.ts';
 import type { Subject } from '../../projections/transfer-counts/queries.ts';
-import { transferCount, transferPage, transferPositions } from '../../projections/transfers/queries.ts';
+import {
+  transferCount,
+  transferPage,
+  transferPositions,
+  transfersAt,
+} from '../../projections/transfers/queries.ts';
 import type {
   PageRead,
   StoredTransfer,
@@ -154,11 +159,11 @@ async function readSkipping(
   skip: number,
   limit: number,
 ): Promise<StoredTransfer[]> {
-  if (skip <= SHALLOW_ROWS) return await read(reading, filters, { after: null, offset: skip, limit });
-  const { clickhouse, order } = reading;
-  const page = { after: null, offset: skip - 1, limit: limit + 1, order };
-  const { query, params } = transferPositions(sourcesOf(reading), filters, page);
-  const [after, ...positions] = await clickhouse.rows(query, params, { settings: PAGE_SETTINGS });
+  if (skip <= SHALLOW_ROWS || reading.plan.positions !== null) {
+    return await read(reading, filters, { after: null, offset: skip, limit });
+  }
+  const page = { after: null, offset: skip - 1, limit: limit + 1 };
+  const [after, ...positions] = await readPositions(reading, filters, page);
   const last = positions.at(-1);
   if (after === undefined || last === undefined) return [];
   const [lo, hi] = [Math.min(after.block, last.block), Math.max(after.block, last.block)];
@@ -167,7 +172,7 @@ async function readSkipping(
 
 /** Matching rows, counted up to `most`. */
 async function countUpTo(reading: Reading, filters: TransferFilters, most: number): Promise<number> {
-  const { query, params } = transferCount(sourcesOf(reading), filters, most);
+  const { query, params } = transferCount(countableSources(reading.plan), filters, most);
   const [counted] = await reading.clickhouse.rows(query, params, { settings: { max_threads: 1 } });
   return counted?.n ?? 0;
 }
@@ -177,8 +182,35 @@ async function read(
   filters: TransferFilters,
   page: Omit<PageRead, 'order'>,
 ): Promise<StoredTransfer[]> {
-  const { query, params } = transferPage(sourcesOf(reading), filters, { ...page, order: reading.order });
-  return await reading.clickhouse.rows(query, params, { settings: PAGE_SETTINGS });
+  if (reading.plan.positions === null) return await readRows(reading, sourcesOf(reading.plan), filters, page);
+  const positions = await readPositions(reading, filters, page);
+  if (positions.length === 0) return [];
+  const rows = transfersAt(reading.tables, positions);
+  return await readRows(reading, [rows], filters, { after: null, offset: 0, limit: page.limit });
 }
 
-const sourcesOf = ({ plan }: Reading): TransferSource[] => plan.sources.map(({ source }) => source);
+async function readRows(
+  { clickhouse, order }: Reading,
+  sources: readonly TransferSource[],
+  filters: TransferFilters,
+  page: Omit<PageRead, 'order'>,
+): Promise<StoredTransfer[]> {
+  const { query, params } = transferPage(sources, filters, { ...page, order });
+  return await clickhouse.rows(query, params, { settings: PAGE_SETTINGS });
+}
+
+async function readPositions(
+  { clickhouse, plan, order }: Reading,
+  filters: TransferFilters,
+  page: Omit<PageRead, 'order'>,
+): Promise<TransferPosition[]> {
+  const { query, params } = transferPositions(countableSources(plan), filters, { ...page, order });
+  return await clickhouse.rows(query, params, { settings: PAGE_SETTINGS });
+}
+
+const sourcesOf = ({ sources }: Plan): TransferSource[] => sources.map(({ source }) => source);
+
+/** The narrowest sources with one key a transfer. */
+export function countableSources(plan: Plan): TransferSource[] {
+  return plan.positions === null ? sourcesOf(plan) : [plan.positions];
+}

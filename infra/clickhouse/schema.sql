@@ -1,6 +1,6 @@
 -- Written by `npm run schema:dump`. Do not edit.
 
-CREATE TABLE account_feed_v3_b1
+CREATE TABLE account_feed_v4_b1
 (
     `account` FixedString(32),
     `leg` UInt8,
@@ -22,7 +22,8 @@ CREATE TABLE account_feed_v3_b1
     `execution_status` LowCardinality(String),
     `block_hash` FixedString(32),
     `seq` UInt64,
-    `is_deleted` UInt8
+    `is_deleted` UInt8,
+    INDEX by_leg leg TYPE minmax GRANULARITY 1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (account, block_desc, position_desc, item_desc, leg)

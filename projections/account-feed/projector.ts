@@ -6,7 +6,7 @@ import { chainBlocks } from '../streams.ts';
 export const accountFeed: BlockProjection = {
   kind: 'clickhouse',
   name: 'account-feed',
-  version: 3,
+  version: 4,
   topic: chainBlocks,
   ddl: tableSql(import.meta.url),
   tables: {

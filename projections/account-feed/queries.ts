@@ -10,6 +10,6 @@ export function transfersOfAccount(
   const legs = { account: '', search: '', from: ' AND leg IN (1, 3)', to: ' AND leg IN (2, 3)' }[filter];
   return {
     sql: `FROM ${tables.table('account_feed')} FINAL WHERE account = ${feltParam(filter)}${legs}`,
-    settles: filter,
+    settles: [filter],
   };
 }

@@ -21,7 +21,10 @@ CREATE TABLE IF NOT EXISTS {{account_feed}} (
   execution_status LowCardinality(String),
   block_hash FixedString(32),
   seq UInt64,
-  is_deleted UInt8
+  is_deleted UInt8,
+  -- An account that mostly receives, such as the fee collector, has few outgoing rows: they are found without reading the
+  -- others (8 M rows with 40 outgoing: 41 thousand rows read instead of all). `leg` is in the key, so FINAL may skip by it.
+  INDEX by_leg leg TYPE minmax GRANULARITY 1
 ) ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (account, block_desc, position_desc, item_desc, leg)
 SETTINGS index_granularity = 512, min_bytes_for_wide_part = 134217728;

@@ -5,9 +5,25 @@ import type { Felt } from '../../schemas/felt.ts';
 import { HEIGHT_RANGE } from '../../schemas/topics.ts';
 import type { ServedBuilds } from '../served.ts';
 import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
+import type { TransferSource } from '../transfer-reads.ts';
 import { MAX_UINT32, descending, uint32 } from '../descending.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;
+
+/**
+ * Where an account's transfers of a token are, in the order of a page: all, only outgoing, or only incoming ones. A token of
+ * unknown standard has none here.
+ */
+export function transferPositionsOfPair(tables: Tables, side: 'account' | 'from' | 'to'): TransferSource {
+  const legs = { account: '', from: ' AND leg = 1', to: ' AND leg = 2' }[side];
+  return {
+    sql: `FROM ${tables.table('account_ledger')} FINAL
+      WHERE account = ${feltParam(side)} AND token = ${feltParam('token')}${legs}`,
+    settles: ['token', side],
+    // A transfer to oneself has two legs.
+    repeats: true,
+  };
+}
 
 const sumRow = z.object({
   token: z.string(),

@@ -6,11 +6,12 @@ import { tokenStandard, uint } from '../../schemas/messages/common.ts';
 import type { TokenStandard } from '../../schemas/messages/common.ts';
 import type { ServedBuilds } from '../served.ts';
 import { amongFelts, feltHex, feltParam, feltText } from '../transfer-reads.ts';
-import type { TransferSource } from '../transfer-reads.ts';
+import type { TransferPosition, TransferSource } from '../transfer-reads.ts';
 import { ascending, ascendingSql, descending, uint32 } from '../descending.ts';
 
 export {
   MAX_HEIGHT,
+  feltFilters,
   transferCount,
   transferPage,
   transferPositions,
@@ -32,7 +33,7 @@ type Tables = Pick<ServedBuilds, 'table'>;
 export function transfersOfToken(tables: Tables): TransferSource {
   return {
     sql: `FROM ${tables.table('transfers')} FINAL WHERE token = ${feltParam('token')}`,
-    settles: 'token',
+    settles: ['token'],
   };
 }
 
@@ -41,7 +42,22 @@ export function transfersOfSearchedToken(tables: Tables): TransferSource {
   const search = feltParam('search');
   return {
     sql: `FROM ${tables.table('transfers')} FINAL WHERE token = ${search} AND from_address != ${search} AND to_address != ${search}`,
-    settles: 'search',
+    settles: ['search'],
+  };
+}
+
+/** A token's transfers at these positions. */
+export function transfersAt(tables: Tables, positions: readonly TransferPosition[]): TransferSource {
+  return {
+    sql: `FROM ${tables.table('transfers')} FINAL
+      WHERE token = ${feltParam('token')} AND (block_desc, position_desc, item_desc) IN (
+        SELECT arrayJoin(arrayZip({at_blocks:Array(UInt32)}, {at_positions:Array(UInt32)}, {at_items:Array(UInt32)})))`,
+    params: {
+      at_blocks: positions.map(({ block }) => descending(block)),
+      at_positions: positions.map(({ position }) => descending(position)),
+      at_items: positions.map(({ item }) => descending(item)),
+    },
+    settles: ['token'],
   };
 }
 
@@ -60,13 +76,13 @@ export function transfersOfBlock(tables: Tables, height: number): TransferSource
       ORDER BY ${key}, seq DESC LIMIT 1 BY ${key}
     ) WHERE is_deleted = 0`,
     params: { own_block: descending(height) },
-    settles: null,
+    settles: [],
   };
 }
 
 /** A transaction's transfers, by the full keys that `tx_index` holds. A hash that landed twice has both blocks' rows. */
 export function transfersOfTransaction(tables: Tables): TransferSource {
-  return { sql: transactionRows(tables, 'txhash'), settles: 'txhash' };
+  return { sql: transactionRows(tables, 'txhash'), settles: ['txhash'] };
 }
 
 /** The transfers of the searched hash that the searched address has no part in. */
@@ -74,7 +90,7 @@ export function transfersOfSearchedTransaction(tables: Tables): TransferSource {
   const search = feltParam('search');
   return {
     sql: `${transactionRows(tables, 'search')} AND token != ${search} AND from_address != ${search} AND to_address != ${search}`,
-    settles: 'search',
+    settles: ['search'],
   };
 }
 
@@ -206,6 +222,9 @@ export async function firstTransferIn(
   return row?.o_hash ?? null;
 }
 
+/** Reads a granule of each part, not blocks of 65,409 rows. */
+const ONE_ROW = { max_threads: 1, max_block_size: 512 } as const;
+
 const kindRow = z.object({ kind: tokenStandard });
 
 /** What a token was taken for at its newest transfer; null: it has none. */
@@ -219,6 +238,7 @@ export async function kindOfToken(
   const [row] = await clickhouse.rows(
     { name: 'transfers.kind', sql, row: kindRow },
     { token: feltHex(token) },
+    { settings: ONE_ROW },
   );
   return row?.kind ?? null;
 }

@@ -164,7 +164,8 @@ export function randomBlock(random: Random, height: number, events: number): Wor
     const isHot = random.below(2) === 0;
     const [firstToken, secondAccount] = [tokens[0] ?? hash, accounts[1] ?? hash];
     const token = isHot ? firstToken : random.pick(tokens);
-    const kind = isHot ? 'erc20' : random.pick(['erc20', 'erc721', 'erc1155', 'unknown'] as const);
+    const kind =
+      token === firstToken ? 'erc20' : random.pick(['erc20', 'erc721', 'erc1155', 'unknown'] as const);
     const from = random.pick(accounts);
     const to = random.below(3) === 0 ? secondAccount : random.below(10) === 0 ? from : random.pick(accounts);
     const items = kind === 'erc1155' ? 1 + random.below(4) : 1;

@@ -9,9 +9,14 @@ import type { Felt } from '../../../../schemas/felt.ts';
 const [A, B, T, S] = [toFelt(0xan), toFelt(0xbn), toFelt(0x7n), toFelt(0x5n)];
 const tables = { table: (name: string): string => `<${name}>` };
 
-function knowing(totals: Record<string, number>, searchIsHash = false): PlanFacts {
+function knowing(totals: Record<string, number>, { searchIsHash = false, hasLegs = true } = {}): PlanFacts {
   const known = new Map(Object.entries(totals).map(([key, rows]) => [key, rows]));
-  return { searchIsHash, total: ({ kind, felt }) => known.get(`${kind}:${BigInt(felt).toString(16)}`) ?? 0 };
+  return {
+    searchIsHash,
+    hasLegs,
+    scanRows: 1000,
+    total: ({ kind, felt }) => known.get(`${kind}:${BigInt(felt).toString(16)}`) ?? 0,
+  };
 }
 
 /** What a plan reads, in short: table and the filter that its key answers. */
@@ -23,7 +28,7 @@ function reads(
   const plan = planTransfers(tables, felts, block, known);
   return {
     from: plan.sources.map(({ source }) =>
-      `${/<(\w+)>/.exec(source.sql)?.[1]} ${source.settles ?? ''}`.trim(),
+      `${/<(\w+)>/.exec(source.sql)?.[1]} ${source.settles.join()}`.trim(),
     ),
     exact: plan.exact === null ? null : `${plan.exact.kind}:${BigInt(plan.exact.felt).toString(16)}`,
     subject: plan.subject === null ? null : `${plan.subject.kind}:${BigInt(plan.subject.felt).toString(16)}`,
@@ -70,6 +75,23 @@ describe('the plan of a page of transfers', () => {
     ).toEqual(['transfers token']);
   });
 
+  it('finds the rows of a busy pair by its legs, unless the token has none', () => {
+    const busy = { 'account:a': 2000, 'account:b': 9000, 'token:7': 3000 };
+    const positions = (felts: Partial<Record<FeltFilter, Felt>>, known: PlanFacts): string | undefined =>
+      planTransfers(tables, felts, null, known).positions?.settles.join();
+    for (const side of ['account', 'from', 'to'] as const) {
+      expect(positions({ [side]: A, token: T }, knowing(busy))).toBe(`token,${side}`);
+    }
+    expect(positions({ account: A, token: T }, knowing(busy, { hasLegs: false }))).toBeUndefined();
+    expect(positions({ account: A, token: T }, knowing({ ...busy, 'token:7': 1000 }))).toBeUndefined();
+    expect(positions({ account: A }, knowing(busy))).toBeUndefined();
+    expect(positions({ token: T }, knowing(busy))).toBeUndefined();
+    expect(positions({ from: A, to: B, token: T }, knowing(busy))).toBeUndefined();
+    expect(
+      positions({ account: A, token: T, search: S }, knowing({ ...busy, 'token:5': 5000 })),
+    ).toBeUndefined();
+  });
+
   it('prefers the transaction to every filter, and every filter to the block', () => {
     const known = knowing({ 'account:a': 1, 'token:7': 1 });
     expect(reads({ txhash: S, account: A, token: T }, known, 7).from).toEqual(['transfers txhash']);
@@ -89,12 +111,12 @@ describe('the plan of a page of transfers', () => {
       from: ['transfers search'],
       exact: 'token:5',
     });
-    expect(reads(search, knowing({}, true))).toEqual({
+    expect(reads(search, knowing({}, { searchIsHash: true }))).toEqual({
       from: ['transfers search'],
       exact: null,
       subject: null,
     });
-    expect(reads(search, knowing({ 'account:5': 1, 'token:5': 3 }, true))).toEqual({
+    expect(reads(search, knowing({ 'account:5': 1, 'token:5': 3 }, { searchIsHash: true }))).toEqual({
       from: ['account_feed search', 'transfers search', 'transfers search'],
       exact: null,
       subject: null,
