@@ -126,6 +126,29 @@ test.each([
   expect(requests).toBe(sent);
 });
 
+test('an answer that ends with an error is an error, not the rows before it', async () => {
+  const message = 'Code: 241. DB::Exception: It failed. (MEMORY_LIMIT_EXCEEDED) (version 26.1.1.1)';
+  const tag = 'abcdefghijklmnop';
+  const clickhouse = await clientOf((_request, response) =>
+    response
+      .writeHead(200, { 'x-clickhouse-exception-tag': tag })
+      .end(
+        `{"one":1}\n\r\n__exception__\r\n${tag}\r\n${message}\n${message.length + 1} ${tag}\r\n__exception__\r\n`,
+      ),
+  );
+  expect(await failureOf(clickhouse.rows(query))).toMatchObject({ code: '241' });
+  const parts: unknown[] = [];
+  const read = clickhouse.eachPart(query, {}, (rows) => void parts.push(rows));
+  expect(await failureOf(read)).toMatchObject({ code: '241' });
+});
+
+test('a URL with a parameter that has no effect is refused', () => {
+  const open = (parameters: string): unknown =>
+    createClickHouse(`http://127.0.0.1:1/tds?${parameters}`, { application: 'test' });
+  expect(() => open('request_timeout=1')).toThrow(/unknown parameter request_timeout/);
+  open('session_id=s&clickhouse_setting_max_threads=1');
+});
+
 test('an insert whose connection is reset is not sent again', async () => {
   let requests = 0;
   const clickhouse = await clientOf((request) => {

@@ -1,0 +1,147 @@
+import type { Readable } from 'node:stream';
+
+import { parseError } from '@clickhouse/client';
+import { FormData, Pool } from 'undici';
+
+import { AppError } from '../../schemas/errors.ts';
+import type { Settings } from './reader-profile.ts';
+
+/** Values of `{name:Type}` parameters; ClickHouse binds them, nothing is put into the text. */
+export type Params = Readonly<Record<string, unknown>>;
+
+export interface Statement {
+  readonly sql: string;
+  readonly params?: Params | undefined;
+  readonly settings?: Settings | undefined;
+  /** The data of an INSERT. */
+  readonly data?: Buffer;
+  /** Closes the connection, whereupon ClickHouse cancels a read. */
+  readonly signal: AbortSignal;
+}
+
+export interface Answer {
+  readonly body: Readable;
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+}
+
+/** ClickHouse's HTTP interface. */
+export interface HttpInterface {
+  /**
+   * Sends a statement; resolves when the answer begins. Errors of the network are thrown as they are.
+   *
+   * @throws ClickHouseError when the server refuses it, a bare Error when the answer is not ClickHouse's
+   */
+  send(statement: Statement): Promise<Answer>;
+  close(): Promise<void>;
+}
+
+/** Parameters beyond this length go into the body: proxies refuse long URLs. */
+const MAX_URL_PARAMS = 4096;
+/** For a server that does not name its own limit. */
+const KEEP_ALIVE_MS = 2500;
+
+/**
+ * Opens connections with keep-alive. `@clickhouse/client` waits for a timer before each request: a page read through it took
+ * 18 ms, and 10 ms through this (same machine, same run); it also takes 1.2 ms more CPU.
+ */
+export function openHttpInterface(
+  url: string,
+  options: { readonly application: string; readonly connections: number; readonly settings: Settings },
+): HttpInterface {
+  const { origin, pathname, username, password, searchParams } = new URL(url);
+  const pool = new Pool(origin, {
+    connections: options.connections,
+    pipelining: 1,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    // The caller's signal ends what takes too long.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  });
+  const database = decodeURIComponent(pathname.slice(1));
+  const common = queryOf([
+    ...urlParameters(searchParams),
+    ...textsOf(options.settings),
+    ...(database === '' ? [] : [['database', database] as const]),
+  ]);
+  const credentials = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
+  const headers = {
+    'user-agent': options.application,
+    ...(username === '' ? {} : { authorization: `Basic ${Buffer.from(credentials).toString('base64')}` }),
+  };
+
+  return {
+    async send({ sql, params = {}, settings = {}, data, signal }) {
+      const bound = Object.entries(params).map(
+        ([name, value]) => [`param_${name}`, paramText(value)] as const,
+      );
+      const isLong = bound.reduce((length, [, text]) => length + text.length, 0) > MAX_URL_PARAMS;
+      const own = queryOf([
+        ...textsOf(settings),
+        ...(isLong ? [] : bound),
+        ...(data === undefined ? [] : [['query', sql] as const]),
+      ]);
+      const answer = await pool.request({
+        method: 'POST',
+        path: `/?${common}&${own}`,
+        headers,
+        body: data ?? (isLong ? formOf([['query', sql], ...bound]) : sql),
+        signal,
+      });
+      if (answer.statusCode !== 200) throw parseError(await answer.body.text());
+      return answer;
+    },
+    close: () => pool.close(),
+  };
+}
+
+type Field = readonly [name: string, text: string];
+
+function queryOf(fields: readonly Field[]): string {
+  return new URLSearchParams(fields.map(([name, text]): [string, string] => [name, text])).toString();
+}
+
+function textsOf(settings: Settings): Field[] {
+  return Object.entries(settings).map(([name, value]) => [name, String(value)]);
+}
+
+/** Prefixes of a setting in a URL, as `@clickhouse/client` has them. */
+const SETTING = /^(?:clickhouse_setting_|ch_)(\w+)$/;
+
+/** @throws `CONFIG_INVALID` for a parameter of the URL that would have no effect */
+function urlParameters(searchParams: URLSearchParams): Field[] {
+  return [...searchParams].map(([name, value]) => {
+    const setting = SETTING.exec(name)?.[1];
+    if (setting !== undefined) return [setting, value];
+    if (name === 'session_id') return [name, value];
+    throw new AppError(
+      'CONFIG_INVALID',
+      `A ClickHouse URL has the unknown parameter ${name}; settings are written clickhouse_setting_<name>=<value>`,
+    );
+  });
+}
+
+function formOf(fields: readonly Field[]): FormData {
+  const form = new FormData();
+  for (const [name, text] of fields) form.append(name, text);
+  return form;
+}
+
+const ESCAPES: Readonly<Record<string, string>> = {
+  '\\': '\\\\',
+  "'": "\\'",
+  '\t': '\\t',
+  '\n': '\\n',
+  '\r': '\\r',
+};
+
+/** A parameter in ClickHouse's escaped text format. */
+function paramText(value: unknown, isNested = false): string {
+  if (typeof value === 'string') {
+    const text = value.replaceAll(/[\\'\t\n\r]/g, (special) => ESCAPES[special] ?? special);
+    return isNested ? `'${text}'` : text;
+  }
+  if (typeof value === 'number' || typeof value === 'bigint') return String(value);
+  if (Array.isArray(value)) return `[${value.map((item: unknown) => paramText(item, true)).join(',')}]`;
+  throw new TypeError(`no ClickHouse parameter can be made of ${value === null ? 'null' : typeof value}`);
+}

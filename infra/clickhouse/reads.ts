@@ -1,0 +1,125 @@
+import type { Readable } from 'node:stream';
+
+import { EXCEPTION_TAG_HEADER_NAME, ResultSet, extractErrorAtTheEndOfChunk } from '@clickhouse/client';
+import type { z } from 'zod';
+
+import { errorCode } from '../network-errors.ts';
+import { createYielding, mapYielding } from '../yielding.ts';
+import { attempt, unavailable } from './attempt.ts';
+import type { Answer, HttpInterface, Params } from './http-interface.ts';
+import { QUOTED } from './reader-profile.ts';
+import type { Settings } from './reader-profile.ts';
+
+/** A named statement: its text (made from the tables being served) and the border parser of its rows. */
+export interface ChQuery<R> {
+  /** Goes to logs, metrics and the server's `log_comment`. */
+  readonly name: string;
+  readonly sql: string;
+  readonly row: z.ZodType<R>;
+}
+
+export interface ReadOptions {
+  /** Cancels the query. */
+  readonly signal?: AbortSignal;
+  readonly settings?: Settings;
+}
+
+/** The statements that return rows. */
+export interface Reads {
+  rows<R>(query: ChQuery<R>, params?: Params, options?: ReadOptions): Promise<R[]>;
+  /**
+   * Hands on the rows of a large result as they arrive, some hundred at a time: neither the whole answer is held in memory nor
+   * the event loop for longer than one part takes. What `onRows` throws cancels the query.
+   */
+  eachPart<R>(
+    query: ChQuery<R>,
+    params: Params | undefined,
+    onRows: (rows: readonly R[]) => void,
+    options?: ReadOptions,
+  ): Promise<void>;
+}
+
+/** `settingsOf` returns the settings as the user may send them; null: none. */
+export function createReads(
+  http: HttpInterface,
+  timeoutMs: number,
+  settingsOf: (settings: Settings) => Promise<Settings | null>,
+): Reads {
+  const read = async (
+    { name, sql }: Pick<ChQuery<unknown>, 'name' | 'sql'>,
+    params: Params | undefined,
+    { signal, settings }: ReadOptions & { readonly signal: AbortSignal },
+  ): Promise<Answer> => {
+    const own = await settingsOf({ ...QUOTED, ...settings, log_comment: name });
+    return await http.send({ sql: `${sql}\nFORMAT JSONEachRow`, params, settings: own ?? {}, signal });
+  };
+
+  return {
+    async rows(query, params, options = {}) {
+      const lines = await attempt(timeoutMs, options.signal ?? null, async (signal) => {
+        return await againIfClosed(
+          async () => await linesOf(await read(query, params, { ...options, signal })),
+        );
+      });
+      return await mapYielding(lines, (line) => query.row.parse(JSON.parse(line)));
+    },
+    async eachPart(query, params, onRows, options = {}) {
+      let isHandedOn = false;
+      const yielding = createYielding();
+      await attempt(timeoutMs, options.signal ?? null, async (signal) => {
+        // Another attempt would hand on the same rows again.
+        if (isHandedOn) throw unavailable('The answer of ClickHouse broke off', null);
+        const { body, headers } = await read(query, params, { ...options, signal });
+        const result = new ResultSet(body, 'JSONEachRow', '', ignoreError, { ...headers });
+        for await (const part of result.stream<unknown>()) {
+          isHandedOn = true;
+          onRows(part.map((row) => query.row.parse(row.json())));
+          await yielding();
+        }
+      });
+    },
+  };
+}
+
+/** Every error reaches the caller anyway. */
+const ignoreError = (): void => {};
+
+/** Follows the last row of an answer that ends with an error; no row contains a bare carriage return. */
+const EXCEPTION_MARK = '\r\n__exception__\r\n';
+
+/** The rows of a whole answer. @throws ClickHouseError when the query failed after the answer had begun */
+async function linesOf({ body, headers }: Answer): Promise<string[]> {
+  const { bytes, error } = await readWhole(body);
+  const tag = headers[EXCEPTION_TAG_HEADER_NAME];
+  // The server closes the connection after an exception.
+  if (typeof tag === 'string' && bytes.includes(EXCEPTION_MARK))
+    throw extractErrorAtTheEndOfChunk(bytes, tag);
+  if (error !== null) throw error;
+  const lines = bytes.toString().split('\n');
+  if (lines.at(-1) === '') lines.pop();
+  return lines;
+}
+
+/** All that arrives, and the error that ends it. `for await` would lose the bytes right before an error. */
+async function readWhole(body: Readable): Promise<{ readonly bytes: Buffer; readonly error: Error | null }> {
+  const chunks: Buffer[] = [];
+  return await new Promise((resolve) => {
+    const end = (error: Error | null): void => resolve({ bytes: Buffer.concat(chunks), error });
+    body.on('data', (chunk: Buffer) => void chunks.push(chunk));
+    body.on('end', () => end(null));
+    body.on('error', end);
+  });
+}
+
+/** Codes of a connection that the server closed: it may close an idle one just when it is used again. */
+const CLOSED_CODES: ReadonlySet<string | null> = new Set(['ECONNRESET', 'UND_ERR_SOCKET']);
+
+/** Sends a read once more if its connection was closed. */
+async function againIfClosed<T>(read: () => Promise<T>): Promise<T> {
+  try {
+    return await read();
+  } catch (error) {
+    if (!CLOSED_CODES.has(errorCode(error))) throw error;
+    return await read();
+  }
+}
