@@ -37,6 +37,6 @@ export function createBalanceDeps({
     refreshes,
     now,
     signal: request.signal,
-    caller: createHash('sha256').update(request.caller()).digest('hex').slice(0, 16),
+    caller: createHash('sha256').update(request.caller().name).digest('hex').slice(0, 16),
   });
 }

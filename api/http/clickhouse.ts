@@ -1,8 +1,9 @@
 import { isClickHouseUnavailable } from '../../infra/clickhouse/client.ts';
 import type { ClickHouse, ReadOptions, Settings } from '../../infra/clickhouse/client.ts';
 import { AppError } from '../../schemas/errors.ts';
+import { HttpError, unavailable as overloaded } from './errors.ts';
 import { createReadQueue } from './read-queue.ts';
-import type { ReadingRequest, ReadQueue, ReadQueueLimits, Turn } from './read-queue.ts';
+import type { ReadingRequest, ReadQueue, ReadQueueLimits } from './read-queue.ts';
 import type { RequestInfo } from './route.ts';
 
 interface ReadClass extends ReadQueueLimits {
@@ -14,8 +15,8 @@ interface ReadClass extends ReadQueueLimits {
   readonly settings: Settings;
 }
 
-/** ClickHouse suspends a read while one with a smaller number runs. */
-const PRIORITY = { first: 1, extra: 2, trace: 3 } as const;
+/** Below that of every other read: ClickHouse suspends a read while one with a smaller number runs. */
+const TRACE_PRIORITY = 1000;
 
 /**
  * What is read is limited in bytes: ClickHouse compares `max_rows_to_read` with all rows that a condition on the key selects,
@@ -32,6 +33,7 @@ export const readClasses = {
   /** Pages, counts and sums. */
   page: {
     places: 8,
+    placesPerUser: 6,
     placesPerCaller: 4,
     maxWaiting: 2000,
     timeoutMs: 10_000,
@@ -41,6 +43,7 @@ export const readClasses = {
   account: {
     keepsPlace: true,
     places: 6,
+    placesPerUser: 4,
     placesPerCaller: 3,
     maxWaiting: 2000,
     timeoutMs: 10_000,
@@ -50,6 +53,7 @@ export const readClasses = {
   trace: {
     keepsPlace: true,
     places: 2,
+    placesPerUser: 2,
     placesPerCaller: 1,
     maxWaiting: 100,
     // Below the 30 s after which most HTTP clients give up.
@@ -59,7 +63,7 @@ export const readClasses = {
       max_memory_usage: 1_000_000_000,
       max_bytes_to_read: 50_000_000_000,
       max_threads: 1,
-      priority: PRIORITY.trace,
+      priority: TRACE_PRIORITY,
     },
   },
 } as const satisfies Readonly<Record<string, ReadClass>>;
@@ -74,7 +78,7 @@ export const READ_CONNECTIONS =
 
 /** The client of one request: all its reads end when the client disconnects or the time of its class is up. */
 export type ClickHouseFor = (
-  request: Pick<RequestInfo, 'signal' | 'caller'>,
+  request: Pick<RequestInfo, 'signal' | 'caller' | 'place'>,
   options?: { readonly readClass?: ReadClassName; readonly timeoutMs?: number },
 ) => ClickHouse;
 
@@ -89,20 +93,27 @@ export function limitReads(clickhouse: ClickHouse, limits: Partial<ReadQueueLimi
     account: createReadQueue({ ...readClasses.account, ...limits }),
     trace: createReadQueue({ ...readClasses.trace, ...limits }),
   };
-  return ({ signal: disconnected, caller }, { readClass: name = 'page', timeoutMs } = {}) => {
+  return (info, { readClass: name = 'page', timeoutMs } = {}) => {
+    const { signal: disconnected } = info;
     const readClass: ReadClass = readClasses[name];
     const queue = queues[name];
     const limitMs = timeoutMs ?? readClass.timeoutMs;
     const deadline = AbortSignal.timeout(limitMs);
     const ended = AbortSignal.any([disconnected, deadline]);
-    const request = { caller: caller(), ended, endsAt: Date.now() + limitMs };
+    const request = { caller: info.caller(), ended, endsAt: Date.now() + limitMs };
+    let hasStarted = false;
+    if (readClass.keepsPlace === true) info.place.isWanted = () => queue.isFull();
     const inPlace: InPlace =
       readClass.keepsPlace === true
         ? keepPlace(queue, request, { answered: disconnected, deadline })
-        : (read) => queue.run(request, (turn) => read(priorityOf(turn)));
+        : (read) => queue.run(request, read);
     const asReadError = (cause: unknown, name: string): unknown => {
       const unavailable = (why: string): AppError =>
         new AppError('STORE_UNAVAILABLE', `ClickHouse: ${why}`, { retryable: true, cause });
+      if (cause instanceof HttpError) return cause;
+      if (deadline.aborted && !hasStarted) {
+        return overloaded('overloaded', 'No place for the reads of this request became free in time.', 1);
+      }
       if (deadline.aborted) {
         return new AppError('QUERY_TIMEOUT', `ClickHouse: ${name} timed out`, { retryable: true, cause });
       }
@@ -111,7 +122,10 @@ export function limitReads(clickhouse: ClickHouse, limits: Partial<ReadQueueLimi
     };
     const limited = async <T>(name: string, read: (priority: number) => Promise<T>): Promise<T> => {
       try {
-        return await inPlace(read);
+        return await inPlace((priority) => {
+          hasStarted = true;
+          return read(priority);
+        });
       } catch (error) {
         throw asReadError(error, name);
       }
@@ -140,27 +154,25 @@ export function limitReads(clickhouse: ClickHouse, limits: Partial<ReadQueueLimi
 /** Runs a read in a place of the queue, with its priority. */
 type InPlace = <T>(read: (priority: number) => Promise<T>) => Promise<T>;
 
-const priorityOf = ({ isExtra }: Turn): number => (isExtra ? PRIORITY.extra : PRIORITY.first);
-
 /** Takes a place at the first read, and keeps it until the request is answered. Nobody waits for it beyond the deadline. */
 function keepPlace(
   queue: ReadQueue,
   request: Omit<ReadingRequest, 'ended'>,
   { answered, deadline }: { readonly answered: AbortSignal; readonly deadline: AbortSignal },
 ): InPlace {
-  const take = (): Promise<Turn> =>
+  const take = (): Promise<number> =>
     new Promise((resolve, reject) => {
       const late = new AbortController();
       const giveUp = (): void => late.abort();
       deadline.addEventListener('abort', giveUp, { once: true });
       const ended = AbortSignal.any([answered, late.signal]);
-      const keep = async (turn: Turn): Promise<void> => {
+      const keep = async (priority: number): Promise<void> => {
         deadline.removeEventListener('abort', giveUp);
-        resolve(turn);
+        resolve(priority);
         await new Promise((done) => answered.addEventListener('abort', done, { once: true }));
       };
       queue.run({ ...request, ended }, keep).catch(reject);
     });
-  let taken: Promise<Turn> | null = null;
-  return async (read) => await read(priorityOf(await (taken ??= take())));
+  let taken: Promise<number> | null = null;
+  return async (read) => await read(await (taken ??= take()));
 }

@@ -10,6 +10,7 @@ import { PART_CHARS, jsonParts } from './answer-json.ts';
 import { bodyReader } from './body.ts';
 import type { ReadInTurn } from './body.ts';
 import type { CallerNote, RequestState } from './request-state.ts';
+import type { Caller } from './read-queue.ts';
 import type { RequestInfo, Route, RouteAnswer } from './route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 
@@ -23,8 +24,9 @@ interface SharedByRoutes {
   readonly readInTurn: ReadInTurn;
 }
 
-/** Limit of sending an answer: until then it is held in memory, and its request may keep a place for reads. */
-const SENDING_MS = 60_000;
+/** Limits of sending an answer: until then it is held in memory, and its request may keep a place for reads. */
+const SENDING_SECONDS = 60;
+const WANTED_SENDING_SECONDS = 5;
 
 /** The middleware that runs a declared route. */
 export function handleRoute(
@@ -58,7 +60,7 @@ export function handleRoute(
       return;
     }
     const result = await answer();
-    const json = await send(context, route, result);
+    const json = await send(context, route, result, request.place);
     if (json !== null && key !== null && result.status === 200 && result.noStore !== true)
       cache.set(key, json);
   };
@@ -74,14 +76,15 @@ function requestInfo(context: Context, route: Route, { requestId, ip, note }: Re
     ip,
     query: readQuery(context.querystring),
     caller: () => callerOf(ip, note),
+    place: { isWanted: () => false },
     signal: controller.signal,
     header: (name) => context.get(name),
   };
 }
 
-function callerOf(ip: string, { keyId, userId }: CallerNote): string {
-  if (keyId !== undefined) return `key ${keyId}`;
-  return userId === undefined ? `address ${ip}` : `user ${userId}`;
+function callerOf(ip: string, { keyId, userId }: CallerNote): Caller {
+  const user = userId === undefined ? `address ${ip}` : `user ${userId}`;
+  return { user, name: keyId === undefined ? user : `key ${keyId}` };
 }
 
 /** Of duplicate parameters the last counts; an empty one counts as absent. */
@@ -95,8 +98,9 @@ async function send(
   context: Context,
   route: Route,
   { status, body, headers }: RouteAnswer,
+  place: RequestInfo['place'],
 ): Promise<Buffer | null> {
-  limitSending(context);
+  limitSending(context, place);
   context.status = status;
   context.set(headers ?? {});
   if (route.response[status] === null) {
@@ -116,10 +120,14 @@ async function send(
   return json;
 }
 
-/** Disconnects a client that reads too slowly. */
-function limitSending({ res }: Context): void {
-  const tooSlow = setTimeout(() => res.destroy(), SENDING_MS);
-  res.once('close', () => clearTimeout(tooSlow));
+/** Disconnects a client that reads too slowly, sooner if others wait for the place that its request keeps. */
+function limitSending({ res }: Context, place: RequestInfo['place']): void {
+  let seconds = 0;
+  const timer = setInterval(() => {
+    seconds += 1;
+    if (seconds >= (place.isWanted() ? WANTED_SENDING_SECONDS : SENDING_SECONDS)) res.destroy();
+  }, 1000);
+  res.once('close', () => clearInterval(timer));
 }
 
 /** Items that are to be made while they are sent. */

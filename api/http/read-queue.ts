@@ -1,20 +1,29 @@
-import PQueue from 'p-queue';
-
 import { unavailable } from './errors.ts';
+import { MAX_LEVEL, createUsage } from './usage.ts';
+import type { Usage } from './usage.ts';
 
 export interface ReadQueueLimits {
   /** Reads that run at a time. */
   readonly places: number;
-  /** Reads of one caller that run at a time: the other places stay free for others. */
+  /** Reads of one user that run at a time, of all keys and sessions: the other places stay free for others. */
+  readonly placesPerUser: number;
+  /** Reads of one caller that run at a time. */
   readonly placesPerCaller: number;
   /** Requests of one caller that wait; further ones are rejected at once. */
   readonly maxWaiting: number;
 }
 
+/** Who reads. */
+export interface Caller {
+  /** The user, or the address of a call without one. */
+  readonly user: string;
+  /** The key or session of the user. */
+  readonly name: string;
+}
+
 /** The reads of one request. */
 export interface ReadingRequest {
-  /** Who shares the places of one caller. */
-  readonly caller: string;
+  readonly caller: Caller;
   /** Aborted when the request has ended: answered, given up by its client, or out of time. */
   readonly ended: AbortSignal;
   /** Unix milliseconds after which an answer is of no use. */
@@ -23,155 +32,219 @@ export interface ReadingRequest {
 
 export interface ReadQueue {
   /**
-   * Runs a read of the request when a place is free.
+   * Runs a read of the request when a place is free. `priority` grows with the time that the reads of its user, and of its
+   * caller among them, have taken in the last seconds: ClickHouse suspends a read while one with a smaller number runs.
    *
-   * @throws 503 `overloaded` when the request would not be answered in time
+   * @throws 503 `overloaded` when the request would not be answered in time, the reason of `ended` when it ended before
    */
-  run<T>(request: ReadingRequest, read: (turn: Turn) => Promise<T>): Promise<T>;
-}
-
-/** The circumstances in which a read starts. */
-export interface Turn {
-  /** Another read of its caller runs, and other callers read too: theirs go first. */
-  readonly isExtra: boolean;
+  run<T>(request: ReadingRequest, read: (priority: number) => Promise<T>): Promise<T>;
+  /** True while a read waits for a place. */
+  isFull(): boolean;
 }
 
 /** A request is rejected when it is expected to start after this share of its time. */
 const PATIENCE = 0.8;
-/** Starts of waiting requests after which their rate is known. */
+/** Starts of waiting requests, or milliseconds of waiting, after which their rate is known. */
 const KNOWN_STARTS = 8;
-
-/** Milliseconds after a caller's last read within which it counts as one that reads. */
-const RECENT_MS = 1000;
+const KNOWN_MS = 2000;
 
 /** A request in its caller's line. */
 interface Place {
   readonly number: number;
+  readonly user: User;
+  readonly line: Line;
   readonly request: ReadingRequest;
   readonly refused: AbortController;
 }
 
-interface Caller {
-  readonly queue: PQueue;
+interface WaitingRead {
+  readonly place: Place;
+  readonly start: () => void;
+}
+
+/** The requests and reads of one caller. */
+interface Line {
+  readonly usage: Usage;
   readonly places: Map<ReadingRequest, Place>;
   /** Requests whose first read has not started, in order of arrival. */
-  readonly waiting: Place[];
+  readonly requests: Place[];
+  readonly reads: WaitingRead[];
+}
+
+interface User {
+  readonly usage: Usage;
+  readonly lines: Map<string, Line>;
   /** Unix milliseconds since when requests have been waiting. */
   waitingSince: number;
   /** Requests that started since then. */
   starts: number;
-  /** Reads that run. */
-  running: number;
 }
 
 /**
- * Shares the places of reads among callers. Each caller's reads run in the order in which its requests arrived: with
- * round-robin, only 4 of 100 concurrent portfolios finished before the timeout. A request that would wait too long is
- * rejected, the newest first, as soon as that can be told from the rate at which those before it start.
+ * Shares the places of reads among users, and the places of a user among its callers. A free place goes to the user with the
+ * fewest reads running, then to the one that has read least lately; likewise among its callers. The reads of a caller run in
+ * the order in which its requests arrived: with round-robin, only 4 of 100 concurrent portfolios finished before the timeout.
+ * A request that would wait too long is rejected, the newest first, as soon as that can be told from the rate at which those
+ * before it start.
  */
 export function createReadQueue(limits: ReadQueueLimits, now: () => number = Date.now): ReadQueue {
-  const shared = new PQueue({ concurrency: limits.places });
-  const callers = new Map<string, Caller>();
-  const readAt = new Map<string, number>();
+  const users = new Map<string, User>();
+  let running = 0;
   let requests = 0;
 
-  /** Notes that a caller reads; true if another one has read, too, within `RECENT_MS`. */
-  const isShared = (name: string): boolean => {
-    readAt.delete(name);
-    for (const [other, at] of readAt) {
-      if (now() - at <= RECENT_MS) break;
-      readAt.delete(other);
+  const isReady = ({ usage, reads }: Line): boolean =>
+    reads.length > 0 && usage.running() < limits.placesPerCaller;
+  const readyLines = ({ lines }: User): Line[] => [...lines.values()].filter(isReady);
+  const startReads = (): void => {
+    while (running < limits.places) {
+      const ready = [...users.values()].filter(
+        (user) => user.usage.running() < limits.placesPerUser && readyLines(user).length > 0,
+      );
+      const user = leastUsed(ready);
+      const line = user === null ? null : leastUsed(readyLines(user));
+      const read = line?.reads.reduce((a, b) => (b.place.number < a.place.number ? b : a));
+      if (line === null || read === undefined) return;
+      drop(line.reads, read);
+      read.start();
     }
-    const others = readAt.size;
-    readAt.set(name, now());
-    return others > 0;
   };
 
-  const enter = (request: ReadingRequest): { caller: Caller; place: Place } => {
-    const caller = callers.get(request.caller) ?? createCaller(limits);
-    const known = caller.places.get(request);
-    if (known !== undefined) return { caller, place: known };
-    if (caller.waiting.length === 0) Object.assign(caller, { waitingSince: now(), starts: 0 });
-    if (caller.waiting.length >= limits.maxWaiting) throw overloaded(caller, now());
-    const place = { number: (requests += 1), request, refused: new AbortController() };
-    callers.set(request.caller, caller);
-    caller.places.set(request, place);
-    caller.waiting.push(place);
+  const enter = (request: ReadingRequest): Place => {
+    forgetIdle(users);
+    const { caller } = request;
+    const user = entryOf(users, caller.user, () => createUser(now));
+    const line = entryOf(user.lines, caller.name, () => createLine(now));
+    const known = line.places.get(request);
+    if (known !== undefined) return known;
+    if (waitingLines(user).length === 0) Object.assign(user, { waitingSince: now(), starts: 0 });
+    if (line.requests.length >= limits.maxWaiting) throw overloaded(user, line, now());
+    const place = { number: (requests += 1), user, line, request, refused: new AbortController() };
+    line.places.set(request, place);
+    line.requests.push(place);
     const leave = (): void => {
-      caller.places.delete(request);
-      drop(caller.waiting, place);
-      if (caller.places.size === 0) callers.delete(request.caller);
+      line.places.delete(request);
+      drop(line.requests, place);
     };
     if (request.ended.aborted) leave();
     else request.ended.addEventListener('abort', leave, { once: true });
-    rejectLate(caller, now());
-    return { caller, place };
+    rejectLate(user, now());
+    return place;
+  };
+
+  /** Resolves when the read has a place; the function returned leaves it. */
+  const takePlace = async (place: Place): Promise<() => void> => {
+    const { user, line, request, refused } = place;
+    const signal = AbortSignal.any([request.ended, refused.signal]);
+    const turn = Promise.withResolvers<() => void>();
+    const start = (): void => {
+      const usages = [user.usage.begin(), line.usage.begin()];
+      running += 1;
+      turn.resolve(() => {
+        for (const end of usages) end();
+        running -= 1;
+        startReads();
+      });
+    };
+    const read = { place, start };
+    const giveUp = (): void => {
+      if (drop(line.reads, read)) turn.reject(signal.reason);
+    };
+    line.reads.push(read);
+    if (signal.aborted) giveUp();
+    else signal.addEventListener('abort', giveUp, { once: true });
+    startReads();
+    return await turn.promise.finally(() => signal.removeEventListener('abort', giveUp));
   };
 
   return {
     async run(request, read) {
-      const { caller, place } = enter(request);
-      const signal = AbortSignal.any([request.ended, place.refused.signal]);
-      const start = async () => {
-        if (drop(caller.waiting, place)) {
-          caller.starts += 1;
-          rejectLate(caller, now());
-        }
-        const isExtra = isShared(request.caller) && caller.running > 0;
-        caller.running += 1;
-        try {
-          return await read({ isExtra });
-        } finally {
-          caller.running -= 1;
-        }
-      };
+      const place = enter(request);
+      const { user, line } = place;
+      const leave = await takePlace(place);
       try {
-        return await caller.queue.add(() => shared.add(start, { signal }), {
-          signal,
-          priority: -place.number,
-        });
-      } catch (error) {
-        if (place.refused.signal.aborted && !request.ended.aborted) throw place.refused.signal.reason;
-        throw error;
+        if (drop(line.requests, place)) {
+          user.starts += 1;
+          rejectLate(user, now());
+        }
+        return await read(1 + (MAX_LEVEL + 1) * user.usage.level() + line.usage.level());
+      } finally {
+        leave();
       }
     },
+    isFull: () =>
+      [...users.values()].some(({ lines }) => [...lines.values()].some(({ reads }) => reads.length > 0)),
   };
 }
 
-function createCaller({ placesPerCaller }: ReadQueueLimits): Caller {
-  return {
-    queue: new PQueue({ concurrency: placesPerCaller }),
-    places: new Map(),
-    waiting: [],
-    waitingSince: 0,
-    starts: 0,
-    running: 0,
-  };
+const createUser = (now: () => number): User => ({
+  usage: createUsage(now),
+  lines: new Map(),
+  waitingSince: now(),
+  starts: 0,
+});
+
+const createLine = (now: () => number): Line => ({
+  usage: createUsage(now),
+  places: new Map(),
+  requests: [],
+  reads: [],
+});
+
+/** The one with the fewest reads running, then with the least read time. */
+function leastUsed<T extends { readonly usage: Usage }>(all: readonly T[]): T | null {
+  const [first, ...others] = all;
+  if (first === undefined) return null;
+  return others.reduce((least, other) => {
+    const fewer = other.usage.running() - least.usage.running();
+    return fewer < 0 || (fewer === 0 && other.usage.ms() < least.usage.ms()) ? other : least;
+  }, first);
 }
 
-/** Rejects the newest requests while they would start too late. */
-function rejectLate(caller: Caller, now: number): void {
-  if (caller.starts < KNOWN_STARTS) return;
-  for (;;) {
-    const last = caller.waiting.at(-1);
-    if (last === undefined || msUntilStart(caller, now) <= PATIENCE * (last.request.endsAt - now)) return;
-    last.refused.abort(overloaded(caller, now));
-    caller.waiting.pop();
+/** Forgets users and callers without requests that have not read lately. */
+function forgetIdle(users: Map<string, User>): void {
+  for (const [name, { usage, lines }] of users) {
+    for (const [caller, line] of lines)
+      if (line.places.size === 0 && line.usage.isIdle()) lines.delete(caller);
+    if (lines.size === 0 && usage.isIdle()) users.delete(name);
   }
 }
 
-/** Milliseconds until the newest waiting request is expected to start. */
-function msUntilStart({ waiting, waitingSince, starts }: Caller, now: number): number {
-  return (waiting.length * (now - waitingSince)) / Math.max(1, starts);
+const waitingLines = ({ lines }: User): Line[] =>
+  [...lines.values()].filter((line) => line.requests.length > 0);
+
+/** Rejects the newest requests of each caller while they would start too late. */
+function rejectLate(user: User, now: number): void {
+  if (user.starts < KNOWN_STARTS && now - user.waitingSince < KNOWN_MS) return;
+  for (const line of waitingLines(user)) {
+    for (let last = line.requests.at(-1); last !== undefined; last = line.requests.at(-1)) {
+      if (msUntilStart(user, line, now) <= PATIENCE * (last.request.endsAt - now)) break;
+      last.refused.abort(overloaded(user, line, now));
+      line.requests.pop();
+    }
+  }
 }
 
-function overloaded(caller: Caller, now: number): Error {
-  const seconds = Math.max(1, Math.ceil(msUntilStart(caller, now) / 1000));
+/** Milliseconds until the newest waiting request of a caller is expected to start, in turn with the user's other callers. */
+function msUntilStart(user: User, line: Line, now: number): number {
+  const before = line.requests.length * Math.max(1, waitingLines(user).length);
+  return (before * (now - user.waitingSince)) / Math.max(1, user.starts);
+}
+
+function overloaded(user: User, line: Line, now: number): Error {
+  const seconds = Math.max(1, Math.ceil(msUntilStart(user, line, now) / 1000));
   return unavailable(
     'overloaded',
     `Too many requests of this caller are waiting. Expected available in ${seconds} seconds.`,
     seconds,
   );
+}
+
+function entryOf<K, V>(map: Map<K, V>, key: K, create: () => V): V {
+  const known = map.get(key);
+  if (known !== undefined) return known;
+  const created = create();
+  map.set(key, created);
+  return created;
 }
 
 /** Removes an item; false if it was not there. */

@@ -2,6 +2,7 @@ import { z } from 'zod';
 
 import type { ServedBuilds } from '../../projections/served.ts';
 import { notFound } from './errors.ts';
+import type { Caller } from './read-queue.ts';
 import type { SignedCall } from '../sync/signature.ts';
 import { parseInput } from './validation.ts';
 
@@ -41,10 +42,10 @@ export interface RequestInfo {
   readonly ip: string;
   /** Query parameters as sent: of duplicates the last; empty ones are dropped. */
   readonly query: Readonly<Record<string, string>>;
-  /**
-   * Who shares the places of one caller: the key, the user of a session, or else the address. Call it after `identify`.
-   */
-  caller(): string;
+  /** Who shares the places of one caller. Call it after `identify`. */
+  caller(): Caller;
+  /** The place for reads that the request keeps until its answer is sent, if it does. */
+  readonly place: { isWanted: () => boolean };
   /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
   /** A request header, '' when absent. */

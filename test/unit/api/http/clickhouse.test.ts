@@ -43,8 +43,8 @@ function slow(): ClickHouse & { answers: (() => void)[]; running(): number } {
 const unavailable = { name: 'AppError', code: 'STORE_UNAVAILABLE', retryable: true };
 
 /** A request of a caller whose client stays, or leaves when the test says so. */
-function requestOf(caller = 'key 1', client = new AbortController()) {
-  return { caller: () => caller, signal: client.signal };
+function requestOf(name = 'key 1', client = new AbortController(), user = `user of ${name}`) {
+  return { caller: () => ({ user, name }), signal: client.signal, place: { isWanted: () => false } };
 }
 
 test('runs a few reads at a time and queues the others', async () => {
@@ -124,38 +124,95 @@ test('a read is aborted when its client disconnects, and never starts if it is s
 
 test('the reads of a request time out, time in the queue included', async () => {
   const server = slow();
-  const clickhouse = limitReads(server, { places: 1 })(requestOf(), { timeoutMs: 30 });
-  const reads = [clickhouse.rows(query), clickhouse.rows(query)];
-  for (const read of reads)
-    await expect(read).rejects.toMatchObject({ code: 'QUERY_TIMEOUT', retryable: true });
+  const clickhouseFor = limitReads(server, { places: 1 });
+  const clickhouse = clickhouseFor(requestOf(), { timeoutMs: 30 });
+  const late = clickhouseFor(requestOf(), { timeoutMs: 15 });
+  const reads = [clickhouse.rows(query), clickhouse.rows(query), late.rows(query)];
+  await expect(reads[0]).rejects.toMatchObject({ code: 'QUERY_TIMEOUT', retryable: true });
+  await expect(reads[1]).rejects.toMatchObject({ code: 'QUERY_TIMEOUT', retryable: true });
+  // It did not take long: it never got a place.
+  await expect(reads[2]).rejects.toMatchObject({ status: 503, code: 'overloaded' });
   await settled();
   expect(server.running()).toBe(0);
 });
 
-test("puts a caller's further reads after those of other callers, once others read", async () => {
+test('leaves places to other users, however many keys a user has', async () => {
   const server = slow();
-  const priorities: unknown[] = [];
+  const clickhouseFor = limitReads(server, { places: 3, placesPerUser: 2, placesPerCaller: 2 });
+  const client = new AbortController();
+  const many = Array.from({ length: 40 }, (_, i) =>
+    clickhouseFor(requestOf(`key ${i}`, client, 'user 1')).rows(query),
+  );
+  await settled();
+  expect(server.running()).toBe(2);
+  const polite = clickhouseFor(requestOf('key 99')).rows(query);
+  await settled();
+  expect(server.running()).toBe(3);
+  server.answers[2]?.();
+  await expect(polite).resolves.toEqual([]);
+  client.abort();
+  await Promise.allSettled(many);
+});
+
+test('gives a free place to the user, and the key, that has read least', async () => {
+  const server = slow();
+  const clickhouseFor = limitReads(server, { places: 1 });
+  const order: string[] = [];
+  const read = async (name: string, user: string): Promise<void> => {
+    await clickhouseFor(requestOf(name, new AbortController(), user)).rows(query);
+    order.push(name);
+  };
+  const reads = ['a1', 'a1', 'a1', 'a2', 'b1'].map((name) => read(name, `user ${name[0]}`));
+  for (let i = 0; i < reads.length; i += 1) {
+    await settled();
+    server.answers[i]?.();
+  }
+  await Promise.all(reads);
+  expect(order.slice(0, 3)).toEqual(['a1', 'b1', 'a2']);
+});
+
+test('lowers the priority of users, and of their keys, with the time that their reads take', async () => {
+  const server = slow();
+  const priorities: number[] = [];
   const clickhouseFor = limitReads({
     ...server,
-    rows: (asked, params, options) => {
-      priorities.push(options?.settings?.['priority']);
-      return server.rows(asked, params, options);
+    rows: async (asked, params, options) => {
+      priorities.push(Number(options?.settings?.['priority']));
+      return await server.rows(asked, params, options);
     },
   });
-  const read = async (caller: string): Promise<unknown> => {
-    clickhouseFor(requestOf(caller))
+  const start = async (name: string, user: string): Promise<number> => {
+    void clickhouseFor(requestOf(name, new AbortController(), user))
       .rows(query)
       .catch(() => {});
     await settled();
-    return priorities.at(-1);
+    return priorities.at(-1) ?? Number.NaN;
   };
+  expect(await start('key 1', 'user 1')).toBe(1);
+  await new Promise((resolve) => setTimeout(resolve, 600));
+  const busy = await start('key 1', 'user 1');
+  const sameUser = await start('key 2', 'user 1');
+  const other = await start('key 3', 'user 2');
   // ClickHouse suspends a query while one with a smaller number runs.
-  expect(await read('key 1')).toBe(1);
-  expect(await read('key 1')).toBe(1);
-  expect(await read('key 2')).toBe(1);
-  expect(await read('key 1')).toBe(2);
-  expect(await read('key 2')).toBe(2);
-  expect(await read('key 3')).toBe(1);
+  expect(other).toBe(1);
+  expect(sameUser).toBeGreaterThan(other);
+  expect(busy).toBeGreaterThan(sameUser);
+});
+
+test('a request whose answer is being sent knows whether others wait for its place', async () => {
+  const server = slow();
+  const clickhouseFor = limitReads(server);
+  const sending = requestOf('key 1');
+  const read = clickhouseFor(sending, { readClass: 'trace' }).rows(query);
+  await settled();
+  server.answers[0]?.();
+  await read;
+  expect(sending.place.isWanted()).toBe(false);
+  void clickhouseFor(requestOf('key 1'), { readClass: 'trace' })
+    .rows(query)
+    .catch(() => {});
+  await settled();
+  expect(sending.place.isWanted()).toBe(true);
 });
 
 test('a trace keeps its place until it is answered, or its client leaves', async () => {
@@ -187,9 +244,8 @@ test('a trace does not wait for a place beyond its time', async () => {
   void clickhouseFor(requestOf(), { readClass: 'trace' }).rows(query);
   await settled();
   const options = { readClass: 'trace', timeoutMs: 20 } as const;
-  await expect(clickhouseFor(requestOf(), options).rows(query)).rejects.toMatchObject({
-    code: 'QUERY_TIMEOUT',
-  });
+  const waiting = requestOf();
+  await expect(clickhouseFor(waiting, options).rows(query)).rejects.toMatchObject({ code: 'overloaded' });
 });
 
 test('rejects at once what exceeds the requests of a caller that may wait', async () => {

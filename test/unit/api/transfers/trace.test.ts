@@ -57,7 +57,8 @@ async function traced(transfersOfToken: number, traceBudgetMs: number) {
   const request = {
     query: { account, token },
     signal: new AbortController().signal,
-    caller: () => 'key 1',
+    caller: () => ({ user: 'user 1', name: 'key 1' }),
+    place: { isWanted: () => false },
   } as unknown as RequestInfo;
   const name = (text: string): string => text;
   const served = async () => ({ table: name, schema: name, state: null, chainState: null });
