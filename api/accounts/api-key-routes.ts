@@ -62,8 +62,7 @@ function createKeyRoute({ commands, secretKey, now }: ApiKeyRouteDeps): Route {
     method: 'POST',
     path: '/api/users/auth/create-api-key/',
     summary: 'Create an API key',
-    description:
-      'With an `Idempotency-Key` header a retry within 48 hours returns the same key; one with another body is answered 422.',
+    description: 'With an `Idempotency-Key` header, a retry within 48 hours returns the same key.',
     tag: 'Account and keys',
     auth: 'session',
     isIdempotent: true,
@@ -146,7 +145,7 @@ function deleteKeyRoute({ commands, secretKey }: ApiKeyRouteDeps): Route {
     method: 'POST',
     path: '/api/users/auth/api-keys/delete/',
     summary: 'Delete an API key',
-    description: 'Requests with the key are answered 401 from then on.',
+    description: 'From then on, requests with the key return 401.',
     tag: 'Account and keys',
     auth: 'session',
     isIdempotent: true,
@@ -171,8 +170,9 @@ function keyUsageRoute({ pool, clickhouseFor, now }: ApiKeyRouteDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/users/auth/api-keys/{id}/usage/',
-    summary: 'Calls of an API key per hour',
-    description: 'Hours in UTC, oldest first, without those that have no call. Updated every few seconds.',
+    summary: 'Count the calls of an API key per hour',
+    description:
+      'Returns hours in UTC, oldest first; hours without a call are left out. Updated every few seconds.',
     tag: 'Account and keys',
     auth: 'session',
     params: z.object({ id: integer({ min: 0 }) }),

@@ -36,8 +36,12 @@ const DEFAULT_MAX_AGE_SECONDS = 300;
 const MAX_PAIRS = 20;
 const MAX_SECONDS = 4_294_967_295;
 
-const maxAge = integer({ min: 0, max: MAX_SECONDS, description: 'Maximum age of a chain read in seconds' });
-const forceRefresh = boolean('Read the chain regardless of age');
+const maxAge = integer({
+  min: 0,
+  max: MAX_SECONDS,
+  description: 'Maximum age of the balance read from the chain, in seconds',
+});
+const forceRefresh = boolean('Read the balance from the chain, whatever its age');
 
 export function balanceRoutes(deps: BalanceRouteDeps): Route[] {
   return [oneRoute(deps), manyRoute(deps), ofAccountRoute(deps), historyRoute(deps)];
@@ -49,8 +53,8 @@ function oneRoute({ reading }: BalanceRouteDeps): Route {
     path: '/api/balance/',
     summary: 'Balance of one token of an account',
     description: [
-      'The last balance read from the chain plus indexed transfers since. The chain is read again if that is older than',
-      '`max_age`; if it does not answer within 8 s, the answer is the last known balance with `stale`.',
+      'Returns the last balance read from the chain plus the transfers indexed since. A balance that was read longer than',
+      '`max_age` ago is read again; if the node does not answer within 8 s, the last known balance is returned with `stale`.',
     ].join(' '),
     tag: 'Balances',
     auth: 'key-or-session',
@@ -84,7 +88,7 @@ function manyRoute({ reading }: BalanceRouteDeps): Route {
     path: '/api/balances/',
     summary: 'Balances of up to 20 pairs',
     description:
-      'Known balances are in `data`, in request order; pairs that fail are in `errors`, which is null if none does.',
+      '`data` lists the known balances in request order; `errors` lists the pairs that failed, or is null if all succeeded.',
     tag: 'Balances',
     auth: 'key-or-session',
     sessionCallsPerMinute: 10,
@@ -138,10 +142,10 @@ function ofAccountRoute({ reading }: BalanceRouteDeps): Route {
     path: '/api/account-balances/',
     summary: 'Balances of all tokens of an account',
     description: [
-      'Every token with an indexed transfer of the account, including zero balances and NFT contracts; empty for an account',
-      'that is not indexed. Balances older than `max_age` are read from the chain for a later answer, or for this one with',
-      '`force_refresh`. A call reads at most 200 balances, the longest unread first: with `force_refresh` the others have',
-      '`stale`, and a repeated call reads the next ones.',
+      'Lists every token with an indexed transfer of the account, including zero balances and NFT contracts; the list is empty',
+      'for an account that is not indexed. Balances that were read longer than `max_age` ago are read from the chain again:',
+      'after the response, or before it with `force_refresh`. A call reads at most 200 balances, least recently read first.',
+      'With `force_refresh`, the others are marked `stale`; repeat the call to read the next 200.',
     ].join(' '),
     tag: 'Balances',
     auth: 'key-or-session',
@@ -187,9 +191,9 @@ function historyRoute({ reading, now }: BalanceRouteDeps): Route {
     path: '/api/balance-history/',
     summary: 'Balance of a pair after each of its transfers',
     description: [
-      'Oldest first; one row per transfer of the pair, with the balance right after it, computed backward from the balance',
-      'read from the chain. If it is unknown at the start of the window, the answer begins where it is known, and',
-      '`complete_from` is that time.',
+      'Returns one row per transfer of the pair, oldest first, with the balance right after it, computed backward from a',
+      'balance read from the chain. If the balance is unknown at the start of the window, the rows begin where it is known,',
+      'and `complete_from` is that time.',
     ].join(' '),
     tag: 'Transfers',
     auth: 'key',

@@ -39,8 +39,8 @@ function listRoute({ pool }: ClassHashRouteDeps): Route {
   return defineRoute({
     ...common,
     path: '/api/dapps/account-class-hashes/',
-    summary: 'List class hashes of accounts',
-    description: 'Filtered by network and account type; newest first.',
+    summary: 'List the class hashes of accounts',
+    description: 'Newest first.',
     query: z.object({
       network,
       account_type: text({ max: 100, description: 'Slug of an implementation' }).optional(),
@@ -66,7 +66,7 @@ function oneRoute({ pool }: ClassHashRouteDeps): Route {
   return defineRoute({
     ...common,
     path: '/api/dapps/account-class-hashes/{id}/',
-    summary: 'One class hash',
+    summary: 'Get a class hash',
     params: z.object({ id: integer() }),
     response: { 200: classHashAnswer },
     async handler({ input: { params }, served }) {
@@ -81,9 +81,9 @@ function latestRoute({ pool }: ClassHashRouteDeps): Route {
   return defineRoute({
     ...common,
     path: '/api/dapps/account-class-hashes/latest/',
-    summary: 'The newest active class hash of each account type',
+    summary: 'Get the newest active class hash of each account type',
     description:
-      'By release time; an unknown release counts as oldest. Without `network`, the newest on any.',
+      'The newest is the one released last; an unknown release time counts as the oldest. Without `network`, all networks are compared.',
     query: z.object({ network }),
     response: { 200: latestClassHashesAnswer },
     async handler({ input: { query }, served }) {

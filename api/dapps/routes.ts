@@ -59,7 +59,7 @@ function categoriesRoute({ pool }: DappRouteDeps): Route {
     ...common,
     path: '/api/dapps/categories/',
     summary: 'List the categories of dApps',
-    description: 'By name.',
+    description: 'Sorted by name.',
     query: z.object({ page: page(), limit: limit() }),
     response: { 200: categoryListAnswer },
     async handler({ input: { query }, served, request }) {
@@ -76,7 +76,7 @@ function categoryRoute({ pool }: DappRouteDeps): Route {
   return defineRoute({
     ...common,
     path: '/api/dapps/categories/{slug}/',
-    summary: 'One category',
+    summary: 'Get a category',
     params: bySlug,
     response: { 200: categoryAnswer },
     async handler({ input: { params }, served }) {
@@ -90,7 +90,7 @@ function listRoute({ pool }: DappRouteDeps): Route {
     ...common,
     path: '/api/dapps/apps/',
     summary: 'List dApps',
-    description: 'Best match of `q` first, then featured ones, then by name.',
+    description: 'Sorted by match with `q`, best first, then featured dApps first, then by name.',
     query: z.object({
       category: text({ max: 100, description: 'Slug of a category' }).optional(),
       network,
@@ -100,7 +100,7 @@ function listRoute({ pool }: DappRouteDeps): Route {
       q: text({
         max: 200,
         description:
-          'Words of the name, tags or description in any inflection, the last one may be a prefix; or any part of the name',
+          'Words of the name, tags or description, matched by English word stem, the last one also as a prefix; or any part of the name',
       }).optional(),
       page: page(),
       limit: limit(),
@@ -121,7 +121,7 @@ function searchRoute({ pool }: DappRouteDeps): Route {
     summary: 'Search dApps',
     description: 'Best match first.',
     query: z.object({
-      q: text({ min: 2, max: 200, isTrimmed: true, description: 'Like `q` of the list' }),
+      q: text({ min: 2, max: 200, isTrimmed: true, description: 'As `q` in the list of dApps' }),
       page: page(),
       limit: limit(),
     }),
@@ -136,7 +136,7 @@ function oneRoute({ pool }: DappRouteDeps): Route {
   return defineRoute({
     ...common,
     path: '/api/dapps/apps/{slug}/',
-    summary: 'One dApp',
+    summary: 'Get a dApp',
     params: bySlug,
     response: { 200: dappAnswer },
     async handler({ input: { params }, served }) {
@@ -151,10 +151,10 @@ function discoverRoute({ pool }: DappRouteDeps): Route {
   return defineRoute({
     ...common,
     path: '/api/dapps/discover/',
-    summary: 'Featured, recent and popular dApps',
+    summary: 'List featured, recent and popular dApps',
     description: [
-      `At most ${MAX_DISCOVERED} each. \`recent\` by time of listing, newest first; \`popular\` and \`featured\` by`,
-      'daily users, then transactions, then rating, then reviews.',
+      `Returns at most ${MAX_DISCOVERED} of each. \`recent\` is sorted by time of listing, newest first; \`popular\` and`,
+      '`featured` are sorted by daily users, then transactions, then rating, then reviews.',
     ].join(' '),
     query: z.object({ network }),
     response: { 200: discoverAnswer },
@@ -181,7 +181,7 @@ function ofCategoryRoute({ pool }: DappRouteDeps): Route {
   return defineRoute({
     ...common,
     path: '/api/dapps/category/{slug}/',
-    summary: 'dApps of a category',
+    summary: 'List the dApps of a category',
     params: bySlug,
     query: z.object({ network, page: page(), limit: limit() }),
     response: { 200: dappListAnswer },

@@ -39,7 +39,7 @@ function listRoute({ pool }: ReportRouteDeps): Route {
     ...common,
     method: 'GET',
     path: '/api/dapps/domain-reports/',
-    summary: "The caller's reports",
+    summary: "List the caller's reports",
     description: 'Newest first.',
     query: z.object({ page: page(), limit: limit() }),
     response: { 200: domainReportListAnswer },
@@ -85,7 +85,7 @@ function oneRoute({ pool }: ReportRouteDeps): Route {
     ...common,
     method: 'GET',
     path: '/api/dapps/domain-reports/{id}/',
-    summary: "One of the caller's reports",
+    summary: "Get one of the caller's reports",
     params: idParams,
     response: { 200: domainReportAnswer },
     async handler({ input: { params }, key, served }) {

@@ -52,7 +52,8 @@ function listRoute({ pool }: DomainRouteDeps): Route {
     ...common,
     path: '/api/dapps/domains/',
     summary: 'List domains',
-    description: 'In the order of first listing; active and inactive unless `active` is given.',
+    description:
+      'In the order in which they were first listed. Includes inactive domains unless `active` is given.',
     query: z.object({
       domain: host().optional(),
       status: domainStatus.optional(),
@@ -74,10 +75,13 @@ function blacklistRoute({ pool }: DomainRouteDeps): Route {
   return defineRoute({
     ...common,
     path: '/api/dapps/domains/blacklist/',
-    summary: 'Blacklisted domains',
-    description: 'Active ones, in the order of first listing.',
+    summary: 'List blacklisted domains',
+    description: 'Active domains, in the order in which they were first listed.',
     query: z.object({
-      search: text({ max: 253, description: 'Part of a domain, or a whole one in any spelling' }).optional(),
+      search: text({
+        max: 253,
+        description: 'Part of a domain, or a whole domain in any spelling',
+      }).optional(),
       ...pages,
     }),
     response: { 200: domainListAnswer },
@@ -97,8 +101,8 @@ function whitelistRoute({ pool }: DomainRouteDeps): Route {
   return defineRoute({
     ...common,
     path: '/api/dapps/domains/whitelist/',
-    summary: 'Whitelisted domains',
-    description: 'Active ones, in the order of first listing.',
+    summary: 'List whitelisted domains',
+    description: 'Active domains, in the order in which they were first listed.',
     query: z.object(pages),
     response: { 200: domainListAnswer },
     async handler({ input: { query }, ...context }) {
@@ -114,11 +118,11 @@ function changesRoute({ pool }: DomainRouteDeps): Route {
   return defineRoute({
     ...common,
     path: '/api/dapps/domains/changes/',
-    summary: 'Changes of the list, for clients that keep a copy',
+    summary: 'List changes, for clients that keep a copy of the list',
     description: [
-      'Each domain that changed after `since`, once, in its current state, by time of the last change. Upsert `added` and',
-      '`changed` domains into the copy and delete `removed` ones if present; then continue from `next_since`. No change is',
-      'skipped or repeated by concurrent writes.',
+      'Returns each domain that changed after `since` once, in its current state, sorted by the time of its last change.',
+      'Upsert `added` and `changed` domains into the copy and delete `removed` ones if present; then continue from',
+      '`next_since`. Concurrent writes cause no change to be skipped or repeated.',
     ].join(' '),
     query: z.object({ since: since().optional(), limit: limit({ fallback: 100, max: 1000 }) }),
     response: { 200: domainChangesAnswer },
@@ -133,7 +137,7 @@ function oneRoute({ pool }: DomainRouteDeps): Route {
   return defineRoute({
     ...common,
     path: '/api/dapps/domains/{id}/',
-    summary: 'One domain',
+    summary: 'Get a domain',
     params: idParams,
     response: { 200: domainAnswer },
     async handler({ input: { params }, served }) {
@@ -150,9 +154,9 @@ function checkRoute({ pool, now }: DomainRouteDeps): Route {
     path: '/api/dapps/domain-check/',
     summary: 'Check a domain',
     description: [
-      'By its own entry, else that of its nearest parent up to the registered domain; an entry of a public suffix such as',
-      'co.uk or github.io does not apply below it. `www.` is ignored. Only active entries that are not pending count;',
-      'similar names are not matched. An answer may be cached for five minutes.',
+      'Uses the entry of the domain itself, or else that of its nearest listed parent, up to the registrable domain. An entry',
+      'of a public suffix such as co.uk or github.io does not apply to the domains below it. `www.` is ignored, inactive and',
+      'pending entries have no effect, and similar names are not matched. The response may be cached for five minutes.',
     ].join(' '),
     query: z.object({ domain: host() }),
     response: { 200: domainCheckAnswer },

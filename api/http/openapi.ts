@@ -19,10 +19,10 @@ const security: Readonly<Record<Auth, Record<string, string[]>[]>> = {
 const headers = z.object({
   'X-Request-Id': z.string(),
   'X-API-Version': z.string(),
-  'X-Indexed-Block': z
-    .string()
-    .optional()
-    .meta({ description: 'Highest block height that can be queried; absent before the first block' }),
+  'X-Indexed-Block': z.string().optional().meta({
+    description:
+      'Highest indexed block height, polled twice a second: the response may contain newer blocks; absent before the first block',
+  }),
   'RateLimit-Policy': z.string().optional().meta({
     description: "The caller's limit: `q` calls in `w` seconds; absent without a limit",
   }),
@@ -44,7 +44,7 @@ const idempotencyKey = z.object({
     .optional()
     .meta({
       description:
-        'A retry with the same key within 48 hours gets the first answer; another body is answered 422',
+        'A retry with the same key within 48 hours returns the first response; the same key with another body returns 422',
     }),
 });
 
@@ -62,7 +62,7 @@ export function describeApi(routes: readonly Route[]): ReturnType<typeof createD
       title: 'Token data service',
       version: API_VERSION,
       description:
-        'Every path is served with and without its trailing slash. An empty query parameter counts as absent; if one is repeated, the last value is used; unknown ones are ignored.',
+        'Every path works with and without its trailing slash. An empty query parameter counts as absent, the last value of a repeated one is used, and unknown ones are ignored.',
     },
     servers: [{ url: '/' }],
     paths,
@@ -135,8 +135,8 @@ const statusDescriptions: Readonly<Record<number, string>> = {
   400: 'Invalid input; `errors` lists the fields',
   401: 'Missing or invalid credentials',
   403: 'Not allowed with these credentials',
-  404: 'Not found',
-  409: 'Conflict with the current state',
+  404: 'The resource or the page does not exist',
+  409: 'The current state does not allow the operation',
   413: 'The body is too large',
   415: 'The body is not JSON',
   422: 'The Idempotency-Key was used with another body',

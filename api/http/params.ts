@@ -117,7 +117,7 @@ export function parseTimestamp(text: string): Date | null {
   return yearInUtc < 1 || yearInUtc > 9999 ? null : date;
 }
 
-export function timestamp(description = 'ISO 8601; UTC unless it names a zone') {
+export function timestamp(description = 'ISO 8601, UTC by default') {
   return z
     .string()
     .transform(
@@ -176,7 +176,7 @@ export function page(): z.ZodType<PageParameter, string | undefined> {
       return number === 0 ? 'invalid' : number;
     })
     .meta({
-      description: 'Page number from 1, or `last`; a page that does not exist is answered 404',
+      description: 'Page number from 1, or `last`; a page that does not exist returns 404',
       override: ({ jsonSchema }) => {
         delete jsonSchema.type;
         Object.assign(jsonSchema, {

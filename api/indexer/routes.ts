@@ -16,9 +16,9 @@ export function indexerRoutes({ clickhouseFor, pool }: IndexerRouteDeps): Route[
   const progress = defineRoute({
     method: 'GET',
     path: '/api/indexer/progress/',
-    summary: 'Progress of the index',
+    summary: 'Get the progress of the index',
     description:
-      'Chunks are ranges of blocks, each with its own cursor. Totals never exceed what can be queried. `latest_block` does not advance across blocks without transfers.',
+      'A chunk is a range of blocks with its own cursor. Totals count only what can be queried. `latest_block` does not advance across blocks without transfers.',
     tag: 'Indexer',
     auth: 'key',
     response: { 200: progressAnswer },

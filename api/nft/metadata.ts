@@ -53,11 +53,11 @@ function metadataRoute(deps: NftMetadataDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/nft/metadata/',
-    summary: 'Metadata of an NFT',
+    summary: 'Get the metadata of an NFT',
     description: [
-      'Fetched now if it was not yet; 503 with `Retry-After` if that takes longer than 8 s. If the fetch failed, 404 with',
-      '`retry_at`, the time of the next attempt; after ten failures with `permanent: true` instead. If the call to the',
-      "contract reverted, `detail` is the contract's reason.",
+      'Metadata that was never fetched is fetched now; if that takes longer than 8 s, the response is 503 with `Retry-After`.',
+      'If the fetch failed, the response is 404 with `retry_at`, the time of the next attempt, or, after `NFT_ATTEMPTS` (10)',
+      "failures, with `permanent: true`. If the call to the contract reverted, `detail` is the contract's reason.",
     ].join(' '),
     tag: 'NFTs',
     auth: 'key',
@@ -81,8 +81,8 @@ function collectionRoute({ pool, ipfsGateway }: NftMetadataDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/nft/collection/',
-    summary: 'NFTs of a contract',
-    description: `NFTs whose metadata was fetched, by id; starts no fetch. ${TRUNCATION_NOTE}`,
+    summary: 'List the NFTs of a contract',
+    description: `Lists the NFTs whose metadata was fetched, sorted by id, and starts no fetch. ${TRUNCATION_NOTE}`,
     tag: 'NFTs',
     auth: 'key',
     query: z.object({ token_address: address(), page: page(), page_size: nftPageSize() }),

@@ -40,10 +40,10 @@ function ownerRoute({ clickhouseFor }: NftOwnershipDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/nft/owner/',
-    summary: 'Owner of an NFT',
+    summary: 'Get the owner of an NFT',
     description: [
-      'Its last recipient; further accounts may hold units of an ERC-1155 id. A burned NFT has the zero address as owner;',
-      'one that was never transferred is answered 404.',
+      'Returns the last recipient; further accounts may hold units of an ERC-1155 id. The owner of a burned NFT is the zero',
+      'address. An NFT that was never transferred returns 404.',
     ].join(' '),
     tag: 'NFTs',
     auth: 'key',
@@ -73,11 +73,12 @@ function ownedByRoute({ pool, clickhouseFor, ipfsGateway }: NftOwnershipDeps): R
   return defineRoute({
     method: 'GET',
     path: '/api/nft/owned-by/',
-    summary: 'NFTs of an account',
+    summary: 'List the NFTs of an account',
     description: [
-      'NFTs whose last recipient it is, by contract and id; for an ERC-1155 id that is one account, even if others hold',
-      'units. `name`, `image`, `description`, `attributes` and `metadata_uri` are absent until fetched, or if excluded.',
-      `${TRUNCATION_NOTE} The zero address owns nothing: burned NFTs are in no list.`,
+      'Lists the NFTs whose last recipient is the account, sorted by contract and id. An ERC-1155 id is listed for that one',
+      'account only, even if others hold units. `name`, `image`, `description`, `attributes` and `metadata_uri` are absent',
+      'until they are fetched, and with `include_metadata=false`.',
+      `${TRUNCATION_NOTE} Burned NFTs are in no list: that of the zero address is empty.`,
     ].join(' '),
     tag: 'NFTs',
     auth: 'key',

@@ -6,7 +6,7 @@ import { throughGateway } from '../../schemas/nft/uris.ts';
 
 /** What lists leave out of large NFTs (`projections/nft-metadata`). */
 export const TRUNCATION_NOTE =
-  'Of NFTs above 96 KiB, links and texts above 8 KiB are null and such attributes an empty list; `/api/nft/metadata/` has them in full.';
+  'If the metadata of an NFT exceeds 96 KiB, its links and texts above 8 KiB are null and its attributes above 8 KiB are an empty list; `/api/nft/metadata/` returns them in full.';
 
 /** @param gateway base URL of the IPFS gateway in answers */
 export function presentMetadata(row: NftMetadataRow, gateway: string): NftOfCollection {

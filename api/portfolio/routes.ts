@@ -30,10 +30,11 @@ function portfolioRoute({ reading, now }: PortfolioRouteDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/portfolio/',
-    summary: 'Holdings of an account and their value',
+    summary: 'List the holdings of an account and their value',
     description: [
-      'Balances after the newest block at or before `at_time`, each at the newest price at or before it. By value, largest',
-      'first, then those without a price. Unknown balances are left out and read from the chain for a later answer.',
+      'Uses the balances after the newest block at or before `at_time`, and the newest price of each token at or before it.',
+      'Sorted by value, largest first; holdings without a price come last. Unknown balances are left out, and read from the',
+      'chain after the response.',
     ].join(' '),
     tag: 'Portfolio',
     auth: 'key',
@@ -70,12 +71,11 @@ function historyRoute({ reading, now }: PortfolioRouteDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/portfolio-history/',
-    summary: 'Value of an account over time',
+    summary: 'Get the value of an account over time',
     description: [
-      'One point at the start of each hour, day, week or month (UTC, weeks begin on Monday) between the two times, both',
-      'inclusive: the figures of `/api/portfolio/` with that `at_time`. Points with an unknown balance are left out;',
-      '`complete_from` is the time from which none is. At most 5,000 points per answer; if there are more, continue with',
-      '`next_start_time`.',
+      'Returns one point at the start of each hour, day, week or month (UTC; weeks begin on Monday) between the two times,',
+      'inclusive, with the figures of `/api/portfolio/` for that `at_time`. Points with an unknown balance are left out; from',
+      '`complete_from` on, none is. A response has at most 5,000 points; if there are more, continue with `next_start_time`.',
     ].join(' '),
     tag: 'Portfolio',
     auth: 'key',

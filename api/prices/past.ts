@@ -28,8 +28,8 @@ function priceAtRoute({ clickhouseFor }: PastPriceDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/price-at/',
-    summary: 'Price of a token at a time',
-    description: 'The newest price at or before `at_time`, of any age; 404 if there is none.',
+    summary: 'Get the price of a token at a time',
+    description: 'Returns the newest price at or before `at_time`, however old it is; 404 if there is none.',
     tag: 'Prices',
     auth: 'key',
     query: z.object({ token_address: address(), at_time: timestamp() }),
@@ -51,11 +51,11 @@ function historyRoute({ clickhouseFor, now }: PastPriceDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/price-history/',
-    summary: 'Prices of a token over time',
+    summary: 'Get the prices of a token over time',
     description: [
-      'Buckets in UTC, weeks begin on Monday, oldest first, without those that have no price. Buckets are whole: the first is',
-      'the one that contains `start_time`. At most 5,000 buckets per answer; if there are more, continue with',
-      '`next_start_time`.',
+      'Returns one bucket per interval, oldest first, in UTC; weeks begin on Monday. Buckets without a price are left out.',
+      'Buckets are whole: the first one contains `start_time`. A response has at most 5,000 buckets; if there are more,',
+      'continue with `next_start_time`.',
     ].join(' '),
     tag: 'Prices',
     auth: 'key',

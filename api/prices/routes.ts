@@ -76,16 +76,16 @@ function priceRoute(latest: LatestPrices): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/price/',
-    summary: 'Price of a token',
+    summary: 'Get the price of a token',
     description: [
-      'In US dollars; 0 for a token unknown to the feed. The feed is queried for a token without a stored price, and with',
-      '`force_refresh` for any; if it does not answer within 8 s, the stored price is returned.',
+      'In US dollars; 0 if the feed does not know the token. The feed is queried if no price is stored, or with',
+      '`force_refresh`; if it does not answer within 8 s, the stored price is returned.',
     ].join(' '),
     tag: 'Prices',
     auth: 'key',
     query: z.object({
       token_address: address(),
-      force_refresh: boolean('Query the feed regardless of age').optional(),
+      force_refresh: boolean('Query the feed, whatever the age of the stored price').optional(),
     }),
     response: { 200: priceAnswer },
     async handler({ input: { query }, served, request }) {
@@ -109,9 +109,9 @@ function pricesRoute(latest: LatestPrices): Route {
   return defineRoute({
     method: 'POST',
     path: '/api/prices/',
-    summary: 'Prices of up to 100 tokens',
+    summary: 'Get the prices of up to 100 tokens',
     description:
-      'Stored prices in request order; the feed is queried for missing ones, which show in a later answer.',
+      'Returns stored prices in request order. The feed is queried for missing ones after the response.',
     tag: 'Prices',
     auth: 'key',
     body: z.object({ token_addresses: z.array(z.string()).min(1).max(MAX_TOKENS) }),

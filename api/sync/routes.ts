@@ -70,7 +70,7 @@ function readRoute({ pool, sealing, syncCallsPerMinute }: SyncRouteDeps): Route 
     method: 'GET',
     summary: 'Read an encrypted blob',
     description:
-      'Signed text: `GET:<lookup_hash>:<timestamp>`. A blob that does not exist is answered 404 before the signature is verified.',
+      'Signed text: `GET:<lookup_hash>:<timestamp>`. A blob that does not exist returns 404 before the signature is verified.',
     params: z.object({ lookup_hash: z.string() }),
     response: { 200: syncBlobAnswer },
     errors: [403],
@@ -96,8 +96,8 @@ function writeRoute({ pool, commands, sealing, syncCallsPerMinute }: SyncRouteDe
     method: 'PUT',
     summary: 'Store an encrypted blob',
     description: [
-      'Signed text: `PUT:<lookup_hash>:<timestamp>:<SHA-256 of the blob, hex>`, with the key that the first PUT sends as',
-      '`auth_key`; later ones are ignored. The version must be greater than the stored one.',
+      'Signed text: `PUT:<lookup_hash>:<timestamp>:<SHA-256 of the blob, hex>`, signed with the `auth_key` of the first PUT;',
+      'the `auth_key` of later PUTs is ignored. The version must be greater than the stored one.',
     ].join(' '),
     params: z.object({
       lookup_hash: z.string().max(HASH_DIGITS).regex(LOOKUP_HASH, 'Use lowercase hex digits.'),

@@ -28,14 +28,14 @@ function listRoute({ pool }: TokenRouteDeps): Route {
     method: 'GET',
     path: '/api/tokens/',
     summary: 'List tokens',
-    description: 'Curated tokens first. Without hidden tokens unless `hidden` is given.',
+    description: 'Curated tokens first. Leaves out hidden tokens unless `hidden` is given.',
     tag: 'Tokens',
     auth: 'key',
     query: z.object({
       common: boolean('In the curated set').optional(),
       verified: boolean('Manually reviewed').optional(),
       public: boolean('Publicly listed').optional(),
-      hidden: boolean('`true`: only hidden ones').optional(),
+      hidden: boolean('`true`: only hidden tokens').optional(),
       type: z.enum(tokenStandards).optional().meta({ description: 'Standard of the contract' }),
       search: text({
         max: 200,
@@ -74,7 +74,7 @@ function oneRoute({ pool }: TokenRouteDeps): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/tokens/{address}/',
-    summary: 'One token',
+    summary: 'Get a token',
     tag: 'Tokens',
     auth: 'key',
     params: z.object({ address: address() }),

@@ -55,17 +55,19 @@ const alias = (of: string) => address(`Alias of \`${of}\``).optional();
 
 /** The query of `GET /api/transfers/`. */
 export const transfersQuery = z.object({
-  account: address('Matches from or to').optional(),
+  account: address('Sender or recipient of the transfer').optional(),
   account_address: alias('account'),
-  from_account: address('Matches from').optional(),
+  from_account: address('Sender of the transfer').optional(),
   from_address: alias('from_account'),
-  to_account: address('Matches to').optional(),
+  to_account: address('Recipient of the transfer').optional(),
   to_address: alias('to_account'),
   token: address("The token's contract").optional(),
   token_address: alias('token'),
-  block: height('Matches one height').optional(),
+  block: height('Height of the block').optional(),
   txhash: hash().optional(),
-  search: address('An address or a hash in any 0x form; matches from, to, token and txhash').optional(),
+  search: address(
+    'An address or a hash in any 0x form; matches the sender, recipient, token or transaction hash',
+  ).optional(),
   from_block: height('Lowest height, inclusive').optional(),
   to_block: height('Highest height, inclusive').optional(),
   start_time: timestamp('Earliest block time, inclusive').optional(),
@@ -75,7 +77,7 @@ export const transfersQuery = z.object({
   limit: limit(),
   cursor: z.string().optional().meta({
     description:
-      '`links.next_cursor` of an answer with the same filters and order; takes precedence over `page`. Reaches the end at constant cost per page and is stable while new transfers arrive; `count` may be that of the first page',
+      '`links.next_cursor` of a response with the same filters and order; takes precedence over `page`. Reaches the end at constant cost per page, and new transfers do not shift it; `count` may be that of the first page',
   }),
 });
 export type TransfersQuery = z.output<typeof transfersQuery>;

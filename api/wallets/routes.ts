@@ -62,7 +62,7 @@ function listRoute({ pool }: WalletRouteDeps): Route {
     method: 'GET',
     path,
     summary: 'List registered wallets',
-    description: 'In the order of registration.',
+    description: 'In the order in which they were registered.',
     query: z.object({
       network: networkFilter().optional(),
       wallet_address: address().optional(),
@@ -102,7 +102,7 @@ function registerRoute({ commands, secretKey }: WalletRouteDeps): Route {
     path,
     summary: 'Register a wallet',
     description:
-      'An address is registered once per network; a repeat is answered 200 with the existing entry.',
+      'An address is registered once per network; registering it again returns 200 with the existing entry.',
     isIdempotent: true,
     body: registeredWallet,
     response: { 200: walletAnswer, 201: walletAnswer },
@@ -142,7 +142,7 @@ function oneRoute({ pool }: WalletRouteDeps): Route {
     ...common,
     method: 'GET',
     path: `${path}{id}/`,
-    summary: 'One registered wallet',
+    summary: 'Get a registered wallet',
     params: walletParams,
     response: { 200: walletAnswer },
     async handler({ input: { params }, served }) {
@@ -191,7 +191,8 @@ function lookupRoute({ pool }: WalletRouteDeps): Route {
     method: 'GET',
     path: '/api/dapps/vendor-wallet-lookup/',
     summary: 'Look up a wallet by address',
-    description: 'On any network without `network`: an active entry first, then the oldest.',
+    description:
+      'Without `network`, all networks are searched: an active entry is preferred, then the oldest.',
     query: z.object({ wallet_address: address(), network: networkFilter().optional() }),
     response: { 200: walletLookupAnswer },
     async handler({ input: { query }, served }) {

@@ -47,7 +47,7 @@ function testRoute({ commands, secretKey }: DeliveryRouteDeps): Route {
     path: '/api/webhooks/{id}/test/',
     summary: 'Send a test delivery',
     description:
-      'Sends the event `ping`, also to a webhook that is not active. A failed test does not count as a dead delivery.',
+      'Sends the event `ping`, even if the webhook is not active. A failed test does not count as a dead delivery.',
     isIdempotent: true,
     params: webhookParams,
     response: { 202: testedWebhookAnswer },
@@ -66,7 +66,7 @@ function listRoute({ pool }: DeliveryRouteDeps): Route {
     path: '/api/webhooks/{id}/deliveries/',
     summary: 'List the deliveries of a webhook',
     description:
-      'Newest first. The count is exact up to 10,000; above, it is an estimate and `count_is_estimate` is true.',
+      'Newest first. `count` is exact up to 10,000; above that it is an estimate, and `count_is_estimate` is true.',
     params: webhookParams,
     query: z.object({
       status: z.enum(DELIVERY_STATUSES).optional(),
@@ -106,8 +106,8 @@ function retryRoute({ pool, commands, secretKey }: DeliveryRouteDeps): Route {
     path: '/api/webhooks/{id}/deliveries/{delivery_id}/retry/',
     summary: 'Retry a delivery',
     description: [
-      'Adds an attempt to the scheduled retries, also where the webhook is not active. The response is sent before the',
-      'attempt is made. 409 when the delivery has succeeded.',
+      'Adds an attempt to the scheduled retries, even if the webhook is not active. The response is sent before the attempt',
+      'is made. Returns 409 if the delivery has succeeded.',
     ].join(' '),
     params: webhookParams.extend({ delivery_id: z.uuid() }),
     response: { 202: deliveryAnswer },

@@ -90,7 +90,7 @@ export const changedWebhook = z.object({
   url: url.exactOptional(),
   events: events.exactOptional(),
   status: webhookStatus.exactOptional().meta({
-    description: '`active` resets the count of dead deliveries; with another status nothing is sent',
+    description: '`active` resets the count of dead deliveries; nothing is sent in any other status',
   }),
   subscriptions: subscriptions
     .exactOptional()
@@ -101,7 +101,7 @@ export const rotation = z.object({
   grace_period_seconds: integerField({
     min: 0,
     max: MAX_GRACE_SECONDS,
-    description: 'How long the previous secret also signs',
+    description: 'Seconds for which the previous secret also signs',
   }).default(0),
 });
 

@@ -92,9 +92,9 @@ function createRoute(deps: WebhookRouteDeps): Route {
     path: '/api/webhooks/',
     summary: 'Create a webhook',
     description: [
-      'It receives events from now on: transfers, balances and prices that match one of its subscriptions; new tokens all,',
-      'or only those that subscriptions name. A user may have 100 webhooks. With an `Idempotency-Key` header a retry returns',
-      'the same secret, for 48 hours.',
+      'It receives new events of transfers, balances and prices that match one of its subscriptions, and of new tokens: all',
+      'tokens if it has no subscriptions, otherwise those that match the `token` of one (empty: any). A user may have 100',
+      'webhooks. With an `Idempotency-Key` header, a retry within 48 hours returns the same secret.',
     ].join(' '),
     isIdempotent: true,
     body: createdWebhook,
@@ -125,7 +125,7 @@ function eventsRoute(): Route {
     method: 'GET',
     path: '/api/webhooks/events/',
     summary: 'List the events that a webhook can receive',
-    description: 'Each with an example body.',
+    description: 'Returns each event with its description and an example body.',
     response: { 200: eventCatalogueAnswer },
     async handler() {
       const body = WEBHOOK_EVENTS.map((event) => {
@@ -209,8 +209,8 @@ function rotateRoute(deps: WebhookRouteDeps): Route {
     path: `${webhookPath}rotate-secret/`,
     summary: 'Rotate the signing secret',
     description: [
-      'The previous secret stops working at once, or signs beside the new one for `grace_period_seconds`, in the',
-      '`webhook-signature` header.',
+      'The previous secret stops working at once. With `grace_period_seconds`, `webhook-signature` holds a signature by each',
+      'of the two secrets for so long.',
     ].join(' '),
     isIdempotent: true,
     params: webhookParams,

@@ -33,14 +33,14 @@ export const webhookAnswer = z
     consecutive_dead: z
       .int()
       .min(0)
-      .meta({ description: 'Deliveries that died in a row since it was last made active' }),
+      .meta({ description: 'Consecutive dead deliveries since its status was last set to `active`' }),
     last_delivery_at: isoTimestamp.nullable(),
   })
   .meta({ id: 'Webhook' });
 export type WebhookAnswer = z.infer<typeof webhookAnswer>;
 
 const secret = z.string().meta({
-  description: 'Signs the deliveries, as text and as a whole; shown here and never again',
+  description: 'Signs the deliveries; use the whole text, with its prefix. Shown only here',
   example: `whsec_${'A'.repeat(43)}=`,
 });
 
@@ -53,7 +53,7 @@ export const rotatedSecretAnswer = z
     rotated_at: isoTimestamp,
     previous_secret_expires_at: isoTimestamp
       .optional()
-      .meta({ description: 'Until then the secret before signs, too; absent where it does not' }),
+      .meta({ description: 'Until then the previous secret also signs; absent without a grace period' }),
   })
   .meta({ id: 'RotatedSecret' });
 
@@ -66,13 +66,16 @@ export const deliveryAnswer = z
     status: z.enum(['pending', 'success', 'failed', 'dead']),
     attempt: z.int().min(0).meta({ description: 'The number of the last attempt; 0 before the first' }),
     response_code: z.int().nullable(),
-    response_body: z.string().nullable().meta({ description: 'Its first 16 KB; null: none, or not text' }),
+    response_body: z
+      .string()
+      .nullable()
+      .meta({ description: 'The first 16 KB of the response; null: no response, or not text' }),
     error: z.string().nullable(),
     duration_ms: z.int().min(0).nullable(),
     payload: z
       .object({ event: z.string(), created_at: isoTimestamp, data: z.looseObject({}) })
       .meta({ description: 'The body as it is sent' }),
-    manual: z.boolean().meta({ description: 'The last attempt was asked for by hand' }),
+    manual: z.boolean().meta({ description: 'Whether the last attempt was requested manually' }),
     created_at: isoTimestamp,
     last_attempt_at: isoTimestamp.nullable(),
     next_attempt_at: isoTimestamp.nullable(),

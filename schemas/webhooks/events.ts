@@ -185,7 +185,7 @@ export const eventCatalogue: {
   },
   'transfer.reverted': {
     description:
-      'A transfer that was sent as `transfer.created` is no longer in the chain: its block was reverted, and ten blocks later it is not included again.',
+      'A transfer that was sent as `transfer.created` is no longer in the chain: a reorg removed its block, and ten blocks later no block of the new fork includes the transfer.',
     example: { event: 'transfer.reverted', created_at, data: transfer },
   },
 };

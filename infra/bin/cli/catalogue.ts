@@ -32,8 +32,9 @@ function importCommand(catalogue: Command, log: Logger, say: (line: string) => v
   catalogue
     .command('import')
     .description(
-      'import a file in one transaction: a JSON object with an array of records per kind, or CSV of one kind; ' +
-        'idempotent, entries are matched by name',
+      'import a JSON object with an array of records per kind, or CSV of one kind; one transaction applies all records, ' +
+        'except tokens, which are published afterwards (import again if it was killed); idempotent; records are matched ' +
+        'by their identifier (slug, key, domain, address, ...)',
     )
     .argument('<file>')
     .option(

@@ -64,7 +64,9 @@ export function quarantineCommand(program: Command, log: Logger, say: (line: str
 
   quarantine
     .command('skip')
-    .description('skip an entry: resolve an event, or let projections skip a message now and in rebuilds')
+    .description(
+      'skip an entry: accept that an event stays undecoded, or make projections skip a message now and in rebuilds',
+    )
     .argument('<id>')
     .action(async (id: string) => {
       const done = await onStores(async ({ pool, kafka, releasers }) => {

@@ -35,7 +35,7 @@ export function rebuildCommand(program: Command, log: Logger, say: (line: string
     .command('rebuild')
     .description(
       'rebuild read models from the log, without the node, compare them with the served ones, and swap; ' +
-        'resumes after an interruption',
+        'a killed rebuild resumes when run again',
     )
     .argument('[name...]', `one or more of ${projections.map(({ name }) => name).join(', ')}`)
     .option('--all', 'rebuild all projections, one after the other', false)

@@ -23,7 +23,7 @@ import type { Stores } from '../connect.ts';
 export function reclassifyCommand(program: Command, log: Logger, say: (line: string) => void): void {
   program
     .command('reclassify')
-    .description('classify a contract again by asking the node, and repair the blocks with its events')
+    .description('read the standard of a contract from the node again, and repair the blocks with its events')
     .argument('<address>')
     .action(async (address: string) => {
       const contract = addressOf(address);
@@ -37,10 +37,10 @@ export function reclassifyCommand(program: Command, log: Logger, say: (line: str
 export function contractsCommand(program: Command, log: Logger, say: (line: string) => void): void {
   program
     .command('contracts')
-    .description('manage the standards of contracts')
+    .description('manage the token standards of contracts')
     .command('set')
     .description(
-      'set the standard of a contract that the node gives no answer about, and repair the blocks with its events',
+      'set the standard of a contract that the node cannot classify, and repair the blocks with its events',
     )
     .argument('<address>')
     .argument('<standard>', tokenStandard.options.join(', '))

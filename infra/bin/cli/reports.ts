@@ -14,7 +14,7 @@ type RiskLevel = (typeof riskLevel.options)[number];
 
 /** `tds reports`: what callers report of domains, and what an operator decides about it. */
 export function reportsCommand(program: Command, log: Logger, say: (line: string) => void): void {
-  const reports = program.command('reports').description('manage reports of domains');
+  const reports = program.command('reports').description('manage domain reports');
   const asked = <T>(work: (deps: OperatorDeps) => Promise<T>): Promise<T> =>
     asOperator(commandConfig(process.env), log, work);
 
@@ -38,12 +38,16 @@ export function reportsCommand(program: Command, log: Logger, say: (line: string
 
   reports
     .command('approve')
-    .description('blacklist the domain of a report')
+    .description('approve a report and blacklist its domain')
     .argument('<id>', '', nonNegativeInteger)
     .addOption(
       new Option('--risk <level>', 'risk level of the domain').choices(riskLevel.options).default('high'),
     )
-    .option('--force', 'even if the domain or a parent is whitelisted, or if it is a public suffix', false)
+    .option(
+      '--force',
+      'approve even if the domain or a parent is whitelisted, or if the domain is a public suffix',
+      false,
+    )
     .action(async (id: number, { risk, force }: { risk: RiskLevel; force: boolean }) => {
       const { domain, stays } = await asked((deps) =>
         approveReport(deps, id, { riskLevel: risk, overridesWhitelist: force }),

@@ -22,9 +22,11 @@ import type { Stores } from '../connect.ts';
 export function revertCommand(program: Command, log: Logger, say: (line: string) => void): void {
   program
     .command('revert')
-    .description('revert an orphan that the log still has as accepted, with all blocks on top of it')
+    .description(
+      'revert an orphaned block that the log still lists as accepted, with all blocks on top of it',
+    )
     .argument('<height>')
-    .argument('<hash>', 'hash of the orphan; refused if the node has this block')
+    .argument('<hash>', 'hash of the orphaned block; refused if the node has this block')
     .action(async (heightText: string, hashText: string) => {
       const hash = parseFelt(hashText);
       if (hash === null) throw new AppError('INVALID', `Not a block hash: ${hashText}`);

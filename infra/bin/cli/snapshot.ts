@@ -11,8 +11,8 @@ export function snapshotCommand(program: Command, log: Logger, say: (line: strin
   program
     .command('snapshot')
     .description(
-      'publish a snapshot of users, keys and blobs to the log and delete the commands before it: deleted data ' +
-        'cannot be restored, and rebuilds start from the snapshot',
+      'publish a snapshot of users, API keys, sync blobs, webhooks and the catalogue to the log, and delete the commands ' +
+        'and snapshots before it: deleted data cannot be restored, and rebuilds start from the snapshot',
     )
     .option('--json', 'print the result as JSON', false)
     .action(async (options: { json: boolean }) => {

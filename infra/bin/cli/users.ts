@@ -24,7 +24,9 @@ export function usersCommand(program: Command, log: Logger, say: (line: string) 
     });
   users
     .command('password')
-    .description('change a password, prompted for or read from standard input; ends the sessions of the user')
+    .description(
+      'change a password and end the sessions of the user; prompts for the password or reads it from standard input',
+    )
     .argument('<username>')
     .action(async (username: string) => {
       const password = await readPassword(`New password of ${username}: `);

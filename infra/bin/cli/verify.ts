@@ -48,7 +48,7 @@ export function verifyCommand(program: Command, log: Logger, say: (line: string)
   program
     .command('verify')
     .description(
-      'compare header counts, the log, every projected table, sums and checkpoints; ' +
+      'compare the counts in block headers, the log, every projected table, sums and checkpoints; ' +
         'exit code 0: no differences, 1: differences, 2: inconclusive',
     )
     .option('--from <height>', 'lowest height (default: the lowest indexed)', nonNegativeInteger)

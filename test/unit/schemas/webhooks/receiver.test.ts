@@ -21,6 +21,7 @@ const socketPath = join(folder, 'socket');
 const agent = new Agent({ connect: { socketPath } });
 let child: ChildProcess;
 let output = '';
+let errors = '';
 
 beforeAll(async () => {
   const [, code] =
@@ -28,10 +29,11 @@ beforeAll(async () => {
   writeFileSync(join(folder, 'receiver.mjs'), code ?? '');
   symlinkSync(resolve('schemas'), join(folder, 'schemas'));
   child = spawn(process.execPath, [join(folder, 'receiver.mjs')], {
-    env: { ...process.env, WEBHOOK_SECRET: SECRET, PORT: socketPath },
-    stdio: ['ignore', 'pipe', 'inherit'],
+    env: { ...process.env, WEBHOOK_SECRET: SECRET, RECEIVER_PORT: socketPath },
+    stdio: ['ignore', 'pipe', 'pipe'],
   });
   child.stdout?.on('data', (chunk: Buffer) => (output += chunk.toString()));
+  child.stderr?.on('data', (chunk: Buffer) => (errors += chunk.toString()));
   await vi.waitFor(() => statusOf(), slowMachine);
 }, slowMachine.timeout);
 afterAll(async () => {
@@ -86,8 +88,12 @@ it.each([
     },
   ],
   ['an unsigned delivery', () => ({ body, headers: {} })],
-])('rejects %s', async (_what, sent) => {
-  const before = output;
+])('rejects and logs %s', async (_what, sent) => {
+  const [before, errorsBefore] = [output, errors];
   expect(await statusOf(sent())).toBe(400);
   expect(output).toBe(before);
+  await vi.waitFor(
+    () => expect(errors.slice(errorsBefore.length)).toContain('delivery rejected: '),
+    slowMachine,
+  );
 });
