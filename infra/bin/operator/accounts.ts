@@ -101,6 +101,13 @@ export async function addApiKey(
   ];
   if (wrong.length > 0) throw new AppError('INVALID', `Not an origin or network: ${wrong.join(', ')}`);
   const user = await existingUser(deps, username);
+  // The command would be refused as if the user did not exist.
+  if (user.is_disabled) {
+    throw new AppError(
+      'CONFLICT',
+      `User ${user.username} is disabled; \`tds users enable ${user.username}\` enables it`,
+    );
+  }
   const key = randomApiKey();
   const result = await accepted(deps, {
     type: 'api-key.create',

@@ -518,7 +518,7 @@ describe('Idempotency-Key', () => {
 
 describe('operators', () => {
   it('disable a user with its keys, sessions and webhooks, and enable it again', async () => {
-    const { setDisabled, setPassword } = await import('../../../infra/bin/operator/accounts.ts');
+    const { addApiKey, setDisabled, setPassword } = await import('../../../infra/bin/operator/accounts.ts');
     const deps = {
       commands: world.commands,
       pool: world.apiPool,
@@ -538,6 +538,10 @@ describe('operators', () => {
     expect([out.status, out.json.detail]).toEqual([401, 'Unable to log in with provided credentials.']);
     expect((await call('GET', LIST, { token: carol.token })).status).toBe(401);
     expect((await withKey(made.key)).status).toBe(401);
+    await expect(addApiKey(deps, { username: 'Carol', name: 'late' })).rejects.toMatchObject({
+      code: 'CONFLICT',
+      message: 'User carol is disabled; `tds users enable carol` enables it',
+    });
     await setPassword(deps, 'carol', another);
     expect((await login(another)).status).toBe(401);
 
@@ -574,6 +578,7 @@ describe('operators', () => {
     expect((await withKey(key)).status).toBe(200);
     await expect(addApiKey(deps, { username: 'nobody', name: 'cli' })).rejects.toMatchObject({
       code: 'NOT_FOUND',
+      message: 'Unknown user nobody',
     });
   });
 });
