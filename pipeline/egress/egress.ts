@@ -70,6 +70,8 @@ export function createEgress(options: EgressOptions): Egress {
 
   const inspect = async (text: string, signal: AbortSignal): Promise<Target> => {
     const url = parseTargetUrl(text);
+    // The name of a host that can only be refused is not resolved.
+    if (url.protocol === 'http:' && allowNetworks.length === 0) throw insecure();
     const port = Number(url.port || (url.protocol === 'https:' ? 443 : 80));
     const addresses = await addressesOf(url, signal);
     let isAllowed = true;
@@ -129,9 +131,7 @@ export function createEgress(options: EgressOptions): Egress {
         return null;
       } catch (error) {
         if (!(error instanceof EgressError)) throw error;
-        if (error.reason === 'blocked address') return 'The host has an address that may not be called.';
-        if (error.reason === 'timeout') return 'The host does not resolve.';
-        return `${error.message.charAt(0).toUpperCase()}${error.message.slice(1)}.`;
+        return refusalOf(url, error);
       }
     },
     async request(url, request) {
@@ -156,6 +156,16 @@ function parseTargetUrl(text: string): URL {
     throw new EgressError('invalid url', 'the URL must not contain a user name or a password');
   }
   return url;
+}
+
+/** Why a URL is refused, as a sentence for the user who entered it. */
+function refusalOf(url: string, { reason, message }: EgressError): string {
+  if (reason === 'blocked address') return 'The host has an address that may not be called.';
+  if (reason !== 'dns' && reason !== 'timeout')
+    return `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
+  return /^http:/i.test(url)
+    ? 'The URL must use https, unless its host resolves to an allowed network.'
+    : 'The host does not resolve.';
 }
 
 function insecure(): EgressError {

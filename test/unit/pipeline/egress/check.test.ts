@@ -56,6 +56,22 @@ describe('checkUrl', () => {
   it('refuses a host without an address', async () => {
     expect(await check('https://hooks.example/')).toBe('The host does not resolve.');
   });
+  it('refuses http before it resolves the host when no network is allowed', async () => {
+    const strict = createEgress({
+      allowNetworks: [],
+      ownPorts: [],
+      resolve: async () => {
+        throw new Error('resolved for nothing');
+      },
+    });
+    expect(await strict.checkUrl('http://hooks.example/')).toBe(INSECURE);
+    await strict.close();
+  });
+  it('asks for https when the host of an http URL has no address', async () => {
+    expect(await check('http://hooks.example/')).toBe(
+      'The URL must use https, unless its host resolves to an allowed network.',
+    );
+  });
 });
 
 describe('checkUrl of a host', () => {
