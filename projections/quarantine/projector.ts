@@ -4,13 +4,18 @@ import { storable } from '../../schemas/text.ts';
 import { tableSql } from '../define.ts';
 import type { PostgresProjection } from '../define.ts';
 
+/** An entry that is still open keeps the time at which it was quarantined: it was tried again, and failed. */
+const TRIED_AGAIN = `ON CONFLICT (id) DO UPDATE SET reason = excluded.reason, event = excluded.event, value = excluded.value,
+  quarantined_at = CASE WHEN entries.resolution IS NULL THEN entries.quarantined_at ELSE excluded.quarantined_at END,
+  last_tried_at = excluded.last_tried_at, resolution = NULL, resolved_at = NULL`;
+
 /**
  * Entries by id: an entry quarantined twice is one entry, and opens again when it is quarantined after its resolution.
  */
 export const quarantine: PostgresProjection<QuarantineMessage> = {
   kind: 'postgres',
   name: 'quarantine',
-  version: 1,
+  version: 2,
   topic: topics.quarantine,
   ddl: tableSql(import.meta.url),
   async fold(tx, message, { schema }) {
@@ -18,10 +23,8 @@ export const quarantine: PostgresProjection<QuarantineMessage> = {
       case 'event.quarantined':
         await tx.query(
           `INSERT INTO ${schema}.entries
-             (id, kind, reason, quarantined_at, block, block_hash, position, transaction_hash, event)
-           VALUES ($1, 'event', $2, $3, $4, $5, $6, $7, $8)
-           ON CONFLICT (id) DO UPDATE SET reason = excluded.reason, quarantined_at = excluded.quarantined_at,
-             event = excluded.event, resolution = NULL, resolved_at = NULL`,
+             (id, kind, reason, quarantined_at, last_tried_at, block, block_hash, position, transaction_hash, event)
+           VALUES ($1, 'event', $2, $3, $3, $4, $5, $6, $7, $8) ${TRIED_AGAIN}`,
           [
             storable(message.id),
             storable(message.reason),
@@ -37,10 +40,8 @@ export const quarantine: PostgresProjection<QuarantineMessage> = {
       case 'message.quarantined':
         await tx.query(
           `INSERT INTO ${schema}.entries
-             (id, kind, reason, quarantined_at, topic, partition, message_offset, value)
-           VALUES ($1, 'message', $2, $3, $4, $5, $6, $7)
-           ON CONFLICT (id) DO UPDATE SET reason = excluded.reason, quarantined_at = excluded.quarantined_at,
-             value = excluded.value, resolution = NULL, resolved_at = NULL`,
+             (id, kind, reason, quarantined_at, last_tried_at, topic, partition, message_offset, value)
+           VALUES ($1, 'message', $2, $3, $3, $4, $5, $6, $7) ${TRIED_AGAIN}`,
           [
             storable(message.id),
             storable(message.reason),

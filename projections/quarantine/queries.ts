@@ -11,9 +11,12 @@ import { felt } from '../../schemas/messages/common.ts';
 const entryRow = z.object({
   id: z.string(),
   kind: z.enum(['event', 'message']),
+  /** Of the last try. */
   reason: z.string(),
   /** Unix milliseconds. */
   quarantined_at: z.number(),
+  /** When it last failed; `quarantined_at` unless it was tried again. */
+  last_tried_at: z.number(),
   /** null while it is open. */
   resolution: z.enum(['reverted', 'repaired', 'skipped']).nullable(),
   resolved_at: z.number().nullable(),

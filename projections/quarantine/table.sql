@@ -4,8 +4,12 @@ CREATE TABLE {{schema}}.entries (
   -- `<block hash>:<position>` of an event, `<topic>:<partition>:<offset>` of a message
   id               text PRIMARY KEY,
   kind             text NOT NULL CHECK (kind IN ('event', 'message')),
+  -- of the last try
   reason           text NOT NULL,
+  -- the first time; of an entry that opened again, the first time since its resolution
   quarantined_at   bigint NOT NULL,
+  -- the last time that it failed
+  last_tried_at    bigint NOT NULL,
   -- reverted, repaired, skipped; null while it is open
   resolution       text,
   resolved_at      bigint,

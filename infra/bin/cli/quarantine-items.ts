@@ -19,6 +19,8 @@ export interface QuarantineItem {
   readonly where: string;
   readonly reason: string;
   readonly since: string;
+  /** When it was last tried again, and failed for `reason`; null: it was not. */
+  readonly last_tried: string | null;
   readonly state: 'open' | 'reverted' | 'repaired' | 'skipped';
   /** Projections that are halted at this message and fall behind. */
   readonly halts: readonly string[];
@@ -165,6 +167,10 @@ function itemOf(id: string, entry: QuarantineEntry | null, all: readonly Halt[])
         : `${place?.topic}, partition ${place?.partition}, offset ${place?.offset}`,
     reason: entry?.reason ?? halts[0]?.reason ?? '',
     since: new Date(entry?.quarantined_at ?? halts[0]?.halted_at ?? 0).toISOString(),
+    last_tried:
+      entry === null || entry.last_tried_at === entry.quarantined_at
+        ? null
+        : new Date(entry.last_tried_at).toISOString(),
     // A message that halts a projection is open even if it was resolved before.
     state: halts.length > 0 ? 'open' : (entry?.resolution ?? 'open'),
     halts: haltedIn('serving'),

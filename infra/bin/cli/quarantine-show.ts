@@ -21,6 +21,7 @@ import type { QuarantineItem } from './quarantine-items.ts';
 /** Characters of a message that are shown. */
 const SHOWN_CHARACTERS = 2000;
 
+const repairRow = z.object({ requested_at: z.date(), attempts: z.int(), next_try_at: z.date() });
 const factsRow = z.object({ standard: tokenStandard, class_hash: felt.nullable(), basis: z.string() });
 
 /** Everything known about an entry, as JSON. */
@@ -45,7 +46,14 @@ async function showEvent(pool: Pool, { entry }: QuarantineItem): Promise<Record<
     'SELECT standard, class_hash, basis FROM tds.contract_standards WHERE contract = $1',
     [event.from_address],
   );
+  const [repair] = await sqlRows(
+    pool,
+    repairRow,
+    'SELECT requested_at, attempts, next_try_at FROM tds.repairs WHERE height = $1 AND done_at IS NULL',
+    [entry.block],
+  );
   return {
+    pending_repair: repair ?? null,
     block: entry.block,
     block_hash: entry.block_hash,
     position: entry.position,

@@ -82,13 +82,18 @@ function withoutEntry({ entry: _entry, ...item }: QuarantineItem): Omit<Quaranti
   return item;
 }
 
-function lines({ id, kind, where, reason, since, state, halts, rebuilds }: QuarantineItem): string {
+function lines(item: QuarantineItem): string {
+  const { id, kind, where, reason, since, last_tried: tried, state, halts, rebuilds } = item;
   const halted = [...halts, ...(rebuilds.length === 0 ? [] : [`the rebuild of ${rebuilds.join(', ')}`])];
+  const times =
+    state === 'open'
+      ? `open since ${since}${tried === null ? '' : `; still failing at ${tried}`}`
+      : `${state}; quarantined at ${since}`;
   return [
     id,
     `  ${kind} at ${where}`,
     `  ${reason}`,
-    `  ${state} since ${since}${halted.length > 0 ? `; halts ${halted.join(' and ')}` : ''}`,
+    `  ${times}${halted.length > 0 ? `; halts ${halted.join(' and ')}` : ''}`,
   ].join('\n');
 }
 

@@ -66,7 +66,7 @@ const list = async (...filter: readonly string[]) =>
   z.array(itemRow).parse(JSON.parse((await command('list', '--json', ...filter)).stdout));
 const show = async (id: string): Promise<unknown> => JSON.parse((await command('show', id)).stdout);
 /** As the read model has it. */
-const entryOf = async (id: string) => await quarantineEntry(world.pool, 'quarantine_v1_b1', id);
+const entryOf = async (id: string) => await quarantineEntry(world.pool, 'quarantine_v2_b1', id);
 const halts = async (): Promise<number> =>
   (await world.pool.query('SELECT 1 FROM tds.projection_halts')).rows.length;
 const isIndexed = async (height: number): Promise<boolean> =>
@@ -75,7 +75,9 @@ const isIndexed = async (height: number): Promise<boolean> =>
       `SELECT 1 AS x FROM {{indexed_blocks}} FINAL WHERE block_desc = 0xffffffff - ${height}`,
     )
   ).length === 1;
-const publishEvent = async (id: string, block: number): Promise<void> => {
+/** Unix milliseconds. */
+const SINCE = 1_700_000_000_000;
+const publishEvent = async (id: string, block: number, quarantinedAt = SINCE): Promise<void> => {
   const value: QuarantineMessage = {
     type: 'event.quarantined',
     v: 1,
@@ -90,7 +92,7 @@ const publishEvent = async (id: string, block: number): Promise<void> => {
       keys: [selectors.Transfer, toFelt(1n), toFelt(2n)],
       data: [toFelt(5n), toFelt(0n)],
     },
-    quarantined_at: 1_700_000_000_000,
+    quarantined_at: quarantinedAt,
   };
   await publisher.publish(topics.quarantine, [{ key: id, value }]);
   await until(async () => (await entryOf(id)) !== null);
@@ -112,10 +114,15 @@ describe('a message', () => {
     });
 
     // It halts again for as long as it cannot be projected.
-    const since = (await entryOf('chain.blocks:0:1'))?.quarantined_at ?? 0;
+    const tried = (await entryOf('chain.blocks:0:1'))?.last_tried_at ?? 0;
     await command('retry', 'chain.blocks:0:1');
-    await until(async () => ((await entryOf('chain.blocks:0:1'))?.quarantined_at ?? 0) > since);
+    await until(async () => ((await entryOf('chain.blocks:0:1'))?.last_tried_at ?? 0) > tried);
     expect(await halts()).toBe(chainProjections.length);
+    const [failing] = await list();
+    expect(failing?.['since']).toBe(item?.['since']);
+    expect((await command('list')).stdout).toContain(
+      `open since ${String(item?.['since'])}; still failing at ${String(failing?.['last_tried'])}; halts `,
+    );
     expect(await isIndexed(4)).toBe(false);
     refused = -1;
     const retried = await command('retry', 'chain.blocks:0:1');
@@ -235,6 +242,21 @@ describe('an event', () => {
     expect(retried).toMatchObject({ code: 0, stdout: expect.stringContaining('block 78') });
     const { rows } = await world.pool.query('SELECT height, done_at FROM tds.repairs');
     expect(rows).toEqual([{ height: 78, done_at: null }]);
+    const since = '2023-11-14T22:13:20.000Z';
+    expect(await show('0xb10c:8')).toMatchObject({
+      since,
+      last_tried: null,
+      pending_repair: { attempts: 0 },
+    });
+
+    // The repaired block still has the event.
+    await publishEvent('0xb10c:8', 78, SINCE + 60_000);
+    await until(async () => (await entryOf('0xb10c:8'))?.last_tried_at === SINCE + 60_000);
+    expect(await show('0xb10c:8')).toMatchObject({
+      state: 'open',
+      since,
+      last_tried: '2023-11-14T22:14:20.000Z',
+    });
 
     const skipped = await command('skip', '0xb10c:8');
     expect(skipped).toMatchObject({ code: 0, stdout: '0xb10c:8 is skipped.\n' });
@@ -245,7 +267,8 @@ describe('an event', () => {
         kind: 'event',
         where: `block 78, event 7 of ${COIN}`,
         reason: 'no layout of Transfer has 3 keys and 4 data felts',
-        since: '2023-11-14T22:13:20.000Z',
+        since,
+        last_tried: '2023-11-14T22:14:20.000Z',
         state: 'skipped',
         halts: [],
         rebuilds: [],

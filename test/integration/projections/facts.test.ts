@@ -350,5 +350,19 @@ describe('quarantine', () => {
     expect(all.map(({ id }) => id)).toEqual(['a']);
     await fold(quarantine, [event('a', 'odd shape', 12)]);
     expect(await open()).toEqual(['a', 'chain.blocks:3:17', 'b']);
+    expect(await quarantineEntry(pool, schemaOf(quarantine), 'a')).toMatchObject({
+      quarantined_at: 12,
+      last_tried_at: 12,
+    });
+  });
+
+  test('keeps the time of an open entry when a retry fails, and takes its reason', async () => {
+    await fold(quarantine, [event('b', 'another shape', 20)]);
+    expect(await quarantineEntry(pool, schemaOf(quarantine), 'b')).toMatchObject({
+      reason: 'another shape',
+      quarantined_at: 2,
+      last_tried_at: 20,
+    });
+    expect(await open()).toEqual(['a', 'chain.blocks:3:17', 'b']);
   });
 });
