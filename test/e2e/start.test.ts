@@ -112,7 +112,10 @@ describe('one command, everything embedded', () => {
     const pids = [...Object.values(a.pids()), a.pid];
     const stopped = totals.parse((await a.get('/api/indexer/progress/')).json).totals;
     expect(await a.stop('SIGINT')).toBeLessThan(10_000);
-    expect(a.printed()).toMatch(/\nStopping…\n$/);
+    // The last line may arrive after the exit.
+    await eventually(async () =>
+      expect(a.printed()).toMatch(/\nStopping…\nRoles stopped\. Stopping the stores…\nStopped\.\n$/),
+    );
     running.splice(running.indexOf(a), 1);
     expect(processesOf(first)).toEqual([]);
     for (const pid of pids) expect(() => process.kill(pid, 0), String(pid)).toThrow();

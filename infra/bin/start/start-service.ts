@@ -40,6 +40,8 @@ export async function startService(context: StartContext): Promise<void> {
   env['PORT'] = String(port);
   const baseUrl = `http://${urlHost(host)}:${port}`;
   signal.addEventListener('abort', () => say('Stopping…'), { once: true });
+  // Pushed first, so released last.
+  releasers.push('last line', () => say('Stopped.'));
 
   /** Rewrites the run file; assigned once the roles run. */
   let record = (): void => {};
@@ -57,7 +59,10 @@ export async function startService(context: StartContext): Promise<void> {
   const adminUsername = demo.username;
   const onStart = (): void => record();
   const roles = await superviseRoles({ dataDir, logs, env, config, adminUsername, log, onStart });
-  releasers.push('roles', async () => void (await Promise.all(roles.map((role) => role.stop(ROLE_KILL_MS)))));
+  releasers.push('roles', async () => {
+    await Promise.all(roles.map((role) => role.stop(ROLE_KILL_MS)));
+    say('Roles stopped. Stopping the stores…');
+  });
   record = () => recordRun(dataDir, env, baseUrl, [...roles, ...services]);
   await Promise.all(roles.map((role) => Promise.race([role.ready, aborted(signal)])));
   if (signal.aborted) return;
