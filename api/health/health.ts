@@ -14,8 +14,12 @@ export interface HealthDeps {
   readonly metricsText?: (() => Promise<{ contentType: string; text: string }>) | undefined;
 }
 
+/** Longest time for which a collected answer is sent again: these paths need no log-in, and collecting reads all stores. */
+const MAX_AGE_MS = 1000;
+
 /** Adds the paths for operators, outside the contract: /healthz, /readyz, /metrics. */
-export function mountHealth(router: Router<RequestState>, { readiness, metricsText }: HealthDeps): void {
+export function mountHealth(router: Router<RequestState>, deps: HealthDeps): void {
+  const readiness = shareRecent(deps.readiness);
   router.get('/healthz', (context) => {
     context.state.path = '/healthz';
     context.body = { status: 'ok' };
@@ -27,11 +31,27 @@ export function mountHealth(router: Router<RequestState>, { readiness, metricsTe
     if (!ok) context.set('Retry-After', '5');
     context.body = body;
   });
-  if (metricsText === undefined) return;
+  if (deps.metricsText === undefined) return;
+  const metricsText = shareRecent(deps.metricsText);
   router.get('/metrics', async (context) => {
     context.state.path = '/metrics';
     const { contentType, text } = await metricsText();
     context.type = contentType;
     context.body = text;
   });
+}
+
+/** Shares a call between concurrent callers, and its result with those of the next `MAX_AGE_MS`; failures are not kept. */
+function shareRecent<T>(work: () => Promise<T>): () => Promise<T> {
+  let shared: Promise<T> | null = null;
+  const forget = (): void => {
+    shared = null;
+  };
+  return async () => {
+    if (shared === null) {
+      shared = work();
+      shared.then(() => setTimeout(forget, MAX_AGE_MS).unref(), forget);
+    }
+    return await shared;
+  };
 }

@@ -48,7 +48,7 @@ const FAMILIES = [
 ];
 
 /**
- * The metrics of the whole service in the API's /metrics, read from the stores at each scrape: one target tells whether the
+ * The metrics of the whole service in the API's /metrics, read from the stores at a scrape: one target tells whether the
  * service is behind. The roles serve metrics of their own process on their own ports.
  */
 export function serviceMetrics(
