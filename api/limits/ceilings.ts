@@ -44,11 +44,15 @@ local last, lastBefore, after = entry(-1)
 local done = first and after - before or 0
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)`;
 
-/** KEYS: successes, reserved slots; ARGV: now (ms), limit, slot, slot TTL (ms). Returns isAllowed, remaining, resetMs. */
+/**
+ * KEYS: successes, reserved slots; ARGV: now (ms), limit, slot, slot TTL (ms). Returns isAllowed, remaining, resetMs. While
+ * slots are only reserved, a rejected call is told the time for which they are occupied if their calls succeed now: after a
+ * shorter one it would be rejected again, which counts as a failure of its address.
+ */
 const reserveScript = defineScript(`${TRIM}
 local limit = tonumber(ARGV[2])
 local left = limit - done - redis.call('ZCARD', KEYS[2])
-if left < 1 then return {0, 0, first and (first + 3601) * 1000 - now or 1000} end
+if left < 1 then return {0, 0, ((first or math.floor(now / 1000)) + 3601) * 1000 - now} end
 redis.call('ZADD', KEYS[2], now + tonumber(ARGV[4]), ARGV[3])
 redis.call('PEXPIRE', KEYS[2], ARGV[4])
 return {1, left - 1, first and (first + 3601) * 1000 - now or 3600000}`);
@@ -111,10 +115,7 @@ export function localCeilings(now: () => number): Ceilings {
       const left = limit - calls.successes.length - calls.reserved;
       const [first] = calls.successes;
       const wait = first === undefined ? HOUR_MS : first + HOUR_MS - now();
-      if (left < 1) {
-        const resetMs = first === undefined ? 1000 : wait;
-        return { isAllowed: false, limit, remaining: 0, resetMs, end: async () => {} };
-      }
+      if (left < 1) return { isAllowed: false, limit, remaining: 0, resetMs: wait, end: async () => {} };
       calls.reserved += 1;
       return {
         isAllowed: true,

@@ -110,6 +110,17 @@ describe.each(['shared', 'local'])('a ceiling, %s', (kind) => {
     expect((await next().reserve(name, 1)).isAllowed).toBe(true);
   });
 
+  it('tells a call rejected by running calls when the next one may be made after they succeed', async () => {
+    const running = await Promise.all([next().reserve(name, 2), next().reserve(name, 2)]);
+    const refused = await next().reserve(name, 2);
+    expect([refused.isAllowed, refused.remaining]).toEqual([false, 0]);
+    for (const slot of running) await slot.end(true);
+    time += refused.resetMs - 1001;
+    expect((await call(2)).isAllowed).toBe(false);
+    time += 1001;
+    expect((await call(2)).isAllowed).toBe(true);
+  });
+
   it('is not exceeded by fifty concurrent calls', async () => {
     const slots = await Promise.all(Array.from({ length: 50 }, async () => await call(20)));
     expect(slots.filter(({ isAllowed }) => isAllowed)).toHaveLength(20);
