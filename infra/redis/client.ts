@@ -45,9 +45,8 @@ export function openCounters(
   const { keyPrefix, timeoutMs, log } = options;
   const common = {
     keyPrefix,
-    // Command timeout: the connection is dropped and replaced; commands waiting on it fail, later ones fail at once. This
-    // bounds how long a hung Redis can delay a request.
-    socketTimeout: timeoutMs,
+    // Bounds what ioredis sends itself while it connects; `answerOf` bounds commands.
+    socketTimeout: Math.max(timeoutMs, 5000),
     connectTimeout: Math.max(timeoutMs, 1000),
     enableOfflineQueue: false,
     maxRetriesPerRequest: 0,
@@ -58,16 +57,17 @@ export function openCounters(
   };
   const sentinel = parseSentinelUrl(url);
   const redis = sentinel === null ? new Redis(url, common) : new Redis({ ...common, ...sentinel });
-  const availability = watchAvailability(redis, log);
+  const availability = watchAvailability(redis, timeoutMs, log);
   return {
     async run({ lua, sha }, keys, args) {
       const rest = [keys.length, ...keys, ...args] as const;
       try {
         availability.assertNoFault();
-        return await redis.evalsha(sha, ...rest).catch(async (error: unknown) => {
+        const answer = redis.evalsha(sha, ...rest).catch(async (error: unknown) => {
           if (!isErrorReply(error) || !error.message.startsWith('NOSCRIPT ')) throw error;
           return await redis.eval(lua, ...rest);
         });
+        return await answerOf(redis, answer, timeoutMs);
       } catch (error) {
         availability.failed(error);
         throw new AppError('STORE_UNAVAILABLE', 'Redis did not answer', { retryable: true, cause: error });
@@ -90,8 +90,26 @@ export function openCounters(
   };
 }
 
+/**
+ * Waits for the answer of a command. After `timeoutMs` the connection is dropped and replaced; commands waiting on it fail,
+ * later ones fail at once. This bounds how long a hung Redis can delay a request.
+ */
+async function answerOf<T>(redis: Redis, command: Promise<T>, timeoutMs: number): Promise<T> {
+  let dropping: NodeJS.Immediate | undefined;
+  const timer = setTimeout(() => {
+    // While this process was busy, the answer may have arrived: Node.js runs timers, then reads sockets, then this.
+    dropping = setImmediate(() => redis.stream.destroy(new Error(`No answer within ${timeoutMs} ms`)));
+  }, timeoutMs);
+  try {
+    return await command;
+  } finally {
+    clearTimeout(timer);
+    clearImmediate(dropping);
+  }
+}
+
 /** Watches the connection and the errors that Redis answers, and logs when it becomes available or unavailable. */
-function watchAvailability(redis: Redis, log: Logger) {
+function watchAvailability(redis: Redis, timeoutMs: number, log: Logger) {
   /** An error answered by a reachable server (out of memory, a replica, loading): unavailable until a write succeeds. */
   let fault: Error | null = null;
   const clusterFault = new Error(IS_CLUSTER);
@@ -112,7 +130,7 @@ function watchAvailability(redis: Redis, log: Logger) {
   };
   const acceptsWrites = async (): Promise<boolean> => {
     try {
-      await redis.set('probe', '1', 'PX', 1000);
+      await answerOf(redis, redis.set('probe', '1', 'PX', 1000), timeoutMs);
       return true;
     } catch (error) {
       failed(error);

@@ -110,3 +110,34 @@ test('a Redis Cluster is refused with a sentence', async () => {
   counters.close();
   node.client.disconnect();
 });
+
+test('a command is answered that was sent before this process was busy for longer than the timeout', async () => {
+  const { port, client } = await startRedis([]);
+  const warnings: unknown[] = [];
+  const counters = open(`redis://127.0.0.1:${port}`, warnings);
+  await counters.settled(5000);
+  expect(await counters.run(increment, ['a'], [])).toBe(1);
+  const answer = counters.run(increment, ['a'], []);
+  const busyUntil = performance.now() + 3000;
+  while (performance.now() < busyUntil);
+  expect(await answer).toBe(2);
+  expect(await counters.run(increment, ['a'], [])).toBe(3);
+  expect(warnings).toEqual([]);
+  counters.close();
+  client.disconnect();
+});
+
+test('commands fail while Redis hangs, and succeed when it answers again', async () => {
+  const { port, child, client } = await startRedis([]);
+  const counters = open(`redis://127.0.0.1:${port}`, []);
+  await counters.settled(5000);
+  expect(await counters.run(increment, ['a'], [])).toBe(1);
+  child.kill('SIGSTOP');
+  await expect(counters.run(increment, ['a'], [])).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' });
+  expect(await counters.answers()).toBe(false);
+  child.kill('SIGCONT');
+  await expect.poll(() => counters.answers()).toBe(true);
+  expect(await counters.run(increment, ['a'], [])).toBeGreaterThan(1);
+  counters.close();
+  client.disconnect();
+});
