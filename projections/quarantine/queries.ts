@@ -33,7 +33,11 @@ const entryRow = z.object({
 });
 export type QuarantineEntry = z.infer<typeof entryRow>;
 
-const COLUMNS = Object.keys(entryRow.shape).join(', ');
+/** Version 1, which may be served until the read model is rebuilt, has no `last_tried_at`. */
+const LAST_TRIED = `coalesce((to_jsonb(entries) ->> 'last_tried_at')::bigint, quarantined_at) AS last_tried_at`;
+const COLUMNS = Object.keys(entryRow.shape)
+  .map((name) => (name === 'last_tried_at' ? LAST_TRIED : name))
+  .join(', ');
 
 export interface QuarantineFilter {
   /** Only open entries. */
