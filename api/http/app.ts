@@ -12,7 +12,7 @@ import { clientAddress } from './client-address.ts';
 import { handleRoute } from './handle-route.ts';
 import type { RouteHandlerDeps } from './handle-route.ts';
 import { HttpError, notFound, toHttpError } from './errors.ts';
-import { createBodyTurns } from './body.ts';
+import { createBodyIntake } from './body-intake.ts';
 import { mountHealth } from '../health/health.ts';
 import type { HealthDeps } from '../health/health.ts';
 import { API_VERSION, describeApi } from './openapi.ts';
@@ -175,7 +175,7 @@ function createRouter(deps: AppDeps): Router<RequestState> {
   });
   // A fixed path is registered before one whose parameter would match it.
   const parameterCount = ({ path }: Route): number => path.split('{').length;
-  const shared = { ...deps, readInTurn: createBodyTurns() };
+  const shared = { ...deps, bodies: createBodyIntake() };
   for (const route of deps.routes.toSorted((a, b) => parameterCount(a) - parameterCount(b))) {
     router.register(patternOf(route), [route.method], handleRoute(route, shared));
   }

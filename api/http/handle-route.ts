@@ -8,7 +8,7 @@ import type { IdentifyDeps } from '../auth/identify.ts';
 import { createAnswerCache } from './answer-cache.ts';
 import { PART_CHARS, jsonParts } from './answer-json.ts';
 import { bodyReader } from './body.ts';
-import type { ReadInTurn } from './body.ts';
+import type { BodyIntake } from './body-intake.ts';
 import type { CallerNote, RequestState } from './request-state.ts';
 import type { Caller } from './read-queue.ts';
 import type { RequestInfo, Route, RouteAnswer } from './route.ts';
@@ -21,7 +21,7 @@ export interface RouteHandlerDeps extends IdentifyDeps {
 }
 
 interface SharedByRoutes {
-  readonly readInTurn: ReadInTurn;
+  readonly bodies: BodyIntake;
 }
 
 /** Limits of sending an answer: until then it is held in memory, and its request may keep a place for reads. */
@@ -34,7 +34,7 @@ export function handleRoute(
   deps: RouteHandlerDeps & SharedByRoutes,
 ): RouterMiddleware<RequestState> {
   const cache = createAnswerCache(deps.now);
-  const readBody = bodyReader(route.bodyBytes);
+  const readBody = bodyReader(deps.bodies, route.bodyBytes);
   return async (context) => {
     const { state } = context;
     state.route = route;
@@ -49,7 +49,7 @@ export function handleRoute(
       request,
       identify: createIdentify(deps, route, request, readServed, state.note),
       served: readServed,
-      body: () => deps.readInTurn(context, state.ip, () => readBody(context)),
+      body: () => readBody(context, state.ip),
     });
     const key =
       route.isCacheable && served.state !== null ? `${served.state} ${height} ${context.url}` : null;

@@ -503,6 +503,20 @@ describe('bodies', () => {
     expect(answer).toMatch(/^HTTP\/1\.1 413 [^]*HTTP\/1\.1 200 /);
   });
 
+  it('that arrive slowly delay no others of their address', async () => {
+    const head = 'POST /api/things/ HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n';
+    const slow = [1, 2].map(() => {
+      const socket = connect(port, '127.0.0.1');
+      socket.write(`${head}Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n`);
+      return socket;
+    });
+    let began = 0;
+    server.on('request', () => (began += 1));
+    await expect.poll(() => began).toBe(slow.length);
+    expect((await post(`{"name":"a","x":"${'y'.repeat(70_000)}"}`)).status).toBe(201);
+    for (const socket of slow) socket.destroy();
+  }, 30_000);
+
   it('in an unknown encoding are answered 415; JSON is UTF-8 regardless of its Content-Type', async () => {
     expect((await post('{"name":"é"}', 'application/json; charset=klingon')).json).toEqual({ name: 'é' });
     const odd = await call('POST', '/api/things/', {
