@@ -17,7 +17,7 @@ import type { Pool } from '../infra/postgres/client.ts';
 import { listen } from '../infra/postgres/listen.ts';
 import { openCounters } from '../infra/redis/client.ts';
 import { newestBlock } from '../projections/indexed-blocks/queries.ts';
-import { findOutcome as outcomeOf } from '../projections/outcomes/queries.ts';
+import { findOutcomes } from '../projections/outcomes/queries.ts';
 import { AD_COUNTED_CHANNEL } from '../schemas/messages/ads.ts';
 import { OBSERVED_CHANNEL } from '../schemas/messages/requests.ts';
 import { createAdEvents } from './ads/events.ts';
@@ -25,7 +25,7 @@ import type { AdEvents } from './ads/events.ts';
 import { createApp } from './http/app.ts';
 import { answerMalformedRequests } from './http/malformed-requests.ts';
 import { limitReads } from './http/clickhouse.ts';
-import type { CommandBus, FindOutcome } from '../infra/commands/bus.ts';
+import type { CommandBus } from '../infra/commands/bus.ts';
 import { openCommandChannel } from '../infra/commands/channel.ts';
 import type { HealthDeps } from './health/health.ts';
 import { watchIndexedHeight } from './health/indexed-height.ts';
@@ -153,8 +153,13 @@ function openBuses(
 ): { commands: CommandBus; refreshes: RefreshBus; adEvents: AdEvents } {
   const databaseUrl = required(config, 'apiDatabaseUrl');
   const timeoutMs = config.commandTimeoutMs;
-  const findOutcome: FindOutcome = async (id, type) => await outcomeOf(pool, await servedBuilds(), id, type);
-  const commands = openCommandChannel({ publisher, databaseUrl, findOutcome, timeoutMs, log });
+  const commands = openCommandChannel({
+    publisher,
+    databaseUrl,
+    findOutcomes: async (submitted) => await findOutcomes(pool, await servedBuilds(), submitted),
+    timeoutMs,
+    log,
+  });
   releasers.push('command channel', () => commands.close());
   const refreshes = createRefreshBus({ publisher, log, now });
   const adEvents = createAdEvents({ publisher, timeoutMs, now });
