@@ -90,7 +90,7 @@ function createKeyRoute({ commands, secretKey, now }: ApiKeyRouteDeps): Route {
         throw invalidInput({ expires_at: ['Must be in the future.'] });
       }
       const command = identifyCommand(secretKey, actor, request, body);
-      const key = command.requestHash === undefined ? randomApiKey() : derivedApiKey(secretKey, command.id);
+      const key = command.id === undefined ? randomApiKey() : derivedApiKey(secretKey, command.id);
       const outcome = await commands.submit({
         type: 'api-key.create',
         actor,

@@ -1,9 +1,8 @@
-import { randomUUID } from 'node:crypto';
-
 import type { CommandBus } from '../../infra/commands/bus.ts';
 import type { CommandOf, CommandType } from '../../schemas/messages/commands.ts';
 import type { CallerUser, RequestInfo } from '../http/route.ts';
 import { acceptedResult, identifyCommand } from './idempotency.ts';
+import type { CommandIdentity } from './idempotency.ts';
 
 type RequestedCommand = {
   [T in CommandType]: { readonly type: T; readonly body: CommandOf<T>['body'] };
@@ -28,9 +27,9 @@ export type SubmitForCaller = (
 export function submitForCaller(commands: CommandBus, secretKey: Buffer): SubmitForCaller {
   return async (user, command, idempotent) => {
     const actor = `user:${user.id}`;
-    const identity =
+    const identity: CommandIdentity =
       idempotent === undefined
-        ? { id: randomUUID(), requestHash: undefined }
+        ? { id: undefined, requestHash: undefined }
         : identifyCommand(secretKey, actor, idempotent.request, idempotent.input);
     return acceptedResult(identity, await commands.submit({ ...command, actor, ...identity }));
   };

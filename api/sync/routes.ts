@@ -1,5 +1,3 @@
-import { randomUUID } from 'node:crypto';
-
 import { z } from 'zod';
 
 import type { Sql } from '../../infra/postgres/client.ts';
@@ -125,7 +123,6 @@ function writeRoute({ pool, commands, sealing, syncCallsPerMinute }: SyncRouteDe
         if (stored !== null && version <= stored.version) throw conflict(stored.version);
         const { accepted, result } = await commands.submit({
           type: 'sync.put',
-          id: randomUUID(),
           actor: 'signature',
           body: {
             lookup_hash: lookupHash,

@@ -17,7 +17,7 @@ export type CommandRequest = {
     readonly actor: string;
     readonly body: CommandOf<T>['body'];
     /** Random by default. */
-    readonly id?: string;
+    readonly id?: string | undefined;
     readonly requestHash?: string | undefined;
     /** How long to wait for the outcome; the bus's own timeout by default. */
     readonly timeoutMs?: number;
