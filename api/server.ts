@@ -25,7 +25,6 @@ import type { AdEvents } from './ads/events.ts';
 import { createApp } from './http/app.ts';
 import { answerMalformedRequests } from './http/malformed-requests.ts';
 import { limitReads } from './http/clickhouse.ts';
-import type { CommandBus } from '../infra/commands/bus.ts';
 import { openCommandChannel } from '../infra/commands/channel.ts';
 import type { HealthDeps } from './health/health.ts';
 import { watchIndexedHeight } from './health/indexed-height.ts';
@@ -33,6 +32,8 @@ import { createLimits } from './limits/limits.ts';
 import type { Limits } from './limits/limits.ts';
 import { createPasswordChecker } from './auth/passwords.ts';
 import { createReadiness } from './health/readiness.ts';
+import { limitCommands } from './commands/command-queue.ts';
+import type { CommandsFor } from './commands/command-queue.ts';
 import { createRefreshBus } from './commands/refresh.ts';
 import type { RefreshBus } from './commands/refresh.ts';
 import type { RequestState } from './http/request-state.ts';
@@ -150,7 +151,7 @@ async function openLimits(
 function openBuses(
   { config, pool, publisher, servedBuilds, log, now = Date.now }: ApiOptions,
   releasers: Releasers,
-): { commands: CommandBus; refreshes: RefreshBus; adEvents: AdEvents } {
+): { commandsFor: CommandsFor; refreshes: RefreshBus; adEvents: AdEvents } {
   const databaseUrl = required(config, 'apiDatabaseUrl');
   const timeoutMs = config.commandTimeoutMs;
   const commands = openCommandChannel({
@@ -169,7 +170,7 @@ function openBuses(
   };
   notifiedBy(OBSERVED_CHANNEL, 'tds-observed', (subject) => refreshes.notify(subject));
   notifiedBy(AD_COUNTED_CHANNEL, 'tds-counted', (id) => adEvents.notify(id));
-  return { commands, refreshes, adEvents };
+  return { commandsFor: limitCommands(commands, { timeoutMs }), refreshes, adEvents };
 }
 
 function createHttpServer(app: Koa<RequestState>): Server {

@@ -8,6 +8,7 @@ import type { IdentifyDeps } from '../auth/identify.ts';
 import { createAnswerCache } from './answer-cache.ts';
 import { PART_CHARS, jsonParts } from './answer-json.ts';
 import { bodyReader } from './body.ts';
+import { addressBlock } from './client-address.ts';
 import type { ReadInTurn } from './body.ts';
 import type { CallerNote, RequestState } from './request-state.ts';
 import type { RequestInfo, Route, RouteAnswer } from './route.ts';
@@ -74,6 +75,7 @@ function requestInfo(context: Context, route: Route, { requestId, ip, note }: Re
     ip,
     query: readQuery(context.querystring),
     caller: () => callerOf(ip, note),
+    user: () => userOf(ip, note),
     signal: controller.signal,
     header: (name) => context.get(name),
   };
@@ -83,6 +85,9 @@ function callerOf(ip: string, { keyId, userId }: CallerNote): string {
   if (keyId !== undefined) return `key ${keyId}`;
   return userId === undefined ? `address ${ip}` : `user ${userId}`;
 }
+
+const userOf = (ip: string, { userId }: CallerNote): string =>
+  userId === undefined ? `address ${addressBlock(ip)}` : `user ${userId}`;
 
 /** Of duplicate parameters the last counts; an empty one counts as absent. */
 export function readQuery(querystring: string): Readonly<Record<string, string>> {

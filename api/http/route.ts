@@ -45,6 +45,11 @@ export interface RequestInfo {
    * Who shares the places of one caller: the key, the user of a session, or else the address. Call it after `identify`.
    */
   caller(): string;
+  /**
+   * Who shares the places for the commands of one user: the user of the session or key, or else the client's network. Call it
+   * after `identify`.
+   */
+  user(): string;
   /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
   /** A request header, '' when absent. */
