@@ -6,7 +6,7 @@ import { adRoutes } from './ads/routes.ts';
 import { createBalanceDeps } from './balances/reading.ts';
 import { balanceRoutes } from './balances/routes.ts';
 import { classHashRoutes } from './class-hashes/routes.ts';
-import type { CommandBus } from '../infra/commands/bus.ts';
+import type { CommandsFor } from './commands/command-queue.ts';
 import { dappRoutes } from './dapps/routes.ts';
 import { reportRoutes } from './domains/report-routes.ts';
 import { domainRoutes } from './domains/routes.ts';
@@ -35,7 +35,7 @@ export interface RouteDeps {
   /** Read-only. */
   readonly pool: Sql;
   readonly clickhouseFor: ClickHouseFor;
-  readonly commands: CommandBus;
+  readonly commandsFor: CommandsFor;
   readonly refreshes: RefreshBus;
   readonly adEvents: AdEvents;
   readonly passwords: PasswordChecker;

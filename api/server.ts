@@ -17,7 +17,7 @@ import type { Pool } from '../infra/postgres/client.ts';
 import { listen } from '../infra/postgres/listen.ts';
 import { openCounters } from '../infra/redis/client.ts';
 import { newestBlock } from '../projections/indexed-blocks/queries.ts';
-import { findOutcome as outcomeOf } from '../projections/outcomes/queries.ts';
+import { findOutcomes } from '../projections/outcomes/queries.ts';
 import { AD_COUNTED_CHANNEL } from '../schemas/messages/ads.ts';
 import { OBSERVED_CHANNEL } from '../schemas/messages/requests.ts';
 import { createAdEvents } from './ads/events.ts';
@@ -25,7 +25,6 @@ import type { AdEvents } from './ads/events.ts';
 import { createApp } from './http/app.ts';
 import { answerMalformedRequests } from './http/malformed-requests.ts';
 import { limitReads } from './http/clickhouse.ts';
-import type { CommandBus, FindOutcome } from '../infra/commands/bus.ts';
 import { openCommandChannel } from '../infra/commands/channel.ts';
 import type { HealthDeps } from './health/health.ts';
 import { watchIndexedHeight } from './health/indexed-height.ts';
@@ -33,6 +32,8 @@ import { createLimits } from './limits/limits.ts';
 import type { Limits } from './limits/limits.ts';
 import { createPasswordChecker } from './auth/passwords.ts';
 import { createReadiness } from './health/readiness.ts';
+import { limitCommands } from './commands/command-queue.ts';
+import type { CommandsFor } from './commands/command-queue.ts';
 import { createRefreshBus } from './commands/refresh.ts';
 import type { RefreshBus } from './commands/refresh.ts';
 import type { RequestState } from './http/request-state.ts';
@@ -150,11 +151,16 @@ async function openLimits(
 function openBuses(
   { config, pool, publisher, servedBuilds, log, now = Date.now }: ApiOptions,
   releasers: Releasers,
-): { commands: CommandBus; refreshes: RefreshBus; adEvents: AdEvents } {
+): { commandsFor: CommandsFor; refreshes: RefreshBus; adEvents: AdEvents } {
   const databaseUrl = required(config, 'apiDatabaseUrl');
   const timeoutMs = config.commandTimeoutMs;
-  const findOutcome: FindOutcome = async (id, type) => await outcomeOf(pool, await servedBuilds(), id, type);
-  const commands = openCommandChannel({ publisher, databaseUrl, findOutcome, timeoutMs, log });
+  const commands = openCommandChannel({
+    publisher,
+    databaseUrl,
+    findOutcomes: async (submitted) => await findOutcomes(pool, await servedBuilds(), submitted),
+    timeoutMs,
+    log,
+  });
   releasers.push('command channel', () => commands.close());
   const refreshes = createRefreshBus({ publisher, log, now });
   const adEvents = createAdEvents({ publisher, timeoutMs, now });
@@ -164,7 +170,7 @@ function openBuses(
   };
   notifiedBy(OBSERVED_CHANNEL, 'tds-observed', (subject) => refreshes.notify(subject));
   notifiedBy(AD_COUNTED_CHANNEL, 'tds-counted', (id) => adEvents.notify(id));
-  return { commands, refreshes, adEvents };
+  return { commandsFor: limitCommands(commands, { timeoutMs }), refreshes, adEvents };
 }
 
 function createHttpServer(app: Koa<RequestState>): Server {

@@ -3,7 +3,7 @@ import { sleep } from './lifecycle.ts';
 /** Requests that wait for a row a projection is about to write, each under the name its notification will carry. */
 export interface Waiters {
   /**
-   * Calls `find` at once, after each notification of one of the names, and every 250 ms; null when it found nothing by
+   * Calls `find` at once, after each notification of one of the names, and at `pollDelays`; null when it found nothing by
    * the deadline or until the signal.
    */
   until<T>(names: Iterable<string>, find: () => Promise<T | null>, options: WaitOptions): Promise<T | null>;
@@ -19,8 +19,13 @@ export interface WaitOptions {
   readonly gatherMs?: number;
 }
 
-/** Finds rows whose notification was lost. */
-const POLL_MS = 250;
+const FIRST_POLL_MS = 250;
+const MAX_POLL_MS = 1000;
+
+/** Milliseconds between polls, which find rows whose notification was lost: doubled up to a second. */
+export function* pollDelays(): Generator<number, never> {
+  for (let ms = FIRST_POLL_MS; ; ms = Math.min(2 * ms, MAX_POLL_MS)) yield ms;
+}
 
 export function createWaiters(): Waiters {
   const wakersByName = new Map<string, Set<() => void>>();
@@ -37,7 +42,7 @@ export function createWaiters(): Waiters {
   return {
     async until(names, find, { deadline, signal, gatherMs = 0 }) {
       const watched = new Set(names);
-      for (;;) {
+      for (const pollMs of pollDelays()) {
         const notified = new AbortController();
         const wake = (): void => notified.abort();
         // Registered before looking: a row written in between still wakes this wait.
@@ -47,12 +52,13 @@ export function createWaiters(): Waiters {
           if (found !== null) return found;
           const remainingMs = deadline - performance.now();
           if (remainingMs <= 0 || signal?.aborted === true) return null;
-          await sleep(Math.min(POLL_MS, remainingMs), notified.signal);
+          await sleep(Math.min(pollMs, remainingMs), notified.signal);
           if (gatherMs > 0) await sleep(gatherMs);
         } finally {
           for (const name of watched) unregister(name, wake);
         }
       }
+      return null;
     },
     notify(name) {
       for (const wake of wakersByName.get(name) ?? []) wake();

@@ -106,12 +106,8 @@ export function commandProjection<P extends (typeof deciders)[CommandType], H ex
       if (!isRelevant(command)) return;
       // The log's time bounds that of the issuing host: a clock that is fast must not delete what is still valid.
       const at = Math.min(command.issued_at, timestamp);
-      await tx.query(`DELETE FROM ${schema}.command_outcomes WHERE issued_at <= $1`, [
-        at - OUTCOME_LIFETIME_MS,
-      ]);
       await expire?.(tx, schema, at);
-      const known = await tx.query(`SELECT 1 FROM ${schema}.command_outcomes WHERE id = $1`, [command.id]);
-      if (known.rowCount !== 0) return;
+      if (await isKnown(tx, schema, { id: command.id, since: at - OUTCOME_LIFETIME_MS })) return;
       const { accepted, result } = await decide(tx, schema, command, offset + 1);
       await insertRow(tx, `${schema}.command_outcomes`, {
         id: command.id,
@@ -123,6 +119,20 @@ export function commandProjection<P extends (typeof deciders)[CommandType], H ex
       });
     },
   };
+}
+
+/** Deletes the outcomes that have expired, and looks for one in the same statement: each costs a round trip in every decision. */
+async function isKnown(
+  tx: PoolClient,
+  schema: string,
+  { id, since }: { readonly id: string; readonly since: number },
+): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    `WITH expired AS (DELETE FROM ${schema}.command_outcomes WHERE issued_at <= $2)
+     SELECT 1 FROM ${schema}.command_outcomes WHERE id = $1 AND issued_at > $2`,
+    [id, since],
+  );
+  return rowCount !== 0;
 }
 
 /** Columns are the row's own keys, which the row types name. */

@@ -8,7 +8,7 @@ import { usedHours } from '../../projections/usage/queries.ts';
 import { createdKeyAnswer, doneAnswer, keyUsageAnswer, listedKeyAnswer } from '../../schemas/api/accounts.ts';
 import { apiKeyPrefix, derivedApiKey, hashSecret, randomApiKey } from '../auth/api-key.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
-import type { CommandBus } from '../../infra/commands/bus.ts';
+import type { CommandsFor } from '../commands/command-queue.ts';
 import { invalidInput, notFound } from '../http/errors.ts';
 import { integerField, textField } from '../http/fields.ts';
 import { acceptedResult, identifyCommand } from '../commands/idempotency.ts';
@@ -23,7 +23,7 @@ export interface ApiKeyRouteDeps {
   readonly pool: Sql;
   /** Read-only. */
   readonly clickhouseFor: ClickHouseFor;
-  readonly commands: CommandBus;
+  readonly commandsFor: CommandsFor;
   readonly secretKey: Buffer;
   /** Unix milliseconds. */
   readonly now: () => number;
@@ -57,7 +57,7 @@ export function apiKeyRoutes(deps: ApiKeyRouteDeps): Route[] {
   return [createKeyRoute(deps), listKeysRoute(deps), deleteKeyRoute(deps), keyUsageRoute(deps)];
 }
 
-function createKeyRoute({ commands, secretKey, now }: ApiKeyRouteDeps): Route {
+function createKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route {
   return defineRoute({
     method: 'POST',
     path: '/api/users/auth/create-api-key/',
@@ -89,8 +89,8 @@ function createKeyRoute({ commands, secretKey, now }: ApiKeyRouteDeps): Route {
         throw invalidInput({ expires_at: ['Must be in the future.'] });
       }
       const command = identifyCommand(secretKey, actor, request, body);
-      const key = command.requestHash === undefined ? randomApiKey() : derivedApiKey(secretKey, command.id);
-      const outcome = await commands.submit({
+      const key = command.id === undefined ? randomApiKey() : derivedApiKey(secretKey, command.id);
+      const outcome = await commandsFor(request).submit({
         type: 'api-key.create',
         actor,
         ...command,
@@ -140,7 +140,7 @@ function listKeysRoute({ pool }: ApiKeyRouteDeps): Route {
   });
 }
 
-function deleteKeyRoute({ commands, secretKey }: ApiKeyRouteDeps): Route {
+function deleteKeyRoute({ commandsFor, secretKey }: ApiKeyRouteDeps): Route {
   return defineRoute({
     method: 'POST',
     path: '/api/users/auth/api-keys/delete/',
@@ -154,7 +154,7 @@ function deleteKeyRoute({ commands, secretKey }: ApiKeyRouteDeps): Route {
     async handler({ input: { body }, user, request }) {
       const actor = `user:${user.id}`;
       const command = identifyCommand(secretKey, actor, request, body);
-      const outcome = await commands.submit({
+      const outcome = await commandsFor(request).submit({
         type: 'api-key.delete',
         actor,
         ...command,

@@ -8,7 +8,7 @@ import type { UserForLogin } from '../../projections/accounts/queries.ts';
 import { doneAnswer, loginAnswer } from '../../schemas/api/accounts.ts';
 import { hashSecret } from '../auth/api-key.ts';
 import { addressBlock } from '../http/client-address.ts';
-import type { CommandBus } from '../../infra/commands/bus.ts';
+import type { CommandsFor } from '../commands/command-queue.ts';
 import { HttpError } from '../http/errors.ts';
 import { textField } from '../http/fields.ts';
 import type { LoginAttempts } from '../limits/login-attempts.ts';
@@ -19,7 +19,7 @@ import { iso } from '../http/times.ts';
 
 export interface SessionRouteDeps {
   readonly pool: Sql;
-  readonly commands: CommandBus;
+  readonly commandsFor: CommandsFor;
   readonly passwords: PasswordChecker;
   /** Counts by `ip:…` and `user:…`. */
   readonly logins: LoginAttempts;
@@ -31,7 +31,7 @@ export function sessionRoutes(deps: SessionRouteDeps): Route[] {
   return [loginRoute(deps), logoutRoute(deps)];
 }
 
-function loginRoute({ pool, commands, passwords, logins, sessionHours, now }: SessionRouteDeps): Route {
+function loginRoute({ pool, commandsFor, passwords, logins, sessionHours, now }: SessionRouteDeps): Route {
   return defineRoute({
     method: 'POST',
     path: '/api/users/auth/login/',
@@ -66,7 +66,7 @@ function loginRoute({ pool, commands, passwords, logins, sessionHours, now }: Se
       }
       const token = randomBytes(32).toString('base64url');
       const expiresAt = now() + sessionHours * 3_600_000;
-      const outcome = await commands.submit({
+      const outcome = await commandsFor(request).submit({
         type: 'session.open',
         actor: `user:${user.id}`,
         body: { user_id: user.id, token_hash: hashSecret(token), expires_at: expiresAt },
@@ -85,7 +85,7 @@ function loginRoute({ pool, commands, passwords, logins, sessionHours, now }: Se
   });
 }
 
-function logoutRoute({ commands }: SessionRouteDeps): Route {
+function logoutRoute({ commandsFor }: SessionRouteDeps): Route {
   return defineRoute({
     method: 'POST',
     path: '/api/users/auth/logout/',
@@ -93,9 +93,9 @@ function logoutRoute({ commands }: SessionRouteDeps): Route {
     tag: 'Account and keys',
     auth: 'session',
     response: { 200: doneAnswer },
-    async handler({ user, tokenHash }) {
+    async handler({ user, tokenHash, request }) {
       // A refusal means that the session has already ended.
-      await commands.submit({
+      await commandsFor(request).submit({
         type: 'session.close',
         actor: `user:${user.id}`,
         body: { token_hash: tokenHash },

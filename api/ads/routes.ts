@@ -1,3 +1,5 @@
+import { randomUUID } from 'node:crypto';
+
 import { z } from 'zod';
 
 import type { Sql } from '../../infra/postgres/client.ts';
@@ -86,7 +88,7 @@ function countRoute(
       if (!(await isKnownAd(pool, served.schema('catalogue'), adId))) throw notFound();
       // The ad is part of the event's identity: the same Idempotency-Key may be used for another ad.
       const identified = { ...request, path: request.path.replace('{ad_id}', String(adId)) };
-      const { id } = identifyCommand(secretKey, `user:${key.userId}`, identified, input);
+      const { id = randomUUID() } = identifyCommand(secretKey, `user:${key.userId}`, identified, input);
       const schema = served.schema('ad-counts');
       await adEvents.count({ type, id, ad_id: adId }, (eventId) => isCounted(pool, schema, eventId));
       return { status: 204, body: null };

@@ -1,5 +1,3 @@
-import { randomUUID } from 'node:crypto';
-
 import type { CommandOutcome } from '../../schemas/command-outcome.ts';
 import { idempotentCommandId, requestHash } from '../../infra/commands/bus.ts';
 import { HttpError, invalidInput, notFound } from '../http/errors.ts';
@@ -7,12 +5,13 @@ import type { RequestInfo } from '../http/route.ts';
 
 /** Identifies a request and its repeats. */
 export interface CommandIdentity {
-  readonly id: string;
-  /** Hash of the input; undefined without an `Idempotency-Key`. */
+  /** Undefined without an `Idempotency-Key`, like the hash: no earlier outcome is looked for. */
+  readonly id: string | undefined;
+  /** Hash of the input. */
   readonly requestHash: string | undefined;
 }
 
-/** With an `Idempotency-Key` header the id is derived from caller, route and key; otherwise it is random. */
+/** With an `Idempotency-Key` header the id is derived from caller, route and key; otherwise the bus makes a random one. */
 export function identifyCommand(
   secretKey: Buffer,
   actor: string,
@@ -20,7 +19,7 @@ export function identifyCommand(
   input: unknown,
 ): CommandIdentity {
   const key = request.header('Idempotency-Key');
-  if (key === '') return { id: randomUUID(), requestHash: undefined };
+  if (key === '') return { id: undefined, requestHash: undefined };
   if (!/^[\x20-\x7e]{1,255}$/.test(key)) {
     throw invalidInput({ 'Idempotency-Key': ['Use 1 to 255 printable ASCII characters.'] });
   }

@@ -1,37 +1,34 @@
-import { randomUUID } from 'node:crypto';
-
-import type { CommandBus } from '../../infra/commands/bus.ts';
 import type { CommandOf, CommandType } from '../../schemas/messages/commands.ts';
 import type { CallerUser, RequestInfo } from '../http/route.ts';
+import type { CommandsFor } from './command-queue.ts';
 import { acceptedResult, identifyCommand } from './idempotency.ts';
+import type { CommandIdentity } from './idempotency.ts';
 
 type RequestedCommand = {
   [T in CommandType]: { readonly type: T; readonly body: CommandOf<T>['body'] };
 }[CommandType];
 
-/** Compared with the first request under the same `Idempotency-Key`. */
-interface Idempotent {
+interface Origin {
   readonly request: RequestInfo;
-  readonly input: unknown;
+  /** Compared with the first request under the same `Idempotency-Key`; without it a retry is a new command. */
+  readonly input?: unknown;
 }
 
-/**
- * Submits a command of the calling user and returns its result; throws the HTTP error of a rejected one. Without
- * `idempotent` a retry is a new command.
- */
+/** Submits a command of the calling user and returns its result; throws the HTTP error of a rejected one. */
 export type SubmitForCaller = (
   user: Pick<CallerUser, 'id'>,
   command: RequestedCommand,
-  idempotent?: Idempotent,
+  origin: Origin,
 ) => Promise<Readonly<Record<string, unknown>>>;
 
-export function submitForCaller(commands: CommandBus, secretKey: Buffer): SubmitForCaller {
-  return async (user, command, idempotent) => {
+export function submitForCaller(commandsFor: CommandsFor, secretKey: Buffer): SubmitForCaller {
+  return async (user, command, { request, input }) => {
     const actor = `user:${user.id}`;
-    const identity =
-      idempotent === undefined
-        ? { id: randomUUID(), requestHash: undefined }
-        : identifyCommand(secretKey, actor, idempotent.request, idempotent.input);
-    return acceptedResult(identity, await commands.submit({ ...command, actor, ...identity }));
+    const identity: CommandIdentity =
+      input === undefined
+        ? { id: undefined, requestHash: undefined }
+        : identifyCommand(secretKey, actor, request, input);
+    const outcome = await commandsFor(request).submit({ ...command, actor, ...identity });
+    return acceptedResult(identity, outcome);
   };
 }

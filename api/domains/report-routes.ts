@@ -9,7 +9,7 @@ import {
 } from '../../projections/catalogue/queries.ts';
 import { domainReportAnswer, domainReportListAnswer } from '../../schemas/api/domains.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
-import type { CommandBus } from '../../infra/commands/bus.ts';
+import type { CommandsFor } from '../commands/command-queue.ts';
 import { envelope, resolvePage } from '../http/envelope.ts';
 import { notFound } from '../http/errors.ts';
 import { limit, page } from '../http/params.ts';
@@ -21,7 +21,7 @@ import { presentReport } from './present.ts';
 export interface ReportRouteDeps {
   /** Read-only. */
   readonly pool: Sql;
-  readonly commands: CommandBus;
+  readonly commandsFor: CommandsFor;
   readonly secretKey: Buffer;
 }
 
@@ -57,7 +57,7 @@ function listRoute({ pool }: ReportRouteDeps): Route {
   });
 }
 
-function reportRoute({ commands, secretKey }: ReportRouteDeps): Route {
+function reportRoute({ commandsFor, secretKey }: ReportRouteDeps): Route {
   return defineRoute({
     ...common,
     method: 'POST',
@@ -69,7 +69,7 @@ function reportRoute({ commands, secretKey }: ReportRouteDeps): Route {
     response: { 201: domainReportAnswer },
     location: '/api/dapps/domain-reports/{id}/',
     async handler({ input: { body }, key, request }) {
-      const submit = submitForCaller(commands, secretKey);
+      const submit = submitForCaller(commandsFor, secretKey);
       const result = await submit(
         { id: key.userId },
         { type: 'domain.report', body: { user_id: key.userId, ...body } },

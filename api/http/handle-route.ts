@@ -9,6 +9,7 @@ import { createAnswerCache } from './answer-cache.ts';
 import { PART_CHARS, jsonParts } from './answer-json.ts';
 import { bodyReader } from './body.ts';
 import type { BodyIntake } from './body-intake.ts';
+import { addressBlock } from './client-address.ts';
 import type { CallerNote, RequestState } from './request-state.ts';
 import type { Caller } from './read-queue.ts';
 import type { RequestInfo, Route, RouteAnswer } from './route.ts';
@@ -83,7 +84,7 @@ function requestInfo(context: Context, route: Route, { requestId, ip, note }: Re
 }
 
 function callerOf(ip: string, { keyId, userId }: CallerNote): Caller {
-  const user = userId === undefined ? `address ${ip}` : `user ${userId}`;
+  const user = userId === undefined ? `network ${addressBlock(ip)}` : `user ${userId}`;
   return { user, name: keyId === undefined ? user : `key ${keyId}` };
 }
 

@@ -15,7 +15,7 @@ export interface ReadQueueLimits {
 
 /** Who reads. */
 export interface Caller {
-  /** The user, or the address of a call without one. */
+  /** The user, or the network of a call without one. */
   readonly user: string;
   /** The key or session of the user. */
   readonly name: string;

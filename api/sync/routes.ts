@@ -1,12 +1,10 @@
-import { randomUUID } from 'node:crypto';
-
 import { z } from 'zod';
 
 import type { Sql } from '../../infra/postgres/client.ts';
 import type { Sealing } from '../../infra/sealing.ts';
 import { syncBlob } from '../../projections/sync/queries.ts';
 import { syncBlobAnswer, syncStoredAnswer } from '../../schemas/api/sync.ts';
-import type { CommandBus } from '../../infra/commands/bus.ts';
+import type { CommandsFor } from '../commands/command-queue.ts';
 import { HttpError, invalidInput, notFound, unavailable } from '../http/errors.ts';
 import { integerField, textField } from '../http/fields.ts';
 import { defineRoute } from '../http/route.ts';
@@ -18,7 +16,7 @@ import { checkSignature } from './signature.ts';
 export interface SyncRouteDeps {
   /** Read-only. */
   readonly pool: Sql;
-  readonly commands: CommandBus;
+  readonly commandsFor: CommandsFor;
   readonly sealing: Sealing;
   readonly syncCallsPerMinute: number;
 }
@@ -89,7 +87,7 @@ function readRoute({ pool, sealing, syncCallsPerMinute }: SyncRouteDeps): Route 
   });
 }
 
-function writeRoute({ pool, commands, sealing, syncCallsPerMinute }: SyncRouteDeps): Route {
+function writeRoute({ pool, commandsFor, sealing, syncCallsPerMinute }: SyncRouteDeps): Route {
   return defineRoute({
     ...common,
     addressCallsPerMinute: syncCallsPerMinute,
@@ -111,7 +109,7 @@ function writeRoute({ pool, commands, sealing, syncCallsPerMinute }: SyncRouteDe
     bodyBytes: BODY_BYTES,
     response: { 200: syncStoredAnswer },
     errors: [403],
-    async handler({ input: { params, body }, served, signedCall }) {
+    async handler({ input: { params, body }, served, signedCall, request }) {
       const { lookup_hash: lookupHash } = params;
       const { blob, version } = body;
       if (Buffer.byteLength(blob) > BLOB_BYTES) {
@@ -123,9 +121,8 @@ function writeRoute({ pool, commands, sealing, syncCallsPerMinute }: SyncRouteDe
           stored === null ? firstKey(body.auth_key) : sealing.open(stored.auth_key, keyOf(lookupHash));
         checkSignature(signedCall, { method: 'PUT', lookupHash, blob }, key);
         if (stored !== null && version <= stored.version) throw conflict(stored.version);
-        const { accepted, result } = await commands.submit({
+        const { accepted, result } = await commandsFor(request).submit({
           type: 'sync.put',
-          id: randomUUID(),
           actor: 'signature',
           body: {
             lookup_hash: lookupHash,

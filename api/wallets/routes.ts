@@ -17,7 +17,7 @@ import {
 } from '../../schemas/api/wallets.ts';
 import { walletStatus } from '../../schemas/catalogue.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
-import type { CommandBus } from '../../infra/commands/bus.ts';
+import type { CommandsFor } from '../commands/command-queue.ts';
 import { envelope, resolvePage } from '../http/envelope.ts';
 import { invalidInput, notFound } from '../http/errors.ts';
 import { address, boolean, limit, networkFilter, page, text } from '../http/params.ts';
@@ -29,7 +29,7 @@ import { presentWallet } from './present.ts';
 export interface WalletRouteDeps {
   /** Read-only. */
   readonly pool: Sql;
-  readonly commands: CommandBus;
+  readonly commandsFor: CommandsFor;
   readonly secretKey: Buffer;
   /** Unix milliseconds. */
   readonly now: () => number;
@@ -95,7 +95,7 @@ function listRoute({ pool }: WalletRouteDeps): Route {
   });
 }
 
-function registerRoute({ commands, secretKey }: WalletRouteDeps): Route {
+function registerRoute({ commandsFor, secretKey }: WalletRouteDeps): Route {
   return defineRoute({
     ...common,
     method: 'POST',
@@ -108,7 +108,7 @@ function registerRoute({ commands, secretKey }: WalletRouteDeps): Route {
     response: { 200: walletAnswer, 201: walletAnswer },
     location: `${path}{id}/`,
     async handler({ input: { body }, key, request }) {
-      const submit = submitForCaller(commands, secretKey);
+      const submit = submitForCaller(commandsFor, secretKey);
       const result = await submit(
         { id: key.userId },
         { type: 'wallet.register', body },
@@ -153,7 +153,7 @@ function oneRoute({ pool }: WalletRouteDeps): Route {
   });
 }
 
-function updateRoute({ commands, secretKey, now }: WalletRouteDeps): Route {
+function updateRoute({ commandsFor, secretKey, now }: WalletRouteDeps): Route {
   return defineRoute({
     ...common,
     method: 'POST',
@@ -174,7 +174,7 @@ function updateRoute({ commands, secretKey, now }: WalletRouteDeps): Route {
         transaction_count: count,
         last_activity_at: lastAt.getTime(),
       };
-      const submit = submitForCaller(commands, secretKey);
+      const submit = submitForCaller(commandsFor, secretKey);
       const result = await submit(
         { id: key.userId },
         { type: 'wallet.update-activity', body },

@@ -15,7 +15,7 @@ import type { Webhook } from '../../projections/webhooks/queries.ts';
 import { deliveryAnswer, deliveryListAnswer, testedWebhookAnswer } from '../../schemas/api/webhooks.ts';
 import { DELIVERED_EVENTS } from '../../schemas/webhooks/events.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
-import type { CommandBus } from '../../infra/commands/bus.ts';
+import type { CommandsFor } from '../commands/command-queue.ts';
 import { REACHABLE_ROWS, envelope, resolvePage } from '../http/envelope.ts';
 import { HttpError, invalidPage, notFound } from '../http/errors.ts';
 import { limit, page } from '../http/params.ts';
@@ -28,7 +28,7 @@ import { presentDelivery } from './present.ts';
 export interface DeliveryRouteDeps {
   /** May only SELECT. */
   readonly pool: Sql;
-  readonly commands: CommandBus;
+  readonly commandsFor: CommandsFor;
   readonly secretKey: Buffer;
 }
 
@@ -39,8 +39,8 @@ export function deliveryRoutes(deps: DeliveryRouteDeps): Route[] {
   return [testRoute(deps), listRoute(deps), retryRoute(deps)];
 }
 
-function testRoute({ commands, secretKey }: DeliveryRouteDeps): Route {
-  const submit = submitForCaller(commands, secretKey);
+function testRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route {
+  const submit = submitForCaller(commandsFor, secretKey);
   return defineRoute({
     ...common,
     method: 'POST',
@@ -98,8 +98,8 @@ function listRoute({ pool }: DeliveryRouteDeps): Route {
   });
 }
 
-function retryRoute({ pool, commands, secretKey }: DeliveryRouteDeps): Route {
-  const submit = submitForCaller(commands, secretKey);
+function retryRoute({ pool, commandsFor, secretKey }: DeliveryRouteDeps): Route {
+  const submit = submitForCaller(commandsFor, secretKey);
   return defineRoute({
     ...common,
     method: 'POST',
@@ -111,13 +111,13 @@ function retryRoute({ pool, commands, secretKey }: DeliveryRouteDeps): Route {
     ].join(' '),
     params: webhookParams.extend({ delivery_id: z.uuid() }),
     response: { 202: deliveryAnswer },
-    async handler({ input: { params }, user, served }) {
+    async handler({ input: { params }, user, served, request }) {
       const { id: webhookId, delivery_id: deliveryId } = params;
       const webhook = await ownWebhook(pool, served, user, webhookId);
       const { status } = await existingDelivery(pool, webhook, deliveryId);
       if (status === 'success') throw new HttpError(409, 'conflict', 'The delivery has succeeded already.');
       const body = { user_id: user.id, webhook_id: webhookId, delivery_id: deliveryId };
-      await submit(user, { type: 'delivery.retry', body });
+      await submit(user, { type: 'delivery.retry', body }, { request });
       return { status: 202, body: presentDelivery(await existingDelivery(pool, webhook, deliveryId)) };
     },
   });

@@ -21,7 +21,7 @@ import type { WebhookAnswer } from '../../schemas/api/webhooks.ts';
 import { WEBHOOK_EVENTS, eventCatalogue } from '../../schemas/webhooks/events.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
 import type { SubmitForCaller } from '../commands/submit-for-caller.ts';
-import type { CommandBus } from '../../infra/commands/bus.ts';
+import type { CommandsFor } from '../commands/command-queue.ts';
 import { invalidInput, notFound } from '../http/errors.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
@@ -36,7 +36,7 @@ export type CheckUrl = (url: string) => Promise<string | null>;
 export interface WebhookRouteDeps {
   /** May only SELECT. */
   readonly pool: Sql;
-  readonly commands: CommandBus;
+  readonly commandsFor: CommandsFor;
   readonly secretKey: Buffer;
   readonly sealing: Sealing;
   readonly checkUrl: CheckUrl;
@@ -239,8 +239,8 @@ function rotateRoute(deps: WebhookRouteDeps): Route {
   });
 }
 
-const submitterOf = ({ commands, secretKey }: WebhookRouteDeps): SubmitForCaller =>
-  submitForCaller(commands, secretKey);
+const submitterOf = ({ commandsFor, secretKey }: WebhookRouteDeps): SubmitForCaller =>
+  submitForCaller(commandsFor, secretKey);
 
 async function assertCallable(checkUrl: CheckUrl, url: string): Promise<void> {
   const fault = await checkUrl(url);

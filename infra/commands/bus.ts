@@ -1,13 +1,14 @@
 import { createHash, createHmac, randomUUID } from 'node:crypto';
 
 import type { Publisher } from '../kafka/client.ts';
-import { sleep } from '../lifecycle.ts';
-import { createWaiters } from '../waiters.ts';
+import { withTimeout } from '../lifecycle.ts';
 import type { CommandOutcome } from '../../schemas/command-outcome.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { commandsMessage } from '../../schemas/messages/commands.ts';
 import type { Command, CommandOf, CommandType } from '../../schemas/messages/commands.ts';
 import { topics } from '../../schemas/topics.ts';
+import { createOutcomeWatch } from './outcome-watch.ts';
+import type { FindOutcomes } from './outcome-watch.ts';
 
 /** A command without the envelope, which the bus adds. */
 export type CommandRequest = {
@@ -16,7 +17,7 @@ export type CommandRequest = {
     readonly actor: string;
     readonly body: CommandOf<T>['body'];
     /** Random by default. */
-    readonly id?: string;
+    readonly id?: string | undefined;
     readonly requestHash?: string | undefined;
     /** How long to wait for the outcome; the bus's own timeout by default. */
     readonly timeoutMs?: number;
@@ -34,25 +35,36 @@ export interface CommandBus {
   notify(commandId: string): void;
 }
 
-/** The outcome of a command; null while it is undecided. */
-export type FindOutcome = (commandId: string, type: CommandType) => Promise<CommandOutcome | null>;
-
 export interface CommandBusDeps {
   readonly publisher: Pick<Publisher, 'publish'>;
-  readonly findOutcome: FindOutcome;
+  readonly findOutcomes: FindOutcomes;
   readonly timeoutMs: number;
   readonly now: () => number;
 }
 
-export function createCommandBus({ publisher, findOutcome, timeoutMs, now }: CommandBusDeps): CommandBus {
-  const waiters = createWaiters();
+export function createCommandBus({ publisher, findOutcomes, timeoutMs, now }: CommandBusDeps): CommandBus {
+  const watch = createOutcomeWatch(findOutcomes);
 
-  const outcomeOf = async ({ id, type }: Command, deadline: number): Promise<CommandOutcome> => {
-    const found = await waiters.until([id], () => findOutcome(id, type), { deadline });
-    if (found !== null) return found;
-    throw new AppError('COMMAND_TIMEOUT', 'The outcome of the request is not known yet.', {
-      retryable: true,
-    });
+  const storedOutcome = async (command: Command): Promise<CommandOutcome | null> =>
+    (await findOutcomes([command])).get(command.id) ?? null;
+
+  const publish = async (command: Command): Promise<'published'> => {
+    await publisher.publish(topics.commands, [{ value: command }]);
+    return 'published';
+  };
+
+  /** Publishes a command and waits for its outcome; null when it is not known in time. */
+  const publishAndWait = async (command: Command, deadline: number): Promise<CommandOutcome | null> => {
+    const { outcome, end } = watch.begin(command);
+    try {
+      // The append counts against the same timeout: Kafka being unavailable must not hold a client longer.
+      const published = await withTimeout(publish(command), deadline - performance.now(), null);
+      if (published === null) return null;
+      const decided = await withTimeout(outcome, deadline - performance.now(), null);
+      return decided ?? (await storedOutcome(command));
+    } finally {
+      end();
+    }
   };
 
   return {
@@ -66,16 +78,16 @@ export function createCommandBus({ publisher, findOutcome, timeoutMs, now }: Com
         ...request,
       });
       if (id !== undefined) {
-        const decided = await findOutcome(id, request.type);
+        const decided = await storedOutcome(command);
         if (decided !== null) return decided;
       }
-      const published = publisher.publish(topics.commands, [{ value: command }]);
-      // The append counts against the same timeout: Kafka being unavailable must not hold a client longer.
-      const timer = new AbortController();
-      await Promise.race([published, sleep(waitMs, timer.signal)]).finally(() => timer.abort());
-      return await outcomeOf(command, deadline);
+      const outcome = await publishAndWait(command, deadline);
+      if (outcome !== null) return outcome;
+      throw new AppError('COMMAND_TIMEOUT', 'The outcome of the request is not known yet.', {
+        retryable: true,
+      });
     },
-    notify: (commandId) => waiters.notify(commandId),
+    notify: (commandId) => watch.notify(commandId),
   };
 }
 

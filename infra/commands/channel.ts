@@ -3,7 +3,8 @@ import type { Publisher } from '../kafka/client.ts';
 import type { Logger } from '../log.ts';
 import { listen } from '../postgres/listen.ts';
 import { createCommandBus } from './bus.ts';
-import type { CommandBus, FindOutcome } from './bus.ts';
+import type { CommandBus } from './bus.ts';
+import type { FindOutcomes } from './outcome-watch.ts';
 
 export interface CommandChannel extends CommandBus {
   close(): Promise<void>;
@@ -12,15 +13,15 @@ export interface CommandChannel extends CommandBus {
 /** A command bus notified by PostgreSQL when a command is decided. Used by the API and the command line. */
 export function openCommandChannel(options: {
   readonly publisher: Pick<Publisher, 'publish'>;
-  /** Where `findOutcome` reads; one connection listens there for notifications. */
+  /** Where `findOutcomes` reads; one connection listens there for notifications. */
   readonly databaseUrl: string;
-  readonly findOutcome: FindOutcome;
+  readonly findOutcomes: FindOutcomes;
   readonly timeoutMs: number;
   readonly log: Logger;
   readonly now?: () => number;
 }): CommandChannel {
-  const { publisher, databaseUrl, findOutcome, timeoutMs, log, now = Date.now } = options;
-  const bus = createCommandBus({ publisher, findOutcome, timeoutMs, now });
+  const { publisher, databaseUrl, findOutcomes, timeoutMs, log, now = Date.now } = options;
+  const bus = createCommandBus({ publisher, findOutcomes, timeoutMs, now });
   const listening = listen({
     url: databaseUrl,
     channel: DECIDED_CHANNEL,

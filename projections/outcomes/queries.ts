@@ -1,3 +1,5 @@
+import { z } from 'zod';
+
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { commandOutcome } from '../../schemas/command-outcome.ts';
@@ -36,15 +38,20 @@ export const deciders = {
   'report.review': 'catalogue',
 } as const satisfies Readonly<Record<CommandType, string>>;
 
-/** The outcome of a command; null while it is undecided, and after 48 h. */
-export async function findOutcome(
+const outcomeRow = z.intersection(z.object({ id: z.string() }), commandOutcome);
+
+/** The outcomes of commands by id, in one statement; those undecided or older than 48 h are missing. */
+export async function findOutcomes(
   db: Sql,
   served: Pick<ServedBuilds, 'schema'>,
-  id: string,
-  type: CommandType,
-): Promise<CommandOutcome | null> {
-  const schema = schemaOf(served, deciders[type]);
-  return schema === null ? null : await outcomeById(db, schema, id);
+  commands: readonly { readonly id: string; readonly type: CommandType }[],
+): Promise<ReadonlyMap<string, CommandOutcome>> {
+  const idsBySchema = new Map<string, string[]>();
+  for (const { id, type } of commands) {
+    const schema = schemaOf(served, deciders[type]);
+    if (schema !== null) idsBySchema.set(schema, [...(idsBySchema.get(schema) ?? []), id]);
+  }
+  return await outcomesIn(db, idsBySchema);
 }
 
 /** Null before the projection's first build: a command appended by then is decided once there is one. */
@@ -59,11 +66,18 @@ function schemaOf(served: Pick<ServedBuilds, 'schema'>, projection: string): str
 
 /** The outcome of a command in one projection's schema. */
 export async function outcomeById(db: Sql, schema: string, id: string): Promise<CommandOutcome | null> {
-  const [outcome] = await sqlRows(
-    db,
-    commandOutcome,
-    `SELECT accepted, request_hash, result FROM ${schema}.command_outcomes WHERE id = $1`,
-    [id],
+  return (await outcomesIn(db, new Map([[schema, [id]]]))).get(id) ?? null;
+}
+
+async function outcomesIn(
+  db: Sql,
+  idsBySchema: ReadonlyMap<string, readonly string[]>,
+): Promise<ReadonlyMap<string, CommandOutcome>> {
+  if (idsBySchema.size === 0) return new Map();
+  const selects = [...idsBySchema.keys()].map(
+    (schema, index) =>
+      `SELECT id, accepted, request_hash, result FROM ${schema}.command_outcomes WHERE id = ANY ($${index + 1})`,
   );
-  return outcome ?? null;
+  const rows = await sqlRows(db, outcomeRow, selects.join(' UNION ALL '), [...idsBySchema.values()]);
+  return new Map(rows.map(({ id, ...outcome }) => [id, outcome]));
 }

@@ -23,7 +23,7 @@ import { accounts } from '../../projections/accounts/projector.ts';
 import { adCounts } from '../../projections/ad-counts/projector.ts';
 import { catalogue } from '../../projections/catalogue/projector.ts';
 import type { PostgresProjection } from '../../projections/define.ts';
-import { findOutcome } from '../../projections/outcomes/queries.ts';
+import { findOutcomes } from '../../projections/outcomes/queries.ts';
 import { openBuild } from '../../projections/engine/builds.ts';
 import { sync } from '../../projections/sync/projector.ts';
 import { servedBuilds } from '../../projections/served.ts';
@@ -152,7 +152,7 @@ export async function apiWorld(env: Readonly<Record<string, string>> = {}): Prom
   const commands = openCommandChannel({
     publisher,
     databaseUrl: fullEnv.API_DATABASE_URL,
-    findOutcome: async (id, type) => await findOutcome(apiPool, await builds(), id, type),
+    findOutcomes: async (submitted) => await findOutcomes(apiPool, await builds(), submitted),
     timeoutMs: config.commandTimeoutMs,
     log,
   });

@@ -1,6 +1,6 @@
 import { openCommandChannel } from '../../commands/channel.ts';
 import type { OperatorDeps } from '../operator/accounts.ts';
-import { findOutcome } from '../../../projections/outcomes/queries.ts';
+import { findOutcomes } from '../../../projections/outcomes/queries.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { required } from '../../config.ts';
 import type { Config } from '../../config.ts';
@@ -27,7 +27,7 @@ export async function asOperator<T>(
     const commands = openCommandChannel({
       publisher,
       databaseUrl: required(config, 'databaseUrl'),
-      findOutcome: async (id, type) => await findOutcome(pool, await served(), id, type),
+      findOutcomes: async (submitted) => await findOutcomes(pool, await served(), submitted),
       timeoutMs: Math.max(30_000, config.commandTimeoutMs),
       log,
     });

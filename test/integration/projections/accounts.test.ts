@@ -179,6 +179,15 @@ describe('commands', () => {
     expect(await outcomeById(pool, schema, 'late')).toMatchObject({ accepted: true });
   });
 
+  it('are decided again when repeated after 48 hours', async () => {
+    const at = (hours: number, username: string) =>
+      user(username, { id: 'same', issued_at: NOON + hours * HOUR });
+    await fold([at(0, 'alice'), at(47, 'bob'), at(48, 'carol')]);
+    const users = await Promise.all(['alice', 'bob', 'carol'].map((name) => userByLogin(pool, schema, name)));
+    expect(users.map((found) => found?.id)).toEqual([1, undefined, 3]);
+    expect(await outcomeById(pool, schema, 'same')).toMatchObject({ accepted: true, result: { id: 3 } });
+  });
+
   it('delete sessions that have expired by the time of the command', async () => {
     await fold([
       user('alice'),

@@ -14,7 +14,7 @@ const close: CommandRequest = {
 };
 const accepted: CommandOutcome = { accepted: true, request_hash: null, result: { id: 1 } };
 
-function bus(options: { timeoutMs?: number; publish?: () => Promise<[]> } = {}) {
+function bus(options: { timeoutMs?: number; publish?: () => Promise<[]>; fail?: boolean } = {}) {
   const outcomes = new Map<string, CommandOutcome>();
   const published: unknown[] = [];
   let looks = 0;
@@ -25,9 +25,10 @@ function bus(options: { timeoutMs?: number; publish?: () => Promise<[]> } = {}) 
         return await (options.publish?.() ?? []);
       },
     },
-    findOutcome: async (id) => {
+    findOutcomes: async (submitted) => {
       looks += 1;
-      return outcomes.get(id) ?? null;
+      if (options.fail === true) throw new Error('no answer');
+      return new Map([...outcomes].filter(([id]) => submitted.some((command) => command.id === id)));
     },
     timeoutMs: options.timeoutMs ?? 2000,
     now: () => 1_700_000_000_000,
@@ -61,6 +62,31 @@ describe('submit', () => {
     setTimeout(() => outcomes.set('c1', accepted), 20);
     expect(await commands.submit(close)).toEqual(accepted);
     expect(looks()).toBeLessThan(5);
+  });
+
+  it('finds an outcome without a notification at its timeout', async () => {
+    const { commands, outcomes } = bus({ timeoutMs: 100 });
+    setTimeout(() => outcomes.set('c1', accepted), 20);
+    expect(await commands.submit(close)).toEqual(accepted);
+  });
+
+  it('reads the outcomes of all waiting commands together', async () => {
+    const { commands, outcomes, looks } = bus({ timeoutMs: 10_000 });
+    const { id: _id, ...rest } = close;
+    const ids = Array.from({ length: 100 }, (_, index) => `c${index}`);
+    const submitted = ids.map((id) => commands.submit({ ...rest, id }));
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    const before = looks();
+    for (const id of ids) outcomes.set(id, accepted);
+    for (const id of ids) commands.notify(id);
+    expect(await Promise.all(submitted)).toEqual(ids.map(() => accepted));
+    expect(looks() - before).toBeLessThan(4);
+  });
+
+  it('rejects when the outcomes cannot be read', async () => {
+    const { commands } = bus({ fail: true });
+    const { id: _id, ...rest } = close;
+    await expect(commands.submit(rest)).rejects.toThrow('no answer');
   });
 
   it('does not append a command that has been decided', async () => {

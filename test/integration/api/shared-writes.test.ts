@@ -1,0 +1,103 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+
+import { commandsMessage } from '../../../schemas/messages/commands.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { apiWorld } from '../../support/api-world.ts';
+import type { Answer, ApiWorld } from '../../support/api-world.ts';
+
+/** Writes of several users at once, on the real log, projector and stores. */
+
+const WALLETS = '/api/dapps/vendor-wallets/';
+const CREATE_KEY = '/api/users/auth/create-api-key/';
+/** Parallel writes of one user. */
+const FLOOD = 100;
+/** Of these, answered before the write of another user: those in flight, and a few more rounds on a busy machine. */
+const FEW = 40;
+
+interface User {
+  readonly token: string;
+  readonly key: string;
+  readonly actor: string;
+}
+
+let world: ApiWorld;
+let busy: User;
+let quiet: User;
+
+beforeAll(async () => {
+  // A busy machine is no reason for a 503.
+  world = await apiWorld({ COMMAND_TIMEOUT_MS: '60000' });
+  busy = await makeUser('busy');
+  quiet = await makeUser('quiet');
+});
+afterAll(async () => {
+  await world.close();
+});
+
+async function makeUser(name: string): Promise<User> {
+  const { token, id } = await world.makeUser(name);
+  const { json } = await world.call('POST', CREATE_KEY, { token, json: { name } });
+  return { token, key: json.key, actor: `user:${id}` };
+}
+
+let wallets = 0;
+const register = async ({ key }: User): Promise<Answer> => {
+  const address = `0x${(wallets += 1).toString(16)}`;
+  const json = { wallet_address: address, network: 'mainnet', wallet_type: 'any' };
+  return await world.call('POST', WALLETS, { headers: { 'api-key': key }, json });
+};
+const read = async ({ key }: User): Promise<Answer> =>
+  await world.call('GET', `${WALLETS}stats/`, { headers: { 'api-key': key } });
+
+const endOfLog = async (): Promise<number> => (await world.kafka.offsets(topics.commands))[0]?.high ?? 0;
+
+/** Actors of the commands from an offset on. */
+async function actorsFrom(offset: number): Promise<string[]> {
+  const actors: string[] = [];
+  for await (const { value } of world.kafka.readRange(topics.commands, 0, offset, await endOfLog())) {
+    actors.push(commandsMessage.parse(JSON.parse(String(value))).actor);
+  }
+  return actors;
+}
+
+test('a user with many parallel writes delays neither the write nor the read of another', async () => {
+  const start = await endOfLog();
+  await world.stopProjector();
+  let answered = 0;
+  const flood = Array.from({ length: FLOOD }, async () => {
+    const { status } = await register(busy);
+    answered += 1;
+    return status;
+  });
+  await expect.poll(async () => (await endOfLog()) - start).toBeGreaterThanOrEqual(8);
+  // By then every request of the flood has passed the check of its key.
+  for (let i = 0; i < 5; i += 1) expect((await read(busy)).status).toBe(200);
+
+  const write = register(quiet).then(({ status }) => ({ status, answered }));
+  await expect.poll(() => actorsFrom(start)).toContain(quiet.actor);
+  expect((await actorsFrom(start)).indexOf(quiet.actor)).toBe(8);
+  const reading = read(quiet).then(({ status }) => ({ status, answered }));
+  await world.startProjector();
+
+  expect(await reading).toEqual({ status: 200, answered: expect.toSatisfy((count: number) => count < FEW) });
+  expect(await write).toEqual({ status: 201, answered: expect.toSatisfy((count: number) => count < FEW) });
+  expect(await Promise.all(flood)).toEqual(Array(FLOOD).fill(201));
+});
+
+test('a user whose line is full is refused, and another logs in', async () => {
+  const start = await endOfLog();
+  await world.stopProjector();
+  const flood = Array.from({ length: 250 }, () => register(busy));
+  const refused = await Promise.race(flood);
+  expect(refused.status).toBe(503);
+  expect(refused.json).toMatchObject({ code: 'overloaded' });
+  expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
+  const login = world.makeUser('late');
+  await world.startProjector();
+  expect((await login).token).toEqual(expect.any(String));
+  const statuses = (await Promise.all(flood)).map(({ status }) => status);
+  const accepted = statuses.filter((status) => status === 201).length;
+  expect([accepted, statuses.length - accepted]).toEqual([208, 42]);
+  const published = (await actorsFrom(start)).filter((actor) => actor === busy.actor);
+  expect(published).toHaveLength(208);
+});
