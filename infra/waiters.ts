@@ -15,9 +15,12 @@ export interface WaitOptions {
   /** On the clock of `performance.now()`. */
   readonly deadline: number;
   readonly signal?: AbortSignal | undefined;
-  /** Delay after a wake-up, so that one `find` serves a burst of notifications. */
+  /** Delay after the first wake-up, so that one `find` serves a burst of notifications; doubled for each further one. */
   readonly gatherMs?: number;
 }
+
+/** Longest `gatherMs`: a wait for thousands of names would look hundreds of times. */
+const MAX_GATHER_MS = 200;
 
 const FIRST_POLL_MS = 250;
 const MAX_POLL_MS = 1000;
@@ -42,6 +45,7 @@ export function createWaiters(): Waiters {
   return {
     async until(names, find, { deadline, signal, gatherMs = 0 }) {
       const watched = new Set(names);
+      let gather = gatherMs;
       for (const pollMs of pollDelays()) {
         const notified = new AbortController();
         const wake = (): void => notified.abort();
@@ -53,7 +57,8 @@ export function createWaiters(): Waiters {
           const remainingMs = deadline - performance.now();
           if (remainingMs <= 0 || signal?.aborted === true) return null;
           await sleep(Math.min(pollMs, remainingMs), notified.signal);
-          if (gatherMs > 0) await sleep(gatherMs);
+          if (gather > 0) await sleep(gather);
+          gather = Math.min(2 * gather, MAX_GATHER_MS);
         } finally {
           for (const name of watched) unregister(name, wake);
         }

@@ -128,10 +128,13 @@ test('the reads of a request time out, time in the queue included', async () => 
   const clickhouse = clickhouseFor(requestOf(), { timeoutMs: 30 });
   const late = clickhouseFor(requestOf(), { timeoutMs: 15 });
   const reads = [clickhouse.rows(query), clickhouse.rows(query), late.rows(query)];
-  await expect(reads[0]).rejects.toMatchObject({ code: 'QUERY_TIMEOUT', retryable: true });
-  await expect(reads[1]).rejects.toMatchObject({ code: 'QUERY_TIMEOUT', retryable: true });
-  // It did not take long: it never got a place.
-  await expect(reads[2]).rejects.toMatchObject({ status: 503, code: 'overloaded' });
+  const outcomes = await Promise.allSettled(reads);
+  // The last one did not take long: it never got a place.
+  expect(outcomes.map((outcome) => ('reason' in outcome ? outcome.reason.code : null))).toEqual([
+    'QUERY_TIMEOUT',
+    'QUERY_TIMEOUT',
+    'overloaded',
+  ]);
   await settled();
   expect(server.running()).toBe(0);
 });
