@@ -15,6 +15,7 @@ import { topics } from '../../schemas/topics.ts';
 import type { DispatchDeps } from './deps.ts';
 import { scheduleDeletion } from './deletions.ts';
 import { insertDeliveries, retryDelivery } from './deliveries.ts';
+import type { NewDelivery } from './deliveries.ts';
 import { startLoop } from '../loop.ts';
 import type { Loop } from '../loop.ts';
 import { bodyText } from './match/body.ts';
@@ -49,14 +50,14 @@ export async function runRequests(
     const checkpoint = await readCheckpoint(pool, identity);
     const requests = schema === null ? [] : await webhookRequests(pool, schema, checkpoint, PAGE);
     let expected = checkpoint;
-    for (const request of requests) {
-      const next = request.command_offset + 1;
+    for (const together of transactionsOf(requests)) {
+      const next = Math.max(...together.map((request) => request.command_offset)) + 1;
       try {
         await inTransaction(pool, async (tx) => {
           const moves = [{ owner: OWNER, partition: PARTITION, expected, next }];
           const refused = await moveCheckpoints(tx, identity, moves);
           if (refused.length > 0) throw new CheckpointConflict(OWNER, topics.commands.name, expected);
-          await carryOut(tx, request, clock.now());
+          await carryOut(tx, together, clock.now());
         });
       } catch (error) {
         // Another dispatcher has carried it out: the next poll begins at its checkpoint.
@@ -84,11 +85,32 @@ async function ensureCheckpoint(db: Sql, identity: LogIdentity): Promise<void> {
   else if (stored.topicId !== identity.topicId) await replaceCheckpoint(db, OWNER, identity, stored, 0);
 }
 
-async function carryOut(tx: PoolClient, request: WebhookRequest, now: number): Promise<void> {
-  const { kind, webhook_id: webhookId, delivery_id: id } = request;
-  if (kind === 'delete') return await scheduleDeletion(tx, webhookId, now);
-  if (id === null) return;
-  if (kind === 'retry') return await retryDelivery(tx, { webhookId, id, at: now });
+/**
+ * Consecutive tests together, so that a user who requests many does not delay others by a transaction for each; other
+ * requests one by one.
+ */
+export function transactionsOf<R extends Pick<WebhookRequest, 'kind'>>(requests: readonly R[]): R[][] {
+  const transactions: R[][] = [];
+  for (const request of requests) {
+    const last = transactions.at(-1);
+    if (request.kind === 'test' && last?.[0]?.kind === 'test') last.push(request);
+    else transactions.push([request]);
+  }
+  return transactions;
+}
+
+async function carryOut(tx: PoolClient, requests: readonly WebhookRequest[], now: number): Promise<void> {
+  /** By id: one statement cannot insert an id twice. */
+  const tests = new Map<string, NewDelivery>();
+  for (const { kind, webhook_id: webhookId, delivery_id: id } of requests) {
+    if (kind === 'delete') await scheduleDeletion(tx, webhookId, now);
+    else if (id !== null && kind === 'retry') await retryDelivery(tx, { webhookId, id, at: now });
+    else if (id !== null) tests.set(id, testDelivery(webhookId, id, now));
+  }
+  await insertDeliveries(tx, [...tests.values()]);
+}
+
+function testDelivery(webhookId: number, id: string, now: number): NewDelivery {
   const body = bodyText('ping', now, { webhook_id: webhookId, message: 'Test delivery' });
-  await insertDeliveries(tx, [{ id, webhookId, event: 'ping', body, createdAt: now, isTest: true }]);
+  return { id, webhookId, event: 'ping', body, createdAt: now, isTest: true };
 }
