@@ -89,16 +89,70 @@ interface User {
  */
 export function createReadQueue(limits: ReadQueueLimits, now: () => number = Date.now): ReadQueue {
   const users = new Map<string, User>();
-  let running = 0;
-  let requests = 0;
+  const enter = createEntrance(users, limits, now);
+  const takePlace = createPlaces(users, limits);
+  return {
+    async run(request, read) {
+      const place = enter(request);
+      const { user, line } = place;
+      const leave = await takePlace(place);
+      try {
+        if (drop(line.requests, place)) {
+          user.starts += 1;
+          rejectLate(user, now());
+        }
+        return await read(1 + (MAX_LEVEL + 1) * user.usage.level() + line.usage.level());
+      } finally {
+        leave();
+      }
+    },
+    isFull: () =>
+      [...users.values()].some(({ lines }) => [...lines.values()].some(({ reads }) => reads.length > 0)),
+  };
+}
 
-  const isReady = ({ usage, reads }: Line): boolean =>
-    reads.length > 0 && usage.running() < limits.placesPerCaller;
+/** Returns the place of a request in its caller's line, at the end of it if the request is new. */
+function createEntrance(
+  users: Map<string, User>,
+  { maxWaiting }: ReadQueueLimits,
+  now: () => number,
+): (request: ReadingRequest) => Place {
+  let requests = 0;
+  return (request) => {
+    forgetIdle(users);
+    const { caller, ended } = request;
+    const user = entryOf(users, caller.user, () => createUser(now));
+    const line = entryOf(user.lines, caller.name, () => createLine(now));
+    const known = line.places.get(request);
+    if (known !== undefined) return known;
+    if (waitingLines(user).length === 0) Object.assign(user, { waitingSince: now(), starts: 0 });
+    if (line.requests.length >= maxWaiting) throw overloaded(user, line, now());
+    const place = { number: (requests += 1), user, line, request, refused: new AbortController() };
+    line.places.set(request, place);
+    line.requests.push(place);
+    const leave = (): void => {
+      line.places.delete(request);
+      drop(line.requests, place);
+    };
+    if (ended.aborted) leave();
+    else ended.addEventListener('abort', leave, { once: true });
+    rejectLate(user, now());
+    return place;
+  };
+}
+
+/** Returns a function that waits for a place for one read, and resolves to how to leave it. */
+function createPlaces(
+  users: ReadonlyMap<string, User>,
+  { places, placesPerUser, placesPerCaller }: ReadQueueLimits,
+): (place: Place) => Promise<() => void> {
+  let running = 0;
+  const isReady = ({ usage, reads }: Line): boolean => reads.length > 0 && usage.running() < placesPerCaller;
   const readyLines = ({ lines }: User): Line[] => [...lines.values()].filter(isReady);
   const startReads = (): void => {
-    while (running < limits.places) {
+    while (running < places) {
       const ready = [...users.values()].filter(
-        (user) => user.usage.running() < limits.placesPerUser && readyLines(user).length > 0,
+        (user) => user.usage.running() < placesPerUser && readyLines(user).length > 0,
       );
       const user = leastUsed(ready);
       const line = user === null ? null : leastUsed(readyLines(user));
@@ -108,31 +162,7 @@ export function createReadQueue(limits: ReadQueueLimits, now: () => number = Dat
       read.start();
     }
   };
-
-  const enter = (request: ReadingRequest): Place => {
-    forgetIdle(users);
-    const { caller } = request;
-    const user = entryOf(users, caller.user, () => createUser(now));
-    const line = entryOf(user.lines, caller.name, () => createLine(now));
-    const known = line.places.get(request);
-    if (known !== undefined) return known;
-    if (waitingLines(user).length === 0) Object.assign(user, { waitingSince: now(), starts: 0 });
-    if (line.requests.length >= limits.maxWaiting) throw overloaded(user, line, now());
-    const place = { number: (requests += 1), user, line, request, refused: new AbortController() };
-    line.places.set(request, place);
-    line.requests.push(place);
-    const leave = (): void => {
-      line.places.delete(request);
-      drop(line.requests, place);
-    };
-    if (request.ended.aborted) leave();
-    else request.ended.addEventListener('abort', leave, { once: true });
-    rejectLate(user, now());
-    return place;
-  };
-
-  /** Resolves when the read has a place; the function returned leaves it. */
-  const takePlace = async (place: Place): Promise<() => void> => {
+  return async (place) => {
     const { user, line, request, refused } = place;
     const signal = AbortSignal.any([request.ended, refused.signal]);
     const turn = Promise.withResolvers<() => void>();
@@ -154,25 +184,6 @@ export function createReadQueue(limits: ReadQueueLimits, now: () => number = Dat
     else signal.addEventListener('abort', giveUp, { once: true });
     startReads();
     return await turn.promise.finally(() => signal.removeEventListener('abort', giveUp));
-  };
-
-  return {
-    async run(request, read) {
-      const place = enter(request);
-      const { user, line } = place;
-      const leave = await takePlace(place);
-      try {
-        if (drop(line.requests, place)) {
-          user.starts += 1;
-          rejectLate(user, now());
-        }
-        return await read(1 + (MAX_LEVEL + 1) * user.usage.level() + line.usage.level());
-      } finally {
-        leave();
-      }
-    },
-    isFull: () =>
-      [...users.values()].some(({ lines }) => [...lines.values()].some(({ reads }) => reads.length > 0)),
   };
 }
 

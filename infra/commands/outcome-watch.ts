@@ -13,7 +13,7 @@ export type FindOutcomes = (
 /** Commands of this process that wait for their outcomes. */
 export interface OutcomeWatch {
   /** Watches a command until `end`. Begin before it is published: a notification from then on is not missed. */
-  begin(command: SubmittedCommand): { readonly outcome: Promise<CommandOutcome>; end(): void };
+  begin(command: SubmittedCommand): { readonly outcome: Promise<CommandOutcome>; readonly end: () => void };
   /** Called for every notification that a command is decided. */
   notify(commandId: string): void;
 }
@@ -69,7 +69,7 @@ export function createOutcomeWatch(findOutcomes: FindOutcomes): OutcomeWatch {
       if (!isRunning) void run();
       return {
         outcome: decided.promise,
-        end() {
+        end: () => {
           watched.delete(entry);
           if (watched.size === 0) woken.abort();
         },

@@ -53,7 +53,7 @@ function world({ timeoutMs = LONG_MS, ...limits }: Partial<CommandLimits> & { ti
       commandsFor({ caller: () => ({ user, name: user }), signal: client.signal }).submit(command(user)),
     decide,
     /** Decides what is published until all of these have an outcome. */
-    async finish(submitted: readonly Promise<CommandOutcome>[]): Promise<void> {
+    finish: async (submitted: readonly Promise<CommandOutcome>[]): Promise<void> => {
       let isDone = false;
       const all = Promise.all(submitted).finally(() => {
         isDone = true;
@@ -89,7 +89,7 @@ describe('commands in flight', () => {
     expect(users()).toHaveLength(6);
     await decide(5);
     // Each waiting line has had its turn, in whichever order.
-    expect(users().slice(6, 11).toSorted()).toEqual(['a', 'b', 'c', 'd', 'e']);
+    expect(new Set(users().slice(6, 11))).toEqual(new Set(['a', 'b', 'c', 'd', 'e']));
     await finish([...others, ...flood]);
   });
 
