@@ -87,11 +87,15 @@ export type ClickHouseFor = (
  * is dropped, also from the queue, and ClickHouse cancels it. Errors say whether a retry can help: `QUERY_TIMEOUT`,
  * `STORE_UNAVAILABLE`, or the error itself.
  */
-export function limitReads(clickhouse: ClickHouse, limits: Partial<ReadQueueLimits> = {}): ClickHouseFor {
+export function limitReads(
+  clickhouse: ClickHouse,
+  limits: Partial<ReadQueueLimits> = {},
+  now: () => number = Date.now,
+): ClickHouseFor {
   const queues: Readonly<Record<ReadClassName, ReadQueue>> = {
-    page: createReadQueue({ ...readClasses.page, ...limits }),
-    account: createReadQueue({ ...readClasses.account, ...limits }),
-    trace: createReadQueue({ ...readClasses.trace, ...limits }),
+    page: createReadQueue({ ...readClasses.page, ...limits }, now),
+    account: createReadQueue({ ...readClasses.account, ...limits }, now),
+    trace: createReadQueue({ ...readClasses.trace, ...limits }, now),
   };
   return (info, { readClass: name = 'page', timeoutMs } = {}) => {
     const { signal: disconnected } = info;

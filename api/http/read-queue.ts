@@ -1,5 +1,5 @@
 import { unavailable } from './errors.ts';
-import { MAX_LEVEL, createUsage } from './usage.ts';
+import { createUsage, isHeavy } from './usage.ts';
 import type { Usage } from './usage.ts';
 
 export interface ReadQueueLimits {
@@ -32,8 +32,9 @@ export interface ReadingRequest {
 
 export interface ReadQueue {
   /**
-   * Runs a read of the request when a place is free. `priority` grows with the time that the reads of its user, and of its
-   * caller among them, have taken in the last seconds: ClickHouse suspends a read while one with a smaller number runs.
+   * Runs a read of the request when a place is free. `priority` is higher for a user, and for a caller among those of a user,
+   * whose reads have taken much more time than those of another one: ClickHouse suspends a read while one with a smaller
+   * number runs.
    *
    * @throws 503 `overloaded` when the request would not be answered in time, the reason of `ended` when it ended before
    */
@@ -101,7 +102,7 @@ export function createReadQueue(limits: ReadQueueLimits, now: () => number = Dat
           user.starts += 1;
           rejectLate(user, now());
         }
-        return await read(1 + (MAX_LEVEL + 1) * user.usage.level() + line.usage.level());
+        return await read(priorityOf(place, users));
       } finally {
         leave();
       }
@@ -185,6 +186,13 @@ function createPlaces(
     startReads();
     return await turn.promise.finally(() => signal.removeEventListener('abort', giveUp));
   };
+}
+
+function priorityOf({ user, line }: Place, users: ReadonlyMap<string, User>): number {
+  const usages = (all: Iterable<{ readonly usage: Usage }>): Usage[] => [...all].map(({ usage }) => usage);
+  const isHeavyUser = isHeavy(user.usage, usages(users.values()));
+  const isHeavyCaller = isHeavy(line.usage, usages(user.lines.values()));
+  return 1 + (isHeavyUser ? 2 : 0) + (isHeavyCaller ? 1 : 0);
 }
 
 const createUser = (now: () => number): User => ({

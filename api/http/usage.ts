@@ -6,15 +6,14 @@ export interface Usage {
   running(): number;
   /** Milliseconds of reads, of those that run too; a third of them is left after `FORGET_MS`. */
   ms(): number;
-  /** 0 for little use; each further level is twice as much, up to `MAX_LEVEL`. */
-  level(): number;
   isIdle(): boolean;
 }
 
 const FORGET_MS = 2000;
-/** Use beyond this is level 1. */
-const LEVEL_MS = 250;
-export const MAX_LEVEL = 9;
+/** As much as one read that runs all the time. */
+const HEAVY_MS = FORGET_MS;
+/** Times the use of the one that uses least. */
+const HEAVY_RATIO = 4;
 
 export function createUsage(now: () => number): Usage {
   const startTimes = new Set<{ readonly at: number }>();
@@ -32,7 +31,14 @@ export function createUsage(now: () => number): Usage {
     },
     running: () => startTimes.size,
     ms,
-    level: () => Math.min(MAX_LEVEL, Math.max(0, Math.ceil(Math.log2(Math.max(1, ms()) / LEVEL_MS)))),
     isIdle: () => startTimes.size === 0 && endedMs() < 1,
   };
+}
+
+/** True where this use keeps others waiting: more than one read at a time, and several times as much as another one has. */
+export function isHeavy(usage: Usage, all: Iterable<Usage>): boolean {
+  const ms = usage.ms();
+  if (ms <= HEAVY_MS) return false;
+  const others = [...all].filter((other) => other !== usage && !other.isIdle());
+  return others.some((other) => ms > HEAVY_RATIO * other.ms());
 }
