@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { Server } from 'node:http';
 import { connect } from 'node:net';
@@ -85,8 +86,13 @@ const routes = [
     tag: 'things',
     auth: 'none',
     params: z.object({ count: z.coerce.number() }),
+    query: z.object({ wanted: boolean().optional() }),
     response: { 200: z.array(z.object({ n: z.int() })) },
-    handler: async ({ input: { params } }) => ({ status: 200, body: numbers(params.count) }),
+    handler: async ({ input: { params, query }, request }) => {
+      // As if other requests waited for the place that this one keeps.
+      request.place.isWanted = () => query.wanted === true;
+      return { status: 200, body: numbers(params.count) };
+    },
   }),
   defineRoute({
     method: 'GET',
@@ -564,6 +570,28 @@ describe('errors', () => {
 
   it('include an answer that does not match its declaration', async () => {
     expect((await call('GET', '/api/broken/answer/')).status).toBe(500);
+  });
+});
+
+describe('a client that reads nothing', () => {
+  it('is disconnected sooner if others wait for the place of its request', async () => {
+    const { port } = server.address() as AddressInfo;
+    const closed: string[] = [];
+    const open = async (query: string) => {
+      const accepted = once(server, 'connection');
+      const socket = connect(port, '127.0.0.1');
+      socket.pause();
+      socket.on('error', () => {});
+      socket.write(`GET /api/numbers/5000000/${query} HTTP/1.1\r\nHost: x\r\n\r\n`);
+      const [ours] = await accepted;
+      return { socket, isClosed: once(ours, 'close').then(() => void closed.push(query)) };
+    };
+    const clients = [await open(''), await open('?wanted=true')];
+    await Promise.race(clients.map(({ isClosed }) => isClosed));
+    // Without the difference both would be closed at the same time.
+    await new Promise((resolve) => setTimeout(resolve, 2000));
+    expect(closed).toEqual(['?wanted=true']);
+    for (const { socket } of clients) socket.destroy();
   });
 });
 
