@@ -62,7 +62,8 @@ async function actorsFrom(offset: number): Promise<string[]> {
   return actors;
 }
 
-test('a user with many parallel writes delays neither the write nor the read of another', async () => {
+/** Stops the projector and starts parallel writes of one user; resolves when as many as may be are in the log. */
+async function startFlood() {
   const start = await endOfLog();
   await world.stopProjector();
   let answered = 0;
@@ -72,13 +73,18 @@ test('a user with many parallel writes delays neither the write nor the read of 
     return status;
   });
   await expect.poll(async () => (await endOfLog()) - start).toBeGreaterThanOrEqual(IN_FLIGHT);
+  return { start, flood, answered: () => answered };
+}
+
+test('a user with many parallel writes delays neither the write nor the read of another', async () => {
+  const { start, flood, answered } = await startFlood();
   // By then every request of the flood has passed the check of its key.
   for (let i = 0; i < 5; i += 1) expect((await read(busy)).status).toBe(200);
 
-  const write = register(quiet).then(({ status }) => ({ status, answered }));
+  const write = register(quiet).then(({ status }) => ({ status, answered: answered() }));
   await expect.poll(() => actorsFrom(start)).toContain(quiet.actor);
   expect((await actorsFrom(start)).indexOf(quiet.actor)).toBe(IN_FLIGHT);
-  const reading = read(quiet).then(({ status }) => ({ status, answered }));
+  const reading = read(quiet).then(({ status }) => ({ status, answered: answered() }));
   await world.startProjector();
 
   expect(await reading).toEqual({ status: 200, answered: expect.toSatisfy((count: number) => count < FEW) });
@@ -87,16 +93,8 @@ test('a user with many parallel writes delays neither the write nor the read of 
 });
 
 test('a user logs in before the writes that wait in the line of another', async () => {
-  const start = await endOfLog();
-  await world.stopProjector();
-  let answered = 0;
-  const flood = Array.from({ length: FLOOD }, async () => {
-    const { status } = await register(busy);
-    answered += 1;
-    return status;
-  });
-  await expect.poll(async () => (await endOfLog()) - start).toBeGreaterThanOrEqual(IN_FLIGHT);
-  const login = world.makeUser('late').then(({ token }) => ({ token, answered }));
+  const { flood, answered } = await startFlood();
+  const login = world.makeUser('late').then(({ token }) => ({ token, answered: answered() }));
   await world.startProjector();
   expect(await login).toEqual({
     token: expect.any(String),
