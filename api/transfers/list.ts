@@ -25,7 +25,7 @@ const SCAN_ROWS = 20_000;
 export interface TransferListDeps {
   readonly clickhouse: ClickHouse;
   readonly tables: Pick<ServedBuilds, 'table'>;
-  /** Rows of one filter that may be read to find those that match the others; 20,000 by default (some 10 ms). */
+  /** Rows of one filter that may be read to find those that match the others; 20,000 by default. */
   readonly scanRows?: number;
 }
 

@@ -4,6 +4,7 @@ import { parseError } from '@clickhouse/client';
 import { FormData, Pool } from 'undici';
 
 import { AppError } from '../../schemas/errors.ts';
+import { withTimeout } from '../lifecycle.ts';
 import type { Settings } from './reader-profile.ts';
 
 /** Values of `{name:Type}` parameters; ClickHouse binds them, nothing is put into the text. */
@@ -38,6 +39,8 @@ export interface HttpInterface {
 
 /** Parameters beyond this length go into the body: proxies refuse long URLs. */
 const MAX_URL_PARAMS = 4096;
+/** Longest wait for statements under way: a stop must not wait for a server that does not answer. */
+const CLOSE_MS = 1000;
 /** For a server that does not name its own limit. */
 const KEEP_ALIVE_MS = 2500;
 
@@ -91,7 +94,10 @@ export function openHttpInterface(
       if (answer.statusCode !== 200) throw parseError(await answer.body.text());
       return answer;
     },
-    close: () => pool.close(),
+    async close() {
+      await withTimeout(pool.close(), CLOSE_MS, undefined);
+      await pool.destroy();
+    },
   };
 }
 

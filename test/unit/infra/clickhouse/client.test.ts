@@ -161,6 +161,18 @@ test('an insert whose connection is reset is not sent again', async () => {
   expect(requests).toBe(1);
 });
 
+test('closing does not wait for a server that does not answer', async () => {
+  let isAsked = false;
+  const url = await serverOf(() => {
+    isAsked = true;
+  });
+  const clickhouse = createClickHouse(url, { application: 'test', timeoutMs: 600_000 });
+  const failure = failureOf(clickhouse.rows(query));
+  await expect.poll(() => isAsked).toBe(true);
+  await clickhouse.close();
+  expect(await failure).toBeInstanceOf(Error);
+});
+
 test('a query that its caller aborts is not retryable', async () => {
   const clickhouse = await clientOf(() => {});
   const signal = AbortSignal.timeout(50);
