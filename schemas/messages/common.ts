@@ -8,12 +8,10 @@ import { isStorable } from '../text.ts';
 export const storableText = z
   .string()
   .refine(isStorable, 'must not contain NUL characters or unpaired surrogates');
-export const felt = z.custom<Felt>(
-  (value) => typeof value === 'string' && isFelt(value),
-  'not a canonical felt',
-);
+export const felt = z.custom<Felt>(isFelt, 'not a canonical felt');
+export const UINT = /^(0|[1-9][0-9]{0,77})$/;
 /** An unsigned integer below 2^256 as a decimal string. */
-export const uint = z.string().regex(/^(0|[1-9][0-9]{0,77})$/);
+export const uint = z.string().regex(UINT);
 export const height = z.int().min(0).max(0xffff_fffe);
 /** Unix seconds. */
 export const unixSeconds = z.int().min(0);
