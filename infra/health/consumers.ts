@@ -28,7 +28,10 @@ export interface Consumer extends z.infer<typeof checkpointRow> {
   readonly isStuck: boolean;
 }
 
-/** `dispatch-requests` is left out: its checkpoint moves only with commands that ask for a delivery. */
+/**
+ * `dispatch-requests` is left out: its checkpoint moves only with commands that ask for a delivery. `observe-nft` has left
+ * checkpoints in chain.blocks where an earlier release ran, in which it read them itself.
+ */
 const SELECT_CHECKPOINTS = `
   SELECT 'project' AS role, projection AS consumer, topic, partition, next_offset, updated_at,
     updated_at < now() - make_interval(secs => $1) AND message_offset IS NULL AS is_idle, NULL AS waits_for
@@ -39,7 +42,7 @@ const SELECT_CHECKPOINTS = `
     (SELECT detail FROM tds.alarms a WHERE a.name = concat_ws(':', 'webhooks.waiting', n.name, topic, partition))
   FROM tds.checkpoints, LATERAL (SELECT split_part(consumer, '-', 1) AS role,
     substr(consumer, strpos(consumer, '-') + 1) AS name) AS n
-  WHERE build = 0 AND consumer <> 'dispatch-requests'
+  WHERE build = 0 AND consumer <> 'dispatch-requests' AND (consumer, topic) <> ('observe-nft', 'chain.blocks')
   ORDER BY role, consumer, topic, partition`;
 
 /** Longest wait for Kafka, after which the state is reported without it. */

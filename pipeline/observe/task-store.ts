@@ -63,8 +63,9 @@ export function createTaskStore(pool: Pool, observer: string) {
       return rowCount ?? 0;
     },
 
-    /** Claims due tasks, the longest overdue first. */
-    async claim(limit: number, now: number): Promise<Claim[]> {
+    /** Claims due tasks, the longest overdue first. Clients do not request them. */
+    async claim(limit: number, now: number, which: 'all' | 'requested'): Promise<Claim[]> {
+      if (which === 'requested') return [];
       return await sqlRows(
         pool,
         claimRow,

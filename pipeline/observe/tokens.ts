@@ -2,7 +2,8 @@ import type { Config } from '../../infra/config.ts';
 import { felt } from '../../schemas/messages/common.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Node } from '../node/types.ts';
-import { readBlockContracts } from './block-contracts.ts';
+import type { IsBackfilling } from './backfill.ts';
+import type { BlockFeed, LoggedBlock } from './block-feed.ts';
 import { paceCalls } from './calls.ts';
 import type { ObserverMetrics } from './metrics.ts';
 import { startObserver } from './observer.ts';
@@ -16,22 +17,21 @@ import { createTaskHandler, startWorker } from './worker.ts';
 export interface TokenObserverOptions extends ObserverOptions {
   readonly config: Pick<Config, 'observerConcurrency' | 'observerCallsPerSecond'>;
   readonly node: Pick<Node, 'call'>;
+  readonly blocks: Pick<BlockFeed, 'subscribe'>;
+  readonly isBackfilling: IsBackfilling;
   readonly metrics: ObserverMetrics;
 }
 
 const OBSERVER = 'tokens';
 
-/** Compressed; a fetch takes about ten times as much memory. */
-const FETCH_BYTES = 2_000_000;
-
 /**
  * Publishes `token.described` with name, symbol and decimals of every contract in a block's `contracts` map, once per token
- * however often blocks are replayed. The consumer only stores tasks; a worker calls the node at its own pace.
+ * however often blocks are replayed. Blocks only lead to stored tasks; a worker calls the node at its own pace.
  */
 export async function runTokenObserver(options: TokenObserverOptions): Promise<ObserverRun> {
-  const { config, metrics } = options;
+  const { config, metrics, blocks, isBackfilling } = options;
   const { observerConcurrency: concurrency, observerCallsPerSecond: callsPerSecond } = config;
-  return await startObserver(OBSERVER, options, async (observer) => {
+  return await startObserver(OBSERVER, options, (observer) => {
     const store = createTaskStore(observer.pool, OBSERVER);
     const node = paceCalls(options.node, { callsPerSecond, concurrency });
     const worker = startWorker(observer, {
@@ -39,6 +39,7 @@ export async function runTokenObserver(options: TokenObserverOptions): Promise<O
       topic: topics.tokens,
       concurrency,
       metrics,
+      isBackfilling,
       observe: (subject, task, signal) =>
         readTokenMetadata(node, felt.parse(subject), tokenTask.parse(task), observer.now, { signal }),
     });
@@ -48,16 +49,13 @@ export async function runTokenObserver(options: TokenObserverOptions): Promise<O
       mayReset: ({ revision }) => revision > 0,
       add: (tasks, now) => store.add(tasks, now),
     });
-    await observer.consume([topics.chainBlocks], storeTasks, { fetchBytes: FETCH_BYTES });
+    blocks.subscribe(storeTasks);
   });
 }
 
-function tasksOf(message: Buffer): Task[] | null {
-  const block = readBlockContracts(message);
-  if (block === null) return null;
-  if (block.type !== 'block.accepted') return [];
-  return Object.entries(block.contracts).map(([subject, facts]) => {
-    const task: TokenTask = { ...facts, block: block.block.height };
-    return { subject, task, facts: facts.standard, revision: block.cause === 'repair' ? block.seq : 0 };
+function tasksOf({ seq, cause, block, contracts }: LoggedBlock): Task[] {
+  return Object.entries(contracts).map(([subject, facts]) => {
+    const task: TokenTask = { ...facts, block: block.height };
+    return { subject, task, facts: facts.standard, revision: cause === 'repair' ? seq : 0 };
   });
 }

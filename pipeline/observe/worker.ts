@@ -2,9 +2,12 @@ import { isPostgresUnavailable } from '../../infra/postgres/client.ts';
 import { backoffMs } from '../../infra/retry.ts';
 import { isRetryable } from '../../schemas/errors.ts';
 import type { Topic } from '../../schemas/topics.ts';
-import type { LogBatch } from '../../infra/kafka/client.ts';
+import { sleep } from '../../infra/lifecycle.ts';
 import { createLruCache } from '../../infra/lru.ts';
 import type { Loop } from '../loop.ts';
+import { pauseMs } from './backfill.ts';
+import type { IsBackfilling } from './backfill.ts';
+import type { BlockHandler, LoggedBlock } from './block-feed.ts';
 import { OBSERVER_BACKOFF } from './observer.ts';
 import type { Observer } from './observer.ts';
 import type { ObserverMetrics } from './metrics.ts';
@@ -13,7 +16,7 @@ import type { Claim } from './task-store.ts';
 
 /** Tasks in a database. The methods that end a claim return false when the claim has expired and was taken over. */
 export interface TaskStore<C extends Claim, M> {
-  claim(limit: number, now: number): Promise<C[]>;
+  claim(limit: number, now: number, which: 'all' | 'requested'): Promise<C[]>;
   /** Stores the message that is about to be published. */
   prepare(claim: C, message: M): Promise<boolean>;
   /** Records that the message is published. */
@@ -34,6 +37,7 @@ export interface WorkerOptions<M, C extends Claim = Claim> {
   /** Upper bound of tasks in progress. */
   readonly concurrency: number;
   readonly metrics: ObserverMetrics;
+  readonly isBackfilling: IsBackfilling;
   readonly random?: () => number;
 }
 
@@ -46,18 +50,21 @@ const NOT_NOW_MS = 1000;
 /**
  * Processes the tasks of one observer: claim, observe, store, publish, done. Each task has its own backoff. Unfinished tasks
  * are released when the observer stops.
+ *
+ * During a backfill, tasks that no client has requested are processed one by one, each followed by a pause.
  */
 export function startWorker<M, C extends Claim = Claim>(
   observer: Observer,
   options: WorkerOptions<M, C>,
 ): Loop {
-  const { store, concurrency, metrics } = options;
+  const { store, concurrency, metrics, isBackfilling } = options;
   const { name, log, now, fail } = observer;
   const labels = { observer: name };
   const running = new Set<Promise<void>>();
   let nextCountAt = 0;
+  let isPausing = false;
 
-  function start(claim: C): void {
+  function start(claim: C): Promise<void> {
     const run = attempt(observer, options, claim)
       .catch((error: unknown) => {
         if (!isPostgresUnavailable(error)) return fail(error);
@@ -69,6 +76,16 @@ export function startWorker<M, C extends Claim = Claim>(
         if (!observer.signal.aborted) loop.wake();
       });
     running.add(run);
+    return run;
+  }
+
+  async function startWithPause(claim: C): Promise<void> {
+    isPausing = true;
+    const began = performance.now();
+    await start(claim);
+    await sleep(pauseMs(performance.now() - began), observer.signal);
+    isPausing = false;
+    if (!observer.signal.aborted) loop.wake();
   }
 
   async function countBacklog(): Promise<void> {
@@ -82,8 +99,12 @@ export function startWorker<M, C extends Claim = Claim>(
   observer.releasers.push('attempts', async () => void (await Promise.all(running)));
   const loop = observer.loop(async () => {
     const free = concurrency - running.size;
-    const claims = free > 0 ? await store.claim(free, now()) : [];
-    claims.forEach(start);
+    const isSlow = await isBackfilling();
+    const claims = free > 0 ? await store.claim(free, now(), isSlow ? 'requested' : 'all') : [];
+    for (const claim of claims) void start(claim);
+    if (isSlow && !isPausing && running.size < concurrency) {
+      for (const claim of await store.claim(1, now(), 'all')) void startWithPause(claim);
+    }
     await countBacklog();
     return running.size < concurrency && claims.length === free;
   });
@@ -124,7 +145,7 @@ async function attempt<M, C extends Claim>(
   }
 }
 
-/** Subjects whose task is stored, so that most blocks cost no write but the checkpoint. */
+/** Subjects whose task is stored, so that most batches cost no write but the checkpoint. */
 const REMEMBERED = 100_000;
 
 /** Returns a handler of blocks that stores the tasks they lead to, and wakes the worker. */
@@ -138,19 +159,20 @@ export function createTaskHandler<T>(
     add,
   }: {
     /** Null for an invalid message. */
-    readonly tasksOf: (message: Buffer) => readonly T[] | null;
+    readonly tasksOf: (block: LoggedBlock) => readonly T[] | null;
     readonly keyOf: (task: T) => string;
     /** True for a task that counts although a task with its key is stored. */
     readonly mayReset: (task: T) => boolean;
     /** Returns how many of the tasks are new or to be repeated. */
     readonly add: (tasks: readonly T[], now: number) => Promise<number>;
   },
-): (batch: LogBatch) => Promise<void> {
+): BlockHandler {
   const stored = createLruCache<string, true>(REMEMBERED);
-  return async ({ partition, messages }) => {
+  return async (blocks) => {
     const tasks = new Map<string, T>();
-    for (const { offset, value } of messages) {
-      const found = tasksOf(value);
+    for (const block of blocks) {
+      const { partition, offset } = block;
+      const found = tasksOf(block);
       // The projections halt at this message and report it.
       if (found === null) log.warn({ partition, offset }, 'invalid message skipped');
       for (const task of found ?? []) {

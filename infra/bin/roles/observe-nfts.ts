@@ -1,5 +1,7 @@
 import { createEgress } from '../../../pipeline/egress/egress.ts';
 import type { Node } from '../../../pipeline/node/types.ts';
+import type { IsBackfilling } from '../../../pipeline/observe/backfill.ts';
+import type { BlockFeed } from '../../../pipeline/observe/block-feed.ts';
 import type { ObserverMetrics } from '../../../pipeline/observe/metrics.ts';
 import { runNftObserver } from '../../../pipeline/observe/nft/observer.ts';
 import { nftsAfter } from '../../../projections/nft-transfers/queries.ts';
@@ -23,10 +25,12 @@ export async function startNftObserver(
     readonly pool: Pool;
     readonly clickhouse: ClickHouse;
     readonly node: Node;
+    readonly blocks: BlockFeed;
+    readonly isBackfilling: IsBackfilling;
     readonly observers: ObserverMetrics;
   },
 ): Promise<void> {
-  const { kafka, pool, clickhouse, node, observers } = stores;
+  const { kafka, pool, clickhouse, node, blocks, isBackfilling, observers } = stores;
   const readServed = createServedReader(pool);
   const common = { dnsServers: config.egressDnsServers, connectionsPerHost: config.nftConcurrency };
   const egress = createEgress({
@@ -42,6 +46,8 @@ export async function startNftObserver(
     node,
     pool,
     kafka,
+    blocks,
+    isBackfilling,
     egress,
     gatewayEgress,
     schema: () => servedSchema(pool, 'nft-metadata'),

@@ -1,5 +1,7 @@
 import { createChainCheck } from '../../../pipeline/ingest/start.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
+import { createBackfillCheck } from '../../../pipeline/observe/backfill.ts';
+import { createBlockFeed } from '../../../pipeline/observe/block-feed.ts';
 import { createObserverMetrics } from '../../../pipeline/observe/metrics.ts';
 import { runTokenObserver } from '../../../pipeline/observe/tokens.ts';
 import { startBalanceObserver } from './observe-balances.ts';
@@ -25,13 +27,28 @@ export const observeRole: Role = {
         }),
     });
     const observers = createObserverMetrics(metrics);
-    const observer = await runTokenObserver({ config, node, pool, kafka, log, metrics: observers, signal });
+    const isBackfilling = createBackfillCheck(pool);
+    const blocks = createBlockFeed({ pool, kafka, log, signal, isBackfilling });
+    const observer = await runTokenObserver({
+      config,
+      node,
+      pool,
+      kafka,
+      log,
+      blocks,
+      isBackfilling,
+      metrics: observers,
+      signal,
+    });
     observer.done.catch(fail);
     releasers.push('token observer', () => observer.stop());
     const clickhouse = openClickHouse(context, 'tds-observe');
     await startBalanceObserver(context, { kafka, pool, clickhouse, node });
     await startPriceObservers(context, { kafka, pool });
-    await startNftObserver(context, { kafka, pool, clickhouse, node, observers });
+    await startNftObserver(context, { kafka, pool, clickhouse, node, blocks, isBackfilling, observers });
+    const feed = await blocks.start();
+    feed.done.catch(fail);
+    releasers.push('block feed', () => feed.stop());
     return { url: null };
   },
 };

@@ -10,6 +10,8 @@ import type { Egress } from '../../egress/egress.ts';
 import type { Loop } from '../../loop.ts';
 import type { Node } from '../../node/types.ts';
 import { createAlarms } from '../../../infra/health/alarms.ts';
+import type { IsBackfilling } from '../backfill.ts';
+import type { BlockFeed } from '../block-feed.ts';
 import { paceCalls } from '../calls.ts';
 import type { ObserverMetrics } from '../metrics.ts';
 import { readRequests, startObserver } from '../observer.ts';
@@ -40,6 +42,8 @@ export interface NftObserverOptions extends ObserverOptions {
     | 'nftCatchUpSeconds'
   >;
   readonly node: Pick<Node, 'call'>;
+  readonly blocks: Pick<BlockFeed, 'subscribe'>;
+  readonly isBackfilling: IsBackfilling;
   /** For the hosts that contracts name. */
   readonly egress: Egress;
   /** For the configured gateway. */
@@ -52,8 +56,6 @@ export interface NftObserverOptions extends ObserverOptions {
   readonly metrics: Registry;
 }
 
-/** Compressed; a fetch takes about ten times as much memory. */
-const FETCH_BYTES = 2_000_000;
 /** Share of all download slots that the gateway may take. */
 const GATEWAY_SHARE = 0.75;
 
@@ -62,7 +64,7 @@ const GATEWAY_SHARE = 0.75;
  * found without a task. Failed attempts are repeated with a growing delay, up to `NFT_ATTEMPTS`.
  */
 export async function runNftObserver(options: NftObserverOptions): Promise<ObserverRun> {
-  const { config, nftsAfter } = options;
+  const { config, blocks, nftsAfter } = options;
   return await startObserver(OBSERVER, options, async (observer) => {
     const { pool, now, retryWhileUnavailable } = observer;
     const gatewaySlots = Math.max(1, Math.floor(config.nftConcurrency * GATEWAY_SHARE));
@@ -71,15 +73,13 @@ export async function runNftObserver(options: NftObserverOptions): Promise<Obser
     const worker = startNftWorker(observer, options, store, hosts);
     const add = (tasks: readonly NftTask[]): Promise<number> => store.add(tasks, now());
 
-    await observer.consume(
-      [topics.chainBlocks],
+    blocks.subscribe(
       createTaskHandler<NftTask>(observer, worker, {
         tasksOf: transferredNfts,
         keyOf: nftKey,
         mayReset: ({ isMint }) => isMint === true,
         add,
       }),
-      { groupId: `observe-${OBSERVER}-${topics.chainBlocks.name}`, fetchBytes: FETCH_BYTES },
     );
     await observer.consume(
       [topics.requests],
@@ -108,7 +108,7 @@ export async function runNftObserver(options: NftObserverOptions): Promise<Obser
 
 function startNftWorker(
   observer: Observer,
-  { config, node, egress, gatewayEgress, metrics, observers }: NftObserverOptions,
+  { config, node, isBackfilling, egress, gatewayEgress, metrics, observers }: NftObserverOptions,
   store: NftStore,
   hosts: AttemptDeps['hosts'],
 ): Loop {
@@ -142,6 +142,7 @@ function startNftWorker(
     topic: topics.nft,
     concurrency: config.nftConcurrency,
     metrics: observers,
+    isBackfilling,
     observe: (_, task, signal) => attemptNft(deps, task, signal),
     onPublished: (message) =>
       outcomes.inc({ outcome: message.type === 'nft.metadata_fetched' ? 'fetched' : message.cause }),

@@ -76,7 +76,10 @@ export function createNftStore(
       await addTasks(pool, schema, tasks, now);
       await markRequested(pool, nfts, now);
     },
-    claim: (limit, now) => claimTasks(pool, limit, now, fullHosts(), (isOthersTurn = !isOthersTurn)),
+    async claim(limit, now, which) {
+      isOthersTurn = which === 'all' && !isOthersTurn;
+      return await claimTasks(pool, { limit, now, which, fullHosts: fullHosts(), isOthersTurn });
+    },
     prepare: (claim, message) => endClaim(pool, claim, 'message = $4', [JSON.stringify(message)]),
     done: (claim, now, message) => recordOutcome(pool, claim, now, message),
     failed: (claim, nextAt, error) =>
@@ -115,7 +118,13 @@ async function addTasks(
   const known = served === null ? new Map() : await metadataOf(pool, served, missing);
   return await inTransaction(pool, async (tx) => {
     const added = await insertTasks(tx, missing, known, now);
-    await resetFailures(tx, tasks, now);
+    // A row inserted without a history has nothing to reset.
+    const inserted = new Set(added === missing.length && known.size === 0 ? missing : []);
+    await resetFailures(
+      tx,
+      tasks.filter((task) => !inserted.has(task)),
+      now,
+    );
     return added;
   });
 }
@@ -193,17 +202,26 @@ async function markRequested(pool: Pool, nfts: readonly Nft[], now: number): Pro
 /** Claims due tasks, requested ones and others in turn, none of a host without a free slot. */
 async function claimTasks(
   pool: Pool,
-  limit: number,
-  now: number,
-  fullHosts: readonly string[],
-  isOthersTurn: boolean,
+  {
+    limit,
+    now,
+    which,
+    fullHosts,
+    isOthersTurn,
+  }: {
+    readonly limit: number;
+    readonly now: number;
+    readonly which: 'all' | 'requested';
+    readonly fullHosts: readonly string[];
+    readonly isOthersTurn: boolean;
+  },
 ): Promise<NftClaim[]> {
   const due = (more: string): string => `(SELECT token, token_id, asked_at, next_at FROM tds.nft_fetches
     WHERE next_at <= $1 AND (host IS NULL OR host <> ALL($4)) ${more} ORDER BY next_at LIMIT $2 FOR UPDATE SKIP LOCKED)`;
   return await sqlRows(
     pool,
     claimRow,
-    `WITH requested AS MATERIALIZED ${due('AND asked_at IS NOT NULL')}, others AS MATERIALIZED ${due('')},
+    `WITH requested AS MATERIALIZED ${due('AND asked_at IS NOT NULL')}, others AS MATERIALIZED ${due(which === 'all' ? '' : 'AND false')},
      due AS (SELECT DISTINCT ON (token, token_id) * FROM (SELECT * FROM requested UNION ALL SELECT * FROM others) AS both_groups),
      ranked AS (SELECT *, row_number() OVER (PARTITION BY asked_at IS NULL ORDER BY next_at) AS rank FROM due),
      chosen AS MATERIALIZED (

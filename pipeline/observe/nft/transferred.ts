@@ -1,26 +1,33 @@
-import { decodeBlock } from '../../../schemas/decode/index.ts';
+import { decodeEvent, isMalformed } from '../../../schemas/decode/event.ts';
 import { ZERO_FELT } from '../../../schemas/felt.ts';
-import { chainBlocksMessage } from '../../../schemas/messages/chain-blocks.ts';
-import { jsonOf } from '../../log-reading.ts';
-import { readBlockContracts } from '../block-contracts.ts';
+import { readEventsOf } from '../block-contracts.ts';
+import type { LoggedBlock } from '../block-feed.ts';
 import type { NftTask } from './store.ts';
 
 /**
- * Reads which NFTs a message of `chain.blocks` transfers. Reverted blocks and blocks without NFT contracts are not decoded.
+ * Reads which NFTs a block transfers. Only the events of NFT contracts are parsed.
  *
- * @returns null where the message is invalid
+ * @returns null where one of them is invalid
  */
-export function transferredNfts(value: Buffer): NftTask[] | null {
-  const block = readBlockContracts(value);
-  if (block === null) return null;
-  const isNft = ({ standard }: { standard: string }): boolean =>
-    standard === 'erc721' || standard === 'erc1155';
-  if (block.type !== 'block.accepted' || !Object.values(block.contracts).some(isNft)) return [];
-  const message = chainBlocksMessage.safeParse(jsonOf(value)).data;
-  if (message === undefined) return null;
-  return decodeBlock(message.block, message.contracts).transfers.flatMap(({ token, tokenId, kind, from }) =>
-    tokenId === null
-      ? []
-      : [{ token, tokenId: tokenId.toString(), standard: kind, isMint: from === ZERO_FELT }],
+export function transferredNfts({
+  contracts,
+  value,
+}: Pick<LoggedBlock, 'contracts' | 'value'>): NftTask[] | null {
+  const nftContracts = Object.entries(contracts).flatMap(([address, { standard }]) =>
+    standard === 'erc721' || standard === 'erc1155' ? [address] : [],
+  );
+  if (nftContracts.length === 0) return [];
+  const events = readEventsOf(new Set(nftContracts), value);
+  return (
+    events?.flatMap((event) => {
+      const token = event.from_address;
+      const outcome = decodeEvent(event, contracts[token]?.standard ?? 'unknown');
+      if (outcome === null || isMalformed(outcome)) return [];
+      return outcome.items.flatMap(({ kind, tokenId }) =>
+        tokenId === null
+          ? []
+          : [{ token, tokenId: tokenId.toString(), standard: kind, isMint: outcome.from === ZERO_FELT }],
+      );
+    }) ?? null
   );
 }

@@ -13,8 +13,11 @@ import { parseNetwork } from '../../../infra/networks.ts';
 import { createEgress } from '../../../pipeline/egress/egress.ts';
 import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
 import { createNode } from '../../../pipeline/node/node.ts';
+import { createBlockFeed } from '../../../pipeline/observe/block-feed.ts';
+import { createBackfillCheck } from '../../../pipeline/observe/backfill.ts';
 import { createObserverMetrics } from '../../../pipeline/observe/metrics.ts';
 import { runNftObserver } from '../../../pipeline/observe/nft/observer.ts';
+import { createNftStore } from '../../../pipeline/observe/nft/store.ts';
 import type { ObserverRun } from '../../../pipeline/observe/observer.ts';
 import type { KnownNft } from '../../../projections/nft-transfers/queries.ts';
 import { ZERO_FELT, toFelt } from '../../../schemas/felt.ts';
@@ -38,7 +41,8 @@ const LOOPBACK = ['127.0.0.0/8'].flatMap((text) => parseNetwork(text) ?? []);
 let world: ObserverWorld;
 let node: UriNode;
 let gateway: SimulatedGateway;
-let running: ObserverRun | null = null;
+/** The NFT observer and its feed, which is stopped first. */
+let running: ObserverRun[] = [];
 let releases: (() => Promise<void>)[] = [];
 /** The observer's clock, which only the tests advance. */
 let now = 1_700_000_000_000;
@@ -80,27 +84,35 @@ async function start(
   const egress = createEgress({ allowNetworks, ownPorts: [] });
   const gatewayEgress = createEgress({ allowNetworks: LOOPBACK, ownPorts: [] });
   releases = [() => rpc.close(), () => egress.close(), () => gatewayEgress.close()];
-  running = await runNftObserver({
+  const { pool, kafka, log } = world;
+  const isBackfilling = createBackfillCheck(pool);
+  const blocks = createBlockFeed({ pool, kafka, log, isBackfilling });
+  const observer = await runNftObserver({
+    blocks,
+    isBackfilling,
     config,
     node: rpc,
-    pool: world.pool,
-    kafka: world.kafka,
+    pool,
+    kafka,
     egress,
     gatewayEgress,
     schema: async () => null,
     nftsAfter: async (after) => (after === null ? transferred : []),
-    log: world.log,
+    log,
     observers: createObserverMetrics(new Registry()),
     metrics: new Registry(),
     now: () => now,
     pollMs: 20,
   });
+  running = [observer];
+  running.unshift(await blocks.start());
 }
 
 async function stop(): Promise<void> {
-  await running?.stop();
-  await running?.done;
-  running = null;
+  for (const run of running.splice(0)) {
+    await run.stop();
+    await run.done;
+  }
   for (const release of releases.splice(0)) await release();
 }
 
@@ -176,10 +188,13 @@ async function rowOf(id: bigint): Promise<Row | undefined> {
 async function untilDone(): Promise<void> {
   await vi.waitFor(
     async () => {
-      for (const topic of [topics.chainBlocks, topics.requests]) {
+      for (const [consumer, topic] of [
+        ['observe-tokens', topics.chainBlocks],
+        ['observe-nft', topics.requests],
+      ] as const) {
         const { rows } = await world.pool.query<{ partition: number; next_offset: number }>(
-          "SELECT partition, next_offset FROM tds.checkpoints WHERE consumer = 'observe-nft' AND topic = $1",
-          [topic.name],
+          'SELECT partition, next_offset FROM tds.checkpoints WHERE consumer = $1 AND topic = $2',
+          [consumer, topic.name],
         );
         for (const { partition, high } of await world.kafka.offsets(topic))
           if (high > 0) expect(rows).toContainEqual({ partition, next_offset: high });
@@ -406,6 +421,21 @@ it('fetches a requested NFT without a transfer', async () => {
   await start();
   await request(id);
   expect(await untilPublished(id)).toMatchObject({ type: 'nft.metadata_fetched', name: 'foxes #20' });
+});
+
+it('claims requested NFTs only, where nothing else may be fetched', async () => {
+  const [requested, other] = [mint(null), mint(null)].map((id) => ({ token: ART, tokenId: String(id) }));
+  const store = createNftStore(
+    world.pool,
+    async () => null,
+    () => [],
+  );
+  await store.add([{ ...other!, standard: 'erc721' }], now);
+  await store.request([requested!], now);
+  const claimed = async (which: 'all' | 'requested') =>
+    (await store.claim(10, now, which)).map(({ task }) => task.tokenId);
+  expect(await claimed('requested')).toEqual([requested!.tokenId]);
+  expect(await claimed('all')).toEqual([other!.tokenId]);
 });
 
 it('fetches a transferred NFT without a task', async () => {

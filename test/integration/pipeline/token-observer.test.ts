@@ -9,6 +9,9 @@ import type { Pool } from '../../../infra/postgres/client.ts';
 import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
 import { createNode } from '../../../pipeline/node/node.ts';
 import type { Node } from '../../../pipeline/node/types.ts';
+import { createBlockFeed } from '../../../pipeline/observe/block-feed.ts';
+import type { BlockHandler } from '../../../pipeline/observe/block-feed.ts';
+import { createBackfillCheck } from '../../../pipeline/observe/backfill.ts';
 import { createObserverMetrics } from '../../../pipeline/observe/metrics.ts';
 import { runTokenObserver } from '../../../pipeline/observe/tokens.ts';
 import type { ObserverRun } from '../../../pipeline/observe/observer.ts';
@@ -29,7 +32,8 @@ let pool: Pool;
 let kafka: Kafka;
 let simulated: SimulatedNode;
 let node: Node;
-let running: ObserverRun | null = null;
+/** The token observer and its feed, which is stopped first. */
+let running: ObserverRun[] = [];
 /** The observer's clock, which only the tests advance. */
 let now = 1_700_000_000_000;
 
@@ -53,8 +57,13 @@ afterAll(async () => {
   await world.close();
 });
 
-async function start(): Promise<void> {
-  running = await runTokenObserver({
+async function start(handlers: readonly BlockHandler[] = []): Promise<void> {
+  const isBackfilling = createBackfillCheck(pool);
+  const blocks = createBlockFeed({ pool, kafka, log, isBackfilling });
+  for (const handle of handlers) blocks.subscribe(handle);
+  const observer = await runTokenObserver({
+    blocks,
+    isBackfilling,
     config: { observerConcurrency: 4, observerCallsPerSecond: 1000 },
     node,
     pool,
@@ -64,12 +73,15 @@ async function start(): Promise<void> {
     now: () => now,
     pollMs: 20,
   });
+  running = [observer];
+  running.unshift(await blocks.start());
 }
 
 async function stop(): Promise<void> {
-  await running?.stop();
-  await running?.done;
-  running = null;
+  for (const run of running.splice(0)) {
+    await run.stop();
+    await run.done;
+  }
 }
 
 const addressOf = (key: string): Felt => toFelt(tokens.find((token) => token.key === key)?.address ?? 0n);
@@ -287,6 +299,52 @@ test('publishes a token once that a repair classified anew within one batch', as
   expect((await publishedTokens()).filter((message) => message.token === token)).toMatchObject([
     { standard: 'erc20' },
   ]);
+});
+
+test('publishes names during a backfill, which ends with the last chunk of history', async () => {
+  await pool.query(
+    `INSERT INTO tds.chunks (name, range_start, range_end, cursor, final_height)
+     VALUES ('live', 1000, NULL, 1000, 999), ('history', 0, 999, 10, 9)`,
+  );
+  expect(await createBackfillCheck(pool)()).toBe(true);
+  const token = toFelt(0xabcdedn);
+  await publish([block(7, { [token]: { standard: 'erc20', class_hash: null } })]);
+  await start();
+  await untilDone();
+  expect((await publishedTokens()).filter((message) => message.token === token)).toHaveLength(1);
+
+  await pool.query("UPDATE tds.chunks SET status = 'finished' WHERE name = 'history'");
+  expect(await createBackfillCheck(pool)()).toBe(false);
+  await pool.query('DELETE FROM tds.chunks');
+});
+
+test('stores the checkpoint after every observer has stored its tasks', async () => {
+  const checkpoints = async () => {
+    const { rows } = await pool.query(
+      "SELECT partition, next_offset FROM tds.checkpoints WHERE consumer = 'observe-tokens' ORDER BY partition",
+    );
+    return rows;
+  };
+  await start();
+  await untilDone();
+  await stop();
+  const before = await checkpoints();
+  const [offsets, token] = [[] as number[], toFelt(0xabcdecn)];
+  const stored = Promise.withResolvers<void>();
+  await start([
+    async (blocks) => {
+      offsets.push(...blocks.map(({ offset }) => offset));
+      await stored.promise;
+    },
+  ]);
+  await publish([block(8, { [token]: { standard: 'erc20', class_hash: null } })]);
+  await vi.waitFor(async () => expect(await attemptsOf(token)).toMatchObject({ next_at: null }), {
+    timeout: 60_000,
+  });
+  expect(offsets).toHaveLength(1);
+  expect(await checkpoints()).toEqual(before);
+  stored.resolve();
+  await untilConsumed();
 });
 
 test('skips an invalid message', async () => {

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
-import { readBlockContracts } from '../../../../pipeline/observe/block-contracts.ts';
+import { readBlockContracts, readEventsOf } from '../../../../pipeline/observe/block-contracts.ts';
 import { chainBlocksMessage } from '../../../../schemas/messages/chain-blocks.ts';
-import { accepted, busyBlock, makeBlock } from '../../../support/chain-messages.ts';
+import { ART, ITEMS, accepted, busyBlock, makeBlock } from '../../../support/chain-messages.ts';
 
 const bytes = (value: unknown): Buffer =>
   Buffer.from(typeof value === 'string' ? value : JSON.stringify(value));
@@ -16,6 +16,11 @@ const contractsOf = ({ type, seq, cause, block, contracts }: typeof busy) => ({
   block: { height: block.height },
   contracts,
 });
+
+const NFTS: ReadonlySet<string> = new Set([ART, ITEMS]);
+const nftEvents = busy.block.transactions
+  .flatMap((tx) => tx.events)
+  .filter((event) => NFTS.has(event.from_address));
 
 describe('readBlockContracts', () => {
   it('reads published messages', () => {
@@ -50,6 +55,7 @@ describe('readBlockContracts', () => {
       fc.property(messages, ({ message, sent }) => {
         expect(chainBlocksMessage.safeParse(message).success).toBe(true);
         expect(readBlockContracts(bytes(sent))).toEqual(contractsOf(message));
+        expect(readEventsOf(NFTS, bytes(sent))).toEqual(nftEvents);
       }),
     );
   });
@@ -66,3 +72,29 @@ describe('readBlockContracts', () => {
     expect(readBlockContracts(bytes(value))).toBeNull();
   });
 });
+
+describe('readEventsOf', () => {
+  it('reads the events of the contracts only', () => {
+    expect(nftEvents.length).toBeGreaterThan(0);
+    expect(readEventsOf(NFTS, bytes(busy))).toEqual(nftEvents);
+    expect(readEventsOf(new Set([ITEMS]), bytes(empty))).toEqual([]);
+  });
+
+  const withEvent = (event: unknown): Buffer =>
+    bytes(makeBroken((tx) => ({ ...tx, events: [...tx.events, event] })));
+  it.each([
+    ['without data', { from_address: ART, keys: [] }],
+    ['with a key that is no felt', { from_address: ART, keys: ['0x1'], data: [] }],
+    ['with a nested value', { from_address: ART, keys: [{}], data: [] }],
+  ])('returns null for an event %s', (_, event) => {
+    expect(readEventsOf(NFTS, withEvent(event))).toBeNull();
+  });
+
+  it('returns null for a message without transactions', () => {
+    expect(readEventsOf(NFTS, bytes({ ...busy, block: { height: 7 } }))).toBeNull();
+  });
+});
+
+function makeBroken(change: (tx: (typeof busy)['block']['transactions'][number]) => unknown): unknown {
+  return { ...busy, block: { ...busy.block, transactions: busy.block.transactions.map(change) } };
+}

@@ -6,6 +6,7 @@ import { z } from 'zod';
 import type { Kafka, Publisher } from '../../../../infra/kafka/client.ts';
 import type { Pool } from '../../../../infra/postgres/client.ts';
 import { createObserverMetrics } from '../../../../pipeline/observe/metrics.ts';
+import { sleep } from '../../../../infra/lifecycle.ts';
 import { startObserver } from '../../../../pipeline/observe/observer.ts';
 import type { ObserverRun } from '../../../../pipeline/observe/observer.ts';
 import { CLAIM_MS } from '../../../../pipeline/observe/task-store.ts';
@@ -30,8 +31,11 @@ function createTasks(subjects: readonly string[]) {
     return true;
   };
   const store: TaskStore<Claim, string> = {
-    async claim(limit, now) {
-      const due = [...rows].filter(([, row]) => row.next_at !== null && row.next_at <= now).slice(0, limit);
+    async claim(limit, now, which) {
+      const due = [...rows]
+        .filter(([subject]) => which === 'all' || subject.startsWith('requested'))
+        .filter(([, row]) => row.next_at !== null && row.next_at <= now)
+        .slice(0, limit);
       return due.map(([subject, row]) => {
         row.next_at = now + CLAIM_MS;
         return {
@@ -75,6 +79,7 @@ describe('startWorker', () => {
     tasks: ReturnType<typeof createTasks>,
     observe: (subject: string, signal: AbortSignal) => Promise<string>,
     publish: (subject: string, message: string) => Promise<void> = async () => {},
+    isBackfilling: () => Promise<boolean> = async () => false,
   ): Promise<{ readonly error: unknown }> {
     const publisher: Publisher = {
       async publish(_, messages) {
@@ -100,6 +105,7 @@ describe('startWorker', () => {
           observe: (subject, _, signal) => observe(subject, signal),
           concurrency: 2,
           metrics: createObserverMetrics(new Registry()),
+          isBackfilling,
           random: () => 0,
         }),
     );
@@ -199,6 +205,33 @@ describe('startWorker', () => {
     await observer?.stop();
     observer = null;
     expect(tasks.rows.get('a')).toMatchObject({ attempts: 0, next_at: Date.now() });
+  });
+
+  it('processes tasks one by one with pauses during a backfill, but requested ones at once', async () => {
+    const tasks = createTasks(['a', 'b', 'c', 'd', 'requested 1', 'requested 2']);
+    const begun: [string, number][] = [];
+    let isBackfilling = true;
+    await start(
+      tasks,
+      async (subject) => {
+        begun.push([subject, Date.now()]);
+        await sleep(100);
+        return subject;
+      },
+      undefined,
+      async () => isBackfilling,
+    );
+    await vi.advanceTimersByTimeAsync(1050);
+    expect(begun.slice(0, 2).map(([subject]) => subject)).toEqual(['requested 1', 'requested 2']);
+    const [first, second] = begun.filter(([subject]) => !subject.startsWith('requested'));
+    expect([first?.[0], second?.[0]]).toEqual(['a', 'b']);
+    // A pause of four times the 100 ms that the task took.
+    expect((second?.[1] ?? 0) - (first?.[1] ?? 0)).toBe(500);
+    expect(begun).toHaveLength(4);
+
+    isBackfilling = false;
+    await vi.advanceTimersByTimeAsync(150);
+    expect(begun.slice(4).map(([subject]) => subject)).toEqual(['c', 'd']);
   });
 
   it('reports an error of its store', async () => {

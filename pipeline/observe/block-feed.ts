@@ -1,0 +1,74 @@
+import type { LogBatch } from '../../infra/kafka/client.ts';
+import { sleep } from '../../infra/lifecycle.ts';
+import { topics } from '../../schemas/topics.ts';
+import { pauseMs } from './backfill.ts';
+import type { IsBackfilling } from './backfill.ts';
+import { readBlockContracts } from './block-contracts.ts';
+import type { BlockContracts } from './block-contracts.ts';
+import { startObserver } from './observer.ts';
+import type { Observer, ObserverOptions, ObserverRun } from './observer.ts';
+
+/** An accepted block in the log. */
+export interface LoggedBlock extends BlockContracts {
+  readonly partition: number;
+  readonly offset: number;
+  /** The whole message. */
+  readonly value: Buffer;
+}
+
+/** Idempotent: after a crash a block is handled again. */
+export type BlockHandler = (blocks: readonly LoggedBlock[]) => Promise<void>;
+
+/** Reads `chain.blocks` once for several observers. */
+export interface BlockFeed {
+  /** Adds a handler, before `start`. */
+  subscribe(handle: BlockHandler): void;
+  /** Starts reading. Stop it before its observers. */
+  start(): Promise<ObserverRun>;
+}
+
+/** The consumer's name, with its checkpoints, is that of the token observer, which once read alone. */
+const NAME = 'tokens';
+/** Compressed; a fetch takes about ten times as much memory. */
+const FETCH_BYTES = 2_000_000;
+/** Between two batches during a backfill, so that a batch, its statements and its checkpoint cover many blocks. */
+const MIN_PAUSE_MS = 500;
+
+export function createBlockFeed(
+  options: ObserverOptions & { readonly isBackfilling: IsBackfilling },
+): BlockFeed {
+  const handlers: BlockHandler[] = [];
+  return {
+    subscribe: (handle) => void handlers.push(handle),
+    start: () =>
+      startObserver(NAME, options, (observer) =>
+        observer.consume(
+          [topics.chainBlocks],
+          createBatchHandler(observer, { handlers, isBackfilling: options.isBackfilling }),
+          { fetchBytes: FETCH_BYTES },
+        ),
+      ),
+  };
+}
+
+/** Returns a handler of batches that passes accepted blocks to every handler, and pauses during a backfill. */
+export function createBatchHandler(
+  { log, signal, retryWhileUnavailable }: Pick<Observer, 'log' | 'signal' | 'retryWhileUnavailable'>,
+  {
+    handlers,
+    isBackfilling,
+  }: { readonly handlers: readonly BlockHandler[]; readonly isBackfilling: IsBackfilling },
+): (batch: LogBatch) => Promise<void> {
+  return async ({ partition, messages }) => {
+    const began = performance.now();
+    const blocks = messages.flatMap(({ offset, value }): LoggedBlock[] => {
+      const block = readBlockContracts(value);
+      // The projections halt at this message and report it.
+      if (block === null) log.warn({ partition, offset }, 'invalid message skipped');
+      return block?.type === 'block.accepted' ? [{ ...block, partition, offset, value }] : [];
+    });
+    await Promise.all(handlers.map((handle) => handle(blocks)));
+    if (!(await retryWhileUnavailable(isBackfilling))) return;
+    await sleep(Math.max(MIN_PAUSE_MS, pauseMs(performance.now() - began)), signal);
+  };
+}

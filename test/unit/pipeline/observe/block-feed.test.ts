@@ -1,0 +1,88 @@
+import { pino } from 'pino';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+
+import type { LogBatch } from '../../../../infra/kafka/client.ts';
+import { createBatchHandler } from '../../../../pipeline/observe/block-feed.ts';
+import type { BlockHandler } from '../../../../pipeline/observe/block-feed.ts';
+import type { BlockAccepted, BlockReverted } from '../../../../schemas/messages/chain-blocks.ts';
+import { accepted, makeBlock, reverted } from '../../../support/chain-messages.ts';
+
+const block = (height: number) => makeBlock({ height, transactions: [] });
+
+function batchOf(values: readonly (BlockAccepted | BlockReverted | string)[]): LogBatch {
+  const topic = 'chain.blocks';
+  const messages = values.map((value, offset) => ({
+    topic,
+    partition: 0,
+    offset,
+    key: null,
+    timestamp: 0,
+    value: Buffer.from(typeof value === 'string' ? value : JSON.stringify(value)),
+  }));
+  return { topic, partition: 0, messages, highWatermark: values.length };
+}
+
+describe('createBatchHandler', () => {
+  const stopping = new AbortController();
+  let isBackfilling = false;
+  const handlerOf = (...handlers: BlockHandler[]) =>
+    createBatchHandler(
+      { log: pino({ level: 'silent' }), signal: stopping.signal, retryWhileUnavailable: (work) => work() },
+      { handlers, isBackfilling: async () => isBackfilling },
+    );
+  /** Sets `ended` when the batch is handled. */
+  const run = (handle: (batch: LogBatch) => Promise<void>, batch: LogBatch) => {
+    const state = { ended: false };
+    void handle(batch).then(() => (state.ended = true));
+    return state;
+  };
+  beforeEach(() => void vi.useFakeTimers({ now: 0 }));
+  afterEach(() => void vi.useRealTimers());
+
+  it('passes accepted blocks to every handler, once for the whole batch', async () => {
+    const seen: (readonly [string, readonly number[]])[] = [];
+    const record =
+      (name: string): BlockHandler =>
+      async (blocks) =>
+        void seen.push([name, blocks.map(({ offset }) => offset)]);
+    await handlerOf(
+      record('a'),
+      record('b'),
+    )(batchOf([accepted(block(1), 1), 'nonsense', reverted(block(1), 2), accepted(block(1), 3)]));
+    expect(seen).toEqual([
+      ['a', [0, 3]],
+      ['b', [0, 3]],
+    ]);
+  });
+
+  it('ends after the slowest handler, so that the checkpoint moves after every task is stored', async () => {
+    const slow = Promise.withResolvers<void>();
+    const state = run(
+      handlerOf(
+        async () => {},
+        () => slow.promise,
+      ),
+      batchOf([accepted(block(1), 1)]),
+    );
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(state.ended).toBe(false);
+    slow.resolve();
+    await vi.advanceTimersByTimeAsync(0);
+    expect(state.ended).toBe(true);
+  });
+
+  it('pauses after a batch during a backfill only', async () => {
+    const handle = handlerOf(async () => {});
+    isBackfilling = true;
+    const paused = run(handle, batchOf([accepted(block(1), 1)]));
+    await vi.advanceTimersByTimeAsync(400);
+    expect(paused.ended).toBe(false);
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(paused.ended).toBe(true);
+
+    isBackfilling = false;
+    const prompt = run(handle, batchOf([accepted(block(1), 1)]));
+    await vi.advanceTimersByTimeAsync(0);
+    expect(prompt.ended).toBe(true);
+  });
+});
