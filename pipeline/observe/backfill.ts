@@ -6,12 +6,10 @@ export type IsBackfilling = () => Promise<boolean>;
 const CACHE_MS = 1000;
 /** Pause after work during a backfill, as a multiple of its duration: observers work a fifth of the time. */
 const PAUSE_FACTOR = 4;
-/** Bounds the pause after slow work, such as a download. */
-const MAX_PAUSE_MS = 5000;
 
 /** Milliseconds to pause after work during a backfill. */
-export function pauseMs(workMs: number): number {
-  return Math.min(PAUSE_FACTOR * workMs, MAX_PAUSE_MS);
+export function pauseMs(workMs: number, { min = 0, max }: { min?: number; max: number }): number {
+  return Math.min(Math.max(PAUSE_FACTOR * workMs, min), max);
 }
 
 /** True while a chunk of history is not indexed to its end. The answer is cached for a second. */

@@ -31,8 +31,11 @@ export interface BlockFeed {
 const NAME = 'tokens';
 /** Compressed; a fetch takes about ten times as much memory. */
 const FETCH_BYTES = 2_000_000;
-/** Between two batches during a backfill, so that a batch, its statements and its checkpoint cover many blocks. */
-const MIN_PAUSE_MS = 500;
+/**
+ * Between two batches during a backfill. At least: so that a batch, its statements and its checkpoint cover many blocks. At
+ * most: all partitions in turn stay well below STALL_SECONDS.
+ */
+const PAUSE_MS = { min: 500, max: 2000 };
 
 export function createBlockFeed(
   options: ObserverOptions & { readonly isBackfilling: IsBackfilling },
@@ -69,6 +72,6 @@ export function createBatchHandler(
     });
     await Promise.all(handlers.map((handle) => handle(blocks)));
     if (!(await retryWhileUnavailable(isBackfilling))) return;
-    await sleep(Math.max(MIN_PAUSE_MS, pauseMs(performance.now() - began)), signal);
+    await sleep(pauseMs(performance.now() - began, PAUSE_MS), signal);
   };
 }

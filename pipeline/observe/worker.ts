@@ -46,6 +46,8 @@ const ATTEMPT_MS = CLAIM_MS - 15_000;
 /** Counting the backlog reads every open task. */
 const BACKLOG_INTERVAL_MS = 5000;
 const NOT_NOW_MS = 1000;
+/** Bounds the pause after a slow task of a backfill, such as a download. */
+const MAX_PAUSE_MS = 5000;
 
 /**
  * Processes the tasks of one observer: claim, observe, store, publish, done. Each task has its own backoff. Unfinished tasks
@@ -83,7 +85,7 @@ export function startWorker<M, C extends Claim = Claim>(
     isPausing = true;
     const began = performance.now();
     await start(claim);
-    await sleep(pauseMs(performance.now() - began), observer.signal);
+    await sleep(pauseMs(performance.now() - began, { max: MAX_PAUSE_MS }), observer.signal);
     isPausing = false;
     if (!observer.signal.aborted) loop.wake();
   }
