@@ -1,9 +1,16 @@
+import { z } from 'zod';
+
+import type { Kafka } from '../../infra/kafka/client.ts';
+import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
+import { topics } from '../../schemas/topics.ts';
 
 /** Whether history is being indexed: observers then use a bounded share of the machine. */
 export type IsBackfilling = () => Promise<boolean>;
 
 const CACHE_MS = 1000;
+/** A partition of the log this close to its end counts as projected. */
+const MAX_LAG = 10;
 /** Pause after work during a backfill, as a multiple of its duration: observers work a fifth of the time. */
 const PAUSE_FACTOR = 4;
 
@@ -12,16 +19,40 @@ export function pauseMs(workMs: number, { min = 0, max }: { min?: number; max: n
   return Math.min(Math.max(PAUSE_FACTOR * workMs, min), max);
 }
 
-/** True while a chunk of history is not indexed to its end. The answer is cached for a second. */
-export function createBackfillCheck(pool: Pool): IsBackfilling {
-  let cached: { readonly until: number; readonly answer: boolean } | null = null;
+/**
+ * True while a chunk of history is not ingested to its end, and after that until the projections have read the log. The
+ * answer is cached for a second.
+ */
+export function createBackfillCheck(pool: Pool, kafka: Pick<Kafka, 'offsets'>): IsBackfilling {
+  let cached = { until: Number.NEGATIVE_INFINITY, answer: false };
   return async () => {
-    if (cached === null || performance.now() >= cached.until) {
-      const { rowCount } = await pool.query(
-        "SELECT 1 FROM tds.chunks WHERE status = 'open' AND range_end IS NOT NULL LIMIT 1",
-      );
-      cached = { until: performance.now() + CACHE_MS, answer: rowCount === 1 };
+    if (performance.now() >= cached.until) {
+      const answer =
+        (await hasOpenChunk(pool)) || (cached.answer && (await areProjectionsBehind(pool, kafka)));
+      cached = { until: performance.now() + CACHE_MS, answer };
     }
     return cached.answer;
   };
+}
+
+async function hasOpenChunk(pool: Pool): Promise<boolean> {
+  const { rowCount } = await pool.query(
+    "SELECT 1 FROM tds.chunks WHERE status = 'open' AND range_end IS NOT NULL LIMIT 1",
+  );
+  return rowCount === 1;
+}
+
+/** Without halted partitions, which an operator has to look at. */
+async function areProjectionsBehind(pool: Pool, kafka: Pick<Kafka, 'offsets'>): Promise<boolean> {
+  const topic = topics.chainBlocks;
+  const reached = await sqlRows(
+    pool,
+    z.object({ partition: z.number(), next_offset: z.number() }),
+    `SELECT partition, min(next_offset) AS next_offset
+     FROM tds.projection_checkpoints LEFT JOIN tds.projection_halts USING (projection, build, topic, partition)
+     WHERE state = 'serving' AND topic = $1 AND message_offset IS NULL GROUP BY partition`,
+    [topic.name],
+  );
+  const ends = new Map((await kafka.offsets(topic)).map(({ partition, high }) => [partition, high]));
+  return reached.some(({ partition, next_offset: next }) => (ends.get(partition) ?? 0) - next > MAX_LAG);
 }

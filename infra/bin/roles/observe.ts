@@ -27,7 +27,7 @@ export const observeRole: Role = {
         }),
     });
     const observers = createObserverMetrics(metrics);
-    const isBackfilling = createBackfillCheck(pool);
+    const isBackfilling = createBackfillCheck(pool, kafka);
     const blocks = createBlockFeed({ pool, kafka, log, signal, isBackfilling });
     const observer = await runTokenObserver({
       config,

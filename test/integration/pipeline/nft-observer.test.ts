@@ -85,7 +85,7 @@ async function start(
   const gatewayEgress = createEgress({ allowNetworks: LOOPBACK, ownPorts: [] });
   releases = [() => rpc.close(), () => egress.close(), () => gatewayEgress.close()];
   const { pool, kafka, log } = world;
-  const isBackfilling = createBackfillCheck(pool);
+  const isBackfilling = createBackfillCheck(pool, kafka);
   const blocks = createBlockFeed({ pool, kafka, log, isBackfilling });
   const observer = await runNftObserver({
     blocks,

@@ -5,6 +5,7 @@ import { createSimulatedNode } from '../../support/starknet/node.ts';
 import type { SimulatedNode } from '../../support/starknet/node.ts';
 import { tokens } from '../../../infra/embedded/starknet/tokens.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { createNodeMetrics } from '../../../pipeline/node/metrics.ts';
 import { createNode } from '../../../pipeline/node/node.ts';
@@ -58,7 +59,7 @@ afterAll(async () => {
 });
 
 async function start(handlers: readonly BlockHandler[] = []): Promise<void> {
-  const isBackfilling = createBackfillCheck(pool);
+  const isBackfilling = createBackfillCheck(pool, kafka);
   const blocks = createBlockFeed({ pool, kafka, log, isBackfilling });
   for (const handle of handlers) blocks.subscribe(handle);
   const observer = await runTokenObserver({
@@ -301,21 +302,35 @@ test('publishes a token once that a repair classified anew within one batch', as
   ]);
 });
 
-test('publishes names during a backfill, which ends with the last chunk of history', async () => {
+test('publishes names during a backfill, which ends when the projections have read all chunks of history', async () => {
   await pool.query(
     `INSERT INTO tds.chunks (name, range_start, range_end, cursor, final_height)
      VALUES ('live', 1000, NULL, 1000, 999), ('history', 0, 999, 10, 9)`,
   );
-  expect(await createBackfillCheck(pool)()).toBe(true);
+  const isBackfilling = createBackfillCheck(pool, kafka);
+  expect(await isBackfilling()).toBe(true);
   const token = toFelt(0xabcdedn);
   await publish([block(7, { [token]: { standard: 'erc20', class_hash: null } })]);
   await start();
   await untilDone();
   expect((await publishedTokens()).filter((message) => message.token === token)).toHaveLength(1);
 
+  // The end of the log, further from the checkpoint of a projection than at the head.
+  await publish(Array.from({ length: 50 }, (_, i) => block(3072 + i, {})));
+  await pool.query(
+    `WITH build AS (INSERT INTO tds.builds (projection, build, version, shape_hash, state)
+       VALUES ('transfers', 1, 1, '', 'serving'))
+     INSERT INTO tds.checkpoints (consumer, build, topic, topic_id, partition, next_offset)
+     VALUES ('transfers', 1, $1, 'id', $2, 0)`,
+    [topics.chainBlocks.name, partitionOfHeight(3072)],
+  );
   await pool.query("UPDATE tds.chunks SET status = 'finished' WHERE name = 'history'");
-  expect(await createBackfillCheck(pool)()).toBe(false);
-  await pool.query('DELETE FROM tds.chunks');
+  await sleep(1100);
+  expect(await isBackfilling()).toBe(true);
+  await pool.query("UPDATE tds.checkpoints SET next_offset = $1 WHERE consumer = 'transfers'", [50]);
+  await vi.waitFor(async () => expect(await isBackfilling()).toBe(false), { timeout: 30_000 });
+  for (const table of ['chunks', 'builds', "checkpoints WHERE consumer = 'transfers'"])
+    await pool.query(`DELETE FROM tds.${table}`);
 });
 
 test('stores the checkpoint after every observer has stored its tasks', async () => {
