@@ -435,7 +435,8 @@ it('claims requested NFTs only, where nothing else may be fetched', async () => 
   const claimed = async (which: 'all' | 'requested') =>
     (await store.claim(10, now, which)).map(({ task }) => task.tokenId);
   expect(await claimed('requested')).toEqual([requested!.tokenId]);
-  expect(await claimed('all')).toEqual([other!.tokenId]);
+  // Besides NFTs of other tests that are due again.
+  expect(await claimed('all')).toContain(other!.tokenId);
 });
 
 it('fetches a transferred NFT without a task', async () => {
