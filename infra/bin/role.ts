@@ -14,10 +14,13 @@ export interface RoleContext {
   readonly fail: (error: unknown) => void;
 }
 
+/** Resolves when the role works; with its URL if it serves one. */
+export type StartRole = (context: RoleContext, only: readonly string[]) => Promise<{ url: string | null }>;
+
 export interface Role {
   readonly name: string;
   /** The help text of its command. */
   readonly summary: string;
-  /** Resolves when the role works; with its URL if it serves one. */
-  start(context: RoleContext, only: readonly string[]): Promise<{ url: string | null }>;
+  /** Imports the role's modules: a process loads those of its own role only. */
+  readonly load: () => Promise<StartRole>;
 }

@@ -2,7 +2,6 @@ import { Command } from 'commander';
 
 import { settings } from '../config.ts';
 import { createLogger } from '../log.ts';
-import { commands } from './cli/index.ts';
 import { earlyLogLevel } from './command-config.ts';
 import { dropKnownWarnings } from './process/run-process.ts';
 import { runRole } from './process/run-role.ts';
@@ -25,9 +24,13 @@ for (const role of roles) {
   if (role.name === 'project') command.argument('[name...]', 'only these projections');
   command.action(async (names: string[] | object) => await runRole(role, Array.isArray(names) ? names : []));
 }
-const log = createLogger('tds', earlyLogLevel(process.env, 'warn'));
-const say = (line: string): void => void process.stdout.write(`${line}\n`);
-for (const register of commands) register(program, log, say);
+// A role is five of the processes of a start, and uses none of what the other commands import.
+if (!roles.some(({ name }) => name === process.argv[2])) {
+  const { commands } = await import('./cli/index.ts');
+  const log = createLogger('tds', earlyLogLevel(process.env, 'warn'));
+  const say = (line: string): void => void process.stdout.write(`${line}\n`);
+  for (const register of commands) register(program, log, say);
+}
 
 dropKnownWarnings();
 // The reader of stdout has closed it, as `head` does.

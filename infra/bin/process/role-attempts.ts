@@ -1,17 +1,18 @@
 import { Releasers } from '../../lifecycle.ts';
-import type { Role, RoleContext } from '../role.ts';
+import type { Role, RoleContext, StartRole } from '../role.ts';
 
 /** Returns a function that starts the role; a failed attempt closes what it opened and removes its metrics. */
 export function roleAttempts(
-  role: Pick<Role, 'name' | 'start'>,
+  { name }: Role,
+  startRole: StartRole,
   context: RoleContext,
   only: readonly string[],
-): () => ReturnType<Role['start']> {
+): () => ReturnType<StartRole> {
   const { metrics, releasers, log } = context;
   const fresh = (): Releasers =>
     new Releasers((what, error) => log.error({ err: error, name: what }, 'could not close resource'));
   let own = fresh();
-  releasers.push(role.name, () => own.releaseAll());
+  releasers.push(name, () => own.releaseAll());
   return async () => {
     own = fresh();
     const common = new Set(namesOf(metrics));
@@ -20,7 +21,7 @@ export function roleAttempts(
       for (const name of namesOf(metrics)) if (!common.has(name)) metrics.removeSingleMetric(name);
     });
     try {
-      return await role.start({ ...context, releasers: own }, only);
+      return await startRole({ ...context, releasers: own }, only);
     } catch (error) {
       await own.releaseAll();
       throw error;

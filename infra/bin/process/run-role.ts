@@ -30,7 +30,8 @@ export async function runRole(role: Role, only: readonly string[]): Promise<neve
     const metrics = createMetrics(role.name);
     const exposed = await serveMetrics(metrics, { host: config.metricsHost, port: config.metricsPort });
     releasers.push('metrics', () => exposed.close());
-    const start = roleAttempts(role, { config, log, metrics, releasers, signal, fail }, only);
+    const context = { config, log, metrics, releasers, signal, fail };
+    const start = roleAttempts(role, await role.load(), context, only);
     const attempt = async (): ReturnType<typeof start> => {
       const isChecked = await checkDatabase(role, config);
       const started = await start();

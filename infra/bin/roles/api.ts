@@ -9,7 +9,7 @@ import { required } from '../../config.ts';
 import { withTimeout } from '../../lifecycle.ts';
 import { openEgress } from './egress.ts';
 import { serviceMetrics } from './service-metrics.ts';
-import type { Role } from '../role.ts';
+import type { StartRole } from '../role.ts';
 import { openClickHouse, openKafka, openPool } from '../connect.ts';
 
 /** Longer than any request may take: its client has disconnected by then. */
@@ -29,52 +29,48 @@ async function refuseInvalid(check: Promise<unknown>): Promise<void> {
   }
 }
 
-export const apiRole: Role = {
-  name: 'api',
-  summary: 'serve the read models over HTTP',
-  async start(context) {
-    const { config, log, metrics, releasers } = context;
-    const kafka = openKafka(context, 'tds-api');
-    const publisher = kafka.publisher();
-    releasers.push('publisher', () => publisher.close());
-    const pool = openPool(context, 'tds-api', 12, {
-      url: required(config, 'apiDatabaseUrl'),
-      queryTimeoutMs: API_QUERY_MS,
-    });
-    const clickhouse = openClickHouse(context, 'tds-api', {
-      url: required(config, 'apiClickhouseUrl'),
-      timeoutMs: REQUEST_MS,
-      isReader: true,
-      connections: READ_CONNECTIONS,
-    });
-    await Promise.all([
-      // A user that cannot read exact numbers.
-      refuseInvalid(clickhouse.rows(one, {}, { signal: AbortSignal.timeout(CHECK_MS) })),
-      // A log-in or a certificate that is rejected.
-      refuseInvalid(kafka.topicId(topics.commands)),
-    ]);
-    const served = (): ReturnType<typeof servedBuilds> => servedBuilds(pool);
-    const egress = openEgress(config, releasers);
-    const server = await startApi({
-      config,
+export const start: StartRole = async (context) => {
+  const { config, log, metrics, releasers } = context;
+  const kafka = openKafka(context, 'tds-api');
+  const publisher = kafka.publisher();
+  releasers.push('publisher', () => publisher.close());
+  const pool = openPool(context, 'tds-api', 12, {
+    url: required(config, 'apiDatabaseUrl'),
+    queryTimeoutMs: API_QUERY_MS,
+  });
+  const clickhouse = openClickHouse(context, 'tds-api', {
+    url: required(config, 'apiClickhouseUrl'),
+    timeoutMs: REQUEST_MS,
+    isReader: true,
+    connections: READ_CONNECTIONS,
+  });
+  await Promise.all([
+    // A user that cannot read exact numbers.
+    refuseInvalid(clickhouse.rows(one, {}, { signal: AbortSignal.timeout(CHECK_MS) })),
+    // A log-in or a certificate that is rejected.
+    refuseInvalid(kafka.topicId(topics.commands)),
+  ]);
+  const served = (): ReturnType<typeof servedBuilds> => servedBuilds(pool);
+  const egress = openEgress(config, releasers);
+  const server = await startApi({
+    config,
+    pool,
+    clickhouse,
+    publisher,
+    kafka,
+    servedBuilds: served,
+    checkUrl: (url) => egress.checkUrl(url),
+    log,
+    metrics,
+    metricsText: serviceMetrics({
+      registry: metrics,
       pool,
       clickhouse,
-      publisher,
       kafka,
+      stallSeconds: config.stallSeconds,
       servedBuilds: served,
-      checkUrl: (url) => egress.checkUrl(url),
-      log,
-      metrics,
-      metricsText: serviceMetrics({
-        registry: metrics,
-        pool,
-        clickhouse,
-        kafka,
-        stallSeconds: config.stallSeconds,
-        servedBuilds: served,
-      }),
-    });
-    releasers.push('http server', () => server.close());
-    return { url: server.url };
-  },
+    }),
+  });
+  releasers.push('http server', () => server.close());
+  return { url: server.url };
 };

@@ -5,35 +5,31 @@ import { required } from '../../config.ts';
 import { createSealing } from '../../sealing.ts';
 import { openEgress } from './egress.ts';
 import { createServedReader } from './served-reads.ts';
-import type { Role } from '../role.ts';
+import type { StartRole } from '../role.ts';
 import { openClickHouse, openKafka, openPool } from '../connect.ts';
 
-export const dispatchRole: Role = {
-  name: 'dispatch',
-  summary: 'match events with webhook subscriptions and deliver them',
-  async start(context) {
-    const { config, log, metrics, releasers, fail } = context;
-    const kafka = openKafka(context, 'tds-dispatch');
-    const publisher = kafka.publisher();
-    releasers.push('publisher', () => publisher.close());
-    const pool = openPool(context, 'tds-dispatch', 10);
-    const clickhouse = openClickHouse(context, 'tds-dispatch');
-    const dispatcher = await startDispatcher({
-      config,
-      kafka,
-      publisher,
-      pool,
-      clickhouse,
-      egress: openEgress(config, releasers),
-      sealing: createSealing(required(config, 'secretKey'), config.secretKeysPrevious),
-      webhooks: () => servedSchema(pool, 'webhooks'),
-      readServed: createServedReader(pool),
-      clock: systemClock,
-      log,
-      metrics,
-    });
-    dispatcher.done.catch(fail);
-    releasers.push('dispatcher', () => dispatcher.stop());
-    return { url: null };
-  },
+export const start: StartRole = async (context) => {
+  const { config, log, metrics, releasers, fail } = context;
+  const kafka = openKafka(context, 'tds-dispatch');
+  const publisher = kafka.publisher();
+  releasers.push('publisher', () => publisher.close());
+  const pool = openPool(context, 'tds-dispatch', 10);
+  const clickhouse = openClickHouse(context, 'tds-dispatch');
+  const dispatcher = await startDispatcher({
+    config,
+    kafka,
+    publisher,
+    pool,
+    clickhouse,
+    egress: openEgress(config, releasers),
+    sealing: createSealing(required(config, 'secretKey'), config.secretKeysPrevious),
+    webhooks: () => servedSchema(pool, 'webhooks'),
+    readServed: createServedReader(pool),
+    clock: systemClock,
+    log,
+    metrics,
+  });
+  dispatcher.done.catch(fail);
+  releasers.push('dispatcher', () => dispatcher.stop());
+  return { url: null };
 };

@@ -9,50 +9,46 @@ import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { systemClock } from '../../clock.ts';
 import { blockReaders } from './block-reader.ts';
-import type { Role } from '../role.ts';
+import type { StartRole } from '../role.ts';
 import { openClickHouse, openKafka, openNode, openPool } from '../connect.ts';
 
-export const ingestRole: Role = {
-  name: 'ingest',
-  summary: 'follow the chain and write its blocks to the log',
-  async start(context) {
-    const { config, log, metrics, releasers, signal, fail } = context;
-    const kafka = openKafka(context, 'tds-ingest');
-    const pool = openPool(context, 'tds-ingest', 8);
-    const clickhouse = openClickHouse(context, 'tds-ingest');
-    const node = openNode(context, metrics);
-    const publisher = kafka.publisher();
-    releasers.push('publisher', () => publisher.close());
-    // A publisher connects with its first message: a wrong log-in is reported now.
-    await kafka.topicId(topics.chainBlocks);
-    const ingester = startIngester(
-      {
-        node,
-        store: createIngestStore(pool),
-        publisher,
-        standards: createStandards({ node, pool, log }),
-        createBlockReader: blockReaders({ pool, clickhouse, kafka }),
-        blockLog: createBlockLog(kafka),
-        clock: systemClock,
-        log,
-        metrics: createIngestMetrics(metrics),
-        settings: {
-          indexFrom: config.indexFrom,
-          backfillChunkBlocks: config.backfillChunkBlocks,
-          backfillConcurrency: config.backfillConcurrency,
-          prefetchBytes: config.prefetchBytes,
-          prefetchConcurrency: config.rpcConcurrency,
-          headPollMs: config.headPollMs,
-          l1PollMs: config.l1PollSeconds * 1000,
-          stallMs: config.stallSeconds * 1000,
-          leaseMs: LEASE_MS,
-          holder: `${hostname()}:${process.pid}:${randomUUID().slice(0, 8)}`,
-        },
+export const start: StartRole = async (context) => {
+  const { config, log, metrics, releasers, signal, fail } = context;
+  const kafka = openKafka(context, 'tds-ingest');
+  const pool = openPool(context, 'tds-ingest', 8);
+  const clickhouse = openClickHouse(context, 'tds-ingest');
+  const node = openNode(context, metrics);
+  const publisher = kafka.publisher();
+  releasers.push('publisher', () => publisher.close());
+  // A publisher connects with its first message: a wrong log-in is reported now.
+  await kafka.topicId(topics.chainBlocks);
+  const ingester = startIngester(
+    {
+      node,
+      store: createIngestStore(pool),
+      publisher,
+      standards: createStandards({ node, pool, log }),
+      createBlockReader: blockReaders({ pool, clickhouse, kafka }),
+      blockLog: createBlockLog(kafka),
+      clock: systemClock,
+      log,
+      metrics: createIngestMetrics(metrics),
+      settings: {
+        indexFrom: config.indexFrom,
+        backfillChunkBlocks: config.backfillChunkBlocks,
+        backfillConcurrency: config.backfillConcurrency,
+        prefetchBytes: config.prefetchBytes,
+        prefetchConcurrency: config.rpcConcurrency,
+        headPollMs: config.headPollMs,
+        l1PollMs: config.l1PollSeconds * 1000,
+        stallMs: config.stallSeconds * 1000,
+        leaseMs: LEASE_MS,
+        holder: `${hostname()}:${process.pid}:${randomUUID().slice(0, 8)}`,
       },
-      signal,
-    );
-    ingester.done.catch(fail);
-    releasers.push('ingester', () => ingester.stop());
-    return { url: null };
-  },
+    },
+    signal,
+  );
+  ingester.done.catch(fail);
+  releasers.push('ingester', () => ingester.stop());
+  return { url: null };
 };

@@ -7,52 +7,48 @@ import { startSampling } from '../../../projections/engine/verify/sampling.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { systemClock } from '../../clock.ts';
 import { createAlarms } from '../../health/alarms.ts';
-import type { Role } from '../role.ts';
+import type { StartRole } from '../role.ts';
 import { runServed } from '../../../projections/engine/run/run-served.ts';
 import { startCreatingAdmin } from '../operator/create-admin.ts';
 import { openClickHouse, openKafka, openPool } from '../connect.ts';
 
-export const projectRole: Role = {
-  name: 'project',
-  summary: 'project the log into read models; all of them, or those named',
-  async start(context, only) {
-    const { config, log, metrics: registry, releasers } = context;
-    const unknown = only.filter((name) => !projections.some((projection) => projection.name === name));
-    if (unknown.length > 0) {
-      const names = projections.map(({ name }) => name).join(', ');
-      throw new AppError('INVALID', `Unknown projection ${unknown.join(', ')}: use one of ${names}`);
-    }
-    const wanted = ({ name }: { name: string }): boolean => only.length === 0 || only.includes(name);
-    const kafka = openKafka(context, 'tds-project');
-    const pool = openPool(context, 'tds-project', 12);
-    const clickhouse = openClickHouse(context, 'tds-project');
-    const metrics = createProjectionMetrics(registry);
-    const dependencies = { kafka, pool, log, metrics };
-    const served = { ...context, pool, alarms: createAlarms(pool) };
-    const runs = postgresProjections.filter(wanted).map((projection) => {
-      const groupId = `project-${projection.name}`;
-      return runServed(
-        [projection],
-        () => runPostgresProjection({ ...dependencies, projection, groupId }),
-        served,
-      );
-    });
-    for (const [topic, ofTopic] of Map.groupBy(clickhouseProjections.filter(wanted), (one) => one.topic)) {
-      const names = only.length === 0 ? [] : ofTopic.map(({ name }) => name);
-      const groupId = ['project', topic.name, ...names].join('-');
-      const limits = { rows: config.batchRows };
-      const run = (together: typeof ofTopic): Promise<ProjectionRun> =>
-        runClickHouseProjections({ ...dependencies, clickhouse, projections: together, groupId, limits });
-      runs.push(runServed(ofTopic, (together) => run([...together]), served));
-    }
-    await settled(runs);
-    if (wanted({ name: 'accounts' })) startCreatingAdmin(context);
-    if (only.length === 0) {
-      const sampling = startSampling({ pool, clickhouse, kafka, clock: systemClock, log, metrics: registry });
-      releasers.push('sampling', () => sampling.stop());
-    }
-    return { url: null };
-  },
+export const start: StartRole = async (context, only) => {
+  const { config, log, metrics: registry, releasers } = context;
+  const unknown = only.filter((name) => !projections.some((projection) => projection.name === name));
+  if (unknown.length > 0) {
+    const names = projections.map(({ name }) => name).join(', ');
+    throw new AppError('INVALID', `Unknown projection ${unknown.join(', ')}: use one of ${names}`);
+  }
+  const wanted = ({ name }: { name: string }): boolean => only.length === 0 || only.includes(name);
+  const kafka = openKafka(context, 'tds-project');
+  const pool = openPool(context, 'tds-project', 12);
+  const clickhouse = openClickHouse(context, 'tds-project');
+  const metrics = createProjectionMetrics(registry);
+  const dependencies = { kafka, pool, log, metrics };
+  const served = { ...context, pool, alarms: createAlarms(pool) };
+  const runs = postgresProjections.filter(wanted).map((projection) => {
+    const groupId = `project-${projection.name}`;
+    return runServed(
+      [projection],
+      () => runPostgresProjection({ ...dependencies, projection, groupId }),
+      served,
+    );
+  });
+  for (const [topic, ofTopic] of Map.groupBy(clickhouseProjections.filter(wanted), (one) => one.topic)) {
+    const names = only.length === 0 ? [] : ofTopic.map(({ name }) => name);
+    const groupId = ['project', topic.name, ...names].join('-');
+    const limits = { rows: config.batchRows };
+    const run = (together: typeof ofTopic): Promise<ProjectionRun> =>
+      runClickHouseProjections({ ...dependencies, clickhouse, projections: together, groupId, limits });
+    runs.push(runServed(ofTopic, (together) => run([...together]), served));
+  }
+  await settled(runs);
+  if (wanted({ name: 'accounts' })) startCreatingAdmin(context);
+  if (only.length === 0) {
+    const sampling = startSampling({ pool, clickhouse, kafka, clock: systemClock, log, metrics: registry });
+    releasers.push('sampling', () => sampling.stop());
+  }
+  return { url: null };
 };
 
 /** Waits for every start, so that a failed one leaves none starting behind. */
