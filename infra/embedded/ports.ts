@@ -2,14 +2,30 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 
-/** A free loopback port for each name; the previous one of this folder if it is still free. */
+/** Calls run one after the other: each reads the file that the previous one has written. */
+let previous: Promise<unknown> = Promise.resolve();
+
+/**
+ * A free loopback port for each name, which no other name of this folder has; the previous one of this folder if it is
+ * still free.
+ */
 export async function takePorts<Name extends string>(
+  dataDir: string,
+  names: readonly Name[],
+): Promise<Record<Name, number>> {
+  const taking = previous.then(() => assignPorts(dataDir, names));
+  previous = taking.catch(() => {});
+  return await taking;
+}
+
+async function assignPorts<Name extends string>(
   dataDir: string,
   names: readonly Name[],
 ): Promise<Record<Name, number>> {
   const file = join(dataDir, 'ports.json');
   const known = readPorts(file);
-  const taken = new Set<number>();
+  const isOurs = (name: string): boolean => names.some((own) => own === name);
+  const taken = new Set(Object.entries(known).flatMap(([name, port]) => (isOurs(name) ? [] : [port])));
   const entries: [Name, number][] = [];
   for (const name of names) {
     let port = known[name] ?? (await freePort());
