@@ -52,6 +52,8 @@ export interface EmbeddedOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** If given, a service that exits is restarted, and this is called after each restart. */
   readonly onRestart?: () => void;
+  /** Called once the folder is locked for this process: from now on it may start other servers there. */
+  readonly onLocked?: () => void;
 }
 
 /** Starts every store whose URL is unset in `env`; if one fails, the others are stopped and the error names each cause. */
@@ -64,23 +66,29 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
     release();
   };
   try {
+    options.onLocked?.();
     // Before the ports are checked: processes of a killed start may still listen on them.
     const parts = ['kafka', 'clickhouse', 'postgres', 'redis'];
     await Promise.all(parts.map((part) => awaitEarlierExit(join(dataDir, part, `${part}.pids`), 8000)));
     const starting = await starters({ ...options, dataDir }, services);
     // All are awaited, even if one fails, so that none is still starting when the others are stopped.
     const settled = await Promise.allSettled(starting);
-    const failures = settled.flatMap((one) => (one.status === 'rejected' ? [one.reason as unknown] : []));
-    if (failures.length > 0) {
-      const messages = failures.map((one) => (one instanceof Error ? one.message : String(one)));
-      throw new AppError('STORE_UNAVAILABLE', messages.join('\n'), { cause: failures[0] });
-    }
+    const failure = startFailure(settled);
+    if (failure !== null) throw failure;
     const [clickhouse, postgres, kafka, redis] = await Promise.all(starting);
     return { urls: { ...clickhouse, ...postgres, ...kafka, ...redis }, services, stop };
   } catch (error) {
     await stop();
     throw error;
   }
+}
+
+/** An error that names why each of some servers did not start; null if all did. */
+export function startFailure(settled: readonly PromiseSettledResult<unknown>[]): AppError | null {
+  const failures = settled.flatMap((one) => (one.status === 'rejected' ? [one.reason as unknown] : []));
+  if (failures.length === 0) return null;
+  const messages = failures.map((one) => (one instanceof Error ? one.message : String(one)));
+  return new AppError('STORE_UNAVAILABLE', messages.join('\n'), { cause: failures[0] });
 }
 
 /** Starts each store, or takes its URL from `env`; started services are added to `services`. */

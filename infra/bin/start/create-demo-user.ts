@@ -1,7 +1,5 @@
 import { fileURLToPath } from 'node:url';
 
-import { importFile } from '../operator/catalogue/import.ts';
-import { readJson } from '../operator/catalogue/read-file.ts';
 import { addApiKey, ensureUser } from '../operator/accounts.ts';
 import { isEmptyOf } from '../../../projections/catalogue/queries.ts';
 import type { Config } from '../../config.ts';
@@ -16,6 +14,10 @@ const STARTER = fileURLToPath(new URL('../../catalogue/starter.json', import.met
 async function fillDirectory(session: OperatorSession, log: Logger): Promise<void> {
   const schema = (await session.servedBuilds()).schema('catalogue');
   if (!(await isEmptyOf(session.pool, schema, ['categories', 'dapps', 'class_hashes']))) return;
+  const [{ importFile }, { readJson }] = await Promise.all([
+    import('../operator/catalogue/import.ts'),
+    import('../operator/catalogue/read-file.ts'),
+  ]);
   const outcome = await importFile({ ...session, now: Date.now }, { path: STARTER, read: readJson });
   if (!outcome.isGood) log.error({ faults: outcome.faults }, 'initial directory is invalid');
 }

@@ -7,7 +7,6 @@ import { startPrices, tokenListUrl } from '../../embedded/prices/prices.ts';
 import type { EmbeddedService } from '../../embedded/service.ts';
 import type { SimulatedOptions } from '../../embedded/simulated.ts';
 import { startStarknet } from '../../embedded/starknet/starknet.ts';
-import type { Releasers } from '../../lifecycle.ts';
 import type { Logger } from '../../log.ts';
 
 type Part = 'starknet' | 'prices' | 'ipfs';
@@ -17,7 +16,6 @@ export interface SimulatedPartsOptions {
   /** The settings; URLs of the parts started here are added. */
   readonly env: NodeJS.ProcessEnv;
   readonly log: Logger;
-  readonly releasers: Releasers;
   readonly onRestart: () => void;
   /** Prints one line about a part. */
   readonly show: (part: string, text: string) => void;
@@ -25,7 +23,7 @@ export interface SimulatedPartsOptions {
 
 /** Starts the simulated chain, price feed and IPFS gateway whose URLs are unset; beside a real node none of them. */
 export async function startSimulatedParts(options: SimulatedPartsOptions): Promise<EmbeddedService[]> {
-  const { dataDir, env, log, releasers, onRestart, show } = options;
+  const { dataDir, env, log, onRestart, show } = options;
   const isSet = (name: string): boolean => env[name] !== undefined;
   if (isSet('STARKNET_RPC_URL')) {
     if (!isSet('PRICE_FEED_URL')) show('Prices', 'none: set PRICE_FEED_URL and TOKEN_LIST_URL');
@@ -44,7 +42,6 @@ export async function startSimulatedParts(options: SimulatedPartsOptions): Promi
     isSet('IPFS_GATEWAY_URL') ? null : start('ipfs', startIpfs),
   ]);
   const services = [chain, feed, gateway].filter((service) => service !== null);
-  for (const service of services) releasers.push(`simulated ${service.name}`, () => service.stop());
 
   env['STARKNET_RPC_URL'] = chain.url;
   env['INDEX_FROM'] ??= '0';

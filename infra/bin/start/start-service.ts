@@ -1,18 +1,14 @@
+import { flushCompileCache } from 'node:module';
 import { join } from 'node:path';
 
 import { loadConfig, required, settings } from '../../config.ts';
-import type { Config } from '../../config.ts';
-import { startEmbedded } from '../../embedded/index.ts';
+import { startEmbedded, startFailure } from '../../embedded/index.ts';
 import type { EmbeddedService } from '../../embedded/service.ts';
 import type { Logger } from '../../log.ts';
 import { ROLE_KILL_MS } from '../../shutdown.ts';
-import { rebuildOutdated } from '../cli/rebuild.ts';
 import type { ProcessContext } from '../process/run-process.ts';
-import { checkNode } from './check-node.ts';
-import { createDemoUser } from './create-demo-user.ts';
 import { demoUser, storedSecretKey } from './credentials.ts';
 import { checkHost, urlHost } from './host.ts';
-import { prepareStores } from './prepare-stores.ts';
 import { recordRun, writeDemoFile } from './run-file.ts';
 import type { DemoFile } from './run-file.ts';
 import { startSimulatedParts } from './simulated-parts.ts';
@@ -47,7 +43,10 @@ export async function startService(context: StartContext): Promise<void> {
   let record = (): void => {};
   const isExternalNode = env['STARKNET_RPC_URL'] !== undefined;
   say('Starting the stores…');
-  const services = await startParts(context, dataDir, () => record());
+  const [services, { prepare, createDemoUser }] = await Promise.all([
+    startParts(context, dataDir, () => record()),
+    loadRest(),
+  ]);
   env['SECRET_KEY'] ??= storedSecretKey(dataDir);
   const demo = demoUser(env, dataDir);
   const config = loadConfig(env);
@@ -64,10 +63,15 @@ export async function startService(context: StartContext): Promise<void> {
     say('Roles stopped. Stopping the stores…');
   });
   record = () => recordRun(dataDir, env, baseUrl, [...roles, ...services]);
-  await Promise.all(roles.map((role) => Promise.race([role.ready, aborted(signal)])));
-  if (signal.aborted) return;
+  const createUser = async (): Promise<string> => {
+    // The command that creates the user needs no other role.
+    await roles.find(({ name }) => name === 'project')?.ready;
+    return (await createDemoUser(config, log, demo)).apiKey;
+  };
+  const ready = Promise.all([createUser(), ...roles.map((role) => role.ready)]);
+  const [apiKey] = (await Promise.race([ready, aborted(signal)])) ?? [];
+  if (signal.aborted || apiKey === undefined) return;
 
-  const { apiKey } = await createDemoUser(config, log, demo);
   const { username, password } = demo;
   const file: DemoFile = { base_url: baseUrl, username, password, api_key: apiKey };
   writeDemoFile(dataDir, file);
@@ -75,19 +79,39 @@ export async function startService(context: StartContext): Promise<void> {
   say(readyText(file, { logs, demoFile: join(dataDir, 'demo.json'), elapsed: seconds(startedAt) }));
 }
 
-/** Starts the embedded stores and the simulated parts, and fails the process when one of them gives up. */
+/** Loads most of the program while the stores start, and lets the roles find it in the compile cache. */
+async function loadRest() {
+  const [{ prepare }, { createDemoUser }] = await Promise.all([
+    import('./prepare.ts'),
+    import('./create-demo-user.ts'),
+  ]);
+  flushCompileCache();
+  return { prepare, createDemoUser };
+}
+
+/** Starts the embedded stores and the simulated parts side by side, and fails the process when one of them gives up. */
 async function startParts(
   { env, log, say, releasers, signal, fail }: StartContext,
   dataDir: string,
   onRestart: () => void,
 ): Promise<EmbeddedService[]> {
   const show = (part: string, text: string): void => say(`  ${part.padEnd(12)} ${text}`);
-  const embedded = await startEmbedded({ dataDir, log, env, onRestart });
-  releasers.push('embedded services', () => embedded.stop());
-  Object.assign(env, embedded.urls);
-  for (const { name, pid } of embedded.services) show(name, `embedded, pid ${pid}`);
-  const simulated = await startSimulatedParts({ dataDir, env, log, releasers, onRestart, show });
-  const services = [...embedded.services, ...simulated];
+  let startingSimulated = Promise.resolve<PromiseSettledResult<EmbeddedService[]>[]>([]);
+  const onLocked = (): void => {
+    const simulated = startSimulatedParts({ dataDir, env, log, onRestart, show });
+    startingSimulated = Promise.allSettled([simulated]);
+  };
+  // All are awaited, even if one fails, so that the error names each cause and the others are stopped.
+  const [embedded] = await Promise.allSettled([startEmbedded({ dataDir, log, env, onRestart, onLocked })]);
+  const simulated = await startingSimulated;
+  if (embedded.status === 'fulfilled') releasers.push('embedded services', () => embedded.value.stop());
+  const parts = simulated.flatMap((one) => (one.status === 'fulfilled' ? one.value : []));
+  for (const part of parts) releasers.push(`simulated ${part.name}`, () => part.stop());
+  const failure = startFailure([embedded, ...simulated]);
+  if (embedded.status === 'rejected' || failure !== null) throw failure;
+  Object.assign(env, embedded.value.urls);
+  for (const { name, pid } of embedded.value.services) show(name, `embedded, pid ${pid}`);
+  const services = [...embedded.value.services, ...parts];
   for (const service of services) {
     void service.exited.then(({ code, signal: killedBy }) => {
       if (!signal.aborted) fail(new Error(`embedded ${service.name} exited (${killedBy ?? `code ${code}`})`));
@@ -98,19 +122,6 @@ async function startParts(
     show('Webhooks', 'may call this machine; WEBHOOK_ALLOW_NETWORKS changes that');
   }
   return services;
-}
-
-/** Migrates the stores, checks the chain of the node, and rebuilds outdated projections. */
-async function prepare(
-  { log, say, signal }: StartContext,
-  config: Config,
-  isExternalNode: boolean,
-): Promise<void> {
-  const { outdated } = await prepareStores(config, log, signal);
-  const chain = await checkNode(config, log);
-  if (isExternalNode) say(`  ${'Starknet'.padEnd(12)} ${chain}`);
-  // No `tds rebuild` could run before this: the embedded stores live as long as this process.
-  if (outdated.length > 0) await rebuildOutdated(config, outdated, log, say);
 }
 
 function readyText(
