@@ -12,10 +12,10 @@ import {
   replaceCheckpoint,
   storedCheckpoints,
 } from './checkpoints.ts';
-import type { LogIdentity } from './checkpoints.ts';
+import type { CheckpointOwner, LogIdentity } from './checkpoints.ts';
 import type { Kafka, TopicOffsets } from './client.ts';
 import { createConsumer } from './consumer.ts';
-import type { ConsumerOptions } from './consumer.ts';
+import type { ConsumerOptions, LogConsumer } from './consumer.ts';
 
 import type { Handled, LogBatch } from './consumption.ts';
 
@@ -71,6 +71,16 @@ export interface CheckpointedConsumerOptions extends Omit<
 export interface CheckpointedConsumer {
   /** Reads a partition again whose batch was abandoned, from its checkpoint. */
   readonly resume: (topic: string, partition: number) => Promise<void>;
+  /**
+   * Passes messages unread: stops fetching the assigned partitions of a topic, and moves the checkpoints of those that a
+   * previous call has stopped up to these offsets, by partition. A checkpoint that another process moves at the same time
+   * stays as that has moved it. Fetching begins again with `resumeSkipped` or the next assignment.
+   *
+   * @returns the assigned partitions
+   */
+  readonly skip: (topic: string, offsets: ReadonlyMap<number, number>) => Promise<readonly number[]>;
+  /** Reads the partitions that `skip` has stopped from their checkpoints. */
+  readonly resumeSkipped: (topic: string) => Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -110,7 +120,6 @@ export async function startCheckpointedConsumer(
   };
 
   const reached = createReachedOffsets();
-
   async function handle(batch: LogBatch): Promise<Handled> {
     const { topic, partition, messages } = batch;
     let stored = messages[0]?.offset ?? 0;
@@ -149,16 +158,20 @@ export async function startCheckpointedConsumer(
     ...options,
     groupId,
     async startOffset(topic, partition) {
+      skipped.forget(topic, partition);
       const offset = await retryWhileUnavailable(() => startOffset(options, logOf(topic), partition));
       reached.set(topic, partition, offset);
       return offset;
     },
     handle,
   });
+  const skipped = createSkipped(pool, owner, logOf, reached, consumer);
   await consumer.start();
   void resumeRewound(options, reached, (topic, partition) => consumer.resume(topic, partition));
   return {
     resume: (topic, partition) => consumer.resume(topic, partition),
+    skip: skipped.skip,
+    resumeSkipped: (topic) => skipped.resume(topic),
     stop: () => consumer.stop(),
   };
 }
@@ -173,6 +186,44 @@ function createReachedOffsets() {
     set(topic: string, partition: number, offset: number): void {
       offsets.set(topic, (offsets.get(topic) ?? new Map<number, number>()).set(partition, offset));
     },
+  };
+}
+
+/** The partitions that are passed unread. */
+function createSkipped(
+  pool: Pool,
+  owner: CheckpointOwner,
+  logOf: (topic: string) => LogIdentity,
+  reached: ReachedOffsets,
+  consumer: LogConsumer,
+) {
+  const partitionsOf = new Map<string, Set<number>>();
+  const skip: CheckpointedConsumer['skip'] = async (topic, offsets) => {
+    const stopped = partitionsOf.get(topic) ?? new Set();
+    partitionsOf.set(topic, stopped);
+    const assigned = await consumer.pause(topic);
+    const stored = await storedCheckpoints(pool, owner, logOf(topic).topic);
+    const moves = stored.flatMap(({ partition, nextOffset: expected }) => {
+      const next = offsets.get(partition) ?? 0;
+      // One that is stopped only now may have a batch under way, whose commit would be refused.
+      const isMoved = next > expected && stopped.has(partition) && assigned.includes(partition);
+      return isMoved ? [{ owner, partition, expected, next }] : [];
+    });
+    const refused = await moveCheckpoints(pool, logOf(topic), moves);
+    for (const { partition, next } of moves.filter((one) => !refused.includes(one))) {
+      reached.set(topic, partition, next);
+      consumer.commit(topic, partition, next).catch(() => {});
+    }
+    for (const partition of assigned) stopped.add(partition);
+    return assigned;
+  };
+  return {
+    skip,
+    async resume(topic: string): Promise<void> {
+      for (const partition of partitionsOf.get(topic) ?? []) await consumer.resume(topic, partition);
+    },
+    /** The partition is read from its checkpoint. */
+    forget: (topic: string, partition: number): void => void partitionsOf.get(topic)?.delete(partition),
   };
 }
 

@@ -31,6 +31,8 @@ export interface LogConsumer {
   seek(topic: string, partition: number, offset: number): Promise<void>;
   /** Reads on from `startOffset`; a partition that is no longer assigned is reported as revoked. */
   resume(topic: string, partition: number): Promise<void>;
+  /** Stops fetching the assigned partitions until `resume`, `seek` or the next assignment; returns which those are. */
+  pause(topic: string): Promise<readonly number[]>;
   /** Moves the group's offset, which only shows lag in Kafka's tools; refused during a rebalance. */
   commit(topic: string, partition: number, nextOffset: number): Promise<void>;
   stop(): Promise<void>;
@@ -78,6 +80,14 @@ export function createConsumer(options: ConsumerOptions): LogConsumer {
     },
     resume,
     seek: async (topic, partition, offset) => (await consuming.promise).seek(topic, partition, offset),
+    async pause(topic) {
+      const consumption = await consuming.promise;
+      const partitions = consumption
+        .assigned()
+        .flatMap((one) => (one.topic === topic ? [one.partition] : []));
+      for (const partition of partitions) consumption.pause(topic, partition);
+      return partitions;
+    },
     commit: async (topic, partition, nextOffset) =>
       await (await consuming.promise).commit(topic, partition, nextOffset),
     stop: async () => await started?.stop(),

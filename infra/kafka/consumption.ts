@@ -56,7 +56,7 @@ export interface Consumption {
   /** Commits the group's offset, which only shows lag in Kafka's tools. */
   commit(topic: string, partition: number, nextOffset: number): Promise<void>;
   assigned(): readonly TopicPartition[];
-  /** Stops fetching a partition until the next assignment. */
+  /** Stops fetching a partition until a seek or the next assignment; a batch that is fetched may still come. */
   pause(topic: string, partition: number): void;
 }
 
@@ -95,7 +95,7 @@ class GroupConsumption implements Consumption {
   #expected = new Map<string, Promise<number> | number>();
   /** Partitions with a seek since their last batch began. */
   readonly #sought = new Set<string>();
-  readonly #abandoned = new Set<string>();
+  readonly #paused = new Set<string>();
   /** Counts assignments: what began under an earlier one is dropped. */
   #generation = 0;
   /** Resolves when the group is joined, or the attempt has failed. */
@@ -187,7 +187,7 @@ class GroupConsumption implements Consumption {
   /** Looks up the start offset of an assigned partition; batches of it wait for that. */
   #open(topic: string, partition: number): void {
     const generation = this.#generation;
-    this.#resumeAbandoned(topic, partition);
+    this.#resumePaused(topic, partition);
     const start = this.#options.startAt(topic, partition);
     this.#expected.set(idOf(topic, partition), start);
     start.then(
@@ -230,11 +230,7 @@ class GroupConsumption implements Consumption {
     });
     // What a seek or another assignment has decided meanwhile stands.
     if (handled === 'crashed' || generation !== this.#generation || this.#sought.has(id)) return;
-    if (handled === 'abandoned') {
-      this.#abandoned.add(id);
-      this.pause(topic.name, batch.partition);
-      return;
-    }
+    if (handled === 'abandoned') return this.pause(topic.name, batch.partition);
     this.#expected.set(id, last.offset + 1);
     payload.resolveOffset(String(last.offset));
     await payload.heartbeat();
@@ -258,8 +254,8 @@ class GroupConsumption implements Consumption {
     this.#options.onCrash(error);
   }
 
-  #resumeAbandoned(topic: string, partition: number): void {
-    if (this.#abandoned.delete(idOf(topic, partition)))
+  #resumePaused(topic: string, partition: number): void {
+    if (this.#paused.delete(idOf(topic, partition)))
       this.#consumer.resume([{ topic: this.#topicPrefix + topic, partitions: [partition] }]);
   }
 
@@ -279,7 +275,7 @@ class GroupConsumption implements Consumption {
     const id = idOf(topic, partition);
     this.#expected.set(id, offset);
     this.#sought.add(id);
-    this.#resumeAbandoned(topic, partition);
+    this.#resumePaused(topic, partition);
     this.#consumer.seek({ topic: this.#topicPrefix + topic, partition, offset: String(offset) });
   }
 
@@ -293,6 +289,7 @@ class GroupConsumption implements Consumption {
   }
 
   pause(topic: string, partition: number): void {
+    this.#paused.add(idOf(topic, partition));
     this.#consumer.pause([{ topic: this.#topicPrefix + topic, partitions: [partition] }]);
   }
 }

@@ -6,8 +6,10 @@ import { isTableMissing } from '../../../infra/postgres/client.ts';
 import type { PoolClient } from '../../../infra/postgres/client.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { jsonOf } from '../../log-reading.ts';
+import type { Loop } from '../../loop.ts';
 import { createPausedPartitions } from './paused-partitions.ts';
 import type { Blocked, PausedPartitionsDeps } from './paused-partitions.ts';
+import { startSkipping } from './skipping.ts';
 
 /** The writes of a message, made in the transaction that moves the checkpoint past it; may be repeated. */
 export type MatchPlan = (tx: PoolClient) => Promise<void>;
@@ -29,7 +31,7 @@ export interface Matcher<M> {
   since(): Promise<number | null>;
   /** Messages matched concurrently; 1 where a message depends on the writes of the one before. */
   readonly concurrency: number;
-  /** Called for every batch, because webhooks may have changed. Null: no message can match. */
+  /** Called for every batch, and in between, because webhooks may have changed. Null: no message can match. */
   open(): Promise<{ isRelevant(message: LogMessage): boolean; readonly match: Match<M> } | null>;
 }
 
@@ -66,12 +68,14 @@ export async function* mapInOrder<I, R>(
  *
  * A message that is blocked by a projection pauses its partition: the checkpoint stays before it, other partitions
  * continue, and the partition is read on from the checkpoint once the message is projected.
+ *
+ * While no webhook can match, messages are passed unread (`startSkipping`).
  */
 export async function runMatcher<M>(
   matcher: Matcher<M>,
   deps: MatcherDeps,
   onFatal: (error: unknown) => void,
-): Promise<{ stop(): Promise<void> }> {
+): Promise<Loop> {
   const { kafka, metrics, signal, onMatched } = deps;
   const { name, topic } = matcher;
   const paused = createPausedPartitions({
@@ -129,9 +133,19 @@ export async function runMatcher<M>(
     onError: onFatal,
   });
   const consumer = await starting;
+  const skipping = startSkipping({
+    ...deps,
+    matcher: name,
+    topic,
+    isOpen: async () => (await matcher.open()) !== null,
+    consumer,
+    isPaused: (partition) => paused.has(partition),
+    onFatal,
+  });
   return {
+    wake: () => skipping.wake(),
     async stop() {
-      await Promise.all([consumer.stop(), paused.stop()]);
+      await Promise.all([consumer.stop(), paused.stop(), skipping.stop()]);
     },
   };
 }
