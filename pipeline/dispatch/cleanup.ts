@@ -10,7 +10,7 @@ import type { DispatchDeps } from './deps.ts';
 
 /** Rows of one transaction. */
 const PAGE = 5000;
-const IDLE_MS = 500;
+const IDLE_MS = 5000;
 /** Between two pages, for the writers of the same table. */
 const PAUSE_MS = 50;
 const SCAN_INTERVAL_MS = 60_000;

@@ -5,7 +5,9 @@ import type { Sealing } from '../../infra/sealing.ts';
 import { oldestWebhookAt } from '../../projections/webhooks/queries.ts';
 import type { Egress } from '../egress/egress.ts';
 import { createLogReaderRetry } from '../log-reading.ts';
+import type { Loop } from '../loop.ts';
 import { startCleanup } from './cleanup.ts';
+import { listenForCommands } from './command-wakes.ts';
 import { startQuota } from './quota.ts';
 import { startMaintenance } from './maintenance.ts';
 import { balanceMatcher } from './match/balances.ts';
@@ -37,6 +39,8 @@ export interface DispatcherOptions extends Omit<
     | 'webhookMaxDeliveries'
     | 'webhookMaxDeliveriesPerUser'
   >;
+  /** One connection listens there for decided commands. */
+  readonly databaseUrl: string;
   readonly egress: Egress;
   readonly sealing: Sealing;
   readonly metrics: Registry;
@@ -48,14 +52,12 @@ export interface Dispatcher {
   stop(): Promise<void>;
 }
 
-const POLL_MS = 250;
-
 /**
  * Sends webhooks: matchers read topics and store deliveries, a sender makes the attempts. Several dispatchers share the
  * partitions and the due deliveries.
  */
 export async function startDispatcher(options: DispatcherOptions): Promise<Dispatcher> {
-  const { config, kafka, publisher, pool, webhooks, clock, log } = options;
+  const { config, databaseUrl, kafka, publisher, pool, webhooks, clock, log } = options;
   const stopping = new AbortController();
   const { signal } = stopping;
   const ending = Promise.withResolvers<void>();
@@ -66,24 +68,37 @@ export async function startDispatcher(options: DispatcherOptions): Promise<Dispa
   const common = { pool, webhooks, clock, log, metrics, retryWhileUnavailable };
 
   const sender = startConfiguredSender(options, metrics, retryWhileUnavailable, onFatal);
-  const onDue = (): void => sender.wake();
+  const onMatched = (): void => sender.wake();
+  const onDue = (): void => {
+    sender.wake();
+    cleanup.wake();
+  };
   const settings = { deadLimit: config.webhookDisableAfter };
   const maintenance = startMaintenance({ ...common, publisher, onDue, settings }, onFatal);
   const cleanup = startCleanup({ ...common, settings: { historyDays: config.webhookHistoryDays } }, onFatal);
   const { webhookMaxDeliveries: perWebhook, webhookMaxDeliveriesPerUser: perUser } = config;
   const quota = startQuota({ ...common, publisher, settings: { perWebhook, perUser } }, onFatal);
+  /** Woken by decided commands. */
+  const loops = [maintenance];
+  const listener = listenForCommands(databaseUrl, log, () => {
+    for (const loop of loops) loop.wake();
+  });
   const stops = [sender, maintenance, cleanup, quota].map((one) => () => one.stop());
+  stops.push(() => listener.close());
   const stop = async (): Promise<void> => {
     stopping.abort();
     await Promise.all(stops.map((each) => each()));
     ending.resolve();
   };
   try {
-    const requests = await runRequests({ ...common, kafka, onDue }, onFatal);
-    stops.push(() => requests.stop());
-    const starting = startMatchers(options, { ...common, kafka, signal, onMatched: onDue }, onFatal);
+    const begin = (loop: Loop): void => {
+      loops.push(loop);
+      stops.push(() => loop.stop());
+    };
+    begin(await runRequests({ ...common, kafka, onDue }, onFatal));
+    const starting = startMatchers(options, { ...common, kafka, signal, onMatched }, onFatal);
     const started = await Promise.allSettled(starting);
-    for (const one of started) if (one.status === 'fulfilled') stops.push(() => one.value.stop());
+    for (const one of started) if (one.status === 'fulfilled') begin(one.value);
     const failed = started.find((one) => one.status === 'rejected');
     if (failed !== undefined) throw failed.reason;
   } catch (error) {
@@ -107,7 +122,6 @@ function startConfiguredSender(
     timeoutMs,
     concurrency: config.webhookConcurrency,
     endpointConcurrency: config.webhookEndpointConcurrency,
-    pollMs: POLL_MS,
   };
   return startSender(
     { pool, schema: webhooks, send, clock, retryWhileUnavailable, metrics, settings },
@@ -119,7 +133,7 @@ function startMatchers(
   { pool, clickhouse, publisher, webhooks, readServed }: DispatcherOptions,
   deps: MatcherDeps,
   onFatal: (error: unknown) => void,
-): Promise<{ stop(): Promise<void> }>[] {
+): Promise<Loop>[] {
   const since = async (): Promise<number | null> => {
     const schema = await webhooks();
     return schema === null ? null : await oldestWebhookAt(pool, schema);

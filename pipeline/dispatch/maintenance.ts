@@ -11,7 +11,7 @@ import {
   webhooksToDisable,
 } from './endpoints.ts';
 
-const INTERVAL_MS = 500;
+const INTERVAL_MS = 2000;
 /** A published command is decided within moments; after this time it counts as lost and is published again. */
 const REPUBLISH_MS = 5000;
 
@@ -26,7 +26,7 @@ export interface MaintenanceDeps extends Pick<
 
 /**
  * Applies changes of webhooks and their owners to the endpoints, and disables webhooks whose deliveries die (by a command,
- * as everything that changes a webhook).
+ * as everything that changes a webhook). Wake it when a command is decided.
  */
 export function startMaintenance(deps: MaintenanceDeps, onFatal: (error: unknown) => void): Loop {
   const { pool, webhooks, clock, metrics, retryWhileUnavailable, onDue } = deps;

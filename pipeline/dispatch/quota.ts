@@ -10,7 +10,7 @@ import { createDisableRequests } from './maintenance.ts';
 
 /** Rows of one transaction. */
 const PAGE = 5000;
-const IDLE_MS = 500;
+const IDLE_MS = 5000;
 /** Between two pages, for the writers of the same table. */
 const PAUSE_MS = 50;
 /** Between two looks at all webhooks: a look reads one index entry for each delivery within the quota. */

@@ -20,7 +20,8 @@ import { startLoop } from '../loop.ts';
 import type { Loop } from '../loop.ts';
 import { bodyText } from './match/body.ts';
 
-const POLL_MS = 200;
+/** Finds a request whose notification was lost. */
+const POLL_MS = 2000;
 /** Requests read at a time. */
 const PAGE = 100;
 const OWNER = { consumer: 'dispatch-requests', build: 0 };
@@ -36,7 +37,7 @@ export interface RequestsDeps extends Pick<
 
 /**
  * Carries out tests and retries and schedules deletions, once each: the projector decides a command and writes it to a
- * table, which is polled here from a checkpoint in the topic of the commands.
+ * table, which is polled here from a checkpoint in the topic of the commands. Wake it when a command is decided.
  */
 export async function runRequests(
   { kafka, pool, webhooks, clock, retryWhileUnavailable, onDue }: RequestsDeps,

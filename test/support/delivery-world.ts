@@ -272,7 +272,6 @@ export async function deliveryWorld(): Promise<DeliveryWorld> {
             concurrency: 512,
             endpointConcurrency: 32,
             deadLimit: 10,
-            pollMs: 250,
             ...settings,
           },
         },

@@ -17,6 +17,7 @@ export const start: StartRole = async (context) => {
   const clickhouse = openClickHouse(context, 'tds-dispatch');
   const dispatcher = await startDispatcher({
     config,
+    databaseUrl: required(config, 'databaseUrl'),
     kafka,
     publisher,
     pool,

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
 import { inTransaction, sqlRows } from '../../../infra/postgres/client.ts';
-import type { Pool, PoolClient } from '../../../infra/postgres/client.ts';
+import type { Pool, PoolClient, Sql } from '../../../infra/postgres/client.ts';
 import { ownerIsEnabled } from '../../../projections/webhooks/queries.ts';
 import { scheduleEndpoints } from '../endpoints.ts';
 import { DELIVERY_STATUSES } from '../queries.ts';
@@ -84,6 +84,16 @@ export async function claimDeliveries(pool: Pool, options: ClaimOptions): Promis
     await pauseEndpoints(tx, disabled);
     return await leaseDeliveries(tx, enabled, options);
   });
+}
+
+/** When the next delivery is due, or the oldest that waits was, in unix milliseconds; null: none. */
+export async function firstDueAt(db: Sql): Promise<number | null> {
+  const [row] = await sqlRows(
+    db,
+    z.object({ first: z.number().nullable() }),
+    'SELECT min(due_at) AS first FROM tds.webhook_endpoints',
+  );
+  return row?.first ?? null;
 }
 
 async function lockDueEndpoints(

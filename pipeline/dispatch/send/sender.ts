@@ -4,7 +4,7 @@ import { sleep } from '../../../infra/lifecycle.ts';
 import { storable } from '../../../schemas/text.ts';
 import { startLoop } from '../../loop.ts';
 import type { DispatchDeps } from '../deps.ts';
-import { claimDeliveries, releaseClaims } from './claims.ts';
+import { claimDeliveries, firstDueAt, releaseClaims } from './claims.ts';
 import type { Claim } from './claims.ts';
 import { createEndpointLimits } from './endpoint-limits.ts';
 import { storeOutcomes } from './outcomes.ts';
@@ -30,8 +30,6 @@ export interface SenderSettings {
   readonly endpointConcurrency: number;
   /** Dead deliveries in a row from which on a webhook counts as disabled. */
   readonly deadLimit: number;
-  /** Longest time between two polls for due deliveries. */
-  readonly pollMs: number;
 }
 
 export interface SenderDeps extends Pick<
@@ -56,8 +54,12 @@ export interface Sender {
 const LEASE_MARGIN_MS = 20_000;
 /** A response within this time is a fast one. */
 const FAST_MS = 1000;
-/** Shortest time between two polls. */
+/** Shortest time between two polls that find deliveries. */
 const MIN_POLL_MS = 10;
+/** Between two polls while what is due cannot be claimed. */
+const BLOCKED_POLL_MS = 250;
+/** Between two polls while nothing is due: finds what another process has made due, and does not get to. */
+const IDLE_POLL_MS = 2000;
 const STOP_GRACE_MS = 3000;
 /** Outcomes stored in one transaction. */
 const OUTCOMES_PER_TRANSACTION = 500;
@@ -128,7 +130,7 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
 
   const polling = startLoop({
     async round(signal) {
-      if ((await startDueAttempts()) === 0) return settings.pollMs;
+      if ((await startDueAttempts()) === 0) return pollDelay(await firstDueAt(pool), clock.now());
       await clock.sleep(MIN_POLL_MS, signal);
       return 0;
     },
@@ -149,6 +151,10 @@ export function startSender(deps: SenderDeps, onFatal: (error: unknown) => void)
       await releaseClaims(pool, aborted).catch(() => {});
     },
   };
+}
+
+function pollDelay(firstDue: number | null, now: number): number {
+  return Math.min(Math.max((firstDue ?? Number.POSITIVE_INFINITY) - now, BLOCKED_POLL_MS), IDLE_POLL_MS);
 }
 
 /** Resolves when all of them have ended, or after a time. */

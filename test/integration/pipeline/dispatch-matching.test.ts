@@ -140,6 +140,7 @@ async function dispatch(): Promise<Dispatcher> {
   const { pool, kafka } = world;
   const found = await startDispatcher({
     config,
+    databaseUrl: world.env['DATABASE_URL'] ?? '',
     kafka,
     publisher,
     pool,

@@ -110,6 +110,7 @@ async function dispatch(): Promise<void> {
       webhookMaxDeliveries: 1_000_000,
       webhookMaxDeliveriesPerUser: 1_000_000,
     },
+    databaseUrl: world.env['DATABASE_URL'] ?? '',
     kafka,
     publisher,
     pool,
