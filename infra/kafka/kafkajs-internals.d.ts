@@ -1,5 +1,5 @@
 // The parts of kafkajs below its public interface that topic-id.ts uses, because only they send a request of one's own over an
-// encrypted and authenticated connection.
+// encrypted and authenticated connection, and that kafkajs-timers.ts corrects.
 
 declare module 'kafkajs/src/network/connectionPool.js' {
   import type { ISocketFactory, SASLOptions } from 'kafkajs';
@@ -50,5 +50,54 @@ declare module 'kafkajs/src/broker/index.js' {
     constructor(options: { connectionPool: ConnectionPool; logger: InternalLogger });
     /** Connects, negotiates versions and logs in. */
     connect(): Promise<void>;
+  }
+}
+
+declare module 'kafkajs/src/network/requestQueue/index.js' {
+  import type { InternalLogger } from 'kafkajs/src/network/connectionPool.js';
+
+  interface InflightRequest {
+    readonly sentAt: number;
+    readonly requestTimeout: number;
+    timeoutRequest(): void;
+  }
+  /** The requests of one connection. */
+  export default class RequestQueue {
+    constructor(options: {
+      maxInFlightRequests: number | null;
+      requestTimeout: number;
+      enforceRequestTimeout: boolean;
+      clientId: string;
+      broker: string;
+      logger: InternalLogger;
+      isConnected: () => boolean;
+    });
+    readonly pending: readonly unknown[];
+    readonly inflight: ReadonlyMap<number, InflightRequest>;
+    readonly requestTimeout: number;
+    readonly isConnected: () => boolean;
+    /** Unix milliseconds; -1: never. */
+    readonly throttledUntil: number;
+    throttleCheckTimeoutId: NodeJS.Timeout | null;
+    requestTimeoutIntervalId: NodeJS.Timeout | null;
+    push(request: {
+      readonly entry: {
+        readonly correlationId: number;
+        readonly resolve: (response: unknown) => void;
+        readonly reject: (error: Error) => void;
+      };
+      readonly expectResponse: boolean;
+      readonly sendRequest: () => void;
+    }): void;
+    fulfillRequest(response: {
+      readonly correlationId: number;
+      readonly payload: Buffer;
+      readonly size: number;
+    }): void;
+    maybeThrottle(ms: number): void;
+    checkPendingRequests(): void;
+    scheduleCheckPendingRequests(): void;
+    scheduleRequestTimeoutCheck(): void;
+    destroy(): void;
   }
 }
