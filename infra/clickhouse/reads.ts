@@ -39,6 +39,9 @@ export interface Reads {
   ): Promise<void>;
 }
 
+/** Starting threads that format a page takes 0.7 ms, a tenth of its CPU. */
+const ONE_FORMATTER = { output_format_parallel_formatting: 0 } as const;
+
 /** `settingsOf` returns the settings as the user may send them; null: none. */
 export function createReads(
   http: HttpInterface,
@@ -56,9 +59,10 @@ export function createReads(
 
   return {
     async rows(query, params, options = {}) {
+      const settings = { ...ONE_FORMATTER, ...options.settings };
       const lines = await attempt(timeoutMs, options.signal ?? null, async (signal) => {
         return await againIfClosed(
-          async () => await linesOf(await read(query, params, { ...options, signal })),
+          async () => await linesOf(await read(query, params, { settings, signal })),
         );
       });
       return await mapYielding(lines, (line) => query.row.parse(JSON.parse(line)));
