@@ -1,6 +1,6 @@
 -- Written by `npm run schema:dump`. Do not edit.
 
-CREATE TABLE account_feed_v4_b1
+CREATE TABLE account_feed_v5_b1
 (
     `account` FixedString(32),
     `leg` UInt8,
@@ -27,7 +27,7 @@ CREATE TABLE account_feed_v4_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (account, block_desc, position_desc, item_desc, leg)
-SETTINGS index_granularity = 512, min_bytes_for_wide_part = 134217728, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 134217728, min_compress_block_size = 8192, max_compress_block_size = 16384, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
 CREATE TABLE account_ledger_by_block_v2_b1
 (
@@ -230,7 +230,7 @@ ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (subject_kind, subject, range)
 SETTINGS index_granularity = 512, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
-CREATE TABLE transfers_v3_b1
+CREATE TABLE transfers_v4_b1
 (
     `token` FixedString(32),
     `block_desc` UInt32,
@@ -254,7 +254,7 @@ CREATE TABLE transfers_v3_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, block_desc, position_desc, item_desc)
-SETTINGS index_granularity = 512, min_bytes_for_wide_part = 134217728, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 134217728, min_compress_block_size = 8192, max_compress_block_size = 16384, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
 CREATE TABLE tx_index_v2_b1
 (

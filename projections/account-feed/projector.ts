@@ -6,7 +6,7 @@ import { chainBlocks } from '../streams.ts';
 export const accountFeed: BlockProjection = {
   kind: 'clickhouse',
   name: 'account-feed',
-  version: 4,
+  version: 5,
   topic: chainBlocks,
   ddl: tableSql(import.meta.url),
   tables: {

@@ -27,4 +27,4 @@ CREATE TABLE IF NOT EXISTS {{account_feed}} (
   INDEX by_leg leg TYPE minmax GRANULARITY 1
 ) ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (account, block_desc, position_desc, item_desc, leg)
-SETTINGS index_granularity = 512, min_bytes_for_wide_part = 134217728;
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 134217728, min_compress_block_size = 8192, max_compress_block_size = 16384;

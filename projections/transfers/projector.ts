@@ -6,7 +6,7 @@ import { chainBlocks } from '../streams.ts';
 export const transfers: BlockProjection = {
   kind: 'clickhouse',
   name: 'transfers',
-  version: 3,
+  version: 4,
   topic: chainBlocks,
   ddl: tableSql(import.meta.url),
   tables: { transfers: { columns: transferColumns } },
