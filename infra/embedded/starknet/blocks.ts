@@ -6,6 +6,7 @@ import type { SimTx } from './envelope.ts';
 import { renderGenesis } from './genesis.ts';
 import { renderTx, type Draft, type RenderContext, type TrueMalformed, type TrueTransfer } from './render.ts';
 import { createSchedule, type Schedule, type TxPlan } from './schedule.ts';
+import { tokenTable } from './tokens.ts';
 
 /** A block of one fork, without its status, which changes over time. */
 export type SimBlock = {
@@ -35,6 +36,8 @@ export type BlockOptions = {
   seed: string;
   density: Density;
   malformed: number;
+  /** Token contracts besides those of tokens.json. */
+  copiedTokens: number;
   tree: ForkTree;
   timestamp: (height: number) => number;
 };
@@ -44,13 +47,13 @@ const GENESIS_SALT = 0x7fffffff;
 
 /** Blocks as a pure function of (seed, options, forks), at any height and in any order. */
 export function createBlockSource(options: BlockOptions): BlockSource {
-  const { tree, density } = options;
+  const { tree, density, copiedTokens } = options;
   const seed = seedWord(options.seed);
   const codec = createIdCodec(
-    `${options.seed}:${density.slots}:${density.movesPerSlot}:${options.malformed}`,
+    `${options.seed}:${density.slots}:${density.movesPerSlot}:${options.malformed}${copiedTokens === 0 ? '' : `:${copiedTokens}`}`,
   );
   const actors = createActors(options.seed, codec);
-  const schedule = createSchedule(seed, density, tree);
+  const schedule = createSchedule(seed, density, tree, tokenTable(copiedTokens));
   const cache = new Map<string, SimBlock>();
 
   const { contents, tokenOfNote } = schedule;
@@ -61,6 +64,7 @@ export function createBlockSource(options: BlockOptions): BlockSource {
     actors,
     contents,
     tokenOfNote,
+    tokens: schedule.tokens.list,
     malformed: options.malformed,
     txHash,
   };

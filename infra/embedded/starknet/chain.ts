@@ -20,6 +20,8 @@ export type ChainOptions = {
   movesPerSlot: number;
   /** Fraction of transactions with a malformed token event. */
   malformed: number;
+  /** Token contracts besides those of tokens.json, a third of them NFTs. */
+  copiedTokens: number;
   /** How far L1 lags behind the head, and in which steps it advances; null: it advances by `moveTo` only. */
   l1: { lag: number; step: number } | null;
   /** Average number of blocks between scripted reorgs, and their maximum depth; null: none. */
@@ -60,14 +62,16 @@ export type SimulatedChain = {
 /** One chain with a head, a canonical fork and a height accepted on L1; the seed determines everything else. */
 export function createChain(options: ChainOptions): SimulatedChain {
   const seed = seedWord(options.seed);
-  const { slots, movesPerSlot, malformed, blockSeconds } = options;
-  const identity = [options.seed, slots, movesPerSlot, malformed, blockSeconds].join(':');
+  const { slots, movesPerSlot, malformed, copiedTokens, blockSeconds } = options;
+  const identity = [options.seed, slots, movesPerSlot, malformed, blockSeconds]
+    .concat(copiedTokens === 0 ? [] : [copiedTokens])
+    .join(':');
   const stored = options.stateFile === undefined ? null : readState(options.stateFile, identity);
   const state = stored ?? initialState(identity, options);
 
   const tree = createForkTree(seed, state.forks);
   const density = { slots, movesPerSlot };
-  const source = createBlockSource({ seed: options.seed, density, malformed, tree, timestamp });
+  const source = createBlockSource({ ...options, density, tree, timestamp });
   const balances = createBalances(source, tree);
 
   function timestamp(height: number): number {

@@ -4,7 +4,7 @@ import type { SimulatedChain } from './chain.ts';
 import { accountClass, classOfToken, functionsOf, renderClass, type ClassKind } from './classes.ts';
 import { hexOf } from './hash.ts';
 import { interfaceIds, selectorName } from './selectors.ts';
-import { tokenAt, tokens, type TextAnswer, type Token } from './tokens.ts';
+import type { TextAnswer, Token } from './tokens.ts';
 
 type CallAnswer =
   | { is: 'result'; felts: string[] }
@@ -28,7 +28,7 @@ const u256 = (value: bigint) => [hexOf(value & MASK), hexOf(value >> 128n)];
 export function createContracts(chain: SimulatedChain, forkOf: () => number): Contracts {
   const { actors, schedule } = chain.source;
   const classes = new Map<bigint, ClassKind>([[BigInt(accountClass.hash), accountClass.kind]]);
-  for (const token of tokens) {
+  for (const token of schedule.tokens.list) {
     for (const height of [0, token.upgrade?.height ?? 0]) {
       const { hash, kind } = classOfToken(token, height);
       classes.set(BigInt(hash), kind);
@@ -36,7 +36,7 @@ export function createContracts(chain: SimulatedChain, forkOf: () => number): Co
   }
 
   function classHash(address: bigint, height: number): string | null {
-    const token = tokenAt(address);
+    const token = schedule.tokens.at(address);
     if (token !== null) return classOfToken(token, height).hash;
     const holder = actors.find(address);
     if (holder === null || holder === NOBODY) return null;
@@ -48,7 +48,7 @@ export function createContracts(chain: SimulatedChain, forkOf: () => number): Co
     const hash = classHash(address, height);
     if (hash === null) return { is: 'no-contract' };
     const name = selectorName(selector);
-    const token = tokenAt(address);
+    const token = schedule.tokens.at(address);
     const answers = token === null ? ['supports_interface'] : entryPointsOf(token);
     if (name === null || !answers.includes(name)) return { is: 'no-entry-point' };
     const outcome = token === null ? ['0x0'] : answer(chain, forkOf(), token, name, calldata, height);

@@ -3,7 +3,7 @@ import { feltOfWords, hexOf, item } from './hash.ts';
 import { encodeEvent, type RawEvent } from './layouts.ts';
 import type { Draft, RenderContext, TrueTransfer } from './render.ts';
 import { FEE_ENDOWMENTS, type Schedule } from './schedule.ts';
-import { layoutOf, tokens, type Token } from './tokens.ts';
+import { ETH, layoutOf, type Token } from './tokens.ts';
 
 /** What each holder receives of an ERC-20 in block 0: its notes and, for the two fee tokens, an endowment. */
 export function endowments(schedule: Schedule, token: Token): Map<number, bigint> {
@@ -30,7 +30,7 @@ export function renderGenesis(
 ): Draft {
   const draft: Draft = { txs: [], transfers: [], malformed: [], events: 0 };
   const sender = context.actors.hex(SEQUENCERS);
-  for (const token of tokens) {
+  for (const token of schedule.tokens.list) {
     const sums = [...endowments(schedule, token)].sort(([a], [b]) => a - b);
     if (sums.length === 0) continue;
     const txIndex = draft.txs.length;
@@ -54,7 +54,7 @@ export function renderGenesis(
         amount: layout === 'erc20:3/0' ? 0n : sum,
         isFee: false,
         fee: 0n,
-        feeToken: item(tokens, 1).address,
+        feeToken: item(schedule.tokens.list, ETH).address,
         reverted: false,
         layout,
       };

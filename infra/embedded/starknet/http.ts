@@ -35,7 +35,13 @@ export async function answerRequest(request: RpcRequest, run: RunCall): Promise<
   const responses = await Promise.all(request.calls.map((call) => answerCall(call, run)));
   const [first] = responses;
   if (first === undefined) return failure(null, rpcErrors.invalidRequest());
-  return request.isBatch ? `[${responses.map(String).join(',')}]` : first;
+  if (!request.isBatch) return first;
+  // Prepared results stay bytes: decoding and encoding them again would cost more than reading them.
+  const parts = responses.flatMap((one, i) => [
+    Buffer.from(i === 0 ? '[' : ','),
+    typeof one === 'string' ? Buffer.from(one) : one,
+  ]);
+  return Buffer.concat([...parts, Buffer.from(']')]);
 }
 
 async function answerCall(call: RpcCall | null, run: RunCall): Promise<string | Buffer> {
@@ -55,7 +61,8 @@ async function answerCall(call: RpcCall | null, run: RunCall): Promise<string | 
   }
 }
 
-function failure(id: unknown, error: RpcError): string {
+/** The response body of an error; `id` is null for a request that is refused as a whole. */
+export function failure(id: unknown, error: RpcError): string {
   return JSON.stringify({ jsonrpc: '2.0', id: id ?? null, error: error.toJson() });
 }
 

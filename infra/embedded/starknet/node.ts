@@ -20,6 +20,8 @@ export type NodeOptions = {
   /** Average number of transfers in a block, at least 5. */
   transfersPerBlock?: number | undefined;
   malformed?: number | undefined;
+  /** Token contracts besides those of tokens.json, a third of them NFTs. */
+  copiedTokens?: number | undefined;
   l1?: ChainOptions['l1'] | undefined;
   reorgs?: ChainOptions['reorgs'] | undefined;
 };
@@ -31,12 +33,19 @@ export const SIM_CHAIN_ID = '0x534e5f53494d';
 export const EVENT_SCAN_BLOCKS = 512;
 
 export function chainOptionsOf(options: NodeOptions): ChainOptions {
-  const { initialHead = 300, blockSeconds = 2, malformed = 0, transfersPerBlock = 28 } = options;
+  const {
+    initialHead = 300,
+    blockSeconds = 2,
+    malformed = 0,
+    copiedTokens = 0,
+    transfersPerBlock = 28,
+  } = options;
   return {
     seed: options.seed ?? 'demo',
     initialHead,
     blockSeconds,
     malformed,
+    copiedTokens,
     movesPerSlot: 3,
     slots: Math.max(3, Math.round(transfersPerBlock / TRANSFERS_PER_SLOT)),
     genesisTime: options.genesisTime,

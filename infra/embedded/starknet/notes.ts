@@ -1,5 +1,5 @@
 import { item, mix } from './hash.ts';
-import { STRK, tokens, wideNumber } from './tokens.ts';
+import { STRK, wideNumber, type Token } from './tokens.ts';
 
 export type NoteItem = { id: bigint | null; amount: bigint };
 
@@ -16,7 +16,7 @@ export type Notes = {
   contents: (token: number, note: number) => readonly NoteItem[];
 };
 
-export function createNotes(seed: number, perBlock: number): Notes {
+export function createNotes(seed: number, perBlock: number, tokens: readonly Token[]): Notes {
   // Turns of a note are at least eight blocks apart, so that a transaction included one block late keeps the order.
   const wanted = tokens.reduce((sum, token) => sum + token.notes, 0);
   const scale = Math.max(1, Math.ceil((perBlock * 8) / wanted));
@@ -46,23 +46,23 @@ export function createNotes(seed: number, perBlock: number): Notes {
     turnOfNote,
     tokenOfNote: (note) => item(tokenOfNote, note),
     notesOf: (token) => ({ first: item(firstNote, token), count: item(counts, token) }),
-    contents: createContents(seed, firstNote),
+    contents: createContents(seed, firstNote, tokens),
   };
 }
 
-function createContents(seed: number, firstNote: readonly number[]) {
+function createContents(seed: number, firstNote: readonly number[], tokens: readonly Token[]) {
   const known = new Map<number, readonly NoteItem[]>();
   return (tokenIndex: number, note: number): readonly NoteItem[] => {
     const found = known.get(note);
     if (found !== undefined) return found;
-    const made = contentsOf(seed, tokenIndex, note - item(firstNote, tokenIndex), note);
+    const made = contentsOf(seed, item(tokens, tokenIndex), note - item(firstNote, tokenIndex), note);
     known.set(note, made);
     return made;
   };
 }
 
-function contentsOf(seed: number, tokenIndex: number, ordinal: number, note: number): readonly NoteItem[] {
-  const token = item(tokens, tokenIndex);
+function contentsOf(seed: number, token: Token, ordinal: number, note: number): readonly NoteItem[] {
+  const tokenIndex = token.index;
   const chance = mix(seed, note, tokenIndex, 0xa3);
   const idOf = (n: number): bigint => {
     switch (token.numbers) {

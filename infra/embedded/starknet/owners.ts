@@ -2,7 +2,7 @@ import { ACTORS, NOBODY } from './actors.ts';
 import type { Draws } from './draws.ts';
 import { item, mix } from './hash.ts';
 import type { Notes } from './notes.ts';
-import { tokens } from './tokens.ts';
+import type { Token } from './tokens.ts';
 
 const SMALL_HOLDERS = 24;
 
@@ -16,7 +16,11 @@ export type Owners = {
 };
 
 /** Who owns a note: the receiver of its last turn that took place. */
-export function createOwners(seed: number, perBlock: number, notes: Notes, draws: Draws): Owners {
+export function createOwners(
+  seed: number,
+  perBlock: number,
+  { notes, draws, tokens }: { notes: Notes; draws: Draws; tokens: readonly Token[] },
+): Owners {
   const { total } = notes;
 
   function first(note: number): number {

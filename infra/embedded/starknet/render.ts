@@ -7,7 +7,7 @@ import { malformedEvent } from './malformed.ts';
 import type { NoteItem } from './notes.ts';
 import { FEE_UNITS, GRANT_UNITS, type TxPlan } from './schedule.ts';
 import { selectors } from './selectors.ts';
-import { ETH, STRK, layoutOf, tokens, type Standard } from './tokens.ts';
+import { ETH, STRK, layoutOf, tokens, type Standard, type Token } from './tokens.ts';
 
 /** A transfer as intended, independent of its event. */
 export type TrueTransfer = {
@@ -43,6 +43,7 @@ export type RenderContext = {
   actors: Actors;
   contents: (token: number, note: number) => readonly NoteItem[];
   tokenOfNote: (note: number) => number;
+  tokens: readonly Token[];
   txHash: (plan: TxPlan) => string;
   /** Fraction of transactions with a malformed event. */
   malformed: number;
@@ -69,7 +70,7 @@ export function renderTx(context: RenderContext, place: BlockPlace, plan: TxPlan
     feeToken: item(tokens, plan.feeToken).address,
     reverted: plan.kind === 'reverted',
   };
-  const writer = createEventWriter(draft, facts);
+  const writer = createEventWriter(draft, facts, context.tokens);
 
   if (plan.kind === 'moves') renderMoves(context, place, plan, chance, writer);
   if (plan.kind === 'quiet') noise(context, plan, chance, 0, writer);
@@ -109,12 +110,12 @@ export function renderTx(context: RenderContext, place: BlockPlace, plan: TxPlan
 
 type Facts = Pick<TrueTransfer, 'block' | 'txIndex' | 'txHash' | 'fee' | 'feeToken' | 'reverted'>;
 
-function createEventWriter(draft: Draft, facts: Facts): EventWriter {
+function createEventWriter(draft: Draft, facts: Facts, chainTokens: readonly Token[]): EventWriter {
   const events: RawEvent[] = [];
   return {
     events,
     move(tokenIndex, movement, layout) {
-      const token = item(tokens, tokenIndex);
+      const token = item(chainTokens, tokenIndex);
       const eventIndex = events.length;
       const silent = layout === 'erc20:3/0';
       for (const [index, part] of movement.items.entries()) {
@@ -157,7 +158,11 @@ function renderMoves(
       items,
     };
     const batch = items.length !== 1 || (chance >>> (index + 3)) % 6 === 0;
-    writer.move(token, movement, layoutOf(item(tokens, token), place.height, chance >>> (index + 7), batch));
+    writer.move(
+      token,
+      movement,
+      layoutOf(item(context.tokens, token), place.height, chance >>> (index + 7), batch),
+    );
   }
 }
 

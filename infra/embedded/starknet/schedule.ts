@@ -5,7 +5,7 @@ import type { ForkTree } from './forks.ts';
 import { item, mix } from './hash.ts';
 import { createNotes } from './notes.ts';
 import { createOwners } from './owners.ts';
-import { ETH, STRK } from './tokens.ts';
+import { ETH, STRK, type TokenTable } from './tokens.ts';
 
 export type MovePlan = { note: number; from: number; to: number };
 
@@ -45,11 +45,11 @@ export type Schedule = ReturnType<typeof createSchedule>;
  * note has its turn once in `notes` moves, and its owner at a height is the receiver of its last turn that took place. So
  * nobody sends what they do not hold, on any fork.
  */
-export function createSchedule(seed: number, density: Density, tree: ForkTree) {
+export function createSchedule(seed: number, density: Density, tree: ForkTree, tokens: TokenTable) {
   const { slots, movesPerSlot } = density;
-  const notes = createNotes(seed, slots * movesPerSlot);
+  const notes = createNotes(seed, slots * movesPerSlot, tokens.list);
   const draws = createDraws(seed, density, tree);
-  const owners = createOwners(seed, slots * movesPerSlot, notes, draws);
+  const owners = createOwners(seed, slots * movesPerSlot, { notes, draws, tokens: tokens.list });
 
   function movesOf(forkId: number, height: number, slot: number, salt: number): MovePlan[] {
     const moves: MovePlan[] = [];
@@ -119,6 +119,7 @@ export function createSchedule(seed: number, density: Density, tree: ForkTree) {
 
   return {
     slots,
+    tokens,
     notes: notes.total,
     planBlock,
     ownerAt: owners.at,

@@ -80,10 +80,46 @@ export const tokens: readonly Token[] = z
 export const STRK = 0;
 export const ETH = 1;
 
-const byAddress: ReadonlyMap<bigint, Token> = new Map(tokens.map((token) => [token.address, token]));
+/** The tokens of one chain, by index and by address. */
+export type TokenTable = { list: readonly Token[]; at: (address: bigint) => Token | null };
 
-export function tokenAt(address: bigint): Token | null {
-  return byAddress.get(address) ?? null;
+const FIRST_COPIED = 6;
+const NOTES_OF_COPY = { nft: 80, other: 30 };
+
+/**
+ * The tokens of tokens.json and `copies` more contracts, which behave like those without a mainnet address under other
+ * names; every third one is an NFT contract.
+ */
+export function tokenTable(copies = 0): TokenTable {
+  const originals = tokens.slice(FIRST_COPIED);
+  const [nfts, others] = [true, false].map((nft) => originals.filter((one) => isNft(one.standard) === nft));
+  const copyOf = (n: number): Token => {
+    const nft = n % 3 === 0;
+    const from = (nft ? nfts : others) ?? [];
+    const original = item(from, Math.floor(n / 3) % from.length);
+    const key = `${original.key}-${n}`;
+    const address = feltOfText(`token:${key}`);
+    return {
+      ...original,
+      key,
+      index: tokens.length + n,
+      address,
+      hex: hexOf(address),
+      name: numbered(original.name, n),
+      symbol: numbered(original.symbol, n),
+      notes: nft ? NOTES_OF_COPY.nft : NOTES_OF_COPY.other,
+    };
+  };
+  const list = [...tokens, ...Array.from({ length: copies }, (_, n) => copyOf(n))];
+  const byAddress = new Map(list.map((token) => [token.address, token]));
+  return { list, at: (address) => byAddress.get(address) ?? null };
+}
+
+/** A token of tokens.json; null: none has this address. */
+export const tokenAt = tokenTable().at;
+
+function numbered(text: TextAnswer, n: number): TextAnswer {
+  return text.as === 'revert' ? text : { ...text, bytes: Buffer.concat([text.bytes, Buffer.from(` ${n}`)]) };
 }
 
 /** The layout of one event of a token, drawn from `chance`. */

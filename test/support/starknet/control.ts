@@ -4,7 +4,6 @@ import { z } from 'zod';
 
 import { readBody, send } from '../../../infra/embedded/loopback.ts';
 import type { Ledger } from '../../../infra/embedded/starknet/ledger.ts';
-import { tokenAt } from '../../../infra/embedded/starknet/tokens.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { faultSchema, type Faults } from './faults.ts';
 import type { ScriptedChain } from './scripted-chain.ts';
@@ -150,7 +149,7 @@ async function handle(options: ControlOptions, request: IncomingMessage): Promis
     }
     case '/control/balance': {
       const asked = balanceQuery.parse(query);
-      const token = tokenAt(BigInt(asked.token));
+      const token = chain?.source.schedule.tokens.at(BigInt(asked.token)) ?? null;
       if (chain === null || token === null)
         throw new AppError('NOT_FOUND', `there is no token ${asked.token}`);
       const holder = chain.source.actors.find(BigInt(asked.account));

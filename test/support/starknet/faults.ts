@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 
 import { readBody, send } from '../../../infra/embedded/loopback.ts';
-import { answerRequest, parseRequest } from '../../../infra/embedded/starknet/http.ts';
+import { answerRequest, failure, parseRequest } from '../../../infra/embedded/starknet/http.ts';
 import { heightOf, type Ledger } from '../../../infra/embedded/starknet/ledger.ts';
 import { RpcError, blockId } from '../../../infra/embedded/starknet/protocol.ts';
 import type { RpcCall, RunCall } from '../../../infra/embedded/starknet/rpc.ts';
@@ -16,6 +16,7 @@ export const faultSchema = z.object({
     'http429', // with Retry-After: `retryAfter` seconds
     'http503',
     'hang', // never responds
+    'batch-refused', // a batch gets one error: `code`, `message`
     'truncated', // half of the JSON
     'null-result',
     'missing-events', // one event missing, under the full count
@@ -109,6 +110,10 @@ export function createFaultyListener({ faults, ledger, run, runOnFork }: FaultyR
     if (struck('http503') !== undefined)
       return send(response, 503, 'upstream connect error', { 'content-type': 'text/plain' });
 
+    const refused = request?.isBatch === true ? struck('batch-refused') : undefined;
+    if (refused !== undefined)
+      return send(response, 200, failure(null, errorOf(refused, -32600, 'batch requests are not supported')));
+
     const body = await answerRequest(request, (call) => runWithFaults(call, strikes.get(call) ?? []));
     if (struck('truncated') === undefined) return send(response, 200, body);
     const whole = Buffer.from(body);
@@ -117,8 +122,7 @@ export function createFaultyListener({ faults, ledger, run, runOnFork }: FaultyR
 
   async function runWithFaults(call: RpcCall, strikes: readonly Strike[]): Promise<unknown> {
     const failing = strikes.find(({ fault }) => fault.kind === 'error')?.fault;
-    if (failing !== undefined)
-      throw new RpcError(failing.code ?? -32603, failing.message ?? 'Internal error', failing.data);
+    if (failing !== undefined) throw errorOf(failing, -32603, 'Internal error');
     const forked = strikes.find(({ fault, before }) => fault.kind === 'two-forks' && before % 2 === 0);
     const result = await (forked === undefined ? run(call) : runOnFork(forked.fault.fork)(call));
     if (strikes.length === 0) return result;
@@ -130,6 +134,10 @@ export function createFaultyListener({ faults, ledger, run, runOnFork }: FaultyR
       .then((text) => respond(text, response))
       .catch(() => response.destroy());
   };
+}
+
+function errorOf({ code, message, data }: Fault, defaultCode: number, defaultMessage: string): RpcError {
+  return new RpcError(code ?? defaultCode, message ?? defaultMessage, data);
 }
 
 /** The height that a call is about; null if it names none. */

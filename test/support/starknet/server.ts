@@ -15,6 +15,9 @@ const { values } = parseArgs({
     seed: { type: 'string', default: 'demo' },
     head: { type: 'string', default: '300' },
     transfers: { type: 'string', default: '28' },
+    malformed: { type: 'string', default: '0' },
+    /** Token contracts besides those of tokens.json. */
+    'copied-tokens': { type: 'string', default: '0' },
     /** Folder of prepared blocks. */
     prepared: { type: 'string' },
     /** Folder of recorded blocks. */
@@ -31,6 +34,8 @@ const node = await createSimulatedNode({
   seed: values.seed,
   initialHead: readNumber('head', values.head),
   transfersPerBlock: readNumber('transfers', values.transfers),
+  malformed: readNumber('malformed', values.malformed),
+  copiedTokens: readNumber('copied-tokens', values['copied-tokens']),
   manual: true,
   control: true,
   preparedDir: values.prepared,

@@ -87,6 +87,17 @@ describe('faults', () => {
       );
     }));
 
+  test('batch-refused answers a batch with one error, and single calls as usual', () =>
+    run({ kind: 'batch-refused' }, async (url) => {
+      const calls = [1, 2].map((id) => ({ jsonrpc: '2.0', id, method: BLOCKS, params: ['latest'] }));
+      expect(await jsonOf(post(url, calls))).toEqual({
+        jsonrpc: '2.0',
+        id: null,
+        error: { code: -32600, message: expect.any(String) },
+      });
+      expect((await jsonOf(post(url, calls[0]))).result.block_number).toBe(50);
+    }));
+
   test('error sends the given JSON-RPC error', () =>
     run({ kind: 'error', code: 20, message: 'x', data: { y: 1 }, methods: [BLOCKS] }, async (url) => {
       expect((await rpc(url, BLOCKS, ['latest'])).error).toEqual({ code: 20, message: 'x', data: { y: 1 } });

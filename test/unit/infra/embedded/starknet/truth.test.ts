@@ -2,9 +2,11 @@ import { beforeAll, describe, expect, test, vi } from 'vitest';
 
 import { createChain, type SimulatedChain } from '../../../../../infra/embedded/starknet/chain.ts';
 import type { SimBlock } from '../../../../../infra/embedded/starknet/blocks.ts';
+import { simulatedLedger } from '../../../../../infra/embedded/starknet/ledger.ts';
 import { layoutNames } from '../../../../../infra/embedded/starknet/layouts.ts';
 import { chainOptionsOf } from '../../../../../infra/embedded/starknet/node.ts';
-import { tokenAt, tokens } from '../../../../../infra/embedded/starknet/tokens.ts';
+import { selectors } from '../../../../../infra/embedded/starknet/selectors.ts';
+import { tokenAt, tokenTable, tokens } from '../../../../../infra/embedded/starknet/tokens.ts';
 
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
@@ -202,6 +204,50 @@ describe('a chain of 3,000 blocks with forks', () => {
     expect(all.some(({ to, isFee }) => !isFee && sequencers.has(to))).toBe(true);
     expect(all.some(({ item }) => item > 3)).toBe(true);
     expect(all.every(({ from, to }) => from !== 0n || to !== 0n)).toBe(true);
+  });
+});
+
+describe('copied tokens', () => {
+  const table = tokenTable(300);
+  const copies = table.list.slice(tokens.length);
+
+  test('have their own addresses and names, and a third of them are NFT contracts', () => {
+    expect(new Set(table.list.map(({ address }) => address)).size).toBe(tokens.length + 300);
+    const names = copies.flatMap(({ name }) => (name.as === 'revert' ? [] : [name.bytes.toString('hex')]));
+    expect(new Set(names).size).toBe(names.length);
+    for (const { name } of copies) {
+      // A felt holds 31 bytes.
+      expect(name.as === 'felt' ? name.bytes.length : 0).toBeLessThanOrEqual(31);
+    }
+    expect(copies.filter(({ standard }) => standard === 'erc721' || standard === 'erc1155')).toHaveLength(
+      100,
+    );
+  });
+
+  test('are all transferred, in every layout, and answer to calls', () => {
+    const options = chainOptionsOf({ initialHead: 400, transfersPerBlock: 125, copiedTokens: 300 });
+    const mixed = createChain({ ...options, genesisTime: 1_700_000_000 });
+    const seen = new Set<bigint>();
+    const layouts = new Set<string>();
+    for (let height = 1; height <= 400; height++) {
+      for (const { token, layout } of mixed.block(height).transfers) {
+        seen.add(token);
+        layouts.add(layout);
+      }
+    }
+    expect(copies.filter(({ address }) => !seen.has(address))).toEqual([]);
+    expect([...layouts].sort()).toEqual([...layoutNames].sort());
+    const ledger = simulatedLedger(mixed);
+    for (const { address, name } of copies) {
+      const answer = ledger.contracts.call({
+        address,
+        selector: BigInt(selectors.name),
+        calldata: [],
+        height: 400,
+      });
+      if (answer.is !== 'result' || name.as !== 'felt') continue;
+      expect(BigInt(answer.felts[0] ?? 0)).toBe(BigInt(`0x${name.bytes.toString('hex')}`));
+    }
   });
 });
 
