@@ -36,10 +36,12 @@ export interface ChainProcess {
 export async function startChain(options: {
   head: number;
   perBlock: number;
+  /** Some hundred token contracts, a third of them NFTs with metadata, and malformed events, as on a real chain. */
+  mixed?: boolean;
   /** Blocks up to `head` are generated beforehand into this folder, so that serving one is only a read. */
   preparedDir?: string;
 }): Promise<ChainProcess> {
-  const { head, perBlock, preparedDir } = options;
+  const { head, perBlock, mixed = false, preparedDir } = options;
   const child = spawn(
     process.execPath,
     [
@@ -48,6 +50,7 @@ export async function startChain(options: {
       '--seed=bench',
       `--head=${head}`,
       `--transfers=${perBlock}`,
+      ...(mixed ? ['--copied-tokens=300', '--malformed=0.01'] : []),
       ...(preparedDir === undefined ? [] : ['--prepared', preparedDir]),
     ],
     // Ctrl-C must reach only the bench, which stops this process.

@@ -9,6 +9,7 @@ import { balances } from './cases/balances.ts';
 import { commands } from './cases/commands.ts';
 import { domains } from './cases/domains.ts';
 import { headLag } from './cases/head-lag.ts';
+import { idle } from './cases/idle.ts';
 import { limits } from './cases/limits.ts';
 import { nftMetadata } from './cases/nft-metadata.ts';
 import { nfts } from './cases/nft.ts';
@@ -32,6 +33,7 @@ const cases: readonly BenchCase[] = [
   headLag,
   pipeline,
   start,
+  idle,
   commands,
   limits,
   trace,
@@ -58,7 +60,7 @@ Options
   --brokers N     Kafka brokers in backfill: 1, or 3 with three replicas, of which two acknowledge (1)
   --rows N        transfers in the tables of pages (5,000,000)
   --hot-legs N    ledger legs of the largest account in pages, balances and portfolio (20,000,000)
-  --per-block N   transfers per block (100)
+  --per-block N   transfers per block (125)
   --samples N     number of samples, instead of the default of each case
   --profile DIR   save CPU profiles of the service's Node processes in DIR, and show the most expensive functions
   --node-options=TEXT   NODE_OPTIONS of the service's processes, to compare settings of Node
@@ -75,7 +77,7 @@ const { values, positionals } = parseArgs({
     brokers: { type: 'string', default: '1' },
     rows: { type: 'string', default: '5000000' },
     'hot-legs': { type: 'string', default: '20000000' },
-    'per-block': { type: 'string', default: '100' },
+    'per-block': { type: 'string', default: '125' },
     samples: { type: 'string' },
     profile: { type: 'string' },
     'node-options': { type: 'string', default: '' },

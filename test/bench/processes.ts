@@ -66,8 +66,8 @@ function commandLine(pid: number): string {
   }
 }
 
-/** CPU seconds of a process and its descendants. */
-function cpuOfTree(root: number, all: readonly Stat[]): number {
+/** CPU seconds of a process and its descendants, running or exited, since their start. */
+export function cpuOfTree(root: number, all: readonly Stat[] = allProcesses()): number {
   const stat = all.find(({ pid }) => pid === root);
   const own = stat === undefined ? 0 : stat.cpuSeconds + stat.endedSeconds;
   return all.filter(({ parent }) => parent === root).reduce((sum, { pid }) => sum + cpuOfTree(pid, all), own);

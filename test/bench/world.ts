@@ -2,6 +2,8 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
+import { answerGateway } from '../../infra/embedded/ipfs/gateway.ts';
+import { serveOnLoopback } from '../../infra/embedded/loopback.ts';
 import { freePort } from '../../infra/embedded/ports.ts';
 import { Releasers, sleep } from '../../infra/lifecycle.ts';
 import { startKafkaCluster } from '../support/kafka-cluster.ts';
@@ -24,6 +26,8 @@ export interface World {
   /** Reports progress; not part of the result. */
   readonly say: (line: string) => void;
   chain(options: Parameters<typeof startChain>[0]): Promise<ChainProcess>;
+  /** Serves the metadata of the simulated NFTs from this process; returns the gateway's URL. */
+  gateway(): Promise<string>;
   /** Starts three Kafka brokers. */
   kafkaCluster(): Promise<KafkaCluster>;
   /** Starts the whole service, as `npm start` does. */
@@ -65,6 +69,11 @@ export function createWorld(options: {
       const chain = await startChain(asked);
       releasers.push('simulated node', () => chain.stop());
       return chain;
+    },
+    async gateway() {
+      const { url, close } = await serveOnLoopback(answerGateway);
+      releasers.push('gateway', close);
+      return url;
     },
     async kafkaCluster() {
       const cluster = await startKafkaCluster();

@@ -49,9 +49,7 @@ const GENESIS_SALT = 0x7fffffff;
 export function createBlockSource(options: BlockOptions): BlockSource {
   const { tree, density, copiedTokens } = options;
   const seed = seedWord(options.seed);
-  const codec = createIdCodec(
-    `${options.seed}:${density.slots}:${density.movesPerSlot}:${options.malformed}${copiedTokens === 0 ? '' : `:${copiedTokens}`}`,
-  );
+  const codec = createIdCodec(codecSeed(options));
   const actors = createActors(options.seed, codec);
   const schedule = createSchedule(seed, density, tree, tokenTable(copiedTokens));
   const cache = new Map<string, SimBlock>();
@@ -132,6 +130,15 @@ export function createBlockSource(options: BlockOptions): BlockSource {
       return null;
     },
   };
+}
+
+function codecSeed({
+  seed,
+  density: { slots, movesPerSlot },
+  malformed,
+  copiedTokens,
+}: BlockOptions): string {
+  return [seed, slots, movesPerSlot, malformed].concat(copiedTokens === 0 ? [] : [copiedTokens]).join(':');
 }
 
 function remember(cache: Map<string, SimBlock>, key: string, block: SimBlock): void {

@@ -93,7 +93,7 @@ export const pages: BenchCase = {
       [
         'txhash',
         () => `/api/transfers/?${limit}&txhash=${one(synthetic.hashes).hash}`,
-        { tail: wanted.hashTail },
+        { median: wanted.hashMedian, tail: wanted.hashTail },
       ],
     ];
     for (const [name, path, want] of kinds) {
@@ -130,7 +130,11 @@ export const pages: BenchCase = {
         name: `${CONNECTIONS} connections, every page read anew`,
         value: unlike.samples.length / unlike.seconds,
         unit: 'req/s',
+        want: wanted.pageRate,
       },
+      ...latency(`${CONNECTIONS} connections, read anew`, unlike.samples, {
+        median: wanted.pageMedianTogether,
+      }),
     );
     const sizes = await tableSizes(stores);
     return {

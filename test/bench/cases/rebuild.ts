@@ -1,5 +1,4 @@
 import { execFile } from 'node:child_process';
-import { join } from 'node:path';
 import { promisify } from 'node:util';
 
 import { z } from 'zod';
@@ -7,7 +6,7 @@ import { z } from 'zod';
 import { wanted } from '../case.ts';
 import type { BenchCase } from '../case.ts';
 import { chainCompleteness } from '../completeness.ts';
-import { follow } from './backfill.ts';
+import { follow, mixedChain } from './backfill.ts';
 
 const run = promisify(execFile);
 /** The fields of `tds rebuild --json` that the case uses. */
@@ -25,17 +24,11 @@ export const rebuild: BenchCase = {
   name: 'rebuild',
   summary: '`tds rebuild transfers account-ledger` from Kafka, next to a running service',
   async run(world, { transfers, perBlock }) {
-    const head = Math.ceil((1.02 * transfers) / perBlock);
-    world.say(`preparing a chain of ${head} blocks`);
-    const chain = await world.chain({ head, perBlock, preparedDir: join(world.dir, 'chain') });
-    const truth = await chain.truth();
+    const { truth, settings } = await mixedChain(world, transfers, perBlock);
     world.say(`indexing ${truth.transfers} transfers first`);
-    const { service, dataDir } = await world.service('rebuild', {
-      STARKNET_RPC_URL: chain.url,
-      INDEX_FROM: '0',
-    });
+    const { service, dataDir } = await world.service('rebuild', settings);
     const client = world.client(service.baseUrl, { 'api-key': service.demo.api_key });
-    await follow(world, client, truth.transfers, Date.now());
+    await follow(world, client, truth.transfers, { began: Date.now(), root: service.pid });
 
     world.say('rebuilding');
     const began = performance.now();

@@ -74,13 +74,15 @@ export const start: BenchCase = {
   },
 };
 
-async function totals(service: RunningService): Promise<number> {
+/** Transfers in the totals of the API. */
+export async function totals(service: RunningService): Promise<number> {
   const { status, json } = await service.get('/api/indexer/progress/');
   if (status !== 200) throw new Error(`the API answered ${status}`);
   return progress.parse(json).totals.transfers;
 }
 
-async function freshAnswer(service: RunningService): Promise<void> {
+/** Resolves when the API shows a transfer of the last seconds. */
+export async function freshAnswer(service: RunningService): Promise<void> {
   const began = performance.now();
   for (;;) {
     const { status, json } = await service.get(`/api/transfers/?token=${STRK_TOKEN}&limit=1`);
