@@ -9,6 +9,9 @@ import { createClient } from './client.ts';
 
 const program = fileURLToPath(new URL('../support/starknet/server.ts', import.meta.url));
 
+/** Token contracts of a mixed chain besides those of the demonstration chain. */
+export const COPIED_TOKENS = 300;
+
 const counts = z.record(z.string(), z.number());
 /** The simulated node's count of the transfers that it intended, independent of the decoder. */
 const truth = z.object({
@@ -27,6 +30,8 @@ export interface ChainProcess {
   readonly pid: number;
   /** Makes blocks; resolves when the node serves them. */
   advance(blocks: number): Promise<{ head: number }>;
+  /** Serves the chain up to a lower head, as a lagging node does; null: all of it. */
+  serveUpTo(height: number | null): Promise<void>;
   /** Counts of all blocks, or of a range. */
   truth(range?: { from: number; to: number }): Promise<Truth>;
   stop(): Promise<void>;
@@ -50,7 +55,7 @@ export async function startChain(options: {
       '--seed=bench',
       `--head=${head}`,
       `--transfers=${perBlock}`,
-      ...(mixed ? ['--copied-tokens=300', '--malformed=0.01'] : []),
+      ...(mixed ? [`--copied-tokens=${COPIED_TOKENS}`, '--malformed=0.01'] : []),
       ...(preparedDir === undefined ? [] : ['--prepared', preparedDir]),
     ],
     // Ctrl-C must reach only the bench, which stops this process.
@@ -66,14 +71,17 @@ export async function startChain(options: {
   const { url, pid } = z.object({ url: z.string(), pid: z.number() }).parse(JSON.parse(line));
   const control = createClient(url);
   const place = z.object({ head: z.number() });
+  const command = async (body: object): Promise<string> => {
+    const answered = await control.post('/control', body);
+    if (answered.status !== 200)
+      throw new Error(`the simulated node answered ${answered.status}: ${answered.body}`);
+    return answered.body;
+  };
   return {
     url,
     pid,
-    async advance(blocks) {
-      const { status, body } = await control.post('/control', { command: 'advance', blocks });
-      if (status !== 200) throw new Error(`the simulated node answered ${status}: ${body}`);
-      return place.parse(JSON.parse(body));
-    },
+    advance: async (blocks) => place.parse(JSON.parse(await command({ command: 'advance', blocks }))),
+    serveUpTo: async (height) => void (await command({ command: 'setHead', height })),
     truth: (range) =>
       control.read(
         range === undefined ? '/control/stats' : `/control/stats?from=${range.from}&to=${range.to}`,

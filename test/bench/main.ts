@@ -11,6 +11,7 @@ import { domains } from './cases/domains.ts';
 import { headLag } from './cases/head-lag.ts';
 import { idle } from './cases/idle.ts';
 import { limits } from './cases/limits.ts';
+import { machineLimits } from './cases/machine.ts';
 import { nftMetadata } from './cases/nft-metadata.ts';
 import { nfts } from './cases/nft.ts';
 import { pages } from './cases/pages.ts';
@@ -21,6 +22,7 @@ import { rebuild } from './cases/rebuild.ts';
 import { start } from './cases/start.ts';
 import { trace } from './cases/trace.ts';
 import { webhooks } from './cases/webhooks.ts';
+import { quick } from './quick/quick.ts';
 import { summarizeProfiles } from './profile.ts';
 import { describeMachine, difference, isComplete, renderMachine, renderReport, verdict } from './report.ts';
 import { createWorld } from './world.ts';
@@ -45,6 +47,7 @@ const cases: readonly BenchCase[] = [
   nftMetadata,
   domains,
   abuse,
+  machineLimits,
 ];
 
 const help = `npm run bench [-- case… options]
@@ -64,6 +67,9 @@ Options
   --samples N     number of samples, instead of the default of each case
   --profile DIR   save CPU profiles of the service's Node processes in DIR, and show the most expensive functions
   --node-options=TEXT   NODE_OPTIONS of the service's processes, to compare settings of Node
+  --quick         compare the CPU time of the most important parts with reference work, in a minute or two; fail on a loss
+                  of more than 30 % against test/bench/quick/ratios.json
+  --record        with --quick: measure three times and write that file
   --json          print one JSON document instead of tables
 
 A figure is "missed", "reached" or at its "aim". The exit code is 1 if a completeness difference is not 0 or a case fails.
@@ -81,6 +87,8 @@ const { values, positionals } = parseArgs({
     samples: { type: 'string' },
     profile: { type: 'string' },
     'node-options': { type: 'string', default: '' },
+    quick: { type: 'boolean', default: false },
+    record: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
@@ -114,7 +122,8 @@ const scale: Scale = {
   perBlock: count('per-block', values['per-block']),
   samples: values.samples === undefined ? null : count('samples', values.samples),
 };
-const chosen = positionals.length === 0 ? cases : cases.filter(({ name }) => positionals.includes(name));
+const named = positionals.length === 0 ? cases : cases.filter(({ name }) => positionals.includes(name));
+const chosen = values.quick ? [quick(values.record)] : named;
 const profileDir = values.profile === undefined ? null : resolve(values.profile);
 if (profileDir !== null) mkdirSync(profileDir, { recursive: true });
 

@@ -7,6 +7,10 @@ export function percentile(samples: readonly number[], share: number): number {
   return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? Number.NaN;
 }
 
+export function median(samples: readonly number[]): number {
+  return percentile(samples, 0.5);
+}
+
 /** p50 and p99 of samples in milliseconds. */
 export function latency(
   name: string,
