@@ -115,8 +115,13 @@ test('verifies, and repairs every replica', async () => {
 test('derives wrong rows without a sequential quorum: the replicas of this test lag enough', async () => {
   await project.stop();
   project = await world.start('project', { CLICKHOUSE_CLUSTER: '' });
-  world.node.control({ command: 'reorg', depth: 6, length: 9 });
-  await world.settled();
-  await replicas.drained();
-  expect((await world.tableDifferences()).join('\n')).toMatch(/account_ledger_ranges|transfer_counts/);
+  // A derive step reads wrong rows if it comes to the late replica, which one reorg need not show.
+  let differences = '';
+  for (let reorg = 0; reorg < 10 && differences === ''; reorg += 1) {
+    world.node.control({ command: 'reorg', depth: 6, length: 9 });
+    await world.settled();
+    await replicas.drained();
+    differences = (await world.tableDifferences()).join('\n');
+  }
+  expect(differences).toMatch(/account_ledger_ranges|transfer_counts|indexed_block_ranges/);
 });
