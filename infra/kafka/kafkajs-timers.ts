@@ -19,6 +19,7 @@ RequestQueue.prototype.scheduleCheckPendingRequests = function () {
 };
 
 RequestQueue.prototype.scheduleRequestTimeoutCheck = function () {
+  if (!this.enforceRequestTimeout) return;
   this.destroy();
   this.requestTimeoutIntervalId = setInterval(
     () => {

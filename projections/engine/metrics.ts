@@ -40,7 +40,7 @@ export function createProjectionMetrics(registry: Registry) {
     }),
     deriveSeconds: new Histogram({
       name: 'tds_projection_derive_seconds',
-      help: 'Duration of the derive step of one batch',
+      help: 'Duration of the derive step of one round of batches',
       labelNames: ['projection'] as const,
       buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10],
       registers,

@@ -7,7 +7,7 @@ import type { Batch } from './batch.ts';
 /** The locks that a swap of served builds waits for. Each occupies a connection, so consecutive batches share one. */
 export interface BatchLocks {
   /** The lock of one batch: the one in use, or a new one after `renew`. Released once all its batches have released it. */
-  take(batch: Batch): Promise<ServedLock>;
+  take(batch: Pick<Batch, 'shares'>): Promise<ServedLock>;
   /** Makes the next batch take a new lock, so that a swap that is waiting comes first. */
   renew(): void;
 }
@@ -31,8 +31,8 @@ export function createBatchLocks({ hold, ...dependencies }: BatchLockDependencie
   let holding: Promise<unknown> = Promise.resolve();
   let current: SharedLock | null = null;
 
-  const open = (batch: Batch): SharedLock => {
-    const builds = batch.shares.map(({ target }) => target.build);
+  const open = ({ shares }: Pick<Batch, 'shares'>): SharedLock => {
+    const builds = shares.map(({ target }) => target.build);
     const held = holding.then(() => (hold === null ? NO_LOCK : onPostgres(() => hold(builds))));
     holding = held.catch(() => {});
     return { held, users: 0 };
