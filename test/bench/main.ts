@@ -67,8 +67,8 @@ Options
   --samples N     number of samples, instead of the default of each case
   --profile DIR   save CPU profiles of the service's Node processes in DIR, and show the most expensive functions
   --node-options=TEXT   NODE_OPTIONS of the service's processes, to compare settings of Node
-  --quick         compare the CPU time of the most important parts with reference work, in a minute or two; fail on a loss
-                  of more than 30 % against test/bench/quick/ratios.json
+  --quick         compare the CPU time of the most important parts with reference work, in a minute or two; fail on a large loss
+                  against test/bench/quick/ratios.json
   --record        with --quick: measure three times and write that file
   --json          print one JSON document instead of tables
 

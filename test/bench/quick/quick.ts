@@ -21,8 +21,14 @@ const PER_BLOCK = 125;
 const BLOCKS = 60;
 const WARM_UP = 4;
 const ROUNDS = 15;
-/** Largest loss against the recorded ratio. */
+/** Largest loss against the recorded ratio of work that runs in turn with the reference, in one process. */
 const LOSS = 1.3;
+/**
+ * The same where many processes share the cores with the reference. On another machine the unchanged service had up to
+ * 63 % more than recorded, in each of three attempts at least 32 %: switches between processes and cold caches cost them
+ * more than they cost the reference.
+ */
+const LOSS_OF_SERVICE = 2;
 /** A loss counts only if every attempt has it: other work on the machine may spoil one. */
 const ATTEMPTS = 3;
 
@@ -34,7 +40,7 @@ const ATTEMPTS = 3;
  */
 export const quick = (isRecording: boolean): BenchCase => ({
   name: 'quick',
-  summary: `CPU time relative to reference work; ${isRecording ? 'recorded' : 'fails on a loss of more than 30 %'}`,
+  summary: `CPU time relative to reference work; ${isRecording ? 'recorded' : 'fails on a large loss against the recorded ratios'}`,
   async run(world) {
     const { chain, settings } = await mixedChain(world, TRANSFERS, PER_BLOCK);
     const reference = createReference();
@@ -50,8 +56,8 @@ export const quick = (isRecording: boolean): BenchCase => ({
 
     const recorded = isRecording ? null : recordedSchema.parse(JSON.parse(readFileSync(file, 'utf8')));
     const parts = [
-      ...(await attempted(() => measureInProcess(reference, answers), recorded)),
-      ...(await attempted(ofService, recorded)),
+      ...(await attempted(() => measureInProcess(reference, answers), recorded, LOSS)),
+      ...(await attempted(ofService, recorded, LOSS_OF_SERVICE)),
     ];
     if (recorded === null) record(parts);
     return {
@@ -74,9 +80,9 @@ export const quick = (isRecording: boolean): BenchCase => ({
       ],
       completeness: [
         {
-          what: 'parts that take 30 % more than recorded',
+          what: 'parts that take far more than recorded',
           expected: 0,
-          found: recorded === null ? 0 : parts.filter((part) => isSlow(part, recorded)).length,
+          found: recorded === null ? 0 : parts.filter(({ isSlow }) => isSlow).length,
         },
         ...completeness,
       ],
@@ -85,33 +91,32 @@ export const quick = (isRecording: boolean): BenchCase => ({
   },
 });
 
-/** A part with its ratio in each attempt. */
+/** A part with its ratio in each attempt. It is slow if each is above the largest loss. */
 interface Attempted {
   readonly name: string;
   readonly attempts: readonly number[];
+  readonly isSlow: boolean;
 }
 
 /** Measures until no part is slow, at most three times; to record (`recorded` is null), always three times. */
 async function attempted(
   measure: (attempt: number) => Promise<Ratios>,
   recorded: Ratios | null,
+  loss: number,
 ): Promise<Attempted[]> {
   let parts: Attempted[] = [];
   for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
     const ratios = await measure(attempt);
     const earlier = new Map(parts.map(({ name, attempts }) => [name, attempts]));
-    parts = Object.entries(ratios).map(([name, ratio]) => ({
-      name,
-      attempts: [...(earlier.get(name) ?? []), ratio],
-    }));
-    if (recorded !== null && !parts.some((part) => isSlow(part, recorded))) break;
+    parts = Object.entries(ratios).map(([name, ratio]) => {
+      const attempts = [...(earlier.get(name) ?? []), ratio];
+      // A part without a recorded ratio is slow, too: it has to be recorded.
+      const isSlow = !(Math.min(...attempts) <= loss * (recorded?.[name] ?? Number.NaN));
+      return { name, attempts, isSlow };
+    });
+    if (recorded !== null && !parts.some(({ isSlow }) => isSlow)) break;
   }
   return parts;
-}
-
-/** A part without a recorded ratio is slow, too: it has to be recorded. */
-function isSlow({ name, attempts }: Attempted, recorded: Ratios): boolean {
-  return !(Math.min(...attempts) <= LOSS * (recorded[name] ?? Number.NaN));
 }
 
 function record(parts: readonly Attempted[]): void {
