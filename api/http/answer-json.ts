@@ -1,6 +1,7 @@
 import { z } from 'zod';
 
 import { createYielding } from '../../infra/yielding.ts';
+import { StreamedAnswer } from './route.ts';
 import type { Route } from './route.ts';
 
 /** Size of the parts of a large answer, in characters. */
@@ -14,6 +15,7 @@ const ITEMS = 16;
  */
 export async function* jsonParts(route: Route, status: number, body: unknown): AsyncGenerator<string> {
   const schema = route.response[status];
+  if (schema instanceof StreamedAnswer) throw new TypeError(`${route.path}: the answer is not JSON`);
   if (schema instanceof z.ZodArray) {
     yield* arrayParts(route, status, schema, body as Iterable<unknown>);
     return;

@@ -12,7 +12,8 @@ import type { BodyIntake } from './body-intake.ts';
 import { addressBlock } from './client-address.ts';
 import type { CallerNote, RequestState } from './request-state.ts';
 import type { Caller } from './read-queue.ts';
-import type { RequestInfo, Route, RouteAnswer } from './route.ts';
+import { StreamedAnswer } from './route.ts';
+import type { RequestInfo, Route, RouteAnswer, StreamedBody } from './route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 
 export interface RouteHandlerDeps extends IdentifyDeps {
@@ -101,10 +102,15 @@ async function send(
   { status, body, headers }: RouteAnswer,
   place: RequestInfo['place'],
 ): Promise<Buffer | null> {
-  limitSending(context, place);
   context.status = status;
   context.set(headers ?? {});
-  if (route.response[status] === null) {
+  const declared = route.response[status];
+  if (declared instanceof StreamedAnswer) {
+    stream(context, body as StreamedBody);
+    return null;
+  }
+  limitSending(context, place);
+  if (declared === null) {
     context.body = null;
     return null;
   }
@@ -119,6 +125,13 @@ async function send(
   const json = Buffer.from(text);
   context.body = json;
   return json;
+}
+
+function stream(context: Context, { mediaType, stream: parts, trailers }: StreamedBody): void {
+  // Before Koa's own listener, which ends the response.
+  if (trailers !== undefined) parts.once('end', () => context.res.addTrailers(trailers()));
+  context.type = mediaType;
+  context.body = parts;
 }
 
 /** Disconnects a client that reads too slowly, sooner if others wait for the place that its request keeps. */

@@ -1,9 +1,10 @@
 import { z } from 'zod';
 import { createDocument } from 'zod-openapi';
-import type { ZodOpenApiOperationObject, ZodOpenApiPathsObject } from 'zod-openapi';
+import type { ZodOpenApiOperationObject, ZodOpenApiPathsObject, ZodOpenApiResponseObject } from 'zod-openapi';
 
 import { errorBody } from '../../schemas/api/common.ts';
-import type { Auth, Route } from './route.ts';
+import { StreamedAnswer } from './route.ts';
+import type { Auth, Responses, Route } from './route.ts';
 
 /** Version of the API contract; also sent as `X-API-Version`. */
 export const API_VERSION = '1.0.0';
@@ -91,7 +92,7 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
     {
       description: statusDescriptions[Number(status)] ?? 'Answer',
       headers: status === '201' ? createdHeaders : headers,
-      ...(schema === null ? {} : { content: { 'application/json': { schema } } }),
+      ...contentOf(schema),
     },
   ]);
   return {
@@ -114,6 +115,16 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
         }),
     responses: Object.fromEntries([...errors, ...answers]),
   };
+}
+
+function contentOf(schema: Responses[number] | undefined): Pick<ZodOpenApiResponseObject, 'content'> {
+  if (schema === null || schema === undefined) return {};
+  if (!(schema instanceof StreamedAnswer)) return { content: { 'application/json': { schema } } };
+  const media = Object.entries(schema.content).map(([type, description]) => [
+    type,
+    { schema: z.string().meta({ description }) },
+  ]);
+  return { content: Object.fromEntries(media) };
 }
 
 /** An absent body is parsed as `{}`. */

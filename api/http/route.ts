@@ -1,3 +1,5 @@
+import type { Readable } from 'node:stream';
+
 import { z } from 'zod';
 
 import type { ServedBuilds } from '../../projections/served.ts';
@@ -62,8 +64,24 @@ interface Call {
   body(): Promise<unknown>;
 }
 
+/** Declares an answer that is not JSON and is sent while it is made: its media types, each with a description. */
+export class StreamedAnswer {
+  readonly content: Readonly<Record<string, string>>;
+  constructor(content: Readonly<Record<string, string>>) {
+    this.content = content;
+  }
+}
+
+/** The body of a `StreamedAnswer`. An error of the stream breaks the connection, so that the client sees it. */
+export interface StreamedBody {
+  readonly mediaType: string;
+  readonly stream: Readable;
+  /** Trailers, asked for once the stream has ended. Declare their names in the `Trailer` header. */
+  readonly trailers?: () => Readonly<Record<string, string>>;
+}
+
 /** Answer schemas by status; null: no body. */
-export type Responses = Readonly<Record<number, z.ZodType | null>>;
+export type Responses = Readonly<Record<number, z.ZodType | StreamedAnswer | null>>;
 
 /** What a handler returns: a declared status with its declared body. */
 type Reply<R extends Responses> = {
@@ -74,7 +92,9 @@ type Reply<R extends Responses> = {
       ? Iterable<z.input<E>>
       : R[S] extends z.ZodType
         ? z.input<R[S]>
-        : null;
+        : R[S] extends StreamedAnswer
+          ? StreamedBody
+          : null;
     headers?: Readonly<Record<string, string>>;
     /** Do not cache: the answer is incomplete. */
     noStore?: boolean;
