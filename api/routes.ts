@@ -22,6 +22,8 @@ import type { Sealing } from '../infra/sealing.ts';
 import type { ClickHouseFor } from './http/clickhouse.ts';
 import type { RefreshBus } from './commands/refresh.ts';
 import type { Route } from './http/route.ts';
+import { streamRoutes } from './stream/routes.ts';
+import type { StreamRouteDeps } from './stream/routes.ts';
 import { syncRoutes } from './sync/routes.ts';
 import { tokenRoutes } from './tokens/routes.ts';
 import { transferRoutes } from './transfers/routes.ts';
@@ -31,7 +33,7 @@ import type { CheckUrl } from './webhooks/routes.ts';
 import { webhookRoutes } from './webhooks/routes.ts';
 
 /** Dependencies of the routes. */
-export interface RouteDeps {
+export interface RouteDeps extends Omit<StreamRouteDeps, 'clickhouseFor' | 'pool'> {
   /** Read-only. */
   readonly pool: Sql;
   readonly clickhouseFor: ClickHouseFor;
@@ -58,6 +60,7 @@ export function apiRoutes(deps: RouteDeps): Route[] {
     ...sessionRoutes(deps),
     ...apiKeyRoutes(deps),
     ...transferRoutes(deps),
+    ...streamRoutes(deps),
     ...balanceRoutes({ ...deps, reading }),
     ...portfolioRoutes({ ...deps, reading }),
     ...priceRoutes(deps),

@@ -16,9 +16,11 @@ import type { Registry } from '../infra/metrics.ts';
 import type { Pool } from '../infra/postgres/client.ts';
 import { listen } from '../infra/postgres/listen.ts';
 import { openCounters } from '../infra/redis/client.ts';
+import { usableKeys } from '../projections/accounts/queries.ts';
 import { newestBlock } from '../projections/indexed-blocks/queries.ts';
 import { findOutcomes } from '../projections/outcomes/queries.ts';
 import { AD_COUNTED_CHANNEL } from '../schemas/messages/ads.ts';
+import { INDEXED_CHANNEL } from '../schemas/messages/chain-status.ts';
 import { OBSERVED_CHANNEL } from '../schemas/messages/requests.ts';
 import { createAdEvents } from './ads/events.ts';
 import type { AdEvents } from './ads/events.ts';
@@ -28,6 +30,10 @@ import { limitReads } from './http/clickhouse.ts';
 import { openCommandChannel } from '../infra/commands/channel.ts';
 import type { HealthDeps } from './health/health.ts';
 import { watchIndexedHeight } from './health/indexed-height.ts';
+import { createOpenStreams } from './stream/open-streams.ts';
+import type { OpenStreams } from './stream/open-streams.ts';
+import { createTail } from './stream/tail.ts';
+import type { Tail } from './stream/tail.ts';
 import { createLimits } from './limits/limits.ts';
 import type { Limits } from './limits/limits.ts';
 import { createPasswordChecker } from './auth/passwords.ts';
@@ -70,11 +76,12 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
   const { config, log } = options;
   const releasers = new Releasers((name, error) => log.error({ err: error, name }, 'release failed'));
   try {
-    const app = await composeApp(options, releasers);
+    const { app, streams } = await composeApp(options, releasers);
     const server = createHttpServer(app);
     const address = { host: config.host, port: config.port, name: 'The API', settings: 'PORT or HOST' };
     const { url } = await listenTcp(server, address);
     releasers.push('http server', () => drain(server));
+    releasers.push('streams', () => streams.close());
     return { url, close: () => releasers.releaseAll() };
   } catch (error) {
     await releasers.releaseAll();
@@ -82,21 +89,23 @@ export async function startApi(options: ApiOptions): Promise<{ url: string; clos
   }
 }
 
-async function composeApp(options: ApiOptions, releasers: Releasers): Promise<Koa<RequestState>> {
+async function composeApp(
+  options: ApiOptions,
+  releasers: Releasers,
+): Promise<{ app: Koa<RequestState>; streams: OpenStreams }> {
   const { config, pool, publisher, servedBuilds, log, metrics, now = Date.now } = options;
-  const height = watchIndexedHeight(
-    async () => (await newestBlock(options.clickhouse, await servedBuilds()))?.height ?? null,
-    log,
-  );
-  releasers.push('indexed height', () => height.close());
-  const indexedHeight = (): number | null => height.current();
+  const { indexedHeight, tail, streams } = followIndex(options, releasers);
   const limits = await openLimits(options, releasers);
   const usage = createUsageCounter({ publisher, now, log });
   releasers.push('usage', () => usage.close());
-  return createApp({
+  const app = createApp({
     routes: apiRoutes({
       pool,
       clickhouseFor: limitReads(options.clickhouse),
+      servedBuilds,
+      tail,
+      streams,
+      log,
       ...openBuses(options, releasers),
       passwords: await createPasswordChecker(),
       logins: limits.logins,
@@ -128,6 +137,39 @@ async function composeApp(options: ApiOptions, releasers: Releasers): Promise<Ko
     metrics,
     now,
   });
+  return { app, streams };
+}
+
+/** What is told by a notification that blocks were indexed. */
+function followIndex(
+  { config, pool, clickhouse, servedBuilds, log, metrics, now = Date.now }: ApiOptions,
+  releasers: Releasers,
+): { indexedHeight: () => number | null; tail: Tail; streams: OpenStreams } {
+  const height = watchIndexedHeight(
+    async () => (await newestBlock(clickhouse, await servedBuilds()))?.height ?? null,
+    log,
+  );
+  releasers.push('indexed height', () => height.close());
+  const tail = createTail({ clickhouse, pool, servedBuilds, log });
+  releasers.push('tail', () => tail.close());
+  const listening = listen({
+    url: required(config, 'apiDatabaseUrl'),
+    channel: INDEXED_CHANNEL,
+    applicationName: 'tds-indexed',
+    log,
+    onNotification: () => {
+      height.notify();
+      tail.notify();
+    },
+  });
+  releasers.push('tds-indexed', () => listening.close());
+  const streams = createOpenStreams({
+    perKey: config.streamsPerKey,
+    usableKeys: async (ids) => await usableKeys(pool, (await servedBuilds()).schema('accounts'), ids, now()),
+    log,
+    metrics,
+  });
+  return { indexedHeight: () => height.current(), tail, streams };
 }
 
 async function openLimits(

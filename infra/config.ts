@@ -438,6 +438,12 @@ export const settings = {
     60,
     'calls per minute to the encrypted sync, per client address',
   ),
+  streamsPerKey: setting(
+    'STREAMS_PER_KEY',
+    integer(1, 100_000),
+    2500,
+    'open streams of transfers of an API key, in each API process',
+  ),
   sessionHours: setting('SESSION_HOURS', integer(1, 8760), 24, 'lifetime of a session, in hours'),
   commandTimeoutMs: setting(
     'COMMAND_TIMEOUT_MS',

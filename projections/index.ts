@@ -14,6 +14,7 @@ import { nftMetadata } from './nft-metadata/projector.ts';
 import { nftTransfers } from './nft-transfers/projector.ts';
 import { prices } from './prices/projector.ts';
 import { quarantine } from './quarantine/projector.ts';
+import { revertedBlocks } from './reverted-blocks/projector.ts';
 import { sync } from './sync/projector.ts';
 import { tokens } from './tokens/projector.ts';
 import { transferCounts } from './transfer-counts/projector.ts';
@@ -32,6 +33,7 @@ export const chainProjections: readonly BlockProjection[] = [
   accountFeed,
   accountLedger,
   txIndex,
+  revertedBlocks,
   indexedBlocks,
 ];
 

@@ -299,3 +299,53 @@ function afterParams(after: TransferPosition | null): Record<string, unknown> {
     after_item: descending(after.item),
   };
 }
+
+/** All rows of one key prefix, in every version: `FROM … WHERE …`. */
+export interface VersionedSource {
+  readonly sql: string;
+  /** The sorting key of the table. */
+  readonly key: string;
+  readonly settles: readonly FeltFilter[];
+}
+
+/** A transfer with the block it belongs to, and the version of its row. */
+export interface VersionedTransfer {
+  readonly transfer: StoredTransfer;
+  readonly block_hash: Felt;
+  readonly seq: number;
+  /** The newest version takes the transfer back. */
+  readonly isDeleted: boolean;
+}
+
+const versionedRow = z
+  .looseObject({
+    o_block_hash: feltText,
+    o_seq: z.coerce.number().int(),
+    o_is_deleted: z.int(),
+  })
+  .transform((row): VersionedTransfer => ({
+    transfer: transfer.parse(row),
+    block_hash: row.o_block_hash,
+    seq: row.o_seq,
+    isDeleted: row.o_is_deleted === 1,
+  }));
+
+/**
+ * The newest version of each row between the heights of the filters, in the order of the chain. Versions that delete are
+ * among them: they show that a block is being reverted before `indexed_blocks` shows it, which FINAL would hide.
+ */
+export function versionedTransfers(
+  source: VersionedSource,
+  filters: TransferFilters,
+): { query: ChQuery<VersionedTransfer>; params: Params } {
+  const others = rowPredicates({ ...source }, filters);
+  const sql = `SELECT ${columns}, hex(block_hash) AS o_block_hash, seq AS o_seq, is_deleted AS o_is_deleted FROM (
+      SELECT * ${source.sql} AND block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32}
+      ORDER BY ${source.key}, seq DESC LIMIT 1 BY ${source.key}
+    ) ${others.length === 0 ? '' : `WHERE ${others.join(' AND ')}`}
+    ORDER BY block_desc DESC, position_desc DESC, item_desc DESC`;
+  return {
+    query: { name: 'transfers.versioned', sql, row: versionedRow },
+    params: filterParams([{ ...source }], filters),
+  };
+}

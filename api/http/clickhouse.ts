@@ -66,15 +66,28 @@ export const readClasses = {
       priority: TRACE_PRIORITY,
     },
   },
+  /** History of streams, some thousand transfers a read. */
+  stream: {
+    places: 3,
+    placesPerUser: 2,
+    placesPerCaller: 2,
+    maxWaiting: 10_000,
+    timeoutMs: 20_000,
+    settings: { ...pageSettings, max_result_rows: 0, max_threads: 1, priority: TRACE_PRIORITY },
+  },
 } as const satisfies Readonly<Record<string, ReadClass>>;
 export type ReadClassName = keyof typeof readClasses;
 
 /**
  * Connections of the client: two for each request of all balances of an account, which may read side by side, and two more
- * than there are other places, for health checks.
+ * than there are other places, for health checks and the newest blocks.
  */
 export const READ_CONNECTIONS =
-  readClasses.page.places + 2 * readClasses.account.places + readClasses.trace.places + 2;
+  readClasses.page.places +
+  2 * readClasses.account.places +
+  readClasses.trace.places +
+  readClasses.stream.places +
+  2;
 
 /** The client of one request: all its reads end when the client disconnects or the time of its class is up. */
 export type ClickHouseFor = (
@@ -96,6 +109,7 @@ export function limitReads(
     page: createReadQueue({ ...readClasses.page, ...limits }, now),
     account: createReadQueue({ ...readClasses.account, ...limits }, now),
     trace: createReadQueue({ ...readClasses.trace, ...limits }, now),
+    stream: createReadQueue({ ...readClasses.stream, ...limits }, now),
   };
   return (info, { readClass: name = 'page', timeoutMs } = {}) => {
     const { signal: disconnected } = info;

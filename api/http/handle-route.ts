@@ -129,6 +129,9 @@ async function send(
 
 function stream(context: Context, { mediaType, stream: parts, trailers }: StreamedBody): void {
   // Before Koa's own listener, which ends the response.
+  parts.once('close', () => {
+    if (!parts.readableEnded) context.res.destroy();
+  });
   if (trailers !== undefined) parts.once('end', () => context.res.addTrailers(trailers()));
   context.type = mediaType;
   context.body = parts;

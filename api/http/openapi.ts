@@ -22,7 +22,7 @@ const headers = z.object({
   'X-API-Version': z.string(),
   'X-Indexed-Block': z.string().optional().meta({
     description:
-      'Highest indexed block height, polled twice a second: the response may contain newer blocks; absent before the first block',
+      'Highest indexed block height, read when blocks are indexed: the response may contain newer blocks; absent before the first block',
   }),
   'RateLimit-Policy': z.string().optional().meta({
     description: "The caller's limit: `q` calls in `w` seconds; absent without a limit",

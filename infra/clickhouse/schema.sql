@@ -203,6 +203,18 @@ ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, hour, observed_at)
 SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
+CREATE TABLE reverted_blocks_v1_b1
+(
+    `block_desc` UInt32,
+    `block_hash` FixedString(32),
+    `parent_hash` FixedString(32),
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (block_desc, block_hash)
+SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+
 CREATE TABLE transfer_counts_by_block_v2_b1
 (
     `range` UInt32,

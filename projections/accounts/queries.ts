@@ -78,6 +78,23 @@ export async function keyByHash(db: Sql, schema: string, keyHash: string): Promi
   return key ?? null;
 }
 
+/** Which of these keys may be used at a time (Unix milliseconds). */
+export async function usableKeys(
+  db: Sql,
+  schema: string,
+  ids: readonly number[],
+  now: number,
+): Promise<Set<number>> {
+  const rows = await sqlRows(
+    db,
+    keyRow.pick({ id: true }),
+    `SELECT k.id FROM ${schema}.api_keys k JOIN ${schema}.users u ON u.id = k.user_id
+     WHERE k.id = ANY($1) AND u.disabled_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $2)`,
+    [ids, now],
+  );
+  return new Set(rows.map(({ id }) => id));
+}
+
 const listedKeyRow = z.object({ id: z.number(), name: z.string(), created_at: z.number() });
 export type ListedKey = z.infer<typeof listedKeyRow>;
 

@@ -1,4 +1,5 @@
 import { topics } from '../../schemas/topics.ts';
+import { INDEXED_CHANNEL } from '../../schemas/messages/chain-status.ts';
 import type { ChainStatusMessage } from '../../schemas/messages/chain-status.ts';
 import { storable } from '../../schemas/text.ts';
 import { tableSql } from '../define.ts';
@@ -11,6 +12,7 @@ export const chainStatus: PostgresProjection<ChainStatusMessage> = {
   version: 1,
   topic: topics.chainStatus,
   ddl: tableSql(import.meta.url),
+  notify: { channel: INDEXED_CHANNEL, payload: ({ type }) => (type === 'l1.accepted' ? '' : null) },
   async fold(tx, message, { schema }) {
     switch (message.type) {
       case 'network.identified':

@@ -7,6 +7,8 @@ import type { CheckpointOwner, LogIdentity } from '../../infra/kafka/checkpoints
 import type { Kafka } from '../../infra/kafka/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { AppError } from '../../schemas/errors.ts';
+import { INDEXED_CHANNEL } from '../../schemas/messages/chain-status.ts';
+import { topics } from '../../schemas/topics.ts';
 import type { Topic } from '../../schemas/topics.ts';
 import type { Build } from './builds.ts';
 
@@ -74,7 +76,8 @@ export async function canResume(
 }
 
 /**
- * Moves checkpoints by compare-and-set, all in one statement, and clears the halts they pass.
+ * Moves checkpoints by compare-and-set, all in one statement, and clears the halts they pass. Those of `chain.blocks` notify
+ * `INDEXED_CHANNEL`.
  *
  * @returns the moves that were refused: another process has moved that checkpoint, or the build is retired
  */
@@ -84,5 +87,6 @@ export async function moveCheckpoints(
   moves: readonly CheckpointMove[],
 ): Promise<CheckpointMove[]> {
   const owned = moves.map((move) => ({ ...move, owner: ownerOf(move.build), move }));
-  return (await moveStored(db, log, owned)).map(({ move }) => move);
+  const channel = log.topic.name === topics.chainBlocks.name ? INDEXED_CHANNEL : null;
+  return (await moveStored(db, log, owned, channel)).map(({ move }) => move);
 }

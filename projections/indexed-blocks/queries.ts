@@ -297,3 +297,51 @@ export async function wholeUpTo(
   );
   return rest ?? (start === 0 ? null : start - 1);
 }
+
+const linkedRow = z.object({
+  height: z.int(),
+  hash: felt,
+  parent: felt,
+  timestamp: z.int(),
+  transfers: count,
+  seq: count,
+});
+/** An indexed block with its parent's hash, its number of transfers and the version of its rows. */
+export type LinkedBlock = z.infer<typeof linkedRow>;
+
+const LINKED = `${BLOCK}, concat('0x', lower(hex(parent_hash))) AS parent, transfers, seq`;
+/** The other rows of a block that is read are there too: they were inserted before it. */
+const consistent = { ...settings, max_result_rows: 0, select_sequential_consistency: 1 } as const;
+
+/** The blocks indexed between two heights, both inclusive, lowest first. */
+export async function linkedBlocks(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Tables,
+  { from, to }: { readonly from: number; readonly to: number },
+): Promise<LinkedBlock[]> {
+  const sql = `SELECT ${LINKED} FROM ${tables.table('indexed_blocks')} FINAL
+    WHERE block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32} ORDER BY block_desc DESC`;
+  return await clickhouse.rows(
+    { name: 'indexed-blocks.linked', sql, row: linkedRow },
+    { newest: descending(to), oldest: descending(from) },
+    { settings: consistent },
+  );
+}
+
+/** The newest block and those below it that are linked to it by their parents, at most `most`, lowest first. */
+export async function newestLinked(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Tables,
+  most: number,
+): Promise<LinkedBlock[]> {
+  const table = tables.table('indexed_blocks');
+  const newest = async (where: string): Promise<LinkedBlock[]> => {
+    const sql = `SELECT ${LINKED} FROM ${table} FINAL ${where} ORDER BY block_desc LIMIT {most:UInt32}`;
+    const query = { name: 'indexed-blocks.newest-linked', sql, row: linkedRow };
+    return await clickhouse.rows(query, { most }, { settings: consistent });
+  };
+  const found = await newest(`WHERE ${newestHeights(table)}`);
+  const blocks = found.length > 0 ? found : await newest('');
+  const end = blocks.findIndex((block, i) => i > 0 && blocks[i - 1]?.parent !== block.hash);
+  return (end < 0 ? blocks : blocks.slice(0, end)).toReversed();
+}

@@ -6,7 +6,7 @@ import { tokenStandard, uint } from '../../schemas/messages/common.ts';
 import type { TokenStandard } from '../../schemas/messages/common.ts';
 import type { ServedBuilds } from '../served.ts';
 import { amongFelts, feltHex, feltParam, feltText } from '../transfer-reads.ts';
-import type { TransferPosition, TransferSource } from '../transfer-reads.ts';
+import type { TransferPosition, TransferSource, VersionedSource } from '../transfer-reads.ts';
 import { ascending, ascendingSql, descending, uint32 } from '../descending.ts';
 
 export {
@@ -16,6 +16,7 @@ export {
   transferPage,
   transferPositions,
   transferSample,
+  versionedTransfers,
 } from '../transfer-reads.ts';
 export type {
   FeltFilter,
@@ -25,6 +26,8 @@ export type {
   TransferOrder,
   TransferPosition,
   TransferSource,
+  VersionedSource,
+  VersionedTransfer,
 } from '../transfer-reads.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;
@@ -66,14 +69,13 @@ export function transfersAt(tables: Tables, positions: readonly TransferPosition
  * a block has rows in as many places as it has tokens, and FINAL took 47 ms over 50 of them, this 38 ms.
  */
 export function transfersOfBlock(tables: Tables, height: number): TransferSource {
-  const key = 'token, block_desc, position_desc, item_desc';
   return {
     sql: `FROM (
       SELECT * FROM ${tables.table('transfers')}
       WHERE block_desc = {own_block:UInt32} AND token IN (
         SELECT arrayJoin(tokens) FROM ${tables.table('indexed_blocks')} FINAL WHERE block_desc = {own_block:UInt32}
       )
-      ORDER BY ${key}, seq DESC LIMIT 1 BY ${key}
+      ORDER BY ${KEY}, seq DESC LIMIT 1 BY ${KEY}
     ) WHERE is_deleted = 0`,
     params: { own_block: descending(height) },
     settles: [],
@@ -103,6 +105,28 @@ function transactionRows(tables: Tables, param: 'txhash' | 'search'): string {
       ARRAY JOIN tokens AS of_token, positions AS of_position, items AS of_item
       WHERE tx_hash = ${feltParam(param)}
     )`;
+}
+
+const KEY = 'token, block_desc, position_desc, item_desc';
+
+/** Every version of a token's transfers. */
+export function versionsOfToken(tables: Tables): VersionedSource {
+  return {
+    sql: `FROM ${tables.table('transfers')} WHERE token = ${feltParam('token')}`,
+    key: KEY,
+    settles: ['token'],
+  };
+}
+
+/** Every version of the transfers between the heights of the filters, of the tokens that the indexed blocks there hold. */
+export function versionsOfAll(tables: Tables): VersionedSource {
+  return {
+    sql: `FROM ${tables.table('transfers')} WHERE token IN (
+      SELECT arrayJoin(tokens) FROM ${tables.table('indexed_blocks')} FINAL
+      WHERE block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32})`,
+    key: KEY,
+    settles: [],
+  };
 }
 
 const heightRow = z.object({ height: z.int() });

@@ -27,3 +27,6 @@ export const chainStatusMessage = z.discriminatedUnion('type', [
   z.object({ type: z.literal('chunk.finished'), ...at, name: z.string() }),
 ]);
 export type ChainStatusMessage = z.infer<typeof chainStatusMessage>;
+
+/** `pg_notify` channel notified when blocks were indexed or taken back, or the height accepted on L1 has risen. */
+export const INDEXED_CHANNEL = 'tds_indexed';

@@ -1,0 +1,171 @@
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { Sql } from '../../infra/postgres/client.ts';
+import { versionsOfAccount } from '../../projections/account-feed/queries.ts';
+import { linkedBlocks } from '../../projections/indexed-blocks/queries.ts';
+import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
+import { tokensByAddress } from '../../projections/tokens/queries.ts';
+import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
+import type { Subject } from '../../projections/transfer-counts/queries.ts';
+import { versionedTransfers, versionsOfAll, versionsOfToken } from '../../projections/transfers/queries.ts';
+import type {
+  StoredTransfer,
+  VersionedSource,
+  VersionedTransfer,
+} from '../../projections/transfers/queries.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import { presentTransfer } from '../transfers/present.ts';
+import type { TokenTexts } from '../transfers/present.ts';
+
+/** Which transfers a stream has: those that have all of these. `account` is the sender or the recipient. */
+export type StreamFilter = Readonly<Partial<Record<'token' | 'account' | 'from' | 'to', Felt>>>;
+
+/** A transfer of a block, with the JSON that a message of it has as its data. */
+export interface StreamedTransfer {
+  readonly row: StoredTransfer;
+  json(isOnL1: boolean): string;
+}
+
+/** An indexed block with those of its transfers that were asked for, in their order. */
+export interface StreamedBlock {
+  readonly block: LinkedBlock;
+  readonly transfers: readonly StreamedTransfer[];
+}
+
+export interface BlockReading {
+  readonly clickhouse: Pick<ClickHouse, 'rows'>;
+  readonly pool: Sql;
+  readonly served: ServedBuilds;
+}
+
+export type Heights = { readonly from: number; readonly to: number };
+
+/** The rows that hold the transfers of a filter: those of the felt with the fewest. */
+export async function sourceOf(
+  { clickhouse, served }: { clickhouse: ClickHouse; served: ServedBuilds },
+  filter: StreamFilter,
+): Promise<(tables: ServedBuilds) => VersionedSource> {
+  const candidates = (['token', 'account', 'from', 'to'] as const).flatMap((name) => {
+    const felt = filter[name];
+    const subject: Subject | null =
+      felt === undefined ? null : { kind: name === 'token' ? 'token' : 'account', felt };
+    return subject === null ? [] : [{ name, subject }];
+  });
+  const totals =
+    candidates.length < 2
+      ? []
+      : await subjectTotals(
+          clickhouse,
+          served,
+          candidates.map(({ subject }) => subject),
+        );
+  const [best] = candidates
+    .map(({ name }, i) => ({ name, total: totals[i] ?? 0 }))
+    .toSorted((a, b) => a.total - b.total);
+  if (best === undefined) return versionsOfAll;
+  const { name } = best;
+  return name === 'token' ? versionsOfToken : (tables) => versionsOfAccount(tables, name);
+}
+
+/**
+ * The blocks of consecutive heights from the first of `heights`, each the parent of the next, with their transfers. It ends
+ * before the first height that is not indexed or is just being reverted or indexed again, so that it may be empty: a block
+ * that is returned has all its transfers, and none of another block.
+ */
+export async function readBlocks(
+  reading: BlockReading,
+  of: { readonly filter: StreamFilter; readonly source: (tables: ServedBuilds) => VersionedSource },
+  heights: Heights,
+): Promise<StreamedBlock[]> {
+  const blocks = linkedPrefix(await linkedBlocks(reading.clickhouse, reading.served, heights), heights.from);
+  return await withTransfers(reading, of, blocks);
+}
+
+/** The same for blocks that were read, each the parent of the next. Their rows were inserted before they could be read. */
+export async function withTransfers(
+  { clickhouse, pool, served }: BlockReading,
+  {
+    filter,
+    source,
+  }: { readonly filter: StreamFilter; readonly source: (tables: ServedBuilds) => VersionedSource },
+  blocks: readonly LinkedBlock[],
+): Promise<StreamedBlock[]> {
+  const [first, last] = [blocks[0], blocks.at(-1)];
+  if (first === undefined || last === undefined) return [];
+  const filters = { felts: filter, lo: first.height, hi: last.height };
+  const { query, params } = versionedTransfers(source(served), filters);
+  const rows = await clickhouse.rows(query, params, {
+    settings: { max_result_rows: 0, max_threads: 1, select_sequential_consistency: 1 },
+  });
+  const byHeight = Map.groupBy(rows, ({ transfer }) => transfer.block);
+  const isAll = Object.keys(filter).length === 0;
+  const whole = blocks.map((block) => ({
+    block,
+    rows: currentRows(block, byHeight.get(block.height) ?? [], isAll),
+  }));
+  const end = whole.findIndex(({ rows: found }) => found === null);
+  const settled = end < 0 ? whole : whole.slice(0, end);
+  const tokens = await tokensByAddress(
+    pool,
+    served.schema('tokens'),
+    settled.flatMap(({ rows: found }) => (found ?? []).map(({ transfer }) => transfer.token)),
+  );
+  return settled.map(({ block, rows: found }) => ({
+    block,
+    transfers: (found ?? []).map(({ transfer }) =>
+      createStreamedTransfer(transfer, tokens.get(transfer.token), block.hash),
+    ),
+  }));
+}
+
+/** Consecutive heights from the first one, each the parent of the next. */
+function linkedPrefix(blocks: readonly LinkedBlock[], first: number): readonly LinkedBlock[] {
+  const end = blocks.findIndex(
+    ({ height, parent }, i) => height !== first + i || (i > 0 && parent !== blocks[i - 1]?.hash),
+  );
+  return end < 0 ? blocks : blocks.slice(0, end);
+}
+
+/**
+ * The rows that belong to a block; null: some are of a newer version, so that the block is being reverted. All rows of a block
+ * can be counted; of a filter, a row of the block that is missing has a newer version in the same place.
+ */
+function currentRows(
+  { hash, seq, transfers }: LinkedBlock,
+  rows: readonly VersionedTransfer[],
+  isAll: boolean,
+): readonly VersionedTransfer[] | null {
+  if (rows.some((row) => row.seq > seq)) return null;
+  const current = rows.filter((row) => !row.isDeleted && row.block_hash === hash);
+  return isAll && current.length !== transfers ? null : current;
+}
+
+/** The JSON is made once for all streams that have the transfer. */
+function createStreamedTransfer(
+  row: StoredTransfer,
+  token: TokenTexts | undefined,
+  blockHash: Felt,
+): StreamedTransfer {
+  const texts = new Map<boolean, string>();
+  return {
+    row,
+    json(isOnL1) {
+      const known = texts.get(isOnL1);
+      if (known !== undefined) return known;
+      const answer = presentTransfer(row, token, isOnL1 ? row.block : null);
+      const text = JSON.stringify({ ...answer, block_hash: blockHash });
+      texts.set(isOnL1, text);
+      return text;
+    },
+  };
+}
+
+/** Whether a stream with this filter has a transfer. */
+export function isMatch({ token, account, from, to }: StreamFilter, row: StoredTransfer): boolean {
+  return (
+    (token === undefined || row.token === token) &&
+    (from === undefined || row.from === from) &&
+    (to === undefined || row.to === to) &&
+    (account === undefined || row.from === account || row.to === account)
+  );
+}

@@ -1,0 +1,87 @@
+import { createHash } from 'node:crypto';
+
+import { ZERO_FELT, isFelt } from '../../schemas/felt.ts';
+import type { Felt } from '../../schemas/felt.ts';
+
+/** The place of a transfer in its block. */
+export interface PlaceInBlock {
+  readonly position: number;
+  readonly item: number;
+}
+
+/** How far a client has come. */
+export interface StreamPosition {
+  /** The newest block of which the client has a message; null: none, it begins with the block at `next`. */
+  readonly last: { readonly height: number; readonly hash: Felt } | null;
+  /** The last transfer of `last` that the client has; null: it has all of that block. */
+  readonly within: PlaceInBlock | null;
+  /** The height whose messages come next, or the rest of them. */
+  readonly next: number;
+  /** The newest `final` that the client has; null: none. */
+  readonly final: number | null;
+}
+
+export type MessageType = 'transfer' | 'block' | 'undo' | 'final' | 'end';
+
+const typeCodes: Readonly<Record<MessageType, number>> = { transfer: 1, block: 2, undo: 3, final: 4, end: 5 };
+
+/**
+ * 66 bytes, base64url: version, type of the message, digest of the filters, newest `final`, next height, hash of the newest
+ * block (zeros: none), position and item of the last transfer (both the largest number: the whole block), mark. The type and
+ * the mark only make cursors of different messages differ.
+ */
+const VERSION = 1;
+const BYTES = 66;
+const NONE = 0xffff_ffff;
+const DIGEST_BYTES = 8;
+const at = { type: 1, digest: 2, final: 10, next: 14, hash: 18, position: 50, item: 54, mark: 58 } as const;
+
+/** @param filters text that identifies the filters; `decodeCursor` takes the cursor with the same ones only */
+export function encodeCursor(
+  { last, within, next, final }: StreamPosition,
+  filters: Buffer,
+  type: MessageType,
+  mark = '',
+): string {
+  const bytes = Buffer.alloc(BYTES);
+  bytes.writeUInt8(VERSION);
+  bytes.writeUInt8(typeCodes[type], at.type);
+  filters.copy(bytes, at.digest);
+  bytes.writeUInt32BE(final ?? NONE, at.final);
+  bytes.writeUInt32BE(next, at.next);
+  if (last !== null) bytes.write(last.hash.slice(2), at.hash, 'hex');
+  bytes.writeUInt32BE(within?.position ?? NONE, at.position);
+  bytes.writeUInt32BE(within?.item ?? NONE, at.item);
+  if (mark !== '') digestOf(mark).copy(bytes, at.mark);
+  return bytes.toString('base64url');
+}
+
+/** null unless `encodeCursor` made it with these filters. */
+export function decodeCursor(text: string, filters: Buffer): StreamPosition | null {
+  if (!/^[A-Za-z0-9_-]{88}$/.test(text)) return null;
+  const bytes = Buffer.from(text, 'base64url');
+  const isOurs =
+    bytes[0] === VERSION &&
+    Object.values(typeCodes).includes(bytes[at.type] ?? 0) &&
+    bytes.subarray(at.digest, at.digest + DIGEST_BYTES).equals(filters);
+  if (!isOurs) return null;
+  const final = bytes.readUInt32BE(at.final);
+  const next = bytes.readUInt32BE(at.next);
+  const hash = `0x${bytes.toString('hex', at.hash, at.position)}`;
+  const [position, item] = [bytes.readUInt32BE(at.position), bytes.readUInt32BE(at.item)];
+  const within = position === NONE && item === NONE ? null : { position, item };
+  const height = within === null ? next - 1 : next;
+  const isStart = hash === ZERO_FELT;
+  if (!isFelt(hash) || (isStart ? within !== null : height < 0)) return null;
+  return {
+    last: isStart ? null : { height, hash },
+    within,
+    next,
+    final: final === NONE ? null : final,
+  };
+}
+
+/** What a cursor keeps of a text. */
+export function digestOf(text: string): Buffer {
+  return createHash('sha256').update(text).digest().subarray(0, DIGEST_BYTES);
+}

@@ -1,0 +1,226 @@
+import { isoSeconds } from '../transfers/present.ts';
+import type { VersionedSource } from '../../projections/transfers/queries.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
+import { isMatch, readBlocks } from './blocks.ts';
+import type { BlockReading, StreamFilter, StreamedBlock, StreamedTransfer } from './blocks.ts';
+import { encodeCursor } from './cursor.ts';
+import type { MessageType, StreamPosition } from './cursor.ts';
+import type { Tail, TailView } from './tail.ts';
+import type { BlockId, Undo } from './undo.ts';
+
+/** A message as it is sent; `data` is JSON. */
+export interface Message {
+  readonly type: MessageType;
+  readonly cursor: string;
+  readonly data: string;
+}
+
+export type EndReason = 'shutdown' | 'slow' | 'limit';
+
+/** Where a stream begins. `null`: with what comes after the newest block. */
+export type StreamStart = StreamPosition | null;
+
+export interface Follower {
+  /** The next messages; none: nothing is new. */
+  read(): Promise<readonly Message[]>;
+  /** Resolves when there may be new messages, or after `ms`, or when the signal fires. */
+  wait(ms: number, signal: AbortSignal): Promise<void>;
+  /** The last message of a stream that the service ends, after the one with this cursor; null: none was sent. */
+  end(reason: EndReason, cursor: string | null): Message;
+}
+
+export interface FollowerOptions {
+  readonly tail: Tail;
+  /** For one read of history. */
+  readonly reading: () => Promise<BlockReading>;
+  readonly filter: StreamFilter;
+  readonly source: (tables: ServedBuilds) => VersionedSource;
+  /** Only what is accepted on L1. */
+  readonly isFinal: boolean;
+  /** Digest of filters and finality. */
+  readonly digest: Buffer;
+  readonly start: StreamStart;
+}
+
+const MIN_PATIENCE_MS = 50;
+const MAX_PATIENCE_MS = 5000;
+
+/** Heights that are read at a time: more while they hold few transfers. */
+const FIRST_HEIGHTS = 64;
+const MIN_HEIGHTS = 16;
+const MAX_HEIGHTS = 4096;
+const FEW_TRANSFERS = 1500;
+const MANY_TRANSFERS = 6000;
+
+/**
+ * Follows the chain for one client, height by height: history from the tables, the newest blocks from the tail. Every block is
+ * the child of the last one that the client has; where that was reverted, the client is told so first.
+ */
+export function createFollower(options: FollowerOptions): Follower {
+  const { tail, isFinal, digest } = options;
+  let position: StreamPosition | null = options.start;
+  let version = 0;
+  /** How long to wait for a block that the view has and that could not be read, because it is being reverted. */
+  let patienceMs = MIN_PATIENCE_MS;
+  let isBehind = false;
+  const readFrom = createBlockReader(options);
+
+  const message = (type: MessageType, data: string, mark = ''): Message => ({
+    type,
+    cursor: encodeCursor(position ?? NOWHERE, digest, type, mark),
+    data,
+  });
+  const undone = async (last: BlockId | null): Promise<Message | null> => {
+    if (isFinal || last === null) return null;
+    const undo = await tail.undoOf(last);
+    if (undo === null || undo === 'unknown') return null;
+    position = afterUndo(undo, position?.final ?? null);
+    const cursor = encodeCursor(position, digest, 'block');
+    const { lastValid, from, to, hashes } = undo;
+    const data = { last_valid: lastValid, last_valid_cursor: cursor, from, to, hashes };
+    return message('undo', JSON.stringify(data), hashes.join());
+  };
+  const messagesOf = ({ block, transfers }: StreamedBlock, isOnL1: boolean): Message[] => {
+    const { height, hash } = block;
+    const final = position?.final ?? null;
+    const within = position?.within ?? null;
+    const messages = transfers
+      .filter(({ row }) => within === null || isAfter(row, within))
+      .map((transfer) => {
+        position = { last: { height, hash }, within: placeOf(transfer), next: height, final };
+        return message('transfer', transfer.json(isOnL1));
+      });
+    position = { last: { height, hash }, within: null, next: height + 1, final };
+    const finality = isOnL1 ? 'ACCEPTED_ON_L1' : 'ACCEPTED_ON_L2';
+    const data = { height, hash, timestamp: isoSeconds(block.timestamp), finality };
+    return [...messages, message('block', JSON.stringify(data))];
+  };
+  const finalOf = (l1Height: number | null): Message[] => {
+    if (position === null || l1Height === null) return [];
+    const { next, final } = position;
+    if (next <= l1Height || (final !== null && final >= l1Height)) return [];
+    position = { ...position, final: l1Height };
+    return [message('final', JSON.stringify({ height: l1Height }))];
+  };
+
+  return {
+    async read() {
+      const view = await tail.view();
+      version = view.version;
+      position = startIn(view, position ?? newestPosition(view, isFinal));
+      if (position === null) return [];
+      const { last } = position;
+      const undo = isGone(view, last) ? await undone(last) : null;
+      if (undo !== null) return [undo];
+      const found = await readFrom(view, position.next);
+      const blocks = found ?? [];
+      isBehind = found?.length === 0;
+      if (!isLinked(position, blocks[0])) {
+        const late = await undone(last);
+        isBehind = late === null;
+        return late === null ? [] : [late];
+      }
+      const l1 = view.l1Height ?? -1;
+      return [
+        ...blocks.flatMap((block) => messagesOf(block, block.block.height <= l1)),
+        ...finalOf(view.l1Height),
+      ];
+    },
+    async wait(ms, signal) {
+      await tail.changed(version, isBehind ? Math.min(ms, patienceMs) : ms, signal);
+      patienceMs = isBehind ? Math.min(2 * patienceMs, MAX_PATIENCE_MS) : MIN_PATIENCE_MS;
+    },
+    end: (reason, cursor) => ({
+      type: 'end',
+      cursor: cursor ?? encodeCursor(position ?? NOWHERE, digest, 'end'),
+      data: JSON.stringify({ reason }),
+    }),
+  };
+}
+
+/** Returns the next blocks from a height on: from the view, or read; empty if they cannot be read yet; null: there are none. */
+type BlockReader = (view: TailView, next: number) => Promise<readonly StreamedBlock[] | null>;
+
+function createBlockReader(
+  options: Pick<FollowerOptions, 'reading' | 'filter' | 'source' | 'isFinal'>,
+): BlockReader {
+  let span = FIRST_HEIGHTS;
+  return async (view, next) => {
+    const top = options.isFinal ? view.l1Height : view.blocks.at(-1)?.block.height;
+    if (top === undefined || top === null || next > top) return null;
+    const held = heldBlocks(view, next, top, options.filter);
+    if (held !== null) return held;
+    const heights = { from: next, to: Math.min(top, next + span - 1) };
+    const blocks = await readBlocks(await options.reading(), options, heights);
+    const transfers = blocks.reduce((sum, one) => sum + one.transfers.length, 0);
+    if (transfers > MANY_TRANSFERS) span = Math.max(MIN_HEIGHTS, span >> 1);
+    else if (transfers < FEW_TRANSFERS) span = Math.min(MAX_HEIGHTS, span << 1);
+    return blocks;
+  };
+}
+
+/** Before the first block of an empty index. */
+const NOWHERE: StreamPosition = { last: null, within: null, next: 0, final: null };
+
+const placeOf = ({ row: { position, item } }: StreamedTransfer): { position: number; item: number } => ({
+  position,
+  item,
+});
+
+function isAfter(
+  row: { readonly position: number; readonly item: number },
+  place: { readonly position: number; readonly item: number },
+): boolean {
+  return row.position > place.position || (row.position === place.position && row.item > place.item);
+}
+
+function afterUndo({ lastValid, from }: Undo, final: number | null): StreamPosition {
+  return { last: lastValid, within: null, next: lastValid === null ? from : lastValid.height + 1, final };
+}
+
+/** Behind the newest block; of an empty index, before its first one; null: nothing is known of it yet. */
+function newestPosition({ blocks, l1Height, first }: TailView, isFinal: boolean): StreamPosition | null {
+  const none = { last: null, within: null, final: null };
+  if (isFinal) return l1Height === null ? null : { ...none, next: l1Height + 1 };
+  const head = blocks.at(-1)?.block;
+  if (head === undefined) return first === null ? null : { ...none, next: first };
+  return { ...none, last: { height: head.height, hash: head.hash }, next: head.height + 1 };
+}
+
+/** A position without a block begins with the index at the earliest. */
+function startIn({ first }: TailView, position: StreamPosition | null): StreamPosition | null {
+  if (position === null || position.last !== null || first === null) return position;
+  return { ...position, next: Math.max(first, position.next) };
+}
+
+/** Whether the newest blocks show that the chain no longer has a block. */
+function isGone({ blocks }: TailView, last: BlockId | null): boolean {
+  const [lowest, highest] = [blocks[0]?.block, blocks.at(-1)?.block];
+  if (last === null || lowest === undefined || highest === undefined) return false;
+  if (last.height > highest.height) return true;
+  return last.height >= lowest.height && blocks[last.height - lowest.height]?.block.hash !== last.hash;
+}
+
+/** Whether a block comes next after what the client has. */
+function isLinked({ last, within }: StreamPosition, next: StreamedBlock | undefined): boolean {
+  if (last === null || next === undefined) return true;
+  return within === null ? next.block.parent === last.hash : next.block.hash === last.hash;
+}
+
+/** The matching transfers of the blocks from a height on, if the view has them all; null: it has not. */
+function heldBlocks(
+  { blocks }: TailView,
+  next: number,
+  top: number,
+  filter: StreamFilter,
+): StreamedBlock[] | null {
+  const lowest = blocks[0]?.block.height ?? Infinity;
+  if (next < lowest) return null;
+  const held = blocks.slice(next - lowest, top - lowest + 1);
+  return held.every(({ whole }) => whole !== null)
+    ? held.map(({ block, whole }) => ({
+        block,
+        transfers: (whole?.transfers ?? []).filter(({ row }) => isMatch(filter, row)),
+      }))
+    : null;
+}

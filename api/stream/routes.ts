@@ -1,0 +1,174 @@
+import { z } from 'zod';
+
+import type { Logger } from '../../infra/log.ts';
+import { sleep } from '../../infra/lifecycle.ts';
+import type { Sql } from '../../infra/postgres/client.ts';
+import { MAX_HEIGHT } from '../../projections/transfers/queries.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
+import type { ClickHouseFor } from '../http/clickhouse.ts';
+import { invalidInput } from '../http/errors.ts';
+import { address, integer, limit } from '../http/params.ts';
+import { StreamedAnswer, defineRoute } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
+import { sourceOf } from './blocks.ts';
+import type { BlockReading, StreamFilter } from './blocks.ts';
+import { decodeCursor, digestOf } from './cursor.ts';
+import { createFollower } from './follower.ts';
+import type { StreamStart } from './follower.ts';
+import type { OpenStream, OpenStreams } from './open-streams.ts';
+import { eventStream, lines, sendStream } from './send.ts';
+import type { Tail } from './tail.ts';
+
+export interface StreamRouteDeps {
+  readonly clickhouseFor: ClickHouseFor;
+  readonly pool: Sql;
+  readonly servedBuilds: () => Promise<ServedBuilds>;
+  readonly tail: Tail;
+  readonly streams: OpenStreams;
+  readonly log: Logger;
+}
+
+const MESSAGES = { fallback: 1000, max: 10_000 };
+const WAIT_SECONDS = { fallback: 20, max: 60 };
+/** A cursor of another process may be of a block that this one does not know yet. */
+const UNKNOWN_MS = 3000;
+const LOOK_MS = 200;
+
+const streamQuery = z.object({
+  token: address("The token's contract").optional(),
+  account: address('Sender or recipient of the transfer').optional(),
+  from_account: address('Sender of the transfer').optional(),
+  to_account: address('Recipient of the transfer').optional(),
+  from: z.string().optional().meta({
+    description:
+      'A cursor, to go on after its message; or a height, to begin with the messages of that block. Without it, the stream begins after the newest block',
+  }),
+  finality: z
+    .enum(['l2', 'l1'], { error: 'Must be l2 or l1.' })
+    .optional()
+    .meta({ description: '`l2`, the default, or `l1`: only blocks accepted on L1, which are never undone' }),
+  limit: limit(MESSAGES).meta({
+    description: `Messages of an answer in NDJSON, at most ${MESSAGES.max}`,
+    override: { type: 'integer', minimum: 1, maximum: MESSAGES.max, default: MESSAGES.fallback },
+  }),
+  wait: integer({
+    min: 0,
+    max: WAIT_SECONDS.max,
+    description: `Seconds that an answer in NDJSON waits for a message; ${WAIT_SECONDS.fallback} by default`,
+  }).optional(),
+});
+
+export function streamRoutes(deps: StreamRouteDeps): Route[] {
+  return [transferStreamRoute(deps)];
+}
+
+function transferStreamRoute(deps: StreamRouteDeps): Route {
+  return defineRoute({
+    method: 'GET',
+    path: '/api/stream/transfers/',
+    summary: 'Follow transfers live',
+    description: [
+      'Sends the transfers that match all filters in the order of the chain, first those of the past from `from` on, then new',
+      'ones as they are indexed. Types of message: `transfer`; `block`, after the last transfer of every block; `undo`, when',
+      'blocks no longer count: drop every transfer above `last_valid.height`, or all if `last_valid` is null; `final`, when a',
+      'height is accepted on L1; `end`, before the service closes the stream. With `Accept: text/event-stream` the answer',
+      'is a stream of Server-Sent Events, and `Last-Event-ID` resumes after that event. Otherwise it is NDJSON: it ends after',
+      '`limit` messages or when no more are there; the `cursor` of its last line is the next `from`.',
+    ].join(' '),
+    tag: 'Transfers',
+    auth: 'key',
+    query: streamQuery,
+    response: {
+      200: new StreamedAnswer({
+        'text/event-stream': 'Events with `id` (the cursor), `event` (the type) and `data` (JSON)',
+        'application/x-ndjson': 'Lines `{"type": …, "cursor": …, "data": …}`',
+      }),
+    },
+    async handler({ input: { query }, served, request, key }) {
+      const { filter, isFinal, digest } = subjectOf(query);
+      const isEvents = /\btext\/event-stream\b/i.test(request.header('accept'));
+      const format = isEvents ? eventStream : lines;
+      const start = startOf((isEvents ? request.header('last-event-id') : '') || query.from, digest);
+      const source = await sourceOf({ clickhouse: deps.clickhouseFor(request), served }, filter);
+      const stream = openStream(deps, key.id);
+      try {
+        await refuseUnknown(deps.tail, start, request.signal);
+      } catch (error) {
+        stream.release();
+        throw error;
+      }
+      const reading = async (): Promise<BlockReading> => ({
+        clickhouse: deps.clickhouseFor(request, { readClass: 'stream' }),
+        pool: deps.pool,
+        served: await deps.servedBuilds(),
+      });
+      const body = sendStream({
+        follower: createFollower({ tail: deps.tail, reading, filter, source, isFinal, digest, start }),
+        stream,
+        disconnected: request.signal,
+        format,
+        until: isEvents
+          ? null
+          : { messages: query.limit, waitMs: 1000 * (query.wait ?? WAIT_SECONDS.fallback) },
+        log: deps.log,
+      });
+      // Proxies would otherwise hold messages back.
+      const headers = { 'X-Accel-Buffering': 'no' };
+      return { status: 200, headers, body: { mediaType: format.mediaType, stream: body } };
+    },
+  });
+}
+
+/** What a stream has; cursors are bound to it. */
+function subjectOf(query: z.output<typeof streamQuery>): {
+  filter: StreamFilter;
+  isFinal: boolean;
+  digest: Buffer;
+} {
+  const { token, account, from_account: from, to_account: to } = query;
+  const felts = Object.entries({ token, account, from, to }).filter(([, felt]) => felt !== undefined);
+  const filter: StreamFilter = Object.fromEntries(felts);
+  const isFinal = query.finality === 'l1';
+  return { filter, isFinal, digest: digestOf(JSON.stringify([felts, isFinal])) };
+}
+
+/** @throws 400 if `from` is neither a height nor a cursor of this stream */
+function startOf(from: string | undefined, digest: Buffer): StreamStart {
+  if (from === undefined) return null;
+  if (/^\s*[0-9]{1,10}\s*$/.test(from) && Number(from) <= MAX_HEIGHT) {
+    return { last: null, within: null, next: Number(from), final: null };
+  }
+  const position = decodeCursor(from, digest);
+  if (position === null) {
+    throw invalidInput({ from: ['Neither a height nor a cursor of a stream with these filters.'] });
+  }
+  return position;
+}
+
+/** A place among the open streams, and in the tail. */
+function openStream({ streams, tail }: StreamRouteDeps, keyId: number): OpenStream {
+  const stream = streams.open(keyId);
+  const leave = tail.join();
+  return {
+    ended: stream.ended,
+    release() {
+      leave();
+      stream.release();
+    },
+  };
+}
+
+/** @throws 400 if the index neither has nor had the block of a cursor */
+async function refuseUnknown(tail: Tail, start: StreamStart, signal: AbortSignal): Promise<void> {
+  const block = start?.last ?? null;
+  if (block === null) return;
+  const deadline = performance.now() + UNKNOWN_MS;
+  await tail.view();
+  while ((await tail.undoOf(block)) === 'unknown') {
+    if (performance.now() > deadline) {
+      throw invalidInput({ from: ['The index has never had the block of this cursor.'] });
+    }
+    await sleep(LOOK_MS, signal);
+    signal.throwIfAborted();
+  }
+}

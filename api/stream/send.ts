@@ -1,0 +1,164 @@
+import { Readable } from 'node:stream';
+
+import { sleep } from '../../infra/lifecycle.ts';
+import type { Logger } from '../../infra/log.ts';
+import { toHttpError } from '../http/errors.ts';
+import type { EndReason, Follower, Message } from './follower.ts';
+import type { OpenStream } from './open-streams.ts';
+
+/** How messages are written. */
+export interface StreamFormat {
+  readonly mediaType: string;
+  readonly first: string;
+  readonly heartbeat: string | null;
+  text(message: Message): string;
+}
+
+/** Server-Sent Events. */
+export const eventStream: StreamFormat = {
+  mediaType: 'text/event-stream',
+  first: 'retry: 1000\n\n',
+  heartbeat: ':\n\n',
+  text: ({ type, cursor, data }) => `id: ${cursor}\nevent: ${type}\ndata: ${data}\n\n`,
+};
+
+/** A message a line. */
+export const lines: StreamFormat = {
+  mediaType: 'application/x-ndjson',
+  first: '',
+  heartbeat: null,
+  text: ({ type, cursor, data }) => `{"type":"${type}","cursor":"${cursor}","data":${data}}\n`,
+};
+
+export interface SendOptions {
+  readonly follower: Follower;
+  readonly stream: OpenStream;
+  /** Aborted when the client disconnects. */
+  readonly disconnected: AbortSignal;
+  readonly format: StreamFormat;
+  /** Ends the answer after so many messages, or when it has one and no further is new, or after so long; null: never. */
+  readonly until: { readonly messages: number; readonly waitMs: number } | null;
+  readonly log: Logger;
+}
+
+/** Characters written at a time, and bytes that wait for a client. */
+const PART_CHARS = 16_384;
+const HEARTBEAT_MS = 5000;
+/** A client that takes nothing for so long is dropped. */
+const SLOW_MS = 20_000;
+/** What a slow client has not read yet is kept for so long. */
+const GRACE_MS = 30_000;
+const RETRY_MS = 500;
+
+/** The body of a stream's answer. It ends with an `end` message if the service ends it. */
+export function sendStream(options: SendOptions): Readable {
+  const room = createRoom();
+  const body = new Readable({
+    highWaterMark: PART_CHARS,
+    read: () => room.open(),
+    destroy(error, done) {
+      options.stream.release();
+      done(error);
+    },
+  });
+  send(options, body, room).catch((error: unknown) => {
+    options.log.error({ err: error }, 'a stream failed');
+    body.destroy(error instanceof Error ? error : new Error(String(error)));
+  });
+  return body;
+}
+
+async function send(options: SendOptions, body: Readable, room: Room): Promise<void> {
+  const { follower, stream, disconnected, format, until } = options;
+  const stopped = AbortSignal.any([stream.ended, disconnected]);
+  const deadline = until === null ? Infinity : performance.now() + until.waitMs;
+  let cursor: string | null = null;
+  let sent = 0;
+  const left = (): number => (until === null ? Infinity : until.messages - sent);
+  let wroteAt = performance.now();
+  let isSlow = false;
+  /** False when the client takes nothing for too long. */
+  const write = async (text: string): Promise<boolean> => {
+    wroteAt = performance.now();
+    return body.push(text) || (await room.isOpen(SLOW_MS, disconnected));
+  };
+  if (format.first !== '') await write(format.first);
+  while (!stopped.aborted && !isSlow) {
+    const messages = (await readOrRetry(options, stopped)).slice(0, left());
+    for (const part of partsOf(messages, format)) {
+      cursor = part.cursor;
+      sent += part.messages;
+      isSlow = !(await write(part.text));
+      if (isSlow || stopped.aborted) break;
+    }
+    if (
+      until !== null &&
+      (left() <= 0 || (messages.length === 0 && (sent > 0 || performance.now() >= deadline)))
+    )
+      break;
+    if (messages.length > 0) continue;
+    const idleMs = HEARTBEAT_MS - (performance.now() - wroteAt);
+    await follower.wait(Math.max(1, Math.min(idleMs, deadline - performance.now())), stopped);
+    if (format.heartbeat !== null && performance.now() - wroteAt >= HEARTBEAT_MS)
+      isSlow = !(await write(format.heartbeat));
+  }
+  if (disconnected.aborted) return;
+  const reason = isSlow ? 'slow' : (stream.ended.reason as EndReason | undefined);
+  if (reason !== undefined) body.push(format.text(follower.end(reason, cursor)));
+  body.push(null);
+  if (!isSlow) return;
+  await sleep(GRACE_MS, disconnected);
+  body.destroy();
+}
+
+/** Stores that cannot be read now are read again; the client gets heartbeats meanwhile. */
+async function readOrRetry(
+  { follower, log }: SendOptions,
+  stopped: AbortSignal,
+): Promise<readonly Message[]> {
+  try {
+    return await follower.read();
+  } catch (error) {
+    if (stopped.aborted) return [];
+    if (toHttpError(error).status !== 503) throw error;
+    log.debug({ err: error }, 'a stream could not be read');
+    await sleep(RETRY_MS, stopped);
+    return [];
+  }
+}
+
+interface Part {
+  readonly text: string;
+  readonly cursor: string;
+  readonly messages: number;
+}
+
+function* partsOf(messages: readonly Message[], format: StreamFormat): Generator<Part> {
+  let [text, count] = ['', 0];
+  for (const [i, message] of messages.entries()) {
+    text += format.text(message);
+    count += 1;
+    if (text.length < PART_CHARS && i < messages.length - 1) continue;
+    yield { text, cursor: message.cursor, messages: count };
+    [text, count] = ['', 0];
+  }
+}
+
+/** Whether the body takes more. */
+interface Room {
+  open(): void;
+  isOpen(ms: number, signal: AbortSignal): Promise<boolean>;
+}
+
+function createRoom(): Room {
+  let opened = new AbortController();
+  return {
+    open: () => opened.abort(),
+    async isOpen(ms, signal) {
+      await sleep(ms, AbortSignal.any([opened.signal, signal]));
+      const isOpen = opened.signal.aborted;
+      opened = new AbortController();
+      return isOpen;
+    },
+  };
+}

@@ -1,0 +1,196 @@
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { Logger } from '../../infra/log.ts';
+import type { Sql } from '../../infra/postgres/client.ts';
+import { repeat } from '../../infra/repeating.ts';
+import { chainStatusRow, chunkRows } from '../../projections/chain-status/queries.ts';
+import { newestLinked } from '../../projections/indexed-blocks/queries.ts';
+import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
+import { versionsOfAll } from '../../projections/transfers/queries.ts';
+import { withTransfers } from './blocks.ts';
+import type { StreamedBlock } from './blocks.ts';
+import { findUndo } from './undo.ts';
+import type { BlockId, Undo } from './undo.ts';
+
+/** The newest end of the index at one moment. */
+export interface TailView {
+  /** Counts the views. */
+  readonly version: number;
+  /** Height accepted on L1; null: none is known. */
+  readonly l1Height: number | null;
+  /** The lowest height of the index, whether or not it is indexed yet; null: nothing is to be indexed yet. */
+  readonly first: number | null;
+  /** The newest block and those before it, lowest first, each the parent of the next. */
+  readonly blocks: readonly TailBlock[];
+}
+
+export interface TailBlock {
+  readonly block: LinkedBlock;
+  /** With all transfers of the block; null: not read. */
+  readonly whole: StreamedBlock | null;
+}
+
+/** The one reader of the newest blocks, shared by all streams of the process. */
+export interface Tail {
+  /** Reads while at least one stream has joined. Returns how to leave. */
+  join(): () => void;
+  /** The newest view, the first one as soon as it is read. */
+  view(): Promise<TailView>;
+  /** Resolves when there is a view after this version, or after `ms`, or when the signal fires. */
+  changed(version: number, ms: number, signal: AbortSignal): Promise<void>;
+  /** `findUndo` of the newest view. */
+  undoOf(newest: BlockId): Promise<Undo | 'unknown' | null>;
+  /** Tells that the index may have changed. */
+  notify(): void;
+  close(): Promise<void>;
+}
+
+export interface TailDeps {
+  readonly clickhouse: ClickHouse;
+  readonly pool: Sql;
+  readonly servedBuilds: () => Promise<ServedBuilds>;
+  readonly log: Logger;
+}
+
+/** Blocks in a view. */
+const BLOCKS = 64;
+/** Transfers that a view holds, some kB each; of a burst of blocks with more, each stream reads its own. */
+const TRANSFERS = 20_000;
+/** A notification may be lost. */
+const POLL_MS = 500;
+
+export function createTail(deps: TailDeps): Tail {
+  const stop = new AbortController();
+  let streams = 0;
+  let current: TailView | null = null;
+  let undos = new Map<string, ReturnType<Tail['undoOf']>>();
+  const waiting = new Set<() => void>();
+
+  const refresh = async (): Promise<void> => {
+    const next = await readView(deps, current);
+    if (current !== null && isSame(current, next)) return;
+    current = next;
+    undos = new Map();
+    for (const resume of waiting) resume();
+  };
+  const reading = repeat(async () => {
+    if (streams === 0) return;
+    await refresh().catch((error: unknown) => deps.log.debug({ err: error }, 'could not read the tail'));
+  }, POLL_MS);
+
+  const changed: Tail['changed'] = (version, ms, signal) =>
+    new Promise((resolve) => {
+      if (signal.aborted || (current !== null && current.version > version)) {
+        resolve();
+        return;
+      }
+      const resume = (): void => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', resume);
+        waiting.delete(resume);
+        resolve();
+      };
+      const timer = setTimeout(resume, ms);
+      signal.addEventListener('abort', resume, { once: true });
+      waiting.add(resume);
+    });
+
+  return {
+    join() {
+      streams += 1;
+      if (streams === 1) {
+        // The last one may be old.
+        current = null;
+        reading.wake();
+      }
+      let hasLeft = false;
+      return () => {
+        if (!hasLeft) streams -= 1;
+        hasLeft = true;
+      };
+    },
+    async view() {
+      while (current === null) {
+        await changed(0, POLL_MS, stop.signal);
+        stop.signal.throwIfAborted();
+      }
+      return current;
+    },
+    changed,
+    undoOf(newest) {
+      const key = `${newest.height} ${newest.hash}`;
+      const known = undos.get(key);
+      if (known !== undefined) return known;
+      const first = current?.first ?? 0;
+      const found = deps
+        .servedBuilds()
+        .then(async (served) => await findUndo(deps.clickhouse, served, newest, first));
+      undos.set(key, found);
+      const forget = (): boolean => undos.delete(key);
+      found.then((undo) => (undo === null || undo === 'unknown' ? forget() : null), forget);
+      return found;
+    },
+    notify: reading.wake,
+    async close() {
+      stop.abort();
+      await reading.close();
+    },
+  };
+}
+
+let versions = 0;
+
+async function readView(deps: TailDeps, before: TailView | null): Promise<TailView> {
+  const { clickhouse, pool, servedBuilds } = deps;
+  const served = await servedBuilds();
+  const schema = served.schema('chain-status');
+  const [status, chunks, blocks] = await Promise.all([
+    chainStatusRow(pool, schema),
+    chunkRows(pool, schema),
+    newestLinked(clickhouse, served, BLOCKS),
+  ]);
+  const known = new Map((before?.blocks ?? []).map((one) => [`${one.block.hash} ${one.block.seq}`, one]));
+  const isKnown = (block: LinkedBlock): TailBlock | undefined => known.get(`${block.hash} ${block.seq}`);
+  const firstNew = before === null ? -1 : blocks.findIndex((block) => isKnown(block) === undefined);
+  const fresh = firstNew < 0 ? [] : blocks.slice(firstNew);
+  const isBurst = fresh.reduce((sum, { transfers }) => sum + transfers, 0) > TRANSFERS;
+  const whole = isBurst
+    ? []
+    : await withTransfers({ clickhouse, pool, served }, { filter: {}, source: versionsOfAll }, fresh);
+  const read = new Map(whole.map((one) => [one.block.hash, one]));
+  const all = blocks.map((block): TailBlock => ({
+    block,
+    whole: isKnown(block)?.whole ?? read.get(block.hash) ?? null,
+  }));
+  // Blocks whose transfers cannot be read yet are left to the next view.
+  const isShort = !isBurst && whole.length < fresh.length;
+  return {
+    version: (versions += 1),
+    l1Height: status.l1_height,
+    first: chunks[0]?.start ?? null,
+    blocks: bounded(isShort ? all.slice(0, firstNew + whole.length) : all),
+  };
+}
+
+/** Drops the transfers of the oldest blocks above the bound. */
+function bounded(blocks: readonly TailBlock[]): TailBlock[] {
+  let transfers = 0;
+  return blocks
+    .toReversed()
+    .map(({ block, whole }) => {
+      transfers += whole?.transfers.length ?? 0;
+      return { block, whole: transfers > TRANSFERS ? null : whole };
+    })
+    .toReversed();
+}
+
+function isSame(a: TailView, b: TailView): boolean {
+  const [x, y] = [a.blocks.at(-1)?.block, b.blocks.at(-1)?.block];
+  return (
+    a.l1Height === b.l1Height &&
+    a.first === b.first &&
+    a.blocks.length === b.blocks.length &&
+    x?.hash === y?.hash &&
+    x?.seq === y?.seq
+  );
+}

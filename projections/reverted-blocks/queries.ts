@@ -1,0 +1,26 @@
+import { z } from 'zod';
+
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import { ascendingSql, descending } from '../descending.ts';
+import type { ServedBuilds } from '../served.ts';
+import { feltText } from '../transfer-reads.ts';
+
+const revertedRow = z.object({ height: z.int(), hash: feltText, parent: feltText });
+
+/** Parents of the blocks that were reverted between two heights, both inclusive, by the hash of the block. */
+export async function parentsOfReverted(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Pick<ServedBuilds, 'table'>,
+  { from, to }: { readonly from: number; readonly to: number },
+): Promise<Map<Felt, Felt>> {
+  const sql = `SELECT ${ascendingSql('block_desc')} AS height, hex(block_hash) AS hash, hex(parent_hash) AS parent
+    FROM ${tables.table('reverted_blocks')} FINAL
+    WHERE block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32}`;
+  const rows = await clickhouse.rows(
+    { name: 'reverted-blocks.between', sql, row: revertedRow },
+    { newest: descending(to), oldest: descending(from) },
+    { settings: { max_threads: 1, max_result_rows: 0, select_sequential_consistency: 1 } },
+  );
+  return new Map(rows.map(({ hash, parent }) => [hash, parent]));
+}
