@@ -20,6 +20,7 @@ import { portfolios } from './cases/portfolio.ts';
 import { prices } from './cases/prices.ts';
 import { rebuild } from './cases/rebuild.ts';
 import { start } from './cases/start.ts';
+import { streams } from './cases/streams.ts';
 import { trace } from './cases/trace.ts';
 import { webhooks } from './cases/webhooks.ts';
 import { quick } from './quick/quick.ts';
@@ -42,6 +43,7 @@ const cases: readonly BenchCase[] = [
   balances,
   portfolios,
   prices,
+  streams,
   webhooks,
   nfts,
   nftMetadata,

@@ -74,9 +74,10 @@ export function cpuOfTree(root: number, all: readonly Stat[] = allProcesses()): 
 }
 
 /** Peak resident memory of a process since its start, in MiB. */
-function peakMemory(pid: number): number {
+export function memoryOf(pid: number, which: 'VmHWM' | 'VmRSS'): number {
   try {
-    const kib = /^VmHWM:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
+    const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+    const kib = new RegExp(`^${which}:\\s+(\\d+) kB`, 'm').exec(status)?.[1];
     return Number(kib ?? Number.NaN) / 1024;
   } catch {
     return Number.NaN;
@@ -112,7 +113,7 @@ export function watchProcesses(
         name,
         pid,
         cpuSeconds: (after.get(name) ?? 0) - (fromStart.includes(name) ? 0 : (before.get(name) ?? 0)),
-        peakMiB: peakMemory(pid),
+        peakMiB: memoryOf(pid, 'VmHWM'),
       }));
     },
   };

@@ -1,0 +1,240 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { afterAll, beforeAll, expect, test } from 'vitest';
+
+import { freePort } from '../../../infra/embedded/ports.ts';
+import { inspector } from '../../support/faults/inspect.ts';
+import type { Inspector } from '../../support/faults/inspect.ts';
+import { isolated } from '../../support/isolation.ts';
+import type { Isolated } from '../../support/isolation.ts';
+import { createRandom } from '../../support/random.ts';
+import type { Random } from '../../support/random.ts';
+import { eventually, startService } from '../../support/service.ts';
+import type { RunningService } from '../../support/service.ts';
+import { createSimulatedNode } from '../../support/starknet/node.ts';
+import type { SimulatedNode } from '../../support/starknet/node.ts';
+import { apply, createHeld, readEvents, readLines } from '../../support/stream-client.ts';
+import type { Held, StreamMessage } from '../../support/stream-client.ts';
+
+/** Streams of the whole service through reorgs, cut connections and killed roles, against what the chain intended. */
+
+const HEAD = 1700;
+const STRK = '0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d';
+const SEED = Number(process.env['STREAMS_SEED'] ?? 20_261_125);
+const random = createRandom(SEED);
+let own: Isolated;
+let node: SimulatedNode;
+let service: RunningService;
+let inspected: Inspector;
+let dataDir: string;
+let l1 = 60;
+
+beforeAll(async () => {
+  own = await isolated();
+  dataDir = mkdtempSync(join(tmpdir(), 'tds-streams-'));
+  node = await createSimulatedNode({
+    seed: 'streams',
+    manual: true,
+    initialHead: HEAD,
+    transfersPerBlock: 4,
+    malformed: 0.02,
+    l1: null,
+  });
+  node.control({ command: 'setL1', height: l1 });
+  const env = {
+    ...own.env,
+    STARKNET_RPC_URL: node.url,
+    INDEX_FROM: '0',
+    HEAD_POLL_MS: '50',
+    L1_POLL_SECONDS: '1',
+    LOG_LEVEL: 'warn',
+    PORT: String(await freePort()),
+  };
+  service = await startService(dataDir, env);
+  inspected = inspector(node, env);
+});
+afterAll(async () => {
+  await inspected?.close();
+  await service?.stop();
+  await node?.close();
+  await own?.drop();
+  rmSync(dataDir, { recursive: true, force: true });
+});
+
+interface Kind {
+  readonly name: string;
+  readonly query: string;
+  readonly isLines?: true;
+  has(row: { token: bigint; from: bigint; to: bigint }): boolean;
+}
+
+const isStrk = ({ token }: { token: bigint }): boolean => token === BigInt(STRK);
+
+/** The keys of the transfers of the canonical chain up to a height, as a client holds them. */
+function truth(kind: Kind, top: number): string[] {
+  return Array.from({ length: top + 1 }, (_, height) =>
+    node
+      .transfersAt(height)
+      .filter((row) => kind.has(row))
+      .map((row) => `${height}:${row.item * 1_048_576 + row.position}:${row.token}`),
+  ).flat();
+}
+
+const upTo = (held: Held, top: number): string[] =>
+  [...held.transfers].filter(([, block]) => block <= top).map(([key]) => key);
+
+/** A client that is cut at random moments, and goes on with its newest cursor. */
+function follow(kind: Kind, dice: Random) {
+  const held = createHeld();
+  const log: StreamMessage[] = [];
+  const problems: string[] = [];
+  const stop = new AbortController();
+  let cursor: string | null = null;
+  let finals = 0;
+  const take = (message: StreamMessage): void => {
+    apply(held, message);
+    log.push(message);
+    ({ cursor } = message);
+    if (message.type !== 'final') return;
+    finals += 1;
+    const { height } = message.data;
+    if (upTo(held, height).join() !== truth(kind, height).join()) problems.push(`final ${height} differs`);
+  };
+  const connect = async (): Promise<void> => {
+    const cut = new AbortController();
+    const signal = AbortSignal.any([cut.signal, stop.signal]);
+    const headers: Record<string, string> = { 'api-key': service.demo.api_key };
+    if (kind.isLines === undefined) headers['accept'] = 'text/event-stream';
+    const useHeader = kind.isLines === undefined && cursor !== null;
+    if (useHeader) headers['last-event-id'] = cursor ?? '';
+    const from = useHeader || cursor === null ? '0' : cursor;
+    const limit = kind.isLines === undefined ? '' : `&wait=1&limit=${1 + dice.below(300)}`;
+    const url = `${service.baseUrl}/api/stream/transfers/?${kind.query}${limit}&from=${encodeURIComponent(from)}`;
+    const response = await fetch(url, { headers, signal });
+    if (response.status === 400) throw new TypeError(await response.text());
+    if (response.status !== 200) throw new Error(`${response.status}`);
+    let left = dice.below(3) === 0 ? dice.below(50) : 200 + dice.below(2000);
+    for await (const message of (kind.isLines === undefined ? readEvents : readLines)(response)) {
+      take(message);
+      left -= 1;
+      if (left > 0) continue;
+      cut.abort();
+      return;
+    }
+  };
+  const running = (async () => {
+    while (!stop.signal.aborted) {
+      try {
+        await connect();
+      } catch (error) {
+        // Cut here or by a killed role; what the stream promises is checked by `apply`, which throws an Error of its own.
+        const text = String(error);
+        if (/out of order|not the next|bad range|not the block|invalid_|TypeError: \{/.test(text))
+          problems.push(text);
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+    }
+  })();
+  return {
+    kind,
+    held,
+    log,
+    problems,
+    finals: () => finals,
+    async close() {
+      stop.abort();
+      await running;
+    },
+  };
+}
+
+const kinds: readonly Kind[] = [
+  { name: 'everything', query: '', has: () => true },
+  { name: 'a token', query: `token=${STRK}`, has: isStrk },
+  { name: 'a token, in NDJSON', query: `token=${STRK}`, isLines: true, has: isStrk },
+  { name: 'mints', query: 'from_account=0x0', has: ({ from }) => from === 0n },
+];
+const finalKind: Kind = { name: 'only final blocks', query: 'finality=l1', has: () => true };
+
+const settled = async (): Promise<void> => {
+  await eventually(async () => expect(await inspected.isSettled()).toBe(true), 150_000);
+};
+
+test(`clients hold the canonical transfers through cuts, reorgs and kills (STREAMS_SEED=${SEED})`, async () => {
+  const clients = kinds.map((kind, i) => follow(kind, createRandom(SEED + i)));
+  const final = follow(finalKind, createRandom(SEED + 100));
+  const all = [...clients, final];
+  const agree = async (): Promise<void> => {
+    const head = node.ledger.head();
+    await eventually(async () => {
+      for (const { kind, held } of clients) {
+        expect(held.newest, kind.name).toEqual({ block: head, event: Infinity });
+        expect(held.hashes.get(head)).toBe(padded(node.ledger.at(head)?.hash ?? ''));
+      }
+      expect(final.held.newest.block).toBe(l1);
+    }, 60_000);
+    for (const { kind, held, problems } of clients) {
+      expect(problems, kind.name).toEqual([]);
+      expect([...held.transfers.keys()], kind.name).toEqual(truth(kind, head));
+    }
+    expect(final.problems).toEqual([]);
+    expect([...final.held.transfers.keys()]).toEqual(truth(finalKind, l1));
+    expect(final.log.filter(({ type }) => type === 'undo')).toEqual([]);
+  };
+  const kill = (role: string): void => {
+    process.kill(service.pids()[role] ?? 0, 'SIGKILL');
+  };
+  await agree();
+  for (const [depth, length, role] of [
+    [1, 2, 'api'],
+    [40, 30, 'project'],
+    [1500, 1490, null],
+    [40, 56, 'ingest'],
+  ] as const) {
+    node.control({ command: 'reorg', depth, length, share: 0.4, events: random.pick(['fewer', 'more']) });
+    if (role !== null) kill(role);
+    await settled();
+    await agree();
+    node.control({ command: 'advance', blocks: 3 });
+    l1 += 20;
+    node.control({ command: 'setL1', height: l1 });
+    await settled();
+    await agree();
+  }
+  for (const { kind, finals } of all) expect(finals(), kind.name).toBeGreaterThan(3);
+  await Promise.all(all.map((client) => client.close()));
+  logs.push(...clients.map(({ kind, log }) => ({ kind, log })));
+}, 400_000);
+
+const logs: { kind: Kind; log: StreamMessage[] }[] = [];
+
+test('200 random cursors go on where they were, also those on reverted blocks', async () => {
+  const head = node.ledger.head();
+  let undone = 0;
+  for (let i = 0; i < 200; i += 1) {
+    const { kind, log } = logs[1 + random.below(logs.length - 1)] ?? { kind: kinds[0] as Kind, log: [] };
+    const known = log.slice(0, 1 + random.below(log.length));
+    const held = createHeld();
+    for (const message of known) apply(held, message);
+    let cursor = known.at(-1)?.cursor ?? '';
+    for (let isFirst = true; ; isFirst = false) {
+      const query = `${kind.query}&wait=0&limit=10000&from=${encodeURIComponent(cursor)}`;
+      const response = await fetch(`${service.baseUrl}/api/stream/transfers/?${query}`, {
+        headers: { 'api-key': service.demo.api_key },
+      });
+      expect(response.status).toBe(200);
+      const messages: StreamMessage[] = [];
+      for await (const message of readLines(response)) messages.push(message);
+      for (const message of messages) apply(held, message);
+      if (isFirst && messages[0]?.type === 'undo') undone += 1;
+      if (messages.length === 0) break;
+      cursor = messages.at(-1)?.cursor ?? '';
+    }
+    expect([...held.transfers.keys()], `cursor ${i} of ${kind.name}`).toEqual(truth(kind, head));
+  }
+  expect(undone).toBeGreaterThan(10);
+}, 200_000);
+
+const padded = (hash: string): string => `0x${BigInt(hash).toString(16).padStart(64, '0')}`;
