@@ -25,7 +25,8 @@ export function repeat(work: () => Promise<void>, pollMs: number): Repeating {
   };
   const running = loop();
   return {
-    wake: () => woken.abort(),
+    // With a reason: without one, an error is made at each call.
+    wake: () => woken.abort('woken'),
     async close() {
       stop.abort();
       await running;

@@ -99,25 +99,27 @@ const columns = `hex(token) AS o_token, ${positionColumns},
   hex(tx_hash) AS o_txhash, timestamp AS o_timestamp, fee AS o_fee, hex(fee_unit) AS o_fee_unit, is_fee AS o_is_fee,
   execution_status AS o_execution_status`;
 
-const transfer = z
-  .object({
-    o_token: feltText,
-    o_block: ascending,
-    o_position: ascending,
-    o_item: ascending,
-    o_from: feltText,
-    o_to: feltText,
-    o_kind: tokenStandard,
-    o_amount: uint,
-    o_token_id: uint,
-    o_txhash: feltText,
-    o_timestamp: uint32,
-    o_fee: uint,
-    o_fee_unit: feltText,
-    o_is_fee: uint32,
-    o_execution_status: z.enum(['SUCCEEDED', 'REVERTED']),
-  })
-  .transform((row): StoredTransfer => ({
+const transferRow = z.object({
+  o_token: feltText,
+  o_block: ascending,
+  o_position: ascending,
+  o_item: ascending,
+  o_from: feltText,
+  o_to: feltText,
+  o_kind: tokenStandard,
+  o_amount: uint,
+  o_token_id: uint,
+  o_txhash: feltText,
+  o_timestamp: uint32,
+  o_fee: uint,
+  o_fee_unit: feltText,
+  o_is_fee: uint32,
+  o_execution_status: z.enum(['SUCCEEDED', 'REVERTED']),
+});
+const transfer = transferRow.transform(storedTransfer);
+
+function storedTransfer(row: z.output<typeof transferRow>): StoredTransfer {
+  return {
     token: row.o_token,
     block: row.o_block,
     position: row.o_position,
@@ -133,7 +135,8 @@ const transfer = z
     fee_unit: row.o_fee_unit,
     is_fee: row.o_is_fee,
     execution_status: row.o_execution_status,
-  }));
+  };
+}
 
 const predicates: Readonly<Record<FeltFilter, string>> = {
   account: `(from_address = ${feltParam('account')} OR to_address = ${feltParam('account')})`,
@@ -317,14 +320,10 @@ export interface VersionedTransfer {
   readonly isDeleted: boolean;
 }
 
-const versionedRow = z
-  .looseObject({
-    o_block_hash: feltText,
-    o_seq: z.coerce.number().int(),
-    o_is_deleted: z.int(),
-  })
+const versionedRow = transferRow
+  .extend({ o_block_hash: feltText, o_seq: z.coerce.number().int(), o_is_deleted: z.int() })
   .transform((row): VersionedTransfer => ({
-    transfer: transfer.parse(row),
+    transfer: storedTransfer(row),
     block_hash: row.o_block_hash,
     seq: row.o_seq,
     isDeleted: row.o_is_deleted === 1,
@@ -338,7 +337,7 @@ export function versionedTransfers(
   source: VersionedSource,
   filters: TransferFilters,
 ): { query: ChQuery<VersionedTransfer>; params: Params } {
-  const others = rowPredicates({ ...source }, filters);
+  const others = rowPredicates(source, filters);
   const sql = `SELECT ${columns}, hex(block_hash) AS o_block_hash, seq AS o_seq, is_deleted AS o_is_deleted FROM (
       SELECT * ${source.sql} AND block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32}
       ORDER BY ${source.key}, seq DESC LIMIT 1 BY ${source.key}
@@ -346,6 +345,6 @@ export function versionedTransfers(
     ORDER BY block_desc DESC, position_desc DESC, item_desc DESC`;
   return {
     query: { name: 'transfers.versioned', sql, row: versionedRow },
-    params: filterParams([{ ...source }], filters),
+    params: filterParams([source], filters),
   };
 }

@@ -147,18 +147,32 @@ function* partsOf(messages: readonly Message[], format: StreamFormat): Generator
 /** Whether the body takes more. */
 interface Room {
   open(): void;
+  /** True as soon as it does; false after `ms`, or when the signal fires. */
   isOpen(ms: number, signal: AbortSignal): Promise<boolean>;
 }
 
 function createRoom(): Room {
-  let opened = new AbortController();
+  let isOpened = false;
+  let resume: (() => void) | null = null;
   return {
-    open: () => opened.abort(),
+    open() {
+      isOpened = true;
+      resume?.();
+    },
     async isOpen(ms, signal) {
-      await sleep(ms, AbortSignal.any([opened.signal, signal]));
-      const isOpen = opened.signal.aborted;
-      opened = new AbortController();
-      return isOpen;
+      if (!isOpened && !signal.aborted) {
+        const opened = Promise.withResolvers<void>();
+        resume = () => opened.resolve();
+        const timer = setTimeout(resume, ms);
+        signal.addEventListener('abort', resume, { once: true });
+        await opened.promise;
+        clearTimeout(timer);
+        signal.removeEventListener('abort', resume);
+        resume = null;
+      }
+      const wasOpened = isOpened;
+      isOpened = false;
+      return wasOpened;
     },
   };
 }

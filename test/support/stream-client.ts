@@ -97,7 +97,7 @@ export function apply(held: Held, message: StreamMessage): void {
 }
 
 /** Reads an answer of Server-Sent Events. */
-export async function* readEvents(response: Response): AsyncGenerator<StreamMessage> {
+export async function* readEvents(response: Pick<Response, 'body'>): AsyncGenerator<StreamMessage> {
   let fields: Record<string, string> = {};
   for await (const line of linesOf(response)) {
     if (line === '') {
@@ -112,11 +112,11 @@ export async function* readEvents(response: Response): AsyncGenerator<StreamMess
 }
 
 /** Reads an answer in NDJSON. */
-export async function* readLines(response: Response): AsyncGenerator<StreamMessage> {
+export async function* readLines(response: Pick<Response, 'body'>): AsyncGenerator<StreamMessage> {
   for await (const line of linesOf(response)) yield streamMessage.parse(JSON.parse(line));
 }
 
-async function* linesOf({ body }: Response): AsyncGenerator<string> {
+async function* linesOf({ body }: Pick<Response, 'body'>): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let rest = '';
   for await (const bytes of body ?? []) {

@@ -1,8 +1,12 @@
 import { mkdtempSync, rmSync } from 'node:fs';
+import { get } from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
 
 import { freePort } from '../../../infra/embedded/ports.ts';
 import { inspector } from '../../support/faults/inspect.ts';
@@ -215,7 +219,9 @@ test('200 random cursors go on where they were, also those on reverted blocks', 
   let undone = 0;
   for (let i = 0; i < 200; i += 1) {
     const { kind, log } = logs[1 + random.below(logs.length - 1)] ?? { kind: kinds[0] as Kind, log: [] };
-    const known = log.slice(0, 1 + random.below(log.length));
+    // Most of them near the end, where the reorgs are.
+    const back = random.below(4) === 0 ? log.length : log.length >> 2;
+    const known = log.slice(0, log.length - random.below(back));
     const held = createHeld();
     for (const message of known) apply(held, message);
     let cursor = known.at(-1)?.cursor ?? '';
@@ -236,5 +242,75 @@ test('200 random cursors go on where they were, also those on reverted blocks', 
   }
   expect(undone).toBeGreaterThan(10);
 }, 200_000);
+
+/** Opens a stream of events of everything from 0, without reading it. */
+async function openUnread(apiKey: string): Promise<IncomingMessage> {
+  const url = `${service.baseUrl}/api/stream/transfers/?from=0`;
+  const headers = { 'api-key': apiKey, accept: 'text/event-stream' };
+  return await new Promise((resolve, reject) => {
+    get(url, { headers, agent: false }, (response) => {
+      response.pause();
+      resolve(response);
+    }).on('error', reject);
+  });
+}
+
+/** The last message of a stream, and whether the answer ended as it should. */
+async function lastOf(response: IncomingMessage): Promise<{ last: StreamMessage; held: Held }> {
+  const held = createHeld();
+  let last: StreamMessage | null = null;
+  const body = Readable.toWeb(response) as ReadableStream<Uint8Array>;
+  for await (const message of readEvents({ body })) {
+    apply(held, message);
+    last = message;
+  }
+  expect(response.complete).toBe(true);
+  if (last === null) throw new Error('no message');
+  return { last, held };
+}
+
+test('a stream ends with its cursor when its key is deleted, its reader is slow or the service stops', async () => {
+  const session = await post('/api/users/auth/login/', {
+    username: service.demo.username,
+    password: service.demo.password,
+  });
+  const { token } = z.object({ token: z.string() }).parse(session);
+  const authorization = `Bearer ${token}`;
+  const made = await post('/api/users/auth/create-api-key/', { name: 'to be deleted' }, { authorization });
+  const key = z.object({ id: z.number(), key: z.string() }).parse(made);
+  const deleted = lastOf(await openUnread(key.key));
+  const slow = await openUnread(service.demo.api_key);
+  const openedAt = performance.now();
+  const stopped = lastOf(await openUnread(service.demo.api_key));
+  await post('/api/users/auth/api-keys/delete/', { key_id: key.id }, { authorization });
+  expect((await deleted).last).toMatchObject({ type: 'end', data: { reason: 'limit' } });
+
+  // Longer than a client may take nothing.
+  await new Promise((resolve) => setTimeout(resolve, openedAt + 24_000 - performance.now()));
+  const { last: end, held } = await lastOf(slow);
+  expect(end).toMatchObject({ type: 'end', data: { reason: 'slow' } });
+  expect(held.newest.block).toBeLessThan(node.ledger.head());
+  const rest = await fetch(`${service.baseUrl}/api/stream/transfers/?limit=10000&from=${end.cursor}`, {
+    headers: { 'api-key': service.demo.api_key },
+  });
+  for await (const message of readLines(rest)) apply(held, message);
+  const whole = held.newest.block - 1;
+  expect(upTo(held, whole)).toEqual(truth(kinds[0] as Kind, whole));
+
+  await service.stop();
+  const { last, held: all } = await stopped;
+  expect(last).toMatchObject({ type: 'end', data: { reason: 'shutdown' } });
+  expect([...all.transfers.keys()]).toEqual(truth(kinds[0] as Kind, node.ledger.head()));
+}, 120_000);
+
+async function post(path: string, body: object, headers: Record<string, string> = {}): Promise<unknown> {
+  const response = await fetch(service.baseUrl + path, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', ...headers },
+    body: JSON.stringify(body),
+  });
+  expect(response.status, path).toBeLessThan(300);
+  return await response.json();
+}
 
 const padded = (hash: string): string => `0x${BigInt(hash).toString(16).padStart(64, '0')}`;
