@@ -96,8 +96,13 @@ export function apply(held: Held, message: StreamMessage): void {
   }
 }
 
+/** An answer whose body is being received. */
+interface Answer {
+  readonly body: AsyncIterable<Uint8Array> | null;
+}
+
 /** Reads an answer of Server-Sent Events. */
-export async function* readEvents(response: Pick<Response, 'body'>): AsyncGenerator<StreamMessage> {
+export async function* readEvents(response: Answer): AsyncGenerator<StreamMessage> {
   let fields: Record<string, string> = {};
   for await (const line of linesOf(response)) {
     if (line === '') {
@@ -112,11 +117,11 @@ export async function* readEvents(response: Pick<Response, 'body'>): AsyncGenera
 }
 
 /** Reads an answer in NDJSON. */
-export async function* readLines(response: Pick<Response, 'body'>): AsyncGenerator<StreamMessage> {
+export async function* readLines(response: Answer): AsyncGenerator<StreamMessage> {
   for await (const line of linesOf(response)) yield streamMessage.parse(JSON.parse(line));
 }
 
-async function* linesOf({ body }: Pick<Response, 'body'>): AsyncGenerator<string> {
+async function* linesOf({ body }: Answer): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let rest = '';
   for await (const bytes of body ?? []) {
