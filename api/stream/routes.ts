@@ -1,5 +1,6 @@
 import { z } from 'zod';
 
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Logger } from '../../infra/log.ts';
 import { sleep } from '../../infra/lifecycle.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
@@ -18,6 +19,7 @@ import type { StreamStart } from './follower.ts';
 import type { OpenStream, OpenStreams } from './open-streams.ts';
 import { eventStream, lines, sendStream } from './send.ts';
 import type { Tail } from './tail.ts';
+import { findUndo } from './undo.ts';
 
 export interface StreamRouteDeps {
   readonly clickhouseFor: ClickHouseFor;
@@ -31,8 +33,8 @@ export interface StreamRouteDeps {
 const MESSAGES = { fallback: 1000, max: 10_000 };
 const WAIT_SECONDS = { fallback: 20, max: 60 };
 /** A cursor of another process may be of a block that this one does not know yet. */
-const UNKNOWN_MS = 3000;
-const LOOK_MS = 200;
+const UNKNOWN_LOOKS = 6;
+const LOOK_MS = 500;
 
 const streamQuery = z.object({
   token: address("The token's contract").optional(),
@@ -89,10 +91,11 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
       const isEvents = /\btext\/event-stream\b/i.test(request.header('accept'));
       const format = isEvents ? eventStream : lines;
       const start = startOf((isEvents ? request.header('last-event-id') : '') || query.from, digest);
-      const source = await sourceOf({ clickhouse: deps.clickhouseFor(request), served }, filter);
+      const clickhouse = deps.clickhouseFor(request);
+      const source = await sourceOf({ clickhouse, served }, filter);
       const stream = openStream(deps, key.id);
       try {
-        await refuseUnknown(deps.tail, start, request.signal);
+        await refuseUnknown(deps, clickhouse, start, request.signal);
       } catch (error) {
         stream.release();
         throw error;
@@ -159,16 +162,19 @@ function openStream({ streams, tail }: StreamRouteDeps, keyId: number): OpenStre
 }
 
 /** @throws 400 if the index neither has nor had the block of a cursor */
-async function refuseUnknown(tail: Tail, start: StreamStart, signal: AbortSignal): Promise<void> {
+async function refuseUnknown(
+  { tail, servedBuilds }: StreamRouteDeps,
+  clickhouse: ClickHouse,
+  start: StreamStart,
+  signal: AbortSignal,
+): Promise<void> {
   const block = start?.last ?? null;
   if (block === null) return;
-  const deadline = performance.now() + UNKNOWN_MS;
-  await tail.view();
-  while ((await tail.undoOf(block)) === 'unknown') {
-    if (performance.now() > deadline) {
-      throw invalidInput({ from: ['The index has never had the block of this cursor.'] });
-    }
+  const first = (await tail.view()).first ?? 0;
+  for (let looks = 0; looks < UNKNOWN_LOOKS; looks += 1) {
+    if ((await findUndo(clickhouse, await servedBuilds(), block, first)) !== 'unknown') return;
     await sleep(LOOK_MS, signal);
     signal.throwIfAborted();
   }
+  throw invalidInput({ from: ['The index has never had the block of this cursor.'] });
 }

@@ -102,7 +102,10 @@ async function send(options: SendOptions, body: Readable, room: Room): Promise<v
     if (format.heartbeat !== null && performance.now() - wroteAt >= HEARTBEAT_MS)
       isSlow = !(await write(format.heartbeat));
   }
-  if (disconnected.aborted) return;
+  if (disconnected.aborted) {
+    body.destroy();
+    return;
+  }
   const reason = isSlow ? 'slow' : (stream.ended.reason as EndReason | undefined);
   if (reason !== undefined) body.push(format.text(follower.end(reason, cursor)));
   body.push(null);
