@@ -1,5 +1,6 @@
 import type { Row } from '../../infra/clickhouse/row-binary.ts';
 import { chainProjections } from '../../projections/index.ts';
+import type { ChainBlocksMessage } from '../../schemas/messages/chain-blocks.ts';
 import { topics } from '../../schemas/topics.ts';
 import { foldLog } from '../support/fold-log.ts';
 import { expectedTables } from './oracle.ts';
@@ -64,12 +65,16 @@ export function checkWorld(world: SimWorld): string[] {
   if (store.alarms.size > 0) violations.push(`alarms: ${JSON.stringify([...store.alarms])}`);
 
   const expected = expectedTables(chain.blocks(), world.standardOf, (height) => store.chunkAt(height));
+  const expectedRows: Readonly<Record<string, readonly Row[]>> = {
+    ...expected.tables,
+    reverted_blocks: revertedRows(log),
+  };
   for (const name of tableNames) {
     const found = world
       .servedTable(name)
       .final()
       .map((row) => rowText(row));
-    const wanted = (expected.tables[name] ?? []).map((row) => rowText(row));
+    const wanted = (expectedRows[name] ?? []).map((row) => rowText(row));
     violations.push(...differences(name, found, wanted));
   }
   violations.push(...checkOffsets(world), ...checkConservation(world.servedTable('account_ledger')));
@@ -82,6 +87,14 @@ export function checkWorld(world: SimWorld): string[] {
   }
   violations.push(...differences('the quarantine', openEntries(world), [...expected.malformed]));
   return [...new Set(violations)];
+}
+
+/** A row for each block that was ever reverted, whether or not the chain has it again. */
+function revertedRows(log: readonly ChainBlocksMessage[]): Row[] {
+  const reverted = log.filter(({ type }) => type === 'block.reverted').map(({ block }) => block);
+  return [...new Map(reverted.map((block) => [block.hash, block])).values()].map(
+    ({ height, hash, parent_hash }) => ({ block_desc: 0xffff_ffff - height, block_hash: hash, parent_hash }),
+  );
 }
 
 /** Checks that each indexed block is at its indexed offset. */
