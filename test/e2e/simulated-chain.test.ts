@@ -10,8 +10,9 @@ import { createSimulatedNode } from '../support/starknet/node.ts';
 import type { SimulatedNode } from '../support/starknet/node.ts';
 import { isolated } from '../support/isolation.ts';
 import type { Isolated } from '../support/isolation.ts';
-import { allTransfers, eventually, startService } from '../support/service.ts';
+import { allTransfers, eventually, servedTransfer, startService } from '../support/service.ts';
 import type { RunningService } from '../support/service.ts';
+import { apply, createHeld, keyOf, readLines } from '../support/stream-client.ts';
 import { hex, servedRow, trueRow } from '../support/truth.ts';
 
 const progress = z.object({
@@ -54,6 +55,32 @@ describe('the whole service on a simulated chain', () => {
       const { totals } = progress.parse((await service.get('/api/indexer/progress/')).json);
       expect(totals).toEqual({ transfers: total, latest_block_overall: top });
     });
+    await catchUp();
+    const streamed = [...held.transfers.keys()].map((key) => rows.get(key));
+    expect(streamed).toEqual(
+      Array.from({ length: top + 1 }, (_, height) => node.transfersAt(height).map(trueRow)).flat(),
+    );
+    expect(held.newest.block).toBe(top);
+  };
+
+  /** A client of the stream for the whole time, with what it holds. */
+  const held = createHeld();
+  const rows = new Map<string, string>();
+  let cursor = '0';
+  const catchUp = async (): Promise<void> => {
+    for (let isNew = true; isNew;) {
+      isNew = false;
+      const url = `${service.baseUrl}/api/stream/transfers/?wait=0&limit=700&from=${cursor}`;
+      const answer = await fetch(url, { headers: { 'api-key': service.demo.api_key } });
+      expect(answer.status).toBe(200);
+      for await (const message of readLines(answer)) {
+        apply(held, message);
+        if (message.type === 'transfer')
+          rows.set(keyOf(message.data), servedRow(servedTransfer.parse(message.data)));
+        ({ cursor } = message);
+        isNew = true;
+      }
+    }
   };
 
   beforeAll(async () => {

@@ -91,30 +91,31 @@ export async function eventually<T>(look: () => Promise<T>, withinMs = 30_000, e
   }
 }
 
+/** What is compared of a transfer as it is served. */
+export const servedTransfer = z.object({
+  token_address: z.string(),
+  from_address: z.string(),
+  to_address: z.string(),
+  value: z.string(),
+  nft_token_id: z.string(),
+  txhash: z.string(),
+  block: z.number(),
+  event_index: z.number(),
+  fee: z.string(),
+  fee_unit: z.string(),
+  is_fee: z.boolean(),
+  execution_status: z.string(),
+  kind: z.string(),
+  status: z.string(),
+  timestamp: z.string(),
+});
+export type ServedTransfer = z.infer<typeof servedTransfer>;
+
 const page = z.object({
   links: z.object({ next_cursor: z.string().nullish() }),
   count: z.number(),
-  results: z.array(
-    z.object({
-      token_address: z.string(),
-      from_address: z.string(),
-      to_address: z.string(),
-      value: z.string(),
-      nft_token_id: z.string(),
-      txhash: z.string(),
-      block: z.number(),
-      event_index: z.number(),
-      fee: z.string(),
-      fee_unit: z.string(),
-      is_fee: z.boolean(),
-      execution_status: z.string(),
-      kind: z.string(),
-      status: z.string(),
-      timestamp: z.string(),
-    }),
-  ),
+  results: z.array(servedTransfer),
 });
-export type ServedTransfer = z.infer<typeof page>['results'][number];
 
 /** All rows of a filter, paged by cursor, with the `count` of the first page. */
 export async function allTransfers(

@@ -56,6 +56,11 @@ export const createHeld = (): Held => ({
 
 const WHOLE = Infinity;
 
+/** What identifies a transfer. */
+export function keyOf(data: { block: number; event_index: number; token_address: string }): string {
+  return `${data.block}:${data.event_index}:${BigInt(data.token_address)}`;
+}
+
 /** Applies a message; throws where the stream breaks its promises. */
 export function apply(held: Held, message: StreamMessage): void {
   const { hashes, transfers, newest } = held;
@@ -64,10 +69,10 @@ export function apply(held: Held, message: StreamMessage): void {
   };
   switch (message.type) {
     case 'transfer': {
-      const { block, event_index: event, token_address: token } = message.data;
+      const { block, event_index: event } = message.data;
       const order = (event % 1_048_576) * 1_048_576 + Math.floor(event / 1_048_576);
       if (block < newest.block || (block === newest.block && order <= newest.event)) fail('out of order');
-      transfers.set(`${block}:${event}:${BigInt(token)}`, block);
+      transfers.set(keyOf(message.data), block);
       held.newest = { block, event: order };
       return;
     }
