@@ -114,6 +114,7 @@ export function versionsOfToken(tables: Tables): VersionedSource {
   return {
     sql: `FROM ${tables.table('transfers')} WHERE token = ${feltParam('token')}`,
     key: KEY,
+    subject: 'token',
     settles: ['token'],
   };
 }
@@ -125,6 +126,7 @@ export function versionsOfAll(tables: Tables): VersionedSource {
       SELECT arrayJoin(tokens) FROM ${tables.table('indexed_blocks')} FINAL
       WHERE block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32})`,
     key: KEY,
+    subject: null,
     settles: [],
   };
 }
