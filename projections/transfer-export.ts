@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import type { ClickHouse, FileStatement, Params } from '../infra/clickhouse/client.ts';
+import type { ClickHouse, FileStatement, Params, Settings } from '../infra/clickhouse/client.ts';
 import { ZERO_FELT } from '../schemas/felt.ts';
 import type { Felt } from '../schemas/felt.ts';
 import { EVENT_INDEX_ITEM_FACTOR } from '../schemas/decode/index.ts';
@@ -75,7 +75,11 @@ export async function exportedTokens(
     source.settles.length === 0
       ? `FROM (SELECT arrayJoin(tokens) AS token FROM ${tables.table('indexed_blocks')} FINAL WHERE ${heights})`
       : `${source.sql} AND ${heights}`;
-  const query = { name: 'export.tokens', sql: `SELECT DISTINCT hex(token) AS o_token ${from}`, row: tokenRow };
+  const query = {
+    name: 'export.tokens',
+    sql: `SELECT DISTINCT hex(token) AS o_token ${from}`,
+    row: tokenRow,
+  };
   const params = filterParams([source], filters);
   const rows = await clickhouse.rows(query, params, { settings: { ...settings, max_result_rows: 0 } });
   return rows.map(({ o_token }) => o_token);
@@ -91,11 +95,7 @@ const PLACE = ['block_desc', 'position_desc', 'item_desc'];
 function settledRows({ tables, source, filters }: TransferExport): string {
   const versions = `${source.sql} AND ${heights}`;
   const order = [...(source.subject === null ? [] : [source.subject]), ...PLACE, 'seq'];
-  const conditions = [
-    'r.is_deleted = 0',
-    'r.block_hash = b.block_hash',
-    ...rowPredicates(source, filters),
-  ];
+  const conditions = ['r.is_deleted = 0', 'r.block_hash = b.block_hash', ...rowPredicates(source, filters)];
   return `SELECT r.*, r.seq > b.seq AS is_unsettled, toUInt64(r.timestamp) * 1000 AS time FROM (
         SELECT * ${versions}
         ORDER BY ${order.map((column) => `${column} DESC`).join(', ')} LIMIT 1 BY ${PLACE.join(', ')}
@@ -152,7 +152,10 @@ function exportColumns(
     ],
     ['token_address', felt('t.token')],
     ['token_symbol', `transform(hex(t.token), ${joined(parts, 'tokens')}, ${joined(parts, 'symbols')}, '')`],
-    ['token_decimals', `nullIf(transform(hex(t.token), ${joined(parts, 'tokens')}, ${joined(parts, 'decimals')}, toInt16(-1)), toInt16(-1))`],
+    [
+      'token_decimals',
+      `nullIf(transform(hex(t.token), ${joined(parts, 'tokens')}, ${joined(parts, 'decimals')}, toInt16(-1)), toInt16(-1))`,
+    ],
     ['kind', 'CAST(t.kind AS String)'],
     ['from_address', felt('t.from_address')],
     ['to_address', felt('t.to_address')],
@@ -163,10 +166,7 @@ function exportColumns(
     ['fee', 'toString(t.fee)'],
     ['fee_unit', felt('t.fee_unit')],
     ['execution_status', 'CAST(t.execution_status AS String)'],
-    [
-      'finality',
-      `if(t.block_desc >= ${MAX_UINT32 - (l1Height ?? -1)}, 'ACCEPTED_ON_L1', 'ACCEPTED_ON_L2')`,
-    ],
+    ['finality', `if(t.block_desc >= ${MAX_UINT32 - (l1Height ?? -1)}, 'ACCEPTED_ON_L1', 'ACCEPTED_ON_L2')`],
     ['price_usd', 'toFloat64OrNull(p.usd)'],
   ];
 }
@@ -215,16 +215,35 @@ function prices(tables: Tables, parts: number): string {
       FROM ${tables.table('ohlc_hourly')} FINAL WHERE ${among} AND hour < {first_hour:UInt32} GROUP BY token`;
 }
 
+const fileSettings = {
+  // One thread, and joins that read the transfers row by row: they stay in their order, and are sent as they are read.
+  max_threads: 1,
+  join_algorithm: 'hash',
+  query_plan_join_swap_table: 'false',
+  select_sequential_consistency: 1,
+  max_result_rows: 0,
+  format_csv_null_representation: '',
+  // The columns of a group are held in memory.
+  output_format_parquet_row_group_size: 100_000,
+  // The answer has a content coding, which every reader knows.
+  output_format_arrow_compression_method: 'none',
+} as const;
+
 /** The statement of an export, without its format. It throws as `exportedCount` does. */
 export function exportStatement(
   asked: TransferExport,
-  { format, tokens, state, l1Height }: {
+  {
+    format,
+    tokens,
+    state,
+    l1Height,
+  }: {
     readonly format: ExportFormat;
     readonly tokens: readonly ExportedToken[];
     readonly state: RangeState;
     readonly l1Height: number | null;
   },
-): { statement: FileStatement; params: Params } {
+): { statement: FileStatement; params: Params; settings: Settings } {
   const { parts, params } = tokenParams(tokens);
   const columns = exportColumns(format, l1Height, parts).map(([name, sql]) => `${sql} AS ${name}`);
   const sql = `SELECT ${columns.join(',\n      ')}
@@ -238,5 +257,6 @@ export function exportStatement(
       first_hour: Math.floor(state.first_time / HOUR_SECONDS),
       last_hour: Math.floor(state.last_time / HOUR_SECONDS),
     },
+    settings: fileSettings,
   };
 }
