@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
-import { PassThrough, Transform, pipeline } from 'node:stream';
-import type { Readable } from 'node:stream';
+import { PassThrough, pipeline } from 'node:stream';
+import type { Readable, Transform } from 'node:stream';
 import { constants, createGzip, createZstdCompress } from 'node:zlib';
 
-import type { ExportFormat } from '../../projections/transfer-export.ts';
+import type { ExportFormat } from '../../projections/transfers/queries.ts';
 
 /** What a whole file turned out to be. */
 export interface FileSummary {
@@ -34,20 +34,18 @@ export function exportBody({ file, format, rows, coding, onEnd }: ExportBodyOpti
   const hash = createHash('sha256');
   const countLines = lineCounter(format === 'csv');
   let [bytes, lines] = [0, 0];
-  const meter = new Transform({
-    transform(chunk: Buffer, _, done) {
+  const metered = async function* (chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+    for await (const chunk of chunks) {
       hash.update(chunk);
       bytes += chunk.length;
       if (rows === null) lines += countLines(chunk);
-      done(null, chunk);
-    },
-    flush(done) {
-      const counted = rows ?? lines - (format === 'csv' ? 1 : 0);
-      onEnd({ rows: counted, sha256: hash.digest('hex'), bytes }).then(() => done(), done);
-    },
-  });
+      yield chunk;
+    }
+    const counted = rows ?? lines - (format === 'csv' ? 1 : 0);
+    await onEnd({ rows: counted, sha256: hash.digest('hex'), bytes });
+  };
   const coded = coders[coding]();
-  pipeline(file, meter, coded, () => clearInterval(timer));
+  pipeline(file, metered, coded, () => clearInterval(timer));
   let [seen, stalledMs] = [-1, 0];
   const timer = setInterval(() => {
     // Bytes that wait, and none more that could be written: the client is what everything waits for.

@@ -15,8 +15,8 @@ import {
   exportedCount,
   exportedTokens,
   rangeState,
-} from '../../projections/transfer-export.ts';
-import type { ExportFormat, ExportedToken, TransferExport } from '../../projections/transfer-export.ts';
+} from '../../projections/transfers/queries.ts';
+import type { ExportFormat, ExportedToken, TransferExport } from '../../projections/transfers/queries.ts';
 import { unavailable } from '../http/errors.ts';
 import { sourceOf } from '../stream/blocks.ts';
 import { heightsOf } from '../transfers/list.ts';

@@ -126,25 +126,32 @@ async function linesOf({ body, headers }: Answer): Promise<string[]> {
   return lines;
 }
 
-/** Bytes at the end of an answer that may be the text of an exception. */
+/** More than an exception with its mark, which comes last in an answer. */
 const EXCEPTION_BYTES = 32_768;
 
-/** An answer whose last bytes are passed on only when they are no exception. */
+/**
+ * An answer whose last bytes are passed on only when they are no exception. It fails at the mark of one: the server may take
+ * seconds to close the connection.
+ */
 function wholeFile({ body, headers }: Answer): Readable {
   const tag = headers[EXCEPTION_TAG_HEADER_NAME];
+  // The tag is random, so that no data contain it.
+  const mark = typeof tag === 'string' ? `${EXCEPTION_MARK}${tag}\r\n` : null;
   let held: Buffer = Buffer.alloc(0);
   const checked = new Transform({
     transform(chunk: Buffer, _, done: TransformCallback) {
       const bytes = Buffer.concat([held, chunk]);
+      const at = mark === null ? -1 : bytes.indexOf(mark);
+      if (mark !== null && at >= 0) {
+        const text = bytes.subarray(at + mark.length).toString();
+        done(unavailable(`The answer of ClickHouse broke off: ${text.trimEnd()}`, null));
+        return;
+      }
       const end = Math.max(0, bytes.length - EXCEPTION_BYTES);
       held = bytes.subarray(end);
       done(null, bytes.subarray(0, end));
     },
-    flush(done) {
-      if (typeof tag === 'string' && held.includes(EXCEPTION_MARK))
-        done(extractErrorAtTheEndOfChunk(held, tag));
-      else done(null, held);
-    },
+    flush: (done) => done(null, held),
   });
   // An error of either destroys both, and reaches the reader of the second.
   pipeline(body, checked, ignoreError);
