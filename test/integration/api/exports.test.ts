@@ -357,14 +357,14 @@ test('an export that a reorg overtakes has what the chain was', async () => {
 });
 
 test.each([
-  ['the connection of ClickHouse is cut', async (proxy: FaultProxy) => proxy.reset()],
   [
     'its query fails',
-    async () =>
+    async (_: FaultProxy) =>
       await owner.command(
         `KILL QUERY WHERE current_database = currentDatabase() AND Settings['log_comment'] = 'export.transfers' ASYNC`,
       ),
   ],
+  ['the connection of ClickHouse is cut', async (proxy: FaultProxy) => proxy.reset()],
 ])('an export breaks off visibly when %s', async (_, harm) => {
   await writeBulk();
   const real = new URL(world.env['API_CLICKHOUSE_URL'] ?? '');
