@@ -10,6 +10,8 @@ import type { CommandsFor } from './commands/command-queue.ts';
 import { dappRoutes } from './dapps/routes.ts';
 import { reportRoutes } from './domains/report-routes.ts';
 import { domainRoutes } from './domains/routes.ts';
+import { exportRoutes } from './export/routes.ts';
+import type { ExportRecords } from './export/records.ts';
 import { indexerRoutes } from './indexer/routes.ts';
 import type { LoginAttempts } from './limits/login-attempts.ts';
 import { nftMetadataRoutes } from './nft/metadata.ts';
@@ -38,6 +40,7 @@ export interface RouteDeps extends Omit<StreamRouteDeps, 'clickhouseFor' | 'pool
   readonly pool: Sql;
   readonly clickhouseFor: ClickHouseFor;
   readonly commandsFor: CommandsFor;
+  readonly exports: ExportRecords;
   readonly refreshes: RefreshBus;
   readonly adEvents: AdEvents;
   readonly passwords: PasswordChecker;
@@ -61,6 +64,7 @@ export function apiRoutes(deps: RouteDeps): Route[] {
     ...apiKeyRoutes(deps),
     ...transferRoutes(deps),
     ...streamRoutes(deps),
+    ...exportRoutes(deps),
     ...balanceRoutes({ ...deps, reading }),
     ...portfolioRoutes({ ...deps, reading }),
     ...priceRoutes(deps),

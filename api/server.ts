@@ -24,6 +24,8 @@ import { INDEXED_CHANNEL } from '../schemas/messages/chain-status.ts';
 import { OBSERVED_CHANNEL } from '../schemas/messages/requests.ts';
 import { createAdEvents } from './ads/events.ts';
 import type { AdEvents } from './ads/events.ts';
+import { createExportRecords } from './export/records.ts';
+import type { ExportRecords } from './export/records.ts';
 import { createApp } from './http/app.ts';
 import { answerMalformedRequests } from './http/malformed-requests.ts';
 import { limitReads } from './http/clickhouse.ts';
@@ -95,7 +97,7 @@ async function composeApp(
 ): Promise<{ app: Koa<RequestState>; streams: OpenStreams }> {
   const { config, pool, publisher, servedBuilds, log, metrics, now = Date.now } = options;
   const { indexedHeight, tail, streams } = followIndex(options, releasers);
-  const limits = await openLimits(options, releasers);
+  const { limits, exports } = await openRedis(options, releasers);
   const usage = createUsageCounter({ publisher, now, log });
   releasers.push('usage', () => usage.close());
   const app = createApp({
@@ -105,6 +107,7 @@ async function composeApp(
       servedBuilds,
       tail,
       streams,
+      exports,
       log,
       ...openBuses(options, releasers),
       passwords: await createPasswordChecker(),
@@ -172,10 +175,11 @@ function followIndex(
   return { indexedHeight: () => height.current(), tail, streams };
 }
 
-async function openLimits(
+/** What is kept in Redis. */
+async function openRedis(
   { config, log, metrics, now = Date.now }: ApiOptions,
   releasers: Releasers,
-): Promise<Limits> {
+): Promise<{ limits: Limits; exports: ExportRecords }> {
   const counters = openCounters(required(config, 'redisUrl'), {
     keyPrefix: config.redisKeyPrefix,
     timeoutMs: config.redisTimeoutMs,
@@ -186,7 +190,7 @@ async function openLimits(
   const limits = createLimits({ counters, ipBlockWindowMs, metrics, now });
   // So that the first requests are counted in Redis; the API starts without it too.
   await counters.settled(REDIS_WAIT_MS);
-  return limits;
+  return { limits, exports: createExportRecords(counters, now) };
 }
 
 /** The buses that append to the log, each notified by PostgreSQL when a projection has stored what it waits for. */

@@ -258,7 +258,8 @@ function filtered(
   ].join(' AND ');
 }
 
-function rowPredicates(source: TransferSource, { felts }: TransferFilters): string[] {
+/** The conditions of the filters that a source does not apply itself. */
+export function rowPredicates(source: Pick<TransferSource, 'settles'>, { felts }: TransferFilters): string[] {
   return feltFilters
     .filter((name) => felts[name] !== undefined && !source.settles.includes(name))
     .map((name) => predicates[name]);
@@ -282,8 +283,8 @@ function afterConditions(read: Pick<PageRead, 'order' | 'after'> | null): string
   ];
 }
 
-function filterParams(
-  sources: readonly TransferSource[],
+export function filterParams(
+  sources: readonly { readonly params?: Params }[],
   { felts, lo, hi }: TransferFilters,
 ): Record<string, unknown> {
   const named = feltFilters.flatMap((name) => {
@@ -306,8 +307,11 @@ function afterParams(after: TransferPosition | null): Record<string, unknown> {
 /** All rows of one key prefix, in every version: `FROM … WHERE …`. */
 export interface VersionedSource {
   readonly sql: string;
+  readonly params?: Params;
   /** The sorting key of the table. */
   readonly key: string;
+  /** The first column of the key, where all rows have the same. */
+  readonly subject: 'token' | 'account' | null;
   readonly settles: readonly FeltFilter[];
 }
 

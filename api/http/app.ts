@@ -37,6 +37,9 @@ const EXPOSED_HEADERS = [
   'RateLimit-Policy',
   'WWW-Authenticate',
   'Location',
+  'X-Export-Block',
+  'X-Export-Block-Hash',
+  'X-Export-Id',
 ];
 
 const SECURITY_HEADERS = {

@@ -9,6 +9,8 @@ import type { RequestInfo } from './route.ts';
 interface ReadClass extends ReadQueueLimits {
   /** Time for all reads of a request together, the time in the queue included. */
   readonly timeoutMs: number;
+  /** Longest wait for a place; by default all of that time. */
+  readonly waitMs?: number;
   /** The request keeps its place until its answer is sent: the answer is large, and held in memory until then. */
   readonly keepsPlace?: true;
   /** Limits of one read; a query may set others. */
@@ -75,6 +77,25 @@ export const readClasses = {
     timeoutMs: 20_000,
     settings: { ...pageSettings, max_result_rows: 0, max_threads: 1, priority: TRACE_PRIORITY },
   },
+  /** Bulk exports, each as long as its client takes to read it. */
+  export: {
+    keepsPlace: true,
+    places: 2,
+    placesPerUser: 1,
+    placesPerCaller: 1,
+    maxWaiting: 20,
+    waitMs: 10_000,
+    timeoutMs: 3_600_000,
+    settings: {
+      max_result_rows: 0,
+      max_memory_usage: 1_500_000_000,
+      // A range of heights is sorted, in files where it is large.
+      max_bytes_before_external_sort: 400_000_000,
+      max_bytes_to_read: 2_000_000_000_000,
+      max_threads: 1,
+      priority: TRACE_PRIORITY,
+    },
+  },
 } as const satisfies Readonly<Record<string, ReadClass>>;
 export type ReadClassName = keyof typeof readClasses;
 
@@ -87,6 +108,7 @@ export const READ_CONNECTIONS =
   2 * readClasses.account.places +
   readClasses.trace.places +
   readClasses.stream.places +
+  readClasses.export.places +
   2;
 
 /** The client of one request: all its reads end when the client disconnects or the time of its class is up. */
@@ -110,6 +132,7 @@ export function limitReads(
     account: createReadQueue({ ...readClasses.account, ...limits }, now),
     trace: createReadQueue({ ...readClasses.trace, ...limits }, now),
     stream: createReadQueue({ ...readClasses.stream, ...limits }, now),
+    export: createReadQueue({ ...readClasses.export, ...limits }, now),
   };
   return (info, { readClass: name = 'page', timeoutMs } = {}) => {
     const { signal: disconnected } = info;
@@ -117,19 +140,20 @@ export function limitReads(
     const queue = queues[name];
     const limitMs = timeoutMs ?? readClass.timeoutMs;
     const deadline = AbortSignal.timeout(limitMs);
+    const waited = readClass.waitMs === undefined ? deadline : AbortSignal.timeout(readClass.waitMs);
     const ended = AbortSignal.any([disconnected, deadline]);
     const request = { caller: info.caller(), ended, endsAt: Date.now() + limitMs };
     let hasStarted = false;
     if (readClass.keepsPlace === true) info.place.isWanted = () => queue.isFull();
     const inPlace: InPlace =
       readClass.keepsPlace === true
-        ? keepPlace(queue, request, { answered: disconnected, deadline })
+        ? keepPlace(queue, request, { answered: disconnected, waited })
         : (read) => queue.run(request, read);
     const asReadError = (cause: unknown, name: string): unknown => {
       const unavailable = (why: string): AppError =>
         new AppError('STORE_UNAVAILABLE', `ClickHouse: ${why}`, { retryable: true, cause });
       if (cause instanceof HttpError) return cause;
-      if (deadline.aborted && !hasStarted) {
+      if (waited.aborted && !hasStarted) {
         return overloaded('overloaded', 'No place for the reads of this request became free in time.', 1);
       }
       if (deadline.aborted) {
@@ -165,6 +189,11 @@ export function limitReads(
         limited(query.name, (priority) =>
           clickhouse.eachPart(query, params, onRows, withLimits(options, priority)),
         ),
+      // Only the beginning of a file is awaited: its class keeps the place until the answer is sent.
+      file: (statement, params, options) =>
+        limited(statement.name, (priority) =>
+          clickhouse.file(statement, params, withLimits(options, priority)),
+        ),
     };
   };
 }
@@ -172,20 +201,20 @@ export function limitReads(
 /** Runs a read in a place of the queue, with its priority. */
 type InPlace = <T>(read: (priority: number) => Promise<T>) => Promise<T>;
 
-/** Takes a place at the first read, and keeps it until the request is answered. Nobody waits for it beyond the deadline. */
+/** Takes a place at the first read, and keeps it until the request is answered. Nobody waits for it beyond `waited`. */
 function keepPlace(
   queue: ReadQueue,
   request: Omit<ReadingRequest, 'ended'>,
-  { answered, deadline }: { readonly answered: AbortSignal; readonly deadline: AbortSignal },
+  { answered, waited }: { readonly answered: AbortSignal; readonly waited: AbortSignal },
 ): InPlace {
   const take = (): Promise<number> =>
     new Promise((resolve, reject) => {
       const late = new AbortController();
       const giveUp = (): void => late.abort();
-      deadline.addEventListener('abort', giveUp, { once: true });
+      waited.addEventListener('abort', giveUp, { once: true });
       const ended = AbortSignal.any([answered, late.signal]);
       const keep = async (priority: number): Promise<void> => {
-        deadline.removeEventListener('abort', giveUp);
+        waited.removeEventListener('abort', giveUp);
         resolve(priority);
         await new Promise((done) => answered.addEventListener('abort', done, { once: true }));
       };

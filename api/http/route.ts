@@ -117,8 +117,11 @@ interface Declaration<
   R extends Responses,
 > {
   readonly method: Method;
-  /** With a trailing slash and parameters in braces, such as `/api/tokens/{address}/`. Served with and without the slash. */
-  readonly path: `/${string}/`;
+  /**
+   * With parameters in braces, and a trailing slash, such as `/api/tokens/{address}/`; or the path of a file. Served with and
+   * without the slash.
+   */
+  readonly path: `/${string}/` | `/${string}.json` | `/${string}.{format}`;
   readonly summary: string;
   readonly description?: string;
   /** Groups routes in the OpenAPI document. */

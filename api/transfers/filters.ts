@@ -96,6 +96,20 @@ export interface TransferSearch {
 
 /** Resolves aliases; throws 400 if no filter is given, two aliases differ, or a range is reversed. */
 export function searchOf(query: TransfersQuery): TransferSearch {
+  return resolveSearch(query, ({ felts, block }) => {
+    if (Object.keys(felts).length > 0 || block !== null) return;
+    throw invalidInput(
+      { non_field_errors: ['At least one filter is required.'] },
+      { allowed_filters: [...allowedFilters] },
+    );
+  });
+}
+
+/** The same for any of its parameters. `assertBounded` throws 400 where the filters that are given do not suffice. */
+export function resolveSearch(
+  query: Partial<TransfersQuery>,
+  assertBounded: (search: TransferSearch) => void,
+): TransferSearch {
   const errors: Record<string, string[]> = {};
   const either = (name: keyof TransfersQuery, first?: Felt, second?: Felt): Felt | undefined => {
     if (first !== undefined && second !== undefined && first !== second) {
@@ -112,12 +126,6 @@ export function searchOf(query: TransfersQuery): TransferSearch {
     ['search', query.search],
   ];
   const given = named.filter(([, felt]) => felt !== undefined);
-  if (given.length === 0 && query.block === undefined) {
-    throw invalidInput(
-      { non_field_errors: ['At least one filter is required.'] },
-      { allowed_filters: [...allowedFilters] },
-    );
-  }
   const search: TransferSearch = {
     felts: Object.fromEntries(given),
     block: query.block ?? null,
@@ -128,6 +136,7 @@ export function searchOf(query: TransfersQuery): TransferSearch {
     endTime: query.end_time === undefined ? null : Math.floor(query.end_time.getTime() / 1000),
     order: query.order ?? 'desc',
   };
+  assertBounded(search);
   if (query.from_block !== undefined && query.to_block !== undefined && query.from_block > query.to_block) {
     errors['to_block'] = ['Ensure this value is greater than or equal to from_block.'];
   }

@@ -134,7 +134,10 @@ function nextCursor(
 }
 
 /** Heights and times as one pair of bounds; null for an empty range. */
-async function heightsOf(deps: TransferListDeps, search: TransferSearch): Promise<TransferFilters | null> {
+export async function heightsOf(
+  deps: Pick<TransferListDeps, 'clickhouse' | 'tables'>,
+  search: TransferSearch,
+): Promise<TransferFilters | null> {
   const { clickhouse, tables } = deps;
   const { block, fromBlock, toBlock, startTime, endTime, felts } = search;
   const [before, until] = await Promise.all([

@@ -81,3 +81,11 @@ export function isClickHouseUnavailable(error: unknown): boolean {
     return error.code === 'STORE_UNAVAILABLE' && error.details['store'] === STORE;
   return isNetworkError(error);
 }
+
+/** FUNCTION_THROW_IF_VALUE_IS_NON_ZERO */
+const THROW_IF_CODE = '395';
+
+/** Whether a statement ended itself, by its own `throwIf`. */
+export function isThrowIf(error: unknown): boolean {
+  return error instanceof ClickHouseError && error.code === THROW_IF_CODE;
+}

@@ -14,9 +14,9 @@ import type { Reads } from './reads.ts';
 import { encodeRows } from './row-binary.ts';
 import type { ColumnSpec, Row } from './row-binary.ts';
 
-export { isClickHouseUnavailable } from './attempt.ts';
+export { isClickHouseUnavailable, isThrowIf } from './attempt.ts';
 export type { Params } from './http-interface.ts';
-export type { ChQuery, ReadOptions } from './reads.ts';
+export type { ChQuery, FileStatement, ReadOptions } from './reads.ts';
 export type { Settings };
 
 export interface ClickHouse extends Reads {

@@ -23,6 +23,7 @@ export function versionsOfAccount(
   return {
     sql: `FROM ${tables.table('account_feed')} WHERE account = ${feltParam(filter)}${legs[filter]}`,
     key: 'account, block_desc, position_desc, item_desc, leg',
+    subject: 'account',
     settles: [filter],
   };
 }

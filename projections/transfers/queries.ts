@@ -9,6 +9,8 @@ import { amongFelts, feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import type { TransferPosition, TransferSource, VersionedSource } from '../transfer-reads.ts';
 import { ascending, ascendingSql, descending, uint32 } from '../descending.ts';
 
+export { exportStatement, exportedCount, exportedTokens, rangeState } from '../transfer-export.ts';
+export type { ExportFormat, ExportedToken, TransferExport } from '../transfer-export.ts';
 export {
   MAX_HEIGHT,
   feltFilters,
@@ -114,6 +116,7 @@ export function versionsOfToken(tables: Tables): VersionedSource {
   return {
     sql: `FROM ${tables.table('transfers')} WHERE token = ${feltParam('token')}`,
     key: KEY,
+    subject: 'token',
     settles: ['token'],
   };
 }
@@ -125,6 +128,7 @@ export function versionsOfAll(tables: Tables): VersionedSource {
       SELECT arrayJoin(tokens) FROM ${tables.table('indexed_blocks')} FINAL
       WHERE block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32})`,
     key: KEY,
+    subject: null,
     settles: [],
   };
 }

@@ -8,7 +8,7 @@ import type { ChainStatusMessage } from '../../schemas/messages/chain-status.ts'
 import type { TokensMessage } from '../../schemas/messages/tokens.ts';
 import type { ApiWorld } from './api-world.ts';
 import { aTransfer, worldProjections, writeBlocks } from './transfer-world.ts';
-import type { WorldBlock } from './transfer-world.ts';
+import type { TableNames, WorldBlock } from './transfer-world.ts';
 
 /** A chain of six transfers, with its tokens and status, small enough to check by hand. */
 
@@ -135,7 +135,7 @@ const statusMessages: readonly ChainStatusMessage[] = [
 export async function writeSmallChain(
   world: ApiWorld,
   written: readonly WorldBlock[] = blocks,
-): Promise<{ apiKey: string }> {
+): Promise<{ apiKey: string; names: TableNames }> {
   const owner = createClickHouse(world.env['CLICKHOUSE_URL'] ?? '', { application: 'test' });
   const builds = [];
   for (const projection of worldProjections) builds.push(await openBuild(world.pool, owner, projection));
@@ -159,5 +159,5 @@ export async function writeSmallChain(
     token: user.token,
     json: { name: 'k' },
   });
-  return { apiKey: made.json.key };
+  return { apiKey: made.json.key, names };
 }

@@ -18,6 +18,8 @@ import type { Random } from './random.ts';
 
 export interface WorldBlock {
   readonly height: number;
+  /** By default one that belongs to the height. */
+  readonly hash?: Felt;
   readonly timestamp: number;
   readonly chunk: string;
   readonly transfers: readonly Transfer[];
@@ -78,8 +80,10 @@ export async function writeBlocks(
   }
 }
 
+export const hashAt = (height: number): Felt => toFelt(0xb10c_0000n + BigInt(height));
+
 function batchItem(
-  { height, timestamp, chunk, transfers: moved }: WorldBlock,
+  { height, hash = hashAt(height), timestamp, chunk, transfers: moved }: WorldBlock,
   version: { seq: number; offset: number; type?: 'block.accepted' | 'block.reverted' },
 ): BlockItem {
   return {
@@ -92,8 +96,8 @@ function batchItem(
       contracts: {},
       block: {
         height,
-        hash: toFelt(0xb10c_0000n + BigInt(height)),
-        parent_hash: toFelt(0xb10c_0000n + BigInt(Math.max(0, height - 1))),
+        hash,
+        parent_hash: hashAt(Math.max(0, height - 1)),
         timestamp,
         sequencer_address: toFelt(1n),
         starknet_version: '0.14.0',

@@ -30,6 +30,7 @@ function slow(): ClickHouse & { answers: (() => void)[]; running(): number } {
       }
     },
     eachPart: never,
+    file: never,
     command: never,
     ddl: never,
     syncReplicas: never,

@@ -34,6 +34,7 @@ function hangingOnTrace(transfersOfToken: number): ClickHouse {
   return {
     rows,
     eachPart: async (_query, _params, _onRows, options) => await untilAborted(options),
+    file: unused,
     command: unused,
     ddl: unused,
     syncReplicas: unused,

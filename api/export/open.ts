@@ -1,0 +1,120 @@
+import { once } from 'node:events';
+import type { Readable } from 'node:stream';
+
+import { isThrowIf } from '../../infra/clickhouse/client.ts';
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import { sleep } from '../../infra/lifecycle.ts';
+import type { Sql } from '../../infra/postgres/client.ts';
+import { chainStatusRow } from '../../projections/chain-status/queries.ts';
+import { linkedBlocks, newestLinked } from '../../projections/indexed-blocks/queries.ts';
+import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
+import { tokensByAddress } from '../../projections/tokens/queries.ts';
+import {
+  exportStatement,
+  exportedCount,
+  exportedTokens,
+  rangeState,
+} from '../../projections/transfers/queries.ts';
+import type { ExportFormat, ExportedToken, TransferExport } from '../../projections/transfers/queries.ts';
+import { unavailable } from '../http/errors.ts';
+import { sourceOf } from '../stream/blocks.ts';
+import { heightsOf } from '../transfers/list.ts';
+import type { TransferSearch } from '../transfers/filters.ts';
+
+export interface ExportReading {
+  readonly clickhouse: ClickHouse;
+  readonly pool: Sql;
+  readonly servedBuilds: () => Promise<ServedBuilds>;
+  /** Aborted when the client disconnects. */
+  readonly signal: AbortSignal;
+}
+
+/** An export whose file has begun. */
+export interface OpenExport {
+  /** The newest block when it began. */
+  readonly head: LinkedBlock;
+  readonly file: Readable;
+  /** Rows of the file; null: they are to be counted in it. */
+  readonly rows: number | null;
+}
+
+const ATTEMPTS = 10;
+const RETRY_MS = 300;
+/** Matches no row. */
+const NOTHING = { lo: 1, hi: 0 };
+
+/**
+ * Begins an export. ClickHouse reads what its tables have when a statement begins; if the blocks of the range are the same
+ * before and after that, and no row is newer than its block, then the file has exactly the transfers of the chain that ends
+ * with `head`, whatever happens to that later. Otherwise it begins again.
+ *
+ * @throws 503 while blocks of the range are being reverted or indexed again, or none is indexed
+ */
+export async function openExport(
+  reading: ExportReading,
+  asked: { readonly search: TransferSearch; readonly format: ExportFormat },
+): Promise<OpenExport> {
+  for (let attempt = 1; attempt <= ATTEMPTS; attempt += 1) {
+    const opened = await tryOpen(reading, asked);
+    if (opened !== null) return opened;
+    await sleep(RETRY_MS, reading.signal);
+    reading.signal.throwIfAborted();
+  }
+  throw unavailable('unsettled', 'Blocks of the range are being indexed or reverted.', 2);
+}
+
+/** null: the blocks of the range have changed meanwhile. */
+async function tryOpen(
+  { clickhouse, pool, servedBuilds, signal }: ExportReading,
+  { search, format }: { readonly search: TransferSearch; readonly format: ExportFormat },
+): Promise<OpenExport | null> {
+  const served = await servedBuilds();
+  const reads = { clickhouse, tables: served };
+  const [head] = await newestLinked(clickhouse, served, 1);
+  if (head === undefined) throw unavailable('not_indexed', 'No block is indexed yet.', 2);
+  const heights = await heightsOf(reads, search);
+  const { felts } = search;
+  const source = await sourceOf({ clickhouse, served }, felts);
+  const { lo, hi } = heights ?? NOTHING;
+  const asked: TransferExport = {
+    tables: served,
+    source: source(served),
+    filters: { felts, lo, hi: Math.min(hi, head.height) },
+  };
+  const { l1_height: l1Height } = await chainStatusRow(pool, served.schema('chain-status'));
+  const state = await rangeState(clickhouse, asked);
+  const tokens = await tokenTexts(pool, served, await exportedTokens(clickhouse, asked));
+  try {
+    const rows = format === 'parquet' || format === 'arrow' ? await exportedCount(clickhouse, asked) : null;
+    const { statement, params, settings } = exportStatement(asked, { format, tokens, state, l1Height });
+    const file = await clickhouse.file(statement, params, { signal, settings });
+    // An error after this reaches whoever reads the file.
+    file.on('error', () => {});
+    await once(file, 'readable', { signal });
+    const [after, [headAfter]] = [
+      await rangeState(clickhouse, asked),
+      await linkedBlocks(clickhouse, served, { from: head.height, to: head.height }),
+    ];
+    const isSame = after.blocks === state.blocks && after.versions === state.versions;
+    if (isSame && headAfter?.seq === head.seq) return { head, file, rows };
+    file.destroy();
+    return null;
+  } catch (error) {
+    if (isThrowIf(error)) return null;
+    throw error;
+  }
+}
+
+async function tokenTexts(
+  pool: Sql,
+  served: ServedBuilds,
+  addresses: Parameters<typeof tokensByAddress>[2],
+): Promise<ExportedToken[]> {
+  const known = await tokensByAddress(pool, served.schema('tokens'), addresses);
+  return addresses.map((token) => ({
+    token,
+    symbol: known.get(token)?.symbol ?? '',
+    decimals: known.get(token)?.decimals ?? null,
+  }));
+}

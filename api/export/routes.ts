@@ -1,0 +1,152 @@
+import { randomUUID } from 'node:crypto';
+
+import { z } from 'zod';
+
+import type { Logger } from '../../infra/log.ts';
+import type { Sql } from '../../infra/postgres/client.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
+import { exportRecord } from '../../schemas/api/exports.ts';
+import type { ClickHouseFor } from '../http/clickhouse.ts';
+import { invalidInput, notFound } from '../http/errors.ts';
+import { StreamedAnswer, defineRoute } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
+import { resolveSearch, transfersQuery } from '../transfers/filters.ts';
+import type { TransferSearch } from '../transfers/filters.ts';
+import { codingOf, exportBody } from './body.ts';
+import type { FileSummary } from './body.ts';
+import { openExport } from './open.ts';
+import type { ExportRecords } from './records.ts';
+
+export interface ExportRouteDeps {
+  readonly clickhouseFor: ClickHouseFor;
+  readonly pool: Sql;
+  readonly servedBuilds: () => Promise<ServedBuilds>;
+  readonly exports: ExportRecords;
+  readonly log: Logger;
+}
+
+const mediaTypes = {
+  csv: 'text/csv',
+  ndjson: 'application/x-ndjson',
+  parquet: 'application/vnd.apache.parquet',
+  arrow: 'application/vnd.apache.arrow.stream',
+} as const;
+
+const filters = ['token', 'account', 'from_account', 'to_account'] as const;
+const exportQuery = transfersQuery.omit({ search: true, order: true, page: true, limit: true, cursor: true });
+
+export function exportRoutes(deps: ExportRouteDeps): Route[] {
+  return [transfersRoute(deps), recordRoute(deps)];
+}
+
+function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDeps): Route {
+  return defineRoute({
+    method: 'GET',
+    path: '/api/export/transfers.{format}',
+    summary: 'Export transfers',
+    description: [
+      'All transfers that match the filters, in one file, lowest block first, then by position of the event and item of a',
+      `batch. At least one of ${filters.map((name) => `\`${name}\``).join(', ')} is required, or a range: \`from_block\` and`,
+      '`to_block`, or `start_time` and `end_time`. The file is that of the chain whose newest block is in `X-Export-Block` and',
+      '`X-Export-Block-Hash`, whatever is indexed or reverted while it is sent. It is compressed with zstd or gzip where',
+      '`Accept-Encoding` allows it. With `TE: trailers` it ends with the trailers `X-Export-Rows` and `X-Export-SHA256`;',
+      '`/api/export/{id}.json` has the same, with the id in `X-Export-Id`. If the export cannot be finished, the connection',
+      'breaks. One export of a user runs at a time.',
+    ].join(' '),
+    tag: 'Exports',
+    auth: 'key',
+    params: z.object({
+      format: z
+        .enum(['csv', 'ndjson', 'parquet', 'arrow'])
+        .meta({ description: '`arrow` is the IPC stream format' }),
+    }),
+    query: exportQuery,
+    response: {
+      200: new StreamedAnswer({
+        [mediaTypes.csv]: 'A line of names, then a line for each transfer',
+        [mediaTypes.ndjson]: 'A JSON object in a line for each transfer',
+        [mediaTypes.parquet]: 'A Parquet file',
+        [mediaTypes.arrow]: 'A stream of Arrow record batches',
+      }),
+    },
+    errors: [503],
+    async handler({ input: { params, query }, request, key }) {
+      const { format } = params;
+      const search = resolveSearch(query, assertBounded);
+      const clickhouse = clickhouseFor(request, { readClass: 'export' });
+      const { signal } = request;
+      const { head, file, rows } = await openExport({ ...deps, clickhouse, signal }, { search, format });
+      const id = randomUUID();
+      const record = { id, format, block: head.height, block_hash: head.hash };
+      await exports.save(key.userId, { ...record, rows: null, sha256: null, bytes: null, complete: false });
+      let whole: FileSummary | null = null;
+      const coding = codingOf(request.header('accept-encoding'));
+      const stream = exportBody({
+        file,
+        format,
+        rows,
+        coding,
+        async onEnd(summary) {
+          await exports.save(key.userId, { ...record, ...summary, complete: true });
+          whole = summary;
+        },
+      });
+      stream.once('error', (error) => log.warn({ err: error, export_id: id }, 'export broken off'));
+      const withTrailers = /(?:^|,)\s*trailers\s*(?:,|;|$)/i.test(request.header('te'));
+      return {
+        status: 200,
+        headers: {
+          'X-Export-Block': String(head.height),
+          'X-Export-Block-Hash': head.hash,
+          'X-Export-Id': id,
+          Vary: 'Accept-Encoding',
+          ...(coding === 'identity' ? {} : { 'Content-Encoding': coding }),
+          ...(withTrailers ? { Trailer: 'X-Export-Rows, X-Export-SHA256' } : {}),
+        },
+        body: {
+          mediaType: mediaTypes[format],
+          stream,
+          ...(withTrailers ? { trailers: () => trailersOf(whole) } : {}),
+        },
+      };
+    },
+  });
+}
+
+function trailersOf(whole: FileSummary | null): Readonly<Record<string, string>> {
+  return whole === null ? {} : { 'X-Export-Rows': String(whole.rows), 'X-Export-SHA256': whole.sha256 };
+}
+
+/** @throws 400 unless one of the filters or both ends of a range are given */
+function assertBounded({ felts, fromBlock, toBlock, startTime, endTime }: TransferSearch): void {
+  const isFiltered = (['token', 'account', 'from', 'to'] as const).some((name) => felts[name] !== undefined);
+  const isRange = (fromBlock !== null && toBlock !== null) || (startTime !== null && endTime !== null);
+  if (isFiltered || isRange) return;
+  throw invalidInput(
+    {
+      non_field_errors: [
+        'At least one filter is required, or from_block and to_block, or start_time and end_time.',
+      ],
+    },
+    { allowed_filters: [...filters] },
+  );
+}
+
+function recordRoute({ exports }: ExportRouteDeps): Route {
+  return defineRoute({
+    method: 'GET',
+    path: '/api/export/{id}.json',
+    summary: 'Get the state of an export',
+    description:
+      'Of an export of the same user in the last hour. `complete` is false while it is sent, and remains so if it broke off.',
+    tag: 'Exports',
+    auth: 'key',
+    params: z.object({ id: z.uuid().meta({ description: '`X-Export-Id` of the export' }) }),
+    response: { 200: exportRecord },
+    async handler({ input: { params }, key }) {
+      const record = await exports.find(key.userId, params.id);
+      if (record === null) throw notFound();
+      return { status: 200, body: record };
+    },
+  });
+}

@@ -1,0 +1,262 @@
+import { z } from 'zod';
+
+import type { ClickHouse, FileStatement, Params, Settings } from '../infra/clickhouse/client.ts';
+import { ZERO_FELT } from '../schemas/felt.ts';
+import type { Felt } from '../schemas/felt.ts';
+import { EVENT_INDEX_ITEM_FACTOR } from '../schemas/decode/index.ts';
+import { MAX_UINT32, descending } from './descending.ts';
+import type { ServedBuilds } from './served.ts';
+import { feltHex, feltText, filterParams, rowPredicates } from './transfer-reads.ts';
+import type { TransferFilters, VersionedSource } from './transfer-reads.ts';
+
+/** All transfers of a filter in one statement, in the order of the chain, as a file. */
+
+type Tables = Pick<ServedBuilds, 'table'>;
+
+/** The file formats, by ClickHouse's name of each. */
+export const exportFormats = {
+  csv: 'CSVWithNames',
+  ndjson: 'JSONEachRow',
+  parquet: 'Parquet',
+  arrow: 'ArrowStream',
+} as const;
+export type ExportFormat = keyof typeof exportFormats;
+
+/** What the texts of a token say in an export. */
+export interface ExportedToken {
+  readonly token: Felt;
+  readonly symbol: string;
+  readonly decimals: number | null;
+}
+
+export interface TransferExport {
+  readonly tables: Tables;
+  readonly source: VersionedSource;
+  /** `hi` is at most the height of the newest block. */
+  readonly filters: TransferFilters;
+}
+
+/** The versions of the blocks in a range: equal ones at two moments show that no block was indexed or reverted between. */
+const stateRow = z.object({
+  blocks: z.string(),
+  versions: z.string(),
+  /** Unix seconds; 0 without a block. */
+  first_time: z.int(),
+  last_time: z.int(),
+});
+export type RangeState = z.infer<typeof stateRow>;
+
+const settings = { max_threads: 1, select_sequential_consistency: 1 } as const;
+const heights = 'block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32}';
+const bounds = ({ lo, hi }: TransferFilters): Params => ({ newest: descending(hi), oldest: descending(lo) });
+
+export async function rangeState(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  { tables, filters }: TransferExport,
+): Promise<RangeState> {
+  const sql = `SELECT toString(count()) AS blocks, toString(sum(cityHash64(block_desc, seq))) AS versions,
+      min(timestamp) AS first_time, max(timestamp) AS last_time
+    FROM ${tables.table('indexed_blocks')} FINAL WHERE ${heights}`;
+  const query = { name: 'export.state', sql, row: stateRow };
+  const [row] = await clickhouse.rows(query, bounds(filters), { settings });
+  return row ?? { blocks: '0', versions: '0', first_time: 0, last_time: 0 };
+}
+
+const tokenRow = z.object({ o_token: feltText });
+
+/** The tokens that an export may have. */
+export async function exportedTokens(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  { tables, source, filters }: TransferExport,
+): Promise<Felt[]> {
+  const { token } = filters.felts;
+  if (token !== undefined) return [token];
+  const from =
+    source.settles.length === 0
+      ? `FROM (SELECT arrayJoin(tokens) AS token FROM ${tables.table('indexed_blocks')} FINAL WHERE ${heights})`
+      : `${source.sql} AND ${heights}`;
+  const query = {
+    name: 'export.tokens',
+    sql: `SELECT DISTINCT hex(token) AS o_token ${from}`,
+    row: tokenRow,
+  };
+  const params = filterParams([source], filters);
+  const rows = await clickhouse.rows(query, params, { settings: { ...settings, max_result_rows: 0 } });
+  return rows.map(({ o_token }) => o_token);
+}
+
+const PLACE = ['block_desc', 'position_desc', 'item_desc'];
+
+/**
+ * The newest version of each row, in the order of the chain, with the block that is indexed at its height. The key of a token
+ * or an account is read backwards, so that nothing is sorted or held in memory. `is_unsettled`: the row is of a version that
+ * its block does not have yet, because that is just being reverted or indexed again; the other filters do not apply to it.
+ */
+function settledRows({ tables, source, filters }: TransferExport): string {
+  const versions = `${source.sql} AND ${heights}`;
+  const order = [...(source.subject === null ? [] : [source.subject]), ...PLACE, 'seq'];
+  const conditions = ['r.is_deleted = 0', 'r.block_hash = b.block_hash', ...rowPredicates(source, filters)];
+  return `SELECT r.*, r.seq > b.seq AS is_unsettled, toUInt64(r.timestamp) * 1000 AS time FROM (
+        SELECT * ${versions}
+        ORDER BY ${order.map((column) => `${column} DESC`).join(', ')} LIMIT 1 BY ${PLACE.join(', ')}
+      ) AS r INNER JOIN (
+        SELECT block_desc, block_hash, seq FROM ${tables.table('indexed_blocks')} FINAL
+        WHERE ${heights} AND block_desc IN (SELECT block_desc ${versions})
+      ) AS b ON r.block_desc = b.block_desc
+      WHERE r.seq > b.seq OR (${conditions.join(' AND ')})`;
+}
+
+/** The message of the exception when a row is unsettled. */
+const UNSETTLED = 'a block is being reverted or indexed again';
+const throwIfUnsettled = `throwIf(is_unsettled, '${UNSETTLED}')`;
+
+const countRow = z.object({ n: z.coerce.number().int() });
+
+/** @throws ClickHouseError 395 when a block of the range is being reverted or indexed again */
+export async function exportedCount(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  asked: TransferExport,
+): Promise<number> {
+  const sql = `SELECT countIf(${throwIfUnsettled} = 0) AS n FROM (${settledRows(asked)})`;
+  const query = { name: 'export.count', sql, row: countRow };
+  const [row] = await clickhouse.rows(query, filterParams([asked.source], asked.filters), { settings });
+  return row?.n ?? 0;
+}
+
+const felt = (column: string): string => `concat('0x', lower(hex(${column})))`;
+
+/**
+ * What the columns hold, by name. Amounts are text: no reader of these formats has integers of 256 bits. A number of JSON
+ * that is a Decimal is never quoted, and text of CSV has a timestamp as the API gives it.
+ */
+function exportColumns(
+  format: ExportFormat,
+  l1Height: number | null,
+  parts: number,
+): (readonly [name: string, sql: string])[] {
+  const isText = format === 'csv' || format === 'ndjson';
+  const integer = (sql: string): string => (isText ? `toDecimal64(${sql}, 0)` : `toInt64(${sql})`);
+  const ascending = (column: string): string => `toInt64(${MAX_UINT32} - t.${column})`;
+  const seconds = `toDateTime(t.timestamp, 'UTC')`;
+  return [
+    ['block', integer(`${ascending('block_desc')} + ${throwIfUnsettled}`)],
+    ['block_hash', felt('t.block_hash')],
+    [
+      'timestamp',
+      isText ? `formatDateTime(${seconds}, '%Y-%m-%dT%H:%i:%SZ')` : `toDateTime64(${seconds}, 3, 'UTC')`,
+    ],
+    ['txhash', felt('t.tx_hash')],
+    [
+      'event_index',
+      integer(`${ascending('item_desc')} * ${EVENT_INDEX_ITEM_FACTOR} + ${ascending('position_desc')}`),
+    ],
+    ['token_address', felt('t.token')],
+    ['token_symbol', `transform(hex(t.token), ${joined(parts, 'tokens')}, ${joined(parts, 'symbols')}, '')`],
+    [
+      'token_decimals',
+      `nullIf(transform(hex(t.token), ${joined(parts, 'tokens')}, ${joined(parts, 'decimals')}, toInt16(-1)), toInt16(-1))`,
+    ],
+    ['kind', 'CAST(t.kind AS String)'],
+    ['from_address', felt('t.from_address')],
+    ['to_address', felt('t.to_address')],
+    ['value', 'toString(t.amount)'],
+    ['value_float', 'toFloat64(t.amount) / exp10(token_decimals)'],
+    ['nft_token_id', `if(t.kind IN ('erc721', 'erc1155'), toString(t.token_id), '')`],
+    ['is_fee', 'CAST(t.is_fee AS Bool)'],
+    ['fee', 'toString(t.fee)'],
+    ['fee_unit', felt('t.fee_unit')],
+    ['execution_status', 'CAST(t.execution_status AS String)'],
+    ['finality', `if(t.block_desc >= ${MAX_UINT32 - (l1Height ?? -1)}, 'ACCEPTED_ON_L1', 'ACCEPTED_ON_L2')`],
+    ['price_usd', 'toFloat64OrNull(p.usd)'],
+  ];
+}
+
+/** Characters of one parameter: ClickHouse takes fields of 128 KiB. */
+const PART_CHARS = 60_000;
+
+/** Parameters of the tokens: as many lists of each kind as they need, and at least one. */
+function tokenParams(tokens: readonly ExportedToken[]): { parts: number; params: Params } {
+  const parts: ExportedToken[][] = [[{ token: ZERO_FELT, symbol: '', decimals: null }]];
+  let chars = 0;
+  for (const token of tokens) {
+    const size = token.token.length + 2 * token.symbol.length + 6;
+    if (chars + size > PART_CHARS) {
+      parts.push([]);
+      chars = 0;
+    }
+    chars += size;
+    parts.at(-1)?.push(token);
+  }
+  const lists = parts.flatMap((part, i) => [
+    [`tokens${i}`, part.map(({ token }) => feltHex(token).toUpperCase())] as const,
+    [`symbols${i}`, part.map(({ symbol }) => symbol)] as const,
+    [`decimals${i}`, part.map(({ decimals }) => decimals ?? -1)] as const,
+  ]);
+  return { parts: parts.length, params: Object.fromEntries(lists) };
+}
+
+const listTypes = { tokens: 'String', symbols: 'String', decimals: 'Int16' } as const;
+
+/** A list of `tokenParams` as one. */
+function joined(parts: number, name: keyof typeof listTypes): string {
+  const lists = Array.from({ length: parts }, (_, i) => `{${name}${i}:Array(${listTypes[name]})}`);
+  return `arrayConcat(${lists.join(', ')})`;
+}
+
+const HOUR_SECONDS = 3600;
+
+/** The prices that a time of the range may have: all within it, and of each token the newest before it. */
+function prices(tables: Tables, parts: number): string {
+  const among = `token IN (SELECT toFixedString(unhex(arrayJoin(${joined(parts, 'tokens')})), 32))`;
+  return `SELECT token, observed_at, usd FROM ${tables.table('price_points')} FINAL
+      WHERE ${among} AND hour BETWEEN {first_hour:UInt32} AND {last_hour:UInt32}
+      UNION ALL
+      SELECT token, max(close_at) AS observed_at, argMax(close_usd, hour) AS usd
+      FROM ${tables.table('ohlc_hourly')} FINAL WHERE ${among} AND hour < {first_hour:UInt32} GROUP BY token`;
+}
+
+const fileSettings = {
+  // One thread, and joins that read the transfers row by row: they stay in their order, and are sent as they are read.
+  max_threads: 1,
+  join_algorithm: 'hash',
+  query_plan_join_swap_table: 'false',
+  select_sequential_consistency: 1,
+  max_result_rows: 0,
+  format_csv_null_representation: '',
+  // The columns of a group are held in memory.
+  output_format_parquet_row_group_size: 100_000,
+  // The answer has a content coding, which every reader knows.
+  output_format_arrow_compression_method: 'none',
+} as const;
+
+/** The statement of an export, without its format. It throws as `exportedCount` does. */
+export function exportStatement(
+  asked: TransferExport,
+  {
+    format,
+    tokens,
+    state,
+    l1Height,
+  }: {
+    readonly format: ExportFormat;
+    readonly tokens: readonly ExportedToken[];
+    readonly state: RangeState;
+    readonly l1Height: number | null;
+  },
+): { statement: FileStatement; params: Params; settings: Settings } {
+  const { parts, params } = tokenParams(tokens);
+  const columns = exportColumns(format, l1Height, parts).map(([name, sql]) => `${sql} AS ${name}`);
+  const sql = `SELECT ${columns.join(',\n      ')}
+    FROM (${settledRows(asked)}) AS t
+    ASOF LEFT JOIN (${prices(asked.tables, parts)}) AS p ON t.token = p.token AND t.time >= p.observed_at`;
+  return {
+    statement: { name: 'export.transfers', sql, format: exportFormats[format] },
+    params: {
+      ...filterParams([asked.source], asked.filters),
+      ...params,
+      first_hour: Math.floor(state.first_time / HOUR_SECONDS),
+      last_hour: Math.floor(state.last_time / HOUR_SECONDS),
+    },
+    settings: fileSettings,
+  };
+}

@@ -1,0 +1,419 @@
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+
+import { createClickHouse } from '../../../infra/clickhouse/client.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import { createMetrics } from '../../../infra/metrics.ts';
+import { createLogger } from '../../../infra/log.ts';
+import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
+import { runClickHouseProjections } from '../../../projections/engine/run/clickhouse-runner.ts';
+import { prices } from '../../../projections/prices/projector.ts';
+import { toFelt } from '../../../schemas/felt.ts';
+import { topics } from '../../../schemas/topics.ts';
+import { apiWorld } from '../../support/api-world.ts';
+import type { ApiWorld } from '../../support/api-world.ts';
+import {
+  begin,
+  fileOf,
+  finish,
+  firstDifference,
+  formats,
+  outcomeOf,
+  rowsOf,
+  sha256,
+} from '../../support/export-client.ts';
+import type { Download, FileRow, Format } from '../../support/export-client.ts';
+import { startProxy } from '../../support/faults/proxy.ts';
+import type { FaultProxy } from '../../support/faults/proxy.ts';
+import { atEnd, until } from '../../support/projection-world.ts';
+import { createRandom } from '../../support/random.ts';
+import { COIN, NFT, writeSmallChain } from '../../support/small-chain.ts';
+import { matching } from '../../support/transfer-oracle.ts';
+import type { Query } from '../../support/transfer-oracle.ts';
+import { aTransfer, hashAt, randomBlock, randomWorld, writeBlocks } from '../../support/transfer-world.ts';
+import type { TableNames, WorldBlock } from '../../support/transfer-world.ts';
+
+/** Exports of a random chain in every format, read by other programs, against a list in memory; also through reorgs. */
+
+const HEIGHTS = 120;
+const FORK = 110;
+/** Accepted on L1 in the small chain's status. */
+const L1 = 11;
+const random = createRandom(20_261_126);
+const [ACCOUNT = COIN, TOKEN = COIN] = [randomWorld.accounts[1], randomWorld.tokens[0]];
+const BULK = toFelt(0xb01cn);
+
+let world: ApiWorld;
+let owner: ClickHouse;
+let names: TableNames;
+let headers: Record<string, string>;
+let seq = 1;
+
+/** One with a described coin and an NFT beside its random transfers. */
+function blockAt(height: number, hash = hashAt(height)): WorldBlock {
+  const block = randomBlock(random, height, 15 + random.below(20));
+  const about = { from: ACCOUNT, to: toFelt(BigInt(height)), txHash: toFelt(0xe0_0000n + BigInt(height)) };
+  return {
+    ...block,
+    hash,
+    transfers: [
+      ...block.transfers,
+      aTransfer({ ...about, token: COIN, position: 900, amount: BigInt(random.below(2 ** 31)) }),
+      aTransfer({ ...about, token: NFT, position: 901, kind: 'erc721', tokenId: (1n << 256n) - 1n }),
+    ],
+  };
+}
+
+const base = Array.from({ length: FORK }, (_, height) => blockAt(height));
+const tail = Array.from({ length: HEIGHTS - FORK }, (_, i) => blockAt(FORK + i));
+const fork = Array.from({ length: HEIGHTS - FORK + 1 }, (_, i) =>
+  blockAt(FORK + i, toFelt(0xf0_0000n + BigInt(i))),
+);
+const chainOf = (blocks: readonly WorldBlock[]) => new Map(blocks.map((block) => [block.height, block]));
+const chain = chainOf([...base, ...tail]);
+
+/** Prices of the coin: long before the chain, then now and again; of one millisecond the later counts. */
+const START_MS = 1_700_000_000_000;
+const observed = [-40 * 86_400_000, 20_000, 20_000, 100_001, 130_000, 180_000].map((after, i) => ({
+  at: START_MS + after,
+  price: `${i + 1}.000${i}`,
+}));
+
+function priceAt(seconds: number): number | null {
+  const known = observed.filter(({ at }) => at <= seconds * 1000);
+  return known.length === 0 ? null : Number(known.at(-1)?.price);
+}
+
+const tokens: Readonly<Record<string, { symbol: string; decimals: number | null }>> = {
+  [COIN]: { symbol: 'C\u2400OIN', decimals: 6 },
+  [NFT]: { symbol: 'CRAB', decimals: null },
+};
+
+function expected(blocks: ReadonlyMap<number, WorldBlock>, query: Query): FileRow[] {
+  return matching(blocks, { ...query })
+    .toReversed()
+    .map((row) => {
+      const token = tokens[row.token];
+      const decimals = token?.decimals ?? null;
+      const isNft = row.kind === 'erc721' || row.kind === 'erc1155';
+      return {
+        block: String(row.block),
+        block_hash: blocks.get(row.block)?.hash ?? '',
+        timestamp: String(row.timestamp * 1000),
+        txhash: row.txHash,
+        event_index: String(row.item * 1_048_576 + row.position),
+        token_address: row.token,
+        token_symbol: token?.symbol ?? '',
+        token_decimals: decimals === null ? null : String(decimals),
+        kind: row.kind,
+        from_address: row.from,
+        to_address: row.to,
+        value: String(row.amount),
+        value_float: decimals === null ? null : Number(row.amount) / 10 ** decimals,
+        nft_token_id: isNft ? String(row.tokenId ?? 0n) : '',
+        is_fee: String(row.isFee),
+        fee: String(row.fee),
+        fee_unit: row.feeToken,
+        execution_status: row.executionStatus,
+        finality: row.block <= L1 ? 'ACCEPTED_ON_L1' : 'ACCEPTED_ON_L2',
+        price_usd: row.token === COIN ? priceAt(row.timestamp) : null,
+      };
+    });
+}
+
+async function writePrices(): Promise<void> {
+  const run = await runClickHouseProjections({
+    kafka: world.kafka,
+    clickhouse: owner,
+    pool: world.pool,
+    projections: [prices],
+    groupId: 'prices',
+    log: createLogger('test', 'silent'),
+    metrics: createProjectionMetrics(createMetrics('test')),
+  });
+  const publisher = world.kafka.publisher();
+  const values = observed.map(({ at, price }) => ({
+    type: 'price.observed' as const,
+    v: 1 as const,
+    token: COIN,
+    price,
+    source: 'one',
+    confidence: null,
+    observed_at: at,
+  }));
+  await publisher.publish(
+    topics.prices,
+    values.map((value) => ({ key: value.token, value })),
+  );
+  await until(async () => await atEnd(world.kafka, world.pool, topics.prices, [prices.name]));
+  await publisher.close();
+  await run.stop();
+}
+
+const write = async (blocks: readonly WorldBlock[], type?: 'block.reverted'): Promise<void> => {
+  const version = { seq: (seq += 1), offset: 1000 * seq, ...(type === undefined ? {} : { type }) };
+  await writeBlocks(owner, blocks, version, names);
+};
+
+beforeAll(async () => {
+  world = await apiWorld();
+  const made = await writeSmallChain(world, [...base, ...tail]);
+  ({ names } = made);
+  headers = { 'api-key': made.apiKey, te: 'trailers' };
+  owner = createClickHouse(world.env['CLICKHOUSE_URL'] ?? '', { application: 'test' });
+  // Every row twice, as after a replay.
+  await writeBlocks(owner, base.slice(20, 40), { seq: 1, offset: 21 }, names);
+  await writePrices();
+});
+afterAll(async () => {
+  await owner?.close();
+  await world?.close();
+});
+
+const pathOf = (format: Format, query: Query): string =>
+  `/api/export/transfers.${format}?${new URLSearchParams(query).toString()}`;
+const download = async (format: Format, query: Query, more: Record<string, string> = {}): Promise<Download> =>
+  await finish(await begin(world.url + pathOf(format, query), { ...headers, ...more }));
+
+const record = async (id: unknown) =>
+  await world.call('GET', `/api/export/${String(id)}.json`, {
+    headers: { 'api-key': headers['api-key'] ?? '' },
+  });
+
+const iso = (height: number): string => new Date(START_MS + height * 2000).toISOString();
+const queries: readonly Query[] = [
+  { token: COIN },
+  { account: ACCOUNT },
+  { from_account: ACCOUNT, token: TOKEN },
+  { to_account: ACCOUNT, start_time: iso(30) },
+  { from_block: '9', to_block: '60' },
+  { start_time: iso(100), end_time: iso(5000) },
+  { account: ACCOUNT, txhash: toFelt(0xe0_0005n) },
+  { token: toFelt(0xdeadn) },
+];
+
+test.each(formats)('%s: every filter exports the rows of the list, with their sums', async (format) => {
+  for (const query of queries) {
+    const answer = await download(format, query);
+    expect(answer.status).toBe(200);
+    const file = fileOf(answer);
+    const { rows } = await rowsOf(format, file);
+    const wanted = expected(chain, query);
+    expect(firstDifference(rows, wanted), JSON.stringify(query)).toBe(null);
+    const sum = (of: readonly FileRow[]): bigint =>
+      of.reduce((total, row) => total + BigInt(row['value'] ?? 0), 0n);
+    expect(sum(rows)).toBe(sum(wanted));
+    const summary = { rows: wanted.length, sha256: sha256(file), bytes: file.length };
+    expect(answer.trailers).toEqual({
+      'x-export-rows': String(summary.rows),
+      'x-export-sha256': summary.sha256,
+    });
+    const { 'x-export-id': id, 'x-export-block': block, 'x-export-block-hash': hash } = answer.headers;
+    expect([block, hash]).toEqual([String(HEIGHTS - 1), hashAt(HEIGHTS - 1)]);
+    expect((await record(id)).json).toEqual({
+      id,
+      format,
+      block: HEIGHTS - 1,
+      block_hash: hash,
+      ...summary,
+      complete: true,
+    });
+  }
+});
+
+test('columns have their order and types', async () => {
+  const columns = Object.keys(expected(chain, { block: '5' })[0] ?? {});
+  const types: Partial<Record<Format, Record<string, string>>> = {};
+  for (const format of formats) {
+    ({ types: types[format] } = await rowsOf(format, fileOf(await download(format, { token: COIN }))));
+    if (format !== 'ndjson') expect(Object.keys(types[format] ?? {})).toEqual(columns);
+  }
+  const line =
+    fileOf(await download('ndjson', { token: COIN }))
+      .toString()
+      .split('\n')[0] ?? '';
+  expect(Object.keys(JSON.parse(line))).toEqual(columns);
+  expect(JSON.parse(line)).toMatchObject({
+    block: 0,
+    event_index: 900,
+    timestamp: '2023-11-14T22:13:20Z',
+    token_decimals: 6,
+    is_fee: false,
+    value: expect.any(String),
+    value_float: expect.any(Number),
+  });
+  expect(types.parquet).toMatchObject({
+    block: 'BIGINT',
+    event_index: 'BIGINT',
+    timestamp: 'TIMESTAMP WITH TIME ZONE',
+    value: 'VARCHAR',
+    nft_token_id: 'VARCHAR',
+    fee: 'VARCHAR',
+    value_float: 'DOUBLE',
+    is_fee: 'BOOLEAN',
+  });
+  expect(types.arrow).toMatchObject({
+    block: 'Int64',
+    timestamp: 'Timestamp<MILLISECOND, UTC>',
+    value: 'Utf8',
+    value_float: 'Float64',
+  });
+});
+
+test('content codings leave the file as it is, and trailers are sent to who takes them', async () => {
+  const plain = await download('csv', { token: COIN }, { te: '' });
+  expect(plain.trailers).toEqual({});
+  for (const [accepted, coding] of [
+    ['gzip, deflate', 'gzip'],
+    ['gzip;q=0.5, zstd', 'zstd'],
+    ['gzip;q=0, br', undefined],
+  ] as const) {
+    const answer = await download('csv', { token: COIN }, { 'accept-encoding': accepted });
+    expect(answer.headers['content-encoding']).toBe(coding);
+    expect(fileOf(answer)).toEqual(plain.body);
+    expect(answer.trailers['x-export-sha256']).toBe(sha256(plain.body));
+  }
+});
+
+test('an export needs a filter or a whole range, a known format, and its own user', async () => {
+  const status = async (path: string) => (await world.call('GET', path, { headers })).status;
+  expect(await status('/api/export/transfers.csv')).toBe(400);
+  expect(await status('/api/export/transfers.csv?from_block=1&end_time=2024-01-01')).toBe(400);
+  expect(await status(`/api/export/transfers.csv?block=1&txhash=${COIN}`)).toBe(400);
+  expect(await status(`/api/export/transfers.csv?token=${COIN}&token_address=${NFT}`)).toBe(400);
+  expect(await status(`/api/export/transfers.xlsx?token=${COIN}`)).toBe(404);
+  expect(await status(`/api/export/transfers.csv/?token=${COIN}`)).toBe(200);
+  expect((await world.call('GET', pathOf('csv', { token: COIN }))).status).toBe(401);
+  const { headers: of } = await download('csv', { token: COIN });
+  const other = await world.makeUser('other');
+  const made = await world.call('POST', '/api/users/auth/create-api-key/', {
+    token: other.token,
+    json: { name: 'k' },
+  });
+  const path = `/api/export/${String(of['x-export-id'])}.json`;
+  expect(await status(path)).toBe(200);
+  expect((await world.call('GET', path, { headers: { 'api-key': made.json.key } })).status).toBe(404);
+  const elsewhere = await world.anotherApi();
+  expect((await elsewhere.call('GET', path, { headers })).json.complete).toBe(true);
+});
+
+test('an export begins again where a reorg comes before its statement, and waits while a block is reverted', async () => {
+  const real = new URL(world.env['API_CLICKHOUSE_URL'] ?? '');
+  const proxy = await startProxy({ host: real.hostname, port: Number(real.port) });
+  real.host = `${proxy.host}:${proxy.port}`;
+  const slow = await world.anotherApi({ env: { API_CLICKHOUSE_URL: real.href } });
+  const query = { token: COIN };
+  try {
+    const trap = proxy.trap({ request: /CSVWithNames/, act: 'hold' });
+    const beginning = begin(slow.url + pathOf('csv', query), headers);
+    await trap.sprung;
+    await write(tail, 'block.reverted');
+    trap.release();
+    const answer = await finish(await beginning);
+    expect(answer.headers['x-export-block-hash']).toBe(base.at(-1)?.hash);
+    const { rows } = await rowsOf('csv', fileOf(answer));
+    expect(firstDifference(rows, expected(chainOf(base), query))).toBe(null);
+    // The rows of the last block are taken back, but the block is still indexed.
+    const scratch = { indexed_blocks: 'scratch_blocks', indexed_block_ranges: 'scratch_ranges' };
+    for (const [table, copy] of Object.entries(scratch))
+      await owner.command(`CREATE TABLE ${copy} AS ${names[table]}`);
+    const reverted = { seq: (seq += 1), offset: 1000 * seq, type: 'block.reverted' as const };
+    await writeBlocks(owner, base.slice(-1), reverted, { ...names, ...scratch });
+    expect((await download('csv', query)).status).toBe(503);
+    await write(base.slice(-1));
+    await write(tail);
+    expect((await download('csv', query)).headers['x-export-block-hash']).toBe(tail.at(-1)?.hash);
+  } finally {
+    await slow.close();
+    await proxy.close();
+  }
+});
+
+test('every export has one whole chain, that of its block hash, while the chain changes', async () => {
+  const chains = new Map(
+    [[...base, ...tail], base, [...base, ...fork]].map((blocks) => [blocks.at(-1)?.hash, chainOf(blocks)]),
+  );
+  const seen = new Map<string, number>();
+  let isOver = false;
+  const flip = (async () => {
+    for (let isForked = false; !isOver; isForked = !isForked) {
+      await write(isForked ? fork : tail, 'block.reverted');
+      await write(isForked ? tail : fork);
+    }
+    return null;
+  })();
+  const end = Date.now() + 8000;
+  while (Date.now() < end || seen.size < 2) {
+    const format = random.pick(formats);
+    const query = random.pick(queries.slice(0, 6));
+    const answer = await download(format, query);
+    if (answer.status === 503) continue;
+    const hash = String(answer.headers['x-export-block-hash']);
+    const { rows } = await rowsOf(format, fileOf(answer));
+    const wanted = expected(chains.get(hash as typeof COIN) ?? new Map(), query);
+    expect(firstDifference(rows, wanted), `${hash} ${JSON.stringify(query)}`).toBe(null);
+    seen.set(hash, (seen.get(hash) ?? 0) + 1);
+  }
+  isOver = true;
+  await flip;
+});
+
+/** So many transfers, with hashes that cannot be compressed, that no buffer on the way to a client holds them. */
+const BULK_PER_BLOCK = 2000;
+
+async function writeBulk(): Promise<number> {
+  const [transfers = '', blocks = ''] = [names['transfers'], names['indexed_blocks']];
+  const hex = (felt: string): string => `toFixedString(unhex('${felt.slice(2)}'), 32)`;
+  const random32 = (of: string): string => `SHA256(concat('${of}', toString(block_desc), toString(n)))`;
+  await owner.command(`INSERT INTO ${transfers} (token, block_desc, position_desc, item_desc, from_address, to_address,
+      kind, amount, tx_hash, fee_unit, execution_status, block_hash, timestamp, seq)
+    SELECT ${hex(BULK)}, block_desc, 4294000000 - n, 4294967295, ${random32('from')}, ${random32('to')}, 'erc20', n,
+      ${random32('tx')}, ${hex(COIN)}, 'SUCCEEDED', block_hash, timestamp, seq
+    FROM ${blocks} FINAL ARRAY JOIN range(${BULK_PER_BLOCK}) AS n WHERE block_desc > 4294967295 - ${FORK}`);
+  return FORK * BULK_PER_BLOCK;
+}
+
+test('an export that a reorg overtakes has what the chain was', async () => {
+  const rows = await writeBulk();
+  const before = await begin(world.url + pathOf('ndjson', { token: BULK }), headers);
+  // All blocks are replaced while the client has read next to nothing.
+  await write(base.slice(-50), 'block.reverted');
+  await owner.command(`ALTER TABLE ${names['transfers']} DELETE WHERE token = unhex('${BULK.slice(2)}')`, {
+    settings: { mutations_sync: 2 },
+  });
+  const answer = await finish(before);
+  const lines = answer.body.toString().split('\n').slice(0, -1);
+  expect(lines.length).toBe(rows);
+  expect(answer.trailers['x-export-rows']).toBe(String(rows));
+  await write(base.slice(-50));
+});
+
+test.each([
+  [
+    'its query fails',
+    async (_: FaultProxy) =>
+      await owner.command(
+        `KILL QUERY WHERE current_database = currentDatabase() AND Settings['log_comment'] = 'export.transfers' ASYNC`,
+      ),
+  ],
+  ['the connection of ClickHouse is cut', async (proxy: FaultProxy) => proxy.reset()],
+])('an export breaks off visibly when %s', async (_, harm) => {
+  await writeBulk();
+  const real = new URL(world.env['API_CLICKHOUSE_URL'] ?? '');
+  const proxy = await startProxy({ host: real.hostname, port: Number(real.port) });
+  real.host = `${proxy.host}:${proxy.port}`;
+  const broken = await world.anotherApi({ env: { API_CLICKHOUSE_URL: real.href } });
+  try {
+    for (const format of formats) {
+      const answer = await begin(broken.url + pathOf(format, { token: BULK }), headers);
+      expect(answer.statusCode).toBe(200);
+      await harm(proxy);
+      expect(await outcomeOf(answer), format).toBe('Error: aborted');
+      const { json } = await record(answer.headers['x-export-id']);
+      expect(json).toMatchObject({ format, complete: false, rows: null, sha256: null });
+      await vi.waitFor(() => expect(proxy.connections()).toBeLessThan(20));
+    }
+  } finally {
+    await broken.close();
+    await proxy.close();
+  }
+});
