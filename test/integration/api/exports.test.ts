@@ -387,10 +387,10 @@ test('an export that a reorg overtakes has what the chain was', async () => {
   await write(base.slice(-50));
 });
 
-test.each([
+test.each<[string, (proxy: FaultProxy) => unknown]>([
   [
     'its query fails',
-    async (_: FaultProxy) =>
+    async () =>
       await owner.command(
         `KILL QUERY WHERE current_database = currentDatabase() AND Settings['log_comment'] = 'export.transfers' ASYNC`,
       ),
