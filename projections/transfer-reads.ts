@@ -5,7 +5,7 @@ import { isFelt } from '../schemas/felt.ts';
 import type { Felt } from '../schemas/felt.ts';
 import { tokenStandard, uint } from '../schemas/messages/common.ts';
 import type { TokenStandard } from '../schemas/messages/common.ts';
-import { ascending, descending, uint32 } from './descending.ts';
+import { ascending, ascendingSql, descending, uint32 } from './descending.ts';
 
 /**
  * Shared by the queries over `transfers` and `account_feed`. Both tables hold whole rows, newest first in their keys, so
@@ -335,20 +335,25 @@ const versionedRow = transferRow
 
 /**
  * The newest version of each row between the heights of the filters, in the order of the chain. Versions that delete are
- * among them: they show that a block is being reverted before `indexed_blocks` shows it, which FINAL would hide.
+ * among them: they show that a block is being reverted before `indexed_blocks` shows it, which FINAL would hide. So does a row
+ * of another fork in the place of one that matches, which therefore need not match.
+ *
+ * @param seqs versions of the indexed blocks from `lo` to `hi`, one for each height
  */
 export function versionedTransfers(
   source: VersionedSource,
   filters: TransferFilters,
+  seqs: readonly number[],
 ): { query: ChQuery<VersionedTransfer>; params: Params } {
   const others = rowPredicates(source, filters);
+  const isNewer = `seq > {seqs:Array(UInt64)}[${ascendingSql('block_desc')} - ${filters.lo} + 1]`;
   const sql = `SELECT ${columns}, hex(block_hash) AS o_block_hash, seq AS o_seq, is_deleted AS o_is_deleted FROM (
       SELECT * ${source.sql} AND block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32}
       ORDER BY ${source.key}, seq DESC LIMIT 1 BY ${source.key}
-    ) ${others.length === 0 ? '' : `WHERE ${others.join(' AND ')}`}
+    ) ${others.length === 0 ? '' : `WHERE (${others.join(' AND ')}) OR ${isNewer}`}
     ORDER BY block_desc DESC, position_desc DESC, item_desc DESC`;
   return {
     query: { name: 'transfers.versioned', sql, row: versionedRow },
-    params: filterParams([source], filters),
+    params: { ...filterParams([source], filters), seqs },
   };
 }

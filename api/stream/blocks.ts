@@ -93,7 +93,8 @@ export async function withTransfers(
   const [first, last] = [blocks[0], blocks.at(-1)];
   if (first === undefined || last === undefined) return [];
   const filters = { felts: filter, lo: first.height, hi: last.height };
-  const { query, params } = versionedTransfers(source(served), filters);
+  const seqs = blocks.map(({ seq }) => seq);
+  const { query, params } = versionedTransfers(source(served), filters, seqs);
   const rows = await clickhouse.rows(query, params, {
     settings: { max_result_rows: 0, max_threads: 1, select_sequential_consistency: 1 },
   });

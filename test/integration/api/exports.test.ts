@@ -24,6 +24,8 @@ import {
 import type { Download, FileRow, Format } from '../../support/export-client.ts';
 import { startProxy } from '../../support/faults/proxy.ts';
 import type { FaultProxy } from '../../support/faults/proxy.ts';
+import { readLines } from '../../support/stream-client.ts';
+import type { StreamMessage } from '../../support/stream-client.ts';
 import { atEnd, until } from '../../support/projection-world.ts';
 import { createRandom } from '../../support/random.ts';
 import { COIN, NFT, writeSmallChain } from '../../support/small-chain.ts';
@@ -319,6 +321,23 @@ test('an export begins again where a reorg comes before its statement, and waits
     const reverted = { seq: (seq += 1), offset: 1000 * seq, type: 'block.reverted' as const };
     await writeBlocks(owner, base.slice(-1), reverted, { ...names, ...scratch });
     expect((await download('csv', query)).status).toBe(503);
+    // Then another one is there in its place, with a transfer that the filter of a stream has not.
+    const [last] = base.slice(-1);
+    if (last === undefined) throw new Error('no block');
+    const other = last.transfers.map((one) => ({ ...one, from: toFelt(0x5eedn) }));
+    const accepted = { seq: (seq += 1), offset: 1000 * seq };
+    const replaced = { ...last, hash: toFelt(0xf0f0n), transfers: other };
+    await writeBlocks(owner, [replaced], accepted, { ...names, ...scratch });
+    const streamed = await fetch(
+      `${world.url}/api/stream/transfers/?token=${COIN}&from_account=${ACCOUNT}&from=${last.height - 1}&wait=0`,
+      { headers },
+    );
+    expect(streamed.status).toBe(200);
+    const messages: StreamMessage[] = [];
+    for await (const message of readLines(streamed)) messages.push(message);
+    expect(messages.filter(({ type }) => type === 'block')).toHaveLength(1);
+    expect(messages.filter(({ type }) => type === 'transfer')).toHaveLength(1);
+    await write([replaced], 'block.reverted');
     await write(base.slice(-1));
     await write(tail);
     expect((await download('csv', query)).headers['x-export-block-hash']).toBe(tail.at(-1)?.hash);
