@@ -10,6 +10,7 @@ import type { CommandsFor } from './commands/command-queue.ts';
 import { dappRoutes } from './dapps/routes.ts';
 import { reportRoutes } from './domains/report-routes.ts';
 import { domainRoutes } from './domains/routes.ts';
+import { exportFileRoutes } from './export/file-routes.ts';
 import { exportRoutes } from './export/routes.ts';
 import type { ExportRecords } from './export/records.ts';
 import { indexerRoutes } from './indexer/routes.ts';
@@ -50,6 +51,8 @@ export interface RouteDeps extends Omit<StreamRouteDeps, 'clickhouseFor' | 'pool
   readonly checkUrl: CheckUrl;
   /** Base URL of the IPFS gateway in answers. */
   readonly ipfsGateway: string;
+  /** Folder of `tds export build`; null: none. */
+  readonly exportDir: string | null;
   readonly syncCallsPerMinute: number;
   readonly sessionHours: number;
   /** Unix milliseconds. */
@@ -65,6 +68,7 @@ export function apiRoutes(deps: RouteDeps): Route[] {
     ...transferRoutes(deps),
     ...streamRoutes(deps),
     ...exportRoutes(deps),
+    ...exportFileRoutes(deps.exportDir),
     ...balanceRoutes({ ...deps, reading }),
     ...portfolioRoutes({ ...deps, reading }),
     ...priceRoutes(deps),

@@ -116,6 +116,7 @@ async function composeApp(
       sealing: createSealing(required(config, 'secretKey'), config.secretKeysPrevious),
       checkUrl: options.checkUrl,
       ipfsGateway: config.ipfsPublicGatewayUrl ?? config.ipfsGatewayUrl,
+      exportDir: config.exportDir,
       syncCallsPerMinute: config.syncCallsPerMinute,
       sessionHours: config.sessionHours,
       now,

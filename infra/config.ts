@@ -438,6 +438,12 @@ export const settings = {
     60,
     'calls per minute to the encrypted sync, per client address',
   ),
+  exportDir: setting(
+    'EXPORT_DIR',
+    z.string().nullable(),
+    null,
+    'folder of `tds export build`, whose files the API serves; unset: none',
+  ),
   streamsPerKey: setting(
     'STREAMS_PER_KEY',
     integer(1, 100_000),

@@ -8,9 +8,10 @@ import { MAX_HEIGHT } from '../../projections/transfers/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { invalidInput } from '../http/errors.ts';
-import { address, integer, limit } from '../http/params.ts';
+import { integer, limit } from '../http/params.ts';
 import { StreamedAnswer, defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
+import { resolveSearch, transfersQuery } from '../transfers/filters.ts';
 import { sourceOf } from './blocks.ts';
 import type { BlockReading, StreamFilter } from './blocks.ts';
 import { decodeCursor, digestOf } from './cursor.ts';
@@ -36,11 +37,17 @@ const WAIT_SECONDS = { fallback: 20, max: 60 };
 const UNKNOWN_LOOKS = 6;
 const LOOK_MS = 500;
 
-const streamQuery = z.object({
-  token: address("The token's contract").optional(),
-  account: address('Sender or recipient of the transfer').optional(),
-  from_account: address('Sender of the transfer').optional(),
-  to_account: address('Recipient of the transfer').optional(),
+const filters = {
+  token: true,
+  token_address: true,
+  account: true,
+  account_address: true,
+  from_account: true,
+  from_address: true,
+  to_account: true,
+  to_address: true,
+} as const;
+const streamQuery = transfersQuery.pick(filters).extend({
   from: z.string().optional().meta({
     description:
       'A cursor, to go on after its message; or a height, to begin with the messages of that block. Without it, the stream begins after the newest block',
@@ -53,11 +60,13 @@ const streamQuery = z.object({
     description: `Messages of an answer in NDJSON, at most ${MESSAGES.max}`,
     override: { type: 'integer', minimum: 1, maximum: MESSAGES.max, default: MESSAGES.fallback },
   }),
-  wait: integer({
-    min: 0,
-    max: WAIT_SECONDS.max,
-    description: `Seconds that an answer in NDJSON waits for a message; ${WAIT_SECONDS.fallback} by default`,
-  }).optional(),
+  wait: integer({ min: 0 })
+    .transform((seconds) => Math.min(seconds, WAIT_SECONDS.max))
+    .optional()
+    .meta({
+      description: `Seconds that an answer in NDJSON waits for a message, at most ${WAIT_SECONDS.max}`,
+      override: { type: 'integer', minimum: 0, maximum: WAIT_SECONDS.max, default: WAIT_SECONDS.fallback },
+    }),
 });
 
 export function streamRoutes(deps: StreamRouteDeps): Route[] {
@@ -128,11 +137,9 @@ function subjectOf(query: z.output<typeof streamQuery>): {
   isFinal: boolean;
   digest: Buffer;
 } {
-  const { token, account, from_account: from, to_account: to } = query;
-  const felts = Object.entries({ token, account, from, to }).filter(([, felt]) => felt !== undefined);
-  const filter: StreamFilter = Object.fromEntries(felts);
+  const { felts: filter } = resolveSearch(query, () => {});
   const isFinal = query.finality === 'l1';
-  return { filter, isFinal, digest: digestOf(JSON.stringify([felts, isFinal])) };
+  return { filter, isFinal, digest: digestOf(JSON.stringify([Object.entries(filter), isFinal])) };
 }
 
 /** @throws 400 if `from` is neither a height nor a cursor of this stream */

@@ -19,3 +19,22 @@ export const exportRecord = z
   })
   .meta({ id: 'Export' });
 export type ExportRecord = z.infer<typeof exportRecord>;
+
+/** A Parquet file of all transfers of some heights, all accepted on L1. It never changes. */
+const exportFile = z
+  .object({
+    url: z.string().meta({ description: 'Relative to the manifest' }),
+    from_block: z.int().min(0),
+    to_block: z.int().min(0),
+    rows: z.int().min(0),
+    bytes: z.int().min(0),
+    sha256: z.string().meta({ description: 'Hexadecimal' }),
+  })
+  .meta({ id: 'ExportFile' });
+export type ExportFile = z.infer<typeof exportFile>;
+
+/** The files that `tds export build` has written, lowest heights first. */
+export const exportManifest = z
+  .object({ heights: z.int().min(1).meta({ description: 'Heights of a file' }), files: z.array(exportFile) })
+  .meta({ id: 'ExportManifest' });
+export type ExportManifest = z.infer<typeof exportManifest>;

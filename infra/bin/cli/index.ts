@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 
 import type { Logger } from '../../log.ts';
 import { catalogueCommand } from './catalogue.ts';
+import { exportCommand } from './export.ts';
 import { keysCommand } from './keys.ts';
 import { migrateCommand } from './migrate.ts';
 import { pricesCommand } from './prices.ts';
@@ -30,6 +31,7 @@ export const commands: readonly Register[] = [
   quarantineCommand,
   verifyCommand,
   rebuildCommand,
+  exportCommand,
   catalogueCommand,
   pricesCommand,
   snapshotCommand,

@@ -1,3 +1,7 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
@@ -7,6 +11,7 @@ import { createLogger } from '../../../infra/log.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
 import { runClickHouseProjections } from '../../../projections/engine/run/clickhouse-runner.ts';
 import { prices } from '../../../projections/prices/projector.ts';
+import { exportManifest } from '../../../schemas/api/exports.ts';
 import { toFelt } from '../../../schemas/felt.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { apiWorld } from '../../support/api-world.ts';
@@ -29,6 +34,7 @@ import type { StreamMessage } from '../../support/stream-client.ts';
 import { atEnd, until } from '../../support/projection-world.ts';
 import { createRandom } from '../../support/random.ts';
 import { COIN, NFT, writeSmallChain } from '../../support/small-chain.ts';
+import { tds } from '../../support/tds.ts';
 import { matching } from '../../support/transfer-oracle.ts';
 import type { Query } from '../../support/transfer-oracle.ts';
 import { aTransfer, hashAt, randomBlock, randomWorld, writeBlocks } from '../../support/transfer-world.ts';
@@ -344,6 +350,55 @@ test('an export begins again where a reorg comes before its statement, and waits
   } finally {
     await slow.close();
     await proxy.close();
+  }
+});
+
+test('files of heights accepted on L1 are written once, listed with their hashes and served by range', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'tds-export-'));
+  const build = async () => await tds(world.env, 'export', 'build', '--to', folder, '--heights', '5');
+  const serving = await world.anotherApi({ env: { EXPORT_DIR: folder } });
+  const get = async (path: string, more: Record<string, string> = {}) =>
+    await fetch(`${serving.url}/api/export/${path}`, { headers: { ...headers, ...more } });
+  try {
+    expect((await get('manifest.json')).status).toBe(404);
+    const first = await build();
+    expect(first).toMatchObject({ code: 0, stderr: '' });
+    const { heights, files } = exportManifest.parse(await (await get('manifest.json')).json());
+    expect([heights, files.map((file) => [file.from_block, file.to_block])]).toEqual([
+      5,
+      [
+        [0, 4],
+        [5, 9],
+      ],
+    ]);
+    for (const { url, rows, bytes, sha256: hash, from_block: from, to_block: to } of files) {
+      const answer = await get(url);
+      const body = Buffer.from(await answer.arrayBuffer());
+      expect([answer.status, body.length, sha256(body)]).toEqual([200, bytes, hash]);
+      const wanted = expected(chain, { from_block: String(from), to_block: String(to) });
+      expect(wanted).toHaveLength(rows);
+      expect(firstDifference((await rowsOf('parquet', body)).rows, wanted)).toBe(null);
+      for (const [range, start, end] of [
+        ['bytes=0-3', 0, 4],
+        [`bytes=${bytes - 4}-`, bytes - 4, bytes],
+        ['bytes=-8', bytes - 8, bytes],
+        [`bytes=10-${bytes + 10}`, 10, bytes],
+      ] as const) {
+        const part = await get(url, { range });
+        expect([part.status, part.headers.get('content-range')]).toEqual([
+          206,
+          `bytes ${start}-${end - 1}/${bytes}`,
+        ]);
+        expect(Buffer.from(await part.arrayBuffer()).equals(body.subarray(start, end))).toBe(true);
+      }
+      expect((await get(url, { range: `bytes=${bytes}-` })).status).toBe(416);
+    }
+    expect((await build()).stdout).toContain('No new range is complete.');
+    expect((await get('files/manifest.json')).status).toBe(404);
+    expect((await tds(world.env, 'export', 'build', '--to', folder, '--heights', '6')).code).toBe(1);
+  } finally {
+    await serving.close();
+    rmSync(folder, { recursive: true, force: true });
   }
 });
 

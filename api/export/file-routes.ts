@@ -1,0 +1,94 @@
+import { createReadStream } from 'node:fs';
+import { readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+
+import { z } from 'zod';
+
+import { exportManifest } from '../../schemas/api/exports.ts';
+import { HttpError, notFound } from '../http/errors.ts';
+import { StreamedAnswer, defineRoute } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
+
+const PARQUET = 'application/vnd.apache.parquet';
+
+/** @param folder that of `tds export build`; null: none, and both routes answer 404 */
+export function exportFileRoutes(folder: string | null): Route[] {
+  return [manifestRoute(folder), fileRoute(folder)];
+}
+
+function manifestRoute(folder: string | null): Route {
+  return defineRoute({
+    method: 'GET',
+    path: '/api/export/manifest.json',
+    summary: 'List the files of all transfers',
+    description:
+      'Parquet files with the columns of an export, one for every range of heights accepted on L1. A listed file never changes. 404 where the operator has built none.',
+    tag: 'Exports',
+    auth: 'key',
+    response: { 200: exportManifest },
+    async handler() {
+      const text = await ifThere(readFile(pathIn(folder, 'manifest.json'), 'utf8'));
+      return { status: 200, body: exportManifest.parse(JSON.parse(text)) };
+    },
+  });
+}
+
+function fileRoute(folder: string | null): Route {
+  const file = new StreamedAnswer({ [PARQUET]: 'The file, or the part of it that `Range` names' });
+  return defineRoute({
+    method: 'GET',
+    path: '/api/export/files/{name}/',
+    summary: 'Get a file of the manifest',
+    description: 'Takes a `Range` of bytes, so that a reader of Parquet fetches only what it needs.',
+    tag: 'Exports',
+    auth: 'key',
+    params: z.object({ name: z.string().regex(/^transfers-\d+-\d+\.parquet$/) }),
+    response: { 200: file, 206: file },
+    errors: [416],
+    async handler({ input: { params }, request }) {
+      const path = pathIn(folder, join('files', params.name));
+      const { size } = await ifThere(stat(path));
+      const range = rangeOf(request.header('range'), size);
+      const { start, end } = range ?? { start: 0, end: size - 1 };
+      const body = { mediaType: PARQUET, stream: createReadStream(path, { start, end }) };
+      const headers = {
+        'Accept-Ranges': 'bytes',
+        'Cache-Control': 'private, max-age=31536000, immutable',
+        'Content-Length': String(end - start + 1),
+      };
+      if (range === null) return { status: 200, headers, body };
+      return { status: 206, headers: { ...headers, 'Content-Range': `bytes ${start}-${end}/${size}` }, body };
+    },
+  });
+}
+
+/** @throws 404 without a folder */
+function pathIn(folder: string | null, name: string): string {
+  if (folder === null) throw notFound();
+  return join(folder, name);
+}
+
+/** @throws 404 if there is no such file */
+async function ifThere<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    throw (error as NodeJS.ErrnoException).code === 'ENOENT' ? notFound() : error;
+  }
+}
+
+/**
+ * The bytes that a `Range` header names; null: all, also where it names several ranges, as RFC 9110 allows.
+ *
+ * @throws 416 where it names none of the file
+ */
+export function rangeOf(header: string, size: number): { start: number; end: number } | null {
+  const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header.trim()) ?? [];
+  if (first === '' && last === '') return null;
+  const start = first === '' ? Math.max(0, size - Number(last)) : Number(first);
+  const end = first === '' || last === '' ? size - 1 : Math.min(Number(last), size - 1);
+  if (start <= end) return { start, end };
+  throw new HttpError(416, 'range_not_satisfiable', 'The file does not have these bytes.', {
+    headers: { 'Content-Range': `bytes */${size}` },
+  });
+}

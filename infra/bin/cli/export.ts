@@ -1,0 +1,47 @@
+import type { Command } from 'commander';
+import { InvalidArgumentError } from 'commander';
+
+import { servedBuilds } from '../../../projections/served.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import type { Logger } from '../../log.ts';
+import { commandConfig } from '../command-config.ts';
+import { withStores } from '../connect.ts';
+import { buildExportFiles } from '../operator/export-files.ts';
+import { withInterrupt } from './progress.ts';
+
+const HEIGHTS = 100_000;
+
+/** `tds export`: writes the transfers into files. */
+export function exportCommand(program: Command, log: Logger, say: (line: string) => void): void {
+  program
+    .command('export')
+    .description('write transfers into files')
+    .command('build')
+    .description(
+      'write a Parquet file for every range of heights that is accepted on L1 and indexed, and manifest.json, which lists ' +
+        'them with their SHA-256; listed files stay as they are. The API serves the folder that EXPORT_DIR names',
+    )
+    .requiredOption('--to <folder>', 'folder of the manifest')
+    .option('--heights <n>', 'heights of a file', positiveInteger, HEIGHTS)
+    .action(async ({ to: folder, heights }: { to: string; heights: number }) => {
+      let files = 0;
+      await withStores(commandConfig(process.env), 'tds-export', log, ({ pool, clickhouse }) =>
+        withInterrupt(
+          () => new AppError('CONFLICT', 'Stopped; the next run goes on from here'),
+          async (signal) => {
+            const reading = { pool, clickhouse, servedBuilds: () => servedBuilds(pool), signal };
+            await buildExportFiles(reading, { folder, heights }, ({ url, rows, bytes }) => {
+              files += 1;
+              say(`${url}: ${rows} transfers, ${bytes} bytes`);
+            });
+          },
+        ),
+      );
+      say(files === 0 ? 'No new range is complete.' : `${files} file${files === 1 ? '' : 's'} written.`);
+    });
+}
+
+function positiveInteger(text: string): number {
+  if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError('must be a positive integer.');
+  return Number(text);
+}
