@@ -13,7 +13,7 @@ import type { Felt } from '../../schemas/felt.ts';
 import { invalidInput, unavailable } from '../http/errors.ts';
 import type { HttpError } from '../http/errors.ts';
 import { integerField } from '../http/fields.ts';
-import { address, boolean, integer, timestamp } from '../http/params.ts';
+import { address, boolean, format, integer, timestamp } from '../http/params.ts';
 import { currentPrices } from '../prices/current.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
@@ -202,7 +202,9 @@ function historyRoute({ reading, now }: BalanceRouteDeps): Route {
       token_address: address(),
       start_time: timestamp('ISO 8601, inclusive, UTC by default'),
       end_time: timestamp('ISO 8601, inclusive; now when absent').optional(),
+      format: format(),
     }),
+    hasCsv: true,
     response: { 200: balanceHistoryAnswer },
     async handler({ input: { query }, served, request }) {
       const deps = reading(served, request);

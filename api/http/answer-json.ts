@@ -73,7 +73,7 @@ async function* arrayParts(
 }
 
 /** The body as the schema declares it, without undeclared fields; throws when it does not match. */
-function asDeclared(
+export function asDeclared(
   route: Route,
   status: number,
   schema: z.ZodType | null | undefined,

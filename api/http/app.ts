@@ -40,6 +40,9 @@ const EXPOSED_HEADERS = [
   'X-Export-Block',
   'X-Export-Block-Hash',
   'X-Export-Id',
+  'X-Next-Start-Time',
+  'X-Complete-From',
+  'X-Complete',
 ];
 
 const SECURITY_HEADERS = {

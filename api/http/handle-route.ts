@@ -6,6 +6,7 @@ import type { Context } from 'koa';
 import { createIdentify } from '../auth/identify.ts';
 import type { IdentifyDeps } from '../auth/identify.ts';
 import { createAnswerCache } from './answer-cache.ts';
+import { csvHeaders, csvParts } from './answer-csv.ts';
 import { PART_CHARS, jsonParts } from './answer-json.ts';
 import { bodyReader } from './body.ts';
 import type { BodyIntake } from './body-intake.ts';
@@ -62,7 +63,7 @@ export function handleRoute(
       return;
     }
     const result = await answer();
-    const json = await send(context, route, result, request.place);
+    const json = await send(context, route, result, request);
     if (json !== null && key !== null && result.status === 200 && result.noStore !== true)
       cache.set(key, json);
   };
@@ -100,7 +101,7 @@ async function send(
   context: Context,
   route: Route,
   { status, body, headers }: RouteAnswer,
-  place: RequestInfo['place'],
+  { place, query }: RequestInfo,
 ): Promise<Buffer | null> {
   context.status = status;
   context.set(headers ?? {});
@@ -114,17 +115,27 @@ async function send(
     context.body = null;
     return null;
   }
+  if (route.hasCsv && status === 200 && query['format'] === 'csv') {
+    context.set(csvHeaders(body));
+    context.type = 'text/csv';
+    context.body = await textOf(csvParts(route, body));
+    return null;
+  }
   context.type = 'json';
   const parts = jsonParts(route, status, body);
   if (isLazy(body)) {
     context.body = Readable.from(parts, { objectMode: false, highWaterMark: PART_CHARS });
     return null;
   }
-  let text = '';
-  for await (const part of parts) text += part;
-  const json = Buffer.from(text);
+  const json = Buffer.from(await textOf(parts));
   context.body = json;
   return json;
+}
+
+async function textOf(parts: AsyncIterable<string>): Promise<string> {
+  let text = '';
+  for await (const part of parts) text += part;
+  return text;
 }
 
 function stream(context: Context, { mediaType, stream: parts, trailers }: StreamedBody): void {

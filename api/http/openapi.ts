@@ -92,7 +92,7 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
     {
       description: statusDescriptions[Number(status)] ?? 'Answer',
       headers: status === '201' ? createdHeaders : headers,
-      ...contentOf(schema),
+      ...contentOf(schema, route.hasCsv),
     },
   ]);
   return {
@@ -117,9 +117,17 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
   };
 }
 
-function contentOf(schema: Responses[number] | undefined): Pick<ZodOpenApiResponseObject, 'content'> {
+function contentOf(
+  schema: Responses[number] | undefined,
+  hasCsv: boolean,
+): Pick<ZodOpenApiResponseObject, 'content'> {
   if (schema === null || schema === undefined) return {};
-  if (!(schema instanceof StreamedAnswer)) return { content: { 'application/json': { schema } } };
+  if (!(schema instanceof StreamedAnswer)) {
+    const csv = z.string().meta({ description: 'The rows of `data`, after a line of their names' });
+    return {
+      content: { 'application/json': { schema }, ...(hasCsv ? { 'text/csv': { schema: csv } } : {}) },
+    };
+  }
   const media = Object.entries(schema.content).map(([type, description]) => [
     type,
     { schema: z.string().meta({ description }) },

@@ -187,6 +187,14 @@ export function page(): z.ZodType<PageParameter, string | undefined> {
     });
 }
 
+/** The format of an answer with rows: see `hasCsv` of a route. */
+export function format() {
+  return z.enum(['json', 'csv'], { error: 'Must be json or csv.' }).optional().meta({
+    description:
+      '`json`, the default, or `csv`: the rows of `data`, with the headers `X-Next-Start-Time`, `X-Complete-From` and `X-Complete` for the fields of these names',
+  });
+}
+
 /** Rows per page: an invalid value or 0 means the default, a larger one the maximum. */
 export function limit(
   options: { fallback?: number; max?: number } = {},

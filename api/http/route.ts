@@ -142,6 +142,8 @@ interface Declaration<
   readonly isIdempotent?: true;
   /** Its answers depend on the query and chain data only, so they may be cached while that is unchanged. */
   readonly isCacheable?: true;
+  /** With `format=csv` the rows in `data` of its answer are sent as CSV. Declare the parameter with `format()`. */
+  readonly hasCsv?: true;
   /** Calls by session allowed per user in any minute; default: unlimited. */
   readonly sessionCallsPerMinute?: number;
   /** Calls allowed per client address in any minute. */
@@ -172,6 +174,7 @@ export interface Route {
   readonly isIdempotent: boolean;
   readonly errors: readonly number[];
   readonly isCacheable: boolean;
+  readonly hasCsv: boolean;
   readonly sessionCallsPerMinute: number | undefined;
   readonly addressCallsPerMinute: number | undefined;
   readonly bodyBytes: number | undefined;
@@ -234,6 +237,7 @@ export function defineRoute<
     location: declaration.location,
     isIdempotent: declaration.isIdempotent === true,
     isCacheable: declaration.isCacheable === true,
+    hasCsv: declaration.hasCsv === true,
     errors: declaration.errors ?? [],
     sessionCallsPerMinute: declaration.sessionCallsPerMinute,
     addressCallsPerMinute: declaration.addressCallsPerMinute,

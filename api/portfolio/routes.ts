@@ -6,7 +6,7 @@ import type { BalanceDepsFor } from '../balances/reading.ts';
 import { decimalText } from '../../schemas/money.ts';
 import { invalidInput } from '../http/errors.ts';
 import { boundaries } from '../http/intervals.ts';
-import { address, interval, timestamp } from '../http/params.ts';
+import { address, format, interval, timestamp } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { iso, isoOrNull } from '../http/times.ts';
@@ -84,7 +84,9 @@ function historyRoute({ reading, now }: PortfolioRouteDeps): Route {
       start_time: timestamp('ISO 8601, inclusive, UTC by default'),
       end_time: timestamp('ISO 8601, inclusive; now when absent').optional(),
       interval: interval().optional(),
+      format: format(),
     }),
+    hasCsv: true,
     response: { 200: portfolioHistoryAnswer },
     async handler({ input: { query }, served, request }) {
       const present = now();

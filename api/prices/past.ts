@@ -6,7 +6,7 @@ import { priceAtAnswer, priceHistoryAnswer } from '../../schemas/api/prices.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { invalidInput, notFound } from '../http/errors.ts';
 import { bucketStart, nextBucketStart } from '../http/intervals.ts';
-import { address, interval, timestamp } from '../http/params.ts';
+import { address, format, interval, timestamp } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { iso } from '../http/times.ts';
@@ -64,7 +64,9 @@ function historyRoute({ clickhouseFor, now }: PastPriceDeps): Route {
       start_time: timestamp(),
       end_time: timestamp('ISO 8601, UTC by default; now when absent').optional(),
       interval: interval().optional(),
+      format: format(),
     }),
+    hasCsv: true,
     response: { 200: priceHistoryAnswer },
     async handler({ input: { query }, served, request }) {
       const { token_address: token, start_time: start, end_time: end = new Date(now()) } = query;

@@ -292,6 +292,17 @@ describe('GET /api/balance-history/', () => {
     expect([before.json.data, before.json.complete_from]).toEqual([[], '2023-11-14T22:15:00.000Z']);
   });
 
+  it('is sent as CSV, with the fields that are no rows in headers', async () => {
+    const query = { ...BOB_NFT, start_time: '2023-01-01', end_time: '2023-11-15T00:00:00Z', format: 'csv' };
+    const answer = await history(query);
+    expect(answer.headers.get('content-type')).toBe('text/csv; charset=utf-8');
+    expect(answer.headers.get('x-complete-from')).toBe('2023-11-14T22:15:00.000Z');
+    expect(answer.text).toBe(
+      'time,block_number,event_index,balance,token_price_usd,balance_usd\n2023-11-14T22:15:00Z,40,1,3,,\n',
+    );
+    expect((await history({ ...query, format: 'xml' })).status).toBe(400);
+  });
+
   it('ends where the events sum to less than zero', async () => {
     const { json } = await history({ account_address: CAROL, token_address: NFT, start_time: '2023-01-01' });
     expect(json.data.map((row: { balance: string }) => row.balance)).toEqual([MAX.toString()]);

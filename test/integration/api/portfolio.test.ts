@@ -252,6 +252,15 @@ describe('GET /api/portfolio-history/', () => {
         complete_from: '2023-11-14T23:00:00.000Z',
       },
     ]);
+    const csv = await history({ account_address: CAROL, ...EVENING, format: 'csv' });
+    expect(csv.text.split('\n').slice(0, 2)).toEqual([
+      Object.keys(json.data[0]).join(','),
+      '2023-11-14T23:00:00.000Z,0,0,1,1',
+    ]);
+    expect([csv.headers.get('x-complete'), csv.headers.get('x-complete-from')]).toEqual([
+      'false',
+      '2023-11-14T23:00:00.000Z',
+    ]);
     const days = await history({ account_address: CAROL, ...EVENING, interval: '1 day' });
     expect(days.json.data.map(({ timestamp }: { timestamp: string }) => timestamp)).toEqual([
       '2023-11-15T00:00:00.000Z',

@@ -338,6 +338,11 @@ it('returns at most 5,000 buckets, and the start of the next page', async () => 
   expect([first.count, rest.count, rest.next_start_time]).toEqual([5000, 2, undefined]);
   const seen = [...first.data, ...rest.data].map(({ timestamp }) => Date.parse(timestamp));
   expect(seen).toEqual(hours.map((at) => beginning('1 hour', at)));
+  const csv = await get('/api/price-history/', { ...query, format: 'csv' });
+  expect(csv.headers.get('x-next-start-time')).toBe(first.next_start_time);
+  const [names, ...rows] = csv.text.trimEnd().split('\n');
+  expect(names).toBe('timestamp,avg_price,min_price,max_price,open_price,close_price');
+  expect(rows).toEqual(first.data.map((row: Record<string, unknown>) => Object.values(row).join(',')));
 });
 
 it('rejects invalid requests', async () => {
