@@ -86,6 +86,11 @@ export interface ClickHouseProjection<I extends StreamItem = StreamItem, T = unk
   readonly tables: Readonly<Record<string, { readonly columns: readonly ColumnSpec[] }>>;
   /** Inserted after every other projection's tables and derived tables of the batch, so that totals never lead. */
   readonly insertLast?: boolean;
+  /**
+   * Its rows are of blocks that no longer count. A verification reads only the messages about those that do, and leaves it out;
+   * a rebuild compares it.
+   */
+  readonly isHistory?: true;
   /** Pure and idempotent: the rows depend on the message alone. */
   project(item: I): Readonly<Record<string, readonly Row[]>>;
   /**

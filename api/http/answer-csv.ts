@@ -38,7 +38,7 @@ export async function* csvParts(route: Route, body: unknown): AsyncGenerator<str
 
 /** The headers of an answer as CSV: fields that would otherwise be lost, `null` where they are unknown. */
 export function csvHeaders(body: unknown): Record<string, string> {
-  const fields = body as Readonly<Record<string, unknown>>;
+  const fields = body as Readonly<Record<string, string | boolean | null | undefined>>;
   return Object.fromEntries(
     Object.entries(headerNames).flatMap(([field, name]) =>
       fields[field] === undefined ? [] : [[name, String(fields[field])]],

@@ -60,13 +60,11 @@ const streamQuery = transfersQuery.pick(filters).extend({
     description: `Messages of an answer in NDJSON, at most ${MESSAGES.max}`,
     override: { type: 'integer', minimum: 1, maximum: MESSAGES.max, default: MESSAGES.fallback },
   }),
-  wait: integer({ min: 0 })
-    .transform((seconds) => Math.min(seconds, WAIT_SECONDS.max))
-    .optional()
-    .meta({
-      description: `Seconds that an answer in NDJSON waits for a message, at most ${WAIT_SECONDS.max}`,
-      override: { type: 'integer', minimum: 0, maximum: WAIT_SECONDS.max, default: WAIT_SECONDS.fallback },
-    }),
+  wait: integer({
+    min: 0,
+    max: WAIT_SECONDS.max,
+    description: `Seconds that an answer in NDJSON waits for a message; ${WAIT_SECONDS.fallback} by default`,
+  }).optional(),
 });
 
 export function streamRoutes(deps: StreamRouteDeps): Route[] {

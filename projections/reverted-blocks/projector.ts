@@ -10,6 +10,7 @@ export const revertedBlocks: BlockProjection = {
   version: 1,
   topic: chainBlocks,
   ddl: tableSql(import.meta.url),
+  isHistory: true,
   tables: {
     reverted_blocks: {
       columns: [

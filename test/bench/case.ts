@@ -99,6 +99,8 @@ export const wanted = {
   deliveryTail: lower(2000),
   deliveryTailBesideHanging: lower(3000),
   matching: lower(200),
+  exportCsvRate: higher(150_000),
+  exportParquetRate: higher(300_000),
   streamRate: higher(20_000),
   streamMedian: lower(150),
   streamTail: lower(500),

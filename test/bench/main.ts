@@ -8,6 +8,7 @@ import { backfill } from './cases/backfill.ts';
 import { balances } from './cases/balances.ts';
 import { commands } from './cases/commands.ts';
 import { domains } from './cases/domains.ts';
+import { exports } from './cases/exports.ts';
 import { headLag } from './cases/head-lag.ts';
 import { idle } from './cases/idle.ts';
 import { limits } from './cases/limits.ts';
@@ -44,6 +45,7 @@ const cases: readonly BenchCase[] = [
   portfolios,
   prices,
   streams,
+  exports,
   webhooks,
   nfts,
   nftMetadata,

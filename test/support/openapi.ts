@@ -24,6 +24,8 @@ export async function openApiChecker(world: Pick<ApiWorld, 'call'>): Promise<Com
     if (operation === undefined) return [`${method} ${bare} is not described`];
     const response = operation.responses[answer.status];
     if (response === undefined) return [`${method} ${bare}: ${answer.status} is not described`];
+    const media = answer.headers.get('content-type')?.split(';')[0] ?? '';
+    if (media !== 'application/json' && response.content?.[media] !== undefined) return [];
     const content = response.content?.['application/json'];
     const location = answer.headers.get('location') ?? '';
     const isFound = patterns.some(

@@ -208,6 +208,7 @@ export function kindOf({ name, schema: of }: Parameter): string {
   if (of.format === 'uuid') return 'uuid';
   if (of.enum !== undefined) return 'choice';
   if (name === 'page' || name === 'limit' || name === 'cursor') return name;
+  if (name === 'from') return 'cursor';
   if (name === 'page_size') return 'limit';
   if (name === 'domain') return 'host';
   if (name === 'since') return 'position';
@@ -269,6 +270,11 @@ const good: Readonly<Record<string, string>> = {
   account_type: 'one',
   domain: 'evil.example',
   since: '1-1-1',
+  from: '0',
+  finality: 'l1',
+  wait: '0',
+  format: 'csv',
+  name: 'transfers-0-1.parquet',
   risk_level: 'high',
   active: 'true',
   wallet_address: BOB,
@@ -283,6 +289,8 @@ export const made = new Map<string, Readonly<Record<string, string>>>();
 /** Values that a route gets besides the required ones, or instead. */
 const besides: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   '/api/transfers/': { block: '10' },
+  '/api/stream/transfers/': { wait: '0' },
+  '/api/export/transfers.{format}': { token: COIN, account: BOB },
   '/api/balance/': { token_address: NFT, max_age: '4000000000' },
   '/api/account-balances/': { max_age: '4000000000' },
   '/api/balance-history/': { token_address: NFT, end_time: END },
@@ -296,12 +304,13 @@ const besides: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 };
 
 /**
- * The status of routes with valid URL parameters that do not answer 200: there are no earlier prices, and no such key,
- * webhook or ad.
+ * The status of routes with valid URL parameters that do not answer 200: there are no earlier prices and no export files, and
+ * no such key, webhook, ad or export.
  */
 export const statusOf = (path: string): number => {
   if (WANTS_BODY.has(path)) return 400;
-  return path === '/api/price-at/' || (/\{(ad_)?id\}/.test(path) && !made.has(path)) ? 404 : 200;
+  if (path === '/api/price-at/' || path === '/api/export/files/{name}/') return 404;
+  return /\{(ad_)?id\}/.test(path) && !made.has(path) ? 404 : 200;
 };
 
 /** Routes with parameters that require a body. */

@@ -173,7 +173,8 @@ async function withScan<T>(
   work: (scan: Scanned) => Promise<T>,
 ): Promise<T> {
   const { pool, clickhouse, kafka, signal } = deps;
-  const scratch = await openScratch(pool, clickhouse, deps.projections);
+  const compared = deps.projections.filter(({ isHistory }) => isHistory !== true);
+  const scratch = await openScratch(pool, clickhouse, compared);
   try {
     onProgress({ phase: 'waiting for the projections', read: 0, total: 0 });
     const ranges = await logRanges(deps, scratch, { heights, hinted, waitMs });

@@ -188,7 +188,7 @@ describe('a parameter of a URL', () => {
         [null, [''], ['', '']].map((sent) => ask(operation, urlWith(operation, parameter, sent))),
       );
       for (const { status, json } of answers) {
-        const what = name(operation, parameter, JSON.stringify(json).slice(0, 200));
+        const what = name(operation, parameter, String(JSON.stringify(json)).slice(0, 200));
         if (parameter.required === true) {
           expect(status, what).toBe(400);
           expect(json.errors, what).toEqual({ [parameter.name]: ['This field is required.'] });

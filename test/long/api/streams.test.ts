@@ -177,7 +177,7 @@ test(`clients hold the canonical transfers through cuts, reorgs and kills (STREA
         expect(held.hashes.get(head)).toBe(padded(node.ledger.at(head)?.hash ?? ''));
       }
       expect(final.held.newest.block).toBe(l1);
-    }, 60_000);
+    }, 120_000);
     for (const { kind, held, problems } of clients) {
       expect(problems, kind.name).toEqual([]);
       expect([...held.transfers.keys()], kind.name).toEqual(truth(kind, head));
@@ -189,6 +189,7 @@ test(`clients hold the canonical transfers through cuts, reorgs and kills (STREA
   const kill = (role: string): void => {
     process.kill(service.pids()[role] ?? 0, 'SIGKILL');
   };
+  await settled();
   await agree();
   for (const [depth, length, role] of [
     [1, 2, 'api'],
@@ -209,7 +210,7 @@ test(`clients hold the canonical transfers through cuts, reorgs and kills (STREA
   for (const { kind, finals } of all) expect(finals(), kind.name).toBeGreaterThan(3);
   await Promise.all(all.map((client) => client.close()));
   logs.push(...clients.map(({ kind, log }) => ({ kind, log })));
-}, 400_000);
+}, 600_000);
 
 const logs: { kind: Kind; log: StreamMessage[] }[] = [];
 
@@ -240,7 +241,7 @@ test('200 random cursors go on where they were, also those on reverted blocks', 
     expect([...held.transfers.keys()], `cursor ${i} of ${kind.name}`).toEqual(truth(kind, head));
   }
   expect(undone).toBeGreaterThan(10);
-}, 200_000);
+}, 400_000);
 
 /** Opens a stream of events of everything from 0, without reading it. */
 async function openUnread(apiKey: string): Promise<IncomingMessage> {

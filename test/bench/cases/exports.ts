@@ -1,0 +1,94 @@
+import { createHash } from 'node:crypto';
+import { get } from 'node:http';
+
+import { wanted } from '../case.ts';
+import type { BenchCase, Figure } from '../case.ts';
+import { fill, untilMerged } from '../fill.ts';
+import { memoryOf } from '../processes.ts';
+import { createSynthetic } from '../synthetic.ts';
+
+/** Above the simulated node's heights, to avoid collisions. */
+const FIRST_HEIGHT = 102_400;
+const ROWS_PER_BLOCK = 500;
+
+const files = [
+  { format: 'csv', want: wanted.exportCsvRate },
+  { format: 'parquet', want: wanted.exportParquetRate },
+  { format: 'ndjson', want: undefined },
+  { format: 'arrow', want: undefined },
+] as const;
+
+export const exports: BenchCase = {
+  name: 'exports',
+  summary: 'export of all transfers of a range, and of a token, in each format',
+  async run(world, { rows }) {
+    const chain = await world.chain({ head: 3, perBlock: 20 });
+    const { service, dataDir } = await world.service('exports', {
+      STARKNET_RPC_URL: chain.url,
+      INDEX_FROM: '0',
+    });
+    const stores = await world.stores(dataDir);
+    const blocks = Math.ceil(rows / ROWS_PER_BLOCK);
+    const synthetic = createSynthetic({ perBlock: ROWS_PER_BLOCK, blocks, probes: 1 });
+    world.say(`filling the tables with ${blocks * ROWS_PER_BLOCK} transfers`);
+    await fill(stores, synthetic, { first: FIRST_HEIGHT, count: blocks }, world.say);
+    await untilMerged(stores);
+
+    const api = service.pids()['api'] ?? 0;
+    const range = `from_block=${FIRST_HEIGHT}&to_block=${FIRST_HEIGHT + blocks}`;
+    const all = synthetic.made.transfers;
+    const figures: Figure[] = [];
+    const completeness = [];
+    const before = memoryOf(api, 'VmHWM');
+    for (const { format, want } of files) {
+      for (const [what, query, transfers] of [
+        ['a range', range, all],
+        ['a token', `token=${synthetic.half.felt}`, synthetic.half.transfers],
+      ] as const) {
+        world.say(`${format} of ${what}`);
+        const url = `${service.baseUrl}/api/export/transfers.${format}?${query}`;
+        const file = await download(url, service.demo.api_key);
+        figures.push({
+          name: `${format}, ${transfers.toLocaleString('en-US')} transfers of ${what}`,
+          value: transfers / file.seconds,
+          unit: '/s',
+          ...(want === undefined || query !== range ? {} : { want }),
+        });
+        completeness.push(
+          { what: `${format} of ${what}, X-Export-Rows`, expected: transfers, found: file.rows },
+          { what: `${format} of ${what}, SHA-256 differs`, expected: 0, found: file.isWhole ? 0 : 1 },
+        );
+      }
+    }
+    figures.push({
+      name: 'growth of the memory of the api',
+      value: memoryOf(api, 'VmHWM') - before,
+      unit: 'MiB',
+    });
+    return {
+      figures,
+      completeness,
+      notes: ['Rates run from the request to the last byte, without a content coding.'],
+    };
+  },
+};
+
+/** Reads a file to its end; only its hash is kept. */
+function download(url: string, key: string): Promise<{ seconds: number; rows: number; isWhole: boolean }> {
+  const began = performance.now();
+  const headers = { 'api-key': key, te: 'trailers' };
+  return new Promise((resolve, reject) => {
+    const request = get(url, { headers, agent: false }, (response) => {
+      if (response.statusCode !== 200) reject(new Error(`${url}: ${response.statusCode}`));
+      const hash = createHash('sha256');
+      response.on('data', (chunk: Buffer) => hash.update(chunk));
+      response.on('error', reject);
+      response.on('end', () => {
+        const { 'x-export-rows': rows, 'x-export-sha256': sha256 } = response.trailers;
+        const seconds = (performance.now() - began) / 1000;
+        resolve({ seconds, rows: Number(rows), isWhole: sha256 === hash.digest('hex') });
+      });
+    });
+    request.on('error', reject);
+  });
+}
