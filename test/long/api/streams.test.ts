@@ -23,7 +23,7 @@ import type { Held, StreamMessage } from '../../support/stream-client.ts';
 
 /** Streams of the whole service through reorgs, cut connections and killed roles, against what the chain intended. */
 
-const HEAD = 1700;
+const HEAD = 1640;
 const STRK = '0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d';
 const SEED = Number(process.env['STREAMS_SEED'] ?? 20_261_125);
 const random = createRandom(SEED);
@@ -41,7 +41,7 @@ beforeAll(async () => {
     seed: 'streams',
     manual: true,
     initialHead: HEAD,
-    transfersPerBlock: 4,
+    transfersPerBlock: 1,
     malformed: 0.02,
     l1: null,
   });
