@@ -18,9 +18,9 @@ import {
 } from '../../projections/transfers/queries.ts';
 import type { ExportFormat, ExportedToken, TransferExport } from '../../projections/transfers/queries.ts';
 import { unavailable } from '../http/errors.ts';
-import { sourceOf } from '../stream/blocks.ts';
 import { heightsOf } from '../transfers/list.ts';
 import type { TransferSearch } from '../transfers/filters.ts';
+import { versionedSourceOf } from '../transfers/versioned-source.ts';
 
 export interface ExportReading {
   readonly clickhouse: ClickHouse;
@@ -75,7 +75,7 @@ async function tryOpen(
   if (head === undefined) throw unavailable('not_indexed', 'No block is indexed yet.', 2);
   const heights = await heightsOf(reads, search);
   const { felts } = search;
-  const source = await sourceOf({ clickhouse, served }, felts);
+  const source = await versionedSourceOf(clickhouse, served, felts);
   const { lo, hi } = heights ?? NOTHING;
   const asked: TransferExport = {
     tables: served,

@@ -139,10 +139,10 @@ async function textOf(parts: AsyncIterable<string>): Promise<string> {
 }
 
 function stream(context: Context, { mediaType, stream: parts, trailers }: StreamedBody): void {
-  // Before Koa's own listener, which ends the response.
   parts.once('close', () => {
     if (!parts.readableEnded) context.res.destroy();
   });
+  // Before Koa's own listener, which ends the response.
   if (trailers !== undefined) parts.once('end', () => context.res.addTrailers(trailers()));
   context.type = mediaType;
   context.body = parts;

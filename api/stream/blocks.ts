@@ -1,21 +1,15 @@
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
-import { versionsOfAccount } from '../../projections/account-feed/queries.ts';
 import { linkedBlocks } from '../../projections/indexed-blocks/queries.ts';
 import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
-import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
-import type { Subject } from '../../projections/transfer-counts/queries.ts';
-import { versionedTransfers, versionsOfAll, versionsOfToken } from '../../projections/transfers/queries.ts';
-import type {
-  StoredTransfer,
-  VersionedSource,
-  VersionedTransfer,
-} from '../../projections/transfers/queries.ts';
+import { versionedTransfers } from '../../projections/transfers/queries.ts';
+import type { StoredTransfer, VersionedTransfer } from '../../projections/transfers/queries.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { presentTransfer } from '../transfers/present.ts';
 import type { TokenTexts } from '../transfers/present.ts';
+import type { VersionedSourceIn } from '../transfers/versioned-source.ts';
 
 /** Which transfers a stream has: those that have all of these. `account` is the sender or the recipient. */
 export type StreamFilter = Readonly<Partial<Record<'token' | 'account' | 'from' | 'to', Felt>>>;
@@ -40,31 +34,10 @@ export interface BlockReading {
 
 export type Heights = { readonly from: number; readonly to: number };
 
-/** The rows that hold the transfers of a filter: those of the felt with the fewest. */
-export async function sourceOf(
-  { clickhouse, served }: { clickhouse: ClickHouse; served: ServedBuilds },
-  filter: StreamFilter,
-): Promise<(tables: ServedBuilds) => VersionedSource> {
-  const candidates = (['token', 'account', 'from', 'to'] as const).flatMap((name) => {
-    const felt = filter[name];
-    const subject: Subject | null =
-      felt === undefined ? null : { kind: name === 'token' ? 'token' : 'account', felt };
-    return subject === null ? [] : [{ name, subject }];
-  });
-  const totals =
-    candidates.length < 2
-      ? []
-      : await subjectTotals(
-          clickhouse,
-          served,
-          candidates.map(({ subject }) => subject),
-        );
-  const [best] = candidates
-    .map(({ name }, i) => ({ name, total: totals[i] ?? 0 }))
-    .toSorted((a, b) => a.total - b.total);
-  if (best === undefined) return versionsOfAll;
-  const { name } = best;
-  return name === 'token' ? versionsOfToken : (tables) => versionsOfAccount(tables, name);
+/** The transfers to read. */
+export interface Wanted {
+  readonly filter: StreamFilter;
+  readonly source: VersionedSourceIn;
 }
 
 /**
@@ -74,20 +47,17 @@ export async function sourceOf(
  */
 export async function readBlocks(
   reading: BlockReading,
-  of: { readonly filter: StreamFilter; readonly source: (tables: ServedBuilds) => VersionedSource },
+  wanted: Wanted,
   heights: Heights,
 ): Promise<StreamedBlock[]> {
   const blocks = linkedPrefix(await linkedBlocks(reading.clickhouse, reading.served, heights), heights.from);
-  return await withTransfers(reading, of, blocks);
+  return await withTransfers(reading, wanted, blocks);
 }
 
 /** The same for blocks that were read, each the parent of the next. Their rows were inserted before they could be read. */
 export async function withTransfers(
   { clickhouse, pool, served }: BlockReading,
-  {
-    filter,
-    source,
-  }: { readonly filter: StreamFilter; readonly source: (tables: ServedBuilds) => VersionedSource },
+  { filter, source }: Wanted,
   blocks: readonly LinkedBlock[],
 ): Promise<StreamedBlock[]> {
   const [first, last] = [blocks[0], blocks.at(-1)];

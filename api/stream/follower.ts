@@ -1,10 +1,8 @@
 import { isoSeconds } from '../transfers/present.ts';
-import type { VersionedSource } from '../../projections/transfers/queries.ts';
-import type { ServedBuilds } from '../../projections/served.ts';
 import { isMatch, readBlocks } from './blocks.ts';
-import type { BlockReading, StreamFilter, StreamedBlock, StreamedTransfer } from './blocks.ts';
+import type { BlockReading, StreamFilter, StreamedBlock, Wanted } from './blocks.ts';
 import { encodeCursor } from './cursor.ts';
-import type { MessageType, StreamPosition } from './cursor.ts';
+import type { MessageType, PlaceInBlock, StreamPosition } from './cursor.ts';
 import type { Tail, TailView } from './tail.ts';
 import type { BlockId, Undo } from './undo.ts';
 
@@ -29,12 +27,10 @@ export interface Follower {
   end(reason: EndReason, cursor: string | null): Message;
 }
 
-export interface FollowerOptions {
+export interface FollowerOptions extends Wanted {
   readonly tail: Tail;
   /** For one read of history. */
   readonly reading: () => Promise<BlockReading>;
-  readonly filter: StreamFilter;
-  readonly source: (tables: ServedBuilds) => VersionedSource;
   /** Only what is accepted on L1. */
   readonly isFinal: boolean;
   /** Digest of filters and finality. */
@@ -87,7 +83,8 @@ export function createFollower(options: FollowerOptions): Follower {
     const messages = transfers
       .filter(({ row }) => within === null || isAfter(row, within))
       .map((transfer) => {
-        position = { last: { height, hash }, within: placeOf(transfer), next: height, final };
+        const { position: at, item } = transfer.row;
+        position = { last: { height, hash }, within: { position: at, item }, next: height, final };
         return message('transfer', transfer.json(isOnL1));
       });
     position = { last: { height, hash }, within: null, next: height + 1, final };
@@ -162,15 +159,7 @@ function createBlockReader(
 /** Before the first block of an empty index. */
 const NOWHERE: StreamPosition = { last: null, within: null, next: 0, final: null };
 
-const placeOf = ({ row: { position, item } }: StreamedTransfer): { position: number; item: number } => ({
-  position,
-  item,
-});
-
-function isAfter(
-  row: { readonly position: number; readonly item: number },
-  place: { readonly position: number; readonly item: number },
-): boolean {
+function isAfter(row: PlaceInBlock, place: PlaceInBlock): boolean {
   return row.position > place.position || (row.position === place.position && row.item > place.item);
 }
 

@@ -12,7 +12,7 @@ import { integer, limit } from '../http/params.ts';
 import { StreamedAnswer, defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { resolveSearch, transfersQuery } from '../transfers/filters.ts';
-import { sourceOf } from './blocks.ts';
+import { versionedSourceOf } from '../transfers/versioned-source.ts';
 import type { BlockReading, StreamFilter } from './blocks.ts';
 import { decodeCursor, digestOf } from './cursor.ts';
 import { createFollower } from './follower.ts';
@@ -99,7 +99,7 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
       const format = isEvents ? eventStream : lines;
       const start = startOf((isEvents ? request.header('last-event-id') : '') || query.from, digest);
       const clickhouse = deps.clickhouseFor(request);
-      const source = await sourceOf({ clickhouse, served }, filter);
+      const source = await versionedSourceOf(clickhouse, served, filter);
       const stream = openStream(deps, key.id);
       try {
         await refuseUnknown(deps, clickhouse, start, request.signal);

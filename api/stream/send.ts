@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 
-import { sleep } from '../../infra/lifecycle.ts';
+import { sleep, withTimeout } from '../../infra/lifecycle.ts';
 import type { Logger } from '../../infra/log.ts';
 import { toHttpError } from '../http/errors.ts';
 import type { EndReason, Follower, Message } from './follower.ts';
@@ -82,9 +82,22 @@ async function send(options: SendOptions, body: Readable, room: Room): Promise<v
     wroteAt = performance.now();
     return body.push(text) || (await room.isOpen(SLOW_MS, disconnected));
   };
+  const writeHeartbeat = async (): Promise<void> => {
+    if (format.heartbeat !== null) isSlow = !(await write(format.heartbeat));
+  };
+  /** The next messages; none where the stream ends before they are read. A read may wait long for its place. */
+  const next = async (): Promise<readonly Message[]> => {
+    const reading = readOrRetry(options, stopped);
+    for (;;) {
+      const messages = await withTimeout(reading, HEARTBEAT_MS, null);
+      if (messages !== null) return messages;
+      if (stopped.aborted || isSlow) return [];
+      await writeHeartbeat();
+    }
+  };
   if (format.first !== '') await write(format.first);
   while (!stopped.aborted && !isSlow) {
-    const messages = (await readOrRetry(options, stopped)).slice(0, left());
+    const messages = (await next()).slice(0, left());
     for (const part of partsOf(messages, format)) {
       cursor = part.cursor;
       sent += part.messages;
@@ -99,8 +112,7 @@ async function send(options: SendOptions, body: Readable, room: Room): Promise<v
     if (messages.length > 0) continue;
     const idleMs = HEARTBEAT_MS - (performance.now() - wroteAt);
     await follower.wait(Math.max(1, Math.min(idleMs, deadline - performance.now())), stopped);
-    if (format.heartbeat !== null && performance.now() - wroteAt >= HEARTBEAT_MS)
-      isSlow = !(await write(format.heartbeat));
+    if (performance.now() - wroteAt >= HEARTBEAT_MS) await writeHeartbeat();
   }
   if (disconnected.aborted) {
     body.destroy();
@@ -114,7 +126,7 @@ async function send(options: SendOptions, body: Readable, room: Room): Promise<v
   body.destroy();
 }
 
-/** Stores that cannot be read now are read again; the client gets heartbeats meanwhile. */
+/** Stores that cannot be read now are read again. */
 async function readOrRetry(
   { follower, log }: SendOptions,
   stopped: AbortSignal,

@@ -138,8 +138,6 @@ export function createTail(deps: TailDeps): Tail {
   };
 }
 
-let versions = 0;
-
 async function readView(deps: TailDeps, before: TailView | null): Promise<TailView> {
   const { clickhouse, pool, servedBuilds } = deps;
   const served = await servedBuilds();
@@ -165,7 +163,7 @@ async function readView(deps: TailDeps, before: TailView | null): Promise<TailVi
   // Blocks whose transfers cannot be read yet are left to the next view.
   const isShort = !isBurst && whole.length < fresh.length;
   return {
-    version: (versions += 1),
+    version: (before?.version ?? 0) + 1,
     l1Height: status.l1_height,
     first: chunks[0]?.start ?? null,
     blocks: bounded(isShort ? all.slice(0, firstNew + whole.length) : all),

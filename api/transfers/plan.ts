@@ -14,7 +14,7 @@ import type { Felt } from '../../schemas/felt.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;
-type Felts = Readonly<Partial<Record<FeltFilter, Felt>>>;
+export type Felts = Readonly<Partial<Record<FeltFilter, Felt>>>;
 
 /** Rows read by a key prefix; `subject` if they are all rows of one token or account. */
 interface PlannedSource {
@@ -53,7 +53,7 @@ const token = (felt: Felt): Subject => ({ kind: 'token', felt });
 const account = (felt: Felt): Subject => ({ kind: 'account', felt });
 
 /** Filters that have a key prefix, with the subjects whose totals are their number of rows. */
-function candidatesOf(felts: Felts): { filter: FeltFilter; subjects: Subject[] }[] {
+export function candidatesOf(felts: Felts): { filter: Exclude<FeltFilter, 'txhash'>; subjects: Subject[] }[] {
   const named = [
     ['token', felts.token],
     ['account', felts.account],
@@ -130,8 +130,6 @@ export function planTransfers(tables: Tables, felts: Felts, block: number | null
       };
     case 'search':
       return planSearch(tables, felts.search, facts, isOnly);
-    case 'txhash':
-      return single(transfersOfTransaction(tables));
   }
 }
 

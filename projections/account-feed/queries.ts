@@ -7,7 +7,7 @@ const legs = { account: '', search: '', from: ' AND leg IN (1, 3)', to: ' AND le
 /** An account's transfers, in the order of the key: all, only outgoing, or only incoming ones. */
 export function transfersOfAccount(
   tables: Pick<ServedBuilds, 'table'>,
-  filter: 'account' | 'from' | 'to' | 'search',
+  filter: keyof typeof legs,
 ): TransferSource {
   return {
     sql: `FROM ${tables.table('account_feed')} FINAL WHERE account = ${feltParam(filter)}${legs[filter]}`,
@@ -18,7 +18,7 @@ export function transfersOfAccount(
 /** Every version of the same rows. */
 export function versionsOfAccount(
   tables: Pick<ServedBuilds, 'table'>,
-  filter: 'account' | 'from' | 'to',
+  filter: keyof typeof legs,
 ): VersionedSource {
   return {
     sql: `FROM ${tables.table('account_feed')} WHERE account = ${feltParam(filter)}${legs[filter]}`,

@@ -2,11 +2,11 @@ import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { ascendingSql, descending } from '../descending.ts';
+import { descending } from '../descending.ts';
 import type { ServedBuilds } from '../served.ts';
 import { feltText } from '../transfer-reads.ts';
 
-const revertedRow = z.object({ height: z.int(), hash: feltText, parent: feltText });
+const revertedRow = z.object({ hash: feltText, parent: feltText });
 
 /** Parents of the blocks that were reverted between two heights, both inclusive, by the hash of the block. */
 export async function parentsOfReverted(
@@ -14,7 +14,7 @@ export async function parentsOfReverted(
   tables: Pick<ServedBuilds, 'table'>,
   { from, to }: { readonly from: number; readonly to: number },
 ): Promise<Map<Felt, Felt>> {
-  const sql = `SELECT ${ascendingSql('block_desc')} AS height, hex(block_hash) AS hash, hex(parent_hash) AS parent
+  const sql = `SELECT hex(block_hash) AS hash, hex(parent_hash) AS parent
     FROM ${tables.table('reverted_blocks')} FINAL
     WHERE block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32}`;
   const rows = await clickhouse.rows(

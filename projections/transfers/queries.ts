@@ -34,6 +34,9 @@ export type {
 
 type Tables = Pick<ServedBuilds, 'table'>;
 
+/** The sorting key of `transfers`. */
+const KEY = 'token, block_desc, position_desc, item_desc';
+
 /** A token's transfers, in the order of the key. */
 export function transfersOfToken(tables: Tables): TransferSource {
   return {
@@ -108,8 +111,6 @@ function transactionRows(tables: Tables, param: 'txhash' | 'search'): string {
       WHERE tx_hash = ${feltParam(param)}
     )`;
 }
-
-const KEY = 'token, block_desc, position_desc, item_desc';
 
 /** Every version of a token's transfers. */
 export function versionsOfToken(tables: Tables): VersionedSource {

@@ -1,14 +1,14 @@
-import { createHash } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { mkdir, open, readFile, rename } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 
+import { exportBody } from '../../../api/export/body.ts';
+import type { FileSummary } from '../../../api/export/body.ts';
 import { openExport } from '../../../api/export/open.ts';
 import type { ExportReading } from '../../../api/export/open.ts';
 import { chainStatusRow } from '../../../projections/chain-status/queries.ts';
-import { linkedBlocks } from '../../../projections/indexed-blocks/queries.ts';
+import { runStart } from '../../../projections/indexed-blocks/queries.ts';
 import { exportManifest } from '../../../schemas/api/exports.ts';
 import type { ExportFile, ExportManifest } from '../../../schemas/api/exports.ts';
 import { AppError } from '../../../schemas/errors.ts';
@@ -20,7 +20,7 @@ const FILES = 'files';
  * Writes a Parquet file for every `heights` heights that are accepted on L1 and indexed without a gap, and `manifest.json`,
  * which lists them. Files that are listed stay as they are; an interrupted run leaves no part of a file in the list.
  *
- * @returns the files that were written
+ * @param onFile called with each file that was written
  * @throws INVALID if the folder has files of another number of heights
  */
 export async function buildExportFiles(
@@ -36,8 +36,9 @@ export async function buildExportFiles(
   for (let from = 0; from + heights - 1 <= (l1Height ?? -1); from += heights) {
     signal.throwIfAborted();
     const to = from + heights - 1;
-    const indexed = known.has(from) ? [] : await linkedBlocks(clickhouse, await servedBuilds(), { from, to });
-    if (indexed.length < heights) continue;
+    if (known.has(from)) continue;
+    const start = await runStart(clickhouse, await servedBuilds(), to);
+    if (start === null || start > from) continue;
     const file = await writeFile(reading, folder, { from, to });
     manifest.files.push(file);
     manifest.files.sort((a, b) => a.from_block - b.from_block);
@@ -74,20 +75,19 @@ async function writeFile(
     order: 'asc',
   } as const;
   const { file, rows } = await openExport(reading, { search, format: 'parquet' });
-  const hash = createHash('sha256');
-  let bytes = 0;
-  const meter = new Transform({
-    transform(chunk: Buffer, _, done) {
-      hash.update(chunk);
-      bytes += chunk.length;
-      done(null, chunk);
-    },
+  const summary = Promise.withResolvers<FileSummary>();
+  const body = exportBody({
+    file,
+    format: 'parquet',
+    rows,
+    coding: 'identity',
+    onEnd: async (whole) => summary.resolve(whole),
   });
   const url = `${FILES}/transfers-${from}-${to}.parquet`;
   const part = join(folder, `${url}.part`);
-  await pipeline(file, meter, createWriteStream(part, { flush: true }), { signal: reading.signal });
+  await pipeline(body, createWriteStream(part, { flush: true }), { signal: reading.signal });
   await rename(part, join(folder, url));
-  return { url, from_block: from, to_block: to, rows: rows ?? 0, bytes, sha256: hash.digest('hex') };
+  return { url, from_block: from, to_block: to, ...(await summary.promise) };
 }
 
 /** Replaces a file in one step: a reader sees the old text or the new one. */

@@ -1,22 +1,16 @@
-import { mkdtempSync, rmSync } from 'node:fs';
 import { get } from 'node:http';
 import type { IncomingMessage } from 'node:http';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 
-import { freePort } from '../../../infra/embedded/ports.ts';
-import { inspector } from '../../support/faults/inspect.ts';
 import type { Inspector } from '../../support/faults/inspect.ts';
-import { isolated } from '../../support/isolation.ts';
-import type { Isolated } from '../../support/isolation.ts';
 import { createRandom } from '../../support/random.ts';
 import type { Random } from '../../support/random.ts';
-import { eventually, startService } from '../../support/service.ts';
+import { eventually } from '../../support/service.ts';
 import type { RunningService } from '../../support/service.ts';
-import { createSimulatedNode } from '../../support/starknet/node.ts';
+import { simulatedService } from '../../support/simulated-service.ts';
+import type { SimulatedService } from '../../support/simulated-service.ts';
 import type { SimulatedNode } from '../../support/starknet/node.ts';
 import { apply, createHeld, readEvents, readLines } from '../../support/stream-client.ts';
 import type { Held, StreamMessage } from '../../support/stream-client.ts';
@@ -29,43 +23,21 @@ const SEED = Number(process.env['STREAMS_SEED'] ?? 20_261_125);
 /** Each takes half a second. */
 const CURSORS = Number(process.env['STREAMS_CURSORS'] ?? 100);
 const random = createRandom(SEED);
-let own: Isolated;
+let world: SimulatedService;
 let node: SimulatedNode;
 let service: RunningService;
 let inspected: Inspector;
-let dataDir: string;
 let l1 = 60;
 
 beforeAll(async () => {
-  own = await isolated();
-  dataDir = mkdtempSync(join(tmpdir(), 'tds-streams-'));
-  node = await createSimulatedNode({
-    seed: 'streams',
-    manual: true,
-    initialHead: HEAD,
-    transfersPerBlock: 1,
-    malformed: 0.02,
-    l1: null,
-  });
-  node.control({ command: 'setL1', height: l1 });
-  const env = {
-    ...own.env,
-    STARKNET_RPC_URL: node.url,
-    INDEX_FROM: '0',
-    HEAD_POLL_MS: '50',
-    L1_POLL_SECONDS: '1',
-    LOG_LEVEL: 'warn',
-    PORT: String(await freePort()),
-  };
-  service = await startService(dataDir, env);
-  inspected = inspector(node, env);
+  world = await simulatedService(
+    { seed: 'streams', initialHead: HEAD, transfersPerBlock: 1, l1Height: l1 },
+    { settings: { L1_POLL_SECONDS: '1' } },
+  );
+  ({ node, service, inspected } = world);
 });
 afterAll(async () => {
-  await inspected?.close();
-  await service?.stop();
-  await node?.close();
-  await own?.drop();
-  rmSync(dataDir, { recursive: true, force: true });
+  await world?.close();
 });
 
 interface Kind {

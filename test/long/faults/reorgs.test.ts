@@ -1,65 +1,39 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 
-import { freePort } from '../../../infra/embedded/ports.ts';
-import { createSimulatedNode } from '../../support/starknet/node.ts';
 import type { SimulatedNode } from '../../support/starknet/node.ts';
-import { inspector } from '../../support/faults/inspect.ts';
 import type { Inspector } from '../../support/faults/inspect.ts';
-import { isolated } from '../../support/isolation.ts';
-import type { Isolated } from '../../support/isolation.ts';
-import { eventually, startService } from '../../support/service.ts';
+import { eventually } from '../../support/service.ts';
 import type { RunningService } from '../../support/service.ts';
+import { simulatedService } from '../../support/simulated-service.ts';
+import type { SimulatedService } from '../../support/simulated-service.ts';
 
 /** Reorgs through the whole service on real stores: after each, every table is what the fork in force meant. */
 
 const HEAD = 1700;
 const L1 = 150;
 const STRK = '0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d';
-let own: Isolated;
+let world: SimulatedService;
 let node: SimulatedNode;
 let service: RunningService;
 let inspected: Inspector;
-let dataDir: string;
 
 beforeAll(async () => {
-  own = await isolated();
-  dataDir = mkdtempSync(join(tmpdir(), 'tds-reorgs-'));
-  node = await createSimulatedNode({
-    seed: 'reorgs',
-    manual: true,
-    initialHead: HEAD,
-    transfersPerBlock: 5,
-    malformed: 0.02,
-    l1: null,
-  });
-  node.control({ command: 'setL1', height: L1 });
-  // History is slow, so that it is still being read when the first reorg comes: 150 blocks take ten minutes.
-  const slow = { kind: 'latency', ms: 4000, heights: { from: 0, to: L1 - 1 } } as const;
-  node.control({ command: 'fault', fault: slow });
-  const env = {
-    ...own.env,
-    STARKNET_RPC_URL: node.url,
-    INDEX_FROM: '0',
-    BACKFILL_CHUNK_BLOCKS: '40',
-    BACKFILL_CONCURRENCY: '1',
-    HEAD_POLL_MS: '50',
-    LOG_LEVEL: 'warn',
-    PORT: String(await freePort()),
-  };
-  service = await startService(dataDir, env);
-  inspected = inspector(node, env);
+  world = await simulatedService(
+    { seed: 'reorgs', initialHead: HEAD, transfersPerBlock: 5, l1Height: L1 },
+    {
+      settings: { BACKFILL_CHUNK_BLOCKS: '40', BACKFILL_CONCURRENCY: '1' },
+      prepare(simulated) {
+        // History is slow, so that it is still being read when the first reorg comes: 150 blocks take ten minutes.
+        const slow = { kind: 'latency', ms: 4000, heights: { from: 0, to: L1 - 1 } } as const;
+        simulated.control({ command: 'fault', fault: slow });
+      },
+    },
+  );
+  ({ node, service, inspected } = world);
 });
 afterAll(async () => {
-  await inspected?.close();
-  await service?.stop();
-  await node?.close();
-  await own?.drop();
-  rmSync(dataDir, { recursive: true, force: true });
+  await world?.close();
 });
 
 const settled = async (): Promise<void> => {
