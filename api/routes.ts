@@ -1,3 +1,4 @@
+import type { ObjectStore } from '../infra/object-store/store.ts';
 import type { Sql } from '../infra/postgres/client.ts';
 import { apiKeyRoutes } from './accounts/api-key-routes.ts';
 import { sessionRoutes } from './accounts/session-routes.ts';
@@ -52,7 +53,8 @@ export interface RouteDeps extends Omit<StreamRouteDeps, 'clickhouseFor' | 'pool
   /** Base URL of the IPFS gateway in answers. */
   readonly ipfsGateway: string;
   /** Folder of `tds export build`; null: none. */
-  readonly exportDir: string | null;
+  /** null: none are served. */
+  readonly exportFiles: ObjectStore | null;
   readonly syncCallsPerMinute: number;
   readonly sessionHours: number;
   /** Unix milliseconds. */
@@ -68,7 +70,7 @@ export function apiRoutes(deps: RouteDeps): Route[] {
     ...transferRoutes(deps),
     ...streamRoutes(deps),
     ...exportRoutes(deps),
-    ...exportFileRoutes(deps.exportDir),
+    ...exportFileRoutes(deps.exportFiles),
     ...balanceRoutes({ ...deps, reading }),
     ...portfolioRoutes({ ...deps, reading }),
     ...priceRoutes(deps),

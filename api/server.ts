@@ -13,6 +13,7 @@ import type { Logger } from '../infra/log.ts';
 import { REQUEST_DRAIN_MS } from '../infra/shutdown.ts';
 import { createSealing } from '../infra/sealing.ts';
 import type { Registry } from '../infra/metrics.ts';
+import { openObjectStore } from '../infra/object-store/store.ts';
 import type { Pool } from '../infra/postgres/client.ts';
 import { listen } from '../infra/postgres/listen.ts';
 import { openCounters } from '../infra/redis/client.ts';
@@ -116,7 +117,7 @@ async function composeApp(
       sealing: createSealing(required(config, 'secretKey'), config.secretKeysPrevious),
       checkUrl: options.checkUrl,
       ipfsGateway: config.ipfsPublicGatewayUrl ?? config.ipfsGatewayUrl,
-      exportDir: config.exportDir,
+      exportFiles: config.exportFiles === null ? null : await openObjectStore(config.exportFiles),
       syncCallsPerMinute: config.syncCallsPerMinute,
       sessionHours: config.sessionHours,
       now,

@@ -438,11 +438,11 @@ export const settings = {
     60,
     'calls per minute to the encrypted sync, per client address',
   ),
-  exportDir: setting(
-    'EXPORT_DIR',
+  exportFiles: setting(
+    'EXPORT_FILES',
     z.string().nullable(),
     null,
-    'folder of `tds export build`, whose files the API serves; unset: none',
+    'folder or `s3://` URL of `tds export build`, whose files the API serves; unset: none',
   ),
   streamsPerKey: setting(
     'STREAMS_PER_KEY',

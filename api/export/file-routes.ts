@@ -1,9 +1,6 @@
-import { createReadStream } from 'node:fs';
-import { readFile, stat } from 'node:fs/promises';
-import { join } from 'node:path';
-
 import { z } from 'zod';
 
+import type { ObjectStore } from '../../infra/object-store/store.ts';
 import { exportManifest } from '../../schemas/api/exports.ts';
 import { HttpError, notFound } from '../http/errors.ts';
 import { StreamedAnswer, defineRoute } from '../http/route.ts';
@@ -11,12 +8,12 @@ import type { Route } from '../http/route.ts';
 
 const PARQUET = 'application/vnd.apache.parquet';
 
-/** @param folder that of `tds export build`; null: none, and both routes answer 404 */
-export function exportFileRoutes(folder: string | null): Route[] {
-  return [manifestRoute(folder), fileRoute(folder)];
+/** @param store that of `tds export build`; null: none, and both routes answer 404 */
+export function exportFileRoutes(store: ObjectStore | null): Route[] {
+  return [manifestRoute(store), fileRoute(store)];
 }
 
-function manifestRoute(folder: string | null): Route {
+function manifestRoute(store: ObjectStore | null): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/export/manifest.json',
@@ -27,13 +24,14 @@ function manifestRoute(folder: string | null): Route {
     auth: 'key',
     response: { 200: exportManifest },
     async handler() {
-      const text = await ifThere(readFile(pathIn(folder, 'manifest.json'), 'utf8'));
+      const text = await store?.text('manifest.json');
+      if (text === undefined || text === null) throw notFound();
       return { status: 200, body: exportManifest.parse(JSON.parse(text)) };
     },
   });
 }
 
-function fileRoute(folder: string | null): Route {
+function fileRoute(store: ObjectStore | null): Route {
   const file = new StreamedAnswer({ [PARQUET]: 'The file, or the part of it that `Range` names' });
   return defineRoute({
     method: 'GET',
@@ -46,11 +44,12 @@ function fileRoute(folder: string | null): Route {
     response: { 200: file, 206: file },
     errors: [416],
     async handler({ input: { params }, request }) {
-      const path = pathIn(folder, join('files', params.name));
-      const { size } = await ifThere(stat(path));
+      const name = `files/${params.name}`;
+      const size = await store?.size(name);
+      if (store === null || size === undefined || size === null) throw notFound();
       const range = rangeOf(request.header('range'), size);
       const { start, end } = range ?? { start: 0, end: size - 1 };
-      const body = { mediaType: PARQUET, stream: createReadStream(path, { start, end }) };
+      const body = { mediaType: PARQUET, stream: await store.read(name, { start, end }) };
       const headers = {
         'Accept-Ranges': 'bytes',
         'Cache-Control': 'private, max-age=31536000, immutable',
@@ -60,21 +59,6 @@ function fileRoute(folder: string | null): Route {
       return { status: 206, headers: { ...headers, 'Content-Range': `bytes ${start}-${end}/${size}` }, body };
     },
   });
-}
-
-/** @throws 404 without a folder */
-function pathIn(folder: string | null, name: string): string {
-  if (folder === null) throw notFound();
-  return join(folder, name);
-}
-
-/** @throws 404 if there is no such file */
-async function ifThere<T>(work: Promise<T>): Promise<T> {
-  try {
-    return await work;
-  } catch (error) {
-    throw (error as NodeJS.ErrnoException).code === 'ENOENT' ? notFound() : error;
-  }
 }
 
 /**

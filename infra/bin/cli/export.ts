@@ -6,6 +6,7 @@ import { AppError } from '../../../schemas/errors.ts';
 import type { Logger } from '../../log.ts';
 import { commandConfig } from '../command-config.ts';
 import { withStores } from '../connect.ts';
+import { openObjectStore } from '../../object-store/store.ts';
 import { buildExportFiles } from '../operator/export-files.ts';
 import { withInterrupt } from './progress.ts';
 
@@ -19,18 +20,22 @@ export function exportCommand(program: Command, log: Logger, say: (line: string)
     .command('build')
     .description(
       'write a Parquet file for every range of heights that is accepted on L1 and indexed, and manifest.json, which lists ' +
-        'them with their SHA-256; listed files stay as they are. The API serves the folder that EXPORT_DIR names',
+        'them with their SHA-256; listed files stay as they are. The API serves what EXPORT_FILES names',
     )
-    .requiredOption('--to <folder>', 'folder of the manifest')
+    .requiredOption(
+      '--to <folder>',
+      'folder of the manifest, or s3://BUCKET/PREFIX with the AWS_ variables of the AWS tools (AWS_ENDPOINT_URL_S3 for another store)',
+    )
     .option('--heights <n>', 'heights of a file', positiveInteger, HEIGHTS)
-    .action(async ({ to: folder, heights }: { to: string; heights: number }) => {
+    .action(async ({ to, heights }: { to: string; heights: number }) => {
+      const store = await openObjectStore(to);
       let files = 0;
       await withStores(commandConfig(process.env), 'tds-export', log, ({ pool, clickhouse }) =>
         withInterrupt(
           () => new AppError('CONFLICT', 'Stopped; the next run goes on from here'),
           async (signal) => {
             const reading = { pool, clickhouse, servedBuilds: () => servedBuilds(pool), signal };
-            await buildExportFiles(reading, { folder, heights }, ({ url, rows, bytes }) => {
+            await buildExportFiles(reading, { store, heights }, ({ url, rows, bytes }) => {
               files += 1;
               say(`${url}: ${rows} transfers, ${bytes} bytes`);
             });

@@ -1,7 +1,4 @@
-import { createWriteStream } from 'node:fs';
-import { mkdir, open, readFile, rename } from 'node:fs/promises';
-import { join } from 'node:path';
-import { pipeline } from 'node:stream/promises';
+import { Readable } from 'node:stream';
 
 import { exportBody } from '../../../api/export/body.ts';
 import type { FileSummary } from '../../../api/export/body.ts';
@@ -12,25 +9,24 @@ import { runStart } from '../../../projections/indexed-blocks/queries.ts';
 import { exportManifest } from '../../../schemas/api/exports.ts';
 import type { ExportFile, ExportManifest } from '../../../schemas/api/exports.ts';
 import { AppError } from '../../../schemas/errors.ts';
+import type { ObjectStore } from '../../object-store/store.ts';
 
-/** Folder of the files within that of the manifest. */
-const FILES = 'files';
+const MANIFEST = 'manifest.json';
 
 /**
  * Writes a Parquet file for every `heights` heights that are accepted on L1 and indexed without a gap, and `manifest.json`,
  * which lists them. Files that are listed stay as they are; an interrupted run leaves no part of a file in the list.
  *
  * @param onFile called with each file that was written
- * @throws INVALID if the folder has files of another number of heights
+ * @throws INVALID if the store has files of another number of heights
  */
 export async function buildExportFiles(
   reading: ExportReading,
-  { folder, heights }: { readonly folder: string; readonly heights: number },
+  { store, heights }: { readonly store: ObjectStore; readonly heights: number },
   onFile: (file: ExportFile) => void,
 ): Promise<void> {
   const { pool, servedBuilds, clickhouse, signal } = reading;
-  await mkdir(join(folder, FILES), { recursive: true });
-  const manifest = await readManifest(folder, heights);
+  const manifest = await readManifest(store, heights);
   const known = new Set(manifest.files.map(({ from_block: from }) => from));
   const { l1_height: l1Height } = await chainStatusRow(pool, (await servedBuilds()).schema('chain-status'));
   for (let from = 0; from + heights - 1 <= (l1Height ?? -1); from += heights) {
@@ -39,30 +35,26 @@ export async function buildExportFiles(
     if (known.has(from)) continue;
     const start = await runStart(clickhouse, await servedBuilds(), to);
     if (start === null || start > from) continue;
-    const file = await writeFile(reading, folder, { from, to });
+    const file = await writeFile(reading, store, { from, to });
     manifest.files.push(file);
     manifest.files.sort((a, b) => a.from_block - b.from_block);
-    await replace(join(folder, 'manifest.json'), JSON.stringify(manifest, null, 2));
+    const text = JSON.stringify(manifest, null, 2);
+    await store.write(MANIFEST, Readable.from([text], { objectMode: false }), signal);
     onFile(file);
   }
 }
 
-async function readManifest(folder: string, heights: number): Promise<ExportManifest> {
-  let text: string;
-  try {
-    text = await readFile(join(folder, 'manifest.json'), 'utf8');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return { heights, files: [] };
-    throw error;
-  }
+async function readManifest(store: ObjectStore, heights: number): Promise<ExportManifest> {
+  const text = await store.text(MANIFEST);
+  if (text === null) return { heights, files: [] };
   const manifest = exportManifest.parse(JSON.parse(text));
   if (manifest.heights === heights) return manifest;
-  throw new AppError('INVALID', `The folder has files of ${manifest.heights} heights: use another folder`);
+  throw new AppError('INVALID', `There are files of ${manifest.heights} heights already: write elsewhere`);
 }
 
 async function writeFile(
   reading: ExportReading,
-  folder: string,
+  store: ObjectStore,
   { from, to }: { readonly from: number; readonly to: number },
 ): Promise<ExportFile> {
   const search = {
@@ -83,21 +75,7 @@ async function writeFile(
     coding: 'identity',
     onEnd: async (whole) => summary.resolve(whole),
   });
-  const url = `${FILES}/transfers-${from}-${to}.parquet`;
-  const part = join(folder, `${url}.part`);
-  await pipeline(body, createWriteStream(part, { flush: true }), { signal: reading.signal });
-  await rename(part, join(folder, url));
+  const url = `files/transfers-${from}-${to}.parquet`;
+  await store.write(url, body, reading.signal);
   return { url, from_block: from, to_block: to, ...(await summary.promise) };
-}
-
-/** Replaces a file in one step: a reader sees the old text or the new one. */
-async function replace(path: string, text: string): Promise<void> {
-  const part = await open(`${path}.part`, 'w');
-  try {
-    await part.writeFile(text);
-    await part.sync();
-  } finally {
-    await part.close();
-  }
-  await rename(`${path}.part`, path);
 }

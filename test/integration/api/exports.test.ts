@@ -33,6 +33,7 @@ import { readLines } from '../../support/stream-client.ts';
 import type { StreamMessage } from '../../support/stream-client.ts';
 import { atEnd, until } from '../../support/projection-world.ts';
 import { createRandom } from '../../support/random.ts';
+import { startSimulatedS3 } from '../../support/s3.ts';
 import { COIN, NFT, writeSmallChain } from '../../support/small-chain.ts';
 import { tds } from '../../support/tds.ts';
 import { matching } from '../../support/transfer-oracle.ts';
@@ -353,54 +354,64 @@ test('an export begins again where a reorg comes before its statement, and waits
   }
 });
 
-test('files of heights accepted on L1 are written once, listed with their hashes and served by range', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'tds-export-'));
-  const build = async () => await tds(world.env, 'export', 'build', '--to', folder, '--heights', '5');
-  const serving = await world.anotherApi({ env: { EXPORT_DIR: folder } });
-  const get = async (path: string, more: Record<string, string> = {}) =>
-    await fetch(`${serving.url}/api/export/${path}`, { headers: { ...headers, ...more } });
-  try {
-    expect((await get('manifest.json')).status).toBe(404);
-    const first = await build();
-    expect(first).toMatchObject({ code: 0, stderr: '' });
-    const { heights, files } = exportManifest.parse(await (await get('manifest.json')).json());
-    expect([heights, files.map((file) => [file.from_block, file.to_block])]).toEqual([
-      5,
-      [
-        [0, 4],
-        [5, 9],
-      ],
-    ]);
-    for (const { url, rows, bytes, sha256: hash, from_block: from, to_block: to } of files) {
-      const answer = await get(url);
-      const body = Buffer.from(await answer.arrayBuffer());
-      expect([answer.status, body.length, sha256(body)]).toEqual([200, bytes, hash]);
-      const wanted = expected(chain, { from_block: String(from), to_block: String(to) });
-      expect(wanted).toHaveLength(rows);
-      expect(firstDifference((await rowsOf('parquet', body)).rows, wanted)).toBe(null);
-      for (const [range, start, end] of [
-        ['bytes=0-3', 0, 4],
-        [`bytes=${bytes - 4}-`, bytes - 4, bytes],
-        ['bytes=-8', bytes - 8, bytes],
-        [`bytes=10-${bytes + 10}`, 10, bytes],
-      ] as const) {
-        const part = await get(url, { range });
-        expect([part.status, part.headers.get('content-range')]).toEqual([
-          206,
-          `bytes ${start}-${end - 1}/${bytes}`,
-        ]);
-        expect(Buffer.from(await part.arrayBuffer()).equals(body.subarray(start, end))).toBe(true);
+test.each(['folder', 'bucket'])(
+  'files of heights accepted on L1 are written once to a %s, listed with their hashes and served by range',
+  async (kind) => {
+    const folder = mkdtempSync(join(tmpdir(), 'tds-export-'));
+    const s3 = await startSimulatedS3();
+    for (const [name, value] of Object.entries(s3.env)) vi.stubEnv(name, value);
+    const to = kind === 'folder' ? folder : 's3://bucket/of transfers/';
+    const build = async (...options: string[]) =>
+      await tds({ ...world.env, ...s3.env }, 'export', 'build', '--to', to, ...options);
+    const serving = await world.anotherApi({ env: { EXPORT_FILES: to } });
+    const get = async (path: string, more: Record<string, string> = {}) =>
+      await fetch(`${serving.url}/api/export/${path}`, { headers: { ...headers, ...more } });
+    try {
+      expect((await get('manifest.json')).status).toBe(404);
+      const first = await build('--heights', '5');
+      expect(first).toMatchObject({ code: 0, stderr: '' });
+      const { heights, files } = exportManifest.parse(await (await get('manifest.json')).json());
+      expect([heights, files.map((file) => [file.from_block, file.to_block])]).toEqual([
+        5,
+        [
+          [0, 4],
+          [5, 9],
+        ],
+      ]);
+      for (const { url, rows, bytes, sha256: hash, from_block: from, to_block: to } of files) {
+        const answer = await get(url);
+        const body = Buffer.from(await answer.arrayBuffer());
+        expect([answer.status, body.length, sha256(body)]).toEqual([200, bytes, hash]);
+        const wanted = expected(chain, { from_block: String(from), to_block: String(to) });
+        expect(wanted).toHaveLength(rows);
+        expect(firstDifference((await rowsOf('parquet', body)).rows, wanted)).toBe(null);
+        for (const [range, start, end] of [
+          ['bytes=0-3', 0, 4],
+          [`bytes=${bytes - 4}-`, bytes - 4, bytes],
+          ['bytes=-8', bytes - 8, bytes],
+          [`bytes=10-${bytes + 10}`, 10, bytes],
+        ] as const) {
+          const part = await get(url, { range });
+          expect([part.status, part.headers.get('content-range')]).toEqual([
+            206,
+            `bytes ${start}-${end - 1}/${bytes}`,
+          ]);
+          expect(Buffer.from(await part.arrayBuffer()).equals(body.subarray(start, end))).toBe(true);
+        }
+        expect((await get(url, { range: `bytes=${bytes}-` })).status).toBe(416);
       }
-      expect((await get(url, { range: `bytes=${bytes}-` })).status).toBe(416);
+      expect((await build('--heights', '5')).stdout).toContain('No new range is complete.');
+      expect((await get('files/manifest.json')).status).toBe(404);
+      expect((await build('--heights', '6')).code).toBe(1);
+      expect([...s3.objects.keys()].length).toBe(kind === 'folder' ? 0 : files.length + 1);
+    } finally {
+      await s3.close();
+      vi.unstubAllEnvs();
+      await serving.close();
+      rmSync(folder, { recursive: true, force: true });
     }
-    expect((await build()).stdout).toContain('No new range is complete.');
-    expect((await get('files/manifest.json')).status).toBe(404);
-    expect((await tds(world.env, 'export', 'build', '--to', folder, '--heights', '6')).code).toBe(1);
-  } finally {
-    await serving.close();
-    rmSync(folder, { recursive: true, force: true });
-  }
-});
+  },
+);
 
 test('every export has one whole chain, that of its block hash, while the chain changes', async () => {
   const chains = new Map(

@@ -1,0 +1,60 @@
+import type { Readable } from 'node:stream';
+
+import { GetObjectCommand, HeadObjectCommand, S3Client, S3ServiceException } from '@aws-sdk/client-s3';
+import { Upload } from '@aws-sdk/lib-storage';
+
+import type { ObjectStore } from './store.ts';
+
+/** A part of an upload: an object has at most 10,000, and two are held in memory. */
+const PART_BYTES = 16 * 1024 * 1024;
+
+/**
+ * A bucket of S3, or of a store that speaks its protocol. Endpoint, region and credentials are those of the AWS tools:
+ * `AWS_ENDPOINT_URL_S3`, `AWS_REGION`, `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, or a profile, or the machine's role.
+ */
+export function createS3Store(bucket: string, prefix: string): ObjectStore {
+  const hasEndpoint = ['AWS_ENDPOINT_URL_S3', 'AWS_ENDPOINT_URL'].some((name) => process.env[name]);
+  const client = new S3Client({
+    // Others than AWS have no host name for each bucket, and do not know the checksums that AWS added in 2024.
+    ...(hasEndpoint ? { forcePathStyle: true } : {}),
+    requestChecksumCalculation: 'WHEN_REQUIRED',
+    responseChecksumValidation: 'WHEN_REQUIRED',
+  });
+  const named = (name: string) => ({ Bucket: bucket, Key: prefix === '' ? name : `${prefix}/${name}` });
+  return {
+    async text(name) {
+      const answer = await ifThere(client.send(new GetObjectCommand(named(name))));
+      return (await answer?.Body?.transformToString('utf8')) ?? null;
+    },
+    async size(name) {
+      const answer = await ifThere(client.send(new HeadObjectCommand(named(name))));
+      return answer?.ContentLength ?? null;
+    },
+    async read(name, { start, end }) {
+      const { Body } = await client.send(
+        new GetObjectCommand({ ...named(name), Range: `bytes=${start}-${end}` }),
+      );
+      return Body as Readable;
+    },
+    async write(name, body, signal) {
+      const params = { ...named(name), Body: body };
+      const upload = new Upload({ client, params, partSize: PART_BYTES, queueSize: 2 });
+      const abort = (): void => void upload.abort();
+      signal.addEventListener('abort', abort, { once: true });
+      try {
+        await upload.done();
+      } finally {
+        signal.removeEventListener('abort', abort);
+      }
+    },
+  };
+}
+
+async function ifThere<T>(request: Promise<T>): Promise<T | null> {
+  try {
+    return await request;
+  } catch (error) {
+    if (error instanceof S3ServiceException && error.$metadata.httpStatusCode === 404) return null;
+    throw error;
+  }
+}

@@ -1,0 +1,107 @@
+import { createHash, randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { buffer } from 'node:stream/consumers';
+
+import { rangeOf } from '../../api/export/file-routes.ts';
+
+/** A simulated object store, which speaks the part of S3's protocol that an upload in parts and reads by range need. */
+export interface SimulatedS3 {
+  /** What a client's environment needs. */
+  readonly env: Readonly<Record<string, string>>;
+  /** By `BUCKET/KEY`. */
+  readonly objects: ReadonlyMap<string, Buffer>;
+  /** Uploads that have neither been completed nor aborted. */
+  openUploads(): number;
+  close(): Promise<void>;
+}
+
+const ACCESS_KEY = 'simulated';
+
+export async function startSimulatedS3(): Promise<SimulatedS3> {
+  const objects = new Map<string, Buffer>();
+  const uploads = new Map<string, Map<number, Buffer>>();
+  const server = createServer((request, response) => {
+    void answer(request, response, { objects, uploads }).catch(() => response.destroy());
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    env: {
+      AWS_ENDPOINT_URL_S3: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+      AWS_REGION: 'us-east-1',
+      AWS_ACCESS_KEY_ID: ACCESS_KEY,
+      AWS_SECRET_ACCESS_KEY: randomUUID(),
+    },
+    objects,
+    openUploads: () => uploads.size,
+    async close() {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
+
+async function answer(
+  request: IncomingMessage,
+  response: ServerResponse,
+  {
+    objects,
+    uploads,
+  }: { readonly objects: Map<string, Buffer>; readonly uploads: Map<string, Map<number, Buffer>> },
+): Promise<void> {
+  const { pathname, searchParams } = new URL(request.url ?? '', 'http://localhost');
+  const key = decodeURIComponent(pathname.slice(1));
+  const body = await buffer(request);
+  const [uploadId, part] = [searchParams.get('uploadId'), searchParams.get('partNumber')];
+  const parts = uploads.get(uploadId ?? '');
+  const xml = (text: string): void => void response.setHeader('content-type', 'application/xml').end(text);
+  const fail = (status: number, code: string): void => {
+    response.statusCode = status;
+    xml(`<Error><Code>${code}</Code><Message>${code}</Message></Error>`);
+  };
+  if (!request.headers.authorization?.startsWith(`AWS4-HMAC-SHA256 Credential=${ACCESS_KEY}/`)) {
+    fail(403, 'AccessDenied');
+  } else if (uploadId !== null && parts === undefined) fail(404, 'NoSuchUpload');
+  else if (request.method === 'POST' && searchParams.has('uploads')) {
+    const id = randomUUID();
+    uploads.set(id, new Map());
+    xml(`<InitiateMultipartUploadResult><UploadId>${id}</UploadId></InitiateMultipartUploadResult>`);
+  } else if (request.method === 'PUT' && parts !== undefined) {
+    parts.set(Number(part), body);
+    response.setHeader('etag', etagOf(body)).end();
+  } else if (request.method === 'POST' && parts !== undefined) {
+    const inOrder = [...parts].toSorted(([a], [b]) => a - b).map(([, bytes]) => bytes);
+    objects.set(key, Buffer.concat(inOrder));
+    uploads.delete(uploadId ?? '');
+    xml('<CompleteMultipartUploadResult></CompleteMultipartUploadResult>');
+  } else if (request.method === 'DELETE' && parts !== undefined) {
+    uploads.delete(uploadId ?? '');
+    response.writeHead(204).end();
+  } else if (request.method === 'PUT') {
+    objects.set(key, body);
+    response.setHeader('etag', etagOf(body)).end();
+  } else readObject(request, response, objects.get(key) ?? null, () => fail(404, 'NoSuchKey'));
+}
+
+function readObject(
+  request: IncomingMessage,
+  response: ServerResponse,
+  object: Buffer | null,
+  onMissing: () => void,
+): void {
+  if (object === null) {
+    onMissing();
+    return;
+  }
+  const range = rangeOf(request.headers.range ?? '', object.length);
+  const { start, end } = range ?? { start: 0, end: object.length - 1 };
+  response.writeHead(range === null ? 200 : 206, { 'content-length': end - start + 1 });
+  response.end(request.method === 'HEAD' ? undefined : object.subarray(start, end + 1));
+}
+
+function etagOf(bytes: Buffer): string {
+  return `"${createHash('md5').update(bytes).digest('hex')}"`;
+}
