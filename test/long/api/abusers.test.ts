@@ -22,7 +22,7 @@ import type { WorldBlock } from '../../support/transfer-world.ts';
 /** Polite callers get right answers while abusers of every kind come and go. */
 
 /** At full length 300. */
-const SECONDS = Number(process.env['ABUSE_SECONDS'] ?? 90);
+const SECONDS = Number(process.env['ABUSE_SECONDS'] ?? 60);
 const SEED = Number(process.env['ABUSE_SEED'] ?? Date.now() % 1_000_000);
 const HOT = toFelt(0x407n);
 const HOARDER = toFelt(0x40a4d34n);
