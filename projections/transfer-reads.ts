@@ -338,12 +338,13 @@ const versionedRow = transferRow
  * among them: they show that a block is being reverted before `indexed_blocks` shows it, which FINAL would hide. So does a row
  * of another fork in the place of one that matches, which therefore need not match.
  *
- * @param seqs versions of the indexed blocks from `lo` to `hi`, one for each height
+ * @param read.seqs versions of the indexed blocks from `lo` to `hi`, one for each height
+ * @param read.limit rows at most
  */
 export function versionedTransfers(
   source: VersionedSource,
   filters: TransferFilters,
-  seqs: readonly number[],
+  { seqs, limit }: { readonly seqs: readonly number[]; readonly limit: number },
 ): { query: ChQuery<VersionedTransfer>; params: Params } {
   const others = rowPredicates(source, filters);
   const isNewer = `seq > {seqs:Array(UInt64)}[${ascendingSql('block_desc')} - ${filters.lo} + 1]`;
@@ -351,9 +352,9 @@ export function versionedTransfers(
       SELECT * ${source.sql} AND block_desc BETWEEN {newest:UInt32} AND {oldest:UInt32}
       ORDER BY ${source.key}, seq DESC LIMIT 1 BY ${source.key}
     ) ${others.length === 0 ? '' : `WHERE (${others.join(' AND ')}) OR ${isNewer}`}
-    ORDER BY block_desc DESC, position_desc DESC, item_desc DESC`;
+    ORDER BY block_desc DESC, position_desc DESC, item_desc DESC LIMIT {limit:UInt32}`;
   return {
     query: { name: 'transfers.versioned', sql, row: versionedRow },
-    params: { ...filterParams([source], filters), seqs },
+    params: { ...filterParams([source], filters), seqs, limit },
   };
 }

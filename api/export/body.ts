@@ -3,6 +3,7 @@ import { PassThrough, pipeline } from 'node:stream';
 import type { Readable, Transform } from 'node:stream';
 import { constants, createGzip, createZstdCompress } from 'node:zlib';
 
+import { acceptedWeights } from '../http/accept.ts';
 import type { ExportFormat } from '../../projections/transfers/queries.ts';
 
 /** What a whole file turned out to be. */
@@ -25,10 +26,6 @@ export interface ExportBodyOptions {
 
 export type Coding = 'zstd' | 'gzip' | 'identity';
 
-/** A client that takes nothing for so long is dropped: ClickHouse keeps its query open meanwhile. */
-const STALL_MS = 60_000;
-const LOOK_MS = 5000;
-
 /** The file in its content coding. It ends only when the file has ended and `onEnd` has resolved. */
 export function exportBody({ file, format, rows, coding, onEnd }: ExportBodyOptions): Readable {
   const hash = createHash('sha256');
@@ -45,14 +42,8 @@ export function exportBody({ file, format, rows, coding, onEnd }: ExportBodyOpti
     await onEnd({ rows: counted, sha256: hash.digest('hex'), bytes });
   };
   const coded = coders[coding]();
-  pipeline(file, metered, coded, () => clearInterval(timer));
-  let [seen, stalledMs] = [-1, 0];
-  const timer = setInterval(() => {
-    // Bytes that wait, and none more that could be written: the client is what everything waits for.
-    stalledMs = coded.readableLength > 0 && bytes === seen ? stalledMs + LOOK_MS : 0;
-    seen = bytes;
-    if (stalledMs >= STALL_MS) coded.destroy(new Error('the client reads too slowly'));
-  }, LOOK_MS);
+  // An error reaches whoever reads the file.
+  pipeline(file, metered, coded, () => {});
   return coded;
 }
 
@@ -81,15 +72,8 @@ function lineCounter(isCsv: boolean): (chunk: Buffer) => number {
 
 /** The best content coding that an `Accept-Encoding` header allows; `identity` without one. */
 export function codingOf(accepted: string): Coding {
-  const weights = new Map(
-    accepted.split(',').map((part) => {
-      const [name = '', ...params] = part.toLowerCase().split(';');
-      const q = params.map((param) => /^\s*q=([0-9.]+)\s*$/.exec(param)?.[1]).find((text) => text);
-      return [name.trim(), q === undefined ? 1 : Number(q)];
-    }),
-  );
-  const weightOf = (name: Coding): number => weights.get(name) ?? weights.get('*') ?? 0;
-  const [zstd, gzip] = [weightOf('zstd'), weightOf('gzip')];
-  if (zstd <= 0 && gzip <= 0) return 'identity';
+  const weightOf = acceptedWeights(accepted);
+  const [zstd, gzip, identity] = [weightOf('zstd') ?? 0, weightOf('gzip') ?? 0, weightOf('identity') ?? 0];
+  if (Math.max(zstd, gzip) <= 0 || identity > Math.max(zstd, gzip)) return 'identity';
   return zstd >= gzip ? 'zstd' : 'gzip';
 }

@@ -29,6 +29,8 @@ interface SharedByRoutes {
 
 /** Limits of sending an answer: until then it is held in memory, and its request may keep a place for reads. */
 const SENDING_SECONDS = 60;
+const STALL_MS = 60_000;
+const STALL_LOOK_MS = 5000;
 const WANTED_SENDING_SECONDS = 5;
 
 /** The middleware that runs a declared route. */
@@ -146,6 +148,20 @@ function stream(context: Context, { mediaType, stream: parts, trailers }: Stream
   if (trailers !== undefined) parts.once('end', () => context.res.addTrailers(trailers()));
   context.type = mediaType;
   context.body = parts;
+  dropIfStalled(context);
+}
+
+/** Disconnects a client that takes nothing of what waits for it. */
+function dropIfStalled({ res }: Context): void {
+  let [taken, stalledMs] = [-1, 0];
+  const timer = setInterval(() => {
+    const waiting = res.writableLength;
+    const now = (res.socket?.bytesWritten ?? 0) - waiting;
+    stalledMs = waiting > 0 && now === taken ? stalledMs + STALL_LOOK_MS : 0;
+    taken = now;
+    if (stalledMs >= STALL_MS) res.destroy();
+  }, STALL_LOOK_MS);
+  res.once('close', () => clearInterval(timer));
 }
 
 /** Disconnects a client that reads too slowly, sooner if others wait for the place that its request keeps. */

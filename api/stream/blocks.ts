@@ -40,10 +40,14 @@ export interface Wanted {
   readonly source: VersionedSourceIn;
 }
 
+/** Rows of a read of several blocks. */
+const MOST_ROWS = 20_000;
+const NO_LIMIT = 0xffff_ffff;
+
 /**
  * The blocks of consecutive heights from the first of `heights`, each the parent of the next, with their transfers. It ends
  * before the first height that is not indexed or is just being reverted or indexed again, so that it may be empty: a block
- * that is returned has all its transfers, and none of another block.
+ * that is returned has all its transfers, and none of another block. It also ends where there are many rows.
  */
 export async function readBlocks(
   reading: BlockReading,
@@ -51,23 +55,47 @@ export async function readBlocks(
   heights: Heights,
 ): Promise<StreamedBlock[]> {
   const blocks = linkedPrefix(await linkedBlocks(reading.clickhouse, reading.served, heights), heights.from);
-  return await withTransfers(reading, wanted, blocks);
+  const rows = await readRows(reading, wanted, blocks, MOST_ROWS + 1);
+  const last = rows[MOST_ROWS];
+  if (last === undefined) return await settle(reading, wanted, blocks, rows);
+  // The last block may have more rows than were read.
+  const whole = blocks.filter(({ height }) => height < last.transfer.block);
+  if (whole.length === 0) return await withTransfers(reading, wanted, blocks.slice(0, 1));
+  return await settle(reading, wanted, whole, rows);
 }
 
 /** The same for blocks that were read, each the parent of the next. Their rows were inserted before they could be read. */
 export async function withTransfers(
-  { clickhouse, pool, served }: BlockReading,
-  { filter, source }: Wanted,
+  reading: BlockReading,
+  wanted: Wanted,
   blocks: readonly LinkedBlock[],
 ): Promise<StreamedBlock[]> {
+  return await settle(reading, wanted, blocks, await readRows(reading, wanted, blocks, NO_LIMIT));
+}
+
+async function readRows(
+  { clickhouse, served }: BlockReading,
+  { filter, source }: Wanted,
+  blocks: readonly LinkedBlock[],
+  limit: number,
+): Promise<VersionedTransfer[]> {
   const [first, last] = [blocks[0], blocks.at(-1)];
   if (first === undefined || last === undefined) return [];
   const filters = { felts: filter, lo: first.height, hi: last.height };
   const seqs = blocks.map(({ seq }) => seq);
-  const { query, params } = versionedTransfers(source(served), filters, seqs);
-  const rows = await clickhouse.rows(query, params, {
+  const { query, params } = versionedTransfers(source(served), filters, { seqs, limit });
+  return await clickhouse.rows(query, params, {
     settings: { max_result_rows: 0, max_threads: 1, select_sequential_consistency: 1 },
   });
+}
+
+/** The blocks before the first one that is being reverted or indexed again, each with its rows. */
+async function settle(
+  { pool, served }: BlockReading,
+  { filter }: Wanted,
+  blocks: readonly LinkedBlock[],
+  rows: readonly VersionedTransfer[],
+): Promise<StreamedBlock[]> {
   const byHeight = Map.groupBy(rows, ({ transfer }) => transfer.block);
   const isAll = Object.keys(filter).length === 0;
   const whole = blocks.map((block) => ({

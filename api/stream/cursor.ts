@@ -36,6 +36,9 @@ const NONE = 0xffff_ffff;
 const DIGEST_BYTES = 8;
 const at = { type: 1, digest: 2, final: 10, next: 14, hash: 18, position: 50, item: 54, mark: 58 } as const;
 
+/** Behind the newest block, whichever that is: of a stream that ends before it has seen one. */
+export const NEWEST_POSITION: StreamPosition = { last: null, within: null, next: NONE, final: null };
+
 /** @param filters text that identifies the filters; `decodeCursor` takes the cursor with the same ones only */
 export function encodeCursor(
   { last, within, next, final }: StreamPosition,
@@ -53,6 +56,13 @@ export function encodeCursor(
   bytes.writeUInt32BE(within?.position ?? NONE, at.position);
   bytes.writeUInt32BE(within?.item ?? NONE, at.item);
   if (mark !== '') digestOf(mark).copy(bytes, at.mark);
+  return bytes.toString('base64url');
+}
+
+/** The cursor of another message with the same position. */
+export function cursorOfType(cursor: string, type: MessageType): string {
+  const bytes = Buffer.from(cursor, 'base64url');
+  bytes.writeUInt8(typeCodes[type], at.type);
   return bytes.toString('base64url');
 }
 

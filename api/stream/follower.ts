@@ -1,7 +1,7 @@
 import { isoSeconds } from '../transfers/present.ts';
 import { isMatch, readBlocks } from './blocks.ts';
 import type { BlockReading, StreamFilter, StreamedBlock, Wanted } from './blocks.ts';
-import { encodeCursor } from './cursor.ts';
+import { NEWEST_POSITION, cursorOfType, encodeCursor } from './cursor.ts';
 import type { MessageType, PlaceInBlock, StreamPosition } from './cursor.ts';
 import type { Tail, TailView } from './tail.ts';
 import type { BlockId, Undo } from './undo.ts';
@@ -33,6 +33,8 @@ export interface FollowerOptions extends Wanted {
   readonly reading: () => Promise<BlockReading>;
   /** Only what is accepted on L1. */
   readonly isFinal: boolean;
+  /** The client takes all there is: history is read ahead. */
+  readonly isEndless: boolean;
   /** Digest of filters and finality. */
   readonly digest: Buffer;
   readonly start: StreamStart;
@@ -55,6 +57,8 @@ const MANY_TRANSFERS = 6000;
 export function createFollower(options: FollowerOptions): Follower {
   const { tail, isFinal, digest } = options;
   let position: StreamPosition | null = options.start;
+  /** Where the first read began; null: none has. */
+  let begun: StreamPosition | null = options.start;
   let version = 0;
   /** How long to wait for a block that the view has and that could not be read, because it is being reverted. */
   let patienceMs = MIN_PATIENCE_MS;
@@ -63,7 +67,7 @@ export function createFollower(options: FollowerOptions): Follower {
 
   const message = (type: MessageType, data: string, mark = ''): Message => ({
     type,
-    cursor: encodeCursor(position ?? NOWHERE, digest, type, mark),
+    cursor: encodeCursor(position ?? NEWEST_POSITION, digest, type, mark),
     data,
   });
   const undone = async (last: BlockId | null): Promise<Message | null> => {
@@ -106,6 +110,7 @@ export function createFollower(options: FollowerOptions): Follower {
       version = view.version;
       position = startIn(view, position ?? newestPosition(view, isFinal));
       if (position === null) return [];
+      begun ??= position;
       const { last } = position;
       const undo = isGone(view, last) ? await undone(last) : null;
       if (undo !== null) return [undo];
@@ -129,7 +134,8 @@ export function createFollower(options: FollowerOptions): Follower {
     },
     end: (reason, cursor) => ({
       type: 'end',
-      cursor: cursor ?? encodeCursor(position ?? NOWHERE, digest, 'end'),
+      cursor:
+        cursor === null ? encodeCursor(begun ?? NEWEST_POSITION, digest, 'end') : cursorOfType(cursor, 'end'),
       data: JSON.stringify({ reason }),
     }),
   };
@@ -139,25 +145,43 @@ export function createFollower(options: FollowerOptions): Follower {
 type BlockReader = (view: TailView, next: number) => Promise<readonly StreamedBlock[] | null>;
 
 function createBlockReader(
-  options: Pick<FollowerOptions, 'reading' | 'filter' | 'source' | 'isFinal'>,
+  options: Pick<FollowerOptions, 'reading' | 'filter' | 'source' | 'isFinal' | 'isEndless'>,
 ): BlockReader {
   let span = FIRST_HEIGHTS;
-  return async (view, next) => {
-    const top = options.isFinal ? view.l1Height : view.blocks.at(-1)?.block.height;
-    if (top === undefined || top === null || next > top) return null;
-    const held = heldBlocks(view, next, top, options.filter);
-    if (held !== null) return held;
-    const heights = { from: next, to: Math.min(top, next + span - 1) };
-    const blocks = await readBlocks(await options.reading(), options, heights);
+  /** What comes after the blocks returned last: read while the client takes those. */
+  let ahead: { readonly from: number; readonly blocks: Promise<readonly StreamedBlock[]> } | null = null;
+  const read = async (from: number, top: number): Promise<readonly StreamedBlock[]> => {
+    const heights = { from, to: Math.min(top, from + span - 1) };
+    const reading = await options.reading();
+    const blocks = await readBlocks(reading, options, heights).catch((error: unknown) => {
+      // So many heights may be more than ClickHouse reads within its limits.
+      span = Math.max(1, span >> 2);
+      throw error;
+    });
     const transfers = blocks.reduce((sum, one) => sum + one.transfers.length, 0);
     if (transfers > MANY_TRANSFERS) span = Math.max(MIN_HEIGHTS, span >> 1);
     else if (transfers < FEW_TRANSFERS) span = Math.min(MAX_HEIGHTS, span << 1);
     return blocks;
   };
+  return async (view, next) => {
+    const top = options.isFinal ? view.l1Height : view.blocks.at(-1)?.block.height;
+    if (top === undefined || top === null || next > top) return null;
+    const held = heldBlocks(view, next, top, options.filter);
+    if (held !== null) return held;
+    const reading = ahead?.from === next ? ahead.blocks : read(next, top);
+    ahead = null;
+    const blocks = await reading;
+    const from = next + blocks.length;
+    // Not what may still be reverted soon.
+    const end = Math.min(top, (view.blocks[0]?.block.height ?? 0) - 1);
+    if (options.isEndless && blocks.length > 0 && from <= end) {
+      ahead = { from, blocks: read(from, end) };
+      // An error is thrown where the blocks are awaited.
+      ahead.blocks.catch(() => {});
+    }
+    return blocks;
+  };
 }
-
-/** Before the first block of an empty index. */
-const NOWHERE: StreamPosition = { last: null, within: null, next: 0, final: null };
 
 function isAfter(row: PlaceInBlock, place: PlaceInBlock): boolean {
   return row.position > place.position || (row.position === place.position && row.item > place.item);

@@ -1,12 +1,12 @@
 import type { Logger } from '../../infra/log.ts';
 import { Gauge } from '../../infra/metrics.ts';
 import type { Registry } from '../../infra/metrics.ts';
-import { throttled } from '../http/errors.ts';
+import { throttled, unavailable } from '../http/errors.ts';
 import type { EndReason } from './follower.ts';
 
 /** The open streams of this process. */
 export interface OpenStreams {
-  /** @throws 429 where the key has as many as it may have */
+  /** @throws 429 where the key has as many as it may have, 503 while the service stops */
   open(keyId: number): OpenStream;
   /** Ends all streams; resolves when they have sent their last message, or after two seconds. */
   close(): Promise<void>;
@@ -65,7 +65,8 @@ export function createOpenStreams({ perKey, usableKeys, log, metrics }: OpenStre
   return {
     open(keyId) {
       const own = [...entries].filter((entry) => entry.keyId === keyId).length;
-      if (isClosing || own >= perKey) throw throttled(RETRY_SECONDS);
+      if (isClosing) throw unavailable('stopping', 'The service is stopping.', RETRY_SECONDS);
+      if (own >= perKey) throw throttled(RETRY_SECONDS);
       const entry = { keyId, end: new AbortController() };
       entries.add(entry);
       return {

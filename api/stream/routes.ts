@@ -6,15 +6,16 @@ import { sleep } from '../../infra/lifecycle.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { MAX_HEIGHT } from '../../projections/transfers/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
+import { acceptedWeights } from '../http/accept.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
-import { invalidInput } from '../http/errors.ts';
+import { invalidInput, unavailable } from '../http/errors.ts';
 import { integer, limit } from '../http/params.ts';
 import { StreamedAnswer, defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { resolveSearch, transfersQuery } from '../transfers/filters.ts';
 import { versionedSourceOf } from '../transfers/versioned-source.ts';
 import type { BlockReading, StreamFilter } from './blocks.ts';
-import { decodeCursor, digestOf } from './cursor.ts';
+import { NEWEST_POSITION, decodeCursor, digestOf } from './cursor.ts';
 import { createFollower } from './follower.ts';
 import type { StreamStart } from './follower.ts';
 import type { OpenStream, OpenStreams } from './open-streams.ts';
@@ -95,7 +96,7 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
     },
     async handler({ input: { query }, served, request, key }) {
       const { filter, isFinal, digest } = subjectOf(query);
-      const isEvents = /\btext\/event-stream\b/i.test(request.header('accept'));
+      const isEvents = (acceptedWeights(request.header('accept'))('text/event-stream') ?? 0) > 0;
       const format = isEvents ? eventStream : lines;
       const start = startOf((isEvents ? request.header('last-event-id') : '') || query.from, digest);
       const clickhouse = deps.clickhouseFor(request);
@@ -113,7 +114,12 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
         served: await deps.servedBuilds(),
       });
       const body = sendStream({
-        follower: createFollower({ tail: deps.tail, reading, filter, source, isFinal, digest, start }),
+        follower: createFollower({
+          ...{ filter, source, isFinal, digest, start },
+          tail: deps.tail,
+          reading,
+          isEndless: isEvents,
+        }),
         stream,
         disconnected: request.signal,
         format,
@@ -150,7 +156,7 @@ function startOf(from: string | undefined, digest: Buffer): StreamStart {
   if (position === null) {
     throw invalidInput({ from: ['Neither a height nor a cursor of a stream with these filters.'] });
   }
-  return position;
+  return position.next === NEWEST_POSITION.next ? null : position;
 }
 
 /** A place among the open streams, and in the tail. */
@@ -166,7 +172,7 @@ function openStream({ streams, tail }: StreamRouteDeps, keyId: number): OpenStre
   };
 }
 
-/** @throws 400 if the index neither has nor had the block of a cursor */
+/** @throws 400 if the index neither has nor had the block of a cursor, 503 if it has not come so far */
 async function refuseUnknown(
   { tail, servedBuilds }: StreamRouteDeps,
   clickhouse: ClickHouse,
@@ -181,5 +187,7 @@ async function refuseUnknown(
     await sleep(LOOK_MS, signal);
     signal.throwIfAborted();
   }
+  const newest = (await tail.view()).blocks.at(-1)?.block.height ?? -1;
+  if (block.height > newest) throw unavailable('behind', 'The block of this cursor is not indexed yet.', 2);
   throw invalidInput({ from: ['The index has never had the block of this cursor.'] });
 }

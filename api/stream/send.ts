@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { Readable } from 'node:stream';
 
 import { sleep, withTimeout } from '../../infra/lifecycle.ts';
@@ -71,6 +72,7 @@ export function sendStream(options: SendOptions): Readable {
 async function send(options: SendOptions, body: Readable, room: Room): Promise<void> {
   const { follower, stream, disconnected, format, until } = options;
   const stopped = AbortSignal.any([stream.ended, disconnected]);
+  const aborted = once(stopped, 'abort').then(() => []);
   const deadline = until === null ? Infinity : performance.now() + until.waitMs;
   let cursor: string | null = null;
   let sent = 0;
@@ -80,14 +82,14 @@ async function send(options: SendOptions, body: Readable, room: Room): Promise<v
   /** False when the client takes nothing for too long. */
   const write = async (text: string): Promise<boolean> => {
     wroteAt = performance.now();
-    return body.push(text) || (await room.isOpen(SLOW_MS, disconnected));
+    return body.push(text) || (await room.isOpen(SLOW_MS, stopped)) || stopped.aborted;
   };
   const writeHeartbeat = async (): Promise<void> => {
     if (format.heartbeat !== null) isSlow = !(await write(format.heartbeat));
   };
   /** The next messages; none where the stream ends before they are read. A read may wait long for its place. */
   const next = async (): Promise<readonly Message[]> => {
-    const reading = readOrRetry(options, stopped);
+    const reading = Promise.race([readOrRetry(options, stopped), aborted]);
     for (;;) {
       const messages = await withTimeout(reading, HEARTBEAT_MS, null);
       if (messages !== null) return messages;

@@ -7,6 +7,7 @@ import { newestLinked } from '../../projections/indexed-blocks/queries.ts';
 import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { versionsOfAll } from '../../projections/transfers/queries.ts';
+import { unavailable } from '../http/errors.ts';
 import { withTransfers } from './blocks.ts';
 import type { StreamedBlock } from './blocks.ts';
 import { findUndo } from './undo.ts';
@@ -34,7 +35,11 @@ export interface TailBlock {
 export interface Tail {
   /** Reads while at least one stream has joined. Returns how to leave. */
   join(): () => void;
-  /** The newest view, the first one as soon as it is read. */
+  /**
+   * The newest view, the first one as soon as it is read.
+   *
+   * @throws 503 if none can be read
+   */
   view(): Promise<TailView>;
   /** Resolves when there is a view after this version, or after `ms`, or when the signal fires. */
   changed(version: number, ms: number, signal: AbortSignal): Promise<void>;
@@ -58,6 +63,8 @@ const BLOCKS = 64;
 const TRANSFERS = 20_000;
 /** A notification may be lost. */
 const POLL_MS = 500;
+/** For the first view. */
+const VIEW_MS = 5000;
 
 export function createTail(deps: TailDeps): Tail {
   const stop = new AbortController();
@@ -110,7 +117,9 @@ export function createTail(deps: TailDeps): Tail {
       };
     },
     async view() {
+      const deadline = performance.now() + VIEW_MS;
       while (current === null) {
+        if (performance.now() >= deadline) throw unavailable('unavailable', 'The index cannot be read.', 2);
         await changed(0, POLL_MS, stop.signal);
         stop.signal.throwIfAborted();
       }

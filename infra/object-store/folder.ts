@@ -1,5 +1,5 @@
-import { createReadStream, createWriteStream } from 'node:fs';
-import { mkdir, readFile, rename, stat } from 'node:fs/promises';
+import { createWriteStream } from 'node:fs';
+import { mkdir, open, readFile, rename, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 
@@ -9,7 +9,7 @@ export function createFolderStore(folder: string): ObjectStore {
   return {
     text: async (name) => await ifThere(readFile(join(folder, name), 'utf8')),
     size: async (name) => (await ifThere(stat(join(folder, name))))?.size ?? null,
-    read: async (name, range) => createReadStream(join(folder, name), range),
+    read: async (name, range) => (await open(join(folder, name))).createReadStream(range),
     async write(name, body, signal) {
       const path = join(folder, name);
       await mkdir(dirname(path), { recursive: true });

@@ -8,6 +8,10 @@ import type { ObjectStore } from './store.ts';
 /** A part of an upload: an object has at most 10,000, and two are held in memory. */
 const PART_BYTES = 16 * 1024 * 1024;
 
+const CONNECT_MS = 5000;
+/** Without a byte. */
+const ANSWER_MS = 30_000;
+
 /**
  * A bucket of S3, or of a store that speaks its protocol. Endpoint, region and credentials are those of the AWS tools:
  * `AWS_ENDPOINT_URL_S3`, `AWS_REGION`, `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, or a profile, or the machine's role.
@@ -17,6 +21,7 @@ export function createS3Store(bucket: string, prefix: string): ObjectStore {
   const client = new S3Client({
     // Others than AWS have no host name for each bucket, and do not know the checksums that AWS added in 2024.
     ...(hasEndpoint ? { forcePathStyle: true } : {}),
+    requestHandler: { connectionTimeout: CONNECT_MS, requestTimeout: ANSWER_MS },
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
   });
@@ -37,6 +42,7 @@ export function createS3Store(bucket: string, prefix: string): ObjectStore {
       return Body as Readable;
     },
     async write(name, body, signal) {
+      signal.throwIfAborted();
       const params = { ...named(name), Body: body };
       const upload = new Upload({ client, params, partSize: PART_BYTES, queueSize: 2 });
       const abort = (): void => void upload.abort();
@@ -45,6 +51,7 @@ export function createS3Store(bucket: string, prefix: string): ObjectStore {
         await upload.done();
       } finally {
         signal.removeEventListener('abort', abort);
+        body.destroy();
       }
     },
   };

@@ -9,6 +9,7 @@ import { z } from 'zod';
 
 import { serveOnLoopback } from '../../infra/embedded/loopback.ts';
 import { freePort } from '../../infra/embedded/ports.ts';
+import { begin, outcomeOf } from '../support/export-client.ts';
 import { eventually, startService } from '../support/service.ts';
 import type { RunningService } from '../support/service.ts';
 
@@ -31,6 +32,22 @@ function processesOf(folder: string): string[] {
   return execFileSync('ps', ['-eo', 'pid,args'], { encoding: 'utf8' })
     .split('\n')
     .filter((line) => line.includes(folder));
+}
+
+/** The client sees a broken transfer, never a short file, and the next export is whole. */
+async function killClickHouseDuringExport(service: RunningService): Promise<void> {
+  const headers = { 'api-key': service.demo.api_key };
+  const url = `${service.baseUrl}/api/export/transfers.ndjson?from_block=0&to_block=4000000000`;
+  const answer = await begin(url, headers);
+  expect(answer.statusCode).toBe(200);
+  process.kill(service.pids()['clickhouse'] ?? 0, 'SIGKILL');
+  expect(await outcomeOf(answer)).toBe('Error: aborted');
+  const record = await service.get(`/api/export/${String(answer.headers['x-export-id'])}.json`);
+  expect(record.json).toMatchObject({ complete: false, rows: null, sha256: null });
+  await eventually(async () => {
+    const again = await begin(url, headers);
+    expect([again.statusCode, await outcomeOf(again)]).toEqual([200, 'whole']);
+  }, 60_000);
 }
 
 describe('one command, everything embedded', () => {
@@ -108,6 +125,8 @@ describe('one command, everything embedded', () => {
     );
     const classes = (await a.get('/api/dapps/account-class-hashes/?limit=1')).json;
     expect(classes).toMatchObject({ count: starter.class_hashes.length });
+
+    await killClickHouseDuringExport(a);
 
     const pids = [...Object.values(a.pids()), a.pid];
     const stopped = totals.parse((await a.get('/api/indexer/progress/')).json).totals;

@@ -29,7 +29,7 @@ import {
 import type { Download, FileRow, Format } from '../../support/export-client.ts';
 import { startProxy } from '../../support/faults/proxy.ts';
 import type { FaultProxy } from '../../support/faults/proxy.ts';
-import { readLines } from '../../support/stream-client.ts';
+import { readEvents, readLines } from '../../support/stream-client.ts';
 import type { StreamMessage } from '../../support/stream-client.ts';
 import { atEnd, until } from '../../support/projection-world.ts';
 import { createRandom } from '../../support/random.ts';
@@ -445,16 +445,17 @@ test('every export has one whole chain, that of its block hash, while the chain 
 /** So many transfers, with hashes that cannot be compressed, that no buffer on the way to a client holds them. */
 const BULK_PER_BLOCK = 2000;
 
-async function writeBulk(): Promise<number> {
+async function writeBulk(token = BULK, perBlock = BULK_PER_BLOCK): Promise<number> {
   const [transfers = '', blocks = ''] = [names['transfers'], names['indexed_blocks']];
   const hex = (felt: string): string => `toFixedString(unhex('${felt.slice(2)}'), 32)`;
-  const random32 = (of: string): string => `SHA256(concat('${of}', toString(block_desc), toString(n)))`;
+  const random32 = (of: string): string =>
+    `toFixedString(concat('\\0', substring(SHA256(concat('${of}', toString(block_desc), toString(n))), 2)), 32)`;
   await owner.command(`INSERT INTO ${transfers} (token, block_desc, position_desc, item_desc, from_address, to_address,
       kind, amount, tx_hash, fee_unit, execution_status, block_hash, timestamp, seq)
-    SELECT ${hex(BULK)}, block_desc, 4294000000 - n, 4294967295, ${random32('from')}, ${random32('to')}, 'erc20', n,
+    SELECT ${hex(token)}, block_desc, 4294000000 - n, 4294967295, ${random32('from')}, ${random32('to')}, 'erc20', n,
       ${random32('tx')}, ${hex(COIN)}, 'SUCCEEDED', block_hash, timestamp, seq
-    FROM ${blocks} FINAL ARRAY JOIN range(${BULK_PER_BLOCK}) AS n WHERE block_desc > 4294967295 - ${FORK}`);
-  return FORK * BULK_PER_BLOCK;
+    FROM ${blocks} FINAL ARRAY JOIN range(${perBlock}) AS n WHERE block_desc > 4294967295 - ${FORK}`);
+  return FORK * perBlock;
 }
 
 test('an export that a reorg overtakes has what the chain was', async () => {
@@ -501,4 +502,18 @@ test.each<[string, (proxy: FaultProxy) => unknown]>([
     await broken.close();
     await proxy.close();
   }
+});
+
+test('a stream reads blocks with many transfers in parts', async () => {
+  const token = toFelt(0xb02cn);
+  const rows = await writeBulk(token, 500);
+  const answer = await fetch(`${world.url}/api/stream/transfers/?token=${token}&from=0`, {
+    headers: { ...headers, accept: 'text/event-stream' },
+  });
+  const seen = new Set<string>();
+  for await (const message of readEvents(answer)) {
+    if (message.type === 'transfer') seen.add(`${message.data.block} ${message.data.event_index}`);
+    if (message.type === 'block' && message.data.height === FORK) break;
+  }
+  expect(seen.size).toBe(rows);
 });

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
-import { decodeCursor, digestOf, encodeCursor } from '../../../../api/stream/cursor.ts';
+import { cursorOfType, decodeCursor, digestOf, encodeCursor } from '../../../../api/stream/cursor.ts';
 import type { MessageType, StreamPosition } from '../../../../api/stream/cursor.ts';
 import { FELT_PRIME, toFelt } from '../../../../schemas/felt.ts';
 
@@ -29,6 +29,17 @@ describe('a cursor of a stream', () => {
     fc.assert(
       fc.property(positions, type, fc.string(), (position, of, mark) => {
         expect(decodeCursor(encodeCursor(position, filters, of, mark), filters)).toEqual(position);
+      }),
+    );
+  });
+
+  it('of another message has the same position, and differs', () => {
+    fc.assert(
+      fc.property(positions, type, fc.string(), (position, of, mark) => {
+        const cursor = encodeCursor(position, filters, of, mark);
+        const end = cursorOfType(cursor, 'end');
+        expect(decodeCursor(end, filters)).toEqual(position);
+        expect(end === cursor).toBe(of === 'end');
       }),
     );
   });
