@@ -2,7 +2,6 @@ import { Transform, pipeline } from 'node:stream';
 import type { Readable, TransformCallback } from 'node:stream';
 
 import { EXCEPTION_TAG_HEADER_NAME, ResultSet, extractErrorAtTheEndOfChunk } from '@clickhouse/client';
-import type { z } from 'zod';
 
 import { errorCode } from '../network-errors.ts';
 import { createYielding, mapYielding } from '../yielding.ts';
@@ -11,12 +10,17 @@ import type { Answer, HttpInterface, Params } from './http-interface.ts';
 import { QUOTED } from './reader-profile.ts';
 import type { Settings } from './reader-profile.ts';
 
+/** A schema, or what parses a row as strictly. */
+export interface RowParser<R> {
+  parse(row: unknown): R;
+}
+
 /** A named statement: its text (made from the tables being served) and the border parser of its rows. */
 export interface ChQuery<R> {
   /** Goes to logs, metrics and the server's `log_comment`. */
   readonly name: string;
   readonly sql: string;
-  readonly row: z.ZodType<R>;
+  readonly row: RowParser<R>;
 }
 
 /** A named statement whose answer is a file. */
