@@ -1,3 +1,4 @@
+import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
 import { isoSeconds } from '../transfers/present.ts';
 import { isMatch, readBlocks } from './blocks.ts';
 import type { BlockReading, StreamFilter, StreamedBlock, Wanted } from './blocks.ts';
@@ -92,9 +93,7 @@ export function createFollower(options: FollowerOptions): Follower {
         return message('transfer', transfer.json(isOnL1));
       });
     position = { last: { height, hash }, within: null, next: height + 1, final };
-    const finality = isOnL1 ? 'ACCEPTED_ON_L1' : 'ACCEPTED_ON_L2';
-    const data = { height, hash, timestamp: isoSeconds(block.timestamp), finality };
-    return [...messages, message('block', JSON.stringify(data))];
+    return [...messages, message('block', blockJson(block, isOnL1))];
   };
   const finalOf = (l1Height: number | null): Message[] => {
     if (position === null || l1Height === null) return [];
@@ -134,11 +133,22 @@ export function createFollower(options: FollowerOptions): Follower {
     },
     end: (reason, cursor) => ({
       type: 'end',
-      cursor:
-        cursor === null ? encodeCursor(begun ?? NEWEST_POSITION, digest, 'end') : cursorOfType(cursor, 'end'),
+      cursor: endCursor(cursor, begun, digest),
       data: JSON.stringify({ reason }),
     }),
   };
+}
+
+function blockJson({ height, hash, timestamp }: LinkedBlock, isOnL1: boolean): string {
+  const finality = isOnL1 ? 'ACCEPTED_ON_L1' : 'ACCEPTED_ON_L2';
+  return JSON.stringify({ height, hash, timestamp: isoSeconds(timestamp), finality });
+}
+
+/** After the last message that was sent; where none was, it begins where the stream began. */
+function endCursor(cursor: string | null, begun: StreamPosition | null, digest: Buffer): string {
+  return cursor === null
+    ? encodeCursor(begun ?? NEWEST_POSITION, digest, 'end')
+    : cursorOfType(cursor, 'end');
 }
 
 /** Returns the next blocks from a height on: from the view, or read; empty if they cannot be read yet; null: there are none. */

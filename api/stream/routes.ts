@@ -115,10 +115,14 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
       });
       const body = sendStream({
         follower: createFollower({
-          ...{ filter, source, isFinal, digest, start },
           tail: deps.tail,
           reading,
+          filter,
+          source,
+          isFinal,
           isEndless: isEvents,
+          digest,
+          start,
         }),
         stream,
         disconnected: request.signal,
