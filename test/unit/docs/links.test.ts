@@ -12,7 +12,7 @@ const pages = [
 ];
 const topFolders = ['schemas', 'pipeline', 'projections', 'api', 'infra', 'test', 'docs', '.ci'];
 
-/** Environment variables that are read outside of infra/config.ts: by tests, by Node. */
+/** Environment variables that are read outside of infra/config.ts: by tests, by Node, by the AWS SDK. */
 const otherVariables = [
   'FAULT_KILLS',
   'WEBHOOK_KILLS',
@@ -22,6 +22,7 @@ const otherVariables = [
   'PAIR_SECONDS',
   'TEST_BACKEND',
   'NODE_EXTRA_CA_CERTS',
+  'AWS_ENDPOINT_URL_S3',
 ];
 
 const textOf = (page: string): string => readFileSync(page, 'utf8');
