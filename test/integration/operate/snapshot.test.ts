@@ -18,7 +18,7 @@ import { topics } from '../../../schemas/topics.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { ApiWorld } from '../../support/api-world.ts';
-import { until } from '../../support/projection-world.ts';
+import { atEnd, until } from '../../support/projection-world.ts';
 import { tds } from '../../support/tds.ts';
 
 /** What was deleted is gone from the log after a snapshot, and everything else is as it was, also after a rebuild. */
@@ -111,6 +111,12 @@ async function state(): Promise<Record<string, string[]>> {
 
 const snapshot = async () =>
   await takeSnapshot({ kafka: world.kafka, pool: world.pool, now: Date.now }, decided);
+/** Of all commands: a snapshot deletes what every projection has read. */
+const snapshotOfAll = async () => {
+  const names = decided.map(({ name }) => name);
+  await until(async () => await atEnd(world.kafka, world.pool, topics.commands, names));
+  return await snapshot();
+};
 const rebuildAll = async ({ swap = true } = {}) => {
   const { signal } = new AbortController();
   const log = createLogger('test', 'silent');
@@ -163,10 +169,10 @@ test('a snapshot removes deleted data from the topics and keeps the rest, also a
 
 test('a second snapshot removes what the previous one still contained', async () => {
   const doomed = await makeKey('doomed');
-  await snapshot();
+  await snapshotOfAll();
   expect((await textOf(topics.snapshots)).text).toContain(hashOf(doomed.key));
   await deleteKey(doomed.id);
-  await snapshot();
+  await snapshotOfAll();
   expect((await textOf(topics.snapshots)).text).not.toContain(hashOf(doomed.key));
   expect((await textOf(topics.commands)).text).not.toContain(hashOf(doomed.key));
 });
@@ -259,7 +265,7 @@ test('a snapshot that lost its lock is not closed, because another may have begu
 test('a rebuild begun before a snapshot restarts once the remaining commands are deleted', async () => {
   await rebuildAll({ swap: false });
   const shadowed = await makeKey('behind the shadow');
-  await snapshot();
+  await snapshotOfAll();
   const before = await state();
   const report = await rebuildAll();
   expect(report.tables.flatMap(({ differing }) => differing)).toEqual([]);
@@ -269,12 +275,12 @@ test('a rebuild begun before a snapshot restarts once the remaining commands are
 
   // One that has read all that was deleted goes on.
   await rebuildAll({ swap: false });
-  await snapshot();
+  await snapshotOfAll();
   expect((await rebuildAll()).builds.map(({ isResumed }) => isResumed)).toEqual([true, true, true]);
 });
 
 test('lost tables are filled from the snapshot and the commands after it', async () => {
-  await snapshot();
+  await snapshotOfAll();
   await makeKey('behind it');
   const before = await state();
   await world.stopProjector();
