@@ -43,7 +43,7 @@ export const exports: BenchCase = {
     for (const { format, want } of files) {
       for (const [what, query, transfers] of [
         ['a range', range, all],
-        ['a token', `token=${synthetic.half.felt}`, synthetic.half.transfers],
+        ['a token', `token=${synthetic.half.felt}&${range}`, synthetic.half.transfers],
       ] as const) {
         world.say(`${format} of ${what}`);
         const url = `${service.baseUrl}/api/export/transfers.${format}?${query}`;
