@@ -52,8 +52,7 @@ export interface RouteDeps extends Omit<StreamRouteDeps, 'clickhouseFor' | 'pool
   readonly checkUrl: CheckUrl;
   /** Base URL of the IPFS gateway in answers. */
   readonly ipfsGateway: string;
-  /** Folder of `tds export build`; null: none. */
-  /** null: none are served. */
+  /** What `tds export build` has written; null: none are served. */
   readonly exportFiles: ObjectStore | null;
   readonly syncCallsPerMinute: number;
   readonly sessionHours: number;

@@ -39,13 +39,22 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** The result of `work`, or `late` after a timeout. */
-export async function withTimeout<T>(work: Promise<T>, ms: number, late: T): Promise<T> {
-  const timeout = Promise.withResolvers<T>();
-  const timer = setTimeout(() => timeout.resolve(late), ms);
+/** The result of `work`, or `late` after a timeout, or when the signal fires. */
+export async function withTimeout<T>(
+  work: Promise<T>,
+  ms: number,
+  late: T,
+  signal?: AbortSignal,
+): Promise<T> {
+  const waited = Promise.withResolvers<T>();
+  const finish = (): void => waited.resolve(late);
+  const timer = setTimeout(finish, ms);
+  signal?.addEventListener('abort', finish, { once: true });
+  if (signal?.aborted === true) finish();
   try {
-    return await Promise.race([work, timeout.promise]);
+    return await Promise.race([work, waited.promise]);
   } finally {
     clearTimeout(timer);
+    signal?.removeEventListener('abort', finish);
   }
 }

@@ -3,9 +3,9 @@ import { z } from 'zod';
 import type { ChQuery, Params, RowParser } from '../infra/clickhouse/client.ts';
 import { isFelt } from '../schemas/felt.ts';
 import type { Felt } from '../schemas/felt.ts';
-import { UINT, tokenStandard, tokenStandards, uint } from '../schemas/messages/common.ts';
+import { UINT, tokenStandards } from '../schemas/messages/common.ts';
 import type { TokenStandard } from '../schemas/messages/common.ts';
-import { ascending, ascendingSql, descending, uint32 } from './descending.ts';
+import { MAX_UINT32, ascending, ascendingSql, descending } from './descending.ts';
 
 /**
  * Shared by the queries over `transfers` and `account_feed`. Both tables hold whole rows, newest first in their keys, so
@@ -104,43 +104,59 @@ function transferColumns(felt: (column: string) => string): string {
 }
 
 const executionStatuses = ['SUCCEEDED', 'REVERTED'] as const;
-const transferRow = z.object({
-  o_token: feltText,
-  o_block: ascending,
-  o_position: ascending,
-  o_item: ascending,
-  o_from: feltText,
-  o_to: feltText,
-  o_kind: tokenStandard,
-  o_amount: uint,
-  o_token_id: uint,
-  o_txhash: feltText,
-  o_timestamp: uint32,
-  o_fee: uint,
-  o_fee_unit: feltText,
-  o_is_fee: uint32,
-  o_execution_status: z.enum(executionStatuses),
-});
-const transfer = transferRow.transform(storedTransfer);
 
-function storedTransfer(row: z.output<typeof transferRow>): StoredTransfer {
+type Columns = Readonly<Record<string, unknown>>;
+
+/** By hand: the history of a stream is nothing but these rows, and a schema took a third of its time. */
+function storedTransfer(row: Columns, feltOf: (value: unknown) => Felt): StoredTransfer {
   return {
-    token: row.o_token,
-    block: row.o_block,
-    position: row.o_position,
-    item: row.o_item,
-    from: row.o_from,
-    to: row.o_to,
-    kind: row.o_kind,
-    amount: row.o_amount,
-    token_id: row.o_token_id,
-    txhash: row.o_txhash,
-    timestamp: row.o_timestamp,
-    fee: row.o_fee,
-    fee_unit: row.o_fee_unit,
-    is_fee: row.o_is_fee,
-    execution_status: row.o_execution_status,
+    token: feltOf(row['o_token']),
+    block: descending(uint32Of(row['o_block'])),
+    position: descending(uint32Of(row['o_position'])),
+    item: descending(uint32Of(row['o_item'])),
+    from: feltOf(row['o_from']),
+    to: feltOf(row['o_to']),
+    kind: oneOf(tokenStandards, row['o_kind']),
+    amount: uintOf(row['o_amount']),
+    token_id: uintOf(row['o_token_id']),
+    txhash: feltOf(row['o_txhash']),
+    timestamp: uint32Of(row['o_timestamp']),
+    fee: uintOf(row['o_fee']),
+    fee_unit: feltOf(row['o_fee_unit']),
+    is_fee: uint32Of(row['o_is_fee']),
+    execution_status: oneOf(executionStatuses, row['o_execution_status']),
   };
+}
+
+const transfer: RowParser<StoredTransfer> = {
+  parse: (row) => storedTransfer(row as Columns, (hex) => canonicalFelt(`0x${String(hex).toLowerCase()}`)),
+};
+
+function canonicalFelt(value: unknown): Felt {
+  return isFelt(value) ? value : refuse('a felt', value);
+}
+
+function uint32Of(value: unknown): number {
+  const number = integerOf(value);
+  return number <= MAX_UINT32 ? number : refuse('an integer of 32 bits', value);
+}
+
+function integerOf(value: unknown): number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
+    ? value
+    : refuse('an integer', value);
+}
+
+function uintOf(value: unknown): string {
+  return typeof value === 'string' && UINT.test(value) ? value : refuse('a quoted integer', value);
+}
+
+function oneOf<T extends string>(values: readonly T[], value: unknown): T {
+  return values.find((one) => one === value) ?? refuse(`one of ${values.join(', ')}`, value);
+}
+
+function refuse(wanted: string, value: unknown): never {
+  throw new TypeError(`ClickHouse answered ${JSON.stringify(value)} where ${wanted} was expected`);
 }
 
 const predicates: Readonly<Record<FeltFilter, string>> = {
@@ -170,7 +186,7 @@ export const transferPage = pageQuery('transfers.page', columns, transfer);
 /** The positions of a page: a far offset passes over keys, not whole rows. */
 export const transferPositions = pageQuery('transfers.positions', positionColumns, positionRow);
 
-function pageQuery<R>(name: string, selected: string, row: z.ZodType<R>) {
+function pageQuery<R>(name: string, selected: string, row: RowParser<R>) {
   return (
     sources: readonly TransferSource[],
     filters: TransferFilters,
@@ -334,56 +350,17 @@ const feltSql = (column: string): string => `concat('0x', lower(hex(${column})))
 const versionedColumns = `${transferColumns(feltSql)}, ${feltSql('block_hash')} AS o_block_hash, seq AS o_seq,
   is_deleted AS o_is_deleted`;
 
-/** By hand: the history of a stream is nothing but these rows, and a schema took a third of its time. */
 const versionedRow: RowParser<VersionedTransfer> = {
   parse(value) {
-    const row = value as Readonly<Record<string, unknown>>;
+    const row = value as Columns;
     return {
-      transfer: {
-        token: feltOf(row['o_token']),
-        block: descending(integerOf(row['o_block'])),
-        position: descending(integerOf(row['o_position'])),
-        item: descending(integerOf(row['o_item'])),
-        from: feltOf(row['o_from']),
-        to: feltOf(row['o_to']),
-        kind: oneOf(tokenStandards, row['o_kind']),
-        amount: uintOf(row['o_amount']),
-        token_id: uintOf(row['o_token_id']),
-        txhash: feltOf(row['o_txhash']),
-        timestamp: integerOf(row['o_timestamp']),
-        fee: uintOf(row['o_fee']),
-        fee_unit: feltOf(row['o_fee_unit']),
-        is_fee: integerOf(row['o_is_fee']),
-        execution_status: oneOf(executionStatuses, row['o_execution_status']),
-      },
-      block_hash: feltOf(row['o_block_hash']),
+      transfer: storedTransfer(row, canonicalFelt),
+      block_hash: canonicalFelt(row['o_block_hash']),
       seq: integerOf(Number(row['o_seq'])),
-      isDeleted: row['o_is_deleted'] === 1,
+      isDeleted: uint32Of(row['o_is_deleted']) === 1,
     };
   },
 };
-
-function feltOf(value: unknown): Felt {
-  return isFelt(value) ? value : refuse('a felt', value);
-}
-
-function integerOf(value: unknown): number {
-  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
-    ? value
-    : refuse('an integer', value);
-}
-
-function uintOf(value: unknown): string {
-  return typeof value === 'string' && UINT.test(value) ? value : refuse('a quoted integer', value);
-}
-
-function oneOf<T extends string>(values: readonly T[], value: unknown): T {
-  return values.find((one) => one === value) ?? refuse(`one of ${values.join(', ')}`, value);
-}
-
-function refuse(wanted: string, value: unknown): never {
-  throw new TypeError(`ClickHouse answered ${JSON.stringify(value)} where ${wanted} was expected`);
-}
 
 /**
  * The newest version of each row between the heights of the filters, in the order of the chain. Versions that delete are

@@ -29,9 +29,10 @@ interface SharedByRoutes {
 
 /** Limits of sending an answer: until then it is held in memory, and its request may keep a place for reads. */
 const SENDING_SECONDS = 60;
+const WANTED_SENDING_SECONDS = 5;
+/** A client of a streamed answer that takes nothing for so long is dropped: its source stays open meanwhile. */
 const STALL_MS = 60_000;
 const STALL_LOOK_MS = 5000;
-const WANTED_SENDING_SECONDS = 5;
 
 /** The middleware that runs a declared route. */
 export function handleRoute(

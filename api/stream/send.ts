@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import { Readable } from 'node:stream';
 
 import { sleep, withTimeout } from '../../infra/lifecycle.ts';
@@ -72,7 +71,6 @@ export function sendStream(options: SendOptions): Readable {
 async function send(options: SendOptions, body: Readable, room: Room): Promise<void> {
   const { follower, stream, disconnected, format, until } = options;
   const stopped = AbortSignal.any([stream.ended, disconnected]);
-  const aborted = once(stopped, 'abort').then(() => []);
   const deadline = until === null ? Infinity : performance.now() + until.waitMs;
   let cursor: string | null = null;
   let sent = 0;
@@ -89,9 +87,9 @@ async function send(options: SendOptions, body: Readable, room: Room): Promise<v
   };
   /** The next messages; none where the stream ends before they are read. A read may wait long for its place. */
   const next = async (): Promise<readonly Message[]> => {
-    const reading = Promise.race([readOrRetry(options, stopped), aborted]);
+    const reading = readOrRetry(options, stopped);
     for (;;) {
-      const messages = await withTimeout(reading, HEARTBEAT_MS, null);
+      const messages = await withTimeout(reading, HEARTBEAT_MS, null, stopped);
       if (messages !== null) return messages;
       if (stopped.aborted || isSlow) return [];
       await writeHeartbeat();

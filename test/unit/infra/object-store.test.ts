@@ -1,0 +1,88 @@
+import { randomBytes } from 'node:crypto';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
+
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+
+import { openObjectStore } from '../../../infra/object-store/store.ts';
+import type { ObjectStore } from '../../../infra/object-store/store.ts';
+import { startSimulatedS3 } from '../../support/s3.ts';
+import type { SimulatedS3 } from '../../support/s3.ts';
+
+let s3: SimulatedS3;
+const folder = mkdtempSync(join(tmpdir(), 'tds-objects-'));
+
+beforeAll(async () => {
+  s3 = await startSimulatedS3();
+  for (const [name, value] of Object.entries(s3.env)) vi.stubEnv(name, value);
+});
+afterAll(async () => {
+  vi.unstubAllEnvs();
+  await s3.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const { signal } = new AbortController();
+/** More than two parts of an upload. */
+const large = randomBytes(40 * 1024 * 1024);
+const chunks = (bytes: Buffer): Buffer[] =>
+  Array.from({ length: Math.ceil(bytes.length / 65_536) }, (_, i) =>
+    bytes.subarray(i * 65_536, (i + 1) * 65_536),
+  );
+const bodyOf = (bytes: Buffer): Readable => Readable.from(chunks(bytes), { objectMode: false });
+
+describe.each(['folder', 'bucket'])('a %s', (kind) => {
+  let store: ObjectStore;
+  const leftovers = (): number =>
+    kind === 'folder'
+      ? readdirSync(join(folder, 'of'), { recursive: true }).filter((name) => String(name).endsWith('.part'))
+          .length
+      : s3.openUploads();
+  beforeAll(async () => {
+    store = await openObjectStore(kind === 'folder' ? folder : 's3://bucket/prefix/');
+  });
+
+  it('has an object once it is whole, and reads parts of it', async () => {
+    expect([await store.size('of/large'), await store.text('of/large')]).toEqual([null, null]);
+    await store.write('of/large', bodyOf(large), signal);
+    expect(await store.size('of/large')).toBe(large.length);
+    const [start, end] = [17_000_000, 34_000_000];
+    const part = await buffer(await store.read('of/large', { start, end }));
+    expect(part.equals(large.subarray(start, end + 1))).toBe(true);
+    expect(leftovers()).toBe(0);
+  });
+
+  it('replaces an object', async () => {
+    for (const text of ['first', 'second']) await store.write('of/text', bodyOf(Buffer.from(text)), signal);
+    expect(await store.text('of/text')).toBe('second');
+  });
+
+  it('keeps the old object where the new one breaks off or is given up', async () => {
+    await store.write('of/kept', bodyOf(Buffer.from('old')), signal);
+    const broken = Readable.from(
+      (function* () {
+        yield* chunks(large);
+        throw new Error('broken off');
+      })(),
+      { objectMode: false },
+    );
+    await expect(store.write('of/kept', broken, signal)).rejects.toThrow('broken off');
+    await expect(store.write('of/kept', bodyOf(large), AbortSignal.abort())).rejects.toThrow();
+    const given = new AbortController();
+    const late = Readable.from(
+      (function* () {
+        for (const [i, chunk] of chunks(large).entries()) {
+          if (i === 600) given.abort();
+          yield chunk;
+        }
+      })(),
+      { objectMode: false },
+    );
+    await expect(store.write('of/kept', late, given.signal)).rejects.toThrow();
+    expect(await store.text('of/kept')).toBe('old');
+    if (kind === 'bucket') await vi.waitFor(() => expect(leftovers()).toBe(0));
+  });
+});
