@@ -225,6 +225,9 @@ const fileSettings = {
   format_csv_null_representation: '',
   // The columns of a group are held in memory.
   output_format_parquet_row_group_size: 100_000,
+  // Together half of ClickHouse's CPU time for a file, which is also smaller (55 of 64 MB for 500,000 transfers).
+  output_format_parquet_write_bloom_filter: 0,
+  output_format_compression_level: 1,
   // The answer has a content coding, which every reader knows.
   output_format_arrow_compression_method: 'none',
 } as const;

@@ -57,14 +57,25 @@ const coders: Readonly<Record<Coding, () => Transform>> = {
 const NEWLINE = 0x0a;
 const QUOTE = 0x22;
 
-/** Counts the lines that end in a chunk. In CSV, a line break within quotes ends none. */
+/** Counts the lines that end in a chunk. In CSV, a line break within quotes ends none; in JSON there is none within a line. */
 function lineCounter(isCsv: boolean): (chunk: Buffer) => number {
+  return isCsv ? recordCounter() : newlines;
+}
+
+function newlines(chunk: Buffer): number {
+  let lines = 0;
+  for (let at = chunk.indexOf(NEWLINE); at !== -1; at = chunk.indexOf(NEWLINE, at + 1)) lines += 1;
+  return lines;
+}
+
+function recordCounter(): (chunk: Buffer) => number {
   let isQuoted = false;
   return (chunk) => {
     let lines = 0;
-    for (const byte of chunk) {
-      if (byte === NEWLINE && !isQuoted) lines += 1;
-      else if (isCsv && byte === QUOTE) isQuoted = !isQuoted;
+    // An index: an iterator takes four times as long, more than ClickHouse takes for the bytes.
+    for (let at = 0; at < chunk.length; at += 1) {
+      if (chunk[at] === NEWLINE && !isQuoted) lines += 1;
+      else if (chunk[at] === QUOTE) isQuoted = !isQuoted;
     }
     return lines;
   };
