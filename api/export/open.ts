@@ -5,7 +5,7 @@ import { isThrowIf } from '../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import { sleep } from '../../infra/lifecycle.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
-import { chainStatusRow } from '../../projections/chain-status/queries.ts';
+import { finalHeight } from '../../projections/chain-status/queries.ts';
 import { linkedBlocks, newestLinked } from '../../projections/indexed-blocks/queries.ts';
 import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
@@ -82,7 +82,7 @@ async function tryOpen(
     source: source(served),
     filters: { felts, lo, hi: Math.min(hi, head.height) },
   };
-  const { l1_height: l1Height } = await chainStatusRow(pool, served.schema('chain-status'));
+  const l1Height = await finalHeight(pool, served.schema('chain-status'));
   const state = await rangeState(clickhouse, asked);
   const tokens = await tokenTexts(pool, served, await exportedTokens(clickhouse, asked));
   try {

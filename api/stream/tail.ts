@@ -2,7 +2,7 @@ import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Logger } from '../../infra/log.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { repeat } from '../../infra/repeating.ts';
-import { chainStatusRow, chunkRows } from '../../projections/chain-status/queries.ts';
+import { chunkRows, finalHeight } from '../../projections/chain-status/queries.ts';
 import { newestLinked } from '../../projections/indexed-blocks/queries.ts';
 import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
@@ -17,7 +17,7 @@ import type { BlockId, Undo } from './undo.ts';
 export interface TailView {
   /** Counts the views. */
   readonly version: number;
-  /** Height accepted on L1; null: none is known. */
+  /** `finalHeight`, read before the blocks. */
   readonly l1Height: number | null;
   /** The lowest height of the index, whether or not it is indexed yet; null: nothing is to be indexed yet. */
   readonly first: number | null;
@@ -151,8 +151,8 @@ async function readView(deps: TailDeps, before: TailView | null): Promise<TailVi
   const { clickhouse, pool, servedBuilds } = deps;
   const served = await servedBuilds();
   const schema = served.schema('chain-status');
-  const [status, chunks, blocks] = await Promise.all([
-    chainStatusRow(pool, schema),
+  const l1Height = await finalHeight(pool, schema);
+  const [chunks, blocks] = await Promise.all([
     chunkRows(pool, schema),
     newestLinked(clickhouse, served, BLOCKS),
   ]);
@@ -173,7 +173,7 @@ async function readView(deps: TailDeps, before: TailView | null): Promise<TailVi
   const isShort = !isBurst && whole.length < fresh.length;
   return {
     version: (before?.version ?? 0) + 1,
-    l1Height: status.l1_height,
+    l1Height,
     first: chunks[0]?.start ?? null,
     blocks: bounded(isShort ? all.slice(0, firstNew + whole.length) : all),
   };

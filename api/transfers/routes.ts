@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
 import type { Sql } from '../../infra/postgres/client.ts';
-import { chainStatusRow } from '../../projections/chain-status/queries.ts';
+import { finalHeight } from '../../projections/chain-status/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
 import { kindOfToken } from '../../projections/transfers/queries.ts';
@@ -50,9 +50,7 @@ function listRoute({ clickhouseFor, pool }: TransferRouteDeps): Route {
     response: { 200: transferListAnswer },
     async handler({ input: { query }, served, request }) {
       const search = searchOf(query);
-      const status = chainStatusRow(pool, served.schema('chain-status'));
-      // Awaited below, after the page is read; a rejection before that would end the process.
-      status.catch(() => undefined);
+      const l1Height = await finalHeight(pool, served.schema('chain-status'));
       const page = await listTransfers(
         { clickhouse: clickhouseFor(request), tables: served },
         { search, page: query.page, limit: query.limit, cursor: query.cursor, query: request.query },
@@ -62,7 +60,6 @@ function listRoute({ clickhouseFor, pool }: TransferRouteDeps): Route {
         served.schema('tokens'),
         page.results.map(({ token }) => token),
       );
-      const { l1_height: l1Height } = await status;
       const results = page.results.map((row) => presentTransfer(row, tokens.get(row.token), l1Height));
       // An empty page is not cached, so that the first matching transfer shows at once.
       return { status: 200, body: { ...page, results }, noStore: results.length === 0 };
@@ -99,13 +96,13 @@ function traceRoute({
       const { account, token, skip_zero: skipZero = false } = query;
       const walkReads = clickhouseFor(request, { readClass: 'trace', timeoutMs: traceBudgetMs });
       const reads = clickhouseFor(request);
-      const [[ofAccount = 0, ofToken = 0], kind, { l1_height: l1Height }] = await Promise.all([
+      const [[ofAccount = 0, ofToken = 0], kind, l1Height] = await Promise.all([
         subjectTotals(reads, served, [
           { kind: 'account', felt: account },
           { kind: 'token', felt: token },
         ]),
         kindOfToken(reads, served, token),
-        chainStatusRow(pool, served.schema('chain-status')),
+        finalHeight(pool, served.schema('chain-status')),
       ]);
       if (ofAccount === 0) throw notFound('The account is not indexed.');
       if (ofToken === 0) throw notFound('The token is not indexed.');

@@ -246,7 +246,7 @@ CREATE TABLE catalogue_v2_b1.wallets (
   CONSTRAINT wallets_wallet_address_network_key UNIQUE (wallet_address, network)
 );
 
-CREATE TABLE chain_status_v1_b1.chunks (
+CREATE TABLE chain_status_v2_b1.chunks (
   name text NOT NULL,
   first_height bigint NOT NULL,
   last_height bigint,
@@ -255,7 +255,13 @@ CREATE TABLE chain_status_v1_b1.chunks (
   CONSTRAINT chunks_pkey PRIMARY KEY (name)
 );
 
-CREATE TABLE chain_status_v1_b1.status (
+CREATE TABLE chain_status_v2_b1.final_heights (
+  height bigint NOT NULL,
+  log_ends bigint[] NOT NULL,
+  CONSTRAINT final_heights_pkey PRIMARY KEY (height)
+);
+
+CREATE TABLE chain_status_v2_b1.status (
   singleton boolean DEFAULT true NOT NULL,
   chain_id text,
   spec_version text,

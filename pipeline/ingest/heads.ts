@@ -76,12 +76,12 @@ export type L1Watch = ReturnType<typeof startL1Watch>;
 
 /** Polls the height accepted on L1 in the background, and applies it between two steps of the live loop. */
 export function startL1Watch(deps: IngestDeps, lease: Lease, finalHeight: number) {
-  const { node, store, clock, log, metrics, settings } = deps;
+  const { node, store, blockLog, clock, log, metrics, settings } = deps;
   const stopped = new AbortController();
   const signal = AbortSignal.any([stopped.signal, lease.signal]);
   const options = { signal, priority: 1 };
   let newest: BlockPoint | null = null;
-  let announced = -1;
+  let announced = { height: -1, final: -1 };
 
   const poll = async (): Promise<void> => {
     while (!signal.aborted) {
@@ -119,16 +119,22 @@ export function startL1Watch(deps: IngestDeps, lease: Lease, finalHeight: number
     /** The highest block the node has reported as accepted on L1; null before the first. */
     newest: (): BlockPoint | null => newest,
     /**
-     * Publishes a new height, and makes the indexed blocks up to it final once the indexed block at that height is seen to
-     * be the accepted one. If it is not, the live loop must handle a reorg first.
+     * Makes the indexed blocks up to the newest height final once the indexed block at that height is seen to be the
+     * accepted one, and publishes both heights. If it is not, the live loop must handle a reorg first.
      */
     async apply(indexed: IndexedChain): Promise<void> {
       const point = newest;
-      if (point === null || point.height <= announced || indexed.revertingFrom() !== null) return;
+      if (point === null || indexed.revertingFrom() !== null) return;
       const height = Math.min(point.height, indexed.cursor() - 1);
       if (height > indexed.final().height && !(await finalize(indexed, height, point))) return;
-      await publishStatus(deps, [{ type: 'l1.accepted', ...statusStamp(clock), height: point.height }]);
-      announced = point.height;
+      const known = { height: point.height, final: indexed.final().height };
+      if (known.height <= announced.height && known.final <= announced.final) return;
+      // Whatever the log had to revert below the final height was acknowledged before.
+      const final =
+        known.final < 0 ? {} : { final: { height: known.final, log_ends: await blockLog.ends() } };
+      const message = { type: 'l1.accepted', ...statusStamp(clock), height: known.height, ...final } as const;
+      await publishStatus(deps, [message]);
+      announced = known;
       metrics.l1.set(point.height);
     },
     stop: (): void => stopped.abort(),

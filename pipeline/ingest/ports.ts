@@ -101,6 +101,8 @@ export interface BlockLog {
     range: { readonly start: number; readonly end: number | null },
     signal: AbortSignal,
   ): AsyncIterable<LoggedMessage>;
+  /** The next offset of each partition. */
+  ends(): Promise<number[]>;
   /** The blocks of messages, in the order of the places. */
   blocksAt(places: readonly LogPlace[], signal: AbortSignal): Promise<PublishedBlock[]>;
 }

@@ -9,7 +9,7 @@ import type { PostgresProjection } from '../define.ts';
 export const chainStatus: PostgresProjection<ChainStatusMessage> = {
   kind: 'postgres',
   name: 'chain-status',
-  version: 1,
+  version: 2,
   topic: topics.chainStatus,
   ddl: tableSql(import.meta.url),
   notify: { channel: INDEXED_CHANNEL, payload: ({ type }) => (type === 'l1.accepted' ? '' : null) },
@@ -33,6 +33,12 @@ export const chainStatus: PostgresProjection<ChainStatusMessage> = {
         await tx.query(
           `UPDATE ${schema}.status SET l1_height = $1, l1_seen_at = $2 WHERE l1_height IS NULL OR l1_height < $1`,
           [message.height, message.observed_at],
+        );
+        if (message.final === undefined) return;
+        // The ingester repeats a height after a restart, with later ends.
+        await tx.query(
+          `INSERT INTO ${schema}.final_heights (height, log_ends) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
+          [message.final.height, message.final.log_ends],
         );
         return;
       case 'chunk.opened':

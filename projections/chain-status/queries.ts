@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { felt } from '../../schemas/messages/common.ts';
+import { topics } from '../../schemas/topics.ts';
 
 /** Read side of the chain's status. `schema` is the served build's: `served.schema('chain-status')`. */
 
@@ -25,6 +26,28 @@ export async function chainStatusRow(db: Sql, schema: string): Promise<ChainStat
   const columns = Object.keys(statusRow.shape);
   const [row] = await sqlRows(db, statusRow, `SELECT ${columns.join(', ')} FROM ${schema}.status`);
   return row ?? statusRow.parse(Object.fromEntries(columns.map((column) => [column, null])));
+}
+
+const finalRow = z.object({ height: z.number() });
+
+/**
+ * The highest block that is final in the served tables: they have read the log at least to where it was found to be accepted
+ * on L1, so that no block at or below it is a reverted one that they have not undone yet. null: none is known.
+ * Rows that are read after this height are those of the accepted blocks; rows read before may not be.
+ */
+export async function finalHeight(db: Sql, schema: string): Promise<number | null> {
+  const [row] = await sqlRows(
+    db,
+    finalRow,
+    `SELECT height FROM ${schema}.final_heights AS final
+     WHERE NOT EXISTS (
+       SELECT FROM tds.projection_checkpoints AS read
+       WHERE state = 'serving' AND topic = $1 AND next_offset < final.log_ends[partition + 1]
+     )
+     ORDER BY height DESC LIMIT 1`,
+    [topics.chainBlocks.name],
+  );
+  return row?.height ?? null;
 }
 
 const chunkRow = z.object({

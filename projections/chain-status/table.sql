@@ -16,6 +16,13 @@ CREATE TABLE {{schema}}.status (
 );
 INSERT INTO {{schema}}.status DEFAULT VALUES;
 
+-- A served table that has read the log to these ends has no reverted block at or below the height.
+CREATE TABLE {{schema}}.final_heights (
+  height   bigint PRIMARY KEY,
+  -- by partition of chain.blocks: the next offset when the height became final
+  log_ends bigint[] NOT NULL
+);
+
 CREATE TABLE {{schema}}.chunks (
   name         text PRIMARY KEY,
   first_height bigint NOT NULL,

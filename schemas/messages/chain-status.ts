@@ -16,7 +16,16 @@ export const chainStatusMessage = z.discriminatedUnion('type', [
   }),
   z.object({ type: z.literal('head.seen'), ...at, height, hash: felt }),
   /** Blocks at or below this height are accepted on L1 and can no longer be reverted. */
-  z.object({ type: z.literal('l1.accepted'), ...at, height }),
+  z.object({
+    type: z.literal('l1.accepted'),
+    ...at,
+    height,
+    /**
+     * The newest indexed block that is accepted on L1; and, by partition, the end of `chain.blocks` after that was found: up
+     * to there, the log reverts every other block that it has at or below that height. Missing in older messages.
+     */
+    final: z.object({ height, log_ends: z.array(z.int().min(0)) }).optional(),
+  }),
   z.object({
     type: z.literal('chunk.opened'),
     ...at,

@@ -128,7 +128,7 @@ const statusMessages: readonly ChainStatusMessage[] = [
   { type: 'chunk.opened', ...at, name: 'blocks-21', start: 21, end: 30 },
   { type: 'chunk.opened', ...at, name: 'blocks-31', start: 31, end: 31 },
   { type: 'chunk.opened', ...at, name: 'live', start: 32, end: null },
-  { type: 'l1.accepted', ...at, height: 11 },
+  { type: 'l1.accepted', ...at, height: 11, final: { height: 11, log_ends: [] } },
 ];
 
 /** Fills the stores of an API with the chain, or these blocks instead, through the projectors; returns an API key. */

@@ -4,7 +4,7 @@ import { exportBody } from '../../../api/export/body.ts';
 import type { FileSummary } from '../../../api/export/body.ts';
 import { openExport } from '../../../api/export/open.ts';
 import type { ExportReading } from '../../../api/export/open.ts';
-import { chainStatusRow } from '../../../projections/chain-status/queries.ts';
+import { finalHeight } from '../../../projections/chain-status/queries.ts';
 import { runStart } from '../../../projections/indexed-blocks/queries.ts';
 import { exportManifest } from '../../../schemas/api/exports.ts';
 import type { ExportFile, ExportManifest } from '../../../schemas/api/exports.ts';
@@ -28,8 +28,8 @@ export async function buildExportFiles(
   const { pool, servedBuilds, clickhouse, signal } = reading;
   const manifest = await readManifest(store, heights);
   const known = new Set(manifest.files.map(({ from_block: from }) => from));
-  const { l1_height: l1Height } = await chainStatusRow(pool, (await servedBuilds()).schema('chain-status'));
-  for (let from = 0; from + heights - 1 <= (l1Height ?? -1); from += heights) {
+  const final = await finalHeight(pool, (await servedBuilds()).schema('chain-status'));
+  for (let from = 0; from + heights - 1 <= (final ?? -1); from += heights) {
     signal.throwIfAborted();
     const to = from + heights - 1;
     if (known.has(from)) continue;

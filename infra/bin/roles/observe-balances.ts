@@ -2,7 +2,7 @@ import type { Node } from '../../../pipeline/node/types.ts';
 import { runBalanceObserver } from '../../../pipeline/observe/balances/observer.ts';
 import { movedWithin } from '../../../projections/account-ledger/queries.ts';
 import { pairKey } from '../../../projections/balances/queries.ts';
-import { chainStatusRow } from '../../../projections/chain-status/queries.ts';
+import { finalHeight } from '../../../projections/chain-status/queries.ts';
 import { newestBlock } from '../../../projections/indexed-blocks/queries.ts';
 import type { IndexedBlock } from '../../../projections/indexed-blocks/queries.ts';
 import type { ClickHouse } from '../../clickhouse/client.ts';
@@ -43,8 +43,7 @@ export async function startBalanceObserver(
         const moved = await movedWithin(clickhouse, served, spans);
         return new Set(pairs.filter((_, i) => (moved[i]?.legs ?? 0) > 0).map(pairKey));
       }),
-    l1Height: () =>
-      readServed(async (served) => (await chainStatusRow(pool, served.schema('chain-status'))).l1_height),
+    l1Height: () => readServed(async (served) => await finalHeight(pool, served.schema('chain-status'))),
   });
   observer.done.catch(fail);
   releasers.push('balance observer', () => observer.stop());

@@ -27,6 +27,9 @@ export function createBlockLog(kafka: Pick<Kafka, 'offsets' | 'offsetsAt' | 'rea
         }
       }
     },
+    async ends() {
+      return (await kafka.offsets(topic)).map(({ high }) => high);
+    },
     async blocksAt(places, signal) {
       const ranges = [...Map.groupBy(places, ({ partition }) => partition)].map(([partition, own]) => {
         const offsets = own.map(({ offset }) => offset);

@@ -33,7 +33,7 @@ export interface BalanceReaderOptions {
     pairs: readonly Pick<PendingRead, 'account' | 'token'>[],
     upTo: number,
   ) => Promise<ReadonlySet<string> | null>;
-  /** The newest height accepted on L1 in the read model; null before the first. */
+  /** `finalHeight` of the read model. */
   readonly l1Height: () => Promise<number | null>;
   readonly metrics: Registry;
 }
@@ -137,7 +137,8 @@ function createBatchReader(
   return async (
     batch: readonly PendingRead[],
   ): Promise<{ messages: BalancesMessage[]; unread: PendingRead[] }> => {
-    const [block, l1] = await Promise.all([newestBlock(), l1Height()]);
+    const l1 = await l1Height();
+    const block = await newestBlock();
     if (block === null) return { messages: [], unread: [...batch] };
     const messages = batch.flatMap((read) => recentMessage(read, block) ?? []);
     const fresh = batch.filter((read) => recentMessage(read, block) === null);

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -6,10 +6,15 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import { createCheckpoints } from '../../../infra/kafka/checkpoints.ts';
 import { createMetrics } from '../../../infra/metrics.ts';
 import { createLogger } from '../../../infra/log.ts';
+import { inTransaction } from '../../../infra/postgres/client.ts';
+import { chainStatus } from '../../../projections/chain-status/projector.ts';
+import { openBuild } from '../../../projections/engine/builds.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
 import { runClickHouseProjections } from '../../../projections/engine/run/clickhouse-runner.ts';
+import { indexedBlocks } from '../../../projections/indexed-blocks/projector.ts';
 import { prices } from '../../../projections/prices/projector.ts';
 import { exportManifest } from '../../../schemas/api/exports.ts';
 import { toFelt } from '../../../schemas/felt.ts';
@@ -501,6 +506,65 @@ test.each<[string, (proxy: FaultProxy) => unknown]>([
   } finally {
     await broken.close();
     await proxy.close();
+  }
+});
+
+test('nothing is final that the tables may still have to undo', async () => {
+  const { schema = '' } = (await openBuild(world.pool, owner, chainStatus)).names;
+  const { build } = await openBuild(world.pool, owner, indexedBlocks);
+  const log = { topic: topics.chainBlocks, topicId: 'any' };
+  await createCheckpoints(world.pool, { consumer: indexedBlocks.name, build }, log, new Map([[0, 5]]));
+  const accepted = {
+    type: 'l1.accepted' as const,
+    v: 1 as const,
+    observed_at: 1,
+    height: 60,
+    final: { height: 60, log_ends: [6] },
+  };
+  const meta = { partition: 0, offset: 100, timestamp: 1, schema };
+  await inTransaction(world.pool, async (tx) => await chainStatus.fold(tx, accepted, meta));
+  const folder = mkdtempSync(join(tmpdir(), 'tds-export-'));
+  const call = async (path: string) => await world.call('GET', `/api/${path}`, { headers });
+  /** Highest heights: of a list, of a stream, of an export, of the files. */
+  const finals = async () => {
+    const { results } = (await call(`transfers/?token=${COIN}&from_block=5&to_block=70&order=asc&limit=100`))
+      .json;
+    const onL1 = (row: { status: string }): boolean => row.status === 'ACCEPTED_ON_L1';
+    const stream = await fetch(`${world.url}/api/stream/transfers/?token=${COIN}&finality=l1&from=5&wait=0`, {
+      headers,
+    });
+    const messages: StreamMessage[] = [];
+    for await (const message of readLines(stream)) messages.push(message);
+    const { rows } = await rowsOf('csv', fileOf(await download('csv', { token: COIN })));
+    await tds(world.env, 'export', 'build', '--to', folder, '--heights', '10');
+    const manifest = exportManifest.parse(JSON.parse(readFileSync(join(folder, 'manifest.json'), 'utf8')));
+    const traced = (await call(`track-transfers/?token=${COIN}&account=${ACCOUNT}`)).json;
+    return {
+      list: Math.max(...results.filter(onL1).map((row: { block: number }) => row.block)),
+      trace: Math.max(...traced.filter(onL1).map((row: { block: number }) => row.block)),
+      blocks: messages.flatMap(({ type, data }) => (type === 'block' ? [data.height] : [])).at(-1),
+      message: messages.flatMap(({ type, data }) => (type === 'final' ? [data.height] : [])),
+      exported: rows.filter(({ finality }) => finality === 'ACCEPTED_ON_L1').at(-1)?.['block'],
+      file: manifest.files.at(-1)?.to_block,
+    };
+  };
+  const all = (height: number, file: number) => ({
+    list: height,
+    trace: height,
+    blocks: height,
+    message: [height],
+    exported: String(height),
+    file,
+  });
+  try {
+    expect(await finals()).toEqual(all(L1, 9));
+    await world.pool.query('UPDATE tds.checkpoints SET next_offset = 6 WHERE consumer = $1', [
+      indexedBlocks.name,
+    ]);
+    // The tail is read anew by the first stream.
+    await vi.waitFor(async () => expect(await finals()).toEqual(all(60, 59)), { timeout: 10_000 });
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
   }
 });
 

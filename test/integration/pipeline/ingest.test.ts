@@ -82,7 +82,10 @@ test('backfill and live publish the whole chain, block for block and transfer fo
     { spec_version: expect.stringMatching(/^0\.10/), has_header_counts: true, has_l1_tag: true },
   ]);
   expect(status.filter(({ type }) => type === 'head.seen').at(-1)).toMatchObject({ height: 260 });
-  expect(status.filter(({ type }) => type === 'l1.accepted').at(-1)).toMatchObject({ height: 230 });
+  expect(status.filter(({ type }) => type === 'l1.accepted').at(-1)).toMatchObject({
+    height: 230,
+    final: { height: 230, log_ends: expect.any(Array) },
+  });
 });
 
 test.each([1, 5, 40])('a reorg %i deep is reverted newest first and replaced', async (depth) => {

@@ -1,13 +1,14 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
+import { createCheckpoints } from '../../../infra/kafka/checkpoints.ts';
 import { createPool, inTransaction } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { migrate } from '../../../infra/postgres/migrate.ts';
 import { openBuild } from '../../../projections/engine/builds.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { chainStatus } from '../../../projections/chain-status/projector.ts';
-import { chainStatusRow, chunkRows } from '../../../projections/chain-status/queries.ts';
+import { chainStatusRow, chunkRows, finalHeight } from '../../../projections/chain-status/queries.ts';
 import type { PostgresProjection } from '../../../projections/define.ts';
 import { quarantine } from '../../../projections/quarantine/projector.ts';
 import {
@@ -22,6 +23,7 @@ import { toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import { tokensMessage } from '../../../schemas/messages/tokens.ts';
 import type { TokensMessage } from '../../../schemas/messages/tokens.ts';
+import { topics } from '../../../schemas/topics.ts';
 import type { MessageOf } from '../../../schemas/topics.ts';
 import { isolated } from '../../support/isolation.ts';
 import type { Isolated } from '../../support/isolation.ts';
@@ -258,6 +260,45 @@ describe('chain status', () => {
       l1_height: 7,
       l1_seen_at: 3,
     });
+  });
+
+  test('a height is final once every served table has read the log to where it was found', async () => {
+    const final = async () => await finalHeight(pool, schemaOf(chainStatus));
+    const found = (height: number, ...ends: number[]): Message => ({
+      ...(l1(height + 5, 1) as Extract<Message, { type: 'l1.accepted' }>),
+      final: { height, log_ends: ends },
+    });
+    expect(await final()).toBe(null);
+    const topicId = 'id';
+    const log = { topic: topics.chainBlocks, topicId };
+    const builds = [1001, 1002];
+    for (const build of builds) {
+      await pool.query(
+        `INSERT INTO tds.builds (build, projection, version, shape_hash, state) VALUES ($1, $2, 1, '', 'serving')`,
+        [build, `blocks-${build}`],
+      );
+      const owner = { consumer: `blocks-${build}`, build };
+      await createCheckpoints(pool, owner, log, new Map([0, 1].map((partition) => [partition, 0])));
+    }
+    const read = async (build: number, partition: number, next: number): Promise<void> => {
+      await pool.query('UPDATE tds.checkpoints SET next_offset = $3 WHERE build = $1 AND partition = $2', [
+        build,
+        partition,
+        next,
+      ]);
+    };
+    await fold(chainStatus, [found(10, 0, 0), found(20, 5, 3), found(20, 9, 9), found(30, 8, 3)]);
+    expect(await final()).toBe(10);
+    for (const build of builds) {
+      await read(build, 0, 6);
+      expect(await final()).toBe(10);
+    }
+    await read(1001, 1, 3);
+    expect(await final()).toBe(10);
+    await read(1002, 1, 3);
+    expect(await final()).toBe(20);
+    for (const build of builds) await read(build, 0, 8);
+    expect(await final()).toBe(30);
   });
 
   test('chunks keep the times of their first opening and finishing, and reopen with another range', async () => {

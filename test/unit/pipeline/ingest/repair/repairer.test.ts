@@ -37,6 +37,7 @@ async function createTestRepairer({
     createBlockReader: () => readPublishedBlock,
     blockLog: {
       async *messagesSince() {},
+      ends: never,
       blocksAt: never,
     },
     standards: { resolve: async () => new Map() },
