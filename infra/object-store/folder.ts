@@ -7,9 +7,10 @@ import type { ObjectStore } from './store.ts';
 
 export function createFolderStore(folder: string): ObjectStore {
   return {
-    text: async (name) => await ifThere(readFile(join(folder, name), 'utf8')),
+    text: async (name, signal) => await ifThere(readFile(join(folder, name), { encoding: 'utf8', signal })),
     size: async (name) => (await ifThere(stat(join(folder, name))))?.size ?? null,
-    read: async (name, range) => (await open(join(folder, name))).createReadStream(range),
+    read: async (name, range, signal) =>
+      (await open(join(folder, name))).createReadStream({ ...range, signal }),
     async write(name, body, signal) {
       const path = join(folder, name);
       await mkdir(dirname(path), { recursive: true });

@@ -27,18 +27,17 @@ export function createS3Store(bucket: string, prefix: string): ObjectStore {
   });
   const named = (name: string) => ({ Bucket: bucket, Key: prefix === '' ? name : `${prefix}/${name}` });
   return {
-    async text(name) {
-      const answer = await ifThere(client.send(new GetObjectCommand(named(name))));
+    async text(name, abortSignal) {
+      const answer = await ifThere(client.send(new GetObjectCommand(named(name)), { abortSignal }));
       return (await answer?.Body?.transformToString('utf8')) ?? null;
     },
-    async size(name) {
-      const answer = await ifThere(client.send(new HeadObjectCommand(named(name))));
+    async size(name, abortSignal) {
+      const answer = await ifThere(client.send(new HeadObjectCommand(named(name)), { abortSignal }));
       return answer?.ContentLength ?? null;
     },
-    async read(name, { start, end }) {
-      const { Body } = await client.send(
-        new GetObjectCommand({ ...named(name), Range: `bytes=${start}-${end}` }),
-      );
+    async read(name, { start, end }, abortSignal) {
+      const command = new GetObjectCommand({ ...named(name), Range: `bytes=${start}-${end}` });
+      const { Body } = await client.send(command, { abortSignal });
       return Body as Readable;
     },
     async write(name, body, signal) {

@@ -1,13 +1,18 @@
 import type { Readable } from 'node:stream';
 
+export interface ByteRange {
+  readonly start: number;
+  readonly end: number;
+}
+
 /** Named files, in a folder or in a bucket of an object store. */
 export interface ObjectStore {
   /** The whole text; null: there is no such object. */
-  text(name: string): Promise<string | null>;
+  text(name: string, signal: AbortSignal): Promise<string | null>;
   /** In bytes; null: there is no such object. */
-  size(name: string): Promise<number | null>;
+  size(name: string, signal: AbortSignal): Promise<number | null>;
   /** The bytes from `start` to `end`, both included. */
-  read(name: string, range: { readonly start: number; readonly end: number }): Promise<Readable>;
+  read(name: string, range: ByteRange, signal: AbortSignal): Promise<Readable>;
   /** Replaces the object when all bytes are stored, in one step: a reader sees the old one, or the whole new one. */
   write(name: string, body: Readable, signal: AbortSignal): Promise<void>;
 }

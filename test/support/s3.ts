@@ -13,6 +13,10 @@ export interface SimulatedS3 {
   readonly objects: ReadonlyMap<string, Buffer>;
   /** Uploads that have neither been completed nor aborted. */
   openUploads(): number;
+  /** Requests whose answer has not been sent whole. */
+  openRequests(): number;
+  /** Answers no request until the function that it returns is called. */
+  pause(): () => void;
   close(): Promise<void>;
 }
 
@@ -21,8 +25,14 @@ const ACCESS_KEY = 'simulated';
 export async function startSimulatedS3(): Promise<SimulatedS3> {
   const objects = new Map<string, Buffer>();
   const uploads = new Map<string, Map<number, Buffer>>();
+  let openRequests = 0;
+  let paused = Promise.resolve();
   const server = createServer((request, response) => {
-    void answer(request, response, { objects, uploads }).catch(() => response.destroy());
+    openRequests += 1;
+    response.once('close', () => (openRequests -= 1));
+    void paused
+      .then(async () => await answer(request, response, { objects, uploads }))
+      .catch(() => response.destroy());
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   return {
@@ -34,6 +44,12 @@ export async function startSimulatedS3(): Promise<SimulatedS3> {
     },
     objects,
     openUploads: () => uploads.size,
+    openRequests: () => openRequests,
+    pause() {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      paused = promise;
+      return resolve;
+    },
     async close() {
       server.closeAllConnections();
       server.close();

@@ -26,7 +26,7 @@ export async function buildExportFiles(
   onFile: (file: ExportFile) => void,
 ): Promise<void> {
   const { pool, servedBuilds, clickhouse, signal } = reading;
-  const manifest = await readManifest(store, heights);
+  const manifest = await readManifest(store, heights, signal);
   const known = new Set(manifest.files.map(({ from_block: from }) => from));
   const final = await finalHeight(pool, (await servedBuilds()).schema('chain-status'));
   for (let from = 0; from + heights - 1 <= (final ?? -1); from += heights) {
@@ -44,8 +44,12 @@ export async function buildExportFiles(
   }
 }
 
-async function readManifest(store: ObjectStore, heights: number): Promise<ExportManifest> {
-  const text = await store.text(MANIFEST);
+async function readManifest(
+  store: ObjectStore,
+  heights: number,
+  signal: AbortSignal,
+): Promise<ExportManifest> {
+  const text = await store.text(MANIFEST, signal);
   if (text === null) return { heights, files: [] };
   const manifest = exportManifest.parse(JSON.parse(text));
   if (manifest.heights === heights) return manifest;

@@ -46,18 +46,21 @@ describe.each(['folder', 'bucket'])('a %s', (kind) => {
   });
 
   it('has an object once it is whole, and reads parts of it', async () => {
-    expect([await store.size('of/large'), await store.text('of/large')]).toEqual([null, null]);
+    expect([await store.size('of/large', signal), await store.text('of/large', signal)]).toEqual([
+      null,
+      null,
+    ]);
     await store.write('of/large', bodyOf(large), signal);
-    expect(await store.size('of/large')).toBe(large.length);
+    expect(await store.size('of/large', signal)).toBe(large.length);
     const [start, end] = [17_000_000, 34_000_000];
-    const part = await buffer(await store.read('of/large', { start, end }));
+    const part = await buffer(await store.read('of/large', { start, end }, signal));
     expect(part.equals(large.subarray(start, end + 1))).toBe(true);
     expect(leftovers()).toBe(0);
   });
 
   it('replaces an object', async () => {
     for (const text of ['first', 'second']) await store.write('of/text', bodyOf(Buffer.from(text)), signal);
-    expect(await store.text('of/text')).toBe('second');
+    expect(await store.text('of/text', signal)).toBe('second');
   });
 
   it('keeps the old object where the new one breaks off or is given up', async () => {
@@ -82,7 +85,29 @@ describe.each(['folder', 'bucket'])('a %s', (kind) => {
       { objectMode: false },
     );
     await expect(store.write('of/kept', late, given.signal)).rejects.toThrow();
-    expect(await store.text('of/kept')).toBe('old');
+    expect(await store.text('of/kept', signal)).toBe('old');
     if (kind === 'bucket') await vi.waitFor(() => expect(leftovers()).toBe(0));
   });
+});
+
+it('a read from a bucket ends with its reader, also while it waits for an answer', async () => {
+  const store = await openObjectStore('s3://bucket/prefix/');
+  await store.write('of/large', bodyOf(large), signal);
+  const range = { start: 0, end: large.length - 1 };
+  const resume = s3.pause();
+  const reader = new AbortController();
+  const reads = [
+    store.text('of/large', reader.signal),
+    store.size('of/large', reader.signal),
+    store.read('of/large', range, reader.signal),
+  ];
+  await vi.waitFor(() => expect(s3.openRequests()).toBe(reads.length));
+  reader.abort();
+  for (const read of reads) await expect(read).rejects.toThrow('aborted');
+  await vi.waitFor(() => expect(s3.openRequests()).toBe(0));
+  resume();
+  const body = await store.read('of/large', range, signal);
+  expect(s3.openRequests()).toBe(1);
+  body.destroy();
+  await vi.waitFor(() => expect(s3.openRequests()).toBe(0));
 });
