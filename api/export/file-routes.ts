@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import type { ObjectStore } from '../../infra/object-store/store.ts';
+import type { ByteRange, ObjectStore } from '../../infra/object-store/store.ts';
 import { exportManifest } from '../../schemas/api/exports.ts';
 import { HttpError, notFound } from '../http/errors.ts';
 import { StreamedAnswer, defineRoute } from '../http/route.ts';
@@ -23,8 +23,8 @@ function manifestRoute(store: ObjectStore | null): Route {
     tag: 'Exports',
     auth: 'key',
     response: { 200: exportManifest },
-    async handler() {
-      const text = await store?.text('manifest.json');
+    async handler({ request }) {
+      const text = await store?.text('manifest.json', request.signal);
       if (text === undefined || text === null) throw notFound();
       return { status: 200, body: exportManifest.parse(JSON.parse(text)) };
     },
@@ -45,11 +45,14 @@ function fileRoute(store: ObjectStore | null): Route {
     errors: [416],
     async handler({ input: { params }, request }) {
       const name = `files/${params.name}`;
-      const size = await store?.size(name);
+      const { isHead, signal } = request;
+      const size = await store?.size(name, signal);
       if (store === null || size === undefined || size === null) throw notFound();
-      const range = rangeOf(request.header('range'), size);
+      // RFC 9110 defines ranges for GET only.
+      const range = isHead ? null : rangeOf(request.header('range'), size);
       const { start, end } = range ?? { start: 0, end: size - 1 };
-      const body = { mediaType: PARQUET, stream: await store.read(name, { start, end }) };
+      const stream = isHead ? null : await store.read(name, { start, end }, signal);
+      const body = { mediaType: PARQUET, stream };
       const headers = {
         'Accept-Ranges': 'bytes',
         'Cache-Control': 'private, max-age=31536000, immutable',
@@ -66,7 +69,7 @@ function fileRoute(store: ObjectStore | null): Route {
  *
  * @throws 416 where it names none of the file
  */
-export function rangeOf(header: string, size: number): { start: number; end: number } | null {
+export function rangeOf(header: string, size: number): ByteRange | null {
   const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header.trim()) ?? [];
   if (first === '' && last === '') return null;
   const start = first === '' ? Math.max(0, size - Number(last)) : Number(first);

@@ -72,7 +72,15 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
     errors: [503],
     async handler({ input: { params, query }, request, key }) {
       const { format } = params;
+      const mediaType = mediaTypes[format];
       const search = resolveSearch(query, assertBounded);
+      const coding = codingOf(request.header('accept-encoding'));
+      const headers = {
+        Vary: 'Accept-Encoding',
+        ...(coding === 'identity' ? {} : { 'Content-Encoding': coding }),
+      };
+      // It begins no export, so that it has no block and no id either.
+      if (request.isHead) return { status: 200, headers, body: { mediaType, stream: null } };
       const clickhouse = clickhouseFor(request, { readClass: 'export' });
       const { signal } = request;
       const { head, file, rows } = await openExport({ ...deps, clickhouse, signal }, { search, format });
@@ -80,7 +88,6 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
       const record = { id, format, block: head.height, block_hash: head.hash };
       await exports.save(key.userId, { ...record, rows: null, sha256: null, bytes: null, complete: false });
       let whole: FileSummary | null = null;
-      const coding = codingOf(request.header('accept-encoding'));
       const stream = exportBody({
         file,
         format,
@@ -96,15 +103,14 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
       return {
         status: 200,
         headers: {
+          ...headers,
           'X-Export-Block': String(head.height),
           'X-Export-Block-Hash': head.hash,
           'X-Export-Id': id,
-          Vary: 'Accept-Encoding',
-          ...(coding === 'identity' ? {} : { 'Content-Encoding': coding }),
           ...(withTrailers ? { Trailer: 'X-Export-Rows, X-Export-SHA256' } : {}),
         },
         body: {
-          mediaType: mediaTypes[format],
+          mediaType,
           stream,
           ...(withTrailers ? { trailers: () => trailersOf(whole) } : {}),
         },

@@ -21,6 +21,8 @@ export interface RouteHandlerDeps extends IdentifyDeps {
   readonly servedBuilds: () => Promise<ServedBuilds>;
   /** The highest height that can be queried; null before the first block. */
   readonly indexedHeight: () => number | null;
+  /** A client of a streamed answer that takes nothing for so long is dropped; a minute by default. */
+  readonly stallMs?: number;
 }
 
 interface SharedByRoutes {
@@ -30,9 +32,9 @@ interface SharedByRoutes {
 /** Limits of sending an answer: until then it is held in memory, and its request may keep a place for reads. */
 const SENDING_SECONDS = 60;
 const WANTED_SENDING_SECONDS = 5;
-/** A client of a streamed answer that takes nothing for so long is dropped: its source stays open meanwhile. */
+/** The source of a streamed answer stays open while its client takes nothing. */
 const STALL_MS = 60_000;
-const STALL_LOOK_MS = 5000;
+const STALL_LOOKS = 12;
 
 /** The middleware that runs a declared route. */
 export function handleRoute(
@@ -66,7 +68,7 @@ export function handleRoute(
       return;
     }
     const result = await answer();
-    const json = await send(context, route, result, request);
+    const json = await send(context, route, result, { ...request, stallMs: deps.stallMs ?? STALL_MS });
     if (json !== null && key !== null && result.status === 200 && result.noStore !== true)
       cache.set(key, json);
   };
@@ -78,6 +80,7 @@ function requestInfo(context: Context, route: Route, { requestId, ip, note }: Re
   return {
     id: requestId,
     method: context.method,
+    isHead: context.method === 'HEAD',
     path: route.path,
     ip,
     query: readQuery(context.querystring),
@@ -104,13 +107,13 @@ async function send(
   context: Context,
   route: Route,
   { status, body, headers }: RouteAnswer,
-  { place, query }: RequestInfo,
+  { place, query, stallMs }: Pick<RequestInfo, 'place' | 'query'> & { readonly stallMs: number },
 ): Promise<Buffer | null> {
   context.status = status;
   context.set(headers ?? {});
   const declared = route.response[status];
   if (declared instanceof StreamedAnswer) {
-    stream(context, body as StreamedBody);
+    stream(context, body as StreamedBody, stallMs);
     return null;
   }
   limitSending(context, place);
@@ -141,27 +144,35 @@ async function textOf(parts: AsyncIterable<string>): Promise<string> {
   return text;
 }
 
-function stream(context: Context, { mediaType, stream: parts, trailers }: StreamedBody): void {
+function stream(
+  context: Context,
+  { mediaType, stream: parts, trailers }: StreamedBody,
+  stallMs: number,
+): void {
+  context.type = mediaType;
+  if (parts === null) return;
   parts.once('close', () => {
     if (!parts.readableEnded) context.res.destroy();
   });
   // Before Koa's own listener, which ends the response.
   if (trailers !== undefined) parts.once('end', () => context.res.addTrailers(trailers()));
-  context.type = mediaType;
   context.body = parts;
-  dropIfStalled(context);
+  dropIfStalled(context, stallMs);
 }
 
-/** Disconnects a client that takes nothing of what waits for it. */
-function dropIfStalled({ res }: Context): void {
-  let [taken, stalledMs] = [-1, 0];
+/**
+ * Disconnects a client that takes nothing of what waits for it. The kernel buffers up to some MB, and takes more only when
+ * much of that is gone: a client that takes less than some 20 kB/s may look as if it took nothing.
+ */
+function dropIfStalled({ res }: Context, stallMs: number): void {
+  let [taken, stalled] = [-1, 0];
   const timer = setInterval(() => {
     const waiting = res.writableLength;
     const now = (res.socket?.bytesWritten ?? 0) - waiting;
-    stalledMs = waiting > 0 && now === taken ? stalledMs + STALL_LOOK_MS : 0;
+    stalled = waiting > 0 && now === taken ? stalled + 1 : 0;
     taken = now;
-    if (stalledMs >= STALL_MS) res.destroy();
-  }, STALL_LOOK_MS);
+    if (stalled >= STALL_LOOKS) res.destroy();
+  }, stallMs / STALL_LOOKS);
   res.once('close', () => clearInterval(timer));
 }
 

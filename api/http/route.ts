@@ -38,6 +38,8 @@ type Identity<A extends Auth> = Awaited<ReturnType<Identify[A]>>;
 export interface RequestInfo {
   readonly id: string;
   readonly method: string;
+  /** HEAD, which a route of GET answers too. A route with a `StreamedAnswer` makes no stream for it. */
+  readonly isHead: boolean;
   /** The route's path as declared. */
   readonly path: string;
   /** The client's address, forwarded by trusted proxies only. */
@@ -75,7 +77,8 @@ export class StreamedAnswer {
 /** The body of a `StreamedAnswer`. An error of the stream breaks the connection, so that the client sees it. */
 export interface StreamedBody {
   readonly mediaType: string;
-  readonly stream: Readable;
+  /** null: only headers are asked for (`isHead`). */
+  readonly stream: Readable | null;
   /** Trailers, asked for once the stream has ended. Declare their names in the `Trailer` header. */
   readonly trailers?: () => Readonly<Record<string, string>>;
 }

@@ -98,7 +98,11 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
       const { filter, isFinal, digest } = subjectOf(query);
       const isEvents = (acceptedWeights(request.header('accept'))('text/event-stream') ?? 0) > 0;
       const format = isEvents ? eventStream : lines;
+      // Proxies would otherwise hold messages back.
+      const headers = { 'X-Accel-Buffering': 'no' };
       const start = startOf((isEvents ? request.header('last-event-id') : '') || query.from, digest);
+      if (request.isHead)
+        return { status: 200, headers, body: { mediaType: format.mediaType, stream: null } };
       const clickhouse = deps.clickhouseFor(request);
       const source = await versionedSourceOf(clickhouse, served, filter);
       const stream = openStream(deps, key.id);
@@ -132,8 +136,6 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
           : { messages: query.limit, waitMs: 1000 * (query.wait ?? WAIT_SECONDS.fallback) },
         log: deps.log,
       });
-      // Proxies would otherwise hold messages back.
-      const headers = { 'X-Accel-Buffering': 'no' };
       return { status: 200, headers, body: { mediaType: format.mediaType, stream: body } };
     },
   });

@@ -310,6 +310,19 @@ test('an export needs a filter or a whole range, a known format, and its own use
   expect((await elsewhere.call('GET', path, { headers })).json.complete).toBe(true);
 });
 
+test('HEAD begins neither an export nor a stream', async () => {
+  const head = async (path: string) => {
+    const answer = await fetch(world.url + path, { method: 'HEAD', headers });
+    const { headers: sent } = answer;
+    return [answer.status, sent.get('content-type'), sent.get('content-encoding'), sent.get('x-export-id')];
+  };
+  expect(await head(pathOf('csv', { token: COIN }))).toEqual([200, 'text/csv; charset=utf-8', 'gzip', null]);
+  expect((await head('/api/export/transfers.csv'))[0]).toBe(400);
+  const stream = '/api/stream/transfers/?from=0';
+  expect(await head(stream)).toEqual([200, 'application/x-ndjson', null, null]);
+  expect((await head(`${stream}x`))[0]).toBe(400);
+});
+
 test('an export begins again where a reorg comes before its statement, and waits while a block is reverted', async () => {
   const real = new URL(world.env['API_CLICKHOUSE_URL'] ?? '');
   const proxy = await startProxy({ host: real.hostname, port: Number(real.port) });
@@ -404,6 +417,15 @@ test.each(['folder', 'bucket'])(
           expect(Buffer.from(await part.arrayBuffer()).equals(body.subarray(start, end))).toBe(true);
         }
         expect((await get(url, { range: `bytes=${bytes}-` })).status).toBe(416);
+        const head = await fetch(`${serving.url}/api/export/${url}`, {
+          method: 'HEAD',
+          headers: { ...headers, range: 'bytes=0-3' },
+        });
+        expect([head.status, head.headers.get('content-length'), head.headers.get('accept-ranges')]).toEqual([
+          200,
+          String(bytes),
+          'bytes',
+        ]);
       }
       expect((await build('--heights', '5')).stdout).toContain('No new range is complete.');
       expect((await get('files/manifest.json')).status).toBe(404);

@@ -1,0 +1,118 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { Server } from 'node:http';
+import { connect } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
+import { Readable } from 'node:stream';
+
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+
+import { createApp } from '../../../../api/http/app.ts';
+import { StreamedAnswer, defineRoute } from '../../../../api/http/route.ts';
+import { sleep } from '../../../../infra/lifecycle.ts';
+import { createLogger } from '../../../../infra/log.ts';
+import { createMetrics } from '../../../../infra/metrics.ts';
+
+/** Answers that are sent while they are made, through real HTTP. */
+
+/** Long enough for the slow client to take what the kernel holds between server and client, some MB. */
+const STALL_MS = 1500;
+let made: Readable | null = null;
+
+const endless = defineRoute({
+  method: 'GET',
+  path: '/api/endless/',
+  summary: 'bytes without an end',
+  tag: 'streams',
+  auth: 'none',
+  response: { 200: new StreamedAnswer({ 'text/plain': 'bytes' }) },
+  async handler({ request }) {
+    const headers = { 'Content-Length': String(2 ** 40) };
+    const body = { mediaType: 'text/plain', stream: request.isHead ? null : bytes() };
+    return { status: 200, headers, body };
+  },
+});
+
+function bytes(): Readable {
+  const chunk = Buffer.alloc(65_536, 'x');
+  made = new Readable({ read: () => void made?.push(chunk) });
+  return made;
+}
+
+let server: Server;
+let port: number;
+
+beforeAll(async () => {
+  const never = (): never => {
+    throw new Error('no store here');
+  };
+  const app = createApp({
+    routes: [endless],
+    log: createLogger('test', 'silent'),
+    metrics: createMetrics('api'),
+    pool: { query: never } as never,
+    limits: { query: never } as never,
+    defaultCeiling: null,
+    usage: { count: () => {} },
+    now: Date.now,
+    trustedProxies: [],
+    servedBuilds: async () => ({ table: never, schema: never, state: null, chainState: null }),
+    indexedHeight: () => null,
+    readiness: async () => ({ ok: true, body: {} }),
+    stallMs: STALL_MS,
+  });
+  const handle = app.callback();
+  server = createServer((request, response) => void handle(request, response)).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  port = (server.address() as AddressInfo).port;
+});
+afterAll(() => {
+  server.closeAllConnections();
+  server.close();
+});
+
+const isDestroyed = (): boolean => made?.destroyed === true;
+
+function open(): Socket {
+  const client = connect(port, '127.0.0.1').pause();
+  client.on('error', () => {});
+  client.write('GET /api/endless/ HTTP/1.1\r\nHost: x\r\n\r\n');
+  return client;
+}
+
+it('disconnects a client that takes nothing', async () => {
+  made = null;
+  const client = open();
+  await vi.waitFor(() => expect(made).not.toBe(null));
+  await vi.waitFor(() => expect(isDestroyed()).toBe(true), 10 * STALL_MS);
+  client.destroy();
+});
+
+it('keeps a client that takes little at a time', async () => {
+  made = null;
+  const client = open();
+  let taken = 0;
+  for (const end = Date.now() + 3 * STALL_MS; Date.now() < end; await sleep(5)) {
+    taken += (client.read() as Buffer | null)?.length ?? 0;
+  }
+  expect(taken).toBeGreaterThan(0);
+  expect(isDestroyed()).toBe(false);
+  client.destroy();
+  await vi.waitFor(() => expect(isDestroyed()).toBe(true));
+});
+
+it('answers HEAD with the headers of GET, and keeps the connection', async () => {
+  made = null;
+  const client = connect(port, '127.0.0.1');
+  let text = '';
+  client.on('data', (chunk) => (text += String(chunk)));
+  for (const requests of [1, 2]) {
+    client.write('HEAD /api/endless/ HTTP/1.1\r\nHost: x\r\n\r\n');
+    await vi.waitFor(() => expect(text.split('HTTP/1.1 200 OK').length).toBe(requests + 1));
+  }
+  expect(text.toLowerCase()).toContain(`content-length: ${2 ** 40}\r\n`);
+  expect(text.toLowerCase()).toContain('content-type: text/plain');
+  expect(text.endsWith('\r\n\r\n')).toBe(true);
+  expect(made).toBe(null);
+  client.destroy();
+});
