@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
 import type { Sql } from '../../infra/postgres/client.ts';
-import { finalHeight } from '../../projections/chain-status/queries.ts';
+import { createFinalHeights } from '../../projections/chain-status/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
 import { kindOfToken } from '../../projections/transfers/queries.ts';
@@ -28,10 +28,13 @@ export interface TransferRouteDeps {
 }
 
 export function transferRoutes(deps: TransferRouteDeps): Route[] {
-  return [listRoute(deps), traceRoute(deps)];
+  const finalHeights = createFinalHeights(deps.pool);
+  return [listRoute(deps, finalHeights), traceRoute(deps, finalHeights)];
 }
 
-function listRoute({ clickhouseFor, pool }: TransferRouteDeps): Route {
+type FinalHeights = ReturnType<typeof createFinalHeights>;
+
+function listRoute({ clickhouseFor, pool }: TransferRouteDeps, finalHeights: FinalHeights): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/transfers/',
@@ -50,7 +53,7 @@ function listRoute({ clickhouseFor, pool }: TransferRouteDeps): Route {
     response: { 200: transferListAnswer },
     async handler({ input: { query }, served, request }) {
       const search = searchOf(query);
-      const l1Height = await finalHeight(pool, served.schema('chain-status'));
+      const l1Height = await finalHeights(served);
       const page = await listTransfers(
         { clickhouse: clickhouseFor(request), tables: served },
         { search, page: query.page, limit: query.limit, cursor: query.cursor, query: request.query },
@@ -67,12 +70,10 @@ function listRoute({ clickhouseFor, pool }: TransferRouteDeps): Route {
   });
 }
 
-function traceRoute({
-  clickhouseFor,
-  pool,
-  now,
-  traceBudgetMs = readClasses.trace.timeoutMs,
-}: TransferRouteDeps): Route {
+function traceRoute(
+  { clickhouseFor, now, traceBudgetMs = readClasses.trace.timeoutMs }: TransferRouteDeps,
+  finalHeights: FinalHeights,
+): Route {
   return defineRoute({
     method: 'GET',
     path: '/api/track-transfers/',
@@ -102,7 +103,7 @@ function traceRoute({
           { kind: 'token', felt: token },
         ]),
         kindOfToken(reads, served, token),
-        finalHeight(pool, served.schema('chain-status')),
+        finalHeights(served),
       ]);
       if (ofAccount === 0) throw notFound('The account is not indexed.');
       if (ofToken === 0) throw notFound('The token is not indexed.');

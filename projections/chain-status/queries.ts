@@ -4,6 +4,7 @@ import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { felt } from '../../schemas/messages/common.ts';
 import { topics } from '../../schemas/topics.ts';
+import type { ServedBuilds } from '../served.ts';
 
 /** Read side of the chain's status. `schema` is the served build's: `served.schema('chain-status')`. */
 
@@ -48,6 +49,24 @@ export async function finalHeight(db: Sql, schema: string): Promise<number | nul
     [topics.chainBlocks.name],
   );
   return row?.height ?? null;
+}
+
+/** `finalHeight`, read once for each state of the read models, which it follows from. */
+export function createFinalHeights(db: Sql): (served: ServedBuilds) => Promise<number | null> {
+  let newest: { readonly state: string | null; readonly height: Promise<number | null> } | null = null;
+  return async (served) => {
+    const { state } = served;
+    if (newest === null || state === null || newest.state !== state) {
+      newest = { state, height: finalHeight(db, served.schema('chain-status')) };
+    }
+    const asked = newest;
+    try {
+      return await asked.height;
+    } catch (error) {
+      if (newest === asked) newest = null;
+      throw error;
+    }
+  };
 }
 
 const chunkRow = z.object({
