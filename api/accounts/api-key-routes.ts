@@ -59,6 +59,7 @@ export function apiKeyRoutes(deps: ApiKeyRouteDeps): Route[] {
 
 function createKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route {
   return defineRoute({
+    id: 'createApiKey',
     method: 'POST',
     path: '/api/users/auth/create-api-key/',
     summary: 'Create an API key',
@@ -116,6 +117,7 @@ function createKeyRoute({ commandsFor, secretKey, now }: ApiKeyRouteDeps): Route
 
 function listKeysRoute({ pool }: ApiKeyRouteDeps): Route {
   return defineRoute({
+    id: 'listApiKeys',
     method: 'GET',
     path: '/api/users/auth/api-keys/',
     summary: "List the caller's API keys",
@@ -142,6 +144,7 @@ function listKeysRoute({ pool }: ApiKeyRouteDeps): Route {
 
 function deleteKeyRoute({ commandsFor, secretKey }: ApiKeyRouteDeps): Route {
   return defineRoute({
+    id: 'deleteApiKey',
     method: 'POST',
     path: '/api/users/auth/api-keys/delete/',
     summary: 'Delete an API key',
@@ -168,6 +171,7 @@ function deleteKeyRoute({ commandsFor, secretKey }: ApiKeyRouteDeps): Route {
 
 function keyUsageRoute({ pool, clickhouseFor, now }: ApiKeyRouteDeps): Route {
   return defineRoute({
+    id: 'getApiKeyUsage',
     method: 'GET',
     path: '/api/users/auth/api-keys/{id}/usage/',
     summary: 'Count the calls of an API key per hour',

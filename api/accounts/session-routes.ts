@@ -33,6 +33,7 @@ export function sessionRoutes(deps: SessionRouteDeps): Route[] {
 
 function loginRoute({ pool, commandsFor, passwords, logins, sessionHours, now }: SessionRouteDeps): Route {
   return defineRoute({
+    id: 'logIn',
     method: 'POST',
     path: '/api/users/auth/login/',
     summary: 'Log in',
@@ -87,6 +88,7 @@ function loginRoute({ pool, commandsFor, passwords, logins, sessionHours, now }:
 
 function logoutRoute({ commandsFor }: SessionRouteDeps): Route {
   return defineRoute({
+    id: 'logOut',
     method: 'POST',
     path: '/api/users/auth/logout/',
     summary: 'End the session',

@@ -33,13 +33,24 @@ const common = { tag: 'Ads', auth: 'key' } as const;
 export function adRoutes(deps: AdRouteDeps): Route[] {
   return [
     listRoute(deps),
-    countRoute(deps, '/api/dapps/ads/{ad_id}/impression/', 'ad.shown', 'Count an impression of an ad'),
-    countRoute(deps, '/api/dapps/ads/{ad_id}/click/', 'ad.clicked', 'Count a click on an ad'),
+    countRoute(deps, {
+      id: 'countAdImpression',
+      path: '/api/dapps/ads/{ad_id}/impression/',
+      summary: 'Count an impression of an ad',
+      type: 'ad.shown',
+    }),
+    countRoute(deps, {
+      id: 'countAdClick',
+      path: '/api/dapps/ads/{ad_id}/click/',
+      summary: 'Count a click on an ad',
+      type: 'ad.clicked',
+    }),
   ];
 }
 
 function listRoute({ pool, now }: AdRouteDeps): Route {
   return defineRoute({
+    id: 'listAds',
     ...common,
     method: 'GET',
     path: '/api/dapps/ads/',
@@ -70,15 +81,20 @@ function listRoute({ pool, now }: AdRouteDeps): Route {
 
 function countRoute(
   { pool, adEvents, secretKey }: AdRouteDeps,
-  path: '/api/dapps/ads/{ad_id}/impression/' | '/api/dapps/ads/{ad_id}/click/',
-  type: AdsMessage['type'],
-  summary: string,
+  {
+    type,
+    ...route
+  }: {
+    readonly id: string;
+    readonly path: '/api/dapps/ads/{ad_id}/impression/' | '/api/dapps/ads/{ad_id}/click/';
+    readonly summary: string;
+    readonly type: AdsMessage['type'];
+  },
 ): Route {
   return defineRoute({
     ...common,
+    ...route,
     method: 'POST',
-    path,
-    summary,
     description: 'Works for an ad that is no longer shown, too.',
     isIdempotent: true,
     params: z.object({ ad_id: integer() }),

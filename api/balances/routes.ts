@@ -49,6 +49,7 @@ export function balanceRoutes(deps: BalanceRouteDeps): Route[] {
 
 function oneRoute({ reading }: BalanceRouteDeps): Route {
   return defineRoute({
+    id: 'getBalance',
     method: 'GET',
     path: '/api/balance/',
     summary: 'Balance of one token of an account',
@@ -84,6 +85,7 @@ function oneRoute({ reading }: BalanceRouteDeps): Route {
 
 function manyRoute({ reading }: BalanceRouteDeps): Route {
   return defineRoute({
+    id: 'getBalances',
     method: 'POST',
     path: '/api/balances/',
     summary: 'Balances of up to 20 pairs',
@@ -138,6 +140,7 @@ function manyRoute({ reading }: BalanceRouteDeps): Route {
 
 function ofAccountRoute({ reading }: BalanceRouteDeps): Route {
   return defineRoute({
+    id: 'getAccountBalances',
     method: 'GET',
     path: '/api/account-balances/',
     summary: 'Balances of all tokens of an account',
@@ -187,6 +190,7 @@ function ofAccountRoute({ reading }: BalanceRouteDeps): Route {
 
 function historyRoute({ reading, now }: BalanceRouteDeps): Route {
   return defineRoute({
+    id: 'getBalanceHistory',
     method: 'GET',
     path: '/api/balance-history/',
     summary: 'Balance of a pair after each of its transfers',

@@ -37,6 +37,7 @@ export function classHashRoutes(deps: ClassHashRouteDeps): Route[] {
 
 function listRoute({ pool }: ClassHashRouteDeps): Route {
   return defineRoute({
+    id: 'listClassHashes',
     ...common,
     path: '/api/dapps/account-class-hashes/',
     summary: 'List the class hashes of accounts',
@@ -64,6 +65,7 @@ function listRoute({ pool }: ClassHashRouteDeps): Route {
 
 function oneRoute({ pool }: ClassHashRouteDeps): Route {
   return defineRoute({
+    id: 'getClassHash',
     ...common,
     path: '/api/dapps/account-class-hashes/{id}/',
     summary: 'Get a class hash',
@@ -79,6 +81,7 @@ function oneRoute({ pool }: ClassHashRouteDeps): Route {
 
 function latestRoute({ pool }: ClassHashRouteDeps): Route {
   return defineRoute({
+    id: 'getLatestClassHashes',
     ...common,
     path: '/api/dapps/account-class-hashes/latest/',
     summary: 'Get the newest active class hash of each account type',

@@ -56,6 +56,7 @@ export function dappRoutes(deps: DappRouteDeps): Route[] {
 
 function categoriesRoute({ pool }: DappRouteDeps): Route {
   return defineRoute({
+    id: 'listCategories',
     ...common,
     path: '/api/dapps/categories/',
     summary: 'List the categories of dApps',
@@ -74,6 +75,7 @@ function categoriesRoute({ pool }: DappRouteDeps): Route {
 
 function categoryRoute({ pool }: DappRouteDeps): Route {
   return defineRoute({
+    id: 'getCategory',
     ...common,
     path: '/api/dapps/categories/{slug}/',
     summary: 'Get a category',
@@ -87,6 +89,7 @@ function categoryRoute({ pool }: DappRouteDeps): Route {
 
 function listRoute({ pool }: DappRouteDeps): Route {
   return defineRoute({
+    id: 'listDapps',
     ...common,
     path: '/api/dapps/apps/',
     summary: 'List dApps',
@@ -116,6 +119,7 @@ function listRoute({ pool }: DappRouteDeps): Route {
 
 function searchRoute({ pool }: DappRouteDeps): Route {
   return defineRoute({
+    id: 'searchDapps',
     ...common,
     path: '/api/dapps/apps/search/',
     summary: 'Search dApps',
@@ -134,6 +138,7 @@ function searchRoute({ pool }: DappRouteDeps): Route {
 
 function oneRoute({ pool }: DappRouteDeps): Route {
   return defineRoute({
+    id: 'getDapp',
     ...common,
     path: '/api/dapps/apps/{slug}/',
     summary: 'Get a dApp',
@@ -149,6 +154,7 @@ function oneRoute({ pool }: DappRouteDeps): Route {
 
 function discoverRoute({ pool }: DappRouteDeps): Route {
   return defineRoute({
+    id: 'discoverDapps',
     ...common,
     path: '/api/dapps/discover/',
     summary: 'List featured, recent and popular dApps',
@@ -179,6 +185,7 @@ function discoverRoute({ pool }: DappRouteDeps): Route {
 
 function ofCategoryRoute({ pool }: DappRouteDeps): Route {
   return defineRoute({
+    id: 'listDappsOfCategory',
     ...common,
     path: '/api/dapps/category/{slug}/',
     summary: 'List the dApps of a category',

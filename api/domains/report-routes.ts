@@ -36,6 +36,7 @@ export function reportRoutes(deps: ReportRouteDeps): Route[] {
 
 function listRoute({ pool }: ReportRouteDeps): Route {
   return defineRoute({
+    id: 'listDomainReports',
     ...common,
     method: 'GET',
     path: '/api/dapps/domain-reports/',
@@ -59,6 +60,7 @@ function listRoute({ pool }: ReportRouteDeps): Route {
 
 function reportRoute({ commandsFor, secretKey }: ReportRouteDeps): Route {
   return defineRoute({
+    id: 'reportDomain',
     ...common,
     method: 'POST',
     path: '/api/dapps/domain-reports/',
@@ -82,6 +84,7 @@ function reportRoute({ commandsFor, secretKey }: ReportRouteDeps): Route {
 
 function oneRoute({ pool }: ReportRouteDeps): Route {
   return defineRoute({
+    id: 'getDomainReport',
     ...common,
     method: 'GET',
     path: '/api/dapps/domain-reports/{id}/',

@@ -49,6 +49,7 @@ export function domainRoutes(deps: DomainRouteDeps): Route[] {
 
 function listRoute({ pool }: DomainRouteDeps): Route {
   return defineRoute({
+    id: 'listDomains',
     ...common,
     path: '/api/dapps/domains/',
     summary: 'List domains',
@@ -73,6 +74,7 @@ function listRoute({ pool }: DomainRouteDeps): Route {
 
 function blacklistRoute({ pool }: DomainRouteDeps): Route {
   return defineRoute({
+    id: 'listBlacklistedDomains',
     ...common,
     path: '/api/dapps/domains/blacklist/',
     summary: 'List blacklisted domains',
@@ -99,6 +101,7 @@ function blacklistRoute({ pool }: DomainRouteDeps): Route {
 
 function whitelistRoute({ pool }: DomainRouteDeps): Route {
   return defineRoute({
+    id: 'listWhitelistedDomains',
     ...common,
     path: '/api/dapps/domains/whitelist/',
     summary: 'List whitelisted domains',
@@ -116,6 +119,7 @@ function whitelistRoute({ pool }: DomainRouteDeps): Route {
 
 function changesRoute({ pool }: DomainRouteDeps): Route {
   return defineRoute({
+    id: 'listDomainChanges',
     ...common,
     path: '/api/dapps/domains/changes/',
     summary: 'List changes, for clients that keep a copy of the list',
@@ -135,6 +139,7 @@ function changesRoute({ pool }: DomainRouteDeps): Route {
 
 function oneRoute({ pool }: DomainRouteDeps): Route {
   return defineRoute({
+    id: 'getDomain',
     ...common,
     path: '/api/dapps/domains/{id}/',
     summary: 'Get a domain',
@@ -150,6 +155,7 @@ function oneRoute({ pool }: DomainRouteDeps): Route {
 
 function checkRoute({ pool, now }: DomainRouteDeps): Route {
   return defineRoute({
+    id: 'checkDomain',
     ...common,
     path: '/api/dapps/domain-check/',
     summary: 'Check a domain',

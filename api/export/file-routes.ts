@@ -15,6 +15,7 @@ export function exportFileRoutes(store: ObjectStore | null): Route[] {
 
 function manifestRoute(store: ObjectStore | null): Route {
   return defineRoute({
+    id: 'getExportManifest',
     method: 'GET',
     path: '/api/export/manifest.json',
     summary: 'List the files of all transfers',
@@ -34,6 +35,7 @@ function manifestRoute(store: ObjectStore | null): Route {
 function fileRoute(store: ObjectStore | null): Route {
   const file = new StreamedAnswer({ [PARQUET]: 'The file, or the part of it that `Range` names' });
   return defineRoute({
+    id: 'getExportFile',
     method: 'GET',
     path: '/api/export/files/{name}/',
     summary: 'Get a file of the manifest',

@@ -41,6 +41,7 @@ export function exportRoutes(deps: ExportRouteDeps): Route[] {
 
 function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDeps): Route {
   return defineRoute({
+    id: 'exportTransfers',
     method: 'GET',
     path: '/api/export/transfers.{format}',
     summary: 'Export transfers',
@@ -140,6 +141,7 @@ function assertBounded({ felts, fromBlock, toBlock, startTime, endTime }: Transf
 
 function recordRoute({ exports }: ExportRouteDeps): Route {
   return defineRoute({
+    id: 'getExport',
     method: 'GET',
     path: '/api/export/{id}.json',
     summary: 'Get the state of an export',

@@ -96,6 +96,7 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
     },
   ]);
   return {
+    operationId: route.id,
     summary: route.summary,
     ...descriptionOf(route),
     tags: [route.tag],

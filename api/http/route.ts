@@ -125,6 +125,8 @@ interface Declaration<
    * without the slash.
    */
   readonly path: `/${string}/` | `/${string}.json` | `/${string}.{format}`;
+  /** Names the operation in the OpenAPI document and in clients. */
+  readonly id: string;
   readonly summary: string;
   readonly description?: string;
   /** Groups routes in the OpenAPI document. */
@@ -164,6 +166,7 @@ interface Declaration<
 export interface Route {
   readonly method: Method;
   readonly path: string;
+  readonly id: string;
   readonly summary: string;
   readonly description: string | undefined;
   readonly tag: string;
@@ -221,13 +224,14 @@ export function defineRoute<
   Q extends z.ZodObject = typeof emptyObject,
   B extends z.ZodType = typeof emptyObject,
 >(declaration: Declaration<A, P, Q, B, R>): Route {
-  const { method, path, summary, description, tag, auth, params, query, body, response } = declaration;
+  const { method, path, id, summary, description, tag, auth, params, query, body, response } = declaration;
   // An undeclared part has the type of `emptyObject`, which the compiler cannot infer from `undefined`.
   const parse = <S extends z.ZodType>(schema: S | undefined, value: unknown): z.output<S> =>
     schema === undefined ? ({} as z.output<S>) : parseInput(schema, value);
   return {
     method,
     path,
+    id,
     summary,
     description,
     tag,

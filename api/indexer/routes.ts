@@ -14,6 +14,7 @@ export interface IndexerRouteDeps {
 
 export function indexerRoutes({ clickhouseFor, pool }: IndexerRouteDeps): Route[] {
   const progress = defineRoute({
+    id: 'getProgress',
     method: 'GET',
     path: '/api/indexer/progress/',
     summary: 'Get the progress of the index',

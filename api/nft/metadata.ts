@@ -51,6 +51,7 @@ async function settledMetadata(
 
 function metadataRoute(deps: NftMetadataDeps): Route {
   return defineRoute({
+    id: 'getNftMetadata',
     method: 'GET',
     path: '/api/nft/metadata/',
     summary: 'Get the metadata of an NFT',
@@ -79,6 +80,7 @@ function metadataRoute(deps: NftMetadataDeps): Route {
 
 function collectionRoute({ pool, ipfsGateway }: NftMetadataDeps): Route {
   return defineRoute({
+    id: 'getNftCollection',
     method: 'GET',
     path: '/api/nft/collection/',
     summary: 'List the NFTs of a contract',

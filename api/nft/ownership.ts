@@ -38,6 +38,7 @@ export function nftOwnershipRoutes(deps: NftOwnershipDeps): Route[] {
 
 function ownerRoute({ clickhouseFor }: NftOwnershipDeps): Route {
   return defineRoute({
+    id: 'getNftOwner',
     method: 'GET',
     path: '/api/nft/owner/',
     summary: 'Get the owner of an NFT',
@@ -71,6 +72,7 @@ function ownerRoute({ clickhouseFor }: NftOwnershipDeps): Route {
 
 function ownedByRoute({ pool, clickhouseFor, ipfsGateway }: NftOwnershipDeps): Route {
   return defineRoute({
+    id: 'listNftsOwnedBy',
     method: 'GET',
     path: '/api/nft/owned-by/',
     summary: 'List the NFTs of an account',

@@ -28,6 +28,7 @@ export function portfolioRoutes(deps: PortfolioRouteDeps): Route[] {
 
 function portfolioRoute({ reading, now }: PortfolioRouteDeps): Route {
   return defineRoute({
+    id: 'getPortfolio',
     method: 'GET',
     path: '/api/portfolio/',
     summary: 'List the holdings of an account and their value',
@@ -69,6 +70,7 @@ function portfolioRoute({ reading, now }: PortfolioRouteDeps): Route {
 
 function historyRoute({ reading, now }: PortfolioRouteDeps): Route {
   return defineRoute({
+    id: 'getPortfolioHistory',
     method: 'GET',
     path: '/api/portfolio-history/',
     summary: 'Get the value of an account over time',

@@ -26,6 +26,7 @@ export function pastPriceRoutes(deps: PastPriceDeps): Route[] {
 
 function priceAtRoute({ clickhouseFor }: PastPriceDeps): Route {
   return defineRoute({
+    id: 'getPriceAt',
     method: 'GET',
     path: '/api/price-at/',
     summary: 'Get the price of a token at a time',
@@ -49,6 +50,7 @@ function priceAtRoute({ clickhouseFor }: PastPriceDeps): Route {
 
 function historyRoute({ clickhouseFor, now }: PastPriceDeps): Route {
   return defineRoute({
+    id: 'getPriceHistory',
     method: 'GET',
     path: '/api/price-history/',
     summary: 'Get the prices of a token over time',

@@ -74,6 +74,7 @@ function createLatestPrices({ pool, refreshes, now }: PriceRouteDeps): LatestPri
 
 function priceRoute(latest: LatestPrices): Route {
   return defineRoute({
+    id: 'getPrice',
     method: 'GET',
     path: '/api/price/',
     summary: 'Get the price of a token',
@@ -107,6 +108,7 @@ function priceRoute(latest: LatestPrices): Route {
 
 function pricesRoute(latest: LatestPrices): Route {
   return defineRoute({
+    id: 'getPrices',
     method: 'POST',
     path: '/api/prices/',
     summary: 'Get the prices of up to 100 tokens',

@@ -74,6 +74,7 @@ export function streamRoutes(deps: StreamRouteDeps): Route[] {
 
 function transferStreamRoute(deps: StreamRouteDeps): Route {
   return defineRoute({
+    id: 'streamTransfers',
     method: 'GET',
     path: '/api/stream/transfers/',
     summary: 'Follow transfers live',

@@ -63,6 +63,7 @@ export function syncRoutes(deps: SyncRouteDeps): Route[] {
 
 function readRoute({ pool, sealing, syncCallsPerMinute }: SyncRouteDeps): Route {
   return defineRoute({
+    id: 'readSync',
     ...common,
     addressCallsPerMinute: syncCallsPerMinute,
     method: 'GET',
@@ -89,6 +90,7 @@ function readRoute({ pool, sealing, syncCallsPerMinute }: SyncRouteDeps): Route 
 
 function writeRoute({ pool, commandsFor, sealing, syncCallsPerMinute }: SyncRouteDeps): Route {
   return defineRoute({
+    id: 'writeSync',
     ...common,
     addressCallsPerMinute: syncCallsPerMinute,
     method: 'PUT',

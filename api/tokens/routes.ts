@@ -25,6 +25,7 @@ export function tokenRoutes(deps: TokenRouteDeps): Route[] {
 
 function listRoute({ pool }: TokenRouteDeps): Route {
   return defineRoute({
+    id: 'listTokens',
     method: 'GET',
     path: '/api/tokens/',
     summary: 'List tokens',
@@ -72,6 +73,7 @@ function listRoute({ pool }: TokenRouteDeps): Route {
 
 function oneRoute({ pool }: TokenRouteDeps): Route {
   return defineRoute({
+    id: 'getToken',
     method: 'GET',
     path: '/api/tokens/{address}/',
     summary: 'Get a token',

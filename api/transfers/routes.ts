@@ -36,6 +36,7 @@ type FinalHeights = ReturnType<typeof createFinalHeights>;
 
 function listRoute({ clickhouseFor, pool }: TransferRouteDeps, finalHeights: FinalHeights): Route {
   return defineRoute({
+    id: 'listTransfers',
     method: 'GET',
     path: '/api/transfers/',
     summary: 'List transfers',
@@ -75,6 +76,7 @@ function traceRoute(
   finalHeights: FinalHeights,
 ): Route {
   return defineRoute({
+    id: 'traceTransfers',
     method: 'GET',
     path: '/api/track-transfers/',
     summary: 'Trace transfers',

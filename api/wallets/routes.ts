@@ -58,6 +58,7 @@ export function walletRoutes(deps: WalletRouteDeps): Route[] {
 
 function listRoute({ pool }: WalletRouteDeps): Route {
   return defineRoute({
+    id: 'listWallets',
     ...common,
     method: 'GET',
     path,
@@ -97,6 +98,7 @@ function listRoute({ pool }: WalletRouteDeps): Route {
 
 function registerRoute({ commandsFor, secretKey }: WalletRouteDeps): Route {
   return defineRoute({
+    id: 'registerWallet',
     ...common,
     method: 'POST',
     path,
@@ -122,6 +124,7 @@ function registerRoute({ commandsFor, secretKey }: WalletRouteDeps): Route {
 
 function statsRoute({ pool }: WalletRouteDeps): Route {
   return defineRoute({
+    id: 'getWalletStats',
     ...common,
     method: 'GET',
     path: `${path}stats/`,
@@ -139,6 +142,7 @@ function statsRoute({ pool }: WalletRouteDeps): Route {
 
 function oneRoute({ pool }: WalletRouteDeps): Route {
   return defineRoute({
+    id: 'getWallet',
     ...common,
     method: 'GET',
     path: `${path}{id}/`,
@@ -155,6 +159,7 @@ function oneRoute({ pool }: WalletRouteDeps): Route {
 
 function updateRoute({ commandsFor, secretKey, now }: WalletRouteDeps): Route {
   return defineRoute({
+    id: 'updateWalletActivity',
     ...common,
     method: 'POST',
     path: `${path}{id}/update_activity/`,
@@ -187,6 +192,7 @@ function updateRoute({ commandsFor, secretKey, now }: WalletRouteDeps): Route {
 
 function lookupRoute({ pool }: WalletRouteDeps): Route {
   return defineRoute({
+    id: 'findWallet',
     ...common,
     method: 'GET',
     path: '/api/dapps/vendor-wallet-lookup/',

@@ -42,6 +42,7 @@ export function deliveryRoutes(deps: DeliveryRouteDeps): Route[] {
 function testRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route {
   const submit = submitForCaller(commandsFor, secretKey);
   return defineRoute({
+    id: 'testWebhook',
     ...common,
     method: 'POST',
     path: '/api/webhooks/{id}/test/',
@@ -61,6 +62,7 @@ function testRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route {
 
 function listRoute({ pool }: DeliveryRouteDeps): Route {
   return defineRoute({
+    id: 'listDeliveries',
     ...common,
     method: 'GET',
     path: '/api/webhooks/{id}/deliveries/',
@@ -101,6 +103,7 @@ function listRoute({ pool }: DeliveryRouteDeps): Route {
 function retryRoute({ pool, commandsFor, secretKey }: DeliveryRouteDeps): Route {
   const submit = submitForCaller(commandsFor, secretKey);
   return defineRoute({
+    id: 'retryDelivery',
     ...common,
     method: 'POST',
     path: '/api/webhooks/{id}/deliveries/{delivery_id}/retry/',

@@ -69,6 +69,7 @@ export function webhookRoutes(deps: WebhookRouteDeps): Route[] {
 
 function listRoute({ pool }: WebhookRouteDeps): Route {
   return defineRoute({
+    id: 'listWebhooks',
     ...common,
     method: 'GET',
     path: '/api/webhooks/',
@@ -87,6 +88,7 @@ function createRoute(deps: WebhookRouteDeps): Route {
   const { pool, sealing, checkUrl } = deps;
   const submit = submitterOf(deps);
   return defineRoute({
+    id: 'createWebhook',
     ...common,
     method: 'POST',
     path: '/api/webhooks/',
@@ -121,6 +123,7 @@ function createRoute(deps: WebhookRouteDeps): Route {
 
 function eventsRoute(): Route {
   return defineRoute({
+    id: 'listWebhookEvents',
     ...common,
     method: 'GET',
     path: '/api/webhooks/events/',
@@ -139,6 +142,7 @@ function eventsRoute(): Route {
 
 function readRoute({ pool }: WebhookRouteDeps): Route {
   return defineRoute({
+    id: 'getWebhook',
     ...common,
     method: 'GET',
     path: webhookPath,
@@ -157,6 +161,7 @@ function changeRoute(deps: WebhookRouteDeps): Route {
   const { pool, checkUrl } = deps;
   const submit = submitterOf(deps);
   return defineRoute({
+    id: 'updateWebhook',
     ...common,
     method: 'PATCH',
     path: webhookPath,
@@ -184,6 +189,7 @@ function changeRoute(deps: WebhookRouteDeps): Route {
 function deleteRoute(deps: WebhookRouteDeps): Route {
   const submit = submitterOf(deps);
   return defineRoute({
+    id: 'deleteWebhook',
     ...common,
     method: 'DELETE',
     path: webhookPath,
@@ -204,6 +210,7 @@ function rotateRoute(deps: WebhookRouteDeps): Route {
   const { sealing } = deps;
   const submit = submitterOf(deps);
   return defineRoute({
+    id: 'rotateWebhookSecret',
     ...common,
     method: 'POST',
     path: `${webhookPath}rotate-secret/`,

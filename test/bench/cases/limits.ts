@@ -160,6 +160,7 @@ async function startStand(dataDir: string): Promise<{ url: string; close(): Prom
   await counters.settled(5000);
   const route = (path: `/${string}/`, auth: 'none' | 'key'): Route =>
     defineRoute({
+      id: 'route1',
       method: 'GET',
       path,
       summary: 'nothing',

@@ -24,6 +24,7 @@ import { AppError } from '../../../../schemas/errors.ts';
 const thing = z.object({ success: z.literal(true), name: z.string(), echo: z.unknown() });
 const routes = [
   defineRoute({
+    id: 'route1',
     method: 'GET',
     path: '/api/things/{name}/',
     summary: 'a thing',
@@ -42,6 +43,7 @@ const routes = [
     }),
   }),
   defineRoute({
+    id: 'route2',
     method: 'GET',
     path: '/api/things/search/',
     summary: 'not a thing called search',
@@ -51,6 +53,7 @@ const routes = [
     handler: async () => ({ status: 200, body: { found: 'search' as const } }),
   }),
   defineRoute({
+    id: 'route3',
     method: 'GET',
     path: '/api/cached/{name}/',
     summary: 'how often it was requested',
@@ -67,6 +70,7 @@ const routes = [
     },
   }),
   defineRoute({
+    id: 'route4',
     method: 'POST',
     path: '/api/things/',
     summary: 'make a thing',
@@ -80,6 +84,7 @@ const routes = [
         : { status: 201, body: { name: body.name }, headers: { Location: '/api/things/x/' } },
   }),
   defineRoute({
+    id: 'route5',
     method: 'GET',
     path: '/api/numbers/{count}/',
     summary: 'an answer of any size',
@@ -95,6 +100,7 @@ const routes = [
     },
   }),
   defineRoute({
+    id: 'route6',
     method: 'GET',
     path: '/api/lists/{count}/',
     summary: 'two lists in an object',
@@ -123,6 +129,7 @@ const routes = [
     }),
   }),
   defineRoute({
+    id: 'route7',
     method: 'GET',
     path: '/api/broken/{how}/',
     summary: 'fails',
