@@ -1,0 +1,90 @@
+import { ApiError } from './errors.ts';
+import { createClient } from './generated/client/index.ts';
+import { Operations } from './generated/sdk.gen.ts';
+import type { ListTransfersData, ListTransfersResponses } from './generated/types.gen.ts';
+import { retryingFetch } from './retry.ts';
+import type { RetryOptions } from './retry.ts';
+import { streamTransfers } from './stream.ts';
+import type { StreamMessage, StreamOptions, StreamTransport } from './stream.ts';
+
+export interface ClientOptions {
+  /** Of the service, without `/api`. */
+  readonly baseUrl: string;
+  readonly apiKey?: string;
+  /** The token of a session, from `logIn`. */
+  readonly session?: string;
+  readonly retry?: RetryOptions;
+  /** Default: that of the runtime. */
+  readonly fetch?: typeof globalThis.fetch;
+}
+
+type Row = ListTransfersResponses[200]['results'][number];
+
+/** A transfer; `amount` is `value`, and `feeAmount` is `fee`, as integers. */
+export type Transfer = Row & { readonly amount: bigint; readonly feeAmount: bigint };
+
+export type TransferQuery = Omit<NonNullable<ListTransfersData['query']>, 'page' | 'cursor'>;
+
+/** A page of a list, as most of the lists answer. */
+interface Page<T> {
+  readonly results: readonly T[];
+  readonly links: { readonly next: string | null; readonly next_cursor?: string | null };
+}
+
+/**
+ * Calls the service: a method for every operation of its OpenAPI document, whose promise has the answer and rejects with an
+ * `ApiError`. Answers 429 and 503 are retried as `retryingFetch` says.
+ */
+export class TokenDataClient extends Operations {
+  readonly #transport: StreamTransport;
+
+  /** Lists that are read to their end. */
+  readonly transfers = {
+    /** All transfers that match, page by page, as they are asked for. */
+    iterate: (query: TransferQuery, signal?: AbortSignal): AsyncGenerator<Transfer, void, void> =>
+      this.#iterateTransfers(query, signal),
+  };
+
+  constructor({ baseUrl, apiKey, session, retry, fetch = globalThis.fetch }: ClientOptions) {
+    const base = baseUrl.replace(/\/+$/, '');
+    const headers: Record<string, string> = {};
+    if (apiKey !== undefined) headers['api-key'] = apiKey;
+    if (session !== undefined) headers['authorization'] = `Bearer ${session}`;
+    const client = createClient({ baseUrl: base, headers, fetch: retryingFetch(fetch, retry), throwOnError: true });
+    client.interceptors.error.use((error, response) =>
+      response === undefined ? error : new ApiError(response.status, error),
+    );
+    super({ client });
+    this.#transport = { baseUrl: base, headers, fetch };
+  }
+
+  /** Follows the transfers live, through lost connections and reorgs: see `StreamMessage`. */
+  stream(options: StreamOptions = {}): AsyncGenerator<StreamMessage, void, void> {
+    return streamTransfers(this.#transport, options);
+  }
+
+  /**
+   * The rows of any list with pages: `client.pages((page) => client.listTokens({ query: page }))`.
+   *
+   * @param read reads a page; spread what it is given into the query
+   */
+  async *pages<T>(
+    read: (at: { page?: number; cursor?: string }) => Promise<Page<T>>,
+  ): AsyncGenerator<T, void, void> {
+    let at: { page?: number; cursor?: string } = {};
+    for (let number = 2; ; number += 1) {
+      const { results, links } = await read(at);
+      yield* results;
+      const cursor = links.next_cursor ?? null;
+      if (links.next === null && cursor === null) return;
+      at = cursor === null ? { page: number } : { cursor };
+    }
+  }
+
+  async *#iterateTransfers(query: TransferQuery, signal?: AbortSignal): AsyncGenerator<Transfer, void, void> {
+    const rows = this.pages<Row>((at) =>
+      this.listTransfers({ query: { limit: 100, ...query, ...at }, ...(signal === undefined ? {} : { signal }) }),
+    );
+    for await (const row of rows) yield { ...row, amount: BigInt(row.value), feeAmount: BigInt(row.fee) };
+  }
+}

@@ -1,0 +1,25 @@
+/** An answer of the service that is not a success. */
+export class ApiError extends Error {
+  readonly status: number;
+  /** Of the service; `unknown` where the answer is not the service's. */
+  readonly code: string;
+  readonly requestId: string | null;
+  /** The invalid parameters, each with what is wrong. */
+  readonly errors: Readonly<Record<string, readonly string[]>>;
+
+  constructor(status: number, body: unknown, options?: ErrorOptions) {
+    const { detail, error, code, request_id: id, errors } = fieldsOf(body);
+    super(text(detail) ?? text(error) ?? `The service answered ${status}`, options);
+    this.name = 'ApiError';
+    this.status = status;
+    this.code = text(code) ?? 'unknown';
+    this.requestId = text(id) ?? null;
+    this.errors = fieldsOf(errors) as Record<string, readonly string[]>;
+  }
+}
+
+function fieldsOf(value: unknown): Record<string, unknown> {
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+}
+
+const text = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined);

@@ -1,0 +1,10 @@
+export { formatAmount, parseAmount } from './amounts.ts';
+export { TokenDataClient } from './client.ts';
+export type { ClientOptions, Transfer, TransferQuery } from './client.ts';
+export { ApiError } from './errors.ts';
+export type * from './generated/types.gen.ts';
+export { retryingFetch } from './retry.ts';
+export type { RetryOptions } from './retry.ts';
+export { WebhookError, syncHeaders, verifyWebhook } from './signatures.ts';
+export type { VerifyOptions, WebhookEvent } from './signatures.ts';
+export type { StreamMessage, StreamOptions } from './stream.ts';
