@@ -13,7 +13,8 @@ export function formatAmount(amount: bigint, decimals: number): string {
  */
 export function parseAmount(text: string, decimals: number): bigint {
   const [, sign = '', whole = '', fraction = ''] = /^(-?)(\d+)(?:\.(\d+))?$/.exec(text) ?? [];
-  if (whole === '' || fraction.length > decimals) throw new RangeError(`no amount with ${decimals} decimals: ${text}`);
+  if (whole === '' || fraction.length > decimals)
+    throw new RangeError(`no amount with ${decimals} decimals: ${text}`);
   const amount = BigInt(whole + fraction.padEnd(decimals, '0'));
   return sign === '' ? amount : -amount;
 }

@@ -50,7 +50,12 @@ export class TokenDataClient extends Operations {
     const headers: Record<string, string> = {};
     if (apiKey !== undefined) headers['api-key'] = apiKey;
     if (session !== undefined) headers['authorization'] = `Bearer ${session}`;
-    const client = createClient({ baseUrl: base, headers, fetch: retryingFetch(fetch, retry), throwOnError: true });
+    const client = createClient({
+      baseUrl: base,
+      headers,
+      fetch: retryingFetch(fetch, retry),
+      throwOnError: true,
+    });
     client.interceptors.error.use((error, response) =>
       response === undefined ? error : new ApiError(response.status, error),
     );
@@ -83,7 +88,10 @@ export class TokenDataClient extends Operations {
 
   async *#iterateTransfers(query: TransferQuery, signal?: AbortSignal): AsyncGenerator<Transfer, void, void> {
     const rows = this.pages<Row>((at) =>
-      this.listTransfers({ query: { limit: 100, ...query, ...at }, ...(signal === undefined ? {} : { signal }) }),
+      this.listTransfers({
+        query: { limit: 100, ...query, ...at },
+        ...(signal === undefined ? {} : { signal }),
+      }),
     );
     for await (const row of rows) yield { ...row, amount: BigInt(row.value), feeAmount: BigInt(row.fee) };
   }

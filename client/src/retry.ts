@@ -21,7 +21,8 @@ export function retryingFetch(
 ): typeof globalThis.fetch {
   return async (input, init) => {
     const request = new Request(input, init);
-    const mayRepeat = request.method === 'GET' || request.method === 'HEAD' || request.headers.has('idempotency-key');
+    const mayRepeat =
+      request.method === 'GET' || request.method === 'HEAD' || request.headers.has('idempotency-key');
     for (let attempt = 1; ; attempt += 1) {
       const isLast = !mayRepeat || attempt >= attempts;
       // A body can be read once.

@@ -44,15 +44,21 @@ export async function verifyWebhook(
     if (values.length !== 1) throw new WebhookError('headers', `Expected one header ${name}.`);
     return values[0] ?? '';
   };
-  const [id, timestamp, sent] = [header('webhook-id'), header('webhook-timestamp'), header('webhook-signature')];
-  if (!/^[0-9]{1,12}$/.test(timestamp)) throw new WebhookError('headers', 'webhook-timestamp is no Unix time.');
+  const [id, timestamp, sent] = [
+    header('webhook-id'),
+    header('webhook-timestamp'),
+    header('webhook-signature'),
+  ];
+  if (!/^[0-9]{1,12}$/.test(timestamp))
+    throw new WebhookError('headers', 'webhook-timestamp is no Unix time.');
   const [, base64] = /^whsec_([A-Za-z0-9+/]{22,}={0,2})$/.exec(secret) ?? [];
   if (base64 === undefined) throw new WebhookError('secret', 'The secret must be whsec_ followed by base64.');
-  const key = await hmacKey(Uint8Array.from(atob(base64), (char) => char.charCodeAt(0)), 'verify');
-  const signed = new TextEncoder().encode(`${id}.${timestamp}.${body}`);
-  const matches = await Promise.all(
-    sent.split(' ').map(async (one) => await isSignature(key, one, signed)),
+  const key = await hmacKey(
+    Uint8Array.from(atob(base64), (char) => char.charCodeAt(0)),
+    'verify',
   );
+  const signed = new TextEncoder().encode(`${id}.${timestamp}.${body}`);
+  const matches = await Promise.all(sent.split(' ').map(async (one) => await isSignature(key, one, signed)));
   if (!matches.includes(true)) throw new WebhookError('signature', 'The signature does not match.');
   // After the signature: an unsigned time means nothing.
   if (!(Math.abs(now / 1000 - Number(timestamp)) <= toleranceSeconds))
@@ -61,7 +67,7 @@ export async function verifyWebhook(
 }
 
 /** Web Crypto compares in constant time. */
-async function isSignature(key: CryptoKey, sent: string, signed: Uint8Array<ArrayBuffer>): Promise<boolean> {
+async function isSignature(key: HmacKey, sent: string, signed: Uint8Array<ArrayBuffer>): Promise<boolean> {
   const [, base64] = /^v1,([A-Za-z0-9+/]{43}=)$/.exec(sent) ?? [];
   if (base64 === undefined) return false;
   const signature = Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
@@ -100,12 +106,17 @@ export async function syncHeaders(
   if (blob !== null) parts.push(hex(await crypto.subtle.digest('SHA-256', encoder.encode(blob))));
   const pairs = authKey.match(/^(?:[0-9a-fA-F]{2})+$/) === null ? null : authKey.match(/../g);
   if (pairs === null) throw new RangeError('The key must be hexadecimal.');
-  const key = await hmacKey(Uint8Array.from(pairs, (pair) => Number.parseInt(pair, 16)), 'sign');
+  const key = await hmacKey(
+    Uint8Array.from(pairs, (pair) => Number.parseInt(pair, 16)),
+    'sign',
+  );
   const signature = await crypto.subtle.sign('HMAC', key, encoder.encode(parts.join(':')));
   return { 'X-Vendor-Timestamp': timestamp, 'X-Vendor-Signature': hex(signature) };
 }
 
-async function hmacKey(bytes: Uint8Array<ArrayBuffer>, use: 'sign' | 'verify'): Promise<CryptoKey> {
+type HmacKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;
+
+async function hmacKey(bytes: Uint8Array<ArrayBuffer>, use: 'sign' | 'verify'): Promise<HmacKey> {
   return await crypto.subtle.importKey('raw', bytes, { name: 'HMAC', hash: 'SHA-256' }, false, [use]);
 }
 

@@ -127,7 +127,11 @@ async function* readEvents(answer: Response, onBytes: () => void): AsyncGenerato
         const fields = new Map(event.split('\n').map((line) => line.split(/: (.*)/s, 2) as [string, string]));
         const type = fields.get('event') ?? '';
         if (!TYPES.has(type)) continue;
-        yield { cursor: fields.get('id'), type, data: JSON.parse(fields.get('data') ?? 'null') } as AnyMessage;
+        yield {
+          cursor: fields.get('id'),
+          type,
+          data: JSON.parse(fields.get('data') ?? 'null'),
+        } as AnyMessage;
       }
     }
   } finally {
