@@ -1,6 +1,6 @@
 /**
- * `npm run generate`: writes `src/generated` from the declarations of the routes, and `document.json`, which says from which
- * OpenAPI document. `--check` writes nothing and exits with 1 when that is another document than the routes' now.
+ * `npm run generate`: writes `src/generated` and `llms.txt` from the declarations of the routes, and `document.json`, which
+ * says from which OpenAPI document. `--check` writes nothing and exits with 1 when that is another document than the routes' now.
  */
 import { createHash } from 'node:crypto';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -10,6 +10,21 @@ import { fileURLToPath } from 'node:url';
 
 import { describeApi } from '../api/http/openapi.ts';
 import { apiRoutes } from '../api/routes.ts';
+
+/** A page for language models: what there is, a line for each operation. */
+function llmsText({ info, paths }) {
+  const byTag = Map.groupBy(
+    Object.entries(paths).flatMap(([path, methods]) =>
+      Object.entries(methods).map(([method, operation]) => ({ path, method, ...operation })),
+    ),
+    ({ tags: [tag] }) => tag,
+  );
+  const line = ({ method, path, operationId, summary }) =>
+    `- \`${method.toUpperCase()} ${path}\` (\`client.${operationId}\`): ${summary}`;
+  const sections = [...byTag].map(([tag, operations]) => `## ${tag}\n\n${operations.map(line).join('\n')}\n`);
+  const head = `# ${info.title}\n\n> Transfers, balances, prices and NFTs of Starknet over HTTP. ${info.description}\n`;
+  return [head, ...sections].join('\n');
+}
 
 const provenance = new URL('document.json', import.meta.url);
 // The declarations need no store; only the handlers would.
@@ -46,4 +61,5 @@ await createClient({
   logs: { level: 'silent' },
 });
 rmSync(input);
+writeFileSync(new URL('llms.txt', import.meta.url), llmsText(JSON.parse(text)));
 writeFileSync(provenance, `${JSON.stringify(document, null, 2)}\n`);
