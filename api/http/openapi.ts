@@ -131,7 +131,7 @@ function contentOf(
   }
   const media = Object.entries(schema.content).map(([type, description]) => [
     type,
-    { schema: z.string().meta({ description }) },
+    { schema: z.string().meta({ description, ...(type.startsWith('text/') ? {} : { format: 'binary' }) }) },
   ]);
   return { content: Object.fromEntries(media) };
 }

@@ -21,4 +21,7 @@ const server = createServer((request, response) => {
     (error: unknown) => response.writeHead(400).end(String(error)),
   );
 });
-server.listen(Number(port), '127.0.0.1', () => console.log(`listening on ${port}`));
+server.listen(Number(port), '127.0.0.1', () => {
+  const address = server.address();
+  console.log(`listening on ${typeof address === 'object' ? address?.port : address}`);
+});

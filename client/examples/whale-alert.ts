@@ -8,8 +8,8 @@ const { symbol, decimals } = await client.getToken({ path: { address: token } })
 const limit = parseAmount(least, decimals ?? 0);
 
 for await (const { type, data } of client.stream({ token })) {
-  if (type === 'transfer' && BigInt(data.value) >= limit) {
-    const amount = formatAmount(BigInt(data.value), decimals ?? 0);
+  if (type === 'transfer' && data.amount >= limit) {
+    const amount = formatAmount(data.amount, decimals ?? 0);
     console.log(`block ${data.block}: ${amount} ${symbol} from ${data.from_address} to ${data.to_address}`);
   }
   if (type === 'undo') console.log(`blocks ${data.from} to ${data.to} no longer count`);

@@ -1,11 +1,13 @@
 import { ApiError } from './errors.ts';
 import { createClient } from './generated/client/index.ts';
 import { Operations } from './generated/sdk.gen.ts';
-import type { ListTransfersData, ListTransfersResponses } from './generated/types.gen.ts';
+import type { ListTransfersData } from './generated/types.gen.ts';
 import { retryingFetch } from './retry.ts';
 import type { RetryOptions } from './retry.ts';
 import { streamTransfers } from './stream.ts';
 import type { StreamMessage, StreamOptions, StreamTransport } from './stream.ts';
+import { withAmounts } from './transfer.ts';
+import type { Transfer, TransferRow } from './transfer.ts';
 
 export interface ClientOptions {
   /** Of the service, without `/api`. */
@@ -18,17 +20,12 @@ export interface ClientOptions {
   readonly fetch?: typeof globalThis.fetch;
 }
 
-type Row = ListTransfersResponses[200]['results'][number];
-
-/** A transfer; `amount` is `value`, and `feeAmount` is `fee`, as integers. */
-export type Transfer = Row & { readonly amount: bigint; readonly feeAmount: bigint };
-
 export type TransferQuery = Omit<NonNullable<ListTransfersData['query']>, 'page' | 'cursor'>;
 
 /** A page of a list, as most of the lists answer. */
 interface Page<T> {
   readonly results: readonly T[];
-  readonly links: { readonly next: string | null; readonly next_cursor?: string | null };
+  readonly links: { readonly next?: string | null; readonly next_cursor?: string | null };
 }
 
 /**
@@ -47,12 +44,10 @@ export class TokenDataClient extends Operations {
 
   constructor({ baseUrl, apiKey, session, retry, fetch = globalThis.fetch }: ClientOptions) {
     const base = baseUrl.replace(/\/+$/, '');
-    const headers: Record<string, string> = {};
-    if (apiKey !== undefined) headers['api-key'] = apiKey;
-    if (session !== undefined) headers['authorization'] = `Bearer ${session}`;
     const client = createClient({
       baseUrl: base,
-      headers,
+      // Called for each credential that the operation takes by the document; signatures are headers of the call.
+      auth: ({ name, scheme }) => (scheme === 'bearer' ? session : name === 'api-key' ? apiKey : undefined),
       fetch: retryingFetch(fetch, retry),
       throwOnError: true,
     });
@@ -60,7 +55,7 @@ export class TokenDataClient extends Operations {
       response === undefined ? error : new ApiError(response.status, error),
     );
     super({ client });
-    this.#transport = { baseUrl: base, headers, fetch };
+    this.#transport = { baseUrl: base, apiKey, retry, fetch };
   }
 
   /** Follows the transfers live, through lost connections and reorgs: see `StreamMessage`. */
@@ -80,19 +75,19 @@ export class TokenDataClient extends Operations {
     for (let number = 2; ; number += 1) {
       const { results, links } = await read(at);
       yield* results;
-      const cursor = links.next_cursor ?? null;
-      if (links.next === null && cursor === null) return;
+      const { next = null, next_cursor: cursor = null } = links;
+      if (next === null && cursor === null) return;
       at = cursor === null ? { page: number } : { cursor };
     }
   }
 
   async *#iterateTransfers(query: TransferQuery, signal?: AbortSignal): AsyncGenerator<Transfer, void, void> {
-    const rows = this.pages<Row>((at) =>
+    const rows = this.pages<TransferRow>((at) =>
       this.listTransfers({
         query: { limit: 100, ...query, ...at },
         ...(signal === undefined ? {} : { signal }),
       }),
     );
-    for await (const row of rows) yield { ...row, amount: BigInt(row.value), feeAmount: BigInt(row.fee) };
+    for await (const row of rows) yield withAmounts(row);
   }
 }

@@ -1,6 +1,6 @@
 export { formatAmount, parseAmount } from './amounts.ts';
 export { TokenDataClient } from './client.ts';
-export type { ClientOptions, Transfer, TransferQuery } from './client.ts';
+export type { ClientOptions, TransferQuery } from './client.ts';
 export { ApiError } from './errors.ts';
 export type * from './generated/types.gen.ts';
 export { retryingFetch } from './retry.ts';
@@ -8,3 +8,4 @@ export type { RetryOptions } from './retry.ts';
 export { WebhookError, syncHeaders, verifyWebhook } from './signatures.ts';
 export type { VerifyOptions, WebhookEvent } from './signatures.ts';
 export type { StreamMessage, StreamOptions } from './stream.ts';
+export type { Transfer } from './transfer.ts';

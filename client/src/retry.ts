@@ -3,7 +3,7 @@ import { sleep } from './sleep.ts';
 export interface RetryOptions {
   /** Attempts of a request that may be repeated; default 5. */
   readonly attempts?: number;
-  /** Before the second attempt, doubled before each further one, where the answer names no time; default 500. */
+  /** Before the second attempt, doubled before each further one, where the answer names no time; default 500, at most `maxDelayMs`. */
   readonly delayMs?: number;
   /** Longest wait that `Retry-After` may ask for; an answer that asks for more is returned. Default 60,000. */
   readonly maxDelayMs?: number;
@@ -31,7 +31,7 @@ export function retryingFetch(
         return null;
       });
       if (answer !== null && (isLast || !RETRIED.has(answer.status))) return answer;
-      const backoff = delayMs * 2 ** (attempt - 1) * (1 + Math.random() / 4);
+      const backoff = Math.min(maxDelayMs, delayMs * 2 ** (attempt - 1) * (1 + Math.random() / 4));
       const wait = (answer === null ? null : retryAfterMs(answer.headers)) ?? backoff;
       if (answer !== null && wait > maxDelayMs) return answer;
       await answer?.body?.cancel();

@@ -1,12 +1,13 @@
 import { ApiError } from './errors.ts';
-import type { ListTransfersResponses } from './generated/types.gen.ts';
+import { retryingFetch } from './retry.ts';
+import type { RetryOptions } from './retry.ts';
 import { sleep } from './sleep.ts';
-
-type TransferRow = ListTransfersResponses[200]['results'][number];
+import { withAmounts } from './transfer.ts';
+import type { Transfer, TransferRow } from './transfer.ts';
 
 /** A message of the stream; its `cursor` is where a stream goes on after it. */
 export type StreamMessage = { readonly cursor: string } & (
-  | { readonly type: 'transfer'; readonly data: TransferRow & { readonly block_hash: string } }
+  | { readonly type: 'transfer'; readonly data: Transfer & { readonly block_hash: string } }
   | {
       readonly type: 'block';
       readonly data: {
@@ -43,84 +44,106 @@ export interface StreamOptions {
 
 export interface StreamTransport {
   readonly baseUrl: string;
-  readonly headers: Readonly<Record<string, string>>;
+  readonly apiKey: string | undefined;
+  readonly retry: RetryOptions | undefined;
   readonly fetch: typeof globalThis.fetch;
+  /** Default 30,000; the service sends something at least every ten seconds. */
+  readonly silenceMs?: number;
 }
 
-/** The service sends something at least every ten seconds. */
-const SILENCE_MS = 30_000;
 const FIRST_WAIT_MS = 500;
 const MOST_WAIT_MS = 30_000;
 
 /**
- * Follows the transfers, and goes on after a lost connection where it was: no message is lost or repeated. Ends when the
- * signal fires.
+ * Follows the transfers, and goes on after a lost connection where it was: no message is lost or repeated. A service that is
+ * busy or unavailable is tried again without end. Ends when the signal fires.
  *
- * @throws ApiError if the service refuses the stream, as an unknown cursor, a wrong key or too many streams
+ * @throws ApiError if the service refuses the stream, as for an unknown cursor or a wrong key
  */
 export async function* streamTransfers(
-  { baseUrl, headers, fetch }: StreamTransport,
+  transport: StreamTransport,
   { signal, from, ...filters }: StreamOptions,
 ): AsyncGenerator<StreamMessage, void, void> {
-  let cursor = from === undefined ? null : String(from);
+  const query = new URLSearchParams(Object.entries(filters).filter(([, value]) => value !== undefined));
+  if (from !== undefined) query.set('from', String(from));
   let waitMs = FIRST_WAIT_MS;
   const isAborted = (): boolean => signal?.aborted === true;
   while (!isAborted()) {
-    const silence = new AbortController();
-    const ended = signal === undefined ? silence.signal : AbortSignal.any([signal, silence.signal]);
-    let timer = setTimeout(() => silence.abort(), SILENCE_MS);
-    const onBytes = (): void => {
-      clearTimeout(timer);
-      timer = setTimeout(() => silence.abort(), SILENCE_MS);
-    };
     try {
-      const query = new URLSearchParams(Object.entries(filters).filter(([, value]) => value !== undefined));
-      if (cursor !== null) query.set('from', cursor);
-      const answer = await fetch(`${baseUrl}/api/stream/transfers/?${query}`, {
-        headers: { ...headers, accept: 'text/event-stream' },
-        signal: ended,
-      });
-      if (answer.status !== 200) throw await refusalOf(answer);
-      for await (const message of readEvents(answer, onBytes)) {
-        ({ cursor } = message);
+      for await (const message of connection(transport, query, signal)) {
+        query.set('from', message.cursor);
         waitMs = FIRST_WAIT_MS;
-        if (message.type !== 'end') yield message;
+        if (message.type === 'transfer') yield { ...message, data: withAmounts(message.data) };
+        else if (message.type !== 'end') yield message;
         else if (message.data.reason === 'limit')
           throw new ApiError(403, { detail: 'The key may no longer be used.', code: 'limit' });
       }
     } catch (error) {
       if (isAborted()) return;
-      if (error instanceof ApiError && error.status !== 503 && error.status !== 500) throw error;
-    } finally {
-      clearTimeout(timer);
-      silence.abort();
+      // A proxy answers 502 or 504 while the service restarts.
+      if (error instanceof ApiError && (error.status < 500 || error.status === 503)) throw error;
     }
     await sleep(waitMs, signal).catch(() => {});
     waitMs = Math.min(2 * waitMs, MOST_WAIT_MS);
   }
 }
 
-async function refusalOf(answer: Response): Promise<ApiError> {
-  const body: unknown = await answer.json().catch(() => null);
-  return new ApiError(answer.status, body);
+/** The messages of one connection, which is given up when nothing arrives for too long. */
+async function* connection(
+  { baseUrl, apiKey, retry, fetch, silenceMs = 30_000 }: StreamTransport,
+  query: URLSearchParams,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<AnyMessage, void, void> {
+  // `AbortSignal.any` keeps what it made for as long as `signal` lives.
+  const ended = new AbortController();
+  const end = (): void => ended.abort(signal?.reason);
+  signal?.addEventListener('abort', end, { once: true });
+  const orSilence = async <T>(arriving: Promise<T>): Promise<T> => {
+    const timer = setTimeout(end, silenceMs);
+    return await arriving.finally(() => clearTimeout(timer));
+  };
+  const connect = retryingFetch((input, init) => orSilence(fetch(input, init)), {
+    ...retry,
+    attempts: Infinity,
+  });
+  try {
+    const answer = await connect(`${baseUrl}/api/stream/transfers/?${query}`, {
+      headers: { accept: 'text/event-stream', ...(apiKey === undefined ? {} : { 'api-key': apiKey }) },
+      signal: ended.signal,
+    });
+    if (answer.status !== 200)
+      throw new ApiError(answer.status, await answer.json().catch((): unknown => null));
+    yield* readEvents(answer, orSilence);
+  } finally {
+    signal?.removeEventListener('abort', end);
+    end();
+  }
 }
 
+/** As the service sends them. */
 type AnyMessage =
-  | StreamMessage
+  | Exclude<StreamMessage, { type: 'transfer' }>
+  | {
+      readonly cursor: string;
+      readonly type: 'transfer';
+      readonly data: TransferRow & { readonly block_hash: string };
+    }
   | { readonly cursor: string; readonly type: 'end'; readonly data: { readonly reason: string } };
 
 const TYPES = new Set(['transfer', 'block', 'undo', 'final', 'end']);
 
 /** The events of Server-Sent Events, of known types. */
-async function* readEvents(answer: Response, onBytes: () => void): AsyncGenerator<AnyMessage> {
+async function* readEvents(
+  answer: Response,
+  orSilence: <T>(arriving: Promise<T>) => Promise<T>,
+): AsyncGenerator<AnyMessage, void, void> {
   const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
   if (reader === undefined) return;
   try {
     let rest = '';
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await orSilence(reader.read());
       if (done) return;
-      onBytes();
       const events = (rest + value).split('\n\n');
       rest = events.pop() ?? '';
       for (const event of events) {

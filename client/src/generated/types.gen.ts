@@ -1734,9 +1734,9 @@ export type StreamTransfersError = StreamTransfersErrors[keyof StreamTransfersEr
 
 export type StreamTransfersResponses = {
     /**
-     * Events with `id` (the cursor), `event` (the type) and `data` (JSON)
+     * Lines `{"type": …, "cursor": …, "data": …}`
      */
-    200: string;
+    200: Blob | File;
 };
 
 export type StreamTransfersResponse = StreamTransfersResponses[keyof StreamTransfersResponses];
@@ -1849,9 +1849,9 @@ export type ExportTransfersError = ExportTransfersErrors[keyof ExportTransfersEr
 
 export type ExportTransfersResponses = {
     /**
-     * A line of names, then a line for each transfer
+     * OK
      */
-    200: string;
+    200: string | Blob | File;
 };
 
 export type ExportTransfersResponse = ExportTransfersResponses[keyof ExportTransfersResponses];
@@ -2009,11 +2009,11 @@ export type GetExportFileResponses = {
     /**
      * The file, or the part of it that `Range` names
      */
-    200: string;
+    200: Blob | File;
     /**
      * The file, or the part of it that `Range` names
      */
-    206: string;
+    206: Blob | File;
 };
 
 export type GetExportFileResponse = GetExportFileResponses[keyof GetExportFileResponses];

@@ -12,7 +12,9 @@ const body = JSON.stringify({ event: 'ping', created_at: '2027-01-15T08:00:00Z',
 const newSecret = (): string => `whsec_${randomBytes(32).toString('base64')}`;
 const signed = (secret: string, more: { previousSecret?: string } = {}): Record<string, string> =>
   signatureHeaders({
-    ...{ body, secret, ...more },
+    body,
+    secret,
+    ...more,
     deliveryId: 'd1',
     event: 'ping',
     attempt: 1,
