@@ -1,6 +1,10 @@
 import { createClickHouse } from '../../infra/clickhouse/client.ts';
 import { inTransaction } from '../../infra/postgres/client.ts';
+import { balances } from '../../projections/balances/projector.ts';
 import { openBuild } from '../../projections/engine/builds.ts';
+import { latestPrices } from '../../projections/latest-prices/projector.ts';
+import { nftMetadata } from '../../projections/nft-metadata/projector.ts';
+import { servedBuilds } from '../../projections/served.ts';
 import { chainStatus } from '../../projections/chain-status/projector.ts';
 import { tokens } from '../../projections/tokens/projector.ts';
 import { toFelt } from '../../schemas/felt.ts';
@@ -160,4 +164,52 @@ export async function writeSmallChain(
     json: { name: 'k' },
   });
   return { apiKey: made.json.key, names };
+}
+
+/** What the observer would have fetched: a balance, a price and the metadata of an NFT. */
+export async function writeObserved(world: ApiWorld): Promise<void> {
+  const now = Date.now();
+  const observed = balances.topic.schema.parse({
+    type: 'balance.observed',
+    v: 1,
+    account: BOB,
+    token: NFT,
+    balance: '3',
+    block: 40,
+    block_hash: toFelt(0xb10c_0000n + 40n),
+    observed_at: now,
+    requested_at: now,
+    l1_height: null,
+  });
+  const priced = latestPrices.topic.schema.parse({
+    type: 'price.observed',
+    v: 1,
+    token: COIN,
+    price: '1.5',
+    source: 'test',
+    confidence: null,
+    observed_at: now,
+    requested_at: now,
+  });
+  const fetched = nftMetadata.topic.schema.parse({
+    type: 'nft.metadata_fetched',
+    v: 1,
+    token: NFT,
+    token_id: '77',
+    uri: 'ipfs://crab/77',
+    name: 'Crab 77',
+    description: null,
+    image: 'ipfs://crab/77.png',
+    external_url: null,
+    animation_url: null,
+    attributes: [],
+    observed_at: now,
+  });
+  const served = await servedBuilds(world.pool);
+  const place = { partition: 0, offset: 0, timestamp: 0 };
+  await inTransaction(world.pool, async (tx) => {
+    await balances.fold(tx, observed, { ...place, schema: served.schema('balances') });
+    await nftMetadata.fold(tx, fetched, { ...place, schema: served.schema('nft-metadata') });
+    await latestPrices.fold(tx, priced, { ...place, schema: served.schema('latest-prices') });
+  });
 }

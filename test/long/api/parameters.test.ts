@@ -3,12 +3,6 @@ import addFormats from 'ajv-formats';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-import { inTransaction } from '../../../infra/postgres/client.ts';
-import { balances } from '../../../projections/balances/projector.ts';
-import { latestPrices } from '../../../projections/latest-prices/projector.ts';
-import { nftMetadata } from '../../../projections/nft-metadata/projector.ts';
-import { servedBuilds } from '../../../projections/served.ts';
-import { toFelt } from '../../../schemas/felt.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { Answer, ApiWorld } from '../../support/api-world.ts';
 import { aClassHash, aDapp, anAd, importRecords } from '../../support/catalogue.ts';
@@ -27,7 +21,7 @@ import {
   valueOf,
 } from '../../support/parameters.ts';
 import type { Operation, Parameter, Sent } from '../../support/parameters.ts';
-import { BOB, COIN, NFT, writeSmallChain } from '../../support/small-chain.ts';
+import { BOB, COIN, NFT, writeObserved, writeSmallChain } from '../../support/small-chain.ts';
 
 /**
  * Every parameter of every route that the API's own document names, in every form that a client may send: absent, empty,
@@ -57,50 +51,7 @@ beforeAll(async () => {
     class_hashes: [aClassHash(1n, { account_type: 'one' })],
   });
   made.set('/api/dapps/account-class-hashes/{id}/', { id: '1' });
-  const now = Date.now();
-  const observed = balances.topic.schema.parse({
-    type: 'balance.observed',
-    v: 1,
-    account: BOB,
-    token: NFT,
-    balance: '3',
-    block: 40,
-    block_hash: toFelt(0xb10c_0000n + 40n),
-    observed_at: now,
-    requested_at: now,
-    l1_height: null,
-  });
-  const priced = latestPrices.topic.schema.parse({
-    type: 'price.observed',
-    v: 1,
-    token: COIN,
-    price: '1.5',
-    source: 'test',
-    confidence: null,
-    observed_at: now,
-    requested_at: now,
-  });
-  const fetched = nftMetadata.topic.schema.parse({
-    type: 'nft.metadata_fetched',
-    v: 1,
-    token: NFT,
-    token_id: '77',
-    uri: 'ipfs://crab/77',
-    name: 'Crab 77',
-    description: null,
-    image: 'ipfs://crab/77.png',
-    external_url: null,
-    animation_url: null,
-    attributes: [],
-    observed_at: now,
-  });
-  const served = await servedBuilds(world.pool);
-  const place = { partition: 0, offset: 0, timestamp: 0 };
-  await inTransaction(world.pool, async (tx) => {
-    await balances.fold(tx, observed, { ...place, schema: served.schema('balances') });
-    await nftMetadata.fold(tx, fetched, { ...place, schema: served.schema('nft-metadata') });
-    await latestPrices.fold(tx, priced, { ...place, schema: served.schema('latest-prices') });
-  });
+  await writeObserved(world);
 }, 300_000);
 afterAll(async () => {
   await world?.close();
