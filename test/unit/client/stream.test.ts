@@ -1,0 +1,104 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+
+import { ApiError } from '../../../client/src/errors.ts';
+import { streamTransfers } from '../../../client/src/stream.ts';
+import type { StreamMessage, StreamOptions } from '../../../client/src/stream.ts';
+
+/** The `from` of each connection, with the time, and how the next ones are answered. */
+const connections: { from: string | null; at: number }[] = [];
+let answers: ((signal: AbortSignal) => Response)[] = [];
+beforeEach(() => {
+  connections.length = 0;
+  answers = [];
+});
+
+const event = (cursor: string, type: string, data: unknown): string =>
+  `id: ${cursor}\nevent: ${type}\ndata: ${JSON.stringify(data)}\n\n`;
+const block = (height: number): string => event(`c${height}`, 'block', { height });
+const undo = event('u1', 'undo', { last_valid: { height: 1 }, from: 2, to: 2 });
+const refused =
+  (status: number, headers: Record<string, string> = {}) =>
+  () =>
+    Response.json({ detail: 'No.', code: 'no' }, { status, headers });
+
+/** Sends these chunks, then ends, or breaks off, or stays open until it is given up. */
+const sends =
+  (chunks: readonly string[], last: 'end' | 'cut' | 'silence' = 'end') =>
+  (signal: AbortSignal): Response =>
+    new Response(
+      new ReadableStream({
+        start(controller) {
+          for (const chunk of chunks) controller.enqueue(new TextEncoder().encode(chunk));
+          if (last === 'end') controller.close();
+          signal.addEventListener('abort', () => last === 'silence' && controller.error(signal.reason));
+        },
+        pull(controller) {
+          if (last === 'cut') controller.error(new Error('cut'));
+        },
+      }),
+    );
+
+/** The messages up to a block of this height. */
+async function follow(top: number, options: StreamOptions = {}): Promise<StreamMessage[]> {
+  const transport = {
+    baseUrl: 'http://service.example',
+    apiKey: 'k',
+    retry: { delayMs: 5, maxDelayMs: 2000 },
+    silenceMs: 50,
+    fetch: async (input: string | URL | Request, init?: RequestInit) => {
+      const request = new Request(input, init);
+      connections.push({ from: new URL(request.url).searchParams.get('from'), at: performance.now() });
+      return (answers.shift() ?? sends([block(top)]))(request.signal);
+    },
+  };
+  const messages: StreamMessage[] = [];
+  for await (const message of streamTransfers(transport, options)) {
+    messages.push(message);
+    if (message.type === 'block' && message.data.height === top) return messages;
+  }
+  return messages;
+}
+
+describe('a stream', () => {
+  it.each(['end', 'cut', 'silence'] as const)('goes on after its newest message after: %s', async (last) => {
+    answers = [sends([block(1), undo.slice(0, 20)], last), sends([undo.slice(0, 20), undo.slice(20)], last)];
+    const cursors = (await follow(3, { from: 1 })).map(({ cursor }) => cursor);
+    expect(cursors).toEqual(['c1', 'u1', 'c3']);
+    expect(connections.map(({ from }) => from)).toEqual(['1', 'c1', 'u1']);
+  });
+
+  it('yields undo with its data', async () => {
+    answers = [sends([undo])];
+    const [first] = await follow(3);
+    expect(first).toMatchObject({ type: 'undo', data: { last_valid: { height: 1 }, from: 2, to: 2 } });
+  });
+
+  it.each([429, 503])('that is answered %s connects again after Retry-After', async (status) => {
+    answers = [refused(status, { 'retry-after': '1' })];
+    await follow(1);
+    const [first, second] = connections;
+    expect((second?.at ?? 0) - (first?.at ?? 0)).toBeGreaterThan(990);
+  });
+
+  it('connects again for as long as the service is unavailable', async () => {
+    answers = Array.from({ length: 8 }, () => refused(503, { 'retry-after': '0' }));
+    await follow(1);
+    expect(connections).toHaveLength(9);
+  });
+
+  it.each([
+    ['refused', refused(400)],
+    ['to wait too long', refused(503, { 'retry-after': '3600' })],
+    ['ended because its key has reached a limit', sends([event('c', 'end', { reason: 'limit' })])],
+  ])('throws if it is %s', async (_, answer) => {
+    answers = [answer];
+    await expect(follow(1)).rejects.toBeInstanceOf(ApiError);
+    expect(connections).toHaveLength(1);
+  });
+
+  it('ends when its signal fires', async () => {
+    answers = [sends([block(1)], 'silence')];
+    expect(await follow(2, { signal: AbortSignal.timeout(20) })).toHaveLength(1);
+    expect(connections).toHaveLength(1);
+  });
+});
