@@ -8,9 +8,10 @@ import { errorCodes } from '../../../schemas/errors.ts';
 
 const pages = [
   'README.md',
+  'client/README.md',
   ...readdirSync('docs').flatMap((name) => (name.endsWith('.md') ? [`docs/${name}`] : [])),
 ];
-const topFolders = ['schemas', 'pipeline', 'projections', 'api', 'infra', 'test', 'docs', '.ci'];
+const topFolders = ['schemas', 'pipeline', 'projections', 'api', 'client', 'infra', 'test', 'docs', '.ci'];
 
 /** Environment variables that are read outside of infra/config.ts: by tests, by Node, by the AWS SDK. */
 const otherVariables = [
@@ -23,6 +24,8 @@ const otherVariables = [
   'TEST_BACKEND',
   'NODE_EXTRA_CA_CERTS',
   'AWS_ENDPOINT_URL_S3',
+  'TDS_URL',
+  'TDS_KEY',
 ];
 
 const textOf = (page: string): string => readFileSync(page, 'utf8');
@@ -61,9 +64,14 @@ describe.each(pages)('%s', (page) => {
   });
 
   test('names no npm script that does not exist', () => {
-    const { scripts } = JSON.parse(textOf('package.json')) as { scripts: Record<string, string> };
-    const named = [...textOf(page).matchAll(/npm run ([a-z:]+)/g)].map(([, name = '']) => name);
-    expect(named.filter((name) => scripts[name] === undefined)).toEqual([]);
+    const scriptsOf = (file: string): string[] =>
+      Object.keys((JSON.parse(textOf(file)) as { scripts: Record<string, string> }).scripts);
+    const [root, client] = [scriptsOf('package.json'), scriptsOf('client/package.json')];
+    const named = [...textOf(page).matchAll(/npm run ([a-z:]+)( -w client)?/g)];
+    const unknown = named.filter(
+      ([, name = '', inClient]) => !(inClient === undefined ? root : client).includes(name),
+    );
+    expect(unknown.map(([text]) => text)).toEqual([]);
   });
 
   test('names no setting or error code that does not exist', () => {
