@@ -20,6 +20,7 @@ const STALL_MS = 1500;
 let made: Readable | null = null;
 
 const endless = defineRoute({
+  id: 'endless',
   method: 'GET',
   path: '/api/endless/',
   summary: 'bytes without an end',
