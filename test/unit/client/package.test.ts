@@ -69,8 +69,14 @@ describe('the package', () => {
   ])('has types that compile with moduleResolution %s', (moduleResolution, module) => {
     write('main.ts', MAIN);
     const compilerOptions = {
-      ...{ target: 'es2022', lib: ['es2022', 'dom', 'dom.iterable', 'dom.asynciterable'], types: [] },
-      ...{ module, moduleResolution, strict: true, noEmit: true, skipLibCheck: false },
+      target: 'es2022',
+      lib: ['es2022', 'dom', 'dom.iterable', 'dom.asynciterable'],
+      types: [],
+      module,
+      moduleResolution,
+      strict: true,
+      noEmit: true,
+      skipLibCheck: false,
     };
     write('tsconfig.json', JSON.stringify({ compilerOptions, files: ['main.ts'] }));
     const { stdout, status } = spawnSync(tsc, ['-p', '.'], { cwd: project, encoding: 'utf8' });
