@@ -123,6 +123,23 @@ export async function exportedCount(
   return row?.n ?? 0;
 }
 
+/** Whether no row above a height is of a version that its block does not have yet. Reads two columns, in any order. */
+export async function isSettledAbove(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  { tables, source, filters }: TransferExport,
+  height: number,
+): Promise<boolean> {
+  const sql = `SELECT count() AS n
+    FROM (SELECT block_desc, seq ${source.sql} AND ${heights}) AS r
+    INNER JOIN (SELECT block_desc, seq FROM ${tables.table('indexed_blocks')} FINAL WHERE ${heights}) AS b
+      ON r.block_desc = b.block_desc
+    WHERE r.seq > b.seq`;
+  const query = { name: 'export.unsettled', sql, row: countRow };
+  const above = { ...filters, lo: Math.max(filters.lo, height + 1) };
+  const [row] = await clickhouse.rows(query, filterParams([source], above), { settings });
+  return row?.n === 0;
+}
+
 const felt = (column: string): string => `concat('0x', lower(hex(${column})))`;
 
 /**

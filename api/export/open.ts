@@ -14,6 +14,7 @@ import {
   exportStatement,
   exportedCount,
   exportedTokens,
+  isSettledAbove,
   rangeState,
 } from '../../projections/transfers/queries.ts';
 import type { ExportFormat, ExportedToken, TransferExport } from '../../projections/transfers/queries.ts';
@@ -47,7 +48,8 @@ const NOTHING = { lo: 1, hi: 0 };
 /**
  * Begins an export. ClickHouse reads what its tables have when a statement begins; if the blocks of the range are the same
  * before and after that, and no row is newer than its block, then the file has exactly the transfers of the chain that ends
- * with `head`, whatever happens to that later. Otherwise it begins again.
+ * with `head`, whatever happens to that later. Otherwise it begins again. Rows of final blocks are newer only during a
+ * repair: these are found when the file comes to them, which breaks it off.
  *
  * @throws 503 while blocks of the range are being reverted or indexed again, or none is indexed
  */
@@ -84,6 +86,8 @@ async function tryOpen(
   };
   const l1Height = await finalHeight(pool, served.schema('chain-status'));
   const state = await rangeState(clickhouse, asked);
+  const isSettled = async (): Promise<boolean> => await isSettledAbove(clickhouse, asked, l1Height ?? -1);
+  if (!(await isSettled())) return null;
   const tokens = await tokenTexts(pool, served, await exportedTokens(clickhouse, asked));
   try {
     const rows = format === 'parquet' || format === 'arrow' ? await exportedCount(clickhouse, asked) : null;
@@ -92,12 +96,12 @@ async function tryOpen(
     // An error after this reaches whoever reads the file.
     file.on('error', () => {});
     await once(file, 'readable', { signal });
-    const [after, [headAfter]] = [
-      await rangeState(clickhouse, asked),
-      await linkedBlocks(clickhouse, served, { from: head.height, to: head.height }),
-    ];
+    // First the rows, then the blocks: what the statement found unsettled is so still, or has changed the blocks.
+    const wasSettled = await isSettled();
+    const after = await rangeState(clickhouse, asked);
+    const [headAfter] = await linkedBlocks(clickhouse, served, { from: head.height, to: head.height });
     const isSame = after.blocks === state.blocks && after.versions === state.versions;
-    if (isSame && headAfter?.seq === head.seq) return { head, file, rows };
+    if (wasSettled && isSame && headAfter?.seq === head.seq) return { head, file, rows };
     file.destroy();
     return null;
   } catch (error) {

@@ -9,7 +9,13 @@ import { amongFelts, feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import type { TransferPosition, TransferSource, VersionedSource } from '../transfer-reads.ts';
 import { ascending, ascendingSql, descending, uint32 } from '../descending.ts';
 
-export { exportStatement, exportedCount, exportedTokens, rangeState } from '../transfer-export.ts';
+export {
+  exportStatement,
+  exportedCount,
+  exportedTokens,
+  isSettledAbove,
+  rangeState,
+} from '../transfer-export.ts';
 export type { ExportFormat, ExportedToken, TransferExport } from '../transfer-export.ts';
 export {
   MAX_HEIGHT,

@@ -485,19 +485,44 @@ async function writeBulk(token = BULK, perBlock = BULK_PER_BLOCK): Promise<numbe
   return FORK * perBlock;
 }
 
+async function deleteBulk(): Promise<void> {
+  await owner.command(`ALTER TABLE ${names['transfers']} DELETE WHERE token = unhex('${BULK.slice(2)}')`, {
+    settings: { mutations_sync: 2 },
+  });
+}
+
 test('an export that a reorg overtakes has what the chain was', async () => {
   const rows = await writeBulk();
   const before = await begin(world.url + pathOf('ndjson', { token: BULK }), headers);
   // All blocks are replaced while the client has read next to nothing.
   await write(base.slice(-50), 'block.reverted');
-  await owner.command(`ALTER TABLE ${names['transfers']} DELETE WHERE token = unhex('${BULK.slice(2)}')`, {
-    settings: { mutations_sync: 2 },
-  });
+  await deleteBulk();
   const answer = await finish(before);
   const lines = answer.body.toString().split('\n').slice(0, -1);
   expect(lines.length).toBe(rows);
   expect(answer.trailers['x-export-rows']).toBe(String(rows));
   await write(base.slice(-50));
+});
+
+test('a long export does not begin while its last block is reverted', async () => {
+  const scratch = { indexed_blocks: 'scratch_blocks', indexed_block_ranges: 'scratch_ranges' };
+  for (const [table, copy] of Object.entries(scratch))
+    await owner.command(`CREATE TABLE IF NOT EXISTS ${copy} AS ${names[table]}`);
+  await writeBulk();
+  const bulk = aTransfer({ token: BULK, from: ACCOUNT, to: ACCOUNT, position: 1, txHash: toFelt(0xe1n) });
+  const last = tail.slice(-1).map((block) => ({ ...block, transfers: [...block.transfers, bulk] }));
+  const reverted = { seq: (seq += 1), offset: 1000 * seq, type: 'block.reverted' as const };
+  await writeBlocks(owner, last, reverted, { ...names, ...scratch });
+  const query = { token: BULK };
+  const early = await begin(world.url + pathOf('csv', query), headers);
+  expect([early.statusCode, early.headers['retry-after']]).toEqual([503, '2']);
+  early.destroy();
+  await write(last, 'block.reverted');
+  await write(tail.slice(-1));
+  const answer = await begin(world.url + pathOf('csv', query), headers);
+  expect(answer.statusCode).toBe(200);
+  answer.destroy();
+  await deleteBulk();
 });
 
 test.each<[string, (proxy: FaultProxy) => unknown]>([
