@@ -97,18 +97,23 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
     },
     async handler({ input: { query }, served, request, key }) {
       const { filter, isFinal, digest } = subjectOf(query);
-      const isEvents = (acceptedWeights(request.header('accept'))('text/event-stream') ?? 0) > 0;
+      const isEvents = isEventStream(request.header('accept'));
       const format = isEvents ? eventStream : lines;
       // Proxies would otherwise hold messages back.
       const headers = { 'X-Accel-Buffering': 'no' };
-      const start = startOf((isEvents ? request.header('last-event-id') : '') || query.from, digest);
+      const lastEventId = isEvents ? request.header('last-event-id') : '';
+      const start =
+        lastEventId === '' ? startOf(query.from, digest) : positionOf('Last-Event-ID', lastEventId, digest);
       if (request.isHead)
         return { status: 200, headers, body: { mediaType: format.mediaType, stream: null } };
       const clickhouse = deps.clickhouseFor(request);
       const source = await versionedSourceOf(clickhouse, served, filter);
       const stream = openStream(deps, key.id);
       try {
-        await refuseUnknown(deps, clickhouse, start, request.signal);
+        await refuseUnknown(deps, clickhouse, start, {
+          name: lastEventId === '' ? 'from' : 'Last-Event-ID',
+          signal: request.signal,
+        });
       } catch (error) {
         stream.release();
         throw error;
@@ -159,11 +164,23 @@ function startOf(from: string | undefined, digest: Buffer): StreamStart {
   if (/^\s*[0-9]{1,10}\s*$/.test(from) && Number(from) <= MAX_HEIGHT) {
     return { last: null, within: null, next: Number(from), final: null };
   }
-  const position = decodeCursor(from, digest);
+  return positionOf('from', from, digest);
+}
+
+/** @throws 400 if the parameter of that name is not a cursor of this stream */
+function positionOf(name: 'from' | 'Last-Event-ID', cursor: string, digest: Buffer): StreamStart {
+  const position = decodeCursor(cursor, digest);
   if (position === null) {
-    throw invalidInput({ from: ['Neither a height nor a cursor of a stream with these filters.'] });
+    const what = name === 'from' ? 'Neither a height nor a cursor' : 'Not a cursor';
+    throw invalidInput({ [name]: [`${what} of a stream with these filters.`] });
   }
   return position.next === NEWEST_POSITION.next ? null : position;
+}
+
+/** Whether a client prefers events: `*`, which some send by default, asks for neither. */
+function isEventStream(accept: string): boolean {
+  const weightOf = acceptedWeights(accept);
+  return (weightOf('text/event-stream') ?? 0) > (weightOf('application/x-ndjson') ?? 0);
 }
 
 /** A place among the open streams, and in the tail. */
@@ -184,7 +201,7 @@ async function refuseUnknown(
   { tail, servedBuilds }: StreamRouteDeps,
   clickhouse: ClickHouse,
   start: StreamStart,
-  signal: AbortSignal,
+  { name, signal }: { readonly name: string; readonly signal: AbortSignal },
 ): Promise<void> {
   const block = start?.last ?? null;
   if (block === null) return;
@@ -196,5 +213,5 @@ async function refuseUnknown(
   }
   const newest = (await tail.view()).blocks.at(-1)?.block.height ?? -1;
   if (block.height > newest) throw unavailable('behind', 'The block of this cursor is not indexed yet.', 2);
-  throw invalidInput({ from: ['The index has never had the block of this cursor.'] });
+  throw invalidInput({ [name]: ['The index has never had the block of this cursor.'] });
 }

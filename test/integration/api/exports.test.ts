@@ -615,6 +615,87 @@ test('nothing is final that the tables may still have to undo', async () => {
   }
 });
 
+test('a stream names the parameter that it does not accept', async () => {
+  const path = (query: string): string => `/api/stream/transfers/?wait=0&${query}`;
+  const ask = async (query: string, more: Record<string, string> = {}) => {
+    const answer = await fetch(world.url + path(query), { headers: { ...headers, ...more } });
+    const named = answer.status === 400 ? Object.keys(JSON.parse(await answer.text()).errors) : [];
+    await answer.body?.cancel().catch(() => {});
+    return [answer.status, ...named];
+  };
+  const read = async (query: string): Promise<StreamMessage[]> => {
+    const messages: StreamMessage[] = [];
+    for await (const message of readLines(await fetch(world.url + path(query), { headers })))
+      messages.push(message);
+    return messages;
+  };
+  const [first] = await read(`token=${COIN}&from=3&limit=1`);
+  const cursor = first?.cursor ?? '';
+  const forged = Buffer.from(cursor, 'base64url');
+  forged.fill(1, 18, 50);
+  for (const from of [
+    '-1',
+    '1.5',
+    '1e3',
+    '0x10',
+    '4294967295',
+    '99999999999999999999',
+    cursor.slice(0, -1),
+    cursor.slice(1),
+    `${cursor}A`,
+    `B${cursor.slice(1)}`,
+    'A'.repeat(88),
+    'A'.repeat(6000),
+    forged.toString('base64url'),
+    '%00',
+  ]) {
+    expect([from, ...(await ask(`token=${COIN}&from=${from}`))]).toEqual([from, 400, 'from']);
+  }
+  for (const [query, name] of [
+    [`token=${NFT}&from=${cursor}`, 'from'],
+    [`token=${COIN}&finality=l1&from=${cursor}`, 'from'],
+    [`token=${COIN}&from=5&from=${cursor}x`, 'from'],
+    ['token=0x', 'token'],
+    [`token=${COIN}&token_address=${NFT}`, 'token_address'],
+    ['finality=l3', 'finality'],
+    ['wait=61', 'wait'],
+    ['wait=-1', 'wait'],
+    ['wait=1.5', 'wait'],
+  ] as const) {
+    expect([query, ...(await ask(query))]).toEqual([query, 400, name]);
+  }
+  const events = { accept: 'text/event-stream' };
+  expect(await ask('from=0', { ...events, 'last-event-id': cursor })).toEqual([400, 'Last-Event-ID']);
+  expect(await ask('from=0', { ...events, 'last-event-id': '7' })).toEqual([400, 'Last-Event-ID']);
+  expect(await ask('from=0', { 'last-event-id': '7' })).toEqual([200]);
+  // Above the newest block; and of duplicates the last counts, as everywhere.
+  expect((await read('from=4294967294')).filter(({ type }) => type !== 'final')).toEqual([]);
+  expect((await read(`token=${COIN}&from=x&from=3&limit=1`)).map((message) => message.cursor)).toEqual([
+    cursor,
+  ]);
+});
+
+test('a stream is of events only for a client that prefers them', async () => {
+  const typeOf = async (accept: string) => {
+    const answer = await fetch(`${world.url}/api/stream/transfers/?wait=0`, {
+      headers: { ...headers, accept },
+    });
+    await answer.body?.cancel();
+    return answer.headers.get('content-type');
+  };
+  for (const accept of ['text/event-stream', 'text/event-stream, */*;q=0.1', 'Text/Event-Stream;q=0.5'])
+    expect(await typeOf(accept)).toBe('text/event-stream; charset=utf-8');
+  for (const accept of [
+    '*/*',
+    'text/html, image/gif, *; q=.2, */*; q=.2',
+    'application/json',
+    'text/event-stream;q=0',
+    'text/event-stream;q=x, application/x-ndjson',
+    ';;;,',
+  ])
+    expect([accept, await typeOf(accept)]).toEqual([accept, 'application/x-ndjson']);
+});
+
 test('a stream reads blocks with many transfers in parts', async () => {
   const token = toFelt(0xb02cn);
   const rows = await writeBulk(token, 500);
