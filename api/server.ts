@@ -33,6 +33,7 @@ import { limitReads } from './http/clickhouse.ts';
 import { openCommandChannel } from '../infra/commands/channel.ts';
 import type { HealthDeps } from './health/health.ts';
 import { watchIndexedHeight } from './health/indexed-height.ts';
+import type { IndexedHeight } from './health/indexed-height.ts';
 import { createOpenStreams } from './stream/open-streams.ts';
 import type { OpenStreams } from './stream/open-streams.ts';
 import { createTail } from './stream/tail.ts';
@@ -97,7 +98,8 @@ async function composeApp(
   releasers: Releasers,
 ): Promise<{ app: Koa<RequestState>; streams: OpenStreams }> {
   const { config, pool, publisher, servedBuilds, log, metrics, now = Date.now } = options;
-  const { indexedHeight, tail, streams } = followIndex(options, releasers);
+  const { height, tail, streams } = followIndex(options, releasers);
+  const indexedHeight = () => height.current();
   const { limits, exports } = await openRedis(options, releasers);
   const usage = createUsageCounter({ publisher, now, log });
   releasers.push('usage', () => usage.close());
@@ -132,6 +134,7 @@ async function composeApp(
     }),
     metricsText: options.metricsText,
     indexedHeight,
+    reachesHeight: height.reaches,
     limits,
     usage,
     defaultCeiling: config.rateLimitPerHour,
@@ -149,7 +152,7 @@ async function composeApp(
 function followIndex(
   { config, pool, clickhouse, servedBuilds, log, metrics, now = Date.now }: ApiOptions,
   releasers: Releasers,
-): { indexedHeight: () => number | null; tail: Tail; streams: OpenStreams } {
+): { height: IndexedHeight; tail: Tail; streams: OpenStreams } {
   const height = watchIndexedHeight(
     async () => (await newestBlock(clickhouse, await servedBuilds()))?.height ?? null,
     log,
@@ -174,7 +177,7 @@ function followIndex(
     log,
     metrics,
   });
-  return { indexedHeight: () => height.current(), tail, streams };
+  return { height, tail, streams };
 }
 
 /** What is kept in Redis. */

@@ -6,6 +6,7 @@ import type { RefreshBus } from '../commands/refresh.ts';
 import type { RequestInfo } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { createCoverageReader } from './coverage.ts';
+import type { CoverageReader } from './coverage.ts';
 import type { BalanceDeps } from './current.ts';
 
 /** Returns the dependencies of balances for one request; concurrent requests share the cached indexed range. */
@@ -28,15 +29,28 @@ export function createBalanceDeps({
   /** Unix milliseconds. */
   readonly now: () => number;
 }): BalanceDepsFor {
-  const coverage = createCoverageReader(now);
+  const cached = createCoverageReader(now);
   return (served, request, readClass = 'page') => ({
     clickhouse: clickhouseFor(request, { readClass }),
     pool,
     served,
-    coverage,
+    coverage: atLeast(cached, request.minBlock()),
     refreshes,
     now,
     signal: request.signal,
     caller: createHash('sha256').update(request.caller().name).digest('hex').slice(0, 16),
   });
+}
+
+/** Reads again what was cached before a block that the client asks for. */
+function atLeast(coverage: CoverageReader, minBlock: number | null): CoverageReader {
+  if (minBlock === null) return coverage;
+  return {
+    ...coverage,
+    async read(clickhouse, served, isFresh) {
+      const known = await coverage.read(clickhouse, served, isFresh);
+      const isBelow = known !== null && known.run.end < minBlock;
+      return isBelow ? await coverage.read(clickhouse, served, true) : known;
+    },
+  };
 }

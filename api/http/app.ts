@@ -9,7 +9,7 @@ import { Counter, Histogram } from '../../infra/metrics.ts';
 import type { Registry } from '../../infra/metrics.ts';
 import type { Network } from '../../infra/networks.ts';
 import { clientAddress } from './client-address.ts';
-import { handleRoute } from './handle-route.ts';
+import { handleRoute, showIndexedBlock } from './handle-route.ts';
 import type { RouteHandlerDeps } from './handle-route.ts';
 import { HttpError, notFound, toHttpError } from './errors.ts';
 import { createBodyIntake } from './body-intake.ts';
@@ -84,13 +84,12 @@ function identifyRequest({ trustedProxies, indexedHeight }: AppDeps): Middleware
       trustedProxies,
     );
     state.note = {};
-    const height = indexedHeight();
     context.set({
       ...SECURITY_HEADERS,
       'X-Request-Id': state.requestId,
       'X-API-Version': API_VERSION,
-      ...(height === null ? {} : { 'X-Indexed-Block': String(height) }),
     });
+    showIndexedBlock(context, indexedHeight());
     await next();
   };
 }

@@ -74,6 +74,9 @@ export function unavailable(code: string, detail: string, retryAfterSeconds: num
   return new HttpError(503, code, detail, { headers: { 'Retry-After': String(retryAfterSeconds) } });
 }
 
+/** 503 where the index has not reached a block that the client asks for. */
+export const behind = (detail: string): HttpError => unavailable('behind', detail, 1);
+
 /** The answer to any error. Only an `HttpError` shows its message; others would reveal internals. */
 export function toHttpError(error: unknown): HttpError {
   if (error instanceof HttpError) return error;

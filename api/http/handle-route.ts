@@ -11,6 +11,8 @@ import { PART_CHARS, jsonParts } from './answer-json.ts';
 import { bodyReader } from './body.ts';
 import type { BodyIntake } from './body-intake.ts';
 import { addressBlock } from './client-address.ts';
+import { minBlockOf, waitForBlock } from './min-block.ts';
+import type { ReachesHeight } from './min-block.ts';
 import type { CallerNote, RequestState } from './request-state.ts';
 import type { Caller } from './read-queue.ts';
 import { StreamedAnswer } from './route.ts';
@@ -23,6 +25,7 @@ export interface RouteHandlerDeps extends IdentifyDeps {
   readonly indexedHeight: () => number | null;
   /** A client of a streamed answer that takes nothing for so long is dropped; a minute by default. */
   readonly stallMs?: number;
+  readonly reachesHeight: ReachesHeight;
 }
 
 interface SharedByRoutes {
@@ -50,15 +53,22 @@ export function handleRoute(
     const request = requestInfo(context, route, state);
     let builds: Promise<ServedBuilds> | null = null;
     const readServed = (): Promise<ServedBuilds> => (builds ??= deps.servedBuilds());
-    // Part of the cache key: an answer is never sent with an X-Indexed-Block that it does not cover.
-    const height = deps.indexedHeight();
     const { served, answer } = await route.begin({
       params: context.params,
       request,
       identify: createIdentify(deps, route, request, readServed, state.note),
-      served: readServed,
+      served: async () => {
+        const minBlock = request.minBlock();
+        if (minBlock === null) return await readServed();
+        await waitForBlock(deps.reachesHeight, minBlock, request);
+        showIndexedBlock(context, deps.indexedHeight());
+        // Those that were read to identify the caller may be older than the block.
+        return await deps.servedBuilds();
+      },
       body: () => readBody(context, state.ip),
     });
+    // Part of the cache key: an answer is never sent with an X-Indexed-Block that it does not cover.
+    const height = deps.indexedHeight();
     const key =
       route.isCacheable && served.state !== null ? `${served.state} ${height} ${context.url}` : null;
     const cached = key === null ? undefined : cache.get(key);
@@ -74,6 +84,10 @@ export function handleRoute(
   };
 }
 
+export function showIndexedBlock(context: Pick<Context, 'set'>, height: number | null): void {
+  if (height !== null) context.set('X-Indexed-Block', String(height));
+}
+
 function requestInfo(context: Context, route: Route, { requestId, ip, note }: RequestState): RequestInfo {
   const controller = new AbortController();
   context.res.once('close', () => controller.abort());
@@ -87,6 +101,7 @@ function requestInfo(context: Context, route: Route, { requestId, ip, note }: Re
     caller: () => callerOf(ip, note),
     place: { isWanted: () => false },
     signal: controller.signal,
+    minBlock: () => (route.method === 'GET' ? minBlockOf(context.get('X-Min-Block')) : null),
     header: (name) => context.get(name),
   };
 }

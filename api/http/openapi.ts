@@ -3,6 +3,7 @@ import { createDocument } from 'zod-openapi';
 import type { ZodOpenApiOperationObject, ZodOpenApiPathsObject, ZodOpenApiResponseObject } from 'zod-openapi';
 
 import { errorBody } from '../../schemas/api/common.ts';
+import { minBlockHeader } from './min-block.ts';
 import { StreamedAnswer } from './route.ts';
 import type { Auth, Responses, Route } from './route.ts';
 
@@ -105,6 +106,7 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
       ...(route.params === undefined ? {} : { path: route.params }),
       ...(route.query === undefined ? {} : { query: route.query }),
       ...(route.isIdempotent ? { header: idempotencyKey } : {}),
+      ...(route.method === 'GET' ? { header: minBlockHeader } : {}),
     },
     ...(route.body === undefined
       ? {}
@@ -179,7 +181,8 @@ function errorStatuses({
   isIdempotent,
   errors,
 }: Route): number[] {
-  const hasInput = body !== undefined || query !== undefined || reportsInvalidPath || isIdempotent;
+  const hasInput =
+    method === 'GET' || body !== undefined || query !== undefined || reportsInvalidPath || isIdempotent;
   return [
     ...(hasInput ? [400] : []),
     ...(auth === 'none' || auth === 'signature' ? [] : [401]),

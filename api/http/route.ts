@@ -52,6 +52,8 @@ export interface RequestInfo {
   readonly place: { isWanted: () => boolean };
   /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
+  /** The height of `X-Min-Block`: nothing cached below it may be answered. null without it; throws 400 if it is invalid. */
+  minBlock(): number | null;
   /** A request header, '' when absent. */
   header(name: string): string;
 }
@@ -61,6 +63,7 @@ interface Call {
   readonly params: Readonly<Record<string, string>>;
   readonly request: RequestInfo;
   readonly identify: Identify;
+  /** Reads the served builds, once the index has reached the height of `X-Min-Block`. */
   served(): Promise<ServedBuilds>;
   /** The parsed JSON body; throws 400, 413 or 415. */
   body(): Promise<unknown>;

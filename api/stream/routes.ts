@@ -8,7 +8,7 @@ import { MAX_HEIGHT } from '../../projections/transfers/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 import { acceptedWeights } from '../http/accept.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
-import { invalidInput, unavailable } from '../http/errors.ts';
+import { behind, invalidInput } from '../http/errors.ts';
 import { integer, limit } from '../http/params.ts';
 import { StreamedAnswer, defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
@@ -212,6 +212,6 @@ async function refuseUnknown(
     signal.throwIfAborted();
   }
   const newest = (await tail.view()).blocks.at(-1)?.block.height ?? -1;
-  if (block.height > newest) throw unavailable('behind', 'The block of this cursor is not indexed yet.', 2);
+  if (block.height > newest) throw behind('The block of this cursor is not indexed yet.');
   throw invalidInput({ [name]: ['The index has never had the block of this cursor.'] });
 }

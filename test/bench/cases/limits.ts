@@ -180,6 +180,7 @@ async function startStand(dataDir: string): Promise<{ url: string; close(): Prom
     metrics,
     servedBuilds: () => servedBuilds(pool),
     indexedHeight: () => 1,
+    reachesHeight: async () => true,
     trustedProxies: [],
     readiness: async () => ({ ok: true, body: {} }),
   });

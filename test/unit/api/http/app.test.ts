@@ -198,6 +198,7 @@ beforeAll(async () => {
     trustedProxies: [parseNetwork('127.0.0.0/8')!],
     servedBuilds: async () => ({ table: (name) => name, schema: (name) => name, state, chainState: null }),
     indexedHeight: () => height,
+    reachesHeight: async (wanted) => height !== null && height >= wanted,
     readiness: async () => ({ ok: height !== null, body: { status: 'so' } }),
   });
   const handle = app.callback();
@@ -711,6 +712,7 @@ describe('the OpenAPI document', () => {
       ['token', 'query', undefined],
       ['block', 'query', undefined],
       ['hidden', 'query', undefined],
+      ['X-Min-Block', 'header', undefined],
     ]);
     expect(get.parameters[1].schema.pattern).toBe('^0[xX][0-9a-fA-F]{1,64}$');
     expect(get.parameters[2].schema.type).toBe('integer');

@@ -59,6 +59,7 @@ beforeAll(async () => {
     trustedProxies: [],
     servedBuilds: async () => ({ table: never, schema: never, state: null, chainState: null }),
     indexedHeight: () => null,
+    reachesHeight: async () => false,
     readiness: async () => ({ ok: true, body: {} }),
     stallMs: STALL_MS,
   });

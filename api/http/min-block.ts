@@ -1,0 +1,35 @@
+import { z } from 'zod';
+
+import { MAX_HEIGHT } from '../../projections/transfers/queries.ts';
+import { behind } from './errors.ts';
+import { integer } from './params.ts';
+import type { RequestInfo } from './route.ts';
+import { parseInput } from './validation.ts';
+
+const WAIT_MS = 2000;
+
+/** The header by which a client asks for an answer that is not older than a block that it knows of. */
+export const minBlockHeader = z.object({
+  'X-Min-Block': integer({
+    min: 0,
+    max: MAX_HEIGHT,
+    description: `Answer once this height is indexed; 503 with code \`behind\` if it is not within ${WAIT_MS / 1000} s`,
+  }).optional(),
+});
+
+/** The height of the header; null without it or if it is empty. Throws 400 if it is invalid. */
+export function minBlockOf(sent: string): number | null {
+  return parseInput(minBlockHeader, sent === '' ? {} : { 'X-Min-Block': sent })['X-Min-Block'] ?? null;
+}
+
+/** Whether the index reaches a height in time. */
+export type ReachesHeight = (height: number, ms: number, signal: AbortSignal) => Promise<boolean>;
+
+/** Waits until the index has reached the height. Throws 503 if it does not in time, or if the client leaves. */
+export async function waitForBlock(
+  reaches: ReachesHeight,
+  height: number,
+  { signal }: Pick<RequestInfo, 'signal'>,
+): Promise<void> {
+  if (!(await reaches(height, WAIT_MS, signal))) throw behind(`Block ${height} is not indexed yet.`);
+}
