@@ -103,10 +103,11 @@ async function composeApp(
   const { limits, exports } = await openRedis(options, releasers);
   const usage = createUsageCounter({ publisher, now, log });
   releasers.push('usage', () => usage.close());
+  const clickhouseFor = limitReads(options.clickhouse);
   const app = createApp({
     routes: apiRoutes({
       pool,
-      clickhouseFor: limitReads(options.clickhouse),
+      clickhouseFor,
       servedBuilds,
       tail,
       streams,
@@ -135,6 +136,7 @@ async function composeApp(
     metricsText: options.metricsText,
     indexedHeight,
     reachesHeight: height.reaches,
+    clickhouseFor,
     limits,
     usage,
     defaultCeiling: config.rateLimitPerHour,

@@ -46,6 +46,10 @@ export interface TransferSource {
 /** Highest height there can be; `lo` 0 and `hi` this are no bounds. */
 export const MAX_HEIGHT = 0xffff_fffe;
 
+/** Restricts `block_desc` to heights up to this one, which is given as `up_to`, descending. */
+export const upToSql = (upTo: number): string =>
+  upTo < MAX_HEIGHT ? 'AND block_desc >= {up_to:UInt32}' : '';
+
 /** A felt parameter as the key stores it. Given in hex, so that no byte of it can be read as text. */
 export function feltParam(name: string): string {
   return `toFixedString(unhex({${name}:String}), 32)`;

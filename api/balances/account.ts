@@ -10,6 +10,7 @@ import { isReadable } from '../../schemas/balance.ts';
 import type { PairFacts } from '../../schemas/balance.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { invalidInput } from '../http/errors.ts';
+import { boundReads } from './bound-reads.ts';
 import { currentBalance, factsOf, needsRead, refreshPairs, requestOf } from './current.ts';
 import type { BalanceDeps, CurrentBalance, FreshBalance, MaxAge } from './current.ts';
 
@@ -40,13 +41,10 @@ export interface AccountTokens {
   readonly tokens: readonly AccountToken[];
 }
 
-type Deps = Pick<BalanceDeps, 'clickhouse' | 'pool' | 'served'>;
+type Deps = Pick<BalanceDeps, 'asOf' | 'clickhouse' | 'coverage' | 'pool' | 'served'>;
 
-export async function tokensOfAccount(
-  { clickhouse, pool, served }: Deps,
-  account: Felt,
-  head: number,
-): Promise<AccountTokens> {
+export async function tokensOfAccount(deps: Deps, account: Felt, head: number): Promise<AccountTokens> {
+  const { clickhouse, pool, served } = deps;
   const totalsRead = movedByToken(clickhouse, served, { account, upTo: head });
   const [totals, rows, readsOf] = await Promise.all([
     totalsRead,
@@ -55,12 +53,12 @@ export async function tokensOfAccount(
     ),
     chainReadsOf(pool, served, account),
   ]);
-  const tokens = [...totals.keys()].map((address): AccountToken => {
+  const known = [...totals.keys()].map((address): AccountToken => {
     const pair = { account, token: address };
     const token = rows.get(address);
     return { pair, token, reads: readsOf(pair), facts: factsOf(pair, token) };
   });
-  return { account, head, totals, tokens };
+  return { account, head, totals, tokens: await boundReads(deps, known) };
 }
 
 /**
@@ -85,12 +83,13 @@ export async function accountBalancesAt(
   return tokens.map((token, i) => ({ ...token, ...(found[i] ?? { bases: [], balances: [] }) }));
 }
 
-/** Requests chain reads of the first of these pairs without waiting. */
+/** Requests chain reads of the first of these pairs without waiting; none as of a block. */
 export function requestReads(
-  deps: Pick<BalanceDeps, 'refreshes' | 'caller'>,
+  deps: Pick<BalanceDeps, 'asOf' | 'refreshes' | 'caller'>,
   ones: readonly { readonly pair: Pair }[],
 ): void {
-  if (ones.length === 0) return;
+  // The chain is read at its newest block.
+  if (ones.length === 0 || deps.asOf !== null) return;
   deps.refreshes.request(ones.slice(0, MAX_READS).map(({ pair }) => requestOf(pair, deps)));
 }
 
@@ -147,7 +146,7 @@ export async function freshAccountBalances(
 ): Promise<AccountBalances<FreshBalance>> {
   const known = await currentAccountBalances(deps, account);
   const old = known.balances.filter((one) => needsRead(one, maxAge, deps.now())).toSorted(byNeedOfRead);
-  if (maxAge !== null || old.length === 0) {
+  if (maxAge !== null || old.length === 0 || deps.asOf !== null) {
     requestReads(deps, old);
     return { ...known, balances: known.balances.map((one) => ({ ...one, isStale: false })) };
   }

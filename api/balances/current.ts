@@ -9,15 +9,20 @@ import { isReadable } from '../../schemas/balance.ts';
 import type { Basis, PairFacts } from '../../schemas/balance.ts';
 import type { RefreshBus, RefreshRequest } from '../commands/refresh.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
+import type { AsOf } from '../http/as-of.ts';
+import { boundReads } from './bound-reads.ts';
 import type { CoverageReader } from './coverage.ts';
 
 export interface BalanceDeps {
   readonly clickhouse: ClickHouse;
   readonly pool: Sql;
   readonly served: ServedBuilds;
+  /** The block as of which to answer; null: the newest. Then nothing is read from the chain. */
+  readonly asOf: AsOf | null;
+  /** As of a block, up to that block. */
   readonly coverage: CoverageReader;
   readonly refreshes: RefreshBus;
-  /** Unix milliseconds. */
+  /** Unix milliseconds; as of a block, its time. */
   readonly now: () => number;
   readonly signal: AbortSignal;
   /** Who shares the chain reads of one caller: a hash. */
@@ -97,7 +102,10 @@ async function currentBalances(deps: BalanceDeps, pairs: readonly Pair[]): Promi
     ),
     coverage.read(clickhouse, served),
   ]);
-  const known = pairs.map((pair) => ({ pair, token: tokens.get(pair.token), reads: readsOf(pair) }));
+  const known = await boundReads(
+    deps,
+    pairs.map((pair) => ({ pair, token: tokens.get(pair.token), reads: readsOf(pair) })),
+  );
   const subjects = known.map(({ pair, token, reads: { anchors } }) => ({
     ...pair,
     ...factsOf(pair, token),
@@ -134,6 +142,9 @@ export async function freshBalances(
   pairs: readonly Pair[],
   maxAge: MaxAge,
 ): Promise<FreshBalance[]> {
+  if (deps.asOf !== null) {
+    return (await currentBalances(deps, pairs)).map((one) => ({ ...one, isStale: false }));
+  }
   const { pool, served, now } = deps;
   let old: readonly Pair[];
   if (maxAge === null) {

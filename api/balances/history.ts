@@ -10,6 +10,7 @@ import type { TokenRow } from '../../projections/tokens/queries.ts';
 import { balancesBackward, hasDeltas, isReadable } from '../../schemas/balance.ts';
 import type { IndexedRange } from '../../schemas/balance.ts';
 import { invalidInput } from '../http/errors.ts';
+import { boundReads } from './bound-reads.ts';
 import { factsOf, refreshPairs } from './current.ts';
 import type { BalanceDeps } from './current.ts';
 
@@ -65,8 +66,9 @@ export async function balanceHistory(deps: BalanceDeps, pair: Pair, window: Wind
   if (!('run' in reach)) return { token, rows: [], completeFrom: reach.completeFrom };
 
   const subject = { ...pair, ...facts };
-  const parts = await readHistoryInputs(deps, { ...subject, ...readsOf(pair) }, reach);
-  if (parts.last !== null || !reach.isNewestRun || !isReadable(facts))
+  const [known] = await boundReads(deps, [{ pair, token, reads: readsOf(pair) }]);
+  const parts = await readHistoryInputs(deps, { ...subject, anchors: known?.reads.anchors ?? [] }, reach);
+  if (parts.last !== null || !reach.isNewestRun || !isReadable(facts) || deps.asOf !== null)
     return { token, ...rowsWithBalances(parts, reach) };
 
   await refreshPairs(deps, [pair]);

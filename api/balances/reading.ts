@@ -5,14 +5,16 @@ import type { ClickHouseFor, ReadClassName } from '../http/clickhouse.ts';
 import type { RefreshBus } from '../commands/refresh.ts';
 import type { RequestInfo } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
+import { runStart } from '../../projections/indexed-blocks/queries.ts';
+import type { AsOf } from '../http/as-of.ts';
 import { createCoverageReader } from './coverage.ts';
-import type { CoverageReader } from './coverage.ts';
+import type { Coverage, CoverageReader } from './coverage.ts';
 import type { BalanceDeps } from './current.ts';
 
 /** Returns the dependencies of balances for one request; concurrent requests share the cached indexed range. */
 export type BalanceDepsFor = (
   served: ServedBuilds,
-  request: RequestInfo,
+  of: { readonly request: RequestInfo; readonly asOf: AsOf | null },
   readClass?: ReadClassName,
 ) => BalanceDeps;
 
@@ -30,13 +32,14 @@ export function createBalanceDeps({
   readonly now: () => number;
 }): BalanceDepsFor {
   const cached = createCoverageReader(now);
-  return (served, request, readClass = 'page') => ({
+  return (served, { request, asOf }, readClass = 'page') => ({
     clickhouse: clickhouseFor(request, { readClass }),
     pool,
     served,
-    coverage: atLeast(cached, request.minBlock()),
+    asOf,
+    coverage: asOf === null ? atLeast(cached, request.minBlock()) : upTo(cached, asOf),
     refreshes,
-    now,
+    now: asOf === null ? now : () => asOf.timestamp * 1000,
     signal: request.signal,
     caller: createHash('sha256').update(request.caller().name).digest('hex').slice(0, 16),
   });
@@ -51,6 +54,23 @@ function atLeast(coverage: CoverageReader, minBlock: number | null): CoverageRea
       const known = await coverage.read(clickhouse, served, isFresh);
       const isBelow = known !== null && known.run.end < minBlock;
       return isBelow ? await coverage.read(clickhouse, served, true) : known;
+    },
+  };
+}
+
+/** What was indexed when this block was the newest. */
+function upTo(coverage: CoverageReader, block: AsOf): CoverageReader {
+  let found: Promise<Coverage | null> | null = null;
+  return {
+    ...coverage,
+    async read(clickhouse, served) {
+      const find = async (): Promise<Coverage | null> => {
+        const newest = (await coverage.read(clickhouse, served))?.run;
+        const isInNewest = newest !== undefined && newest.start <= block.height && block.height <= newest.end;
+        const start = isInNewest ? newest.start : await runStart(clickhouse, served, block.height);
+        return start === null ? null : { head: block, run: { start, end: block.height } };
+      };
+      return await (found ??= find());
     },
   };
 }

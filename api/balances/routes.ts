@@ -10,11 +10,12 @@ import {
 import { pricesAtTimes } from '../../projections/prices/queries.ts';
 import { parseFelt } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import { invalidInput, unavailable } from '../http/errors.ts';
+import type { AsOf } from '../http/as-of.ts';
+import { invalidInput, notFound, unavailable } from '../http/errors.ts';
 import type { HttpError } from '../http/errors.ts';
 import { integerField } from '../http/fields.ts';
 import { address, boolean, format, integer, timestamp } from '../http/params.ts';
-import { currentPrices } from '../prices/current.ts';
+import { pricesFor } from '../prices/current.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { iso } from '../http/times.ts';
@@ -28,8 +29,6 @@ import type { BalanceDepsFor } from './reading.ts';
 
 export interface BalanceRouteDeps {
   readonly reading: BalanceDepsFor;
-  /** Unix milliseconds. */
-  readonly now: () => number;
 }
 
 const DEFAULT_MAX_AGE_SECONDS = 300;
@@ -60,6 +59,7 @@ function oneRoute({ reading }: BalanceRouteDeps): Route {
     tag: 'Balances',
     auth: 'key-or-session',
     sessionCallsPerMinute: 30,
+    asOf: true,
     query: z.object({
       account_address: address(),
       token_address: address(),
@@ -67,14 +67,15 @@ function oneRoute({ reading }: BalanceRouteDeps): Route {
       max_age: maxAge.optional(),
     }),
     response: { 200: balanceAnswer },
-    async handler({ input: { query }, served, request }) {
-      const deps = reading(served, request);
+    async handler({ input: { query }, served, request, asOf }) {
+      refuseRefresh(query, asOf);
+      const deps = reading(served, { request, asOf });
       const pair = { account: query.account_address, token: query.token_address };
       const [[found], priced] = await Promise.all([
         freshBalances(deps, [pair], maxAgeOf(query.force_refresh, query.max_age)),
-        currentPrices(deps, [pair.token]),
+        pricesFor(deps, [pair.token]),
       ]);
-      if (!isKnown(found)) throw unknownBalance(found);
+      if (!isKnown(found)) throw asOf === null ? unknownBalance(found) : unknownAsOf(asOf);
       return {
         status: 200,
         body: { success: true as const, data: presentBalance(found, priced.get(pair.token)) },
@@ -103,8 +104,8 @@ function manyRoute({ reading }: BalanceRouteDeps): Route {
       max_age: integerField({ min: 0, max: MAX_SECONDS }).optional(),
     }),
     response: { 200: balancesAnswer },
-    async handler({ input: { body }, served, request }) {
-      const deps = reading(served, request);
+    async handler({ input: { body }, served, request, asOf }) {
+      const deps = reading(served, { request, asOf });
       const requested = body.balances.map((sent) => ({
         sent,
         account: parseFelt(sent.account_address),
@@ -116,7 +117,7 @@ function manyRoute({ reading }: BalanceRouteDeps): Route {
       const tokens = [...new Set(pairs.map(({ token }) => token))];
       const [found, priced] = await Promise.all([
         freshBalances(deps, pairs, maxAgeOf(body.force_refresh, body.max_age)),
-        currentPrices(deps, tokens),
+        pricesFor(deps, tokens),
       ]);
       const rest = found.values();
       const data = [];
@@ -153,21 +154,23 @@ function ofAccountRoute({ reading }: BalanceRouteDeps): Route {
     tag: 'Balances',
     auth: 'key-or-session',
     sessionCallsPerMinute: 10,
+    asOf: true,
     query: z.object({
       account_address: address(),
       force_refresh: forceRefresh.optional(),
       max_age: maxAge.optional(),
     }),
     response: { 200: accountBalancesAnswer },
-    async handler({ input: { query }, served, request }) {
-      const deps = reading(served, request, 'account');
+    async handler({ input: { query }, served, request, asOf }) {
+      refuseRefresh(query, asOf);
+      const deps = reading(served, { request, asOf }, 'account');
       const { balances, isWhole } = await freshAccountBalances(
         deps,
         query.account_address,
         maxAgeOf(query.force_refresh, query.max_age),
       );
       const known = balances.filter(isKnown);
-      const priced = await currentPrices(
+      const priced = await pricesFor(
         deps,
         known.map(({ pair }) => pair.token),
       );
@@ -188,7 +191,7 @@ function ofAccountRoute({ reading }: BalanceRouteDeps): Route {
   });
 }
 
-function historyRoute({ reading, now }: BalanceRouteDeps): Route {
+function historyRoute({ reading }: BalanceRouteDeps): Route {
   return defineRoute({
     id: 'getBalanceHistory',
     method: 'GET',
@@ -209,10 +212,11 @@ function historyRoute({ reading, now }: BalanceRouteDeps): Route {
       format: format(),
     }),
     hasCsv: true,
+    asOf: true,
     response: { 200: balanceHistoryAnswer },
-    async handler({ input: { query }, served, request }) {
-      const deps = reading(served, request);
-      const { start_time: start, end_time: end = new Date(now()) } = query;
+    async handler({ input: { query }, served, request, asOf }) {
+      const deps = reading(served, { request, asOf });
+      const { start_time: start, end_time: end = new Date(deps.now()) } = query;
       if (start > end) throw invalidInput({ start_time: ['Must not be later than end_time.'] });
       const pair = { account: query.account_address, token: query.token_address };
       const [{ token, rows, completeFrom }, newest] = await Promise.all([
@@ -220,7 +224,7 @@ function historyRoute({ reading, now }: BalanceRouteDeps): Route {
           start: secondOf(Math.ceil(start.getTime() / 1000)),
           end: secondOf(Math.floor(end.getTime() / 1000)),
         }),
-        currentPrices(deps, [pair.token]),
+        pricesFor(deps, [pair.token]),
       ]);
       const oldestFirst = rows.toReversed();
       // Most tokens never had a price, so they need no look-up of past prices.
@@ -264,6 +268,16 @@ function isKnown(found: FreshBalance | undefined): found is FreshBalance & { rea
 function malformed(account: Felt | null): string {
   const field = account === null ? 'account_address' : 'token_address';
   return `${field}: Enter a valid address (0x and up to 64 hex digits).`;
+}
+
+/** The balance as of a block comes from the index alone. */
+function unknownAsOf({ height }: AsOf): HttpError {
+  return notFound(`The balance as of block ${height} cannot be computed from the indexed transfers.`);
+}
+
+function refuseRefresh(query: { readonly force_refresh?: boolean | undefined }, asOf: AsOf | null): void {
+  if (asOf === null || query.force_refresh !== true) return;
+  throw invalidInput({ force_refresh: ['Not with as_of_block: the chain is read at its newest block.'] });
 }
 
 /** Why a balance is unknown: the contract has none, none can exist, or neither chain nor index could tell it. */

@@ -56,6 +56,7 @@ function transfersRoute({ clickhouseFor, exports, log, ...deps }: ExportRouteDep
     ].join(' '),
     tag: 'Exports',
     auth: 'key',
+    asOf: 'Use `to_block`.',
     params: z.object({
       format: z
         .enum(['csv', 'ndjson', 'parquet', 'arrow'])

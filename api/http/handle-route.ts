@@ -13,6 +13,8 @@ import type { BodyIntake } from './body-intake.ts';
 import { addressBlock } from './client-address.ts';
 import { minBlockOf, waitForBlock } from './min-block.ts';
 import type { ReachesHeight } from './min-block.ts';
+import { confirmAsOf, findAsOf } from './as-of.ts';
+import type { ClickHouseFor } from './clickhouse.ts';
 import type { CallerNote, RequestState } from './request-state.ts';
 import type { Caller } from './read-queue.ts';
 import { StreamedAnswer } from './route.ts';
@@ -26,6 +28,7 @@ export interface RouteHandlerDeps extends IdentifyDeps {
   /** A client of a streamed answer that takes nothing for so long is dropped; a minute by default. */
   readonly stallMs?: number;
   readonly reachesHeight: ReachesHeight;
+  readonly clickhouseFor: ClickHouseFor;
 }
 
 interface SharedByRoutes {
@@ -53,7 +56,7 @@ export function handleRoute(
     const request = requestInfo(context, route, state);
     let builds: Promise<ServedBuilds> | null = null;
     const readServed = (): Promise<ServedBuilds> => (builds ??= deps.servedBuilds());
-    const { served, answer } = await route.begin({
+    const { served, asOf, answer } = await route.begin({
       params: context.params,
       request,
       identify: createIdentify(deps, route, request, readServed, state.note),
@@ -65,12 +68,20 @@ export function handleRoute(
         // Those that were read to identify the caller may be older than the block.
         return await deps.servedBuilds();
       },
+      async asOf(builds, asked) {
+        const clickhouse = deps.clickhouseFor(request);
+        const block = await findAsOf(clickhouse, builds, asked);
+        return { block, confirm: async () => await confirmAsOf(clickhouse, builds, block, asked) };
+      },
       body: () => readBody(context, state.ip),
     });
+    if (asOf !== null) showIndexedBlock(context, asOf.height);
     // Part of the cache key: an answer is never sent with an X-Indexed-Block that it does not cover.
     const height = deps.indexedHeight();
     const key =
-      route.isCacheable && served.state !== null ? `${served.state} ${height} ${context.url}` : null;
+      route.isCacheable && served.state !== null
+        ? `${served.state} ${height} ${asOf?.hash} ${context.url}`
+        : null;
     const cached = key === null ? undefined : cache.get(key);
     if (cached !== undefined) {
       context.type = 'json';

@@ -23,7 +23,7 @@ const headers = z.object({
   'X-API-Version': z.string(),
   'X-Indexed-Block': z.string().optional().meta({
     description:
-      'Highest indexed block height, read when blocks are indexed: the response may contain newer blocks; absent before the first block',
+      'With `as_of_block`, that height. Otherwise the highest indexed block height, read when blocks are indexed: the response may contain newer blocks; absent before the first block',
   }),
   'RateLimit-Policy': z.string().optional().meta({
     description: "The caller's limit: `q` calls in `w` seconds; absent without a limit",
@@ -141,9 +141,10 @@ function contentOf(
 /** An absent body is parsed as `{}`. */
 const isBodyRequired = (body: z.ZodType): boolean => !body.safeParse({}).success;
 
-function descriptionOf({ description, sessionCallsPerMinute: calls }: Route): { description?: string } {
+function descriptionOf({ description, asOf, sessionCallsPerMinute: calls }: Route): { description?: string } {
   const sentences = [
     description ?? [],
+    typeof asOf === 'string' ? `\`as_of_block\` is rejected: ${asOf}` : [],
     calls === undefined ? [] : `At most ${calls} calls a minute with a session.`,
   ].flat();
   return sentences.length === 0 ? {} : { description: sentences.join(' ') };
@@ -179,6 +180,7 @@ function errorStatuses({
   query,
   method,
   isIdempotent,
+  asOf,
   errors,
 }: Route): number[] {
   const hasInput =
@@ -189,7 +191,7 @@ function errorStatuses({
     ...(auth === 'key' || auth === 'key-or-session' ? [403] : []),
     404,
     ...(body === undefined ? [] : [408, 413, 415]),
-    ...(method === 'GET' ? [] : [409]),
+    ...(method === 'GET' && asOf !== true ? [] : [409]),
     ...(isIdempotent ? [422] : []),
     429,
     431,

@@ -3,6 +3,8 @@ import type { Readable } from 'node:stream';
 import { z } from 'zod';
 
 import type { ServedBuilds } from '../../projections/served.ts';
+import { asOfParameters, askedBlock, refuseAsOf } from './as-of.ts';
+import type { AsOf } from './as-of.ts';
 import { notFound } from './errors.ts';
 import type { Caller } from './read-queue.ts';
 import type { SignedCall } from '../sync/signature.ts';
@@ -65,6 +67,11 @@ interface Call {
   readonly identify: Identify;
   /** Reads the served builds, once the index has reached the height of `X-Min-Block`. */
   served(): Promise<ServedBuilds>;
+  /** The block that the client asks for, and a check to run after the reads of the answer. */
+  asOf(
+    served: ServedBuilds,
+    asked: NonNullable<ReturnType<typeof askedBlock>>,
+  ): Promise<{ readonly block: AsOf; confirm(): Promise<void> }>;
   /** The parsed JSON body; throws 400, 413 or 415. */
   body(): Promise<unknown>;
 }
@@ -111,6 +118,8 @@ interface HandlerContext<P extends z.ZodObject, Q extends z.ZodObject, B extends
   readonly input: { readonly params: z.output<P>; readonly query: z.output<Q>; readonly body: z.output<B> };
   readonly served: ServedBuilds;
   readonly request: RequestInfo;
+  /** The block as of which to answer; null: the newest. */
+  readonly asOf: AsOf | null;
 }
 
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
@@ -150,6 +159,11 @@ interface Declaration<
   readonly isIdempotent?: true;
   /** Its answers depend on the query and chain data only, so they may be cached while that is unchanged. */
   readonly isCacheable?: true;
+  /**
+   * Of a route of chain data: it takes `as_of_block`, and its reads stop at `asOf`; or why it cannot. Absent: the answer does
+   * not depend on blocks.
+   */
+  readonly asOf?: true | string;
   /** With `format=csv` the rows in `data` of its answer are sent as CSV. Declare the parameter with `format()`. */
   readonly hasCsv?: true;
   /** Calls by session allowed per user in any minute; default: unlimited. */
@@ -183,6 +197,7 @@ export interface Route {
   readonly isIdempotent: boolean;
   readonly errors: readonly number[];
   readonly isCacheable: boolean;
+  readonly asOf: true | string | undefined;
   readonly hasCsv: boolean;
   readonly sessionCallsPerMinute: number | undefined;
   readonly addressCallsPerMinute: number | undefined;
@@ -191,7 +206,15 @@ export interface Route {
   /** Successes have `success: true`; errors of the route then have `success: false`. */
   readonly hasSuccessFlag: boolean;
   /** Identifies the caller and parses the input; `answer` then runs the handler. */
-  begin(call: Call): Promise<{ readonly served: ServedBuilds; readonly answer: () => Promise<RouteAnswer> }>;
+  begin(call: Call): Promise<Begun>;
+}
+
+/** A request whose caller is known and whose input is valid. */
+interface Begun {
+  readonly served: ServedBuilds;
+  /** null: the answer is as of the newest block. */
+  readonly asOf: AsOf | null;
+  readonly answer: () => Promise<RouteAnswer>;
 }
 
 export interface RouteAnswer {
@@ -208,6 +231,11 @@ function parsePath<S extends z.ZodType>(schema: S | undefined, value: unknown): 
   const parsed = (schema ?? emptyObject).safeParse(value);
   if (!parsed.success) throw notFound();
   return parsed.data as z.output<S>;
+}
+
+/** The query of a route, with the parameters that `askedBlock` reads. */
+function withAsOf<Q extends z.ZodObject>(query: Q | undefined): Q {
+  return (query ?? emptyObject).extend(asOfParameters.shape) as unknown as Q;
 }
 
 /** A path whose parameters are filled from the fields of a body. */
@@ -227,7 +255,8 @@ export function defineRoute<
   Q extends z.ZodObject = typeof emptyObject,
   B extends z.ZodType = typeof emptyObject,
 >(declaration: Declaration<A, P, Q, B, R>): Route {
-  const { method, path, id, summary, description, tag, auth, params, query, body, response } = declaration;
+  const { method, path, id, summary, description, tag, auth, params, body, response } = declaration;
+  const query = declaration.asOf === true ? withAsOf(declaration.query) : declaration.query;
   // An undeclared part has the type of `emptyObject`, which the compiler cannot infer from `undefined`.
   const parse = <S extends z.ZodType>(schema: S | undefined, value: unknown): z.output<S> =>
     schema === undefined ? ({} as z.output<S>) : parseInput(schema, value);
@@ -247,6 +276,7 @@ export function defineRoute<
     location: declaration.location,
     isIdempotent: declaration.isIdempotent === true,
     isCacheable: declaration.isCacheable === true,
+    asOf: declaration.asOf,
     hasCsv: declaration.hasCsv === true,
     errors: declaration.errors ?? [],
     sessionCallsPerMinute: declaration.sessionCallsPerMinute,
@@ -266,12 +296,18 @@ export function defineRoute<
         query: parse(query, call.request.query),
         body: parse(body, body === undefined ? undefined : await call.body()),
       };
+      if (typeof declaration.asOf === 'string') refuseAsOf(call.request.query, declaration.asOf);
+      const asked = declaration.asOf === true ? askedBlock(call.request.query) : null;
       const served = await call.served();
-      const context = { input, served, request: call.request, ...identity };
+      const found = asked === null ? null : await call.asOf(served, asked);
+      const asOf = found?.block ?? null;
+      const context = { input, served, request: call.request, asOf, ...identity };
       return {
         served,
+        asOf,
         answer: async () => {
           const { status, ...rest } = await declaration.handler(context);
+          await found?.confirm();
           const { location } = declaration;
           if (Number(status) !== 201 || location === undefined) return { status: Number(status), ...rest };
           return {

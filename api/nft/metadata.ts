@@ -4,6 +4,7 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import { countFetched, fetchedOf, metadataOf, nftKey } from '../../projections/nft-metadata/queries.ts';
 import type { Nft, NftMetadataRow } from '../../projections/nft-metadata/queries.ts';
 import { nftCollectionAnswer, nftMetadataAnswer } from '../../schemas/api/nft.ts';
+import { BY_TIME } from '../http/as-of.ts';
 import { resolvePage } from '../http/envelope.ts';
 import { HttpError, unavailable } from '../http/errors.ts';
 import { address, page, tokenId } from '../http/params.ts';
@@ -62,6 +63,7 @@ function metadataRoute(deps: NftMetadataDeps): Route {
     ].join(' '),
     tag: 'NFTs',
     auth: 'key',
+    asOf: BY_TIME,
     query: z.object({ token_address: address(), nft_token_id: tokenId() }),
     response: { 200: nftMetadataAnswer },
     errors: [404, 503],
@@ -87,6 +89,7 @@ function collectionRoute({ pool, ipfsGateway }: NftMetadataDeps): Route {
     description: `Lists the NFTs whose metadata was fetched, sorted by id, and starts no fetch. ${TRUNCATION_NOTE}`,
     tag: 'NFTs',
     auth: 'key',
+    asOf: BY_TIME,
     query: z.object({ token_address: address(), page: page(), page_size: nftPageSize() }),
     response: { 200: nftCollectionAnswer },
     isCacheable: true,

@@ -6,6 +6,7 @@ import { heldNfts } from '../../projections/nft-holdings/queries.ts';
 import type { HeldNft } from '../../projections/nft-holdings/queries.ts';
 import { metadataOf, nftKey } from '../../projections/nft-metadata/queries.ts';
 import { lastTransferOf } from '../../projections/nft-transfers/queries.ts';
+import { MAX_HEIGHT } from '../../projections/transfers/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import { nftOwnerAnswer, ownedNftsAnswer } from '../../schemas/api/nft.ts';
 import type { Felt } from '../../schemas/felt.ts';
@@ -52,10 +53,15 @@ function ownerRoute({ clickhouseFor }: NftOwnershipDeps): Route {
     response: { 200: nftOwnerAnswer },
     errors: [404],
     isCacheable: true,
-    async handler({ input: { query }, served, request }) {
+    asOf: true,
+    async handler({ input: { query }, served, request, asOf }) {
       const { token_address: token, nft_token_id: id } = query;
       const clickhouse = clickhouseFor(request);
-      const last = await lastTransferOf(clickhouse, served, { token, tokenId: id });
+      const last = await lastTransferOf(clickhouse, served, {
+        token,
+        tokenId: id,
+        upTo: asOf?.height ?? MAX_HEIGHT,
+      });
       if (last === null) throw notFound('No transfers of this NFT.');
       const data = {
         token_address: token,
@@ -89,18 +95,21 @@ function ownedByRoute({ pool, clickhouseFor, ipfsGateway }: NftOwnershipDeps): R
       token_address: address('Only NFTs of this contract').optional(),
       page: page(),
       page_size: nftPageSize(),
-      include_metadata: boolean('Default true').optional(),
+      include_metadata: boolean('Default true; false with `as_of_block`').optional(),
     }),
     response: { 200: ownedNftsAnswer },
     isCacheable: true,
-    async handler({ input: { query }, served, request }) {
+    asOf: true,
+    async handler({ input: { query }, served, request, asOf }) {
       const {
         account_address: account,
         token_address: token = null,
-        include_metadata: hasMetadata = true,
+        // Metadata may be fetched later than the block.
+        include_metadata: hasMetadata = asOf === null,
       } = query;
       const clickhouse = clickhouseFor(request);
-      const found = await pageOf(clickhouse, served, { account, token }, query.page, query.page_size);
+      const of = { account, token, upTo: asOf?.height ?? MAX_HEIGHT };
+      const found = await pageOf(clickhouse, served, of, query.page, query.page_size);
       const collections = [...new Set(found.held.map((held) => held.token))];
       const [tokens, metadata] = await Promise.all([
         tokensByAddress(pool, served.schema('tokens'), collections),
@@ -127,7 +136,7 @@ function ownedByRoute({ pool, clickhouseFor, ipfsGateway }: NftOwnershipDeps): R
 async function pageOf(
   clickhouse: ClickHouse,
   served: ServedBuilds,
-  of: { account: Felt; token: Felt | null },
+  of: { account: Felt; token: Felt | null; upTo: number },
   page: PageParameter,
   size: number,
 ): Promise<{ held: HeldNft[]; count: number; number: number }> {

@@ -9,7 +9,7 @@ import { accountBalancesAt, requestReads, tokensOfAccount } from '../balances/ac
 import type { AccountTokens, TokenBalances } from '../balances/account.ts';
 import type { BalanceDeps } from '../balances/current.ts';
 import { iso } from '../http/times.ts';
-import { currentPrices } from '../prices/current.ts';
+import { pricesFor } from '../prices/current.ts';
 import { byValue, createTotals, holdingOf, usdOf } from './holdings.ts';
 import type { Figures, Held, Holding, Prices } from './holdings.ts';
 import { locateTimes } from './locate-times.ts';
@@ -30,7 +30,7 @@ export async function portfolioAt(deps: BalanceDeps, account: Felt, time: number
   const addresses = ofAccount.tokens.map(({ pair }) => pair.token);
   const [tokens, priced] = await Promise.all([
     accountBalancesAt(deps, ofAccount, [location]),
-    time === null ? currentPrices(deps, addresses) : pricesAt(deps, addresses, time),
+    time === null ? pricesFor(deps, addresses) : pricesAt(deps, addresses, time),
   ]);
   requestReads(
     deps,

@@ -16,8 +16,6 @@ import { portfolioAt, portfolioHistory } from './portfolio.ts';
 
 export interface PortfolioRouteDeps {
   readonly reading: BalanceDepsFor;
-  /** Unix milliseconds. */
-  readonly now: () => number;
 }
 
 const MAX_POINTS = 5000;
@@ -26,7 +24,7 @@ export function portfolioRoutes(deps: PortfolioRouteDeps): Route[] {
   return [portfolioRoute(deps), historyRoute(deps)];
 }
 
-function portfolioRoute({ reading, now }: PortfolioRouteDeps): Route {
+function portfolioRoute({ reading }: PortfolioRouteDeps): Route {
   return defineRoute({
     id: 'getPortfolio',
     method: 'GET',
@@ -43,12 +41,16 @@ function portfolioRoute({ reading, now }: PortfolioRouteDeps): Route {
       account_address: address(),
       at_time: timestamp('ISO 8601, UTC by default; now when absent or in the future').optional(),
     }),
+    asOf: true,
     response: { 200: portfolioAnswer },
-    async handler({ input: { query }, served, request }) {
+    async handler({ input: { query }, served, request, asOf }) {
       const { account_address: account, at_time: atTime } = query;
-      const present = now();
+      if (asOf !== null && atTime !== undefined)
+        throw invalidInput({ at_time: ['Give at_time or as_of_block, not both.'] });
+      const deps = reading(served, { request, asOf }, 'account');
+      const present = deps.now();
       const time = atTime === undefined || atTime.getTime() >= present ? null : atTime.getTime();
-      const { holdings, isComplete } = await portfolioAt(reading(served, request, 'account'), account, time);
+      const { holdings, isComplete } = await portfolioAt(deps, account, time);
       const totals = createTotals();
       for (const { worth } of holdings) totals.add(worth?.usd ?? null);
       return {
@@ -68,7 +70,7 @@ function portfolioRoute({ reading, now }: PortfolioRouteDeps): Route {
   });
 }
 
-function historyRoute({ reading, now }: PortfolioRouteDeps): Route {
+function historyRoute({ reading }: PortfolioRouteDeps): Route {
   return defineRoute({
     id: 'getPortfolioHistory',
     method: 'GET',
@@ -89,20 +91,18 @@ function historyRoute({ reading, now }: PortfolioRouteDeps): Route {
       format: format(),
     }),
     hasCsv: true,
+    asOf: true,
     response: { 200: portfolioHistoryAnswer },
-    async handler({ input: { query }, served, request }) {
-      const present = now();
+    async handler({ input: { query }, served, request, asOf }) {
+      const deps = reading(served, { request, asOf }, 'account');
+      const present = deps.now();
       const { account_address: account, start_time: start, end_time: end = new Date(present) } = query;
       const { interval: each = '1 hour' } = query;
       if (start > end) throw invalidInput({ start_time: ['Must not be later than end_time.'] });
       const last = Math.min(end.getTime(), present);
       const starts = boundaries(each, start.getTime(), last, MAX_POINTS + 1);
       const [times, next] = [starts.slice(0, MAX_POINTS), starts[MAX_POINTS]];
-      const { data, isComplete, completeFrom } = await portfolioHistory(
-        reading(served, request, 'account'),
-        account,
-        times,
-      );
+      const { data, isComplete, completeFrom } = await portfolioHistory(deps, account, times);
       return {
         status: 200,
         body: {

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { candles, pricesAtTimes } from '../../projections/prices/queries.ts';
 import type { Candle } from '../../projections/prices/queries.ts';
 import { priceAtAnswer, priceHistoryAnswer } from '../../schemas/api/prices.ts';
+import { BY_TIME } from '../http/as-of.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { invalidInput, notFound } from '../http/errors.ts';
 import { bucketStart, nextBucketStart } from '../http/intervals.ts';
@@ -33,6 +34,7 @@ function priceAtRoute({ clickhouseFor }: PastPriceDeps): Route {
     description: 'Returns the newest price at or before `at_time`, however old it is; 404 if there is none.',
     tag: 'Prices',
     auth: 'key',
+    asOf: BY_TIME,
     query: z.object({ token_address: address(), at_time: timestamp() }),
     response: { 200: priceAtAnswer },
     errors: [404],
@@ -61,6 +63,7 @@ function historyRoute({ clickhouseFor, now }: PastPriceDeps): Route {
     ].join(' '),
     tag: 'Prices',
     auth: 'key',
+    asOf: BY_TIME,
     query: z.object({
       token_address: address(),
       start_time: timestamp(),

@@ -6,6 +6,7 @@ import type { LatestPrice } from '../../projections/latest-prices/queries.ts';
 import { priceAnswer, pricesAnswer } from '../../schemas/api/prices.ts';
 import { parseFelt } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
+import { BY_TIME } from '../http/as-of.ts';
 import { invalidInput } from '../http/errors.ts';
 import { address, boolean } from '../http/params.ts';
 import type { RefreshBus } from '../commands/refresh.ts';
@@ -84,6 +85,7 @@ function priceRoute(latest: LatestPrices): Route {
     ].join(' '),
     tag: 'Prices',
     auth: 'key',
+    asOf: BY_TIME,
     query: z.object({
       token_address: address(),
       force_refresh: boolean('Query the feed, whatever the age of the stored price').optional(),

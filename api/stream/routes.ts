@@ -88,6 +88,7 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
     ].join(' '),
     tag: 'Transfers',
     auth: 'key',
+    asOf: 'A stream goes on with the chain; `from` says where it begins.',
     query: streamQuery,
     response: {
       200: new StreamedAnswer({

@@ -7,6 +7,7 @@ import type { TokenRow } from '../../projections/tokens/queries.ts';
 import { tokenAnswer, tokenListAnswer } from '../../schemas/api/tokens.ts';
 import { parseFelt } from '../../schemas/felt.ts';
 import { tokenStandards } from '../../schemas/messages/common.ts';
+import { BY_TIME } from '../http/as-of.ts';
 import { envelope, resolvePage } from '../http/envelope.ts';
 import { notFound } from '../http/errors.ts';
 import { address, boolean, limit, page, text } from '../http/params.ts';
@@ -32,6 +33,7 @@ function listRoute({ pool }: TokenRouteDeps): Route {
     description: 'Curated tokens first. Leaves out hidden tokens unless `hidden` is given.',
     tag: 'Tokens',
     auth: 'key',
+    asOf: BY_TIME,
     query: z.object({
       common: boolean('In the curated set').optional(),
       verified: boolean('Manually reviewed').optional(),
@@ -79,6 +81,7 @@ function oneRoute({ pool }: TokenRouteDeps): Route {
     summary: 'Get a token',
     tag: 'Tokens',
     auth: 'key',
+    asOf: BY_TIME,
     params: z.object({ address: address() }),
     reportsInvalidPath: true,
     response: { 200: tokenAnswer },

@@ -92,17 +92,20 @@ export interface TransferSearch {
   readonly startTime: number | null;
   readonly endTime: number | null;
   readonly order: TransferOrder;
+  /** The height as of which to answer; null: the newest. */
+  readonly asOf: number | null;
 }
 
 /** Resolves aliases; throws 400 if no filter is given, two aliases differ, or a range is reversed. */
-export function searchOf(query: TransfersQuery): TransferSearch {
-  return resolveSearch(query, ({ felts, block }) => {
+export function searchOf(query: TransfersQuery, asOf: number | null = null): TransferSearch {
+  const search = resolveSearch(query, ({ felts, block }) => {
     if (Object.keys(felts).length > 0 || block !== null) return;
     throw invalidInput(
       { non_field_errors: ['At least one filter is required.'] },
       { allowed_filters: [...allowedFilters] },
     );
   });
+  return { ...search, asOf };
 }
 
 /** The same for any of its parameters. `assertBounded` throws 400 where the filters that are given do not suffice. */
@@ -135,6 +138,7 @@ export function resolveSearch(
     startTime: query.start_time === undefined ? null : Math.ceil(query.start_time.getTime() / 1000),
     endTime: query.end_time === undefined ? null : Math.floor(query.end_time.getTime() / 1000),
     order: query.order ?? 'desc',
+    asOf: null,
   };
   assertBounded(search);
   if (query.from_block !== undefined && query.to_block !== undefined && query.from_block > query.to_block) {
@@ -158,5 +162,7 @@ export function searchKeyOf(search: TransferSearch): string {
     search.startTime,
     search.endTime,
     search.order,
+    // Cursors of other searches stay as they are.
+    ...(search.asOf === null ? [] : [search.asOf]),
   ]);
 }

@@ -56,6 +56,7 @@ export async function listTransfers(
     plan,
     filters: filters ?? { felts: search.felts, lo: 0, hi: 0 },
     order: search.order,
+    isFixed: search.asOf !== null,
   };
   return position === null
     ? await pageByNumber(reading, request, searchKey)
@@ -139,23 +140,24 @@ export async function heightsOf(
   search: TransferSearch,
 ): Promise<TransferFilters | null> {
   const { clickhouse, tables } = deps;
-  const { block, fromBlock, toBlock, startTime, endTime, felts } = search;
+  const { block, fromBlock, toBlock, startTime, endTime, felts, asOf } = search;
   const [before, until] = await Promise.all([
     startTime === null ? null : newestHeightAt(clickhouse, tables, startTime - 1),
     endTime === null ? MAX_HEIGHT : newestHeightAt(clickhouse, tables, endTime),
   ]);
   if (until === null) return null;
   const lo = Math.max(block ?? 0, fromBlock ?? 0, before === null ? 0 : before + 1);
-  const hi = Math.min(block ?? MAX_HEIGHT, toBlock ?? MAX_HEIGHT, until);
+  const hi = Math.min(block ?? MAX_HEIGHT, toBlock ?? MAX_HEIGHT, asOf ?? MAX_HEIGHT, until);
   return lo > hi ? null : { felts, lo, hi };
 }
 
 async function planOf(deps: TransferListDeps, search: TransferSearch): Promise<Plan> {
   const { clickhouse, tables, scanRows = SCAN_ROWS } = deps;
-  const { felts, block } = search;
+  const { felts, block, asOf } = search;
   const subjects = subjectsToCount(felts);
   const [totals, searchIsHash] = await Promise.all([
-    subjectTotals(clickhouse, tables, subjects),
+    // Those of the block: the choice of rows, and with it an estimated count, must not change with newer ones.
+    subjectTotals(clickhouse, tables, subjects, asOf ?? MAX_HEIGHT),
     felts.search === undefined || felts.txhash !== undefined
       ? false
       : hasTransaction(clickhouse, tables, felts.search),

@@ -25,6 +25,8 @@ export interface Reading {
   readonly plan: Plan;
   readonly filters: TransferFilters;
   readonly order: TransferOrder;
+  /** The answer is as of a block: it must be the same each time. */
+  readonly isFixed: boolean;
 }
 
 /** Up to this offset a page by number skips rows (10 ms for 10,000); deeper pages are located by the counts. */

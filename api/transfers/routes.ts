@@ -4,7 +4,7 @@ import type { Sql } from '../../infra/postgres/client.ts';
 import { createFinalHeights } from '../../projections/chain-status/queries.ts';
 import { tokensByAddress } from '../../projections/tokens/queries.ts';
 import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
-import { kindOfToken } from '../../projections/transfers/queries.ts';
+import { MAX_HEIGHT, kindOfToken } from '../../projections/transfers/queries.ts';
 import { traceAnswer, transferListAnswer } from '../../schemas/api/transfers.ts';
 import { ZERO_FELT } from '../../schemas/felt.ts';
 import { readClasses } from '../http/clickhouse.ts';
@@ -50,11 +50,13 @@ function listRoute({ clickhouseFor, pool }: TransferRouteDeps, finalHeights: Fin
     tag: 'Transfers',
     auth: 'key',
     isCacheable: true,
+    asOf: true,
     query: transfersQuery,
     response: { 200: transferListAnswer },
-    async handler({ input: { query }, served, request }) {
-      const search = searchOf(query);
-      const l1Height = await finalHeights(served);
+    async handler({ input: { query }, served, request, asOf }) {
+      const search = searchOf(query, asOf?.height ?? null);
+      // The block does not tell what of it was accepted on L1 at its time.
+      const l1Height = asOf === null ? await finalHeights(served) : null;
       const page = await listTransfers(
         { clickhouse: clickhouseFor(request), tables: served },
         { search, page: query.page, limit: query.limit, cursor: query.cursor, query: request.query },
@@ -88,6 +90,7 @@ function traceRoute(
     ].join(' '),
     tag: 'Transfers',
     auth: 'key',
+    asOf: true,
     query: z.object({
       account: address('Account to start from'),
       token: address('Contract of the token'),
@@ -95,17 +98,23 @@ function traceRoute(
     }),
     response: { 200: traceAnswer },
     errors: [404, 503],
-    async handler({ input: { query }, served, request }) {
+    async handler({ input: { query }, served, request, asOf }) {
       const { account, token, skip_zero: skipZero = false } = query;
+      const upTo = asOf?.height ?? MAX_HEIGHT;
       const walkReads = clickhouseFor(request, { readClass: 'trace', timeoutMs: traceBudgetMs });
       const reads = clickhouseFor(request);
       const [[ofAccount = 0, ofToken = 0], kind, l1Height] = await Promise.all([
-        subjectTotals(reads, served, [
-          { kind: 'account', felt: account },
-          { kind: 'token', felt: token },
-        ]),
+        subjectTotals(
+          reads,
+          served,
+          [
+            { kind: 'account', felt: account },
+            { kind: 'token', felt: token },
+          ],
+          upTo,
+        ),
         kindOfToken(reads, served, token),
-        finalHeights(served),
+        asOf === null ? finalHeights(served) : null,
       ]);
       if (ofAccount === 0) throw notFound('The account is not indexed.');
       if (ofToken === 0) throw notFound('The token is not indexed.');
@@ -114,13 +123,17 @@ function traceRoute(
         {
           account,
           token,
+          upTo,
           transfers: ofToken,
           hasLegs: kind !== 'unknown',
           skipped: skipZero && account !== ZERO_FELT ? [ZERO_FELT] : [],
           budgetMs: traceBudgetMs,
         },
       );
-      return { status: 200, body: found.inOrder().map((row) => presentTraced(row, l1Height)) };
+      return {
+        status: 200,
+        body: found.inOrder().map((row) => presentTraced(row, l1Height)),
+      };
     },
   });
 }

@@ -32,7 +32,9 @@ export interface TraceDeps {
 export interface Trace {
   readonly account: Felt;
   readonly token: Felt;
-  /** Number of transfers of the token. */
+  /** The highest height. */
+  readonly upTo: number;
+  /** Number of transfers of the token up to it. */
   readonly transfers: number;
   /** Its transfers have ledger legs: its standard is known. */
   readonly hasLegs: boolean;
@@ -153,9 +155,12 @@ type ReadTransfers = (
 ) => Promise<void>;
 
 /** Reads all of the token's transfers into memory. */
-async function readWholeToken({ clickhouse, tables }: TraceDeps, { token }: Trace): Promise<ReadTransfers> {
+async function readWholeToken(
+  { clickhouse, tables }: TraceDeps,
+  { token, upTo }: Trace,
+): Promise<ReadTransfers> {
   const byAccount = new Map<Felt, TracedTransfer[]>();
-  await tracedOfToken(clickhouse, tables, token, (transfers) => {
+  await tracedOfToken(clickhouse, tables, { token, upTo }, (transfers) => {
     for (const transfer of transfers) {
       for (const account of new Set([transfer.from, transfer.to])) {
         const transfersOfAccount = byAccount.get(account);
@@ -172,14 +177,14 @@ async function readWholeToken({ clickhouse, tables }: TraceDeps, { token }: Trac
   };
 }
 
-function readByAccounts({ clickhouse, tables }: TraceDeps, { token, hasLegs }: Trace): ReadTransfers {
+function readByAccounts({ clickhouse, tables }: TraceDeps, { token, upTo, hasLegs }: Trace): ReadTransfers {
   return async (accounts, onTransfers) => {
     const busy = await busyAccounts(clickhouse, tables, accounts, MAX_TRANSFERS_PER_ACCOUNT);
     const others = accounts.filter((account) => !busy.has(account));
     if (others.length > 0)
-      await tracedOfAccounts(clickhouse, tables, { token, accounts: others }, onTransfers);
+      await tracedOfAccounts(clickhouse, tables, { token, upTo, accounts: others }, onTransfers);
     for (const account of busy) {
-      const search = { token, account, most: MAX_TRANSFERS_PER_ACCOUNT, hasLegs };
+      const search = { token, upTo, account, most: MAX_TRANSFERS_PER_ACCOUNT, hasLegs };
       await tracedOfBusyAccount(clickhouse, tables, search, onTransfers);
     }
   };

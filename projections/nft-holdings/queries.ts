@@ -4,7 +4,7 @@ import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { uint } from '../../schemas/messages/common.ts';
 import type { ServedBuilds } from '../served.ts';
-import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
+import { feltHex, feltParam, feltText, upToSql } from '../transfer-reads.ts';
 import { descending, uint32 } from '../descending.ts';
 
 type Reader = Pick<ClickHouse, 'rows'>;
@@ -67,7 +67,7 @@ interface Held {
 const MOST_CHECKED = 1000;
 
 /**
- * The NFTs that an account holds, by contract and id, and their number; none and null where the page lies past the last.
+ * The NFTs that an account holds at a height, by contract and id, and their number; none and null where the page lies past the last.
  *
  * The account's own moves tell what it received and did not send on. An ERC-1155 id, or an NFT of an ERC-721 contract
  * that breaks the standard, may have gone to another account without a move of this one; `nft_places` tells. Of an
@@ -78,7 +78,7 @@ const MOST_CHECKED = 1000;
 export async function heldNfts(
   clickhouse: Reader,
   tables: Tables,
-  of: { account: Felt; token: Felt | null },
+  of: { account: Felt; token: Felt | null; upTo: number },
   page: { offset: number; limit: number },
   mostChecked = MOST_CHECKED,
 ): Promise<Held> {
@@ -89,7 +89,7 @@ export async function heldNfts(
   const isBounded = first.count <= mostChecked;
   if (!isBounded && first.batches > 0) found = await read('erc1155');
   const isPart = found.length < first.count;
-  if ((isBounded && isPart) || !(await areHeads(clickhouse, tables, found))) {
+  if ((isBounded && isPart) || !(await areHeads(clickhouse, tables, found, of.upTo))) {
     found = await read('erc721', 'erc1155');
   }
   return { held: found.map(({ held }) => held), count: found[0]?.count ?? null };
@@ -101,17 +101,22 @@ const PLACE = 'block_desc, position_desc, item_desc';
 async function readHeld(
   clickhouse: Reader,
   tables: Tables,
-  { account, token, checked }: { account: Felt; token: Felt | null; checked: readonly HeldNft['kind'][] },
+  {
+    account,
+    token,
+    upTo,
+    checked,
+  }: { account: Felt; token: Felt | null; upTo: number; checked: readonly HeldNft['kind'][] },
   page: { offset: number; limit: number },
 ): Promise<Found[]> {
   const own = `account = ${feltParam('account')}${token === null ? '' : ` AND token = ${feltParam('token')}`}`;
   const moves = tables.table('nft_moves');
-  const newest = `SELECT * FROM ${moves} FINAL WHERE ${own}
+  const newest = `SELECT * FROM ${moves} FINAL WHERE ${own} ${upToSql(upTo)}
     ORDER BY token, token_id, ${PLACE} LIMIT 1 BY token, token_id`;
   const isChecked = 'kind IN {checked:Array(String)}';
   // A superset suffices: merging versions would double the time of the statement.
   const candidates = `SELECT nft FROM ${moves} WHERE ${own} AND ${isChecked}`;
-  const alive = `SELECT nft, ${PLACE} FROM ${tables.table('nft_places')} PREWHERE nft IN (${candidates})
+  const alive = `SELECT nft, ${PLACE} FROM ${tables.table('nft_places')} PREWHERE nft IN (${candidates}) ${upToSql(upTo)}
     GROUP BY nft, ${PLACE} HAVING argMax(is_deleted, seq) = 0`;
   const heads = `SELECT nft, head.1, head.2, head.3 FROM (SELECT nft, min((${PLACE})) AS head FROM (${alive}) GROUP BY nft)`;
   const others = checked.length === 0 ? '' : `AND (NOT ${isChecked} OR (nft, ${PLACE}) IN (${heads}))`;
@@ -125,23 +130,34 @@ async function readHeld(
         ORDER BY token, token_id LIMIT {limit:UInt32} OFFSET {offset:UInt32}`,
       row: heldRow,
     },
-    { account: feltHex(account), ...(token === null ? {} : { token: feltHex(token) }), checked, ...page },
+    {
+      account: feltHex(account),
+      ...(token === null ? {} : { token: feltHex(token) }),
+      checked,
+      up_to: descending(upTo),
+      ...page,
+    },
     { settings },
   );
 }
 
-/** Whether each of these NFTs has not been transferred since. */
-async function areHeads(clickhouse: Reader, tables: Tables, found: readonly Found[]): Promise<boolean> {
+/** Whether each of these NFTs has not been transferred since, up to a height. */
+async function areHeads(
+  clickhouse: Reader,
+  tables: Tables,
+  found: readonly Found[],
+  upTo: number,
+): Promise<boolean> {
   if (found.length === 0) return true;
   const rows = await clickhouse.rows(
     {
       name: 'nft-holdings.heads',
       sql: `SELECT nft AS o_nft, block_desc AS o_block, position_desc AS o_position, item_desc AS o_item
-        FROM ${tables.table('nft_places')} FINAL PREWHERE nft IN {nfts:Array(UInt256)}
+        FROM ${tables.table('nft_places')} FINAL PREWHERE nft IN {nfts:Array(UInt256)} ${upToSql(upTo)}
         ORDER BY nft, ${PLACE} LIMIT 1 BY nft`,
       row: headRow,
     },
-    { nfts: found.map(({ nft }) => BigInt(nft)) },
+    { nfts: found.map(({ nft }) => BigInt(nft)), up_to: descending(upTo) },
     { settings: { max_threads: 1 } },
   );
   const heads = new Set(rows);

@@ -4,7 +4,7 @@ import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { uint } from '../../schemas/messages/common.ts';
 import type { ServedBuilds } from '../served.ts';
-import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
+import { feltHex, feltParam, feltText, upToSql } from '../transfer-reads.ts';
 import { descending, uint32 } from '../descending.ts';
 
 const lastRow = z
@@ -19,22 +19,22 @@ const lastRow = z
 /** `to` is the zero address where the NFT was burned. Times are unix seconds. */
 export type LastTransfer = z.infer<typeof lastRow>;
 
-/** The newest transfer of an NFT; null where there is none. */
+/** The newest transfer of an NFT up to a height; null where there is none. */
 export async function lastTransferOf(
   clickhouse: Pick<ClickHouse, 'rows'>,
   tables: Pick<ServedBuilds, 'table'>,
-  { token, tokenId }: { token: Felt; tokenId: bigint },
+  { token, tokenId, upTo }: { token: Felt; tokenId: bigint; upTo: number },
 ): Promise<LastTransfer | null> {
   const [row] = await clickhouse.rows(
     {
       name: 'nft-transfers.last',
       sql: `SELECT hex(to_address) AS o_to, block_desc AS o_block, timestamp AS o_timestamp, hex(tx_hash) AS o_txhash
         FROM ${tables.table('nft_transfers')} FINAL
-        WHERE token = ${feltParam('token')} AND token_id = {token_id:UInt256}
+        WHERE token = ${feltParam('token')} AND token_id = {token_id:UInt256} ${upToSql(upTo)}
         ORDER BY block_desc, position_desc, item_desc LIMIT 1`,
       row: lastRow,
     },
-    { token: feltHex(token), token_id: tokenId.toString() },
+    { token: feltHex(token), token_id: tokenId.toString(), up_to: descending(upTo) },
     { settings: { max_threads: 1 } },
   );
   return row ?? null;

@@ -4,7 +4,7 @@ import type { ClickHouse, Params } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { HEIGHT_RANGE } from '../../schemas/topics.ts';
 import type { ServedBuilds } from '../served.ts';
-import { amongFelts, feltHex, feltParam, feltText } from '../transfer-reads.ts';
+import { MAX_HEIGHT, amongFelts, feltHex, feltParam, feltText } from '../transfer-reads.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;
 
@@ -20,18 +20,29 @@ const uint = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 
 const totalRow = z.object({ i: z.int(), total: uint });
 
-/** The number of transfers of each subject, in the order of the request. */
+/** The number of transfers of each subject up to a height, in the order of the request. */
 export async function subjectTotals(
   clickhouse: ClickHouse,
   tables: Tables,
   subjects: readonly Subject[],
+  upTo: number = MAX_HEIGHT,
 ): Promise<number[]> {
   if (subjects.length === 0) return [];
-  const selects = subjects.map(
-    ({ kind }, i) => `SELECT ${i} AS i, sum(transfers) AS total FROM ${tables.table('transfer_counts')} FINAL
-      WHERE subject_kind = ${kinds[kind]} AND subject = ${feltParam(`s${i}`)}`,
-  );
-  const params = Object.fromEntries(subjects.map(({ felt }, i) => [`s${i}`, feltHex(felt)]));
+  const isBounded = upTo < MAX_HEIGHT;
+  const selects = subjects.map(({ kind }, i) => {
+    const where = `subject_kind = ${kinds[kind]} AND subject = ${feltParam(`s${i}`)}`;
+    const ranges = `${tables.table('transfer_counts')} FINAL WHERE ${where}`;
+    const rows = isBounded
+      ? `(SELECT transfers FROM ${ranges} AND range < {cut:UInt32} UNION ALL
+          SELECT transfers FROM ${tables.table('transfer_counts_by_block')} FINAL
+          WHERE range = {cut:UInt32} AND ${where} AND block <= {upTo:UInt32})`
+      : ranges;
+    return `SELECT ${i} AS i, sum(transfers) AS total FROM ${rows}`;
+  });
+  const params = {
+    ...Object.fromEntries(subjects.map(({ felt }, i) => [`s${i}`, feltHex(felt)])),
+    ...(isBounded ? { cut: Math.floor(upTo / HEIGHT_RANGE), upTo } : {}),
+  };
   const query = { name: 'transfer-counts.totals', sql: selects.join(' UNION ALL '), row: totalRow };
   const rows = await clickhouse.rows(query, params, { settings });
   return subjects.map((_, i) => rows.find((row) => row.i === i)?.total ?? 0);
@@ -111,7 +122,7 @@ export async function findRows(
   // Ranges that the bounds cut are counted by height.
   const cut = [
     ...(lo % HEIGHT_RANGE === 0 ? [] : [first]),
-    ...((hi + 1) % HEIGHT_RANGE === 0 || hi >= OPEN_END ? [] : [last]),
+    ...((hi + 1) % HEIGHT_RANGE === 0 || hi >= MAX_HEIGHT ? [] : [last]),
   ];
   const whole = `SELECT range AS bucket, transfers AS n FROM ${tables.table('transfer_counts')} FINAL
     WHERE ${where} AND range BETWEEN {first:UInt32} AND {last:UInt32} AND range NOT IN {cut:Array(UInt32)}`;
@@ -163,6 +174,3 @@ async function totalOf(clickhouse: ClickHouse, buckets: string, params: Params):
   });
   return sum?.total ?? 0;
 }
-
-/** The highest possible height: as an upper bound, it is none. */
-const OPEN_END = 0xffff_fffe;

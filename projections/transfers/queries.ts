@@ -5,7 +5,7 @@ import type { Felt } from '../../schemas/felt.ts';
 import { tokenStandard, uint } from '../../schemas/messages/common.ts';
 import type { TokenStandard } from '../../schemas/messages/common.ts';
 import type { ServedBuilds } from '../served.ts';
-import { amongFelts, feltHex, feltParam, feltText } from '../transfer-reads.ts';
+import { amongFelts, feltHex, feltParam, feltText, upToSql } from '../transfer-reads.ts';
 import type { TransferPosition, TransferSource, VersionedSource } from '../transfer-reads.ts';
 import { ascending, ascendingSql, descending, uint32 } from '../descending.ts';
 
@@ -199,12 +199,12 @@ async function readTraced(
 export async function tracedOfToken(
   clickhouse: ClickHouse,
   tables: Tables,
-  token: Felt,
+  { token, upTo }: { token: Felt; upTo: number },
   onTransfers: OnTraced,
 ): Promise<void> {
-  const rows = `${tables.table('transfers')} FINAL WHERE token = ${feltParam('token')}
+  const rows = `${tables.table('transfers')} FINAL WHERE token = ${feltParam('token')} ${upToSql(upTo)}
     ORDER BY block_desc, position_desc, item_desc`;
-  const params = { token: feltHex(token) };
+  const params = { token: feltHex(token), up_to: descending(upTo) };
   await readTraced(clickhouse, { name: 'transfers.of-token', rows, params }, onTransfers);
 }
 
@@ -212,12 +212,12 @@ export async function tracedOfToken(
 export async function tracedOfAccounts(
   clickhouse: ClickHouse,
   tables: Tables,
-  { token, accounts }: { token: Felt; accounts: readonly Felt[] },
+  { token, accounts, upTo }: { token: Felt; accounts: readonly Felt[]; upTo: number },
   onTransfers: OnTraced,
 ): Promise<void> {
   const rows = `${tables.table('account_feed')} FINAL
-    WHERE account ${amongFelts('accounts')} AND token = ${feltParam('token')}`;
-  const params = { token: feltHex(token), accounts: accounts.map(feltHex) };
+    WHERE account ${amongFelts('accounts')} AND token = ${feltParam('token')} ${upToSql(upTo)}`;
+  const params = { token: feltHex(token), accounts: accounts.map(feltHex), up_to: descending(upTo) };
   await readTraced(clickhouse, { name: 'transfers.of-accounts', rows, params }, onTransfers);
 }
 
@@ -228,16 +228,17 @@ export async function tracedOfAccounts(
 export async function tracedOfBusyAccount(
   clickhouse: ClickHouse,
   tables: Tables,
-  { token, account, most, hasLegs }: { token: Felt; account: Felt; most: number; hasLegs: boolean },
+  search: { token: Felt; account: Felt; upTo: number; most: number; hasLegs: boolean },
   onTransfers: OnTraced,
 ): Promise<void> {
+  const { token, account, upTo, most, hasLegs } = search;
   const place = 'block_desc, position_desc, item_desc';
   const rows = `${tables.table('transfers')} FINAL
     WHERE token = ${feltParam('token')} AND (${place}) IN (
       SELECT DISTINCT ${place} FROM ${tables.table(hasLegs ? 'account_ledger' : 'account_feed')} FINAL
-      WHERE account = ${feltParam('account')} AND token = ${feltParam('token')}
+      WHERE account = ${feltParam('account')} AND token = ${feltParam('token')} ${upToSql(upTo)}
       ORDER BY ${place} LIMIT {most:UInt32})`;
-  const params = { token: feltHex(token), account: feltHex(account), most };
+  const params = { token: feltHex(token), account: feltHex(account), most, up_to: descending(upTo) };
   await readTraced(clickhouse, { name: 'transfers.of-busy-account', rows, params }, onTransfers);
 }
 

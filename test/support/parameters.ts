@@ -1,5 +1,6 @@
 import { z } from 'zod';
 
+import { toFelt } from '../../schemas/felt.ts';
 import { BOB, COIN, MAX, NFT, TX1 } from './small-chain.ts';
 
 /** Values of URL parameters by kind, and the expected answers (decision 14). */
@@ -236,6 +237,9 @@ const good: Readonly<Record<string, string>> = {
   start_time: '2023-11-14T00:00:00Z',
   end_time: END,
   at_time: END,
+  as_of_block: '10',
+  // The hash of that block.
+  as_of_hash: toFelt(0xb10c_0000n + 10n),
   order: 'asc',
   interval: '1 day',
   type: 'erc20',
@@ -330,6 +334,18 @@ export function valueOf(path: string, name: string): string {
 export const isGiven = ({ path }: Operation, { name, in: place, required }: Parameter): boolean =>
   place === 'query' && (required || besides[path]?.[name] !== undefined);
 
+/** Parameters that a parameter goes with, and those that it contradicts. */
+const REQUIRES: Readonly<Record<string, readonly string[]>> = { as_of_hash: ['as_of_block'] };
+const CONTRADICTS: Readonly<Record<string, readonly string[]>> = {
+  as_of_block: ['at_time'],
+  as_of_hash: ['at_time'],
+};
+
+/** The same with regard to the parameter that is tried. */
+const isGivenWith = (operation: Operation, one: Parameter, tried: Parameter | null): boolean =>
+  REQUIRES[tried?.name ?? '']?.includes(one.name) === true ||
+  (isGiven(operation, one) && CONTRADICTS[tried?.name ?? '']?.includes(one.name) !== true);
+
 /** The URL of a route with valid required parameters and these values of one parameter; null: without it. */
 export function urlWith(
   operation: Operation,
@@ -345,7 +361,7 @@ export function urlWith(
       path = path.replace(`{${one.name}}`, urlOf(value ?? valueOf(operation.path, one.name)));
     } else if (isTried) {
       for (const value of values ?? []) query.push([one.name, value]);
-    } else if (isGiven(operation, one)) {
+    } else if (isGivenWith(operation, one, tried)) {
       query.push([one.name, valueOf(operation.path, one.name)]);
     }
   }

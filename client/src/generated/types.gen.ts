@@ -1535,6 +1535,14 @@ export type ListTransfersData = {
          * `links.next_cursor` of a response with the same filters and order; takes precedence over `page`. Reaches the end at constant cost per page, and new transfers do not shift it; `count` may be that of the first page
          */
         cursor?: string;
+        /**
+         * Height of an indexed block: the answer as it was when that block was the newest; every `status` is ACCEPTED_ON_L2, and names, symbols, decimals and flags of tokens are those known now
+         */
+        as_of_block?: number;
+        /**
+         * Hash of the block at `as_of_block`; 409 with code `reverted_block` and `canonical_hash` if another block is there
+         */
+        as_of_hash?: string;
     };
     url: '/api/transfers/';
 };
@@ -1556,6 +1564,10 @@ export type ListTransfersErrors = {
      * The resource or the page does not exist
      */
     404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -1617,6 +1629,14 @@ export type TraceTransfersData = {
          * Do not follow the zero address
          */
         skip_zero?: boolean;
+        /**
+         * Height of an indexed block: the answer as it was when that block was the newest; every `status` is ACCEPTED_ON_L2, and names, symbols, decimals and flags of tokens are those known now
+         */
+        as_of_block?: number;
+        /**
+         * Hash of the block at `as_of_block`; 409 with code `reverted_block` and `canonical_hash` if another block is there
+         */
+        as_of_hash?: string;
     };
     url: '/api/track-transfers/';
 };
@@ -1638,6 +1658,10 @@ export type TraceTransfersErrors = {
      * The resource or the page does not exist
      */
     404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -2114,6 +2138,14 @@ export type GetBalanceData = {
          * Maximum age of the balance read from the chain, in seconds
          */
         max_age?: number;
+        /**
+         * Height of an indexed block: the answer as it was when that block was the newest; every `status` is ACCEPTED_ON_L2, and names, symbols, decimals and flags of tokens are those known now
+         */
+        as_of_block?: number;
+        /**
+         * Hash of the block at `as_of_block`; 409 with code `reverted_block` and `canonical_hash` if another block is there
+         */
+        as_of_hash?: string;
     };
     url: '/api/balance/';
 };
@@ -2135,6 +2167,10 @@ export type GetBalanceErrors = {
      * The resource or the page does not exist
      */
     404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -2269,6 +2305,14 @@ export type GetAccountBalancesData = {
          * Maximum age of the balance read from the chain, in seconds
          */
         max_age?: number;
+        /**
+         * Height of an indexed block: the answer as it was when that block was the newest; every `status` is ACCEPTED_ON_L2, and names, symbols, decimals and flags of tokens are those known now
+         */
+        as_of_block?: number;
+        /**
+         * Hash of the block at `as_of_block`; 409 with code `reverted_block` and `canonical_hash` if another block is there
+         */
+        as_of_hash?: string;
     };
     url: '/api/account-balances/';
 };
@@ -2290,6 +2334,10 @@ export type GetAccountBalancesErrors = {
      * The resource or the page does not exist
      */
     404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -2357,6 +2405,14 @@ export type GetBalanceHistoryData = {
          * `json`, the default, or `csv`: the rows of `data`, with the headers `X-Next-Start-Time`, `X-Complete-From` and `X-Complete` for the fields of these names
          */
         format?: 'json' | 'csv';
+        /**
+         * Height of an indexed block: the answer as it was when that block was the newest; every `status` is ACCEPTED_ON_L2, and names, symbols, decimals and flags of tokens are those known now
+         */
+        as_of_block?: number;
+        /**
+         * Hash of the block at `as_of_block`; 409 with code `reverted_block` and `canonical_hash` if another block is there
+         */
+        as_of_hash?: string;
     };
     url: '/api/balance-history/';
 };
@@ -2378,6 +2434,10 @@ export type GetBalanceHistoryErrors = {
      * The resource or the page does not exist
      */
     404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -2437,6 +2497,14 @@ export type GetPortfolioData = {
          * ISO 8601, UTC by default; now when absent or in the future
          */
         at_time?: string;
+        /**
+         * Height of an indexed block: the answer as it was when that block was the newest; every `status` is ACCEPTED_ON_L2, and names, symbols, decimals and flags of tokens are those known now
+         */
+        as_of_block?: number;
+        /**
+         * Hash of the block at `as_of_block`; 409 with code `reverted_block` and `canonical_hash` if another block is there
+         */
+        as_of_hash?: string;
     };
     url: '/api/portfolio/';
 };
@@ -2458,6 +2526,10 @@ export type GetPortfolioErrors = {
      * The resource or the page does not exist
      */
     404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -2524,6 +2596,14 @@ export type GetPortfolioHistoryData = {
          * `json`, the default, or `csv`: the rows of `data`, with the headers `X-Next-Start-Time`, `X-Complete-From` and `X-Complete` for the fields of these names
          */
         format?: 'json' | 'csv';
+        /**
+         * Height of an indexed block: the answer as it was when that block was the newest; every `status` is ACCEPTED_ON_L2, and names, symbols, decimals and flags of tokens are those known now
+         */
+        as_of_block?: number;
+        /**
+         * Hash of the block at `as_of_block`; 409 with code `reverted_block` and `canonical_hash` if another block is there
+         */
+        as_of_hash?: string;
     };
     url: '/api/portfolio-history/';
 };
@@ -2545,6 +2625,10 @@ export type GetPortfolioHistoryErrors = {
      * The resource or the page does not exist
      */
     404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -3254,6 +3338,14 @@ export type GetNftOwnerData = {
          * Token id, decimal or 0x
          */
         nft_token_id: string;
+        /**
+         * Height of an indexed block: the answer as it was when that block was the newest; every `status` is ACCEPTED_ON_L2, and names, symbols, decimals and flags of tokens are those known now
+         */
+        as_of_block?: number;
+        /**
+         * Hash of the block at `as_of_block`; 409 with code `reverted_block` and `canonical_hash` if another block is there
+         */
+        as_of_hash?: string;
     };
     url: '/api/nft/owner/';
 };
@@ -3275,6 +3367,10 @@ export type GetNftOwnerErrors = {
      * The resource or the page does not exist
      */
     404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */
@@ -3334,9 +3430,17 @@ export type ListNftsOwnedByData = {
          */
         page_size?: number;
         /**
-         * Default true
+         * Default true; false with `as_of_block`
          */
         include_metadata?: boolean;
+        /**
+         * Height of an indexed block: the answer as it was when that block was the newest; every `status` is ACCEPTED_ON_L2, and names, symbols, decimals and flags of tokens are those known now
+         */
+        as_of_block?: number;
+        /**
+         * Hash of the block at `as_of_block`; 409 with code `reverted_block` and `canonical_hash` if another block is there
+         */
+        as_of_hash?: string;
     };
     url: '/api/nft/owned-by/';
 };
@@ -3358,6 +3462,10 @@ export type ListNftsOwnedByErrors = {
      * The resource or the page does not exist
      */
     404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
     /**
      * Too many requests; retry after `Retry-After` seconds
      */

@@ -69,6 +69,7 @@ async function writeFile(
     startTime: null,
     endTime: null,
     order: 'asc',
+    asOf: null,
   } as const;
   const { file, rows } = await openExport(reading, { search, format: 'parquet' });
   const summary = Promise.withResolvers<FileSummary>();

@@ -181,6 +181,9 @@ async function startStand(dataDir: string): Promise<{ url: string; close(): Prom
     servedBuilds: () => servedBuilds(pool),
     indexedHeight: () => 1,
     reachesHeight: async () => true,
+    clickhouseFor: () => {
+      throw new Error('no reads here');
+    },
     trustedProxies: [],
     readiness: async () => ({ ok: true, body: {} }),
   });

@@ -5,6 +5,7 @@ import { traceTransfers } from '../../../api/transfers/trace.ts';
 import type { Trace } from '../../../api/transfers/trace.ts';
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import { MAX_HEIGHT } from '../../../projections/transfers/queries.ts';
 import type { Transfer } from '../../../schemas/decode/index.ts';
 import { ZERO_FELT, toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
@@ -82,7 +83,17 @@ function hubBlocks(): WorldBlock[] {
 
 async function trace(account: Felt, token: Felt, more: Partial<Trace> = {}, now = () => 0) {
   const transfers = blocks.flatMap((block) => block.transfers).filter((one) => one.token === token).length;
-  const whole = { account, token, transfers, hasLegs: token !== ODD, skipped: [], budgetMs: 1000, ...more };
+  const upTo = MAX_HEIGHT;
+  const whole = {
+    account,
+    token,
+    upTo,
+    transfers,
+    hasLegs: token !== ODD,
+    skipped: [],
+    budgetMs: 1000,
+    ...more,
+  };
   const found = await traceTransfers({ clickhouse, tables: worldTables, now }, whole);
   return Array.from(found.inOrder(), ({ block, position }) => `${block}:${position}`);
 }

@@ -9,6 +9,7 @@ import { heldNfts } from '../../../projections/nft-holdings/queries.ts';
 import { nftTransfers } from '../../../projections/nft-transfers/projector.ts';
 import { lastTransferOf } from '../../../projections/nft-transfers/queries.ts';
 import { servedBuilds } from '../../../projections/served.ts';
+import { MAX_HEIGHT } from '../../../projections/transfers/queries.ts';
 import { ZERO_FELT, toFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { BlockBody } from '../../../schemas/messages/chain-blocks.ts';
@@ -123,7 +124,7 @@ async function expectOwners(): Promise<void> {
   for (const token of [ART, ITEMS]) {
     for (const id of ids) {
       const expected = last.find((move) => move.token === token && move.id === id);
-      const found = await lastTransferOf(world.clickhouse, served, { token, tokenId: id });
+      const found = await lastTransferOf(world.clickhouse, served, { token, tokenId: id, upTo: MAX_HEIGHT });
       expect(found === null ? null : { to: found.to, block: found.block, txHash: found.txHash }).toEqual(
         expected === undefined ? null : { to: expected.to, block: expected.block, txHash: expected.txHash },
       );
@@ -144,10 +145,11 @@ async function expectOwners(): Promise<void> {
           kind: of === ART ? 'erc721' : 'erc1155',
           block,
         }));
+      const of = { account, token, upTo: MAX_HEIGHT };
       // As of an account with few, and as of one with too many to look for them all: what is on the page is right.
       for (const most of token === null ? [undefined, 0] : [undefined]) {
         const all = { offset: 0, limit: 100 };
-        const whole = await heldNfts(world.clickhouse, served, { account, token }, all, most);
+        const whole = await heldNfts(world.clickhouse, served, of, all, most);
         expect(whole.held).toEqual(expected);
         expect(whole.count).toBe(expected.length === 0 ? null : expected.length);
       }
@@ -157,7 +159,7 @@ async function expectOwners(): Promise<void> {
         { offset: 0, limit: 1 },
         { offset: 2, limit: 3 },
       ]) {
-        const { held, count } = await heldNfts(world.clickhouse, served, { account, token }, page, most);
+        const { held, count } = await heldNfts(world.clickhouse, served, of, page, most);
         expect(held).toEqual(expected.slice(page.offset, page.offset + page.limit));
         expect(count).toBe(expected.length > page.offset ? expected.length : null);
       }

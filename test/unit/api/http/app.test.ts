@@ -198,6 +198,7 @@ beforeAll(async () => {
     trustedProxies: [parseNetwork('127.0.0.0/8')!],
     servedBuilds: async () => ({ table: (name) => name, schema: (name) => name, state, chainState: null }),
     indexedHeight: () => height,
+    clickhouseFor: noStore as never,
     reachesHeight: async (wanted) => height !== null && height >= wanted,
     readiness: async () => ({ ok: height !== null, body: { status: 'so' } }),
   });

@@ -60,6 +60,7 @@ beforeAll(async () => {
     servedBuilds: async () => ({ table: never, schema: never, state: null, chainState: null }),
     indexedHeight: () => null,
     reachesHeight: async () => false,
+    clickhouseFor: never,
     readiness: async () => ({ ok: true, body: {} }),
     stallMs: STALL_MS,
   });

@@ -68,6 +68,7 @@ async function traced(transfersOfToken: number, traceBudgetMs: number) {
     request,
     identify: { key: async () => ({ key: { id: 1, userId: 1 } }) } as never,
     served,
+    asOf: null as never,
     body: async () => ({}),
   });
   return await answer();

@@ -1,0 +1,100 @@
+import { z } from 'zod';
+
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import { blocksAt, newestBlock } from '../../projections/indexed-blocks/queries.ts';
+import type { IndexedBlock } from '../../projections/indexed-blocks/queries.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
+import { MAX_HEIGHT } from '../../projections/transfers/queries.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import { HttpError, invalidInput, notFound, unavailable } from './errors.ts';
+import { hash, integer } from './params.ts';
+
+/** The block as of which a request is answered. */
+export type AsOf = IndexedBlock;
+
+/** Parameters of every route that answers as of a block. */
+export const asOfParameters = z.object({
+  as_of_block: integer({
+    min: 0,
+    description:
+      'Height of an indexed block: the answer as it was when that block was the newest; every `status` is ACCEPTED_ON_L2, and names, symbols, decimals and flags of tokens are those known now',
+  }).optional(),
+  as_of_hash: hash(
+    'Hash of the block at `as_of_block`; 409 with code `reverted_block` and `canonical_hash` if another block is there',
+  ).optional(),
+});
+
+/** Why a route of prices, or of what is learned about tokens, cannot answer as of a block. */
+export const BY_TIME = 'What it returns is known by time, not by block.';
+
+/** A block that the client asks for; the hash is optional. */
+interface AskedBlock {
+  readonly height: number;
+  readonly hash: Felt | undefined;
+}
+
+/** The block of a query that `asOfParameters` accepts; null without one. */
+export function askedBlock(query: unknown): AskedBlock | null {
+  const { as_of_block: height, as_of_hash: sent } = asOfParameters.parse(query);
+  if (height !== undefined) return { height, hash: sent };
+  if (sent === undefined) return null;
+  throw invalidInput({ as_of_hash: ['as_of_block is required with it.'] });
+}
+
+/** Throws 400 where a query asks a route for an answer that it cannot give. */
+export function refuseAsOf(query: Readonly<Record<string, string>>, reason: string): void {
+  const names = Object.keys(asOfParameters.shape).filter((name) => query[name] !== undefined);
+  if (names.length > 0) throw invalidInput(Object.fromEntries(names.map((name) => [name, [reason]])));
+}
+
+/**
+ * The indexed block that a client asks for.
+ *
+ * @throws 400 above the newest block, 404 where none is indexed, 409 where the chain has another block at its height
+ */
+export async function findAsOf(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  served: ServedBuilds,
+  asked: AskedBlock,
+): Promise<AsOf> {
+  const block = await indexedBlock(clickhouse, served, asked.height);
+  if (asked.hash !== undefined && asked.hash !== block.hash) throw reverted(asked.height, block.hash);
+  return block;
+}
+
+async function indexedBlock(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  served: ServedBuilds,
+  height: number,
+): Promise<AsOf> {
+  const find = async (): Promise<AsOf | undefined> =>
+    height > MAX_HEIGHT ? undefined : (await blocksAt(clickhouse, served, [height])).get(height);
+  const found = await find();
+  if (found !== undefined) return found;
+  const newest = await newestBlock(clickhouse, served);
+  if (newest !== null && height > newest.height)
+    throw invalidInput({ as_of_block: [`The newest indexed block is ${newest.height}.`] });
+  // It may have been indexed since.
+  const late = newest === null ? undefined : await find();
+  if (late === undefined) throw notFound(`Block ${height} is not indexed.`);
+  return late;
+}
+
+/** Throws where the block was reverted while the answer was read, which may be of two chains then. */
+export async function confirmAsOf(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  served: ServedBuilds,
+  block: AsOf,
+  asked: AskedBlock,
+): Promise<void> {
+  const now = (await blocksAt(clickhouse, served, [block.height])).get(block.height);
+  if (now?.hash === block.hash) return;
+  if (asked.hash !== undefined && now !== undefined) throw reverted(block.height, now.hash);
+  throw unavailable('unsettled', `Block ${block.height} was reverted while it was read.`, 1);
+}
+
+function reverted(height: number, canonical: Felt): HttpError {
+  return new HttpError(409, 'reverted_block', `The chain has another block at height ${height}.`, {
+    extra: { canonical_hash: canonical },
+  });
+}
