@@ -46,7 +46,7 @@ beforeAll(async () => {
   world = await apiWorld();
   ({ apiKey, names } = await writeSmallChain(world, [...chain.values()]));
   owner = createClickHouse(world.env['CLICKHOUSE_URL'] ?? '', { application: 'test' });
-  // With a checkpoint, which never moves here, answers are cached.
+  // With a checkpoint, answers are cached while it does not move.
   await world.pool.query(
     `INSERT INTO tds.checkpoints (consumer, build, topic, partition, topic_id, next_offset)
      SELECT projection, build, 'chain.blocks', 0, 'test', 1 FROM tds.builds WHERE projection = 'indexed-blocks'`,
@@ -214,7 +214,8 @@ async function learn(block: WorldBlock): Promise<void> {
   const place = { partition: 0, offset: 100_000, timestamp: 0 };
   const now = Date.now();
   await inTransaction(world.pool, async (tx) => {
-    const accepted = { type: 'l1.accepted' as const, v: 1 as const, height: HEAD, observed_at: now };
+    const final = { height: HEAD, log_ends: [] };
+    const accepted = { type: 'l1.accepted' as const, v: 1 as const, height: HEAD, observed_at: now, final };
     await chainStatus.fold(tx, accepted, { ...place, schema: served.schema('chain-status') });
     const read = balances.topic.schema.parse({
       type: 'balance.observed',
@@ -229,6 +230,10 @@ async function learn(block: WorldBlock): Promise<void> {
       l1_height: null,
     });
     await balances.fold(tx, read, { ...place, schema: served.schema('balances') });
+    // The state of the read models is another now.
+    await tx.query(
+      "UPDATE tds.checkpoints SET next_offset = next_offset + 1 WHERE consumer = 'indexed-blocks'",
+    );
   });
 }
 
