@@ -237,9 +237,9 @@ const good: Readonly<Record<string, string>> = {
   start_time: '2023-11-14T00:00:00Z',
   end_time: END,
   at_time: END,
-  as_of_block: '10',
+  as_of_block: '40',
   // The hash of that block.
-  as_of_hash: toFelt(0xb10c_0000n + 10n),
+  as_of_hash: toFelt(0xb10c_0000n + 40n),
   order: 'asc',
   interval: '1 day',
   type: 'erc20',
