@@ -62,6 +62,7 @@ async function runChunk(deps: IngestDeps, health: Health, lease: Lease): Promise
     lease,
     runRepairs: async () => (await repairer.run()) > 0,
     isReconcileDue,
+    replaced: { top: -1 },
     async progress() {
       failures = 0;
       await health.progress(chunk);

@@ -29,8 +29,7 @@ interface Live {
   readonly prefetch: Prefetch<ReadyBlock>;
   readonly heads: Heads;
   readonly l1: L1Watch;
-  /** Blocks up to this height replace reverted ones. */
-  reorgTop: number;
+  readonly replaced: ChunkTask['replaced'];
 }
 
 /**
@@ -40,7 +39,7 @@ interface Live {
  */
 export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> {
   const { lease } = task;
-  const live = await openLive(deps, lease);
+  const live = await openLive(deps, task);
   const { indexed, prefetch, heads, l1 } = live;
   try {
     while (!lease.signal.aborted && !task.isReconcileDue()) {
@@ -57,7 +56,7 @@ export async function runLive(deps: IngestDeps, task: ChunkTask): Promise<void> 
   }
 }
 
-async function openLive(deps: IngestDeps, lease: Lease): Promise<Live> {
+async function openLive(deps: IngestDeps, { lease, replaced }: ChunkTask): Promise<Live> {
   const options = { signal: lease.signal, priority: PRIORITY };
   const chunk = await deps.store.chunk(lease);
   const indexed = createIndexedChain(chunk, await deps.store.recordedHeaders(lease));
@@ -71,7 +70,7 @@ async function openLive(deps: IngestDeps, lease: Lease): Promise<Live> {
     prefetch: createBlockPrefetch(deps, indexed.cursor(), { ...options, finalOnly: false }),
     heads: createHeads(deps),
     l1: startL1Watch(deps, lease, indexed.final().height),
-    reorgTop: -1,
+    replaced,
   };
 }
 
@@ -120,7 +119,7 @@ async function startReorg(live: Live, mismatchAt: number): Promise<void> {
   const depth = top - fork;
   deps.log.warn({ chunk: lease.name, fork, depth, mismatchAt }, 'reorg detected');
   deps.metrics.reorgDepth.observe(depth);
-  live.reorgTop = Math.max(live.reorgTop, top);
+  live.replaced.top = Math.max(live.replaced.top, top);
   await deps.store.markForRevert(lease, fork);
   indexed.markedForRevert(fork);
 }
@@ -194,7 +193,7 @@ async function accept(
     );
     indexed.recorded(ready.map(({ block }) => block));
   }
-  await publishAccepted(deps, lease, planned, (height) => (height <= live.reorgTop ? 'reorg' : 'new'));
+  await publishAccepted(deps, lease, planned, (height) => (height <= live.replaced.top ? 'reorg' : 'new'));
   for (const { block } of ready) heads.published(block.height);
   await moveCursor(live, last.height + 1, final ? last : null, first.block.parent_hash);
   prefetch.consume(ready.length);

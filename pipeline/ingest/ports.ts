@@ -183,6 +183,8 @@ export interface ChunkTask {
   runRepairs(): Promise<boolean>;
   /** True when the loop is to end, so that the stored state is compared with the log again. */
   isReconcileDue(): boolean;
+  /** Blocks up to this height replace reverted ones. Outlives the loop, which may begin again within a reorg. */
+  readonly replaced: { top: number };
   /** Reports a successful step, or that there is nothing to do. */
   progress(): Promise<void>;
 }

@@ -1,6 +1,7 @@
 import { afterEach, expect, test } from 'vitest';
 
 import { decodeBlock } from '../../../schemas/decode/index.ts';
+import { AppError } from '../../../schemas/errors.ts';
 import { topics } from '../../../schemas/topics.ts';
 import type { Fault } from '../../support/starknet/faults.ts';
 import { differences, ingestWorld, until } from '../../support/ingest-world.ts';
@@ -106,6 +107,35 @@ test.each([1, 5, 40])('a reorg %i deep is reverted newest first and replaced', a
     const after = replaced.filter(({ block }) => block.height === revert.block.height);
     expect(after.map(({ seq }) => seq)).toEqual([revert.seq + 1]);
   }
+});
+
+test('blocks that replace others are told so also after a failure between', async () => {
+  world = await ingestWorld({ seed: 'interrupted-reorg', initialHead: 30 });
+  let [hasReverted, hasFailed] = [false, false];
+  world.start({
+    deps: ({ store }) => ({
+      store: {
+        ...store,
+        async deleteReverted(...args) {
+          await store.deleteReverted(...args);
+          hasReverted = true;
+        },
+        async record(...args) {
+          const fails = hasReverted && !hasFailed;
+          hasFailed ||= fails;
+          if (fails) throw new AppError('STORE_UNAVAILABLE', 'not now', { retryable: true });
+          await store.record(...args);
+        },
+      },
+    }),
+  });
+  await world.indexed(30);
+  world.node.control({ command: 'reorg', depth: 3, length: 4 });
+  await world.indexed(31);
+  const messages = await world.read(topics.chainBlocks);
+  const replaced = messages.filter((one) => one.type === 'block.accepted' && one.cause === 'reorg');
+  expect(hasFailed).toBe(true);
+  expect(replaced.map(({ block }) => block.height)).toEqual([28, 29, 30]);
 });
 
 test('a reorg back to the first fork leaves the canonical chain', async () => {
