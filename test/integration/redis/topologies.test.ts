@@ -53,7 +53,7 @@ const open = (url: string, warnings: unknown[]) =>
 
 test(
   'counts on the master that the Sentinels name, also after it is killed',
-  { timeout: 60_000 },
+  { timeout: 120_000 },
   async () => {
     const master = await startRedis(['repl-diskless-sync-delay 0']);
     const replica = await startRedis([`replicaof 127.0.0.1 ${master.port}`]);
@@ -85,7 +85,7 @@ test(
     master.child.kill('SIGKILL');
     const next = await retry(() => counters.run(increment, ['a'], []), {
       isRetryable: () => true,
-      deadlineMs: 30_000,
+      deadlineMs: 60_000,
     });
     expect(next).toBe(2);
     expect(await replica.client.get('test:a')).toBe('2');
