@@ -113,6 +113,17 @@ describe('topics that can lose messages', () => {
       validateOnly: false,
       resources: [{ type: ConfigResourceTypes.TOPIC, name, configEntries }],
     });
+    // The controller acknowledges a change before the broker that is asked for it has applied it.
+    await expect.poll(described).toMatchObject(entries);
+  };
+  const described = async (): Promise<Record<string, string>> => {
+    const { resources } = await admin.describeConfigs({
+      includeSynonyms: false,
+      resources: [{ type: ConfigResourceTypes.TOPIC, name }],
+    });
+    return Object.fromEntries(
+      resources[0]!.configEntries.map(({ configName, configValue }) => [configName, configValue]),
+    );
   };
   beforeAll(async () => {
     admin = new KafkaJs({ brokers: inject('backend').urls.KAFKA_BROKERS.split(',') }).admin();
