@@ -103,6 +103,30 @@ export function createFollower(options: FollowerOptions): Follower {
     return [message('final', JSON.stringify({ height: l1Height }))];
   };
 
+  /** The messages of blocks, each the child of the one before, then of what is final. */
+  const messagesIn = (view: TailView, blocks: readonly StreamedBlock[]): readonly Message[] => [
+    ...blocks.flatMap((block) => messagesOf(block, block.block.height <= (view.l1Height ?? -1))),
+    ...finalOf(view.l1Height),
+  ];
+  const messagesHeld = (view: TailView, from: StreamPosition, held: readonly StreamedBlock[]) => {
+    const given = givenIn(view);
+    const key = encodeCursor(from, digest, 'block');
+    const known = given.get(key);
+    if (known !== undefined) {
+      position = known.position;
+      return known.messages;
+    }
+    const messages = messagesIn(
+      view,
+      held.map(({ block, transfers }) => ({
+        block,
+        transfers: transfers.filter(({ row }) => isMatch(options.filter, row)),
+      })),
+    );
+    given.set(key, { messages, position });
+    return messages;
+  };
+
   return {
     async read() {
       const view = await tail.view();
@@ -110,22 +134,19 @@ export function createFollower(options: FollowerOptions): Follower {
       position = startIn(view, position ?? newestPosition(view, isFinal));
       if (position === null) return [];
       begun ??= position;
-      const { last } = position;
+      const { last, next } = position;
       const undo = isGone(view, last) ? await undone(last) : null;
       if (undo !== null) return [undo];
-      const found = await readFrom(view, position.next);
-      const blocks = found ?? [];
+      const top = topOf(view, isFinal);
+      const held = next > top ? null : heldBlocks(view, next, top);
+      const found = held ?? (next > top ? null : await readFrom(view, next, top));
       isBehind = found?.length === 0;
-      if (!isLinked(position, blocks[0])) {
+      if (!isLinked(position, found?.[0])) {
         const late = await undone(last);
         isBehind = late === null;
         return late === null ? [] : [late];
       }
-      const l1 = view.l1Height ?? -1;
-      return [
-        ...blocks.flatMap((block) => messagesOf(block, block.block.height <= l1)),
-        ...finalOf(view.l1Height),
-      ];
+      return held === null ? messagesIn(view, found ?? []) : messagesHeld(view, position, held);
     },
     async wait(ms, signal) {
       await tail.changed(version, isBehind ? Math.min(ms, patienceMs) : ms, signal);
@@ -151,11 +172,11 @@ function endCursor(cursor: string | null, begun: StreamPosition | null, digest: 
     : cursorOfType(cursor, 'end');
 }
 
-/** Returns the next blocks from a height on: from the view, or read; empty if they cannot be read yet; null: there are none. */
-type BlockReader = (view: TailView, next: number) => Promise<readonly StreamedBlock[] | null>;
+/** Reads the next blocks from a height on, up to `top` at most; empty if they cannot be read yet. */
+type BlockReader = (view: TailView, next: number, top: number) => Promise<readonly StreamedBlock[]>;
 
 function createBlockReader(
-  options: Pick<FollowerOptions, 'reading' | 'filter' | 'source' | 'isFinal' | 'isEndless'>,
+  options: Pick<FollowerOptions, 'reading' | 'filter' | 'source' | 'isEndless'>,
 ): BlockReader {
   let span = FIRST_HEIGHTS;
   /** What comes after the blocks returned last: read while the client takes those. */
@@ -173,11 +194,7 @@ function createBlockReader(
     else if (transfers < FEW_TRANSFERS) span = Math.min(MAX_HEIGHTS, span << 1);
     return blocks;
   };
-  return async (view, next) => {
-    const top = options.isFinal ? view.l1Height : view.blocks.at(-1)?.block.height;
-    if (top === undefined || top === null || next > top) return null;
-    const held = heldBlocks(view, next, top, options.filter);
-    if (held !== null) return held;
+  return async (view, next, top) => {
     const reading = ahead?.from === next ? ahead.blocks : read(next, top);
     ahead = null;
     const blocks = await reading;
@@ -230,20 +247,30 @@ function isLinked({ last, within }: StreamPosition, next: StreamedBlock | undefi
   return within === null ? next.block.parent === last.hash : next.block.hash === last.hash;
 }
 
-/** The matching transfers of the blocks from a height on, if the view has them all; null: it has not. */
-function heldBlocks(
-  { blocks }: TailView,
-  next: number,
-  top: number,
-  filter: StreamFilter,
-): StreamedBlock[] | null {
+/** The highest height that a stream may have now; -1: none. */
+function topOf({ blocks, l1Height }: TailView, isFinal: boolean): number {
+  return (isFinal ? l1Height : blocks.at(-1)?.block.height) ?? -1;
+}
+
+/** The blocks from a height up to `top`, if the view has all their transfers; null: it has not. */
+function heldBlocks({ blocks }: TailView, next: number, top: number): readonly StreamedBlock[] | null {
   const lowest = blocks[0]?.block.height ?? Infinity;
   if (next < lowest) return null;
-  const held = blocks.slice(next - lowest, top - lowest + 1);
-  return held.every(({ whole }) => whole !== null)
-    ? held.map(({ block, whole }) => ({
-        block,
-        transfers: (whole?.transfers ?? []).filter(({ row }) => isMatch(filter, row)),
-      }))
-    : null;
+  const held = blocks.slice(next - lowest, top - lowest + 1).flatMap(({ whole }) => whole ?? []);
+  return held.length === top - next + 1 ? held : null;
+}
+
+/** What a stream got from a view, and where it was then. */
+interface Given {
+  readonly messages: readonly Message[];
+  readonly position: StreamPosition | null;
+}
+
+const given = new WeakMap<TailView, Map<string, Given>>();
+
+/** By cursor: streams with the same filters that are at the same place get the same messages, which are made once. */
+function givenIn(view: TailView): Map<string, Given> {
+  const known = given.get(view) ?? new Map<string, Given>();
+  given.set(view, known);
+  return known;
 }

@@ -2,6 +2,7 @@ import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Logger } from '../../infra/log.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { repeat } from '../../infra/repeating.ts';
+import { createYielding } from '../../infra/yielding.ts';
 import { chunkRows, finalHeight } from '../../projections/chain-status/queries.ts';
 import { newestLinked } from '../../projections/indexed-blocks/queries.ts';
 import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
@@ -78,7 +79,15 @@ export function createTail(deps: TailDeps): Tail {
     if (current !== null && isSame(current, next)) return;
     current = next;
     undos = new Map();
-    for (const resume of waiting) resume();
+    void resumeAll();
+  };
+  /** A few at a time: what the first ones write is sent before the last ones read. */
+  const resumeAll = async (): Promise<void> => {
+    const yielding = createYielding();
+    for (const resume of [...waiting]) {
+      resume();
+      await yielding();
+    }
   };
   const reading = repeat(async () => {
     if (streams === 0) return;
