@@ -76,8 +76,7 @@ export async function canResume(
 }
 
 /**
- * Moves checkpoints by compare-and-set, all in one statement, and clears the halts they pass. Those of `chain.blocks` notify
- * `INDEXED_CHANNEL`.
+ * Moves checkpoints by compare-and-set, all in one statement, and clears the halts they pass.
  *
  * @returns the moves that were refused: another process has moved that checkpoint, or the build is retired
  */
@@ -87,6 +86,10 @@ export async function moveCheckpoints(
   moves: readonly CheckpointMove[],
 ): Promise<CheckpointMove[]> {
   const owned = moves.map((move) => ({ ...move, owner: ownerOf(move.build), move }));
-  const channel = log.topic.name === topics.chainBlocks.name ? INDEXED_CHANNEL : null;
-  return (await moveStored(db, log, owned, channel)).map(({ move }) => move);
+  return (await moveStored(db, log, owned)).map(({ move }) => move);
+}
+
+/** Tells the listeners of `INDEXED_CHANNEL` that blocks were indexed or taken back. */
+export async function announceIndexed(db: Sql): Promise<void> {
+  await db.query("SELECT pg_notify($1, '')", [INDEXED_CHANNEL]);
 }
