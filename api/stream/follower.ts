@@ -1,18 +1,11 @@
-import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
-import { isoSeconds } from '../transfers/present.ts';
-import { isMatch, readBlocks } from './blocks.ts';
-import type { BlockReading, StreamFilter, StreamedBlock, Wanted } from './blocks.ts';
+import { readBlocks } from './blocks.ts';
+import type { BlockReading, StreamedBlock, Wanted } from './blocks.ts';
 import { NEWEST_POSITION, cursorOfType, encodeCursor } from './cursor.ts';
-import type { MessageType, PlaceInBlock, StreamPosition } from './cursor.ts';
+import type { StreamPosition } from './cursor.ts';
+import { messagesOf, sharedMessagesOf } from './messages.ts';
+import type { Message } from './messages.ts';
 import type { Tail, TailView } from './tail.ts';
 import type { BlockId, Undo } from './undo.ts';
-
-/** A message as it is sent; `data` is JSON. */
-export interface Message {
-  readonly type: MessageType;
-  readonly cursor: string;
-  readonly data: string;
-}
 
 export type EndReason = 'shutdown' | 'slow' | 'limit';
 
@@ -66,11 +59,6 @@ export function createFollower(options: FollowerOptions): Follower {
   let isBehind = false;
   const readFrom = createBlockReader(options);
 
-  const message = (type: MessageType, data: string, mark = ''): Message => ({
-    type,
-    cursor: encodeCursor(position ?? NEWEST_POSITION, digest, type, mark),
-    data,
-  });
   const undone = async (last: BlockId | null): Promise<Message | null> => {
     if (isFinal || last === null) return null;
     const undo = await tail.undoOf(last);
@@ -79,52 +67,11 @@ export function createFollower(options: FollowerOptions): Follower {
     const cursor = encodeCursor(position, digest, 'block');
     const { lastValid, from, to, hashes } = undo;
     const data = { last_valid: lastValid, last_valid_cursor: cursor, from, to, hashes };
-    return message('undo', JSON.stringify(data), hashes.join());
-  };
-  const messagesOf = ({ block, transfers }: StreamedBlock, isOnL1: boolean): Message[] => {
-    const { height, hash } = block;
-    const final = position?.final ?? null;
-    const within = position?.within ?? null;
-    const messages = transfers
-      .filter(({ row }) => within === null || isAfter(row, within))
-      .map((transfer) => {
-        const { position: at, item } = transfer.row;
-        position = { last: { height, hash }, within: { position: at, item }, next: height, final };
-        return message('transfer', transfer.json(isOnL1));
-      });
-    position = { last: { height, hash }, within: null, next: height + 1, final };
-    return [...messages, message('block', blockJson(block, isOnL1))];
-  };
-  const finalOf = (l1Height: number | null): Message[] => {
-    if (position === null || l1Height === null) return [];
-    const { next, final } = position;
-    if (next <= l1Height || (final !== null && final >= l1Height)) return [];
-    position = { ...position, final: l1Height };
-    return [message('final', JSON.stringify({ height: l1Height }))];
-  };
-
-  /** The messages of blocks, each the child of the one before, then of what is final. */
-  const messagesIn = (view: TailView, blocks: readonly StreamedBlock[]): readonly Message[] => [
-    ...blocks.flatMap((block) => messagesOf(block, block.block.height <= (view.l1Height ?? -1))),
-    ...finalOf(view.l1Height),
-  ];
-  const messagesHeld = (view: TailView, from: StreamPosition, held: readonly StreamedBlock[]) => {
-    const given = givenIn(view);
-    const key = encodeCursor(from, digest, 'block');
-    const known = given.get(key);
-    if (known !== undefined) {
-      position = known.position;
-      return known.messages;
-    }
-    const messages = messagesIn(
-      view,
-      held.map(({ block, transfers }) => ({
-        block,
-        transfers: transfers.filter(({ row }) => isMatch(options.filter, row)),
-      })),
-    );
-    given.set(key, { messages, position });
-    return messages;
+    return {
+      type: 'undo',
+      cursor: encodeCursor(position, digest, 'undo', hashes.join()),
+      data: JSON.stringify(data),
+    };
   };
 
   return {
@@ -146,7 +93,12 @@ export function createFollower(options: FollowerOptions): Follower {
         isBehind = late === null;
         return late === null ? [] : [late];
       }
-      return held === null ? messagesIn(view, found ?? []) : messagesHeld(view, position, held);
+      const given =
+        held === null
+          ? messagesOf(position, found ?? [], view.l1Height, digest)
+          : sharedMessagesOf(position, { view, held, filter: options.filter }, digest);
+      position = given.position;
+      return given.messages;
     },
     async wait(ms, signal) {
       await tail.changed(version, isBehind ? Math.min(ms, patienceMs) : ms, signal);
@@ -158,11 +110,6 @@ export function createFollower(options: FollowerOptions): Follower {
       data: JSON.stringify({ reason }),
     }),
   };
-}
-
-function blockJson({ height, hash, timestamp }: LinkedBlock, isOnL1: boolean): string {
-  const finality = isOnL1 ? 'ACCEPTED_ON_L1' : 'ACCEPTED_ON_L2';
-  return JSON.stringify({ height, hash, timestamp: isoSeconds(timestamp), finality });
 }
 
 /** After the last message that was sent; where none was, it begins where the stream began. */
@@ -210,10 +157,6 @@ function createBlockReader(
   };
 }
 
-function isAfter(row: PlaceInBlock, place: PlaceInBlock): boolean {
-  return row.position > place.position || (row.position === place.position && row.item > place.item);
-}
-
 function afterUndo({ lastValid, from }: Undo, final: number | null): StreamPosition {
   return { last: lastValid, within: null, next: lastValid === null ? from : lastValid.height + 1, final };
 }
@@ -258,19 +201,4 @@ function heldBlocks({ blocks }: TailView, next: number, top: number): readonly S
   if (next < lowest) return null;
   const held = blocks.slice(next - lowest, top - lowest + 1).flatMap(({ whole }) => whole ?? []);
   return held.length === top - next + 1 ? held : null;
-}
-
-/** What a stream got from a view, and where it was then. */
-interface Given {
-  readonly messages: readonly Message[];
-  readonly position: StreamPosition | null;
-}
-
-const given = new WeakMap<TailView, Map<string, Given>>();
-
-/** By cursor: streams with the same filters that are at the same place get the same messages, which are made once. */
-function givenIn(view: TailView): Map<string, Given> {
-  const known = given.get(view) ?? new Map<string, Given>();
-  given.set(view, known);
-  return known;
 }

@@ -3,7 +3,8 @@ import { Readable } from 'node:stream';
 import { sleep, withTimeout } from '../../infra/lifecycle.ts';
 import type { Logger } from '../../infra/log.ts';
 import { toHttpError } from '../http/errors.ts';
-import type { EndReason, Follower, Message } from './follower.ts';
+import type { EndReason, Follower } from './follower.ts';
+import type { Message } from './messages.ts';
 import type { OpenStream } from './open-streams.ts';
 
 /** How messages are written. */

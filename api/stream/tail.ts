@@ -79,15 +79,7 @@ export function createTail(deps: TailDeps): Tail {
     if (current !== null && isSame(current, next)) return;
     current = next;
     undos = new Map();
-    void resumeAll();
-  };
-  /** A few at a time: what the first ones write is sent before the last ones read. */
-  const resumeAll = async (): Promise<void> => {
-    const yielding = createYielding();
-    for (const resume of [...waiting]) {
-      resume();
-      await yielding();
-    }
+    void resumeAll([...waiting]);
   };
   const reading = repeat(async () => {
     if (streams === 0) return;
@@ -154,6 +146,15 @@ export function createTail(deps: TailDeps): Tail {
       await reading.close();
     },
   };
+}
+
+/** A few at a time: what the first streams write is sent before the last ones read. */
+async function resumeAll(streams: readonly (() => void)[]): Promise<void> {
+  const yielding = createYielding();
+  for (const resume of streams) {
+    resume();
+    await yielding();
+  }
 }
 
 async function readView(deps: TailDeps, before: TailView | null): Promise<TailView> {

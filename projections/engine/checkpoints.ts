@@ -8,7 +8,6 @@ import type { Kafka } from '../../infra/kafka/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { INDEXED_CHANNEL } from '../../schemas/messages/chain-status.ts';
-import { topics } from '../../schemas/topics.ts';
 import type { Topic } from '../../schemas/topics.ts';
 import type { Build } from './builds.ts';
 
