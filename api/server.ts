@@ -17,7 +17,7 @@ import { openObjectStore } from '../infra/object-store/store.ts';
 import type { Pool } from '../infra/postgres/client.ts';
 import { listen } from '../infra/postgres/listen.ts';
 import { openCounters } from '../infra/redis/client.ts';
-import { usableKeys } from '../projections/accounts/queries.ts';
+import { usableKeys, usableSessions } from '../projections/accounts/queries.ts';
 import { newestBlock } from '../projections/indexed-blocks/queries.ts';
 import { findOutcomes } from '../projections/outcomes/queries.ts';
 import { AD_COUNTED_CHANNEL } from '../schemas/messages/ads.ts';
@@ -174,8 +174,19 @@ function followIndex(
   });
   releasers.push('tds-indexed', () => listening.close());
   const streams = createOpenStreams({
-    perKey: config.streamsPerKey,
-    usableKeys: async (ids) => await usableKeys(pool, (await servedBuilds()).schema('accounts'), ids, now()),
+    perCaller: config.streamsPerKey,
+    endedOf: async (callers) => {
+      const schema = (await servedBuilds()).schema('accounts');
+      const ids = callers.flatMap(({ id }) => id ?? []);
+      const hashes = callers.flatMap(({ tokenHash }) => tokenHash ?? []);
+      const [keys, sessions] = await Promise.all([
+        usableKeys(pool, schema, ids, now()),
+        usableSessions(pool, schema, hashes, now()),
+      ]);
+      return callers.filter(({ id, tokenHash }) =>
+        id === null ? !sessions.has(tokenHash) : !keys.has(id),
+      );
+    },
     log,
     metrics,
   });
