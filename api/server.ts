@@ -27,6 +27,8 @@ import { createAdEvents } from './ads/events.ts';
 import type { AdEvents } from './ads/events.ts';
 import { createExportRecords } from './export/records.ts';
 import type { ExportRecords } from './export/records.ts';
+import { loadConsole } from './console/console.ts';
+import type { Console } from './console/console.ts';
 import { createApp } from './http/app.ts';
 import { answerMalformedRequests } from './http/malformed-requests.ts';
 import { limitReads } from './http/clickhouse.ts';
@@ -104,6 +106,7 @@ async function composeApp(
   const usage = createUsageCounter({ publisher, now, log });
   releasers.push('usage', () => usage.close());
   const clickhouseFor = limitReads(options.clickhouse);
+  const ipfsGateway = config.ipfsPublicGatewayUrl ?? config.ipfsGatewayUrl;
   const app = createApp({
     routes: apiRoutes({
       pool,
@@ -119,7 +122,7 @@ async function composeApp(
       secretKey: required(config, 'secretKey'),
       sealing: createSealing(required(config, 'secretKey'), config.secretKeysPrevious),
       checkUrl: options.checkUrl,
-      ipfsGateway: config.ipfsPublicGatewayUrl ?? config.ipfsGatewayUrl,
+      ipfsGateway,
       exportFiles: config.exportFiles === null ? null : await openObjectStore(config.exportFiles),
       syncCallsPerMinute: config.syncCallsPerMinute,
       sessionHours: config.sessionHours,
@@ -134,6 +137,7 @@ async function composeApp(
       areLimitsShared: () => limits.areShared(),
     }),
     metricsText: options.metricsText,
+    console: await openConsole(ipfsGateway, log),
     indexedHeight,
     reachesHeight: height.reaches,
     clickhouseFor,
@@ -148,6 +152,13 @@ async function composeApp(
     now,
   });
   return { app, streams };
+}
+
+/** Without the built console, the API serves its routes alone. */
+async function openConsole(ipfsGateway: string, log: Logger): Promise<Console | null> {
+  const built = await loadConsole(new URL('../console/dist/', import.meta.url), ipfsGateway);
+  if (built === null) log.info('console not built; its paths answer 404');
+  return built;
 }
 
 /** What is told by a notification that blocks were indexed. */
@@ -183,9 +194,7 @@ function followIndex(
         usableKeys(pool, schema, ids, now()),
         usableSessions(pool, schema, hashes, now()),
       ]);
-      return callers.filter(({ id, tokenHash }) =>
-        id === null ? !sessions.has(tokenHash) : !keys.has(id),
-      );
+      return callers.filter(({ id, tokenHash }) => (id === null ? !sessions.has(tokenHash) : !keys.has(id)));
     },
     log,
     metrics,
