@@ -19,8 +19,21 @@ async function showReference(holder: HTMLElement): Promise<void> {
     'hide-defaults': 'false',
     collapse: 'true',
     'primary-color': '#1f5f99',
+    'secondary-color': '#1f5f99',
+    'bg-color': '#ffffff',
+    'text-color': '#1b2127',
+    'nav-bg-color': '#f0f2f4',
+    'nav-text-color': '#1b2127',
+    'nav-hover-bg-color': '#dfe3e8',
+    'nav-hover-text-color': '#1b2127',
   };
   for (const [name, value] of Object.entries(settings)) explorer.setAttribute(name, value);
+  const back = document.createElement('a');
+  back.slot = 'nav-header';
+  back.href = '/';
+  back.className = 'back';
+  back.textContent = '← Token data';
+  explorer.append(back);
   explorer.addEventListener('spec-loaded', () => {
     const session = currentSession();
     if (session !== null) explorer.setAuthenticationConfiguration('Bearer', { token: session.token });
