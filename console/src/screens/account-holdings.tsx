@@ -155,6 +155,11 @@ async function valuePoints(
     value: usd,
     text: usdText(usd),
   });
+  const pointAt = async (time: Date): Promise<PlotPoint> => {
+    const query = { account_address: address, at_time: time.toISOString() };
+    const { data } = await api.getPortfolio({ query, signal });
+    return pointOf(data.as_of, data.total_usd);
+  };
   if (span >= SHORT_SPAN_MS) {
     const interval = span <= 20 * DAY_MS ? '1 hour' : span <= 800 * DAY_MS ? '1 day' : '1 week';
     const { data } = await api.getPortfolioHistory({
@@ -166,18 +171,12 @@ async function valuePoints(
       },
       signal,
     });
-    return data.map(({ timestamp, total_usd }) => pointOf(timestamp, total_usd));
+    return [...data.map(({ timestamp, total_usd }) => pointOf(timestamp, total_usd)), await pointAt(opened)];
   }
-  const times = Array.from(
-    { length: SAMPLES },
-    (_, i) => new Date(begins.getTime() + (span * i) / (SAMPLES - 1)),
-  );
-  const answers = [];
-  for (const at of times) {
-    const query = { account_address: address, at_time: at.toISOString() };
-    answers.push(await api.getPortfolio({ query, signal }));
-  }
-  return answers.map(({ data: { as_of, total_usd } }) => pointOf(as_of, total_usd));
+  const points = [];
+  for (let i = 0; i < SAMPLES; i += 1)
+    points.push(await pointAt(new Date(begins.getTime() + (span * i) / (SAMPLES - 1))));
+  return points;
 }
 
 function BalanceCurve({

@@ -165,7 +165,7 @@ function Deliveries({ id, round }: { readonly id: number; readonly round: number
         {({ rows, count }) => (
           <>
             <p class="quiet">
-              <span data-figure="count">{countText(count)}</span> deliveries
+              <span data-figure="count">{countText(count)}</span> {count === 1 ? 'delivery' : 'deliveries'}
             </p>
             <ul class="deliveries">
               {rows.map((delivery) => (

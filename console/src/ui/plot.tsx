@@ -126,7 +126,7 @@ function optionsOf(
     },
     axes: [
       { ...axis, space: 70, values: (_plot, marks, _axis, _space, step) => timeTexts(marks, step) },
-      { ...axis, size: 62, values: (_plot, marks) => marks.map(axisText) },
+      { ...axis, size: 62, incrs: STEPS, values: (_plot, marks) => marks.map(axisText) },
     ],
     series: isCandles ? [{}, series, hidden, hidden] : [{}, series],
     hooks: {
@@ -158,6 +158,9 @@ const colorsOf =
   (holder: HTMLElement) =>
   (name: string): string =>
     getComputedStyle(holder).getPropertyValue(name).trim();
+
+/** Between the marks of the vertical axis; those of the library end at 1e16. */
+const STEPS = Array.from({ length: 120 }, (_, i) => [1, 2, 5].map((digit) => digit * 10 ** (i - 30))).flat();
 
 const DAY_SECONDS = 86_400;
 const HALF_HOUR_SECONDS = 1800;
