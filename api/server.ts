@@ -1,5 +1,6 @@
 import { createServer } from 'node:http';
 import type { Server } from 'node:http';
+import { fileURLToPath } from 'node:url';
 
 import type Koa from 'koa';
 
@@ -74,6 +75,8 @@ export interface ApiOptions {
   readonly now?: () => number;
 }
 
+/** What `npm run build -w console` writes. */
+const CONSOLE_FOLDER = fileURLToPath(new URL('../console/dist', import.meta.url));
 /** Longest wait for Redis at startup. */
 const REDIS_WAIT_MS = 1000;
 
@@ -156,7 +159,7 @@ async function composeApp(
 
 /** Without the built console, the API serves its routes alone. */
 async function openConsole(ipfsGateway: string, log: Logger): Promise<Console | null> {
-  const built = await loadConsole(new URL('../console/dist/', import.meta.url), ipfsGateway);
+  const built = await loadConsole(CONSOLE_FOLDER, ipfsGateway);
   if (built === null) log.info('console not built; its paths answer 404');
   return built;
 }

@@ -48,8 +48,7 @@ const FOREVER = 'public, max-age=31536000, immutable';
  *
  * @param ipfsGateway base URL of the gateway in links to images
  */
-export async function loadConsole(folder: string | URL, ipfsGateway: string): Promise<Console | null> {
-  const root = folder instanceof URL ? folder.pathname : folder;
+export async function loadConsole(root: string, ipfsGateway: string): Promise<Console | null> {
   let names: string[];
   try {
     names = await readdir(root, { recursive: true });

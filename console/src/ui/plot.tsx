@@ -35,7 +35,7 @@ const compact = new Intl.NumberFormat('en-US', { notation: 'compact', maximumSig
 
 /** Text of a mark of an axis; a rounded one, in few characters. */
 export const axisNumber = (value: number): string =>
-  Math.abs(value) >= 1e15 ? value.toExponential(2).replace('e+', 'e') : compact.format(value);
+  Math.abs(value) >= 1e15 ? value.toExponential(1).replace('e+', 'e') : compact.format(value);
 
 /** Values over local time. The newest, lowest and highest are also in words, for those who do not see it. */
 export function Plot(props: PlotProps): JSX.Element {
