@@ -1,5 +1,6 @@
 import { createServer } from 'node:http';
 import type { Server } from 'node:http';
+import { fileURLToPath } from 'node:url';
 
 import type Koa from 'koa';
 
@@ -17,7 +18,7 @@ import { openObjectStore } from '../infra/object-store/store.ts';
 import type { Pool } from '../infra/postgres/client.ts';
 import { listen } from '../infra/postgres/listen.ts';
 import { openCounters } from '../infra/redis/client.ts';
-import { usableKeys } from '../projections/accounts/queries.ts';
+import { usableKeys, usableSessions } from '../projections/accounts/queries.ts';
 import { newestBlock } from '../projections/indexed-blocks/queries.ts';
 import { findOutcomes } from '../projections/outcomes/queries.ts';
 import { AD_COUNTED_CHANNEL } from '../schemas/messages/ads.ts';
@@ -27,6 +28,8 @@ import { createAdEvents } from './ads/events.ts';
 import type { AdEvents } from './ads/events.ts';
 import { createExportRecords } from './export/records.ts';
 import type { ExportRecords } from './export/records.ts';
+import { loadConsole } from './console/console.ts';
+import type { Console } from './console/console.ts';
 import { createApp } from './http/app.ts';
 import { answerMalformedRequests } from './http/malformed-requests.ts';
 import { limitReads } from './http/clickhouse.ts';
@@ -72,6 +75,8 @@ export interface ApiOptions {
   readonly now?: () => number;
 }
 
+/** What `npm run build -w console` writes. */
+const CONSOLE_FOLDER = fileURLToPath(new URL('../console/dist', import.meta.url));
 /** Longest wait for Redis at startup. */
 const REDIS_WAIT_MS = 1000;
 
@@ -104,6 +109,7 @@ async function composeApp(
   const usage = createUsageCounter({ publisher, now, log });
   releasers.push('usage', () => usage.close());
   const clickhouseFor = limitReads(options.clickhouse);
+  const ipfsGateway = config.ipfsPublicGatewayUrl ?? config.ipfsGatewayUrl;
   const app = createApp({
     routes: apiRoutes({
       pool,
@@ -119,7 +125,7 @@ async function composeApp(
       secretKey: required(config, 'secretKey'),
       sealing: createSealing(required(config, 'secretKey'), config.secretKeysPrevious),
       checkUrl: options.checkUrl,
-      ipfsGateway: config.ipfsPublicGatewayUrl ?? config.ipfsGatewayUrl,
+      ipfsGateway,
       exportFiles: config.exportFiles === null ? null : await openObjectStore(config.exportFiles),
       syncCallsPerMinute: config.syncCallsPerMinute,
       sessionHours: config.sessionHours,
@@ -134,6 +140,7 @@ async function composeApp(
       areLimitsShared: () => limits.areShared(),
     }),
     metricsText: options.metricsText,
+    console: await openConsole(ipfsGateway, log),
     indexedHeight,
     reachesHeight: height.reaches,
     clickhouseFor,
@@ -148,6 +155,13 @@ async function composeApp(
     now,
   });
   return { app, streams };
+}
+
+/** Without the built console, the API serves its routes alone. */
+async function openConsole(ipfsGateway: string, log: Logger): Promise<Console | null> {
+  const built = await loadConsole(CONSOLE_FOLDER, ipfsGateway);
+  if (built === null) log.info('console not built; its paths answer 404');
+  return built;
 }
 
 /** What is told by a notification that blocks were indexed. */
@@ -174,8 +188,17 @@ function followIndex(
   });
   releasers.push('tds-indexed', () => listening.close());
   const streams = createOpenStreams({
-    perKey: config.streamsPerKey,
-    usableKeys: async (ids) => await usableKeys(pool, (await servedBuilds()).schema('accounts'), ids, now()),
+    perCaller: config.streamsPerKey,
+    endedOf: async (callers) => {
+      const schema = (await servedBuilds()).schema('accounts');
+      const ids = callers.flatMap(({ id }) => id ?? []);
+      const hashes = callers.flatMap(({ tokenHash }) => tokenHash ?? []);
+      const [keys, sessions] = await Promise.all([
+        usableKeys(pool, schema, ids, now()),
+        usableSessions(pool, schema, hashes, now()),
+      ]);
+      return callers.filter(({ id, tokenHash }) => (id === null ? !sessions.has(tokenHash) : !keys.has(id)));
+    },
     log,
     metrics,
   });

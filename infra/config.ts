@@ -424,7 +424,7 @@ export const settings = {
     'RATE_LIMIT_PER_HOUR',
     integer(1, 2_147_483_647).nullable(),
     null,
-    'successful calls per hour of an API key without a rate_limit_per_hour of its own; unset: unlimited',
+    'successful calls per hour of an API key without a rate_limit_per_hour of its own, and of all sessions of a user to routes that take a key; unset: unlimited',
   ),
   ipBlockWindowSeconds: setting(
     'IP_BLOCK_WINDOW_SECONDS',
@@ -448,7 +448,7 @@ export const settings = {
     'STREAMS_PER_KEY',
     integer(1, 100_000),
     2500,
-    'open streams of transfers of an API key, in each API process',
+    'open streams of transfers of an API key, or of all sessions of a user, in each API process',
   ),
   sessionHours: setting('SESSION_HOURS', integer(1, 8760), 24, 'lifetime of a session, in hours'),
   commandTimeoutMs: setting(

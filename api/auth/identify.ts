@@ -1,14 +1,15 @@
 import { sessionByTokenHash } from '../../projections/accounts/queries.ts';
 import { hashSecret } from './api-key.ts';
 import { throttled, unauthenticated } from '../http/errors.ts';
-import { checkKey } from './key-check.ts';
+import { acceptsSessionAsKey } from '../http/route.ts';
+import { checkKey, countSessionCall } from './key-check.ts';
 import type { KeyCheckDeps } from './key-check.ts';
 import { rateLimitHeaders } from '../limits/allowance.ts';
 import { MINUTE_MS } from '../limits/call-rates.ts';
 import type { Limits } from '../limits/limits.ts';
 import type { CallerNote } from '../http/request-state.ts';
 import { readSignature } from '../sync/signature.ts';
-import type { CallerUser, Identify, RequestInfo, Route } from '../http/route.ts';
+import type { CallerKey, CallerUser, Identify, RequestInfo, Route } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
 
 export interface IdentifyDeps extends KeyCheckDeps {
@@ -16,20 +17,31 @@ export interface IdentifyDeps extends KeyCheckDeps {
   readonly limits: Limits;
 }
 
+const BEARER = /^Bearer(\s|$)/i;
+
 export function createIdentify(
   deps: IdentifyDeps,
-  route: Pick<Route, 'path' | 'sessionCallsPerMinute' | 'addressCallsPerMinute'>,
+  route: Pick<Route, 'path' | 'auth' | 'method' | 'sessionCallsPerMinute' | 'addressCallsPerMinute'>,
   request: RequestInfo,
   served: () => Promise<ServedBuilds>,
   note: CallerNote,
 ): Identify {
-  const key = async () => ({ key: await checkKey(deps, request, served, note) });
+  const authorization = (): string => request.header('authorization').trim();
+  const hasKey = (): boolean => request.header('api-key').trim() !== '';
+
+  const key = async (): Promise<{ key: CallerKey }> => {
+    if (!acceptsSessionAsKey(route) || hasKey() || !BEARER.test(authorization()))
+      return { key: await checkKey(deps, request, served, note) };
+    const { user, tokenHash } = await session();
+    await countSessionCall(deps, user.id, note);
+    return { key: { id: null, userId: user.id, tokenHash } };
+  };
 
   const session = async (): Promise<{ user: CallerUser; tokenHash: string }> => {
-    const header = request.header('authorization').trim();
+    const header = authorization();
     const match = /^Bearer[ ]+(\S+)$/i.exec(header);
     const token = match?.[1];
-    if (header === '' || !/^Bearer(\s|$)/i.test(header)) throw unauthenticated('session');
+    if (!BEARER.test(header)) throw unauthenticated('session');
     if (token === undefined) throw unauthenticated('session', 'Invalid token header.');
     const tokenHash = hashSecret(token);
     const found = await sessionByTokenHash(deps.pool, (await served()).schema('accounts'), tokenHash);
@@ -56,10 +68,7 @@ export function createIdentify(
       await limitCalls(request.ip, route.addressCallsPerMinute);
       return { signedCall: readSignature((name) => request.header(name), deps.now()) };
     },
-    'key-or-session': async () => {
-      const hasKey = request.header('api-key').trim() !== '';
-      if (hasKey || request.header('authorization').trim() === '') return await key();
-      return { user: (await session()).user };
-    },
+    'key-or-session': async () =>
+      hasKey() || authorization() === '' ? await key() : { user: (await session()).user },
   };
 }

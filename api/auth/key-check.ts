@@ -4,6 +4,7 @@ import { hashSecret, isWellFormedApiKey } from './api-key.ts';
 import { HttpError, permissionDenied, unauthenticated } from '../http/errors.ts';
 import { rateLimitHeaders, wholeSeconds } from '../limits/allowance.ts';
 import { HOUR_MS } from '../limits/ceilings.ts';
+import type { Slot } from '../limits/ceilings.ts';
 import type { Limits } from '../limits/limits.ts';
 import type { CallerNote } from '../http/request-state.ts';
 import { findViolation } from './restrictions.ts';
@@ -69,21 +70,46 @@ export async function checkKey(
   }
 
   const ceiling = found.rate_limit_per_hour ?? defaultCeiling;
-  if (ceiling !== null) {
-    const slot = await limits.ceilings.reserve(String(found.id), ceiling);
-    if (!slot.isAllowed) return await fail('ceiling', overCeiling(slot));
-    note.settle = async (status) => {
-      const isSuccess = status >= 200 && status < 300;
-      const released = slot.end(isSuccess).catch(() => {
-        // An unreleased slot expires.
-      });
-      // After a failure the caller may retry at once and must find the slot released.
-      if (!isSuccess) await released;
-      const remaining = isSuccess ? slot.remaining : slot.remaining + 1;
-      return rateLimitHeaders('hour', HOUR_MS, { ...slot, remaining });
-    };
-  }
-  return { id: found.id, userId: found.user_id };
+  const refused = await reserveCall(limits, { name: String(found.id), ceiling }, note);
+  if (refused !== null) return await fail('ceiling', overCeiling(refused));
+  return { id: found.id, userId: found.user_id, tokenHash: null };
+}
+
+/** Reserves a call under an hourly ceiling (null: none). Returns the slot if there is none left. */
+async function reserveCall(
+  limits: Pick<Limits, 'ceilings'>,
+  { name, ceiling }: { readonly name: string; readonly ceiling: number | null },
+  note: CallerNote,
+): Promise<Slot | null> {
+  if (ceiling === null) return null;
+  const slot = await limits.ceilings.reserve(name, ceiling);
+  if (!slot.isAllowed) return slot;
+  note.settle = async (status) => {
+    const isSuccess = status >= 200 && status < 300;
+    const released = slot.end(isSuccess).catch(() => {
+      // An unreleased slot expires.
+    });
+    // After a failure the caller may retry at once and must find the slot released.
+    if (!isSuccess) await released;
+    const remaining = isSuccess ? slot.remaining : slot.remaining + 1;
+    return rateLimitHeaders('hour', HOUR_MS, { ...slot, remaining });
+  };
+  return null;
+}
+
+/**
+ * Counts a call by session on a route that takes an API key. All sessions of a user share one ceiling: that of a key without
+ * a ceiling of its own. A session is no guessable secret of an address, so a rejection is no failure of the address.
+ */
+export async function countSessionCall(
+  { limits, defaultCeiling }: KeyCheckDeps,
+  userId: number,
+  note: CallerNote,
+): Promise<void> {
+  const refused = await reserveCall(limits, { name: `user ${userId}`, ceiling: defaultCeiling }, note);
+  if (refused === null) return;
+  note.refusal = 'ceiling';
+  throw overCeiling(refused, 'The hourly rate limit of this user');
 }
 
 function rejectBlocked(ms: number, note: CallerNote): void {
@@ -98,12 +124,9 @@ function rejectBlocked(ms: number, note: CallerNote): void {
   );
 }
 
-function overCeiling(slot: Parameters<typeof rateLimitHeaders>[2]): HttpError {
+function overCeiling(slot: Slot, what = "This API key's hourly rate limit"): HttpError {
   const wait = wholeSeconds(slot.resetMs);
-  return new HttpError(
-    403,
-    'rate_limited',
-    `This API key's hourly rate limit is exceeded. Expected available in ${wait} seconds.`,
-    { headers: { 'Retry-After': String(wait), ...rateLimitHeaders('hour', HOUR_MS, slot) } },
-  );
+  return new HttpError(403, 'rate_limited', `${what} is exceeded. Expected available in ${wait} seconds.`, {
+    headers: { 'Retry-After': String(wait), ...rateLimitHeaders('hour', HOUR_MS, slot) },
+  });
 }

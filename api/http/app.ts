@@ -13,6 +13,8 @@ import { handleRoute, showIndexedBlock } from './handle-route.ts';
 import type { RouteHandlerDeps } from './handle-route.ts';
 import { HttpError, notFound, toHttpError } from './errors.ts';
 import { createBodyIntake } from './body-intake.ts';
+import { mountConsole } from '../console/console.ts';
+import type { Console } from '../console/console.ts';
 import { mountHealth } from '../health/health.ts';
 import type { HealthDeps } from '../health/health.ts';
 import { API_VERSION, describeApi } from './openapi.ts';
@@ -26,6 +28,8 @@ export interface AppDeps extends RouteHandlerDeps, HealthDeps {
   readonly metrics: Registry;
   readonly trustedProxies: readonly Network[];
   readonly usage: Pick<UsageCounter, 'count'>;
+  /** The web application; absent or null: its paths are answered 404. */
+  readonly console?: Console | null;
 }
 
 const EXPOSED_HEADERS = [
@@ -173,6 +177,7 @@ function createRouter(deps: AppDeps): Router<RequestState> {
   // Paths are case-sensitive as in Django; both slash forms match, without a redirect.
   const router = new Router<RequestState>({ sensitive: true, strict: false });
   mountHealth(router, deps);
+  if (deps.console) mountConsole(router, deps.console);
   const document = describeApi(deps.routes);
   router.get('/api/openapi.json', (context) => {
     context.state.path = '/api/openapi.json';

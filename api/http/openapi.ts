@@ -4,7 +4,7 @@ import type { ZodOpenApiOperationObject, ZodOpenApiPathsObject, ZodOpenApiRespon
 
 import { errorBody } from '../../schemas/api/common.ts';
 import { minBlockHeader } from './min-block.ts';
-import { StreamedAnswer } from './route.ts';
+import { StreamedAnswer, acceptsSessionAsKey } from './route.ts';
 import type { Auth, Responses, Route } from './route.ts';
 
 /** Version of the API contract; also sent as `X-API-Version`. */
@@ -101,7 +101,7 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
     summary: route.summary,
     ...descriptionOf(route),
     tags: [route.tag],
-    security: security[route.auth],
+    security: security[acceptsSessionAsKey(route) ? 'key-or-session' : route.auth],
     requestParams: {
       ...(route.params === undefined ? {} : { path: route.params }),
       ...(route.query === undefined ? {} : { query: route.query }),

@@ -17,15 +17,15 @@ export interface CallerUser {
   readonly email: string | null;
 }
 
-/** The caller, by API key. */
-export interface CallerKey {
-  readonly id: number;
-  readonly userId: number;
-}
+/** The caller of a route that takes an API key: the key, or on a `GET` also the session of a user. */
+export type CallerKey =
+  | { readonly id: number; readonly userId: number; readonly tokenHash: null }
+  | { readonly id: null; readonly userId: number; readonly tokenHash: string };
 
 /** Identifies the caller by each kind of credentials; throws 401 or 403. */
 export interface Identify {
   none(): Promise<Record<never, never>>;
+  /** Without an `api-key` header, a `GET` may have a bearer token instead. */
   key(): Promise<{ key: CallerKey }>;
   session(): Promise<{ user: CallerUser; tokenHash: string }>;
   /** Checks that the signature headers are present and current. The route, which knows the key, verifies the signature. */
@@ -178,6 +178,10 @@ interface Declaration<
   readonly errors?: readonly number[];
   handler(context: HandlerContext<P, Q, B> & Identity<A>): Promise<Reply<NoInfer<R>>>;
 }
+
+/** Whether a session is accepted instead of an API key: chain data is read in a browser with the log-in alone. */
+export const acceptsSessionAsKey = ({ auth, method }: Pick<Route, 'auth' | 'method'>): boolean =>
+  auth === 'key' && method === 'GET';
 
 /** A declared route without its type parameters. */
 export interface Route {

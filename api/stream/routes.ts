@@ -11,7 +11,7 @@ import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { behind, invalidInput } from '../http/errors.ts';
 import { integer, limit } from '../http/params.ts';
 import { StreamedAnswer, defineRoute } from '../http/route.ts';
-import type { Route } from '../http/route.ts';
+import type { CallerKey, Route } from '../http/route.ts';
 import { resolveSearch, transfersQuery } from '../transfers/filters.ts';
 import { versionedSourceOf } from '../transfers/versioned-source.ts';
 import type { BlockReading, StreamFilter } from './blocks.ts';
@@ -109,7 +109,7 @@ function transferStreamRoute(deps: StreamRouteDeps): Route {
         return { status: 200, headers, body: { mediaType: format.mediaType, stream: null } };
       const clickhouse = deps.clickhouseFor(request);
       const source = await versionedSourceOf(clickhouse, served, filter);
-      const stream = openStream(deps, key.id);
+      const stream = openStream(deps, key);
       try {
         await refuseUnknown(deps, clickhouse, start, {
           name: lastEventId === '' ? 'from' : 'Last-Event-ID',
@@ -185,8 +185,8 @@ function isEventStream(accept: string): boolean {
 }
 
 /** A place among the open streams, and in the tail. */
-function openStream({ streams, tail }: StreamRouteDeps, keyId: number): OpenStream {
-  const stream = streams.open(keyId);
+function openStream({ streams, tail }: StreamRouteDeps, caller: CallerKey): OpenStream {
+  const stream = streams.open(caller);
   const leave = tail.join();
   return {
     ended: stream.ended,

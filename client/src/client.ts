@@ -55,7 +55,7 @@ export class TokenDataClient extends Operations {
       response === undefined ? error : new ApiError(response.status, error),
     );
     super({ client });
-    this.#transport = { baseUrl: base, apiKey, retry, fetch };
+    this.#transport = { baseUrl: base, apiKey, session, retry, fetch };
   }
 
   /** Follows the transfers live, through lost connections and reorgs: see `StreamMessage`. */

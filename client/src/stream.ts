@@ -45,6 +45,8 @@ export interface StreamOptions {
 export interface StreamTransport {
   readonly baseUrl: string;
   readonly apiKey: string | undefined;
+  /** Of a user, instead of a key. */
+  readonly session: string | undefined;
   readonly retry: RetryOptions | undefined;
   readonly fetch: typeof globalThis.fetch;
   /** Default 30,000; the service sends something at least every ten seconds. */
@@ -90,7 +92,7 @@ export async function* streamTransfers(
 
 /** The messages of one connection, which is given up when nothing arrives for too long. */
 async function* connection(
-  { baseUrl, apiKey, retry, fetch, silenceMs = 30_000 }: StreamTransport,
+  { baseUrl, apiKey, session, retry, fetch, silenceMs = 30_000 }: StreamTransport,
   query: URLSearchParams,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<AnyMessage, void, void> {
@@ -108,7 +110,7 @@ async function* connection(
   });
   try {
     const answer = await connect(`${baseUrl}/api/stream/transfers/?${query}`, {
-      headers: { accept: 'text/event-stream', ...(apiKey === undefined ? {} : { 'api-key': apiKey }) },
+      headers: { accept: 'text/event-stream', ...credentialOf(apiKey, session) },
       signal: ended.signal,
     });
     if (answer.status !== 200)
@@ -118,6 +120,12 @@ async function* connection(
     signal?.removeEventListener('abort', end);
     end();
   }
+}
+
+/** A key takes precedence, as at the service. */
+function credentialOf(apiKey: string | undefined, session: string | undefined): Record<string, string> {
+  if (apiKey !== undefined) return { 'api-key': apiKey };
+  return session === undefined ? {} : { authorization: `Bearer ${session}` };
 }
 
 /** As the service sends them. */

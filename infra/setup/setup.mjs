@@ -9,7 +9,9 @@
  *   Java        17 or newer, to run the embedded Kafka       unless KAFKA_BROKERS is set
  *   Kafka       its jars, downloaded by Maven to .cache/     unless KAFKA_BROKERS is set
  *   Redis       redis-server                                 unless REDIS_URL is set
+ *   console     built by Vite, when its sources changed      unless Vite is not installed (npm ci --omit=dev)
  *   pgbouncer   for a test                                   with --tests
+ *   Chromium    for the tests of the console, with a font    with --tests
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -40,7 +42,7 @@ const set = (name) => (env[name] ?? '') !== '';
 const containers = env['TEST_BACKEND'] === 'testcontainers';
 const wantsKafka = !set('KAFKA_BROKERS') && !containers;
 const wantsRedis = !set('REDIS_URL') && !containers;
-const wantsPgbouncer = process.argv.includes('--tests');
+const wantsTests = process.argv.includes('--tests');
 
 /** What is missing, in the order of installation. */
 function missing() {
@@ -51,7 +53,9 @@ function missing() {
     maven: jars && find('mvn') === null,
     jars,
     redis: wantsRedis && find('redis-server') === null,
-    pgbouncer: wantsPgbouncer && find('pgbouncer') === null,
+    pgbouncer: wantsTests && find('pgbouncer') === null,
+    chromium: wantsTests && find('chromium') === null,
+    console: consoleOutdated(),
   };
 }
 
@@ -80,12 +84,13 @@ async function main() {
 }
 
 async function install(needs) {
-  if (needs.java || needs.maven || needs.redis || needs.pgbouncer) await installSystemPackages(needs);
+  if (Object.keys(instructions).some((name) => needs[name])) await installSystemPackages(needs);
   const fetching = needs.jars ? [fetchKafka()] : [];
   if (needs.packages) fetching.push(installPackages());
   // Both are awaited, so that no download continues after the other has failed.
   const failed = (await Promise.allSettled(fetching)).find(({ status }) => status === 'rejected');
   if (failed !== undefined) throw failed.reason;
+  if (consoleOutdated()) await buildConsole();
 }
 
 // --- npm packages
@@ -125,6 +130,44 @@ async function installPackages() {
     advice: 'run `npm ci` and read its output',
   });
   writeFileSync(stampFile, createHash('sha256').update(readFileSync(lockFile)).digest('hex'));
+}
+
+// --- the console
+
+const consoleFolder = join(root, 'console');
+const consoleStamp = join(consoleFolder, 'dist', '.sources');
+const vite = join(root, 'node_modules', 'vite', 'bin', 'vite.js');
+
+/** Whether the console can be built, and its sources have changed since it was. */
+function consoleOutdated() {
+  return existsSync(vite) && read(consoleStamp) !== consoleHash();
+}
+
+/** Of what the build reads: the console, the client, and the versions of the packages. */
+function consoleHash() {
+  const hash = createHash('sha256').update(readFileSync(lockFile));
+  const names = readdirSync(consoleFolder).filter((name) => !['dist', 'node_modules'].includes(name));
+  for (const path of [...names.map((name) => join('console', name)), join('client', 'src')])
+    for (const file of filesIn(path)) hash.update(`${file}\n`).update(readFileSync(join(root, file)));
+  return hash.digest('hex');
+}
+
+/** A file, or all files below a folder, in a fixed order. */
+function filesIn(path) {
+  if (!statSync(join(root, path)).isDirectory()) return [path];
+  return readdirSync(join(root, path))
+    .sort()
+    .flatMap((name) => filesIn(join(path, name)));
+}
+
+async function buildConsole() {
+  const sources = consoleHash();
+  const node24 = join(root, 'node_modules', 'node', 'bin', 'node');
+  const node = existsSync(node24) ? node24 : process.execPath;
+  await run('console (vite build)', node, [vite, 'build', 'console'], {
+    advice: 'run `npm run build -w console` and read its output',
+  });
+  writeFileSync(consoleStamp, sources);
 }
 
 // --- Kafka
@@ -172,10 +215,12 @@ const instructions = {
   redis:
     'redis-server is missing: install it (Debian: apt-get install redis-server), or set REDIS_URL to your own Redis.',
   pgbouncer: 'pgbouncer, which a test needs, is missing: install it (Debian: apt-get install pgbouncer).',
+  chromium:
+    'Chromium, which a test needs, is missing: install it (Debian: apt-get install chromium fonts-dejavu-core).',
 };
 
 async function installSystemPackages(needs) {
-  const names = ['java', 'maven', 'redis', 'pgbouncer'].filter((name) => needs[name]);
+  const names = Object.keys(instructions).filter((name) => needs[name]);
   const advice = names.map((name) => instructions[name]).join('\n');
   const asRoot = process.getuid?.() === 0 ? [] : ['sudo', '-n'];
   const mayInstall =
@@ -204,8 +249,9 @@ async function installSystemPackages(needs) {
     maven: 'maven',
     redis: 'redis-server',
     pgbouncer: 'pgbouncer',
+    chromium: ['chromium', 'fonts-dejavu-core'],
   };
-  const wanted = names.map((name) => packages[name]);
+  const wanted = names.flatMap((name) => packages[name]);
   await apt(`${wanted.join(', ')} (apt-get install)`, 'install', '-y', '--no-install-recommends', ...wanted);
   for (const name of names) if (missing()[name]) throw new SetupError(instructions[name]);
 }

@@ -95,6 +95,22 @@ export async function usableKeys(
   return new Set(rows.map(({ id }) => id));
 }
 
+/** Which of these sessions, by the hashes of their tokens, may be used at a time (Unix milliseconds). */
+export async function usableSessions(
+  db: Sql,
+  schema: string,
+  tokenHashes: readonly string[],
+  now: number,
+): Promise<Set<string>> {
+  const rows = await sqlRows(
+    db,
+    z.object({ token_hash: z.string() }),
+    `SELECT token_hash FROM ${schema}.sessions WHERE token_hash = ANY($1) AND expires_at > $2`,
+    [tokenHashes, now],
+  );
+  return new Set(rows.map(({ token_hash }) => token_hash));
+}
+
 const listedKeyRow = z.object({ id: z.number(), name: z.string(), created_at: z.number() });
 export type ListedKey = z.infer<typeof listedKeyRow>;
 

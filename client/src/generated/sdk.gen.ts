@@ -157,7 +157,7 @@ export class Operations extends HeyApiClient {
     public listTransfers<ThrowOnError extends boolean = true>(options?: Options<ListTransfersData, ThrowOnError>): RequestResult<ListTransfersResponses, ListTransfersErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListTransfersResponses, ListTransfersErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/transfers/',
             ...options
         });
@@ -171,7 +171,7 @@ export class Operations extends HeyApiClient {
     public traceTransfers<ThrowOnError extends boolean = true>(options: Options<TraceTransfersData, ThrowOnError>): RequestResult<TraceTransfersResponses, TraceTransfersErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<TraceTransfersResponses, TraceTransfersErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/track-transfers/',
             ...options
         });
@@ -185,7 +185,7 @@ export class Operations extends HeyApiClient {
     public streamTransfers<ThrowOnError extends boolean = true>(options?: Options<StreamTransfersData, ThrowOnError>): RequestResult<StreamTransfersResponses, StreamTransfersErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<StreamTransfersResponses, StreamTransfersErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/stream/transfers/',
             ...options
         });
@@ -199,7 +199,7 @@ export class Operations extends HeyApiClient {
     public exportTransfers<ThrowOnError extends boolean = true>(options: Options<ExportTransfersData, ThrowOnError>): RequestResult<ExportTransfersResponses, ExportTransfersErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ExportTransfersResponses, ExportTransfersErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/export/transfers.{format}',
             ...options
         });
@@ -213,7 +213,7 @@ export class Operations extends HeyApiClient {
     public getExport<ThrowOnError extends boolean = true>(options: Options<GetExportData, ThrowOnError>): RequestResult<GetExportResponses, GetExportErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetExportResponses, GetExportErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/export/{id}.json',
             ...options
         });
@@ -227,7 +227,7 @@ export class Operations extends HeyApiClient {
     public getExportManifest<ThrowOnError extends boolean = true>(options?: Options<GetExportManifestData, ThrowOnError>): RequestResult<GetExportManifestResponses, GetExportManifestErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetExportManifestResponses, GetExportManifestErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/export/manifest.json',
             ...options
         });
@@ -241,7 +241,7 @@ export class Operations extends HeyApiClient {
     public getExportFile<ThrowOnError extends boolean = true>(options: Options<GetExportFileData, ThrowOnError>): RequestResult<GetExportFileResponses, GetExportFileErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetExportFileResponses, GetExportFileErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/export/files/{name}/',
             ...options
         });
@@ -301,7 +301,7 @@ export class Operations extends HeyApiClient {
     public getBalanceHistory<ThrowOnError extends boolean = true>(options: Options<GetBalanceHistoryData, ThrowOnError>): RequestResult<GetBalanceHistoryResponses, GetBalanceHistoryErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetBalanceHistoryResponses, GetBalanceHistoryErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/balance-history/',
             ...options
         });
@@ -315,7 +315,7 @@ export class Operations extends HeyApiClient {
     public getPortfolio<ThrowOnError extends boolean = true>(options: Options<GetPortfolioData, ThrowOnError>): RequestResult<GetPortfolioResponses, GetPortfolioErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetPortfolioResponses, GetPortfolioErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/portfolio/',
             ...options
         });
@@ -329,7 +329,7 @@ export class Operations extends HeyApiClient {
     public getPortfolioHistory<ThrowOnError extends boolean = true>(options: Options<GetPortfolioHistoryData, ThrowOnError>): RequestResult<GetPortfolioHistoryResponses, GetPortfolioHistoryErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetPortfolioHistoryResponses, GetPortfolioHistoryErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/portfolio-history/',
             ...options
         });
@@ -343,7 +343,7 @@ export class Operations extends HeyApiClient {
     public getPrice<ThrowOnError extends boolean = true>(options: Options<GetPriceData, ThrowOnError>): RequestResult<GetPriceResponses, GetPriceErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetPriceResponses, GetPriceErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/price/',
             ...options
         });
@@ -375,7 +375,7 @@ export class Operations extends HeyApiClient {
     public getPriceAt<ThrowOnError extends boolean = true>(options: Options<GetPriceAtData, ThrowOnError>): RequestResult<GetPriceAtResponses, GetPriceAtErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetPriceAtResponses, GetPriceAtErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/price-at/',
             ...options
         });
@@ -389,7 +389,7 @@ export class Operations extends HeyApiClient {
     public getPriceHistory<ThrowOnError extends boolean = true>(options: Options<GetPriceHistoryData, ThrowOnError>): RequestResult<GetPriceHistoryResponses, GetPriceHistoryErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetPriceHistoryResponses, GetPriceHistoryErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/price-history/',
             ...options
         });
@@ -403,7 +403,7 @@ export class Operations extends HeyApiClient {
     public listTokens<ThrowOnError extends boolean = true>(options?: Options<ListTokensData, ThrowOnError>): RequestResult<ListTokensResponses, ListTokensErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListTokensResponses, ListTokensErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/tokens/',
             ...options
         });
@@ -417,7 +417,7 @@ export class Operations extends HeyApiClient {
     public getToken<ThrowOnError extends boolean = true>(options: Options<GetTokenData, ThrowOnError>): RequestResult<GetTokenResponses, GetTokenErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetTokenResponses, GetTokenErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/tokens/{address}/',
             ...options
         });
@@ -431,7 +431,7 @@ export class Operations extends HeyApiClient {
     public getNftMetadata<ThrowOnError extends boolean = true>(options: Options<GetNftMetadataData, ThrowOnError>): RequestResult<GetNftMetadataResponses, GetNftMetadataErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetNftMetadataResponses, GetNftMetadataErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/nft/metadata/',
             ...options
         });
@@ -445,7 +445,7 @@ export class Operations extends HeyApiClient {
     public getNftCollection<ThrowOnError extends boolean = true>(options: Options<GetNftCollectionData, ThrowOnError>): RequestResult<GetNftCollectionResponses, GetNftCollectionErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetNftCollectionResponses, GetNftCollectionErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/nft/collection/',
             ...options
         });
@@ -459,7 +459,7 @@ export class Operations extends HeyApiClient {
     public getNftOwner<ThrowOnError extends boolean = true>(options: Options<GetNftOwnerData, ThrowOnError>): RequestResult<GetNftOwnerResponses, GetNftOwnerErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetNftOwnerResponses, GetNftOwnerErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/nft/owner/',
             ...options
         });
@@ -473,7 +473,7 @@ export class Operations extends HeyApiClient {
     public listNftsOwnedBy<ThrowOnError extends boolean = true>(options: Options<ListNftsOwnedByData, ThrowOnError>): RequestResult<ListNftsOwnedByResponses, ListNftsOwnedByErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ListNftsOwnedByResponses, ListNftsOwnedByErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/nft/owned-by/',
             ...options
         });
@@ -487,7 +487,7 @@ export class Operations extends HeyApiClient {
     public getProgress<ThrowOnError extends boolean = true>(options?: Options<GetProgressData, ThrowOnError>): RequestResult<GetProgressResponses, GetProgressErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetProgressResponses, GetProgressErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/indexer/progress/',
             ...options
         });
@@ -683,7 +683,7 @@ export class Operations extends HeyApiClient {
     public listCategories<ThrowOnError extends boolean = true>(options?: Options<ListCategoriesData, ThrowOnError>): RequestResult<ListCategoriesResponses, ListCategoriesErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListCategoriesResponses, ListCategoriesErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/categories/',
             ...options
         });
@@ -695,7 +695,7 @@ export class Operations extends HeyApiClient {
     public getCategory<ThrowOnError extends boolean = true>(options: Options<GetCategoryData, ThrowOnError>): RequestResult<GetCategoryResponses, GetCategoryErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetCategoryResponses, GetCategoryErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/categories/{slug}/',
             ...options
         });
@@ -709,7 +709,7 @@ export class Operations extends HeyApiClient {
     public listDapps<ThrowOnError extends boolean = true>(options?: Options<ListDappsData, ThrowOnError>): RequestResult<ListDappsResponses, ListDappsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListDappsResponses, ListDappsErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/apps/',
             ...options
         });
@@ -723,7 +723,7 @@ export class Operations extends HeyApiClient {
     public searchDapps<ThrowOnError extends boolean = true>(options: Options<SearchDappsData, ThrowOnError>): RequestResult<SearchDappsResponses, SearchDappsErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<SearchDappsResponses, SearchDappsErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/apps/search/',
             ...options
         });
@@ -735,7 +735,7 @@ export class Operations extends HeyApiClient {
     public getDapp<ThrowOnError extends boolean = true>(options: Options<GetDappData, ThrowOnError>): RequestResult<GetDappResponses, GetDappErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetDappResponses, GetDappErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/apps/{slug}/',
             ...options
         });
@@ -749,7 +749,7 @@ export class Operations extends HeyApiClient {
     public discoverDapps<ThrowOnError extends boolean = true>(options?: Options<DiscoverDappsData, ThrowOnError>): RequestResult<DiscoverDappsResponses, DiscoverDappsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<DiscoverDappsResponses, DiscoverDappsErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/discover/',
             ...options
         });
@@ -761,7 +761,7 @@ export class Operations extends HeyApiClient {
     public listDappsOfCategory<ThrowOnError extends boolean = true>(options: Options<ListDappsOfCategoryData, ThrowOnError>): RequestResult<ListDappsOfCategoryResponses, ListDappsOfCategoryErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ListDappsOfCategoryResponses, ListDappsOfCategoryErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/category/{slug}/',
             ...options
         });
@@ -775,7 +775,7 @@ export class Operations extends HeyApiClient {
     public listAds<ThrowOnError extends boolean = true>(options: Options<ListAdsData, ThrowOnError>): RequestResult<ListAdsResponses, ListAdsErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<ListAdsResponses, ListAdsErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/ads/',
             ...options
         });
@@ -817,7 +817,7 @@ export class Operations extends HeyApiClient {
     public listClassHashes<ThrowOnError extends boolean = true>(options?: Options<ListClassHashesData, ThrowOnError>): RequestResult<ListClassHashesResponses, ListClassHashesErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListClassHashesResponses, ListClassHashesErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/account-class-hashes/',
             ...options
         });
@@ -829,7 +829,7 @@ export class Operations extends HeyApiClient {
     public getClassHash<ThrowOnError extends boolean = true>(options: Options<GetClassHashData, ThrowOnError>): RequestResult<GetClassHashResponses, GetClassHashErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetClassHashResponses, GetClassHashErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/account-class-hashes/{id}/',
             ...options
         });
@@ -843,7 +843,7 @@ export class Operations extends HeyApiClient {
     public getLatestClassHashes<ThrowOnError extends boolean = true>(options?: Options<GetLatestClassHashesData, ThrowOnError>): RequestResult<GetLatestClassHashesResponses, GetLatestClassHashesErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetLatestClassHashesResponses, GetLatestClassHashesErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/account-class-hashes/latest/',
             ...options
         });
@@ -857,7 +857,7 @@ export class Operations extends HeyApiClient {
     public listWallets<ThrowOnError extends boolean = true>(options?: Options<ListWalletsData, ThrowOnError>): RequestResult<ListWalletsResponses, ListWalletsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListWalletsResponses, ListWalletsErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/vendor-wallets/',
             ...options
         });
@@ -887,7 +887,7 @@ export class Operations extends HeyApiClient {
     public getWalletStats<ThrowOnError extends boolean = true>(options?: Options<GetWalletStatsData, ThrowOnError>): RequestResult<GetWalletStatsResponses, GetWalletStatsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetWalletStatsResponses, GetWalletStatsErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/vendor-wallets/stats/',
             ...options
         });
@@ -899,7 +899,7 @@ export class Operations extends HeyApiClient {
     public getWallet<ThrowOnError extends boolean = true>(options: Options<GetWalletData, ThrowOnError>): RequestResult<GetWalletResponses, GetWalletErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetWalletResponses, GetWalletErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/vendor-wallets/{id}/',
             ...options
         });
@@ -931,7 +931,7 @@ export class Operations extends HeyApiClient {
     public findWallet<ThrowOnError extends boolean = true>(options: Options<FindWalletData, ThrowOnError>): RequestResult<FindWalletResponses, FindWalletErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<FindWalletResponses, FindWalletErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/vendor-wallet-lookup/',
             ...options
         });
@@ -945,7 +945,7 @@ export class Operations extends HeyApiClient {
     public listDomains<ThrowOnError extends boolean = true>(options?: Options<ListDomainsData, ThrowOnError>): RequestResult<ListDomainsResponses, ListDomainsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListDomainsResponses, ListDomainsErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/domains/',
             ...options
         });
@@ -959,7 +959,7 @@ export class Operations extends HeyApiClient {
     public listBlacklistedDomains<ThrowOnError extends boolean = true>(options?: Options<ListBlacklistedDomainsData, ThrowOnError>): RequestResult<ListBlacklistedDomainsResponses, ListBlacklistedDomainsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListBlacklistedDomainsResponses, ListBlacklistedDomainsErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/domains/blacklist/',
             ...options
         });
@@ -973,7 +973,7 @@ export class Operations extends HeyApiClient {
     public listWhitelistedDomains<ThrowOnError extends boolean = true>(options?: Options<ListWhitelistedDomainsData, ThrowOnError>): RequestResult<ListWhitelistedDomainsResponses, ListWhitelistedDomainsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListWhitelistedDomainsResponses, ListWhitelistedDomainsErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/domains/whitelist/',
             ...options
         });
@@ -987,7 +987,7 @@ export class Operations extends HeyApiClient {
     public listDomainChanges<ThrowOnError extends boolean = true>(options?: Options<ListDomainChangesData, ThrowOnError>): RequestResult<ListDomainChangesResponses, ListDomainChangesErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListDomainChangesResponses, ListDomainChangesErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/domains/changes/',
             ...options
         });
@@ -999,7 +999,7 @@ export class Operations extends HeyApiClient {
     public getDomain<ThrowOnError extends boolean = true>(options: Options<GetDomainData, ThrowOnError>): RequestResult<GetDomainResponses, GetDomainErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetDomainResponses, GetDomainErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/domains/{id}/',
             ...options
         });
@@ -1013,7 +1013,7 @@ export class Operations extends HeyApiClient {
     public checkDomain<ThrowOnError extends boolean = true>(options: Options<CheckDomainData, ThrowOnError>): RequestResult<CheckDomainResponses, CheckDomainErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<CheckDomainResponses, CheckDomainErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/domain-check/',
             ...options
         });
@@ -1027,7 +1027,7 @@ export class Operations extends HeyApiClient {
     public listDomainReports<ThrowOnError extends boolean = true>(options?: Options<ListDomainReportsData, ThrowOnError>): RequestResult<ListDomainReportsResponses, ListDomainReportsErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<ListDomainReportsResponses, ListDomainReportsErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/domain-reports/',
             ...options
         });
@@ -1057,7 +1057,7 @@ export class Operations extends HeyApiClient {
     public getDomainReport<ThrowOnError extends boolean = true>(options: Options<GetDomainReportData, ThrowOnError>): RequestResult<GetDomainReportResponses, GetDomainReportErrors, ThrowOnError, 'data'> {
         return (options.client ?? this.client).get<GetDomainReportResponses, GetDomainReportErrors, ThrowOnError, 'data'>({
             responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }],
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/domain-reports/{id}/',
             ...options
         });

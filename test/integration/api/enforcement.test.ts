@@ -308,6 +308,33 @@ describe('an address that fails', () => {
 });
 
 describe('calls by session', () => {
+  it('read what a key reads, and write nothing', async () => {
+    expect((await one('GET', WITH_KEY, { token })).status).toBe(200);
+    const wrong = await one('GET', WITH_KEY, { token: 'wrong' });
+    expect([...verdict(wrong), wrong.headers.get('www-authenticate')]).toEqual([
+      401,
+      'authentication_failed',
+      'Bearer',
+    ]);
+    const write = await one('POST', '/api/dapps/domain-reports/', { ...via(anAddress()), token, json: {} });
+    expect([write.status, write.headers.get('www-authenticate')]).toEqual([401, 'ApiKey']);
+    // A key that is sent counts, whatever the session.
+    const both = await one('GET', WITH_KEY, { ...via(anAddress(), { 'api-key': 'wrong' }), token });
+    expect([both.status, both.headers.get('www-authenticate')]).toEqual([401, 'ApiKey']);
+  });
+
+  it('share the ceiling of their user, which is that of a key without its own', async () => {
+    const { call } = await world.anotherApi({ env: { RATE_LIMIT_PER_HOUR: '2' }, now });
+    const user = await world.makeUser('bob');
+    const login = { username: 'bob', password: user.password };
+    const { json } = await call('POST', '/api/users/auth/login/', { json: login });
+    const ask = async (session: string) => await call('GET', WITH_KEY, { token: session });
+    expect((await ask(user.token)).headers.get('ratelimit-policy')).toBe('"hour";q=2;w=3600');
+    expect((await ask(json.token)).status).toBe(200);
+    expect(verdict(await ask(user.token))).toEqual([403, 'rate_limited']);
+    expect((await call('GET', LIST, { token: user.token })).status).toBe(200);
+  });
+
   it('are limited on the balance endpoints across all API processes; calls with a key are not', async () => {
     const { key } = await makeKey();
     const ask = async (api: Call) => await api('GET', OF_NOBODY, { token });

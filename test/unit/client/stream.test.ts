@@ -1,4 +1,4 @@
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it, test } from 'vitest';
 
 import { ApiError } from '../../../client/src/errors.ts';
 import { streamTransfers } from '../../../client/src/stream.ts';
@@ -38,16 +38,25 @@ const sends =
       }),
     );
 
+let sentHeaders = new Headers();
+
 /** The messages up to a block of this height. */
-async function follow(top: number, options: StreamOptions = {}): Promise<StreamMessage[]> {
+async function follow(
+  top: number,
+  options: StreamOptions = {},
+  credential: { apiKey?: string; session?: string } = { apiKey: 'k' },
+): Promise<StreamMessage[]> {
   const transport = {
     baseUrl: 'http://service.example',
-    apiKey: 'k',
+    apiKey: undefined,
+    session: undefined,
+    ...credential,
     retry: { delayMs: 5, maxDelayMs: 2000 },
     silenceMs: 50,
     fetch: async (input: string | URL | Request, init?: RequestInit) => {
       const request = new Request(input, init);
       connections.push({ from: new URL(request.url).searchParams.get('from'), at: performance.now() });
+      sentHeaders = request.headers;
       return (answers.shift() ?? sends([block(top)]))(request.signal);
     },
   };
@@ -101,4 +110,11 @@ describe('a stream', () => {
     expect(await follow(2, { signal: AbortSignal.timeout(20) })).toHaveLength(1);
     expect(connections).toHaveLength(1);
   });
+});
+
+test('a stream is opened with the key, or without one with the session', async () => {
+  await follow(1, {}, { apiKey: 'k', session: 's' });
+  expect([sentHeaders.get('api-key'), sentHeaders.get('authorization')]).toEqual(['k', null]);
+  await follow(1, {}, { session: 's' });
+  expect([sentHeaders.get('api-key'), sentHeaders.get('authorization')]).toEqual([null, 'Bearer s']);
 });

@@ -40,6 +40,10 @@ const violations = [
   ['api/tokens/x.ts', '../../infra/bin/tds.ts'],
   ['api/tokens/x.ts', 'kafkajs'],
   ['api/tokens/x.ts', 'ioredis'],
+  ['console/src/screens/x.ts', '../../../schemas/felt.ts'],
+  ['console/src/screens/x.ts', '../../../client/src/client.ts'],
+  ['console/src/x.ts', '../../api/http/route.ts'],
+  ['console/src/x.ts', 'node:fs'],
   ['test/unit/x.ts', '../../infra/bin/tds.ts'],
 ] as const;
 
@@ -57,6 +61,7 @@ const allowed = [
   ['pipeline/dispatch/x.ts', '../../projections/balances-at.ts'],
   ['api/tokens/x.ts', '../../projections/served.ts'],
   ['pipeline/dispatch/match/x.ts', '../../../projections/served.ts'],
+  ['console/src/x.ts', 'token-data-service-client'],
   ['test/unit/x.ts', '../../infra/bin/operator/accounts.ts'],
 ] as const;
 

@@ -1,0 +1,131 @@
+import { render } from 'preact';
+import type { JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+
+import { followLinks, navigate, usePlace } from './router.ts';
+import { Account } from './screens/account.tsx';
+import { Block } from './screens/block.tsx';
+import { Home } from './screens/home.tsx';
+import { Keys } from './screens/keys.tsx';
+import { LogIn } from './screens/log-in.tsx';
+import { Search } from './screens/search.tsx';
+import { Token } from './screens/token.tsx';
+import { Transaction } from './screens/transaction.tsx';
+import { Webhook } from './screens/webhook.tsx';
+import { Webhooks } from './screens/webhooks.tsx';
+import { asFelt } from './search.ts';
+import { adoptSession, currentSession, logOut, onSessionChange } from './session.ts';
+import './style.css';
+
+const links = [
+  ['/', 'Home'],
+  ['/keys', 'API keys'],
+  ['/webhooks', 'Webhooks'],
+] as const;
+
+/** The screen of a path; null: there is none. */
+function screenOf(path: string): JSX.Element | null {
+  const [, name = '', id] = path.split('/');
+  const felt = asFelt(id ?? '');
+  if (id === undefined || id === '') {
+    if (name === '') return <Home />;
+    if (name === 'search') return <Search />;
+    if (name === 'keys') return <Keys />;
+    if (name === 'webhooks') return <Webhooks />;
+    return null;
+  }
+  if (name === 'account' && felt !== null) return <Account key={felt} address={felt} />;
+  if (name === 'token' && felt !== null) return <Token key={felt} address={felt} />;
+  if (name === 'tx' && felt !== null) return <Transaction key={felt} hash={felt} />;
+  if (name === 'block' && /^\d{1,10}$/.test(id)) return <Block key={id} height={Number(id)} />;
+  if (name === 'webhooks' && /^\d{1,15}$/.test(id)) return <Webhook key={id} id={Number(id)} />;
+  return null;
+}
+
+function useSession(): ReturnType<typeof currentSession> {
+  const [session, setSession] = useState(currentSession);
+  useEffect(() => onSessionChange(() => setSession(currentSession())), []);
+  return session;
+}
+
+function SearchBox(): JSX.Element {
+  const { path, query } = usePlace();
+  const submit = (event: SubmitEvent): void => {
+    event.preventDefault();
+    const field = (event.currentTarget as HTMLFormElement).elements.namedItem('q') as HTMLInputElement;
+    if (field.value.trim() !== '') navigate(`/search?${new URLSearchParams({ q: field.value.trim() })}`);
+  };
+  return (
+    <form class="search" role="search" onSubmit={submit}>
+      <label class="hidden" for="q">
+        Search for an address, transaction, block or token
+      </label>
+      <input
+        id="q"
+        name="q"
+        type="search"
+        autocomplete="off"
+        spellcheck={false}
+        placeholder="Address, transaction, block or token"
+        key={path === '/search' ? query.get('q') : ''}
+        defaultValue={path === '/search' ? (query.get('q') ?? '') : ''}
+      />
+      <button type="submit">Search</button>
+    </form>
+  );
+}
+
+function App(): JSX.Element {
+  const { path } = usePlace();
+  const session = useSession();
+  const isCurrent = (to: string): boolean => (to === '/' ? path === '/' : path.startsWith(to));
+  return (
+    <>
+      <a class="skip" href="#main">
+        Skip to content
+      </a>
+      <header class="bar">
+        <a class="brand" href="/">
+          Token data
+        </a>
+        {session !== null && <SearchBox />}
+        <nav aria-label="Main">
+          {session !== null &&
+            links.map(([to, text]) => (
+              <a key={to} href={to} aria-current={isCurrent(to) ? 'page' : undefined}>
+                {text}
+              </a>
+            ))}
+          <a href="/docs" data-page>
+            API reference
+          </a>
+          {session !== null && (
+            <button type="button" title={`Logged in as ${session.username}`} onClick={() => void logOut()}>
+              Log out
+            </button>
+          )}
+        </nav>
+      </header>
+      <main id="main" tabIndex={-1}>
+        {session === null ? <LogIn /> : (screenOf(path) ?? <NotFound />)}
+      </main>
+    </>
+  );
+}
+
+function NotFound(): JSX.Element {
+  return (
+    <>
+      <h1>Not found</h1>
+      <p>
+        There is no such page. <a href="/">Home</a>
+      </p>
+    </>
+  );
+}
+
+followLinks();
+void adoptSession().then(() => {
+  const root = document.getElementById('app');
+  if (root !== null) render(<App />, root);
+});

@@ -1,0 +1,271 @@
+import type { JSX } from 'preact';
+import { useEffect, useId, useState } from 'preact/hooks';
+import type { GetPortfolioResponses, TokenDataClient } from 'token-data-service-client';
+
+import { amountText, countText, localTime, printable, usdText, utcTime } from '../format.ts';
+import { useLoad } from '../loading.ts';
+import { Figure, Loading, Panel, Table } from '../ui/parts.tsx';
+import { Plot, axisNumber } from '../ui/plot.tsx';
+import type { PlotPoint } from '../ui/plot.tsx';
+import { Amount, Time, TokenName, Usd } from '../ui/values.tsx';
+
+type Holding = GetPortfolioResponses[200]['data']['holdings'][number];
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+/** A span below this has too few whole hours for a curve: its points are read one by one. */
+const SHORT_SPAN_MS = 12 * HOUR_MS;
+const SAMPLES = 12;
+
+/** The portfolio at a time between the account's first transfer and when the screen was opened. */
+export function AccountHoldings({
+  address,
+  begins,
+  opened,
+}: {
+  readonly address: string;
+  readonly begins: string | null;
+  readonly opened: Date;
+}): JSX.Element {
+  const [at, setAt] = useState<Date | null>(null);
+  const [token, setToken] = useState<string | null>(null);
+  const portfolio = useLoad(
+    async (api, signal) => {
+      const time = at === null ? {} : { at_time: at.toISOString() };
+      return await api.getPortfolio({ query: { account_address: address, ...time }, signal });
+    },
+    [address, at?.getTime()],
+  );
+  const holdings = portfolio.data?.data.holdings ?? [];
+  const chosen = holdings.find(({ token_address }) => token_address === token) ?? holdings.find(isFungible);
+  return (
+    <>
+      {begins !== null && <TimeSlider from={new Date(begins)} to={opened} onChange={setAt} />}
+      <Loading of={portfolio}>
+        {({ data, complete }) => (
+          <>
+            <dl class="figures">
+              <Figure name="Value" data-figure="value">
+                <Usd value={data.total_usd} />
+              </Figure>
+              <Figure name="Holdings">{countText(data.holdings_count)}</Figure>
+              <Figure name="Without a price">{countText(data.untracked_count)}</Figure>
+              <Figure name="As of">
+                <Time at={data.as_of} />
+              </Figure>
+            </dl>
+            {complete === false && <p class="note">Balances that are not known yet are left out.</p>}
+          </>
+        )}
+      </Loading>
+      {begins !== null && (
+        <div class="columns">
+          <ValueCurve address={address} begins={new Date(begins)} opened={opened} />
+          {chosen !== undefined && (
+            <BalanceCurve address={address} holding={chosen} begins={new Date(begins)} opened={opened} />
+          )}
+        </div>
+      )}
+      <Panel title="Holdings">
+        <Loading of={portfolio}>
+          {({ data }) => (
+            <Holdings rows={data.holdings} total={data.total_usd} chosen={chosen} onChoose={setToken} />
+          )}
+        </Loading>
+      </Panel>
+    </>
+  );
+}
+
+const isFungible = ({ is_erc20 }: Holding): boolean => is_erc20;
+
+const STEPS = 200;
+/** The portfolio is read once the slider rests. */
+const REST_MS = 300;
+
+function TimeSlider({
+  from,
+  to,
+  onChange,
+}: {
+  readonly from: Date;
+  readonly to: Date;
+  readonly onChange: (at: Date | null) => void;
+}): JSX.Element {
+  const id = useId();
+  const [step, setStep] = useState(STEPS);
+  const at = new Date(from.getTime() + ((to.getTime() - from.getTime()) * step) / STEPS);
+  useEffect(() => {
+    const timer = setTimeout(() => onChange(step === STEPS ? null : at), REST_MS);
+    return () => clearTimeout(timer);
+  }, [step]);
+  const text = step === STEPS ? 'now' : localTime(at);
+  return (
+    <div class="slider">
+      <label for={id}>Portfolio at</label>
+      <input
+        id={id}
+        type="range"
+        min={0}
+        max={STEPS}
+        value={step}
+        aria-valuetext={text}
+        onInput={({ currentTarget }) => setStep(Number(currentTarget.value))}
+      />
+      <output for={id} title={utcTime(at)}>
+        {text}
+      </output>
+      <button type="button" disabled={step === STEPS} onClick={() => setStep(STEPS)}>
+        Now
+      </button>
+    </div>
+  );
+}
+
+interface Span {
+  readonly address: string;
+  readonly begins: Date;
+  readonly opened: Date;
+}
+
+function ValueCurve({ address, begins, opened }: Span): JSX.Element {
+  const curve = useLoad(
+    async (api, signal) => await valuePoints(api, { address, begins, opened }, signal),
+    [address, begins.getTime(), opened.getTime()],
+  );
+  return (
+    <Panel title="Value">
+      <Loading of={curve}>
+        {(points) => <Plot label="Value in US dollars" points={points} axisText={usdAxis} />}
+      </Loading>
+    </Panel>
+  );
+}
+
+const usdAxis = (value: number): string => `$${axisNumber(value)}`;
+
+async function valuePoints(
+  api: TokenDataClient,
+  { address, begins, opened }: Span,
+  signal: AbortSignal,
+): Promise<PlotPoint[]> {
+  const span = opened.getTime() - begins.getTime();
+  const pointOf = (time: string, usd: number): PlotPoint => ({
+    time: Date.parse(time) / 1000,
+    value: usd,
+    text: usdText(usd),
+  });
+  const pointAt = async (time: Date): Promise<PlotPoint> => {
+    const query = { account_address: address, at_time: time.toISOString() };
+    const { data } = await api.getPortfolio({ query, signal });
+    return pointOf(data.as_of, data.total_usd);
+  };
+  if (span >= SHORT_SPAN_MS) {
+    const interval = span <= 20 * DAY_MS ? '1 hour' : span <= 800 * DAY_MS ? '1 day' : '1 week';
+    const { data } = await api.getPortfolioHistory({
+      query: {
+        account_address: address,
+        start_time: begins.toISOString(),
+        end_time: opened.toISOString(),
+        interval,
+      },
+      signal,
+    });
+    return [...data.map(({ timestamp, total_usd }) => pointOf(timestamp, total_usd)), await pointAt(opened)];
+  }
+  const points = [];
+  for (let i = 0; i < SAMPLES; i += 1)
+    points.push(await pointAt(new Date(begins.getTime() + (span * i) / (SAMPLES - 1))));
+  return points;
+}
+
+function BalanceCurve({
+  address,
+  holding,
+  begins,
+  opened,
+}: Span & { readonly holding: Holding }): JSX.Element {
+  const { token_address: token, decimals } = holding;
+  const symbol = printable(holding.symbol ?? '') || 'Token';
+  const curve = useLoad(
+    async (api, signal) => {
+      const { data } = await api.getBalanceHistory({
+        query: {
+          account_address: address,
+          token_address: token,
+          start_time: begins.toISOString(),
+          end_time: opened.toISOString(),
+        },
+        signal,
+      });
+      return data.map(({ time, balance }) => ({
+        time: Date.parse(time) / 1000,
+        value: Number(BigInt(balance)) / 10 ** decimals,
+        text: `${amountText(BigInt(balance), decimals)} ${symbol}`,
+      }));
+    },
+    [address, token, begins.getTime(), opened.getTime()],
+  );
+  return (
+    <Panel title={`Balance: ${symbol}`}>
+      <Loading of={curve}>
+        {(points) => <Plot label={`Balance of ${symbol}`} points={points} kind="steps" />}
+      </Loading>
+    </Panel>
+  );
+}
+
+function Holdings({
+  rows,
+  total,
+  chosen,
+  onChoose,
+}: {
+  readonly rows: readonly Holding[];
+  readonly total: number;
+  readonly chosen: Holding | undefined;
+  readonly onChoose: (token: string) => void;
+}): JSX.Element {
+  const shown = rows.filter(({ is_hidden }) => !is_hidden);
+  return (
+    <Table
+      caption="Holdings"
+      rows={shown}
+      keyOf={({ token_address }) => token_address}
+      empty="No holdings at this time."
+      columns={[
+        {
+          title: 'Token',
+          cell: ({ token_address, symbol }) => <TokenName address={token_address} symbol={symbol} />,
+        },
+        { title: 'Name', cell: ({ name }) => <bdi>{printable(name ?? '')}</bdi> },
+        {
+          title: 'Balance',
+          isNumber: true,
+          cell: ({ balance, decimals }) => <Amount value={balance} decimals={decimals} />,
+        },
+        { title: 'Price', isNumber: true, cell: ({ token_price_usd }) => <Usd value={token_price_usd} /> },
+        { title: 'Value', isNumber: true, cell: ({ balance_usd }) => <Usd value={balance_usd} /> },
+        {
+          title: 'Share',
+          isNumber: true,
+          cell: ({ balance_usd }) =>
+            balance_usd === null || total === 0 ? '' : `${((100 * balance_usd) / total).toFixed(1)} %`,
+        },
+        {
+          title: 'Curve',
+          cell: ({ token_address, symbol }) => (
+            <button
+              type="button"
+              aria-pressed={token_address === chosen?.token_address}
+              aria-label={`Show the balance of ${printable(symbol ?? '') || token_address} as a curve`}
+              onClick={() => onChoose(token_address)}
+            >
+              Balance
+            </button>
+          ),
+        },
+      ]}
+    />
+  );
+}

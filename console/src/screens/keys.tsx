@@ -1,0 +1,232 @@
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import type { ListApiKeysResponses } from 'token-data-service-client';
+
+import { useAction } from '../action.ts';
+import { countText, printable } from '../format.ts';
+import { fieldsOf } from '../forms.ts';
+import { useLoad } from '../loading.ts';
+import { Choice, ErrorNote, Field, Loading, Panel, Table } from '../ui/parts.tsx';
+import { Plot } from '../ui/plot.tsx';
+import { Secret, confirmed } from '../ui/secret.tsx';
+import { useTitle } from '../ui/title.ts';
+import { Time } from '../ui/values.tsx';
+
+type Key = ListApiKeysResponses[200][number];
+
+export function Keys(): JSX.Element {
+  useTitle('API keys');
+  const keys = useLoad(async (api, signal) => await api.listApiKeys({ signal }), []);
+  const [chosen, setChosen] = useState<number | null>(null);
+  const shown = keys.data?.find(({ id }) => id === chosen) ?? keys.data?.[0];
+  return (
+    <>
+      <h1>API keys</h1>
+      <Loading of={keys}>
+        {(rows) => <KeyList rows={rows} shown={shown} onChoose={setChosen} onDeleted={keys.reload} />}
+      </Loading>
+      {shown !== undefined && <Usage key={shown.id} of={shown} />}
+      <CreateKey onCreated={keys.reload} />
+    </>
+  );
+}
+
+function KeyList({
+  rows,
+  shown,
+  onChoose,
+  onDeleted,
+}: {
+  readonly rows: readonly Key[];
+  readonly shown: Key | undefined;
+  readonly onChoose: (id: number) => void;
+  readonly onDeleted: () => void;
+}): JSX.Element {
+  const remove = useAction(async (api, headers, key: Key) => {
+    await api.deleteApiKey({ body: { key_id: key.id }, headers });
+    onDeleted();
+  });
+  const ask = (key: Key): void => {
+    const question = `Delete the key “${printable(key.name)}”? From then on, calls with it are rejected.`;
+    if (confirmed(question)) void remove.run(key);
+  };
+  return (
+    <Panel
+      title="Keys"
+      aside={
+        <span class="quiet" data-figure="count">
+          {countText(rows.length)}
+        </span>
+      }
+    >
+      {remove.error !== null && <ErrorNote error={remove.error} />}
+      <Table
+        caption="API keys"
+        rows={rows}
+        keyOf={({ id }) => String(id)}
+        empty="No keys yet."
+        columns={[
+          { title: 'Name', cell: ({ name }) => <bdi>{printable(name)}</bdi> },
+          { title: 'Created', cell: ({ created_at }) => <Time at={created_at} /> },
+          {
+            title: 'Last used',
+            cell: ({ last_used_at }) =>
+              last_used_at === null ? <span class="quiet">never</span> : <Time at={last_used_at} />,
+          },
+          {
+            title: 'Actions',
+            cell: (key) => (
+              <span class="actions">
+                <button
+                  type="button"
+                  aria-pressed={key.id === shown?.id}
+                  aria-label={`Usage of ${printable(key.name)}`}
+                  onClick={() => onChoose(key.id)}
+                >
+                  Usage
+                </button>
+                <button
+                  type="button"
+                  disabled={remove.isBusy}
+                  aria-label={`Delete ${printable(key.name)}`}
+                  onClick={() => ask(key)}
+                >
+                  Delete
+                </button>
+              </span>
+            ),
+          },
+        ]}
+      />
+    </Panel>
+  );
+}
+
+const HOUR_MS = 3_600_000;
+const days = [
+  ['1', 'Day'],
+  ['7', 'Week'],
+  ['30', 'Month'],
+] as const;
+
+function Usage({ of }: { readonly of: Key }): JSX.Element {
+  const [span, setSpan] = useState<(typeof days)[number][0]>('1');
+  const usage = useLoad(
+    async (api, signal) => {
+      const start = new Date(Date.now() - Number(span) * 24 * HOUR_MS);
+      return await api.getApiKeyUsage({
+        path: { id: of.id },
+        query: { start_time: start.toISOString() },
+        signal,
+      });
+    },
+    [of.id, span],
+  );
+  return (
+    <Panel
+      title={`Usage of “${printable(of.name)}”`}
+      aside={<Choice label="Time" value={span} options={days} onChange={setSpan} />}
+    >
+      <Loading of={usage}>
+        {({ total_calls, start_time, end_time, data }) => (
+          <>
+            <p>
+              <span data-figure="calls">{countText(total_calls)}</span> calls
+            </p>
+            {total_calls > 0 && (
+              <Plot label="Calls an hour" kind="bars" points={hoursOf(start_time, end_time, data)} />
+            )}
+          </>
+        )}
+      </Loading>
+    </Panel>
+  );
+}
+
+/** Every hour, also those without a call, which the answer leaves out. */
+function hoursOf(
+  start: string,
+  end: string,
+  used: readonly { readonly hour: string; readonly calls: number; readonly successful_calls: number }[],
+) {
+  const byHour = new Map(used.map((one) => [Date.parse(one.hour), one]));
+  const first = Math.floor(Date.parse(start) / HOUR_MS) * HOUR_MS;
+  const count = Math.floor((Date.parse(end) - first) / HOUR_MS) + 1;
+  return Array.from({ length: count }, (_, i) => {
+    const hour = first + i * HOUR_MS;
+    const { calls = 0, successful_calls: good = 0 } = byHour.get(hour) ?? {};
+    return {
+      time: hour / 1000,
+      value: calls,
+      text: `${countText(calls)} calls, ${countText(good)} successful`,
+    };
+  });
+}
+
+const listOf = (text: string): string[] => text.split(/[\s,]+/).filter((one) => one !== '');
+
+function CreateKey({ onCreated }: { readonly onCreated: () => void }): JSX.Element {
+  const [secret, setSecret] = useState<string | null>(null);
+  const create = useAction(async (api, headers, form: HTMLFormElement) => {
+    const text = fieldsOf(form);
+    const { key } = await api.createApiKey({
+      headers,
+      body: {
+        name: text('name'),
+        allowed_origins: listOf(text('allowed_origins')),
+        allowed_ips: listOf(text('allowed_ips')),
+        rate_limit_per_hour: text('rate_limit_per_hour') === '' ? null : Number(text('rate_limit_per_hour')),
+        expires_at: text('expires_at') === '' ? null : new Date(text('expires_at')).toISOString(),
+      },
+    });
+    form.reset();
+    setSecret(key);
+    onCreated();
+  });
+  return (
+    <Panel title="Create a key">
+      {secret !== null && <Secret name="API key" value={secret} onDone={() => setSecret(null)} />}
+      <form
+        class="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void create.run(event.currentTarget);
+        }}
+      >
+        <Field label="Name" name="name" required maxLength={100} errors={create.errorsOf('name')} />
+        <Field
+          label="Allowed origins"
+          name="allowed_origins"
+          hint="Empty: all. Separate by spaces: https://example.org *.example.org"
+          errors={create.errorsOf('allowed_origins')}
+        />
+        <Field
+          label="Allowed IP addresses"
+          name="allowed_ips"
+          hint="Empty: all. Addresses or networks: 203.0.113.0/24"
+          errors={create.errorsOf('allowed_ips')}
+        />
+        <Field
+          label="Calls an hour"
+          name="rate_limit_per_hour"
+          type="number"
+          min={1}
+          max={2_147_483_647}
+          hint="Empty: the limit of the service"
+          errors={create.errorsOf('rate_limit_per_hour')}
+        />
+        <Field
+          label="Expires"
+          name="expires_at"
+          type="datetime-local"
+          hint="Local time. Empty: never"
+          errors={create.errorsOf('expires_at')}
+        />
+        {create.error !== null && <ErrorNote error={create.error} />}
+        <button type="submit" class="main" disabled={create.isBusy}>
+          {create.isBusy ? 'Creating…' : 'Create key'}
+        </button>
+      </form>
+    </Panel>
+  );
+}

@@ -1,0 +1,215 @@
+import type { JSX } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import UPlot from 'uplot';
+import 'uplot/dist/uPlot.min.css';
+
+import { localTime } from '../format.ts';
+
+/** A point; `text` is its exact value, which is shown under the cursor. */
+export interface PlotPoint {
+  /** Unix seconds. */
+  readonly time: number;
+  readonly value: number;
+  readonly text: string;
+}
+
+/** Of a price in one interval. */
+export interface Candle extends PlotPoint {
+  readonly open: number;
+  readonly high: number;
+  readonly low: number;
+}
+
+type Kind = 'line' | 'steps' | 'bars' | 'candles';
+
+interface PlotProps {
+  readonly label: string;
+  readonly points: readonly (PlotPoint | Candle)[];
+  readonly kind?: Kind;
+  readonly height?: number;
+  /** Text of a mark of the vertical axis. */
+  readonly axisText?: (value: number) => string;
+}
+
+const compact = new Intl.NumberFormat('en-US', { notation: 'compact', maximumSignificantDigits: 4 });
+
+/** Text of a mark of an axis; a rounded one, in few characters. */
+export const axisNumber = (value: number): string =>
+  Math.abs(value) >= 1e15 ? value.toExponential(1).replace('e+', 'e') : compact.format(value);
+
+/** Values over local time. The newest, lowest and highest are also in words, for those who do not see it. */
+export function Plot(props: PlotProps): JSX.Element {
+  const { label, points, kind = 'line', height = 200 } = props;
+  const holder = useRef<HTMLDivElement>(null);
+  const [at, setAt] = useState<number | null>(null);
+  const scheme = useScheme();
+  useEffect(() => {
+    const { current } = holder;
+    if (current === null || points.length === 0) return;
+    const plot = new UPlot(optionsOf(props, current, setAt), dataOf(points, kind), current);
+    const observer = new ResizeObserver(() => plot.setSize({ width: current.clientWidth, height }));
+    observer.observe(current);
+    return () => {
+      observer.disconnect();
+      plot.destroy();
+    };
+  }, [points, kind, height, label, scheme]);
+  const last = points.at(-1);
+  if (last === undefined) return <p class="quiet empty">No points in this time.</p>;
+  const shown = (at === null ? undefined : points[at]) ?? last;
+  return (
+    <figure class="plot" aria-label={inWords(label, points)} role="img">
+      <div class="plot-at" aria-hidden="true">
+        {localTime(new Date(shown.time * 1000))} <b>{shown.text}</b>
+      </div>
+      <div ref={holder} />
+    </figure>
+  );
+}
+
+function inWords(label: string, points: readonly PlotPoint[]): string {
+  const sorted = points.toSorted((a, b) => a.value - b.value);
+  return `${label}: ${points.length} points, newest ${points.at(-1)?.text}, lowest ${sorted[0]?.text}, highest ${sorted.at(-1)?.text}`;
+}
+
+/** Changes with the scheme of the system, which the colours of a drawing follow. */
+function useScheme(): boolean {
+  const [isDark, setDark] = useState(() => matchMedia('(prefers-color-scheme: dark)').matches);
+  useEffect(() => {
+    const query = matchMedia('(prefers-color-scheme: dark)');
+    const update = (): void => setDark(query.matches);
+    query.addEventListener('change', update);
+    return () => query.removeEventListener('change', update);
+  }, []);
+  return isDark;
+}
+
+function dataOf(points: readonly (PlotPoint | Candle)[], kind: Kind): UPlot.AlignedData {
+  const times = points.map(({ time }) => time);
+  const values = points.map(({ value }) => value);
+  if (kind !== 'candles') return [times, values];
+  const candles = points.filter((point): point is Candle => 'open' in point);
+  // Highs and lows take part so that the axis has room for them.
+  return [times, values, candles.map(({ high }) => high), candles.map(({ low }) => low)];
+}
+
+function optionsOf(
+  { points, kind = 'line', height = 200, axisText = axisNumber }: PlotProps,
+  holder: HTMLElement,
+  setAt: (index: number | null) => void,
+): UPlot.Options {
+  const color = colorsOf(holder);
+  const axis: UPlot.Axis = {
+    stroke: color('--quiet'),
+    grid: { stroke: color('--line'), width: 1 },
+    ticks: { stroke: color('--line'), width: 1 },
+    font: '11px system-ui, sans-serif',
+  };
+  const isCandles = kind === 'candles';
+  const paths = pathsOf(kind);
+  const series: UPlot.Series = {
+    stroke: color('--accent'),
+    width: isCandles ? 0 : 1.5,
+    points: { show: !isCandles && points.length === 1 },
+    ...(kind === 'bars' ? { fill: color('--accent') } : {}),
+    ...(paths === undefined ? {} : { paths }),
+  };
+  const hidden: UPlot.Series = { paths: () => null, points: { show: false } };
+  return {
+    width: holder.clientWidth,
+    height,
+    legend: { show: false },
+    cursor: { y: false, points: { show: !isCandles }, drag: { x: true, y: false } },
+    scales: {
+      x: { range: (_plot, from, to) => timeRange(points, [from, to], kind) },
+      y: { range: (_plot, low, high) => rangeOf(low, high, kind) },
+    },
+    axes: [
+      { ...axis, space: 70, values: (_plot, marks, _axis, _space, step) => timeTexts(marks, step) },
+      { ...axis, size: 62, incrs: STEPS, values: (_plot, marks) => marks.map(axisText) },
+    ],
+    series: isCandles ? [{}, series, hidden, hidden] : [{}, series],
+    hooks: {
+      setCursor: [(plot) => setAt(plot.cursor.idx ?? null)],
+      ...(isCandles
+        ? {
+            draw: [
+              (plot) =>
+                drawCandles(
+                  plot,
+                  points.filter((one): one is Candle => 'open' in one),
+                  color,
+                ),
+            ],
+          }
+        : {}),
+    },
+  };
+}
+
+/** Of lines: those of the library. */
+function pathsOf(kind: Kind): UPlot.Series.PathBuilder | undefined {
+  if (kind === 'bars') return UPlot.paths.bars?.({ size: [0.7, 40] });
+  if (kind === 'steps') return UPlot.paths.stepped?.({ align: 1 });
+  return kind === 'candles' ? () => null : undefined;
+}
+
+const colorsOf =
+  (holder: HTMLElement) =>
+  (name: string): string =>
+    getComputedStyle(holder).getPropertyValue(name).trim();
+
+/** Between the marks of the vertical axis; those of the library end at 1e16. */
+const STEPS = Array.from({ length: 120 }, (_, i) => [1, 2, 5].map((digit) => digit * 10 ** (i - 30))).flat();
+
+const DAY_SECONDS = 86_400;
+const HALF_HOUR_SECONDS = 1800;
+
+/** Bars and candles need half a step at both ends; a single point some time around it. */
+function timeRange(points: readonly PlotPoint[], [from, to]: [number, number], kind: Kind): [number, number] {
+  const [first, second] = points;
+  if (first === undefined) return [from, to];
+  if (second === undefined) return [first.time - HALF_HOUR_SECONDS, first.time + HALF_HOUR_SECONDS];
+  const room = kind === 'bars' || kind === 'candles' ? (second.time - first.time) / 2 : 0;
+  return [from - room, to + room];
+}
+
+/** Local times of the marks of an axis: the day where a mark begins one, and at the first. */
+function timeTexts(marks: readonly number[], step: number): string[] {
+  let day = '';
+  return marks.map((mark) => {
+    const [date = '', time = ''] = localTime(new Date(mark * 1000)).split(' ');
+    if (step >= DAY_SECONDS) return date;
+    const text = step < 60 ? time : time.slice(0, 5);
+    const line = date === day ? text : `${text}\n${date}`;
+    day = date;
+    return line;
+  });
+}
+
+/** Bars and steps stand on zero; other plots fill the height, with some room. */
+function rangeOf(low: number, high: number, kind: Kind): [number, number] {
+  const from = kind === 'bars' || kind === 'steps' ? Math.min(0, low) : low;
+  const room = (high - from || Math.abs(high) || 1) * 0.06;
+  return [from === 0 ? 0 : from - room, high + room];
+}
+
+function drawCandles(plot: UPlot, candles: readonly Candle[], color: (name: string) => string): void {
+  const { ctx } = plot;
+  const x = (time: number): number => Math.round(plot.valToPos(time, 'x', true));
+  const y = (value: number): number => Math.round(plot.valToPos(value, 'y', true));
+  const [first, second] = candles;
+  const step = first === undefined || second === undefined ? 20 : x(second.time) - x(first.time);
+  const width = Math.max(1, Math.min(14 * devicePixelRatio, Math.floor(step * 0.7)));
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(plot.bbox.left, plot.bbox.top, plot.bbox.width, plot.bbox.height);
+  ctx.clip();
+  for (const { time, open, high, low, value: close } of candles) {
+    ctx.fillStyle = color(close >= open ? '--up' : '--down');
+    ctx.fillRect(x(time), y(high), Math.max(1, devicePixelRatio), y(low) - y(high));
+    const top = y(Math.max(open, close));
+    ctx.fillRect(x(time) - Math.floor(width / 2), top, width, Math.max(1, y(Math.min(open, close)) - top));
+  }
+  ctx.restore();
+}

@@ -1,0 +1,40 @@
+import type { StreamOptions } from 'token-data-service-client';
+import { useEffect, useState } from 'preact/hooks';
+
+import { NOTHING, applyMessage } from './live.ts';
+import type { Live } from './live.ts';
+import { client, shownError } from './loading.ts';
+
+/** Messages are shown together: a chain may have a hundred transfers a second. */
+const FLUSH_MS = 250;
+
+/** Follows the stream while the screen is shown; `from` null: not yet. */
+export function useLive(options: Pick<StreamOptions, 'token' | 'account'>, from: number | null): Live {
+  const [live, setLive] = useState(NOTHING);
+  useEffect(() => {
+    if (from === null) return;
+    const ended = new AbortController();
+    let state = NOTHING;
+    let isDirty = false;
+    const timer = setInterval(() => {
+      if (isDirty) setLive(state);
+      isDirty = false;
+    }, FLUSH_MS);
+    const follow = async (): Promise<void> => {
+      for await (const message of client().stream({ ...options, from, signal: ended.signal })) {
+        state = applyMessage(state, message);
+        isDirty = true;
+      }
+    };
+    follow().catch((error: unknown) => {
+      if (ended.signal.aborted) return;
+      state = { ...state, error: shownError(error) };
+      isDirty = true;
+    });
+    return () => {
+      ended.abort();
+      clearInterval(timer);
+    };
+  }, [options.token, options.account, from]);
+  return live;
+}

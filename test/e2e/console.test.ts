@@ -1,0 +1,465 @@
+import { createServer } from 'node:http';
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { readFileSync } from 'node:fs';
+
+import { parse } from 'csv-parse/sync';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+
+import { amountText, countText, usdText } from '../../console/src/format.ts';
+import { topics } from '../../schemas/topics.ts';
+import { browse } from '../support/browser.ts';
+import type { Browsing } from '../support/browser.ts';
+import { eventually } from '../support/service.ts';
+import { createSimulatedFeed } from '../support/simulated-feed.ts';
+import { createSimulatedGateway } from '../support/simulated-gateway.ts';
+import { simulatedService } from '../support/simulated-service.ts';
+import type { SimulatedService } from '../support/simulated-service.ts';
+
+const STRK = '0x04718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d';
+const ETH = '0x049d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7';
+const HEAD = 60;
+const BLOCK_SECONDS = 900;
+
+const transfers = z.object({
+  count: z.number(),
+  results: z.array(
+    z.object({
+      from_address: z.string(),
+      to_address: z.string(),
+      txhash: z.string(),
+      block: z.number(),
+      fee: z.string(),
+    }),
+  ),
+});
+const portfolio = z.object({ data: z.object({ total_usd: z.number(), holdings: z.array(z.unknown()) }) });
+const owned = z.object({
+  count: z.number(),
+  data: z.array(z.object({ token_address: z.string(), nft_token_id: z.string() })),
+});
+const progress = z.object({ totals: z.object({ transfers: z.number(), latest_block_overall: z.number() }) });
+
+/** Texts that run where a page takes them for markup, an attribute or a URL. */
+const corpus = [
+  '<script>window.ran=1</script>',
+  '<img src=x onerror=window.ran=1>',
+  '"><svg onload=window.ran=1>',
+  "' onmouseover='window.ran=1' x='",
+  'javascript:window.ran=1',
+  '{{constructor.constructor("window.ran=1")()}}',
+  '</title><script>window.ran=1</script>',
+  '\u202e<b>gpj.exe</b>\u0000\u2028',
+];
+const images = [
+  'javascript:window.ran=1',
+  'https://elsewhere.example/x.svg',
+  'data:text/html,<script>window.ran=1</script>',
+  `data:image/svg+xml,${encodeURIComponent('<svg xmlns="http://www.w3.org/2000/svg" onload="top.ran=1"><script>top.ran=1</script></svg>')}`,
+  '//elsewhere.example/x.png',
+  'blob:https://elsewhere.example/1',
+];
+
+let world: SimulatedService;
+let browsing: Browsing;
+let receiver: Server;
+let received: string[] = [];
+/** With transfers in and out, a value and NFTs. */
+let account: string;
+const closers: (() => Promise<unknown>)[] = [];
+
+const api = async <T>(path: string, schema: z.ZodType<T>): Promise<T> => {
+  const { status, json } = await world.service.get(path);
+  if (status !== 200) throw new Error(`${status} of ${path}`);
+  return schema.parse(json);
+};
+const main = () => browsing.page.locator('main');
+const figure = (name: string) => browsing.page.locator(`[data-figure="${name}"]`);
+const isLoaded = async (): Promise<void> => {
+  await expect.poll(async () => await main().locator('.loading').count()).toBe(0);
+};
+
+/** Goes to a screen as a link does, without losing what the page has recorded. */
+const open = async (path: string): Promise<void> => {
+  await browsing.page.goto(path);
+  await isLoaded();
+};
+
+const searchFor = async (text: string): Promise<void> => {
+  await browsing.page.getByRole('searchbox').fill(text);
+  await browsing.page.getByRole('button', { name: 'Search' }).click();
+};
+
+const logIn = async (): Promise<void> => {
+  const { username, password } = world.service.demo;
+  await browsing.page.getByLabel('User name or e-mail address').fill(username);
+  await browsing.page.getByLabel('Password').fill(password);
+  await browsing.page.getByRole('button', { name: 'Log in' }).click();
+};
+
+/** An account of the newest blocks that owns NFTs and few tokens of the fees' recipient. */
+async function findAccount(): Promise<string> {
+  const { results } = await api(`/api/transfers/?token=${ETH}&limit=100`, transfers);
+  for (const { from_address: one } of results) {
+    if (BigInt(one) === 0n) continue;
+    const { count } = await api(`/api/nft/owned-by/?account_address=${one}`, owned);
+    const { count: moved } = await api(`/api/transfers/?account=${one}&limit=1`, transfers);
+    const { data } = await api(`/api/portfolio/?account_address=${one}`, portfolio);
+    if (count > 1 && moved > 60 && data.total_usd > 0) return one;
+  }
+  throw new Error('no account with NFTs and a value');
+}
+
+beforeAll(async () => {
+  const [feed, gateway] = await Promise.all([createSimulatedFeed(), createSimulatedGateway()]);
+  closers.push(
+    () => feed.close(),
+    () => gateway.close(),
+  );
+  receiver = createServer((request, response) => {
+    received.push(request.url ?? '');
+    response.end('thanks');
+  });
+  await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve));
+  closers.push(async () => receiver.close());
+  const genesisTime = Math.floor(Date.now() / 1000) - (HEAD + 10) * BLOCK_SECONDS;
+  world = await simulatedService(
+    { initialHead: HEAD, blockSeconds: BLOCK_SECONDS, genesisTime, l1Height: 50 },
+    {
+      settings: {
+        PRICE_FEED_URL: feed.url,
+        TOKEN_LIST_URL: `${feed.url}/v1/starknet/tokens`,
+        IPFS_GATEWAY_URL: gateway.url,
+        NFT_ALLOW_NETWORKS: '127.0.0.0/8',
+        WEBHOOK_ALLOW_NETWORKS: '127.0.0.0/8',
+      },
+    },
+  );
+  closers.push(() => world.close());
+  await eventually(async () => {
+    const { totals } = await api('/api/indexer/progress/', progress);
+    expect(totals.latest_block_overall).toBe(HEAD);
+  }, 120_000);
+  account = await eventually(findAccount, 60_000, 1000);
+  browsing = await browse(world.service.baseUrl, '.cache/console');
+  closers.push(() => browsing.close());
+}, 240_000);
+afterAll(async () => {
+  for (const close of closers.toReversed()) await close();
+});
+afterEach(async () => {
+  expect(await browsing.problems()).toEqual([]);
+});
+
+describe('the console in a browser', () => {
+  test('lets a person in by user name and password, and says why not', async () => {
+    const { page } = browsing;
+    await page.goto('/');
+    await browsing.check('log-in');
+    await page.getByLabel('User name or e-mail address').fill('demo');
+    await page.getByLabel('Password').fill('wrong');
+    await page.getByRole('button', { name: 'Log in' }).click();
+    await expect
+      .poll(async () => await page.getByRole('alert').textContent())
+      .toContain('Unable to log in with provided credentials.');
+    await logIn();
+    await page.getByRole('heading', { name: 'Token transfers on Starknet' }).waitFor();
+    // Nothing that the browser would send by itself.
+    expect(await page.context().cookies()).toEqual([]);
+  });
+
+  test('shows the head, and new blocks and a reorg as they happen', async () => {
+    const { page } = browsing;
+    await page.getByText('Newest blocks').waitFor();
+    const { totals } = await api('/api/indexer/progress/', progress);
+    const head = async (): Promise<string | null> => await figure('head').locator('a').textContent();
+    await expect.poll(head).toBe(countText(HEAD));
+    expect(await figure('transfers').textContent()).toBe(countText(totals.transfers));
+    world.node.control({ command: 'advance', blocks: 2 });
+    await expect.poll(head).toBe(countText(HEAD + 2));
+    const newest = page
+      .getByRole('region', { name: 'Newest blocks' })
+      .locator('tbody tr')
+      .first()
+      .locator('a');
+    const hashOf = (height: number): bigint => BigInt(world.node.ledger.at(height)?.hash ?? 0);
+    const shownHash = async (): Promise<bigint> => BigInt((await newest.getAttribute('title')) ?? 0);
+    const before = await shownHash();
+    expect(before).toBe(hashOf(HEAD + 2));
+    world.node.control({ command: 'reorg', depth: 1, length: 1, force: true });
+    await expect.poll(shownHash).not.toBe(before);
+    expect(await shownHash()).toBe(hashOf(HEAD + 2));
+    await page.emulateMedia({ colorScheme: 'dark' });
+    await browsing.check('home-dark');
+    await page.emulateMedia({ colorScheme: 'light' });
+    await browsing.check('home');
+  });
+
+  test('finds tokens, blocks, transactions and accounts', async () => {
+    const { page } = browsing;
+    const { results } = await api(`/api/transfers/?account=${account}&limit=1`, transfers);
+    const [{ txhash, block, fee } = { txhash: '', block: 0, fee: '' }] = results;
+    await searchFor('usd c');
+    await page.getByRole('link', { name: 'USDC' }).waitFor();
+    await browsing.check('search');
+
+    await searchFor(String(block));
+    await page.getByRole('heading', { name: `Block ${block}` }).waitFor();
+    const { count } = await api(`/api/transfers/?block=${block}&limit=1`, transfers);
+    await expect.poll(async () => await figure('count').textContent()).toBe(countText(count));
+    await browsing.check('block');
+
+    await searchFor(txhash);
+    await page.getByRole('heading', { name: `Transaction ${txhash}` }).waitFor();
+    await expect
+      .poll(async () => await figure('fee').getByRole('button').getAttribute('title'))
+      .toContain(amountText(BigInt(fee), 18));
+    await browsing.check('transaction');
+
+    await searchFor(account.replace(/^0x0*/, '0x'));
+    await page.getByRole('heading', { name: `Account ${account}` }).waitFor();
+  });
+
+  test('shows the portfolio of an account now and at a time', async () => {
+    const { page } = browsing;
+    await open(`/account/${account}`);
+    const shown = async (): Promise<string> =>
+      (await figure('value').getByRole('button').getAttribute('title'))?.split(' ')[0] ?? '';
+    const now = await api(`/api/portfolio/?account_address=${account}`, portfolio);
+    await expect.poll(shown).toBe(usdText(now.data.total_usd));
+    await page.locator('.plot canvas').nth(1).waitFor();
+    await browsing.check('account');
+
+    await page.getByLabel('Portfolio at').fill('60');
+    await expect.poll(shown).not.toBe(usdText(now.data.total_usd));
+    const at = await page.locator('.figure', { hasText: 'As of' }).locator('time').getAttribute('datetime');
+    const then = await api(`/api/portfolio/?account_address=${account}&at_time=${at}`, portfolio);
+    expect(await shown()).toBe(usdText(then.data.total_usd));
+    expect(await main().locator('tbody tr').count()).toBe(then.data.holdings.length);
+  });
+
+  test('lists the transfers of an account to the end, filters them and saves what is shown', async () => {
+    const { page } = browsing;
+    await open(`/account/${account}`);
+    await page.getByRole('link', { name: 'Transfers', exact: true }).click();
+    const { count } = await api(`/api/transfers/?account=${account}&limit=1`, transfers);
+    await expect.poll(async () => await figure('count').textContent()).toContain(countText(count));
+    const rows = main().locator('tbody tr');
+    await expect.poll(async () => await rows.count()).toBe(50);
+    await browsing.check('transfers');
+    await page.evaluate('scrollTo(0, document.body.scrollHeight)');
+    await expect.poll(async () => await rows.count()).toBeGreaterThan(50);
+
+    await page.getByLabel('Direction').selectOption('in');
+    const into = await api(`/api/transfers/?to_account=${account}&limit=50`, transfers);
+    await expect.poll(async () => await figure('count').textContent()).toContain(countText(into.count));
+    await expect.poll(async () => await rows.count()).toBe(Math.min(50, into.count));
+    const saving = page.waitForEvent('download');
+    await page.getByRole('button', { name: /^CSV/ }).click();
+    const saved = z
+      .array(z.object({ transaction: z.string(), to: z.string() }))
+      .parse(parse(readFileSync(await (await saving).path(), 'utf8'), { columns: true }));
+    expect(saved.map(({ transaction }) => transaction)).toEqual(into.results.map(({ txhash }) => txhash));
+    expect(new Set(saved.map(({ to }) => to))).toEqual(new Set([account]));
+  });
+
+  test('copies the exact amount', async () => {
+    const { page } = browsing;
+    const amount = main().locator('td.number button.copy').first();
+    const full = (await amount.getAttribute('title'))?.split(' ')[0] ?? '';
+    await amount.click();
+    await expect
+      .poll(async () => await page.evaluate('navigator.clipboard.readText()'))
+      .toBe(full.replaceAll(',', ''));
+  });
+
+  test('shows the NFTs of an account, with images of the gateway', async () => {
+    const { page } = browsing;
+    await open(`/account/${account}?view=nfts`);
+    const { count } = await api(`/api/nft/owned-by/?account_address=${account}`, owned);
+    await expect.poll(async () => await figure('count').textContent()).toBe(countText(count));
+    expect(await page.locator('.card').count()).toBe(Math.min(24, count));
+    await browsing.check('nfts');
+  });
+
+  test('shows the price and the transfers of a token', async () => {
+    const token = await api(`/api/tokens/${STRK}/`, z.object({ current_price_usd: z.string() }));
+    await open(`/token/${STRK}`);
+    await expect
+      .poll(async () => await figure('price').getByRole('button').getAttribute('title'))
+      .toContain(`${usdText(token.current_price_usd)} `);
+    await browsing.page.locator('.plot canvas').waitFor();
+    expect(await main().locator('tbody tr').count()).toBe(50);
+    await browsing.check('token');
+  });
+
+  test('creates a key, which works until it is deleted', async () => {
+    const { page } = browsing;
+    await page.getByRole('link', { name: 'API keys' }).click();
+    await page.getByLabel('Name').fill(corpus[1] ?? '');
+    await page.getByLabel('Allowed IP addresses').fill('nowhere');
+    await page.getByRole('button', { name: 'Create key' }).click();
+    await page.getByText('Enter an IP address or a network in CIDR notation.').first().waitFor();
+    await page.getByLabel('Allowed IP addresses').fill('127.0.0.0/8, ::1');
+    await page.getByRole('button', { name: 'Create key' }).click();
+    const key = (await page.locator('.secret code').textContent()) ?? '';
+    await browsing.check('keys');
+    const use = async (): Promise<number> =>
+      (await world.service.get('/api/indexer/progress/', { 'api-key': key })).status;
+    expect(await use()).toBe(200);
+    await page.getByRole('button', { name: 'I have kept it' }).click();
+    expect(await page.content()).not.toContain(key);
+    page.once('dialog', (dialog) => void dialog.accept());
+    await page.getByRole('button', { name: `Delete ${corpus[1]}` }).click();
+    await expect.poll(async () => await main().locator('tbody tr').count()).toBe(1);
+    expect(await use()).toBe(401);
+  });
+
+  test('creates a webhook, sends a test and shows its delivery', async () => {
+    const { page } = browsing;
+    await page.getByRole('link', { name: 'Webhooks' }).click();
+    const name = corpus[2] ?? '';
+    await page.getByLabel('Name').fill(name);
+    await page.getByLabel('URL').fill(`http://127.0.0.1:${(receiver.address() as AddressInfo).port}/hook`);
+    await page.getByRole('button', { name: 'Create webhook' }).click();
+    await page.locator('.secret code').waitFor();
+    await browsing.check('webhooks');
+    await page.getByRole('link', { name }).click();
+    received = [];
+    await page.getByRole('button', { name: 'Send a test' }).click();
+    await page.locator('.deliveries .tag.good').waitFor();
+    expect(received).toEqual(['/hook']);
+    await page.locator('.deliveries summary').click();
+    await page.getByRole('region', { name: 'Response' }).getByText('thanks').waitFor();
+    await browsing.check('webhook');
+  });
+
+  test('shows the API reference of the service itself', async () => {
+    const { page } = browsing;
+    await page.getByRole('link', { name: 'API reference' }).click();
+    await page.getByText('Account and keys').first().waitFor();
+    await browsing.check('reference');
+  });
+
+  test('runs nothing that is written in names, symbols and links', async () => {
+    const { page } = browsing;
+    const publisher = world.inspected.kafka.publisher();
+    const observed = { v: 1 as const, observed_at: Date.now() };
+    const held = await api(`/api/nft/owned-by/?account_address=${account}`, owned);
+    const nfts = held.data.slice(0, images.length);
+    await publisher.publish(topics.tokens, [
+      {
+        key: ETH,
+        value: topics.tokens.schema.parse({
+          ...observed,
+          type: 'token.described',
+          token: ETH,
+          standard: 'erc20',
+          class_hash: null,
+          name: corpus[0],
+          symbol: corpus[1],
+          decimals: 18,
+          block: 0,
+        }),
+      },
+      ...corpus.map((text, i) => {
+        const token = `0x${(4096 + i).toString(16).padStart(64, '0')}`;
+        const described = {
+          type: 'token.described',
+          standard: 'erc20',
+          class_hash: null,
+          decimals: 18,
+          block: 0,
+        };
+        const value = { ...observed, ...described, token, name: `evil ${text}`, symbol: text };
+        return { key: token, value: topics.tokens.schema.parse(value) };
+      }),
+    ]);
+    await publisher.publish(
+      topics.nft,
+      nfts.map(({ token_address: token, nft_token_id: id }, i) => ({
+        key: `${token}:${id}`,
+        value: topics.nft.schema.parse({
+          ...observed,
+          type: 'nft.metadata_fetched',
+          token,
+          token_id: id,
+          uri: 'ipfs://x',
+          name: `evil ${corpus[i]}`,
+          description: corpus[i],
+          image: images[i],
+          external_url: images[i],
+          animation_url: images[i],
+          attributes: [{ trait_type: corpus[i], value: corpus[i] }],
+        }),
+      })),
+    );
+    await publisher.close();
+    await expect
+      .poll(async () => (await world.service.get('/api/tokens/?search=evil')).json)
+      .toMatchObject({ count: corpus.length });
+    const screens = [
+      '/search?q=evil',
+      `/search?q=${encodeURIComponent(corpus[1] ?? '')}`,
+      `/token/${ETH}`,
+      `/token/0x${(4096).toString(16).padStart(64, '0')}`,
+      `/account/${account}`,
+      `/account/${account}?view=transfers`,
+      `/account/${account}?view=nfts`,
+      '/webhooks',
+      '/',
+    ];
+    for (const screen of screens) {
+      await open(screen);
+      if (screen === '/search?q=evil')
+        await expect.poll(async () => await main().locator('tbody tr').count()).toBe(corpus.length);
+      if (screen.endsWith('nfts')) {
+        await expect
+          .poll(async () => await page.locator('.card', { hasText: 'evil' }).count())
+          .toBe(nfts.length);
+        await browsing.check('nfts-hostile');
+      }
+      await page
+        .locator('main bdi')
+        .first()
+        .hover({ trial: true })
+        .catch(() => {});
+      expect(await browsing.problems(), screen).toEqual([]);
+    }
+  });
+
+  test('changes nothing for another site', async () => {
+    const { page } = browsing;
+    const site = createServer((_request, response) => {
+      response.setHeader('content-type', 'text/html');
+      response.end(`<form method="post" enctype="text/plain" action="${world.service.baseUrl}/api/users/auth/create-api-key/">
+        <input name='{"name":"stolen","x":"' value='"}'></form><script>document.forms[0].submit()</script>`);
+    });
+    await new Promise<void>((resolve) => site.listen(0, '127.0.0.1', resolve));
+    const answered = page.waitForResponse(/create-api-key/);
+    await page.goto(`http://127.0.0.1:${(site.address() as AddressInfo).port}/`);
+    expect((await answered).status()).toBe(401);
+    site.close();
+    await open('/keys');
+    await expect.poll(async () => await figure('count').textContent()).toBe('1');
+  });
+
+  test('ends the session at log-out, also at the service', async () => {
+    const { page } = browsing;
+    const token = z
+      .object({ token: z.string() })
+      .parse(JSON.parse(String(await page.evaluate('sessionStorage.getItem("session")')))).token;
+    const keys = async (): Promise<number> =>
+      (await world.service.get('/api/users/auth/api-keys/', { authorization: `Bearer ${token}` })).status;
+    expect(await keys()).toBe(200);
+    // Another tab has the session too, until it ends.
+    const other = await page.context().newPage();
+    await other.goto('/keys');
+    await other.getByRole('heading', { name: 'API keys' }).waitFor();
+    await page.getByRole('button', { name: 'Log out' }).click();
+    await page.getByRole('heading', { name: 'Log in' }).waitFor();
+    await other.getByRole('heading', { name: 'Log in' }).waitFor();
+    await expect.poll(keys).toBe(401);
+  });
+});
