@@ -66,10 +66,9 @@ describe.each(pages)('%s', (page) => {
   test('names no npm script that does not exist', () => {
     const scriptsOf = (file: string): string[] =>
       Object.keys((JSON.parse(textOf(file)) as { scripts: Record<string, string> }).scripts);
-    const [root, client] = [scriptsOf('package.json'), scriptsOf('client/package.json')];
-    const named = [...textOf(page).matchAll(/npm run ([a-z:]+)( -w client)?/g)];
+    const named = [...textOf(page).matchAll(/npm run ([a-z:]+)(?: -w (client|console))?/g)];
     const unknown = named.filter(
-      ([, name = '', inClient]) => !(inClient === undefined ? root : client).includes(name),
+      ([, name = '', workspace = '.']) => !scriptsOf(join(workspace, 'package.json')).includes(name),
     );
     expect(unknown.map(([text]) => text)).toEqual([]);
   });
