@@ -16,6 +16,7 @@ const WORKING_TABLES = [
   'alarms',
   'role_processes',
   'chunk_writers',
+  'chunk_map',
   'observer_progress',
   'repairs_left',
   'webhook_deliveries',

@@ -1037,6 +1037,104 @@ export type DomainReport = {
     reviewed_at: string | null;
 };
 
+export type Pipeline = {
+    updated_at: string;
+    /**
+     * False while Kafka is unavailable
+     */
+    log_available: boolean;
+    l1_height: number | null;
+    /**
+     * In the order of the data: node, log, projections, API
+     */
+    stages: Array<PipelineStage>;
+    alarms: Array<PipelineAlarm>;
+    roles: Array<{
+        name: string;
+        state: 'working' | 'stalled' | 'missing';
+        since: string | null;
+        detail: string | null;
+        /**
+         * Seen within the last hour. Of `api` only the process that answers: it writes no heartbeat
+         */
+        processes: Array<{
+            /**
+             * Host, process id and a random part
+             */
+            process: string;
+            started_at: string;
+            /**
+             * Last heartbeat; one is due every 2 s
+             */
+            seen_at: string;
+            /**
+             * `late`: no heartbeat for 5 s; `silent`: for 12 s; `stopped`: it has ended gracefully
+             */
+            state: 'live' | 'late' | 'silent' | 'stopped';
+        }>;
+    }>;
+    /**
+     * Indexed during the last minute; null without measurements
+     */
+    throughput: {
+        /**
+         * The time over which the rates were measured
+         */
+        seconds: number;
+        blocks_per_second: number;
+        transfers_per_second: number;
+    } | null;
+    repairs: {
+        pending: number;
+        oldest: string | null;
+    };
+    /**
+     * Open entries of the quarantine
+     */
+    quarantined: number;
+};
+
+export type PipelineStage = {
+    /**
+     * `node`, `log`, the name of a projection, or `api`
+     */
+    name: string;
+    kind: 'node' | 'log' | 'projection' | 'api';
+    /**
+     * Highest block of this stage; null before the first, and for projections of other topics
+     */
+    height: number | null;
+    /**
+     * Blocks behind the head of the node
+     */
+    lag_blocks: number | null;
+    /**
+     * Age of the highest block while the stage is behind; 0 at the head; null while it is unknown
+     */
+    lag_seconds: number | null;
+    /**
+     * Messages of its topic that a projection has not processed; null while Kafka is unavailable
+     */
+    lag_messages: number | null;
+    /**
+     * `behind`: has work left; `silent`: no heartbeat of its processes for 5 s; `stalled`: no progress for `STALL_SECONDS`; `halted`: at a message that an operator must skip; `missing`: no process
+     */
+    state: 'ok' | 'behind' | 'silent' | 'stalled' | 'halted' | 'missing' | 'unknown';
+    detail: string | null;
+};
+
+export type PipelineAlarm = {
+    kind: 'alarm' | 'halt' | 'role' | 'redis';
+    name: string;
+    detail: string;
+    since: string | null;
+    meaning: string;
+    /**
+     * What an operator does about it
+     */
+    action: string;
+};
+
 export type LogInData = {
     body: {
         /**
@@ -6511,3 +6609,62 @@ export type GetDomainReportResponses = {
 };
 
 export type GetDomainReportResponse = GetDomainReportResponses[keyof GetDomainReportResponses];
+
+export type GetPipelineData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path?: never;
+    query?: never;
+    url: '/api/admin/pipeline/';
+};
+
+export type GetPipelineErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetPipelineError = GetPipelineErrors[keyof GetPipelineErrors];
+
+export type GetPipelineResponses = {
+    /**
+     * OK
+     */
+    200: Pipeline;
+};
+
+export type GetPipelineResponse = GetPipelineResponses[keyof GetPipelineResponses];
