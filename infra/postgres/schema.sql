@@ -390,6 +390,20 @@ CREATE TABLE tds.checkpoints (
   CONSTRAINT checkpoints_pkey PRIMARY KEY (consumer, build, topic, partition)
 );
 
+CREATE VIEW tds.chunk_map AS
+ SELECT name,
+    range_start,
+    range_end,
+    cursor,
+    final_height,
+    status,
+        CASE
+            WHEN lease_until > now() THEN holder
+            ELSE NULL::text
+        END AS writer,
+    updated_at
+   FROM tds.chunks;
+
 CREATE VIEW tds.chunk_writers AS
  SELECT name,
     range_end IS NULL AS is_live,
@@ -558,6 +572,27 @@ CREATE TABLE tds.projection_halts (
   reason text NOT NULL,
   halted_at timestamp with time zone DEFAULT now() NOT NULL,
   CONSTRAINT projection_halts_pkey PRIMARY KEY (projection, build, topic, partition)
+);
+
+CREATE TABLE tds.rebuild_runs (
+  id uuid NOT NULL,
+  projections text[] NOT NULL,
+  requested_by text NOT NULL,
+  state text DEFAULT 'running'::text NOT NULL,
+  phase text DEFAULT 'reading'::text NOT NULL,
+  messages_read bigint DEFAULT 0 NOT NULL,
+  messages_total bigint DEFAULT 0 NOT NULL,
+  rows_compared bigint DEFAULT 0 NOT NULL,
+  differences integer DEFAULT 0 NOT NULL,
+  differing jsonb DEFAULT '[]'::jsonb NOT NULL,
+  is_swapped boolean DEFAULT false NOT NULL,
+  error text,
+  abort_requested_at timestamp with time zone,
+  started_at timestamp with time zone DEFAULT now() NOT NULL,
+  updated_at timestamp with time zone DEFAULT now() NOT NULL,
+  finished_at timestamp with time zone,
+  CONSTRAINT rebuild_runs_pkey PRIMARY KEY (id),
+  CONSTRAINT rebuild_runs_state_check CHECK ((state = ANY (ARRAY['running'::text, 'finished'::text, 'failed'::text, 'aborted'::text])))
 );
 
 CREATE TABLE tds.recorded_blocks (
@@ -815,6 +850,8 @@ CREATE INDEX observer_attempts_done ON tds.observer_attempts USING btree (observ
 CREATE INDEX observer_attempts_due ON tds.observer_attempts USING btree (observer, next_at) WHERE (next_at IS NOT NULL);
 
 CREATE INDEX price_watch_due ON tds.price_watch USING btree (due_at) WHERE (due_at IS NOT NULL);
+
+CREATE INDEX rebuild_runs_newest ON tds.rebuild_runs USING btree (started_at DESC);
 
 CREATE INDEX repairs_by_height ON tds.repairs USING btree (height);
 

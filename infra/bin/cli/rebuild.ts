@@ -5,7 +5,6 @@ import type { StoredBuild } from '../../../projections/engine/builds.ts';
 import type { Projection } from '../../../projections/define.ts';
 import { projections } from '../../../projections/index.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
-import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
 import type { RebuildProgress, RebuildReport } from '../../../projections/engine/rebuild/rebuild.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { systemClock } from '../../clock.ts';
@@ -16,6 +15,7 @@ import { createMetrics } from '../../metrics.ts';
 import { commandConfig } from '../command-config.ts';
 import { withStores } from '../connect.ts';
 import type { Stores } from '../connect.ts';
+import { recordedRebuild } from '../operator/rebuild-runs.ts';
 import { sizeText, tableSizes } from '../operator/table-sizes.ts';
 import { showProgress, withInterrupt } from './progress.ts';
 
@@ -137,8 +137,9 @@ async function rebuildNow(
   const stopped = (): Error => new AppError('CONFLICT', 'Stopped; the next run resumes from here');
   try {
     return await withInterrupt(stopped, (signal) =>
-      rebuild({ pool, kafka, clickhouse, clock: systemClock, log, metrics, signal }, wanted, {
+      recordedRebuild({ pool, kafka, clickhouse, clock: systemClock, log, metrics, signal }, wanted, {
         swap,
+        requestedBy: 'operator',
         onProgress: progress.show,
       }),
     );

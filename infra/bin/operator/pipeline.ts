@@ -35,9 +35,42 @@ type RoleProcess = z.infer<typeof processRow>;
 
 /** The row of heights from the node to the API, with alarms, roles and throughput. */
 export async function readPipeline(
-  { pool, clickhouse, kafka, stallSeconds }: OperatorStores,
+  stores: OperatorStores,
   api: { readonly indexedHeight: number | null; readonly isRedisUp: boolean },
 ): Promise<PipelineAnswer> {
+  const read = await readStages(stores, api.indexedHeight);
+  const { status, processes, now } = read;
+  return {
+    updated_at: new Date(now).toISOString(),
+    log_available: status.isLogAvailable,
+    l1_height: status.chain.l1_height,
+    stages: stagesOf(read),
+    alarms: alarmsOf(status, api.isRedisUp),
+    roles: rolesOf(status, processes),
+    throughput: null,
+    repairs: { pending: status.repairs.pending, oldest: status.repairs.oldest?.toISOString() ?? null },
+    quarantined: status.quarantine.reduce((sum, { count }) => sum + count, 0),
+  };
+}
+
+/** The stages of the projections, and the topic that each reads. */
+export async function projectionStages(
+  stores: OperatorStores,
+): Promise<{ stages: PipelineStage[]; topics: ReadonlyMap<string, string> }> {
+  const read = await readStages(stores, null);
+  const { consumers } = read.status;
+  return {
+    stages: stagesOfProjections(read),
+    topics: new Map(
+      consumers.flatMap(({ role, consumer, topic }) => (role === 'project' ? [[consumer, topic]] : [])),
+    ),
+  };
+}
+
+async function readStages(
+  { pool, clickhouse, kafka, stallSeconds }: OperatorStores,
+  indexedHeight: number | null,
+): Promise<Read> {
   const [status, processes, served] = await Promise.all([
     readPipelineStatus(pool, kafka, stallSeconds),
     roleProcesses(pool),
@@ -45,24 +78,13 @@ export async function readPipeline(
   ]);
   const behind = chainConsumers(status).filter(({ lag }) => lag !== 0);
   const places = behind.map(({ partition, next_offset: offset }) => ({ partition, offset }));
-  const heights = [logHeight(status.chunks), api.indexedHeight].filter((height) => height !== null);
+  const heights = [logHeight(status.chunks), indexedHeight].filter((height) => height !== null);
   const [before, blocks] = await Promise.all([
     blocksBefore(clickhouse, served, places),
     blocksAt(clickhouse, served, heights),
   ]);
   const timeOf = (height: number): number | null => blocks.get(height)?.timestamp ?? null;
-  const now = Date.now();
-  return {
-    updated_at: new Date(now).toISOString(),
-    log_available: status.isLogAvailable,
-    l1_height: status.chain.l1_height,
-    stages: stagesOf({ status, processes, before, timeOf, indexedHeight: api.indexedHeight, now }),
-    alarms: alarmsOf(status, api.isRedisUp),
-    roles: rolesOf(status, processes),
-    throughput: null,
-    repairs: { pending: status.repairs.pending, oldest: status.repairs.oldest?.toISOString() ?? null },
-    quarantined: status.quarantine.reduce((sum, { count }) => sum + count, 0),
-  };
+  return { status, processes, before, timeOf, indexedHeight, now: Date.now() };
 }
 
 async function roleProcesses(db: Sql): Promise<RoleProcess[]> {
@@ -115,7 +137,7 @@ function stagesOf(read: Read): PipelineStage[] {
       detail: null,
     },
     { name: 'log', kind: 'log', ...log, lag_messages: null, ...stateOfLog(read, log) },
-    ...projectionStages(read),
+    ...stagesOfProjections(read),
     {
       name: 'api',
       kind: 'api',
@@ -160,7 +182,7 @@ function stateOfLog(read: Read, { lag_blocks: lag }: Progress): Pick<PipelineSta
   return { state: lag === 0 ? 'ok' : 'behind', detail: null };
 }
 
-function projectionStages(read: Read): PipelineStage[] {
+function stagesOfProjections(read: Read): PipelineStage[] {
   const { consumers } = read.status;
   const projected = consumers.filter(({ role }) => role === 'project');
   return [...Map.groupBy(projected, ({ consumer }) => consumer)].map(([name, own]) => {
