@@ -2,8 +2,11 @@ import type { ObjectStore } from '../infra/object-store/store.ts';
 import type { Sql } from '../infra/postgres/client.ts';
 import { apiKeyRoutes } from './accounts/api-key-routes.ts';
 import { sessionRoutes } from './accounts/session-routes.ts';
+import { historyRoutes } from './admin/history-routes.ts';
 import { pipelineRoutes } from './admin/pipeline-routes.ts';
 import type { PipelineRouteDeps } from './admin/pipeline-routes.ts';
+import { projectionRoutes } from './admin/projection-routes.ts';
+import { quarantineRoutes } from './admin/quarantine-routes.ts';
 import type { AdEvents } from './ads/events.ts';
 import { adRoutes } from './ads/routes.ts';
 import { createBalanceDeps } from './balances/reading.ts';
@@ -90,5 +93,8 @@ export function apiRoutes(deps: RouteDeps): Route[] {
     ...domainRoutes(deps),
     ...reportRoutes(deps),
     ...pipelineRoutes(deps),
+    ...projectionRoutes(deps),
+    ...quarantineRoutes(deps),
+    ...historyRoutes(deps),
   ];
 }

@@ -1,4 +1,16 @@
+import type { ChunksAnswer } from '../../schemas/api/admin/chunks.ts';
+import type { HistoryAnswer } from '../../schemas/api/admin/history.ts';
 import type { PipelineAnswer } from '../../schemas/api/admin/pipeline.ts';
+import type { ProjectionsAnswer } from '../../schemas/api/admin/projections.ts';
+import type { QuarantineFilter } from '../../projections/quarantine/queries.ts';
+import type { QuarantineDetail, QuarantineItem } from '../../schemas/api/admin/quarantine.ts';
+
+export interface QuarantinePage {
+  readonly items: readonly QuarantineItem[];
+  readonly count: number;
+  /** Where the next page begins; null: this is the last. */
+  readonly next: NonNullable<QuarantineFilter['after']> | null;
+}
 
 /** What the routes of admins show: read by the code of the `tds` commands, with the read-only roles of the API. */
 export interface Operator {
@@ -7,4 +19,14 @@ export interface Operator {
     readonly indexedHeight: number | null;
     readonly isRedisUp: boolean;
   }): Promise<PipelineAnswer>;
+  /** Rows of 5 or 60 seconds up to a time (unix milliseconds). */
+  history(step: 5 | 60, now: number): Promise<HistoryAnswer>;
+  /** The chunks of `tds status`. */
+  chunks(): Promise<ChunksAnswer>;
+  /** `tds builds list` and `tds rebuild`. */
+  projections(): Promise<ProjectionsAnswer>;
+  /** `tds quarantine list`: a page, with the number of all entries of the filter. */
+  quarantine(filter: QuarantineFilter): Promise<QuarantinePage>;
+  /** `tds quarantine show`, without reading the log. @throws `NOT_FOUND` */
+  quarantined(id: string): Promise<QuarantineDetail>;
 }

@@ -464,6 +464,19 @@ CREATE TABLE tds.dispatch_prices (
   CONSTRAINT dispatch_prices_pkey PRIMARY KEY (token)
 );
 
+CREATE TABLE tds.history (
+  step smallint NOT NULL,
+  at timestamp with time zone NOT NULL,
+  head_height bigint,
+  log_height bigint,
+  indexed_height bigint,
+  lag_blocks bigint,
+  lag_seconds double precision,
+  blocks bigint,
+  transfers bigint,
+  CONSTRAINT history_pkey PRIMARY KEY (step, at)
+);
+
 CREATE TABLE tds.migrations (
   name text NOT NULL,
   applied_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -519,6 +532,15 @@ UNION ALL
    FROM tds.nft_fetches
   WHERE nft_fetches.next_at IS NOT NULL AND nft_fetches.failures = 0
  HAVING count(*) > 0;
+
+CREATE VIEW tds.pending_repairs AS
+ SELECT height,
+    reason,
+    requested_at,
+    attempts,
+    next_try_at
+   FROM tds.repairs
+  WHERE done_at IS NULL;
 
 CREATE TABLE tds.price_backfilled (
   token text NOT NULL,

@@ -382,3 +382,23 @@ export async function blocksBefore(
     ? found
     : await find('');
 }
+
+const rangesRow = z.object({ first: z.int(), last: z.int(), blocks: count });
+
+/** Heights that are indexed, lowest first: runs of whole ranges of 1024 heights, and each range that is not whole. */
+export async function indexedRanges(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Tables,
+): Promise<{ first: number; last: number; blocks: number; is_whole: boolean }[]> {
+  const sql = `SELECT toUInt32(min(low)) AS first, toUInt32(max(high)) AS last, sum(n) AS blocks FROM (
+      SELECT low, high, n, if(n = ${HEIGHT_RANGE}, toInt64(range) - row_number() OVER (PARTITION BY n = ${HEIGHT_RANGE} ORDER BY range), toInt64(range)) AS island,
+        n = ${HEIGHT_RANGE} AS whole
+      FROM (
+        SELECT range, min(first_block) AS low, max(last_block) AS high, sum(blocks) AS n
+        FROM ${tables.table('indexed_block_ranges')} FINAL GROUP BY range HAVING n > 0
+      )
+    ) GROUP BY whole, island ORDER BY first`;
+  const query = { name: 'indexed-blocks.ranges', sql, row: rangesRow };
+  const rows = await clickhouse.rows(query, {}, { settings });
+  return rows.map((row) => ({ ...row, is_whole: row.blocks === row.last - row.first + 1 }));
+}

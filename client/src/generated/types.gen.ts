@@ -1135,6 +1135,304 @@ export type PipelineAlarm = {
     action: string;
 };
 
+export type Projections = {
+    results: Array<{
+        name: string;
+        store: 'clickhouse' | 'postgres';
+        /**
+         * null before its first checkpoint
+         */
+        topic: string | null;
+        /**
+         * As in the pipeline
+         */
+        state: 'ok' | 'behind' | 'silent' | 'stalled' | 'halted' | 'missing' | 'unknown';
+        lag_messages: number | null;
+        /**
+         * Oldest first
+         */
+        builds: Array<{
+            build: number;
+            version: number;
+            /**
+             * `building`: a shadow build
+             */
+            state: 'serving' | 'building' | 'retired';
+            retired_at: string | null;
+            /**
+             * Of all its tables; ClickHouse counts replaced rows until it merges them away
+             */
+            rows: number;
+            /**
+             * On disk, with indexes
+             */
+            bytes: number;
+            tables: Array<{
+                table: string;
+                rows: number;
+                bytes: number;
+            }>;
+        }>;
+        /**
+         * Its running rebuild, or its last one
+         */
+        rebuild: RebuildRun | null;
+    }>;
+};
+
+export type RebuildRun = {
+    id: string;
+    projections: Array<string>;
+    /**
+     * `interrupted`: its process was killed; the next run resumes it
+     */
+    state: 'running' | 'finished' | 'failed' | 'aborted' | 'interrupted';
+    error: string | null;
+    /**
+     * Ranges in which the served tables differ from the log, so far
+     */
+    differences: number;
+    differing: Array<{
+        table: string;
+        where: string;
+        served_rows: number;
+        rebuilt_rows: number;
+    }>;
+    rows_compared: number;
+    /**
+     * `reading`, `comparing`, `waiting for writers` or `swapping`
+     */
+    phase: string;
+    messages_read: number;
+    messages_total: number;
+    messages_per_second: number | null;
+    /**
+     * Of `reading`; null in other phases
+     */
+    seconds_left: number | null;
+    is_swapped: boolean;
+    is_aborting: boolean;
+    /**
+     * `operator` (tds), or `user:<id>` (this API)
+     */
+    requested_by: string;
+    started_at: string;
+    updated_at: string;
+    finished_at: string | null;
+};
+
+export type QuarantineList = {
+    links: {
+        next: string | null;
+        previous: string | null;
+        next_cursor?: string | null;
+    };
+    count: number;
+    count_is_estimate?: true;
+    total_pages: number;
+    results: Array<QuarantineItem>;
+};
+
+export type QuarantineItem = {
+    /**
+     * `<block hash>:<position>` of an event, `<topic>:<partition>:<offset>` of a message
+     */
+    id: string;
+    kind: 'event' | 'message';
+    where: string;
+    reason: string;
+    since: string;
+    /**
+     * When it was last tried again, and failed; null: it was not
+     */
+    last_tried: string | null;
+    state: 'open' | 'reverted' | 'repaired' | 'skipped';
+    /**
+     * Projections that are halted at this message
+     */
+    halts: Array<string>;
+    /**
+     * Projections whose rebuild ended at this message
+     */
+    rebuilds: Array<string>;
+};
+
+export type QuarantineDetail = {
+    /**
+     * `<block hash>:<position>` of an event, `<topic>:<partition>:<offset>` of a message
+     */
+    id: string;
+    kind: 'event' | 'message';
+    where: string;
+    reason: string;
+    since: string;
+    /**
+     * When it was last tried again, and failed; null: it was not
+     */
+    last_tried: string | null;
+    state: 'open' | 'reverted' | 'repaired' | 'skipped';
+    /**
+     * Projections that are halted at this message
+     */
+    halts: Array<string>;
+    /**
+     * Projections whose rebuild ended at this message
+     */
+    rebuilds: Array<string>;
+    resolved_at: string | null;
+    event: {
+        block: number;
+        block_hash: string;
+        /**
+         * Of the event in its block
+         */
+        position: number;
+        transaction_hash: string;
+        contract: {
+            address: string;
+            /**
+             * null: not looked up
+             */
+            standard: 'erc20' | 'erc721' | 'erc1155' | 'unknown' | null;
+            class_hash: string | null;
+            /**
+             * What decided the standard
+             */
+            basis: string | null;
+        };
+        raw: {
+            from_address: string;
+            keys: Array<string>;
+            data: Array<string>;
+        };
+        /**
+         * Names of its first two keys
+         */
+        selectors: Array<string>;
+        /**
+         * The shapes that events of this name have: how many felts, and where the addresses are
+         */
+        expected: Array<{
+            event: string;
+            keys: number;
+            /**
+             * null: two spans, of any length
+             */
+            data: number | null;
+            from: string;
+            to: string;
+        }>;
+        /**
+         * The event decoded as an event of each standard
+         */
+        readings: Array<{
+            standard: 'erc20' | 'erc721' | 'erc1155' | 'unknown';
+            /**
+             * Why it cannot be decoded; null: it can
+             */
+            problem: string | null;
+            transfers: Array<{
+                from: string;
+                to: string;
+                /**
+                 * Raw unsigned integer
+                 */
+                amount: string;
+                token_id: string | null;
+            }>;
+        }>;
+        pending_repair: {
+            requested_at: string;
+            attempts: number;
+            next_try_at: string;
+        } | null;
+    } | null;
+    message: {
+        topic: string | null;
+        partition: number | null;
+        offset: number | null;
+        /**
+         * The start of the message, as text
+         */
+        text: string;
+    } | null;
+};
+
+export type History = {
+    step_seconds: number;
+    /**
+     * Oldest first; steps in which nothing was recorded are missing
+     */
+    results: Array<{
+        /**
+         * Start of the step
+         */
+        time: string;
+        head_height: number | null;
+        log_height: number | null;
+        indexed_height: number | null;
+        /**
+         * Blocks of the node that cannot be queried yet; of a minute the most
+         */
+        lag_blocks: number | null;
+        /**
+         * Age of the newest indexed block while it is not the head; 0 at the head; of a minute the most
+         */
+        lag_seconds: number | null;
+        /**
+         * Indexed since the previous row; null after a reorg
+         */
+        blocks_per_second: number | null;
+        transfers_per_second: number | null;
+    }>;
+};
+
+export type ChunkMap = {
+    head_height: number | null;
+    l1_height: number | null;
+    /**
+     * What can be queried, lowest first: runs of whole ranges of 1,024 heights, and the ranges in work
+     */
+    indexed: Array<{
+        first: number;
+        last: number;
+        blocks: number;
+        /**
+         * False: some of the heights are not indexed
+         */
+        is_whole: boolean;
+    }>;
+    /**
+     * Lowest first
+     */
+    chunks: Array<{
+        name: string;
+        /**
+         * First and last height, inclusive; the last is null for `live`
+         */
+        range: [
+            number,
+            number | null
+        ];
+        /**
+         * The next height to be written to the log
+         */
+        cursor: number;
+        /**
+         * Highest height that is accepted on L1
+         */
+        final_height: number | null;
+        status: 'open' | 'finished';
+        /**
+         * The process that holds its lease
+         */
+        writer: string | null;
+        updated_at: string;
+        blocks_indexed: number;
+        transfers_indexed: number;
+    }>;
+};
+
 export type LogInData = {
     body: {
         /**
@@ -6668,3 +6966,330 @@ export type GetPipelineResponses = {
 };
 
 export type GetPipelineResponse = GetPipelineResponses[keyof GetPipelineResponses];
+
+export type ListProjectionsData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path?: never;
+    query?: never;
+    url: '/api/admin/projections/';
+};
+
+export type ListProjectionsErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type ListProjectionsError = ListProjectionsErrors[keyof ListProjectionsErrors];
+
+export type ListProjectionsResponses = {
+    /**
+     * OK
+     */
+    200: Projections;
+};
+
+export type ListProjectionsResponse = ListProjectionsResponses[keyof ListProjectionsResponses];
+
+export type ListQuarantineData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path?: never;
+    query?: {
+        /**
+         * With resolved entries
+         */
+        all?: boolean;
+        kind?: 'event' | 'message';
+        /**
+         * Only events of this contract
+         */
+        contract?: string;
+        /**
+         * Only events of this block
+         */
+        block?: number;
+        /**
+         * Rows per page, at most 100; an invalid value means 25
+         */
+        limit?: number;
+        /**
+         * `links.next_cursor` of the previous page
+         */
+        cursor?: string;
+    };
+    url: '/api/admin/quarantine/';
+};
+
+export type ListQuarantineErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type ListQuarantineError = ListQuarantineErrors[keyof ListQuarantineErrors];
+
+export type ListQuarantineResponses = {
+    /**
+     * OK
+     */
+    200: QuarantineList;
+};
+
+export type ListQuarantineResponse = ListQuarantineResponses[keyof ListQuarantineResponses];
+
+export type GetQuarantinedData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path: {
+        /**
+         * Id of an entry
+         */
+        id: string;
+    };
+    query?: never;
+    url: '/api/admin/quarantine/{id}/';
+};
+
+export type GetQuarantinedErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetQuarantinedError = GetQuarantinedErrors[keyof GetQuarantinedErrors];
+
+export type GetQuarantinedResponses = {
+    /**
+     * OK
+     */
+    200: QuarantineDetail;
+};
+
+export type GetQuarantinedResponse = GetQuarantinedResponses[keyof GetQuarantinedResponses];
+
+export type GetHistoryData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path?: never;
+    query?: {
+        /**
+         * `5 seconds`, the default: the last hour; `1 minute`: the last day
+         */
+        step?: '5 seconds' | '1 minute';
+    };
+    url: '/api/admin/history/';
+};
+
+export type GetHistoryErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetHistoryError = GetHistoryErrors[keyof GetHistoryErrors];
+
+export type GetHistoryResponses = {
+    /**
+     * OK
+     */
+    200: History;
+};
+
+export type GetHistoryResponse = GetHistoryResponses[keyof GetHistoryResponses];
+
+export type GetChunkMapData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path?: never;
+    query?: never;
+    url: '/api/admin/chunks/';
+};
+
+export type GetChunkMapErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetChunkMapError = GetChunkMapErrors[keyof GetChunkMapErrors];
+
+export type GetChunkMapResponses = {
+    /**
+     * OK
+     */
+    200: ChunkMap;
+};
+
+export type GetChunkMapResponse = GetChunkMapResponses[keyof GetChunkMapResponses];

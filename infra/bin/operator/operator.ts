@@ -1,4 +1,8 @@
 import type { Operator } from '../../../api/admin/operator.ts';
+import { findQuarantinePage, showQuarantineDetail } from './quarantine-answers.ts';
+import { readChunks } from './chunks.ts';
+import { readHistory } from './history.ts';
+import { readProjections } from './projections.ts';
 import { readPipeline } from './pipeline.ts';
 import type { OperatorStores } from './status.ts';
 
@@ -6,5 +10,10 @@ import type { OperatorStores } from './status.ts';
 export function createOperator(stores: OperatorStores): Operator {
   return {
     pipeline: async (api) => await readPipeline(stores, api),
+    history: async (step, now) => await readHistory(stores.pool, step, now),
+    chunks: async () => await readChunks(stores),
+    projections: async () => await readProjections(stores),
+    quarantine: async (filter) => await findQuarantinePage(stores.pool, filter),
+    quarantined: async (id) => await showQuarantineDetail(stores.pool, id),
   };
 }

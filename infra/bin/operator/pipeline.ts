@@ -18,6 +18,7 @@ import { SILENT_SECONDS } from '../../health/heartbeat.ts';
 import { remedyOf } from '../../health/remedies.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import type { Sql } from '../../postgres/client.ts';
+import { readThroughput } from './history.ts';
 import { logHeight, readPipelineStatus } from './status.ts';
 import type { OperatorStores, PipelineStatus } from './status.ts';
 
@@ -38,7 +39,10 @@ export async function readPipeline(
   stores: OperatorStores,
   api: { readonly indexedHeight: number | null; readonly isRedisUp: boolean },
 ): Promise<PipelineAnswer> {
-  const read = await readStages(stores, api.indexedHeight);
+  const [read, throughput] = await Promise.all([
+    readStages(stores, api.indexedHeight),
+    readThroughput(stores.pool, Date.now()),
+  ]);
   const { status, processes, now } = read;
   return {
     updated_at: new Date(now).toISOString(),
@@ -47,7 +51,7 @@ export async function readPipeline(
     stages: stagesOf(read),
     alarms: alarmsOf(status, api.isRedisUp),
     roles: rolesOf(status, processes),
-    throughput: null,
+    throughput,
     repairs: { pending: status.repairs.pending, oldest: status.repairs.oldest?.toISOString() ?? null },
     quarantined: status.quarantine.reduce((sum, { count }) => sum + count, 0),
   };
