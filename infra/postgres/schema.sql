@@ -687,6 +687,36 @@ CREATE TABLE tds.token_list (
   CONSTRAINT token_list_pkey PRIMARY KEY (token)
 );
 
+CREATE TABLE tds.verify_runs (
+  id bigint GENERATED AS IDENTITY NOT NULL,
+  started_at timestamp with time zone NOT NULL,
+  finished_at timestamp with time zone DEFAULT now() NOT NULL,
+  outcome text NOT NULL,
+  from_height bigint,
+  to_height bigint,
+  messages bigint DEFAULT 0 NOT NULL,
+  differences integer DEFAULT 0 NOT NULL,
+  found integer DEFAULT 0 NOT NULL,
+  repaired_rows bigint DEFAULT 0 NOT NULL,
+  first_differences jsonb DEFAULT '[]'::jsonb NOT NULL,
+  error text,
+  CONSTRAINT verify_runs_outcome_check CHECK ((outcome = ANY (ARRAY['no differences'::text, 'differences'::text, 'inconclusive'::text]))),
+  CONSTRAINT verify_runs_pkey PRIMARY KEY (id)
+);
+
+CREATE TABLE tds.verify_samples (
+  singleton boolean DEFAULT true NOT NULL,
+  since timestamp with time zone DEFAULT now() NOT NULL,
+  blocks bigint NOT NULL,
+  differences bigint NOT NULL,
+  last_height bigint NOT NULL,
+  last_at timestamp with time zone DEFAULT now() NOT NULL,
+  last_difference_height bigint,
+  last_difference_at timestamp with time zone,
+  CONSTRAINT verify_samples_pkey PRIMARY KEY (singleton),
+  CONSTRAINT verify_samples_singleton_check CHECK (singleton)
+);
+
 CREATE TABLE tds.webhook_deletions (
   webhook_id bigint NOT NULL,
   requested_at bigint NOT NULL,
