@@ -2,7 +2,9 @@ import type { ObjectStore } from '../infra/object-store/store.ts';
 import type { Sql } from '../infra/postgres/client.ts';
 import { apiKeyRoutes } from './accounts/api-key-routes.ts';
 import { sessionRoutes } from './accounts/session-routes.ts';
+import { verificationRoutes } from './admin/verification-routes.ts';
 import { historyRoutes } from './admin/history-routes.ts';
+import { operationRoutes } from './admin/operation-routes.ts';
 import { pipelineRoutes } from './admin/pipeline-routes.ts';
 import type { PipelineRouteDeps } from './admin/pipeline-routes.ts';
 import { projectionRoutes } from './admin/projection-routes.ts';
@@ -96,5 +98,7 @@ export function apiRoutes(deps: RouteDeps): Route[] {
     ...projectionRoutes(deps),
     ...quarantineRoutes(deps),
     ...historyRoutes(deps),
+    ...verificationRoutes(deps),
+    ...operationRoutes(deps),
   ];
 }

@@ -13,7 +13,7 @@ export interface HistoryRouteDeps {
   readonly now: () => number;
 }
 
-const STEPS = { '5 seconds': 5, '1 minute': 60 } as const;
+const STEPS = { '5s': 5, '1m': 60 } as const;
 /** The map reads all ranges of heights. */
 const MAX_AGE_MS = 2000;
 
@@ -34,14 +34,16 @@ function historyRoute({ operator, now }: HistoryRouteDeps): Route {
     asOf: 'It is the state of the service, not of the chain.',
     query: z.object({
       step: z
-        .enum(['5 seconds', '1 minute'], { error: 'Must be 5 seconds or 1 minute.' })
+        .enum(['5s', '1m'], { error: 'Must be 5s or 1m.' })
         .optional()
-        .meta({ description: '`5 seconds`, the default: the last hour; `1 minute`: the last day' }),
+        .meta({
+          description: '`5s`, the default: the last hour every 5 seconds; `1m`: the last day every minute',
+        }),
     }),
     response: { 200: historyAnswer },
     handler: async ({ input: { query } }) => ({
       status: 200,
-      body: await operator.history(STEPS[query.step ?? '5 seconds'], now()),
+      body: await operator.history(STEPS[query.step ?? '5s'], now()),
     }),
   });
 }

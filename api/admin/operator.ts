@@ -3,6 +3,8 @@ import type { HistoryAnswer } from '../../schemas/api/admin/history.ts';
 import type { PipelineAnswer } from '../../schemas/api/admin/pipeline.ts';
 import type { ProjectionsAnswer } from '../../schemas/api/admin/projections.ts';
 import type { QuarantineFilter } from '../../projections/quarantine/queries.ts';
+import type { OperationAnswer } from '../../schemas/api/admin/operations.ts';
+import type { VerificationAnswer } from '../../schemas/api/admin/verification.ts';
 import type { QuarantineDetail, QuarantineItem } from '../../schemas/api/admin/quarantine.ts';
 
 export interface QuarantinePage {
@@ -19,6 +21,12 @@ export interface Operator {
     readonly indexedHeight: number | null;
     readonly isRedisUp: boolean;
   }): Promise<PipelineAnswer>;
+  /** `tds verify`: its last runs, and sampling. */
+  verification(): Promise<VerificationAnswer>;
+  /** Whether a rebuild of a projection is running. @throws `NOT_FOUND` where it is unknown */
+  rebuilding(projection: string): Promise<{ readonly is_running: boolean }>;
+  /** What admins have asked for: the newest operations, or the one with an id. */
+  operations(id: string | null): Promise<readonly OperationAnswer[]>;
   /** Rows of 5 or 60 seconds up to a time (unix milliseconds). */
   history(step: 5 | 60, now: number): Promise<HistoryAnswer>;
   /** The chunks of `tds status`. */

@@ -15,7 +15,7 @@ export interface QuarantineRouteDeps {
 }
 
 /** The longest id is that of an event, 66 digits and a position, or of a message with a topic's prefix. */
-const entryId = text({ min: 1, max: 300, description: 'Id of an entry' });
+export const entryId = text({ min: 1, max: 300, description: 'Id of an entry' });
 
 export function quarantineRoutes(deps: QuarantineRouteDeps): Route[] {
   return [listRoute(deps), showRoute(deps)];

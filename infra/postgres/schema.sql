@@ -533,6 +533,23 @@ UNION ALL
   WHERE nft_fetches.next_at IS NOT NULL AND nft_fetches.failures = 0
  HAVING count(*) > 0;
 
+CREATE TABLE tds.operations (
+  id text NOT NULL,
+  operation text NOT NULL,
+  subject text NOT NULL,
+  swap boolean,
+  requested_by text NOT NULL,
+  requested_at timestamp with time zone NOT NULL,
+  state text DEFAULT 'running'::text NOT NULL,
+  detail text,
+  attempts integer DEFAULT 1 NOT NULL,
+  started_at timestamp with time zone DEFAULT now() NOT NULL,
+  updated_at timestamp with time zone DEFAULT now() NOT NULL,
+  finished_at timestamp with time zone,
+  CONSTRAINT operations_pkey PRIMARY KEY (id),
+  CONSTRAINT operations_state_check CHECK ((state = ANY (ARRAY['running'::text, 'done'::text, 'failed'::text])))
+);
+
 CREATE VIEW tds.pending_repairs AS
  SELECT height,
     reason,
@@ -900,6 +917,8 @@ CREATE INDEX nft_fetches_due ON tds.nft_fetches USING btree (next_at) WHERE (nex
 CREATE INDEX observer_attempts_done ON tds.observer_attempts USING btree (observer, done_at) WHERE (done_at IS NOT NULL);
 
 CREATE INDEX observer_attempts_due ON tds.observer_attempts USING btree (observer, next_at) WHERE (next_at IS NOT NULL);
+
+CREATE INDEX operations_newest ON tds.operations USING btree (requested_at DESC);
 
 CREATE INDEX price_watch_due ON tds.price_watch USING btree (due_at) WHERE (due_at IS NOT NULL);
 

@@ -288,7 +288,7 @@ const good: Readonly<Record<string, string>> = {
   all: 'true',
   kind: 'event',
   contract: COIN,
-  step: '1 minute',
+  step: '1m',
 };
 
 /** Ids of what the test has created, by route. */

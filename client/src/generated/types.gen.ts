@@ -1433,6 +1433,92 @@ export type ChunkMap = {
     }>;
 };
 
+export type AdminVerification = {
+    last_verify: VerifyRun | null;
+    /**
+     * The last ten, newest first
+     */
+    runs: Array<VerifyRun>;
+    /**
+     * The service compares random blocks all the time; null before the first
+     */
+    sampling: {
+        since: string;
+        /**
+         * Blocks that were compared
+         */
+        blocks: number;
+        differences: number;
+        last_height: number;
+        last_at: string;
+        last_difference: {
+            height: number;
+            at: string;
+        } | null;
+    } | null;
+    /**
+     * Sampled blocks that are still wrong; the detail has the command that repairs each
+     */
+    inconsistent_blocks: Array<{
+        height: number;
+        detail: string;
+        since: string;
+    }>;
+};
+
+export type VerifyRun = {
+    started_at: string;
+    finished_at: string;
+    outcome: 'no differences' | 'differences' | 'inconclusive';
+    /**
+     * Why it is inconclusive
+     */
+    error: string | null;
+    /**
+     * That remain after the repair, if one was asked for
+     */
+    differences: number;
+    first_differences: Array<string>;
+    /**
+     * Before the repair
+     */
+    found: number;
+    repaired_rows: number;
+    /**
+     * Lowest height; null: nothing is indexed
+     */
+    from: number | null;
+    to: number | null;
+    messages: number;
+};
+
+export type Operation = {
+    id: string;
+    operation: 'quarantine.retry' | 'quarantine.skip' | 'rebuild.start' | 'rebuild.abort';
+    /**
+     * The id of an entry, or the name of a projection
+     */
+    subject: string;
+    /**
+     * `requested`: no process of `project` has begun it; `interrupted`: the process that ran it has ended, and another takes over
+     */
+    state: 'requested' | 'running' | 'done' | 'failed' | 'interrupted';
+    /**
+     * What was done, as the command prints it, or why it failed
+     */
+    detail: string | null;
+    /**
+     * `user:<id>`
+     */
+    requested_by: string;
+    requested_at: string;
+    finished_at: string | null;
+};
+
+export type Operations = {
+    results: Array<Operation>;
+};
+
 export type LogInData = {
     body: {
         /**
@@ -7182,9 +7268,9 @@ export type GetHistoryData = {
     path?: never;
     query?: {
         /**
-         * `5 seconds`, the default: the last hour; `1 minute`: the last day
+         * `5s`, the default: the last hour every 5 seconds; `1m`: the last day every minute
          */
-        step?: '5 seconds' | '1 minute';
+        step?: '5s' | '1m';
     };
     url: '/api/admin/history/';
 };
@@ -7293,3 +7379,502 @@ export type GetChunkMapResponses = {
 };
 
 export type GetChunkMapResponse = GetChunkMapResponses[keyof GetChunkMapResponses];
+
+export type GetAdminVerificationData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path?: never;
+    query?: never;
+    url: '/api/admin/verification/';
+};
+
+export type GetAdminVerificationErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetAdminVerificationError = GetAdminVerificationErrors[keyof GetAdminVerificationErrors];
+
+export type GetAdminVerificationResponses = {
+    /**
+     * OK
+     */
+    200: AdminVerification;
+};
+
+export type GetAdminVerificationResponse = GetAdminVerificationResponses[keyof GetAdminVerificationResponses];
+
+export type RetryQuarantinedData = {
+    body?: never;
+    headers?: {
+        /**
+         * A retry with the same key within 48 hours returns the first response; the same key with another body returns 422
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        /**
+         * Id of an entry
+         */
+        id: string;
+    };
+    query?: never;
+    url: '/api/admin/quarantine/{id}/retry/';
+};
+
+export type RetryQuarantinedErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
+    /**
+     * The Idempotency-Key was used with another body
+     */
+    422: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type RetryQuarantinedError = RetryQuarantinedErrors[keyof RetryQuarantinedErrors];
+
+export type RetryQuarantinedResponses = {
+    /**
+     * OK
+     */
+    200: Operation;
+    /**
+     * Accepted
+     */
+    202: Operation;
+};
+
+export type RetryQuarantinedResponse = RetryQuarantinedResponses[keyof RetryQuarantinedResponses];
+
+export type SkipQuarantinedData = {
+    body?: never;
+    headers?: {
+        /**
+         * A retry with the same key within 48 hours returns the first response; the same key with another body returns 422
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        /**
+         * Id of an entry
+         */
+        id: string;
+    };
+    query?: never;
+    url: '/api/admin/quarantine/{id}/skip/';
+};
+
+export type SkipQuarantinedErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
+    /**
+     * The Idempotency-Key was used with another body
+     */
+    422: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type SkipQuarantinedError = SkipQuarantinedErrors[keyof SkipQuarantinedErrors];
+
+export type SkipQuarantinedResponses = {
+    /**
+     * OK
+     */
+    200: Operation;
+    /**
+     * Accepted
+     */
+    202: Operation;
+};
+
+export type SkipQuarantinedResponse = SkipQuarantinedResponses[keyof SkipQuarantinedResponses];
+
+export type StartRebuildData = {
+    body?: {
+        /**
+         * false: build and compare only; true by default
+         */
+        swap?: boolean;
+    };
+    headers?: {
+        /**
+         * A retry with the same key within 48 hours returns the first response; the same key with another body returns 422
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        /**
+         * Name of a projection
+         */
+        name: string;
+    };
+    query?: never;
+    url: '/api/admin/projections/{name}/rebuild/';
+};
+
+export type StartRebuildErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * The body arrived too slowly
+     */
+    408: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
+    /**
+     * The body is too large
+     */
+    413: Error;
+    /**
+     * The body is not JSON
+     */
+    415: Error;
+    /**
+     * The Idempotency-Key was used with another body
+     */
+    422: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type StartRebuildError = StartRebuildErrors[keyof StartRebuildErrors];
+
+export type StartRebuildResponses = {
+    /**
+     * Accepted
+     */
+    202: Operation;
+};
+
+export type StartRebuildResponse = StartRebuildResponses[keyof StartRebuildResponses];
+
+export type AbortRebuildData = {
+    body?: never;
+    headers?: {
+        /**
+         * A retry with the same key within 48 hours returns the first response; the same key with another body returns 422
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        /**
+         * Name of a projection
+         */
+        name: string;
+    };
+    query?: never;
+    url: '/api/admin/projections/{name}/rebuild/abort/';
+};
+
+export type AbortRebuildErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
+    /**
+     * The Idempotency-Key was used with another body
+     */
+    422: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type AbortRebuildError = AbortRebuildErrors[keyof AbortRebuildErrors];
+
+export type AbortRebuildResponses = {
+    /**
+     * OK
+     */
+    200: Operation;
+    /**
+     * Accepted
+     */
+    202: Operation;
+};
+
+export type AbortRebuildResponse = AbortRebuildResponses[keyof AbortRebuildResponses];
+
+export type ListOperationsData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path?: never;
+    query?: never;
+    url: '/api/admin/operations/';
+};
+
+export type ListOperationsErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type ListOperationsError = ListOperationsErrors[keyof ListOperationsErrors];
+
+export type ListOperationsResponses = {
+    /**
+     * OK
+     */
+    200: Operations;
+};
+
+export type ListOperationsResponse = ListOperationsResponses[keyof ListOperationsResponses];
+
+export type GetOperationData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path: {
+        /**
+         * Id of an operation
+         */
+        id: string;
+    };
+    query?: never;
+    url: '/api/admin/operations/{id}/';
+};
+
+export type GetOperationErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetOperationError = GetOperationErrors[keyof GetOperationErrors];
+
+export type GetOperationResponses = {
+    /**
+     * OK
+     */
+    200: Operation;
+};
+
+export type GetOperationResponse = GetOperationResponses[keyof GetOperationResponses];

@@ -3,12 +3,14 @@ import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
 
 import type { Projection } from '../../../projections/define.ts';
+import { listBuilds } from '../../../projections/engine/builds.ts';
 import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
 import type { RebuildProgress, RebuildReport } from '../../../projections/engine/rebuild/rebuild.ts';
 import type { ReplayDeps } from '../../../projections/engine/rebuild/replay.ts';
 import { rebuildRun } from '../../../schemas/api/admin/projections.ts';
 import type { RebuildRun } from '../../../schemas/api/admin/projections.ts';
 import { AppError } from '../../../schemas/errors.ts';
+import { raisedAlarms } from '../../health/service-health.ts';
 import { sleep } from '../../lifecycle.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import type { Sql } from '../../postgres/client.ts';
@@ -161,6 +163,26 @@ export async function rebuildRuns(db: Sql): Promise<RebuildRun[]> {
     [INTERRUPTED_SECONDS],
   );
   return rows.map(presentRun);
+}
+
+/**
+ * Whether a rebuild of a projection is running.
+ *
+ * @throws `NOT_FOUND` if no build of it exists and none is asked for
+ */
+export async function readRebuilding(db: Sql, projection: string): Promise<{ is_running: boolean }> {
+  const [builds, alarms, runs] = await Promise.all([
+    listBuilds(db, projection),
+    raisedAlarms(db),
+    rebuildRuns(db),
+  ]);
+  const isNew = alarms.some(({ name }) => name === `projection.outdated:${projection}`);
+  if (builds.length === 0 && !isNew) throw new AppError('NOT_FOUND', `Unknown projection ${projection}`);
+  return {
+    is_running: runs.some(
+      ({ state, projections }) => state === 'running' && projections.includes(projection),
+    ),
+  };
 }
 
 function presentRun({ is_aborting: isAborting, ...row }: z.infer<typeof runRow>): RebuildRun {

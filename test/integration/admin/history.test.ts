@@ -80,7 +80,7 @@ test('minutes are made of their steps, with the most lag', async () => {
   await recorder().record();
   now = START + 120_000;
   await recorder().record();
-  const { step_seconds: step, results } = await history('1 minute');
+  const { step_seconds: step, results } = await history('1m');
   expect(step).toBe(60);
   expect(results).toMatchObject([
     { time: '2023-11-14T23:00:00.000Z', indexed_height: 6, lag_blocks: 3 },
@@ -109,7 +109,7 @@ test('steps are kept for an hour and minutes for a day', async () => {
   now = START + 86_400_000;
   await recorder().record();
   expect(times(await history())).toEqual(['23:00:00']);
-  expect(times(await history('1 minute'))).toEqual(['23:01:00', '23:02:00', '00:00:00']);
+  expect(times(await history('1m'))).toEqual(['23:01:00', '23:02:00', '00:00:00']);
   expect(await stored()).toEqual({ 5: 1, 60: 3 });
 });
 
