@@ -33,12 +33,9 @@ function historyRoute({ operator, now }: HistoryRouteDeps): Route {
     auth: 'admin',
     asOf: 'It is the state of the service, not of the chain.',
     query: z.object({
-      step: z
-        .enum(['5s', '1m'], { error: 'Must be 5s or 1m.' })
-        .optional()
-        .meta({
-          description: '`5s`, the default: the last hour every 5 seconds; `1m`: the last day every minute',
-        }),
+      step: z.enum(['5s', '1m'], { error: 'Must be 5s or 1m.' }).optional().meta({
+        description: '`5s`, the default: the last hour every 5 seconds; `1m`: the last day every minute',
+      }),
     }),
     response: { 200: historyAnswer },
     handler: async ({ input: { query } }) => ({
