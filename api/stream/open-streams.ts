@@ -38,6 +38,7 @@ const RETRY_SECONDS = 5;
 /** Counts streams, and ends those of a key that was deleted or has expired. */
 export function createOpenStreams({ perKey, usableKeys, log, metrics }: OpenStreamsOptions): OpenStreams {
   const entries = new Set<Entry>();
+  const countByKey = new Map<number, number>();
   let hasClosed = Promise.withResolvers<void>();
   let isClosing = false;
   new Gauge({
@@ -64,15 +65,19 @@ export function createOpenStreams({ perKey, usableKeys, log, metrics }: OpenStre
 
   return {
     open(keyId) {
-      const own = [...entries].filter((entry) => entry.keyId === keyId).length;
+      const own = countByKey.get(keyId) ?? 0;
       if (isClosing) throw unavailable('stopping', 'The service is stopping.', RETRY_SECONDS);
       if (own >= perKey) throw throttled(RETRY_SECONDS);
       const entry = { keyId, end: new AbortController() };
       entries.add(entry);
+      countByKey.set(keyId, own + 1);
       return {
         ended: entry.end.signal,
         release() {
-          entries.delete(entry);
+          if (!entries.delete(entry)) return;
+          const left = (countByKey.get(keyId) ?? 0) - 1;
+          if (left > 0) countByKey.set(keyId, left);
+          else countByKey.delete(keyId);
           if (entries.size === 0) hasClosed.resolve();
         },
       };
