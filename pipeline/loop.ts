@@ -35,7 +35,7 @@ export function startLoop({
     if (!stopping.signal.aborted) onFatal(error);
   });
   return {
-    wake: () => delay.abort(),
+    wake: () => delay.abort('woken'),
     async stop() {
       stopping.abort();
       delay.abort();

@@ -99,9 +99,12 @@ export function showIndexedBlock(context: Pick<Context, 'set'>, height: number |
   if (height !== null) context.set('X-Indexed-Block', String(height));
 }
 
+/** Made once: an error with its stack for every response would take longer than many answers. */
+const CLOSED = new DOMException('The response is closed', 'AbortError');
+
 function requestInfo(context: Context, route: Route, { requestId, ip, note }: RequestState): RequestInfo {
   const controller = new AbortController();
-  context.res.once('close', () => controller.abort());
+  context.res.once('close', () => controller.abort(CLOSED));
   return {
     id: requestId,
     method: context.method,

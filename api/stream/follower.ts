@@ -1,18 +1,11 @@
-import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
-import { isoSeconds } from '../transfers/present.ts';
-import { isMatch, readBlocks } from './blocks.ts';
-import type { BlockReading, StreamFilter, StreamedBlock, Wanted } from './blocks.ts';
+import { readBlocks } from './blocks.ts';
+import type { BlockReading, StreamedBlock, Wanted } from './blocks.ts';
 import { NEWEST_POSITION, cursorOfType, encodeCursor } from './cursor.ts';
-import type { MessageType, PlaceInBlock, StreamPosition } from './cursor.ts';
+import type { StreamPosition } from './cursor.ts';
+import { messagesOf, sharedMessagesOf } from './messages.ts';
+import type { Message } from './messages.ts';
 import type { Tail, TailView } from './tail.ts';
 import type { BlockId, Undo } from './undo.ts';
-
-/** A message as it is sent; `data` is JSON. */
-export interface Message {
-  readonly type: MessageType;
-  readonly cursor: string;
-  readonly data: string;
-}
 
 export type EndReason = 'shutdown' | 'slow' | 'limit';
 
@@ -66,11 +59,6 @@ export function createFollower(options: FollowerOptions): Follower {
   let isBehind = false;
   const readFrom = createBlockReader(options);
 
-  const message = (type: MessageType, data: string, mark = ''): Message => ({
-    type,
-    cursor: encodeCursor(position ?? NEWEST_POSITION, digest, type, mark),
-    data,
-  });
   const undone = async (last: BlockId | null): Promise<Message | null> => {
     if (isFinal || last === null) return null;
     const undo = await tail.undoOf(last);
@@ -79,28 +67,11 @@ export function createFollower(options: FollowerOptions): Follower {
     const cursor = encodeCursor(position, digest, 'block');
     const { lastValid, from, to, hashes } = undo;
     const data = { last_valid: lastValid, last_valid_cursor: cursor, from, to, hashes };
-    return message('undo', JSON.stringify(data), hashes.join());
-  };
-  const messagesOf = ({ block, transfers }: StreamedBlock, isOnL1: boolean): Message[] => {
-    const { height, hash } = block;
-    const final = position?.final ?? null;
-    const within = position?.within ?? null;
-    const messages = transfers
-      .filter(({ row }) => within === null || isAfter(row, within))
-      .map((transfer) => {
-        const { position: at, item } = transfer.row;
-        position = { last: { height, hash }, within: { position: at, item }, next: height, final };
-        return message('transfer', transfer.json(isOnL1));
-      });
-    position = { last: { height, hash }, within: null, next: height + 1, final };
-    return [...messages, message('block', blockJson(block, isOnL1))];
-  };
-  const finalOf = (l1Height: number | null): Message[] => {
-    if (position === null || l1Height === null) return [];
-    const { next, final } = position;
-    if (next <= l1Height || (final !== null && final >= l1Height)) return [];
-    position = { ...position, final: l1Height };
-    return [message('final', JSON.stringify({ height: l1Height }))];
+    return {
+      type: 'undo',
+      cursor: encodeCursor(position, digest, 'undo', hashes.join()),
+      data: JSON.stringify(data),
+    };
   };
 
   return {
@@ -110,22 +81,24 @@ export function createFollower(options: FollowerOptions): Follower {
       position = startIn(view, position ?? newestPosition(view, isFinal));
       if (position === null) return [];
       begun ??= position;
-      const { last } = position;
+      const { last, next } = position;
       const undo = isGone(view, last) ? await undone(last) : null;
       if (undo !== null) return [undo];
-      const found = await readFrom(view, position.next);
-      const blocks = found ?? [];
+      const top = topOf(view, isFinal);
+      const held = next > top ? null : heldBlocks(view, next, top);
+      const found = held ?? (next > top ? null : await readFrom(view, next, top));
       isBehind = found?.length === 0;
-      if (!isLinked(position, blocks[0])) {
+      if (!isLinked(position, found?.[0])) {
         const late = await undone(last);
         isBehind = late === null;
         return late === null ? [] : [late];
       }
-      const l1 = view.l1Height ?? -1;
-      return [
-        ...blocks.flatMap((block) => messagesOf(block, block.block.height <= l1)),
-        ...finalOf(view.l1Height),
-      ];
+      const given =
+        held === null
+          ? messagesOf(position, found ?? [], view.l1Height, digest)
+          : sharedMessagesOf(position, { view, held, filter: options.filter }, digest);
+      position = given.position;
+      return given.messages;
     },
     async wait(ms, signal) {
       await tail.changed(version, isBehind ? Math.min(ms, patienceMs) : ms, signal);
@@ -139,11 +112,6 @@ export function createFollower(options: FollowerOptions): Follower {
   };
 }
 
-function blockJson({ height, hash, timestamp }: LinkedBlock, isOnL1: boolean): string {
-  const finality = isOnL1 ? 'ACCEPTED_ON_L1' : 'ACCEPTED_ON_L2';
-  return JSON.stringify({ height, hash, timestamp: isoSeconds(timestamp), finality });
-}
-
 /** After the last message that was sent; where none was, it begins where the stream began. */
 function endCursor(cursor: string | null, begun: StreamPosition | null, digest: Buffer): string {
   return cursor === null
@@ -151,11 +119,11 @@ function endCursor(cursor: string | null, begun: StreamPosition | null, digest: 
     : cursorOfType(cursor, 'end');
 }
 
-/** Returns the next blocks from a height on: from the view, or read; empty if they cannot be read yet; null: there are none. */
-type BlockReader = (view: TailView, next: number) => Promise<readonly StreamedBlock[] | null>;
+/** Reads the next blocks from a height on, up to `top` at most; empty if they cannot be read yet. */
+type BlockReader = (view: TailView, next: number, top: number) => Promise<readonly StreamedBlock[]>;
 
 function createBlockReader(
-  options: Pick<FollowerOptions, 'reading' | 'filter' | 'source' | 'isFinal' | 'isEndless'>,
+  options: Pick<FollowerOptions, 'reading' | 'filter' | 'source' | 'isEndless'>,
 ): BlockReader {
   let span = FIRST_HEIGHTS;
   /** What comes after the blocks returned last: read while the client takes those. */
@@ -173,11 +141,7 @@ function createBlockReader(
     else if (transfers < FEW_TRANSFERS) span = Math.min(MAX_HEIGHTS, span << 1);
     return blocks;
   };
-  return async (view, next) => {
-    const top = options.isFinal ? view.l1Height : view.blocks.at(-1)?.block.height;
-    if (top === undefined || top === null || next > top) return null;
-    const held = heldBlocks(view, next, top, options.filter);
-    if (held !== null) return held;
+  return async (view, next, top) => {
     const reading = ahead?.from === next ? ahead.blocks : read(next, top);
     ahead = null;
     const blocks = await reading;
@@ -191,10 +155,6 @@ function createBlockReader(
     }
     return blocks;
   };
-}
-
-function isAfter(row: PlaceInBlock, place: PlaceInBlock): boolean {
-  return row.position > place.position || (row.position === place.position && row.item > place.item);
 }
 
 function afterUndo({ lastValid, from }: Undo, final: number | null): StreamPosition {
@@ -230,20 +190,15 @@ function isLinked({ last, within }: StreamPosition, next: StreamedBlock | undefi
   return within === null ? next.block.parent === last.hash : next.block.hash === last.hash;
 }
 
-/** The matching transfers of the blocks from a height on, if the view has them all; null: it has not. */
-function heldBlocks(
-  { blocks }: TailView,
-  next: number,
-  top: number,
-  filter: StreamFilter,
-): StreamedBlock[] | null {
+/** The highest height that a stream may have now; -1: none. */
+function topOf({ blocks, l1Height }: TailView, isFinal: boolean): number {
+  return (isFinal ? l1Height : blocks.at(-1)?.block.height) ?? -1;
+}
+
+/** The blocks from a height up to `top`, if the view has all their transfers; null: it has not. */
+function heldBlocks({ blocks }: TailView, next: number, top: number): readonly StreamedBlock[] | null {
   const lowest = blocks[0]?.block.height ?? Infinity;
   if (next < lowest) return null;
-  const held = blocks.slice(next - lowest, top - lowest + 1);
-  return held.every(({ whole }) => whole !== null)
-    ? held.map(({ block, whole }) => ({
-        block,
-        transfers: (whole?.transfers ?? []).filter(({ row }) => isMatch(filter, row)),
-      }))
-    : null;
+  const held = blocks.slice(next - lowest, top - lowest + 1).flatMap(({ whole }) => whole ?? []);
+  return held.length === top - next + 1 ? held : null;
 }

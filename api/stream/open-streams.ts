@@ -33,7 +33,7 @@ interface Entry {
   readonly end: AbortController;
 }
 
-const isSameCaller = (a: CallerKey, b: CallerKey): boolean => a.id === b.id && a.userId === b.userId;
+const nameOf = ({ id, userId }: CallerKey): string => (id === null ? `user ${userId}` : `key ${id}`);
 
 const CHECK_MS = 15_000;
 const CLOSE_MS = 2000;
@@ -42,6 +42,7 @@ const RETRY_SECONDS = 5;
 /** Counts streams, and ends those of a key or session that was deleted or has expired. */
 export function createOpenStreams({ perCaller, endedOf, log, metrics }: OpenStreamsOptions): OpenStreams {
   const entries = new Set<Entry>();
+  const countByCaller = new Map<string, number>();
   let hasClosed = Promise.withResolvers<void>();
   let isClosing = false;
   new Gauge({
@@ -69,15 +70,20 @@ export function createOpenStreams({ perCaller, endedOf, log, metrics }: OpenStre
 
   return {
     open(caller) {
-      const own = [...entries].filter((entry) => isSameCaller(entry.caller, caller)).length;
+      const name = nameOf(caller);
+      const own = countByCaller.get(name) ?? 0;
       if (isClosing) throw unavailable('stopping', 'The service is stopping.', RETRY_SECONDS);
       if (own >= perCaller) throw throttled(RETRY_SECONDS);
       const entry = { caller, end: new AbortController() };
       entries.add(entry);
+      countByCaller.set(name, own + 1);
       return {
         ended: entry.end.signal,
         release() {
-          entries.delete(entry);
+          if (!entries.delete(entry)) return;
+          const left = (countByCaller.get(name) ?? 0) - 1;
+          if (left > 0) countByCaller.set(name, left);
+          else countByCaller.delete(name);
           if (entries.size === 0) hasClosed.resolve();
         },
       };

@@ -3,7 +3,8 @@ import { Readable } from 'node:stream';
 import { sleep, withTimeout } from '../../infra/lifecycle.ts';
 import type { Logger } from '../../infra/log.ts';
 import { toHttpError } from '../http/errors.ts';
-import type { EndReason, Follower, Message } from './follower.ts';
+import type { EndReason, Follower } from './follower.ts';
+import type { Message } from './messages.ts';
 import type { OpenStream } from './open-streams.ts';
 
 /** How messages are written. */
@@ -78,9 +79,9 @@ async function send(options: SendOptions, body: Readable, room: Room): Promise<v
   let wroteAt = performance.now();
   let isSlow = false;
   /** False when the client takes nothing for too long. */
-  const write = async (text: string): Promise<boolean> => {
+  const write = async (bytes: string | Buffer): Promise<boolean> => {
     wroteAt = performance.now();
-    return body.push(text) || (await room.isOpen(SLOW_MS, stopped)) || stopped.aborted;
+    return body.push(bytes) || (await room.isOpen(SLOW_MS, stopped)) || stopped.aborted;
   };
   const writeHeartbeat = async (): Promise<void> => {
     if (format.heartbeat !== null) isSlow = !(await write(format.heartbeat));
@@ -97,11 +98,12 @@ async function send(options: SendOptions, body: Readable, room: Room): Promise<v
   };
   if (format.first !== '') await write(format.first);
   while (!stopped.aborted && !isSlow) {
-    const messages = (await next()).slice(0, left());
+    const found = await next();
+    const messages = until === null ? found : found.slice(0, left());
     for (const part of partsOf(messages, format)) {
       cursor = part.cursor;
       sent += part.messages;
-      isSlow = !(await write(part.text));
+      isSlow = !(await write(part.bytes));
       if (isSlow || stopped.aborted) break;
     }
     if (
@@ -143,20 +145,33 @@ async function readOrRetry(
 }
 
 interface Part {
-  readonly text: string;
+  readonly bytes: Buffer;
   readonly cursor: string;
   readonly messages: number;
 }
 
-function* partsOf(messages: readonly Message[], format: StreamFormat): Generator<Part> {
+const madeParts = new WeakMap<readonly Message[], Map<StreamFormat, readonly Part[]>>();
+
+/** The bytes of messages, made once for all streams that have the same ones. */
+function partsOf(messages: readonly Message[], format: StreamFormat): readonly Part[] {
+  const made = madeParts.get(messages) ?? new Map<StreamFormat, readonly Part[]>();
+  madeParts.set(messages, made);
+  const parts = made.get(format) ?? makeParts(messages, format);
+  made.set(format, parts);
+  return parts;
+}
+
+function makeParts(messages: readonly Message[], format: StreamFormat): Part[] {
+  const parts: Part[] = [];
   let [text, count] = ['', 0];
   for (const [i, message] of messages.entries()) {
     text += format.text(message);
     count += 1;
     if (text.length < PART_CHARS && i < messages.length - 1) continue;
-    yield { text, cursor: message.cursor, messages: count };
+    parts.push({ bytes: Buffer.from(text), cursor: message.cursor, messages: count });
     [text, count] = ['', 0];
   }
+  return parts;
 }
 
 /** Whether the body takes more. */

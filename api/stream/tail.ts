@@ -2,6 +2,7 @@ import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Logger } from '../../infra/log.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { repeat } from '../../infra/repeating.ts';
+import { createYielding } from '../../infra/yielding.ts';
 import { chunkRows, finalHeight } from '../../projections/chain-status/queries.ts';
 import { newestLinked } from '../../projections/indexed-blocks/queries.ts';
 import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
@@ -78,7 +79,7 @@ export function createTail(deps: TailDeps): Tail {
     if (current !== null && isSame(current, next)) return;
     current = next;
     undos = new Map();
-    for (const resume of waiting) resume();
+    void resumeAll([...waiting]);
   };
   const reading = repeat(async () => {
     if (streams === 0) return;
@@ -145,6 +146,15 @@ export function createTail(deps: TailDeps): Tail {
       await reading.close();
     },
   };
+}
+
+/** A few at a time: what the first streams write is sent before the last ones read. */
+async function resumeAll(streams: readonly (() => void)[]): Promise<void> {
+  const yielding = createYielding();
+  for (const resume of streams) {
+    resume();
+    await yielding();
+  }
 }
 
 async function readView(deps: TailDeps, before: TailView | null): Promise<TailView> {

@@ -71,12 +71,12 @@ export function createOutcomeWatch(findOutcomes: FindOutcomes): OutcomeWatch {
         outcome: decided.promise,
         end: () => {
           watched.delete(entry);
-          if (watched.size === 0) woken.abort();
+          if (watched.size === 0) woken.abort('woken');
         },
       };
     },
     notify(commandId) {
-      if ([...watched].some(({ command }) => command.id === commandId)) woken.abort();
+      if ([...watched].some(({ command }) => command.id === commandId)) woken.abort('woken');
     },
   };
 }

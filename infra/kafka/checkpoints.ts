@@ -101,14 +101,12 @@ export async function replaceCheckpoint(
  * Moves checkpoints by compare-and-set, all in one statement. Those of a retired build do not move, and halts of a
  * projection that are passed are cleared.
  *
- * @param channel `pg_notify` channel that is notified if one moves; null: none
  * @returns the moves that were refused
  */
 export async function moveCheckpoints<M extends CheckpointMove>(
   db: Sql,
   { topic, topicId }: LogIdentity,
   moves: readonly M[],
-  channel: string | null = null,
 ): Promise<M[]> {
   if (moves.length === 0) return [];
   const moved = await sqlRows(
@@ -130,7 +128,7 @@ export async function moveCheckpoints<M extends CheckpointMove>(
        WHERE h.topic = $1 AND h.projection = m.consumer AND h.build = m.build AND h.partition = m.partition
          AND h.message_offset < m.next_offset
      )
-     SELECT consumer, build, partition, CASE WHEN $8::text IS NOT NULL THEN pg_notify($8, '') END FROM moved`,
+     SELECT consumer, build, partition FROM moved`,
     [
       topic.name,
       topicId,
@@ -139,7 +137,6 @@ export async function moveCheckpoints<M extends CheckpointMove>(
       moves.map(({ partition }) => partition),
       moves.map(({ expected }) => expected),
       moves.map(({ next }) => next),
-      channel,
     ],
   );
   const key = (consumer: string, build: number, partition: number): string =>

@@ -8,7 +8,6 @@ import type { Kafka } from '../../infra/kafka/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { INDEXED_CHANNEL } from '../../schemas/messages/chain-status.ts';
-import { topics } from '../../schemas/topics.ts';
 import type { Topic } from '../../schemas/topics.ts';
 import type { Build } from './builds.ts';
 
@@ -76,8 +75,7 @@ export async function canResume(
 }
 
 /**
- * Moves checkpoints by compare-and-set, all in one statement, and clears the halts they pass. Those of `chain.blocks` notify
- * `INDEXED_CHANNEL`.
+ * Moves checkpoints by compare-and-set, all in one statement, and clears the halts they pass.
  *
  * @returns the moves that were refused: another process has moved that checkpoint, or the build is retired
  */
@@ -87,6 +85,10 @@ export async function moveCheckpoints(
   moves: readonly CheckpointMove[],
 ): Promise<CheckpointMove[]> {
   const owned = moves.map((move) => ({ ...move, owner: ownerOf(move.build), move }));
-  const channel = log.topic.name === topics.chainBlocks.name ? INDEXED_CHANNEL : null;
-  return (await moveStored(db, log, owned, channel)).map(({ move }) => move);
+  return (await moveStored(db, log, owned)).map(({ move }) => move);
+}
+
+/** Tells the listeners of `INDEXED_CHANNEL` that blocks were indexed or taken back. */
+export async function announceIndexed(db: Sql): Promise<void> {
+  await db.query("SELECT pg_notify($1, '')", [INDEXED_CHANNEL]);
 }

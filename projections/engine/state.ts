@@ -1,7 +1,7 @@
 import type { Kafka, LogMessage } from '../../infra/kafka/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import type { Build } from './builds.ts';
-import { loadCheckpoints, moveCheckpoints } from './checkpoints.ts';
+import { announceIndexed, loadCheckpoints, moveCheckpoints } from './checkpoints.ts';
 import type { LogIdentity } from '../../infra/kafka/checkpoints.ts';
 import type { CheckpointMove } from './checkpoints.ts';
 import { isHalted, isSkipped, recordHalt } from './halts.ts';
@@ -15,6 +15,8 @@ export interface ProjectionState {
   checkpoints(log: LogIdentity, build: Build): Promise<ReadonlyMap<number, number>>;
   /** Moves checkpoints by compare-and-set. Returns the refused moves: another process moved those checkpoints. */
   move(log: LogIdentity, moves: readonly CheckpointMove[]): Promise<CheckpointMove[]>;
+  /** Tells the API that blocks were indexed or taken back, so that it need not look for them. */
+  announceIndexed(): Promise<void>;
   /** Blocks swaps while a batch is written; throws `BUILD_RETIRED` when a build is no longer served. */
   hold(builds: readonly Build[]): Promise<ServedLock>;
   /** Throws `BUILD_RETIRED` when a build is no longer served. */
@@ -30,6 +32,7 @@ export function projectionState(pool: Pool, kafka: Pick<Kafka, 'offsets'>): Proj
   return {
     checkpoints: (log, build) => loadCheckpoints(pool, kafka, log, build),
     move: (log, moves) => moveCheckpoints(pool, log, moves),
+    announceIndexed: () => announceIndexed(pool),
     hold: (builds) => lockServed(pool, builds),
     checkServed: (builds) => checkServed(pool, builds),
     recordHalt: (builds, halt) => recordHalt(pool, builds, halt),

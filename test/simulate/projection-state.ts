@@ -180,6 +180,7 @@ export function createProjectionState(world: StateWorld): SimProjectionState {
             }
             return ofBuild(build);
           }),
+        announceIndexed: () => ask('announcement', () => {}),
         move: (_, moves) =>
           ask(
             'move',

@@ -78,6 +78,7 @@ export async function replayTargets(
     signal,
     targets,
     hold: null,
+    announceIndexed: null,
     onRefused: ({ partition }) => failed.abort(conflict(partition)),
     onFatal: (error) => failed.abort(error),
   });

@@ -69,6 +69,7 @@ function createClickHouseSink(
     targets,
     limits,
     hold: (builds) => ports.state.hold(builds),
+    announceIndexed: () => ports.state.announceIndexed(),
     onRefused: (reading) => void context.reopen(reading).catch(fail),
     onFatal: fail,
   });

@@ -39,6 +39,8 @@ export interface FinisherDependencies extends StoreRetryDependencies {
   readonly clickhouse: Pick<ClickHouse, 'insertEncoded' | 'command'>;
   readonly state: Pick<ProjectionState, 'move'>;
   readonly identity: LogIdentity;
+  /** Called when blocks were indexed or taken back; null: the builds are not served. */
+  readonly announceIndexed: (() => Promise<void>) | null;
   /** Called on a checkpoint conflict: another process has moved it. */
   onRefused(reading: Reading): void;
   /** Called when a round begins: later batches are in another one. */
@@ -104,7 +106,7 @@ export function createFinisher(dependencies: FinisherDependencies): Finisher {
 
 /** The steps of a round, each idempotent. */
 function createRound(dependencies: FinisherDependencies): (round: readonly InsertedBatch[]) => Promise<void> {
-  const { clickhouse, state, identity, metrics } = dependencies;
+  const { clickhouse, state, identity, metrics, announceIndexed } = dependencies;
   const insert = createInsert(dependencies);
   const onClickHouse = createStoreRetry('clickhouse', dependencies, isClickHouseUnavailable);
   const onPostgres = createStoreRetry('postgres', dependencies);
@@ -145,7 +147,11 @@ function createRound(dependencies: FinisherDependencies): (round: readonly Inser
       throw new AppError('BUILD_RETIRED', 'The lock on the served builds was lost');
     for (const [target, of] of last) {
       await insert(of);
-      await derive(target, of);
+      // These rows can be read now: nobody waits for what is derived from them.
+      await allOf([
+        announceIndexed === null ? Promise.resolve() : onPostgres(announceIndexed),
+        derive(target, of),
+      ]);
     }
     for (const { batch } of round) await moveCheckpoints(batch);
   };

@@ -9,7 +9,7 @@ import { COIN, accepted, busyBlock } from '../../support/chain-messages.ts';
 import { wanted } from '../case.ts';
 import type { BenchCase } from '../case.ts';
 import { latency } from '../measure.ts';
-import { memoryOf } from '../processes.ts';
+import { cpuOfTree, memoryOf } from '../processes.ts';
 import { totals } from './start.ts';
 
 const BLOCKS = 40;
@@ -78,6 +78,7 @@ export const streams: BenchCase = {
     await sleep(3000);
     const live = await openAll(STREAMS);
     const lags: number[] = [];
+    const cpuBefore = cpuOfTree(api);
     for (let index = 1; index <= (samples ?? BLOCKS); index += 1) {
       await sleep(BLOCK_TIME_MS);
       const height = FIRST_HEIGHT + index;
@@ -87,6 +88,7 @@ export const streams: BenchCase = {
       await until(`block ${height}`, async () => seenAt.get(height)?.length === STREAMS);
       lags.push(...(seenAt.get(height) ?? []).map((at) => at - began));
     }
+    const cpu = cpuOfTree(api) - cpuBefore;
     for (const response of live) response.destroy();
     await publisher.close();
     const coins = await stores.number(
@@ -104,6 +106,11 @@ export const streams: BenchCase = {
           median: wanted.streamMedian,
           tail: wanted.streamTail,
         }),
+        {
+          name: `CPU of the API a block, ${STREAMS} streams`,
+          value: (1000 * cpu) / (samples ?? BLOCKS),
+          unit: 'ms',
+        },
         { name: `memory of ${IDLE_STREAMS} streams`, value: memory, unit: 'MiB', want: wanted.streamMemory },
       ],
       completeness: [

@@ -1,6 +1,7 @@
 import { Registry } from 'prom-client';
 import { expect, test } from 'vitest';
 
+import { createRowEncoder } from '../../../../../infra/clickhouse/row-binary.ts';
 import { createLogger } from '../../../../../infra/log.ts';
 import { accountLedger } from '../../../../../projections/account-ledger/projector.ts';
 import { createProjectionMetrics } from '../../../../../projections/engine/metrics.ts';
@@ -50,6 +51,7 @@ test('derives once for batches that follow each other closely, and moves no chec
       },
     },
     state: { move: async () => [] },
+    announceIndexed: null,
     hold: async () => {
       held += 1;
       return { isLost: () => false, release: async () => void (held -= 1) };
@@ -90,4 +92,70 @@ test('derives once for batches that follow each other closely, and moves no chec
   await clock.run(100);
   await idle;
   expect(steps.slice(-2)).toEqual(['derive 5', 'checkpoint 5']);
+});
+
+test('announces what was indexed once its rows are inserted, before anything is derived from them', async () => {
+  const clock = createSimClock(0, () => 0.5);
+  const steps: string[] = [];
+  const targetOf = (name: string, insertLast: boolean): Target => ({
+    projection: {
+      ...accountLedger,
+      name,
+      insertLast,
+      tables: {},
+      derive: () => [{ sql: name, params: {} }],
+    },
+    build: { projection: name, version: 1, build: 1, names: { rows: `rows_of_${name}` } },
+  });
+  const encoder = createRowEncoder([{ name: 'height', type: 'UInt32' }]);
+  encoder.add([{ height: 1 }]);
+  const step =
+    (ms: number) =>
+    async (what: string): Promise<void> => {
+      steps.push(`${what} begins`);
+      await clock.sleep(ms);
+      steps.push(`${what} ends`);
+    };
+  const indexed = new Map([['rows', encoder]]);
+  const writer = createWriter({
+    clickhouse: {
+      insertEncoded: async (table) => await step(50)(`insert into ${table}`),
+      command: async (sql) => await step(100)(`derive ${sql}`),
+    },
+    state: {
+      async move() {
+        steps.push('checkpoint');
+        return [];
+      },
+    },
+    hold: async () => ({ isLost: () => false, release: async () => {} }),
+    announceIndexed: async () => await step(10)('announcement'),
+    clock,
+    identity: { topic: topics.chainBlocks, topicId: 'id' },
+    log: createLogger('test', 'silent'),
+    metrics: createProjectionMetrics(new Registry()),
+    signal: new AbortController().signal,
+    onRefused: () => {},
+    onRoom: () => {},
+    onFatal: () => {},
+  });
+  writer.submit({
+    ...emptyBatch(),
+    shares: [
+      { target: targetOf('first', false), tables: new Map(), touched: [1], moves: new Map() },
+      { target: targetOf('last', true), tables: indexed, touched: [1], moves: new Map() },
+    ],
+  });
+  await clock.run(1000);
+  expect(steps).toEqual([
+    'derive first begins',
+    'derive first ends',
+    'insert into rows_of_last begins',
+    'insert into rows_of_last ends',
+    'announcement begins',
+    'derive last begins',
+    'announcement ends',
+    'derive last ends',
+    'checkpoint',
+  ]);
 });

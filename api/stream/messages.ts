@@ -1,0 +1,91 @@
+import type { LinkedBlock } from '../../projections/indexed-blocks/queries.ts';
+import { isoSeconds } from '../transfers/present.ts';
+import { isMatch } from './blocks.ts';
+import type { StreamFilter, StreamedBlock } from './blocks.ts';
+import { encodeCursor } from './cursor.ts';
+import type { MessageType, PlaceInBlock, StreamPosition } from './cursor.ts';
+import type { TailView } from './tail.ts';
+
+/** A message as it is sent; `data` is JSON. */
+export interface Message {
+  readonly type: MessageType;
+  readonly cursor: string;
+  readonly data: string;
+}
+
+/** The next messages of a stream, and its position behind them. */
+export interface Given {
+  readonly messages: readonly Message[];
+  readonly position: StreamPosition;
+}
+
+/**
+ * The messages of the blocks at a position and after it, each block the child of the one before; then of the height that is
+ * accepted on L1, where the position is behind it.
+ */
+export function messagesOf(
+  start: StreamPosition,
+  blocks: readonly StreamedBlock[],
+  l1Height: number | null,
+  digest: Buffer,
+): Given {
+  let position = start;
+  const messages: Message[] = [];
+  const give = (type: MessageType, at: StreamPosition, data: string): void => {
+    position = at;
+    messages.push({ type, cursor: encodeCursor(at, digest, type), data });
+  };
+  const { final } = start;
+  for (const { block, transfers } of blocks) {
+    const { height, hash } = block;
+    const { within } = position;
+    const isOnL1 = height <= (l1Height ?? -1);
+    for (const transfer of transfers) {
+      const place = { position: transfer.row.position, item: transfer.row.item };
+      if (within !== null && !isAfter(place, within)) continue;
+      give('transfer', { last: { height, hash }, within: place, next: height, final }, transfer.json(isOnL1));
+    }
+    give(
+      'block',
+      { last: { height, hash }, within: null, next: height + 1, final },
+      blockJson(block, isOnL1),
+    );
+  }
+  if (l1Height !== null && position.next > l1Height && (final === null || final < l1Height))
+    give('final', { ...position, final: l1Height }, JSON.stringify({ height: l1Height }));
+  return { messages, position };
+}
+
+const givenByView = new WeakMap<TailView, Map<string, Given>>();
+
+/**
+ * The same for blocks that a view holds, of which only matching transfers are given. Streams with the same filters at the same
+ * position get the same messages, which are made once.
+ */
+export function sharedMessagesOf(
+  start: StreamPosition,
+  { view, held, filter }: { view: TailView; held: readonly StreamedBlock[]; filter: StreamFilter },
+  digest: Buffer,
+): Given {
+  const shared = givenByView.get(view) ?? new Map<string, Given>();
+  givenByView.set(view, shared);
+  const key = encodeCursor(start, digest, 'block');
+  const known = shared.get(key);
+  if (known !== undefined) return known;
+  const blocks = held.map(({ block, transfers }) => ({
+    block,
+    transfers: transfers.filter(({ row }) => isMatch(filter, row)),
+  }));
+  const given = messagesOf(start, blocks, view.l1Height, digest);
+  shared.set(key, given);
+  return given;
+}
+
+function blockJson({ height, hash, timestamp }: LinkedBlock, isOnL1: boolean): string {
+  const finality = isOnL1 ? 'ACCEPTED_ON_L1' : 'ACCEPTED_ON_L2';
+  return JSON.stringify({ height, hash, timestamp: isoSeconds(timestamp), finality });
+}
+
+function isAfter(row: PlaceInBlock, place: PlaceInBlock): boolean {
+  return row.position > place.position || (row.position === place.position && row.item > place.item);
+}
