@@ -196,8 +196,8 @@ function followIndex(
     perCaller: config.streamsPerKey,
     endedOf: async (callers) => {
       const schema = (await servedBuilds()).schema('accounts');
-      const ids = callers.flatMap(({ id }) => id ?? []);
-      const hashes = callers.flatMap(({ tokenHash }) => tokenHash ?? []);
+      const ids = [...new Set(callers.flatMap(({ id }) => id ?? []))];
+      const hashes = [...new Set(callers.flatMap(({ tokenHash }) => tokenHash ?? []))];
       const [keys, sessions] = await Promise.all([
         usableKeys(pool, schema, ids, now()),
         usableSessions(pool, schema, hashes, now()),
