@@ -2,6 +2,13 @@ import type { ObjectStore } from '../infra/object-store/store.ts';
 import type { Sql } from '../infra/postgres/client.ts';
 import { apiKeyRoutes } from './accounts/api-key-routes.ts';
 import { sessionRoutes } from './accounts/session-routes.ts';
+import { verificationRoutes } from './admin/verification-routes.ts';
+import { historyRoutes } from './admin/history-routes.ts';
+import { operationRoutes } from './admin/operation-routes.ts';
+import { pipelineRoutes } from './admin/pipeline-routes.ts';
+import type { PipelineRouteDeps } from './admin/pipeline-routes.ts';
+import { projectionRoutes } from './admin/projection-routes.ts';
+import { quarantineRoutes } from './admin/quarantine-routes.ts';
 import type { AdEvents } from './ads/events.ts';
 import { adRoutes } from './ads/routes.ts';
 import { createBalanceDeps } from './balances/reading.ts';
@@ -37,7 +44,7 @@ import type { CheckUrl } from './webhooks/routes.ts';
 import { webhookRoutes } from './webhooks/routes.ts';
 
 /** Dependencies of the routes. */
-export interface RouteDeps extends Omit<StreamRouteDeps, 'clickhouseFor' | 'pool'> {
+export interface RouteDeps extends Omit<StreamRouteDeps, 'clickhouseFor' | 'pool'>, PipelineRouteDeps {
   /** Read-only. */
   readonly pool: Sql;
   readonly clickhouseFor: ClickHouseFor;
@@ -87,5 +94,11 @@ export function apiRoutes(deps: RouteDeps): Route[] {
     ...walletRoutes(deps),
     ...domainRoutes(deps),
     ...reportRoutes(deps),
+    ...pipelineRoutes(deps),
+    ...projectionRoutes(deps),
+    ...quarantineRoutes(deps),
+    ...historyRoutes(deps),
+    ...verificationRoutes(deps),
+    ...operationRoutes(deps),
   ];
 }

@@ -24,6 +24,7 @@ import { findOutcomes } from '../projections/outcomes/queries.ts';
 import { AD_COUNTED_CHANNEL } from '../schemas/messages/ads.ts';
 import { INDEXED_CHANNEL } from '../schemas/messages/chain-status.ts';
 import { OBSERVED_CHANNEL } from '../schemas/messages/requests.ts';
+import type { Operator } from './admin/operator.ts';
 import { createAdEvents } from './ads/events.ts';
 import type { AdEvents } from './ads/events.ts';
 import { createExportRecords } from './export/records.ts';
@@ -68,6 +69,7 @@ export interface ApiOptions {
   readonly servedBuilds: () => Promise<ServedBuilds>;
   /** Checks a URL against the networks that webhooks may reach. */
   readonly checkUrl: CheckUrl;
+  readonly operator: Operator;
   readonly log: Logger;
   readonly metrics: Registry;
   readonly metricsText?: HealthDeps['metricsText'];
@@ -125,6 +127,9 @@ async function composeApp(
       secretKey: required(config, 'secretKey'),
       sealing: createSealing(required(config, 'secretKey'), config.secretKeysPrevious),
       checkUrl: options.checkUrl,
+      operator: options.operator,
+      indexedHeight,
+      areLimitsShared: () => limits.areShared(),
       ipfsGateway,
       exportFiles: config.exportFiles === null ? null : await openObjectStore(config.exportFiles),
       syncCallsPerMinute: config.syncCallsPerMinute,

@@ -1,6 +1,6 @@
 import { sessionByTokenHash } from '../../projections/accounts/queries.ts';
 import { hashSecret } from './api-key.ts';
-import { throttled, unauthenticated } from '../http/errors.ts';
+import { permissionDenied, throttled, unauthenticated } from '../http/errors.ts';
 import { acceptsSessionAsKey } from '../http/route.ts';
 import { checkKey, countSessionCall } from './key-check.ts';
 import type { KeyCheckDeps } from './key-check.ts';
@@ -37,7 +37,7 @@ export function createIdentify(
     return { key: { id: null, userId: user.id, tokenHash } };
   };
 
-  const session = async (): Promise<{ user: CallerUser; tokenHash: string }> => {
+  const findSession = async (): Promise<{ user: CallerUser; tokenHash: string; isAdmin: boolean }> => {
     const header = authorization();
     const match = /^Bearer[ ]+(\S+)$/i.exec(header);
     const token = match?.[1];
@@ -48,7 +48,12 @@ export function createIdentify(
     if (found === null || found.expires_at <= deps.now()) throw unauthenticated('session', 'Invalid token.');
     note.userId = found.user_id;
     await limitCalls(String(found.user_id), route.sessionCallsPerMinute);
-    return { user: { id: found.user_id, username: found.username, email: found.email }, tokenHash };
+    const user = { id: found.user_id, username: found.username, email: found.email };
+    return { user, tokenHash, isAdmin: found.is_admin };
+  };
+  const session = async (): Promise<{ user: CallerUser; tokenHash: string }> => {
+    const { user, tokenHash } = await findSession();
+    return { user, tokenHash };
   };
 
   /** For calls by session or signature, on routes that declare a limit; keys have ceilings instead. */
@@ -64,6 +69,11 @@ export function createIdentify(
     none: async () => ({}),
     key,
     session,
+    async admin() {
+      const { user, isAdmin } = await findSession();
+      if (!isAdmin) throw permissionDenied('You do not have permission to perform this action.');
+      return { user };
+    },
     async signature() {
       await limitCalls(request.ip, route.addressCallsPerMinute);
       return { signedCall: readSignature((name) => request.header(name), deps.now()) };

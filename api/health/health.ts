@@ -1,6 +1,7 @@
 import type Router from '@koa/router';
 
 import type { RequestState } from '../http/request-state.ts';
+import { shareRecent } from '../http/share-recent.ts';
 
 /** The answer of /readyz: 200 when ok, else 503; the body says what is behind, and by how much. */
 export interface Readiness {
@@ -19,7 +20,7 @@ const MAX_AGE_MS = 1000;
 
 /** Adds the paths for operators, outside the contract: /healthz, /readyz, /metrics. */
 export function mountHealth(router: Router<RequestState>, deps: HealthDeps): void {
-  const readiness = shareRecent(deps.readiness);
+  const readiness = shareRecent(deps.readiness, MAX_AGE_MS);
   router.get('/healthz', (context) => {
     context.state.path = '/healthz';
     context.body = { status: 'ok' };
@@ -32,26 +33,11 @@ export function mountHealth(router: Router<RequestState>, deps: HealthDeps): voi
     context.body = body;
   });
   if (deps.metricsText === undefined) return;
-  const metricsText = shareRecent(deps.metricsText);
+  const metricsText = shareRecent(deps.metricsText, MAX_AGE_MS);
   router.get('/metrics', async (context) => {
     context.state.path = '/metrics';
     const { contentType, text } = await metricsText();
     context.type = contentType;
     context.body = text;
   });
-}
-
-/** Shares a call between concurrent callers, and its result with those of the next `MAX_AGE_MS`; failures are not kept. */
-function shareRecent<T>(work: () => Promise<T>): () => Promise<T> {
-  let shared: Promise<T> | null = null;
-  const forget = (): void => {
-    shared = null;
-  };
-  return async () => {
-    if (shared === null) {
-      shared = work();
-      shared.then(() => setTimeout(forget, MAX_AGE_MS).unref(), forget);
-    }
-    return await shared;
-  };
 }

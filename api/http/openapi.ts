@@ -14,6 +14,7 @@ const security: Readonly<Record<Auth, Record<string, string[]>[]>> = {
   none: [],
   key: [{ ApiKey: [] }],
   session: [{ Bearer: [] }],
+  admin: [{ Bearer: [] }],
   signature: [{ Timestamp: [], Signature: [] }],
   'key-or-session': [{ ApiKey: [] }, { Bearer: [] }],
 };
@@ -141,8 +142,11 @@ function contentOf(
 /** An absent body is parsed as `{}`. */
 const isBodyRequired = (body: z.ZodType): boolean => !body.safeParse({}).success;
 
-function descriptionOf({ description, asOf, sessionCallsPerMinute: calls }: Route): { description?: string } {
+function descriptionOf({ auth, description, asOf, sessionCallsPerMinute: calls }: Route): {
+  description?: string;
+} {
   const sentences = [
+    auth === 'admin' ? 'For admins only (`tds users add --admin`).' : [],
     description ?? [],
     typeof asOf === 'string' ? `\`as_of_block\` is rejected: ${asOf}` : [],
     calls === undefined ? [] : `At most ${calls} calls a minute with a session.`,
@@ -188,7 +192,7 @@ function errorStatuses({
   return [
     ...(hasInput ? [400] : []),
     ...(auth === 'none' || auth === 'signature' ? [] : [401]),
-    ...(auth === 'key' || auth === 'key-or-session' ? [403] : []),
+    ...(auth === 'key' || auth === 'key-or-session' || auth === 'admin' ? [403] : []),
     404,
     ...(body === undefined ? [] : [408, 413, 415]),
     ...(method === 'GET' && asOf !== true ? [] : [409]),

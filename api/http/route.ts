@@ -28,6 +28,8 @@ export interface Identify {
   /** Without an `api-key` header, a `GET` may have a bearer token instead. */
   key(): Promise<{ key: CallerKey }>;
   session(): Promise<{ user: CallerUser; tokenHash: string }>;
+  /** The session of an admin; 403 for any other user. */
+  admin(): Promise<{ user: CallerUser }>;
   /** Checks that the signature headers are present and current. The route, which knows the key, verifies the signature. */
   signature(): Promise<{ signedCall: SignedCall }>;
   /** An `api-key` header takes precedence over a bearer token. */

@@ -83,6 +83,14 @@ export const usdText = (value: number | string): string =>
 
 export const countText = (count: number): string => grouped(String(count));
 
+const UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
+
+/** Bytes with three digits: `12.3 MB`. */
+export function bytesText(bytes: number): string {
+  const power = bytes < 1000 ? 0 : Math.min(UNITS.length - 1, Math.floor(Math.log10(bytes) / 3));
+  return `${power === 0 ? bytes : (bytes / 1000 ** power).toPrecision(3)} ${UNITS[power]}`;
+}
+
 const two = (value: number): string => String(value).padStart(2, '0');
 
 /** Local time to the second: `2026-11-25 18:54:32`. */

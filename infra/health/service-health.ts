@@ -30,6 +30,8 @@ export interface Lag extends Pick<Consumer, 'topic' | 'partition' | 'next_offset
 }
 
 export interface ServiceHealth {
+  /** Everything that reads the log; `lags` are those of projections. */
+  readonly consumers: readonly Consumer[];
   readonly lags: readonly Lag[];
   readonly isLogAvailable: boolean;
   readonly roles: readonly RoleState[];
@@ -61,7 +63,7 @@ export async function serviceHealth(
       next_offset,
       lag,
     }));
-  return { lags, isLogAvailable, roles, halts, alarms, repairs };
+  return { consumers, lags, isLogAvailable, roles, halts, alarms, repairs };
 }
 
 /** Halts of served builds, and with `shadows` also those of shadow builds. */

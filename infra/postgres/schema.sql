@@ -390,6 +390,20 @@ CREATE TABLE tds.checkpoints (
   CONSTRAINT checkpoints_pkey PRIMARY KEY (consumer, build, topic, partition)
 );
 
+CREATE VIEW tds.chunk_map AS
+ SELECT name,
+    range_start,
+    range_end,
+    cursor,
+    final_height,
+    status,
+        CASE
+            WHEN lease_until > now() THEN holder
+            ELSE NULL::text
+        END AS writer,
+    updated_at
+   FROM tds.chunks;
+
 CREATE VIEW tds.chunk_writers AS
  SELECT name,
     range_end IS NULL AS is_live,
@@ -450,6 +464,19 @@ CREATE TABLE tds.dispatch_prices (
   CONSTRAINT dispatch_prices_pkey PRIMARY KEY (token)
 );
 
+CREATE TABLE tds.history (
+  step smallint NOT NULL,
+  at timestamp with time zone NOT NULL,
+  head_height bigint,
+  log_height bigint,
+  indexed_height bigint,
+  lag_blocks bigint,
+  lag_seconds double precision,
+  blocks bigint,
+  transfers bigint,
+  CONSTRAINT history_pkey PRIMARY KEY (step, at)
+);
+
 CREATE TABLE tds.migrations (
   name text NOT NULL,
   applied_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -506,6 +533,32 @@ UNION ALL
   WHERE nft_fetches.next_at IS NOT NULL AND nft_fetches.failures = 0
  HAVING count(*) > 0;
 
+CREATE TABLE tds.operations (
+  id text NOT NULL,
+  operation text NOT NULL,
+  subject text NOT NULL,
+  swap boolean,
+  requested_by text NOT NULL,
+  requested_at timestamp with time zone NOT NULL,
+  state text DEFAULT 'running'::text NOT NULL,
+  detail text,
+  attempts integer DEFAULT 1 NOT NULL,
+  started_at timestamp with time zone DEFAULT now() NOT NULL,
+  updated_at timestamp with time zone DEFAULT now() NOT NULL,
+  finished_at timestamp with time zone,
+  CONSTRAINT operations_pkey PRIMARY KEY (id),
+  CONSTRAINT operations_state_check CHECK ((state = ANY (ARRAY['running'::text, 'done'::text, 'failed'::text])))
+);
+
+CREATE VIEW tds.pending_repairs AS
+ SELECT height,
+    reason,
+    requested_at,
+    attempts,
+    next_try_at
+   FROM tds.repairs
+  WHERE done_at IS NULL;
+
 CREATE TABLE tds.price_backfilled (
   token text NOT NULL,
   source text NOT NULL,
@@ -558,6 +611,27 @@ CREATE TABLE tds.projection_halts (
   reason text NOT NULL,
   halted_at timestamp with time zone DEFAULT now() NOT NULL,
   CONSTRAINT projection_halts_pkey PRIMARY KEY (projection, build, topic, partition)
+);
+
+CREATE TABLE tds.rebuild_runs (
+  id uuid NOT NULL,
+  projections text[] NOT NULL,
+  requested_by text NOT NULL,
+  state text DEFAULT 'running'::text NOT NULL,
+  phase text DEFAULT 'reading'::text NOT NULL,
+  messages_read bigint DEFAULT 0 NOT NULL,
+  messages_total bigint DEFAULT 0 NOT NULL,
+  rows_compared bigint DEFAULT 0 NOT NULL,
+  differences integer DEFAULT 0 NOT NULL,
+  differing jsonb DEFAULT '[]'::jsonb NOT NULL,
+  is_swapped boolean DEFAULT false NOT NULL,
+  error text,
+  abort_requested_at timestamp with time zone,
+  started_at timestamp with time zone DEFAULT now() NOT NULL,
+  updated_at timestamp with time zone DEFAULT now() NOT NULL,
+  finished_at timestamp with time zone,
+  CONSTRAINT rebuild_runs_pkey PRIMARY KEY (id),
+  CONSTRAINT rebuild_runs_state_check CHECK ((state = ANY (ARRAY['running'::text, 'finished'::text, 'failed'::text, 'aborted'::text])))
 );
 
 CREATE TABLE tds.recorded_blocks (
@@ -628,6 +702,36 @@ CREATE TABLE tds.token_list (
   public boolean NOT NULL,
   logo text,
   CONSTRAINT token_list_pkey PRIMARY KEY (token)
+);
+
+CREATE TABLE tds.verify_runs (
+  id bigint GENERATED AS IDENTITY NOT NULL,
+  started_at timestamp with time zone NOT NULL,
+  finished_at timestamp with time zone DEFAULT now() NOT NULL,
+  outcome text NOT NULL,
+  from_height bigint,
+  to_height bigint,
+  messages bigint DEFAULT 0 NOT NULL,
+  differences integer DEFAULT 0 NOT NULL,
+  found integer DEFAULT 0 NOT NULL,
+  repaired_rows bigint DEFAULT 0 NOT NULL,
+  first_differences jsonb DEFAULT '[]'::jsonb NOT NULL,
+  error text,
+  CONSTRAINT verify_runs_outcome_check CHECK ((outcome = ANY (ARRAY['no differences'::text, 'differences'::text, 'inconclusive'::text]))),
+  CONSTRAINT verify_runs_pkey PRIMARY KEY (id)
+);
+
+CREATE TABLE tds.verify_samples (
+  singleton boolean DEFAULT true NOT NULL,
+  since timestamp with time zone DEFAULT now() NOT NULL,
+  blocks bigint NOT NULL,
+  differences bigint NOT NULL,
+  last_height bigint NOT NULL,
+  last_at timestamp with time zone DEFAULT now() NOT NULL,
+  last_difference_height bigint,
+  last_difference_at timestamp with time zone,
+  CONSTRAINT verify_samples_pkey PRIMARY KEY (singleton),
+  CONSTRAINT verify_samples_singleton_check CHECK (singleton)
 );
 
 CREATE TABLE tds.webhook_deletions (
@@ -814,7 +918,11 @@ CREATE INDEX observer_attempts_done ON tds.observer_attempts USING btree (observ
 
 CREATE INDEX observer_attempts_due ON tds.observer_attempts USING btree (observer, next_at) WHERE (next_at IS NOT NULL);
 
+CREATE INDEX operations_newest ON tds.operations USING btree (requested_at DESC);
+
 CREATE INDEX price_watch_due ON tds.price_watch USING btree (due_at) WHERE (due_at IS NOT NULL);
+
+CREATE INDEX rebuild_runs_newest ON tds.rebuild_runs USING btree (started_at DESC);
 
 CREATE INDEX repairs_by_height ON tds.repairs USING btree (height);
 

@@ -8,6 +8,8 @@ import type { Decision } from '../commands.ts';
 import { tableSql } from '../define.ts';
 import { decideApiKey } from './api-keys.ts';
 import type { ApiKeyChange } from './api-keys.ts';
+import { decideOperation } from './operations.ts';
+import type { OperationCommand } from './operations.ts';
 import { decideSession } from './sessions.ts';
 import type { SessionChange } from './sessions.ts';
 import { decideUser, loginKey } from './users.ts';
@@ -21,6 +23,7 @@ type AccountCommand = CommandOf<
   | 'session.close'
   | 'api-key.create'
   | 'api-key.delete'
+  | OperationCommand['type']
 >;
 type Change = UserChange | SessionChange | ApiKeyChange;
 
@@ -84,6 +87,13 @@ async function decide(
       );
       const keyOwner = key?.user_id ?? null;
       return decideApiKey({ userExists: false, hashExists: false, keyOwner }, command, newId);
+    }
+    case 'quarantine.retry':
+    case 'quarantine.skip':
+    case 'rebuild.start':
+    case 'rebuild.abort': {
+      const isAdmin = await exists('users', 'is_admin AND disabled_at IS NULL AND id', command.body.user_id);
+      return decideOperation({ isAdmin }, command);
     }
   }
 }

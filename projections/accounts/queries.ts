@@ -36,6 +36,7 @@ const sessionRow = z.object({
   user_id: z.number(),
   username: z.string(),
   email: z.string().nullable(),
+  is_admin: z.boolean(),
 });
 export type SessionByToken = z.infer<typeof sessionRow>;
 
@@ -48,7 +49,7 @@ export async function sessionByTokenHash(
   const [session] = await sqlRows(
     db,
     sessionRow,
-    `SELECT s.expires_at, s.user_id, u.username, u.email
+    `SELECT s.expires_at, s.user_id, u.username, u.email, u.is_admin
      FROM ${schema}.sessions s JOIN ${schema}.users u ON u.id = s.user_id WHERE s.token_hash = $1`,
     [tokenHash],
   );

@@ -345,3 +345,60 @@ export async function newestLinked(
   const end = blocks.findIndex((block, i) => i > 0 && blocks[i - 1]?.parent !== block.hash);
   return (end < 0 ? blocks : blocks.slice(0, end)).toReversed();
 }
+
+const beforeRow = z.object({ partition: z.int(), before: count, height: z.int(), timestamp: z.int() });
+/** A block read up to an offset of a partition. */
+export type BlockBefore = z.infer<typeof beforeRow>;
+/** A checkpoint further behind than this is looked for among all blocks. */
+const RECENT_HEIGHTS = 16 * HEIGHT_RANGE;
+
+/** The highest indexed block that the log holds before each of these offsets; places without one are missing. */
+export async function blocksBefore(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Tables,
+  places: readonly { readonly partition: number; readonly offset: number }[],
+): Promise<BlockBefore[]> {
+  if (places.length === 0) return [];
+  const table = tables.table('indexed_blocks');
+  const find = async (where: string): Promise<BlockBefore[]> => {
+    const sql = `SELECT log_partition AS partition, before, max(${ascendingSql('block_desc')}) AS height,
+        argMin(timestamp, block_desc) AS timestamp
+      FROM (SELECT block_desc, timestamp, log_partition, log_offset FROM ${table} FINAL
+        WHERE log_partition IN {partitions:Array(UInt16)} ${where})
+      ARRAY JOIN {partitions:Array(UInt16)} AS of_partition, {offsets:Array(UInt64)} AS before
+      WHERE log_partition = of_partition AND log_offset < before GROUP BY partition, before`;
+    return await clickhouse.rows(
+      { name: 'indexed-blocks.before', sql, row: beforeRow },
+      {
+        partitions: places.map(({ partition }) => partition),
+        offsets: places.map(({ offset }) => offset),
+      },
+      { settings },
+    );
+  };
+  const recent = `AND block_desc <= (SELECT min(block_desc) FROM ${table}) + ${RECENT_HEIGHTS}`;
+  const found = await find(recent);
+  return found.length === new Set(places.map(({ partition, offset }) => `${partition}:${offset}`)).size
+    ? found
+    : await find('');
+}
+
+const rangesRow = z.object({ first: z.int(), last: z.int(), blocks: count });
+
+/** Heights that are indexed, lowest first: runs of whole ranges of 1024 heights, and each range that is not whole. */
+export async function indexedRanges(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Tables,
+): Promise<{ first: number; last: number; blocks: number; is_whole: boolean }[]> {
+  const sql = `SELECT toUInt32(min(low)) AS first, toUInt32(max(high)) AS last, sum(n) AS blocks FROM (
+      SELECT low, high, n, if(n = ${HEIGHT_RANGE}, toInt64(range) - row_number() OVER (PARTITION BY n = ${HEIGHT_RANGE} ORDER BY range), toInt64(range)) AS island,
+        n = ${HEIGHT_RANGE} AS whole
+      FROM (
+        SELECT range, min(first_block) AS low, max(last_block) AS high, sum(blocks) AS n
+        FROM ${tables.table('indexed_block_ranges')} FINAL GROUP BY range HAVING n > 0
+      )
+    ) GROUP BY whole, island ORDER BY first`;
+  const query = { name: 'indexed-blocks.ranges', sql, row: rangesRow };
+  const rows = await clickhouse.rows(query, {}, { settings });
+  return rows.map((row) => ({ ...row, is_whole: row.blocks === row.last - row.first + 1 }));
+}

@@ -36,6 +36,10 @@ export const deciders = {
   'wallet.update-activity': 'catalogue',
   'domain.report': 'catalogue',
   'report.review': 'catalogue',
+  'quarantine.retry': 'accounts',
+  'quarantine.skip': 'accounts',
+  'rebuild.start': 'accounts',
+  'rebuild.abort': 'accounts',
 } as const satisfies Readonly<Record<CommandType, string>>;
 
 const outcomeRow = z.intersection(z.object({ id: z.string() }), commandOutcome);

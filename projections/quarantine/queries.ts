@@ -44,6 +44,8 @@ export interface QuarantineFilter {
   readonly open: boolean;
   readonly limit: number;
   readonly offset?: number;
+  /** Entries after this one. */
+  readonly after?: { readonly quarantinedAt: number; readonly id: string } | undefined;
   readonly kind?: QuarantineEntry['kind'] | undefined;
   /** Events of this contract. */
   readonly contract?: Felt | undefined;
@@ -55,17 +57,35 @@ export interface QuarantineFilter {
 export async function quarantineEntries(
   db: Sql,
   schema: string,
-  { open, limit, offset = 0, kind, contract, block }: QuarantineFilter,
+  filter: QuarantineFilter,
 ): Promise<QuarantineEntry[]> {
+  const { limit, offset = 0, after } = filter;
   return await sqlRows(
     db,
     entryRow,
     `SELECT ${COLUMNS} FROM ${schema}.entries
-     WHERE ($1::boolean IS FALSE OR resolution IS NULL) AND ($4::text IS NULL OR kind = $4)
-       AND ($5::text IS NULL OR event ->> 'from_address' = $5) AND ($6::bigint IS NULL OR block = $6)
-     ORDER BY quarantined_at DESC, id LIMIT $2 OFFSET $3`,
-    [open, limit, offset, kind ?? null, contract ?? null, block ?? null],
+     WHERE ${FILTER} AND ($7::bigint IS NULL OR quarantined_at < $7 OR (quarantined_at = $7 AND id > $8))
+     ORDER BY quarantined_at DESC, id LIMIT $5 OFFSET $6`,
+    [...filterValues(filter), limit, offset, after?.quarantinedAt ?? null, after?.id ?? null],
   );
+}
+
+const FILTER = `($1::boolean IS FALSE OR resolution IS NULL) AND ($2::text IS NULL OR kind = $2)
+  AND ($3::text IS NULL OR event ->> 'from_address' = $3) AND ($4::bigint IS NULL OR block = $4)`;
+
+function filterValues({ open, kind, contract, block }: Omit<QuarantineFilter, 'limit'>): unknown[] {
+  return [open, kind ?? null, contract ?? null, block ?? null];
+}
+
+/** The number of entries of a filter, whatever its limits. */
+export async function countQuarantineEntries(
+  db: Sql,
+  schema: string,
+  filter: Omit<QuarantineFilter, 'limit'>,
+): Promise<number> {
+  const sql = `SELECT count(*) AS count FROM ${schema}.entries WHERE ${FILTER}`;
+  const [row] = await sqlRows(db, z.object({ count: z.number() }), sql, filterValues(filter));
+  return row?.count ?? 0;
 }
 
 export async function quarantineEntry(db: Sql, schema: string, id: string): Promise<QuarantineEntry | null> {

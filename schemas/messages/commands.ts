@@ -236,6 +236,29 @@ const reportReview = z.object({
   ]),
 });
 
+/** What an admin asks for through the API. Its outcome is carried out by a process of `project`. */
+const quarantineRetry = z.object({
+  ...envelope,
+  type: z.literal('quarantine.retry'),
+  body: z.object({ user_id: userId, entry_id: text.min(1).max(300) }),
+});
+const quarantineSkip = z.object({
+  ...envelope,
+  type: z.literal('quarantine.skip'),
+  body: z.object({ user_id: userId, entry_id: text.min(1).max(300) }),
+});
+const rebuildStart = z.object({
+  ...envelope,
+  type: z.literal('rebuild.start'),
+  /** `swap` false: build and compare only. */
+  body: z.object({ user_id: userId, projection: text.min(1).max(100), swap: z.boolean() }),
+});
+const rebuildAbort = z.object({
+  ...envelope,
+  type: z.literal('rebuild.abort'),
+  body: z.object({ user_id: userId, projection: text.min(1).max(100) }),
+});
+
 /** `pg_notify` channel that carries the ids of decided commands, notified after commit. */
 export const DECIDED_CHANNEL = 'tds_commands_decided';
 
@@ -261,6 +284,10 @@ export const commandsMessage = z.discriminatedUnion('type', [
   walletUpdateActivity,
   domainReport,
   reportReview,
+  quarantineRetry,
+  quarantineSkip,
+  rebuildStart,
+  rebuildAbort,
 ]);
 export type Command = z.infer<typeof commandsMessage>;
 export type CommandType = Command['type'];

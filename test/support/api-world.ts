@@ -6,6 +6,7 @@ import { pino } from 'pino';
 import { openCommandChannel } from '../../infra/commands/channel.ts';
 import type { CommandChannel } from '../../infra/commands/channel.ts';
 import { addUser } from '../../infra/bin/operator/accounts.ts';
+import { createOperator } from '../../infra/bin/operator/operator.ts';
 import { startApi } from '../../api/server.ts';
 import { createClickHouse } from '../../infra/clickhouse/client.ts';
 import { loadConfig } from '../../infra/config.ts';
@@ -53,7 +54,11 @@ export interface ApiWorld {
   startProjector(): Promise<void>;
   stopProjector(): Promise<void>;
   /** Creates a user and logs in. */
-  makeUser(username: string, email?: string): Promise<{ token: string; password: string; id: number }>;
+  makeUser(
+    username: string,
+    email?: string,
+    options?: { isAdmin: boolean },
+  ): Promise<{ token: string; password: string; id: number }>;
   readonly call: Call;
   /** Another API on the same stores with its own settings and clock; closed with the world. */
   anotherApi(options?: {
@@ -178,6 +183,12 @@ export async function apiWorld(env: Readonly<Record<string, string>> = {}): Prom
       kafka,
       servedBuilds: builds,
       checkUrl: (url) => egress.checkUrl(url),
+      operator: createOperator({
+        pool: apiPool,
+        clickhouse: reader,
+        kafka,
+        stallSeconds: settings.stallSeconds,
+      }),
       log,
       metrics,
       metricsText: async () => ({ contentType: metrics.contentType, text: await metrics.metrics() }),
@@ -199,11 +210,11 @@ export async function apiWorld(env: Readonly<Record<string, string>> = {}): Prom
     logged: () => lines.join(''),
     startProjector,
     stopProjector,
-    async makeUser(username, email) {
+    async makeUser(username, email, { isAdmin } = { isAdmin: false }) {
       const password = `pw-${randomBytes(9).toString('base64url')}`;
       const { id } = await addUser(
         { commands, pool: apiPool, servedBuilds: builds },
-        { username, password, email: email ?? null },
+        { username, password, email: email ?? null, isAdmin },
       );
       const { json } = await call('POST', '/api/users/auth/login/', { json: { username, password } });
       return { token: json.token, password, id };

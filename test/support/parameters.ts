@@ -285,6 +285,10 @@ const good: Readonly<Record<string, string>> = {
   wallet_type: 'braavos',
   is_verified: 'true',
   is_active: 'true',
+  all: 'true',
+  kind: 'event',
+  contract: COIN,
+  step: '1m',
 };
 
 /** Ids of what the test has created, by route. */

@@ -3,7 +3,7 @@
 
 import { client } from './client.gen.ts';
 import type { Client, ClientMeta, Options as Options2, RequestResult, TDataShape } from './client/index.ts';
-import type { CheckDomainData, CheckDomainErrors, CheckDomainResponses, CountAdClickData, CountAdClickErrors, CountAdClickResponses, CountAdImpressionData, CountAdImpressionErrors, CountAdImpressionResponses, CreateApiKeyData, CreateApiKeyErrors, CreateApiKeyResponses, CreateWebhookData, CreateWebhookErrors, CreateWebhookResponses, DeleteApiKeyData, DeleteApiKeyErrors, DeleteApiKeyResponses, DeleteWebhookData, DeleteWebhookErrors, DeleteWebhookResponses, DiscoverDappsData, DiscoverDappsErrors, DiscoverDappsResponses, ExportTransfersData, ExportTransfersErrors, ExportTransfersResponses, FindWalletData, FindWalletErrors, FindWalletResponses, GetAccountBalancesData, GetAccountBalancesErrors, GetAccountBalancesResponses, GetApiKeyUsageData, GetApiKeyUsageErrors, GetApiKeyUsageResponses, GetBalanceData, GetBalanceErrors, GetBalanceHistoryData, GetBalanceHistoryErrors, GetBalanceHistoryResponses, GetBalanceResponses, GetBalancesData, GetBalancesErrors, GetBalancesResponses, GetCategoryData, GetCategoryErrors, GetCategoryResponses, GetClassHashData, GetClassHashErrors, GetClassHashResponses, GetDappData, GetDappErrors, GetDappResponses, GetDomainData, GetDomainErrors, GetDomainReportData, GetDomainReportErrors, GetDomainReportResponses, GetDomainResponses, GetExportData, GetExportErrors, GetExportFileData, GetExportFileErrors, GetExportFileResponses, GetExportManifestData, GetExportManifestErrors, GetExportManifestResponses, GetExportResponses, GetLatestClassHashesData, GetLatestClassHashesErrors, GetLatestClassHashesResponses, GetNftCollectionData, GetNftCollectionErrors, GetNftCollectionResponses, GetNftMetadataData, GetNftMetadataErrors, GetNftMetadataResponses, GetNftOwnerData, GetNftOwnerErrors, GetNftOwnerResponses, GetPortfolioData, GetPortfolioErrors, GetPortfolioHistoryData, GetPortfolioHistoryErrors, GetPortfolioHistoryResponses, GetPortfolioResponses, GetPriceAtData, GetPriceAtErrors, GetPriceAtResponses, GetPriceData, GetPriceErrors, GetPriceHistoryData, GetPriceHistoryErrors, GetPriceHistoryResponses, GetPriceResponses, GetPricesData, GetPricesErrors, GetPricesResponses, GetProgressData, GetProgressErrors, GetProgressResponses, GetTokenData, GetTokenErrors, GetTokenResponses, GetWalletData, GetWalletErrors, GetWalletResponses, GetWalletStatsData, GetWalletStatsErrors, GetWalletStatsResponses, GetWebhookData, GetWebhookErrors, GetWebhookResponses, ListAdsData, ListAdsErrors, ListAdsResponses, ListApiKeysData, ListApiKeysErrors, ListApiKeysResponses, ListBlacklistedDomainsData, ListBlacklistedDomainsErrors, ListBlacklistedDomainsResponses, ListCategoriesData, ListCategoriesErrors, ListCategoriesResponses, ListClassHashesData, ListClassHashesErrors, ListClassHashesResponses, ListDappsData, ListDappsErrors, ListDappsOfCategoryData, ListDappsOfCategoryErrors, ListDappsOfCategoryResponses, ListDappsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListDomainChangesData, ListDomainChangesErrors, ListDomainChangesResponses, ListDomainReportsData, ListDomainReportsErrors, ListDomainReportsResponses, ListDomainsData, ListDomainsErrors, ListDomainsResponses, ListNftsOwnedByData, ListNftsOwnedByErrors, ListNftsOwnedByResponses, ListTokensData, ListTokensErrors, ListTokensResponses, ListTransfersData, ListTransfersErrors, ListTransfersResponses, ListWalletsData, ListWalletsErrors, ListWalletsResponses, ListWebhookEventsData, ListWebhookEventsErrors, ListWebhookEventsResponses, ListWebhooksData, ListWebhooksErrors, ListWebhooksResponses, ListWhitelistedDomainsData, ListWhitelistedDomainsErrors, ListWhitelistedDomainsResponses, LogInData, LogInErrors, LogInResponses, LogOutData, LogOutErrors, LogOutResponses, ReadSyncData, ReadSyncErrors, ReadSyncResponses, RegisterWalletData, RegisterWalletErrors, RegisterWalletResponses, ReportDomainData, ReportDomainErrors, ReportDomainResponses, RetryDeliveryData, RetryDeliveryErrors, RetryDeliveryResponses, RotateWebhookSecretData, RotateWebhookSecretErrors, RotateWebhookSecretResponses, SearchDappsData, SearchDappsErrors, SearchDappsResponses, StreamTransfersData, StreamTransfersErrors, StreamTransfersResponses, TestWebhookData, TestWebhookErrors, TestWebhookResponses, TraceTransfersData, TraceTransfersErrors, TraceTransfersResponses, UpdateWalletActivityData, UpdateWalletActivityErrors, UpdateWalletActivityResponses, UpdateWebhookData, UpdateWebhookErrors, UpdateWebhookResponses, WriteSyncData, WriteSyncErrors, WriteSyncResponses } from './types.gen.ts';
+import type { AbortRebuildData, AbortRebuildErrors, AbortRebuildResponses, CheckDomainData, CheckDomainErrors, CheckDomainResponses, CountAdClickData, CountAdClickErrors, CountAdClickResponses, CountAdImpressionData, CountAdImpressionErrors, CountAdImpressionResponses, CreateApiKeyData, CreateApiKeyErrors, CreateApiKeyResponses, CreateWebhookData, CreateWebhookErrors, CreateWebhookResponses, DeleteApiKeyData, DeleteApiKeyErrors, DeleteApiKeyResponses, DeleteWebhookData, DeleteWebhookErrors, DeleteWebhookResponses, DiscoverDappsData, DiscoverDappsErrors, DiscoverDappsResponses, ExportTransfersData, ExportTransfersErrors, ExportTransfersResponses, FindWalletData, FindWalletErrors, FindWalletResponses, GetAccountBalancesData, GetAccountBalancesErrors, GetAccountBalancesResponses, GetAdminVerificationData, GetAdminVerificationErrors, GetAdminVerificationResponses, GetApiKeyUsageData, GetApiKeyUsageErrors, GetApiKeyUsageResponses, GetBalanceData, GetBalanceErrors, GetBalanceHistoryData, GetBalanceHistoryErrors, GetBalanceHistoryResponses, GetBalanceResponses, GetBalancesData, GetBalancesErrors, GetBalancesResponses, GetCategoryData, GetCategoryErrors, GetCategoryResponses, GetChunkMapData, GetChunkMapErrors, GetChunkMapResponses, GetClassHashData, GetClassHashErrors, GetClassHashResponses, GetDappData, GetDappErrors, GetDappResponses, GetDomainData, GetDomainErrors, GetDomainReportData, GetDomainReportErrors, GetDomainReportResponses, GetDomainResponses, GetExportData, GetExportErrors, GetExportFileData, GetExportFileErrors, GetExportFileResponses, GetExportManifestData, GetExportManifestErrors, GetExportManifestResponses, GetExportResponses, GetHistoryData, GetHistoryErrors, GetHistoryResponses, GetLatestClassHashesData, GetLatestClassHashesErrors, GetLatestClassHashesResponses, GetNftCollectionData, GetNftCollectionErrors, GetNftCollectionResponses, GetNftMetadataData, GetNftMetadataErrors, GetNftMetadataResponses, GetNftOwnerData, GetNftOwnerErrors, GetNftOwnerResponses, GetOperationData, GetOperationErrors, GetOperationResponses, GetPipelineData, GetPipelineErrors, GetPipelineResponses, GetPortfolioData, GetPortfolioErrors, GetPortfolioHistoryData, GetPortfolioHistoryErrors, GetPortfolioHistoryResponses, GetPortfolioResponses, GetPriceAtData, GetPriceAtErrors, GetPriceAtResponses, GetPriceData, GetPriceErrors, GetPriceHistoryData, GetPriceHistoryErrors, GetPriceHistoryResponses, GetPriceResponses, GetPricesData, GetPricesErrors, GetPricesResponses, GetProgressData, GetProgressErrors, GetProgressResponses, GetQuarantinedData, GetQuarantinedErrors, GetQuarantinedResponses, GetTokenData, GetTokenErrors, GetTokenResponses, GetWalletData, GetWalletErrors, GetWalletResponses, GetWalletStatsData, GetWalletStatsErrors, GetWalletStatsResponses, GetWebhookData, GetWebhookErrors, GetWebhookResponses, ListAdsData, ListAdsErrors, ListAdsResponses, ListApiKeysData, ListApiKeysErrors, ListApiKeysResponses, ListBlacklistedDomainsData, ListBlacklistedDomainsErrors, ListBlacklistedDomainsResponses, ListCategoriesData, ListCategoriesErrors, ListCategoriesResponses, ListClassHashesData, ListClassHashesErrors, ListClassHashesResponses, ListDappsData, ListDappsErrors, ListDappsOfCategoryData, ListDappsOfCategoryErrors, ListDappsOfCategoryResponses, ListDappsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListDomainChangesData, ListDomainChangesErrors, ListDomainChangesResponses, ListDomainReportsData, ListDomainReportsErrors, ListDomainReportsResponses, ListDomainsData, ListDomainsErrors, ListDomainsResponses, ListNftsOwnedByData, ListNftsOwnedByErrors, ListNftsOwnedByResponses, ListOperationsData, ListOperationsErrors, ListOperationsResponses, ListProjectionsData, ListProjectionsErrors, ListProjectionsResponses, ListQuarantineData, ListQuarantineErrors, ListQuarantineResponses, ListTokensData, ListTokensErrors, ListTokensResponses, ListTransfersData, ListTransfersErrors, ListTransfersResponses, ListWalletsData, ListWalletsErrors, ListWalletsResponses, ListWebhookEventsData, ListWebhookEventsErrors, ListWebhookEventsResponses, ListWebhooksData, ListWebhooksErrors, ListWebhooksResponses, ListWhitelistedDomainsData, ListWhitelistedDomainsErrors, ListWhitelistedDomainsResponses, LogInData, LogInErrors, LogInResponses, LogOutData, LogOutErrors, LogOutResponses, ReadSyncData, ReadSyncErrors, ReadSyncResponses, RegisterWalletData, RegisterWalletErrors, RegisterWalletResponses, ReportDomainData, ReportDomainErrors, ReportDomainResponses, RetryDeliveryData, RetryDeliveryErrors, RetryDeliveryResponses, RetryQuarantinedData, RetryQuarantinedErrors, RetryQuarantinedResponses, RotateWebhookSecretData, RotateWebhookSecretErrors, RotateWebhookSecretResponses, SearchDappsData, SearchDappsErrors, SearchDappsResponses, SkipQuarantinedData, SkipQuarantinedErrors, SkipQuarantinedResponses, StartRebuildData, StartRebuildErrors, StartRebuildResponses, StreamTransfersData, StreamTransfersErrors, StreamTransfersResponses, TestWebhookData, TestWebhookErrors, TestWebhookResponses, TraceTransfersData, TraceTransfersErrors, TraceTransfersResponses, UpdateWalletActivityData, UpdateWalletActivityErrors, UpdateWalletActivityResponses, UpdateWebhookData, UpdateWebhookErrors, UpdateWebhookResponses, WriteSyncData, WriteSyncErrors, WriteSyncResponses } from './types.gen.ts';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -1059,6 +1059,192 @@ export class Operations extends HeyApiClient {
             responseStyle: 'data',
             security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/dapps/domain-reports/{id}/',
+            ...options
+        });
+    }
+    
+    /**
+     * Show the pipeline: heights, lags, alarms, roles and throughput
+     *
+     * For admins only (`tds users add --admin`). The same as `tds status`. Read at most once a second. `as_of_block` is rejected: It is the state now.
+     */
+    public getPipeline<ThrowOnError extends boolean = true>(options?: Options<GetPipelineData, ThrowOnError>): RequestResult<GetPipelineResponses, GetPipelineErrors, ThrowOnError, 'data'> {
+        return (options?.client ?? this.client).get<GetPipelineResponses, GetPipelineErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/api/admin/pipeline/',
+            ...options
+        });
+    }
+    
+    /**
+     * List the projections with their builds, sizes and rebuilds
+     *
+     * For admins only (`tds users add --admin`). The same as `tds builds list`, with the progress of `tds rebuild`. Read at most every 2 s. `as_of_block` is rejected: It is the state now.
+     */
+    public listProjections<ThrowOnError extends boolean = true>(options?: Options<ListProjectionsData, ThrowOnError>): RequestResult<ListProjectionsResponses, ListProjectionsErrors, ThrowOnError, 'data'> {
+        return (options?.client ?? this.client).get<ListProjectionsResponses, ListProjectionsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/api/admin/projections/',
+            ...options
+        });
+    }
+    
+    /**
+     * List quarantined events and messages, newest first
+     *
+     * For admins only (`tds users add --admin`). The same as `tds quarantine list`. `as_of_block` is rejected: It is the state now.
+     */
+    public listQuarantine<ThrowOnError extends boolean = true>(options?: Options<ListQuarantineData, ThrowOnError>): RequestResult<ListQuarantineResponses, ListQuarantineErrors, ThrowOnError, 'data'> {
+        return (options?.client ?? this.client).get<ListQuarantineResponses, ListQuarantineErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/api/admin/quarantine/',
+            ...options
+        });
+    }
+    
+    /**
+     * Show one entry: the raw event decoded as each standard, beside the shapes that were expected
+     *
+     * For admins only (`tds users add --admin`). The same as `tds quarantine show`, except that a message is shown as far as the quarantine has copied it. `as_of_block` is rejected: It is the state now.
+     */
+    public getQuarantined<ThrowOnError extends boolean = true>(options: Options<GetQuarantinedData, ThrowOnError>): RequestResult<GetQuarantinedResponses, GetQuarantinedErrors, ThrowOnError, 'data'> {
+        return (options.client ?? this.client).get<GetQuarantinedResponses, GetQuarantinedErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/api/admin/quarantine/{id}/',
+            ...options
+        });
+    }
+    
+    /**
+     * Get the history of lag and throughput
+     *
+     * For admins only (`tds users add --admin`). The heights of `tds status` over time: of the last hour every 5 seconds, or of the last day every minute. The service keeps it in PostgreSQL. `as_of_block` is rejected: It is the state of the service, not of the chain.
+     */
+    public getHistory<ThrowOnError extends boolean = true>(options?: Options<GetHistoryData, ThrowOnError>): RequestResult<GetHistoryResponses, GetHistoryErrors, ThrowOnError, 'data'> {
+        return (options?.client ?? this.client).get<GetHistoryResponses, GetHistoryErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/api/admin/history/',
+            ...options
+        });
+    }
+    
+    /**
+     * Get the map of indexed heights and of the chunks that are written
+     *
+     * For admins only (`tds users add --admin`). The chunks of `tds status`. Read at most every 2 s. `as_of_block` is rejected: It is the progress now.
+     */
+    public getChunkMap<ThrowOnError extends boolean = true>(options?: Options<GetChunkMapData, ThrowOnError>): RequestResult<GetChunkMapResponses, GetChunkMapErrors, ThrowOnError, 'data'> {
+        return (options?.client ?? this.client).get<GetChunkMapResponses, GetChunkMapErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/api/admin/chunks/',
+            ...options
+        });
+    }
+    
+    /**
+     * Show the results of the last verifications and of sampling
+     *
+     * For admins only (`tds users add --admin`). What the last runs of `tds verify` have found, and the blocks that the service samples by itself. `as_of_block` is rejected: It is the state now.
+     */
+    public getAdminVerification<ThrowOnError extends boolean = true>(options?: Options<GetAdminVerificationData, ThrowOnError>): RequestResult<GetAdminVerificationResponses, GetAdminVerificationErrors, ThrowOnError, 'data'> {
+        return (options?.client ?? this.client).get<GetAdminVerificationResponses, GetAdminVerificationErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/api/admin/verification/',
+            ...options
+        });
+    }
+    
+    /**
+     * Retry an entry: repair the block of an event, or resume the projections halted on a message
+     *
+     * For admins only (`tds users add --admin`). The same as `tds quarantine retry`. Answers 200 once it is done, 409 with the reason where it cannot be done, or 202 while it runs: ask for it at `/api/admin/operations/{id}/`.
+     */
+    public retryQuarantined<ThrowOnError extends boolean = true>(options: Options<RetryQuarantinedData, ThrowOnError>): RequestResult<RetryQuarantinedResponses, RetryQuarantinedErrors, ThrowOnError, 'data'> {
+        return (options.client ?? this.client).post<RetryQuarantinedResponses, RetryQuarantinedErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/api/admin/quarantine/{id}/retry/',
+            ...options
+        });
+    }
+    
+    /**
+     * Skip an entry: accept that an event stays undecoded, or make projections skip a message
+     *
+     * For admins only (`tds users add --admin`). The same as `tds quarantine skip`. Answers 200 once it is done, 409 with the reason where it cannot be done, or 202 while it runs: ask for it at `/api/admin/operations/{id}/`.
+     */
+    public skipQuarantined<ThrowOnError extends boolean = true>(options: Options<SkipQuarantinedData, ThrowOnError>): RequestResult<SkipQuarantinedResponses, SkipQuarantinedErrors, ThrowOnError, 'data'> {
+        return (options.client ?? this.client).post<SkipQuarantinedResponses, SkipQuarantinedErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/api/admin/quarantine/{id}/skip/',
+            ...options
+        });
+    }
+    
+    /**
+     * Rebuild a projection from the log, compare it with the served one, and swap
+     *
+     * For admins only (`tds users add --admin`). The same as `tds rebuild NAME`, which a process of `project` runs. Its progress is in `/api/admin/projections/`. Answers 202 at its start.
+     */
+    public startRebuild<ThrowOnError extends boolean = true>(options: Options<StartRebuildData, ThrowOnError>): RequestResult<StartRebuildResponses, StartRebuildErrors, ThrowOnError, 'data'> {
+        return (options.client ?? this.client).post<StartRebuildResponses, StartRebuildErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/api/admin/projections/{name}/rebuild/',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Abort the running rebuild of a projection
+     *
+     * For admins only (`tds users add --admin`). As Ctrl-C does to `tds rebuild`, wherever it was started: what is served stays, and the next run resumes. Answers 200 once it is done, 409 with the reason where it cannot be done, or 202 while it runs: ask for it at `/api/admin/operations/{id}/`.
+     */
+    public abortRebuild<ThrowOnError extends boolean = true>(options: Options<AbortRebuildData, ThrowOnError>): RequestResult<AbortRebuildResponses, AbortRebuildErrors, ThrowOnError, 'data'> {
+        return (options.client ?? this.client).post<AbortRebuildResponses, AbortRebuildErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/api/admin/projections/{name}/rebuild/abort/',
+            ...options
+        });
+    }
+    
+    /**
+     * List what admins have asked for, newest first
+     *
+     * For admins only (`tds users add --admin`). The last 50 operations that a process of `project` has begun; not those of `tds` commands.
+     */
+    public listOperations<ThrowOnError extends boolean = true>(options?: Options<ListOperationsData, ThrowOnError>): RequestResult<ListOperationsResponses, ListOperationsErrors, ThrowOnError, 'data'> {
+        return (options?.client ?? this.client).get<ListOperationsResponses, ListOperationsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/api/admin/operations/',
+            ...options
+        });
+    }
+    
+    /**
+     * Show one operation, with what was done
+     *
+     * For admins only (`tds users add --admin`). 404 until a process of `project` has begun it.
+     */
+    public getOperation<ThrowOnError extends boolean = true>(options: Options<GetOperationData, ThrowOnError>): RequestResult<GetOperationResponses, GetOperationErrors, ThrowOnError, 'data'> {
+        return (options.client ?? this.client).get<GetOperationResponses, GetOperationErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/api/admin/operations/{id}/',
             ...options
         });
     }

@@ -1037,6 +1037,488 @@ export type DomainReport = {
     reviewed_at: string | null;
 };
 
+export type Pipeline = {
+    updated_at: string;
+    /**
+     * False while Kafka is unavailable
+     */
+    log_available: boolean;
+    l1_height: number | null;
+    /**
+     * In the order of the data: node, log, projections, API
+     */
+    stages: Array<PipelineStage>;
+    alarms: Array<PipelineAlarm>;
+    roles: Array<{
+        name: string;
+        state: 'working' | 'stalled' | 'missing';
+        since: string | null;
+        detail: string | null;
+        /**
+         * Seen within the last hour. Of `api` only the process that answers: it writes no heartbeat
+         */
+        processes: Array<{
+            /**
+             * Host, process id and a random part
+             */
+            process: string;
+            started_at: string;
+            /**
+             * Last heartbeat; one is due every 2 s
+             */
+            seen_at: string;
+            /**
+             * `late`: no heartbeat for 5 s; `silent`: for 12 s; `stopped`: it has ended gracefully
+             */
+            state: 'live' | 'late' | 'silent' | 'stopped';
+        }>;
+    }>;
+    /**
+     * Indexed during the last minute; null without measurements
+     */
+    throughput: {
+        /**
+         * The time over which the rates were measured
+         */
+        seconds: number;
+        blocks_per_second: number;
+        transfers_per_second: number;
+    } | null;
+    repairs: {
+        pending: number;
+        oldest: string | null;
+    };
+    /**
+     * Open entries of the quarantine
+     */
+    quarantined: number;
+};
+
+export type PipelineStage = {
+    /**
+     * `node`, `log`, the name of a projection, or `api`
+     */
+    name: string;
+    kind: 'node' | 'log' | 'projection' | 'api';
+    /**
+     * Highest block of this stage; null before the first, and for projections of other topics
+     */
+    height: number | null;
+    /**
+     * Blocks behind the head of the node
+     */
+    lag_blocks: number | null;
+    /**
+     * Age of the highest block while the stage is behind; 0 at the head; null while it is unknown
+     */
+    lag_seconds: number | null;
+    /**
+     * Messages of its topic that a projection has not processed; null while Kafka is unavailable
+     */
+    lag_messages: number | null;
+    /**
+     * `behind`: has work left; `silent`: no heartbeat of its processes for 5 s; `stalled`: no progress for `STALL_SECONDS`; `halted`: at a message that an operator must skip; `missing`: no process
+     */
+    state: 'ok' | 'behind' | 'silent' | 'stalled' | 'halted' | 'missing' | 'unknown';
+    detail: string | null;
+};
+
+export type PipelineAlarm = {
+    kind: 'alarm' | 'halt' | 'role' | 'redis';
+    name: string;
+    detail: string;
+    since: string | null;
+    meaning: string;
+    /**
+     * What an operator does about it
+     */
+    action: string;
+};
+
+export type Projections = {
+    results: Array<{
+        name: string;
+        store: 'clickhouse' | 'postgres';
+        /**
+         * null before its first checkpoint
+         */
+        topic: string | null;
+        /**
+         * As in the pipeline
+         */
+        state: 'ok' | 'behind' | 'silent' | 'stalled' | 'halted' | 'missing' | 'unknown';
+        lag_messages: number | null;
+        /**
+         * Oldest first
+         */
+        builds: Array<{
+            build: number;
+            version: number;
+            /**
+             * `building`: a shadow build
+             */
+            state: 'serving' | 'building' | 'retired';
+            retired_at: string | null;
+            /**
+             * Of all its tables; ClickHouse counts replaced rows until it merges them away
+             */
+            rows: number;
+            /**
+             * On disk, with indexes
+             */
+            bytes: number;
+            tables: Array<{
+                table: string;
+                rows: number;
+                bytes: number;
+            }>;
+        }>;
+        /**
+         * Its running rebuild, or its last one
+         */
+        rebuild: RebuildRun | null;
+    }>;
+};
+
+export type RebuildRun = {
+    id: string;
+    projections: Array<string>;
+    /**
+     * `interrupted`: its process was killed; the next run resumes it
+     */
+    state: 'running' | 'finished' | 'failed' | 'aborted' | 'interrupted';
+    error: string | null;
+    /**
+     * Ranges in which the served tables differ from the log, so far
+     */
+    differences: number;
+    differing: Array<{
+        table: string;
+        where: string;
+        served_rows: number;
+        rebuilt_rows: number;
+    }>;
+    rows_compared: number;
+    /**
+     * `reading`, `comparing`, `waiting for writers` or `swapping`
+     */
+    phase: string;
+    messages_read: number;
+    messages_total: number;
+    messages_per_second: number | null;
+    /**
+     * Of `reading`; null in other phases
+     */
+    seconds_left: number | null;
+    is_swapped: boolean;
+    is_aborting: boolean;
+    /**
+     * `operator` (tds), or `user:<id>` (this API)
+     */
+    requested_by: string;
+    started_at: string;
+    updated_at: string;
+    finished_at: string | null;
+};
+
+export type QuarantineList = {
+    links: {
+        next: string | null;
+        previous: string | null;
+        next_cursor?: string | null;
+    };
+    count: number;
+    count_is_estimate?: true;
+    total_pages: number;
+    results: Array<QuarantineItem>;
+};
+
+export type QuarantineItem = {
+    /**
+     * `<block hash>:<position>` of an event, `<topic>:<partition>:<offset>` of a message
+     */
+    id: string;
+    kind: 'event' | 'message';
+    where: string;
+    reason: string;
+    since: string;
+    /**
+     * When it was last tried again, and failed; null: it was not
+     */
+    last_tried: string | null;
+    state: 'open' | 'reverted' | 'repaired' | 'skipped';
+    /**
+     * Projections that are halted at this message
+     */
+    halts: Array<string>;
+    /**
+     * Projections whose rebuild ended at this message
+     */
+    rebuilds: Array<string>;
+};
+
+export type QuarantineDetail = {
+    /**
+     * `<block hash>:<position>` of an event, `<topic>:<partition>:<offset>` of a message
+     */
+    id: string;
+    kind: 'event' | 'message';
+    where: string;
+    reason: string;
+    since: string;
+    /**
+     * When it was last tried again, and failed; null: it was not
+     */
+    last_tried: string | null;
+    state: 'open' | 'reverted' | 'repaired' | 'skipped';
+    /**
+     * Projections that are halted at this message
+     */
+    halts: Array<string>;
+    /**
+     * Projections whose rebuild ended at this message
+     */
+    rebuilds: Array<string>;
+    resolved_at: string | null;
+    event: {
+        block: number;
+        block_hash: string;
+        /**
+         * Of the event in its block
+         */
+        position: number;
+        transaction_hash: string;
+        contract: {
+            address: string;
+            /**
+             * null: not looked up
+             */
+            standard: 'erc20' | 'erc721' | 'erc1155' | 'unknown' | null;
+            class_hash: string | null;
+            /**
+             * What decided the standard
+             */
+            basis: string | null;
+        };
+        raw: {
+            from_address: string;
+            keys: Array<string>;
+            data: Array<string>;
+        };
+        /**
+         * Names of its first two keys
+         */
+        selectors: Array<string>;
+        /**
+         * The shapes that events of this name have: how many felts, and where the addresses are
+         */
+        expected: Array<{
+            event: string;
+            keys: number;
+            /**
+             * null: two spans, of any length
+             */
+            data: number | null;
+            from: string;
+            to: string;
+        }>;
+        /**
+         * The event decoded as an event of each standard
+         */
+        readings: Array<{
+            standard: 'erc20' | 'erc721' | 'erc1155' | 'unknown';
+            /**
+             * Why it cannot be decoded; null: it can
+             */
+            problem: string | null;
+            transfers: Array<{
+                from: string;
+                to: string;
+                /**
+                 * Raw unsigned integer
+                 */
+                amount: string;
+                token_id: string | null;
+            }>;
+        }>;
+        pending_repair: {
+            requested_at: string;
+            attempts: number;
+            next_try_at: string;
+        } | null;
+    } | null;
+    message: {
+        topic: string | null;
+        partition: number | null;
+        offset: number | null;
+        /**
+         * The start of the message, as text
+         */
+        text: string;
+    } | null;
+};
+
+export type History = {
+    step_seconds: number;
+    /**
+     * Oldest first; steps in which nothing was recorded are missing
+     */
+    results: Array<{
+        /**
+         * Start of the step
+         */
+        time: string;
+        head_height: number | null;
+        log_height: number | null;
+        indexed_height: number | null;
+        /**
+         * Blocks of the node that cannot be queried yet; of a minute the most
+         */
+        lag_blocks: number | null;
+        /**
+         * Age of the newest indexed block while it is not the head; 0 at the head; of a minute the most
+         */
+        lag_seconds: number | null;
+        /**
+         * Indexed since the previous row; null after a reorg
+         */
+        blocks_per_second: number | null;
+        transfers_per_second: number | null;
+    }>;
+};
+
+export type ChunkMap = {
+    head_height: number | null;
+    l1_height: number | null;
+    /**
+     * What can be queried, lowest first: runs of whole ranges of 1,024 heights, and the ranges in work
+     */
+    indexed: Array<{
+        first: number;
+        last: number;
+        blocks: number;
+        /**
+         * False: some of the heights are not indexed
+         */
+        is_whole: boolean;
+    }>;
+    /**
+     * Lowest first
+     */
+    chunks: Array<{
+        name: string;
+        /**
+         * First and last height, inclusive; the last is null for `live`
+         */
+        range: [
+            number,
+            number | null
+        ];
+        /**
+         * The next height to be written to the log
+         */
+        cursor: number;
+        /**
+         * Highest height that is accepted on L1
+         */
+        final_height: number | null;
+        status: 'open' | 'finished';
+        /**
+         * The process that holds its lease
+         */
+        writer: string | null;
+        updated_at: string;
+        blocks_indexed: number;
+        transfers_indexed: number;
+    }>;
+};
+
+export type AdminVerification = {
+    last_verify: VerifyRun | null;
+    /**
+     * The last ten, newest first
+     */
+    runs: Array<VerifyRun>;
+    /**
+     * The service compares random blocks all the time; null before the first
+     */
+    sampling: {
+        since: string;
+        /**
+         * Blocks that were compared
+         */
+        blocks: number;
+        differences: number;
+        last_height: number;
+        last_at: string;
+        last_difference: {
+            height: number;
+            at: string;
+        } | null;
+    } | null;
+    /**
+     * Sampled blocks that are still wrong; the detail has the command that repairs each
+     */
+    inconsistent_blocks: Array<{
+        height: number;
+        detail: string;
+        since: string;
+    }>;
+};
+
+export type VerifyRun = {
+    started_at: string;
+    finished_at: string;
+    outcome: 'no differences' | 'differences' | 'inconclusive';
+    /**
+     * Why it is inconclusive
+     */
+    error: string | null;
+    /**
+     * That remain after the repair, if one was asked for
+     */
+    differences: number;
+    first_differences: Array<string>;
+    /**
+     * Before the repair
+     */
+    found: number;
+    repaired_rows: number;
+    /**
+     * Lowest height; null: nothing is indexed
+     */
+    from: number | null;
+    to: number | null;
+    messages: number;
+};
+
+export type Operation = {
+    id: string;
+    operation: 'quarantine.retry' | 'quarantine.skip' | 'rebuild.start' | 'rebuild.abort';
+    /**
+     * The id of an entry, or the name of a projection
+     */
+    subject: string;
+    /**
+     * `requested`: no process of `project` has begun it; `interrupted`: the process that ran it has ended, and another takes over
+     */
+    state: 'requested' | 'running' | 'done' | 'failed' | 'interrupted';
+    /**
+     * What was done, as the command prints it, or why it failed
+     */
+    detail: string | null;
+    /**
+     * `user:<id>`
+     */
+    requested_by: string;
+    requested_at: string;
+    finished_at: string | null;
+};
+
+export type Operations = {
+    results: Array<Operation>;
+};
+
 export type LogInData = {
     body: {
         /**
@@ -6511,3 +6993,888 @@ export type GetDomainReportResponses = {
 };
 
 export type GetDomainReportResponse = GetDomainReportResponses[keyof GetDomainReportResponses];
+
+export type GetPipelineData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path?: never;
+    query?: never;
+    url: '/api/admin/pipeline/';
+};
+
+export type GetPipelineErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetPipelineError = GetPipelineErrors[keyof GetPipelineErrors];
+
+export type GetPipelineResponses = {
+    /**
+     * OK
+     */
+    200: Pipeline;
+};
+
+export type GetPipelineResponse = GetPipelineResponses[keyof GetPipelineResponses];
+
+export type ListProjectionsData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path?: never;
+    query?: never;
+    url: '/api/admin/projections/';
+};
+
+export type ListProjectionsErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type ListProjectionsError = ListProjectionsErrors[keyof ListProjectionsErrors];
+
+export type ListProjectionsResponses = {
+    /**
+     * OK
+     */
+    200: Projections;
+};
+
+export type ListProjectionsResponse = ListProjectionsResponses[keyof ListProjectionsResponses];
+
+export type ListQuarantineData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path?: never;
+    query?: {
+        /**
+         * With resolved entries
+         */
+        all?: boolean;
+        kind?: 'event' | 'message';
+        /**
+         * Only events of this contract
+         */
+        contract?: string;
+        /**
+         * Only events of this block
+         */
+        block?: number;
+        /**
+         * Rows per page, at most 100; an invalid value means 25
+         */
+        limit?: number;
+        /**
+         * `links.next_cursor` of the previous page
+         */
+        cursor?: string;
+    };
+    url: '/api/admin/quarantine/';
+};
+
+export type ListQuarantineErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type ListQuarantineError = ListQuarantineErrors[keyof ListQuarantineErrors];
+
+export type ListQuarantineResponses = {
+    /**
+     * OK
+     */
+    200: QuarantineList;
+};
+
+export type ListQuarantineResponse = ListQuarantineResponses[keyof ListQuarantineResponses];
+
+export type GetQuarantinedData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path: {
+        /**
+         * Id of an entry
+         */
+        id: string;
+    };
+    query?: never;
+    url: '/api/admin/quarantine/{id}/';
+};
+
+export type GetQuarantinedErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetQuarantinedError = GetQuarantinedErrors[keyof GetQuarantinedErrors];
+
+export type GetQuarantinedResponses = {
+    /**
+     * OK
+     */
+    200: QuarantineDetail;
+};
+
+export type GetQuarantinedResponse = GetQuarantinedResponses[keyof GetQuarantinedResponses];
+
+export type GetHistoryData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path?: never;
+    query?: {
+        /**
+         * `5s`, the default: the last hour every 5 seconds; `1m`: the last day every minute
+         */
+        step?: '5s' | '1m';
+    };
+    url: '/api/admin/history/';
+};
+
+export type GetHistoryErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetHistoryError = GetHistoryErrors[keyof GetHistoryErrors];
+
+export type GetHistoryResponses = {
+    /**
+     * OK
+     */
+    200: History;
+};
+
+export type GetHistoryResponse = GetHistoryResponses[keyof GetHistoryResponses];
+
+export type GetChunkMapData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path?: never;
+    query?: never;
+    url: '/api/admin/chunks/';
+};
+
+export type GetChunkMapErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetChunkMapError = GetChunkMapErrors[keyof GetChunkMapErrors];
+
+export type GetChunkMapResponses = {
+    /**
+     * OK
+     */
+    200: ChunkMap;
+};
+
+export type GetChunkMapResponse = GetChunkMapResponses[keyof GetChunkMapResponses];
+
+export type GetAdminVerificationData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path?: never;
+    query?: never;
+    url: '/api/admin/verification/';
+};
+
+export type GetAdminVerificationErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetAdminVerificationError = GetAdminVerificationErrors[keyof GetAdminVerificationErrors];
+
+export type GetAdminVerificationResponses = {
+    /**
+     * OK
+     */
+    200: AdminVerification;
+};
+
+export type GetAdminVerificationResponse = GetAdminVerificationResponses[keyof GetAdminVerificationResponses];
+
+export type RetryQuarantinedData = {
+    body?: never;
+    headers?: {
+        /**
+         * A retry with the same key within 48 hours returns the first response; the same key with another body returns 422
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        /**
+         * Id of an entry
+         */
+        id: string;
+    };
+    query?: never;
+    url: '/api/admin/quarantine/{id}/retry/';
+};
+
+export type RetryQuarantinedErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
+    /**
+     * The Idempotency-Key was used with another body
+     */
+    422: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type RetryQuarantinedError = RetryQuarantinedErrors[keyof RetryQuarantinedErrors];
+
+export type RetryQuarantinedResponses = {
+    /**
+     * OK
+     */
+    200: Operation;
+    /**
+     * Accepted
+     */
+    202: Operation;
+};
+
+export type RetryQuarantinedResponse = RetryQuarantinedResponses[keyof RetryQuarantinedResponses];
+
+export type SkipQuarantinedData = {
+    body?: never;
+    headers?: {
+        /**
+         * A retry with the same key within 48 hours returns the first response; the same key with another body returns 422
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        /**
+         * Id of an entry
+         */
+        id: string;
+    };
+    query?: never;
+    url: '/api/admin/quarantine/{id}/skip/';
+};
+
+export type SkipQuarantinedErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
+    /**
+     * The Idempotency-Key was used with another body
+     */
+    422: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type SkipQuarantinedError = SkipQuarantinedErrors[keyof SkipQuarantinedErrors];
+
+export type SkipQuarantinedResponses = {
+    /**
+     * OK
+     */
+    200: Operation;
+    /**
+     * Accepted
+     */
+    202: Operation;
+};
+
+export type SkipQuarantinedResponse = SkipQuarantinedResponses[keyof SkipQuarantinedResponses];
+
+export type StartRebuildData = {
+    body?: {
+        /**
+         * false: build and compare only; true by default
+         */
+        swap?: boolean;
+    };
+    headers?: {
+        /**
+         * A retry with the same key within 48 hours returns the first response; the same key with another body returns 422
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        /**
+         * Name of a projection
+         */
+        name: string;
+    };
+    query?: never;
+    url: '/api/admin/projections/{name}/rebuild/';
+};
+
+export type StartRebuildErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * The body arrived too slowly
+     */
+    408: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
+    /**
+     * The body is too large
+     */
+    413: Error;
+    /**
+     * The body is not JSON
+     */
+    415: Error;
+    /**
+     * The Idempotency-Key was used with another body
+     */
+    422: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type StartRebuildError = StartRebuildErrors[keyof StartRebuildErrors];
+
+export type StartRebuildResponses = {
+    /**
+     * Accepted
+     */
+    202: Operation;
+};
+
+export type StartRebuildResponse = StartRebuildResponses[keyof StartRebuildResponses];
+
+export type AbortRebuildData = {
+    body?: never;
+    headers?: {
+        /**
+         * A retry with the same key within 48 hours returns the first response; the same key with another body returns 422
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        /**
+         * Name of a projection
+         */
+        name: string;
+    };
+    query?: never;
+    url: '/api/admin/projections/{name}/rebuild/abort/';
+};
+
+export type AbortRebuildErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
+    /**
+     * The Idempotency-Key was used with another body
+     */
+    422: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type AbortRebuildError = AbortRebuildErrors[keyof AbortRebuildErrors];
+
+export type AbortRebuildResponses = {
+    /**
+     * OK
+     */
+    200: Operation;
+    /**
+     * Accepted
+     */
+    202: Operation;
+};
+
+export type AbortRebuildResponse = AbortRebuildResponses[keyof AbortRebuildResponses];
+
+export type ListOperationsData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path?: never;
+    query?: never;
+    url: '/api/admin/operations/';
+};
+
+export type ListOperationsErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type ListOperationsError = ListOperationsErrors[keyof ListOperationsErrors];
+
+export type ListOperationsResponses = {
+    /**
+     * OK
+     */
+    200: Operations;
+};
+
+export type ListOperationsResponse = ListOperationsResponses[keyof ListOperationsResponses];
+
+export type GetOperationData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path: {
+        /**
+         * Id of an operation
+         */
+        id: string;
+    };
+    query?: never;
+    url: '/api/admin/operations/{id}/';
+};
+
+export type GetOperationErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetOperationError = GetOperationErrors[keyof GetOperationErrors];
+
+export type GetOperationResponses = {
+    /**
+     * OK
+     */
+    200: Operation;
+};
+
+export type GetOperationResponse = GetOperationResponses[keyof GetOperationResponses];

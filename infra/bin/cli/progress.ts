@@ -13,7 +13,7 @@ const REDRAW_MS = 200;
 /** Before this, a rate means nothing. */
 const ESTIMATE_MS = 2000;
 
-/** Runs a long operation; SIGINT and SIGTERM abort its signal, with a reason. */
+/** Runs a long operation; SIGINT, SIGTERM and the end of a parent with a channel to it abort its signal, with a reason. */
 export async function withInterrupt<T>(
   reason: () => Error,
   work: (signal: AbortSignal) => Promise<T>,
@@ -22,11 +22,13 @@ export async function withInterrupt<T>(
   const onSignal = (): void => stop.abort(reason());
   process.once('SIGINT', onSignal);
   process.once('SIGTERM', onSignal);
+  process.once('disconnect', onSignal);
   try {
     return await work(stop.signal);
   } finally {
     process.off('SIGINT', onSignal);
     process.off('SIGTERM', onSignal);
+    process.off('disconnect', onSignal);
   }
 }
 

@@ -4,9 +4,10 @@ import type { Command } from 'commander';
 import { parseFelt } from '../../../schemas/felt.ts';
 import type { Felt } from '../../../schemas/felt.ts';
 import type { Logger } from '../../log.ts';
-import { listQuarantine, retryQuarantined, skipQuarantined } from './quarantine-items.ts';
-import type { QuarantineItem } from './quarantine-items.ts';
-import { showQuarantined } from './quarantine-show.ts';
+import { listQuarantine, retryQuarantined, skipQuarantined } from '../operator/quarantine-items.ts';
+import type { QuarantineItem } from '../operator/quarantine-items.ts';
+import { showQuarantined } from '../operator/quarantine-show.ts';
+import type { ShownItem } from '../operator/quarantine-show.ts';
 import { commandConfig } from '../command-config.ts';
 import { withStores } from '../connect.ts';
 import type { Stores } from '../connect.ts';
@@ -51,7 +52,7 @@ export function quarantineCommand(program: Command, log: Logger, say: (line: str
     .description('print one entry with its raw event or message, decoded as far as possible')
     .argument('<id>')
     .action(async (id: string) =>
-      say(JSON.stringify(await onStores((stores) => showQuarantined(stores, id)), null, 2)),
+      say(JSON.stringify(flattened(await onStores((stores) => showQuarantined(stores, id))), null, 2)),
     );
 
   quarantine
@@ -76,6 +77,20 @@ export function quarantineCommand(program: Command, log: Logger, say: (line: str
       });
       say(done);
     });
+}
+
+function flattened({ item, resolved_at: resolvedAt, event, message }: ShownItem): Record<string, unknown> {
+  const head = { ...withoutEntry(item), resolved_at: resolvedAt };
+  if (event === null) return { ...head, ...message };
+  const { contract, readings, expected: _expected, ...rest } = event;
+  return {
+    ...head,
+    ...rest,
+    contract: { address: contract.address, ...(contract.facts ?? { standard: 'not looked up' }) },
+    readings: Object.fromEntries(
+      readings.map(({ standard, problem, transfers }) => [standard, problem ?? transfers]),
+    ),
+  };
 }
 
 function withoutEntry({ entry: _entry, ...item }: QuarantineItem): Omit<QuarantineItem, 'entry'> {

@@ -1,3 +1,4 @@
+import { Option } from 'commander';
 import type { Command } from 'commander';
 
 import { dropBuild, listBuilds } from '../../../projections/engine/builds.ts';
@@ -5,7 +6,6 @@ import type { StoredBuild } from '../../../projections/engine/builds.ts';
 import type { Projection } from '../../../projections/define.ts';
 import { projections } from '../../../projections/index.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
-import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
 import type { RebuildProgress, RebuildReport } from '../../../projections/engine/rebuild/rebuild.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { systemClock } from '../../clock.ts';
@@ -16,7 +16,8 @@ import { createMetrics } from '../../metrics.ts';
 import { commandConfig } from '../command-config.ts';
 import { withStores } from '../connect.ts';
 import type { Stores } from '../connect.ts';
-import { sizeText, tableSizes } from './table-sizes.ts';
+import { recordedRebuild } from '../operator/rebuild-runs.ts';
+import { sizeText, tableSizes } from '../operator/table-sizes.ts';
 import { showProgress, withInterrupt } from './progress.ts';
 
 /** Longer than any request that read the name of a build before a swap. */
@@ -27,6 +28,7 @@ interface RebuildOptions {
   readonly swap: boolean;
   readonly drop: boolean;
   readonly json: boolean;
+  readonly requestedBy: string;
 }
 
 /** `tds rebuild` and `tds builds`: rebuilds read models from the log, and manages the builds. */
@@ -42,6 +44,8 @@ export function rebuildCommand(program: Command, log: Logger, say: (line: string
     .option('--no-swap', 'build and compare only; the next run resumes there')
     .option('--drop', 'drop the previous build once no reader uses it', false)
     .option('--json', 'print the result as JSON', false)
+    // Set by the process that runs the rebuild of an admin.
+    .addOption(new Option('--requested-by <who>').default('operator').hideHelp())
     .action(async (names: string[], options: RebuildOptions) => {
       // Named projections of one topic share one reading; all of them one by one need less memory.
       const wanted = namedProjections(names, options.all);
@@ -50,7 +54,11 @@ export function rebuildCommand(program: Command, log: Logger, say: (line: string
       const reports = await withStores(commandConfig(process.env), 'tds-rebuild', log, async (stores) => {
         const done: RebuildReport[] = [];
         for (const run of runs) {
-          const report = await rebuildNow(stores, run, { swap: options.swap, quiet: options.json });
+          const report = await rebuildNow(stores, run, {
+            swap: options.swap,
+            quiet: options.json,
+            requestedBy: options.requestedBy,
+          });
           done.push(report);
           for (const line of described(report)) tell(line);
           if (report.isSwapped && options.drop) await dropPrevious(stores, report, tell);
@@ -120,7 +128,11 @@ export async function rebuildOutdated(
 ): Promise<void> {
   await withStores(config, 'tds-rebuild', log, async (stores) => {
     for (const projection of outdated) {
-      const report = await rebuildNow(stores, [projection], { swap: true, quiet: false });
+      const report = await rebuildNow(stores, [projection], {
+        swap: true,
+        quiet: false,
+        requestedBy: 'operator',
+      });
       for (const line of described(report)) say(line);
     }
   });
@@ -129,7 +141,7 @@ export async function rebuildOutdated(
 async function rebuildNow(
   { pool, kafka, clickhouse, log }: Stores,
   wanted: readonly Projection[],
-  { swap, quiet }: { swap: boolean; quiet: boolean },
+  { swap, quiet, requestedBy }: { swap: boolean; quiet: boolean; requestedBy: string },
 ): Promise<RebuildReport> {
   const what = wanted.map(({ name }) => name).join(', ');
   const progress = showProgress<RebuildProgress>({ what, reading: 'reading', quiet });
@@ -137,8 +149,9 @@ async function rebuildNow(
   const stopped = (): Error => new AppError('CONFLICT', 'Stopped; the next run resumes from here');
   try {
     return await withInterrupt(stopped, (signal) =>
-      rebuild({ pool, kafka, clickhouse, clock: systemClock, log, metrics, signal }, wanted, {
+      recordedRebuild({ pool, kafka, clickhouse, clock: systemClock, log, metrics, signal }, wanted, {
         swap,
+        requestedBy,
         onProgress: progress.show,
       }),
     );

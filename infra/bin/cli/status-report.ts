@@ -1,45 +1,29 @@
-import { z } from 'zod';
-
-import { servedBuilds } from '../../../projections/served.ts';
-import { chainStatusRow } from '../../../projections/chain-status/queries.ts';
+import { nftStates } from '../../../pipeline/observe/nft/store.ts';
 import { priceStates } from '../../../pipeline/observe/prices/store.ts';
 import type { PriceState } from '../../../pipeline/observe/prices/store.ts';
-import { nftStates } from '../../../pipeline/observe/nft/store.ts';
-import { quarantineCounts } from '../../../projections/quarantine/queries.ts';
 import type { Kafka } from '../../kafka/client.ts';
-import { sqlRows } from '../../postgres/client.ts';
 import type { Sql } from '../../postgres/client.ts';
-import { serviceHealth } from '../../health/service-health.ts';
-
-const chunkRow = z.object({
-  name: z.string(),
-  range_start: z.number(),
-  range_end: z.number().nullable(),
-  cursor: z.number(),
-  status: z.enum(['open', 'finished']),
-  holder: z.string().nullable(),
-});
+import { readPipelineStatus } from '../operator/status.ts';
 
 /** `redis`: whether it answers; null if not configured. */
 export type ServiceStatus = Awaited<ReturnType<typeof readStatus>> & { readonly redis: boolean | null };
 
 /** Reads everything that `tds status` shows. */
 export async function readStatus(db: Sql, kafka: Pick<Kafka, 'offsets' | 'offsetsAt'>, stallSeconds: number) {
-  const served = await servedBuilds(db);
-  const [chain, chunks, { lags, halts, alarms, roles, repairs }, quarantine, prices, nfts] =
-    await Promise.all([
-      chainStatusRow(db, served.schema('chain-status')),
-      sqlRows(
-        db,
-        chunkRow,
-        `SELECT name, range_start, range_end, cursor, status, CASE WHEN lease_until > now() THEN holder END AS holder
-       FROM tds.chunks ORDER BY range_start`,
-      ),
-      serviceHealth(db, kafka, stallSeconds),
-      quarantineCounts(db, served.schema('quarantine')),
-      priceStates(db),
-      nftStates(db),
-    ]);
+  const [pipeline, prices, nfts] = await Promise.all([
+    readPipelineStatus(db, kafka, stallSeconds),
+    priceStates(db),
+    nftStates(db),
+  ]);
+  const { chain, lags, halts, alarms, quarantine, roles, repairs } = pipeline;
+  const chunks = pipeline.chunks.map(({ name, range_start, range_end, cursor, status, writer: holder }) => ({
+    name,
+    range_start,
+    range_end,
+    cursor,
+    status,
+    holder,
+  }));
   return { chain, chunks, lags, halts, alarms, quarantine, roles, repairs, prices, nfts };
 }
 

@@ -21,6 +21,7 @@ import type { Logger } from '../../log.ts';
 import { createMetrics } from '../../metrics.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import { pollUntil } from '../../retry.ts';
+import { recordedVerify } from '../operator/verify-runs.ts';
 import { errorText } from '../process/error-text.ts';
 import { commandConfig } from '../command-config.ts';
 import { openNode, withStores } from '../connect.ts';
@@ -66,7 +67,7 @@ export function verifyCommand(program: Command, log: Logger, say: (line: string)
         const report = await withStores(config, 'tds-verify', log, (stores) =>
           withInterrupt(
             () => new AppError('CONFLICT', 'Stopped'),
-            (signal) => verifyNow(stores, options, signal),
+            (signal) => recordedVerify(stores, () => verifyNow(stores, options, signal)),
           ),
         );
         if (options.json) say(JSON.stringify(report, null, 2));

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { pid } from 'node:process';
 
+import { systemClock } from '../../clock.ts';
 import { loadConfig } from '../../config.ts';
 import type { Config } from '../../config.ts';
 import { createLogger } from '../../log.ts';
@@ -15,7 +16,8 @@ import { logFailure, runProcess } from './run-process.ts';
 import { roleAttempts } from './role-attempts.ts';
 import type { Role } from '../role.ts';
 import { commandConfig } from '../command-config.ts';
-import { openPool } from '../connect.ts';
+import { openClickHouse, openPool } from '../connect.ts';
+import { startHistory } from '../operator/history.ts';
 import type { failedMessage, readyMessage } from '../start/supervise.ts';
 import { retryUntilAvailable } from './wait-for-stores.ts';
 import type { z } from 'zod';
@@ -78,10 +80,14 @@ async function checkDatabase({ name }: Role, config: Config): Promise<boolean> {
   }
 }
 
-/** Starts the heartbeat of the process. The API has no write access, so it has none. */
+/** Starts the heartbeat of the process and its part of the history. The API has no write access, so it has none. */
 function announce({ name }: Role, context: Parameters<typeof openPool>[0]): void {
   const pool = openPool(context, `tds-${name}-heartbeat`, 1, { queryTimeoutMs: 5000 });
   const process = `${hostname()}:${pid}:${randomUUID().slice(0, 8)}`;
   const heartbeat = startHeartbeat(pool, name, process, context.log);
   context.releasers.push('heartbeat', () => heartbeat.stop());
+  if (context.config.clickhouseUrl === null) return;
+  const clickhouse = openClickHouse(context, `tds-${name}-history`, { timeoutMs: 5000, connections: 2 });
+  const history = startHistory({ pool, clickhouse, clock: systemClock, log: context.log });
+  context.releasers.push('history', () => history.stop());
 }

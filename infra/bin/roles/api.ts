@@ -7,6 +7,7 @@ import { AppError } from '../../../schemas/errors.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { required } from '../../config.ts';
 import { withTimeout } from '../../lifecycle.ts';
+import { createOperator } from '../operator/operator.ts';
 import { openEgress } from './egress.ts';
 import { serviceMetrics } from './service-metrics.ts';
 import type { StartRole } from '../role.ts';
@@ -60,6 +61,7 @@ export const start: StartRole = async (context) => {
     kafka,
     servedBuilds: served,
     checkUrl: (url) => egress.checkUrl(url),
+    operator: createOperator({ pool, clickhouse, kafka, stallSeconds: config.stallSeconds }),
     log,
     metrics,
     metricsText: serviceMetrics({

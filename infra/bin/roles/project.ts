@@ -9,6 +9,8 @@ import { systemClock } from '../../clock.ts';
 import { createAlarms } from '../../health/alarms.ts';
 import type { StartRole } from '../role.ts';
 import { runServed } from '../../../projections/engine/run/run-served.ts';
+import { startOperations } from '../operator/operations.ts';
+import { rebuildProcesses } from '../operator/run-rebuild.ts';
 import { startCreatingAdmin } from '../operator/create-admin.ts';
 import { openClickHouse, openKafka, openPool } from '../connect.ts';
 
@@ -47,6 +49,11 @@ export const start: StartRole = async (context, only) => {
   if (only.length === 0) {
     const sampling = startSampling({ pool, clickhouse, kafka, clock: systemClock, log, metrics: registry });
     releasers.push('sampling', () => sampling.stop());
+    const publisher = kafka.publisher();
+    releasers.push('publisher', () => publisher.close());
+    const runRebuild = rebuildProcesses(process.env);
+    const operations = startOperations({ pool, publisher, runRebuild, clock: systemClock, log });
+    releasers.push('operations', () => operations.stop());
   }
   return { url: null };
 };

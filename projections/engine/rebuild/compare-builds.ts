@@ -45,20 +45,20 @@ const LOOKS = 8;
 const BETWEEN_LOOKS_MS = 400;
 
 /**
- * Compares each table of a projection's shadow build with the served one, while writers go on.
+ * Compares each table of a projection's shadow build with the served one, while writers go on, and yields each report.
  *
  * @param catchUp replays the shadow build up to the checkpoints of the served one
  */
-export async function compareBuilds(
+export async function* compareBuilds(
   deps: ReplayDeps,
   { projection, served, shadow }: Rebuilding,
   catchUp: () => Promise<void>,
   onRead: OnRead,
-): Promise<TableReport[]> {
-  if (served === null) return [];
-  return projection.kind === 'postgres'
-    ? await compareInSnapshot(deps, projection, served, shadow, onRead)
-    : await compareWhileWritten(deps, projection, served, shadow, catchUp);
+): AsyncGenerator<TableReport> {
+  if (served === null) return;
+  if (projection.kind === 'postgres')
+    yield* await compareInSnapshot(deps, projection, served, shadow, onRead);
+  else yield* compareWhileWritten(deps, projection, served, shadow, catchUp);
 }
 
 /** The transaction sees the served rows and their checkpoint as of one moment; the shadow build is replayed up to it. */
@@ -81,21 +81,20 @@ async function compareInSnapshot(
   });
 }
 
-async function compareWhileWritten(
+async function* compareWhileWritten(
   deps: ReplayDeps,
   projection: ClickHouseProjection,
   served: Build,
   shadow: Build,
   catchUp: () => Promise<void>,
-): Promise<TableReport[]> {
-  const reports: TableReport[] = [];
+): AsyncGenerator<TableReport> {
   for (const [table, theirs] of Object.entries(shadow.names)) {
     const ours = served.names[table];
     if (ours === undefined) continue; // the served version does not have this table
     if (!(await hasTable(deps.clickhouse, ours))) {
       const rows = await countRows(deps.clickhouse, theirs);
       const nothing = { differing: [], unsettled: [], samples: [] };
-      reports.push({ projection: projection.name, table, rows, ...nothing, isLost: true });
+      yield { projection: projection.name, table, rows, ...nothing, isLost: true };
       continue;
     }
     const pair: TablePair = { name: table, ours, theirs, isDerived: !(table in projection.tables) };
@@ -103,9 +102,8 @@ async function compareWhileWritten(
     const buckets = compared.differing.slice(0, SAMPLED).map(({ bucket }) => bucket);
     const samples =
       buckets.length === 0 ? [] : await differingRows(deps.clickhouse, pair, { buckets, limit: SAMPLES });
-    reports.push({ projection: projection.name, table, ...compared, samples });
+    yield { projection: projection.name, table, ...compared, samples };
   }
-  return reports;
 }
 
 async function hasTable(clickhouse: ReplayDeps['clickhouse'], table: string): Promise<boolean> {

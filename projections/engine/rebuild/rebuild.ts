@@ -24,7 +24,25 @@ export interface RebuildProgress {
   /** Messages read and to be read, of this run. */
   readonly read: number;
   readonly total: number;
+  /** What was compared so far. */
+  readonly compared: {
+    /** Rows of the shadow builds. */
+    readonly rows: number;
+    /** Ranges that differ, and the first of them. */
+    readonly differences: number;
+    readonly differing: readonly DifferingRange[];
+  };
 }
+
+export interface DifferingRange {
+  readonly table: string;
+  /** The range as a person reads it. */
+  readonly where: string;
+  readonly served_rows: number;
+  readonly rebuilt_rows: number;
+}
+
+const SHOWN_RANGES = 20;
 
 export interface RebuildReport {
   readonly builds: readonly {
@@ -74,7 +92,9 @@ export async function rebuild(
     let read = 0;
     let total = await messagesLeft(deps, rebuilding);
     let phase: RebuildProgress['phase'] = 'reading';
-    const report = (): void => onProgress({ phase, read, total: Math.max(read, total) });
+    const tables: TableReport[] = [];
+    let compared = comparedSoFar(tables);
+    const report = (): void => onProgress({ phase, read, total: Math.max(read, total), compared });
     const enter = (next: RebuildProgress['phase']): void => {
       phase = next;
       report();
@@ -97,9 +117,13 @@ export async function rebuild(
     await catchUp();
     const readMs = Math.round(performance.now() - beganAt);
     enter('comparing');
-    const tables: TableReport[] = [];
     for (const one of rebuilding) {
-      tables.push(...(await compareBuilds(deps, one, () => replayAll(deps, [one], onRead), onRead)));
+      const catchUpOne = async (): Promise<void> => await replayAll(deps, [one], onRead);
+      for await (const table of compareBuilds(deps, one, catchUpOne, onRead)) {
+        tables.push(table);
+        compared = comparedSoFar(tables);
+        report();
+      }
     }
     await catchUp();
     deps.signal.throwIfAborted();
@@ -119,6 +143,22 @@ export async function rebuild(
       heldMs,
     };
   });
+}
+
+function comparedSoFar(tables: readonly TableReport[]): RebuildProgress['compared'] {
+  const differing = tables.flatMap(({ table, differing: ranges }) =>
+    ranges.map(({ where, ours, theirs }) => ({
+      table,
+      where,
+      served_rows: ours.rows,
+      rebuilt_rows: theirs.rows,
+    })),
+  );
+  return {
+    rows: tables.reduce((sum, { rows }) => sum + rows, 0),
+    differences: differing.length,
+    differing: differing.slice(0, SHOWN_RANGES),
+  };
 }
 
 async function assertRebuildable({ kafka }: ReplayDeps, projection: Projection): Promise<void> {

@@ -122,6 +122,7 @@ async function checkBlock(sampler: Sampler, height: number, kafka: Options['kafk
     difference = second.difference;
   }
   blocks.inc();
+  await recordSample(pool, block.height, difference !== null);
   // Nothing is served of a height that is not indexed (any more).
   if (block.height !== height) await clearAlarm(pool, height);
   if (difference === null) return await clearAlarm(pool, block.height);
@@ -145,6 +146,19 @@ async function look(
   const deps = { clickhouse, served: await servedBuilds(pool) };
   const block = await blockAtOrBelow(deps, height);
   return block === null ? null : { block, difference: await differenceInBlock(deps, block, kafka) };
+}
+
+/** Admins see the samples of all processes together. */
+async function recordSample(pool: Pool, height: number, isDifferent: boolean): Promise<void> {
+  await pool.query(
+    `INSERT INTO tds.verify_samples AS s (blocks, differences, last_height, last_difference_height, last_difference_at)
+     VALUES (1, $2, $1, $3, CASE WHEN $3::bigint IS NOT NULL THEN now() END)
+     ON CONFLICT (singleton) DO UPDATE SET blocks = s.blocks + 1, differences = s.differences + excluded.differences,
+       last_height = excluded.last_height, last_at = now(),
+       last_difference_height = coalesce(excluded.last_difference_height, s.last_difference_height),
+       last_difference_at = coalesce(excluded.last_difference_at, s.last_difference_at)`,
+    [height, isDifferent ? 1 : 0, isDifferent ? height : null],
+  );
 }
 
 async function clearAlarm(pool: Pool, height: number): Promise<void> {

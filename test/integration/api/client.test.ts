@@ -52,7 +52,7 @@ beforeAll(async () => {
   await writeObserved(world);
   const blocks = Array.from({ length: TOP - FIRST + 1 }, (_, i) => blockAt(FIRST + i));
   await writeBlocks(owner, blocks, { seq: 1, offset: 100 }, names);
-  const { token: session } = await world.makeUser('caller');
+  const { token: session } = await world.makeUser('caller', 'caller@example.org', { isAdmin: true });
   client = new TokenDataClient({
     baseUrl: world.url,
     apiKey,

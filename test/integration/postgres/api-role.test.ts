@@ -56,6 +56,14 @@ describe('the role of the API', () => {
     'tds.repairs_left',
     'tds.webhook_deliveries',
     'tds.webhook_endpoints',
+    'tds.chunk_map',
+    'tds.pending_repairs',
+    'tds.contract_standards',
+    'tds.history',
+    'tds.rebuild_runs',
+    'tds.verify_runs',
+    'tds.verify_samples',
+    'tds.operations',
   ])('reads %s', async (table) => {
     await expect(api.query(`SELECT * FROM ${table}`)).resolves.toBeDefined();
   });
@@ -85,6 +93,8 @@ describe('the role of the API', () => {
     'ALTER TABLE before_v1_b1.things ADD y int',
     'BEGIN; LOCK TABLE before_v1_b1.things IN EXCLUSIVE MODE',
     "UPDATE tds.served SET tables = '{}'",
+    'DELETE FROM tds.operations',
+    'UPDATE tds.rebuild_runs SET abort_requested_at = now()',
     'CREATE TABLE public.mine (x int)',
     'CREATE TABLE before_v1_b1.mine (x int)',
     'CREATE SCHEMA mine',

@@ -3,6 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { decideApiKey } from '../../../../projections/accounts/api-keys.ts';
 import type { ApiKeysState } from '../../../../projections/accounts/api-keys.ts';
 import type { Decision } from '../../../../projections/commands.ts';
+import { decideOperation } from '../../../../projections/accounts/operations.ts';
+import type { OperationCommand } from '../../../../projections/accounts/operations.ts';
 import { decideSession } from '../../../../projections/accounts/sessions.ts';
 import type { SessionsState } from '../../../../projections/accounts/sessions.ts';
 import { decideUser, loginKey } from '../../../../projections/accounts/users.ts';
@@ -219,5 +221,36 @@ describe('API keys', () => {
     given(decideApiKey, state({ keyOwner: null }))
       .when(remove)
       .refused('NOT_FOUND');
+  });
+});
+
+describe('operations', () => {
+  const commands: readonly [OperationCommand, { subject: string; swap: boolean | null }][] = [
+    [
+      { ...at, type: 'quarantine.retry', body: { user_id: 7, entry_id: 'prices:0:7' } },
+      { subject: 'prices:0:7', swap: null },
+    ],
+    [
+      { ...at, type: 'quarantine.skip', body: { user_id: 7, entry_id: 'prices:0:7' } },
+      { subject: 'prices:0:7', swap: null },
+    ],
+    [
+      { ...at, type: 'rebuild.start', body: { user_id: 7, projection: 'tokens', swap: false } },
+      { subject: 'tokens', swap: false },
+    ],
+    [
+      { ...at, type: 'rebuild.abort', body: { user_id: 7, projection: 'tokens' } },
+      { subject: 'tokens', swap: null },
+    ],
+  ];
+
+  it.each(commands)('are accepted from admins only, with what to do: %o', (command, expected) => {
+    given(decideOperation, { isAdmin: true })
+      .when(command)
+      .accepted({
+        result: { operation: command.type, requested_by: 'user:7', ...expected },
+        changes: [],
+      });
+    given(decideOperation, { isAdmin: false }).when(command).refused('CONFLICT');
   });
 });

@@ -2,9 +2,11 @@ import { z } from 'zod';
 
 import { parseMessage } from '../../../projections/streams.ts';
 import { decodeBlock } from '../../../schemas/decode/index.ts';
-import { selectors } from '../../../schemas/decode/layouts.ts';
+import { layouts, selectors } from '../../../schemas/decode/layouts.ts';
+import type { Layout } from '../../../schemas/decode/layouts.ts';
 import { isRetryable } from '../../../schemas/errors.ts';
 import { toFelt } from '../../../schemas/felt.ts';
+import type { Felt } from '../../../schemas/felt.ts';
 import type { RawEvent } from '../../../schemas/messages/chain-blocks.ts';
 import { felt, tokenStandard, tokenStandards } from '../../../schemas/messages/common.ts';
 import type { TokenStandard } from '../../../schemas/messages/common.ts';
@@ -14,7 +16,7 @@ import { topics } from '../../../schemas/topics.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Kafka, LogMessage } from '../../kafka/client.ts';
 import { sqlRows } from '../../postgres/client.ts';
-import type { Pool } from '../../postgres/client.ts';
+import type { Sql } from '../../postgres/client.ts';
 import { findQuarantined } from './quarantine-items.ts';
 import type { QuarantineItem } from './quarantine-items.ts';
 
@@ -24,22 +26,63 @@ const SHOWN_CHARACTERS = 2000;
 const repairRow = z.object({ requested_at: z.date(), attempts: z.int(), next_try_at: z.date() });
 const factsRow = z.object({ standard: tokenStandard, class_hash: felt.nullable(), basis: z.string() });
 
-/** Everything known about an entry, as JSON. */
-export async function showQuarantined(
-  { pool, kafka }: { pool: Pool; kafka: Pick<Kafka, 'readRange'> },
-  id: string,
-): Promise<Record<string, unknown>> {
-  const item = await findQuarantined(pool, id);
-  const { entry, ...shown } = item;
-  const head = { ...shown, resolved_at: time(entry?.resolved_at ?? null) };
-  return item.kind === 'event'
-    ? { ...head, ...(await showEvent(pool, item)) }
-    : { ...head, ...(await showMessage(kafka, item)) };
+/** A quarantined event, and what could be made of it. */
+export interface ShownEvent {
+  readonly pending_repair: z.infer<typeof repairRow> | null;
+  readonly block: number | null;
+  readonly block_hash: Felt | null;
+  readonly position: number | null;
+  readonly transaction_hash: Felt | null;
+  /** `facts`: null while the standard was not looked up. */
+  readonly contract: { readonly address: Felt; readonly facts: z.infer<typeof factsRow> | null };
+  readonly event: RawEvent;
+  /** Of the first two keys. */
+  readonly selectors: readonly string[];
+  /** The layouts of the events of these names. */
+  readonly expected: readonly Pick<Layout, 'event' | 'keys' | 'data' | 'from' | 'to'>[];
+  readonly readings: readonly Reading[];
 }
 
-async function showEvent(pool: Pool, { entry }: QuarantineItem): Promise<Record<string, unknown>> {
+/** An event decoded as one standard: its transfers, or why it has none. */
+interface Reading {
+  readonly standard: TokenStandard;
+  readonly problem: string | null;
+  readonly transfers: readonly {
+    readonly from: Felt;
+    readonly to: Felt;
+    readonly amount: string;
+    readonly token_id: string | null;
+  }[];
+}
+
+/** Everything known about an entry. */
+export interface ShownItem {
+  readonly item: QuarantineItem;
+  readonly resolved_at: string | null;
+  /** null for a message. */
+  readonly event: ShownEvent | null;
+  /** null for an event. */
+  readonly message: Readonly<Record<string, unknown>> | null;
+}
+
+/** @param stores.kafka null: a message is shown as far as the quarantine has copied it */
+export async function showQuarantined(
+  { pool, kafka }: { pool: Sql; kafka: Pick<Kafka, 'readRange'> | null },
+  id: string,
+): Promise<ShownItem> {
+  const item = await findQuarantined(pool, id);
+  const isEvent = item.kind === 'event';
+  return {
+    item,
+    resolved_at: time(item.entry?.resolved_at ?? null),
+    event: isEvent ? await showEvent(pool, item) : null,
+    message: isEvent ? null : await showMessage(kafka, item),
+  };
+}
+
+async function showEvent(pool: Sql, { entry }: QuarantineItem): Promise<ShownEvent | null> {
   const event = entry?.event ?? null;
-  if (entry === null || event === null) return {};
+  if (entry === null || event === null) return null;
   const [facts] = await sqlRows(
     pool,
     factsRow,
@@ -49,24 +92,25 @@ async function showEvent(pool: Pool, { entry }: QuarantineItem): Promise<Record<
   const [repair] = await sqlRows(
     pool,
     repairRow,
-    'SELECT requested_at, attempts, next_try_at FROM tds.repairs WHERE height = $1 AND done_at IS NULL',
+    'SELECT requested_at, attempts, next_try_at FROM tds.pending_repairs WHERE height = $1',
     [entry.block],
   );
+  const names = event.keys.slice(0, 2).map(nameOfSelector);
   return {
     pending_repair: repair ?? null,
     block: entry.block,
     block_hash: entry.block_hash,
     position: entry.position,
     transaction_hash: entry.transaction_hash,
-    contract: { address: event.from_address, ...(facts ?? { standard: 'not looked up' }) },
+    contract: { address: event.from_address, facts: facts ?? null },
     event,
-    selectors: event.keys.slice(0, 2).map((key) => nameOfSelector(key) ?? 'unknown selector'),
-    readings: Object.fromEntries(tokenStandards.map((standard) => [standard, decodeAs(event, standard)])),
+    selectors: names.map((name) => name ?? 'unknown selector'),
+    expected: layouts.filter((layout) => names.includes(layout.event)),
+    readings: tokenStandards.map((standard) => decodeAs(event, standard)),
   };
 }
 
-/** The event decoded as one standard: its transfers, or the reason why it has none. */
-function decodeAs(event: RawEvent, standard: TokenStandard): unknown {
+function decodeAs(event: RawEvent, standard: TokenStandard): Reading {
   const zero = toFelt(0n);
   const { transfers, malformed } = decodeBlock(
     {
@@ -93,13 +137,16 @@ function decodeAs(event: RawEvent, standard: TokenStandard): unknown {
     { [event.from_address]: { standard, class_hash: null } },
   );
   const [bad] = malformed;
-  if (bad !== undefined) return bad.reason;
-  return transfers.map(({ from, to, amount, tokenId }) => ({
-    from,
-    to,
-    amount: String(amount),
-    token_id: tokenId === null ? null : String(tokenId),
-  }));
+  return {
+    standard,
+    problem: bad?.reason ?? null,
+    transfers: transfers.map(({ from, to, amount, tokenId }) => ({
+      from,
+      to,
+      amount: String(amount),
+      token_id: tokenId === null ? null : String(tokenId),
+    })),
+  };
 }
 
 function nameOfSelector(key: string): string | undefined {
@@ -108,12 +155,13 @@ function nameOfSelector(key: string): string | undefined {
 
 /** The message from the log; from the quarantine where Kafka is unavailable or the message is deleted. */
 async function showMessage(
-  kafka: Pick<Kafka, 'readRange'>,
+  kafka: Pick<Kafka, 'readRange'> | null,
   { id, entry }: QuarantineItem,
 ): Promise<Record<string, unknown>> {
   const place = parseMessageId(id);
   const topic = Object.values(topics).find(({ name }) => name === place?.topic);
-  const inLog = topic === undefined || place === null ? null : await readOne(kafka, topic, place);
+  const inLog =
+    topic === undefined || place === null || kafka === null ? null : await readOne(kafka, topic, place);
   const value = inLog?.value ?? Buffer.from(entry?.value ?? '', 'base64');
   const parsed = inLog === null || topic === undefined ? null : parseMessage<unknown>(topic, inLog);
   return {

@@ -33,13 +33,20 @@ export interface QuarantineItem {
 /** Time for the projection to store a resolution. */
 const RESOLVED_TIMEOUT_MS = 10_000;
 
-/** Newest first. Messages that halt a partition are listed even if the read model has no entry of them. */
-export async function listQuarantine(pool: Pool, filter: QuarantineFilter): Promise<QuarantineItem[]> {
+/**
+ * Newest first. Messages that halt a partition are listed even if the read model has no entry of them, before the first
+ * entry.
+ */
+export async function listQuarantine(pool: Sql, filter: QuarantineFilter): Promise<QuarantineItem[]> {
   const [served, halts] = await Promise.all([servedBuilds(pool), allHalts(pool)]);
   const entries = await quarantineEntries(pool, served.schema('quarantine'), filter);
   const known = new Set(entries.map(({ id }) => id));
-  const onlyMessages = filter.kind !== 'event' && filter.contract === undefined && filter.block === undefined;
-  const unlisted = [...new Set(onlyMessages ? halts.map(idOfHalt) : [])].filter((id) => !known.has(id));
+  const hasMessages =
+    filter.kind !== 'event' &&
+    filter.contract === undefined &&
+    filter.block === undefined &&
+    filter.after === undefined;
+  const unlisted = [...new Set(hasMessages ? halts.map(idOfHalt) : [])].filter((id) => !known.has(id));
   return [
     ...unlisted.map((id) => itemOf(id, null, halts)),
     ...entries.map((one) => itemOf(one.id, one, halts)),
@@ -47,7 +54,7 @@ export async function listQuarantine(pool: Pool, filter: QuarantineFilter): Prom
 }
 
 /** @throws `NOT_FOUND` if the quarantine never had an entry with that id */
-export async function findQuarantined(pool: Pool, id: string): Promise<QuarantineItem> {
+export async function findQuarantined(pool: Sql, id: string): Promise<QuarantineItem> {
   const [served, halts] = await Promise.all([servedBuilds(pool), allHalts(pool)]);
   const entry = await quarantineEntry(pool, served.schema('quarantine'), id);
   if (entry === null && !halts.some((halt) => idOfHalt(halt) === id)) {

@@ -16,8 +16,9 @@ export interface TableSize {
 const count = z.string().regex(/^\d+$/).transform(Number);
 const partsOf: ChQuery<TableSize> = {
   name: 'build-sizes',
-  sql: `SELECT table, sum(rows) AS rows, sum(bytes_on_disk) AS bytes FROM system.parts
-    WHERE active AND database = currentDatabase() AND table IN {tables: Array(String)} GROUP BY table`,
+  // Every user may read `system.tables`, unlike `system.parts`.
+  sql: `SELECT name AS table, toString(coalesce(total_rows, 0)) AS rows, toString(coalesce(total_bytes, 0)) AS bytes
+    FROM system.tables WHERE database = currentDatabase() AND name IN {tables: Array(String)}`,
   row: z.object({ table: z.string(), rows: count, bytes: count }),
 };
 const postgresRow = z.object({ table: z.string(), rows: z.int(), bytes: z.int() });

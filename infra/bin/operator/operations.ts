@@ -1,0 +1,202 @@
+import { z } from 'zod';
+
+import { servedSchema } from '../../../projections/served.ts';
+import { operationAnswer } from '../../../schemas/api/admin/operations.ts';
+import type { OperationAnswer } from '../../../schemas/api/admin/operations.ts';
+import type { Clock } from '../../clock.ts';
+import type { Publisher } from '../../kafka/client.ts';
+import type { Logger } from '../../log.ts';
+import { sqlRows } from '../../postgres/client.ts';
+import type { Pool, Sql } from '../../postgres/client.ts';
+import { retryQuarantined, skipQuarantined } from './quarantine-items.ts';
+import { abortRebuild } from './rebuild-runs.ts';
+
+const POLL_MS = 1000;
+/** Drop requests older than this: no process of `project` has run for so long, and an admin can ask again. */
+const EXPIRED_MS = 3_600_000;
+/** An operation that is running without a sign of its process for so long is taken over. */
+const ABANDONED_SECONDS = 15;
+const MAX_ATTEMPTS = 3;
+const KEPT_OPERATIONS = 500;
+const SHOWN_OPERATIONS = 50;
+/** Rebuilds that one process runs at a time; others wait for them, or for another process. */
+const MAX_REBUILDS = 1;
+
+const TYPES = operationAnswer.shape.operation.options;
+
+const requestRow = z.object({
+  id: z.string(),
+  operation: operationAnswer.shape.operation,
+  subject: z.string(),
+  swap: z.boolean().nullable(),
+  requested_by: z.string(),
+  requested_at: z.date(),
+});
+type Request = z.infer<typeof requestRow>;
+
+/** Runs `tds rebuild` of a projection; resolves with what it prints, or rejects with its error. */
+export type RunRebuild = (
+  options: { readonly projection: string; readonly swap: boolean; readonly requestedBy: string },
+  signal: AbortSignal,
+) => Promise<string>;
+
+interface OperationsDeps {
+  readonly pool: Pool;
+  readonly publisher: Pick<Publisher, 'publish'>;
+  readonly runRebuild: RunRebuild;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/**
+ * Carries out what admins ask for through the API, each once. Accepted commands are found in the table of their outcomes;
+ * any number of processes may look, and the one that inserts the operation carries it out. One that its process has
+ * abandoned is begun again: every operation may be repeated, and a rebuild resumes.
+ */
+export function startOperations(deps: OperationsDeps): { stop(): Promise<void> } {
+  const { pool, clock, log } = deps;
+  const stopping = new AbortController();
+  const running = new Map<string, { readonly isRebuild: boolean; readonly done: Promise<void> }>();
+
+  const begin = (request: Request): void => {
+    const done = carryOut(deps, request, stopping.signal)
+      .catch((error: unknown) => log.warn({ err: error, id: request.id }, 'could not record an operation'))
+      .finally(() => running.delete(request.id));
+    running.set(request.id, { isRebuild: request.operation === 'rebuild.start', done });
+  };
+  const round = async (): Promise<void> => {
+    await showRunning(pool, [...running.keys()]);
+    for (const request of await pendingRequests(pool, clock.now())) {
+      const rebuilds = [...running.values()].filter(({ isRebuild }) => isRebuild).length;
+      if (request.operation === 'rebuild.start' && rebuilds >= MAX_REBUILDS) continue;
+      if (await claim(pool, request)) begin(request);
+    }
+  };
+  const looping = (async () => {
+    while (!stopping.signal.aborted) {
+      await round().catch((error: unknown) => log.debug({ err: error }, 'could not look for operations'));
+      await clock.sleep(POLL_MS, stopping.signal);
+    }
+  })();
+  return {
+    async stop() {
+      stopping.abort();
+      await looping;
+      await Promise.all([...running.values()].map(({ done }) => done));
+    },
+  };
+}
+
+/** Accepted commands that no process has begun, and operations that their process has abandoned; oldest first. */
+async function pendingRequests(pool: Sql, now: number): Promise<Request[]> {
+  const schema = await servedSchema(pool, 'accounts');
+  if (schema === null) return [];
+  return await sqlRows(
+    pool,
+    requestRow,
+    `SELECT o.id, o.type AS operation, o.result ->> 'subject' AS subject, (o.result ->> 'swap')::boolean AS swap,
+       o.result ->> 'requested_by' AS requested_by, to_timestamp(o.issued_at / 1000.0) AS requested_at
+     FROM ${schema}.command_outcomes o
+     WHERE o.issued_at > $1 AND o.accepted AND o.type = ANY ($2)
+       AND NOT EXISTS (SELECT FROM tds.operations p WHERE p.id = o.id)
+     UNION ALL
+     SELECT id, operation, subject, swap, requested_by, requested_at FROM tds.operations
+     WHERE state = 'running' AND updated_at < now() - make_interval(secs => $3)
+     ORDER BY requested_at`,
+    [now - EXPIRED_MS, TYPES, ABANDONED_SECONDS],
+  );
+}
+
+/** True for the one process that carries it out. After some attempts it is given up: it may have ended each process. */
+async function claim(pool: Sql, request: Request): Promise<boolean> {
+  const { id, operation, subject, swap, requested_by: by, requested_at: at } = request;
+  const { rowCount } = await pool.query(
+    `INSERT INTO tds.operations AS p (id, operation, subject, swap, requested_by, requested_at)
+     VALUES ($1, $2, $3, $4, $5, $6)
+     ON CONFLICT (id) DO UPDATE SET attempts = p.attempts + 1, updated_at = now()
+     WHERE p.state = 'running' AND p.updated_at < now() - make_interval(secs => $7) AND p.attempts < $8`,
+    [id, operation, subject, swap, by, at, ABANDONED_SECONDS, MAX_ATTEMPTS],
+  );
+  if (rowCount === 1) return true;
+  await pool.query(
+    `UPDATE tds.operations SET state = 'failed', detail = $2, finished_at = now()
+     WHERE id = $1 AND state = 'running' AND attempts >= $3 AND updated_at < now() - make_interval(secs => $4)`,
+    [id, `Its process ended ${MAX_ATTEMPTS} times before it was done`, MAX_ATTEMPTS, ABANDONED_SECONDS],
+  );
+  return false;
+}
+
+async function showRunning(pool: Sql, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return;
+  await pool.query("UPDATE tds.operations SET updated_at = now() WHERE id = ANY ($1) AND state = 'running'", [
+    ids,
+  ]);
+}
+
+async function carryOut(deps: OperationsDeps, request: Request, signal: AbortSignal): Promise<void> {
+  const { pool, log } = deps;
+  const { id, operation, subject, requested_by: by } = request;
+  log.info({ operation, subject, by }, 'operation requested');
+  const end = async (state: 'done' | 'failed', detail: string): Promise<void> => {
+    await pool.query(
+      'UPDATE tds.operations SET state = $2, detail = $3, finished_at = now(), updated_at = now() WHERE id = $1',
+      [id, state, detail],
+    );
+  };
+  try {
+    await end('done', await perform(deps, request, signal));
+  } catch (error) {
+    // It is left running, so that another process takes over.
+    if (signal.aborted) return;
+    log.warn({ err: error, operation, subject }, 'operation failed');
+    await end('failed', error instanceof Error ? error.message : String(error));
+  }
+  await pool.query(
+    `DELETE FROM tds.operations WHERE state <> 'running' AND id IN (
+       SELECT id FROM tds.operations ORDER BY requested_at DESC OFFSET ${KEPT_OPERATIONS})`,
+  );
+}
+
+/** Does what the `tds` command of the same name does, and returns what that prints. */
+async function perform(
+  { pool, publisher, clock, runRebuild }: OperationsDeps,
+  { operation, subject, swap, requested_by: requestedBy }: Request,
+  signal: AbortSignal,
+): Promise<string> {
+  switch (operation) {
+    case 'quarantine.retry':
+      return await retryQuarantined(pool, subject);
+    case 'quarantine.skip':
+      return await skipQuarantined({ pool, publisher, now: () => clock.now() }, subject);
+    case 'rebuild.abort':
+      return await abortRebuild(pool, subject);
+    case 'rebuild.start':
+      return await runRebuild({ projection: subject, swap: swap ?? true, requestedBy }, signal);
+  }
+}
+
+const shownRow = requestRow
+  .extend({
+    state: operationAnswer.shape.state,
+    detail: z.string().nullable(),
+    finished_at: z.date().nullable(),
+  })
+  .transform(
+    ({ swap: _swap, requested_at: requestedAt, finished_at: finishedAt, ...row }): OperationAnswer => ({
+      ...row,
+      requested_at: requestedAt.toISOString(),
+      finished_at: finishedAt?.toISOString() ?? null,
+    }),
+  );
+
+/** The newest operations, or the one with an id; requests that no process has begun are missing. */
+export async function readOperations(pool: Sql, id: string | null = null): Promise<OperationAnswer[]> {
+  return await sqlRows(
+    pool,
+    shownRow,
+    `SELECT id, operation, subject, swap, requested_by, requested_at, detail, finished_at,
+       CASE WHEN state = 'running' AND updated_at < now() - make_interval(secs => $1) THEN 'interrupted' ELSE state END AS state
+     FROM tds.operations WHERE $2::text IS NULL OR id = $2 ORDER BY requested_at DESC LIMIT ${SHOWN_OPERATIONS}`,
+    [ABANDONED_SECONDS, id],
+  );
+}

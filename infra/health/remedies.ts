@@ -1,0 +1,61 @@
+/** What an alarm means and what an operator does about it; docs/operations.md has the same table. */
+export interface Remedy {
+  readonly meaning: string;
+  readonly action: string;
+}
+
+/** By the name of an alarm up to its subject: the longest prefix counts. */
+const REMEDIES: Readonly<Record<string, Remedy>> = {
+  'ingest.failing:': {
+    meaning:
+      'the writer of a chunk failed with five retryable errors in a row, or with one that is not retryable',
+    action:
+      'read the error in the detail; for `RECORDS_INCOMPLETE` see "PostgreSQL fail-over" in operations.md',
+  },
+  'ingest.failing:start': {
+    meaning: 'the node serves another chain than the indexed one (`CHAIN_MISMATCH`)',
+    action: 'correct `STARKNET_RPC_URL`',
+  },
+  'ingest.stalled:': {
+    meaning: 'a chunk has work, but no progress for `STALL_SECONDS`',
+    action: 'check the node, Kafka and PostgreSQL; read the log of `ingest`',
+  },
+  'contract.unclassified:': {
+    meaning: 'the node does not report the standard of a contract',
+    action: 'see "Is everything right?" in operations.md',
+  },
+  'projection.outdated:': {
+    meaning: 'the read model is not built, or is served in an older version than `tds project` writes',
+    action: '`tds rebuild NAME`',
+  },
+  'verify.block:': {
+    meaning: 'a sampled block is inconsistent',
+    action: 'run the `tds verify … --repair` command in the detail',
+  },
+  'webhooks.waiting:': {
+    meaning: 'webhooks of a partition wait for a halted projection',
+    action: 'resolve the halt: see "Halted partitions and quarantine" in operations.md',
+  },
+  'prices.feed': { meaning: 'the price feed does not answer', action: 'check `PRICE_FEED_URL`' },
+  'prices.refused:': {
+    meaning: 'a price of a common token was refused; the detail has the reason',
+    action: 'check the feed; see "Prices" in operations.md',
+  },
+  'tokens.list': {
+    meaning: 'the token list does not answer or is invalid',
+    action: 'check `TOKEN_LIST_URL`; see "Token list" in operations.md',
+  },
+  'nft.gateway': {
+    meaning: 'the last 20 calls of the IPFS gateway failed',
+    action: 'check `IPFS_GATEWAY_URL`',
+  },
+};
+
+const UNKNOWN: Remedy = { meaning: 'an alarm of another release', action: 'read the detail' };
+
+export function remedyOf(alarm: string): Remedy {
+  const [prefix = ''] = Object.keys(REMEDIES)
+    .filter((name) => alarm.startsWith(name))
+    .toSorted((a, b) => b.length - a.length);
+  return REMEDIES[prefix] ?? UNKNOWN;
+}
