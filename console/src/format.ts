@@ -112,10 +112,10 @@ export function shortHex(hex: string): string {
 
 /**
  * A text of unknown origin in one line: without control characters and marks that turn the direction of writing, and of at most
- * 64 characters.
+ * so many characters.
  */
-export function printable(text: string): string {
+export function printable(text: string, most = 64): string {
   const clean = text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu, ' ').trim();
   const characters = Array.from(clean);
-  return characters.length <= 64 ? clean : `${characters.slice(0, 63).join('')}…`;
+  return characters.length <= most ? clean : `${characters.slice(0, most - 1).join('')}…`;
 }

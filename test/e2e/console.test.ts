@@ -387,14 +387,28 @@ describe('the console in a browser', () => {
     await entry.locator('summary').click();
     await page.getByRole('region', { name: 'Raw event' }).waitFor();
     await browsing.check('quarantine');
-    await entry.getByRole('button', { name: 'Retry' }).click();
+    await entry.getByRole('button', { name: 'Retry', exact: true }).click();
     await entry.locator('[role=status], [role=alert]').first().waitFor();
     page.once('dialog', (dialog) => void dialog.accept());
-    await entry.getByRole('button', { name: 'Skip' }).click();
+    await entry.getByRole('button', { name: 'Skip', exact: true }).click();
     await expect.poll(ids).toEqual(all.slice(1));
     await page.getByRole('link', { name: 'Verification' }).click();
     await page.getByRole('heading', { name: 'Sampling' }).waitFor();
     await browsing.check('verification');
+  });
+
+  test('has no operations for others', async () => {
+    const { page } = browsing;
+    await page.route('**/api/admin/**', async (route) => {
+      await route.fulfill({ status: 403, json: { detail: 'No.', code: 'permission_denied' } });
+    });
+    const refused = page.waitForResponse(/api\/admin/);
+    await open('/keys');
+    await refused;
+    expect(await page.getByRole('link', { name: 'Operations' }).count()).toBe(0);
+    await page.unroute('**/api/admin/**');
+    await open('/keys');
+    await page.getByRole('link', { name: 'Operations' }).waitFor();
   });
 
   test('shows the API reference of the service itself', async () => {

@@ -5,7 +5,7 @@ import type { GetQuarantinedResponses, ListQuarantineResponses } from 'token-dat
 import { useAction } from '../action.ts';
 import { countText, printable } from '../format.ts';
 import { useEndless, useLoad } from '../loading.ts';
-import { Choice, ErrorNote, Loading, More, Panel } from '../ui/parts.tsx';
+import { Choice, ErrorNote, Loading, More, Panel, Table } from '../ui/parts.tsx';
 import { Command, StateTag } from '../ui/operation.tsx';
 import { confirmed } from '../ui/secret.tsx';
 import { Hex, Time } from '../ui/values.tsx';
@@ -68,8 +68,8 @@ function EntryItem({ of, onChange }: { readonly of: Entry; readonly onChange: ()
     <li>
       <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
         <summary>
-          <StateTag state={of.state} /> {of.kind} <code>{printable(of.where)}</code> <Time at={of.since} />{' '}
-          <span class="quiet">{printable(of.reason)}</span>
+          <StateTag state={of.state} /> {of.kind} <code>{printable(of.where, 200)}</code>{' '}
+          <Time at={of.since} /> <span class="quiet">{printable(of.reason, 400)}</span>
         </summary>
         {of.halts.length > 0 && <p class="bad">Halted here: {of.halts.join(', ')}</p>}
         {isOpen && <Inspect id={of.id} />}
@@ -167,7 +167,23 @@ function EventDetail({ of }: { readonly of: NonNullable<Detail['event']> }): JSX
         </div>
         <div>
           <h3>Expected</h3>
-          <Json value={of.expected} label="Expected shapes" />
+          <Table
+            caption="Expected shapes"
+            rows={of.expected}
+            keyOf={(shape) => JSON.stringify(shape)}
+            empty="No event of this name is known."
+            columns={[
+              { title: 'Event', cell: ({ event }) => event },
+              { title: 'Keys', isNumber: true, cell: ({ keys }) => countText(keys) },
+              {
+                title: 'Data',
+                isNumber: true,
+                cell: ({ data }) => (data === null ? 'any' : countText(data)),
+              },
+              { title: 'From', cell: ({ from }) => <code>{from}</code> },
+              { title: 'To', cell: ({ to }) => <code>{to}</code> },
+            ]}
+          />
           <h3>Read as</h3>
           <ul>
             {of.readings.map(({ standard, problem, transfers }) => (

@@ -51,8 +51,8 @@ function PipelineView(): JSX.Element {
         <>
           <Figures of={data} />
           <Alarms of={data.alarms} />
-          <Stages of={data.stages} />
           <History />
+          <Stages of={data.stages} />
           <Chunks />
           <Roles of={data.roles} />
         </>
