@@ -500,7 +500,7 @@ describe('the console in a browser', () => {
       await page
         .locator('main bdi')
         .first()
-        .hover({ trial: true })
+        .hover({ timeout: 2000 })
         .catch(() => {});
       expect(await browsing.problems(), screen).toEqual([]);
     }

@@ -1,5 +1,5 @@
 import type { JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import type { ListDeliveriesResponses } from 'token-data-service-client';
 
 import { useAction } from '../action.ts';
@@ -8,6 +8,7 @@ import { useEndless, useLoad } from '../loading.ts';
 import { navigate } from '../router.ts';
 import { Choice, ErrorNote, Figure, Loading, More, Panel } from '../ui/parts.tsx';
 import { confirmed } from '../ui/secret.tsx';
+import { usePolled } from '../use-polled.ts';
 import { useTitle } from '../ui/title.ts';
 import { Hex, Time } from '../ui/values.tsx';
 import { Json, WebhookStatus } from './webhooks.tsx';
@@ -16,7 +17,8 @@ import type { WebhookRow } from './webhooks.tsx';
 type Delivery = ListDeliveriesResponses[200]['results'][number];
 type Filter = 'all' | Delivery['status'];
 
-/** While attempts are due the deliveries are read again. */
+const PAGE = 25;
+/** The newest deliveries are read again while no older ones are shown. */
 const POLL_MS = 3000;
 
 export function Webhook({ id }: { readonly id: number }): JSX.Element {
@@ -126,7 +128,7 @@ function Deliveries({ id, round }: { readonly id: number; readonly round: number
   const list = useEndless(
     async (api, at, signal) => {
       const page = Number(at ?? 1);
-      const query = { page, limit: 25, ...(filter === 'all' ? {} : { status: filter }) };
+      const query = { page, limit: PAGE, ...(filter === 'all' ? {} : { status: filter }) };
       const { results, links, count, count_is_estimate } = await api.listDeliveries({
         path: { id },
         query,
@@ -137,12 +139,8 @@ function Deliveries({ id, round }: { readonly id: number; readonly round: number
     },
     [id, filter, round],
   );
-  const isDue = list.data?.rows.some(({ status, attempt }) => status === 'pending' && attempt === 0) === true;
-  useEffect(() => {
-    if (!isDue) return;
-    const timer = setInterval(list.reload, POLL_MS);
-    return () => clearInterval(timer);
-  }, [isDue]);
+  const shown = list.data?.rows.length ?? 0;
+  usePolled(list, shown <= PAGE ? POLL_MS : null);
   return (
     <Panel
       title="Deliveries"
