@@ -313,11 +313,11 @@ const besides: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 
 /**
  * The status of routes with valid URL parameters that do not answer 200: there are no earlier prices and no export files, and
- * no such key, webhook, ad or export.
+ * no such key, webhook, ad, export, projection, quarantine entry or operation.
  */
 export const statusOf = (path: string): number => {
   if (WANTS_BODY.has(path)) return 400;
-  if (path === '/api/price-at/' || path === '/api/export/files/{name}/') return 404;
+  if (path === '/api/price-at/' || path.includes('{name}')) return 404;
   return /\{(ad_)?id\}/.test(path) && !made.has(path) ? 404 : 200;
 };
 

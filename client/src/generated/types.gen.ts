@@ -1160,7 +1160,7 @@ export type Projections = {
             state: 'serving' | 'building' | 'retired';
             retired_at: string | null;
             /**
-             * Of all its tables; ClickHouse counts replaced rows until it merges them away
+             * Of all its tables; ClickHouse counts replaced rows until it merges them away, and more than a million rows of PostgreSQL are estimated
              */
             rows: number;
             /**

@@ -16,7 +16,7 @@ import { createMetrics } from '../../metrics.ts';
 import { commandConfig } from '../command-config.ts';
 import { withStores } from '../connect.ts';
 import type { Stores } from '../connect.ts';
-import { recordedRebuild } from '../operator/rebuild-runs.ts';
+import { recordedRebuild } from '../operator/recorded-rebuild.ts';
 import { sizeText, tableSizes } from '../operator/table-sizes.ts';
 import { showProgress, withInterrupt } from './progress.ts';
 

@@ -2,7 +2,7 @@ import { chainStatusRow } from '../../../projections/chain-status/queries.ts';
 import { chunkTotals, indexedRanges } from '../../../projections/indexed-blocks/queries.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import type { ChunksAnswer } from '../../../schemas/api/admin/chunks.ts';
-import { chunkMap } from './status.ts';
+import { chunkMap, headHeight } from './status.ts';
 import type { OperatorStores } from './status.ts';
 
 /** The chunks that `tds status` lists, and the heights that can be queried. */
@@ -18,7 +18,7 @@ export async function readChunks({
     indexedRanges(clickhouse, served),
   ]);
   return {
-    head_height: chain.head_height,
+    head_height: headHeight(chain, chunks),
     l1_height: chain.l1_height,
     indexed,
     chunks: chunks.map(({ name, range_start: start, range_end: end, ...row }) => {

@@ -10,7 +10,7 @@ import type { ClickHouse } from '../../clickhouse/client.ts';
 import type { Logger } from '../../log.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import type { Sql } from '../../postgres/client.ts';
-import { chunkMap, logHeight } from './status.ts';
+import { chunkMap, headHeight, logHeight } from './status.ts';
 
 const STEP_SECONDS = 5;
 const MINUTE_SECONDS = 60;
@@ -103,12 +103,13 @@ async function measure(
   now: number,
 ): Promise<(number | null)[]> {
   const served = await servedBuilds(pool);
-  const [{ head_height: head }, chunks, newest, totals] = await Promise.all([
+  const [chain, chunks, newest, totals] = await Promise.all([
     chainStatusRow(pool, served.schema('chain-status')),
     chunkMap(pool),
     newestBlock(clickhouse, served).catch(() => null),
     chunkTotals(clickhouse, served).catch(() => null),
   ]);
+  const head = headHeight(chain, chunks);
   const lag = head === null || newest === null ? null : Math.max(0, head - newest.height);
   const age = newest === null ? null : Math.max(0, now / 1000 - newest.timestamp);
   const sum = (of: 'blocks' | 'transfers'): number | null =>

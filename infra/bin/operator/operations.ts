@@ -1,37 +1,26 @@
-import { z } from 'zod';
+import type { z } from 'zod';
 
 import { servedSchema } from '../../../projections/served.ts';
 import { operationAnswer } from '../../../schemas/api/admin/operations.ts';
-import type { OperationAnswer } from '../../../schemas/api/admin/operations.ts';
 import type { Clock } from '../../clock.ts';
 import type { Publisher } from '../../kafka/client.ts';
 import type { Logger } from '../../log.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import type { Pool, Sql } from '../../postgres/client.ts';
-import { retryQuarantined, skipQuarantined } from './quarantine-items.ts';
+import { retryQuarantined, skipQuarantined } from './quarantine-actions.ts';
+import { ABANDONED_SECONDS, requestRow } from './operation-log.ts';
 import { abortRebuild } from './rebuild-runs.ts';
 
 const POLL_MS = 1000;
 /** Drop requests older than this: no process of `project` has run for so long, and an admin can ask again. */
 const EXPIRED_MS = 3_600_000;
-/** An operation that is running without a sign of its process for so long is taken over. */
-const ABANDONED_SECONDS = 15;
 const MAX_ATTEMPTS = 3;
 const KEPT_OPERATIONS = 500;
-const SHOWN_OPERATIONS = 50;
 /** Rebuilds that one process runs at a time; others wait for them, or for another process. */
 const MAX_REBUILDS = 1;
 
 const TYPES = operationAnswer.shape.operation.options;
 
-const requestRow = z.object({
-  id: z.string(),
-  operation: operationAnswer.shape.operation,
-  subject: z.string(),
-  swap: z.boolean().nullable(),
-  requested_by: z.string(),
-  requested_at: z.date(),
-});
 type Request = z.infer<typeof requestRow>;
 
 /** Runs `tds rebuild` of a projection; resolves with what it prints, or rejects with its error. */
@@ -173,30 +162,4 @@ async function perform(
     case 'rebuild.start':
       return await runRebuild({ projection: subject, swap: swap ?? true, requestedBy }, signal);
   }
-}
-
-const shownRow = requestRow
-  .extend({
-    state: operationAnswer.shape.state,
-    detail: z.string().nullable(),
-    finished_at: z.date().nullable(),
-  })
-  .transform(
-    ({ swap: _swap, requested_at: requestedAt, finished_at: finishedAt, ...row }): OperationAnswer => ({
-      ...row,
-      requested_at: requestedAt.toISOString(),
-      finished_at: finishedAt?.toISOString() ?? null,
-    }),
-  );
-
-/** The newest operations, or the one with an id; requests that no process has begun are missing. */
-export async function readOperations(pool: Sql, id: string | null = null): Promise<OperationAnswer[]> {
-  return await sqlRows(
-    pool,
-    shownRow,
-    `SELECT id, operation, subject, swap, requested_by, requested_at, detail, finished_at,
-       CASE WHEN state = 'running' AND updated_at < now() - make_interval(secs => $1) THEN 'interrupted' ELSE state END AS state
-     FROM tds.operations WHERE $2::text IS NULL OR id = $2 ORDER BY requested_at DESC LIMIT ${SHOWN_OPERATIONS}`,
-    [ABANDONED_SECONDS, id],
-  );
 }

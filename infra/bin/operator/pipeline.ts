@@ -124,7 +124,7 @@ type Progress = Pick<PipelineStage, 'height' | 'lag_blocks' | 'lag_seconds'>;
 
 function stagesOf(read: Read): PipelineStage[] {
   const { status, timeOf, indexedHeight } = read;
-  const head = status.chain.head_height;
+  const head = status.head;
   const written = logHeight(status.chunks);
   const log = progressAt(read, written, written === null ? null : timeOf(written));
   const api = progressAt(read, indexedHeight, indexedHeight === null ? null : timeOf(indexedHeight));
@@ -159,7 +159,7 @@ function progressAt(
   height: number | null,
   timestamp: number | null,
 ): Progress {
-  const head = status.chain.head_height;
+  const head = status.head;
   const lag = head === null || height === null ? null : Math.max(0, head - height);
   const age = timestamp === null ? null : Math.max(0, now / 1000 - timestamp);
   return { height, lag_blocks: lag, lag_seconds: lag === 0 ? 0 : age };

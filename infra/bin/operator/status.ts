@@ -1,6 +1,7 @@
 import { z } from 'zod';
 
 import { chainStatusRow } from '../../../projections/chain-status/queries.ts';
+import type { ChainStatusRow } from '../../../projections/chain-status/queries.ts';
 import { quarantineCounts } from '../../../projections/quarantine/queries.ts';
 import { servedBuilds } from '../../../projections/served.ts';
 import { serviceHealth } from '../../health/service-health.ts';
@@ -48,6 +49,18 @@ export function logHeight(chunks: readonly ChunkProgress[]): number | null {
   return written.length === 0 ? null : Math.max(...written.map(({ cursor }) => cursor - 1));
 }
 
+/**
+ * The newest height of the node. The ingester announces it through the log: while the projections are stopped, the log itself
+ * is ahead of what they have read of that.
+ */
+export function headHeight(
+  { head_height: announced }: Pick<ChainStatusRow, 'head_height'>,
+  chunks: readonly ChunkProgress[],
+): number | null {
+  const known = [announced, logHeight(chunks)].filter((height) => height !== null);
+  return known.length === 0 ? null : Math.max(...known);
+}
+
 export type PipelineStatus = Awaited<ReturnType<typeof readPipelineStatus>>;
 
 /** What `tds status` and the API's admins are shown of the pipeline; the read-only role of the API may read it. */
@@ -63,5 +76,5 @@ export async function readPipelineStatus(
     serviceHealth(db, kafka, stallSeconds),
     quarantineCounts(db, served.schema('quarantine')),
   ]);
-  return { ...health, chain, chunks, quarantine };
+  return { ...health, chain, chunks, quarantine, head: headHeight(chain, chunks) };
 }

@@ -39,7 +39,8 @@ const build = z.object({
   state: z.enum(['serving', 'building', 'retired']).meta({ description: '`building`: a shadow build' }),
   retired_at: isoTimestamp.nullable(),
   rows: count.meta({
-    description: 'Of all its tables; ClickHouse counts replaced rows until it merges them away',
+    description:
+      'Of all its tables; ClickHouse counts replaced rows until it merges them away, and more than a million rows of PostgreSQL are estimated',
   }),
   bytes: count.meta({ description: 'On disk, with indexes' }),
   tables: z.array(z.object({ table: z.string(), rows: count, bytes: count })),

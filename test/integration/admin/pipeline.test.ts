@@ -33,9 +33,9 @@ const stage = ({ stages }: PipelineAnswer, name: string): PipelineStage => {
   if (found === undefined) throw new Error(`no stage ${name}`);
   return found;
 };
-/** Until what the test has changed shows: within 5 s. */
+/** Until what the test has changed shows; on a machine of its own within 3 s. */
 const shows = async (look: (seen: PipelineAnswer) => void): Promise<void> =>
-  await eventually(async () => look(await pipeline()), 5000);
+  await eventually(async () => look(await pipeline()));
 const chainNames = chainProjections.map(({ name }) => name).toSorted();
 
 test('every stage has the height of the head while nothing is behind', async () => {
@@ -63,7 +63,7 @@ test('every stage has the height of the head while nothing is behind', async () 
   expect(roles.find(({ name }) => name === 'api')?.processes).toHaveLength(1);
 });
 
-test('a projector that stops shows within 5 s with its height and lag', async () => {
+test('a projector that stops shows with its height and lag', async () => {
   await world.stopProjections();
   await world.publishBlocks(4, 6);
   await shows((seen) => {
@@ -123,6 +123,15 @@ test('a projector that starts again catches up', async () => {
     for (const name of ['log', 'api', ...chainNames])
       expect(stage(seen, name), name).toMatchObject({ height: 6, lag_blocks: 0, state: 'ok' });
   });
+});
+
+test('the log counts as the head while what the ingester has announced is not read', async () => {
+  await world.api.pool.query("UPDATE tds.chunks SET cursor = 9 WHERE name = 'live'");
+  await shows((seen) => {
+    expect(stage(seen, 'node')).toMatchObject({ height: 8, lag_blocks: 0 });
+    expect(stage(seen, 'api')).toMatchObject({ height: 6, lag_blocks: 2, state: 'behind' });
+  });
+  await world.api.pool.query("UPDATE tds.chunks SET cursor = 7 WHERE name = 'live'");
 });
 
 test('a halt and an alarm show with what to do', async () => {

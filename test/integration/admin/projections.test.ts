@@ -2,7 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
-import { abortRebuild, recordedRebuild } from '../../../infra/bin/operator/rebuild-runs.ts';
+import { abortRebuild } from '../../../infra/bin/operator/rebuild-runs.ts';
+import { recordedRebuild } from '../../../infra/bin/operator/recorded-rebuild.ts';
 import { systemClock } from '../../../infra/clock.ts';
 import type { Kafka } from '../../../infra/kafka/client.ts';
 import { createLogger } from '../../../infra/log.ts';
