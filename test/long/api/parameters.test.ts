@@ -275,6 +275,7 @@ describe('a field of a body', () => {
     '/api/webhooks/': aWebhook,
     '/api/webhooks/{id}/': { name: 'other' },
     '/api/webhooks/{id}/rotate-secret/': { grace_period_seconds: 60 },
+    '/api/admin/projections/{name}/rebuild/': { swap: true },
   };
   const scalars = [
     null,
