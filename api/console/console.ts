@@ -28,6 +28,7 @@ const PAGE_PATHS = [
   '/keys',
   '/webhooks',
   '/webhooks/:id',
+  '/operations',
 ];
 
 const TYPES: Readonly<Record<string, string>> = {

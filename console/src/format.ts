@@ -83,6 +83,14 @@ export const usdText = (value: number | string): string =>
 
 export const countText = (count: number): string => grouped(String(count));
 
+const UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
+
+/** Bytes with three digits: `12.3 MB`. */
+export function bytesText(bytes: number): string {
+  const power = bytes < 1000 ? 0 : Math.min(UNITS.length - 1, Math.floor(Math.log10(bytes) / 3));
+  return `${power === 0 ? bytes : (bytes / 1000 ** power).toPrecision(3)} ${UNITS[power]}`;
+}
+
 const two = (value: number): string => String(value).padStart(2, '0');
 
 /** Local time to the second: `2026-11-25 18:54:32`. */
@@ -104,10 +112,10 @@ export function shortHex(hex: string): string {
 
 /**
  * A text of unknown origin in one line: without control characters and marks that turn the direction of writing, and of at most
- * 64 characters.
+ * so many characters.
  */
-export function printable(text: string): string {
+export function printable(text: string, most = 64): string {
   const clean = text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu, ' ').trim();
   const characters = Array.from(clean);
-  return characters.length <= 64 ? clean : `${characters.slice(0, 63).join('')}…`;
+  return characters.length <= most ? clean : `${characters.slice(0, most - 1).join('')}…`;
 }

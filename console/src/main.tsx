@@ -8,13 +8,14 @@ import { Block } from './screens/block.tsx';
 import { Home } from './screens/home.tsx';
 import { Keys } from './screens/keys.tsx';
 import { LogIn } from './screens/log-in.tsx';
+import { Operations } from './screens/operations.tsx';
 import { Search } from './screens/search.tsx';
 import { Token } from './screens/token.tsx';
 import { Transaction } from './screens/transaction.tsx';
 import { Webhook } from './screens/webhook.tsx';
 import { Webhooks } from './screens/webhooks.tsx';
 import { asFelt } from './search.ts';
-import { adoptSession, currentSession, logOut, onSessionChange } from './session.ts';
+import { adoptSession, clientOf, currentSession, logOut, onSessionChange } from './session.ts';
 import './style.css';
 
 const links = [
@@ -32,6 +33,7 @@ function screenOf(path: string): JSX.Element | null {
     if (name === 'search') return <Search />;
     if (name === 'keys') return <Keys />;
     if (name === 'webhooks') return <Webhooks />;
+    if (name === 'operations') return <Operations />;
     return null;
   }
   if (name === 'account' && felt !== null) return <Account key={felt} address={felt} />;
@@ -46,6 +48,23 @@ function useSession(): ReturnType<typeof currentSession> {
   const [session, setSession] = useState(currentSession);
   useEffect(() => onSessionChange(() => setSession(currentSession())), []);
   return session;
+}
+
+/** Whether the service shows its operations to the user; asked once a session. */
+function useIsAdmin(session: ReturnType<typeof currentSession>): boolean {
+  const [isAdmin, setAdmin] = useState(false);
+  useEffect(() => {
+    setAdmin(false);
+    if (session === null) return;
+    const ended = new AbortController();
+    clientOf(session)
+      .listOperations({ signal: ended.signal })
+      .then(() => setAdmin(true))
+      // Others are answered 403; an unavailable service shows no operations either.
+      .catch(() => {});
+    return () => ended.abort();
+  }, [session]);
+  return isAdmin;
 }
 
 function SearchBox(): JSX.Element {
@@ -78,6 +97,7 @@ function SearchBox(): JSX.Element {
 function App(): JSX.Element {
   const { path } = usePlace();
   const session = useSession();
+  const isAdmin = useIsAdmin(session);
   const isCurrent = (to: string): boolean => (to === '/' ? path === '/' : path.startsWith(to));
   return (
     <>
@@ -96,6 +116,11 @@ function App(): JSX.Element {
                 {text}
               </a>
             ))}
+          {isAdmin && (
+            <a href="/operations" aria-current={isCurrent('/operations') ? 'page' : undefined}>
+              Operations
+            </a>
+          )}
           <a href="/docs" data-page>
             API reference
           </a>

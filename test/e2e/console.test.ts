@@ -98,6 +98,13 @@ const logIn = async (): Promise<void> => {
   await browsing.page.getByRole('button', { name: 'Log in' }).click();
 };
 
+/** Calls a route of admins with the session of the page. */
+async function adminCall(path: string): Promise<unknown> {
+  const stored = String(await browsing.page.evaluate('sessionStorage.getItem("session")'));
+  const { token } = z.object({ token: z.string() }).parse(JSON.parse(stored));
+  return (await world.service.get(path, { authorization: `Bearer ${token}` })).json;
+}
+
 /** An account of the newest blocks that owns NFTs and few tokens of the fees' recipient. */
 async function findAccount(): Promise<string> {
   const { results } = await api(`/api/transfers/?token=${ETH}&limit=100`, transfers);
@@ -335,6 +342,75 @@ describe('the console in a browser', () => {
     await browsing.check('webhook');
   });
 
+  test('shows admins the pipeline, and that a projector has stopped', async () => {
+    const { page } = browsing;
+    await page.getByRole('link', { name: 'Operations' }).click();
+    const { totals } = await api('/api/indexer/progress/', progress);
+    const indexed = countText(totals.latest_block_overall);
+    await expect.poll(async () => await figure('indexed').textContent()).toBe(indexed);
+    await page.getByRole('region', { name: 'Chunks' }).getByText('live').waitFor();
+    await browsing.check('operations');
+    const stages = page.getByRole('region', { name: 'Stages of the pipeline' });
+    const project = world.service.pids()['project'] ?? 0;
+    process.kill(project, 'SIGSTOP');
+    try {
+      await stages.getByText('silent').first().waitFor();
+    } finally {
+      process.kill(project, 'SIGCONT');
+    }
+    await expect.poll(async () => await stages.getByText('silent').count(), { timeout: 60_000 }).toBe(0);
+  });
+
+  test('starts a rebuild and watches it to its end', async () => {
+    const { page } = browsing;
+    await page.getByRole('link', { name: 'Projections' }).click();
+    page.once('dialog', (dialog) => void dialog.accept());
+    await page.getByRole('button', { name: 'Rebuild tx-index' }).click();
+    const run = page.getByRole('region', { name: 'Rebuild of tx-index' });
+    await run.getByText('finished').waitFor({ timeout: 120_000 });
+    await run.getByText('swapped').waitFor();
+    await run.getByText('0 differences').waitFor();
+    await browsing.check('projections');
+  });
+
+  test('inspects a quarantined event, and retries and skips it', async () => {
+    const { page } = browsing;
+    await page.getByRole('link', { name: 'Quarantine' }).click();
+    const ids = async (): Promise<string[]> => {
+      const list = z.object({ results: z.array(z.object({ id: z.string() })) });
+      return list.parse(await adminCall('/api/admin/quarantine/?limit=100')).results.map(({ id }) => id);
+    };
+    const all = await ids();
+    expect(all.length).toBeGreaterThan(1);
+    await expect.poll(async () => await figure('count').textContent()).toBe(countText(all.length));
+    const entry = page.locator('.deliveries > li').first();
+    await entry.locator('summary').click();
+    await page.getByRole('region', { name: 'Raw event' }).waitFor();
+    await browsing.check('quarantine');
+    await entry.getByRole('button', { name: 'Retry', exact: true }).click();
+    await entry.locator('[role=status], [role=alert]').first().waitFor();
+    page.once('dialog', (dialog) => void dialog.accept());
+    await entry.getByRole('button', { name: 'Skip', exact: true }).click();
+    await expect.poll(ids).toEqual(all.slice(1));
+    await page.getByRole('link', { name: 'Verification' }).click();
+    await page.getByRole('heading', { name: 'Sampling' }).waitFor();
+    await browsing.check('verification');
+  });
+
+  test('has no operations for others', async () => {
+    const { page } = browsing;
+    await page.route('**/api/admin/**', async (route) => {
+      await route.fulfill({ status: 403, json: { detail: 'No.', code: 'permission_denied' } });
+    });
+    const refused = page.waitForResponse(/api\/admin/);
+    await open('/keys');
+    await refused;
+    expect(await page.getByRole('link', { name: 'Operations' }).count()).toBe(0);
+    await page.unroute('**/api/admin/**');
+    await open('/keys');
+    await page.getByRole('link', { name: 'Operations' }).waitFor();
+  });
+
   test('shows the API reference of the service itself', async () => {
     const { page } = browsing;
     await page.getByRole('link', { name: 'API reference' }).click();
@@ -408,6 +484,7 @@ describe('the console in a browser', () => {
       `/account/${account}?view=transfers`,
       `/account/${account}?view=nfts`,
       '/webhooks',
+      '/operations?view=quarantine',
       '/',
     ];
     for (const screen of screens) {

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 
 import {
   amountText,
+  bytesText,
   decimalText,
   groupedDecimal,
   localTime,
@@ -91,6 +92,17 @@ test('US dollars and decimals keep every digit', () => {
   expect(usdText('66785.3015522')).toBe('$66,785.3015522');
   expect(usdText(0.1)).toBe('$0.1');
   expect(groupedDecimal('-1234567.1000')).toBe('-1,234,567.1');
+});
+
+test.each([
+  [0, '0 B'],
+  [999, '999 B'],
+  [1000, '1.00 kB'],
+  [49_900, '49.9 kB'],
+  [12_345_678, '12.3 MB'],
+  [5e15, '5.00 PB'],
+])('%i bytes are shown as %s', (bytes, text) => {
+  expect(bytesText(bytes)).toBe(text);
 });
 
 test('a time is local, and UTC beside it', () => {

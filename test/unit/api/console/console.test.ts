@@ -70,6 +70,7 @@ describe('a page of the console', () => {
     '/keys',
     '/webhooks',
     '/webhooks/3',
+    '/operations',
   ])('is served at %s', async (path) => {
     const answer = await get(path);
     expect([answer.status, answer.headers.get('content-type')]).toEqual([200, 'text/html; charset=utf-8']);
