@@ -28,8 +28,11 @@ const AUTH = {
 function authOf(security) {
   if (security.length === 0) return 'none';
   return security
-    .map((one) => Object.keys(AUTH).find((name) => name in one))
-    .map((name) => AUTH[name])
+    .map((one) =>
+      'ApiKey' in one && 'Bearer' in one
+        ? 'a session (`api-key: session` with `Authorization: Bearer …`)'
+        : AUTH[Object.keys(AUTH).find((name) => name in one)],
+    )
     .join(' or ');
 }
 

@@ -1,7 +1,7 @@
 import { sessionByTokenHash } from '../../projections/accounts/queries.ts';
 import { hashSecret } from './api-key.ts';
 import { permissionDenied, throttled, unauthenticated } from '../http/errors.ts';
-import { acceptsSessionAsKey } from '../http/route.ts';
+import { SESSION_AS_KEY, acceptsSessionAsKey } from '../http/route.ts';
 import { checkKey, countSessionCall } from './key-check.ts';
 import type { KeyCheckDeps } from './key-check.ts';
 import { rateLimitHeaders } from '../limits/allowance.ts';
@@ -27,10 +27,11 @@ export function createIdentify(
   note: CallerNote,
 ): Identify {
   const authorization = (): string => request.header('authorization').trim();
-  const hasKey = (): boolean => request.header('api-key').trim() !== '';
+  const keyHeader = (): string => request.header('api-key').trim();
+  const hasKey = (): boolean => !['', SESSION_AS_KEY].includes(keyHeader());
 
   const key = async (): Promise<{ key: CallerKey }> => {
-    if (!acceptsSessionAsKey(route) || hasKey() || !BEARER.test(authorization()))
+    if (!acceptsSessionAsKey(route) || keyHeader() !== SESSION_AS_KEY)
       return { key: await checkKey(deps, request, served, note) };
     const { user, tokenHash } = await session();
     await countSessionCall(deps, user.id, note);

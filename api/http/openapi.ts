@@ -4,7 +4,7 @@ import type { ZodOpenApiOperationObject, ZodOpenApiPathsObject, ZodOpenApiRespon
 
 import { errorBody } from '../../schemas/api/common.ts';
 import { minBlockHeader } from './min-block.ts';
-import { StreamedAnswer, acceptsSessionAsKey } from './route.ts';
+import { SESSION_AS_KEY, StreamedAnswer, acceptsSessionAsKey } from './route.ts';
 import type { Auth, Responses, Route } from './route.ts';
 
 /** Version of the API contract; also sent as `X-API-Version`. */
@@ -18,6 +18,8 @@ const security: Readonly<Record<Auth, Record<string, string[]>[]>> = {
   signature: [{ Timestamp: [], Signature: [] }],
   'key-or-session': [{ ApiKey: [] }, { Bearer: [] }],
 };
+/** `SESSION_AS_KEY` with the token of the session. */
+const keyOrNamedSession = [{ ApiKey: [] }, { ApiKey: [], Bearer: [] }];
 
 const headers = z.object({
   'X-Request-Id': z.string(),
@@ -71,7 +73,12 @@ export function describeApi(routes: readonly Route[]): ReturnType<typeof createD
     paths,
     components: {
       securitySchemes: {
-        ApiKey: { type: 'apiKey', in: 'header', name: 'api-key' },
+        ApiKey: {
+          type: 'apiKey',
+          in: 'header',
+          name: 'api-key',
+          description: `An API key. With a bearer token, where an operation takes both: \`${SESSION_AS_KEY}\``,
+        },
         Bearer: { type: 'http', scheme: 'bearer' },
         Timestamp: { type: 'apiKey', in: 'header', name: 'X-Vendor-Timestamp' },
         Signature: { type: 'apiKey', in: 'header', name: 'X-Vendor-Signature' },
@@ -102,7 +109,7 @@ function describeRoute(route: Route): ZodOpenApiOperationObject {
     summary: route.summary,
     ...descriptionOf(route),
     tags: [route.tag],
-    security: security[acceptsSessionAsKey(route) ? 'key-or-session' : route.auth],
+    security: acceptsSessionAsKey(route) ? keyOrNamedSession : security[route.auth],
     requestParams: {
       ...(route.params === undefined ? {} : { path: route.params }),
       ...(route.query === undefined ? {} : { query: route.query }),

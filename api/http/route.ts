@@ -181,7 +181,13 @@ interface Declaration<
   handler(context: HandlerContext<P, Q, B> & Identity<A>): Promise<Reply<NoInfer<R>>>;
 }
 
-/** Whether a session is accepted instead of an API key: chain data is read in a browser with the log-in alone. */
+/**
+ * As `api-key` it stands for the session of the call: public data is read in a browser with the log-in alone. A session without
+ * it is not accepted where a key is.
+ */
+export const SESSION_AS_KEY = 'session';
+
+/** Whether `SESSION_AS_KEY` is accepted. */
 export const acceptsSessionAsKey = ({ auth, method }: Pick<Route, 'auth' | 'method'>): boolean =>
   auth === 'key' && method === 'GET';
 

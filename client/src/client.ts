@@ -4,7 +4,7 @@ import { Operations } from './generated/sdk.gen.ts';
 import type { ListTransfersData } from './generated/types.gen.ts';
 import { retryingFetch } from './retry.ts';
 import type { RetryOptions } from './retry.ts';
-import { streamTransfers } from './stream.ts';
+import { keyOf, streamTransfers } from './stream.ts';
 import type { StreamMessage, StreamOptions, StreamTransport } from './stream.ts';
 import { withAmounts } from './transfer.ts';
 import type { Transfer, TransferRow } from './transfer.ts';
@@ -47,7 +47,8 @@ export class TokenDataClient extends Operations {
     const client = createClient({
       baseUrl: base,
       // Called for each credential that the operation takes by the document; signatures are headers of the call.
-      auth: ({ name, scheme }) => (scheme === 'bearer' ? session : name === 'api-key' ? apiKey : undefined),
+      auth: ({ name, scheme }) =>
+        scheme === 'bearer' ? session : name === 'api-key' ? keyOf(apiKey, session) : undefined,
       fetch: retryingFetch(fetch, retry),
       throwOnError: true,
     });

@@ -122,10 +122,18 @@ async function* connection(
   }
 }
 
+/** What is sent as `api-key`: without a key, a word that has the service take the session instead. */
+export function keyOf(apiKey: string | undefined, session: string | undefined): string | undefined {
+  return apiKey ?? (session === undefined ? undefined : 'session');
+}
+
 /** A key takes precedence, as at the service. */
 function credentialOf(apiKey: string | undefined, session: string | undefined): Record<string, string> {
-  if (apiKey !== undefined) return { 'api-key': apiKey };
-  return session === undefined ? {} : { authorization: `Bearer ${session}` };
+  const key = keyOf(apiKey, session);
+  return {
+    ...(key === undefined ? {} : { 'api-key': key }),
+    ...(apiKey !== undefined || session === undefined ? {} : { authorization: `Bearer ${session}` }),
+  };
 }
 
 /** As the service sends them. */

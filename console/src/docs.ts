@@ -36,7 +36,9 @@ async function showReference(holder: HTMLElement): Promise<void> {
   explorer.append(back);
   explorer.addEventListener('spec-loaded', () => {
     const session = currentSession();
-    if (session !== null) explorer.setAuthenticationConfiguration('Bearer', { token: session.token });
+    if (session === null) return;
+    explorer.setAuthenticationConfiguration('Bearer', { token: session.token });
+    explorer.setAuthenticationConfiguration('ApiKey', { token: 'session' });
   });
   holder.replaceChildren(explorer);
 }

