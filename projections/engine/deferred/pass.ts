@@ -1,0 +1,68 @@
+import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import type { Logger } from '../../../infra/log.ts';
+import { partitionOfHeight } from '../../../schemas/topics.ts';
+import { withNames } from '../../define.ts';
+import type { DeferredProjection } from '../../define.ts';
+import { doneRows, dueBlocks, offsetOfMark } from '../../due-blocks.ts';
+
+/** The columns of a mark are those that its table's projection declares; the same rows take it back. */
+export interface PassPorts {
+  readonly clickhouse: Pick<ClickHouse, 'rows' | 'command' | 'insert'>;
+  readonly log: Logger;
+  /** Real names by placeholder: of the build that is derived, and of the served builds of its sources. */
+  readonly names: Readonly<Record<string, string>>;
+  /** The offset up to which every source has read a partition (exclusive). */
+  readonly readUpTo: (partition: number) => number;
+  /** A number above those of all earlier passes of any process. */
+  readonly number: () => Promise<number>;
+}
+
+export interface PassResult {
+  /** Blocks that were derived. 0: there was nothing to derive yet. */
+  readonly derived: number;
+  /** Due blocks whose sources have not read them. */
+  readonly waiting: number;
+  /** Blocks keep being marked, as in a backfill. */
+  readonly isBusy: boolean;
+}
+
+/** More marks than this in so many seconds are those of a backfill. */
+const BUSY_MARKS = 100;
+const BUSY_SECONDS = 10;
+
+/** Marks that one pass looks at. */
+const MARKS = 50_000;
+/** Beside the batches and the reads of the API. */
+const settings = {
+  max_threads: 1,
+  max_memory_usage: 2_000_000_000,
+  max_bytes_before_external_group_by: 800_000_000,
+} as const;
+
+/**
+ * Derives some of the due blocks, the newest first, then takes back their marks. The number is drawn after the marks were
+ * read and before anything else is: rows of a higher number have seen all that the marks of a lower one stand for. So a pass
+ * that was interrupted, or runs twice, or writes late leaves nothing wrong: what it has not finished is still due.
+ */
+export async function runPass(projection: DeferredProjection, ports: PassPorts): Promise<PassResult> {
+  const { clickhouse, log, names, readUpTo, number } = ports;
+  const { deferred, name, tables } = projection;
+  const table = (placeholder: string): string => withNames(`{{${placeholder}}}`, names);
+  const marks = await dueBlocks(clickhouse, table(deferred.due), MARKS);
+  const ready = marks.filter((mark) => offsetOfMark(mark) < readUpTo(partitionOfHeight(mark.height)));
+  const isBusy = marks.filter(({ age }) => age < BUSY_SECONDS).length > BUSY_MARKS;
+  const rest = { waiting: marks.length - ready.length, isBusy };
+  if (ready.length === 0) return { derived: 0, ...rest };
+  const pass = await number();
+  const plan = await deferred.plan(ready, { clickhouse, table });
+  if (plan === null) return { derived: 0, ...rest };
+  const began = performance.now();
+  for (const { sql, params } of plan.statements(pass)) {
+    await clickhouse.command(withNames(sql, names), { params, settings });
+  }
+  const columns = tables[deferred.due]?.columns ?? [];
+  await clickhouse.insert(table(deferred.due), columns, doneRows(plan.blocks));
+  const ms = Math.round(performance.now() - began);
+  log.debug({ projection: name, blocks: plan.blocks.length, ms }, 'due blocks derived');
+  return { derived: plan.blocks.length, ...rest };
+}
