@@ -153,6 +153,10 @@ export interface DeferredPlan {
 /** A projection of `chain.blocks` with deferred tables. */
 export type DeferredProjection = BlockProjection & { readonly deferred: Deferred };
 
+export function isDeferred(projection: Projection): projection is DeferredProjection {
+  return projection.kind === 'clickhouse' && projection.deferred !== undefined;
+}
+
 export type BlockProjection = ClickHouseProjection<BlockItem, TouchedBlock>;
 export type PriceProjection = ClickHouseProjection<PriceItem, TouchedHour | null>;
 export type UsageProjection = ClickHouseProjection<UsageItem, UsedKey>;

@@ -51,7 +51,7 @@ function transferOf(random: Random): Pick<Transfer, 'token' | 'from' | 'to'> & P
   }
 }
 
-/** Three blocks in an hour; blocks of another fork have other transfers and times. */
+/** Three blocks in an hour; blocks of another fork have other transfers, and are so many blocks later. */
 export function analyticsBlock(random: Random, height: number, most: number, fork = 0): WorldBlock {
   const made = Array.from({ length: most === 0 ? 0 : random.below(most) }, () => transferOf(random));
   const minted = random.pick(accounts);

@@ -1,21 +1,76 @@
 import { z } from 'zod';
 
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import { storedCheckpoints } from '../../../infra/kafka/checkpoints.ts';
 import type { Logger } from '../../../infra/log.ts';
 import { sqlRows } from '../../../infra/postgres/client.ts';
 import type { Sql } from '../../../infra/postgres/client.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import type { DeferredProjection } from '../../define.ts';
-import { servedCheckpoints } from '../../progress.ts';
 import { listBuilds } from '../builds.ts';
 import type { Build } from '../builds.ts';
-import { runPass } from './pass.ts';
-import type { PassResult } from './pass.ts';
+import { ownerOf } from '../checkpoints.ts';
+import { planPass, runPass } from './pass.ts';
+import type { PassPorts, PassResult } from './pass.ts';
 
 export interface DeriveDeps {
   readonly clickhouse: Pick<ClickHouse, 'rows' | 'command' | 'insert'>;
   readonly pool: Sql;
   readonly log: Logger;
+}
+
+/** A build of a projection with deferred tables, and builds that its sources are read from instead of the served ones. */
+export interface DeriveTarget {
+  readonly projection: DeferredProjection;
+  readonly build: Build;
+  readonly sources?: readonly Build[];
+}
+
+/** Runs one pass. */
+export async function derivePass(deps: DeriveDeps, target: DeriveTarget): Promise<PassResult> {
+  return await runPass(target.projection, await portsOf(deps, target));
+}
+
+/** True while a pass can derive something, or will once the sources have read the due blocks. */
+export async function isDue(deps: DeriveDeps, target: DeriveTarget): Promise<boolean> {
+  const { plan, waiting } = await planPass(target.projection, await portsOf(deps, target));
+  return plan !== null || waiting > 0;
+}
+
+/** The names to use in a statement: of the build, and of the builds of its sources. */
+export async function namesOf(
+  { pool }: Pick<DeriveDeps, 'pool'>,
+  target: DeriveTarget,
+): Promise<Readonly<Record<string, string>>> {
+  const sources = await sourceBuilds(pool, target);
+  return Object.assign({}, ...sources.map(({ names }) => names), target.build.names);
+}
+
+async function portsOf(deps: DeriveDeps, target: DeriveTarget): Promise<PassPorts> {
+  const { clickhouse, pool, log } = deps;
+  const next: ReadonlyMap<number, number>[] = [];
+  for (const source of await sourceBuilds(pool, target)) {
+    const stored = await storedCheckpoints(pool, ownerOf(source), target.projection.topic);
+    next.push(new Map(stored.map(({ partition, nextOffset }) => [partition, nextOffset])));
+  }
+  return {
+    clickhouse,
+    log,
+    names: await namesOf(deps, target),
+    readUpTo: (partition) => Math.min(...next.map((of) => of.get(partition) ?? 0)),
+    number: () => passNumber(pool),
+  };
+}
+
+async function sourceBuilds(pool: Sql, { projection, sources = [] }: DeriveTarget): Promise<Build[]> {
+  const wanted = projection.deferred.sources;
+  const served = (await listBuilds(pool)).filter(({ state }) => state === 'serving');
+  return wanted.map((name) => {
+    const ofName = ({ projection: owner }: Build): boolean => owner === name;
+    const found = sources.find(ofName) ?? served.find(ofName);
+    if (found === undefined) throw new AppError('READ_MODEL_NOT_BUILT', `No build of ${name} is served yet`);
+    return found;
+  });
 }
 
 const passRow = z.object({ number: z.number() });
@@ -24,40 +79,9 @@ const passRow = z.object({ number: z.number() });
  * The number of a pass: microseconds of PostgreSQL's clock. A sequence could fall back in a fail-over, which takes longer than
  * the clocks of its servers differ.
  */
-export async function passNumber(db: Sql): Promise<number> {
+async function passNumber(db: Sql): Promise<number> {
   const sql = 'SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS number';
   const [row] = await sqlRows(db, passRow, sql, []);
   if (row === undefined) throw new TypeError('PostgreSQL returned no time');
   return row.number;
-}
-
-/** Runs one pass of a projection into one of its builds, on the served builds of its sources. */
-export async function derivePass(
-  { clickhouse, pool, log }: DeriveDeps,
-  projection: DeferredProjection,
-  build: Build,
-): Promise<PassResult> {
-  const { sources } = projection.deferred;
-  const served = (await listBuilds(pool)).filter(
-    ({ projection: name, state }) => state === 'serving' && sources.includes(name),
-  );
-  const missing = sources.filter((source) => !served.some(({ projection: name }) => name === source));
-  if (missing.length > 0)
-    throw new AppError('READ_MODEL_NOT_BUILT', `No build of ${missing.join()} is served yet`);
-  const checkpoints = await servedCheckpoints(pool, projection.topic);
-  const readUpTo = (partition: number): number =>
-    Math.min(
-      ...sources.map(
-        (source) =>
-          checkpoints.find((one) => one.projection === source && one.partition === partition)?.nextOffset ??
-          0,
-      ),
-    );
-  return await runPass(projection, {
-    clickhouse,
-    log,
-    names: Object.assign({}, ...served.map(({ names }) => names), build.names),
-    readUpTo,
-    number: () => passNumber(pool),
-  });
 }

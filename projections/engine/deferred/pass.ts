@@ -2,14 +2,13 @@ import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { Logger } from '../../../infra/log.ts';
 import { partitionOfHeight } from '../../../schemas/topics.ts';
 import { withNames } from '../../define.ts';
-import type { DeferredProjection } from '../../define.ts';
+import type { DeferredPlan, DeferredProjection } from '../../define.ts';
 import { doneRows, dueBlocks, offsetOfMark } from '../../due-blocks.ts';
 
-/** The columns of a mark are those that its table's projection declares; the same rows take it back. */
 export interface PassPorts {
   readonly clickhouse: Pick<ClickHouse, 'rows' | 'command' | 'insert'>;
   readonly log: Logger;
-  /** Real names by placeholder: of the build that is derived, and of the served builds of its sources. */
+  /** Real names by placeholder: of the build that is derived, and of the builds of its sources. */
   readonly names: Readonly<Record<string, string>>;
   /** The offset up to which every source has read a partition (exclusive). */
   readonly readUpTo: (partition: number) => number;
@@ -26,10 +25,15 @@ export interface PassResult {
   readonly isBusy: boolean;
 }
 
+interface Planned extends Omit<PassResult, 'derived'> {
+  /** null: there is nothing to derive yet. */
+  readonly plan: DeferredPlan | null;
+  readonly pass: number;
+}
+
 /** More marks than this in so many seconds are those of a backfill. */
 const BUSY_MARKS = 100;
 const BUSY_SECONDS = 10;
-
 /** Marks that one pass looks at. */
 const MARKS = 50_000;
 /** Beside the batches and the reads of the API. */
@@ -40,28 +44,39 @@ const settings = {
 } as const;
 
 /**
- * Derives some of the due blocks, the newest first, then takes back their marks. The number is drawn after the marks were
- * read and before anything else is: rows of a higher number have seen all that the marks of a lower one stand for. So a pass
- * that was interrupted, or runs twice, or writes late leaves nothing wrong: what it has not finished is still due.
+ * What the next pass would derive. The number of the pass is drawn after the marks were read and before anything else is: rows
+ * of a higher number have seen all that the marks of a lower one stand for.
  */
-export async function runPass(projection: DeferredProjection, ports: PassPorts): Promise<PassResult> {
-  const { clickhouse, log, names, readUpTo, number } = ports;
-  const { deferred, name, tables } = projection;
+export async function planPass({ deferred }: DeferredProjection, ports: PassPorts): Promise<Planned> {
+  const { clickhouse, names, readUpTo, number } = ports;
   const table = (placeholder: string): string => withNames(`{{${placeholder}}}`, names);
   const marks = await dueBlocks(clickhouse, table(deferred.due), MARKS);
   const ready = marks.filter((mark) => offsetOfMark(mark) < readUpTo(partitionOfHeight(mark.height)));
-  const isBusy = marks.filter(({ age }) => age < BUSY_SECONDS).length > BUSY_MARKS;
-  const rest = { waiting: marks.length - ready.length, isBusy };
-  if (ready.length === 0) return { derived: 0, ...rest };
-  const pass = await number();
-  const plan = await deferred.plan(ready, { clickhouse, table });
-  if (plan === null) return { derived: 0, ...rest };
+  const pass = ready.length === 0 ? 0 : await number();
+  return {
+    plan: ready.length === 0 ? null : await deferred.plan(ready, { clickhouse, table }),
+    pass,
+    waiting: marks.length - ready.length,
+    isBusy: marks.filter(({ age }) => age < BUSY_SECONDS).length > BUSY_MARKS,
+  };
+}
+
+/**
+ * Derives some of the due blocks, the newest first, then takes back their marks. A pass that was interrupted, or runs twice, or
+ * writes late leaves nothing wrong: what it has not finished is still due, and is derived anew under a higher number. So no
+ * statement is tried again within a pass.
+ */
+export async function runPass(projection: DeferredProjection, ports: PassPorts): Promise<PassResult> {
+  const { clickhouse, log, names } = ports;
+  const { deferred, name, tables } = projection;
   const began = performance.now();
+  const { plan, pass, ...rest } = await planPass(projection, ports);
+  if (plan === null) return { derived: 0, ...rest };
   for (const { sql, params } of plan.statements(pass)) {
     await clickhouse.command(withNames(sql, names), { params, settings });
   }
   const columns = tables[deferred.due]?.columns ?? [];
-  await clickhouse.insert(table(deferred.due), columns, doneRows(plan.blocks));
+  await clickhouse.insert(withNames(`{{${deferred.due}}}`, names), columns, doneRows(plan.blocks));
   const ms = Math.round(performance.now() - began);
   log.debug({ projection: name, blocks: plan.blocks.length, ms }, 'due blocks derived');
   return { derived: plan.blocks.length, ...rest };

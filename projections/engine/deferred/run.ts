@@ -48,7 +48,7 @@ export function runDeferred(
       const began = performance.now();
       const build = await servedBuild(pool, projection);
       const isOurs = build !== null && build.version === projection.version;
-      const done = isOurs ? await derivePass(deps, projection, build) : null;
+      const done = isOurs ? await derivePass(deps, { projection, build }) : null;
       const took = performance.now() - began;
       await sleep(done === null || done.derived === 0 ? POLL_MS : restMs(took, done.isBusy), signal);
     }
