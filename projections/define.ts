@@ -141,7 +141,7 @@ export interface Deferred {
 export interface DeferredReads {
   readonly clickhouse: Pick<ClickHouse, 'rows'>;
   /** Real name of a table of the build, or of a source's served build. */
-  table(placeholder: string): string;
+  readonly table: (placeholder: string) => string;
 }
 
 export interface DeferredPlan {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { accountFigures } from '../../projections/account-feed/stats.ts';
+import { accountFigures } from '../../projections/account-feed/queries.ts';
 import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
 import { accountStatsAnswer } from '../../schemas/api/analytics.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';

@@ -1,4 +1,9 @@
-import type { Coverage } from '../../projections/due-blocks.ts';
+/** How far deferred tables have come. */
+export interface Coverage {
+  /** -1: no block is covered. */
+  readonly upTo: number;
+  readonly isLate: boolean;
+}
 
 /** `X-Indexed-Block` of an answer from deferred tables: the block up to which they are derived, not the newest one. */
 export function coverageHeaders(coverage: Coverage | null): Readonly<Record<string, string>> {

@@ -1,11 +1,14 @@
 import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
-import { coverageOf } from '../../projections/due-blocks.ts';
-import type { Coverage } from '../../projections/due-blocks.ts';
 import { newestBlock, newestHeightAt } from '../../projections/indexed-blocks/queries.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
-import { holderTotals, holdersPage, holdersUpTo } from '../../projections/token-holders/queries.ts';
+import {
+  holderTotals,
+  holdersCoverage,
+  holdersPage,
+  holdersUpTo,
+} from '../../projections/token-holders/queries.ts';
 import type { Holder, HolderTotals, HoldersRead } from '../../projections/token-holders/queries.ts';
 import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
 import { tokenHoldersAnswer } from '../../schemas/api/analytics.ts';
@@ -16,6 +19,7 @@ import { address, limit, text, timestamp } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { coverageHeaders } from './coverage.ts';
+import type { Coverage } from './coverage.ts';
 import { decodeHoldersCursor, encodeHoldersCursor } from './holders-cursor.ts';
 
 export interface HolderRouteDeps {
@@ -109,8 +113,7 @@ async function holdersNow(
 ): Promise<Holders> {
   const newest = await newestBlock(clickhouse, served);
   // The marks first: what they do not name is in the tables.
-  const coverage =
-    newest === null ? null : await coverageOf(clickhouse, served.table('token_holders_due'), newest.height);
+  const coverage = newest === null ? null : await holdersCoverage(clickhouse, served, newest.height);
   if (minBlock !== null && (coverage === null || coverage.upTo < minBlock))
     throw behind(`Balances are not counted up to block ${minBlock} yet.`);
   const [holders, totals] = await Promise.all([

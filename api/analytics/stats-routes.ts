@@ -1,12 +1,11 @@
 import { z } from 'zod';
 
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
-import { coverageOf } from '../../projections/due-blocks.ts';
-import type { Coverage } from '../../projections/due-blocks.ts';
 import { newestBlock } from '../../projections/indexed-blocks/queries.ts';
-import { DAY_SECONDS, HOUR_SECONDS } from '../../projections/period-stats/figures.ts';
 import {
+  PERIODS,
   chainPeriods,
+  periodsCoverage,
   presentPeriod,
   tokenPeriods,
   topTokens,
@@ -21,6 +20,7 @@ import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { iso } from '../http/times.ts';
 import { coverageHeaders } from './coverage.ts';
+import type { Coverage } from './coverage.ts';
 
 export interface StatsRouteDeps {
   readonly clickhouseFor: ClickHouseFor;
@@ -28,7 +28,7 @@ export interface StatsRouteDeps {
   readonly now: () => number;
 }
 
-const STEPS = { '1 hour': HOUR_SECONDS, '1 day': DAY_SECONDS } as const;
+const STEPS = { '1 hour': PERIODS.hour, '1 day': PERIODS.day } as const;
 /** Periods of one answer: a year of hours. */
 const MAX_PERIODS = 8784;
 /** Periods of an answer without start_time. */
@@ -47,7 +47,7 @@ const periodsQuery = z.object({
   end_time: timestamp('ISO 8601, inclusive, UTC by default; now when absent').optional(),
 });
 
-const PERIODS = `Of the hours or days that begin between the two times, inclusive, at most ${MAX_PERIODS.toLocaleString('en')}. The one of the newest block goes up to that block.`;
+const WHICH = `Of the hours or days that begin between the two times, inclusive, at most ${MAX_PERIODS.toLocaleString('en')}. The one of the newest block goes up to that block.`;
 
 export function tokenStatsRoute({ clickhouseFor, now }: StatsRouteDeps): Route {
   return defineRoute({
@@ -56,7 +56,7 @@ export function tokenStatsRoute({ clickhouseFor, now }: StatsRouteDeps): Route {
     path: '/api/tokens/{address}/stats/',
     summary: 'Get the transfers of a token by hour or day',
     description: [
-      PERIODS,
+      WHICH,
       'Those without a transfer are left out. Counts the transfers that `/api/transfers/` lists, fees among them. The zero',
       'address is no sender and no receiver. The volume is the sum of the amounts: of NFTs, their number; 0 for contracts of',
       'unknown standard.',
@@ -95,7 +95,7 @@ export function chainStatsRoute({ clickhouseFor, now }: StatsRouteDeps): Route {
     path: '/api/stats/',
     summary: 'Get the blocks and transfers of the chain by hour or day',
     description: [
-      PERIODS,
+      WHICH,
       'Those without a block are left out. `accounts` counts senders and receivers without the zero address. `top_tokens` are',
       `the ${TOP_TOKENS} tokens with most transfers in all these hours or days together.`,
     ].join(' '),
@@ -147,12 +147,7 @@ async function periodsOf(
   const bounds = { step, first: storable(start), last: storable(end) };
   if (newest === null) return { read: { ...bounds, presentFrom: 0 }, coverage: null };
   const presentFrom = await presentPeriod(clickhouse, served, { step, newest: newest.timestamp });
-  const coverage = await coverageOf(
-    clickhouse,
-    served.table('period_stats_due'),
-    newest.height,
-    presentFrom / HOUR_SECONDS,
-  );
+  const coverage = await periodsCoverage(clickhouse, served, newest.height, { presentFrom });
   return { read: { ...bounds, presentFrom }, coverage };
 }
 

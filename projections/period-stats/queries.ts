@@ -4,10 +4,11 @@ import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { HEIGHT_RANGE } from '../../schemas/topics.ts';
 import { ascendingSql } from '../descending.ts';
-import { dueSql } from '../due-blocks.ts';
+import { coverageOf, dueSql } from '../due-blocks.ts';
+import type { Coverage } from '../due-blocks.ts';
 import type { ServedBuilds } from '../served.ts';
 import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
-import { HOUR_SECONDS, chainFigures, startSql, tokenFigures } from './figures.ts';
+import { DAY_SECONDS, HOUR_SECONDS, chainFigures, startSql, tokenFigures } from './figures.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;
 type Reader = Pick<ClickHouse, 'rows'>;
@@ -47,6 +48,19 @@ const PRESENT = (tables: Tables): string => `block_desc <= (
     SELECT max(block_desc) FROM ${tables.table('indexed_blocks')} WHERE timestamp >= {presentFrom:UInt32}
   ) AND timestamp >= {presentFrom:UInt32}`;
 const DERIVED = `step = {step:UInt32} AND start BETWEEN {first:UInt32} AND {last:UInt32} AND start < {presentFrom:UInt32}`;
+
+/** Lengths of periods in seconds. */
+export const PERIODS = { hour: HOUR_SECONDS, day: DAY_SECONDS } as const;
+
+/** How far the periods before `presentFrom` have come, of an index whose newest block has a height. */
+export async function periodsCoverage(
+  clickhouse: Reader,
+  tables: Tables,
+  newest: number,
+  { presentFrom }: Pick<PeriodsRead, 'presentFrom'>,
+): Promise<Coverage> {
+  return await coverageOf(clickhouse, tables.table('period_stats_due'), newest, presentFrom / HOUR_SECONDS);
+}
 
 const lowestRow = z.object({ n: count, lowest: z.int() });
 

@@ -3,6 +3,8 @@ import { z } from 'zod';
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { descending } from '../descending.ts';
+import { coverageOf } from '../due-blocks.ts';
+import type { Coverage } from '../due-blocks.ts';
 import type { ServedBuilds } from '../served.ts';
 import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import { ZERO, lowerHalf, shardSql, upperHalf } from './shards.ts';
@@ -40,6 +42,11 @@ const totalsRow = z
   .transform(({ holders, high, low }): HolderTotals => ({ holders, sum: (high << 128n) + low }));
 
 const NOBODY: HolderTotals = { holders: 0, sum: 0n };
+
+/** How far the balances have come, of an index whose newest block has a height. */
+export async function holdersCoverage(clickhouse: Reader, tables: Tables, newest: number): Promise<Coverage> {
+  return await coverageOf(clickhouse, tables.table('token_holders_due'), newest);
+}
 
 /** Number of a token's holders, and the sum of what they hold. */
 export async function holderTotals(clickhouse: Reader, tables: Tables, token: Felt): Promise<HolderTotals> {

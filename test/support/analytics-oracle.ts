@@ -173,6 +173,4 @@ export function accountStatsOf(chain: Chain, account: Felt) {
   };
 }
 
-/** The periods of a whole chain. */
-export const always = (step: number): Asked => ({ step, first: 0, last: 2 ** 32 - 1 });
 export const STEPS = { '1 hour': HOUR, '1 day': 24 * HOUR } as const;

@@ -3,7 +3,7 @@
 
 import { client } from './client.gen.ts';
 import type { Client, ClientMeta, Options as Options2, RequestResult, TDataShape } from './client/index.ts';
-import type { CheckDomainData, CheckDomainErrors, CheckDomainResponses, CountAdClickData, CountAdClickErrors, CountAdClickResponses, CountAdImpressionData, CountAdImpressionErrors, CountAdImpressionResponses, CreateApiKeyData, CreateApiKeyErrors, CreateApiKeyResponses, CreateWebhookData, CreateWebhookErrors, CreateWebhookResponses, DeleteApiKeyData, DeleteApiKeyErrors, DeleteApiKeyResponses, DeleteWebhookData, DeleteWebhookErrors, DeleteWebhookResponses, DiscoverDappsData, DiscoverDappsErrors, DiscoverDappsResponses, ExportTransfersData, ExportTransfersErrors, ExportTransfersResponses, FindWalletData, FindWalletErrors, FindWalletResponses, GetAccountBalancesData, GetAccountBalancesErrors, GetAccountBalancesResponses, GetApiKeyUsageData, GetApiKeyUsageErrors, GetApiKeyUsageResponses, GetBalanceData, GetBalanceErrors, GetBalanceHistoryData, GetBalanceHistoryErrors, GetBalanceHistoryResponses, GetBalanceResponses, GetBalancesData, GetBalancesErrors, GetBalancesResponses, GetCategoryData, GetCategoryErrors, GetCategoryResponses, GetClassHashData, GetClassHashErrors, GetClassHashResponses, GetDappData, GetDappErrors, GetDappResponses, GetDomainData, GetDomainErrors, GetDomainReportData, GetDomainReportErrors, GetDomainReportResponses, GetDomainResponses, GetExportData, GetExportErrors, GetExportFileData, GetExportFileErrors, GetExportFileResponses, GetExportManifestData, GetExportManifestErrors, GetExportManifestResponses, GetExportResponses, GetLatestClassHashesData, GetLatestClassHashesErrors, GetLatestClassHashesResponses, GetNftCollectionData, GetNftCollectionErrors, GetNftCollectionResponses, GetNftMetadataData, GetNftMetadataErrors, GetNftMetadataResponses, GetNftOwnerData, GetNftOwnerErrors, GetNftOwnerResponses, GetPortfolioData, GetPortfolioErrors, GetPortfolioHistoryData, GetPortfolioHistoryErrors, GetPortfolioHistoryResponses, GetPortfolioResponses, GetPriceAtData, GetPriceAtErrors, GetPriceAtResponses, GetPriceData, GetPriceErrors, GetPriceHistoryData, GetPriceHistoryErrors, GetPriceHistoryResponses, GetPriceResponses, GetPricesData, GetPricesErrors, GetPricesResponses, GetProgressData, GetProgressErrors, GetProgressResponses, GetTokenData, GetTokenErrors, GetTokenResponses, GetWalletData, GetWalletErrors, GetWalletResponses, GetWalletStatsData, GetWalletStatsErrors, GetWalletStatsResponses, GetWebhookData, GetWebhookErrors, GetWebhookResponses, ListAdsData, ListAdsErrors, ListAdsResponses, ListApiKeysData, ListApiKeysErrors, ListApiKeysResponses, ListBlacklistedDomainsData, ListBlacklistedDomainsErrors, ListBlacklistedDomainsResponses, ListCategoriesData, ListCategoriesErrors, ListCategoriesResponses, ListClassHashesData, ListClassHashesErrors, ListClassHashesResponses, ListDappsData, ListDappsErrors, ListDappsOfCategoryData, ListDappsOfCategoryErrors, ListDappsOfCategoryResponses, ListDappsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListDomainChangesData, ListDomainChangesErrors, ListDomainChangesResponses, ListDomainReportsData, ListDomainReportsErrors, ListDomainReportsResponses, ListDomainsData, ListDomainsErrors, ListDomainsResponses, ListNftsOwnedByData, ListNftsOwnedByErrors, ListNftsOwnedByResponses, ListTokensData, ListTokensErrors, ListTokensResponses, ListTransfersData, ListTransfersErrors, ListTransfersResponses, ListWalletsData, ListWalletsErrors, ListWalletsResponses, ListWebhookEventsData, ListWebhookEventsErrors, ListWebhookEventsResponses, ListWebhooksData, ListWebhooksErrors, ListWebhooksResponses, ListWhitelistedDomainsData, ListWhitelistedDomainsErrors, ListWhitelistedDomainsResponses, LogInData, LogInErrors, LogInResponses, LogOutData, LogOutErrors, LogOutResponses, ReadSyncData, ReadSyncErrors, ReadSyncResponses, RegisterWalletData, RegisterWalletErrors, RegisterWalletResponses, ReportDomainData, ReportDomainErrors, ReportDomainResponses, RetryDeliveryData, RetryDeliveryErrors, RetryDeliveryResponses, RotateWebhookSecretData, RotateWebhookSecretErrors, RotateWebhookSecretResponses, SearchDappsData, SearchDappsErrors, SearchDappsResponses, StreamTransfersData, StreamTransfersErrors, StreamTransfersResponses, TestWebhookData, TestWebhookErrors, TestWebhookResponses, TraceTransfersData, TraceTransfersErrors, TraceTransfersResponses, UpdateWalletActivityData, UpdateWalletActivityErrors, UpdateWalletActivityResponses, UpdateWebhookData, UpdateWebhookErrors, UpdateWebhookResponses, WriteSyncData, WriteSyncErrors, WriteSyncResponses } from './types.gen.ts';
+import type { CheckDomainData, CheckDomainErrors, CheckDomainResponses, CountAdClickData, CountAdClickErrors, CountAdClickResponses, CountAdImpressionData, CountAdImpressionErrors, CountAdImpressionResponses, CreateApiKeyData, CreateApiKeyErrors, CreateApiKeyResponses, CreateWebhookData, CreateWebhookErrors, CreateWebhookResponses, DeleteApiKeyData, DeleteApiKeyErrors, DeleteApiKeyResponses, DeleteWebhookData, DeleteWebhookErrors, DeleteWebhookResponses, DiscoverDappsData, DiscoverDappsErrors, DiscoverDappsResponses, ExportTransfersData, ExportTransfersErrors, ExportTransfersResponses, FindWalletData, FindWalletErrors, FindWalletResponses, GetAccountBalancesData, GetAccountBalancesErrors, GetAccountBalancesResponses, GetAccountStatsData, GetAccountStatsErrors, GetAccountStatsResponses, GetApiKeyUsageData, GetApiKeyUsageErrors, GetApiKeyUsageResponses, GetBalanceData, GetBalanceErrors, GetBalanceHistoryData, GetBalanceHistoryErrors, GetBalanceHistoryResponses, GetBalanceResponses, GetBalancesData, GetBalancesErrors, GetBalancesResponses, GetCategoryData, GetCategoryErrors, GetCategoryResponses, GetChainStatsData, GetChainStatsErrors, GetChainStatsResponses, GetClassHashData, GetClassHashErrors, GetClassHashResponses, GetDappData, GetDappErrors, GetDappResponses, GetDomainData, GetDomainErrors, GetDomainReportData, GetDomainReportErrors, GetDomainReportResponses, GetDomainResponses, GetExportData, GetExportErrors, GetExportFileData, GetExportFileErrors, GetExportFileResponses, GetExportManifestData, GetExportManifestErrors, GetExportManifestResponses, GetExportResponses, GetLatestClassHashesData, GetLatestClassHashesErrors, GetLatestClassHashesResponses, GetNftCollectionData, GetNftCollectionErrors, GetNftCollectionResponses, GetNftMetadataData, GetNftMetadataErrors, GetNftMetadataResponses, GetNftOwnerData, GetNftOwnerErrors, GetNftOwnerResponses, GetPortfolioData, GetPortfolioErrors, GetPortfolioHistoryData, GetPortfolioHistoryErrors, GetPortfolioHistoryResponses, GetPortfolioResponses, GetPriceAtData, GetPriceAtErrors, GetPriceAtResponses, GetPriceData, GetPriceErrors, GetPriceHistoryData, GetPriceHistoryErrors, GetPriceHistoryResponses, GetPriceResponses, GetPricesData, GetPricesErrors, GetPricesResponses, GetProgressData, GetProgressErrors, GetProgressResponses, GetTokenData, GetTokenErrors, GetTokenResponses, GetTokenStatsData, GetTokenStatsErrors, GetTokenStatsResponses, GetWalletData, GetWalletErrors, GetWalletResponses, GetWalletStatsData, GetWalletStatsErrors, GetWalletStatsResponses, GetWebhookData, GetWebhookErrors, GetWebhookResponses, ListAdsData, ListAdsErrors, ListAdsResponses, ListApiKeysData, ListApiKeysErrors, ListApiKeysResponses, ListBlacklistedDomainsData, ListBlacklistedDomainsErrors, ListBlacklistedDomainsResponses, ListCategoriesData, ListCategoriesErrors, ListCategoriesResponses, ListClassHashesData, ListClassHashesErrors, ListClassHashesResponses, ListDappsData, ListDappsErrors, ListDappsOfCategoryData, ListDappsOfCategoryErrors, ListDappsOfCategoryResponses, ListDappsResponses, ListDeliveriesData, ListDeliveriesErrors, ListDeliveriesResponses, ListDomainChangesData, ListDomainChangesErrors, ListDomainChangesResponses, ListDomainReportsData, ListDomainReportsErrors, ListDomainReportsResponses, ListDomainsData, ListDomainsErrors, ListDomainsResponses, ListNftsOwnedByData, ListNftsOwnedByErrors, ListNftsOwnedByResponses, ListTokenHoldersData, ListTokenHoldersErrors, ListTokenHoldersResponses, ListTokensData, ListTokensErrors, ListTokensResponses, ListTransfersData, ListTransfersErrors, ListTransfersResponses, ListWalletsData, ListWalletsErrors, ListWalletsResponses, ListWebhookEventsData, ListWebhookEventsErrors, ListWebhookEventsResponses, ListWebhooksData, ListWebhooksErrors, ListWebhooksResponses, ListWhitelistedDomainsData, ListWhitelistedDomainsErrors, ListWhitelistedDomainsResponses, LogInData, LogInErrors, LogInResponses, LogOutData, LogOutErrors, LogOutResponses, ReadSyncData, ReadSyncErrors, ReadSyncResponses, RegisterWalletData, RegisterWalletErrors, RegisterWalletResponses, ReportDomainData, ReportDomainErrors, ReportDomainResponses, RetryDeliveryData, RetryDeliveryErrors, RetryDeliveryResponses, RotateWebhookSecretData, RotateWebhookSecretErrors, RotateWebhookSecretResponses, SearchDappsData, SearchDappsErrors, SearchDappsResponses, StreamTransfersData, StreamTransfersErrors, StreamTransfersResponses, TestWebhookData, TestWebhookErrors, TestWebhookResponses, TraceTransfersData, TraceTransfersErrors, TraceTransfersResponses, UpdateWalletActivityData, UpdateWalletActivityErrors, UpdateWalletActivityResponses, UpdateWebhookData, UpdateWebhookErrors, UpdateWebhookResponses, WriteSyncData, WriteSyncErrors, WriteSyncResponses } from './types.gen.ts';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -419,6 +419,62 @@ export class Operations extends HeyApiClient {
             responseStyle: 'data',
             security: [{ name: 'api-key', type: 'apiKey' }],
             url: '/api/tokens/{address}/',
+            ...options
+        });
+    }
+    
+    /**
+     * List the holders of a token
+     *
+     * The highest balance first, then by address. A balance is the sum of the account’s transfers in the indexed blocks: of an NFT contract the number of its NFTs, of an ERC-1155 the sum over all ids. The zero address, and accounts whose sum is not above zero, are left out. A token whose balances change without transfers, such as a rebasing one, reports other balances itself: `/api/account-balances/` returns those. Balances follow the indexed blocks within seconds: `X-Indexed-Block` is the block up to which they are counted. With `at_time`, balances after the newest block at or before it, for tokens with at most 200,000 transfers until then; 400 for others. `as_of_block` is rejected: Holders are counted as of the newest block, or as of at_time.
+     */
+    public listTokenHolders<ThrowOnError extends boolean = true>(options: Options<ListTokenHoldersData, ThrowOnError>): RequestResult<ListTokenHoldersResponses, ListTokenHoldersErrors, ThrowOnError, 'data'> {
+        return (options.client ?? this.client).get<ListTokenHoldersResponses, ListTokenHoldersErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'api-key', type: 'apiKey' }],
+            url: '/api/tokens/{address}/holders/',
+            ...options
+        });
+    }
+    
+    /**
+     * Get the transfers of a token by hour or day
+     *
+     * Of the hours or days that begin between the two times, inclusive, at most 8,784. The one of the newest block goes up to that block. Those without a transfer are left out. Counts the transfers that `/api/transfers/` lists, fees among them. The zero address is no sender and no receiver. The volume is the sum of the amounts: of NFTs, their number; 0 for contracts of unknown standard. `as_of_block` is rejected: Hours and days are counted up to the newest block; end_time leaves out later ones.
+     */
+    public getTokenStats<ThrowOnError extends boolean = true>(options: Options<GetTokenStatsData, ThrowOnError>): RequestResult<GetTokenStatsResponses, GetTokenStatsErrors, ThrowOnError, 'data'> {
+        return (options.client ?? this.client).get<GetTokenStatsResponses, GetTokenStatsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'api-key', type: 'apiKey' }],
+            url: '/api/tokens/{address}/stats/',
+            ...options
+        });
+    }
+    
+    /**
+     * Get figures of an account
+     *
+     * Of all transfers of the account in the indexed blocks, fees among them. Neither the account itself nor the zero address is a counterparty. `fees` sums the transfers that are marked as fees which the account paid. They are counted for each request: 400 for an account with more than 1,000,000 transfers. `as_of_block` is rejected: All transfers up to the newest block are counted.
+     */
+    public getAccountStats<ThrowOnError extends boolean = true>(options: Options<GetAccountStatsData, ThrowOnError>): RequestResult<GetAccountStatsResponses, GetAccountStatsErrors, ThrowOnError, 'data'> {
+        return (options.client ?? this.client).get<GetAccountStatsResponses, GetAccountStatsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'api-key', type: 'apiKey' }],
+            url: '/api/accounts/{address}/stats/',
+            ...options
+        });
+    }
+    
+    /**
+     * Get the blocks and transfers of the chain by hour or day
+     *
+     * Of the hours or days that begin between the two times, inclusive, at most 8,784. The one of the newest block goes up to that block. Those without a block are left out. `accounts` counts senders and receivers without the zero address. `top_tokens` are the 10 tokens with most transfers in all these hours or days together. `as_of_block` is rejected: Hours and days are counted up to the newest block; end_time leaves out later ones.
+     */
+    public getChainStats<ThrowOnError extends boolean = true>(options?: Options<GetChainStatsData, ThrowOnError>): RequestResult<GetChainStatsResponses, GetChainStatsErrors, ThrowOnError, 'data'> {
+        return (options?.client ?? this.client).get<GetChainStatsResponses, GetChainStatsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'api-key', type: 'apiKey' }],
+            url: '/api/stats/',
             ...options
         });
     }

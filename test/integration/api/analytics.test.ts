@@ -197,7 +197,7 @@ test('derives the same after a kill at any statement, and shows one of both stat
       if ((sent += 1) > failing) throw new Error('killed');
     };
     const killed: Pick<ClickHouse, 'rows' | 'command' | 'insert'> = {
-      rows: owner.rows,
+      ...owner,
       async command(...args) {
         await attempt();
         await owner.command(...args);
