@@ -142,6 +142,8 @@ export interface DeferredReads {
   readonly clickhouse: Pick<ClickHouse, 'rows'>;
   /** Real name of a table of the build, or of a source's served build. */
   readonly table: (placeholder: string) => string;
+  /** Time of the newest indexed block in unix seconds; null before the first. Its source must be among the sources. */
+  readonly newestTime: () => Promise<number | null>;
 }
 
 export interface DeferredPlan {

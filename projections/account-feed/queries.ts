@@ -3,6 +3,7 @@ import { z } from 'zod';
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import type { ServedBuilds } from '../served.ts';
+import { ZERO_ADDRESS } from '../sql-terms.ts';
 import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import type { TransferSource, VersionedSource } from '../transfer-reads.ts';
 
@@ -37,7 +38,6 @@ type Reader = Pick<ClickHouse, 'rows'>;
 
 const settings = { max_threads: 2 } as const;
 const count = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
-const ZERO = "toFixedString('', 32)";
 
 const figuresRow = z.object({
   first: z.int(),
@@ -65,7 +65,7 @@ export async function accountFigures(
   const own = `FROM ${tables.table('account_feed')} FINAL WHERE account = ${feltParam('account')}`;
   const other = `if(leg = 1, to_address, from_address)`;
   const sql = `SELECT min(timestamp) AS first, max(timestamp) AS last, count() AS transfers, uniqExact(token) AS tokens,
-      uniqExactIf(${other}, leg != 3 AND ${other} != ${ZERO}) AS counterparties ${own}`;
+      uniqExactIf(${other}, leg != 3 AND ${other} != ${ZERO_ADDRESS}) AS counterparties ${own}`;
   const paid = `SELECT hex(token) AS o_token, toString(sum(p.amount)) AS amount
     FROM (SELECT token, amount ${own} AND is_fee = 1 AND leg IN (1, 3)) AS p GROUP BY token ORDER BY token`;
   const params = { account: feltHex(account) };

@@ -1,4 +1,4 @@
-import { ZERO, lowerHalf, upperHalf } from '../token-holders/shards.ts';
+import { ZERO_ADDRESS, lowerHalf, upperHalf } from '../sql-terms.ts';
 
 /** SQL of the figures of periods, the same for a pass and for a reader that computes the present period. */
 
@@ -17,15 +17,15 @@ export const tokenFigures = [
   'count() AS transfers',
   `sum(${counted(upperHalf('amount'))}) AS high`,
   `sum(${counted(lowerHalf('amount'))}) AS low`,
-  `uniqExactIf(from_address, from_address != ${ZERO}) AS senders`,
-  `uniqExactIf(to_address, to_address != ${ZERO}) AS receivers`,
-  `countIf(from_address = ${ZERO}) AS mints`,
-  `countIf(to_address = ${ZERO}) AS burns`,
+  `uniqExactIf(from_address, from_address != ${ZERO_ADDRESS}) AS senders`,
+  `uniqExactIf(to_address, to_address != ${ZERO_ADDRESS}) AS receivers`,
+  `countIf(from_address = ${ZERO_ADDRESS}) AS mints`,
+  `countIf(to_address = ${ZERO_ADDRESS}) AS burns`,
 ].join(', ');
 
 /** Figures of the chain's transfers; `moved` is the pair of arrays of tokens and of their transfers. */
 export const chainFigures = [
   'count() AS transfers',
-  `uniqExactArray(arrayFilter(one -> one != ${ZERO}, [from_address, to_address])) AS accounts`,
+  `uniqExactArray(arrayFilter(one -> one != ${ZERO_ADDRESS}, [from_address, to_address])) AS accounts`,
   'sumMap([token], [toUInt64(1)]) AS moved',
 ].join(', ');

@@ -10,7 +10,6 @@ import type {
   DueBlock,
 } from '../define.ts';
 import { dueColumns, dueRow } from '../due-blocks.ts';
-import { newestBlock } from '../indexed-blocks/queries.ts';
 import { chainBlocks } from '../streams.ts';
 import { DAY_SECONDS, HOUR_SECONDS, chainFigures, startSql, tokenFigures } from './figures.ts';
 
@@ -64,11 +63,11 @@ const boundsRow = z.object({ newest: z.int(), oldest: z.int() });
  */
 async function plan(
   due: readonly DueBlock[],
-  { clickhouse, table }: DeferredReads,
+  { clickhouse, table, newestTime }: DeferredReads,
 ): Promise<DeferredPlan | null> {
-  const head = await newestBlock(clickhouse, { table });
-  if (head === null) return null;
-  const present = Math.floor(head.timestamp / HOUR_SECONDS);
+  const newest = await newestTime();
+  if (newest === null) return null;
+  const present = Math.floor(newest / HOUR_SECONDS);
   const over = due.filter(({ hour }) => hour < present);
   const byDay = Map.groupBy(over, ({ hour }) => Math.floor(hour / HOURS_PER_DAY));
   const days = [...byDay.keys()].toSorted((a, b) => b - a);

@@ -11,7 +11,8 @@ import type {
 } from '../define.ts';
 import { dueColumns, dueRow } from '../due-blocks.ts';
 import { chainBlocks } from '../streams.ts';
-import { ZERO, lowerHalf, shardSql, upperHalf } from './shards.ts';
+import { ZERO_ADDRESS, lowerHalf, upperHalf } from '../sql-terms.ts';
+import { shardSql } from './shards.ts';
 
 /** Rows of blocks that one pass reads: bounds its memory to some hundred MB. */
 const ROWS_PER_PASS = 400_000;
@@ -108,7 +109,7 @@ function touchedSql(spans: readonly Span[]): string {
 
 function statementsOf(spans: readonly Span[], pass: number): DeriveStatement[] {
   const touched = `SELECT DISTINCT token, account FROM {{account_ledger_by_block}}
-    WHERE (${touchedSql(spans)}) AND account != ${ZERO}`;
+    WHERE (${touchedSql(spans)}) AND account != ${ZERO_ADDRESS}`;
   return [COMPUTE(touched), ...WRITE].map((sql) => ({ sql, params: { pass } }));
 }
 

@@ -7,7 +7,8 @@ import { coverageOf } from '../due-blocks.ts';
 import type { Coverage } from '../due-blocks.ts';
 import type { ServedBuilds } from '../served.ts';
 import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
-import { ZERO, lowerHalf, shardSql, upperHalf } from './shards.ts';
+import { ZERO_ADDRESS, lowerHalf, upperHalf } from '../sql-terms.ts';
+import { shardSql } from './shards.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;
 type Reader = Pick<ClickHouse, 'rows'>;
@@ -134,7 +135,7 @@ export async function holdersUpTo(
       SELECT arrayJoin([(from_address, -toInt256(amount)), (to_address, toInt256(amount))]) AS leg, leg.1 AS account, leg.2 AS moved
       FROM ${tables.table('transfers')} FINAL
       WHERE token = ${feltParam('token')} AND block_desc >= {upTo:UInt32} AND kind != 'unknown'
-    ) WHERE account != ${ZERO} GROUP BY account HAVING sum(moved) > 0`;
+    ) WHERE account != ${ZERO_ADDRESS} GROUP BY account HAVING sum(moved) > 0`;
   const params = { token: feltHex(token), upTo: descending(upTo) };
   const beyond =
     after === null

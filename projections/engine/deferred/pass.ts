@@ -4,6 +4,7 @@ import { partitionOfHeight } from '../../../schemas/topics.ts';
 import { withNames } from '../../define.ts';
 import type { DeferredPlan, DeferredProjection } from '../../define.ts';
 import { doneRows, dueBlocks, offsetOfMark } from '../../due-blocks.ts';
+import { newestBlock } from '../../indexed-blocks/queries.ts';
 
 export interface PassPorts {
   readonly clickhouse: Pick<ClickHouse, 'rows' | 'command' | 'insert'>;
@@ -50,11 +51,13 @@ const settings = {
 export async function planPass({ deferred }: DeferredProjection, ports: PassPorts): Promise<Planned> {
   const { clickhouse, names, readUpTo, number } = ports;
   const table = (placeholder: string): string => withNames(`{{${placeholder}}}`, names);
+  const newestTime = async (): Promise<number | null> =>
+    (await newestBlock(clickhouse, { table }))?.timestamp ?? null;
   const marks = await dueBlocks(clickhouse, table(deferred.due), MARKS);
   const ready = marks.filter((mark) => offsetOfMark(mark) < readUpTo(partitionOfHeight(mark.height)));
   const pass = ready.length === 0 ? 0 : await number();
   return {
-    plan: ready.length === 0 ? null : await deferred.plan(ready, { clickhouse, table }),
+    plan: ready.length === 0 ? null : await deferred.plan(ready, { clickhouse, table, newestTime }),
     pass,
     waiting: marks.length - ready.length,
     isBusy: marks.filter(({ age }) => age < BUSY_SECONDS).length > BUSY_MARKS,
