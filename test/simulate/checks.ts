@@ -3,6 +3,7 @@ import { chainProjections } from '../../projections/index.ts';
 import type { ChainBlocksMessage } from '../../schemas/messages/chain-blocks.ts';
 import { topics } from '../../schemas/topics.ts';
 import { foldLog } from '../support/fold-log.ts';
+import { expectedHolders, holdersIn } from './holders.ts';
 import { expectedTables } from './oracle.ts';
 import { UNSTORABLE_TIMESTAMP } from './poison.ts';
 import type { SimTable } from './sim-table.ts';
@@ -76,6 +77,11 @@ export function checkWorld(world: SimWorld): string[] {
       .map((row) => rowText(row));
     const wanted = (expectedRows[name] ?? []).map((row) => rowText(row));
     violations.push(...differences(name, found, wanted));
+  }
+  const holders = expectedHolders(expectedRows['account_ledger'] ?? []);
+  for (const [name, found] of Object.entries(holdersIn((stem) => world.servedTable(stem)))) {
+    const texts = (rows: readonly Row[]): string[] => rows.map((row) => rowText(row));
+    violations.push(...differences(name, texts(found), texts(holders[name] ?? [])));
   }
   violations.push(...checkOffsets(world), ...checkConservation(world.servedTable('account_ledger')));
 
