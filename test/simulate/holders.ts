@@ -70,7 +70,7 @@ function computed(sql: string, pass: number, table: Table): Row[] {
   const sums = new Map<string, bigint>(touched.map((row) => [pairOf(row), 0n]));
   for (const row of table(nameIn(sql, 'account_ledger_ranges')).final()) {
     const sum = sums.get(pairOf(row));
-    if (sum !== undefined) sums.set(pairOf(row), sum + big(row, 'delta'));
+    if (sum !== undefined) sums.set(pairOf(row), BigInt.asIntN(256, sum + big(row, 'delta')));
   }
   const held = new Map(
     table(nameIn(sql, 'token_holders'))
