@@ -63,8 +63,8 @@ export const analytics: BenchCase = {
     const iso = (seconds: number): string => new Date(seconds * 1000).toISOString();
     const range = (first: number, step: number, periodsAsked: number): string =>
       `start_time=${iso(first)}&end_time=${iso(first + (periodsAsked - 1) * step)}`;
-    const year = `/api/tokens/${TOKEN}/stats/?interval=1 day&${range(FIRST_DAY, DAY, DAYS)}`;
-    const month = `/api/stats/?interval=1 hour&${range(FIRST_DAY, HOUR, HOURS)}`;
+    const year = `/api/tokens/${TOKEN}/stats/?interval=1%20day&${range(FIRST_DAY, DAY, DAYS)}`;
+    const month = `/api/stats/?interval=1%20hour&${range(FIRST_DAY, HOUR, HOURS)}`;
 
     world.say('comparing');
     const first = holdersPage.parse(JSON.parse(await get(page())));
