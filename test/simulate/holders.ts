@@ -31,7 +31,8 @@ export function holderRows(name: string, sql: string, params: Params, table: Tab
     table(nameIn(sql, 'token_holders_pass'))
       .latest(() => 0)
       .filter((row) => row['pass'] === pass);
-  switch (/^([a-z_]+)_v\d+_b\d+$/.exec(name)?.[1]) {
+  const [, stem = ''] = /^([a-z_]+)_v\d+_b\d+$/.exec(name) ?? [];
+  switch (stem) {
     case 'token_holders_pass':
       return computed(sql, pass, table);
     case 'token_holders':
@@ -155,7 +156,7 @@ export function expectedHolders(legs: readonly Row[]): Readonly<Record<string, R
     .filter(([, balance]) => balance > 0n)
     .map(([pair, balance]) => {
       const [token = '', account = ''] = pair.split('|');
-      return { token, shard: shardOf(account), account, balance };
+      return { token, shard: shardOf(account), account, balance, previous: 0 };
     });
   const shards = Map.groupBy(holders, ({ token, shard }) => `${token}|${shard}`);
   return {
@@ -183,7 +184,7 @@ export function holdersIn(table: Table): Readonly<Record<string, Row[]>> {
   const rankOf = (row: Row): string =>
     `${String(row['token'])}|${String(row['account'])}|${String(row['balance_desc'])}`;
   return {
-    token_holders: holders.map(({ previous: _, ...row }) => row),
+    token_holders: holders.map((row) => ({ ...row, previous: 0 })),
     token_holder_ranks: table('token_holder_ranks')
       .final()
       .filter((row) => valid.has(rankOf(row))),
