@@ -88,10 +88,10 @@ export function markAgainSql(table: string): string {
 
 const coverageRow = z.object({ due: z.coerce.number(), lowest: z.int(), age: z.coerce.number() });
 
-/** How far deferred tables have come. */
-export interface Coverage {
-  /** The highest block up to which nothing is due, apart from a backfill below. -1: none. */
-  readonly upTo: number;
+/** What the marks say, whatever the newest block is. */
+interface Marked {
+  /** The lowest due block among the newest ones; null: none is due. */
+  readonly dueFrom: number | null;
   /** A block has been due for longer than a pass takes. */
   readonly isLate: boolean;
 }
@@ -100,23 +100,26 @@ export interface Coverage {
 const LATE_SECONDS = 30;
 
 /**
- * What a table of due blocks says about deferred rows, of hours before one. Due blocks far below the newest are those of a
+ * What a table of due blocks says about deferred rows, of hours before one. Due blocks far below the highest are those of a
  * backfill: they make the tables late, but do not lower the covered block, as with every other table.
+ *
+ * @param blocks the table of indexed blocks
  */
-export async function coverageOf(
+export async function markedBlocks(
   clickhouse: Pick<ClickHouse, 'rows'>,
   table: string,
-  newest: number,
+  blocks: string,
   beforeHour = 0xffff_ffff,
-): Promise<Coverage> {
-  const sql = `SELECT countIf(height > {below:Int64}) AS due, minIf(height, height > {below:Int64}) AS lowest,
+): Promise<Marked> {
+  const isNewest = `block_desc < (SELECT min(block_desc) FROM ${blocks}) + ${HEIGHT_RANGE}`;
+  const sql = `SELECT countIf(${isNewest}) AS due, ${ascendingSql(`maxIf(block_desc, ${isNewest})`)} AS lowest,
       if(count() = 0, 0, max(now() - since)) AS age
-    FROM (SELECT ${ascendingSql('block_desc')} AS height, since FROM (${dueSql(table)}) WHERE hour < {before:UInt32})`;
+    FROM (${dueSql(table)}) WHERE hour < {before:UInt32}`;
   const [row] = await clickhouse.rows(
-    { name: 'due-blocks.coverage', sql, row: coverageRow },
-    { below: newest - HEIGHT_RANGE, before: beforeHour },
+    { name: 'due-blocks.marked', sql, row: coverageRow },
+    { before: beforeHour },
     { settings: { max_threads: 1 } },
   );
   const { due = 0, lowest = 0, age = 0 } = row ?? {};
-  return { upTo: due === 0 ? newest : Math.min(newest, lowest - 1), isLate: age > LATE_SECONDS };
+  return { dueFrom: due === 0 ? null : lowest, isLate: age > LATE_SECONDS };
 }

@@ -9,3 +9,11 @@ export interface Coverage {
 export function coverageHeaders(coverage: Coverage | null): Readonly<Record<string, string>> {
   return coverage === null || coverage.upTo < 0 ? {} : { 'X-Indexed-Block': String(coverage.upTo) };
 }
+
+/** The block before the lowest due one. */
+export function coverageOf(
+  newest: number,
+  { dueFrom, isLate }: { readonly dueFrom: number | null; readonly isLate: boolean },
+): Coverage {
+  return { upTo: dueFrom === null ? newest : Math.min(newest, dueFrom - 1), isLate };
+}

@@ -5,9 +5,9 @@ import { newestBlock, newestHeightAt } from '../../projections/indexed-blocks/qu
 import type { ServedBuilds } from '../../projections/served.ts';
 import {
   holderTotals,
-  holdersCoverage,
   holdersPage,
   holdersUpTo,
+  uncountedHolders,
 } from '../../projections/token-holders/queries.ts';
 import type { Holder, HolderTotals, HoldersRead } from '../../projections/token-holders/queries.ts';
 import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
@@ -18,7 +18,7 @@ import { behind, invalidInput } from '../http/errors.ts';
 import { address, limit, text, timestamp } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
-import { coverageHeaders } from './coverage.ts';
+import { coverageHeaders, coverageOf } from './coverage.ts';
 import type { Coverage } from './coverage.ts';
 import { decodeHoldersCursor, encodeHoldersCursor } from './holders-cursor.ts';
 
@@ -111,9 +111,10 @@ async function holdersNow(
   read: HoldersRead,
   minBlock: number | null,
 ): Promise<Holders> {
+  // Before the balances: a block that is not due by then is counted in them. A newer one is due when the newest block is read.
   const newest = await newestBlock(clickhouse, served);
-  // The marks first: what they do not name is in the tables.
-  const coverage = newest === null ? null : await holdersCoverage(clickhouse, served, newest.height);
+  const coverage =
+    newest === null ? null : coverageOf(newest.height, await uncountedHolders(clickhouse, served));
   if (minBlock !== null && (coverage === null || coverage.upTo < minBlock))
     throw behind(`Balances are not counted up to block ${minBlock} yet.`);
   const [holders, totals] = await Promise.all([

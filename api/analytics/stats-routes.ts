@@ -5,7 +5,7 @@ import { newestBlock } from '../../projections/indexed-blocks/queries.ts';
 import {
   PERIODS,
   chainPeriods,
-  periodsCoverage,
+  uncountedPeriods,
   presentPeriod,
   tokenPeriods,
   topTokens,
@@ -19,7 +19,7 @@ import { address, timestamp } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { iso } from '../http/times.ts';
-import { coverageHeaders } from './coverage.ts';
+import { coverageHeaders, coverageOf } from './coverage.ts';
 import type { Coverage } from './coverage.ts';
 
 export interface StatsRouteDeps {
@@ -147,7 +147,7 @@ async function periodsOf(
   const bounds = { step, first: storable(start), last: storable(end) };
   if (newest === null) return { read: { ...bounds, presentFrom: 0 }, coverage: null };
   const presentFrom = await presentPeriod(clickhouse, served, { step, newest: newest.timestamp });
-  const coverage = await periodsCoverage(clickhouse, served, newest.height, { presentFrom });
+  const coverage = coverageOf(newest.height, await uncountedPeriods(clickhouse, served, { presentFrom }));
   return { read: { ...bounds, presentFrom }, coverage };
 }
 

@@ -4,8 +4,7 @@ import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { HEIGHT_RANGE } from '../../schemas/topics.ts';
 import { ascendingSql } from '../descending.ts';
-import { coverageOf, dueSql } from '../due-blocks.ts';
-import type { Coverage } from '../due-blocks.ts';
+import { dueSql, markedBlocks } from '../due-blocks.ts';
 import type { ServedBuilds } from '../served.ts';
 import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import { DAY_SECONDS, HOUR_SECONDS, chainFigures, startSql, tokenFigures } from './figures.ts';
@@ -52,14 +51,14 @@ const DERIVED = `step = {step:UInt32} AND start BETWEEN {first:UInt32} AND {last
 /** Lengths of periods in seconds. */
 export const PERIODS = { hour: HOUR_SECONDS, day: DAY_SECONDS } as const;
 
-/** How far the periods before `presentFrom` have come, of an index whose newest block has a height. */
-export async function periodsCoverage(
+/** The newest blocks of periods before `presentFrom` that are still to be counted. */
+export async function uncountedPeriods(
   clickhouse: Reader,
   tables: Tables,
-  newest: number,
   { presentFrom }: Pick<PeriodsRead, 'presentFrom'>,
-): Promise<Coverage> {
-  return await coverageOf(clickhouse, tables.table('period_stats_due'), newest, presentFrom / HOUR_SECONDS);
+): ReturnType<typeof markedBlocks> {
+  const [due, blocks] = [tables.table('period_stats_due'), tables.table('indexed_blocks')];
+  return await markedBlocks(clickhouse, due, blocks, presentFrom / HOUR_SECONDS);
 }
 
 const lowestRow = z.object({ n: count, lowest: z.int() });

@@ -3,8 +3,7 @@ import { z } from 'zod';
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { descending } from '../descending.ts';
-import { coverageOf } from '../due-blocks.ts';
-import type { Coverage } from '../due-blocks.ts';
+import { markedBlocks } from '../due-blocks.ts';
 import type { ServedBuilds } from '../served.ts';
 import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import { ZERO_ADDRESS, lowerHalf, upperHalf } from '../sql-terms.ts';
@@ -44,9 +43,9 @@ const totalsRow = z
 
 const NOBODY: HolderTotals = { holders: 0, sum: 0n };
 
-/** How far the balances have come, of an index whose newest block has a height. */
-export async function holdersCoverage(clickhouse: Reader, tables: Tables, newest: number): Promise<Coverage> {
-  return await coverageOf(clickhouse, tables.table('token_holders_due'), newest);
+/** The newest blocks whose balances are still to be counted. */
+export async function uncountedHolders(clickhouse: Reader, tables: Tables): ReturnType<typeof markedBlocks> {
+  return await markedBlocks(clickhouse, tables.table('token_holders_due'), tables.table('indexed_blocks'));
 }
 
 /** Number of a token's holders, and the sum of what they hold. */
