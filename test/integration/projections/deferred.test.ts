@@ -4,6 +4,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { systemClock } from '../../../infra/clock.ts';
 import { listBuilds, openBuild } from '../../../projections/engine/builds.ts';
 import { deriveBuild } from '../../../projections/engine/deferred/derive-build.ts';
+import { markAgain } from '../../../projections/engine/deferred/mark-again.ts';
 import { derivePass, isDue } from '../../../projections/engine/deferred/derive.ts';
 import { runDeferred } from '../../../projections/engine/deferred/run.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
@@ -93,6 +94,18 @@ test('blocks wait for a source that has not read them', async () => {
   await deriveBuild(deps(), await targetOf());
   expect(await held()).not.toEqual(before);
   expect(await held()).toEqual(await summed());
+});
+
+test('blocks that a repair changed are due again, and no others', async () => {
+  const before = await held();
+  await deriveBuild(deps(), await targetOf());
+  await markAgain(world, deferredProjections, { from: 900_000, to: 900_100 });
+  expect(await isDue(world, await targetOf())).toBe(false);
+  await markAgain(world, deferredProjections, { from: 0, to: 5 });
+  await markAgain(world, deferredProjections, { from: 0, to: 5 });
+  expect(await derivePass(world, await targetOf())).toMatchObject({ derived: 6, waiting: 0 });
+  expect(await isDue(world, await targetOf())).toBe(false);
+  expect(await held()).toEqual(before);
 });
 
 test('a rebuild derives all of the shadow build, compares it and swaps', async () => {
