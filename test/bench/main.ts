@@ -4,7 +4,6 @@ import { parseArgs } from 'node:util';
 
 import type { BenchCase, CaseReport, Scale } from './case.ts';
 import { abuse } from './cases/abuse.ts';
-import { analytics } from './cases/analytics.ts';
 import { backfill } from './cases/backfill.ts';
 import { balances } from './cases/balances.ts';
 import { commands } from './cases/commands.ts';
@@ -44,7 +43,6 @@ const cases: readonly BenchCase[] = [
   trace,
   balances,
   portfolios,
-  analytics,
   prices,
   streams,
   exports,
