@@ -25,7 +25,7 @@ export type CallerKey =
 /** Identifies the caller by each kind of credentials; throws 401 or 403. */
 export interface Identify {
   none(): Promise<Record<never, never>>;
-  /** Without an `api-key` header, a `GET` may have a bearer token instead. */
+  /** On a `GET`, `SESSION_AS_KEY` with a bearer token counts as well. */
   key(): Promise<{ key: CallerKey }>;
   session(): Promise<{ user: CallerUser; tokenHash: string }>;
   /** The session of an admin; 403 for any other user. */

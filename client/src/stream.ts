@@ -122,18 +122,18 @@ async function* connection(
   }
 }
 
-/** What is sent as `api-key`: without a key, a word that has the service take the session instead. */
+/** As `api-key`, it has the service take the session of the call. */
+const SESSION_AS_KEY = 'session';
+
+/** What is sent as `api-key`. */
 export function keyOf(apiKey: string | undefined, session: string | undefined): string | undefined {
-  return apiKey ?? (session === undefined ? undefined : 'session');
+  return apiKey ?? (session === undefined ? undefined : SESSION_AS_KEY);
 }
 
 /** A key takes precedence, as at the service. */
 function credentialOf(apiKey: string | undefined, session: string | undefined): Record<string, string> {
-  const key = keyOf(apiKey, session);
-  return {
-    ...(key === undefined ? {} : { 'api-key': key }),
-    ...(apiKey !== undefined || session === undefined ? {} : { authorization: `Bearer ${session}` }),
-  };
+  if (apiKey !== undefined) return { 'api-key': apiKey };
+  return session === undefined ? {} : { 'api-key': SESSION_AS_KEY, authorization: `Bearer ${session}` };
 }
 
 /** As the service sends them. */
