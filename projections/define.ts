@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 
+import type { ClickHouse } from '../infra/clickhouse/client.ts';
 import type { ColumnSpec, Row } from '../infra/clickhouse/row-binary.ts';
 import type { PoolClient } from '../infra/postgres/client.ts';
 import { AppError } from '../schemas/errors.ts';
@@ -104,6 +105,58 @@ export interface ClickHouseProjection<I extends StreamItem = StreamItem, T = unk
    * `firstOffset`, which the log has deleted, from the previous build: its tables are `{{previous_table}}`. Idempotent.
    */
   carryOver?(firstOffset: number): readonly DeriveStatement[];
+  /**
+   * Its tables are derived by passes beside the batches (engine/deferred), because deriving them within each batch would slow
+   * down the backfill. A batch only marks blocks as due.
+   */
+  readonly deferred?: Deferred;
+}
+
+/** A block whose rows a pass has to derive. */
+export interface DueBlock {
+  readonly height: number;
+  /** Hours since 1970, of the block's time. */
+  readonly hour: number;
+  /** Version of the mark (due-blocks.ts). */
+  readonly seq: number;
+  /** Seconds since it was marked. */
+  readonly age: number;
+}
+
+/** How passes derive the tables of a projection from the served tables of others. */
+export interface Deferred {
+  /** Placeholder of the table of due blocks, with the columns of due-blocks.ts; the only one that `project` fills. */
+  readonly due: string;
+  /** Projections whose served tables are read. A block is derived once all of them have read its message. */
+  readonly sources: readonly string[];
+  /**
+   * Chooses blocks, newest first, that one pass derives; null: none of these can be derived yet. A statement must be
+   * idempotent, and its rows are versioned by the number of the pass.
+   */
+  plan(due: readonly DueBlock[], read: DeferredReads): Promise<DeferredPlan | null>;
+  /** `SELECT`s of what two builds must have in common when neither has a block to derive. */
+  readonly compared: Readonly<Record<string, string>>;
+}
+
+export interface DeferredReads {
+  readonly clickhouse: Pick<ClickHouse, 'rows'>;
+  /** Real name of a table of the build, or of a source's served build. */
+  readonly table: (placeholder: string) => string;
+  /** Time of the newest indexed block in unix seconds; null before the first. Its source must be among the sources. */
+  readonly newestTime: () => Promise<number | null>;
+}
+
+export interface DeferredPlan {
+  readonly blocks: readonly DueBlock[];
+  /** @param pass number of the pass; a later one has a higher number */
+  statements(pass: number): readonly DeriveStatement[];
+}
+
+/** A projection of `chain.blocks` with deferred tables. */
+export type DeferredProjection = BlockProjection & { readonly deferred: Deferred };
+
+export function isDeferred(projection: Projection): projection is DeferredProjection {
+  return projection.kind === 'clickhouse' && projection.deferred !== undefined;
 }
 
 export type BlockProjection = ClickHouseProjection<BlockItem, TouchedBlock>;

@@ -5,17 +5,25 @@ import { adCounts } from './ad-counts/projector.ts';
 import { balances } from './balances/projector.ts';
 import { catalogue } from './catalogue/projector.ts';
 import { chainStatus } from './chain-status/projector.ts';
-import type { BlockProjection, ClickHouseProjection, PostgresProjection, Projection } from './define.ts';
+import type {
+  BlockProjection,
+  ClickHouseProjection,
+  DeferredProjection,
+  PostgresProjection,
+  Projection,
+} from './define.ts';
 import { indexedBlocks } from './indexed-blocks/projector.ts';
 import { keyUse } from './key-use/projector.ts';
 import { latestPrices } from './latest-prices/projector.ts';
 import { nftHoldings } from './nft-holdings/projector.ts';
 import { nftMetadata } from './nft-metadata/projector.ts';
 import { nftTransfers } from './nft-transfers/projector.ts';
+import { periodStats } from './period-stats/projector.ts';
 import { prices } from './prices/projector.ts';
 import { quarantine } from './quarantine/projector.ts';
 import { revertedBlocks } from './reverted-blocks/projector.ts';
 import { sync } from './sync/projector.ts';
+import { tokenHolders } from './token-holders/projector.ts';
 import { tokens } from './tokens/projector.ts';
 import { transferCounts } from './transfer-counts/projector.ts';
 import { transfers } from './transfers/projector.ts';
@@ -37,8 +45,18 @@ export const chainProjections: readonly BlockProjection[] = [
   indexedBlocks,
 ];
 
-/** Those of one topic share a consumer. */
-export const clickhouseProjections: readonly ClickHouseProjection[] = [...chainProjections, prices, usage];
+/** The tables that passes derive from those, beside the batches. */
+export const deferredProjections: readonly DeferredProjection[] = [tokenHolders, periodStats];
+
+/**
+ * Those of one topic share a consumer. Blocks are marked as due before they are indexed: no indexed block lacks its mark.
+ */
+export const clickhouseProjections: readonly ClickHouseProjection[] = [
+  ...deferredProjections,
+  ...chainProjections,
+  prices,
+  usage,
+];
 
 /** Each folds one topic, with its own consumer. */
 export const postgresProjections: readonly PostgresProjection<unknown>[] = [

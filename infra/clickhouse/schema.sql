@@ -78,6 +78,22 @@ ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (account, token, block_desc, position_desc, item_desc, leg)
 SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
+CREATE TABLE chain_stats_v1_b1
+(
+    `step` UInt32,
+    `start` UInt32,
+    `blocks` UInt64,
+    `transfers` UInt64,
+    `accounts` UInt64,
+    `tokens` Array(FixedString(32)),
+    `token_transfers` Array(UInt64),
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (step, start)
+SETTINGS index_granularity = 64, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+
 CREATE TABLE indexed_block_ranges_v1_b1
 (
     `chunk` LowCardinality(String),
@@ -188,6 +204,19 @@ ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, hour)
 SETTINGS index_granularity = 1024, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
+CREATE TABLE period_stats_due_v1_b1
+(
+    `block_desc` UInt32,
+    `hour` UInt32,
+    `seq` UInt64,
+    `is_deleted` UInt8,
+    `marked_at` DateTime('UTC') DEFAULT now(),
+    INDEX marks is_deleted TYPE minmax GRANULARITY 1
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (block_desc, hour)
+SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+
 CREATE TABLE price_points_v1_b1
 (
     `token` FixedString(32),
@@ -214,6 +243,94 @@ CREATE TABLE reverted_blocks_v1_b1
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (block_desc, block_hash)
 SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+
+CREATE TABLE token_holder_ranks_v1_b1
+(
+    `token` FixedString(32),
+    `balance_desc` UInt256,
+    `account` FixedString(32),
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (token, balance_desc, account)
+SETTINGS index_granularity = 256, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+
+CREATE TABLE token_holder_totals_v1_b1
+(
+    `token` FixedString(32),
+    `shard` UInt16,
+    `holders` UInt64,
+    `high` UInt256,
+    `low` UInt256,
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (token, shard)
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+
+CREATE TABLE token_holders_due_v1_b1
+(
+    `block_desc` UInt32,
+    `hour` UInt32,
+    `seq` UInt64,
+    `is_deleted` UInt8,
+    `marked_at` DateTime('UTC') DEFAULT now(),
+    INDEX marks is_deleted TYPE minmax GRANULARITY 1
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (block_desc, hour)
+SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+
+CREATE TABLE token_holders_pass_v1_b1
+(
+    `pass` UInt64,
+    `token` FixedString(32),
+    `shard` UInt16,
+    `account` FixedString(32),
+    `balance` UInt256,
+    `held` UInt256,
+    `previous` UInt256,
+    `made_at` DateTime('UTC') DEFAULT now()
+)
+ENGINE = MergeTree
+ORDER BY (pass, token, shard, account)
+TTL made_at + toIntervalHour(1)
+SETTINGS ttl_only_drop_parts = 1, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0, index_granularity = 8192;
+
+CREATE TABLE token_holders_v1_b1
+(
+    `token` FixedString(32),
+    `shard` UInt16,
+    `account` FixedString(32),
+    `balance` UInt256,
+    `previous` UInt256,
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (token, shard, account)
+SETTINGS index_granularity = 256, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+
+CREATE TABLE token_stats_v1_b1
+(
+    `token` FixedString(32),
+    `step` UInt32,
+    `start` UInt32,
+    `transfers` UInt64,
+    `high` UInt256,
+    `low` UInt256,
+    `senders` UInt64,
+    `receivers` UInt64,
+    `mints` UInt64,
+    `burns` UInt64,
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY (token, step, start)
+SETTINGS index_granularity = 512, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
 CREATE TABLE transfer_counts_by_block_v2_b1
 (

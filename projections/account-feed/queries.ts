@@ -1,5 +1,10 @@
+import { z } from 'zod';
+
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { Felt } from '../../schemas/felt.ts';
 import type { ServedBuilds } from '../served.ts';
-import { feltParam } from '../transfer-reads.ts';
+import { ZERO_ADDRESS } from '../sql-terms.ts';
+import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import type { TransferSource, VersionedSource } from '../transfer-reads.ts';
 
 const legs = { account: '', search: '', from: ' AND leg IN (1, 3)', to: ' AND leg IN (2, 3)' } as const;
@@ -26,4 +31,48 @@ export function versionsOfAccount(
     subject: 'account',
     settles: [filter],
   };
+}
+
+type Tables = Pick<ServedBuilds, 'table'>;
+type Reader = Pick<ClickHouse, 'rows'>;
+
+const settings = { max_threads: 2 } as const;
+const count = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
+
+const figuresRow = z.object({
+  first: z.int(),
+  last: z.int(),
+  transfers: count,
+  tokens: count,
+  counterparties: count,
+});
+/** Times are unix seconds, and 0 without a transfer. The account itself and the zero address are no counterparties. */
+export type AccountFigures = z.infer<typeof figuresRow>;
+
+const feeRow = z.object({ o_token: feltText, amount: z.string().regex(/^[0-9]+$/) });
+export interface AccountFee {
+  readonly token: Felt;
+  /** Decimal text. */
+  readonly amount: string;
+}
+
+/** Figures of all transfers of an account, and the fees it paid by token. Reads a row for each of its transfers. */
+export async function accountFigures(
+  clickhouse: Reader,
+  tables: Tables,
+  account: Felt,
+): Promise<{ figures: AccountFigures; fees: AccountFee[] }> {
+  const own = `FROM ${tables.table('account_feed')} FINAL WHERE account = ${feltParam('account')}`;
+  const other = `if(leg = 1, to_address, from_address)`;
+  const sql = `SELECT min(timestamp) AS first, max(timestamp) AS last, count() AS transfers, uniqExact(token) AS tokens,
+      uniqExactIf(${other}, leg != 3 AND ${other} != ${ZERO_ADDRESS}) AS counterparties ${own}`;
+  const paid = `SELECT hex(token) AS o_token, toString(sum(p.amount)) AS amount
+    FROM (SELECT token, amount ${own} AND is_fee = 1 AND leg IN (1, 3)) AS p GROUP BY token ORDER BY token`;
+  const params = { account: feltHex(account) };
+  const [[figures], fees] = await Promise.all([
+    clickhouse.rows({ name: 'account-feed.figures', sql, row: figuresRow }, params, { settings }),
+    clickhouse.rows({ name: 'account-feed.fees', sql: paid, row: feeRow }, params, { settings }),
+  ]);
+  if (figures === undefined) throw new TypeError('ClickHouse returned no sums');
+  return { figures, fees: fees.map(({ o_token: token, amount }) => ({ token, amount })) };
 }

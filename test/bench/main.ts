@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util';
 
 import type { BenchCase, CaseReport, Scale } from './case.ts';
 import { abuse } from './cases/abuse.ts';
+import { analytics } from './cases/analytics.ts';
 import { backfill } from './cases/backfill.ts';
 import { balances } from './cases/balances.ts';
 import { commands } from './cases/commands.ts';
@@ -43,6 +44,7 @@ const cases: readonly BenchCase[] = [
   trace,
   balances,
   portfolios,
+  analytics,
   prices,
   streams,
   exports,

@@ -89,6 +89,8 @@ export function createProjectionState(world: StateWorld): SimProjectionState {
     if (found === undefined) throw new RangeError(`no build ${build} of ${projection}`);
     return found;
   };
+  const stateOf = ({ projection, build }: Build): SimBuild['state'] | undefined =>
+    builds.find((one) => one.projection === projection && one.build === build)?.state;
   const serve = (shadow: SimBuild): void => {
     for (const build of builds) {
       if (build.projection === shadow.projection && build.state === 'serving') build.state = 'retired';
@@ -97,7 +99,8 @@ export function createProjectionState(world: StateWorld): SimProjectionState {
     count('build swapped');
   };
   const checkServed = (written: readonly Build[]): void => {
-    const retired = written.find((build) => find(build).state !== 'serving');
+    // A fail-over may have lost a build.
+    const retired = written.find((build) => stateOf(build) !== 'serving');
     if (retired === undefined) return;
     throw new AppError(
       'BUILD_RETIRED',
@@ -187,7 +190,8 @@ export function createProjectionState(world: StateWorld): SimProjectionState {
             () => {
               const refused = moves.filter(({ build, partition, expected, next }) => {
                 const key = keyOf(build, partition);
-                if ((checkpoints.get(key) ?? 0) !== expected || find(build).state === 'retired') return true;
+                if ((checkpoints.get(key) ?? 0) !== expected || (stateOf(build) ?? 'retired') === 'retired')
+                  return true;
                 checkpoints.set(key, next);
                 if ((halts.get(key) ?? Infinity) < next) halts.delete(key);
                 return false;

@@ -2,7 +2,7 @@ import type { LogMessage } from '../../infra/kafka/client.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Random } from '../support/random.ts';
 import { createStage } from './stage.ts';
-import { differences, rowText, tableNames } from './checks.ts';
+import { differences, isRevertedPoison, rowText, tableNames } from './checks.ts';
 import type { SimWorld } from './world.ts';
 
 const LIMIT_STEPS = 300;
@@ -41,6 +41,7 @@ export async function checkReprojection(world: SimWorld): Promise<string[]> {
       from
         .servedTable(name)
         .final()
+        .filter((row) => !isRevertedPoison(world, name, row))
         .map((row) => rowText(row, DERIVED.has(name) ? OFFSET_AND_VERSION_COLUMNS : OFFSET_COLUMNS));
     return differences(`${name} projected again`, text(stage), text(world));
   });

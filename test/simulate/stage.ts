@@ -7,7 +7,10 @@ import { createLogger } from '../../infra/log.ts';
 import { followServed } from '../../projections/engine/run/follow-served.ts';
 import type { ProjectionRun } from '../../projections/engine/run/lifetime.ts';
 import type { GatherLimits } from '../../projections/engine/run/gatherer.ts';
+import type { BlockProjection } from '../../projections/define.ts';
+import { runPass } from '../../projections/engine/deferred/pass.ts';
 import { chainProjections } from '../../projections/index.ts';
+import { tokenHolders } from '../../projections/token-holders/projector.ts';
 import { createProjectionMetrics } from '../../projections/engine/metrics.ts';
 import { runTargets } from '../../projections/engine/run/clickhouse-runner.ts';
 import type { Target } from '../../projections/engine/run/batch.ts';
@@ -26,6 +29,11 @@ import type { SimTable } from './sim-table.ts';
 
 export const log = createLogger('sim', process.env['SIM_LOG'] ?? 'silent');
 export const metrics = createProjectionMetrics(new Registry());
+
+/** All blocks of a simulated chain are in one hour, so that period-stats has nothing to derive. */
+const simulated: readonly BlockProjection[] = [tokenHolders, ...chainProjections];
+/** Pause between passes. */
+const PASS_MS = 700;
 
 /** A process that a scenario controls. */
 export interface Running {
@@ -67,7 +75,7 @@ export function createStage({ seed, onTrace }: StageOptions) {
   const broker = createBroker(world);
   const clickhouse = createSimClickHouse(world);
   const state = createProjectionState({
-    projections: chainProjections,
+    projections: simulated,
     count,
     clock,
     create: (projection, names) => clickhouse.create(projection.ddl, names),
@@ -75,6 +83,7 @@ export function createStage({ seed, onTrace }: StageOptions) {
     later: (work) => void clock.sleep(random.below(1500)).then(work),
   });
   let processes = 0;
+  let passNumber = 0;
   const newProcess = (role: string): SimProcess => createProcess(world, `${role}-${(processes += 1)}`);
 
   /** Kills a process that failed by itself; any cause but an unavailable store is a violation. */
@@ -87,7 +96,7 @@ export function createStage({ seed, onTrace }: StageOptions) {
   };
 
   const table = (name: string): SimTable => {
-    const owner = chainProjections.find(({ ddl }) => ddl.includes(`{{${name}}}`));
+    const owner = simulated.find(({ ddl }) => ddl.includes(`{{${name}}}`));
     const build = state.served(owner?.name ?? '');
     return clickhouse.table(build.names[name] ?? '');
   };
@@ -109,6 +118,43 @@ export function createStage({ seed, onTrace }: StageOptions) {
     );
   };
 
+  const isDue = (): boolean => table(tokenHolders.deferred.due).final().length > 0;
+
+  /** Passes without a lock: those of two processes run at the same time. */
+  const startPasses = (own: SimProcess): (() => void) => {
+    let isStopped = false;
+    const pass = async (): Promise<void> => {
+      const build = state.served(tokenHolders.name);
+      const ledger = state.served('account-ledger');
+      const read = state.checkpoints(ledger);
+      await runPass(tokenHolders, {
+        clickhouse: clickhouse.client(own),
+        log,
+        names: { ...ledger.names, ...build.names },
+        readUpTo: (partition) => read.get(partition) ?? 0,
+        number: () => own.call('state', 'passNumber', async () => (passNumber += 1)),
+      });
+    };
+    const loop = async (): Promise<void> => {
+      while (!isStopped && !own.isKilled()) {
+        await own.clock.sleep(PASS_MS);
+        try {
+          await pass();
+          count('pass');
+        } catch (error) {
+          if (error instanceof TypeError || error instanceof RangeError) {
+            violations.push(`a pass of ${own.name} failed: ${String(error)}`);
+          }
+          count('pass failed');
+        }
+      }
+    };
+    void loop();
+    return () => {
+      isStopped = true;
+    };
+  };
+
   const startProjector = (limits: Partial<GatherLimits>, groupId = 'project'): Running => {
     const own = newProcess('project');
     const ports = {
@@ -121,7 +167,7 @@ export function createStage({ seed, onTrace }: StageOptions) {
     };
     const open = async (signal: AbortSignal): Promise<ProjectionRun> => {
       const targets: Target[] = [];
-      for (const projection of chainProjections) {
+      for (const projection of simulated) {
         const build = await own.call('state', 'openBuild', async () => ({
           ...state.served(projection.name),
         }));
@@ -131,7 +177,14 @@ export function createStage({ seed, onTrace }: StageOptions) {
     };
     const run = followServed(open, ports);
     run.then(({ done }) => done).catch((error: unknown) => ended(own, error));
-    return { process: own, stop: async () => await (await run).stop() };
+    const stopPasses = startPasses(own);
+    return {
+      process: own,
+      async stop() {
+        stopPasses();
+        await (await run).stop();
+      },
+    };
   };
 
   return {
@@ -155,7 +208,8 @@ export function createStage({ seed, onTrace }: StageOptions) {
     /** True if every served build has read the whole log, and nothing is being written. */
     isCaughtUp: (): boolean =>
       !state.isWritten() &&
-      chainProjections.every(({ name }) =>
+      !isDue() &&
+      simulated.every(({ name }) =>
         [...state.checkpoints(state.served(name))].every(
           ([partition, next]) => next === broker.read(topics.chainBlocks, partition).length,
         ),

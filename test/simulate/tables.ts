@@ -4,6 +4,7 @@ import { sortingKey } from '../support/replacing.ts';
 import type { SimClock } from './clock.ts';
 import type { Count } from './coverage.ts';
 import { deriveRows } from './derive.ts';
+import { holderRows, passQuery } from './holders.ts';
 import type { SimProcess, FaultRates } from './process.ts';
 import type { Random } from '../support/random.ts';
 import { decodeRows } from './row-decoder.ts';
@@ -25,7 +26,7 @@ export interface SimClickHouse {
   /** Tables that a running process is writing now. */
   writesInFlight(): { readonly process: SimProcess; readonly table: string }[];
   /** The ClickHouse client of one process. */
-  client(process: SimProcess): Pick<ClickHouse, 'insertEncoded' | 'command'>;
+  client(process: SimProcess): Pick<ClickHouse, 'insertEncoded' | 'insert' | 'command' | 'rows'>;
   onInsert: OnInsert;
 }
 
@@ -86,11 +87,32 @@ export function createSimClickHouse({ clock, random, faultRates, count }: ClickH
             error,
           });
         }),
+      insert: (name, _, rows) =>
+        during(process, name, async () => {
+          const work = async (): Promise<void> => {
+            await delay();
+            insertRows(process, name, rows);
+          };
+          await process.call('clickhouse', `insert ${rows.length} into ${name}`, work, {
+            mayBeLate: true,
+            error,
+          });
+        }),
+      rows: async ({ name, sql, row }) =>
+        await process.call(
+          'clickhouse',
+          name,
+          async () => passQuery(name, sql, table).map((one) => row.parse(one)),
+          { error },
+        ),
       command: (sql, options) => {
         const [, name = ''] = /INSERT INTO ([a-z0-9_]+)/.exec(sql) ?? [];
         return during(process, name, async () => {
           const work = async (lateMs = 0): Promise<void> => {
-            const rows = deriveRows(name, options?.params ?? {}, table, (equal) => random.below(equal));
+            const params = options?.params ?? {};
+            const rows =
+              holderRows(name, sql, params, table) ??
+              deriveRows(name, params, table, (equal) => random.below(equal));
             // Reads now and writes later, even after the client has given up.
             await clock.sleep(lateMs);
             await delay();

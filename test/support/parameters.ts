@@ -297,6 +297,9 @@ export const made = new Map<string, Readonly<Record<string, string>>>();
 /** Values that a route gets besides the required ones, or instead. */
 const besides: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   '/api/transfers/': { block: '10' },
+  // The good times are years apart: more hours than an answer may have.
+  '/api/tokens/{address}/stats/': { interval: '1 day' },
+  '/api/stats/': { interval: '1 day' },
   '/api/stream/transfers/': { wait: '0' },
   '/api/export/transfers.{format}': { token: COIN, account: BOB },
   '/api/balance/': { token_address: NFT, max_age: '4000000000' },

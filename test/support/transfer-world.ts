@@ -6,6 +6,7 @@ import type { BlockItem, ClickHouseProjection } from '../../projections/define.t
 import { indexedBlocks } from '../../projections/indexed-blocks/projector.ts';
 import { nftHoldings } from '../../projections/nft-holdings/projector.ts';
 import { nftTransfers } from '../../projections/nft-transfers/projector.ts';
+import { deferredProjections } from '../../projections/index.ts';
 import { transferCounts } from '../../projections/transfer-counts/projector.ts';
 import { transfers } from '../../projections/transfers/projector.ts';
 import { txIndex } from '../../projections/tx-index/projector.ts';
@@ -33,6 +34,7 @@ export const worldProjections: readonly ClickHouseProjection[] = [
   accountLedger,
   txIndex,
   transferCounts,
+  ...deferredProjections,
   indexedBlocks,
 ];
 

@@ -374,6 +374,94 @@ export type Token = {
     is_erc1155: boolean;
 };
 
+export type TokenHolder = {
+    /**
+     * From 1; counted on from page to page
+     */
+    rank: number;
+    account_address: string;
+    /**
+     * Raw unsigned integer
+     */
+    balance: string;
+    /**
+     * Of the sum of all holders’ balances
+     */
+    share: number;
+};
+
+export type TokenPeriod = {
+    /**
+     * Start of the hour or day
+     */
+    time: string;
+    transfers: number;
+    /**
+     * Raw unsigned integer; a sum may exceed 256 bits
+     */
+    volume: string;
+    /**
+     * Different senders
+     */
+    senders: number;
+    /**
+     * Different receivers
+     */
+    receivers: number;
+    /**
+     * Transfers from the zero address
+     */
+    mints: number;
+    /**
+     * Transfers to the zero address
+     */
+    burns: number;
+};
+
+export type AccountStats = {
+    /**
+     * Time of the first transfer; null if there is none
+     */
+    first_seen: string | null;
+    last_seen: string | null;
+    transfers: number;
+    /**
+     * Different tokens
+     */
+    tokens: number;
+    /**
+     * Different other accounts
+     */
+    counterparties: number;
+    /**
+     * Fees paid, by token
+     */
+    fees: Array<{
+        token_address: string;
+        /**
+         * Raw unsigned integer; a sum may exceed 256 bits
+         */
+        amount: string;
+    }>;
+};
+
+export type ChainPeriod = {
+    /**
+     * Start of the hour or day
+     */
+    time: string;
+    blocks: number;
+    transfers: number;
+    /**
+     * Different senders and receivers
+     */
+    accounts: number;
+    /**
+     * Different tokens
+     */
+    tokens: number;
+};
+
 export type NftMetadata = {
     token_address: string;
     /**
@@ -3651,6 +3739,328 @@ export type GetTokenResponses = {
 };
 
 export type GetTokenResponse = GetTokenResponses[keyof GetTokenResponses];
+
+export type ListTokenHoldersData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path: {
+        /**
+         * Address in any 0x form
+         */
+        address: string;
+    };
+    query?: {
+        /**
+         * `next_cursor` of the previous page
+         */
+        cursor?: string;
+        /**
+         * Rows per page, at most 100; an invalid value means 25
+         */
+        limit?: number;
+        /**
+         * ISO 8601, UTC by default; now when absent or in the future
+         */
+        at_time?: string;
+    };
+    url: '/api/tokens/{address}/holders/';
+};
+
+export type ListTokenHoldersErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type ListTokenHoldersError = ListTokenHoldersErrors[keyof ListTokenHoldersErrors];
+
+export type ListTokenHoldersResponses = {
+    /**
+     * OK
+     */
+    200: {
+        /**
+         * Number of holders
+         */
+        count: number;
+        results: Array<TokenHolder>;
+        links: {
+            next_cursor: string | null;
+        };
+        /**
+         * Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill
+         */
+        complete?: false;
+    };
+};
+
+export type ListTokenHoldersResponse = ListTokenHoldersResponses[keyof ListTokenHoldersResponses];
+
+export type GetTokenStatsData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path: {
+        /**
+         * Address in any 0x form
+         */
+        address: string;
+    };
+    query?: {
+        /**
+         * Default 1 hour; in UTC
+         */
+        interval?: '1 hour' | '1 day';
+        /**
+         * ISO 8601, inclusive, UTC by default; 30 hours or days before end_time when absent
+         */
+        start_time?: string;
+        /**
+         * ISO 8601, inclusive, UTC by default; now when absent
+         */
+        end_time?: string;
+    };
+    url: '/api/tokens/{address}/stats/';
+};
+
+export type GetTokenStatsErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetTokenStatsError = GetTokenStatsErrors[keyof GetTokenStatsErrors];
+
+export type GetTokenStatsResponses = {
+    /**
+     * OK
+     */
+    200: {
+        results: Array<TokenPeriod>;
+        /**
+         * Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill
+         */
+        complete?: false;
+    };
+};
+
+export type GetTokenStatsResponse = GetTokenStatsResponses[keyof GetTokenStatsResponses];
+
+export type GetAccountStatsData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path: {
+        /**
+         * Address in any 0x form
+         */
+        address: string;
+    };
+    query?: never;
+    url: '/api/accounts/{address}/stats/';
+};
+
+export type GetAccountStatsErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetAccountStatsError = GetAccountStatsErrors[keyof GetAccountStatsErrors];
+
+export type GetAccountStatsResponses = {
+    /**
+     * OK
+     */
+    200: AccountStats;
+};
+
+export type GetAccountStatsResponse = GetAccountStatsResponses[keyof GetAccountStatsResponses];
+
+export type GetChainStatsData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path?: never;
+    query?: {
+        /**
+         * Default 1 hour; in UTC
+         */
+        interval?: '1 hour' | '1 day';
+        /**
+         * ISO 8601, inclusive, UTC by default; 30 hours or days before end_time when absent
+         */
+        start_time?: string;
+        /**
+         * ISO 8601, inclusive, UTC by default; now when absent
+         */
+        end_time?: string;
+    };
+    url: '/api/stats/';
+};
+
+export type GetChainStatsErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetChainStatsError = GetChainStatsErrors[keyof GetChainStatsErrors];
+
+export type GetChainStatsResponses = {
+    /**
+     * OK
+     */
+    200: {
+        results: Array<ChainPeriod>;
+        /**
+         * The ten tokens with most transfers in these periods
+         */
+        top_tokens: Array<{
+            token_address: string;
+            transfers: number;
+        }>;
+        /**
+         * Present if blocks that are indexed have not been counted for more than 30 seconds, as during a backfill
+         */
+        complete?: false;
+    };
+};
+
+export type GetChainStatsResponse = GetChainStatsResponses[keyof GetChainStatsResponses];
 
 export type GetNftMetadataData = {
     body?: never;

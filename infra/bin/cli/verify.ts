@@ -8,7 +8,7 @@ import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import { reportLines } from '../../../projections/engine/verify/report-lines.ts';
 import type { Difference } from '../../../projections/engine/verify/difference.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
-import { chainProjections } from '../../../projections/index.ts';
+import { chainProjections, deferredProjections } from '../../../projections/index.ts';
 import { addRepairedRows } from '../../../projections/engine/verify/repair.ts';
 import { verify } from '../../../projections/engine/verify/verify.ts';
 import type {
@@ -89,7 +89,16 @@ async function verifyNow(stores: Stores, options: Options, signal: AbortSignal):
     afterMs: PROGRESS_AFTER_MS,
   });
   const metrics = createProjectionMetrics(createMetrics('verify'));
-  const deps = { pool, clickhouse, kafka, projections: chainProjections, log, metrics, signal };
+  const deps = {
+    pool,
+    clickhouse,
+    kafka,
+    projections: chainProjections,
+    deferred: deferredProjections,
+    log,
+    metrics,
+    signal,
+  };
   const how = {
     from: options.from ?? null,
     to: options.to ?? null,

@@ -1,8 +1,14 @@
-import { clickhouseProjections, postgresProjections, projections } from '../../../projections/index.ts';
+import {
+  clickhouseProjections,
+  deferredProjections,
+  postgresProjections,
+  projections,
+} from '../../../projections/index.ts';
 import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
 import { runPostgresProjection } from '../../../projections/engine/run/postgres-runner.ts';
 import { runClickHouseProjections } from '../../../projections/engine/run/clickhouse-runner.ts';
 import type { ProjectionRun } from '../../../projections/engine/run/lifetime.ts';
+import { runDeferred } from '../../../projections/engine/deferred/run.ts';
 import { startSampling } from '../../../projections/engine/verify/sampling.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { systemClock } from '../../clock.ts';
@@ -23,7 +29,7 @@ export const start: StartRole = async (context, only) => {
   }
   const wanted = ({ name }: { name: string }): boolean => only.length === 0 || only.includes(name);
   const kafka = openKafka(context, 'tds-project');
-  const pool = openPool(context, 'tds-project', 12);
+  const pool = openPool(context, 'tds-project', 14);
   const clickhouse = openClickHouse(context, 'tds-project');
   const metrics = createProjectionMetrics(registry);
   const dependencies = { kafka, pool, log, metrics };
@@ -45,6 +51,10 @@ export const start: StartRole = async (context, only) => {
     runs.push(runServed(ofTopic, (together) => run([...together]), served));
   }
   await settled(runs);
+  for (const projection of deferredProjections.filter(wanted)) {
+    const passes = runDeferred({ pool, clickhouse, log }, projection);
+    releasers.push(`passes of ${projection.name}`, () => passes.stop());
+  }
   if (wanted({ name: 'accounts' })) startCreatingAdmin(context);
   if (only.length === 0) {
     const sampling = startSampling({ pool, clickhouse, kafka, clock: systemClock, log, metrics: registry });

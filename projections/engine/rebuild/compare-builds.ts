@@ -4,12 +4,19 @@ import { storedCheckpoints } from '../../../infra/kafka/checkpoints.ts';
 import { inTransaction } from '../../../infra/postgres/client.ts';
 import type { Sql } from '../../../infra/postgres/client.ts';
 import type { Topic } from '../../../schemas/topics.ts';
-import type { ClickHouseProjection, PostgresProjection, Projection } from '../../define.ts';
+import { isDeferred } from '../../define.ts';
+import type {
+  ClickHouseProjection,
+  DeferredProjection,
+  PostgresProjection,
+  Projection,
+} from '../../define.ts';
 import type { Build, StoredBuild } from '../builds.ts';
 import { ownerOf } from '../checkpoints.ts';
 import { compareTables, differingRows } from '../compare.ts';
 import type { BucketDifference, RowDifference, TablePair } from '../compare.ts';
 import { createMessagesSince } from '../messages-since.ts';
+import { compareDeferred } from './compare-deferred.ts';
 import { compareSchemas } from './compare-schemas.ts';
 import { replayFold } from './replay.ts';
 import type { Goal, OnRead, ReplayDeps } from './replay.ts';
@@ -47,16 +54,20 @@ const BETWEEN_LOOKS_MS = 400;
 /**
  * Compares each table of a projection's shadow build with the served one, while writers go on, and yields each report.
  *
- * @param catchUp replays the shadow build up to the checkpoints of the served one
+ * @param sources builds that the deferred tables of the shadow build are derived from instead of the served ones
+ * @param catchUp replays the shadow build up to the checkpoints of the served one, and derives its deferred tables
  */
 export async function* compareBuilds(
   deps: ReplayDeps,
   { projection, served, shadow }: Rebuilding,
+  sources: readonly Build[],
   catchUp: () => Promise<void>,
   onRead: OnRead,
 ): AsyncGenerator<TableReport> {
   if (served === null) return;
-  if (projection.kind === 'postgres')
+  if (isDeferred(projection))
+    yield* await compareWithPasses(deps, projection, { served, shadow, sources }, catchUp);
+  else if (projection.kind === 'postgres')
     yield* await compareInSnapshot(deps, projection, served, shadow, onRead);
   else yield* compareWhileWritten(deps, projection, served, shadow, catchUp);
 }
@@ -104,6 +115,41 @@ async function* compareWhileWritten(
       buckets.length === 0 ? [] : await differingRows(deps.clickhouse, pair, { buckets, limit: SAMPLES });
     yield { projection: projection.name, table, ...compared, samples };
   }
+}
+
+/** Deferred tables are compared as wholes: their rows belong to no range of heights. */
+async function compareWithPasses(
+  deps: ReplayDeps,
+  projection: DeferredProjection,
+  { served, shadow, sources }: { served: StoredBuild; shadow: Build; sources: readonly Build[] },
+  catchUp: () => Promise<void>,
+): Promise<TableReport[]> {
+  const lost = [];
+  for (const table of Object.keys(projection.deferred.compared)) {
+    if (!(await hasTable(deps.clickhouse, served.names[table] ?? ''))) lost.push(table);
+  }
+  if (lost.length > 0) {
+    const nothing = { rows: 0, differing: [], unsettled: [], samples: [], isLost: true } as const;
+    return lost.map((table) => ({ projection: projection.name, table, ...nothing }));
+  }
+  const compared = await compareDeferred(
+    deps,
+    { projection, build: served },
+    { projection, build: shadow, sources },
+    catchUp,
+  );
+  return compared.map(({ table, ours, theirs, isUnsettled }) => {
+    const isEqual = ours.rows === theirs.rows && ours.checksum === theirs.checksum;
+    const difference = isEqual ? [] : [{ bucket: 0, where: 'all rows', ours, theirs }];
+    return {
+      projection: projection.name,
+      table,
+      rows: theirs.rows,
+      differing: isUnsettled ? [] : difference,
+      unsettled: isUnsettled ? difference : [],
+      samples: [],
+    };
+  });
 }
 
 async function hasTable(clickhouse: ReplayDeps['clickhouse'], table: string): Promise<boolean> {

@@ -4,7 +4,9 @@ import type { Build } from '../builds.ts';
 import { identifyLog } from '../../../infra/kafka/checkpoints.ts';
 import { canResume, loadCheckpoints } from '../checkpoints.ts';
 import { lowestServed } from '../../progress.ts';
+import { isDeferred } from '../../define.ts';
 import type { ClickHouseProjection, Projection } from '../../define.ts';
+import { deriveBuild } from '../deferred/derive-build.ts';
 import { withSwapLock } from '../served-lock.ts';
 import { restoreFromSnapshot, newestSnapshot } from '../snapshot/restore.ts';
 import { compareBuilds } from './compare-builds.ts';
@@ -108,6 +110,7 @@ export async function rebuild(
       for (let tookMs = Infinity; tookMs > CLOSE_MS;) {
         const since = performance.now();
         await replayAll(deps, rebuilding, onRead);
+        await deriveShadows(deps, rebuilding);
         tookMs = performance.now() - since;
         total = read + (await messagesLeft(deps, rebuilding));
       }
@@ -118,8 +121,11 @@ export async function rebuild(
     const readMs = Math.round(performance.now() - beganAt);
     enter('comparing');
     for (const one of rebuilding) {
-      const catchUpOne = async (): Promise<void> => await replayAll(deps, [one], onRead);
-      for await (const table of compareBuilds(deps, one, catchUpOne, onRead)) {
+      const catchUpOne = async (): Promise<void> => {
+        await replayAll(deps, isDeferred(one.projection) ? rebuilding : [one], onRead);
+        await deriveShadows(deps, rebuilding, one);
+      };
+      for await (const table of compareBuilds(deps, one, shadowsOf(rebuilding), catchUpOne, onRead)) {
         tables.push(table);
         compared = comparedSoFar(tables);
         report();
@@ -206,6 +212,7 @@ async function swapShadows(
     try {
       const signal = AbortSignal.any([deps.signal, late.signal]);
       await replayAll({ ...deps, signal }, rebuilding, onRead);
+      await deriveShadows({ ...deps, signal }, rebuilding);
       signal.throwIfAborted();
     } finally {
       clearTimeout(timer);
@@ -253,6 +260,23 @@ async function messagesLeft(deps: ReplayDeps, rebuilding: readonly Rebuilding[])
     left += most;
   }
   return left;
+}
+
+const shadowsOf = (rebuilding: readonly Rebuilding[]): Build[] => rebuilding.map(({ shadow }) => shadow);
+
+/**
+ * Derives what is due of the deferred tables of one shadow build, or of all, from the tables that are served after the swap:
+ * the shadow build of a source that is rebuilt with them.
+ */
+async function deriveShadows(
+  deps: ReplayDeps,
+  rebuilding: readonly Rebuilding[],
+  only?: Rebuilding,
+): Promise<void> {
+  for (const { projection, shadow } of only === undefined ? rebuilding : [only]) {
+    if (!isDeferred(projection)) continue;
+    await deriveBuild(deps, { projection, build: shadow, sources: shadowsOf(rebuilding) });
+  }
 }
 
 async function replayAll(deps: ReplayDeps, rebuilding: readonly Rebuilding[], onRead: OnRead): Promise<void> {

@@ -3,6 +3,8 @@ import { z } from 'zod';
 import type { ClickHouse, Params } from '../../../infra/clickhouse/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { HEIGHT_RANGE } from '../../../schemas/topics.ts';
+import type { DeferredProjection } from '../../define.ts';
+import { markAgain } from '../deferred/mark-again.ts';
 import { lockServed } from '../served-lock.ts';
 import { ascendingSql } from '../../descending.ts';
 import { commonShape, prewhere, within } from '../compare.ts';
@@ -32,12 +34,20 @@ const countRow = z.object({ rows: z.coerce.number() });
 /**
  * Repairs the differing rows of served tables: deletes exactly the row versions that the log does not produce, and inserts
  * the missing rows with their original version. Skips heights that received messages after the scan, so a row that is
- * written meanwhile wins, and the result equals a rebuild. Derived tables are recomputed in the scratch tables first.
+ * written meanwhile wins, and the result equals a rebuild. Derived tables are recomputed in the scratch tables first, and the
+ * blocks of the range are due again for deferred ones.
  *
  * @param versionOf version of a range's recomputed rows: the highest offset that all projections have read
  */
 export async function repairTables(
-  { pool, ...repair }: Repair & { readonly pool: Pool },
+  {
+    pool,
+    deferred,
+    ...repair
+  }: Repair & {
+    readonly pool: Pool;
+    readonly deferred: readonly DeferredProjection[];
+  },
   differences: readonly Difference[],
   versionOf: (range: number) => number,
 ): Promise<Readonly<Record<string, RepairedRows>>> {
@@ -59,6 +69,7 @@ export async function repairTables(
       await deriveScratch(clickhouse, scratch, projection, build, range, versionOf(range));
       for (const pair of scratch.derived) if (pair.name in build.names) await replace(pair, heights);
     }
+    await markAgain({ clickhouse, pool }, deferred, heights);
   };
 
   const builds = scratch.served.map(({ build }) => build);

@@ -9,7 +9,7 @@ import type { Pool } from '../../../infra/postgres/client.ts';
 import { retry } from '../../../infra/retry.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { HEIGHT_RANGE, partitionOfHeight, topics } from '../../../schemas/topics.ts';
-import type { BlockProjection } from '../../define.ts';
+import type { BlockProjection, DeferredProjection } from '../../define.ts';
 import { descending } from '../../descending.ts';
 import { chainBlocks } from '../../streams.ts';
 import type { Heights } from '../compare.ts';
@@ -32,6 +32,8 @@ export interface VerifyDeps {
   readonly clickhouse: ClickHouse;
   readonly kafka: Pick<Kafka, 'offsets' | 'topicId' | 'readRanges'>;
   readonly projections: readonly BlockProjection[];
+  /** Not compared; what a repair changes is due again for them. */
+  readonly deferred: readonly DeferredProjection[];
   readonly log: Logger;
   readonly metrics: ProjectionMetrics;
   readonly signal: AbortSignal;
@@ -229,7 +231,7 @@ async function differencesOf(
 }
 
 async function repairFrom(
-  { pool, clickhouse }: VerifyDeps,
+  { pool, clickhouse, deferred }: VerifyDeps,
   { onProgress }: VerifyOptions,
   { scratch, ranges, messages, heightsSince }: Scanned,
   differences: readonly Difference[],
@@ -238,7 +240,7 @@ async function repairFrom(
   onProgress?.({ phase: 'repairing', read: messages, total: messages });
   const highest = new Map(ranges.map(({ partition, projected }) => [partition, projected - 1]));
   return await repairTables(
-    { pool, clickhouse, scratch, heightsSince, assertLockHeld },
+    { pool, clickhouse, deferred, scratch, heightsSince, assertLockHeld },
     differences,
     (range) => Math.max(0, highest.get(partitionOfHeight(range * HEIGHT_RANGE)) ?? 0),
   );

@@ -12,7 +12,7 @@ import { eventually } from '../../support/service.ts';
  * other, whole; the next rebuild finds its way.
  */
 
-const TABLES = ['transfers', 'account-ledger', 'transfer-counts'];
+const TABLES = ['transfers', 'account-ledger', 'transfer-counts', 'token-holders', 'period-stats'];
 
 interface Point {
   readonly name: string;

@@ -52,7 +52,7 @@ const look = async (
   projections = chainProjections,
 ): Promise<VerifyReport> =>
   await verify(
-    { ...world, projections, signal: new AbortController().signal },
+    { ...world, projections, deferred: [], signal: new AbortController().signal },
     { from: null, to: null, repair: false, waitMs: 5000, betweenLooksMs: 50, ...options },
   );
 const plant = async (sql: string): Promise<void> =>
@@ -228,7 +228,7 @@ test('keeps rows written during a repair', async () => {
     },
   };
   const report = await verify(
-    { ...world, clickhouse, projections: some, signal: new AbortController().signal },
+    { ...world, clickhouse, projections: some, deferred: [], signal: new AbortController().signal },
     { from: null, to: null, repair: true, betweenLooksMs: 50 },
   );
   expect(told(report.differences)).toEqual(['block 1041 of the log: no block is accepted']);
@@ -251,6 +251,7 @@ const repairing = async (before: (sql: string) => Promise<void>): Promise<Verify
         },
       },
       projections: some,
+      deferred: [],
       signal: new AbortController().signal,
     },
     { from: null, to: null, repair: true, betweenLooksMs: 50 },
@@ -298,7 +299,7 @@ test('reports no differences for blocks that are rewritten while they are compar
   };
   const again = async (): Promise<VerifyReport> =>
     await verify(
-      { ...world, clickhouse, projections: some, signal: new AbortController().signal },
+      { ...world, clickhouse, projections: some, deferred: [], signal: new AbortController().signal },
       { from: null, to: null, repair: false, betweenLooksMs: 50 },
     );
   expect((await again()).differences).toEqual([]);
@@ -336,7 +337,7 @@ test('reports no difference in totals that change while they are compared, also 
     },
   };
   const report = await verify(
-    { ...world, clickhouse, projections: some, signal: new AbortController().signal },
+    { ...world, clickhouse, projections: some, deferred: [], signal: new AbortController().signal },
     { from: 1046, to: 1048, repair: false, waitMs: 5000, betweenLooksMs: 50 },
   );
   expect(report.differences).toEqual([]);
@@ -383,7 +384,7 @@ test('reports a message that cannot be projected, unless it was skipped', async 
   }));
   const told1020 = async (): Promise<string[]> => {
     const { differences } = await verify(
-      { ...world, projections: broken, signal: new AbortController().signal },
+      { ...world, projections: broken, deferred: [], signal: new AbortController().signal },
       { from: 1020, to: 1020, repair: false, betweenLooksMs: 50 },
     );
     return told(differences.filter(({ kind }) => kind === 'log'));

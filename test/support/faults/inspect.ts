@@ -9,11 +9,12 @@ import { createLogger } from '../../../infra/log.ts';
 import { createPool } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { servedBuilds } from '../../../projections/served.ts';
-import { chainProjections, postgresProjections } from '../../../projections/index.ts';
+import { chainProjections, deferredProjections, postgresProjections } from '../../../projections/index.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { foldLog } from '../fold-log.ts';
 import { atEnd } from '../projection-world.ts';
 import { hex } from '../truth.ts';
+import { deferredDifferences, isAnythingDue } from './deferred-tables.ts';
 import { compare, tableDifferences, trueTables } from './tables.ts';
 
 /** Compares the stores of a service with its node's canonical chain. */
@@ -21,7 +22,10 @@ export interface Inspector {
   readonly pool: Pool;
   readonly kafka: Kafka;
   readonly clickhouse: ClickHouse;
-  /** True when the log matches the canonical chain and every projection has read the log to its end. */
+  /**
+   * True when the log matches the canonical chain, every projection has read the log to its end, and passes have derived all
+   * that is due.
+   */
   isSettled(): Promise<boolean>;
   /** Differences of log, tables and quarantine from the canonical chain: anything missing or duplicated. */
   differences(): Promise<string[]>;
@@ -63,7 +67,7 @@ export function inspector(node: SimulatedNode, env: Readonly<Record<string, stri
     return rows[0]?.whole === true;
   };
   const tablesAreRead = async (): Promise<boolean> => {
-    const names = chainProjections.map(({ name }) => name);
+    const names = [...chainProjections, ...deferredProjections].map(({ name }) => name);
     if (!(await atEnd(kafka, pool, topics.chainBlocks, names))) return false;
     for (const { name, topic } of postgresProjections) {
       if (!(await atEnd(kafka, pool, topic, [name]))) return false;
@@ -111,6 +115,7 @@ export function inspector(node: SimulatedNode, env: Readonly<Record<string, stri
     const served = await servedBuilds(pool);
     return [
       ...(await tableDifferences(clickhouse, trueTables(node, chunkOf), (table) => served.table(table))),
+      ...(await deferredDifferences(clickhouse, node, (table) => served.table(table))),
       ...(await quarantineDifferences()),
     ];
   };
@@ -119,7 +124,8 @@ export function inspector(node: SimulatedNode, env: Readonly<Record<string, stri
     pool,
     kafka,
     clickhouse,
-    isSettled: async () => (await logIsWhole()) && (await tablesAreRead()),
+    isSettled: async () =>
+      (await logIsWhole()) && (await tablesAreRead()) && !(await isAnythingDue(pool, clickhouse)),
     differences: async () => [...(await logDifferences()), ...(await allTables())],
     tableDifferences: allTables,
     async count(table) {

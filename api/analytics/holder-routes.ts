@@ -1,0 +1,152 @@
+import { z } from 'zod';
+
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import { newestBlock, newestHeightAt } from '../../projections/indexed-blocks/queries.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
+import {
+  holderTotals,
+  holdersPage,
+  holdersUpTo,
+  uncountedHolders,
+} from '../../projections/token-holders/queries.ts';
+import type { Holder, HolderTotals, HoldersRead } from '../../projections/token-holders/queries.ts';
+import { subjectTotals } from '../../projections/transfer-counts/queries.ts';
+import { tokenHoldersAnswer } from '../../schemas/api/analytics.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import type { ClickHouseFor } from '../http/clickhouse.ts';
+import { behind, invalidInput } from '../http/errors.ts';
+import { address, limit, text, timestamp } from '../http/params.ts';
+import { defineRoute } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
+import { coverageHeaders, coverageOf } from './coverage.ts';
+import type { Coverage } from './coverage.ts';
+import { decodeHoldersCursor, encodeHoldersCursor } from './holders-cursor.ts';
+
+export interface HolderRouteDeps {
+  readonly clickhouseFor: ClickHouseFor;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}
+
+/** At a time, balances are summed from the token's transfers up to it: at most this many. */
+const MAX_SUMMED = 200_000;
+
+interface Holders {
+  readonly holders: readonly Holder[];
+  readonly totals: HolderTotals;
+  readonly coverage: Coverage | null;
+}
+
+export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
+  return defineRoute({
+    id: 'listTokenHolders',
+    method: 'GET',
+    path: '/api/tokens/{address}/holders/',
+    summary: 'List the holders of a token',
+    description: [
+      'The highest balance first, then by address. A balance is the sum of the account’s transfers in the indexed blocks: of an',
+      'NFT contract the number of its NFTs, of an ERC-1155 the sum over all ids. The zero address, and accounts whose sum is not',
+      'above zero, are left out. A token whose balances change without transfers, such as a rebasing one, reports other balances',
+      'itself: `/api/account-balances/` returns those. Balances follow the indexed blocks within seconds: `X-Indexed-Block` is the',
+      'block up to which they are counted. With `at_time`, balances after the newest block at or before it, for tokens with at',
+      `most ${MAX_SUMMED.toLocaleString('en')} transfers until then; 400 for others.`,
+    ].join(' '),
+    tag: 'Analytics',
+    auth: 'key',
+    asOf: 'Holders are counted as of the newest block, or as of at_time.',
+    params: z.object({ address: address() }),
+    reportsInvalidPath: true,
+    query: z.object({
+      cursor: text({ max: 200, description: '`next_cursor` of the previous page' }).optional(),
+      limit: limit(),
+      at_time: timestamp('ISO 8601, UTC by default; now when absent or in the future').optional(),
+    }),
+    response: { 200: tokenHoldersAnswer },
+    async handler({ input: { params, query }, served, request }) {
+      const clickhouse = clickhouseFor(request);
+      const { address: token } = params;
+      const { limit: most, at_time: atTime } = query;
+      const time = atTime === undefined || atTime.getTime() >= now() ? null : atTime.getTime();
+      const search = `${token} ${time ?? 'now'}`;
+      const cursor = query.cursor === undefined ? null : decodeHoldersCursor(query.cursor, search);
+      if (query.cursor !== undefined && cursor === null)
+        throw invalidInput({ cursor: ['This cursor is not of this query.'] });
+      const read = { token, after: cursor?.after ?? null, limit: most + 1 };
+      const { holders, totals, coverage } =
+        time === null
+          ? await holdersNow(clickhouse, served, read, request.minBlock())
+          : await holdersAt(clickhouse, served, read, time);
+      const shown = holders.slice(0, most);
+      const last = shown.at(-1);
+      const before = cursor?.rank ?? 0;
+      const rank = before + shown.length;
+      return {
+        status: 200,
+        headers: coverageHeaders(coverage),
+        body: {
+          count: totals.holders,
+          results: shown.map(({ account, balance }, index) => ({
+            rank: before + index + 1,
+            account_address: account,
+            balance: String(balance),
+            share: shareOf(balance, totals.sum),
+          })),
+          links: {
+            next_cursor:
+              last === undefined || holders.length <= most
+                ? null
+                : encodeHoldersCursor({ after: last, rank }, search),
+          },
+          ...(coverage?.isLate === true ? { complete: false as const } : {}),
+        },
+      };
+    },
+  });
+}
+
+/** @throws 503 where the balances are not counted up to the block that the client asks for */
+async function holdersNow(
+  clickhouse: ClickHouse,
+  served: ServedBuilds,
+  read: HoldersRead,
+  minBlock: number | null,
+): Promise<Holders> {
+  // Before the balances: a block that is not due by then is counted in them. A newer one is due when the newest block is read.
+  const newest = await newestBlock(clickhouse, served);
+  const coverage =
+    newest === null ? null : coverageOf(newest.height, await uncountedHolders(clickhouse, served));
+  if (minBlock !== null && (coverage === null || coverage.upTo < minBlock))
+    throw behind(`Balances are not counted up to block ${minBlock} yet.`);
+  const [holders, totals] = await Promise.all([
+    holdersPage(clickhouse, served, read),
+    holderTotals(clickhouse, served, read.token),
+  ]);
+  return { holders, totals, coverage };
+}
+
+/** @throws 400 where the token has too many transfers up to the time */
+async function holdersAt(
+  clickhouse: ClickHouse,
+  served: ServedBuilds,
+  read: HoldersRead,
+  time: number,
+): Promise<Holders> {
+  const upTo = await newestHeightAt(clickhouse, served, Math.floor(time / 1000));
+  if (upTo === null) return { holders: [], totals: { holders: 0, sum: 0n }, coverage: null };
+  const [transfers = 0] = await subjectTotals(clickhouse, served, [subjectOf(read.token)], upTo);
+  if (transfers > MAX_SUMMED) {
+    throw invalidInput({
+      at_time: [
+        `This token has ${transfers} transfers up to this time; its holders at a time are known up to ${MAX_SUMMED}.`,
+      ],
+    });
+  }
+  return { ...(await holdersUpTo(clickhouse, served, read, upTo)), coverage: null };
+}
+
+const subjectOf = (felt: Felt) => ({ kind: 'token', felt }) as const;
+
+/** As a double: from 0 to 1, also where a page and the totals are of different moments. */
+function shareOf(balance: bigint, sum: bigint): number {
+  return sum === 0n ? 0 : Math.min(1, Number(balance) / Number(sum));
+}

@@ -1,0 +1,155 @@
+import { z } from 'zod';
+
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import { newestBlock } from '../../projections/indexed-blocks/queries.ts';
+import {
+  PERIODS,
+  chainPeriods,
+  uncountedPeriods,
+  presentPeriod,
+  tokenPeriods,
+  topTokens,
+} from '../../projections/period-stats/queries.ts';
+import type { PeriodsRead } from '../../projections/period-stats/queries.ts';
+import type { ServedBuilds } from '../../projections/served.ts';
+import { chainStatsAnswer, tokenStatsAnswer } from '../../schemas/api/analytics.ts';
+import type { ClickHouseFor } from '../http/clickhouse.ts';
+import { invalidInput } from '../http/errors.ts';
+import { address, timestamp } from '../http/params.ts';
+import { defineRoute } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
+import { iso } from '../http/times.ts';
+import { coverageHeaders, coverageOf } from './coverage.ts';
+import type { Coverage } from './coverage.ts';
+
+export interface StatsRouteDeps {
+  readonly clickhouseFor: ClickHouseFor;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}
+
+const STEPS = { '1 hour': PERIODS.hour, '1 day': PERIODS.day } as const;
+/** Periods of one answer: a year of hours. */
+const MAX_PERIODS = 8784;
+/** Periods of an answer without start_time. */
+const DEFAULT_PERIODS = 30;
+const TOP_TOKENS = 10;
+const NOT_AS_OF = 'Hours and days are counted up to the newest block; end_time leaves out later ones.';
+
+const periodsQuery = z.object({
+  interval: z
+    .enum(['1 hour', '1 day'], { error: 'Must be one of: 1 hour, 1 day.' })
+    .optional()
+    .meta({ description: 'Default 1 hour; in UTC' }),
+  start_time: timestamp(
+    `ISO 8601, inclusive, UTC by default; ${DEFAULT_PERIODS} hours or days before end_time when absent`,
+  ).optional(),
+  end_time: timestamp('ISO 8601, inclusive, UTC by default; now when absent').optional(),
+});
+
+const WHICH = `Of the hours or days that begin between the two times, inclusive, at most ${MAX_PERIODS.toLocaleString('en')}. The one of the newest block goes up to that block.`;
+
+export function tokenStatsRoute({ clickhouseFor, now }: StatsRouteDeps): Route {
+  return defineRoute({
+    id: 'getTokenStats',
+    method: 'GET',
+    path: '/api/tokens/{address}/stats/',
+    summary: 'Get the transfers of a token by hour or day',
+    description: [
+      WHICH,
+      'Those without a transfer are left out. Counts the transfers that `/api/transfers/` lists, fees among them. The zero',
+      'address is no sender and no receiver. The volume is the sum of the amounts: of NFTs, their number; 0 for contracts of',
+      'unknown standard.',
+    ].join(' '),
+    tag: 'Analytics',
+    auth: 'key',
+    asOf: NOT_AS_OF,
+    params: z.object({ address: address() }),
+    reportsInvalidPath: true,
+    query: periodsQuery,
+    response: { 200: tokenStatsAnswer },
+    async handler({ input: { params, query }, served, request }) {
+      const clickhouse = clickhouseFor(request);
+      const { read, coverage } = await periodsOf(clickhouse, served, query, now());
+      const found = await tokenPeriods(clickhouse, served, params.address, read);
+      return {
+        status: 200,
+        headers: coverageHeaders(coverage),
+        body: {
+          results: found.map(({ start, volume, ...figures }) => ({
+            time: iso(start * 1000),
+            ...figures,
+            volume: String(volume),
+          })),
+          ...lateness(coverage),
+        },
+      };
+    },
+  });
+}
+
+export function chainStatsRoute({ clickhouseFor, now }: StatsRouteDeps): Route {
+  return defineRoute({
+    id: 'getChainStats',
+    method: 'GET',
+    path: '/api/stats/',
+    summary: 'Get the blocks and transfers of the chain by hour or day',
+    description: [
+      WHICH,
+      'Those without a block are left out. `accounts` counts senders and receivers without the zero address. `top_tokens` are',
+      `the ${TOP_TOKENS} tokens with most transfers in all these hours or days together.`,
+    ].join(' '),
+    tag: 'Analytics',
+    auth: 'key',
+    asOf: NOT_AS_OF,
+    query: periodsQuery,
+    response: { 200: chainStatsAnswer },
+    async handler({ input: { query }, served, request }) {
+      const clickhouse = clickhouseFor(request);
+      const { read, coverage } = await periodsOf(clickhouse, served, query, now());
+      const [periods, top] = await Promise.all([
+        chainPeriods(clickhouse, served, read),
+        topTokens(clickhouse, served, read, TOP_TOKENS),
+      ]);
+      return {
+        status: 200,
+        headers: coverageHeaders(coverage),
+        body: {
+          results: periods.map(({ start, ...figures }) => ({ time: iso(start * 1000), ...figures })),
+          top_tokens: top.map(({ token, transfers }) => ({ token_address: token, transfers })),
+          ...lateness(coverage),
+        },
+      };
+    },
+  });
+}
+
+const lateness = (coverage: Coverage | null): { complete?: false } =>
+  coverage?.isLate === true ? { complete: false } : {};
+
+/** The asked periods, which of them to compute, and the block that the others cover. @throws 400 for too many */
+async function periodsOf(
+  clickhouse: ClickHouse,
+  served: ServedBuilds,
+  query: z.output<typeof periodsQuery>,
+  now: number,
+): Promise<{ read: PeriodsRead; coverage: Coverage | null }> {
+  const step = STEPS[query.interval ?? '1 hour'];
+  const end = Math.floor((query.end_time?.getTime() ?? now) / 1000);
+  const start = Math.ceil((query.start_time?.getTime() ?? (end - DEFAULT_PERIODS * step) * 1000) / 1000);
+  if (start > end) throw invalidInput({ start_time: ['Must not be later than end_time.'] });
+  const asked = Math.floor(end / step) - Math.ceil(start / step) + 1;
+  if (asked > MAX_PERIODS)
+    throw invalidInput({
+      start_time: [`There are ${asked} hours or days until end_time; ${MAX_PERIODS} are allowed.`],
+    });
+  const newest = await newestBlock(clickhouse, served);
+  const bounds = { step, first: storable(start), last: storable(end) };
+  if (newest === null) return { read: { ...bounds, presentFrom: 0 }, coverage: null };
+  const presentFrom = await presentPeriod(clickhouse, served, { step, newest: newest.timestamp });
+  const coverage = coverageOf(newest.height, await uncountedPeriods(clickhouse, served, { presentFrom }));
+  return { read: { ...bounds, presentFrom }, coverage };
+}
+
+/** A time as a block's time can be, of 32 bits. */
+const storable = (seconds: number): number => Math.min(0xffff_ffff, Math.max(0, seconds));

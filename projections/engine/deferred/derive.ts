@@ -1,0 +1,87 @@
+import { z } from 'zod';
+
+import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import { storedCheckpoints } from '../../../infra/kafka/checkpoints.ts';
+import type { Logger } from '../../../infra/log.ts';
+import { sqlRows } from '../../../infra/postgres/client.ts';
+import type { Sql } from '../../../infra/postgres/client.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import type { DeferredProjection } from '../../define.ts';
+import { listBuilds } from '../builds.ts';
+import type { Build } from '../builds.ts';
+import { ownerOf } from '../checkpoints.ts';
+import { planPass, runPass } from './pass.ts';
+import type { PassPorts, PassResult } from './pass.ts';
+
+export interface DeriveDeps {
+  readonly clickhouse: Pick<ClickHouse, 'rows' | 'command' | 'insert'>;
+  readonly pool: Sql;
+  readonly log: Logger;
+}
+
+/** A build of a projection with deferred tables, and builds that its sources are read from instead of the served ones. */
+export interface DeriveTarget {
+  readonly projection: DeferredProjection;
+  readonly build: Build;
+  readonly sources?: readonly Build[];
+}
+
+/** Runs one pass. */
+export async function derivePass(deps: DeriveDeps, target: DeriveTarget): Promise<PassResult> {
+  return await runPass(target.projection, await portsOf(deps, target));
+}
+
+/** True while a pass can derive something, or will once the sources have read the due blocks. */
+export async function isDue(deps: DeriveDeps, target: DeriveTarget): Promise<boolean> {
+  const { plan, waiting } = await planPass(target.projection, await portsOf(deps, target));
+  return plan !== null || waiting > 0;
+}
+
+/** The names to use in a statement: of the build, and of the builds of its sources. */
+export async function namesOf(
+  { pool }: Pick<DeriveDeps, 'pool'>,
+  target: DeriveTarget,
+): Promise<Readonly<Record<string, string>>> {
+  const sources = await sourceBuilds(pool, target);
+  return Object.assign({}, ...sources.map(({ names }) => names), target.build.names);
+}
+
+async function portsOf(deps: DeriveDeps, target: DeriveTarget): Promise<PassPorts> {
+  const { clickhouse, pool, log } = deps;
+  const next: ReadonlyMap<number, number>[] = [];
+  for (const source of await sourceBuilds(pool, target)) {
+    const stored = await storedCheckpoints(pool, ownerOf(source), target.projection.topic);
+    next.push(new Map(stored.map(({ partition, nextOffset }) => [partition, nextOffset])));
+  }
+  return {
+    clickhouse,
+    log,
+    names: await namesOf(deps, target),
+    readUpTo: (partition) => Math.min(...next.map((of) => of.get(partition) ?? 0)),
+    number: () => passNumber(pool),
+  };
+}
+
+async function sourceBuilds(pool: Sql, { projection, sources = [] }: DeriveTarget): Promise<Build[]> {
+  const wanted = projection.deferred.sources;
+  const served = (await listBuilds(pool)).filter(({ state }) => state === 'serving');
+  return wanted.map((name) => {
+    const ofName = ({ projection: owner }: Build): boolean => owner === name;
+    const found = sources.find(ofName) ?? served.find(ofName);
+    if (found === undefined) throw new AppError('READ_MODEL_NOT_BUILT', `No build of ${name} is served yet`);
+    return found;
+  });
+}
+
+const passRow = z.object({ number: z.number() });
+
+/**
+ * The number of a pass: microseconds of PostgreSQL's clock. A sequence could fall back in a fail-over, which takes longer than
+ * the clocks of its servers differ.
+ */
+async function passNumber(db: Sql): Promise<number> {
+  const sql = 'SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS number';
+  const [row] = await sqlRows(db, passRow, sql, []);
+  if (row === undefined) throw new TypeError('PostgreSQL returned no time');
+  return row.number;
+}

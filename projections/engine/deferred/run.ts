@@ -1,0 +1,80 @@
+import { withAdvisoryLocks } from '../../../infra/postgres/advisory-lock.ts';
+import { isClickHouseUnavailable } from '../../../infra/clickhouse/client.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
+import type { Pool } from '../../../infra/postgres/client.ts';
+import { isStoreUnavailable } from '../../../infra/retry-while-unavailable.ts';
+import { AppError } from '../../../schemas/errors.ts';
+import type { DeferredProjection } from '../../define.ts';
+import { servedBuild } from '../builds.ts';
+import { derivePass } from './derive.ts';
+import type { DeriveDeps } from './derive.ts';
+
+export interface DeferredRun {
+  /** Resolves when no pass is running. */
+  stop(): Promise<void>;
+}
+
+/** Looks for due blocks this often. */
+const POLL_MS = 2000;
+/**
+ * During a backfill, a pass is followed by this many times its duration without one: it takes a tenth of one core at most.
+ * Blocks wait for longer then, and one pass derives more of them.
+ */
+const BUSY_REST_FACTOR = 9;
+const REST_FACTOR = 1;
+const MAX_REST_MS = 30_000;
+/** Interval of trying to become the process that derives. */
+const LOCK_MS = 5000;
+
+const restMs = (tookMs: number, isBusy: boolean): number =>
+  Math.min(MAX_REST_MS, tookMs * (isBusy ? BUSY_REST_FACTOR : REST_FACTOR));
+
+/**
+ * Derives the due blocks of the served build of a projection until it is stopped: one process at a time, which holds an
+ * advisory lock. The lock saves work; passes of two processes do no harm (pass.ts). Errors are logged and tried again.
+ */
+export function runDeferred(
+  deps: DeriveDeps & { readonly pool: Pool },
+  projection: DeferredProjection,
+): DeferredRun {
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  const { pool, log } = deps;
+  const { name } = projection;
+
+  const turns = async (assertHeld: () => Promise<void>): Promise<void> => {
+    while (!signal.aborted) {
+      await assertHeld();
+      const began = performance.now();
+      const build = await servedBuild(pool, projection);
+      const isOurs = build !== null && build.version === projection.version;
+      const done = isOurs ? await derivePass(deps, { projection, build }) : null;
+      const took = performance.now() - began;
+      await sleep(done === null || done.derived === 0 ? POLL_MS : restMs(took, done.isBusy), signal);
+    }
+  };
+  const run = async (): Promise<void> => {
+    while (!signal.aborted) {
+      try {
+        await withAdvisoryLocks(pool, [`tds.derive ${name}`], () => 'taken', turns);
+      } catch (error) {
+        const isExpected =
+          error instanceof AppError || isStoreUnavailable(error) || isClickHouseUnavailable(error);
+        const isTaken = error instanceof AppError && error.code === 'CONFLICT';
+        if (!isTaken && !signal.aborted)
+          log[isExpected ? 'warn' : 'error'](
+            { projection: name, err: error },
+            'could not derive due blocks, retrying',
+          );
+        await sleep(LOCK_MS, signal);
+      }
+    }
+  };
+  const running = run();
+  return {
+    async stop() {
+      stopping.abort();
+      await running;
+    },
+  };
+}

@@ -1,0 +1,74 @@
+import { z } from 'zod';
+
+import { withNames } from '../../define.ts';
+import { isDue, namesOf } from '../deferred/derive.ts';
+import type { DeriveTarget } from '../deferred/derive.ts';
+import type { ReplayDeps } from './replay.ts';
+
+/** What one `SELECT` of `Deferred.compared` returns from two builds. */
+export interface DeferredComparison {
+  readonly table: string;
+  readonly ours: Sum;
+  readonly theirs: Sum;
+  /** Blocks were due in the served build whenever it was compared. */
+  readonly isUnsettled: boolean;
+}
+
+const sumRow = z.object({ rows: z.coerce.number(), checksum: z.string() });
+type Sum = z.infer<typeof sumRow>;
+
+/** Looks until the builds are equal. */
+const LOOKS = 20;
+const BETWEEN_LOOKS_MS = 1000;
+
+/**
+ * Compares the deferred tables of two builds as wholes: a row belongs to blocks of the whole chain. Where blocks are indexed
+ * meanwhile, the builds are brought to the same block and compared again.
+ *
+ * @param catchUp replays the shadow build up to the served one, and derives what is due
+ */
+export async function compareDeferred(
+  deps: ReplayDeps,
+  served: DeriveTarget,
+  shadow: DeriveTarget,
+  catchUp: () => Promise<void>,
+): Promise<DeferredComparison[]> {
+  for (let look = 1; ; look += 1) {
+    deps.signal.throwIfAborted();
+    const wasDue = await isDue(deps, served);
+    const compared = await compareOnce(deps, served, shadow);
+    const areEqual = compared.every(
+      ({ ours, theirs }) => ours.rows === theirs.rows && ours.checksum === theirs.checksum,
+    );
+    if (areEqual || look === LOOKS) {
+      const isUnsettled = !areEqual && (wasDue || (await isDue(deps, served)));
+      return compared.map((one) => ({ ...one, isUnsettled }));
+    }
+    await deps.clock.sleep(BETWEEN_LOOKS_MS, deps.signal);
+    await catchUp();
+  }
+}
+
+async function compareOnce(
+  deps: ReplayDeps,
+  served: DeriveTarget,
+  shadow: DeriveTarget,
+): Promise<Omit<DeferredComparison, 'isUnsettled'>[]> {
+  const { compared } = shadow.projection.deferred;
+  // The sources of both are the same, so that both end at the same block.
+  const names = {
+    ours: await namesOf(deps, { ...served, sources: shadow.sources ?? [] }),
+    theirs: await namesOf(deps, shadow),
+  };
+  const comparisons = [];
+  for (const [table, select] of Object.entries(compared)) {
+    const sumOf = async (of: Readonly<Record<string, string>>): Promise<Sum> => {
+      const sql = `SELECT count() AS rows, toString(sum(cityHash64(*))) AS checksum FROM (${withNames(select, of)})`;
+      const query = { name: 'compare.deferred', sql, row: sumRow };
+      const [sum] = await deps.clickhouse.rows(query, {}, { settings: { max_threads: 1 } });
+      return sum ?? { rows: 0, checksum: '0' };
+    };
+    comparisons.push({ table, ours: await sumOf(names.ours), theirs: await sumOf(names.theirs) });
+  }
+  return comparisons;
+}

@@ -1,0 +1,31 @@
+import { ZERO_ADDRESS, lowerHalf, upperHalf } from '../sql-terms.ts';
+
+/** SQL of the figures of periods, the same for a pass and for a reader that computes the present period. */
+
+/** Lengths of the periods, in seconds. */
+export const HOUR_SECONDS = 3600;
+export const DAY_SECONDS = 86_400;
+
+/** Start of the period of a row. */
+export const startSql = (step: string): string => `toUInt32(intDiv(timestamp, ${step}) * ${step})`;
+
+/** The number in a transfer of unknown standard may be an amount or an id, so it is in no volume. */
+const counted = (number: string): string => `if(kind = 'unknown', toUInt256(0), ${number})`;
+
+/** Figures of a token's transfers in the order of the columns of token_stats, from rows of `transfers`. */
+export const tokenFigures = [
+  'count() AS transfers',
+  `sum(${counted(upperHalf('amount'))}) AS high`,
+  `sum(${counted(lowerHalf('amount'))}) AS low`,
+  `uniqExactIf(from_address, from_address != ${ZERO_ADDRESS}) AS senders`,
+  `uniqExactIf(to_address, to_address != ${ZERO_ADDRESS}) AS receivers`,
+  `countIf(from_address = ${ZERO_ADDRESS}) AS mints`,
+  `countIf(to_address = ${ZERO_ADDRESS}) AS burns`,
+].join(', ');
+
+/** Figures of the chain's transfers; `moved` is the pair of arrays of tokens and of their transfers. */
+export const chainFigures = [
+  'count() AS transfers',
+  `uniqExactArray(arrayFilter(one -> one != ${ZERO_ADDRESS}, [from_address, to_address])) AS accounts`,
+  'sumMap([token], [toUInt64(1)]) AS moved',
+].join(', ');

@@ -1,0 +1,167 @@
+import { z } from 'zod';
+
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import { HEIGHT_RANGE } from '../../schemas/topics.ts';
+import { ascendingSql } from '../descending.ts';
+import { dueSql, markedBlocks } from '../due-blocks.ts';
+import type { ServedBuilds } from '../served.ts';
+import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
+import { DAY_SECONDS, HOUR_SECONDS, chainFigures, startSql, tokenFigures } from './figures.ts';
+
+type Tables = Pick<ServedBuilds, 'table'>;
+type Reader = Pick<ClickHouse, 'rows'>;
+
+const settings = { max_threads: 2 } as const;
+const count = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
+const uint = z
+  .string()
+  .regex(/^[0-9]+$/)
+  .transform(BigInt);
+
+/** Periods of one length whose start lies between two times, both inclusive; seconds. */
+export interface PeriodsRead {
+  readonly step: number;
+  readonly first: number;
+  readonly last: number;
+  /** Start of the first period that is computed from the transfers; those before it are derived. */
+  readonly presentFrom: number;
+}
+
+const tokenRow = z
+  .object({
+    start: z.int(),
+    transfers: count,
+    high: uint,
+    low: uint,
+    senders: count,
+    receivers: count,
+    mints: count,
+    burns: count,
+  })
+  .transform(({ high, low, ...row }) => ({ ...row, volume: (high << 128n) + low }));
+export type TokenPeriod = z.infer<typeof tokenRow>;
+
+/** Rows of `transfers` from a time on: times ascend with heights, so the blocks bound the key. */
+const PRESENT = (tables: Tables): string => `block_desc <= (
+    SELECT max(block_desc) FROM ${tables.table('indexed_blocks')} WHERE timestamp >= {presentFrom:UInt32}
+  ) AND timestamp >= {presentFrom:UInt32}`;
+const DERIVED = `step = {step:UInt32} AND start BETWEEN {first:UInt32} AND {last:UInt32} AND start < {presentFrom:UInt32}`;
+
+/** Lengths of periods in seconds. */
+export const PERIODS = { hour: HOUR_SECONDS, day: DAY_SECONDS } as const;
+
+/** The newest blocks of periods before `presentFrom` that are still to be counted. */
+export async function uncountedPeriods(
+  clickhouse: Reader,
+  tables: Tables,
+  { presentFrom }: Pick<PeriodsRead, 'presentFrom'>,
+): ReturnType<typeof markedBlocks> {
+  const [due, blocks] = [tables.table('period_stats_due'), tables.table('indexed_blocks')];
+  return await markedBlocks(clickhouse, due, blocks, presentFrom / HOUR_SECONDS);
+}
+
+const lowestRow = z.object({ n: count, lowest: z.int() });
+
+/**
+ * Start of the first period to compute from the transfers: that of the newest block, or the one before it while a pass has
+ * not derived that yet.
+ */
+export async function presentPeriod(
+  clickhouse: Reader,
+  tables: Tables,
+  { step, newest }: { readonly step: number; /** Seconds. */ readonly newest: number },
+): Promise<number> {
+  const present = Math.floor(newest / step) * step;
+  const sql = `SELECT count() AS n, min(hour) AS lowest FROM (${dueSql(tables.table('period_stats_due'))})
+    WHERE hour >= {from:UInt32} AND hour < {before:UInt32}`;
+  const [row] = await clickhouse.rows(
+    { name: 'period-stats.present', sql, row: lowestRow },
+    { from: Math.max(0, present - step) / HOUR_SECONDS, before: present / HOUR_SECONDS },
+    { settings },
+  );
+  return row === undefined || row.n === 0 ? present : Math.max(0, present - step);
+}
+
+/** A token's periods with a transfer, the first one first. */
+export async function tokenPeriods(
+  clickhouse: Reader,
+  tables: Tables,
+  token: Felt,
+  read: PeriodsRead,
+): Promise<TokenPeriod[]> {
+  const own = `token = ${feltParam('token')}`;
+  const sql = `SELECT start, transfers, toString(p.high) AS high, toString(p.low) AS low, senders, receivers, mints, burns FROM (
+      SELECT start, transfers, high, low, senders, receivers, mints, burns FROM ${tables.table('token_stats')} FINAL
+      WHERE ${own} AND ${DERIVED}
+      UNION ALL
+      SELECT ${startSql('{step:UInt32}')} AS start, ${tokenFigures} FROM ${tables.table('transfers')} FINAL
+      WHERE ${own} AND ${PRESENT(tables)} GROUP BY start HAVING start BETWEEN {first:UInt32} AND {last:UInt32}
+    ) AS p ORDER BY start`;
+  return await clickhouse.rows(
+    { name: 'period-stats.token', sql, row: tokenRow },
+    { token: feltHex(token), ...read },
+    { settings },
+  );
+}
+
+const chainRow = z.object({
+  start: z.int(),
+  blocks: count,
+  transfers: count,
+  accounts: count,
+  tokens: count,
+});
+export type ChainPeriod = z.infer<typeof chainRow>;
+
+const topRow = z
+  .object({ o_token: feltText, n: count })
+  .transform(({ o_token: token, n: transfers }) => ({ token, transfers }));
+export type TopToken = z.infer<typeof topRow>;
+
+/** SQL of the chain's periods with a block. */
+function chainSql(tables: Tables): string {
+  const active = `SELECT DISTINCT subject FROM ${tables.table('transfer_counts_by_block')}
+    WHERE subject_kind = 1 AND range >= (
+      SELECT intDiv(${ascendingSql('max(block_desc)')}, ${HEIGHT_RANGE}) FROM ${tables.table('indexed_blocks')}
+      WHERE timestamp >= {presentFrom:UInt32}
+    )`;
+  return `SELECT start, blocks, transfers, accounts, tokens, token_transfers FROM ${tables.table('chain_stats')} FINAL
+    WHERE ${DERIVED}
+    UNION ALL
+    SELECT start, max(blocks), max(transfers), max(accounts), groupArrayArray(tokens), groupArrayArray(counts) FROM (
+      SELECT start, 0 AS blocks, transfers, accounts, moved.1 AS tokens, moved.2 AS counts FROM (
+        SELECT ${startSql('{step:UInt32}')} AS start, ${chainFigures} FROM ${tables.table('transfers')} FINAL
+        WHERE token IN (${active}) AND ${PRESENT(tables)} GROUP BY start
+      )
+      UNION ALL
+      SELECT ${startSql('{step:UInt32}')} AS start, count(), 0, 0, [], [] FROM ${tables.table('indexed_blocks')} FINAL
+      WHERE timestamp >= {presentFrom:UInt32} GROUP BY start
+    ) WHERE start BETWEEN {first:UInt32} AND {last:UInt32} GROUP BY start`;
+}
+
+/** The chain's periods with a block, the first one first. */
+export async function chainPeriods(
+  clickhouse: Reader,
+  tables: Tables,
+  read: PeriodsRead,
+): Promise<ChainPeriod[]> {
+  const sql = `SELECT start, blocks, transfers, accounts, length(p.tokens) AS tokens FROM (${chainSql(tables)}) AS p ORDER BY start`;
+  return await clickhouse.rows({ name: 'period-stats.chain', sql, row: chainRow }, { ...read }, { settings });
+}
+
+/** The tokens with most transfers in these periods together, then by address. */
+export async function topTokens(
+  clickhouse: Reader,
+  tables: Tables,
+  read: PeriodsRead,
+  limit: number,
+): Promise<TopToken[]> {
+  const sql = `SELECT hex(token) AS o_token, sum(moved) AS n FROM (${chainSql(tables)})
+    ARRAY JOIN tokens AS token, token_transfers AS moved GROUP BY token ORDER BY n DESC, token LIMIT {limit:UInt32}`;
+  return await clickhouse.rows(
+    { name: 'period-stats.top', sql, row: topRow },
+    { ...read, limit },
+    { settings },
+  );
+}

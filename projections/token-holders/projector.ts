@@ -1,0 +1,134 @@
+import { z } from 'zod';
+
+import { HEIGHT_RANGE } from '../../schemas/topics.ts';
+import { tableSql } from '../define.ts';
+import type {
+  DeferredPlan,
+  DeferredProjection,
+  DeferredReads,
+  DeriveStatement,
+  DueBlock,
+} from '../define.ts';
+import { dueColumns, dueRow } from '../due-blocks.ts';
+import { chainBlocks } from '../streams.ts';
+import { ZERO_ADDRESS, lowerHalf, upperHalf } from '../sql-terms.ts';
+import { shardSql } from './shards.ts';
+
+/** Rows of blocks that one pass reads: bounds its memory to some hundred MB. */
+const ROWS_PER_PASS = 400_000;
+/** Ranges of heights that one pass touches: bounds its statements where blocks have few transfers. */
+const RANGES_PER_PASS = 16;
+
+/**
+ * The new balance of every pair that appears in the due blocks, also in reverted ones, beside the one it has. A pair has few
+ * rows in account_ledger_ranges, and these are adjacent. Without FINAL, which would hide a former holder.
+ */
+const COMPUTE = (touched: string): string => `
+INSERT INTO {{token_holders_pass}} (pass, token, shard, account, balance, held, previous)
+SELECT {pass:UInt64}, token, ${shardSql('account')}, account,
+  if(sum(moved) > 0, toUInt256(sum(moved)), toUInt256(0)), sum(now), sum(earlier)
+FROM (
+  SELECT token, account, toInt256(0) AS moved, toUInt256(0) AS now, toUInt256(0) AS earlier
+  FROM (${touched})
+  UNION ALL
+  SELECT token, account, delta, toUInt256(0), toUInt256(0) FROM {{account_ledger_ranges}} FINAL
+  WHERE (account, token) IN (SELECT account, token FROM (${touched}))
+  UNION ALL
+  SELECT token, account, toInt256(0), argMax(balance, seq), argMax(previous, seq) FROM {{token_holders}}
+  WHERE (token, shard, account) IN (SELECT token, ${shardSql('account')}, account FROM (${touched}))
+  GROUP BY token, shard, account
+)
+GROUP BY token, account`;
+
+const OF_PASS = 'FROM {{token_holders_pass}} WHERE pass = {pass:UInt64}';
+
+/**
+ * A reader takes a rank only where token_holders has the same balance: the ranks of new balances are written before it, and
+ * those of old ones are deleted after it.
+ */
+const WRITE = [
+  `INSERT INTO {{token_holder_ranks}} (token, balance_desc, account, seq, is_deleted)
+SELECT token, bitNot(balance), account, pass, 0 ${OF_PASS} AND balance > 0`,
+  `INSERT INTO {{token_holders}} (token, shard, account, balance, previous, seq, is_deleted)
+SELECT token, shard, account, balance, if(balance = held, previous, held), pass, balance = 0 ${OF_PASS}`,
+  `INSERT INTO {{token_holder_ranks}} (token, balance_desc, account, seq, is_deleted)
+SELECT token, bitNot(old), account, pass, 1
+FROM (SELECT token, account, pass, balance, arrayJoin([held, previous]) AS old ${OF_PASS}) WHERE old > 0 AND old != balance`,
+  `INSERT INTO {{token_holder_totals}} (token, shard, holders, high, low, seq, is_deleted)
+SELECT token, shard, sum(one) AS n, sum(upper), sum(lower), {pass:UInt64}, n = 0
+FROM (
+  SELECT DISTINCT token, shard, toUInt64(0) AS one, toUInt256(0) AS upper, toUInt256(0) AS lower ${OF_PASS}
+  UNION ALL
+  SELECT token, shard, toUInt64(1), ${upperHalf('balance')}, ${lowerHalf('balance')} FROM {{token_holders}} FINAL
+  WHERE (token, shard) IN (SELECT token, shard ${OF_PASS})
+)
+GROUP BY token, shard`,
+];
+
+const countRow = z.object({ range: z.int(), rows: z.coerce.number() });
+
+/** The newest ranges of heights with due blocks that one pass can take. */
+async function plan(
+  due: readonly DueBlock[],
+  { clickhouse, table }: DeferredReads,
+): Promise<DeferredPlan | null> {
+  const byRange = Map.groupBy(due, ({ height }) => Math.floor(height / HEIGHT_RANGE));
+  const ranges = [...byRange.keys()].toSorted((a, b) => b - a).slice(0, RANGES_PER_PASS);
+  if (ranges.length === 0) return null;
+  const spans = ranges.map((range) => spanOf(range, byRange.get(range) ?? []));
+  const sql = `SELECT range, count() AS rows FROM ${table('account_ledger_by_block')} WHERE ${touchedSql(spans)} GROUP BY range`;
+  const counted = await clickhouse.rows({ name: 'token-holders.count', sql, row: countRow });
+  const rowsOf = new Map(counted.map(({ range, rows }) => [range, rows]));
+  let rows = 0;
+  const taken = spans.filter(({ range }, index) => {
+    rows += rowsOf.get(range) ?? 0;
+    return index === 0 || rows <= ROWS_PER_PASS;
+  });
+  return {
+    blocks: taken.flatMap(({ range }) => byRange.get(range) ?? []),
+    statements: (pass) => statementsOf(taken, pass),
+  };
+}
+
+interface Span {
+  readonly range: number;
+  readonly first: number;
+  readonly last: number;
+}
+
+function spanOf(range: number, blocks: readonly DueBlock[]): Span {
+  const heights = blocks.map(({ height }) => height);
+  return { range, first: Math.min(...heights), last: Math.max(...heights) };
+}
+
+function touchedSql(spans: readonly Span[]): string {
+  return spans
+    .map(({ range, first, last }) => `(range = ${range} AND block BETWEEN ${first} AND ${last})`)
+    .join(' OR ');
+}
+
+function statementsOf(spans: readonly Span[], pass: number): DeriveStatement[] {
+  const touched = `SELECT DISTINCT token, account FROM {{account_ledger_by_block}}
+    WHERE (${touchedSql(spans)}) AND account != ${ZERO_ADDRESS}`;
+  return [COMPUTE(touched), ...WRITE].map((sql) => ({ sql, params: { pass } }));
+}
+
+export const tokenHolders: DeferredProjection = {
+  kind: 'clickhouse',
+  name: 'token-holders',
+  version: 1,
+  topic: chainBlocks,
+  ddl: tableSql(import.meta.url),
+  insertLast: true,
+  tables: { token_holders_due: { columns: dueColumns } },
+  project: (item) => ({ token_holders_due: [dueRow(item)] }),
+  deferred: {
+    due: 'token_holders_due',
+    sources: ['account-ledger'],
+    plan,
+    compared: {
+      token_holders: 'SELECT token, account, balance FROM {{token_holders}} FINAL',
+      token_holder_totals: 'SELECT token, shard, holders, high, low FROM {{token_holder_totals}} FINAL',
+    },
+  },
+};

@@ -1,0 +1,158 @@
+import { z } from 'zod';
+
+import type { ClickHouse } from '../../infra/clickhouse/client.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import { descending } from '../descending.ts';
+import { markedBlocks } from '../due-blocks.ts';
+import type { ServedBuilds } from '../served.ts';
+import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
+import { ZERO_ADDRESS, lowerHalf, upperHalf } from '../sql-terms.ts';
+import { shardSql } from './shards.ts';
+
+type Tables = Pick<ServedBuilds, 'table'>;
+type Reader = Pick<ClickHouse, 'rows'>;
+
+const settings = { max_threads: 1 } as const;
+const uint = z
+  .string()
+  .regex(/^[0-9]+$/)
+  .transform(BigInt);
+
+export interface Holder {
+  readonly account: Felt;
+  readonly balance: bigint;
+}
+
+export interface HolderTotals {
+  readonly holders: number;
+  /** Of all balances; it may exceed 2^256. */
+  readonly sum: bigint;
+}
+
+/** A page of holders: the highest balance first, then by address. */
+export interface HoldersRead {
+  readonly token: Felt;
+  /** The last holder of the previous page. */
+  readonly after: Holder | null;
+  readonly limit: number;
+}
+
+const totalsRow = z
+  .object({ holders: z.coerce.number(), high: uint, low: uint })
+  .transform(({ holders, high, low }): HolderTotals => ({ holders, sum: (high << 128n) + low }));
+
+const NOBODY: HolderTotals = { holders: 0, sum: 0n };
+
+/** The newest blocks whose balances are still to be counted. */
+export async function uncountedHolders(clickhouse: Reader, tables: Tables): ReturnType<typeof markedBlocks> {
+  return await markedBlocks(clickhouse, tables.table('token_holders_due'), tables.table('indexed_blocks'));
+}
+
+/** Number of a token's holders, and the sum of what they hold. */
+export async function holderTotals(clickhouse: Reader, tables: Tables, token: Felt): Promise<HolderTotals> {
+  const sql = `SELECT sum(t.holders) AS holders, toString(sum(t.high)) AS high, toString(sum(t.low)) AS low
+    FROM ${tables.table('token_holder_totals')} AS t FINAL WHERE token = ${feltParam('token')}`;
+  const query = { name: 'token-holders.totals', sql, row: totalsRow };
+  const [row] = await clickhouse.rows(query, { token: feltHex(token) }, { settings });
+  return row ?? NOBODY;
+}
+
+const rankRow = z
+  .object({ o_account: feltText, o_balance: uint })
+  .transform(({ o_account: account, o_balance: balance }): Holder => ({ account, balance }));
+
+/** Ranks beyond the page that are read with it: a pass may be moving some of its holders. */
+const SPARE = 16;
+
+/**
+ * The holders after one, in order. A rank counts where token_holders has the same balance: a pass writes new ranks before
+ * the balances, and deletes old ones after them, so each holder has one rank that counts at any moment.
+ */
+export async function holdersPage(clickhouse: Reader, tables: Tables, read: HoldersRead): Promise<Holder[]> {
+  const found: Holder[] = [];
+  for (let { after } = read; ;) {
+    const most = read.limit - found.length + SPARE;
+    const ranks = await ranksAfter(clickhouse, tables, { ...read, after, limit: most });
+    found.push(...(await holdingNow(clickhouse, tables, read.token, ranks)));
+    const last = ranks.at(-1);
+    if (found.length >= read.limit || ranks.length < most || last === undefined)
+      return found.slice(0, read.limit);
+    after = last;
+  }
+}
+
+async function ranksAfter(
+  clickhouse: Reader,
+  tables: Tables,
+  { token, after, limit }: HoldersRead,
+): Promise<Holder[]> {
+  // Each side of OR is a condition on the key; a comparison of tuples is not, and would read all holders of one balance.
+  const beyond =
+    after === null
+      ? ''
+      : `AND (balance_desc > bitNot({balance:UInt256})
+          OR (balance_desc = bitNot({balance:UInt256}) AND account > ${feltParam('after')}))`;
+  const sql = `SELECT hex(account) AS o_account, toString(bitNot(balance_desc)) AS o_balance
+    FROM ${tables.table('token_holder_ranks')} FINAL WHERE token = ${feltParam('token')} ${beyond}
+    ORDER BY balance_desc, account LIMIT {limit:UInt32}`;
+  const params = {
+    token: feltHex(token),
+    limit,
+    ...(after === null ? {} : { balance: after.balance, after: feltHex(after.account) }),
+  };
+  return await clickhouse.rows({ name: 'token-holders.ranks', sql, row: rankRow }, params, { settings });
+}
+
+/** Those of the ranks that are the balance of their account. */
+async function holdingNow(
+  clickhouse: Reader,
+  tables: Tables,
+  token: Felt,
+  ranks: readonly Holder[],
+): Promise<Holder[]> {
+  if (ranks.length === 0) return [];
+  const accounts = 'SELECT toFixedString(unhex(arrayJoin({accounts:Array(String)})), 32) AS account';
+  const sql = `SELECT hex(account) AS o_account, toString(balance) AS o_balance FROM ${tables.table('token_holders')} FINAL
+    WHERE (token, shard, account) IN (SELECT ${feltParam('token')}, ${shardSql('account')}, account FROM (${accounts}))`;
+  const held = await clickhouse.rows(
+    { name: 'token-holders.balances', sql, row: rankRow },
+    { token: feltHex(token), accounts: [...new Set(ranks.map(({ account }) => feltHex(account)))] },
+    { settings },
+  );
+  const balances = new Map(held.map(({ account, balance }) => [account, balance]));
+  return ranks.filter(({ account, balance }) => balances.get(account) === balance);
+}
+
+/** Page and totals at a height, summed from the token's transfers up to it: for tokens with few. */
+export async function holdersUpTo(
+  clickhouse: Reader,
+  tables: Tables,
+  { token, after, limit }: HoldersRead,
+  upTo: number,
+): Promise<{ holders: Holder[]; totals: HolderTotals }> {
+  const balances = `SELECT account, toUInt256(sum(moved)) AS balance FROM (
+      SELECT arrayJoin([(from_address, -toInt256(amount)), (to_address, toInt256(amount))]) AS leg, leg.1 AS account, leg.2 AS moved
+      FROM ${tables.table('transfers')} FINAL
+      WHERE token = ${feltParam('token')} AND block_desc >= {upTo:UInt32} AND kind != 'unknown'
+    ) WHERE account != ${ZERO_ADDRESS} GROUP BY account HAVING sum(moved) > 0`;
+  const params = { token: feltHex(token), upTo: descending(upTo) };
+  const beyond =
+    after === null
+      ? ''
+      : `WHERE balance < {balance:UInt256} OR (balance = {balance:UInt256} AND account > ${feltParam('after')})`;
+  const page = `SELECT hex(account) AS o_account, toString(balance) AS o_balance FROM (${balances}) ${beyond}
+    ORDER BY balance DESC, account LIMIT {limit:UInt32}`;
+  const high = `sum(${upperHalf('balance')})`;
+  const low = `sum(${lowerHalf('balance')})`;
+  const sums = `SELECT count() AS holders, toString(${high}) AS high, toString(${low}) AS low FROM (${balances})`;
+  const position = after === null ? {} : { balance: after.balance, after: feltHex(after.account) };
+  const [holders, [totals = NOBODY]] = await Promise.all([
+    clickhouse.rows(
+      { name: 'token-holders.up-to', sql: page, row: rankRow },
+      { ...params, ...position, limit },
+      { settings },
+    ),
+    clickhouse.rows({ name: 'token-holders.sums-up-to', sql: sums, row: totalsRow }, params, { settings }),
+  ]);
+  return { holders, totals };
+}

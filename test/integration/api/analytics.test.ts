@@ -1,0 +1,272 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+import { createClickHouse } from '../../../infra/clickhouse/client.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import { toFelt } from '../../../schemas/felt.ts';
+import type { Felt } from '../../../schemas/felt.ts';
+import {
+  ART,
+  COIN,
+  HUGE,
+  ITEMS,
+  NOBODYS,
+  REBASING,
+  STEPS,
+  accountStatsOf,
+  accounts,
+  analyticsBlock,
+  chainStatsOf,
+  holdersOf,
+  tokenStatsOf,
+  tokens,
+} from '../../support/analytics-oracle.ts';
+import { apiWorld } from '../../support/api-world.ts';
+import type { Answer, ApiWorld } from '../../support/api-world.ts';
+import { deriveDue, onePass } from '../../support/derive-due.ts';
+import { createRandom } from '../../support/random.ts';
+import { writeSmallChain } from '../../support/small-chain.ts';
+import { writeBlocks } from '../../support/transfer-world.ts';
+import type { TableNames, WorldBlock } from '../../support/transfer-world.ts';
+
+/** The routes of analytics beside an oracle, while the chain is indexed with a gap, goes on and is reorganised. */
+
+const random = createRandom(7_051);
+const HEAD = 1100;
+/** Heights of a chunk that is indexed last. */
+const GAP = { from: 400, to: 700 };
+const START = 1_700_000_000;
+
+let world: ApiWorld;
+let owner: ClickHouse;
+let names: TableNames;
+let apiKey = '';
+let offset = 1;
+let seq = 1;
+const chain = new Map<number, WorldBlock>();
+
+const write = async (
+  blocks: readonly WorldBlock[],
+  type: 'block.accepted' | 'block.reverted' = 'block.accepted',
+) => {
+  await writeBlocks(owner, blocks, { seq: (seq += 1), offset, type }, names);
+  offset += blocks.length;
+  for (const block of blocks) {
+    if (type === 'block.accepted') chain.set(block.height, block);
+    else chain.delete(block.height);
+  }
+};
+/** Times ascend with heights: a fork stays on top of the times of those before it. */
+let fork = 0;
+const made = (from: number, to: number): WorldBlock[] =>
+  Array.from({ length: to - from + 1 }, (_, index) =>
+    analyticsBlock(random, from + index, from + index < 900 ? 5 : 12, fork),
+  );
+const get = async (path: string, headers: Record<string, string> = {}): Promise<Answer> =>
+  await world.call('GET', path, { headers: { 'api-key': apiKey, ...headers } });
+
+beforeAll(async () => {
+  world = await apiWorld();
+  ({ apiKey, names } = await writeSmallChain(world, []));
+  owner = createClickHouse(world.env['CLICKHOUSE_URL'] ?? '', { application: 'test' });
+  await write(made(0, GAP.from - 1));
+  await write(made(GAP.to + 1, HEAD));
+  await deriveDue(owner, names);
+});
+afterAll(async () => {
+  await owner?.close();
+  await world?.close();
+});
+
+/** Follows cursors to the end. */
+async function holders(token: Felt, query: Readonly<Record<string, string>> = {}): Promise<unknown[]> {
+  const rows: unknown[] = [];
+  for (let cursor: string | null = ''; cursor !== null;) {
+    const search = new URLSearchParams({ limit: '7', ...query, cursor });
+    const { status, json, text } = await get(`/api/tokens/${token}/holders/?${search.toString()}`);
+    expect(status, text).toBe(200);
+    rows.push(...json.results);
+    expect(rows.length).toBeLessThanOrEqual(json.count);
+    cursor = json.links.next_cursor;
+    expect(json.complete).toBeUndefined();
+    if (cursor === null) expect(json.count).toBe(rows.length);
+  }
+  return rows;
+}
+
+async function expectOracle(): Promise<void> {
+  for (const token of tokens) expect(await holders(token), token).toEqual(holdersOf(chain, token));
+  const times = [...chain.values()].map(({ timestamp }) => timestamp);
+  const [first, last] = [Math.min(...times) - 90_000, Math.max(...times) + 5000];
+  const between = `start_time=${new Date(first * 1000).toISOString()}&end_time=${new Date(last * 1000).toISOString()}`;
+  for (const [interval, step] of Object.entries(STEPS)) {
+    const asked = { step, first, last };
+    for (const token of tokens) {
+      const { json } = await get(`/api/tokens/${token}/stats/?interval=${interval}&${between}`);
+      expect(json, `${token} ${interval}`).toEqual({ results: tokenStatsOf(chain, token, asked) });
+    }
+    const { json } = await get(`/api/stats/?interval=${interval}&${between}`);
+    expect(json, interval).toEqual(chainStatsOf(chain, asked));
+  }
+  for (const account of [...accounts.slice(0, 6), toFelt(0xdeadn)]) {
+    const { json } = await get(`/api/accounts/${account}/stats/`);
+    expect(json).toEqual(accountStatsOf(chain, account));
+  }
+}
+
+test('the oracle knows holders of every kind of token, and of none', () => {
+  for (const token of [COIN, HUGE, REBASING, ART, ITEMS])
+    expect(holdersOf(chain, token).length).toBeGreaterThan(5);
+  expect(holdersOf(chain, NOBODYS)).toEqual([]);
+  expect(new Set(holdersOf(chain, COIN).map(({ balance }) => balance)).size).toBeLessThan(
+    holdersOf(chain, COIN).length,
+  );
+});
+
+test('answers what an unfinished backfill has indexed', expectOracle, 60_000);
+
+test('answers the same once the backfill is finished', async () => {
+  await write(made(GAP.from, GAP.to));
+  await deriveDue(owner, names);
+  await expectOracle();
+  // A rank of a former balance is deleted: without kills there is one for each holder.
+  const rowsOf = async (table: string): Promise<unknown> =>
+    await owner.rows({
+      name: 'test.rows',
+      sql: `SELECT token, count() AS n FROM ${names[table]} FINAL GROUP BY token ORDER BY token`,
+      row: { parse: (row) => row },
+    });
+  expect(await rowsOf('token_holder_ranks')).toEqual(await rowsOf('token_holders'));
+}, 60_000);
+
+test('computes the newest hours and days before a pass has derived them', async () => {
+  const next = Math.max(...chain.keys()) + 1;
+  await write(made(next, next + 1));
+  const { json, headers } = await get(
+    `/api/stats/?end_time=${new Date((START + 1200 * (next + 1)) * 1000).toISOString()}`,
+  );
+  const asked = { step: 3600, first: START + 1200 * (next + 1) - 30 * 3600, last: START + 1200 * (next + 1) };
+  expect(json).toEqual(chainStatsOf(chain, asked));
+  expect(headers.get('x-indexed-block')).toBe(String(next + 1));
+});
+
+test('names the block up to which holders are counted', async () => {
+  await deriveDue(owner, names);
+  const head = Math.max(...chain.keys());
+  const covered = async () => (await get(`/api/tokens/${COIN}/holders/`)).headers.get('x-indexed-block');
+  expect(await covered()).toBe(String(head));
+  await write(made(head + 1, head + 3));
+  expect(await covered()).toBe(String(head));
+  expect((await get(`/api/tokens/${COIN}/holders/`, { 'x-min-block': String(head + 2) })).json.code).toBe(
+    'behind',
+  );
+  await deriveDue(owner, names);
+  expect(await covered()).toBe(String(head + 3));
+});
+
+test('says that it is incomplete where blocks have been due for long', async () => {
+  const head = Math.max(...chain.keys());
+  await write(made(head + 1, head + 1));
+  const due = names['token_holders_due'] ?? '';
+  await owner.command(
+    `INSERT INTO ${due} SELECT block_desc, hour, seq, 0, now() - 60 FROM ${due} FINAL WHERE block_desc = ${0xffff_ffff - head - 1}`,
+  );
+  expect((await get(`/api/tokens/${COIN}/holders/`)).json.complete).toBe(false);
+  await deriveDue(owner, names);
+  expect((await get(`/api/tokens/${COIN}/holders/`)).json.complete).toBeUndefined();
+});
+
+test.each([1, 200])(
+  'follows a reorg of %i blocks',
+  async (depth) => {
+    const head = Math.max(...chain.keys());
+    const from = head - depth + 1;
+    const orphans = made(0, 0).slice(1);
+    for (let height = head; height >= from; height -= 1)
+      orphans.push(chain.get(height) ?? analyticsBlock(random, height, 0));
+    await write(orphans, 'block.reverted');
+    await deriveDue(owner, names);
+    await expectOracle();
+    fork += depth;
+    await write(made(from, from + Math.ceil(depth / 2)));
+    await deriveDue(owner, names);
+    await expectOracle();
+  },
+  90_000,
+);
+
+test('derives the same after a kill at any statement, and shows one of both states meanwhile', async () => {
+  for (let failing = 0; failing < 9; failing += 1) {
+    const before = holdersOf(chain, COIN);
+    const head = Math.max(...chain.keys());
+    await write(made(head + 1, head + 4));
+    const after = holdersOf(chain, COIN);
+    let sent = 0;
+    const attempt = async (): Promise<void> => {
+      if ((sent += 1) > failing) throw new Error('killed');
+    };
+    const killed: Pick<ClickHouse, 'rows' | 'command' | 'insert'> = {
+      ...owner,
+      async command(...args) {
+        await attempt();
+        await owner.command(...args);
+      },
+      async insert(...args) {
+        await attempt();
+        await owner.insert(...args);
+      },
+    };
+    await onePass(killed, names).catch(() => {});
+    const shown = JSON.stringify(balancesIn(await holdersAnyCount(COIN)));
+    expect([JSON.stringify(balancesIn(before)), JSON.stringify(balancesIn(after))]).toContain(shown);
+    if (failing % 3 === 0) {
+      await write(
+        [...chain.values()].filter(({ height }) => height > head + 1).toReversed(),
+        'block.reverted',
+      );
+      fork += 5;
+      await write(made(head + 2, head + 3));
+    }
+    await deriveDue(owner, names);
+    expect(await holders(COIN)).toEqual(holdersOf(chain, COIN));
+  }
+  await expectOracle();
+}, 120_000);
+
+const balancesIn = (rows: readonly { account_address: string; balance: string }[]) =>
+  rows.map(({ account_address, balance }) => [account_address, balance]);
+
+/** All holders, without the count, which a pass writes last. */
+async function holdersAnyCount(token: Felt): Promise<{ account_address: string; balance: string }[]> {
+  return (await get(`/api/tokens/${token}/holders/?limit=100`)).json.results;
+}
+
+describe('parameters', () => {
+  test('at_time answers the balances after the newest block until then', async () => {
+    for (const until of [START - 5, START + 1200 * 500 + 7, START + 1200 * 1050]) {
+      const at_time = new Date(until * 1000).toISOString();
+      expect(await holders(COIN, { at_time })).toEqual(holdersOf(chain, COIN, until));
+    }
+  });
+
+  test.each([
+    ['/api/tokens/0xc01/holders/?cursor=AAAA', 'cursor'],
+    ['/api/tokens/0xzz/holders/', 'address'],
+    ['/api/tokens/0xc01/holders/?at_time=yesterday', 'at_time'],
+    ['/api/tokens/0xc01/holders/?as_of_block=5', 'as_of_block'],
+    ['/api/tokens/0xc01/stats/?interval=1%20week', 'interval'],
+    ['/api/stats/?start_time=2020-01-01&end_time=2024-01-01', 'start_time'],
+    ['/api/stats/?start_time=2024-01-01&end_time=2023-01-01', 'start_time'],
+    ['/api/accounts/0xacc0/stats/?as_of_block=5', 'as_of_block'],
+    ['/api/accounts/nobody/stats/', 'address'],
+  ])('%s is refused, naming %s', async (path, name) => {
+    const { status, json } = await get(path);
+    expect(status).toBe(400);
+    expect(Object.keys(json.errors)).toEqual([name]);
+  });
+
+  test('a cursor of one token is refused for another', async () => {
+    const { json } = await get(`/api/tokens/${COIN}/holders/?limit=1`);
+    const { status } = await get(`/api/tokens/${ART}/holders/?cursor=${json.links.next_cursor}`);
+    expect(status).toBe(400);
+  });
+});

@@ -1,0 +1,143 @@
+import { Registry } from 'prom-client';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+
+import { systemClock } from '../../../infra/clock.ts';
+import { listBuilds, openBuild } from '../../../projections/engine/builds.ts';
+import { deriveBuild } from '../../../projections/engine/deferred/derive-build.ts';
+import { markAgain } from '../../../projections/engine/deferred/mark-again.ts';
+import { derivePass, isDue } from '../../../projections/engine/deferred/derive.ts';
+import { runDeferred } from '../../../projections/engine/deferred/run.ts';
+import { createProjectionMetrics } from '../../../projections/engine/metrics.ts';
+import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
+import type { RebuildReport } from '../../../projections/engine/rebuild/rebuild.ts';
+import { chainProjections, deferredProjections } from '../../../projections/index.ts';
+import { servedBuilds } from '../../../projections/served.ts';
+import type { Projection } from '../../../projections/define.ts';
+import { accountLedger } from '../../../projections/account-ledger/projector.ts';
+import { tokenHolders } from '../../../projections/token-holders/projector.ts';
+import { accepted, busyBlock, reverted } from '../../support/chain-messages.ts';
+import { projectionWorld, until } from '../../support/projection-world.ts';
+import type { ProjectionWorld } from '../../support/projection-world.ts';
+
+/** Deferred tables on a real log: derived beside a runner, and rebuilt. */
+
+let world: ProjectionWorld;
+let seq = 0;
+const all = [...deferredProjections, ...chainProjections];
+const names = all.map(({ name }) => name);
+
+beforeAll(async () => {
+  world = await projectionWorld();
+});
+afterAll(async () => await world.close());
+afterEach(async () => await world.stopRuns());
+
+const blocks = (first: number, count: number, fork = 0) =>
+  Array.from({ length: count }, (_, index) => accepted(busyBlock(first + index, 6, fork), (seq += 1)));
+const deps = () => ({ ...world, clock: systemClock, signal: new AbortController().signal });
+const targetOf = async (projection = tokenHolders) => ({
+  projection,
+  build: await openBuild(world.pool, world.clickhouse, projection),
+});
+
+/** Balances by pair, as served, and as the ledger's legs sum up. */
+const held = async (): Promise<unknown[]> =>
+  await world.clickhouse.rows({
+    name: 'test.held',
+    sql: `SELECT hex(token) AS t, hex(account) AS a, toString(balance) AS b FROM ${(await servedBuilds(world.pool)).table('token_holders')} FINAL ORDER BY t, a`,
+    row: { parse: (row) => row },
+  });
+const summed = async (): Promise<unknown[]> =>
+  await world.clickhouse.rows({
+    name: 'test.summed',
+    sql: `SELECT hex(token) AS t, hex(account) AS a, toString(sum(delta)) AS b
+      FROM ${(await servedBuilds(world.pool)).table('account_ledger')} FINAL WHERE account != toFixedString('', 32)
+      GROUP BY token, account HAVING sum(delta) > 0 ORDER BY t, a`,
+    row: { parse: (row) => row },
+  });
+
+const rebuildNow = async (projections: readonly Projection[], swap = true): Promise<RebuildReport> =>
+  await rebuild({ ...deps(), metrics: createProjectionMetrics(new Registry()) }, projections, {
+    swap,
+    onProgress: () => {},
+  });
+
+test('a process derives what a runner marks, through a reorg', async () => {
+  await world.run({ projections: all });
+  const passes = runDeferred(world, tokenHolders);
+  try {
+    await world.publish(blocks(0, 30));
+    await world.settled(names);
+    await until(async () => !(await isDue(world, await targetOf())));
+    expect((await held()).length).toBeGreaterThan(20);
+    expect(await held()).toEqual(await summed());
+    const orphans = blocks(10, 20).map(({ block }) => reverted(block, (seq += 1)));
+    await world.publish([...orphans.toReversed(), ...blocks(10, 5, 1)]);
+    await world.settled(names);
+    await until(async () => !(await isDue(world, await targetOf())));
+    expect(await held()).toEqual(await summed());
+  } finally {
+    await passes.stop();
+  }
+});
+
+test('blocks wait for a source that has not read them', async () => {
+  await world.catchUp({ projections: all });
+  await deriveBuild(deps(), await targetOf());
+  const run = await world.run({ projections: [tokenHolders], groupId: 'holders' });
+  await world.publish(blocks(40, 3));
+  await world.settled([tokenHolders.name]);
+  await run.stop();
+  expect(await derivePass(world, await targetOf())).toMatchObject({ derived: 0, waiting: 3 });
+  const before = await held();
+  await world.catchUp({ projections: chainProjections, groupId: 'others' });
+  await deriveBuild(deps(), await targetOf());
+  expect(await held()).not.toEqual(before);
+  expect(await held()).toEqual(await summed());
+});
+
+test('blocks that a repair changed are due again, and no others', async () => {
+  const before = await held();
+  await deriveBuild(deps(), await targetOf());
+  await markAgain(world, deferredProjections, { from: 900_000, to: 900_100 });
+  expect(await isDue(world, await targetOf())).toBe(false);
+  await markAgain(world, deferredProjections, { from: 0, to: 5 });
+  await markAgain(world, deferredProjections, { from: 0, to: 5 });
+  expect(await derivePass(world, await targetOf())).toMatchObject({ derived: 6, waiting: 0 });
+  expect(await isDue(world, await targetOf())).toBe(false);
+  expect(await held()).toEqual(before);
+});
+
+test('a rebuild derives all of the shadow build, compares it and swaps', async () => {
+  const before = await held();
+  for (const projection of deferredProjections) await deriveBuild(deps(), await targetOf(projection));
+  const report = await rebuildNow(deferredProjections);
+  expect(report.tables.map(({ table }) => table).toSorted()).toEqual([
+    'chain_stats',
+    'token_holder_totals',
+    'token_holders',
+    'token_stats',
+  ]);
+  expect(report.tables.filter(({ differing, unsettled }) => differing.length + unsettled.length > 0)).toEqual(
+    [],
+  );
+  const builds = await listBuilds(world.pool, tokenHolders.name);
+  expect(builds.map(({ state }) => state)).toEqual(['retired', 'serving']);
+  expect(await held()).toEqual(before);
+});
+
+test('a rebuild together with its source derives the balances from the new ledger', async () => {
+  const wrong = (await servedBuilds(world.pool)).table('account_ledger_ranges');
+  // The served ledger lies about one pair; the log does not.
+  await world.clickhouse.command(
+    `INSERT INTO ${wrong} SELECT account, token, range, delta + 5, legs, seq + 1, 0 FROM ${wrong} FINAL
+     WHERE account != toFixedString('', 32) AND delta > 0 ORDER BY account LIMIT 1`,
+  );
+  const before = await held();
+  const report = await rebuildNow([accountLedger, tokenHolders]);
+  expect(await held()).toEqual(before);
+  expect(await held()).toEqual(await summed());
+  expect(report.tables.filter(({ differing }) => differing.length > 0).map(({ table }) => table)).toEqual([
+    'account_ledger_ranges',
+  ]);
+});
