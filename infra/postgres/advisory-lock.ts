@@ -4,8 +4,12 @@ import { AppError } from '../../schemas/errors.ts';
 import { sqlRows } from './client.ts';
 import type { Pool } from './client.ts';
 
+/** PostgreSQL ends the session of a holder that has sent nothing for so long: a process that hangs gives its locks up. */
+const SILENT_MS = 20_000;
+
 /**
- * Runs `work` while holding advisory locks of these names. They end with `work`, with the connection and with this process.
+ * Runs `work` while holding advisory locks of these names. They end with `work`, with the connection and with this process,
+ * and when the process was stopped for longer than `silentMs`.
  *
  * @param busy describes what the holder of a lock does; becomes the message of CONFLICT when a lock is taken
  * @param work calls `assertHeld` before a step that only the holder may take; it throws CONFLICT once the connection, and
@@ -16,9 +20,28 @@ export async function withAdvisoryLocks<T>(
   names: readonly string[],
   busy: (name: string) => string,
   work: (assertHeld: () => Promise<void>) => Promise<T>,
+  { silentMs = SILENT_MS }: { readonly silentMs?: number } = {},
 ): Promise<T> {
   const client = await pool.connect();
+  let answer: Promise<unknown> | null = null;
+  /** Queries of one connection must not overlap. */
+  const ask = async (): Promise<void> => {
+    answer ??= client.query('SELECT 1').finally(() => {
+      answer = null;
+    });
+    await answer;
+  };
+  const assertHeld = async (): Promise<void> => {
+    try {
+      await ask();
+    } catch (cause) {
+      const text = 'The connection that held the lock was lost: another process may have taken it';
+      throw new AppError('CONFLICT', text, { cause });
+    }
+  };
+  let alive: NodeJS.Timeout | undefined;
   try {
+    await client.query(`SET idle_session_timeout = ${silentMs}`);
     for (const name of names) {
       const [row] = await sqlRows(
         client,
@@ -28,20 +51,12 @@ export async function withAdvisoryLocks<T>(
       );
       if (row?.locked !== true) throw new AppError('CONFLICT', busy(name));
     }
-    return await work(async () => {
-      try {
-        await client.query('SELECT 1');
-      } catch (error) {
-        throw new AppError(
-          'CONFLICT',
-          'The connection that held the lock was lost: another process may have taken it',
-          {
-            cause: error,
-          },
-        );
-      }
-    });
+    // A failure shows in `assertHeld`.
+    alive = setInterval(() => void ask().catch(() => {}), silentMs / 4);
+    return await work(assertHeld);
   } finally {
+    clearInterval(alive);
+    await ask().catch(() => {});
     // PostgreSQL notices the end of a connection with a delay, during which the lock would still be taken.
     await client.query('SELECT pg_advisory_unlock_all()').catch(() => {});
     // Closed, not pooled: its end releases the locks whatever failed.

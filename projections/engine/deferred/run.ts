@@ -31,7 +31,7 @@ const restMs = (tookMs: number, isBusy: boolean): number =>
 
 /**
  * Derives the due blocks of the served build of a projection until it is stopped: one process at a time, which holds an
- * advisory lock. The lock saves work; passes of two processes do no harm (pass.ts). Errors are logged and tried again.
+ * advisory lock; a process that hangs loses it. The lock saves work; passes of two processes do no harm (pass.ts). Errors are logged and tried again.
  */
 export function runDeferred(
   deps: DeriveDeps & { readonly pool: Pool },
