@@ -1,3 +1,5 @@
+import type { ServedBuilds } from '../../projections/served.ts';
+
 /** How far deferred tables have come. */
 export interface Coverage {
   /** -1: no block is covered. */
@@ -16,4 +18,27 @@ export function coverageOf(
   { dueFrom, isLate }: { readonly dueFrom: number | null; readonly isLate: boolean },
 ): Coverage {
   return { upTo: dueFrom === null ? newest : Math.min(newest, dueFrom - 1), isLate };
+}
+
+const MAX_AGE_MS = 1000;
+
+/**
+ * Keeps a value a second for requests that see the same state of the read models: a block that is counted then stays counted.
+ *
+ * @param isEnough false: reads the value again
+ */
+export function keepWhileUnchanged<T>(now: () => number) {
+  const kept = new Map<unknown, { readonly state: string; readonly until: number; readonly value: T }>();
+  return async (
+    { chainState: state }: Pick<ServedBuilds, 'chainState'>,
+    key: unknown,
+    read: () => Promise<T>,
+    isEnough: (value: T) => boolean = () => true,
+  ): Promise<T> => {
+    const found = kept.get(key);
+    if (found?.state === state && now() < found.until && isEnough(found.value)) return found.value;
+    const value = await read();
+    if (state !== null) kept.set(key, { state, until: now() + MAX_AGE_MS, value });
+    return value;
+  };
 }

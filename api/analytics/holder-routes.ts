@@ -18,7 +18,7 @@ import { behind, invalidInput } from '../http/errors.ts';
 import { address, limit, text, timestamp } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
-import { coverageHeaders, coverageOf } from './coverage.ts';
+import { coverageHeaders, coverageOf, keepWhileUnchanged } from './coverage.ts';
 import type { Coverage } from './coverage.ts';
 import { decodeHoldersCursor, encodeHoldersCursor } from './holders-cursor.ts';
 
@@ -38,6 +38,7 @@ interface Holders {
 }
 
 export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
+  const kept = keepWhileUnchanged<Coverage | null>(now);
   return defineRoute({
     id: 'listTokenHolders',
     method: 'GET',
@@ -72,9 +73,17 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
       if (query.cursor !== undefined && cursor === null)
         throw invalidInput({ cursor: ['This cursor is not of this query.'] });
       const read = { token, after: cursor?.after ?? null, limit: most + 1 };
+      const minBlock = request.minBlock() ?? -1;
+      const covered = async (): Promise<Coverage | null> =>
+        await kept(
+          served,
+          'holders',
+          async () => await coverageNow(clickhouse, served),
+          (one) => (one?.upTo ?? -1) >= minBlock,
+        );
       const { holders, totals, coverage } =
         time === null
-          ? await holdersNow(clickhouse, served, read, request.minBlock())
+          ? await holdersNow(clickhouse, served, read, { covered, minBlock })
           : await holdersAt(clickhouse, served, read, time);
       const shown = holders.slice(0, most);
       const last = shown.at(-1);
@@ -104,18 +113,27 @@ export function holdersRoute({ clickhouseFor, now }: HolderRouteDeps): Route {
   });
 }
 
+async function coverageNow(clickhouse: ClickHouse, served: ServedBuilds): Promise<Coverage | null> {
+  const newest = await newestBlock(clickhouse, served);
+  return newest === null ? null : coverageOf(newest.height, await uncountedHolders(clickhouse, served));
+}
+
+interface Covered {
+  readonly covered: () => Promise<Coverage | null>;
+  /** -1: any. */
+  readonly minBlock: number;
+}
+
 /** @throws 503 where the balances are not counted up to the block that the client asks for */
 async function holdersNow(
   clickhouse: ClickHouse,
   served: ServedBuilds,
   read: HoldersRead,
-  minBlock: number | null,
+  { covered, minBlock }: Covered,
 ): Promise<Holders> {
   // Before the balances: a block that is not due by then is counted in them. A newer one is due when the newest block is read.
-  const newest = await newestBlock(clickhouse, served);
-  const coverage =
-    newest === null ? null : coverageOf(newest.height, await uncountedHolders(clickhouse, served));
-  if (minBlock !== null && (coverage === null || coverage.upTo < minBlock))
+  const coverage = await covered();
+  if (minBlock > (coverage?.upTo ?? -1))
     throw behind(`Balances are not counted up to block ${minBlock} yet.`);
   const [holders, totals] = await Promise.all([
     holdersPage(clickhouse, served, read),

@@ -19,7 +19,7 @@ import { address, timestamp } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { iso } from '../http/times.ts';
-import { coverageHeaders, coverageOf } from './coverage.ts';
+import { coverageHeaders, coverageOf, keepWhileUnchanged } from './coverage.ts';
 import type { Coverage } from './coverage.ts';
 
 export interface StatsRouteDeps {
@@ -50,6 +50,7 @@ const periodsQuery = z.object({
 const WHICH = `Of the hours or days that begin between the two times, inclusive, at most ${MAX_PERIODS.toLocaleString('en')}. The one of the newest block goes up to that block.`;
 
 export function tokenStatsRoute({ clickhouseFor, now }: StatsRouteDeps): Route {
+  const periodsOf = periodReader(now);
   return defineRoute({
     id: 'getTokenStats',
     method: 'GET',
@@ -70,7 +71,7 @@ export function tokenStatsRoute({ clickhouseFor, now }: StatsRouteDeps): Route {
     response: { 200: tokenStatsAnswer },
     async handler({ input: { params, query }, served, request }) {
       const clickhouse = clickhouseFor(request);
-      const { read, coverage } = await periodsOf(clickhouse, served, query, now());
+      const { read, coverage } = await periodsOf(clickhouse, served, query);
       const found = await tokenPeriods(clickhouse, served, params.address, read);
       return {
         status: 200,
@@ -89,6 +90,7 @@ export function tokenStatsRoute({ clickhouseFor, now }: StatsRouteDeps): Route {
 }
 
 export function chainStatsRoute({ clickhouseFor, now }: StatsRouteDeps): Route {
+  const periodsOf = periodReader(now);
   return defineRoute({
     id: 'getChainStats',
     method: 'GET',
@@ -106,7 +108,7 @@ export function chainStatsRoute({ clickhouseFor, now }: StatsRouteDeps): Route {
     response: { 200: chainStatsAnswer },
     async handler({ input: { query }, served, request }) {
       const clickhouse = clickhouseFor(request);
-      const { read, coverage } = await periodsOf(clickhouse, served, query, now());
+      const { read, coverage } = await periodsOf(clickhouse, served, query);
       const [periods, top] = await Promise.all([
         chainPeriods(clickhouse, served, read),
         topTokens(clickhouse, served, read, TOP_TOKENS),
@@ -127,13 +129,47 @@ export function chainStatsRoute({ clickhouseFor, now }: StatsRouteDeps): Route {
 const lateness = (coverage: Coverage | null): { complete?: false } =>
   coverage?.isLate === true ? { complete: false } : {};
 
-/** The asked periods, which of them to compute, and the block that the others cover. @throws 400 for too many */
-async function periodsOf(
+interface AskedPeriods {
+  readonly read: PeriodsRead;
+  readonly coverage: Coverage | null;
+}
+
+type PeriodsOf = (
   clickhouse: ClickHouse,
   served: ServedBuilds,
   query: z.output<typeof periodsQuery>,
+) => Promise<AskedPeriods>;
+
+/** The asked periods, which of them to compute, and the block that the others cover. @throws 400 for too many */
+function periodReader(now: () => number): PeriodsOf {
+  const kept = keepWhileUnchanged<Omit<AskedPeriods, 'read'> & Pick<PeriodsRead, 'presentFrom'>>(now);
+  return async (clickhouse, served, query) => {
+    const bounds = boundsOf(query, now());
+    const { presentFrom, coverage } = await kept(
+      served,
+      bounds.step,
+      async () => await presentOf(clickhouse, served, bounds.step),
+    );
+    return { read: { ...bounds, presentFrom }, coverage };
+  };
+}
+
+async function presentOf(
+  clickhouse: ClickHouse,
+  served: ServedBuilds,
+  step: number,
+): Promise<Omit<AskedPeriods, 'read'> & Pick<PeriodsRead, 'presentFrom'>> {
+  const newest = await newestBlock(clickhouse, served);
+  if (newest === null) return { presentFrom: 0, coverage: null };
+  const presentFrom = await presentPeriod(clickhouse, served, { step, newest: newest.timestamp });
+  const coverage = coverageOf(newest.height, await uncountedPeriods(clickhouse, served, { presentFrom }));
+  return { presentFrom, coverage };
+}
+
+function boundsOf(
+  query: z.output<typeof periodsQuery>,
   now: number,
-): Promise<{ read: PeriodsRead; coverage: Coverage | null }> {
+): Pick<PeriodsRead, 'step' | 'first' | 'last'> {
   const step = STEPS[query.interval ?? '1 hour'];
   const end = Math.floor((query.end_time?.getTime() ?? now) / 1000);
   const start = Math.ceil((query.start_time?.getTime() ?? (end - DEFAULT_PERIODS * step) * 1000) / 1000);
@@ -143,12 +179,7 @@ async function periodsOf(
     throw invalidInput({
       start_time: [`There are ${asked} hours or days until end_time; ${MAX_PERIODS} are allowed.`],
     });
-  const newest = await newestBlock(clickhouse, served);
-  const bounds = { step, first: storable(start), last: storable(end) };
-  if (newest === null) return { read: { ...bounds, presentFrom: 0 }, coverage: null };
-  const presentFrom = await presentPeriod(clickhouse, served, { step, newest: newest.timestamp });
-  const coverage = coverageOf(newest.height, await uncountedPeriods(clickhouse, served, { presentFrom }));
-  return { read: { ...bounds, presentFrom }, coverage };
+  return { step, first: storable(start), last: storable(end) };
 }
 
 /** A time as a block's time can be, of 32 bits. */

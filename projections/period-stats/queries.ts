@@ -48,6 +48,8 @@ const PRESENT = (tables: Tables): string => `block_desc <= (
   ) AND timestamp >= {presentFrom:UInt32}`;
 const DERIVED = `step = {step:UInt32} AND start BETWEEN {first:UInt32} AND {last:UInt32} AND start < {presentFrom:UInt32}`;
 
+const hasPresent = ({ last, presentFrom }: PeriodsRead): boolean => last >= presentFrom;
+
 /** Lengths of periods in seconds. */
 export const PERIODS = { hour: HOUR_SECONDS, day: DAY_SECONDS } as const;
 
@@ -91,12 +93,12 @@ export async function tokenPeriods(
   read: PeriodsRead,
 ): Promise<TokenPeriod[]> {
   const own = `token = ${feltParam('token')}`;
+  const present = `UNION ALL
+      SELECT ${startSql('{step:UInt32}')} AS start, ${tokenFigures} FROM ${tables.table('transfers')} FINAL
+      WHERE ${own} AND ${PRESENT(tables)} GROUP BY start HAVING start BETWEEN {first:UInt32} AND {last:UInt32}`;
   const sql = `SELECT start, transfers, toString(p.high) AS high, toString(p.low) AS low, senders, receivers, mints, burns FROM (
       SELECT start, transfers, high, low, senders, receivers, mints, burns FROM ${tables.table('token_stats')} FINAL
-      WHERE ${own} AND ${DERIVED}
-      UNION ALL
-      SELECT ${startSql('{step:UInt32}')} AS start, ${tokenFigures} FROM ${tables.table('transfers')} FINAL
-      WHERE ${own} AND ${PRESENT(tables)} GROUP BY start HAVING start BETWEEN {first:UInt32} AND {last:UInt32}
+      WHERE ${own} AND ${DERIVED} ${hasPresent(read) ? present : ''}
     ) AS p ORDER BY start`;
   return await clickhouse.rows(
     { name: 'period-stats.token', sql, row: tokenRow },
@@ -120,14 +122,16 @@ const topRow = z
 export type TopToken = z.infer<typeof topRow>;
 
 /** SQL of the chain's periods with a block. */
-function chainSql(tables: Tables): string {
+function chainSql(tables: Tables, read: PeriodsRead): string {
   const active = `SELECT DISTINCT subject FROM ${tables.table('transfer_counts_by_block')}
     WHERE subject_kind = 1 AND range >= (
       SELECT intDiv(${ascendingSql('max(block_desc)')}, ${HEIGHT_RANGE}) FROM ${tables.table('indexed_blocks')}
       WHERE timestamp >= {presentFrom:UInt32}
     )`;
-  return `SELECT start, blocks, transfers, accounts, tokens, token_transfers FROM ${tables.table('chain_stats')} FINAL
-    WHERE ${DERIVED}
+  const derived = `SELECT start, blocks, transfers, accounts, tokens, token_transfers FROM ${tables.table('chain_stats')} FINAL
+    WHERE ${DERIVED}`;
+  if (!hasPresent(read)) return derived;
+  return `${derived}
     UNION ALL
     SELECT start, max(blocks), max(transfers), max(accounts), groupArrayArray(tokens), groupArrayArray(counts) FROM (
       SELECT start, 0 AS blocks, transfers, accounts, moved.1 AS tokens, moved.2 AS counts FROM (
@@ -146,7 +150,7 @@ export async function chainPeriods(
   tables: Tables,
   read: PeriodsRead,
 ): Promise<ChainPeriod[]> {
-  const sql = `SELECT start, blocks, transfers, accounts, length(p.tokens) AS tokens FROM (${chainSql(tables)}) AS p ORDER BY start`;
+  const sql = `SELECT start, blocks, transfers, accounts, length(p.tokens) AS tokens FROM (${chainSql(tables, read)}) AS p ORDER BY start`;
   return await clickhouse.rows({ name: 'period-stats.chain', sql, row: chainRow }, { ...read }, { settings });
 }
 
@@ -157,7 +161,7 @@ export async function topTokens(
   read: PeriodsRead,
   limit: number,
 ): Promise<TopToken[]> {
-  const sql = `SELECT hex(token) AS o_token, sum(moved) AS n FROM (${chainSql(tables)})
+  const sql = `SELECT hex(token) AS o_token, sum(moved) AS n FROM (${chainSql(tables, read)})
     ARRAY JOIN tokens AS token, token_transfers AS moved GROUP BY token ORDER BY n DESC, token LIMIT {limit:UInt32}`;
   return await clickhouse.rows(
     { name: 'period-stats.top', sql, row: topRow },

@@ -43,17 +43,31 @@ GROUP BY token, account`;
 const OF_PASS = 'FROM {{token_holders_pass}} WHERE pass = {pass:UInt64}';
 
 /**
- * A reader takes a rank only where token_holders has the same balance: the ranks of new balances are written before it, and
- * those of old ones are deleted after it.
+ * One insert moves the holders of a pass to their new ranks, so that a reader finds each of them once: a statement of a pass
+ * inserts one part of the table, which appears as a whole. It takes only holders whose balance is that of this pass: another pass may have written
+ * a later one meanwhile.
  */
+const RANK_NEW = `
+INSERT INTO {{token_holder_ranks}} (token, balance_desc, account, seq, is_deleted)
+SELECT token, bitNot(ranked), account, {pass:UInt64} * 2 + 1, ranked != now
+FROM (
+  SELECT token, account, argMax(balance, seq) AS now, arrayJoin(groupUniqArrayArray([balance, previous])) AS ranked
+  FROM {{token_holders}} WHERE (token, shard, account) IN (SELECT token, shard, account ${OF_PASS})
+  GROUP BY token, shard, account HAVING max(seq) = {pass:UInt64}
+) WHERE ranked > 0`;
+
+/** Settles what a pass that was killed before RANK_NEW has left, before its balances are replaced: ranks are those of token_holders. */
+const RANK_HELD = `
+INSERT INTO {{token_holder_ranks}} (token, balance_desc, account, seq, is_deleted)
+SELECT token, bitNot(ranked), account, {pass:UInt64} * 2, ranked != held
+FROM (SELECT token, account, held, arrayJoin(arrayDistinct([held, previous])) AS ranked ${OF_PASS} AND held != previous)
+WHERE ranked > 0`;
+
 const WRITE = [
-  `INSERT INTO {{token_holder_ranks}} (token, balance_desc, account, seq, is_deleted)
-SELECT token, bitNot(balance), account, pass, 0 ${OF_PASS} AND balance > 0`,
+  RANK_HELD,
   `INSERT INTO {{token_holders}} (token, shard, account, balance, previous, seq, is_deleted)
-SELECT token, shard, account, balance, if(balance = held, previous, held), pass, balance = 0 ${OF_PASS}`,
-  `INSERT INTO {{token_holder_ranks}} (token, balance_desc, account, seq, is_deleted)
-SELECT token, bitNot(old), account, pass, 1
-FROM (SELECT token, account, pass, balance, arrayJoin([held, previous]) AS old ${OF_PASS}) WHERE old > 0 AND old != balance`,
+SELECT token, shard, account, balance, held, pass, balance = 0 ${OF_PASS}`,
+  RANK_NEW,
   `INSERT INTO {{token_holder_totals}} (token, shard, holders, high, low, seq, is_deleted)
 SELECT token, shard, sum(one) AS n, sum(upper), sum(lower), {pass:UInt64}, n = 0
 FROM (
@@ -128,6 +142,7 @@ export const tokenHolders: DeferredProjection = {
     plan,
     compared: {
       token_holders: 'SELECT token, account, balance FROM {{token_holders}} FINAL',
+      token_holder_ranks: 'SELECT token, account, balance_desc FROM {{token_holder_ranks}} FINAL',
       token_holder_totals: 'SELECT token, shard, holders, high, low FROM {{token_holder_totals}} FINAL',
     },
   },

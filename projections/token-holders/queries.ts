@@ -61,66 +61,51 @@ const rankRow = z
   .object({ o_account: feltText, o_balance: uint })
   .transform(({ o_account: account, o_balance: balance }): Holder => ({ account, balance }));
 
-/** Ranks beyond the page that are read with it: a pass may be moving some of its holders. */
+/** Candidates beyond a page that are read with it: some may have another rank by then. */
 const SPARE = 16;
 
 /**
- * The holders after one, in order. A rank counts where token_holders has the same balance: a pass writes new ranks before
- * the balances, and deletes old ones after them, so each holder has one rank that counts at any moment.
+ * The holders after one, in order. Read in two steps, because FINAL over all ranks of a token merges all of them: the ranks of a
+ * page in any part of the table, then FINAL up to the last of those.
  */
 export async function holdersPage(clickhouse: Reader, tables: Tables, read: HoldersRead): Promise<Holder[]> {
   const found: Holder[] = [];
   for (let { after } = read; ;) {
-    const most = read.limit - found.length + SPARE;
-    const ranks = await ranksAfter(clickhouse, tables, { ...read, after, limit: most });
-    found.push(...(await holdingNow(clickhouse, tables, read.token, ranks)));
-    const last = ranks.at(-1);
-    if (found.length >= read.limit || ranks.length < most || last === undefined)
-      return found.slice(0, read.limit);
-    after = last;
+    const limit = read.limit - found.length + SPARE;
+    const candidates = await ranks(clickhouse, tables, { ...read, after, limit, upTo: null });
+    const upTo = candidates.at(-1);
+    if (upTo === undefined) return found;
+    found.push(...(await ranks(clickhouse, tables, { ...read, after, limit, upTo })));
+    if (found.length >= read.limit || candidates.length < limit) return found.slice(0, read.limit);
+    after = upTo;
   }
 }
 
-async function ranksAfter(
+/** Ranks after one, up to another; without that one, also ranks which a later row deletes, and some twice. */
+async function ranks(
   clickhouse: Reader,
   tables: Tables,
-  { token, after, limit }: HoldersRead,
+  { token, after, upTo, limit }: HoldersRead & { readonly upTo: Holder | null },
 ): Promise<Holder[]> {
   // Each side of OR is a condition on the key; a comparison of tuples is not, and would read all holders of one balance.
-  const beyond =
-    after === null
-      ? ''
-      : `AND (balance_desc > bitNot({balance:UInt256})
-          OR (balance_desc = bitNot({balance:UInt256}) AND account > ${feltParam('after')}))`;
+  const beyond = (balance: string, order: '<' | '>', account: string, orderOfEqual: '<=' | '>'): string =>
+    `(balance_desc ${order} bitNot({${balance}:UInt256})
+      OR (balance_desc = bitNot({${balance}:UInt256}) AND account ${orderOfEqual} ${feltParam(account)}))`;
+  const conditions = [
+    `token = ${feltParam('token')}`,
+    ...(after === null ? [] : [beyond('balance', '>', 'after', '>')]),
+    upTo === null ? 'is_deleted = 0' : beyond('lowest', '<', 'last', '<='),
+  ];
   const sql = `SELECT hex(account) AS o_account, toString(bitNot(balance_desc)) AS o_balance
-    FROM ${tables.table('token_holder_ranks')} FINAL WHERE token = ${feltParam('token')} ${beyond}
-    ORDER BY balance_desc, account LIMIT {limit:UInt32}`;
+    FROM ${tables.table('token_holder_ranks')} ${upTo === null ? '' : 'FINAL'} WHERE ${conditions.join(' AND ')}
+    ORDER BY token, balance_desc, account LIMIT {limit:UInt32}`;
   const params = {
     token: feltHex(token),
     limit,
     ...(after === null ? {} : { balance: after.balance, after: feltHex(after.account) }),
+    ...(upTo === null ? {} : { lowest: upTo.balance, last: feltHex(upTo.account) }),
   };
   return await clickhouse.rows({ name: 'token-holders.ranks', sql, row: rankRow }, params, { settings });
-}
-
-/** Those of the ranks that are the balance of their account. */
-async function holdingNow(
-  clickhouse: Reader,
-  tables: Tables,
-  token: Felt,
-  ranks: readonly Holder[],
-): Promise<Holder[]> {
-  if (ranks.length === 0) return [];
-  const accounts = 'SELECT toFixedString(unhex(arrayJoin({accounts:Array(String)})), 32) AS account';
-  const sql = `SELECT hex(account) AS o_account, toString(balance) AS o_balance FROM ${tables.table('token_holders')} FINAL
-    WHERE (token, shard, account) IN (SELECT ${feltParam('token')}, ${shardSql('account')}, account FROM (${accounts}))`;
-  const held = await clickhouse.rows(
-    { name: 'token-holders.balances', sql, row: rankRow },
-    { token: feltHex(token), accounts: [...new Set(ranks.map(({ account }) => feltHex(account)))] },
-    { settings },
-  );
-  const balances = new Map(held.map(({ account, balance }) => [account, balance]));
-  return ranks.filter(({ account, balance }) => balances.get(account) === balance);
 }
 
 /** Page and totals at a height, summed from the token's transfers up to it: for tokens with few. */

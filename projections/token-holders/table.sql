@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS {{token_holders_pass}} (
   account FixedString(32),
   balance UInt256,   -- 0: no holder, also where the sum of the legs is negative
   held UInt256,      -- the balance of the row in token_holders
-  previous UInt256,  -- the previous one of that row
+  previous UInt256,  -- the one before, of that row
   made_at DateTime('UTC') DEFAULT now()
 ) ENGINE = MergeTree
 ORDER BY (pass, token, shard, account)
@@ -33,21 +33,22 @@ CREATE TABLE IF NOT EXISTS {{token_holders}} (
   shard UInt16,
   account FixedString(32),
   balance UInt256,
-  previous UInt256,  -- the balance before, whose rank an interrupted pass may have left
+  previous UInt256,  -- the balance before, whose rank counts until that of the balance is written
   seq UInt64,
   is_deleted UInt8
 ) ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, shard, account)
-SETTINGS index_granularity = 256, min_bytes_for_wide_part = 1000000000000;
+SETTINGS index_granularity = 64, min_bytes_for_wide_part = 1000000000000;
 
--- Derived: an index of token_holders by balance, the highest first. It has a row for every row of token_holders; a row that
--- differs from it counts as none, and is left where a process was killed between two statements.
+-- Derived: an index of token_holders by balance, the highest first. seq is twice the number of the pass, or one more.
 CREATE TABLE IF NOT EXISTS {{token_holder_ranks}} (
   token FixedString(32),
   balance_desc UInt256,  -- 2^256 - 1 - balance
   account FixedString(32),
   seq UInt64,
-  is_deleted UInt8
+  is_deleted UInt8,
+  -- Former ranks stay as deleted rows. Granules that have nothing else are not read.
+  INDEX live is_deleted TYPE minmax GRANULARITY 1
 ) ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, balance_desc, account)
 SETTINGS index_granularity = 256, min_bytes_for_wide_part = 1000000000000;

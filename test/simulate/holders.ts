@@ -41,12 +41,14 @@ export function holderRows(name: string, sql: string, params: Params, table: Tab
         shard: shard ?? 0,
         account: account ?? '',
         balance: big(row, 'balance'),
-        previous: big(row, 'balance') === big(row, 'held') ? big(row, 'previous') : big(row, 'held'),
+        previous: big(row, 'held'),
         seq: pass,
         is_deleted: big(row, 'balance') === 0n ? 1 : 0,
       }));
     case 'token_holder_ranks':
-      return ofPass().flatMap((row) => ranksOf(row, sql.includes('arrayJoin([held, previous])'), pass));
+      return sql.includes('HAVING')
+        ? ranksNew(ofPass(), table(nameIn(sql, 'token_holders')), pass)
+        : ofPass().flatMap((row) => ranksHeld(row, pass));
     case 'token_holder_totals':
       return totals(ofPass(), table(nameIn(sql, 'token_holders')).final(), pass);
     default:
@@ -64,7 +66,6 @@ function computed(sql: string, pass: number, table: Table): Row[] {
       ([, range, first = 0, last = 0]) =>
         row['range'] === range && Number(row['block']) >= first && Number(row['block']) <= last,
     );
-  const pairOf = (row: Row): string => `${String(row['token'])}|${String(row['account'])}`;
   const touched = table(nameIn(sql, 'account_ledger_by_block'))
     .latest(() => 0)
     .filter(isTouched);
@@ -94,17 +95,33 @@ function computed(sql: string, pass: number, table: Table): Row[] {
   });
 }
 
-function ranksOf(row: Row, isOld: boolean, pass: number): Row[] {
-  const balance = big(row, 'balance');
-  const old = [big(row, 'held'), big(row, 'previous')].filter((one) => one > 0n && one !== balance);
-  const balances = isOld ? old : [balance].filter((one) => one > 0n);
-  return balances.map((one) => ({
-    token: row['token'] ?? '',
-    balance_desc: LARGEST - one,
-    account: row['account'] ?? '',
-    seq: pass,
-    is_deleted: isOld ? 1 : 0,
-  }));
+const pairOf = (row: Row): string => `${String(row['token'])}|${String(row['account'])}`;
+
+/** Ranks of a pair: that of one balance is live, the others are deleted. */
+function ranksOf(pair: Row, live: bigint, balances: readonly bigint[], seq: number): Row[] {
+  return [...new Set(balances)]
+    .filter((one) => one > 0n)
+    .map((one) => ({
+      token: pair['token'] ?? '',
+      balance_desc: LARGEST - one,
+      account: pair['account'] ?? '',
+      seq,
+      is_deleted: one === live ? 0 : 1,
+    }));
+}
+
+function ranksHeld(row: Row, pass: number): Row[] {
+  const [held, previous] = [big(row, 'held'), big(row, 'previous')];
+  return held === previous ? [] : ranksOf(row, held, [held, previous], pass * 2);
+}
+
+function ranksNew(ofPass: readonly Row[], holders: SimTable, pass: number): Row[] {
+  const newest = new Map(holders.latest(() => 0).map((row) => [pairOf(row), row]));
+  return ofPass.flatMap((one) => {
+    const row = newest.get(pairOf(one));
+    if (row === undefined || Number(row['seq']) !== pass) return [];
+    return ranksOf(row, big(row, 'balance'), [big(row, 'balance'), big(row, 'previous')], pass * 2 + 1);
+  });
 }
 
 function totals(ofPass: readonly Row[], holders: readonly Row[], pass: number): Row[] {
@@ -173,21 +190,13 @@ export function expectedHolders(legs: readonly Row[]): Readonly<Record<string, R
   };
 }
 
-/** Rows that count: those of ranks where token_holders has the same balance. */
+/** The rows that a reader finds. */
 export function holdersIn(table: Table): Readonly<Record<string, Row[]>> {
-  const holders = table('token_holders').final();
-  const valid = new Set(
-    holders.map(
-      (row) => `${String(row['token'])}|${String(row['account'])}|${LARGEST - big(row, 'balance')}`,
-    ),
-  );
-  const rankOf = (row: Row): string =>
-    `${String(row['token'])}|${String(row['account'])}|${String(row['balance_desc'])}`;
   return {
-    token_holders: holders.map((row) => ({ ...row, previous: 0 })),
-    token_holder_ranks: table('token_holder_ranks')
+    token_holders: table('token_holders')
       .final()
-      .filter((row) => valid.has(rankOf(row))),
+      .map((row) => ({ ...row, previous: 0 })),
+    token_holder_ranks: table('token_holder_ranks').final(),
     token_holder_totals: table('token_holder_totals').final(),
   };
 }

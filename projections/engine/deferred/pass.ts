@@ -42,6 +42,9 @@ const settings = {
   max_threads: 1,
   max_memory_usage: 2_000_000_000,
   max_bytes_before_external_group_by: 800_000_000,
+  // What a statement inserts appears at once: it is one part of the table.
+  min_insert_block_size_rows: 5_000_000,
+  min_insert_block_size_bytes: 1_000_000_000,
 } as const;
 
 /**

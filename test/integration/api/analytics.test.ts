@@ -128,7 +128,6 @@ test('answers the same once the backfill is finished', async () => {
   await write(made(GAP.from, GAP.to));
   await deriveDue(owner, names);
   await expectOracle();
-  // A rank of a former balance is deleted: without kills there is one for each holder.
   const rowsOf = async (table: string): Promise<unknown> =>
     await owner.rows({
       name: 'test.rows',

@@ -96,6 +96,53 @@ test('blocks wait for a source that has not read them', async () => {
   expect(await held()).toEqual(await summed());
 });
 
+test('each holder has one rank, of its balance, after two passes in succession were interrupted anywhere', async () => {
+  const target = await targetOf();
+  const lines = async (table: string, balance: string): Promise<unknown[]> =>
+    await world.clickhouse.rows({
+      name: 'test.lines',
+      sql: `SELECT hex(token) AS t, hex(account) AS a, toString(${balance}) AS b FROM ${target.build.names[table]} FINAL ORDER BY t, a, b`,
+      row: { parse: (row) => row },
+    });
+  /** A pass that ends before one of its statements. */
+  const interrupted = async (before: number): Promise<void> => {
+    let statements = 0;
+    const clickhouse = {
+      ...world.clickhouse,
+      command: async (...args: Parameters<typeof world.clickhouse.command>) => {
+        if ((statements += 1) === before) throw new Error('interrupted');
+        return await world.clickhouse.command(...args);
+      },
+    };
+    await expect(derivePass({ ...world, clickhouse }, target)).rejects.toThrow('interrupted');
+  };
+  await world.run({ projections: all });
+  let height = 50;
+  const more = async (): Promise<void> => {
+    await world.publish(blocks((height += 1), 1));
+    await world.settled(names);
+  };
+  // The fourth writes the ranks of what the third has written.
+  for (const [first, second] of [
+    [4, 4],
+    [4, 3],
+    [4, 5],
+    [3, 4],
+    [5, 4],
+  ] as const) {
+    await more();
+    await interrupted(first);
+    await more();
+    await interrupted(second);
+    await more();
+    await deriveBuild(deps(), target);
+    expect(await lines('token_holder_ranks', 'bitNot(balance_desc)'), `${first} ${second}`).toEqual(
+      await lines('token_holders', 'balance'),
+    );
+  }
+  expect(await held()).toEqual(await summed());
+}, 120_000);
+
 test('blocks that a repair changed are due again, and no others', async () => {
   const before = await held();
   await deriveBuild(deps(), await targetOf());
@@ -114,6 +161,7 @@ test('a rebuild derives all of the shadow build, compares it and swaps', async (
   const report = await rebuildNow(deferredProjections);
   expect(report.tables.map(({ table }) => table).toSorted()).toEqual([
     'chain_stats',
+    'token_holder_ranks',
     'token_holder_totals',
     'token_holders',
     'token_stats',

@@ -90,7 +90,7 @@ const felt = (column: string): string => `concat('0x', lower(hex(${column})))`;
 const over = (blocks: string): string =>
   `start + step <= intDiv((SELECT max(timestamp) FROM ${blocks} FINAL), step) * step`;
 
-/** The same lines, selected from ClickHouse. A rank counts where token_holders has the same balance. */
+/** The same lines, selected from ClickHouse. */
 const selects: Readonly<
   Record<string, { cells: readonly string[]; from: (name: (table: string) => string) => string }>
 > = {
@@ -100,8 +100,7 @@ const selects: Readonly<
   },
   token_holder_ranks: {
     cells: [felt('token'), felt('account'), 'bitNot(balance_desc)'],
-    from: (name) =>
-      `${name('token_holder_ranks')} FINAL WHERE (token, account, bitNot(balance_desc)) IN (SELECT token, account, balance FROM ${name('token_holders')} FINAL)`,
+    from: (name) => `${name('token_holder_ranks')} FINAL`,
   },
   token_stats: {
     cells: [
