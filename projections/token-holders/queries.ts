@@ -7,7 +7,6 @@ import { markedBlocks } from '../due-blocks.ts';
 import type { ServedBuilds } from '../served.ts';
 import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import { ZERO_ADDRESS, lowerHalf, upperHalf } from '../sql-terms.ts';
-import { shardSql } from './shards.ts';
 
 type Tables = Pick<ServedBuilds, 'table'>;
 type Reader = Pick<ClickHouse, 'rows'>;

@@ -115,6 +115,8 @@ test('each holder has one rank, of its balance, after two passes in succession w
       },
     };
     await expect(derivePass({ ...world, clickhouse }, target)).rejects.toThrow('interrupted');
+    // Nothing remembers the balances before.
+    await world.clickhouse.command(`OPTIMIZE TABLE ${target.build.names['token_holders']} FINAL`);
   };
   await world.run({ projections: all });
   let height = 50;
