@@ -1,5 +1,3 @@
-import type { TransferRow } from './transfer-page.ts';
-
 /** What an account exchanged with another one. */
 export interface Counterparty {
   readonly address: string;
@@ -9,7 +7,13 @@ export interface Counterparty {
   readonly received: bigint;
 }
 
-type Moved = Pick<TransferRow, 'from_address' | 'to_address' | 'value' | 'is_fee'>;
+/** Of a row of transfers. */
+interface Moved {
+  readonly from_address: string;
+  readonly to_address: string;
+  readonly value: string;
+  readonly is_fee: boolean;
+}
 
 /** Of an account's transfers of one token without fees: its counterparties, the largest first. */
 export function counterpartiesOf(account: string, rows: readonly Moved[]): Counterparty[] {

@@ -1,15 +1,16 @@
-import type { JSX } from 'preact';
+import type { ComponentChildren, JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import type { TokenDataClient } from 'token-data-service-client';
 
 import { useAction } from '../action.ts';
 import { amountText, countText, printable, shortHex } from '../format.ts';
 import { MOST_OF_OTHERS, MOST_OF_ROOT, counterpartiesOf, graphOf } from '../graph.ts';
-import type { Counterparty, Graph, GraphEdge, GraphNode } from '../graph.ts';
+import type { Counterparty, GraphEdge } from '../graph.ts';
 import { useLoad } from '../loading.ts';
 import { navigate } from '../router.ts';
 import { transferPage } from '../transfer-page.ts';
 import type { TransferRow } from '../transfer-page.ts';
+import { Drawing, nameOf } from '../ui/graph.tsx';
 import { Choice, ErrorNote, Loading, Panel, Table } from '../ui/parts.tsx';
 import { decimalsOf } from '../ui/transfers.tsx';
 import { Amount, Hex } from '../ui/values.tsx';
@@ -37,29 +38,22 @@ export function AccountGraph({
   const token = asked ?? tokens.data?.[0]?.[0] ?? null;
   const to = (one: string): string => `/account/${address}?view=graph&token=${one}`;
   return (
-    <>
-      <div class="filters">
-        <Loading of={tokens}>
-          {(found) =>
-            found.length === 0 ? (
-              <span class="quiet">No transfers.</span>
-            ) : (
-              <Choice
-                label="Token"
-                value={token ?? ''}
-                options={
-                  asked === null || found.some(([one]) => one === asked)
-                    ? found
-                    : [[asked, shortHex(asked)], ...found]
-                }
-                onChange={(one) => navigate(to(one), { replace: true })}
-              />
-            )
-          }
-        </Loading>
-      </div>
-      {token !== null && <TokenGraph key={token} address={address} token={token} />}
-    </>
+    <Loading of={tokens}>
+      {(found) => {
+        if (token === null) return <p class="quiet empty">No transfers.</p>;
+        const isListed = found.some(([one]) => one === token);
+        return (
+          <TokenGraph key={token} address={address} token={token}>
+            <Choice
+              label="Token"
+              value={token}
+              options={isListed ? found : [[token, shortHex(token)], ...found]}
+              onChange={(one) => navigate(to(one), { replace: true })}
+            />
+          </TokenGraph>
+        );
+      }}
+    </Loading>
   );
 }
 
@@ -101,7 +95,16 @@ async function newestTransfers(
   return { rows, isCut: true };
 }
 
-function TokenGraph({ address, token }: { readonly address: string; readonly token: string }): JSX.Element {
+function TokenGraph({
+  address,
+  token,
+  children,
+}: {
+  readonly address: string;
+  readonly token: string;
+  /** Beside its title. */
+  readonly children: ComponentChildren;
+}): JSX.Element {
   const [expanded, setExpanded] = useState<ReadonlyMap<string, readonly Counterparty[]>>(new Map());
   const [chosen, setChosen] = useState(address);
   const root = useLoad(
@@ -140,10 +143,11 @@ function TokenGraph({ address, token }: { readonly address: string; readonly tok
         const list = known.get(chosen);
         return (
           <>
-            <Panel title={`Counterparties: ${shown.symbol}`}>
+            <Panel title={`Counterparties: ${shown.symbol}`} aside={children}>
               <p class="quiet">
                 The {MOST_OF_ROOT} largest by amount, without fees
-                {isCut ? `, of the newest ${MOST_READ} transfers` : ''}. Choose an account to show its{' '}
+                {isCut ? `, of the newest ${MOST_READ} transfers` : ''}. Wide lines are large amounts; green
+                ones are received for the most part, red ones sent. Choose an account to show its{' '}
                 {MOST_OF_OTHERS} largest too, and again to hide them.
                 {expanded.size >= MOST_EXPANDED && ` ${MOST_EXPANDED} are shown: hide one to show another.`}
               </p>
@@ -176,116 +180,6 @@ function edgeText(
   const pair = `${shortHex(of)} and ${shortHex(address)}`;
   return `${pair}: ${countText(transfers)} transfers, ${amount(sent)} sent, ${amount(received)} received`;
 }
-
-const MARGIN = 130;
-
-function Drawing({
-  graph: { nodes, edges, radius },
-  root,
-  chosen,
-  isExpanded,
-  isBusy,
-  textOf,
-  onChoose,
-}: {
-  readonly graph: Graph;
-  readonly root: string;
-  readonly chosen: string;
-  readonly isExpanded: (account: string) => boolean;
-  readonly isBusy: boolean;
-  readonly textOf: (edge: GraphEdge) => string;
-  readonly onChoose: (account: string) => void;
-}): JSX.Element {
-  const at = new Map(nodes.map((node) => [node.address, node]));
-  const half = radius + MARGIN;
-  return (
-    <div class="scroll" role="region" aria-label="Graph of counterparties" tabIndex={0} aria-busy={isBusy}>
-      <svg
-        class="graph"
-        viewBox={`${-half} ${-half} ${2 * half} ${2 * half}`}
-        width={2 * half}
-        height={2 * half}
-      >
-        {edges.map((edge) => {
-          const [from, to] = [at.get(edge.of), at.get(edge.address)];
-          return (
-            from !== undefined &&
-            to !== undefined && (
-              <line
-                key={`${edge.of}-${edge.address}`}
-                class={edge.sent > edge.received ? 'sent' : 'received'}
-                x1={from.x}
-                y1={from.y}
-                x2={to.x}
-                y2={to.y}
-                stroke-width={1 + 6 * edge.share}
-              >
-                <title>{textOf(edge)}</title>
-              </line>
-            )
-          );
-        })}
-        {nodes.map((node) => (
-          <Node
-            key={node.address}
-            node={node}
-            isRoot={node.address === root}
-            isChosen={node.address === chosen}
-            isExpanded={isExpanded(node.address)}
-            onChoose={() => onChoose(node.address)}
-          />
-        ))}
-      </svg>
-    </div>
-  );
-}
-
-function Node({
-  node: { address, x, y, angle },
-  isRoot,
-  isChosen,
-  isExpanded,
-  onChoose,
-}: {
-  readonly node: GraphNode;
-  readonly isRoot: boolean;
-  readonly isChosen: boolean;
-  readonly isExpanded: boolean;
-  readonly onChoose: () => void;
-}): JSX.Element {
-  // Labels point away from the centre; on the left they are turned, so that none stands on its head.
-  const isLeft = angle > 90 && angle < 270;
-  return (
-    <g
-      role="button"
-      tabIndex={0}
-      class={isChosen ? 'node chosen' : 'node'}
-      aria-label={`Counterparties of ${nameOf(address)}`}
-      aria-expanded={isExpanded}
-      transform={`translate(${x} ${y})`}
-      onClick={onChoose}
-      onKeyDown={(event) => {
-        if (event.key !== 'Enter' && event.key !== ' ') return;
-        event.preventDefault();
-        onChoose();
-      }}
-    >
-      <title>{address}</title>
-      <circle r={isRoot ? 9 : 6} class={isExpanded ? 'expanded' : ''} />
-      <text
-        transform={isRoot ? '' : `rotate(${isLeft ? angle - 180 : angle})`}
-        x={isRoot ? 0 : isLeft ? -11 : 11}
-        y={isRoot ? -16 : 4}
-        text-anchor={isRoot ? 'middle' : isLeft ? 'end' : 'start'}
-      >
-        {nameOf(address)}
-      </text>
-    </g>
-  );
-}
-
-/** Transfers from the zero address mint, those to it burn. */
-const nameOf = (address: string): string => (BigInt(address) === 0n ? 'zero address' : shortHex(address));
 
 function Counterparties({
   of,

@@ -1,5 +1,5 @@
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 
 import { useAction } from '../action.ts';
 import { failedOf, latencyPoints, percentText, ratePoints, successRate } from '../delivery-stats.ts';
@@ -11,7 +11,7 @@ import { confirmed } from '../ui/secret.tsx';
 import { usePolled } from '../use-polled.ts';
 
 const DAY_MS = 86_400_000;
-const POLL_MS = 10_000;
+const POLL_MS = 5000;
 const spans = [
   ['1', 'Day'],
   ['7', 'Week'],
@@ -46,8 +46,11 @@ export function WebhookStats({
       const { results } = await api.getWebhookStats({ path: { id }, query: { interval, ...period }, signal });
       return { period, results, rates: ratePoints(results), latencies: latencyPoints(results) };
     },
-    [id, span, round],
+    [id, span],
   );
+  useEffect(() => {
+    if (round > 0) stats.reload();
+  }, [round]);
   usePolled(stats, POLL_MS);
   return (
     <Panel
@@ -79,6 +82,7 @@ export function WebhookStats({
                       kind="steps"
                       points={rates}
                       height={160}
+                      top={100}
                       axisText={(value) => `${value} %`}
                     />
                   </section>

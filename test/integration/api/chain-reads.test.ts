@@ -453,7 +453,7 @@ describe('GET /api/blocks/{block}/', () => {
 
   it('finds the block that replaced a reverted one, and not that', async () => {
     const clickhouse = createClickHouse(world.env['CLICKHOUSE_URL'] ?? '', { application: 'test' });
-    const [old, replacement] = [toFelt(0xdead), toFelt(0xbeef)];
+    const [old, replacement] = [toFelt(0xdeadn), toFelt(0xbeefn)];
     const fee = (amount: bigint) =>
       aTransfer({ token: COIN, from: ALICE, to: BOB, position: 0, txHash: TX1, amount, isFee: true });
     const first = { height: 41, hash: old, timestamp: 1_700_000_200, chunk: 'live', transfers: [fee(3n)] };
