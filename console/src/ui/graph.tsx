@@ -1,4 +1,5 @@
 import type { JSX } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
 
 import { shortHex } from '../format.ts';
 import type { Graph, GraphEdge, GraphNode } from '../graph.ts';
@@ -26,8 +27,21 @@ export function Drawing({
 }): JSX.Element {
   const at = new Map(nodes.map((node) => [node.address, node]));
   const half = radius + MARGIN;
+  const holder = useRef<HTMLDivElement>(null);
+  // Where it is wider than the screen, its centre is in view.
+  useEffect(() => {
+    const { current } = holder;
+    current?.scrollTo({ left: (current.scrollWidth - current.clientWidth) / 2 });
+  }, [half]);
   return (
-    <div class="scroll" role="region" aria-label="Graph of counterparties" tabIndex={0} aria-busy={isBusy}>
+    <div
+      ref={holder}
+      class="scroll"
+      role="region"
+      aria-label="Graph of counterparties"
+      tabIndex={0}
+      aria-busy={isBusy}
+    >
       <svg
         class="graph"
         viewBox={`${-half} ${-half} ${2 * half} ${2 * half}`}

@@ -866,7 +866,7 @@ describe('deliveries', () => {
     expect([first.retried.length, first.remaining]).toEqual([100, 30]);
     const second = (await call('POST', path, { ...period, after: first.retried.at(-1) })).json;
     expect([second.retried.length, second.remaining]).toEqual([30, 0]);
-    expect([...first.retried, ...second.retried].toSorted()).toEqual(made.toSorted());
+    expect(new Set([...first.retried, ...second.retried])).toEqual(new Set(made));
     expect(await requestsOf(id)).toHaveLength(130);
   });
 

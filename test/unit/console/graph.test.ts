@@ -36,8 +36,8 @@ describe('counterparties', () => {
   });
 
   test('of one amount are sorted by their transfers, then by address', () => {
-    const rows = [moved('me', 'z', '2'), moved('me', 'y', '2'), moved('x', 'me', '1'), moved('me', 'x', '1')];
-    expect(counterpartiesOf('me', rows).map(({ address }) => address)).toEqual(['x', 'y', 'z']);
+    const rows = [moved('me', 'x', '2'), moved('me', 'w', '2'), moved('z', 'me', '1'), moved('me', 'z', '1')];
+    expect(counterpartiesOf('me', rows).map(({ address }) => address)).toEqual(['z', 'w', 'x']);
   });
 });
 
