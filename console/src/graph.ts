@@ -56,14 +56,21 @@ export interface GraphEdge extends Counterparty {
 export interface Graph {
   readonly nodes: readonly GraphNode[];
   readonly edges: readonly GraphEdge[];
-  /** Of the circle that holds all nodes. */
-  readonly radius: number;
+  /** Holds all nodes and their labels, which point away from the centre. */
+  readonly box: {
+    readonly left: number;
+    readonly top: number;
+    readonly width: number;
+    readonly height: number;
+  };
 }
 
 /** Shown counterparties of the root, and of each account that is expanded. */
 export const MOST_OF_ROOT = 20;
 export const MOST_OF_OTHERS = 10;
 const RING = 190;
+const LABEL = 125;
+const ROOM = 25;
 
 /**
  * Places accounts on rings about the root: each in the sector of the account that led to it, which is as wide as it has
@@ -91,29 +98,40 @@ export function graphOf(root: string, known: ReadonlyMap<string, readonly Counte
       1,
       (children.get(account) ?? []).reduce((sum, one) => sum + leaves(one), 0),
     );
-  const place = (account: string, depth: number, from: number, to: number): number => {
+  // The label of the root stands above it.
+  const ends: (readonly [x: number, y: number])[] = [
+    [-LABEL / 2, 0],
+    [LABEL / 2, 0],
+  ];
+  const place = (account: string, depth: number, from: number, to: number): void => {
     const angle = (from + to) / 2;
     const radians = (angle * Math.PI) / 180;
-    const radius = depth * RING;
-    nodes.push({ address: account, angle, x: radius * Math.cos(radians), y: radius * Math.sin(radians) });
+    const at = (radius: number) => [radius * Math.cos(radians), radius * Math.sin(radians)] as const;
+    const [x, y] = at(depth * RING);
+    nodes.push({ address: account, angle, x, y });
+    if (depth > 0) ends.push([x, y], at(depth * RING + LABEL));
     const width = (to - from) / leaves(account);
     let start = from;
-    let deepest = radius;
     for (const child of children.get(account) ?? []) {
       const end = start + width * leaves(child);
-      deepest = Math.max(deepest, place(child, depth + 1, start, end));
+      place(child, depth + 1, start, end);
       start = end;
     }
-    return deepest;
   };
-  const radius = place(root, 0, -90, 270);
+  place(root, 0, -90, 270);
   const largest = [...edges.values()].map(exchanged).reduce((most, one) => (one > most ? one : most), 1n);
   return {
     nodes,
-    radius,
+    box: boxOf(ends),
     edges: [...edges.values()].map((edge) => ({
       ...edge,
       share: Number((exchanged(edge) * 1000n) / largest) / 1000,
     })),
   };
+}
+
+function boxOf(points: readonly (readonly [x: number, y: number])[]): Graph['box'] {
+  const [xs, ys] = [points.map(([x]) => x), points.map(([, y]) => y)];
+  const [left, top] = [Math.min(...xs) - ROOM, Math.min(...ys) - ROOM];
+  return { left, top, width: Math.max(...xs) + ROOM - left, height: Math.max(...ys) + ROOM - top };
 }

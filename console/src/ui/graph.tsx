@@ -4,12 +4,9 @@ import { useEffect, useRef } from 'preact/hooks';
 import { shortHex } from '../format.ts';
 import type { Graph, GraphEdge, GraphNode } from '../graph.ts';
 
-/** For the labels of the outermost accounts. */
-const MARGIN = 130;
-
 /** Accounts joined by lines, which show what they exchanged on hover. */
 export function Drawing({
-  graph: { nodes, edges, radius },
+  graph: { nodes, edges, box },
   root,
   chosen,
   isExpanded,
@@ -26,13 +23,12 @@ export function Drawing({
   readonly onChoose: (account: string) => void;
 }): JSX.Element {
   const at = new Map(nodes.map((node) => [node.address, node]));
-  const half = radius + MARGIN;
   const holder = useRef<HTMLDivElement>(null);
-  // Where it is wider than the screen, its centre is in view.
+  // Where it is wider than the screen, the root is in its middle.
   useEffect(() => {
     const { current } = holder;
-    current?.scrollTo({ left: (current.scrollWidth - current.clientWidth) / 2 });
-  }, [half]);
+    current?.scrollTo({ left: -box.left - current.clientWidth / 2 });
+  }, [box.left]);
   return (
     <div
       ref={holder}
@@ -44,9 +40,9 @@ export function Drawing({
     >
       <svg
         class="graph"
-        viewBox={`${-half} ${-half} ${2 * half} ${2 * half}`}
-        width={2 * half}
-        height={2 * half}
+        viewBox={`${box.left} ${box.top} ${box.width} ${box.height}`}
+        width={box.width}
+        height={box.height}
       >
         {edges.map((edge) => {
           const [from, to] = [at.get(edge.of), at.get(edge.address)];
