@@ -24,6 +24,7 @@ import { domainRoutes } from './domains/routes.ts';
 import { exportFileRoutes } from './export/file-routes.ts';
 import { exportRoutes } from './export/routes.ts';
 import type { ExportRecords } from './export/records.ts';
+import { blockRoute } from './indexer/block-routes.ts';
 import { indexerRoutes } from './indexer/routes.ts';
 import type { LoginAttempts } from './limits/login-attempts.ts';
 import { nftMetadataRoutes } from './nft/metadata.ts';
@@ -92,6 +93,7 @@ export function apiRoutes(deps: RouteDeps): Route[] {
     ...nftMetadataRoutes(deps),
     ...nftOwnershipRoutes(deps),
     ...indexerRoutes(deps),
+    blockRoute(deps),
     ...syncRoutes(deps),
     ...webhookRoutes(deps),
     ...deliveryRoutes(deps),

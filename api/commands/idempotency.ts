@@ -11,19 +11,24 @@ export interface CommandIdentity {
   readonly requestHash: string | undefined;
 }
 
-/** With an `Idempotency-Key` header the id is derived from caller, route and key; otherwise the bus makes a random one. */
+/**
+ * With an `Idempotency-Key` header the id is derived from caller, route, key and part; otherwise the bus makes a random one.
+ *
+ * @param part names the command among several of one request
+ */
 export function identifyCommand(
   secretKey: Buffer,
   actor: string,
   request: RequestInfo,
   input: unknown,
+  part = '',
 ): CommandIdentity {
   const key = request.header('Idempotency-Key');
   if (key === '') return { id: undefined, requestHash: undefined };
   if (!/^[\x20-\x7e]{1,255}$/.test(key)) {
     throw invalidInput({ 'Idempotency-Key': ['Use 1 to 255 printable ASCII characters.'] });
   }
-  const route = `${request.method} ${request.path}`;
+  const route = `${request.method} ${request.path}${part === '' ? '' : `#${part}`}`;
   return { id: idempotentCommandId(actor, route, key), requestHash: requestHash(secretKey, input) };
 }
 

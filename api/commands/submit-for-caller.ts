@@ -12,6 +12,8 @@ interface Origin {
   readonly request: RequestInfo;
   /** Compared with the first request under the same `Idempotency-Key`; without it a retry is a new command. */
   readonly input?: unknown;
+  /** Names the command among several of one request. */
+  readonly part?: string;
 }
 
 /** Submits a command of the calling user and returns its result; throws the HTTP error of a rejected one. */
@@ -22,12 +24,12 @@ export type SubmitForCaller = (
 ) => Promise<Readonly<Record<string, unknown>>>;
 
 export function submitForCaller(commandsFor: CommandsFor, secretKey: Buffer): SubmitForCaller {
-  return async (user, command, { request, input }) => {
+  return async (user, command, { request, input, part }) => {
     const actor = `user:${user.id}`;
     const identity: CommandIdentity =
       input === undefined
         ? { id: undefined, requestHash: undefined }
-        : identifyCommand(secretKey, actor, request, input);
+        : identifyCommand(secretKey, actor, request, input, part);
     const outcome = await commandsFor(request).submit({ ...command, actor, ...identity });
     return acceptedResult(identity, outcome);
   };

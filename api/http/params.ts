@@ -14,6 +14,9 @@ const refuse = (context: z.core.$RefinementCtx, message: string): never => {
   return z.NEVER;
 };
 
+/** Highest height there can be. */
+const MAX_BLOCK = 0xffff_fffe;
+
 /** Pattern in the OpenAPI document; the parser also requires a value below the field's prime. */
 const HEX = '^0[xX][0-9a-fA-F]{1,64}$';
 
@@ -29,6 +32,21 @@ export function address(description = 'Address in any 0x form') {
       description,
       example: '0x49d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7',
       override: { type: 'string', pattern: HEX },
+    });
+}
+
+/** A block by its height or its hash. */
+export function blockId() {
+  return z
+    .string()
+    .transform((text, context): { readonly height: number } | { readonly hash: Felt } => {
+      if (/^[0-9]{1,10}$/.test(text) && Number(text) <= MAX_BLOCK) return { height: Number(text) };
+      const hash = parseFelt(text);
+      return hash === null ? refuse(context, 'Enter a height, or a block hash in any 0x form.') : { hash };
+    })
+    .meta({
+      description: 'Height, or block hash in any 0x form',
+      override: { type: 'string', pattern: '^([0-9]{1,10}|0[xX][0-9a-fA-F]{1,64})$' },
     });
 }
 

@@ -18,7 +18,7 @@ export function isoSeconds(seconds: number): string {
   return new Date(seconds * 1000).toISOString().replace('.000Z', 'Z');
 }
 
-function statusOf(block: number, l1Height: number | null): 'ACCEPTED_ON_L1' | 'ACCEPTED_ON_L2' {
+export function statusOf(block: number, l1Height: number | null): 'ACCEPTED_ON_L1' | 'ACCEPTED_ON_L2' {
   return l1Height !== null && block <= l1Height ? 'ACCEPTED_ON_L1' : 'ACCEPTED_ON_L2';
 }
 

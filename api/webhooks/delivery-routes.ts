@@ -5,23 +5,33 @@ import { z } from 'zod';
 import type { Sql } from '../../infra/postgres/client.ts';
 import {
   DELIVERY_STATUSES,
+  MAX_COUNTED,
   countDeliveries,
+  deliveryPeriods,
+  failedDeliveries,
   findDelivery,
   listDeliveries,
 } from '../../pipeline/dispatch/queries.ts';
-import type { Delivery } from '../../pipeline/dispatch/queries.ts';
+import type { Delivery, Period } from '../../pipeline/dispatch/queries.ts';
 import { webhookOfUser } from '../../projections/webhooks/queries.ts';
 import type { Webhook } from '../../projections/webhooks/queries.ts';
-import { deliveryAnswer, deliveryListAnswer, testedWebhookAnswer } from '../../schemas/api/webhooks.ts';
+import {
+  deliveryAnswer,
+  deliveryListAnswer,
+  retriedDeliveriesAnswer,
+  testedWebhookAnswer,
+  webhookStatsAnswer,
+} from '../../schemas/api/webhooks.ts';
 import { DELIVERED_EVENTS } from '../../schemas/webhooks/events.ts';
 import { submitForCaller } from '../commands/submit-for-caller.ts';
 import type { CommandsFor } from '../commands/command-queue.ts';
 import { REACHABLE_ROWS, envelope, resolvePage } from '../http/envelope.ts';
-import { HttpError, invalidPage, notFound } from '../http/errors.ts';
-import { limit, page } from '../http/params.ts';
+import { HttpError, invalidInput, invalidPage, notFound } from '../http/errors.ts';
+import { limit, page, timestamp } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { CallerUser, Route } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
+import { iso } from '../http/times.ts';
 import { webhookParams } from './fields.ts';
 import { presentDelivery } from './present.ts';
 
@@ -30,13 +40,15 @@ export interface DeliveryRouteDeps {
   readonly pool: Sql;
   readonly commandsFor: CommandsFor;
   readonly secretKey: Buffer;
+  /** Unix milliseconds. */
+  readonly now: () => number;
 }
 
 const common = { tag: 'Webhooks', auth: 'session' } as const;
 
 /** Routes of a webhook's deliveries. */
 export function deliveryRoutes(deps: DeliveryRouteDeps): Route[] {
-  return [testRoute(deps), listRoute(deps), retryRoute(deps)];
+  return [testRoute(deps), listRoute(deps), statsRoute(deps), retryRoute(deps), retryFailedRoute(deps)];
 }
 
 function testRoute({ commandsFor, secretKey }: DeliveryRouteDeps): Route {
@@ -100,6 +112,55 @@ function listRoute({ pool }: DeliveryRouteDeps): Route {
   });
 }
 
+const HOUR_MS = 3_600_000;
+const STEPS = { '1 hour': HOUR_MS, '1 day': 24 * HOUR_MS } as const;
+const DEFAULT_STEPS = 24;
+
+function statsRoute({ pool, now }: DeliveryRouteDeps): Route {
+  return defineRoute({
+    id: 'getWebhookStats',
+    ...common,
+    method: 'GET',
+    path: '/api/webhooks/{id}/stats/',
+    summary: 'Count the deliveries of a webhook by hour or day',
+    description: [
+      'By the time at which they were created, in UTC, oldest first, tests among them; hours and days without one are left out.',
+      `Counts the newest ${MAX_COUNTED.toLocaleString('en')} deliveries between the two times.`,
+    ].join(' '),
+    params: webhookParams,
+    query: z.object({
+      interval: z
+        .enum(['1 hour', '1 day'], { error: 'Must be one of: 1 hour, 1 day.' })
+        .default('1 hour')
+        .meta({ description: 'Default 1 hour; in UTC' }),
+      start_time: timestamp(
+        `ISO 8601, inclusive, UTC by default; ${DEFAULT_STEPS} hours or days before end_time when absent`,
+      ).optional(),
+      end_time: timestamp('ISO 8601, inclusive, UTC by default; now when absent').optional(),
+    }),
+    response: { 200: webhookStatsAnswer },
+    async handler({ input: { params, query }, user, served }) {
+      const { id } = await ownWebhook(pool, served, user, params.id);
+      const step = STEPS[query.interval];
+      const to = query.end_time?.getTime() ?? now();
+      const from = query.start_time?.getTime() ?? to - DEFAULT_STEPS * step;
+      const periods = await deliveryPeriods(pool, id, orderly({ from, to }), step);
+      const results = periods.map(({ start, median, p95, ...counts }) => ({
+        time: iso(start),
+        ...counts,
+        median_ms: median,
+        p95_ms: p95,
+      }));
+      return { status: 200, body: { results } };
+    },
+  });
+}
+
+function orderly(period: Period): Period {
+  if (period.from > period.to) throw invalidInput({ start_time: ['Must not be later than end_time.'] });
+  return period;
+}
+
 function retryRoute({ pool, commandsFor, secretKey }: DeliveryRouteDeps): Route {
   const submit = submitForCaller(commandsFor, secretKey);
   return defineRoute({
@@ -122,6 +183,52 @@ function retryRoute({ pool, commandsFor, secretKey }: DeliveryRouteDeps): Route 
       const body = { user_id: user.id, webhook_id: webhookId, delivery_id: deliveryId };
       await submit(user, { type: 'delivery.retry', body }, { request });
       return { status: 202, body: presentDelivery(await existingDelivery(pool, webhook, deliveryId)) };
+    },
+  });
+}
+
+/** Deliveries of one request: about a second of decisions. */
+const MAX_RETRIED = 100;
+
+function retryFailedRoute({ pool, commandsFor, secretKey }: DeliveryRouteDeps): Route {
+  const submit = submitForCaller(commandsFor, secretKey);
+  return defineRoute({
+    id: 'retryDeliveries',
+    ...common,
+    method: 'POST',
+    path: '/api/webhooks/{id}/deliveries/retry/',
+    summary: 'Retry the failed deliveries of a period',
+    description: [
+      `Adds an attempt to each failed or dead delivery that was created in the period, to the newest ${MAX_RETRIED} of them, even if`,
+      'the webhook is not active; those that wait for a requested attempt already are left out. For the `remaining` ones, repeat',
+      'the request with `after`. The response is sent before the attempts are made. With an `Idempotency-Key` header, requests',
+      'with the same key within 48 hours retry no delivery twice.',
+    ].join(' '),
+    isIdempotent: true,
+    params: webhookParams,
+    body: z.object({
+      start_time: timestamp('ISO 8601, inclusive, UTC by default'),
+      end_time: timestamp('ISO 8601, inclusive, UTC by default'),
+      after: z.uuid().optional().meta({ description: 'The last of the `retried` of the previous response' }),
+    }),
+    response: { 202: retriedDeliveriesAnswer },
+    async handler({ input: { params, body }, user, served, request }) {
+      const webhook = await ownWebhook(pool, served, user, params.id);
+      const period = orderly({ from: body.start_time.getTime(), to: body.end_time.getTime() });
+      const range = { after: body.after ?? null, limit: MAX_RETRIED };
+      const { ids, remaining } = await failedDeliveries(pool, webhook.id, period, range);
+      await Promise.all(
+        ids.map(async (delivery_id) => {
+          const asked = { user_id: user.id, webhook_id: webhook.id, delivery_id };
+          // The key identifies a request: with the delivery, one command of it.
+          await submit(
+            user,
+            { type: 'delivery.retry', body: asked },
+            { request, input: asked, part: delivery_id },
+          );
+        }),
+      );
+      return { status: 202, body: { retried: [...ids], remaining } };
     },
   });
 }

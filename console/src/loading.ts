@@ -21,6 +21,14 @@ export function shownError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));
 }
 
+/** What is read, or null where the service has none. */
+export async function orNull<T>(read: Promise<T>): Promise<T | null> {
+  return await read.catch((error: unknown) => {
+    if (error instanceof ApiError && error.status === 404) return null;
+    throw error;
+  });
+}
+
 /**
  * Reads with `load` whenever one of `keys` changes. A read that is no longer wanted is aborted, and what it found is dropped.
  */

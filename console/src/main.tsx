@@ -124,12 +124,12 @@ function App(): JSX.Element {
           <a href="/docs" data-page>
             API reference
           </a>
-          {session !== null && (
-            <button type="button" title={`Logged in as ${session.username}`} onClick={() => void logOut()}>
-              Log out
-            </button>
-          )}
         </nav>
+        {session !== null && (
+          <button type="button" title={`Logged in as ${session.username}`} onClick={() => void logOut()}>
+            Log out
+          </button>
+        )}
       </header>
       <main id="main" tabIndex={-1}>
         {session === null ? <LogIn /> : (screenOf(path) ?? <NotFound />)}

@@ -164,3 +164,82 @@ export async function findDelivery(
   );
   return delivery ?? null;
 }
+
+/** Unix milliseconds, both inclusive. */
+export interface Period {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Most deliveries that are counted for one answer: a fraction of a second. */
+export const MAX_COUNTED = 100_000;
+
+const periodRow = z.object({
+  start: z.number(),
+  success: z.number(),
+  pending: z.number(),
+  failed: z.number(),
+  dead: z.number(),
+  median: z.number().nullable(),
+  p95: z.number().nullable(),
+});
+export type DeliveryPeriod = z.infer<typeof periodRow>;
+
+/**
+ * The newest `MAX_COUNTED` deliveries of a period by steps of its time, oldest first: how many have which status, and the
+ * durations of their last attempts in milliseconds. Steps without a delivery are missing.
+ */
+export async function deliveryPeriods(
+  db: Sql,
+  webhookId: number,
+  { from, to }: Period,
+  stepMs: number,
+): Promise<DeliveryPeriod[]> {
+  const counts = DELIVERY_STATUSES.map((one) => `count(*) FILTER (WHERE status = '${one}') AS ${one}`);
+  return await sqlRows(
+    db,
+    periodRow,
+    `SELECT created_at - created_at % $4::bigint AS start, ${counts.join(', ')},
+       percentile_disc(0.5) WITHIN GROUP (ORDER BY duration_ms) AS median,
+       percentile_disc(0.95) WITHIN GROUP (ORDER BY duration_ms) AS p95
+     FROM (
+       SELECT created_at, status, duration_ms FROM tds.webhook_deliveries
+       WHERE webhook_id = $1 AND created_at BETWEEN $2 AND $3 ORDER BY created_at DESC, id LIMIT ${MAX_COUNTED}
+     ) AS newest
+     GROUP BY start ORDER BY start`,
+    [webhookId, from, to, stepMs],
+  );
+}
+
+const failedRow = z.object({ id: z.string(), n: z.number() });
+
+/**
+ * Failed and dead deliveries of a period, newest first, from below another one, and how many remain, up to `MAX_EXACT_COUNT`.
+ * Those for which a manual attempt is due already are left out. Deliveries that succeeded are not read: the index has a range
+ * for each event and status.
+ */
+export async function failedDeliveries(
+  db: Sql,
+  webhookId: number,
+  { from, to }: Period,
+  { after, limit }: { readonly after: string | null; readonly limit: number },
+): Promise<{ readonly ids: readonly string[]; readonly remaining: number }> {
+  const rows = await sqlRows(
+    db,
+    failedRow,
+    `WITH last AS (SELECT created_at, id FROM tds.webhook_deliveries WHERE webhook_id = $1 AND id = $4),
+     failed AS (
+       SELECT one.created_at, one.id FROM unnest($6::text[]) AS event, unnest(ARRAY['failed', 'dead']) AS status, LATERAL (
+         SELECT d.created_at, d.id FROM tds.webhook_deliveries d
+         WHERE d.webhook_id = $1 AND d.event = event.event AND d.status = status.status AND d.manual_at IS NULL
+           AND d.created_at BETWEEN $2 AND coalesce((SELECT created_at FROM last), $3)
+           AND ($4::uuid IS NULL OR d.created_at < (SELECT created_at FROM last) OR d.id > (SELECT id FROM last))
+         ORDER BY d.created_at DESC, d.id LIMIT ${MAX_EXACT_COUNT}
+       ) AS one
+     )
+     SELECT id, (SELECT count(*) FROM failed) AS n FROM failed ORDER BY created_at DESC, id LIMIT $5`,
+    [webhookId, from, to, after, limit, DELIVERED_EVENTS],
+  );
+  const found = Math.min(MAX_EXACT_COUNT, rows[0]?.n ?? 0);
+  return { ids: rows.map(({ id }) => id), remaining: found - rows.length };
+}

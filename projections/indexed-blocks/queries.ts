@@ -213,6 +213,39 @@ export async function blocksAt(
   return new Map(rows.map((row) => [row.height, row]));
 }
 
+const countedRow = blockRow.extend({
+  parent_hash: felt,
+  transactions: z.int(),
+  events: z.int(),
+  transfers: z.int(),
+});
+export type CountedBlock = z.infer<typeof countedRow>;
+
+/**
+ * The indexed block with a height or a hash, with its counts; null when there is none. Hashes are in no order: to find one
+ * reads those of all blocks, 32 bytes each.
+ */
+export async function countedBlock(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Tables,
+  asked: { readonly height: number } | { readonly hash: Felt },
+): Promise<CountedBlock | null> {
+  const table = tables.table('indexed_blocks');
+  const hash = 'toFixedString(unhex({hash:String}), 32)';
+  const [where, params]: [string, Params] =
+    'height' in asked
+      ? ['block_desc = {desc:UInt32}', { desc: descending(asked.height) }]
+      : [
+          `block_desc IN (SELECT block_desc FROM ${table} WHERE block_hash = ${hash}) AND block_hash = ${hash}`,
+          { hash: asked.hash.slice(2) },
+        ];
+  const sql = `SELECT ${BLOCK}, concat('0x', lower(hex(parent_hash))) AS parent_hash, transactions, events, transfers
+    FROM ${table} FINAL WHERE ${where}`;
+  const query = { name: 'indexed-blocks.counted', sql, row: countedRow };
+  const [row] = await clickhouse.rows(query, params, { settings });
+  return row ?? null;
+}
+
 const endRow = z.object({ n: count, end: z.int() });
 
 /**

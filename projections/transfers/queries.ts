@@ -93,6 +93,19 @@ export function transfersOfBlock(tables: Tables, height: number): TransferSource
   };
 }
 
+const feeRow = z.object({ token: feltText, amount: uint });
+
+/** Sums of the fees that were paid in a block, by token. */
+export async function feesOfBlock(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Tables,
+  height: number,
+): Promise<z.infer<typeof feeRow>[]> {
+  const { sql: rows, params } = transfersOfBlock(tables, height);
+  const sql = `SELECT hex(token) AS token, toString(sum(amount)) AS amount ${rows} AND is_fee = 1 GROUP BY token ORDER BY token`;
+  return await clickhouse.rows({ name: 'transfers.fees-of-block', sql, row: feeRow }, params ?? {});
+}
+
 /** A transaction's transfers, by the full keys that `tx_index` holds. A hash that landed twice has both blocks' rows. */
 export function transfersOfTransaction(tables: Tables): TransferSource {
   return { sql: transactionRows(tables, 'txhash'), settles: ['txhash'] };

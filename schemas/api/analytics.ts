@@ -5,7 +5,7 @@ import { canonicalHex, uintString } from './values.ts';
 
 const count = z.int().min(0);
 /** A sum of amounts, which may exceed 256 bits. */
-const sumString = z
+export const sumString = z
   .string()
   .regex(/^(0|[1-9][0-9]*)$/)
   .meta({ description: 'Raw unsigned integer; a sum may exceed 256 bits' });

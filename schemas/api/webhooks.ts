@@ -85,6 +85,32 @@ export type DeliveryAnswer = z.infer<typeof deliveryAnswer>;
 
 export const deliveryListAnswer = envelopeOf(deliveryAnswer);
 
+const count = z.int().min(0);
+const duration = count
+  .nullable()
+  .meta({ description: 'Milliseconds of the last attempts; null: none has ended' });
+
+export const webhookStatsAnswer = z.object({
+  results: z.array(
+    z
+      .object({
+        time: isoTimestamp.meta({ description: 'Start of the hour or day' }),
+        success: count,
+        pending: count,
+        failed: count.meta({ description: 'Waiting for their next attempt' }),
+        dead: count,
+        median_ms: duration,
+        p95_ms: duration,
+      })
+      .meta({ id: 'DeliveryPeriod' }),
+  ),
+});
+
+export const retriedDeliveriesAnswer = z.object({
+  retried: z.array(z.uuid()).meta({ description: 'Their attempts are due now; newest first' }),
+  remaining: count.meta({ description: 'Further deliveries of the period to retry, up to 10,000' }),
+});
+
 export const eventCatalogueAnswer = z.array(
   z
     .object({ event: z.enum(WEBHOOK_EVENTS), description: z.string(), payload: webhookBody })

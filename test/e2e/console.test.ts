@@ -31,6 +31,8 @@ const transfers = z.object({
       txhash: z.string(),
       block: z.number(),
       fee: z.string(),
+      value: z.string(),
+      is_fee: z.boolean(),
     }),
   ),
 });
@@ -65,6 +67,7 @@ let world: SimulatedService;
 let browsing: Browsing;
 let receiver: Server;
 let received: string[] = [];
+let isReceiverBroken = false;
 /** With transfers in and out, a value and NFTs. */
 let account: string;
 const closers: (() => Promise<unknown>)[] = [];
@@ -105,6 +108,24 @@ async function adminCall(path: string): Promise<unknown> {
   return (await world.service.get(path, { authorization: `Bearer ${token}` })).json;
 }
 
+const receipts = z.object({
+  result: z.object({
+    block_hash: z.string(),
+    transactions: z.array(z.object({ receipt: z.object({ events: z.array(z.unknown()) }) })),
+  }),
+});
+
+/** A block as the node has it. */
+async function nodeBlock(height: number): Promise<z.infer<typeof receipts>['result']> {
+  const call = { method: 'starknet_getBlockWithReceipts', params: { block_id: { block_number: height } } };
+  const answer = await fetch(world.node.url, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ jsonrpc: '2.0', id: 1, ...call }),
+  });
+  return receipts.parse(await answer.json()).result;
+}
+
 /** An account of the newest blocks that owns NFTs and few tokens of the fees' recipient. */
 async function findAccount(): Promise<string> {
   const { results } = await api(`/api/transfers/?token=${ETH}&limit=100`, transfers);
@@ -126,6 +147,7 @@ beforeAll(async () => {
   );
   receiver = createServer((request, response) => {
     received.push(request.url ?? '');
+    response.statusCode = isReceiverBroken ? 500 : 200;
     response.end('thanks');
   });
   await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve));
@@ -215,7 +237,16 @@ describe('the console in a browser', () => {
     await page.getByRole('heading', { name: `Block ${block}` }).waitFor();
     const { count } = await api(`/api/transfers/?block=${block}&limit=1`, transfers);
     await expect.poll(async () => await figure('count').textContent()).toBe(countText(count));
+    await isLoaded();
     await browsing.check('block');
+    const known = await nodeBlock(block);
+    await searchFor(known.block_hash);
+    await expect.poll(async () => new URL(page.url()).pathname).toBe(`/block/${block}`);
+    await expect
+      .poll(async () => await figure('hash').getByRole('button').getAttribute('title'))
+      .toContain(BigInt(known.block_hash).toString(16));
+    const events = known.transactions.flatMap(({ receipt }) => receipt.events);
+    expect(await figure('events').textContent()).toBe(countText(events.length));
 
     await searchFor(txhash);
     await page.getByRole('heading', { name: `Transaction ${txhash}` }).waitFor();
@@ -290,6 +321,47 @@ describe('the console in a browser', () => {
     await browsing.check('nfts');
   });
 
+  test('draws the counterparties of an account, and theirs by the keyboard', async () => {
+    const { page } = browsing;
+    await open(`/account/${account}`);
+    await page.getByRole('link', { name: 'Counterparties' }).click();
+    await main().getByLabel('Token').selectOption(ETH);
+    const { count, results } = await api(
+      `/api/transfers/?account=${account}&token=${ETH}&limit=100`,
+      transfers,
+    );
+    expect(count).toBeLessThanOrEqual(100);
+    const amounts = new Map<string, bigint>();
+    for (const { from_address: from, to_address: to, value, is_fee } of results) {
+      const other = from === account ? to : from;
+      if (!is_fee && from !== to) amounts.set(other, (amounts.get(other) ?? 0n) + BigInt(value));
+    }
+    const largest = [...amounts].toSorted(([, a], [, b]) => (a < b ? 1 : -1)).slice(0, 20);
+    expect(largest.length).toBeGreaterThan(1);
+    const shown = async (): Promise<(string | null)[]> =>
+      await Promise.all(
+        (await main().locator('tbody .hex a').all()).map(async (link) => await link.getAttribute('title')),
+      );
+    await expect.poll(shown).toEqual(largest.map(([other]) => other));
+    const nodes = page.locator('.graph .node');
+    expect(await nodes.count()).toBe(1 + largest.length);
+    await browsing.check('counterparties');
+
+    const other = nodes.nth(1);
+    await other.focus();
+    await page.keyboard.press('Enter');
+    await expect.poll(async () => await other.getAttribute('aria-expanded')).toBe('true');
+    expect(await nodes.count()).toBeGreaterThan(1 + largest.length);
+    await expect.poll(shown).toContain(account);
+    // The keyboard stays where it was.
+    expect(await page.evaluate('document.activeElement?.getAttribute("aria-label")')).toBe(
+      await other.getAttribute('aria-label'),
+    );
+    await browsing.check('counterparties-expanded');
+    await page.keyboard.press(' ');
+    await expect.poll(async () => await nodes.count()).toBe(1 + largest.length);
+  });
+
   test('shows the price and the transfers of a token', async () => {
     const token = await api(`/api/tokens/${STRK}/`, z.object({ current_price_usd: z.string() }));
     await open(`/token/${STRK}`);
@@ -340,6 +412,29 @@ describe('the console in a browser', () => {
     await page.locator('.deliveries summary').click();
     await page.getByRole('region', { name: 'Response' }).getByText('thanks').waitFor();
     await browsing.check('webhook');
+  });
+
+  test('shows how the deliveries went, and retries those that failed', async () => {
+    const { page } = browsing;
+    await expect.poll(async () => await figure('success-rate').textContent()).toBe('100.0 %');
+    isReceiverBroken = true;
+    for (const failed of [1, 2]) {
+      await page.getByRole('button', { name: 'Send a test' }).click();
+      await expect.poll(async () => await page.locator('.deliveries .tag.bad').count()).toBe(failed);
+    }
+    await expect.poll(async () => await figure('failed').textContent()).toBe('2');
+    expect(await figure('success-rate').textContent()).toBe('33.3 %');
+    expect(await page.locator('.plot canvas').count()).toBe(2);
+    await browsing.check('webhook-failed');
+    isReceiverBroken = false;
+    received = [];
+    page.once('dialog', (dialog) => void dialog.accept());
+    await page.getByRole('button', { name: 'Retry all failed' }).click();
+    await page.getByText('2 attempts requested').waitFor();
+    await expect.poll(async () => await figure('failed').textContent()).toBe('0');
+    expect(await figure('success-rate').textContent()).toBe('100.0 %');
+    expect(received).toEqual(['/hook', '/hook']);
+    await expect.poll(async () => await page.locator('.deliveries .tag.good').count()).toBe(3);
   });
 
   test('shows admins the pipeline, and that a projector has stopped', async () => {

@@ -325,7 +325,10 @@ export const statusOf = (path: string): number => {
 };
 
 /** Routes with parameters that require a body. */
-const WANTS_BODY: ReadonlySet<string> = new Set(['/api/dapps/vendor-wallets/{id}/update_activity/']);
+const WANTS_BODY: ReadonlySet<string> = new Set([
+  '/api/dapps/vendor-wallets/{id}/update_activity/',
+  '/api/webhooks/{id}/deliveries/retry/',
+]);
 
 /** A text that is looked up: unknown ones are answered 404. */
 export const isLookedUp = ({ name, in: place }: Parameter): boolean =>

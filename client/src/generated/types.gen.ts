@@ -580,6 +580,30 @@ export type IndexerChunk = {
     percent: number | null;
 };
 
+export type Block = {
+    height: number;
+    hash: string;
+    parent_hash: string;
+    timestamp: string;
+    status: 'ACCEPTED_ON_L2' | 'ACCEPTED_ON_L1';
+    transactions: number;
+    events: number;
+    /**
+     * As `/api/transfers/?block=` counts them
+     */
+    transfers: number;
+    /**
+     * Sums of the transfers that are marked as fees, by token
+     */
+    fees: Array<{
+        token_address: string;
+        /**
+         * Raw unsigned integer; a sum may exceed 256 bits
+         */
+        amount: string;
+    }>;
+};
+
 export type SyncBlob = {
     version: number;
     blob: string;
@@ -851,6 +875,28 @@ export type WebhookDelivery = {
     created_at: string;
     last_attempt_at: string | null;
     next_attempt_at: string | null;
+};
+
+export type DeliveryPeriod = {
+    /**
+     * Start of the hour or day
+     */
+    time: string;
+    success: number;
+    pending: number;
+    /**
+     * Waiting for their next attempt
+     */
+    failed: number;
+    dead: number;
+    /**
+     * Milliseconds of the last attempts; null: none has ended
+     */
+    median_ms: number | null;
+    /**
+     * Milliseconds of the last attempts; null: none has ended
+     */
+    p95_ms: number | null;
 };
 
 export type DappCategory = {
@@ -4452,6 +4498,70 @@ export type GetProgressResponses = {
 
 export type GetProgressResponse = GetProgressResponses[keyof GetProgressResponses];
 
+export type GetBlockData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path: {
+        /**
+         * Height, or block hash in any 0x form
+         */
+        block: string;
+    };
+    query?: never;
+    url: '/api/blocks/{block}/';
+};
+
+export type GetBlockErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetBlockError = GetBlockErrors[keyof GetBlockErrors];
+
+export type GetBlockResponses = {
+    /**
+     * OK
+     */
+    200: Block;
+};
+
+export type GetBlockResponse = GetBlockResponses[keyof GetBlockResponses];
+
 export type ReadSyncData = {
     body?: never;
     headers?: {
@@ -5254,6 +5364,78 @@ export type ListDeliveriesResponses = {
 
 export type ListDeliveriesResponse = ListDeliveriesResponses[keyof ListDeliveriesResponses];
 
+export type GetWebhookStatsData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path: {
+        id: number;
+    };
+    query?: {
+        /**
+         * Default 1 hour; in UTC
+         */
+        interval?: '1 hour' | '1 day';
+        /**
+         * ISO 8601, inclusive, UTC by default; 24 hours or days before end_time when absent
+         */
+        start_time?: string;
+        /**
+         * ISO 8601, inclusive, UTC by default; now when absent
+         */
+        end_time?: string;
+    };
+    url: '/api/webhooks/{id}/stats/';
+};
+
+export type GetWebhookStatsErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetWebhookStatsError = GetWebhookStatsErrors[keyof GetWebhookStatsErrors];
+
+export type GetWebhookStatsResponses = {
+    /**
+     * OK
+     */
+    200: {
+        results: Array<DeliveryPeriod>;
+    };
+};
+
+export type GetWebhookStatsResponse = GetWebhookStatsResponses[keyof GetWebhookStatsResponses];
+
 export type RetryDeliveryData = {
     body?: never;
     path: {
@@ -5305,6 +5487,105 @@ export type RetryDeliveryResponses = {
 };
 
 export type RetryDeliveryResponse = RetryDeliveryResponses[keyof RetryDeliveryResponses];
+
+export type RetryDeliveriesData = {
+    body: {
+        /**
+         * ISO 8601, inclusive, UTC by default
+         */
+        start_time: string;
+        /**
+         * ISO 8601, inclusive, UTC by default
+         */
+        end_time: string;
+        /**
+         * The last of the `retried` of the previous response
+         */
+        after?: string;
+    };
+    headers?: {
+        /**
+         * A retry with the same key within 48 hours returns the first response; the same key with another body returns 422
+         */
+        'Idempotency-Key'?: string;
+    };
+    path: {
+        id: number;
+    };
+    query?: never;
+    url: '/api/webhooks/{id}/deliveries/retry/';
+};
+
+export type RetryDeliveriesErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * The body arrived too slowly
+     */
+    408: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
+    /**
+     * The body is too large
+     */
+    413: Error;
+    /**
+     * The body is not JSON
+     */
+    415: Error;
+    /**
+     * The Idempotency-Key was used with another body
+     */
+    422: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type RetryDeliveriesError = RetryDeliveriesErrors[keyof RetryDeliveriesErrors];
+
+export type RetryDeliveriesResponses = {
+    /**
+     * Accepted
+     */
+    202: {
+        /**
+         * Their attempts are due now; newest first
+         */
+        retried: Array<string>;
+        /**
+         * Further deliveries of the period to retry, up to 10,000
+         */
+        remaining: number;
+    };
+};
+
+export type RetryDeliveriesResponse = RetryDeliveriesResponses[keyof RetryDeliveriesResponses];
 
 export type ListCategoriesData = {
     body?: never;

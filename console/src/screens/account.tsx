@@ -3,9 +3,11 @@ import type { JSX } from 'preact';
 import { shortHex } from '../format.ts';
 import { useLoad } from '../loading.ts';
 import { usePlace } from '../router.ts';
+import { asFelt } from '../search.ts';
 import { Loading, Views } from '../ui/parts.tsx';
 import { useTitle } from '../ui/title.ts';
 import { CopyMark } from '../ui/values.tsx';
+import { AccountGraph } from './account-graph.tsx';
 import { AccountHoldings } from './account-holdings.tsx';
 import { AccountNfts } from './account-nfts.tsx';
 import { AccountTransfers } from './account-transfers.tsx';
@@ -39,10 +41,12 @@ export function Account({ address }: { readonly address: string }): JSX.Element 
           [`/account/${address}`, 'holdings', 'Holdings'],
           [`/account/${address}?view=transfers`, 'transfers', 'Transfers'],
           [`/account/${address}?view=nfts`, 'nfts', 'NFTs'],
+          [`/account/${address}?view=graph`, 'graph', 'Counterparties'],
         ]}
       />
       {view === 'transfers' && <AccountTransfers address={address} />}
       {view === 'nfts' && <AccountNfts address={address} />}
+      {view === 'graph' && <AccountGraph address={address} token={asFelt(query.get('token') ?? '')} />}
       {view === 'holdings' && (
         <Loading of={first}>
           {({ begins, opened }) => <AccountHoldings address={address} begins={begins} opened={opened} />}

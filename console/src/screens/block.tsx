@@ -1,15 +1,21 @@
 import type { JSX } from 'preact';
+import type { GetBlockResponses } from 'token-data-service-client';
 
-import { countText } from '../format.ts';
-import { useEndless } from '../loading.ts';
+import { countText, shortHex } from '../format.ts';
+import { orNull, useEndless, useLoad } from '../loading.ts';
 import { transferPage } from '../transfer-page.ts';
 import { Figure, Loading, More, Panel } from '../ui/parts.tsx';
 import { useTitle } from '../ui/title.ts';
+import { TokenAmount } from '../ui/tokens.tsx';
 import { CsvButton, TransferTable } from '../ui/transfers.tsx';
-import { Count, Finality, Time } from '../ui/values.tsx';
+import { CopyMark, Finality, Time } from '../ui/values.tsx';
 
 export function Block({ height }: { readonly height: number }): JSX.Element {
   useTitle(`Block ${height}`);
+  const block = useLoad(
+    async (api, signal) => await orNull(api.getBlock({ path: { block: String(height) }, signal })),
+    [height],
+  );
   const list = useEndless(
     async (api, at, signal) => await transferPage(api, { block: height }, at, signal),
     [height],
@@ -27,16 +33,8 @@ export function Block({ height }: { readonly height: number }): JSX.Element {
           {countText(height + 1)} →
         </a>
       </nav>
-      <Loading of={list}>
-        {({ rows: [first], count, isEstimate }) => (
-          <dl class="figures">
-            <Figure name="Transfers" data-figure="count">
-              <Count value={count} isEstimate={isEstimate} />
-            </Figure>
-            <Figure name="Time">{first === undefined ? '–' : <Time at={first.timestamp} />}</Figure>
-            <Figure name="Finality">{first === undefined ? '–' : <Finality status={first.status} />}</Figure>
-          </dl>
-        )}
+      <Loading of={block}>
+        {(found) => (found === null ? <p class="note">This block is not indexed.</p> : <Facts of={found} />)}
       </Loading>
       <Panel
         title="Transfers"
@@ -54,5 +52,45 @@ export function Block({ height }: { readonly height: number }): JSX.Element {
         <More list={list} />
       </Panel>
     </>
+  );
+}
+
+function Facts({ of }: { readonly of: GetBlockResponses[200] }): JSX.Element {
+  return (
+    <dl class="figures">
+      <Figure name="Time">
+        <Time at={of.timestamp} />
+      </Figure>
+      <Figure name="Finality">
+        <Finality status={of.status} />
+      </Figure>
+      <Figure name="Transactions">{countText(of.transactions)}</Figure>
+      <Figure name="Events" data-figure="events">
+        {countText(of.events)}
+      </Figure>
+      <Figure name="Transfers" data-figure="count">
+        {countText(of.transfers)}
+      </Figure>
+      {of.fees.map(({ token_address, amount }) => (
+        <Figure key={token_address} name="Fees" data-figure="fees">
+          <TokenAmount amount={amount} token={token_address} />
+        </Figure>
+      ))}
+      <Figure name="Hash" data-figure="hash">
+        <BlockHash value={of.hash} />
+      </Figure>
+      <Figure name="Parent">
+        <BlockHash value={of.parent_hash} />
+      </Figure>
+    </dl>
+  );
+}
+
+function BlockHash({ value }: { readonly value: string }): JSX.Element {
+  return (
+    <span class="hex" title={value}>
+      {shortHex(value)}
+      <CopyMark text={value} />
+    </span>
   );
 }

@@ -6,7 +6,7 @@ import { useAction } from '../action.ts';
 import { countText, printable } from '../format.ts';
 import { fieldsOf } from '../forms.ts';
 import { useLoad } from '../loading.ts';
-import { Choice, ErrorNote, Field, Loading, Panel, Table } from '../ui/parts.tsx';
+import { Choice, ErrorNote, Field, Form, Loading, Panel, Table } from '../ui/parts.tsx';
 import { Plot } from '../ui/plot.tsx';
 import { Secret, confirmed } from '../ui/secret.tsx';
 import { useTitle } from '../ui/title.ts';
@@ -186,13 +186,7 @@ function CreateKey({ onCreated }: { readonly onCreated: () => void }): JSX.Eleme
   return (
     <Panel title="Create a key">
       {secret !== null && <Secret name="API key" value={secret} onDone={() => setSecret(null)} />}
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void create.run(event.currentTarget);
-        }}
-      >
+      <Form action={create} submit="Create key" busy="Creating…">
         <Field label="Name" name="name" required maxLength={100} errors={create.errorsOf('name')} />
         <Field
           label="Allowed origins"
@@ -222,11 +216,7 @@ function CreateKey({ onCreated }: { readonly onCreated: () => void }): JSX.Eleme
           hint="Local time. Empty: never"
           errors={create.errorsOf('expires_at')}
         />
-        {create.error !== null && <ErrorNote error={create.error} />}
-        <button type="submit" class="main" disabled={create.isBusy}>
-          {create.isBusy ? 'Creating…' : 'Create key'}
-        </button>
-      </form>
+      </Form>
     </Panel>
   );
 }

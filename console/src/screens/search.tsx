@@ -1,9 +1,8 @@
 import type { JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
 import type { TokenDataClient } from 'token-data-service-client';
-import { ApiError } from 'token-data-service-client';
 
-import { useEndless, useLoad } from '../loading.ts';
+import { orNull, useEndless, useLoad } from '../loading.ts';
 import { navigate, usePlace } from '../router.ts';
 import { classify } from '../search.ts';
 import { Loading, More, Panel } from '../ui/parts.tsx';
@@ -25,7 +24,7 @@ export function Search(): JSX.Element {
       {asked.kind === 'felt' && <Resolve hex={asked.hex} />}
       {asked.kind === 'text' && <Tokens text={asked.text} />}
       {asked.kind === 'none' && (
-        <p>Enter an address, a transaction hash, a block height or a token’s name.</p>
+        <p>Enter an address, the hash of a transaction or block, a block’s height or a token’s name.</p>
       )}
     </>
   );
@@ -35,25 +34,20 @@ export function Search(): JSX.Element {
 function Resolve({ hex }: { readonly hex: string }): JSX.Element {
   const found = useLoad(async (api, signal) => await screenOf(api, hex, signal), [hex]);
   useEffect(() => {
-    if (found.data !== undefined) navigate(`/${found.data}/${hex}`, { replace: true });
-  }, [found.data, hex]);
+    if (found.data !== undefined) navigate(`/${found.data}`, { replace: true });
+  }, [found.data]);
   return <Loading of={found}>{() => null}</Loading>;
 }
 
-async function screenOf(
-  api: TokenDataClient,
-  hex: string,
-  signal: AbortSignal,
-): Promise<'token' | 'tx' | 'account'> {
-  const [token, transaction] = await Promise.all([
-    api.getToken({ path: { address: hex }, signal }).catch((error: unknown) => {
-      if (error instanceof ApiError && error.status === 404) return null;
-      throw error;
-    }),
+async function screenOf(api: TokenDataClient, hex: string, signal: AbortSignal): Promise<string> {
+  const [token, block, transaction] = await Promise.all([
+    orNull(api.getToken({ path: { address: hex }, signal })),
+    orNull(api.getBlock({ path: { block: hex }, signal })),
     api.listTransfers({ query: { txhash: hex, limit: 1 }, signal }),
   ]);
-  if (token !== null) return 'token';
-  return transaction.results.length > 0 ? 'tx' : 'account';
+  if (token !== null) return `token/${hex}`;
+  if (block !== null) return `block/${block.height}`;
+  return `${transaction.results.length > 0 ? 'tx' : 'account'}/${hex}`;
 }
 
 function Tokens({ text }: { readonly text: string }): JSX.Element {

@@ -1,13 +1,14 @@
 import type { JSX } from 'preact';
 
 import { countText, shortHex } from '../format.ts';
-import { useEndless, useLoad } from '../loading.ts';
+import { useEndless } from '../loading.ts';
 import { transferPage } from '../transfer-page.ts';
 import { Figure, Loading, More, Panel } from '../ui/parts.tsx';
 import { useTitle } from '../ui/title.ts';
+import { TokenAmount } from '../ui/tokens.tsx';
 import { CsvButton, TransferTable } from '../ui/transfers.tsx';
 import type { TransferRow } from '../transfer-page.ts';
-import { Amount, CopyMark, Count, Finality, Time, TokenName } from '../ui/values.tsx';
+import { CopyMark, Count, Finality, Time } from '../ui/values.tsx';
 
 export function Transaction({ hash }: { readonly hash: string }): JSX.Element {
   useTitle(`Transaction ${shortHex(hash)}`);
@@ -71,28 +72,11 @@ function Facts({
         <Finality status={of.status} />
       </Figure>
       <Figure name="Fee" data-figure="fee">
-        <Fee amount={of.fee} token={of.fee_unit} />
+        <TokenAmount amount={of.fee} token={of.fee_unit} />
       </Figure>
       <Figure name="Transfers" data-figure="count">
         <Count value={count} isEstimate={isEstimate} />
       </Figure>
     </dl>
-  );
-}
-
-function Fee({ amount, token }: { readonly amount: string; readonly token: string }): JSX.Element {
-  const unit = useLoad(
-    async (api, signal) => await api.getToken({ path: { address: token }, signal }),
-    [token],
-  );
-  return (
-    <>
-      {unit.data === undefined ? (
-        `${amount} units of`
-      ) : (
-        <Amount value={amount} decimals={unit.data.decimals} />
-      )}{' '}
-      <TokenName address={token} symbol={unit.data?.symbol} />
-    </>
   );
 }

@@ -13,6 +13,7 @@ import { useTitle } from '../ui/title.ts';
 import { Hex, Time } from '../ui/values.tsx';
 import { Json, WebhookStatus } from './webhooks.tsx';
 import type { WebhookRow } from './webhooks.tsx';
+import { WebhookStats } from './webhook-stats.tsx';
 
 type Delivery = ListDeliveriesResponses[200]['results'][number];
 type Filter = 'all' | Delivery['status'];
@@ -45,6 +46,7 @@ export function Webhook({ id }: { readonly id: number }): JSX.Element {
           </>
         )}
       </Loading>
+      <WebhookStats id={id} round={round} onRetried={() => setRound(round + 1)} />
       <Deliveries id={id} round={round} />
     </>
   );

@@ -7,7 +7,7 @@ import { countText, printable } from '../format.ts';
 import { fieldsOf } from '../forms.ts';
 import { useLoad } from '../loading.ts';
 import { asFelt } from '../search.ts';
-import { ErrorNote, Field, Loading, Panel, Table } from '../ui/parts.tsx';
+import { ErrorNote, Field, Form, Loading, Panel, Table } from '../ui/parts.tsx';
 import { Secret } from '../ui/secret.tsx';
 import { useTitle } from '../ui/title.ts';
 import { Time } from '../ui/values.tsx';
@@ -87,13 +87,7 @@ function CreateWebhook({ onCreated }: { readonly onCreated: () => void }): JSX.E
   return (
     <Panel title="Create a webhook">
       {secret !== null && <Secret name="Signing secret" value={secret} onDone={() => setSecret(null)} />}
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void create.run(event.currentTarget);
-        }}
-      >
+      <Form action={create} submit="Create webhook" busy="Creating…">
         <Field label="Name" name="name" required maxLength={100} errors={create.errorsOf('name')} />
         <Field label="URL" name="url" type="url" required maxLength={2048} errors={create.errorsOf('url')} />
         <fieldset>
@@ -129,11 +123,7 @@ function CreateWebhook({ onCreated }: { readonly onCreated: () => void }): JSX.E
           hint="US dollars, for price.threshold of the token"
         />
         <Field label="Price below" name="price_below" inputMode="decimal" />
-        {create.error !== null && <ErrorNote error={create.error} />}
-        <button type="submit" class="main" disabled={create.isBusy}>
-          {create.isBusy ? 'Creating…' : 'Create webhook'}
-        </button>
-      </form>
+      </Form>
       <h3>What is sent</h3>
       {catalogue.error !== undefined && <ErrorNote error={catalogue.error} />}
       {catalogue.data

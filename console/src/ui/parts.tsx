@@ -2,6 +2,8 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useId, useRef } from 'preact/hooks';
 import { ApiError } from 'token-data-service-client';
 
+import type { Action } from '../action.ts';
+
 /** What went wrong, as the service says it, with what helps to find it in its log. */
 export function ErrorNote({
   error,
@@ -162,6 +164,36 @@ export function More({
         {list.isLoading ? 'Loading…' : 'More'}
       </button>
     </div>
+  );
+}
+
+/** Fields with the button that does something with them, and why it could not be done. */
+export function Form({
+  action: { run, isBusy, error },
+  submit,
+  busy,
+  children,
+}: {
+  readonly action: Pick<Action<[HTMLFormElement]>, 'run' | 'isBusy' | 'error'>;
+  /** Texts of the button. */
+  readonly submit: string;
+  readonly busy: string;
+  readonly children: ComponentChildren;
+}): JSX.Element {
+  return (
+    <form
+      class="form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void run(event.currentTarget);
+      }}
+    >
+      {children}
+      {error !== null && <ErrorNote error={error} />}
+      <button type="submit" class="main" disabled={isBusy}>
+        {isBusy ? busy : submit}
+      </button>
+    </form>
   );
 }
 

@@ -27,6 +27,8 @@ interface PlotProps {
   readonly points: readonly (PlotPoint | Candle)[];
   readonly kind?: Kind;
   readonly height?: number;
+  /** Of the vertical axis, where values have one; absent: the highest value. */
+  readonly top?: number;
   /** Text of a mark of the vertical axis. */
   readonly axisText?: (value: number) => string;
 }
@@ -94,7 +96,7 @@ function dataOf(points: readonly (PlotPoint | Candle)[], kind: Kind): UPlot.Alig
 }
 
 function optionsOf(
-  { points, kind = 'line', height = 200, axisText = axisNumber }: PlotProps,
+  { points, kind = 'line', height = 200, top, axisText = axisNumber }: PlotProps,
   holder: HTMLElement,
   setAt: (index: number | null) => void,
 ): UPlot.Options {
@@ -122,7 +124,7 @@ function optionsOf(
     cursor: { y: false, points: { show: !isCandles }, drag: { x: true, y: false } },
     scales: {
       x: { range: (_plot, from, to) => timeRange(points, [from, to], kind) },
-      y: { range: (_plot, low, high) => rangeOf(low, high, kind) },
+      y: { range: (_plot, low, high) => rangeOf(low, top ?? high, kind) },
     },
     axes: [
       { ...axis, space: 70, values: (_plot, marks, _axis, _space, step) => timeTexts(marks, step) },

@@ -2,8 +2,9 @@ import type { JSX } from 'preact';
 import type { ListTokensResponses } from 'token-data-service-client';
 
 import { printable } from '../format.ts';
+import { useLoad } from '../loading.ts';
 import { Table } from './parts.tsx';
-import { Hex, TokenName, Usd } from './values.tsx';
+import { Amount, Hex, TokenName, Usd } from './values.tsx';
 
 export type TokenRow = ListTokensResponses[200]['results'][number];
 
@@ -52,5 +53,29 @@ export function TokenTable({
         { title: 'Address', cell: ({ address }) => <Hex value={address} to="token" /> },
       ]}
     />
+  );
+}
+
+/** An amount in a token whose decimals are read first. */
+export function TokenAmount({
+  amount,
+  token,
+}: {
+  readonly amount: string;
+  readonly token: string;
+}): JSX.Element {
+  const unit = useLoad(
+    async (api, signal) => await api.getToken({ path: { address: token }, signal }),
+    [token],
+  );
+  return (
+    <>
+      {unit.data === undefined ? (
+        `${amount} units of`
+      ) : (
+        <Amount value={amount} decimals={unit.data.decimals} />
+      )}{' '}
+      <TokenName address={token} symbol={unit.data?.symbol} />
+    </>
   );
 }

@@ -11,7 +11,7 @@ import { Amount, Finality, Hex, Time, TokenName } from './values.tsx';
 export const keyOfTransfer = ({ block, event_index }: TransferRow): string => `${block}/${event_index}`;
 
 /** Decimals of the value: those of NFTs are counts. */
-const decimalsOf = ({ kind, token_decimals }: TransferRow): number =>
+export const decimalsOf = ({ kind, token_decimals }: TransferRow): number =>
   kind === 'erc721' || kind === 'erc1155' ? 0 : token_decimals;
 
 const columns: Record<

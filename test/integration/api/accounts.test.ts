@@ -451,6 +451,7 @@ describe('Idempotency-Key', () => {
         `patch ${webhook}`,
         `delete ${webhook}`,
         `post ${webhook}test/`,
+        `post ${webhook}deliveries/retry/`,
         `post ${webhook}rotate-secret/`,
         'post /api/dapps/ads/{ad_id}/impression/',
         'post /api/dapps/ads/{ad_id}/click/',

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-import { STRK_TOKEN } from '../../../schemas/felt.ts';
+import { createClickHouse } from '../../../infra/clickhouse/client.ts';
+import { STRK_TOKEN, toFelt } from '../../../schemas/felt.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { Answer, ApiWorld } from '../../support/api-world.ts';
 import {
@@ -16,15 +17,18 @@ import {
   TX1,
   writeSmallChain,
 } from '../../support/small-chain.ts';
+import { aTransfer, hashAt, writeBlocks } from '../../support/transfer-world.ts';
+import type { TableNames } from '../../support/transfer-world.ts';
 
 /** The read endpoints of the chain over HTTP, on real stores, with a small chain that is known by heart. */
 
 let world: ApiWorld;
 let apiKey = '';
+let names: TableNames;
 
 beforeAll(async () => {
   world = await apiWorld();
-  ({ apiKey } = await writeSmallChain(world));
+  ({ apiKey, names } = await writeSmallChain(world));
 });
 
 afterAll(() => world.close());
@@ -414,5 +418,58 @@ describe('GET /api/indexer/progress/', () => {
         totals: { transfers: 6, latest_block_overall: 40 },
       },
     ]);
+  });
+});
+
+describe('GET /api/blocks/{block}/', () => {
+  const block = async (id: string): Promise<Answer> => await get(`/api/blocks/${id}/`);
+
+  it('shows a block by its height, and by its hash in any form', async () => {
+    const ten = {
+      height: 10,
+      hash: hashAt(10),
+      parent_hash: hashAt(9),
+      timestamp: '2023-11-14T22:13:30Z',
+      status: 'ACCEPTED_ON_L1',
+      transactions: 0,
+      events: 0,
+      transfers: 2,
+      fees: [{ token_address: COIN, amount: MAX.toString() }],
+    };
+    for (const id of ['10', '010', hashAt(10), hashAt(10).replace(/^0x0+/, '0X').toUpperCase()]) {
+      const { status, json } = await block(id.replace('0X', '0x'));
+      expect([id, status, json]).toEqual([id, 200, ten]);
+    }
+    const { json: empty } = await block('11');
+    expect([empty.transfers, empty.fees, empty.status]).toEqual([0, [], 'ACCEPTED_ON_L1']);
+    const { json: newest } = await block('40');
+    expect([newest.transfers, newest.fees, newest.status]).toEqual([4, [], 'ACCEPTED_ON_L2']);
+  });
+
+  it('answers 404 for what is no indexed block', async () => {
+    for (const id of ['12', '4294967295', '99999999999', '-1', '1.0', 'x', hashAt(12), COIN, '0x'])
+      expect([id, (await block(id)).status]).toEqual([id, 404]);
+  });
+
+  it('finds the block that replaced a reverted one, and not that', async () => {
+    const clickhouse = createClickHouse(world.env['CLICKHOUSE_URL'] ?? '', { application: 'test' });
+    const [old, replacement] = [toFelt(0xdeadn), toFelt(0xbeefn)];
+    const fee = (amount: bigint) =>
+      aTransfer({ token: COIN, from: ALICE, to: BOB, position: 0, txHash: TX1, amount, isFee: true });
+    const first = { height: 41, hash: old, timestamp: 1_700_000_200, chunk: 'live', transfers: [fee(3n)] };
+    await writeBlocks(clickhouse, [first], { seq: 10, offset: 10 }, names);
+    expect((await block(old)).json).toMatchObject({ height: 41, fees: [{ amount: '3' }] });
+    await writeBlocks(clickhouse, [first], { seq: 11, offset: 11, type: 'block.reverted' }, names);
+    expect([(await block(old)).status, (await block('41')).status]).toEqual([404, 404]);
+    const second = { ...first, hash: replacement, transfers: [fee(4n), { ...fee(5n), position: 1 }] };
+    await writeBlocks(clickhouse, [second], { seq: 12, offset: 12 }, names);
+    await clickhouse.close();
+    expect((await block(old)).status).toBe(404);
+    for (const id of ['41', replacement])
+      expect((await block(id)).json).toMatchObject({
+        hash: replacement,
+        transfers: 2,
+        fees: [{ amount: '9' }],
+      });
   });
 });

@@ -1,6 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto';
 
 import { afterAll, beforeAll, beforeEach, describe, expect, it, test } from 'vitest';
+import { z } from 'zod';
 
 import { createSealing } from '../../../infra/sealing.ts';
 import { secretOf } from '../../../projections/webhooks/queries.ts';
@@ -373,7 +374,9 @@ const everyRoute = (id: number, deliveryId: string): [string, string, unknown?][
   ['POST', of(id, 'rotate-secret/'), { grace_period_seconds: 60 }],
   ['GET', of(id, 'deliveries/')],
   ['GET', of(id, 'deliveries/?page=7')],
+  ['GET', of(id, 'stats/')],
   ['POST', of(id, `deliveries/${deliveryId}/retry/`)],
+  ['POST', of(id, 'deliveries/retry/'), { start_time: '2026-01-01', end_time: '2026-02-01' }],
   ['DELETE', of(id)],
 ];
 
@@ -781,6 +784,90 @@ describe('deliveries', () => {
     expect((await retry(randomUUID())).status).toBe(404);
     expect((await retry('no-uuid')).status).toBe(404);
     expect(await requestsOf(id)).toEqual(asked);
+  });
+
+  it('are counted by hour and day, with the durations of their last attempts', async () => {
+    const { id } = await make();
+    const other = await make();
+    const at = (time: string): number => Date.parse(`2026-03-${time}Z`);
+    const durations = [30, 10, 20, 400, 50];
+    for (const [i, duration_ms] of durations.entries())
+      await deliver(id, { status: 'success', created_at: at('01T10:00:00') + i, duration_ms });
+    await deliver(id, { status: 'dead', created_at: at('01T10:59:59.999'), duration_ms: 9000 });
+    await deliver(id, { status: 'pending', created_at: at('01T11:00:00') });
+    await deliver(id, { status: 'failed', created_at: at('02T00:00:00'), duration_ms: 7, event: 'ping' });
+    await deliver(other.id, { status: 'success', created_at: at('01T10:00:00') });
+    const stats = async (query: string): Promise<Answer['json']> =>
+      (await call('GET', of(id, `stats/?${query}`))).json;
+    const none = { success: 0, pending: 0, failed: 0, dead: 0, median_ms: null, p95_ms: null };
+    const ten = { ...none, time: '2026-03-01T10:00:00.000Z', success: 5, dead: 1 };
+    const eleven = { ...none, time: '2026-03-01T11:00:00.000Z', pending: 1 };
+    const next = { ...none, time: '2026-03-02T00:00:00.000Z', failed: 1, median_ms: 7, p95_ms: 7 };
+    const tenWhole = { ...ten, median_ms: 30, p95_ms: 9000 };
+    expect(await stats('end_time=2026-03-02T01:00:00')).toEqual({
+      results: [tenWhole, eleven, next],
+    });
+    // Both ends are inclusive.
+    expect(await stats('start_time=2026-03-01T10:00:00.001&end_time=2026-03-01T11:00:00')).toEqual({
+      results: [{ ...ten, success: 4, median_ms: 50, p95_ms: 9000 }, eleven],
+    });
+    expect(await stats('interval=1 day&end_time=2026-03-03')).toEqual({
+      results: [{ ...tenWhole, time: '2026-03-01T00:00:00.000Z', pending: 1 }, next],
+    });
+    const backwards = await call('GET', of(id, 'stats/?start_time=2026-03-02&end_time=2026-03-01'));
+    expect([backwards.status, Object.keys(backwards.json.errors)]).toEqual([400, ['start_time']]);
+  });
+
+  it('that failed in a period are retried together, none twice with one key', async () => {
+    const { id } = await make();
+    const other = await make();
+    const at = Date.parse('2026-03-01T10:00:00Z');
+    const period = { start_time: '2026-03-01T10:00:00Z', end_time: '2026-03-01T11:00:00Z' };
+    const among = (created_at: number, status: string, rest = {}) => ({ created_at, status, ...rest });
+    const early = await deliver(id, among(at, 'failed', { event: 'ping' }));
+    const late = await deliver(id, among(at + 3_600_000, 'dead'));
+    const left = [
+      await deliver(id, among(at - 1, 'dead')),
+      await deliver(id, among(at + 3_600_001, 'dead')),
+      await deliver(id, among(at, 'success')),
+      await deliver(id, among(at, 'pending')),
+      await deliver(id, among(at, 'dead', { manual_at: at, due_at: at })),
+      await deliver(other.id, among(at, 'dead')),
+    ];
+    const path = of(id, 'deliveries/retry/');
+    const asked = async (): Promise<string[]> =>
+      z
+        .array(z.object({ delivery_id: z.string() }))
+        .parse(await requestsOf(id))
+        .map((one) => one.delivery_id);
+    const key = randomUUID();
+    const first = await call('POST', path, period, { key });
+    expect([first.status, first.json]).toEqual([202, { retried: [late, early], remaining: 0 }]);
+    expect((await asked()).toSorted()).toEqual([early, late].toSorted());
+    expect((await call('POST', path, period, { key })).json.retried).toEqual([late, early]);
+    expect(await asked()).toHaveLength(2);
+    await call('POST', path, period);
+    expect(await asked()).toHaveLength(4);
+    expect((await asked()).filter((one) => left.includes(one))).toEqual([]);
+    const backwards = await call('POST', path, { start_time: period.end_time, end_time: period.start_time });
+    expect([backwards.status, Object.keys(backwards.json.errors)]).toEqual([400, ['start_time']]);
+  });
+
+  it('that failed are retried a hundred at a time, each once', async () => {
+    const { id } = await make();
+    const at = Date.parse('2026-03-01T10:00:00Z');
+    const made: string[] = [];
+    // Many have the same time, as those of one block.
+    for (let i = 0; i < 130; i += 1)
+      made.push(await deliver(id, { status: 'dead', created_at: at + Math.floor(i / 60) }));
+    const path = of(id, 'deliveries/retry/');
+    const period = { start_time: '2026-03-01T10:00:00Z', end_time: '2026-03-01T11:00:00Z' };
+    const first = (await call('POST', path, period)).json;
+    expect([first.retried.length, first.remaining]).toEqual([100, 30]);
+    const second = (await call('POST', path, { ...period, after: first.retried.at(-1) })).json;
+    expect([second.retried.length, second.remaining]).toEqual([30, 0]);
+    expect(new Set([...first.retried, ...second.retried])).toEqual(new Set(made));
+    expect(await requestsOf(id)).toHaveLength(130);
   });
 
   it('of tests are requested, each with an id of its own', async () => {

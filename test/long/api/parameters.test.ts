@@ -274,6 +274,10 @@ describe('a field of a body', () => {
     },
     '/api/webhooks/': aWebhook,
     '/api/webhooks/{id}/': { name: 'other' },
+    '/api/webhooks/{id}/deliveries/retry/': {
+      start_time: '2026-01-01T00:00:00Z',
+      end_time: '2026-01-02T00:00:00Z',
+    },
     '/api/webhooks/{id}/rotate-secret/': { grace_period_seconds: 60 },
     '/api/admin/projections/{name}/rebuild/': { swap: true },
   };
