@@ -1,61 +1,20 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 
-import { hash } from 'starknet';
 import { describe, expect, test } from 'vitest';
 
 import { parseBlockWithReceipts } from '../../../../pipeline/node/parse.ts';
 import { eventCommitment } from '../../../../schemas/commitment/events.ts';
-import { FELT_PRIME, parseFelt, toFelt } from '../../../../schemas/felt.ts';
-import type { BlockTransaction } from '../../../../schemas/messages/chain-blocks.ts';
-
-type Transactions = Pick<BlockTransaction, 'hash' | 'events'>[];
-
-/** Root of a Patricia tree over any keys, a bit at a time, as the specification of the state tries has it. */
-function genericRoot(leaves: ReadonlyMap<bigint, string>, height: number): string {
-  const node = (keys: readonly bigint[], bits: number): { hash: string; path: bigint; length: number } => {
-    const [only] = keys;
-    if (bits === 0 && only !== undefined) return { hash: leaves.get(only) ?? '', path: 0n, length: 0 };
-    const bit = 1n << BigInt(bits - 1);
-    const sides = [
-      keys.filter((key) => (key & bit) === 0n),
-      keys.filter((key) => (key & bit) !== 0n),
-    ] as const;
-    const empty = sides.findIndex((side) => side.length === 0);
-    if (empty === -1) {
-      const [left, right] = sides.map((side) => finished(node(side, bits - 1)));
-      return { hash: hash.computePoseidonHash(left ?? '', right ?? ''), path: 0n, length: 0 };
-    }
-    const child = node(keys, bits - 1);
-    return {
-      ...child,
-      path: child.path + (empty === 0 ? 1n << BigInt(child.length) : 0n),
-      length: child.length + 1,
-    };
-  };
-  const finished = (of: { hash: string; path: bigint; length: number }): string =>
-    of.length === 0
-      ? of.hash
-      : `0x${((BigInt(hash.computePoseidonHash(of.hash, of.path)) + BigInt(of.length)) % FELT_PRIME).toString(16)}`;
-  return leaves.size === 0 ? '0x0' : finished(node([...leaves.keys()], height));
-}
-
-function independentCommitment(transactions: Transactions): bigint {
-  const events = transactions.flatMap((transaction) =>
-    transaction.events.map((event) => ({ transaction, event })),
-  );
-  const leaves = events.map(({ transaction, event: { from_address, keys, data } }, index) => {
-    const parts = [from_address, transaction.hash, keys.length, ...keys, data.length, ...data];
-    return [BigInt(index), hash.computePoseidonHashOnElements(parts)] as const;
-  });
-  return BigInt(genericRoot(new Map(leaves), 64));
-}
+import { parseFelt, toFelt } from '../../../../schemas/felt.ts';
+import type { Felt } from '../../../../schemas/felt.ts';
+import { independentCommitment } from '../../../support/event-commitment.ts';
+import type { EmittingTransaction } from '../../../support/event-commitment.ts';
 
 const felt = (value: number) => toFelt(BigInt(value));
 
 /** Transactions of 0 to 3 events each, `events` in all, of differing keys and data. */
-function transactionsWith(events: number): Transactions {
-  const transactions: Transactions = [];
+function transactionsWith(events: number): EmittingTransaction<Felt>[] {
+  const transactions: EmittingTransaction<Felt>[] = [];
   for (let index = 0; index < events;) {
     const size = Math.min(transactions.length % 4, events - index);
     transactions.push({
