@@ -64,6 +64,8 @@ const chunkRow = z.object({
   chunk: z.string(),
   blocks: count,
   transfers: count,
+  /** Blocks whose events match the commitment in their header. */
+  verified: count,
   /** Highest height with a transfer; null when none has one. */
   latest_transfer_block: z.int().nullable(),
 });
@@ -71,7 +73,7 @@ export type ChunkTotals = z.infer<typeof chunkRow>;
 
 /** The indexed blocks of each chunk; a chunk without one is missing. */
 export async function chunkTotals(clickhouse: ClickHouse, tables: Tables): Promise<ChunkTotals[]> {
-  const sql = `SELECT chunk, sum(blocks) AS blocks, sum(transfers) AS transfers,
+  const sql = `SELECT chunk, sum(blocks) AS blocks, sum(transfers) AS transfers, sum(verified) AS verified,
       maxOrNullIf(latest_transfer_block, latest_transfer_block != ${MAX_UINT32}) AS latest_transfer_block
     FROM ${tables.table('indexed_block_ranges')} FINAL GROUP BY chunk`;
   return await clickhouse.rows({ name: 'indexed-blocks.chunks', sql, row: chunkRow }, {}, { settings });
