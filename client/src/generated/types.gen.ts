@@ -557,6 +557,10 @@ export type IndexerProgress = {
          * Highest `latest_block`; 0 without a chunk
          */
         latest_block_overall: number;
+        /**
+         * Indexed blocks whose events match the `event_commitment` of their header
+         */
+        verified_blocks: number;
     };
 };
 
