@@ -40,10 +40,6 @@ export function presentProgress(
     totals: {
       transfers: shown.reduce((sum, { transfers }) => sum + transfers, 0),
       latest_block_overall: shown.reduce((highest, chunk) => Math.max(highest, chunk.latest_block), 0),
-      verified_blocks: totals.reduce(
-        (sum, { chunk, verified }) => sum + (chunks.some(({ name }) => name === chunk) ? verified : 0),
-        0,
-      ),
     },
   };
 }

@@ -72,10 +72,16 @@ const chunkRow = z.object({
 export type ChunkTotals = z.infer<typeof chunkRow>;
 
 /** The indexed blocks of each chunk; a chunk without one is missing. */
-export async function chunkTotals(clickhouse: ClickHouse, tables: Tables): Promise<ChunkTotals[]> {
-  const sql = `SELECT chunk, sum(blocks) AS blocks, sum(transfers) AS transfers, sum(verified) AS verified,
+export async function chunkTotals(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Tables,
+): Promise<ChunkTotals[]> {
+  const table = tables.table('indexed_block_ranges');
+  // Version 1, which may be served until the read model is rebuilt, does not count them.
+  const verified = table.startsWith('indexed_block_ranges_v1_') ? '0' : 'sum(verified)';
+  const sql = `SELECT chunk, sum(blocks) AS blocks, sum(transfers) AS transfers, ${verified} AS verified,
       maxOrNullIf(latest_transfer_block, latest_transfer_block != ${MAX_UINT32}) AS latest_transfer_block
-    FROM ${tables.table('indexed_block_ranges')} FINAL GROUP BY chunk`;
+    FROM ${table} FINAL GROUP BY chunk`;
   return await clickhouse.rows({ name: 'indexed-blocks.chunks', sql, row: chunkRow }, {}, { settings });
 }
 

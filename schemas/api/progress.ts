@@ -27,9 +27,6 @@ export const progressAnswer = z
     totals: z.object({
       transfers: z.int().min(0).meta({ description: 'Sum over all chunks' }),
       latest_block_overall: z.int().min(0).meta({ description: 'Highest `latest_block`; 0 without a chunk' }),
-      verified_blocks: z.int().min(0).meta({
-        description: 'Indexed blocks whose events match the `event_commitment` of their header',
-      }),
     }),
   })
   .meta({ id: 'IndexerProgress' });

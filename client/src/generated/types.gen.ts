@@ -557,10 +557,6 @@ export type IndexerProgress = {
          * Highest `latest_block`; 0 without a chunk
          */
         latest_block_overall: number;
-        /**
-         * Indexed blocks whose events match the `event_commitment` of their header
-         */
-        verified_blocks: number;
     };
 };
 
@@ -1522,6 +1518,10 @@ export type ChunkMap = {
         updated_at: string;
         blocks_indexed: number;
         transfers_indexed: number;
+        /**
+         * Indexed blocks whose events match the `event_commitment` of their header
+         */
+        blocks_verified: number;
     }>;
 };
 
