@@ -1,6 +1,6 @@
 /*
  * Generates a WebAssembly module that computes in Starknet's field, because JavaScript has no 64-bit products: BigInt takes
- * a hundred times as long.
+ * thirty times as long.
  *
  * A number is nine limbs of 29 bits, each an i32 in memory, the top one signed. Its value is anything congruent to the
  * felt between -P and 2P, in Montgomery form (times 2^261). Nine products of limbs and the carries fit into an i64.
