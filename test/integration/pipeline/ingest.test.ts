@@ -1,3 +1,6 @@
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
+
 import { afterEach, expect, test } from 'vitest';
 
 import { decodeBlock } from '../../../schemas/decode/index.ts';
@@ -238,6 +241,29 @@ test.each(['changed-event', 'uncounted-event', 'swapped-events'] as const)(
     const messages = await world.read(topics.chainBlocks);
     expect(messages.map(({ block }) => block.event_check)).toEqual(messages.map(() => 'verified'));
     expect(messages).toHaveLength(31);
+  },
+);
+
+const recorded = resolve(process.cwd(), '../shared/blocks');
+const absent = existsSync(recorded) ? '' : 'SKIPPED: ../shared/blocks is absent: ';
+
+test.skipIf(absent !== '')(
+  `${absent}of the recorded blocks, the one of Starknet 0.14 is verified`,
+  async () => {
+    world = await ingestWorld({ recorded: { dir: recorded, rebase: true } });
+    world.start();
+    await until('backfill', async () => (await cursorOf('backfill-000000000-000000003')) === 4);
+    const messages = await world.read(topics.chainBlocks);
+    const checks = messages
+      .toSorted((a, b) => a.block.height - b.block.height)
+      .map(({ block }) => [block.starknet_version, block.event_check]);
+    expect(checks).toHaveLength(4);
+    expect(checks.slice(0, 3).map(([, check]) => check)).toEqual([
+      'old_version',
+      'old_version',
+      'old_version',
+    ]);
+    expect(checks[3]).toEqual(['0.14.1', 'verified']);
   },
 );
 
