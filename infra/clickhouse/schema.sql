@@ -94,12 +94,13 @@ ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (step, start)
 SETTINGS index_granularity = 64, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
-CREATE TABLE indexed_block_ranges_v1_b1
+CREATE TABLE indexed_block_ranges_v2_b1
 (
     `chunk` LowCardinality(String),
     `range` UInt32,
     `blocks` UInt32,
     `transfers` UInt64,
+    `verified` UInt32,
     `first_block` UInt32,
     `last_block` UInt32,
     `latest_transfer_block` UInt32,
@@ -110,7 +111,7 @@ ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (chunk, range)
 SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
-CREATE TABLE indexed_blocks_v1_b1
+CREATE TABLE indexed_blocks_v2_b1
 (
     `block_desc` UInt32,
     `block_hash` FixedString(32),
@@ -121,6 +122,7 @@ CREATE TABLE indexed_blocks_v1_b1
     `events` UInt32,
     `transfers` UInt32,
     `malformed` UInt32,
+    `event_check` LowCardinality(String),
     `tokens` Array(FixedString(32)),
     `log_partition` UInt16,
     `log_offset` UInt64,
@@ -250,7 +252,8 @@ CREATE TABLE token_holder_ranks_v1_b1
     `balance_desc` UInt256,
     `account` FixedString(32),
     `seq` UInt64,
-    `is_deleted` UInt8
+    `is_deleted` UInt8,
+    INDEX live is_deleted TYPE minmax GRANULARITY 1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, balance_desc, account)
@@ -311,7 +314,7 @@ CREATE TABLE token_holders_v1_b1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (token, shard, account)
-SETTINGS index_granularity = 256, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+SETTINGS index_granularity = 64, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
 CREATE TABLE token_stats_v1_b1
 (

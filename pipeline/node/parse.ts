@@ -36,7 +36,10 @@ export function parseBlockWithReceipts(result: unknown, bytes: number): FetchedB
   const events = transactions.reduce((sum, transaction) => sum + transaction.events.length, 0);
   checkCount(body.height, 'transactions', body.transaction_count, transactions.length);
   checkCount(body.height, 'events', body.event_count, events);
-  return { body, status: header.status, bytes };
+  const commitment = block['event_commitment'];
+  const eventCommitment =
+    commitment === undefined || commitment === null ? null : felt(commitment, 'event_commitment');
+  return { body, status: header.status, eventCommitment, bytes };
 }
 
 /** Parses the header of any block answer, and ignores its transactions. */

@@ -24,6 +24,8 @@ export interface BlockHeader extends BlockPoint {
 export interface FetchedBlock {
   readonly body: BlockBody;
   readonly status: BlockStatus;
+  /** The root of its events in the header, not compared with the body; null before specification 0.10. */
+  readonly eventCommitment: Felt | null;
   /** Size of the answer on the wire, which bounds prefetching. */
   readonly bytes: number;
 }

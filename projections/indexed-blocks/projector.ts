@@ -10,23 +10,24 @@ import { chainBlocks } from '../streams.ts';
  */
 const RECOMPUTE_RANGE = `
 INSERT INTO {{indexed_block_ranges}}
-  (chunk, range, blocks, transfers, first_block, last_block, latest_transfer_block, seq, is_deleted)
-SELECT chunk, {range:UInt32}, countIf(indexed) AS found, sumIf(moved, indexed), minIf(height, indexed),
+  (chunk, range, blocks, transfers, verified, first_block, last_block, latest_transfer_block, seq, is_deleted)
+SELECT chunk, {range:UInt32}, countIf(indexed) AS found, sumIf(moved, indexed), countIf(is_verified), minIf(height, indexed),
   maxIf(height, indexed),
   if(countIf(indexed AND moved > 0) = 0, ${MAX_UINT32}, maxIf(height, indexed AND moved > 0)), {offset:UInt64}, found = 0
 FROM (
-  SELECT chunk, ${ascendingSql('block_desc')} AS height, transfers AS moved, true AS indexed
+  SELECT chunk, ${ascendingSql('block_desc')} AS height, transfers AS moved, true AS indexed,
+    event_check = 'verified' AS is_verified
   FROM {{indexed_blocks}} FINAL
   WHERE block_desc BETWEEN {newest_desc:UInt32} AND {oldest_desc:UInt32}
   UNION ALL
-  SELECT chunk, toUInt32(0), toUInt32(0), false FROM {{indexed_block_ranges}} FINAL WHERE range = {range:UInt32}
+  SELECT chunk, toUInt32(0), toUInt32(0), false, false FROM {{indexed_block_ranges}} FINAL WHERE range = {range:UInt32}
 )
 GROUP BY chunk`;
 
 export const indexedBlocks: BlockProjection = {
   kind: 'clickhouse',
   name: 'indexed-blocks',
-  version: 1,
+  version: 2,
   topic: chainBlocks,
   ddl: tableSql(import.meta.url),
   insertLast: true,
@@ -42,6 +43,7 @@ export const indexedBlocks: BlockProjection = {
         { name: 'events', type: 'UInt32' },
         { name: 'transfers', type: 'UInt32' },
         { name: 'malformed', type: 'UInt32' },
+        { name: 'event_check', type: 'LowCardinality(String)' },
         { name: 'tokens', type: 'Array(FixedString(32))' },
         { name: 'log_partition', type: 'UInt16' },
         { name: 'log_offset', type: 'UInt64' },
@@ -64,6 +66,7 @@ export const indexedBlocks: BlockProjection = {
           events: block.transactions.reduce((sum, { events }) => sum + events.length, 0),
           transfers: transfers.length,
           malformed: malformed.length,
+          event_check: block.event_check ?? '',
           tokens: [...new Set(transfers.map(({ token }) => token))],
           log_partition: item.partition,
           log_offset: item.offset,

@@ -64,16 +64,24 @@ const chunkRow = z.object({
   chunk: z.string(),
   blocks: count,
   transfers: count,
+  /** Blocks whose events match the commitment in their header. */
+  verified: count,
   /** Highest height with a transfer; null when none has one. */
   latest_transfer_block: z.int().nullable(),
 });
 export type ChunkTotals = z.infer<typeof chunkRow>;
 
 /** The indexed blocks of each chunk; a chunk without one is missing. */
-export async function chunkTotals(clickhouse: ClickHouse, tables: Tables): Promise<ChunkTotals[]> {
-  const sql = `SELECT chunk, sum(blocks) AS blocks, sum(transfers) AS transfers,
+export async function chunkTotals(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Tables,
+): Promise<ChunkTotals[]> {
+  const table = tables.table('indexed_block_ranges');
+  // Version 1, which may be served until the read model is rebuilt, does not count them.
+  const verified = table.startsWith('indexed_block_ranges_v1_') ? '0' : 'sum(verified)';
+  const sql = `SELECT chunk, sum(blocks) AS blocks, sum(transfers) AS transfers, ${verified} AS verified,
       maxOrNullIf(latest_transfer_block, latest_transfer_block != ${MAX_UINT32}) AS latest_transfer_block
-    FROM ${tables.table('indexed_block_ranges')} FINAL GROUP BY chunk`;
+    FROM ${table} FINAL GROUP BY chunk`;
   return await clickhouse.rows({ name: 'indexed-blocks.chunks', sql, row: chunkRow }, {}, { settings });
 }
 

@@ -9,6 +9,7 @@ CREATE TABLE IF NOT EXISTS {{indexed_blocks}} (
   events UInt32,
   transfers UInt32,
   malformed UInt32,
+  event_check LowCardinality(String),  -- comparison with the event commitment in the header; empty: not compared
   tokens Array(FixedString(32)),  -- those with a transfer in the block, each once
   log_partition UInt16,
   log_offset UInt64,
@@ -27,6 +28,7 @@ CREATE TABLE IF NOT EXISTS {{indexed_block_ranges}} (
   range UInt32,                  -- floor(height / 1024)
   blocks UInt32,
   transfers UInt64,
+  verified UInt32,               -- blocks whose events match their event commitment
   first_block UInt32,
   last_block UInt32,
   latest_transfer_block UInt32,  -- 0xffffffff: no block has a transfer

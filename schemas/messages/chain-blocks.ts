@@ -72,6 +72,14 @@ function isEvent(value: unknown): value is RawEvent {
   );
 }
 
+/**
+ * Whether the events of a block match the commitment in its header. `old_version`: it has another kind of commitment, from
+ * before Starknet 0.13.2. `no_commitment`: the node does not give it. `mismatched`: they differ, on a node whose
+ * commitments had never matched.
+ */
+export const eventCheck = z.enum(['verified', 'old_version', 'no_commitment', 'mismatched']);
+export type EventCheck = z.infer<typeof eventCheck>;
+
 /** A whole block as the node gave it: all transactions with all raw events. */
 export const blockBody = z.object({
   height,
@@ -83,6 +91,8 @@ export const blockBody = z.object({
   /** Counts of the block header; null if the node does not report them (JSON-RPC before 0.10). */
   transaction_count: z.int().nullable(),
   event_count: z.int().nullable(),
+  /** Absent: not checked, as in messages from before there was a check. */
+  event_check: eventCheck.optional(),
   transactions: blockTransactions,
 });
 export type BlockBody = z.infer<typeof blockBody>;

@@ -112,6 +112,7 @@ function countBlocks(
       range,
       blocks: rows.length,
       transfers: rows.reduce((sum, row) => sum + Number(row['transfers']), 0),
+      verified: rows.filter((row) => row['event_check'] === 'verified').length,
       first_block: rows.length === 0 ? 0 : Math.min(...heights),
       last_block: rows.length === 0 ? 0 : Math.max(...heights),
       latest_transfer_block:

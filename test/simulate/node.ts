@@ -67,6 +67,7 @@ export function createSimNode(
         return {
           body: isIncomplete ? withoutLastEvent(body) : body,
           status: header(body).status,
+          eventCommitment: null,
           bytes: 500,
         };
       }),

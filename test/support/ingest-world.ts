@@ -9,6 +9,7 @@ import { createMetrics } from '../../infra/metrics.ts';
 import { createPool } from '../../infra/postgres/client.ts';
 import type { Pool } from '../../infra/postgres/client.ts';
 import { migrate } from '../../infra/postgres/migrate.ts';
+import { createKnownCommitments, withEventChecks } from '../../pipeline/ingest/event-checks.ts';
 import { startIngester } from '../../pipeline/ingest/ingest.ts';
 import type { Ingester } from '../../pipeline/ingest/ingest.ts';
 import { createIngestMetrics } from '../../pipeline/ingest/metrics.ts';
@@ -73,8 +74,15 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
         metrics: createNodeMetrics(registry),
       });
       const publisher = kafka.publisher();
+      const metrics = createIngestMetrics(registry);
       const deps: IngestDeps = {
-        node: client,
+        node: withEventChecks({
+          node: client,
+          commitments: createKnownCommitments(pool),
+          mode: 'auto',
+          metrics,
+          log,
+        }),
         store: createIngestStore(pool),
         publisher,
         standards: createStandards({ node: client, pool, log }),
@@ -82,7 +90,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
         blockLog: createBlockLog(kafka),
         clock: systemClock,
         log,
-        metrics: createIngestMetrics(registry),
+        metrics,
         settings: {
           indexFrom: 0,
           backfillChunkBlocks: 100,

@@ -1564,6 +1564,10 @@ export type ChunkMap = {
         updated_at: string;
         blocks_indexed: number;
         transfers_indexed: number;
+        /**
+         * Indexed blocks whose events match the `event_commitment` of their header
+         */
+        blocks_verified: number;
     }>;
 };
 

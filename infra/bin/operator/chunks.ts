@@ -33,6 +33,7 @@ export async function readChunks({
         updated_at: row.updated_at.toISOString(),
         blocks_indexed: own?.blocks ?? 0,
         transfers_indexed: own?.transfers ?? 0,
+        blocks_verified: own?.verified ?? 0,
       };
     }),
   };

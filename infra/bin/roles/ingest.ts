@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
+import { createKnownCommitments, withEventChecks } from '../../../pipeline/ingest/event-checks.ts';
 import { startIngester } from '../../../pipeline/ingest/ingest.ts';
 import { LEASE_MS } from '../../../pipeline/ingest/lease.ts';
 import { createIngestMetrics } from '../../../pipeline/ingest/metrics.ts';
@@ -22,9 +23,16 @@ export const start: StartRole = async (context) => {
   releasers.push('publisher', () => publisher.close());
   // A publisher connects with its first message: a wrong log-in is reported now.
   await kafka.topicId(topics.chainBlocks);
+  const ingestMetrics = createIngestMetrics(metrics);
   const ingester = startIngester(
     {
-      node,
+      node: withEventChecks({
+        node,
+        commitments: createKnownCommitments(pool),
+        mode: config.verifyEvents,
+        metrics: ingestMetrics,
+        log,
+      }),
       store: createIngestStore(pool),
       publisher,
       standards: createStandards({ node, pool, log }),
@@ -32,7 +40,7 @@ export const start: StartRole = async (context) => {
       blockLog: createBlockLog(kafka),
       clock: systemClock,
       log,
-      metrics: createIngestMetrics(metrics),
+      metrics: ingestMetrics,
       settings: {
         indexFrom: config.indexFrom,
         backfillChunkBlocks: config.backfillChunkBlocks,

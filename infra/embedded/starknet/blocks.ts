@@ -1,7 +1,9 @@
+import { eventCommitment } from '../../../schemas/commitment/events.ts';
+import { toFelt } from '../../../schemas/felt.ts';
 import { createActors, sequencerAt, type Actors } from './actors.ts';
 import type { Density } from './draws.ts';
 import type { ForkTree } from './forks.ts';
-import { createIdCodec, feltOfWords, idTags, mix, seedWord } from './hash.ts';
+import { createIdCodec, feltOfWords, hexOf, idTags, mix, seedWord } from './hash.ts';
 import type { SimTx } from './envelope.ts';
 import { renderGenesis } from './genesis.ts';
 import { renderTx, type Draft, type RenderContext, type TrueMalformed, type TrueTransfer } from './render.ts';
@@ -91,7 +93,7 @@ export function createBlockSource(options: BlockOptions): BlockSource {
         sequencer_address: actors.hex(sequencerAt(height)),
         ...gasPrices(mix(seed, height, salt, 1)),
       },
-      counts: countsOf(words, events, txs.length),
+      counts: countsOf(words, events, txs),
       txs,
       transfers,
       malformed,
@@ -157,17 +159,36 @@ function draftOf(context: RenderContext, schedule: Schedule, forkId: number, hei
 function countsOf(
   words: (n: number) => string,
   events: number,
-  transactions: number,
+  txs: readonly SimTx[],
 ): Record<string, unknown> {
+  let commitment: string | null = null;
   return {
     transaction_commitment: words(12),
-    event_commitment: words(13),
+    /** When the header is served: it takes most of the time of making a block. */
+    get event_commitment() {
+      return (commitment ??= commitmentTo(txs));
+    },
     receipt_commitment: words(14),
     state_diff_commitment: words(15),
     event_count: events,
-    transaction_count: transactions,
+    transaction_count: txs.length,
     state_diff_length: events * 2 + 1,
   };
+}
+
+function commitmentTo(txs: readonly SimTx[]): string {
+  const felt = (hex: string) => toFelt(BigInt(hex));
+  const root = eventCommitment(
+    txs.map(({ hash, events }) => ({
+      hash: felt(hash),
+      events: events.map(({ from_address, keys, data }) => ({
+        from_address: felt(from_address),
+        keys: keys.map(felt),
+        data: data.map(felt),
+      })),
+    })),
+  );
+  return hexOf(BigInt(root));
 }
 
 function gasPrices(chance: number): Record<string, unknown> {

@@ -35,6 +35,9 @@ export const chunksAnswer = z
           updated_at: isoTimestamp,
           blocks_indexed: z.int().min(0),
           transfers_indexed: z.int().min(0),
+          blocks_verified: z.int().min(0).meta({
+            description: 'Indexed blocks whose events match the `event_commitment` of their header',
+          }),
         }),
       )
       .meta({ description: 'Lowest first' }),

@@ -109,7 +109,7 @@ async function fillHolders(stores: Stores, holders: number): Promise<void> {
   await insert(
     'indexed_blocks',
     `SELECT 4294967295 - ${blockHeight}, ${made(`concat('block ', toString(number))`)}, ${made(`concat('block ', toString(number - 1))`)},
-       ${FIRST_TIME} + 30 * number, 'bench', 1, 1, 1, 0, [], 0, number, 1, 0 FROM numbers(${blocks})`,
+       ${FIRST_TIME} + 30 * number, 'bench', 1, 1, 1, 0, '', [], 0, number, 1, 0 FROM numbers(${blocks})`,
   );
   await insert(
     'token_holders_due',

@@ -151,6 +151,7 @@ test('the map of chunks shows indexed heights and the cursor of each chunk', asy
         // The messages of the test are all of `live`.
         blocks_indexed: 9,
         transfers_indexed: 9 * 2 * TRANSACTIONS,
+        blocks_verified: 5,
       },
     ]);
   });

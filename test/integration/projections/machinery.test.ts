@@ -262,7 +262,7 @@ describe('a start refuses', () => {
 
   test('a program of another version', async () => {
     await expect(
-      openBuild(world.pool, world.clickhouse, { ...indexedBlocks, version: 2 }),
+      openBuild(world.pool, world.clickhouse, { ...indexedBlocks, version: indexedBlocks.version + 1 }),
     ).rejects.toMatchObject({ code: 'VERSION_MISMATCH' });
   });
 });

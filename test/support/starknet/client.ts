@@ -15,6 +15,7 @@ export type Block = {
   block_number: number;
   timestamp: number;
   sequencer_address: string;
+  event_commitment: string;
   event_count: number;
   transaction_count: number;
   transactions: {

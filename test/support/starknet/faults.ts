@@ -20,6 +20,9 @@ export const faultSchema = z.object({
     'truncated', // half of the JSON
     'null-result',
     'missing-events', // one event missing, under the full count
+    'uncounted-event', // one event missing, and the count lowered
+    'changed-event', // another value in one event
+    'swapped-events', // two events of a transaction in the other order
     'missing-transactions', // one transaction missing, under the full count
     'wrong-parent', // a parent hash that no block has
     'two-forks', // every other call is answered from `fork` (default: the parent of the canonical fork)
@@ -164,19 +167,35 @@ function spoil(result: unknown, strikes: readonly Strike[]): unknown {
     if (fault.kind === 'wrong-parent') spoilt = { ...spoilt, parent_hash: '0xbad' };
     if (fault.kind === 'missing-transactions')
       spoilt = { ...spoilt, transactions: transactions.slice(0, -1) };
-    if (fault.kind === 'missing-events') spoilt = { ...spoilt, transactions: withoutOneEvent(transactions) };
+    const edit = eventEdits[fault.kind];
+    if (edit !== undefined) spoilt = { ...spoilt, transactions: editEvents(transactions, edit) };
+    if (fault.kind === 'uncounted-event') spoilt = { ...spoilt, event_count: (spoilt.event_count ?? 0) - 1 };
   }
   return spoilt;
 }
 
-const blockLike = z.looseObject({ transactions: z.array(z.unknown()) });
-const withEvents = z.looseObject({ receipt: z.looseObject({ events: z.array(z.unknown()).min(1) }) });
+const blockLike = z.looseObject({ transactions: z.array(z.unknown()), event_count: z.int().optional() });
+const rawEvent = z.object({ from_address: z.string(), keys: z.array(z.string()), data: z.array(z.string()) });
+const withEvents = z.looseObject({ receipt: z.looseObject({ events: z.array(rawEvent).min(1) }) });
 
-function withoutOneEvent(transactions: readonly unknown[]): unknown[] {
-  const last = transactions.findLastIndex((tx) => withEvents.safeParse(tx).success);
+type EditEvents = (events: readonly z.infer<typeof rawEvent>[]) => unknown[];
+
+const eventEdits: Partial<Record<Fault['kind'], EditEvents>> = {
+  'missing-events': (events) => events.slice(0, -1),
+  'uncounted-event': (events) => events.slice(0, -1),
+  'changed-event': (events) =>
+    events.map((event, i) => (i === 0 ? { ...event, data: [...event.data.slice(0, -1), '0x1234'] } : event)),
+  'swapped-events': ([first, second, ...others]) => [second, first, ...others],
+};
+
+/** Edits the events of the last transaction that has more than one, or the last that has any. */
+function editEvents(transactions: readonly unknown[], edit: EditEvents): unknown[] {
+  const sizes = transactions.map((tx) => withEvents.safeParse(tx).data?.receipt.events.length ?? 0);
+  const several = sizes.findLastIndex((size) => size > 1);
+  const last = several === -1 ? sizes.findLastIndex((size) => size > 0) : several;
   return transactions.map((tx, i) => {
     if (i !== last) return tx;
     const { receipt, ...rest } = withEvents.parse(tx);
-    return { ...rest, receipt: { ...receipt, events: receipt.events.slice(0, -1) } };
+    return { ...rest, receipt: { ...receipt, events: edit(receipt.events) } };
   });
 }

@@ -43,8 +43,12 @@ export type Prepared = {
 export async function openPrepared(dir: string, chain: ScriptedChain, ledger: Ledger): Promise<Prepared> {
   const head = chain.head();
   const first = ledger.at(Math.min(head, 1));
-  // A block's hash depends on seed and density, its timestamp on the other options that appear in the JSON.
-  const identity = sha256(`${chain.block(head).hash}:${String(first?.header['timestamp'])}:${head}`)
+  // A block's hash depends on seed and density, its timestamp on the other options that appear in the JSON. A file of
+  // another program may have other commitments.
+  const { timestamp, event_commitment } = { ...first?.header, ...first?.counts };
+  const identity = sha256(
+    `${chain.block(head).hash}:${String(timestamp)}:${String(event_commitment)}:${head}`,
+  )
     .toString('hex')
     .slice(0, 24);
   const dataFile = join(dir, `${identity}.blocks`);

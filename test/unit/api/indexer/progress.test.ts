@@ -8,6 +8,7 @@ const totals = (chunk: string, transfers: number, latest: number | null) => ({
   chunk,
   blocks: 1,
   transfers,
+  verified: 0,
   latest_transfer_block: latest,
 });
 

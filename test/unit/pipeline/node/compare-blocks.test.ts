@@ -18,7 +18,12 @@ const inLog = (height: number): ComparedBlock => {
   return { height, hash, transactions: 1, events: 1 };
 };
 const honest: ComparedNode = {
-  getBlockWithReceipts: async (id) => ({ body: blockAt(Number(id)), status: 'ACCEPTED_ON_L1', bytes: 500 }),
+  getBlockWithReceipts: async (id) => ({
+    body: blockAt(Number(id)),
+    status: 'ACCEPTED_ON_L1',
+    eventCommitment: null,
+    bytes: 500,
+  }),
   getBlockTransactionCount: async () => 1,
 };
 async function* heights(from: number, to: number, at: (height: number) => void = () => {}) {

@@ -47,6 +47,7 @@ describe('parseBlockWithReceipts', () => {
   test('normalises felts to padded lower case and fees to decimal', () => {
     expect(parseBlockWithReceipts(block(), 123)).toEqual({
       status: 'ACCEPTED_ON_L2',
+      eventCommitment: null,
       bytes: 123,
       body: {
         height: 7,
@@ -172,6 +173,13 @@ describe('parseBlockWithReceipts', () => {
   test('keeps counts that match the body', () => {
     const { body } = parseBlockWithReceipts(block({ transaction_count: 1, event_count: 1 }), 1);
     expect([body.transaction_count, body.event_count]).toEqual([1, 1]);
+  });
+
+  test('normalises the event commitment, which a node may leave out', () => {
+    const commitmentOf = (given: Json) => parseBlockWithReceipts(block(given), 1).eventCommitment;
+    expect(commitmentOf({ event_commitment: '0xAB' })).toBe(`0x${'0'.repeat(62)}ab`);
+    expect(commitmentOf({ event_commitment: null })).toBeNull();
+    expect(() => commitmentOf({ event_commitment: 7 })).toThrow('event_commitment: not a felt');
   });
 });
 

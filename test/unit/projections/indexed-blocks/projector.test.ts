@@ -18,6 +18,7 @@ test('stores what a block holds and where the log has it', () => {
       events: 6,
       transfers: 6,
       malformed: 0,
+      event_check: '',
       tokens: [COIN, STRK_TOKEN, ART, ITEMS, RIDDLE],
       log_partition: 3,
       log_offset: 7,
@@ -25,6 +26,11 @@ test('stores what a block holds and where the log has it', () => {
       is_deleted: 0,
     },
   ]);
+});
+
+test('stores whether the events match their commitment', () => {
+  const block = { ...sampleBlock, event_check: 'verified' } as const;
+  expect(rowsOf(indexedBlocks, { ...sampleMessage, block })).toMatchObject([{ event_check: 'verified' }]);
 });
 
 testBlockProjection(indexedBlocks);

@@ -79,6 +79,23 @@ describe('faults', () => {
     });
   });
 
+  test.each(['uncounted-event', 'changed-event', 'swapped-events'] as const)(
+    '%s changes events under their true commitment',
+    (kind) =>
+      run({ kind, times: 1 }, async (url) => {
+        const events = (block: Block) =>
+          block.transactions.flatMap(({ receipt }) => receipt.events.map((event) => JSON.stringify(event)));
+        const spoilt = await blockAt(url, 'latest');
+        const whole = await blockAt(url, 'latest');
+        expect(spoilt.event_commitment).toBe(whole.event_commitment);
+        expect(events(spoilt)).toHaveLength(spoilt.event_count);
+        expect(spoilt.event_count).toBe(whole.event_count - (kind === 'uncounted-event' ? 1 : 0));
+        expect(events(spoilt)).not.toEqual(events(whole));
+        const isReordered = events(spoilt).toSorted().join() === events(whole).toSorted().join();
+        expect(isReordered).toBe(kind === 'swapped-events');
+      }),
+  );
+
   test('wrong-parent replaces the parent hash', () =>
     run({ kind: 'wrong-parent', times: 1 }, async (url) => {
       expect((await blockAt(url, 'latest')).parent_hash).toBe('0xbad');

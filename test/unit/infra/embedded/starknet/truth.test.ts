@@ -7,6 +7,7 @@ import { layoutNames } from '../../../../../infra/embedded/starknet/layouts.ts';
 import { chainOptionsOf } from '../../../../../infra/embedded/starknet/node.ts';
 import { selectors } from '../../../../../infra/embedded/starknet/selectors.ts';
 import { tokenAt, tokenTable, tokens } from '../../../../../infra/embedded/starknet/tokens.ts';
+import { independentCommitment } from '../../../../support/event-commitment.ts';
 
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
@@ -42,6 +43,13 @@ describe('a chain of 3,000 blocks with forks', () => {
       ]);
       for (const tx of block.txs) expect(tx.receipt['events']).toBe(tx.events);
     }
+  });
+
+  test('has the commitment to its events in its headers', () => {
+    const sample = blocks.filter(({ height }) => [1, 2, 500, 2999].includes(height));
+    expect(sample).toHaveLength(4);
+    for (const { counts, txs } of sample)
+      expect(BigInt(String(counts['event_commitment']))).toBe(independentCommitment(txs));
   });
 
   test('uses every layout within 1,000 blocks', () => {

@@ -60,6 +60,7 @@ async function createTestRepairer({
       getBlockWithReceipts: async (id) => ({
         body: body(Number(id)),
         status: 'ACCEPTED_ON_L1',
+        eventCommitment: null,
         bytes: 500,
       }),
     },

@@ -1,0 +1,86 @@
+import { expect, test } from 'vitest';
+
+import { createLogger } from '../../../../infra/log.ts';
+import { createMetrics } from '../../../../infra/metrics.ts';
+import { withEventChecks } from '../../../../pipeline/ingest/event-checks.ts';
+import type { EventCheckDeps } from '../../../../pipeline/ingest/event-checks.ts';
+import { createIngestMetrics } from '../../../../pipeline/ingest/metrics.ts';
+import type { FetchedBlock } from '../../../../pipeline/node/types.ts';
+import { eventCommitment } from '../../../../schemas/commitment/events.ts';
+import { STRK_TOKEN, ZERO_FELT, toFelt } from '../../../../schemas/felt.ts';
+import { makeBlock, transferEvent } from '../../../support/chain-messages.ts';
+
+const never = () => Promise.reject(new Error('not expected'));
+const event = transferEvent(STRK_TOKEN, toFelt(1n), toFelt(2n), 3n);
+
+function fetched(height: number, isTrue: boolean, events = 1): FetchedBlock {
+  const body = makeBlock({ height, transactions: [{ events: Array.from({ length: events }, () => event) }] });
+  const commitment = isTrue ? eventCommitment(body.transactions) : toFelt(0xbadn);
+  return { body, status: 'ACCEPTED_ON_L2', eventCommitment: commitment, bytes: 1 };
+}
+
+/** What the ingester gets of each block: the outcome, or the code of the error. */
+async function outcomes(
+  blocks: readonly FetchedBlock[],
+  mode: EventCheckDeps['mode'],
+  known = { isHeld: false },
+): Promise<(string | undefined)[]> {
+  const node = withEventChecks({
+    node: {
+      chainId: never,
+      specVersion: never,
+      blockHashAndNumber: never,
+      getBlockHeader: never,
+      l1Accepted: never,
+      getBlockWithReceipts: async (id) => blocks[Number(id)] ?? (await never()),
+    },
+    commitments: {
+      hold: async () => known.isHeld,
+      markHeld: async () => void (known.isHeld = true),
+    },
+    mode,
+    metrics: createIngestMetrics(createMetrics('test')),
+    log: createLogger('test', 'silent'),
+  });
+  const found = [];
+  for (const index of blocks.keys())
+    found.push(
+      await node.getBlockWithReceipts(index).then(
+        ({ body }) => body.event_check,
+        (error) => `${error.code}, retryable: ${error.retryable}`,
+      ),
+    );
+  return found;
+}
+
+const REFUSED = 'BLOCK_MISMATCHED, retryable: true';
+
+test('records a mismatch until a block has matched, and refuses it from then on', async () => {
+  const known = { isHeld: false };
+  const blocks = [fetched(0, false), fetched(1, true), fetched(2, false), fetched(3, true)];
+  expect(await outcomes(blocks, 'auto', known)).toEqual(['mismatched', 'verified', REFUSED, 'verified']);
+  // A process that starts later.
+  expect(await outcomes([fetched(4, false)], 'auto', known)).toEqual([REFUSED]);
+});
+
+test('learns nothing from a block without events, whose commitment is zero on any chain', async () => {
+  const empty = fetched(0, true, 0);
+  expect(empty.eventCommitment).toBe(ZERO_FELT);
+  expect(await outcomes([empty, fetched(1, false)], 'auto')).toEqual(['verified', 'mismatched']);
+});
+
+test('refuse refuses the first block already, record none, and off compares nothing', async () => {
+  const blocks = [fetched(0, false), fetched(1, true), fetched(2, false)];
+  expect(await outcomes(blocks, 'refuse')).toEqual([REFUSED, 'verified', REFUSED]);
+  expect(await outcomes(blocks, 'record')).toEqual(['mismatched', 'verified', 'mismatched']);
+  expect(await outcomes(blocks, 'off')).toEqual([undefined, undefined, undefined]);
+});
+
+test('compares one block in sixteen where 64 did not match, and every block again once one matches', async () => {
+  const blocks = Array.from({ length: 140 }, (_, height) => fetched(height, height === 128));
+  const found = await outcomes(blocks, 'auto');
+  expect(found.slice(0, 64)).toEqual(Array.from({ length: 64 }, () => 'mismatched'));
+  const compared = [...found.keys()].filter((height) => height >= 64 && found[height] !== undefined);
+  expect(compared).toEqual([64, 80, 96, 112, ...Array.from({ length: 12 }, (_, index) => 128 + index)]);
+  expect(found.slice(128)).toEqual(['verified', ...Array.from({ length: 11 }, () => REFUSED)]);
+});
