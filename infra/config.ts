@@ -47,7 +47,7 @@ const nameServers = list.pipe(
 );
 
 const SASL_MECHANISMS = ['plain', 'scram-sha-256', 'scram-sha-512'] as const;
-const VERIFY_EVENTS = ['auto', 'refuse', 'record', 'off'] as const;
+const VERIFY_EVENTS = ['auto', 'all', 'refuse', 'record', 'off'] as const;
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const;
 
 interface Setting<T> {
@@ -250,7 +250,7 @@ export const settings = {
     'VERIFY_EVENTS',
     z.enum(VERIFY_EVENTS, `must be one of ${VERIFY_EVENTS.join(', ')}`),
     'auto',
-    'comparison of the events of each block with the event_commitment of its header: auto refuses a block that does not match once one with events has matched, refuse always does, record never does, off compares nothing',
+    'comparison of the events of each block with the event_commitment of its header: auto compares the newest blocks, and one in sixteen in a backfill; all compares every block; both refuse a block that does not match once one with events has matched; refuse always does, record never does, off compares nothing',
   ),
   headPollMs: setting(
     'HEAD_POLL_MS',

@@ -12,8 +12,11 @@ import type { IngestNode } from './ports.ts';
 export interface EventCheckDeps {
   readonly node: IngestNode;
   readonly commitments: KnownCommitments;
-  /** `auto`: a mismatched block is refused once the commitments of the chain are known to hold, and recorded before. */
-  readonly mode: 'auto' | 'refuse' | 'record' | 'off';
+  /**
+   * `auto` and `all`: a mismatched block is refused once the commitments of the chain are known to hold, and recorded before.
+   * `auto` compares one block in sixteen far below the newest, for the speed of a backfill.
+   */
+  readonly mode: 'auto' | 'all' | 'refuse' | 'record' | 'off';
   readonly metrics: Pick<IngestMetrics, 'eventChecks'>;
   readonly log: Logger;
 }
@@ -38,9 +41,11 @@ export function createKnownCommitments(db: Sql): KnownCommitments {
   };
 }
 
-/** So many mismatches without a match show a chain whose commitments are of another kind. Then one block in so many is compared. */
+/** So many mismatches without a match show a chain whose commitments are of another kind. */
 const STRANGE_AFTER = 64;
-const STRANGE_EVERY = 16;
+/** Blocks below the newest that `auto` compares each. */
+const LATEST = 64;
+const SAMPLED_EVERY = 16;
 
 /**
  * A node whose blocks are compared with the event commitments of their headers, and carry the outcome.
@@ -53,6 +58,8 @@ export function withEventChecks({ node, commitments, mode, metrics, log }: Event
   if (mode === 'off') return node;
   let isKnown = false;
   let mismatches = 0;
+  /** The highest height that the node has reported. */
+  let newest = 0;
 
   const hold = async (): Promise<boolean> => (isKnown ||= await commitments.hold());
   const learn = async (): Promise<void> => {
@@ -62,8 +69,11 @@ export function withEventChecks({ node, commitments, mode, metrics, log }: Event
     log.info('event commitments match: blocks that do not match theirs are refused');
   };
 
-  const isLeftOut = async (height: number): Promise<boolean> =>
-    mismatches >= STRANGE_AFTER && height % STRANGE_EVERY !== 0 && mode !== 'refuse' && !(await hold());
+  const isLeftOut = async (height: number): Promise<boolean> => {
+    if (height % SAMPLED_EVERY === 0) return false;
+    if (mode === 'auto' && height < newest - LATEST) return true;
+    return mismatches >= STRANGE_AFTER && mode !== 'refuse' && !(await hold());
+  };
 
   const check = async (block: FetchedBlock): Promise<FetchedBlock> => {
     const { body, ...rest } = block;
@@ -72,7 +82,7 @@ export function withEventChecks({ node, commitments, mode, metrics, log }: Event
     const { height, hash, transactions } = body;
     if (outcome === 'verified' && transactions.some(({ events }) => events.length > 0)) await learn();
     if (outcome === 'mismatched') {
-      const isRefused = mode === 'refuse' || (mode === 'auto' && (await hold()));
+      const isRefused = mode === 'refuse' || (mode !== 'record' && (await hold()));
       if (isRefused) {
         metrics.eventChecks.inc({ outcome: 'refused' });
         throw mismatched(height, hash);
@@ -86,6 +96,11 @@ export function withEventChecks({ node, commitments, mode, metrics, log }: Event
   };
   return {
     ...node,
+    async blockHashAndNumber(...args) {
+      const found = await node.blockHashAndNumber(...args);
+      newest = Math.max(newest, found?.height ?? 0);
+      return found;
+    },
     getBlockWithReceipts: async (id, options) => await check(await node.getBlockWithReceipts(id, options)),
   };
 }

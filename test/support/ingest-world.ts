@@ -79,7 +79,7 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
         node: withEventChecks({
           node: client,
           commitments: createKnownCommitments(pool),
-          mode: 'auto',
+          mode: 'all',
           metrics,
           log,
         }),

@@ -24,12 +24,13 @@ async function outcomes(
   blocks: readonly FetchedBlock[],
   mode: EventCheckDeps['mode'],
   known = { isHeld: false },
+  head?: number,
 ): Promise<(string | undefined)[]> {
   const node = withEventChecks({
     node: {
       chainId: never,
       specVersion: never,
-      blockHashAndNumber: never,
+      blockHashAndNumber: async () => ({ height: head ?? 0, hash: ZERO_FELT }),
       getBlockHeader: never,
       l1Accepted: never,
       getBlockWithReceipts: async (id) => blocks[Number(id)] ?? (await never()),
@@ -42,6 +43,7 @@ async function outcomes(
     metrics: createIngestMetrics(createMetrics('test')),
     log: createLogger('test', 'silent'),
   });
+  if (head !== undefined) await node.blockHashAndNumber();
   const found = [];
   for (const index of blocks.keys())
     found.push(
@@ -83,4 +85,14 @@ test('compares one block in sixteen where 64 did not match, and every block agai
   const compared = [...found.keys()].filter((height) => height >= 64 && found[height] !== undefined);
   expect(compared).toEqual([64, 80, 96, 112, ...Array.from({ length: 12 }, (_, index) => 128 + index)]);
   expect(found.slice(128)).toEqual(['verified', ...Array.from({ length: 11 }, () => REFUSED)]);
+});
+
+test('auto compares the newest 64 blocks and one in sixteen of those below, all compares each', async () => {
+  const blocks = Array.from({ length: 200 }, (_, height) => fetched(height, true));
+  const compared = (found: readonly (string | undefined)[]): number[] =>
+    [...found.keys()].filter((height) => found[height] === 'verified');
+  const sampled = [0, 16, 32, 48, 64, 80, 96, 112, 128];
+  const latest = Array.from({ length: 65 }, (_, index) => 135 + index);
+  expect(compared(await outcomes(blocks, 'auto', { isHeld: true }, 199))).toEqual([...sampled, ...latest]);
+  expect(compared(await outcomes(blocks, 'all', { isHeld: true }, 199))).toHaveLength(200);
 });
