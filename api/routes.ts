@@ -2,7 +2,7 @@ import type { ObjectStore } from '../infra/object-store/store.ts';
 import type { Sql } from '../infra/postgres/client.ts';
 import { accountStatsRoute } from './analytics/account-routes.ts';
 import { holdersRoute } from './analytics/holder-routes.ts';
-import { chainStatsRoute, tokenStatsRoute } from './analytics/stats-routes.ts';
+import { statsRoutes } from './analytics/stats-routes.ts';
 import { apiKeyRoutes } from './accounts/api-key-routes.ts';
 import { sessionRoutes } from './accounts/session-routes.ts';
 import { verificationRoutes } from './admin/verification-routes.ts';
@@ -87,9 +87,8 @@ export function apiRoutes(deps: RouteDeps): Route[] {
     ...pastPriceRoutes(deps),
     ...tokenRoutes(deps),
     holdersRoute(deps),
-    tokenStatsRoute(deps),
+    ...statsRoutes(deps),
     accountStatsRoute(deps),
-    chainStatsRoute(deps),
     ...nftMetadataRoutes(deps),
     ...nftOwnershipRoutes(deps),
     ...indexerRoutes(deps),

@@ -250,7 +250,7 @@ export const settings = {
     'VERIFY_EVENTS',
     z.enum(VERIFY_EVENTS, `must be one of ${VERIFY_EVENTS.join(', ')}`),
     'auto',
-    'comparison of the events of each block with the event_commitment of its header: auto compares the newest blocks, and one in sixteen in a backfill; all compares every block; both refuse a block that does not match once one with events has matched; refuse always does, record never does, off compares nothing',
+    'which blocks are compared with the event_commitment of their header: auto, all, refuse, record or off, see docs/operations.md',
   ),
   headPollMs: setting(
     'HEAD_POLL_MS',

@@ -15,7 +15,7 @@ import type { ServedBuilds } from '../../projections/served.ts';
 import { chainStatsAnswer, tokenStatsAnswer } from '../../schemas/api/analytics.ts';
 import type { ClickHouseFor } from '../http/clickhouse.ts';
 import { invalidInput } from '../http/errors.ts';
-import { address, timestamp } from '../http/params.ts';
+import { address, hoursOrDays } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { iso } from '../http/times.ts';
@@ -36,21 +36,17 @@ const DEFAULT_PERIODS = 30;
 const TOP_TOKENS = 10;
 const NOT_AS_OF = 'Hours and days are counted up to the newest block; end_time leaves out later ones.';
 
-const periodsQuery = z.object({
-  interval: z
-    .enum(['1 hour', '1 day'], { error: 'Must be one of: 1 hour, 1 day.' })
-    .optional()
-    .meta({ description: 'Default 1 hour; in UTC' }),
-  start_time: timestamp(
-    `ISO 8601, inclusive, UTC by default; ${DEFAULT_PERIODS} hours or days before end_time when absent`,
-  ).optional(),
-  end_time: timestamp('ISO 8601, inclusive, UTC by default; now when absent').optional(),
-});
+const periodsQuery = hoursOrDays(DEFAULT_PERIODS);
 
 const WHICH = `Of the hours or days that begin between the two times, inclusive, at most ${MAX_PERIODS.toLocaleString('en')}. The one of the newest block goes up to that block.`;
 
-export function tokenStatsRoute({ clickhouseFor, now }: StatsRouteDeps): Route {
+/** Statistics of a token and of the chain. */
+export function statsRoutes({ clickhouseFor, now }: StatsRouteDeps): Route[] {
   const periodsOf = periodReader(now);
+  return [tokenStatsRoute(clickhouseFor, periodsOf), chainStatsRoute(clickhouseFor, periodsOf)];
+}
+
+function tokenStatsRoute(clickhouseFor: ClickHouseFor, periodsOf: PeriodReader): Route {
   return defineRoute({
     id: 'getTokenStats',
     method: 'GET',
@@ -89,8 +85,7 @@ export function tokenStatsRoute({ clickhouseFor, now }: StatsRouteDeps): Route {
   });
 }
 
-export function chainStatsRoute({ clickhouseFor, now }: StatsRouteDeps): Route {
-  const periodsOf = periodReader(now);
+function chainStatsRoute(clickhouseFor: ClickHouseFor, periodsOf: PeriodReader): Route {
   return defineRoute({
     id: 'getChainStats',
     method: 'GET',
@@ -129,36 +124,34 @@ export function chainStatsRoute({ clickhouseFor, now }: StatsRouteDeps): Route {
 const lateness = (coverage: Coverage | null): { complete?: false } =>
   coverage?.isLate === true ? { complete: false } : {};
 
-interface AskedPeriods {
-  readonly read: PeriodsRead;
+/** What the answers of one interval have in common. */
+interface Present extends Pick<PeriodsRead, 'presentFrom'> {
+  /** The block that the periods before cover. */
   readonly coverage: Coverage | null;
 }
 
-type PeriodsOf = (
+type PeriodReader = (
   clickhouse: ClickHouse,
   served: ServedBuilds,
   query: z.output<typeof periodsQuery>,
-) => Promise<AskedPeriods>;
+) => Promise<{ readonly read: PeriodsRead; readonly coverage: Coverage | null }>;
 
-/** The asked periods, which of them to compute, and the block that the others cover. @throws 400 for too many */
-function periodReader(now: () => number): PeriodsOf {
-  const kept = keepWhileUnchanged<Omit<AskedPeriods, 'read'> & Pick<PeriodsRead, 'presentFrom'>>(now);
+/** Reads which of the asked periods to compute, and the block that the others cover. @throws 400 for too many */
+function periodReader(now: () => number): PeriodReader {
+  const kept = keepWhileUnchanged<Present>(now);
   return async (clickhouse, served, query) => {
     const bounds = boundsOf(query, now());
+    const { step } = bounds;
     const { presentFrom, coverage } = await kept(
       served,
-      bounds.step,
-      async () => await presentOf(clickhouse, served, bounds.step),
+      step,
+      async () => await presentOf(clickhouse, served, step),
     );
     return { read: { ...bounds, presentFrom }, coverage };
   };
 }
 
-async function presentOf(
-  clickhouse: ClickHouse,
-  served: ServedBuilds,
-  step: number,
-): Promise<Omit<AskedPeriods, 'read'> & Pick<PeriodsRead, 'presentFrom'>> {
+async function presentOf(clickhouse: ClickHouse, served: ServedBuilds, step: number): Promise<Present> {
   const newest = await newestBlock(clickhouse, served);
   if (newest === null) return { presentFrom: 0, coverage: null };
   const presentFrom = await presentPeriod(clickhouse, served, { step, newest: newest.timestamp });
@@ -170,7 +163,7 @@ function boundsOf(
   query: z.output<typeof periodsQuery>,
   now: number,
 ): Pick<PeriodsRead, 'step' | 'first' | 'last'> {
-  const step = STEPS[query.interval ?? '1 hour'];
+  const step = STEPS[query.interval];
   const end = Math.floor((query.end_time?.getTime() ?? now) / 1000);
   const start = Math.ceil((query.start_time?.getTime() ?? (end - DEFAULT_PERIODS * step) * 1000) / 1000);
   if (start > end) throw invalidInput({ start_time: ['Must not be later than end_time.'] });

@@ -2,6 +2,7 @@ import { z } from 'zod';
 
 import { U256, parseFelt } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
+import { height } from '../../schemas/messages/common.ts';
 import { INTERVALS } from './intervals.ts';
 
 /**
@@ -13,9 +14,6 @@ const refuse = (context: z.core.$RefinementCtx, message: string): never => {
   context.addIssue({ code: 'custom', message });
   return z.NEVER;
 };
-
-/** Highest height there can be. */
-const MAX_BLOCK = 0xffff_fffe;
 
 /** Pattern in the OpenAPI document; the parser also requires a value below the field's prime. */
 const HEX = '^0[xX][0-9a-fA-F]{1,64}$';
@@ -40,7 +38,8 @@ export function blockId() {
   return z
     .string()
     .transform((text, context): { readonly height: number } | { readonly hash: Felt } => {
-      if (/^[0-9]{1,10}$/.test(text) && Number(text) <= MAX_BLOCK) return { height: Number(text) };
+      const found = /^[0-9]{1,10}$/.test(text) ? height.safeParse(Number(text)) : undefined;
+      if (found?.success === true) return { height: found.data };
       const hash = parseFelt(text);
       return hash === null ? refuse(context, 'Enter a height, or a block hash in any 0x form.') : { hash };
     })
@@ -230,4 +229,22 @@ export function limit(
       description: `Rows per page, at most ${max}; an invalid value means ${fallback}`,
       override: { type: 'integer', minimum: 1, maximum: max, default: fallback },
     });
+}
+
+/**
+ * Query of counts by hour or day between two times.
+ *
+ * @param most hours or days of an answer without start_time
+ */
+export function hoursOrDays(most: number) {
+  return z.object({
+    interval: z
+      .enum(['1 hour', '1 day'], { error: 'Must be one of: 1 hour, 1 day.' })
+      .default('1 hour')
+      .meta({ description: 'Default 1 hour; in UTC' }),
+    start_time: timestamp(
+      `ISO 8601, inclusive, UTC by default; ${most} hours or days before end_time when absent`,
+    ).optional(),
+    end_time: timestamp('ISO 8601, inclusive, UTC by default; now when absent').optional(),
+  });
 }

@@ -27,7 +27,7 @@ import { submitForCaller } from '../commands/submit-for-caller.ts';
 import type { CommandsFor } from '../commands/command-queue.ts';
 import { REACHABLE_ROWS, envelope, resolvePage } from '../http/envelope.ts';
 import { HttpError, invalidInput, invalidPage, notFound } from '../http/errors.ts';
-import { limit, page, timestamp } from '../http/params.ts';
+import { hoursOrDays, limit, page, timestamp } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { CallerUser, Route } from '../http/route.ts';
 import type { ServedBuilds } from '../../projections/served.ts';
@@ -128,16 +128,7 @@ function statsRoute({ pool, now }: DeliveryRouteDeps): Route {
       `Counts the newest ${MAX_COUNTED.toLocaleString('en')} deliveries between the two times.`,
     ].join(' '),
     params: webhookParams,
-    query: z.object({
-      interval: z
-        .enum(['1 hour', '1 day'], { error: 'Must be one of: 1 hour, 1 day.' })
-        .default('1 hour')
-        .meta({ description: 'Default 1 hour; in UTC' }),
-      start_time: timestamp(
-        `ISO 8601, inclusive, UTC by default; ${DEFAULT_STEPS} hours or days before end_time when absent`,
-      ).optional(),
-      end_time: timestamp('ISO 8601, inclusive, UTC by default; now when absent').optional(),
-    }),
+    query: hoursOrDays(DEFAULT_STEPS),
     response: { 200: webhookStatsAnswer },
     async handler({ input: { params, query }, user, served }) {
       const { id } = await ownWebhook(pool, served, user, params.id);

@@ -69,15 +69,15 @@ export function withEventChecks({ node, commitments, mode, metrics, log }: Event
     log.info('event commitments match: blocks that do not match theirs are refused');
   };
 
-  const isLeftOut = async (height: number): Promise<boolean> => {
+  const isLeftOut = (height: number): boolean => {
     if (height % SAMPLED_EVERY === 0) return false;
     if (mode === 'auto' && height < newest - LATEST) return true;
-    return mismatches >= STRANGE_AFTER && mode !== 'refuse' && !(await hold());
+    return mismatches >= STRANGE_AFTER && mode !== 'refuse' && !isKnown;
   };
 
   const check = async (block: FetchedBlock): Promise<FetchedBlock> => {
     const { body, ...rest } = block;
-    if (await isLeftOut(body.height)) return block;
+    if (isLeftOut(body.height)) return block;
     const outcome = checkEvents(body, rest.eventCommitment);
     const { height, hash, transactions } = body;
     if (outcome === 'verified' && transactions.some(({ events }) => events.length > 0)) await learn();

@@ -452,20 +452,6 @@ export class Operations extends HeyApiClient {
     }
     
     /**
-     * Get figures of an account
-     *
-     * Of all transfers of the account in the indexed blocks, fees among them. Neither the account itself nor the zero address is a counterparty. `fees` sums the transfers that are marked as fees which the account paid. They are counted for each request: 400 for an account with more than 1,000,000 transfers. `as_of_block` is rejected: All transfers up to the newest block are counted.
-     */
-    public getAccountStats<ThrowOnError extends boolean = true>(options: Options<GetAccountStatsData, ThrowOnError>): RequestResult<GetAccountStatsResponses, GetAccountStatsErrors, ThrowOnError, 'data'> {
-        return (options.client ?? this.client).get<GetAccountStatsResponses, GetAccountStatsErrors, ThrowOnError, 'data'>({
-            responseStyle: 'data',
-            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
-            url: '/api/accounts/{address}/stats/',
-            ...options
-        });
-    }
-    
-    /**
      * Get the blocks and transfers of the chain by hour or day
      *
      * Of the hours or days that begin between the two times, inclusive, at most 8,784. The one of the newest block goes up to that block. Those without a block are left out. `accounts` counts senders and receivers without the zero address. `top_tokens` are the 10 tokens with most transfers in all these hours or days together. `as_of_block` is rejected: Hours and days are counted up to the newest block; end_time leaves out later ones.
@@ -475,6 +461,20 @@ export class Operations extends HeyApiClient {
             responseStyle: 'data',
             security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
             url: '/api/stats/',
+            ...options
+        });
+    }
+    
+    /**
+     * Get figures of an account
+     *
+     * Of all transfers of the account in the indexed blocks, fees among them. Neither the account itself nor the zero address is a counterparty. `fees` sums the transfers that are marked as fees which the account paid. They are counted for each request: 400 for an account with more than 1,000,000 transfers. `as_of_block` is rejected: All transfers up to the newest block are counted.
+     */
+    public getAccountStats<ThrowOnError extends boolean = true>(options: Options<GetAccountStatsData, ThrowOnError>): RequestResult<GetAccountStatsResponses, GetAccountStatsErrors, ThrowOnError, 'data'> {
+        return (options.client ?? this.client).get<GetAccountStatsResponses, GetAccountStatsErrors, ThrowOnError, 'data'>({
+            responseStyle: 'data',
+            security: [{ name: 'api-key', type: 'apiKey' }, { scheme: 'bearer', type: 'http' }],
+            url: '/api/accounts/{address}/stats/',
             ...options
         });
     }

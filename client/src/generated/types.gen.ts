@@ -418,6 +418,23 @@ export type TokenPeriod = {
     burns: number;
 };
 
+export type ChainPeriod = {
+    /**
+     * Start of the hour or day
+     */
+    time: string;
+    blocks: number;
+    transfers: number;
+    /**
+     * Different senders and receivers
+     */
+    accounts: number;
+    /**
+     * Different tokens
+     */
+    tokens: number;
+};
+
 export type AccountStats = {
     /**
      * Time of the first transfer; null if there is none
@@ -443,23 +460,6 @@ export type AccountStats = {
          */
         amount: string;
     }>;
-};
-
-export type ChainPeriod = {
-    /**
-     * Start of the hour or day
-     */
-    time: string;
-    blocks: number;
-    transfers: number;
-    /**
-     * Different senders and receivers
-     */
-    accounts: number;
-    /**
-     * Different tokens
-     */
-    tokens: number;
 };
 
 export type NftMetadata = {
@@ -3963,70 +3963,6 @@ export type GetTokenStatsResponses = {
 
 export type GetTokenStatsResponse = GetTokenStatsResponses[keyof GetTokenStatsResponses];
 
-export type GetAccountStatsData = {
-    body?: never;
-    headers?: {
-        /**
-         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
-         */
-        'X-Min-Block'?: number;
-    };
-    path: {
-        /**
-         * Address in any 0x form
-         */
-        address: string;
-    };
-    query?: never;
-    url: '/api/accounts/{address}/stats/';
-};
-
-export type GetAccountStatsErrors = {
-    /**
-     * Invalid input; `errors` lists the fields
-     */
-    400: Error;
-    /**
-     * Missing or invalid credentials
-     */
-    401: Error;
-    /**
-     * Not allowed with these credentials
-     */
-    403: Error;
-    /**
-     * The resource or the page does not exist
-     */
-    404: Error;
-    /**
-     * Too many requests; retry after `Retry-After` seconds
-     */
-    429: Error;
-    /**
-     * URL and headers are too large
-     */
-    431: Error;
-    /**
-     * Server error
-     */
-    500: Error;
-    /**
-     * Unavailable; retry after `Retry-After` seconds
-     */
-    503: Error;
-};
-
-export type GetAccountStatsError = GetAccountStatsErrors[keyof GetAccountStatsErrors];
-
-export type GetAccountStatsResponses = {
-    /**
-     * OK
-     */
-    200: AccountStats;
-};
-
-export type GetAccountStatsResponse = GetAccountStatsResponses[keyof GetAccountStatsResponses];
-
 export type GetChainStatsData = {
     body?: never;
     headers?: {
@@ -4111,6 +4047,70 @@ export type GetChainStatsResponses = {
 };
 
 export type GetChainStatsResponse = GetChainStatsResponses[keyof GetChainStatsResponses];
+
+export type GetAccountStatsData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path: {
+        /**
+         * Address in any 0x form
+         */
+        address: string;
+    };
+    query?: never;
+    url: '/api/accounts/{address}/stats/';
+};
+
+export type GetAccountStatsErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetAccountStatsError = GetAccountStatsErrors[keyof GetAccountStatsErrors];
+
+export type GetAccountStatsResponses = {
+    /**
+     * OK
+     */
+    200: AccountStats;
+};
+
+export type GetAccountStatsResponse = GetAccountStatsResponses[keyof GetAccountStatsResponses];
 
 export type GetNftMetadataData = {
     body?: never;
