@@ -12,6 +12,7 @@
  *   console     built by Vite, when its sources changed      unless Vite is not installed (npm ci --omit=dev)
  *   pgbouncer   for a test                                   with --tests
  *   Chromium    for the tests of the console, with a font    with --tests
+ *   runtimes    Node 20, Deno and Bun, which run the client  with --tests
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -32,6 +33,9 @@ import { fileURLToPath } from 'node:url';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const cache = join(root, '.cache');
 const kafkaHome = join(cache, 'kafka-4.3.0');
+/** Packages of the runtimes that the client promises to run in. */
+const runtimes = ['node@20.20.0', 'deno@2.9.6', 'bun@1.4.5'];
+const runtimesHome = join(cache, `runtimes-${runtimes.map((name) => name.split('@')[1]).join('-')}`);
 const quiet = process.argv.includes('--quiet');
 const { env } = process;
 
@@ -55,6 +59,7 @@ function missing() {
     redis: wantsRedis && find('redis-server') === null,
     pgbouncer: wantsTests && find('pgbouncer') === null,
     chromium: wantsTests && find('chromium') === null,
+    runtimes: wantsTests && !existsSync(runtimesHome),
     console: consoleOutdated(),
   };
 }
@@ -90,6 +95,7 @@ async function install(needs) {
   // Both are awaited, so that no download continues after the other has failed.
   const failed = (await Promise.allSettled(fetching)).find(({ status }) => status === 'rejected');
   if (failed !== undefined) throw failed.reason;
+  if (needs.runtimes) await fetchRuntimes();
   if (consoleOutdated()) await buildConsole();
 }
 
@@ -124,12 +130,30 @@ function installedMatchesLock() {
 }
 
 async function installPackages() {
-  const npm = env['npm_execpath'];
-  const [command, ...args] = npm?.endsWith('.js') ? [process.execPath, npm] : ['npm'];
-  await run('packages (npm ci)', command, [...args, 'ci', '--no-audit', '--no-fund'], {
-    advice: 'run `npm ci` and read its output',
-  });
+  await npm('packages (npm ci)', ['ci'], 'run `npm ci` and read its output');
   writeFileSync(stampFile, createHash('sha256').update(readFileSync(lockFile)).digest('hex'));
+}
+
+async function npm(title, args, advice) {
+  const path = env['npm_execpath'];
+  const [command, ...before] = path?.endsWith('.js') ? [process.execPath, path] : ['npm'];
+  await run(title, command, [...before, ...args, '--no-audit', '--no-fund'], { advice });
+}
+
+/** In a folder of their own, because only a test needs them; some bring their program by a script of installation. */
+async function fetchRuntimes() {
+  const temporary = `${runtimesHome}.${process.pid}`;
+  for (const name of readdirSync(cache)) {
+    if (name.startsWith('runtimes-')) rmSync(join(cache, name), { recursive: true, force: true });
+  }
+  mkdirSync(temporary);
+  writeFileSync(join(temporary, 'package.json'), '{ "private": true }');
+  await npm(
+    'Node 20, Deno and Bun (npm install)',
+    ['install', '--prefix', temporary, ...runtimes],
+    'check that npm can reach its registry',
+  );
+  renameSync(temporary, runtimesHome);
 }
 
 // --- the console

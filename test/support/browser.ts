@@ -8,7 +8,7 @@ import { expect } from 'vitest';
 import { z } from 'zod';
 
 /** Debian's Chromium; `node infra/setup/setup.mjs --tests` installs it. */
-const CHROMIUM = '/usr/bin/chromium';
+export const CHROMIUM = '/usr/bin/chromium';
 export const WIDTHS = { wide: { width: 1440, height: 900 }, narrow: { width: 390, height: 844 } } as const;
 
 /** A page of a real browser, whose mistakes are collected. */
