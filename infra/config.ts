@@ -47,7 +47,7 @@ const nameServers = list.pipe(
 );
 
 const SASL_MECHANISMS = ['plain', 'scram-sha-256', 'scram-sha-512'] as const;
-const VERIFY_EVENTS = ['auto', 'all', 'refuse', 'record', 'off'] as const;
+const VERIFY_EVENTS = ['sample', 'all', 'head', 'refuse', 'record', 'off'] as const;
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const;
 
 interface Setting<T> {
@@ -249,8 +249,8 @@ export const settings = {
   verifyEvents: setting(
     'VERIFY_EVENTS',
     z.enum(VERIFY_EVENTS, `must be one of ${VERIFY_EVENTS.join(', ')}`),
-    'auto',
-    'which blocks are compared with the event_commitment of their header: auto, all, refuse, record or off, see docs/operations.md',
+    'sample',
+    'which blocks are compared with the event_commitment of their header: sample, all, head, refuse, record or off, see docs/operations.md',
   ),
   headPollMs: setting(
     'HEAD_POLL_MS',

@@ -13,10 +13,11 @@ export interface EventCheckDeps {
   readonly node: IngestNode;
   readonly commitments: KnownCommitments;
   /**
-   * `auto` and `all`: a mismatched block is refused once the commitments of the chain are known to hold, and recorded before.
-   * `auto` compares one block in sixteen far below the newest, for the speed of a backfill.
+   * Far below the newest, `sample` compares one block in sixteen and `head` none, for the speed of a backfill; the others
+   * compare every block. `refuse` refuses a mismatched block always, `record` never, the others once the commitments of the
+   * chain are known to hold.
    */
-  readonly mode: 'auto' | 'all' | 'refuse' | 'record' | 'off';
+  readonly mode: 'sample' | 'all' | 'head' | 'refuse' | 'record' | 'off';
   readonly metrics: Pick<IngestMetrics, 'eventChecks'>;
   readonly log: Logger;
 }
@@ -43,7 +44,7 @@ export function createKnownCommitments(db: Sql): KnownCommitments {
 
 /** So many mismatches without a match show a chain whose commitments are of another kind. */
 const STRANGE_AFTER = 64;
-/** Blocks below the newest that `auto` compares each. */
+/** Blocks below the newest that are compared each. */
 const LATEST = 64;
 const SAMPLED_EVERY = 16;
 
@@ -70,8 +71,10 @@ export function withEventChecks({ node, commitments, mode, metrics, log }: Event
   };
 
   const isLeftOut = (height: number): boolean => {
+    const isFarBelow = height < newest - LATEST;
+    if (mode === 'head' && isFarBelow) return true;
     if (height % SAMPLED_EVERY === 0) return false;
-    if (mode === 'auto' && height < newest - LATEST) return true;
+    if (mode === 'sample' && isFarBelow) return true;
     return mismatches >= STRANGE_AFTER && mode !== 'refuse' && !isKnown;
   };
 

@@ -60,15 +60,15 @@ const REFUSED = 'BLOCK_MISMATCHED, retryable: true';
 test('records a mismatch until a block has matched, and refuses it from then on', async () => {
   const known = { isHeld: false };
   const blocks = [fetched(0, false), fetched(1, true), fetched(2, false), fetched(3, true)];
-  expect(await outcomes(blocks, 'auto', known)).toEqual(['mismatched', 'verified', REFUSED, 'verified']);
+  expect(await outcomes(blocks, 'sample', known)).toEqual(['mismatched', 'verified', REFUSED, 'verified']);
   // A process that starts later.
-  expect(await outcomes([fetched(4, false)], 'auto', known)).toEqual([REFUSED]);
+  expect(await outcomes([fetched(4, false)], 'sample', known)).toEqual([REFUSED]);
 });
 
 test('learns nothing from a block without events, whose commitment is zero on any chain', async () => {
   const empty = fetched(0, true, 0);
   expect(empty.eventCommitment).toBe(ZERO_FELT);
-  expect(await outcomes([empty, fetched(1, false)], 'auto')).toEqual(['verified', 'mismatched']);
+  expect(await outcomes([empty, fetched(1, false)], 'sample')).toEqual(['verified', 'mismatched']);
 });
 
 test('refuse refuses the first block already, record none, and off compares nothing', async () => {
@@ -80,19 +80,20 @@ test('refuse refuses the first block already, record none, and off compares noth
 
 test('compares one block in sixteen where 64 did not match, and every block again once one matches', async () => {
   const blocks = Array.from({ length: 140 }, (_, height) => fetched(height, height === 128));
-  const found = await outcomes(blocks, 'auto');
+  const found = await outcomes(blocks, 'sample');
   expect(found.slice(0, 64)).toEqual(Array.from({ length: 64 }, () => 'mismatched'));
   const compared = [...found.keys()].filter((height) => height >= 64 && found[height] !== undefined);
   expect(compared).toEqual([64, 80, 96, 112, ...Array.from({ length: 12 }, (_, index) => 128 + index)]);
   expect(found.slice(128)).toEqual(['verified', ...Array.from({ length: 11 }, () => REFUSED)]);
 });
 
-test('auto compares the newest 64 blocks and one in sixteen of those below, all compares each', async () => {
+test('sample compares the newest 64 blocks and one in sixteen of those below, head the newest alone, all each', async () => {
   const blocks = Array.from({ length: 200 }, (_, height) => fetched(height, true));
   const compared = (found: readonly (string | undefined)[]): number[] =>
     [...found.keys()].filter((height) => found[height] === 'verified');
   const sampled = [0, 16, 32, 48, 64, 80, 96, 112, 128];
   const latest = Array.from({ length: 65 }, (_, index) => 135 + index);
-  expect(compared(await outcomes(blocks, 'auto', { isHeld: true }, 199))).toEqual([...sampled, ...latest]);
+  expect(compared(await outcomes(blocks, 'sample', { isHeld: true }, 199))).toEqual([...sampled, ...latest]);
+  expect(compared(await outcomes(blocks, 'head', { isHeld: true }, 199))).toEqual(latest);
   expect(compared(await outcomes(blocks, 'all', { isHeld: true }, 199))).toHaveLength(200);
 });
