@@ -368,9 +368,35 @@ describe('the console in a browser', () => {
     await expect
       .poll(async () => await figure('price').getByRole('button').getAttribute('title'))
       .toContain(`${usdText(token.current_price_usd)} `);
-    await browsing.page.locator('.plot canvas').waitFor();
-    expect(await main().locator('tbody tr').count()).toBe(50);
+    await browsing.page.locator('.plot canvas').first().waitFor();
+    expect(
+      await browsing.page
+        .getByRole('region', { name: 'Newest transfers of the token' })
+        .locator('tbody tr')
+        .count(),
+    ).toBe(50);
     await browsing.check('token');
+  });
+
+  test('shows the holders of a token, and its volume by hour', async () => {
+    const { page } = browsing;
+    const holders = z.object({
+      count: z.number(),
+      results: z.array(z.object({ account_address: z.string() })),
+    });
+    const { results, count } = await api(`/api/tokens/${STRK}/holders/?limit=40`, holders);
+    // The chain goes on meanwhile.
+    await expect
+      .poll(async () => Number((await figure('holders').textContent())?.replaceAll(',', '')))
+      .toBeGreaterThanOrEqual(count);
+    const rows = page.getByRole('region', { name: 'Holders' }).locator('tbody tr');
+    expect(await rows.count()).toBe(20);
+    await page.getByRole('button', { name: 'More holders' }).click();
+    await expect.poll(async () => await rows.count()).toBe(Math.min(40, results.length));
+    const hours = z.object({ results: z.array(z.object({ transfers: z.number(), volume: z.string() })) });
+    const { results: periods } = await api(`/api/tokens/${STRK}/stats/?interval=1%20hour`, hours);
+    const label = await page.getByRole('img', { name: /^Transfers: / }).getAttribute('aria-label');
+    expect(label).toContain(`${periods.length} points`);
   });
 
   test('creates a key, which works until it is deleted', async () => {

@@ -12,6 +12,7 @@ import { Flags, standardOf } from '../ui/tokens.tsx';
 import type { TokenRow } from '../ui/tokens.tsx';
 import { CsvButton, TransferTable, keyOfTransfer } from '../ui/transfers.tsx';
 import { CopyMark, Count, Time, Usd } from '../ui/values.tsx';
+import { Activity, Holders, holderPage } from './token-activity.tsx';
 
 export function Token({ address }: { readonly address: string }): JSX.Element {
   const token = useLoad(async (api, signal) => await api.getToken({ path: { address }, signal }), [address]);
@@ -19,6 +20,10 @@ export function Token({ address }: { readonly address: string }): JSX.Element {
   useTitle(`Token ${symbol === '' ? shortHex(address) : symbol}`);
   const list = useEndless(
     async (api, at, signal) => await transferPage(api, { token: address }, at, signal),
+    [address],
+  );
+  const holders = useEndless(
+    async (api, at, signal) => await holderPage(api, address, at, signal),
     [address],
   );
   const newest = list.data?.rows[0];
@@ -32,8 +37,16 @@ export function Token({ address }: { readonly address: string }): JSX.Element {
       <h1>
         Token <bdi>{symbol}</bdi> <span class="address">{address}</span> <CopyMark text={address} />
       </h1>
-      <Loading of={token}>{(one) => <Facts token={one} count={list.data} fresh={fresh.length} />}</Loading>
-      {token.data?.is_erc20 === true && <Prices address={address} />}
+      <Loading of={token}>
+        {(one) => (
+          <>
+            <Facts token={one} count={list.data} fresh={fresh.length} holders={holders.data?.count} />
+            {one.is_erc20 && <Prices address={address} />}
+            <Activity token={one} />
+            <Holders list={holders} token={one} />
+          </>
+        )}
+      </Loading>
       <Panel
         title="Newest transfers"
         aside={<CsvButton name={`transfers-${shortHex(address).replace('…', '-')}`} rows={rows} />}
@@ -52,10 +65,12 @@ function Facts({
   token,
   count,
   fresh,
+  holders,
 }: {
   readonly token: TokenRow;
   readonly count: { readonly count: number; readonly isEstimate?: boolean | undefined } | undefined;
   readonly fresh: number;
+  readonly holders: number | undefined;
 }): JSX.Element {
   return (
     <dl class="figures">
@@ -73,6 +88,9 @@ function Facts({
       </Figure>
       <Figure name="Transfers">
         {count === undefined ? '…' : <Count value={count.count + fresh} isEstimate={count.isEstimate} />}
+      </Figure>
+      <Figure name="Holders" data-figure="holders">
+        {holders === undefined ? '…' : countText(holders)}
       </Figure>
       <Figure name="Standard">{standardOf(token)}</Figure>
       <Figure name="Decimals">{countText(token.decimals)}</Figure>
