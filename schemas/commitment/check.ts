@@ -10,9 +10,18 @@ export function checkEvents(
   commitment: Felt | null,
 ): EventCheck {
   if (isOlderThan(starknet_version, FIRST_WITH_COMMITMENTS)) return 'old_version';
-  if (commitment === null) return 'no_commitment';
-  // Nodes show zero for what they do not know; it is right only where there are no events.
-  const hasEvents = transactions.some(({ events }) => events.length > 0);
-  if (hasEvents && commitment === ZERO_FELT) return 'no_commitment';
+  if (!isCommitment(commitment, transactions)) return 'no_commitment';
   return eventCommitment(transactions) === commitment ? 'verified' : 'mismatched';
+}
+
+/** Whether the header of a block has a commitment that its events can be compared with. */
+export function hasCommitment({ starknet_version, header, transactions }: BlockBody): boolean {
+  const commitment = header?.event_commitment ?? null;
+  return !isOlderThan(starknet_version, FIRST_WITH_COMMITMENTS) && isCommitment(commitment, transactions);
+}
+
+/** Nodes show zero for what they do not know; it is right only where there are no events. */
+function isCommitment(commitment: Felt | null, transactions: BlockBody['transactions']): commitment is Felt {
+  if (commitment !== ZERO_FELT) return commitment !== null;
+  return transactions.every(({ events }) => events.length === 0);
 }
