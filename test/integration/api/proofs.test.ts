@@ -1,9 +1,12 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 import { verifyProof } from '../../../client/src/proof.ts';
+import { serveOnLoopback } from '../../../infra/embedded/loopback.ts';
 import { parseBlockWithReceipts } from '../../../pipeline/node/parse.ts';
 import { decodeBlock, eventIndex } from '../../../schemas/decode/index.ts';
 import type { Transfer } from '../../../schemas/decode/index.ts';
@@ -66,6 +69,23 @@ function rehashed(body: BlockBody): BlockBody {
   const event_count = transactions.reduce((sum, { events }) => sum + events.length, 0);
   const counts = { transaction_count: transactions.length, event_count };
   return withTrueHash({ ...body, ...counts, header: { ...header, event_commitment } }, body.parent_hash);
+}
+
+/** What the example prints. */
+async function runExample(args: readonly string[], nodeUrl: string): Promise<string> {
+  const file = resolve(import.meta.dirname, '../../../client/examples/verify-transfer.ts');
+  const env = {
+    PATH: process.env['PATH'] ?? '',
+    TDS_URL: world.api.url,
+    TDS_KEY: world.apiKey,
+    NODE_URL: nodeUrl,
+  };
+  const child = spawn(process.execPath, ['--conditions=source', file, ...args], { env });
+  let printed = '';
+  for (const output of [child.stdout, child.stderr])
+    output.on('data', (part: Buffer) => (printed += part.toString()));
+  await once(child, 'close');
+  return printed;
 }
 
 describe('GET /api/transfers/proof/', () => {
@@ -166,6 +186,27 @@ describe('GET /api/transfers/proof/', () => {
     const proof = await world.prove(found);
     expect(await verifyProof(proof)).toEqual({ number: moved.height, hash: moved.hash });
     expect((await answerOf(transfer)).status).toBe(404);
+  });
+
+  it('is checked by the example with a node of its own', async () => {
+    const [body, other] = chain.slice(6);
+    if (body === undefined || other === undefined) expect.fail('no block');
+    const { txHash, position, item } = firstOf(body);
+    const args = [txHash, String(eventIndex(position, item))];
+    let served = body;
+    const node = await serveOnLoopback((_request, response) => {
+      const result = { block_hash: served.hash.replace(/^0x0+/, '0x') };
+      response.end(JSON.stringify({ jsonrpc: '2.0', id: 1, result }));
+    });
+    try {
+      expect(await runExample(args, node.url)).toMatch(new RegExp(`^block ${body.height} of the node has`));
+      served = other;
+      expect(await runExample(args, node.url)).toContain(
+        `the node has no block ${body.height} with the hash`,
+      );
+    } finally {
+      await node.close();
+    }
   });
 
   const file = resolve(import.meta.dirname, '../../../../shared/blocks/sepolia-3100000.json');
