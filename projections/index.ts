@@ -3,6 +3,7 @@ import { accountLedger } from './account-ledger/projector.ts';
 import { accounts } from './accounts/projector.ts';
 import { adCounts } from './ad-counts/projector.ts';
 import { balances } from './balances/projector.ts';
+import { blockEvents } from './block-events/projector.ts';
 import { catalogue } from './catalogue/projector.ts';
 import { chainStatus } from './chain-status/projector.ts';
 import type {
@@ -42,6 +43,7 @@ export const chainProjections: readonly BlockProjection[] = [
   accountLedger,
   txIndex,
   revertedBlocks,
+  blockEvents,
   indexedBlocks,
 ];
 

@@ -187,6 +187,23 @@ const positionRow = z
 /** A page over one or several sources that share no row. */
 export const transferPage = pageQuery('transfers.page', columns, transfer);
 
+const transferInBlock: RowParser<{ readonly transfer: StoredTransfer; readonly blockHash: Felt }> = {
+  parse: (row) => ({
+    transfer: transfer.parse(row),
+    blockHash: feltText.parse((row as Columns)['o_block_hash']),
+  }),
+};
+
+/** The newest transfer of a source, with the hash of its block. */
+export function newestTransfer(source: TransferSource, filters: TransferFilters) {
+  const sql = `SELECT ${columns}, hex(block_hash) AS o_block_hash ${filtered(source, filters, null)}
+    ORDER BY block_desc LIMIT 1`;
+  return {
+    query: { name: 'transfers.newest', sql, row: transferInBlock },
+    params: filterParams([source], filters),
+  };
+}
+
 /** The positions of a page: a far offset passes over keys, not whole rows. */
 export const transferPositions = pageQuery('transfers.positions', positionColumns, positionRow);
 

@@ -26,7 +26,8 @@ export const errorCodes = {
   FEED_UNREACHABLE: 'a price feed or token list did not answer (time-out, connection, 429, 5xx)',
   FEED_ANSWER_INVALID: 'an answer of a price feed or token list has an unexpected shape',
   BLOCK_INCOMPLETE: 'a block body does not match the counts in its header',
-  BLOCK_MISMATCHED: 'the events of a block do not match the commitment in its header',
+  BLOCK_MISMATCHED:
+    'the events of a block do not match the commitment in its header, or the header does not have its hash',
   NODE_INCONSISTENT: 'two answers of the node contradict each other, or the node is behind; retried',
   CHAIN_MISMATCH: 'the node serves another chain than the indexed one',
   REORG_BELOW_L1: 'the node replaced a block that it had reported as accepted on L1; the chunk is stopped',

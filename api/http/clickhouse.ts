@@ -68,6 +68,16 @@ export const readClasses = {
       priority: TRACE_PRIORITY,
     },
   },
+  /** Proofs, for each of which this process hashes all events of a block, unless it was the last. */
+  proof: {
+    keepsPlace: true,
+    places: 2,
+    placesPerUser: 2,
+    placesPerCaller: 1,
+    maxWaiting: 100,
+    timeoutMs: 10_000,
+    settings: pageSettings,
+  },
   /** History of streams, some thousand transfers a read. */
   stream: {
     places: 3,
@@ -107,6 +117,7 @@ export const READ_CONNECTIONS =
   readClasses.page.places +
   2 * readClasses.account.places +
   readClasses.trace.places +
+  readClasses.proof.places +
   readClasses.stream.places +
   readClasses.export.places +
   2;
@@ -131,6 +142,7 @@ export function limitReads(
     page: createReadQueue({ ...readClasses.page, ...limits }, now),
     account: createReadQueue({ ...readClasses.account, ...limits }, now),
     trace: createReadQueue({ ...readClasses.trace, ...limits }, now),
+    proof: createReadQueue({ ...readClasses.proof, ...limits }, now),
     stream: createReadQueue({ ...readClasses.stream, ...limits }, now),
     export: createReadQueue({ ...readClasses.export, ...limits }, now),
   };

@@ -13,9 +13,11 @@ import { notFound } from '../http/errors.ts';
 import { address, boolean } from '../http/params.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
+import { createEventTrees } from './event-trees.ts';
 import { allowedFilters, searchOf, transfersQuery } from './filters.ts';
 import { listTransfers } from './list.ts';
 import { presentTraced, presentTransfer } from './present.ts';
+import { proofRoute } from './proof.ts';
 import { traceTransfers } from './trace.ts';
 
 export interface TransferRouteDeps {
@@ -29,7 +31,12 @@ export interface TransferRouteDeps {
 
 export function transferRoutes(deps: TransferRouteDeps): Route[] {
   const finalHeights = createFinalHeights(deps.pool);
-  return [listRoute(deps, finalHeights), traceRoute(deps, finalHeights)];
+  const trees = createEventTrees();
+  return [
+    listRoute(deps, finalHeights),
+    proofRoute({ ...deps, finalHeights, trees }),
+    traceRoute(deps, finalHeights),
+  ];
 }
 
 type FinalHeights = ReturnType<typeof createFinalHeights>;

@@ -78,6 +78,24 @@ ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (account, token, block_desc, position_desc, item_desc, leg)
 SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
+CREATE TABLE block_events_v1_b1
+(
+    `block_desc` UInt32,
+    `block_hash` FixedString(32),
+    `timestamp` UInt32,
+    `header` String,
+    `tx_hashes` Array(FixedString(32)) CODEC(ZSTD(1)),
+    `tx_events` Array(UInt32) CODEC(ZSTD(1)),
+    `event_keys` Array(UInt32) CODEC(ZSTD(1)),
+    `event_data` Array(UInt32) CODEC(ZSTD(1)),
+    `felts` Array(FixedString(32)) CODEC(ZSTD(1)),
+    `seq` UInt64,
+    `is_deleted` UInt8
+)
+ENGINE = ReplacingMergeTree(seq, is_deleted)
+ORDER BY block_desc
+SETTINGS index_granularity = 16, index_granularity_bytes = 262144, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
+
 CREATE TABLE chain_stats_v1_b1
 (
     `step` UInt32,

@@ -16,6 +16,11 @@ export function createIngestMetrics(registry: Registry) {
       'Fetched blocks by the comparison of their events with the commitment in the header',
       ['outcome'],
     ),
+    hashChecks: counter(
+      'tds_ingest_hash_checks_total',
+      'Fetched blocks by the comparison of their hash with that of the header',
+      ['outcome'],
+    ),
     failures: counter('tds_ingest_failures_total', 'Failed steps of a chunk writer', ['chunk', 'code']),
     cursor: gauge('tds_ingest_cursor', 'Next height to index in a chunk', ['chunk']),
     head: gauge('tds_ingest_head', "Height of the node's newest block"),

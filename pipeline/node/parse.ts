@@ -3,7 +3,11 @@ import { z } from 'zod';
 import { AppError } from '../../schemas/errors.ts';
 import { parseFelt } from '../../schemas/felt.ts';
 import type { Felt } from '../../schemas/felt.ts';
-import type { BlockTransaction, RawEvent } from '../../schemas/messages/chain-blocks.ts';
+import type {
+  BlockHeader as HashedHeader,
+  BlockTransaction,
+  RawEvent,
+} from '../../schemas/messages/chain-blocks.ts';
 import { height } from '../../schemas/messages/common.ts';
 import { invalidAnswer } from './errors.ts';
 import type { BlockHeader, BlockPoint, BlockStatus, ContractClass, FetchedBlock } from './types.ts';
@@ -31,14 +35,13 @@ export function parseBlockWithReceipts(result: unknown, bytes: number): FetchedB
     starknet_version: text(block['starknet_version'], 'starknet_version'),
     transaction_count: header.transactionCount,
     event_count: count(block['event_count'], 'event_count'),
+    ...parseHashedHeader(block),
     transactions,
   };
   const events = transactions.reduce((sum, transaction) => sum + transaction.events.length, 0);
   checkCount(body.height, 'transactions', body.transaction_count, transactions.length);
   checkCount(body.height, 'events', body.event_count, events);
-  const commitment = block['event_commitment'];
-  const eventCommitment =
-    commitment === undefined || commitment === null ? null : felt(commitment, 'event_commitment');
+  const eventCommitment = optional(block, 'event_commitment', felt);
   return { body, status: header.status, eventCommitment, bytes };
 }
 
@@ -56,6 +59,55 @@ function parseHeaderFields(block: Fields): BlockHeader {
     timestamp: integer(block['timestamp'], 'timestamp'),
     transactionCount: count(block['transaction_count'], 'transaction_count'),
   };
+}
+
+/**
+ * The rest of what the hash of a block commits to. Nodes before specification 0.10 lack some of it; then nothing of it is kept.
+ */
+function parseHashedHeader(block: Fields): { header?: HashedHeader } {
+  const mode = block['l1_da_mode'];
+  const l1Gas = optional(block, 'l1_gas_price', gasPrice);
+  const l1DataGas = optional(block, 'l1_data_gas_price', gasPrice);
+  const stateDiffLength = count(block['state_diff_length'], 'state_diff_length');
+  const [newRoot, stateDiff, transactions, events, receipts] = HASHED_FELTS.map((name) =>
+    optional(block, name, felt),
+  );
+  if (mode !== 'BLOB' && mode !== 'CALLDATA') return {};
+  if (l1Gas === null || l1DataGas === null || stateDiffLength === null) return {};
+  if (!newRoot || !stateDiff || !transactions || !events || !receipts) return {};
+  const header = {
+    new_root: newRoot,
+    state_diff_length: stateDiffLength,
+    l1_da_mode: mode,
+    l1_gas_price: l1Gas,
+    l1_data_gas_price: l1DataGas,
+    l2_gas_price: optional(block, 'l2_gas_price', gasPrice),
+    state_diff_commitment: stateDiff,
+    transaction_commitment: transactions,
+    event_commitment: events,
+    receipt_commitment: receipts,
+  } as const;
+  return { header };
+}
+
+const HASHED_FELTS = [
+  'new_root',
+  'state_diff_commitment',
+  'transaction_commitment',
+  'event_commitment',
+  'receipt_commitment',
+] as const;
+
+function gasPrice(value: unknown, at: string): HashedHeader['l1_gas_price'] {
+  const price = fields(value, at);
+  const amount = (name: string): string => BigInt(felt(price[name], `${at}.${name}`)).toString();
+  return { price_in_wei: amount('price_in_wei'), price_in_fri: amount('price_in_fri') };
+}
+
+/** A field that nodes of older specifications leave out. */
+function optional<T>(block: Fields, name: string, parse: (value: unknown, at: string) => T): T | null {
+  const value = block[name];
+  return value === undefined || value === null ? null : parse(value, name);
 }
 
 /** Rejects unfinished blocks (PENDING, PRE_CONFIRMED) and REJECTED ones. */

@@ -20,6 +20,7 @@ export type { ExportFormat, ExportedToken, TransferExport } from '../transfer-ex
 export {
   MAX_HEIGHT,
   feltFilters,
+  newestTransfer,
   transferCount,
   transferPage,
   transferPositions,
@@ -109,6 +110,18 @@ export async function feesOfBlock(
 /** A transaction's transfers, by the full keys that `tx_index` holds. A hash that landed twice has both blocks' rows. */
 export function transfersOfTransaction(tables: Tables): TransferSource {
   return { sql: transactionRows(tables, 'txhash'), settles: ['txhash'] };
+}
+
+/** A transaction's transfer at a position and item; a hash that landed twice may have two. */
+export function transferOfTransaction(
+  tables: Tables,
+  { position, item }: Omit<TransferPosition, 'block'>,
+): TransferSource {
+  return {
+    sql: `${transactionRows(tables, 'txhash')} AND position_desc = {at_position:UInt32} AND item_desc = {at_item:UInt32}`,
+    params: { at_position: descending(position), at_item: descending(item) },
+    settles: ['txhash'],
+  };
 }
 
 /** The transfers of the searched hash that the searched address has no part in. */

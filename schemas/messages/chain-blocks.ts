@@ -80,6 +80,24 @@ function isEvent(value: unknown): value is RawEvent {
 export const eventCheck = z.enum(['verified', 'old_version', 'no_commitment', 'mismatched']);
 export type EventCheck = z.infer<typeof eventCheck>;
 
+const gasPrice = z.object({ price_in_wei: uint, price_in_fri: uint });
+
+/** What the hash of a block commits to, besides the other fields of its body. */
+export const blockHeader = z.object({
+  new_root: felt,
+  state_diff_length: z.int().min(0),
+  l1_da_mode: z.enum(['BLOB', 'CALLDATA']),
+  l1_gas_price: gasPrice,
+  l1_data_gas_price: gasPrice,
+  /** null if the node does not report it; part of the hash from Starknet 0.13.4 on. */
+  l2_gas_price: gasPrice.nullable(),
+  state_diff_commitment: felt,
+  transaction_commitment: felt,
+  event_commitment: felt,
+  receipt_commitment: felt,
+});
+export type BlockHeader = z.infer<typeof blockHeader>;
+
 /** A whole block as the node gave it: all transactions with all raw events. */
 export const blockBody = z.object({
   height,
@@ -93,6 +111,8 @@ export const blockBody = z.object({
   event_count: z.int().nullable(),
   /** Absent: not checked, as in messages from before there was a check. */
   event_check: eventCheck.optional(),
+  /** Absent if the node does not report all of it (JSON-RPC before 0.10), as in older messages. */
+  header: blockHeader.optional(),
   transactions: blockTransactions,
 });
 export type BlockBody = z.infer<typeof blockBody>;

@@ -49,6 +49,7 @@ export function expectedTables(
     account_ledger_by_block: [],
     account_ledger_ranges: [],
     tx_index: [],
+    block_events: [],
     indexed_blocks: [],
     indexed_block_ranges: [],
     transfer_counts_by_block: [],
@@ -165,6 +166,8 @@ export function expectedTables(
       tokens: [...new Set(moved.map(({ token }) => token))],
     });
 
+    put('block_events', eventsRow(block));
+
     const range = Math.floor(height / RANGE);
     for (const [subject, transfers] of inBlock) {
       const [kind = '', felt = ''] = subject.split('|');
@@ -270,4 +273,32 @@ function transfersOf(
     }
   }
   return { transfers, malformedPositions, events: position };
+}
+
+/** The header and raw events of a block whose header has an event commitment. */
+function eventsRow({ body }: SimBlock): Row {
+  const { height, hash, timestamp, transactions, header } = body;
+  const emitting = header === undefined ? [] : transactions.filter(({ events }) => events.length > 0);
+  const events = emitting.flatMap((transaction) => transaction.events);
+  const hashed = {
+    height,
+    parent_hash: body.parent_hash,
+    timestamp,
+    sequencer_address: body.sequencer_address,
+    starknet_version: body.starknet_version,
+    transaction_count: body.transaction_count,
+    event_count: body.event_count,
+    header,
+  };
+  return {
+    block_desc: desc(height),
+    block_hash: hash,
+    timestamp,
+    header: header === undefined ? '' : JSON.stringify(hashed),
+    tx_hashes: emitting.map((transaction) => transaction.hash),
+    tx_events: emitting.map((transaction) => transaction.events.length),
+    event_keys: events.map(({ keys }) => keys.length),
+    event_data: events.map(({ data }) => data.length),
+    felts: events.flatMap(({ from_address, keys, data }) => [from_address, ...keys, ...data]),
+  };
 }

@@ -4,6 +4,7 @@ import type { Felt } from '../../schemas/felt.ts';
 import type {
   BlockAccepted,
   BlockBody,
+  BlockHeader,
   BlockReverted,
   BlockTransaction,
   ContractsMap,
@@ -54,6 +55,22 @@ export function batchEvent(token: Felt, from: Felt, to: Felt, pairs: readonly [b
     data: [...span(pairs.map(([id]) => id)), ...span(pairs.map(([, value]) => value))],
   };
 }
+
+const price = { price_in_wei: '1', price_in_fri: '2' };
+
+/** The header of a block with events, whose commitments are made up. */
+export const madeUpHeader: BlockHeader = {
+  new_root: toFelt(1n),
+  state_diff_length: 3,
+  l1_da_mode: 'BLOB',
+  l1_gas_price: price,
+  l1_data_gas_price: price,
+  l2_gas_price: price,
+  state_diff_commitment: toFelt(2n),
+  transaction_commitment: toFelt(3n),
+  event_commitment: toFelt(4n),
+  receipt_commitment: toFelt(5n),
+};
 
 export interface BlockPlan {
   readonly height: number;

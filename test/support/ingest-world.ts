@@ -12,6 +12,7 @@ import { migrate } from '../../infra/postgres/migrate.ts';
 import { createKnownCommitments, withEventChecks } from '../../pipeline/ingest/event-checks.ts';
 import { startIngester } from '../../pipeline/ingest/ingest.ts';
 import type { Ingester } from '../../pipeline/ingest/ingest.ts';
+import { createHashedVersions, withHashChecks } from '../../pipeline/ingest/hash-checks.ts';
 import { createIngestMetrics } from '../../pipeline/ingest/metrics.ts';
 import type { IngestDeps, IngestSettings } from '../../pipeline/ingest/ports.ts';
 import { createStandards } from '../../pipeline/ingest/contracts/standards.ts';
@@ -77,7 +78,13 @@ export async function ingestWorld(options: NodeOptions): Promise<IngestWorld> {
       const metrics = createIngestMetrics(registry);
       const deps: IngestDeps = {
         node: withEventChecks({
-          node: client,
+          node: withHashChecks({
+            node: client,
+            versions: createHashedVersions(pool),
+            mode: 'all',
+            metrics,
+            log,
+          }),
           commitments: createKnownCommitments(pool),
           mode: 'all',
           metrics,

@@ -230,6 +230,8 @@ const good: Readonly<Record<string, string>> = {
   token_address: COIN,
   address: COIN,
   txhash: TX1,
+  // Of no transfer: the small chain has no raw events.
+  event_index: '9',
   search: BOB,
   block: '10',
   from_block: '10',
@@ -315,12 +317,12 @@ const besides: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 };
 
 /**
- * The status of routes with valid URL parameters that do not answer 200: there are no earlier prices and no export files, and
- * no such key, webhook, ad, export, projection, quarantine entry or operation.
+ * The status of routes with valid URL parameters that do not answer 200: there are no earlier prices, export files and raw
+ * events, and no such key, webhook, ad, export, projection, quarantine entry or operation.
  */
 export const statusOf = (path: string): number => {
   if (WANTS_BODY.has(path)) return 400;
-  if (path === '/api/price-at/' || path.includes('{name}')) return 404;
+  if (['/api/price-at/', '/api/transfers/proof/'].includes(path) || path.includes('{name}')) return 404;
   return /\{(ad_)?id\}/.test(path) && !made.has(path) ? 404 : 200;
 };
 

@@ -66,7 +66,17 @@ export async function writeBlocks(
   names = plainNames,
 ): Promise<void> {
   const items = blocks.map((block, i) => batchItem(block, { ...version, offset: version.offset + i }));
-  for (const projection of worldProjections) {
+  await writeItems(clickhouse, items, worldProjections, names);
+}
+
+/** Writes messages as one batch. */
+export async function writeItems(
+  clickhouse: ClickHouse,
+  items: readonly BlockItem[],
+  projections: readonly ClickHouseProjection[],
+  names: TableNames,
+): Promise<void> {
+  for (const projection of projections) {
     for (const [table, { columns }] of Object.entries(projection.tables)) {
       const rows = items.flatMap((item) => projection.project(item)[table] ?? []);
       await clickhouse.insert(names[table] ?? table, columns, rows);

@@ -122,6 +122,96 @@ export type Transfer = {
     kind: 'erc20' | 'erc721' | 'erc1155' | 'unknown';
 };
 
+export type TransferProof = {
+    /**
+     * What the hash of the block commits to; `timestamp` as Unix seconds
+     */
+    block: {
+        number: number;
+        hash: string;
+        parent_hash: string;
+        timestamp: string;
+        sequencer_address: string;
+        starknet_version: string;
+        new_root: string;
+        transaction_count: number;
+        event_count: number;
+        state_diff_length: number;
+        l1_da_mode: 'BLOB' | 'CALLDATA';
+        l1_gas_price: {
+            /**
+             * Raw unsigned integer
+             */
+            price_in_wei: string;
+            /**
+             * Raw unsigned integer
+             */
+            price_in_fri: string;
+        };
+        l1_data_gas_price: {
+            /**
+             * Raw unsigned integer
+             */
+            price_in_wei: string;
+            /**
+             * Raw unsigned integer
+             */
+            price_in_fri: string;
+        };
+        /**
+         * Part of the hash from Starknet 0.13.4 on
+         */
+        l2_gas_price: {
+            /**
+             * Raw unsigned integer
+             */
+            price_in_wei: string;
+            /**
+             * Raw unsigned integer
+             */
+            price_in_fri: string;
+        } | null;
+        state_diff_commitment: string;
+        transaction_commitment: string;
+        event_commitment: string;
+        receipt_commitment: string;
+    };
+    event: {
+        /**
+         * Among all events of the block
+         */
+        index: number;
+        from_address: string;
+        transaction_hash: string;
+        keys: Array<string>;
+        data: Array<string>;
+    };
+    /**
+     * From the leaf to the root
+     */
+    path: Array<{
+        kind: 'binary';
+        /**
+         * Of the node on the path
+         */
+        side: 'left' | 'right';
+        sibling: string;
+    } | {
+        kind: 'edge';
+        length: number;
+        /**
+         * The path of the edge
+         */
+        bits: string;
+    }>;
+    /**
+     * Equals `event_commitment` of the block
+     */
+    root: string;
+    finality: 'ACCEPTED_ON_L2' | 'ACCEPTED_ON_L1';
+    transfer: Transfer;
+};
+
 export type TracedTransfer = {
     from: string;
     to: string;
@@ -2226,6 +2316,78 @@ export type ListTransfersResponses = {
 };
 
 export type ListTransfersResponse = ListTransfersResponses[keyof ListTransfersResponses];
+
+export type GetTransferProofData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path?: never;
+    query: {
+        /**
+         * Transaction hash in any 0x form
+         */
+        txhash: string;
+        /**
+         * `event_index` of the transfer as `/api/transfers/` shows it
+         */
+        event_index: number;
+    };
+    url: '/api/transfers/proof/';
+};
+
+export type GetTransferProofErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * Missing or invalid credentials
+     */
+    401: Error;
+    /**
+     * Not allowed with these credentials
+     */
+    403: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * The current state does not allow the operation
+     */
+    409: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetTransferProofError = GetTransferProofErrors[keyof GetTransferProofErrors];
+
+export type GetTransferProofResponses = {
+    /**
+     * OK
+     */
+    200: TransferProof;
+};
+
+export type GetTransferProofResponse = GetTransferProofResponses[keyof GetTransferProofResponses];
 
 export type TraceTransfersData = {
     body?: never;

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { createKnownCommitments, withEventChecks } from '../../../pipeline/ingest/event-checks.ts';
+import { createHashedVersions, withHashChecks } from '../../../pipeline/ingest/hash-checks.ts';
 import { startIngester } from '../../../pipeline/ingest/ingest.ts';
 import { LEASE_MS } from '../../../pipeline/ingest/lease.ts';
 import { createIngestMetrics } from '../../../pipeline/ingest/metrics.ts';
@@ -27,7 +28,13 @@ export const start: StartRole = async (context) => {
   const ingester = startIngester(
     {
       node: withEventChecks({
-        node,
+        node: withHashChecks({
+          node,
+          versions: createHashedVersions(pool),
+          mode: config.verifyEvents,
+          metrics: ingestMetrics,
+          log,
+        }),
         commitments: createKnownCommitments(pool),
         mode: config.verifyEvents,
         metrics: ingestMetrics,

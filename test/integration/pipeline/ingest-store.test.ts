@@ -4,9 +4,11 @@ import { createPool } from '../../../infra/postgres/client.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { migrate } from '../../../infra/postgres/migrate.ts';
 import { repairsLeft } from '../../../infra/health/service-health.ts';
+import { createHashedVersions } from '../../../pipeline/ingest/hash-checks.ts';
 import { requestRepairs } from '../../../pipeline/ingest/repair/requests.ts';
 import { createIngestStore } from '../../../pipeline/ingest/store/store.ts';
 import type { IngestStore } from '../../../pipeline/ingest/ports.ts';
+import { toFelt } from '../../../schemas/felt.ts';
 import { makeBlock } from '../../support/chain-messages.ts';
 import { isolated } from '../../support/isolation.ts';
 
@@ -140,4 +142,12 @@ test('repairsLeft counts pending repairs', async () => {
   await requestRepairs(pool, [20, 21, 22], 'test');
   await pool.query("UPDATE tds.repairs SET requested_at = '2024-05-01T00:00:00Z' WHERE height = 21");
   expect(await repairsLeft(pool)).toEqual({ pending: 3, oldest: new Date('2024-05-01T00:00:00Z') });
+});
+
+test('the versions of which a block had the hash of its header are stored once each', async () => {
+  const versions = createHashedVersions(pool);
+  expect(await versions.all()).toEqual([]);
+  await store.storeChainId(toFelt(1n));
+  for (const version of ['0.14.1', '0.13.4', '0.14.1']) await versions.add(version);
+  expect(await createHashedVersions(pool).all()).toEqual(['0.14.1', '0.13.4']);
 });

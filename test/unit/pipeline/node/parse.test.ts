@@ -181,6 +181,46 @@ describe('parseBlockWithReceipts', () => {
     expect(commitmentOf({ event_commitment: null })).toBeNull();
     expect(() => commitmentOf({ event_commitment: 7 })).toThrow('event_commitment: not a felt');
   });
+
+  const hashed = {
+    new_root: '0x1',
+    state_diff_length: 5,
+    l1_da_mode: 'BLOB',
+    l1_gas_price: { price_in_wei: '0xA', price_in_fri: '0xb' },
+    l1_data_gas_price: { price_in_wei: '0x1', price_in_fri: '0x2' },
+    l2_gas_price: { price_in_wei: '0x3', price_in_fri: '0x4' },
+    state_diff_commitment: '0x2',
+    transaction_commitment: '0x3',
+    event_commitment: '0x4',
+    receipt_commitment: '0x5',
+  };
+  const headerOf = (given: Json) => parseBlockWithReceipts(block(given), 1).body.header;
+
+  test('keeps the rest of what the hash commits to, with prices in decimal', () => {
+    const header = {
+      new_root: padded('0x1'),
+      state_diff_length: 5,
+      l1_da_mode: 'BLOB',
+      l1_gas_price: { price_in_wei: '10', price_in_fri: '11' },
+      l1_data_gas_price: { price_in_wei: '1', price_in_fri: '2' },
+      l2_gas_price: { price_in_wei: '3', price_in_fri: '4' },
+      state_diff_commitment: padded('0x2'),
+      transaction_commitment: padded('0x3'),
+      event_commitment: padded('0x4'),
+      receipt_commitment: padded('0x5'),
+    };
+    expect(headerOf(hashed)).toEqual(header);
+    expect(headerOf({ ...hashed, l2_gas_price: undefined })).toEqual({ ...header, l2_gas_price: null });
+  });
+
+  test.each(Object.keys(hashed).filter((name) => name !== 'l2_gas_price'))(
+    'keeps nothing of it without %s, and rejects one of another type',
+    (name) => {
+      expect(headerOf({ ...hashed, [name]: undefined })).toBeUndefined();
+      if (name === 'l1_da_mode') expect(headerOf({ ...hashed, [name]: 7 })).toBeUndefined();
+      else expect(() => headerOf({ ...hashed, [name]: true })).toThrow(name);
+    },
+  );
 });
 
 // Figures of ../shared/blocks/README.md.

@@ -1,11 +1,13 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 
+import { hash } from 'starknet';
 import { describe, expect, test } from 'vitest';
 
 import { parseBlockWithReceipts } from '../../../../pipeline/node/parse.ts';
-import { eventCommitment } from '../../../../schemas/commitment/events.ts';
-import { parseFelt, toFelt } from '../../../../schemas/felt.ts';
+import { eventCommitment, hashEvents } from '../../../../schemas/commitment/events.ts';
+import type { EventTree, PathStep } from '../../../../schemas/commitment/events.ts';
+import { FELT_PRIME, parseFelt, toFelt } from '../../../../schemas/felt.ts';
 import type { Felt } from '../../../../schemas/felt.ts';
 import { independentCommitment } from '../../../support/event-commitment.ts';
 import type { EmittingTransaction } from '../../../support/event-commitment.ts';
@@ -37,6 +39,58 @@ test.each([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 21, 33])(
     expect(BigInt(eventCommitment(transactions))).toBe(independentCommitment(transactions));
   },
 );
+
+function treeOf(transactions: readonly EmittingTransaction<Felt>[]): EventTree {
+  const work = hashEvents(transactions);
+  for (;;) {
+    const { done, value } = work.next();
+    if (done === true) return value;
+  }
+}
+
+/** Follows a path by starknet.js, from the hash of an event. */
+function rootOver(leaf: string, path: readonly PathStep[]): bigint {
+  const root = path.reduce((node, step) => {
+    if (step.kind === 'edge') {
+      const child = hash.computePoseidonHash(node, step.bits);
+      return `0x${((BigInt(child) + BigInt(step.length)) % FELT_PRIME).toString(16)}`;
+    }
+    const { side, sibling } = step;
+    return side === 'left'
+      ? hash.computePoseidonHash(node, sibling)
+      : hash.computePoseidonHash(sibling, node);
+  }, leaf);
+  return BigInt(root);
+}
+
+test.each([1, 2, 3, 5, 8, 21])('leads from each of %i events to the root', (count) => {
+  const transactions = transactionsWith(count);
+  const tree = treeOf(transactions);
+  const events = transactions.flatMap(({ hash: transaction, events: own }) =>
+    own.map((event) => ({ transaction, ...event })),
+  );
+  expect(tree.events).toBe(count);
+  for (const [index, { from_address, transaction, keys, data }] of events.entries()) {
+    const leaf = hash.computePoseidonHashOnElements([
+      from_address,
+      transaction,
+      keys.length,
+      ...keys,
+      data.length,
+      ...data,
+    ]);
+    const path = tree.pathOf(index);
+    expect(rootOver(leaf, path)).toBe(BigInt(tree.root));
+    expect(path.reduce((sum, step) => sum + (step.kind === 'edge' ? step.length : 1), 0)).toBe(64);
+    // The sides and edges, from the root on, spell the index.
+    const bits = path.toReversed().map((step) => {
+      if (step.kind === 'edge') return BigInt(step.bits).toString(2).padStart(step.length, '0');
+      return step.side === 'left' ? '0' : '1';
+    });
+    expect(BigInt(`0b${bits.join('')}`)).toBe(BigInt(index));
+  }
+  expect(() => tree.pathOf(count)).toThrow(RangeError);
+});
 
 const file = resolve(import.meta.dirname, '../../../../../shared/blocks/sepolia-3100000.json');
 const skipped = existsSync(file)

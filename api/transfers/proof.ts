@@ -1,0 +1,149 @@
+import { z } from 'zod';
+
+import type { Sql } from '../../infra/postgres/client.ts';
+import { eventsOfBlock } from '../../projections/block-events/queries.ts';
+import type { createFinalHeights } from '../../projections/chain-status/queries.ts';
+import { blocksAt } from '../../projections/indexed-blocks/queries.ts';
+import { tokensByAddress } from '../../projections/tokens/queries.ts';
+import { MAX_HEIGHT, newestTransfer, transferOfTransaction } from '../../projections/transfers/queries.ts';
+import { proofAnswer } from '../../schemas/api/proofs.ts';
+import type { ProofAnswer } from '../../schemas/api/proofs.ts';
+import type { HashedTransaction } from '../../schemas/commitment/events.ts';
+import { EVENT_INDEX_ITEM_FACTOR } from '../../schemas/decode/index.ts';
+import type { Felt } from '../../schemas/felt.ts';
+import type { ClickHouseFor } from '../http/clickhouse.ts';
+import { HttpError, behind, notFound } from '../http/errors.ts';
+import { hash, integer } from '../http/params.ts';
+import { defineRoute } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
+import type { EventTrees } from './event-trees.ts';
+import { isoSeconds, presentTransfer, statusOf } from './present.ts';
+
+/** 2^32 items at 2^20 positions. */
+const MAX_EVENT_INDEX = 2 ** 52 - 1;
+/** The block of a transfer may be replaced while it is read. */
+const ATTEMPTS = 3;
+
+export interface ProofRouteDeps {
+  readonly clickhouseFor: ClickHouseFor;
+  readonly pool: Sql;
+  readonly finalHeights: ReturnType<typeof createFinalHeights>;
+  readonly trees: EventTrees;
+}
+
+export function proofRoute({ clickhouseFor, pool, finalHeights, trees }: ProofRouteDeps): Route {
+  return defineRoute({
+    id: 'getTransferProof',
+    method: 'GET',
+    path: '/api/transfers/proof/',
+    summary: 'Prove a transfer',
+    description: [
+      'The raw event of a transfer, its path to the root of the events of its block, and the header of the block, by which a client',
+      'can verify that the transfer is in a block with this hash, without trust in this service: `verifyProof` of the client does.',
+      'That the chain has the block must be asked of another node, or of L1. The leaf is the Poseidon hash of `from_address`,',
+      '`transaction_hash`, the number of keys, the keys, the number of data, and the data. A `binary` step hashes the node with its',
+      'sibling. An `edge` step hashes the node with `bits` and adds `length`. The root is `event_commitment`. Returns 409 with code',
+      '`unverifiable` if the block has no commitment that can be recomputed, as before Starknet 0.13.2.',
+    ].join(' '),
+    tag: 'Transfers',
+    auth: 'key',
+    asOf: 'A proof is of the block that the chain has now.',
+    query: z.object({
+      txhash: hash(),
+      event_index: integer({
+        min: 0,
+        max: MAX_EVENT_INDEX,
+        description: '`event_index` of the transfer as `/api/transfers/` shows it',
+      }),
+    }),
+    response: { 200: proofAnswer },
+    errors: [404, 409, 503],
+    async handler({ input: { query }, served, request }) {
+      const clickhouse = clickhouseFor(request, { readClass: 'proof' });
+      // Read first: a block at or below it is not reverted afterwards.
+      const l1Height = await finalHeights(served);
+      const { transfer, events } = await findTransfer(clickhouse, served, query);
+      if (events.kept === null)
+        throw unverifiable('its block has no event commitment that can be recomputed');
+      const { block, transactions } = events.kept;
+      const { header } = block;
+      const event = eventAt(transactions, transfer.position);
+      const tree = await trees.of(events, transactions, request.signal);
+      if (header === undefined || block.transaction_count === null || block.event_count === null)
+        throw unverifiable('the header of its block is not known');
+      if (tree.root !== header.event_commitment || event?.transaction_hash !== transfer.txhash)
+        throw unverifiable('the events of its block do not match the event commitment in the header');
+      const tokens = await tokensByAddress(pool, served.schema('tokens'), [transfer.token]);
+      const { height, timestamp, transaction_count, event_count } = block;
+      const body: ProofAnswer = {
+        block: {
+          number: height,
+          hash: events.hash,
+          parent_hash: block.parent_hash,
+          timestamp: isoSeconds(timestamp),
+          sequencer_address: block.sequencer_address,
+          starknet_version: block.starknet_version,
+          transaction_count,
+          event_count,
+          ...header,
+        },
+        event,
+        path: tree.pathOf(event.index),
+        root: tree.root,
+        finality: statusOf(height, l1Height),
+        transfer: presentTransfer(transfer, tokens.get(transfer.token), l1Height),
+      };
+      return { status: 200, body };
+    },
+  });
+}
+
+type Clickhouse = ReturnType<ClickHouseFor>;
+type Tables = Parameters<typeof eventsOfBlock>[1];
+
+/** The transfer with the events of its block; throws 404 without such a transfer. */
+async function findTransfer(
+  clickhouse: Clickhouse,
+  tables: Tables,
+  { txhash, event_index: index }: { readonly txhash: Felt; readonly event_index: number },
+) {
+  const place = {
+    position: index % EVENT_INDEX_ITEM_FACTOR,
+    item: Math.floor(index / EVENT_INDEX_ITEM_FACTOR),
+  };
+  const filters = { felts: { txhash }, lo: 0, hi: MAX_HEIGHT };
+  const { query, params } = newestTransfer(transferOfTransaction(tables, place), filters);
+  let isKept = true;
+  for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
+    const [found] = await clickhouse.rows(query, params);
+    if (found === undefined) throw notFound('No such transfer is indexed.');
+    const { transfer, blockHash } = found;
+    // Read before the events, which are written before the block is marked as indexed.
+    const indexed = (await blocksAt(clickhouse, tables, [transfer.block])).get(transfer.block);
+    const events = await eventsOfBlock(clickhouse, tables, transfer.block);
+    isKept = indexed?.hash !== blockHash || events !== null;
+    if (indexed?.hash === blockHash && events?.hash === blockHash) return { transfer, events };
+  }
+  if (!isKept) throw unverifiable('the events of its block are not kept');
+  throw behind('The block of the transfer is being replaced, or has just been added.');
+}
+
+function eventAt(transactions: readonly HashedTransaction[], position: number) {
+  let first = 0;
+  for (const { hash: transaction, events } of transactions) {
+    const event = events[position - first];
+    if (event !== undefined)
+      return {
+        index: position,
+        from_address: event.from_address,
+        transaction_hash: transaction,
+        keys: event.keys,
+        data: event.data,
+      };
+    first += events.length;
+  }
+  return null;
+}
+
+const unverifiable = (why: string): HttpError =>
+  new HttpError(409, 'unverifiable', `The transfer cannot be proved: ${why}.`);
