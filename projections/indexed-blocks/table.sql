@@ -29,6 +29,9 @@ CREATE TABLE IF NOT EXISTS {{indexed_block_ranges}} (
   blocks UInt32,
   transfers UInt64,
   verified UInt32,               -- blocks whose events match their event commitment
+  old_version UInt32,            -- of a Starknet version whose commitment is not recomputed
+  no_commitment UInt32,          -- without a commitment in the header
+  mismatched UInt32,             -- whose events do not match it
   first_block UInt32,
   last_block UInt32,
   latest_transfer_block UInt32,  -- 0xffffffff: no block has a transfer
