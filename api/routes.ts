@@ -42,6 +42,7 @@ import type { StreamRouteDeps } from './stream/routes.ts';
 import { syncRoutes } from './sync/routes.ts';
 import { tokenRoutes } from './tokens/routes.ts';
 import { transferRoutes } from './transfers/routes.ts';
+import { publicVerificationRoute } from './verification/routes.ts';
 import { walletRoutes } from './wallets/routes.ts';
 import { deliveryRoutes } from './webhooks/delivery-routes.ts';
 import type { CheckUrl } from './webhooks/routes.ts';
@@ -92,6 +93,7 @@ export function apiRoutes(deps: RouteDeps): Route[] {
     ...nftMetadataRoutes(deps),
     ...nftOwnershipRoutes(deps),
     ...indexerRoutes(deps),
+    publicVerificationRoute(deps),
     blockRoute(deps),
     ...syncRoutes(deps),
     ...webhookRoutes(deps),

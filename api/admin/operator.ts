@@ -6,6 +6,7 @@ import type { PipelineAnswer } from '../../schemas/api/admin/pipeline.ts';
 import type { ProjectionsAnswer } from '../../schemas/api/admin/projections.ts';
 import type { QuarantineDetail, QuarantineItem } from '../../schemas/api/admin/quarantine.ts';
 import type { VerificationAnswer } from '../../schemas/api/admin/verification.ts';
+import type { PublicVerificationAnswer } from '../../schemas/api/verification.ts';
 
 export interface QuarantinePage {
   readonly items: readonly QuarantineItem[];
@@ -15,7 +16,7 @@ export interface QuarantinePage {
   readonly next: NonNullable<QuarantineFilter['after']> | null;
 }
 
-/** What the routes of admins show: read by the code of the `tds` commands, with the read-only roles of the API. */
+/** What the routes of admins and of verification show: read by the code of the `tds` commands, with the read-only roles of the API. */
 export interface Operator {
   /** `tds status`. */
   pipeline(api: {
@@ -36,6 +37,8 @@ export interface Operator {
   quarantined(id: string): Promise<QuarantineDetail>;
   /** `tds verify`: its last runs, and sampling. */
   verification(): Promise<VerificationAnswer>;
+  /** What anyone is shown: the outcomes of all verifications. */
+  publicVerification(): Promise<PublicVerificationAnswer>;
   /** What admins have asked for: the newest operations, or the one with an id. */
   operations(id: string | null): Promise<readonly OperationAnswer[]>;
 }

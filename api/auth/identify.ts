@@ -57,7 +57,7 @@ export function createIdentify(
     return { user, tokenHash };
   };
 
-  /** For calls by session or signature, on routes that declare a limit; keys have ceilings instead. */
+  /** For calls without a key, on routes that declare a limit; keys have ceilings instead. */
   const limitCalls = async (caller: string, limit: number | undefined): Promise<void> => {
     if (limit === undefined) return;
     const taken = await deps.limits.callRates.take(`${caller} ${route.path}`, limit);
@@ -67,7 +67,10 @@ export function createIdentify(
   };
 
   return {
-    none: async () => ({}),
+    async none() {
+      await limitCalls(request.ip, route.addressCallsPerMinute);
+      return {};
+    },
     key,
     session,
     async admin() {

@@ -22,6 +22,7 @@ const WORKING_TABLES = [
   'history',
   'verify_runs',
   'verify_samples',
+  'conservation',
   'operations',
   'contract_standards',
   'observer_progress',

@@ -439,6 +439,17 @@ CREATE TABLE tds.chunks (
   CONSTRAINT chunks_status_check CHECK ((status = ANY (ARRAY['open'::text, 'finished'::text])))
 );
 
+CREATE TABLE tds.conservation (
+  singleton boolean DEFAULT true NOT NULL,
+  checked_at timestamp with time zone DEFAULT now() NOT NULL,
+  seconds double precision NOT NULL,
+  to_height bigint NOT NULL,
+  tokens bigint NOT NULL,
+  nonzero jsonb NOT NULL,
+  CONSTRAINT conservation_pkey PRIMARY KEY (singleton),
+  CONSTRAINT conservation_singleton_check CHECK (singleton)
+);
+
 CREATE TABLE tds.contract_standards (
   contract text NOT NULL,
   standard text NOT NULL,

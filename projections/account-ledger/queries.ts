@@ -3,6 +3,7 @@ import { z } from 'zod';
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { HEIGHT_RANGE } from '../../schemas/topics.ts';
+import { felt } from '../../schemas/messages/common.ts';
 import type { ServedBuilds } from '../served.ts';
 import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
 import type { TransferSource } from '../transfer-reads.ts';
@@ -65,6 +66,32 @@ const signed = z
   .regex(/^-?[0-9]+$/)
   .transform(BigInt);
 const count = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
+
+/** Slices of accounts of equal width, by the first two bytes, which are at most 0x0800 in a felt. */
+export const ACCOUNT_SLICES = 64;
+const SLICE_WIDTH = 0x800 / ACCOUNT_SLICES;
+const tokenSumRow = z.object({ of_token: felt, moved: signed });
+
+/** Sums of the legs of each ERC-20 token up to a height, modulo 2^256, of the accounts of one slice. */
+export async function tokenSums(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Tables,
+  { slice, to }: { readonly slice: number; readonly to: number },
+): Promise<{ token: Felt; sum: bigint }[]> {
+  const start = (of: number): string => (of * SLICE_WIDTH).toString(16).padStart(4, '0').padEnd(64, '0');
+  const isLast = slice === ACCOUNT_SLICES - 1;
+  const sql = `SELECT concat('0x', lower(hex(token))) AS of_token, toString(sum(delta)) AS moved
+    FROM ${tables.table('account_ledger')} FINAL
+    WHERE account >= toFixedString(unhex({from:String}), 32) AND account < toFixedString(unhex({end:String}), 32)
+      AND block_desc >= {newest:UInt32} AND kind = 'erc20'
+    GROUP BY token`;
+  const rows = await clickhouse.rows(
+    { name: 'account-ledger.token-sums', sql, row: tokenSumRow },
+    { from: start(slice), end: isLast ? 'f'.repeat(64) : start(slice + 1), newest: descending(to) },
+    { settings: { ...settings, max_result_rows: 0 } },
+  );
+  return rows.map(({ of_token: token, moved: sum }) => ({ token, sum }));
+}
 
 /** The legs of a pair at heights above `after` (-1: from the first on) up to `upTo`. */
 export interface Span {

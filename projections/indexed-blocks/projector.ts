@@ -1,8 +1,11 @@
+import { eventCheck } from '../../schemas/messages/chain-blocks.ts';
 import { rowVersion, touchedRanges, versionColumns } from '../chain-rows.ts';
 import { MAX_UINT32, ascendingSql, descending } from '../descending.ts';
 import { tableSql } from '../define.ts';
 import type { BlockProjection } from '../define.ts';
 import { chainBlocks } from '../streams.ts';
+
+const CHECKS = eventCheck.options;
 
 /**
  * Recomputes every chunk that has blocks in the range, or had when the range was last recomputed: a chunk without blocks
@@ -10,24 +13,23 @@ import { chainBlocks } from '../streams.ts';
  */
 const RECOMPUTE_RANGE = `
 INSERT INTO {{indexed_block_ranges}}
-  (chunk, range, blocks, transfers, verified, first_block, last_block, latest_transfer_block, seq, is_deleted)
-SELECT chunk, {range:UInt32}, countIf(indexed) AS found, sumIf(moved, indexed), countIf(is_verified), minIf(height, indexed),
-  maxIf(height, indexed),
+  (chunk, range, blocks, transfers, ${CHECKS.join(', ')}, first_block, last_block, latest_transfer_block, seq, is_deleted)
+SELECT chunk, {range:UInt32}, countIf(indexed) AS found, sumIf(moved, indexed),
+  ${CHECKS.map((outcome) => `countIf(outcome = '${outcome}')`).join(', ')}, minIf(height, indexed), maxIf(height, indexed),
   if(countIf(indexed AND moved > 0) = 0, ${MAX_UINT32}, maxIf(height, indexed AND moved > 0)), {offset:UInt64}, found = 0
 FROM (
-  SELECT chunk, ${ascendingSql('block_desc')} AS height, transfers AS moved, true AS indexed,
-    event_check = 'verified' AS is_verified
+  SELECT chunk, ${ascendingSql('block_desc')} AS height, transfers AS moved, true AS indexed, event_check AS outcome
   FROM {{indexed_blocks}} FINAL
   WHERE block_desc BETWEEN {newest_desc:UInt32} AND {oldest_desc:UInt32}
   UNION ALL
-  SELECT chunk, toUInt32(0), toUInt32(0), false, false FROM {{indexed_block_ranges}} FINAL WHERE range = {range:UInt32}
+  SELECT chunk, toUInt32(0), toUInt32(0), false, '' FROM {{indexed_block_ranges}} FINAL WHERE range = {range:UInt32}
 )
 GROUP BY chunk`;
 
 export const indexedBlocks: BlockProjection = {
   kind: 'clickhouse',
   name: 'indexed-blocks',
-  version: 2,
+  version: 3,
   topic: chainBlocks,
   ddl: tableSql(import.meta.url),
   insertLast: true,

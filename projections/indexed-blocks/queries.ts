@@ -2,6 +2,8 @@ import { z } from 'zod';
 
 import type { ClickHouse, Params } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
+import { eventCheck } from '../../schemas/messages/chain-blocks.ts';
+import type { EventCheck } from '../../schemas/messages/chain-blocks.ts';
 import { felt } from '../../schemas/messages/common.ts';
 import { HEIGHT_RANGE } from '../../schemas/topics.ts';
 import type { ServedBuilds } from '../served.ts';
@@ -71,18 +73,51 @@ const chunkRow = z.object({
 });
 export type ChunkTotals = z.infer<typeof chunkRow>;
 
+/** Versions 1 and 2, which may be served until the read model is rebuilt, count no outcome, and only the verified blocks. */
+function sumOf(table: string, outcome: EventCheck): string {
+  const counts = !/_v[12]_/.test(table) || (outcome === 'verified' && table.includes('_v2_'));
+  return counts ? `sum(${outcome})` : '0';
+}
+
 /** The indexed blocks of each chunk; a chunk without one is missing. */
 export async function chunkTotals(
   clickhouse: Pick<ClickHouse, 'rows'>,
   tables: Tables,
 ): Promise<ChunkTotals[]> {
   const table = tables.table('indexed_block_ranges');
-  // Version 1, which may be served until the read model is rebuilt, does not count them.
-  const verified = table.startsWith('indexed_block_ranges_v1_') ? '0' : 'sum(verified)';
-  const sql = `SELECT chunk, sum(blocks) AS blocks, sum(transfers) AS transfers, ${verified} AS verified,
+  const sql = `SELECT chunk, sum(blocks) AS blocks, sum(transfers) AS transfers, ${sumOf(table, 'verified')} AS verified,
       maxOrNullIf(latest_transfer_block, latest_transfer_block != ${MAX_UINT32}) AS latest_transfer_block
     FROM ${table} FINAL GROUP BY chunk`;
   return await clickhouse.rows({ name: 'indexed-blocks.chunks', sql, row: chunkRow }, {}, { settings });
+}
+
+const checkedRow = z.object({
+  first: z.int().nullable(),
+  last: z.int().nullable(),
+  blocks: count,
+  verified: count,
+  old_version: count,
+  no_commitment: count,
+  mismatched: count,
+});
+/** The indexed heights, and how many of them have each outcome of the comparison with their event commitment. */
+export type CheckedHeights = z.infer<typeof checkedRow>;
+
+/** Reads the ranges of 1024 heights: 24 ms for 10 million blocks, where the blocks themselves take 430 ms. */
+export async function checkedHeights(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  tables: Tables,
+): Promise<CheckedHeights> {
+  const table = tables.table('indexed_block_ranges');
+  const sums = eventCheck.options.map((outcome) => `${sumOf(table, outcome)} AS ${outcome}`);
+  const sql = `SELECT minOrNull(first_block) AS first, maxOrNull(last_block) AS last, sum(blocks) AS blocks, ${sums.join(', ')}
+    FROM ${table} FINAL`;
+  const [row] = await clickhouse.rows(
+    { name: 'indexed-blocks.checked', sql, row: checkedRow },
+    {},
+    { settings },
+  );
+  return checkedRow.parse(row);
 }
 
 const placeRow = z.object({ partition: z.int(), offset: count });
@@ -226,6 +261,7 @@ const countedRow = blockRow.extend({
   transactions: z.int(),
   events: z.int(),
   transfers: z.int(),
+  event_check: z.union([eventCheck, z.literal('').transform(() => 'not_checked' as const)]),
 });
 export type CountedBlock = z.infer<typeof countedRow>;
 
@@ -247,7 +283,8 @@ export async function countedBlock(
           `block_desc IN (SELECT block_desc FROM ${table} WHERE block_hash = ${hash}) AND block_hash = ${hash}`,
           { hash: asked.hash.slice(2) },
         ];
-  const sql = `SELECT ${BLOCK}, concat('0x', lower(hex(parent_hash))) AS parent_hash, transactions, events, transfers
+  const sql = `SELECT ${BLOCK}, concat('0x', lower(hex(parent_hash))) AS parent_hash, transactions, events, transfers,
+      ${table.startsWith('indexed_blocks_v1_') ? "''" : 'event_check'} AS event_check
     FROM ${table} FINAL WHERE ${where}`;
   const query = { name: 'indexed-blocks.counted', sql, row: countedRow };
   const [row] = await clickhouse.rows(query, params, { settings });

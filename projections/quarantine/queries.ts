@@ -107,6 +107,20 @@ export async function quarantineCounts(db: Sql, schema: string, limit = 100): Pr
   );
 }
 
+const totalRow = z.object({ events: z.number(), contracts: z.number() });
+
+/** Open entries of events, and how many different contracts emitted them. */
+export async function quarantinedEvents(db: Sql, schema: string): Promise<z.infer<typeof totalRow>> {
+  const [row] = await sqlRows(
+    db,
+    totalRow,
+    `SELECT count(*) AS events, count(DISTINCT event ->> 'from_address') AS contracts FROM ${schema}.entries
+     WHERE kind = 'event' AND resolution IS NULL`,
+    [],
+  );
+  return row ?? { events: 0, contracts: 0 };
+}
+
 /** Every height at which an event of a contract is quarantined and open, lowest first. */
 export async function quarantinedHeights(db: Sql, schema: string, contract: Felt): Promise<number[]> {
   const rows = await sqlRows(

@@ -1,4 +1,5 @@
 import type { Row } from '../../infra/clickhouse/row-binary.ts';
+import { eventCheck } from '../../schemas/messages/chain-blocks.ts';
 import type { SimTable } from './sim-table.ts';
 
 /*
@@ -112,7 +113,12 @@ function countBlocks(
       range,
       blocks: rows.length,
       transfers: rows.reduce((sum, row) => sum + Number(row['transfers']), 0),
-      verified: rows.filter((row) => row['event_check'] === 'verified').length,
+      ...Object.fromEntries(
+        eventCheck.options.map((outcome) => [
+          outcome,
+          rows.filter((row) => row['event_check'] === outcome).length,
+        ]),
+      ),
       first_block: rows.length === 0 ? 0 : Math.min(...heights),
       last_block: rows.length === 0 ? 0 : Math.max(...heights),
       latest_transfer_block:

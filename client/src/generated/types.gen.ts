@@ -670,6 +670,110 @@ export type IndexerChunk = {
     percent: number | null;
 };
 
+export type Verification = {
+    heights: {
+        /**
+         * Lowest indexed height; null: nothing is indexed
+         */
+        first: number | null;
+        last: number | null;
+        /**
+         * Blocks whose events match the commitment in their header; without events: that of the empty tree
+         */
+        verified: number;
+        /**
+         * All other indexed blocks, the mismatched and the unchecked ones included. Together with `verified` it is the number of indexed heights
+         */
+        unverifiable: number;
+        /**
+         * How many blocks are unverifiable for each reason
+         */
+        reasons: {
+            /**
+             * Before Starknet 0.13.2: a commitment of another kind
+             */
+            old_version: number;
+            /**
+             * The node did not give the commitment
+             */
+            no_commitment: number;
+            /**
+             * The events do not match the commitment
+             */
+            mismatched: number;
+            /**
+             * Not compared, as most blocks of a backfill
+             */
+            not_checked: number;
+        };
+    };
+    /**
+     * The balance changes of a token over all accounts, the zero address included, sum to zero. Computed every minute; for a large index, at most 2 % of the time
+     */
+    conservation: {
+        /**
+         * ERC-20 tokens whose balance changes were summed
+         */
+        tokens: number;
+        /**
+         * Tokens whose sum is not zero; at most 1000
+         */
+        nonzero: Array<{
+            token_address: string;
+            /**
+             * Raw amount as a decimal, may be negative
+             */
+            sum: string;
+        }>;
+        /**
+         * When it was computed; null: not yet
+         */
+        at: string | null;
+        /**
+         * Up to which height
+         */
+        to: number | null;
+    };
+    /**
+     * The last `tds verify` that was conclusive: the heights it compared, and the differences that remained
+     */
+    last_verify: {
+        at: string;
+        from: number | null;
+        to: number | null;
+        differences: number;
+    } | null;
+    /**
+     * The last rebuild that has finished
+     */
+    last_rebuild: {
+        /**
+         * Several are separated by commas
+         */
+        projection: string;
+        at: string;
+        /**
+         * Rows that were compared with the served ones
+         */
+        rows: number;
+        /**
+         * Ranges in which they differed
+         */
+        differences: number;
+    } | null;
+    /**
+     * Events that could not be decoded
+     */
+    quarantined: {
+        events: number;
+        /**
+         * Different contracts of these events
+         */
+        contracts: number;
+    };
+    updated_at: string;
+};
+
 export type Block = {
     height: number;
     hash: string;
@@ -682,6 +786,10 @@ export type Block = {
      * As `/api/transfers/?block=` counts them
      */
     transfers: number;
+    /**
+     * Comparison of the events with the commitment in the header. `old_version`: it is of another kind, from before Starknet 0.13.2; `no_commitment`: the node did not give it
+     */
+    event_check: 'verified' | 'old_version' | 'no_commitment' | 'mismatched' | 'not_checked';
     /**
      * Sums of the transfers that are marked as fees, by token
      */
@@ -4663,6 +4771,57 @@ export type GetProgressResponses = {
 };
 
 export type GetProgressResponse = GetProgressResponses[keyof GetProgressResponses];
+
+export type GetVerificationData = {
+    body?: never;
+    headers?: {
+        /**
+         * Answer once this height is indexed; 503 with code `behind` if it is not within 2 s
+         */
+        'X-Min-Block'?: number;
+    };
+    path?: never;
+    query?: never;
+    url: '/api/verification/';
+};
+
+export type GetVerificationErrors = {
+    /**
+     * Invalid input; `errors` lists the fields
+     */
+    400: Error;
+    /**
+     * The resource or the page does not exist
+     */
+    404: Error;
+    /**
+     * Too many requests; retry after `Retry-After` seconds
+     */
+    429: Error;
+    /**
+     * URL and headers are too large
+     */
+    431: Error;
+    /**
+     * Server error
+     */
+    500: Error;
+    /**
+     * Unavailable; retry after `Retry-After` seconds
+     */
+    503: Error;
+};
+
+export type GetVerificationError = GetVerificationErrors[keyof GetVerificationErrors];
+
+export type GetVerificationResponses = {
+    /**
+     * OK
+     */
+    200: Verification;
+};
+
+export type GetVerificationResponse = GetVerificationResponses[keyof GetVerificationResponses];
 
 export type GetBlockData = {
     body?: never;

@@ -4,6 +4,7 @@ import { readHistory } from './history.ts';
 import { readOperations } from './operation-log.ts';
 import { readPipeline } from './pipeline.ts';
 import { readProjections } from './projections.ts';
+import { readPublicVerification } from './public-verification.ts';
 import { findQuarantinePage, showQuarantineDetail } from './quarantine-answers.ts';
 import { readRebuilding } from './rebuild-runs.ts';
 import type { OperatorStores } from './status.ts';
@@ -21,6 +22,7 @@ export function createOperator(stores: OperatorStores): Operator {
     quarantine: async (filter) => await findQuarantinePage(pool, filter),
     quarantined: async (id) => await showQuarantineDetail(pool, id),
     verification: async () => await readVerification(pool),
+    publicVerification: async () => await readPublicVerification(stores),
     operations: async (id) => await readOperations(pool, id),
   };
 }

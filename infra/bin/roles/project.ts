@@ -9,6 +9,7 @@ import { runPostgresProjection } from '../../../projections/engine/run/postgres-
 import { runClickHouseProjections } from '../../../projections/engine/run/clickhouse-runner.ts';
 import type { ProjectionRun } from '../../../projections/engine/run/lifetime.ts';
 import { runDeferred } from '../../../projections/engine/deferred/run.ts';
+import { startConservation } from '../../../projections/engine/verify/conservation.ts';
 import { startSampling } from '../../../projections/engine/verify/sampling.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { systemClock } from '../../clock.ts';
@@ -59,6 +60,8 @@ export const start: StartRole = async (context, only) => {
   if (only.length === 0) {
     const sampling = startSampling({ pool, clickhouse, kafka, clock: systemClock, log, metrics: registry });
     releasers.push('sampling', () => sampling.stop());
+    const conservation = startConservation({ pool, clickhouse, log });
+    releasers.push('conservation', () => conservation.stop());
     const publisher = kafka.publisher();
     releasers.push('publisher', () => publisher.close());
     const runRebuild = rebuildProcesses(process.env);

@@ -434,6 +434,7 @@ describe('GET /api/blocks/{block}/', () => {
       transactions: 0,
       events: 0,
       transfers: 2,
+      event_check: 'not_checked',
       fees: [{ token_address: COIN, amount: MAX.toString() }],
     };
     for (const id of ['10', '010', hashAt(10), hashAt(10).replace(/^0x0+/, '0X').toUpperCase()]) {

@@ -63,6 +63,7 @@ describe('the role of the API', () => {
     'tds.rebuild_runs',
     'tds.verify_runs',
     'tds.verify_samples',
+    'tds.conservation',
     'tds.operations',
   ])('reads %s', async (table) => {
     await expect(api.query(`SELECT * FROM ${table}`)).resolves.toBeDefined();

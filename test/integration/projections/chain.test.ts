@@ -1,8 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import { chainProjections } from '../../../projections/index.ts';
+import { checkedHeights } from '../../../projections/indexed-blocks/queries.ts';
+import { servedBuilds } from '../../../projections/served.ts';
 import { decodeBlock } from '../../../schemas/decode/index.ts';
 import type { Transfer } from '../../../schemas/decode/index.ts';
+import { eventCheck } from '../../../schemas/messages/chain-blocks.ts';
 import type { BlockBody, ChainBlocksMessage } from '../../../schemas/messages/chain-blocks.ts';
 import { accepted, busyBlock, reverted } from '../../support/chain-messages.ts';
 import { firstTable, projectionWorld } from '../../support/projection-world.ts';
@@ -16,8 +19,13 @@ let seq = 0;
 const chain = new Map<number, { message: ChainBlocksMessage; chunk: string }>();
 
 const nextSeq = (): number => (seq += 1);
+/** Every outcome occurs, and that of a block differs from that of its fork. */
+const withCheck = (block: BlockBody): BlockBody => {
+  const outcome = eventCheck.options[(block.height + block.transactions.length) % 5];
+  return outcome === undefined ? block : { ...block, event_check: outcome };
+};
 const accept = (block: BlockBody, chunk: string): ChainBlocksMessage => {
-  const message = accepted(block, nextSeq(), chunk);
+  const message = accepted(withCheck(block), nextSeq(), chunk);
   chain.set(block.height, { message, chunk });
   return message;
 };
@@ -52,6 +60,26 @@ const transfersNow = (): { transfer: Transfer; block: BlockBody; chunk: string }
   [...chain.values()].flatMap(({ message: { block, contracts }, chunk }) =>
     decodeBlock(block, contracts).transfers.map((transfer) => ({ transfer, block, chunk })),
   );
+
+async function expectCheckedHeights(): Promise<void> {
+  const outcomes = [...chain.values()].map(({ message }) => message.block.event_check ?? 'none');
+  const { blocks, first, last, ...counts } = await checkedHeights(
+    world.clickhouse,
+    await servedBuilds(world.pool),
+  );
+  const indexed = [...chain.keys()];
+  expect({ blocks, first, last }).toEqual({
+    blocks: outcomes.length,
+    first: Math.min(...indexed),
+    last: Math.max(...indexed),
+  });
+  expect(counts.mismatched).toBeGreaterThan(0);
+  expect(counts).toEqual(
+    Object.fromEntries(
+      eventCheck.options.map((outcome) => [outcome, outcomes.filter((one) => one === outcome).length]),
+    ),
+  );
+}
 
 async function expectTablesOfChain(): Promise<void> {
   const all = transfersNow();
@@ -121,6 +149,12 @@ async function expectTablesOfChain(): Promise<void> {
       name,
       blocks: blocks.length,
       transfers: of.length,
+      ...Object.fromEntries(
+        eventCheck.options.map((outcome) => [
+          outcome,
+          held.filter(({ message }) => message.block.event_check === outcome).length,
+        ]),
+      ),
       first_block: Math.min(...blocks),
       last_block: Math.max(...blocks),
       latest_transfer_block: Math.max(...of.map(({ block }) => block.height)),
@@ -128,10 +162,12 @@ async function expectTablesOfChain(): Promise<void> {
   });
   expect(
     await world.select(
-      `SELECT concat(chunk, ',', toString(range)) AS name, blocks, toUInt32(transfers) AS transfers, first_block,
+      `SELECT concat(chunk, ',', toString(range)) AS name, blocks, toUInt32(transfers) AS transfers,
+         ${eventCheck.options.join(', ')}, first_block,
          last_block, latest_transfer_block FROM {{indexed_block_ranges}} FINAL ORDER BY name`,
     ),
   ).toEqual(expectedRanges.toSorted((a, b) => (a.name < b.name ? -1 : 1)));
+  await expectCheckedHeights();
 }
 
 const rewind = async (projections: readonly string[], offset = 0): Promise<void> => {

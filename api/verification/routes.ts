@@ -1,0 +1,48 @@
+import { publicVerificationAnswer } from '../../schemas/api/verification.ts';
+import type { Operator } from '../admin/operator.ts';
+import { defineRoute } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
+import { shareRecent } from '../http/share-recent.ts';
+
+export interface PublicVerificationDeps {
+  readonly operator: Pick<Operator, 'publicVerification'>;
+}
+
+const MAX_AGE_SECONDS = 10;
+const CALLS_PER_MINUTE = 60;
+
+/** What anyone may ask: how much of the index is verified. */
+export function publicVerificationRoute({ operator }: PublicVerificationDeps): Route {
+  const read = (): ReturnType<Operator['publicVerification']> => operator.publicVerification();
+  const recent = shareRecent(read, MAX_AGE_SECONDS * 1000);
+  return defineRoute({
+    id: 'getVerification',
+    method: 'GET',
+    path: '/api/verification/',
+    summary: 'Get how much of the index is verified',
+    description: [
+      'The indexed heights by the outcome of comparing their events with the commitment in the block header, whether balance',
+      `changes sum to zero, and the last verification and rebuild. The answer may be ${MAX_AGE_SECONDS} seconds old.`,
+      `At most ${CALLS_PER_MINUTE} calls a minute from one address.`,
+    ].join(' '),
+    tag: 'Verification',
+    auth: 'none',
+    asOf: 'It is the state now.',
+    addressCallsPerMinute: CALLS_PER_MINUTE,
+    response: { 200: publicVerificationAnswer },
+    async handler({ request }) {
+      const minBlock = request.minBlock();
+      let body = await recent();
+      if (minBlock !== null && (body.heights.last ?? -1) < minBlock) body = await read();
+      const { last } = body.heights;
+      return {
+        status: 200,
+        headers: {
+          'Cache-Control': `public, max-age=${MAX_AGE_SECONDS}`,
+          ...(last === null ? {} : { 'X-Indexed-Block': String(last) }),
+        },
+        body,
+      };
+    },
+  });
+}

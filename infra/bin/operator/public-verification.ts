@@ -1,0 +1,94 @@
+import { z } from 'zod';
+
+import { checkedHeights } from '../../../projections/indexed-blocks/queries.ts';
+import { quarantinedEvents } from '../../../projections/quarantine/queries.ts';
+import { servedBuilds } from '../../../projections/served.ts';
+import { publicVerificationAnswer } from '../../../schemas/api/verification.ts';
+import type { PublicVerificationAnswer } from '../../../schemas/api/verification.ts';
+import { sqlRows } from '../../postgres/client.ts';
+import type { Sql } from '../../postgres/client.ts';
+import type { OperatorStores } from './status.ts';
+
+type Part<K extends keyof PublicVerificationAnswer> = PublicVerificationAnswer[K];
+
+/** Small reads: some thousand rows of ClickHouse, and a row or a count each of PostgreSQL. */
+export async function readPublicVerification({
+  pool,
+  clickhouse,
+}: Pick<OperatorStores, 'pool' | 'clickhouse'>): Promise<PublicVerificationAnswer> {
+  const served = await servedBuilds(pool);
+  const [checked, conservation, lastVerify, lastRebuild, quarantined] = await Promise.all([
+    checkedHeights(clickhouse, served),
+    readConservation(pool),
+    readLastVerify(pool),
+    readLastRebuild(pool),
+    quarantinedEvents(pool, served.schema('quarantine')),
+  ]);
+  const { first, last, blocks, verified, ...reasons } = checked;
+  const unverifiable = blocks - verified;
+  const { old_version, no_commitment, mismatched } = reasons;
+  return {
+    heights: {
+      first,
+      last,
+      verified,
+      unverifiable,
+      reasons: { ...reasons, not_checked: unverifiable - old_version - no_commitment - mismatched },
+    },
+    conservation,
+    last_verify: lastVerify,
+    last_rebuild: lastRebuild,
+    quarantined,
+    updated_at: new Date().toISOString(),
+  };
+}
+
+const conservationRow = z.object({
+  tokens: z.number(),
+  nonzero: publicVerificationAnswer.shape.conservation.shape.nonzero,
+  at: z.date(),
+  to: z.number(),
+});
+
+async function readConservation(db: Sql): Promise<Part<'conservation'>> {
+  const sql = 'SELECT tokens, nonzero, checked_at AS at, to_height AS "to" FROM tds.conservation';
+  const [row] = await sqlRows(db, conservationRow, sql, []);
+  if (row === undefined) return { tokens: 0, nonzero: [], at: null, to: null };
+  return { ...row, at: row.at.toISOString() };
+}
+
+const verifyRow = z.object({
+  at: z.date(),
+  from: z.number().nullable(),
+  to: z.number().nullable(),
+  differences: z.number(),
+});
+
+async function readLastVerify(db: Sql): Promise<Part<'last_verify'>> {
+  const [row] = await sqlRows(
+    db,
+    verifyRow,
+    `SELECT finished_at AS at, from_height AS "from", to_height AS "to", differences FROM tds.verify_runs
+     WHERE outcome != 'inconclusive' ORDER BY id DESC LIMIT 1`,
+    [],
+  );
+  return row === undefined ? null : { ...row, at: row.at.toISOString() };
+}
+
+const rebuildRow = z.object({
+  projection: z.string(),
+  at: z.date(),
+  rows: z.number(),
+  differences: z.number(),
+});
+
+async function readLastRebuild(db: Sql): Promise<Part<'last_rebuild'>> {
+  const [row] = await sqlRows(
+    db,
+    rebuildRow,
+    `SELECT array_to_string(projections, ', ') AS projection, finished_at AS at, rows_compared AS rows, differences
+     FROM tds.rebuild_runs WHERE state = 'finished' AND finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT 1`,
+    [],
+  );
+  return row === undefined ? null : { ...row, at: row.at.toISOString() };
+}

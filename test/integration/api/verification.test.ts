@@ -1,0 +1,249 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+
+import { createLogger } from '../../../infra/log.ts';
+import { accountLedger } from '../../../projections/account-ledger/projector.ts';
+import { checkConservation, startConservation } from '../../../projections/engine/verify/conservation.ts';
+import type { PublicVerificationAnswer } from '../../../schemas/api/verification.ts';
+import { selectors } from '../../../schemas/decode/layouts.ts';
+import { STRK_TOKEN, toFelt } from '../../../schemas/felt.ts';
+import type { EventCheck } from '../../../schemas/messages/chain-blocks.ts';
+import type { QuarantineMessage } from '../../../schemas/messages/quarantine.ts';
+import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
+import { adminWorld } from '../../support/admin-world.ts';
+import type { AdminWorld } from '../../support/admin-world.ts';
+import { ART, COIN, accepted, busyBlock, reverted } from '../../support/chain-messages.ts';
+import { atEnd, until } from '../../support/projection-world.ts';
+import { eventually } from '../../support/service.ts';
+import { tds } from '../../support/tds.ts';
+
+/** What anyone is shown of verifications, while blocks are checked, verified, rebuilt, quarantined and damaged. */
+
+let world: AdminWorld;
+const CHECKS: readonly (EventCheck | null)[] = [
+  'verified',
+  'verified',
+  'mismatched',
+  'old_version',
+  'no_commitment',
+  null,
+  null,
+  'old_version',
+];
+const TRANSACTIONS = 3;
+const LEDGER = `account_ledger_v${accountLedger.version}_b1`;
+
+const block = (height: number, check: EventCheck | null, fork = 0) => ({
+  ...busyBlock(height, TRANSACTIONS, fork),
+  ...(check === null ? {} : { event_check: check }),
+});
+
+beforeAll(async () => {
+  world = await adminWorld();
+  await world.startProjections();
+});
+afterAll(() => world?.close());
+
+async function publish(messages: readonly ReturnType<typeof accepted | typeof reverted>[]): Promise<void> {
+  const publisher = world.api.kafka.publisher();
+  await publisher.publish(
+    topics.chainBlocks,
+    messages.map((value) => ({ value, partition: partitionOfHeight(value.block.height) })),
+  );
+  await publisher.close();
+  await world.projected();
+}
+
+const ask = async (headers: Record<string, string> = {}): Promise<PublicVerificationAnswer> => {
+  const { status, json } = await world.api.call('GET', '/api/verification/', { headers });
+  expect(status).toBe(200);
+  return json as PublicVerificationAnswer;
+};
+
+/** An answer may be ten seconds old, and sixty may be asked for a minute. */
+const soon = async (look: () => Promise<void>): Promise<void> => await eventually(look, 30_000, 3000);
+
+const sumLegs = async (): Promise<void> =>
+  await checkConservation({
+    pool: world.api.pool,
+    clickhouse: world.owner,
+    signal: new AbortController().signal,
+  });
+
+test('answers without credentials and before the first block, and may be cached ten seconds', async () => {
+  const { status, json, headers } = await world.api.call('GET', '/api/verification/');
+  expect(status).toBe(200);
+  expect(json).toEqual({
+    heights: {
+      first: null,
+      last: null,
+      verified: 0,
+      unverifiable: 0,
+      reasons: { old_version: 0, no_commitment: 0, mismatched: 0, not_checked: 0 },
+    },
+    conservation: { tokens: 0, nonzero: [], at: null, to: null },
+    last_verify: null,
+    last_rebuild: null,
+    quarantined: { events: 0, contracts: 0 },
+    updated_at: expect.any(String),
+  });
+  expect(headers.get('cache-control')).toBe('public, max-age=10');
+  const { updated_at: at } = await ask();
+  expect(at).toBe(json.updated_at);
+});
+
+describe('with blocks of every outcome', () => {
+  test('counts them by outcome, and reads them at once for a client that has seen the newest', async () => {
+    await publish(CHECKS.map((check, height) => accepted(block(height, check), height + 1)));
+    const { heights } = await ask({ 'X-Min-Block': String(CHECKS.length - 1) });
+    expect(heights).toEqual({
+      first: 0,
+      last: CHECKS.length - 1,
+      verified: 2,
+      unverifiable: 6,
+      reasons: { old_version: 2, no_commitment: 1, mismatched: 1, not_checked: 2 },
+    });
+  });
+
+  test('a block shows its own outcome', async () => {
+    const shown = async (height: number): Promise<string> =>
+      (
+        await world.api.call('GET', `/api/blocks/${height}/`, {
+          token: world.admin,
+          headers: { 'api-key': 'session' },
+        })
+      ).json.event_check;
+    expect(await Promise.all([0, 2, 3, 4, 5].map(shown))).toEqual([
+      'verified',
+      'mismatched',
+      'old_version',
+      'no_commitment',
+      'not_checked',
+    ]);
+  });
+
+  test('a reorg replaces the outcomes of its blocks', async () => {
+    await publish([
+      reverted(block(7, 'old_version'), 20),
+      reverted(block(6, null), 21),
+      accepted(block(6, 'verified', 1), 22),
+    ]);
+    await soon(async () =>
+      expect((await ask()).heights).toEqual({
+        first: 0,
+        last: 6,
+        verified: 3,
+        unverifiable: 4,
+        reasons: { old_version: 1, no_commitment: 1, mismatched: 1, not_checked: 1 },
+      }),
+    );
+  });
+});
+
+test('the balance changes of the ERC-20 tokens sum to zero', async () => {
+  const summing = startConservation({
+    pool: world.api.pool,
+    clickhouse: world.owner,
+    log: createLogger('test', 'silent'),
+  });
+  try {
+    await soon(async () =>
+      expect((await ask()).conservation).toEqual({
+        tokens: 2,
+        nonzero: [],
+        at: expect.any(String),
+        to: 6,
+      }),
+    );
+  } finally {
+    await summing.stop();
+  }
+});
+
+test('shows the last verification and the last rebuild', async () => {
+  await world.api.pool.query(
+    `INSERT INTO tds.chunks (name, range_start, cursor, final_height, holder, lease_until)
+     VALUES ('live', 0, 7, -1, 'writer', now() + interval '1 hour')`,
+  );
+  const verified = await tds(world.api.env, 'verify', '--from', '1', '--to', '5');
+  expect(verified.code, verified.stderr).toBe(0);
+  const rebuilt = await tds(world.api.env, 'rebuild', 'tx-index');
+  expect(rebuilt.code, rebuilt.stderr).toBe(0);
+  await soon(async () => {
+    const { last_verify: verify, last_rebuild: rebuild } = await ask();
+    expect(verify).toEqual({ at: expect.any(String), from: 1, to: 5, differences: 0 });
+    expect(rebuild).toEqual({
+      projection: 'tx-index',
+      at: expect.any(String),
+      rows: 7 * TRANSACTIONS,
+      differences: 0,
+    });
+  });
+});
+
+test('counts the open events of the quarantine and their contracts', async () => {
+  const event = (position: number, contract = COIN): QuarantineMessage => ({
+    type: 'event.quarantined',
+    v: 1,
+    id: `${toFelt(0xb10cn)}:${position}`,
+    reason: 'no layout of Transfer has 3 keys and 4 data felts',
+    block: 3,
+    block_hash: toFelt(0xb10cn),
+    position,
+    transaction_hash: toFelt(7n),
+    event: { from_address: contract, keys: [selectors.Transfer], data: [] },
+    quarantined_at: 1_700_000_000_000,
+  });
+  const resolved: QuarantineMessage = {
+    type: 'quarantine.resolved',
+    v: 1,
+    id: `${toFelt(0xb10cn)}:4`,
+    resolution: 'repaired',
+    resolved_at: 1_700_000_001_000,
+  };
+  const publisher = world.api.kafka.publisher();
+  const messages = [event(1), event(2), event(3, ART), event(4, STRK_TOKEN), resolved];
+  await publisher.publish(
+    topics.quarantine,
+    messages.map((value) => ({ value })),
+  );
+  await publisher.close();
+  await until(async () => await atEnd(world.api.kafka, world.api.pool, topics.quarantine, ['quarantine']));
+  await soon(async () => expect((await ask()).quarantined).toEqual({ events: 3, contracts: 2 }));
+});
+
+test('a token whose balance changes do not sum to zero is named with the sum', async () => {
+  const [lost] = await world.owner.rows({
+    name: 'test',
+    sql: `SELECT concat('0x', lower(hex(token))) AS token, toString(delta) AS delta, hex(account) AS account,
+        block_desc, position_desc, item_desc FROM ${LEDGER} FINAL
+      WHERE kind = 'erc20' AND leg = 2 AND block_desc = 0xffffffff - 2 LIMIT 1`,
+    row: z.object({
+      token: z.string(),
+      delta: z.string(),
+      account: z.string(),
+      block_desc: z.int(),
+      position_desc: z.int(),
+      item_desc: z.int(),
+    }),
+  });
+  if (lost === undefined) throw new Error('no leg');
+  await world.owner.command(
+    `DELETE FROM ${LEDGER} WHERE account = unhex('${lost.account}') AND leg = 2
+       AND block_desc = ${lost.block_desc} AND position_desc = ${lost.position_desc} AND item_desc = ${lost.item_desc}`,
+  );
+  await sumLegs();
+  await soon(async () =>
+    expect((await ask()).conservation).toMatchObject({
+      tokens: 2,
+      nonzero: [{ token_address: lost.token, sum: String(-BigInt(lost.delta)) }],
+    }),
+  );
+});
+
+test('limits the calls from one address', async () => {
+  const statuses: number[] = [];
+  for (let call = 0; call < 61; call += 1)
+    statuses.push((await world.api.call('GET', '/api/verification/')).status);
+  expect(new Set(statuses)).toEqual(new Set([200, 429]));
+});
