@@ -44,6 +44,8 @@ export function createKnownCommitments(db: Sql): KnownCommitments {
 
 /** So many mismatches without a match show a chain whose commitments are of another kind. */
 const STRANGE_AFTER = 64;
+/** Mismatches for which other blocks are asked for, and compared first. */
+const PROBED = 8;
 /** Blocks below the newest that are compared each. */
 const LATEST = 64;
 const SAMPLED_EVERY = 16;
@@ -53,7 +55,7 @@ const SAMPLED_EVERY = 16;
  *
  * A chain that shows commitments of another kind (a simulated node, or one that pretends a newer version) never has a block
  * that matches, so it can be indexed. Where one has matched, a block that does not is altered or short: it is refused and
- * fetched again, like one that does not match its counts.
+ * fetched again, like one that does not match its counts. Before the first match, other blocks are compared to find one.
  */
 export function withEventChecks({ node, commitments, mode, metrics, log }: EventCheckDeps): IngestNode {
   if (mode === 'off') return node;
@@ -70,6 +72,24 @@ export function withEventChecks({ node, commitments, mode, metrics, log }: Event
     log.info('event commitments match: blocks that do not match theirs are refused');
   };
 
+  /** Whether another block matches: its neighbours, the newest, and the middle one. */
+  const isKnownElsewhere = async (height: number): Promise<boolean> => {
+    const others = new Set([height - 1, height + 1, newest, Math.floor(newest / 2)]);
+    for (const other of others) {
+      if (other === height || other < 0) continue;
+      const block = await node.getBlockWithReceipts(other).catch(() => null);
+      if (block === null || !hasEvents(block)) continue;
+      if (checkEvents(block.body, block.eventCommitment) !== 'verified') continue;
+      await learn();
+      return true;
+    }
+    return false;
+  };
+  const isRefused = async (height: number): Promise<boolean> => {
+    if (mode === 'refuse' || mode === 'record') return mode === 'refuse';
+    return (await hold()) || (mismatches < PROBED && (await isKnownElsewhere(height)));
+  };
+
   const isLeftOut = (height: number): boolean => {
     const isFarBelow = height < newest - LATEST;
     if (mode === 'head' && isFarBelow) return true;
@@ -82,11 +102,10 @@ export function withEventChecks({ node, commitments, mode, metrics, log }: Event
     const { body, ...rest } = block;
     if (isLeftOut(body.height)) return block;
     const outcome = checkEvents(body, rest.eventCommitment);
-    const { height, hash, transactions } = body;
-    if (outcome === 'verified' && transactions.some(({ events }) => events.length > 0)) await learn();
+    const { height, hash } = body;
+    if (outcome === 'verified' && hasEvents(block)) await learn();
     if (outcome === 'mismatched') {
-      const isRefused = mode === 'refuse' || (mode !== 'record' && (await hold()));
-      if (isRefused) {
+      if (await isRefused(height)) {
         metrics.eventChecks.inc({ outcome: 'refused' });
         throw mismatched(height, hash);
       }
@@ -106,6 +125,10 @@ export function withEventChecks({ node, commitments, mode, metrics, log }: Event
     },
     getBlockWithReceipts: async (id, options) => await check(await node.getBlockWithReceipts(id, options)),
   };
+}
+
+function hasEvents({ body }: FetchedBlock): boolean {
+  return body.transactions.some(({ events }) => events.length > 0);
 }
 
 function mismatched(height: number, hash: string): AppError {

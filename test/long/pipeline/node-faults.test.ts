@@ -76,6 +76,35 @@ describe('the ingester at the head', () => {
   });
 });
 
+test('finds out a node that lies about one block in fifty, from the first block on, and verifies all 500', async () => {
+  const world = await ingestWorld({ seed: 'one in fifty', initialHead: 500 });
+  try {
+    world.node.control({ command: 'setL1', height: 400 });
+    const lies = Array.from({ length: 11 }, (_, index) => 50 * index);
+    for (const [index, height] of lies.entries()) {
+      const kind =
+        (['changed-event', 'uncounted-event', 'swapped-events'] as const)[index % 3] ?? 'changed-event';
+      const heights = { from: height, to: height };
+      world.node.control({ command: 'fault', fault: { kind, methods: BLOCKS, heights, times: 3 } });
+    }
+    world.start();
+    await world.indexed(500);
+    await until('backfill', async () => {
+      const { rows } = await world.pool.query(
+        "SELECT 1 FROM tds.chunks WHERE status = 'open' AND name != 'live'",
+      );
+      return rows.length === 0;
+    });
+    expect(await differences(world)).toEqual([]);
+    const messages = await world.read(topics.chainBlocks);
+    expect(messages).toHaveLength(501);
+    expect(messages.filter(({ block }) => block.event_check !== 'verified')).toEqual([]);
+    expect(world.node.faults.list().filter(({ struck }) => struck === 0)).toEqual([]);
+  } finally {
+    await world.close();
+  }
+});
+
 test(
   'backfill skips no block and publishes no wrong block under any fault',
   { timeout: 240_000 },

@@ -59,10 +59,25 @@ const REFUSED = 'BLOCK_MISMATCHED, retryable: true';
 
 test('records a mismatch until a block has matched, and refuses it from then on', async () => {
   const known = { isHeld: false };
-  const blocks = [fetched(0, false), fetched(1, true), fetched(2, false), fetched(3, true)];
-  expect(await outcomes(blocks, 'sample', known)).toEqual(['mismatched', 'verified', REFUSED, 'verified']);
+  const matches = [false, false, false, true, false, true];
+  const blocks = matches.map((isTrue, height) => fetched(height, isTrue));
+  // Block 2 has a neighbour that matches.
+  const expected = ['mismatched', 'mismatched', REFUSED, 'verified', REFUSED, 'verified'];
+  expect(await outcomes(blocks, 'sample', known)).toEqual(expected);
   // A process that starts later.
-  expect(await outcomes([fetched(4, false)], 'sample', known)).toEqual([REFUSED]);
+  expect(await outcomes([fetched(0, false)], 'sample', known)).toEqual([REFUSED]);
+});
+
+test.each([
+  ['a neighbour', [false, true, false, false, false], 2],
+  ['the newest block', [false, false, false, false, true], 2],
+])('refuses the first mismatch already where %s matches', async (_which, matches, first) => {
+  const blocks = matches.map((isTrue, height) => fetched(height, isTrue));
+  const known = { isHeld: false };
+  const outcome = await outcomes(blocks, 'sample', known, 4);
+  expect(outcome[0]).toBe(REFUSED);
+  expect(outcome[first]).toBe(REFUSED);
+  expect(known.isHeld).toBe(true);
 });
 
 test('learns nothing from a block without events, whose commitment is zero on any chain', async () => {
