@@ -67,7 +67,7 @@ function tokenStatsRoute(clickhouseFor: ClickHouseFor, periodsOf: PeriodReader):
     response: { 200: tokenStatsAnswer },
     async handler({ input: { params, query }, served, request }) {
       const clickhouse = clickhouseFor(request);
-      const { read, coverage } = await periodsOf(clickhouse, served, query);
+      const { read, coverage } = await periodsOf(clickhouse, served, query, request.minBlock());
       const found = await tokenPeriods(clickhouse, served, params.address, read);
       return {
         status: 200,
@@ -103,7 +103,7 @@ function chainStatsRoute(clickhouseFor: ClickHouseFor, periodsOf: PeriodReader):
     response: { 200: chainStatsAnswer },
     async handler({ input: { query }, served, request }) {
       const clickhouse = clickhouseFor(request);
-      const { read, coverage } = await periodsOf(clickhouse, served, query);
+      const { read, coverage } = await periodsOf(clickhouse, served, query, request.minBlock());
       const [periods, top] = await Promise.all([
         chainPeriods(clickhouse, served, read),
         topTokens(clickhouse, served, read, TOP_TOKENS),
@@ -125,7 +125,7 @@ const lateness = (coverage: Coverage | null): { complete?: false } =>
   coverage?.isLate === true ? { complete: false } : {};
 
 /** What the answers of one interval have in common. */
-interface Present extends Pick<PeriodsRead, 'presentFrom'> {
+interface Present extends Pick<PeriodsRead, 'presentFrom' | 'newest'> {
   /** The block that the periods before cover. */
   readonly coverage: Coverage | null;
 }
@@ -134,29 +134,31 @@ type PeriodReader = (
   clickhouse: ClickHouse,
   served: ServedBuilds,
   query: z.output<typeof periodsQuery>,
+  minBlock: number | null,
 ) => Promise<{ readonly read: PeriodsRead; readonly coverage: Coverage | null }>;
 
 /** Reads which of the asked periods to compute, and the block that the others cover. @throws 400 for too many */
 function periodReader(now: () => number): PeriodReader {
   const kept = keepWhileUnchanged<Present>(now);
-  return async (clickhouse, served, query) => {
+  return async (clickhouse, served, query, minBlock) => {
     const bounds = boundsOf(query, now());
     const { step } = bounds;
-    const { presentFrom, coverage } = await kept(
+    const { coverage, ...present } = await kept(
       served,
       step,
       async () => await presentOf(clickhouse, served, step),
+      ({ newest }) => newest >= (minBlock ?? 0),
     );
-    return { read: { ...bounds, presentFrom }, coverage };
+    return { read: { ...bounds, ...present }, coverage };
   };
 }
 
 async function presentOf(clickhouse: ClickHouse, served: ServedBuilds, step: number): Promise<Present> {
   const newest = await newestBlock(clickhouse, served);
-  if (newest === null) return { presentFrom: 0, coverage: null };
+  if (newest === null) return { presentFrom: 0, newest: 0, coverage: null };
   const presentFrom = await presentPeriod(clickhouse, served, { step, newest: newest.timestamp });
   const coverage = coverageOf(newest.height, await uncountedPeriods(clickhouse, served, { presentFrom }));
-  return { presentFrom, coverage };
+  return { presentFrom, newest: newest.height, coverage };
 }
 
 function boundsOf(
@@ -164,14 +166,17 @@ function boundsOf(
   now: number,
 ): Pick<PeriodsRead, 'step' | 'first' | 'last'> {
   const step = STEPS[query.interval];
-  const end = Math.floor((query.end_time?.getTime() ?? now) / 1000);
-  const start = Math.ceil((query.start_time?.getTime() ?? (end - DEFAULT_PERIODS * step) * 1000) / 1000);
-  if (start > end) throw invalidInput({ start_time: ['Must not be later than end_time.'] });
+  const endMs = query.end_time?.getTime() ?? now;
+  const startMs = query.start_time?.getTime() ?? endMs - DEFAULT_PERIODS * step * 1000;
+  if (startMs > endMs) throw invalidInput({ start_time: ['Must not be later than end_time.'] });
+  const [start, end] = [Math.ceil(startMs / 1000), Math.floor(endMs / 1000)];
   const asked = Math.floor(end / step) - Math.ceil(start / step) + 1;
-  if (asked > MAX_PERIODS)
+  if (asked > MAX_PERIODS) {
+    const unit = query.interval === '1 hour' ? 'hours' : 'days';
     throw invalidInput({
-      start_time: [`There are ${asked} hours or days until end_time; ${MAX_PERIODS} are allowed.`],
+      start_time: [`There are ${asked} ${unit} until end_time; ${MAX_PERIODS} are allowed.`],
     });
+  }
   return { step, first: storable(start), last: storable(end) };
 }
 

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { ClickHouse } from '../../infra/clickhouse/client.ts';
 import type { Felt } from '../../schemas/felt.ts';
 import { HEIGHT_RANGE } from '../../schemas/topics.ts';
-import { ascendingSql } from '../descending.ts';
+import { ascendingSql, descending } from '../descending.ts';
 import { dueSql, markedBlocks } from '../due-blocks.ts';
 import type { ServedBuilds } from '../served.ts';
 import { feltHex, feltParam, feltText } from '../transfer-reads.ts';
@@ -26,6 +26,8 @@ export interface PeriodsRead {
   readonly last: number;
   /** Start of the first period that is computed from the transfers; those before it are derived. */
   readonly presentFrom: number;
+  /** The newest height that is counted. Transfers are written before the blocks that they are in. */
+  readonly newest: number;
 }
 
 const tokenRow = z
@@ -42,11 +44,13 @@ const tokenRow = z
   .transform(({ high, low, ...row }) => ({ ...row, volume: (high << 128n) + low }));
 export type TokenPeriod = z.infer<typeof tokenRow>;
 
-/** Rows of `transfers` from a time on: times ascend with heights, so the blocks bound the key. */
-const PRESENT = (tables: Tables): string => `block_desc <= (
+/** Rows of `transfers` from a time on, up to the newest block: times ascend with heights, so the blocks bound the key. */
+const PRESENT = (tables: Tables): string => `block_desc >= {newest_desc:UInt32} AND block_desc <= (
     SELECT max(block_desc) FROM ${tables.table('indexed_blocks')} WHERE timestamp >= {presentFrom:UInt32}
   ) AND timestamp >= {presentFrom:UInt32}`;
 const DERIVED = `step = {step:UInt32} AND start BETWEEN {first:UInt32} AND {last:UInt32} AND start < {presentFrom:UInt32}`;
+
+const paramsOf = ({ newest, ...read }: PeriodsRead) => ({ ...read, newest_desc: descending(newest) });
 
 const hasPresent = ({ last, presentFrom }: PeriodsRead): boolean => last >= presentFrom;
 
@@ -102,7 +106,7 @@ export async function tokenPeriods(
     ) AS p ORDER BY start`;
   return await clickhouse.rows(
     { name: 'period-stats.token', sql, row: tokenRow },
-    { token: feltHex(token), ...read },
+    { token: feltHex(token), ...paramsOf(read) },
     { settings },
   );
 }
@@ -140,7 +144,7 @@ function chainSql(tables: Tables, read: PeriodsRead): string {
       )
       UNION ALL
       SELECT ${startSql('{step:UInt32}')} AS start, count(), 0, 0, [], [] FROM ${tables.table('indexed_blocks')} FINAL
-      WHERE timestamp >= {presentFrom:UInt32} GROUP BY start
+      WHERE block_desc >= {newest_desc:UInt32} AND timestamp >= {presentFrom:UInt32} GROUP BY start
     ) WHERE start BETWEEN {first:UInt32} AND {last:UInt32} GROUP BY start`;
 }
 
@@ -151,7 +155,9 @@ export async function chainPeriods(
   read: PeriodsRead,
 ): Promise<ChainPeriod[]> {
   const sql = `SELECT start, blocks, transfers, accounts, length(p.tokens) AS tokens FROM (${chainSql(tables, read)}) AS p ORDER BY start`;
-  return await clickhouse.rows({ name: 'period-stats.chain', sql, row: chainRow }, { ...read }, { settings });
+  return await clickhouse.rows({ name: 'period-stats.chain', sql, row: chainRow }, paramsOf(read), {
+    settings,
+  });
 }
 
 /** The tokens with most transfers in these periods together, then by address. */
@@ -165,7 +171,7 @@ export async function topTokens(
     ARRAY JOIN tokens AS token, token_transfers AS moved GROUP BY token ORDER BY n DESC, token LIMIT {limit:UInt32}`;
   return await clickhouse.rows(
     { name: 'period-stats.top', sql, row: topRow },
-    { ...read, limit },
+    { ...paramsOf(read), limit },
     { settings },
   );
 }

@@ -148,6 +148,23 @@ test('computes the newest hours and days before a pass has derived them', async 
   expect(headers.get('x-indexed-block')).toBe(String(next + 1));
 });
 
+test('leaves out the transfers of a block that is not marked as indexed yet', async () => {
+  const next = Math.max(...chain.keys()) + 1;
+  const [block] = made(next, next);
+  if (block === undefined) throw new Error('no block');
+  const window = `end_time=${new Date((START + 1200 * (next + 1)) * 1000).toISOString()}`;
+  const paths = [`/api/stats/?${window}`, `/api/tokens/${COIN}/stats/?${window}`];
+  const read = async () => await Promise.all(paths.map(async (path) => (await get(path)).json));
+  const before = await read();
+  const marks = ['indexed_blocks', 'indexed_block_ranges'];
+  for (const table of marks) await owner.command(`CREATE TABLE ${names[table]}_later AS ${names[table]}`);
+  const later = Object.fromEntries(marks.map((table) => [table, `${names[table]}_later`]));
+  await writeBlocks(owner, [block], { seq: seq + 1, offset }, { ...names, ...later });
+  expect(await read()).toEqual(before);
+  await write([block]);
+  expect(await read()).not.toEqual(before);
+});
+
 test('names the block up to which holders are counted', async () => {
   await deriveDue(owner, names);
   const head = Math.max(...chain.keys());
@@ -261,6 +278,12 @@ describe('parameters', () => {
     const { status, json } = await get(path);
     expect(status).toBe(400);
     expect(Object.keys(json.errors)).toEqual([name]);
+  });
+
+  test('times within one second have no hour between them', async () => {
+    const within = 'start_time=2023-11-15T02:00:00.2Z&end_time=2023-11-15T02:00:00.8Z';
+    const { status, json } = await get(`/api/stats/?${within}`);
+    expect([status, json.results]).toEqual([200, []]);
   });
 
   test('a cursor of one token is refused for another', async () => {
