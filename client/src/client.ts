@@ -52,8 +52,9 @@ export class TokenDataClient extends Operations {
       fetch: retryingFetch(fetch, retry),
       throwOnError: true,
     });
+    // An Error is of the connection or of the signal, also where the answer has begun.
     client.interceptors.error.use((error, response) =>
-      response === undefined ? error : new ApiError(response.status, error),
+      response === undefined || error instanceof Error ? error : new ApiError(response.status, error),
     );
     super({ client });
     this.#transport = { baseUrl: base, apiKey, session, retry, fetch };

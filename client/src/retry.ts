@@ -12,6 +12,12 @@ export interface RetryOptions {
 const RETRIED = new Set([429, 503]);
 
 /**
+ * The requests of answers whose bodies are still read. In Node, a signal reaches an answer only as long as the request lives that
+ * follows the signal.
+ */
+const followers = new WeakMap<object, readonly unknown[]>();
+
+/**
  * A `fetch` that repeats a request which is answered 429 or 503, or not at all, after the time that `Retry-After` names. A
  * write is repeated only if it has an `Idempotency-Key`: without one, the service may have done it.
  */
@@ -26,10 +32,12 @@ export function retryingFetch(
     for (let attempt = 1; ; attempt += 1) {
       const isLast = !mayRepeat || attempt >= attempts;
       // A body can be read once.
-      const answer = await fetch(isLast ? request : request.clone()).catch((error: unknown) => {
+      const sent = isLast ? request : request.clone();
+      const answer = await fetch(sent, { signal: request.signal }).catch((error: unknown) => {
         if (isLast || request.signal.aborted) throw error;
         return null;
       });
+      if (answer?.body != null) followers.set(answer.body, [input, request, sent]);
       if (answer !== null && (isLast || !RETRIED.has(answer.status))) return answer;
       const backoff = Math.min(maxDelayMs, delayMs * 2 ** (attempt - 1) * (1 + Math.random() / 4));
       const wait = (answer === null ? null : retryAfterMs(answer.headers)) ?? backoff;

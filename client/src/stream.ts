@@ -100,9 +100,13 @@ async function* connection(
   const ended = new AbortController();
   const end = (): void => ended.abort(signal?.reason);
   signal?.addEventListener('abort', end, { once: true });
+  const hasEnded = new Promise<never>((_, reject) =>
+    ended.signal.addEventListener('abort', () => reject(ended.signal.reason)),
+  );
+  hasEnded.catch(() => {});
   const orSilence = async <T>(arriving: Promise<T>): Promise<T> => {
     const timer = setTimeout(end, silenceMs);
-    return await arriving.finally(() => clearTimeout(timer));
+    return await Promise.race([arriving, hasEnded]).finally(() => clearTimeout(timer));
   };
   const connect = retryingFetch((input, init) => orSilence(fetch(input, init)), {
     ...retry,

@@ -29,6 +29,7 @@ const json =
 const ok = json(200, { fine: true });
 const busy = (headers: Record<string, string> = {}) =>
   json(503, { detail: 'Busy.', code: 'busy', status: 503, request_id: 'r1' }, headers);
+const slow = json(429, { detail: 'Slow down.', code: 'throttled', status: 429, request_id: 'r' });
 const cut = (response: ServerResponse): void => void response.destroy();
 
 let client: TokenDataClient;
@@ -50,7 +51,7 @@ afterAll(() => {
 
 describe('a call of the client', () => {
   it.each([
-    ['429', json(429, { detail: 'Slow down.', code: 'throttled', status: 429, request_id: 'r' })],
+    ['429', slow],
     ['503', busy()],
     ['no answer', cut],
   ])('is repeated after %s', async (_, answer) => {
@@ -88,6 +89,7 @@ describe('a call of the client', () => {
   });
 
   it.each([
+    ['429', slow],
     ['503', busy()],
     ['no answer', cut],
   ])('that writes is repeated after %s only with an Idempotency-Key', async (_, answer) => {
