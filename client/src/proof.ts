@@ -142,8 +142,9 @@ function seconds(text: string): bigint {
   return count(Date.parse(text) / 1000);
 }
 
-const ascii = (text: string): bigint =>
-  [...text].reduce((sum, character) => sum * 256n + BigInt(character.charCodeAt(0)), 0n);
+const numberOf = (bytes: Uint8Array): bigint => bytes.reduce((sum, byte) => sum * 256n + BigInt(byte), 0n);
+const bytesOf = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(text);
+const ascii = (text: string): bigint => numberOf(bytesOf(text));
 
 function verifyPath({ block, event, path, root }: TransferProof, { hash, pair }: Poseidon): void {
   const { from_address, transaction_hash, keys, data } = event;
@@ -347,8 +348,8 @@ let constants: Promise<bigint[]> | undefined;
 /** The constants of the rounds are hashes of their numbers. */
 async function roundConstants(): Promise<bigint[]> {
   const digests = Array.from({ length: 3 * ROUNDS }, async (_, index) => {
-    const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(`Hades${index}`));
-    return new Uint8Array(digest).reduce((sum, byte) => (sum * 256n + BigInt(byte)) % P, 0n);
+    const digest = await crypto.subtle.digest('SHA-256', bytesOf(`Hades${index}`));
+    return numberOf(new Uint8Array(digest)) % P;
   });
   return await Promise.all(digests);
 }

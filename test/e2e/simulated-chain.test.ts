@@ -5,7 +5,9 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 
+import { verifyProof } from '../../client/src/proof.ts';
 import { freePort } from '../../infra/embedded/ports.ts';
+import { proofAnswer } from '../../schemas/api/proofs.ts';
 import { createSimulatedNode } from '../support/starknet/node.ts';
 import type { SimulatedNode } from '../support/starknet/node.ts';
 import { isolated } from '../support/isolation.ts';
@@ -61,6 +63,20 @@ describe('the whole service on a simulated chain', () => {
       Array.from({ length: top + 1 }, (_, height) => node.transfersAt(height).map(trueRow)).flat(),
     );
     expect(held.newest.block).toBe(top);
+    for (const height of [0, 30, top - 2, top]) await expectProof(height);
+  };
+
+  /** The last transfer of a block can be proved; the simulated chain makes up the hashes of its blocks. */
+  const expectProof = async (height: number): Promise<void> => {
+    const [row] = (await allTransfers(service, `block=${height}`)).rows;
+    if (row === undefined) return;
+    const { json } = await service.get(
+      `/api/transfers/proof/?txhash=${row.txhash}&event_index=${row.event_index}`,
+    );
+    const proof = proofAnswer.parse(json);
+    expect(proof.transfer).toMatchObject(row);
+    expect(await verifyProof(proof, { blockHash: 'unchecked' })).toMatchObject({ number: height });
+    await expect(verifyProof(proof)).rejects.toMatchObject({ reason: 'block_hash' });
   };
 
   /** A client of the stream for the whole time, with what it holds. */

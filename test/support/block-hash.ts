@@ -2,8 +2,7 @@ import { hash } from 'starknet';
 
 import type { HashedBlock } from '../../schemas/commitment/block-hash.ts';
 
-const ascii = (text: string): bigint =>
-  BigInt(`0x${[...text].map((character) => character.charCodeAt(0).toString(16).padStart(2, '0')).join('')}`);
+const ascii = (text: string): bigint => BigInt(`0x${Buffer.from(text, 'ascii').toString('hex')}`);
 
 /** The hash of a block of version 0.13.2 or later by its header, by starknet.js. */
 export function independentBlockHash(block: HashedBlock): bigint {

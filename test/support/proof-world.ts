@@ -3,7 +3,7 @@ import type { TransferProof } from '../../client/src/proof.ts';
 import { createClickHouse } from '../../infra/clickhouse/client.ts';
 import { openBuild } from '../../projections/engine/builds.ts';
 import { chainProjections } from '../../projections/index.ts';
-import type { BlockItem } from '../../projections/define.ts';
+import type { BlockItem, BlockProjection } from '../../projections/define.ts';
 import { decodeBlock, eventIndex } from '../../schemas/decode/index.ts';
 import type { Transfer } from '../../schemas/decode/index.ts';
 import type { BlockBody, ContractsMap } from '../../schemas/messages/chain-blocks.ts';
@@ -21,6 +21,7 @@ export interface ProofWorld {
     bodies: readonly BlockBody[],
     contracts: ContractsMap,
     type?: 'block.accepted' | 'block.reverted',
+    projections?: readonly BlockProjection[],
   ): Promise<void>;
   prove(transfer: Pick<Transfer, 'txHash' | 'position' | 'item'>): Promise<TransferProof>;
   close(): Promise<void>;
@@ -39,7 +40,7 @@ export async function proofWorld(): Promise<ProofWorld> {
     api,
     client,
     apiKey,
-    async write(bodies, contracts, type = 'block.accepted') {
+    async write(bodies, contracts, type = 'block.accepted', projections = chainProjections) {
       const items = bodies.map((block): BlockItem => {
         seq += 1;
         return {
@@ -49,7 +50,7 @@ export async function proofWorld(): Promise<ProofWorld> {
           offset: seq,
         };
       });
-      await writeItems(clickhouse, items, chainProjections, names);
+      await writeItems(clickhouse, items, projections, names);
     },
     prove: ({ txHash, position, item }) =>
       client.getTransferProof({ query: { txhash: txHash, event_index: eventIndex(position, item) } }),

@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifyProof } from '../../../client/src/proof.ts';
 import { serveOnLoopback } from '../../../infra/embedded/loopback.ts';
 import { parseBlockWithReceipts } from '../../../pipeline/node/parse.ts';
+import { chainProjections } from '../../../projections/index.ts';
 import { decodeBlock, eventIndex } from '../../../schemas/decode/index.ts';
 import type { Transfer } from '../../../schemas/decode/index.ts';
 import { STRK_TOKEN, ZERO_FELT, toFelt } from '../../../schemas/felt.ts';
@@ -166,6 +167,23 @@ describe('GET /api/transfers/proof/', () => {
     expect(
       (await world.client.listTransfers({ query: { block: body.height } })).results.length,
     ).toBeGreaterThan(0);
+  });
+
+  it('answers 409 for a block whose events are not kept, and 503 for one that is not indexed yet', async () => {
+    const unkept = nextBlock();
+    await world.write(
+      [unkept],
+      contracts,
+      'block.accepted',
+      chainProjections.filter(({ name }) => name !== 'block-events'),
+    );
+    expect((await answerOf(firstOf(unkept))).json.code).toBe('unverifiable');
+    const late = nextBlock();
+    const first = chainProjections.filter(({ name }) => name !== 'indexed-blocks');
+    await world.write([late], contracts, 'block.accepted', first);
+    expect((await answerOf(firstOf(late))).json.code).toBe('behind');
+    await world.write([late], contracts);
+    expect((await verifyProof(await world.prove(firstOf(late)))).hash).toBe(late.hash);
   });
 
   it('proves what is in the canonical block after a reorg, and nothing of the other', async () => {
