@@ -15,6 +15,7 @@ import { withAmounts } from '../../../client/src/transfer.ts';
 import type { Transfer } from '../../../client/src/transfer.ts';
 import { createClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import { servedBuilds } from '../../../projections/served.ts';
 import { signatureHeaders } from '../../../schemas/webhooks/signature.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { ApiWorld } from '../../support/api-world.ts';
@@ -219,12 +220,23 @@ function startExample(name: string, args: readonly string[], env: Record<string,
 }
 
 test('the examples of the profit and loss and of DuckDB print what they found', async () => {
+  // 40 transfers of 2.5 tokens at a dollar each.
+  const points = (await servedBuilds(world.pool)).table('price_points');
+  const hour = Math.floor(1_700_000_000 / 3600);
+  await owner.command(
+    `INSERT INTO ${points} VALUES (unhex('${COIN.slice(2)}'), ${hour}, 1700000000000, toUInt256('1${'0'.repeat(41)}'), '1', 'test', 1, 0)`,
+  );
   const [pnl, duckdb] = [
     startExample('pnl.ts', [BOB, '2023-11-14T00:00:00Z']),
     startExample('duckdb.ts', [COIN]),
   ];
   await Promise.all([pnl.ended, duckdb.ended]);
-  expect(pnl.printed()).toMatch(/^value .* USD, in and out .* USD\nprofit and loss -?\d+\.\d\d USD\n$/);
+  const { data: holdings } = await client.getPortfolio({ query: { account_address: BOB } });
+  const value = holdings.total_usd;
+  expect(pnl.printed().split('\n').slice(0, 2)).toEqual([
+    `value 0.00 → ${value.toFixed(2)} USD, in and out 100.00 USD`,
+    `profit and loss ${(value - 100).toFixed(2)} USD`,
+  ]);
   expect(duckdb.printed()).toContain(`{"to_address":"${BOB}","transfers":"41","received":100}\n`);
 });
 

@@ -12,6 +12,7 @@ import { rebuild } from '../../../projections/engine/rebuild/rebuild.ts';
 import type { RebuildReport } from '../../../projections/engine/rebuild/rebuild.ts';
 import { chainProjections, deferredProjections } from '../../../projections/index.ts';
 import { servedBuilds } from '../../../projections/served.ts';
+import type { ServedBuilds } from '../../../projections/served.ts';
 import type { Projection } from '../../../projections/define.ts';
 import { accountLedger } from '../../../projections/account-ledger/projector.ts';
 import { tokenHolders } from '../../../projections/token-holders/projector.ts';
@@ -32,8 +33,12 @@ beforeAll(async () => {
 afterAll(async () => await world.close());
 afterEach(async () => await world.stopRuns());
 
+/** Three blocks an hour. */
 const blocks = (first: number, count: number, fork = 0) =>
-  Array.from({ length: count }, (_, index) => accepted(busyBlock(first + index, 6, fork), (seq += 1)));
+  Array.from({ length: count }, (_, index) => {
+    const block = busyBlock(first + index, 6, fork);
+    return accepted({ ...block, timestamp: 1_700_000_000 + 1200 * block.height }, (seq += 1));
+  });
 const deps = () => ({ ...world, clock: systemClock, signal: new AbortController().signal });
 const targetOf = async (projection = tokenHolders) => ({
   projection,
@@ -55,6 +60,24 @@ const summed = async (): Promise<unknown[]> =>
       GROUP BY token, account HAVING sum(delta) > 0 ORDER BY t, a`,
     row: { parse: (row) => row },
   });
+
+/** Transfers of the chain by hour, as served, and as their rows are counted: without the newest hour, which is not over. */
+const hoursOf = async (select: (served: ServedBuilds) => string): Promise<unknown[]> => {
+  const served = await servedBuilds(world.pool);
+  const sql = `SELECT toUInt32(hour) AS start, toUInt64(moved) AS transfers FROM (${select(served)})
+    WHERE hour < (SELECT max(intDiv(timestamp, 3600) * 3600) FROM ${served.table('indexed_blocks')} FINAL) ORDER BY hour`;
+  return await world.clickhouse.rows({ name: 'test.hours', sql, row: { parse: (row) => row } });
+};
+const hours = async (): Promise<unknown[]> =>
+  await hoursOf(
+    (served) =>
+      `SELECT start AS hour, transfers AS moved FROM ${served.table('chain_stats')} FINAL WHERE step = 3600`,
+  );
+const counted = async (): Promise<unknown[]> =>
+  await hoursOf(
+    (served) =>
+      `SELECT intDiv(timestamp, 3600) * 3600 AS hour, count() AS moved FROM ${served.table('transfers')} FINAL GROUP BY hour`,
+  );
 
 const rebuildNow = async (projections: readonly Projection[], swap = true): Promise<RebuildReport> =>
   await rebuild({ ...deps(), metrics: createProjectionMetrics(new Registry()) }, projections, {
@@ -160,7 +183,11 @@ test('blocks that a repair changed are due again, and no others', async () => {
 test('a rebuild derives all of the shadow build, compares it and swaps', async () => {
   const before = await held();
   for (const projection of deferredProjections) await deriveBuild(deps(), await targetOf(projection));
+  const hoursBefore = await hours();
+  expect(hoursBefore.length).toBeGreaterThan(5);
+  expect(hoursBefore).toEqual(await counted());
   const report = await rebuildNow(deferredProjections);
+  expect(report.tables.filter(({ rows }) => rows === 0)).toEqual([]);
   expect(report.tables.map(({ table }) => table).toSorted()).toEqual([
     'chain_stats',
     'token_holder_ranks',
@@ -174,6 +201,7 @@ test('a rebuild derives all of the shadow build, compares it and swaps', async (
   const builds = await listBuilds(world.pool, tokenHolders.name);
   expect(builds.map(({ state }) => state)).toEqual(['retired', 'serving']);
   expect(await held()).toEqual(before);
+  expect(await hours()).toEqual(hoursBefore);
 });
 
 test('a rebuild together with its source derives the balances from the new ledger', async () => {
