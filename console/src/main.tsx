@@ -12,6 +12,7 @@ import { Operations } from './screens/operations.tsx';
 import { Search } from './screens/search.tsx';
 import { Token } from './screens/token.tsx';
 import { Transaction } from './screens/transaction.tsx';
+import { PublicVerification } from './screens/verification.tsx';
 import { Webhook } from './screens/webhook.tsx';
 import { Webhooks } from './screens/webhooks.tsx';
 import { asFelt } from './search.ts';
@@ -22,6 +23,7 @@ const links = [
   ['/', 'Home'],
   ['/keys', 'API keys'],
   ['/webhooks', 'Webhooks'],
+  ['/verification', 'Verification'],
 ] as const;
 
 /** The screen of a path; null: there is none. */
@@ -34,6 +36,7 @@ function screenOf(path: string): JSX.Element | null {
     if (name === 'keys') return <Keys />;
     if (name === 'webhooks') return <Webhooks />;
     if (name === 'operations') return <Operations />;
+    if (name === 'verification') return <PublicVerification />;
     return null;
   }
   if (name === 'account' && felt !== null) return <Account key={felt} address={felt} />;

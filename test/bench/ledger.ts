@@ -38,11 +38,11 @@ export async function fillBlocks(stores: Stores, blocks: number): Promise<void> 
   await insert(
     'indexed_blocks',
     `SELECT 4294967295 - ${height}, ${made(`concat('block ', toString(number))`)}, ${made(`concat('block ', toString(number - 1))`)},
-       ${FIRST_TIME} + ${BLOCK_SECONDS} * number, 'bench', 1, 1, 1, 0, [], 0, number, 1, 0 FROM numbers(${blocks})`,
+       ${FIRST_TIME} + ${BLOCK_SECONDS} * number, 'bench', 1, 1, 1, 0, '', [], 0, number, 1, 0 FROM numbers(${blocks})`,
   );
   await insert(
     'indexed_block_ranges',
-    `SELECT 'bench', intDiv(h, 1024) AS bucket, count(), count(), min(h), max(h), max(h), 1, 0
+    `SELECT 'bench', intDiv(h, 1024) AS bucket, count(), count(), 0, 0, 0, 0, min(h), max(h), max(h), 1, 0
      FROM (SELECT ${height} AS h FROM numbers(${blocks})) GROUP BY bucket`,
   );
 }

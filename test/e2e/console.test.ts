@@ -8,6 +8,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 
 import { amountText, countText, usdText } from '../../console/src/format.ts';
+import { EVENT_CHECKS } from '../../console/src/ui/event-check.ts';
 import { topics } from '../../schemas/topics.ts';
 import { browse } from '../support/browser.ts';
 import type { Browsing } from '../support/browser.ts';
@@ -40,6 +41,16 @@ const portfolio = z.object({ data: z.object({ total_usd: z.number(), holdings: z
 const owned = z.object({
   count: z.number(),
   data: z.array(z.object({ token_address: z.string(), nft_token_id: z.string() })),
+});
+const verification = z.object({
+  heights: z.object({
+    first: z.number().nullable(),
+    last: z.number().nullable(),
+    verified: z.number(),
+    unverifiable: z.number(),
+    reasons: z.object({ not_checked: z.number() }),
+  }),
+  quarantined: z.object({ events: z.number() }),
 });
 const progress = z.object({ totals: z.object({ transfers: z.number(), latest_block_overall: z.number() }) });
 
@@ -513,9 +524,33 @@ describe('the console in a browser', () => {
     page.once('dialog', (dialog) => void dialog.accept());
     await entry.getByRole('button', { name: 'Skip', exact: true }).click();
     await expect.poll(ids).toEqual(all.slice(1));
-    await page.getByRole('link', { name: 'Verification' }).click();
+    const views = page.getByRole('navigation', { name: 'Views of operations' });
+    await views.getByRole('link', { name: 'Verification' }).click();
     await page.getByRole('heading', { name: 'Sampling' }).waitFor();
     await browsing.check('verification');
+  });
+
+  test('shows how much of the index is verified, also of a block', async () => {
+    const { page } = browsing;
+    const main = page.getByRole('navigation', { name: 'Main' });
+    await main.getByRole('link', { name: 'Verification' }).click();
+    const { heights, quarantined } = await api('/api/verification/', verification);
+    const commitments = page.getByRole('region', { name: 'Event commitments' });
+    await expect
+      .poll(async () => await commitments.getByRole('row', { name: 'Not compared' }).textContent())
+      .toContain(countText(heights.reasons.not_checked));
+    expect(heights.verified + heights.unverifiable).toBe((heights.last ?? 0) - (heights.first ?? 0) + 1);
+    expect(await figure('verified').textContent()).toBe(countText(heights.verified));
+    expect(await figure('quarantined').textContent()).toBe(countText(quarantined.events));
+    await page
+      .getByRole('region', { name: 'Conservation' })
+      .getByText('sum to zero up to block')
+      .waitFor({ timeout: 60_000 });
+    await browsing.check('public verification');
+    await searchFor('1');
+    await page.getByRole('heading', { name: 'Block 1' }).waitFor();
+    const { event_check: outcome } = await api('/api/blocks/1/', z.object({ event_check: z.string() }));
+    await expect.poll(async () => await figure('event-check').textContent()).toBe(EVENT_CHECKS[outcome]);
   });
 
   test('has no operations for others', async () => {

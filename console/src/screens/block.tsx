@@ -4,6 +4,7 @@ import type { GetBlockResponses } from 'token-data-service-client';
 import { countText, shortHex } from '../format.ts';
 import { orNull, useEndless, useLoad } from '../loading.ts';
 import { transferPage } from '../transfer-page.ts';
+import { EVENT_CHECKS } from '../ui/event-check.ts';
 import { Figure, Loading, More, Panel } from '../ui/parts.tsx';
 import { useTitle } from '../ui/title.ts';
 import { TokenAmount } from '../ui/tokens.tsx';
@@ -67,6 +68,9 @@ function Facts({ of }: { readonly of: GetBlockResponses[200] }): JSX.Element {
       <Figure name="Transactions">{countText(of.transactions)}</Figure>
       <Figure name="Events" data-figure="events">
         {countText(of.events)}
+      </Figure>
+      <Figure name="Event commitment" data-figure="event-check">
+        {EVENT_CHECKS[of.event_check]}
       </Figure>
       <Figure name="Transfers" data-figure="count">
         {countText(of.transfers)}
