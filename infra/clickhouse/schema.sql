@@ -94,7 +94,7 @@ ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (step, start)
 SETTINGS index_granularity = 64, min_bytes_for_wide_part = 1000000000000, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
-CREATE TABLE indexed_block_ranges_v2_b1
+CREATE TABLE indexed_block_ranges_v3_b1
 (
     `chunk` LowCardinality(String),
     `range` UInt32,
@@ -111,7 +111,7 @@ ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY (chunk, range)
 SETTINGS index_granularity = 1024, fsync_after_insert = 1, fsync_part_directory = 1, replicated_deduplication_window = 0;
 
-CREATE TABLE indexed_blocks_v2_b1
+CREATE TABLE indexed_blocks_v3_b1
 (
     `block_desc` UInt32,
     `block_hash` FixedString(32),
@@ -128,7 +128,8 @@ CREATE TABLE indexed_blocks_v2_b1
     `log_offset` UInt64,
     `seq` UInt64,
     `is_deleted` UInt8,
-    INDEX timestamps timestamp TYPE minmax GRANULARITY 1
+    INDEX timestamps timestamp TYPE minmax GRANULARITY 1,
+    INDEX hashes block_hash TYPE bloom_filter(0.01) GRANULARITY 1
 )
 ENGINE = ReplacingMergeTree(seq, is_deleted)
 ORDER BY block_desc

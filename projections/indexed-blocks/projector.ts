@@ -27,7 +27,7 @@ GROUP BY chunk`;
 export const indexedBlocks: BlockProjection = {
   kind: 'clickhouse',
   name: 'indexed-blocks',
-  version: 2,
+  version: 3,
   topic: chainBlocks,
   ddl: tableSql(import.meta.url),
   insertLast: true,

@@ -230,8 +230,8 @@ const countedRow = blockRow.extend({
 export type CountedBlock = z.infer<typeof countedRow>;
 
 /**
- * The indexed block with a height or a hash, with its counts; null when there is none. Hashes are in no order: to find one
- * reads those of all blocks, 32 bytes each.
+ * The indexed block with a height or a hash, with its counts; null when there is none. A hash is found by the index of
+ * hashes, without FINAL: with it, skipping the granule of a replacement would show the block that was reverted.
  */
 export async function countedBlock(
   clickhouse: Pick<ClickHouse, 'rows'>,
@@ -250,7 +250,9 @@ export async function countedBlock(
   const sql = `SELECT ${BLOCK}, concat('0x', lower(hex(parent_hash))) AS parent_hash, transactions, events, transfers
     FROM ${table} FINAL WHERE ${where}`;
   const query = { name: 'indexed-blocks.counted', sql, row: countedRow };
-  const [row] = await clickhouse.rows(query, params, { settings });
+  const [row] = await clickhouse.rows(query, params, {
+    settings: { ...settings, use_skip_indexes_if_final: 0 },
+  });
   return row ?? null;
 }
 
