@@ -10,8 +10,8 @@ export interface PipelineRouteDeps {
   readonly areLimitsShared: () => Promise<boolean>;
 }
 
-/** Several consoles share what was read in the last second. */
-const MAX_AGE_MS = 1000;
+/** Several consoles share what was read in the last half second. */
+export const MAX_AGE_MS = 500;
 
 export function pipelineRoutes({ operator, indexedHeight, areLimitsShared }: PipelineRouteDeps): Route[] {
   const read = shareRecent(
@@ -24,7 +24,7 @@ export function pipelineRoutes({ operator, indexedHeight, areLimitsShared }: Pip
     method: 'GET',
     path: '/api/admin/pipeline/',
     summary: 'Show the pipeline: heights, lags, alarms, roles and throughput',
-    description: 'The same as `tds status`. Read at most once a second.',
+    description: 'The same as `tds status`. Read at most twice a second.',
     tag: 'Administration',
     auth: 'admin',
     asOf: 'It is the state now.',

@@ -266,8 +266,8 @@ const countedRow = blockRow.extend({
 export type CountedBlock = z.infer<typeof countedRow>;
 
 /**
- * The indexed block with a height or a hash, with its counts; null when there is none. Hashes are in no order: to find one
- * reads those of all blocks, 32 bytes each.
+ * The indexed block with a height or a hash, with its counts; null when there is none. A hash is found by the index of
+ * hashes, without FINAL: with it, skipping the granule of a replacement would show the block that was reverted.
  */
 export async function countedBlock(
   clickhouse: Pick<ClickHouse, 'rows'>,
@@ -287,7 +287,9 @@ export async function countedBlock(
       ${table.startsWith('indexed_blocks_v1_') ? "''" : 'event_check'} AS event_check
     FROM ${table} FINAL WHERE ${where}`;
   const query = { name: 'indexed-blocks.counted', sql, row: countedRow };
-  const [row] = await clickhouse.rows(query, params, { settings });
+  const [row] = await clickhouse.rows(query, params, {
+    settings: { ...settings, use_skip_indexes_if_final: 0 },
+  });
   return row ?? null;
 }
 

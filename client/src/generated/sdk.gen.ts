@@ -1195,7 +1195,7 @@ export class Operations extends HeyApiClient {
     /**
      * Show the pipeline: heights, lags, alarms, roles and throughput
      *
-     * For admins only (`tds users add --admin`). The same as `tds status`. Read at most once a second. `as_of_block` is rejected: It is the state now.
+     * For admins only (`tds users add --admin`). The same as `tds status`. Read at most twice a second. `as_of_block` is rejected: It is the state now.
      */
     public getPipeline<ThrowOnError extends boolean = true>(options?: Options<GetPipelineData, ThrowOnError>): RequestResult<GetPipelineResponses, GetPipelineErrors, ThrowOnError, 'data'> {
         return (options?.client ?? this.client).get<GetPipelineResponses, GetPipelineErrors, ThrowOnError, 'data'>({

@@ -1396,11 +1396,11 @@ export type Pipeline = {
             process: string;
             started_at: string;
             /**
-             * Last heartbeat; one is due every 2 s
+             * Last heartbeat; one is due every 0.5 s
              */
             seen_at: string;
             /**
-             * `late`: no heartbeat for 5 s; `silent`: for 12 s; `stopped`: it has ended gracefully
+             * `late`: no heartbeat for 3 s; `silent`: for 12 s; `stopped`: it has ended gracefully
              */
             state: 'live' | 'late' | 'silent' | 'stopped';
         }>;
@@ -1449,7 +1449,7 @@ export type PipelineStage = {
      */
     lag_messages: number | null;
     /**
-     * `behind`: has work left; `silent`: no heartbeat of its processes for 5 s; `stalled`: no progress for `STALL_SECONDS`; `halted`: at a message that an operator must skip; `missing`: no process
+     * `behind`: has work left; `silent`: no heartbeat of its processes for 3 s; `stalled`: no progress for `STALL_SECONDS`; `halted`: at a message that an operator must skip; `missing`: no process
      */
     state: 'ok' | 'behind' | 'silent' | 'stalled' | 'halted' | 'missing' | 'unknown';
     detail: string | null;

@@ -8,7 +8,7 @@ import { Figure, Loading, Panel, Table, Views } from '../ui/parts.tsx';
 import { useTitle } from '../ui/title.ts';
 import { Command, StateTag } from '../ui/operation.tsx';
 import { Time } from '../ui/values.tsx';
-import { usePolled } from '../use-polled.ts';
+import { PIPELINE_POLL_MS, usePolled } from '../use-polled.ts';
 import { History } from './operations-history.tsx';
 import { Projections } from './operations-projections.tsx';
 import { Quarantine } from './operations-quarantine.tsx';
@@ -43,7 +43,7 @@ export function Operations(): JSX.Element {
 function PipelineView(): JSX.Element {
   const pipeline = usePolled(
     useLoad(async (api, signal) => await api.getPipeline({ signal }), []),
-    POLL_MS,
+    PIPELINE_POLL_MS,
   );
   return (
     <Loading of={pipeline}>

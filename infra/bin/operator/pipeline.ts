@@ -14,16 +14,13 @@ import type {
 import { messageId } from '../../../schemas/messages/quarantine.ts';
 import { partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import type { Consumer } from '../../health/consumers.ts';
-import { SILENT_SECONDS } from '../../health/heartbeat.ts';
+import { LATE_SECONDS, SILENT_SECONDS } from '../../health/heartbeat.ts';
 import { remedyOf } from '../../health/remedies.ts';
 import { sqlRows } from '../../postgres/client.ts';
 import type { Sql } from '../../postgres/client.ts';
 import { readThroughput } from './history.ts';
 import { logHeight, readPipelineStatus } from './status.ts';
 import type { OperatorStores, PipelineStatus } from './status.ts';
-
-/** Two heartbeats were due: an admin sees a killed process before its role counts as missing. */
-const LATE_SECONDS = 5;
 
 const processRow = z.object({
   role: z.string(),

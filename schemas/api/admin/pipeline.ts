@@ -22,7 +22,7 @@ export const pipelineStage = z
     }),
     state: z.enum(['ok', 'behind', 'silent', 'stalled', 'halted', 'missing', 'unknown']).meta({
       description:
-        '`behind`: has work left; `silent`: no heartbeat of its processes for 5 s; `stalled`: no progress for `STALL_SECONDS`; `halted`: at a message that an operator must skip; `missing`: no process',
+        '`behind`: has work left; `silent`: no heartbeat of its processes for 3 s; `stalled`: no progress for `STALL_SECONDS`; `halted`: at a message that an operator must skip; `missing`: no process',
     }),
     detail: z.string().nullable(),
   })
@@ -44,9 +44,9 @@ export type PipelineAlarm = z.infer<typeof pipelineAlarm>;
 const roleProcess = z.object({
   process: z.string().meta({ description: 'Host, process id and a random part' }),
   started_at: isoTimestamp,
-  seen_at: isoTimestamp.meta({ description: 'Last heartbeat; one is due every 2 s' }),
+  seen_at: isoTimestamp.meta({ description: 'Last heartbeat; one is due every 0.5 s' }),
   state: z.enum(['live', 'late', 'silent', 'stopped']).meta({
-    description: '`late`: no heartbeat for 5 s; `silent`: for 12 s; `stopped`: it has ended gracefully',
+    description: '`late`: no heartbeat for 3 s; `silent`: for 12 s; `stopped`: it has ended gracefully',
   }),
 });
 

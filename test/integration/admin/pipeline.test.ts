@@ -99,10 +99,10 @@ test('a projector that stops shows with its height and lag', async () => {
   });
 });
 
-test('a process without a heartbeat for 5 s is late, before its role counts as missing', async () => {
+test('a process without a heartbeat for 3 s is late, before its role counts as missing', async () => {
   await ingest.stop();
   await world.api.pool.query(
-    "UPDATE tds.role_processes SET stopped_at = NULL, seen_at = now() - interval '6 seconds' WHERE role = 'ingest'",
+    "UPDATE tds.role_processes SET stopped_at = NULL, seen_at = now() - interval '4 seconds' WHERE role = 'ingest'",
   );
   await shows((seen) => {
     expect(seen.roles.find(({ name }) => name === 'ingest')).toMatchObject({
