@@ -83,6 +83,10 @@ export const usdText = (value: number | string): string =>
 
 export const countText = (count: number): string => grouped(String(count));
 
+/** A count and what it counts, in the singular or plural: 1 sender, 2 senders. */
+export const countOf = (count: number, singular: string): string =>
+  `${countText(count)} ${singular}${count === 1 ? '' : 's'}`;
+
 const UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
 
 /** Bytes with three digits: `12.3 MB`. */

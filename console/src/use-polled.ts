@@ -2,9 +2,6 @@ import { useEffect, useRef } from 'preact/hooks';
 
 import type { Loaded } from './loading.ts';
 
-/** Of the pipeline: a part of the 5 s within which a stopped process shows. */
-export const PIPELINE_POLL_MS = 1000;
-
 /** Reads again every so often while the page is in view, once the previous read has ended; null: never. */
 export function usePolled<T>(loaded: Loaded<T>, everyMs: number | null): Loaded<T> {
   const { reload } = loaded;

@@ -3,12 +3,13 @@ import type { GetPipelineResponses } from 'token-data-service-client';
 
 import { countText } from '../format.ts';
 import { useLoad } from '../loading.ts';
+import { PIPELINE_POLL_MS } from '../pipeline-poll.ts';
 import { usePlace } from '../router.ts';
 import { Figure, Loading, Panel, Table, Views } from '../ui/parts.tsx';
 import { useTitle } from '../ui/title.ts';
 import { Command, StateTag } from '../ui/operation.tsx';
 import { Time } from '../ui/values.tsx';
-import { PIPELINE_POLL_MS, usePolled } from '../use-polled.ts';
+import { usePolled } from '../use-polled.ts';
 import { History } from './operations-history.tsx';
 import { Projections } from './operations-projections.tsx';
 import { Quarantine } from './operations-quarantine.tsx';

@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import type { ListTokenHoldersResponses, TokenDataClient } from 'token-data-service-client';
 
-import { amountText, countText, printable } from '../format.ts';
+import { amountText, countOf, countText, printable } from '../format.ts';
 import { useLoad } from '../loading.ts';
 import type { EndlessList, ListPage } from '../loading.ts';
 import { Choice, Loading, Panel, Table } from '../ui/parts.tsx';
@@ -99,7 +99,9 @@ export function Activity({ token }: { readonly token: TokenRow }): JSX.Element {
       const transfers = results.map(({ time, transfers: count, senders, receivers }) => ({
         time: Date.parse(time) / 1000,
         value: count,
-        text: `${countText(count)} transfers, ${countText(senders)} senders, ${countText(receivers)} receivers`,
+        text: [countOf(count, 'transfer'), countOf(senders, 'sender'), countOf(receivers, 'receiver')].join(
+          ', ',
+        ),
       }));
       return { volumes, transfers };
     },

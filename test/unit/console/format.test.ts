@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest';
 import {
   amountText,
   bytesText,
+  countOf,
   decimalText,
   groupedDecimal,
   localTime,
@@ -123,4 +124,13 @@ test('a foreign text is one line without marks that change what is around it', (
   expect(printable('a\u0000b\nc\u202Ed\u200Be')).toBe('a b c d e');
   expect(printable('<b>x</b>')).toBe('<b>x</b>');
   expect(printable('😀'.repeat(100))).toBe(`${'😀'.repeat(63)}…`);
+});
+
+test('a count names one thing in the singular', () => {
+  expect([0, 1, 2, 1000].map((count) => countOf(count, 'sender'))).toEqual([
+    '0 senders',
+    '1 sender',
+    '2 senders',
+    '1,000 senders',
+  ]);
 });

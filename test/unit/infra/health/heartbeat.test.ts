@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 
 import { MAX_AGE_MS } from '../../../../api/admin/pipeline-routes.ts';
-import { PIPELINE_POLL_MS } from '../../../../console/src/use-polled.ts';
+import { PIPELINE_POLL_MS } from '../../../../console/src/pipeline-poll.ts';
 import { HEARTBEAT_MS, LATE_SECONDS, SILENT_SECONDS } from '../../../../infra/health/heartbeat.ts';
 
 /** The process stops just after a heartbeat, and each later step has just missed what the previous one shows. */
