@@ -1396,7 +1396,7 @@ export type Pipeline = {
             process: string;
             started_at: string;
             /**
-             * Last heartbeat; one is due every 0.5 s
+             * Last heartbeat; one is due every second
              */
             seen_at: string;
             /**

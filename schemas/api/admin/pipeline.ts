@@ -44,7 +44,7 @@ export type PipelineAlarm = z.infer<typeof pipelineAlarm>;
 const roleProcess = z.object({
   process: z.string().meta({ description: 'Host, process id and a random part' }),
   started_at: isoTimestamp,
-  seen_at: isoTimestamp.meta({ description: 'Last heartbeat; one is due every 0.5 s' }),
+  seen_at: isoTimestamp.meta({ description: 'Last heartbeat; one is due every second' }),
   state: z.enum(['live', 'late', 'silent', 'stopped']).meta({
     description: '`late`: no heartbeat for 3 s; `silent`: for 12 s; `stopped`: it has ended gracefully',
   }),
