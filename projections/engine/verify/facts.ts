@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 
 import type { ColumnSpec, Row } from '../../../infra/clickhouse/row-binary.ts';
+import { checkEvents } from '../../../schemas/commitment/check.ts';
 import type { ContractsMap } from '../../../schemas/messages/chain-blocks.ts';
 import type { BlockItem, BlockProjection } from '../../define.ts';
 import { MAX_UINT32 } from '../../descending.ts';
@@ -23,10 +24,12 @@ export const factColumns: readonly ColumnSpec[] = [
   { name: 'events', type: 'UInt32' },
   { name: 'header_transactions', type: 'UInt32' },
   { name: 'header_events', type: 'UInt32' },
+  // Comparison of the events with the commitment in the header; empty where it is not asked for.
+  { name: 'event_check', type: 'LowCardinality(String)' },
 ];
 
-/** One row for each message of the log: what the checks of the log itself need. */
-export const facts: BlockProjection = {
+/** One row for each message of the log: what the checks of the log itself need. `commitments`: that of the events, too. */
+export const factsOf = (commitments: boolean): BlockProjection => ({
   kind: 'clickhouse',
   name: 'verify',
   version: 1,
@@ -34,11 +37,12 @@ export const facts: BlockProjection = {
   ddl: `CREATE TABLE {{facts}} (${factColumns.map(({ name, type }) => `${name} ${type}`).join(', ')})
     ENGINE = MergeTree ORDER BY (height, seq);`,
   tables: { facts: { columns: factColumns } },
-  project: (item) => ({ facts: [factOf(item)] }),
-};
+  project: (item) => ({ facts: [factOf(item, commitments)] }),
+});
 
-export function factOf({ message, partition, offset }: BlockItem): Row {
+function factOf({ message, partition, offset }: BlockItem, commitments: boolean): Row {
   const { block } = message;
+  const isChecked = commitments && message.type === 'block.accepted';
   return {
     height: block.height,
     seq: message.seq,
@@ -52,6 +56,7 @@ export function factOf({ message, partition, offset }: BlockItem): Row {
     events: block.transactions.reduce((sum, { events }) => sum + events.length, 0),
     header_transactions: block.transaction_count ?? NO_COUNT,
     header_events: block.event_count ?? NO_COUNT,
+    event_check: isChecked ? checkEvents(block, block.header?.event_commitment ?? null) : '',
   };
 }
 

@@ -1,6 +1,8 @@
 import { z } from 'zod';
 
 import type { ClickHouse, Params } from '../../../infra/clickhouse/client.ts';
+import { eventCheck } from '../../../schemas/messages/chain-blocks.ts';
+import type { EventCheck } from '../../../schemas/messages/chain-blocks.ts';
 import { CHAIN_BLOCKS_PARTITIONS, HEIGHT_RANGE } from '../../../schemas/topics.ts';
 import type { Heights } from '../compare.ts';
 import { NAMED } from './difference.ts';
@@ -14,7 +16,8 @@ import type { Scratch } from './scratch.ts';
 const inForce = (facts: string): string => `(
   SELECT height, hash, contracts, argMax(accepted, seq) AS alive, argMax(parent_hash, seq) AS parent,
     argMax(transactions, seq) AS in_body, argMax(events, seq) AS events_in_body,
-    argMax(header_transactions, seq) AS in_header, argMax(header_events, seq) AS events_in_header
+    argMax(header_transactions, seq) AS in_header, argMax(header_events, seq) AS events_in_header,
+    argMax(event_check, seq) AS outcome
   FROM ${facts} GROUP BY height, hash, contracts HAVING alive = 1)`;
 
 const foundRow = z.object({ height: z.number(), last: z.number(), detail: z.string() });
@@ -52,6 +55,12 @@ function logChecks(facts: string, expected: readonly Heights[]): LogCheck[] {
          toString(events_in_header), ' events, the body holds ', toString(in_body), ' and ', toString(events_in_body)) AS detail
        FROM ${log} WHERE (in_header != ${NO_COUNT} AND in_header != in_body)
          OR (events_in_header != ${NO_COUNT} AND events_in_header != events_in_body)`,
+    ],
+    [
+      'log.commitments',
+      true,
+      `SELECT height, height AS last, 'its events do not match the event commitment in its header' AS detail
+       FROM ${log} WHERE outcome = 'mismatched'`,
     ],
     [
       'log.links',
@@ -99,6 +108,24 @@ export async function logDifferences(
     }
   }
   return differences;
+}
+
+const outcomeRow = z.object({ outcome: eventCheck, blocks: z.coerce.number() });
+
+/** How many blocks have each outcome of the comparison with their event commitment. */
+export async function commitmentOutcomes(
+  clickhouse: Pick<ClickHouse, 'rows'>,
+  scratch: Scratch,
+): Promise<Readonly<Record<EventCheck, number>>> {
+  const sql = `SELECT outcome, count() AS blocks FROM ${inForce(scratch.facts.table)} GROUP BY outcome`;
+  const rows = await clickhouse.rows({ name: 'verify.commitments', sql, row: outcomeRow });
+  const found = new Map(rows.map(({ outcome, blocks }) => [outcome, blocks]));
+  return {
+    verified: found.get('verified') ?? 0,
+    old_version: found.get('old_version') ?? 0,
+    no_commitment: found.get('no_commitment') ?? 0,
+    mismatched: found.get('mismatched') ?? 0,
+  };
 }
 
 const blockRow = z.object({

@@ -2,7 +2,7 @@ import type { VerifyReport } from './verify.ts';
 
 /** Formats the report: repaired differences, remaining ones, repaired rows by table, and a summary. */
 export function reportLines(report: VerifyReport): string[] {
-  const { heights, messages, differences, found, repairedTables } = report;
+  const { heights, messages, commitments, differences, found, repairedTables } = report;
   const where =
     heights === null
       ? 'Nothing is indexed yet'
@@ -15,8 +15,18 @@ export function reportLines(report: VerifyReport): string[] {
     ...Object.entries(repairedTables).map(
       ([table, { deleted, inserted }]) => `${table}: ${deleted} wrong rows deleted, ${inserted} inserted`,
     ),
+    ...(commitments === null ? [] : [commitmentLine(commitments)]),
     differences.length === 0
       ? `${where}: no difference.`
       : `${where}: ${differences.length} difference${differences.length === 1 ? '' : 's'}.`,
   ];
+}
+
+function commitmentLine({
+  verified,
+  old_version,
+  no_commitment,
+  mismatched,
+}: NonNullable<VerifyReport['commitments']>): string {
+  return `Event commitments: ${verified} blocks match, ${mismatched} do not, ${old_version} are of an older Starknet, ${no_commitment} have none in the log.`;
 }

@@ -8,7 +8,7 @@ import { replayTargets } from '../rebuild/replay.ts';
 import type { ReplayPorts } from '../rebuild/replay.ts';
 import type { Poison } from '../run/pipeline.ts';
 import type { Difference } from './difference.ts';
-import { factColumns, factOf } from './facts.ts';
+import { factColumns } from './facts.ts';
 import type { Scratch } from './scratch.ts';
 
 /** A part of one partition of the log. */
@@ -59,7 +59,8 @@ export async function scanLog(scan: Scan): Promise<Difference[]> {
     const item = readItem(chainBlocks, message);
     // The block of a message that cannot be projected is in the log nevertheless.
     if (!('reason' in item) && isWithin(item)) {
-      await scan.clickhouse.insert(scratch.facts.table, factColumns, [factOf(item)]);
+      const { facts = [] } = scratch.facts.projection.project(item);
+      await scan.clickhouse.insert(scratch.facts.table, factColumns, facts);
     }
     const place = `${message.partition}:${message.offset}`;
     if (skipped.has(place)) return;

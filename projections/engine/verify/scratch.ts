@@ -10,7 +10,7 @@ import type { Build } from '../builds.ts';
 import type { TablePair } from '../compare.ts';
 import { withNames } from '../../define.ts';
 import type { BlockProjection } from '../../define.ts';
-import { facts } from './facts.ts';
+import { factsOf } from './facts.ts';
 
 /** Tables of the same shapes as the served ones, filled from the log, that live as long as one verification. */
 export interface Scratch {
@@ -50,6 +50,7 @@ export async function openScratch(
   db: Sql,
   clickhouse: Pick<ClickHouse, 'ddl'>,
   projections: readonly BlockProjection[],
+  commitments: boolean,
 ): Promise<Scratch> {
   const prefix = `${PREFIX}${randomBytes(4).toString('hex')}_`;
   const served: BlockTarget[] = [];
@@ -69,6 +70,7 @@ export async function openScratch(
   }
   const table = `${prefix}facts`;
   const wrong = `${prefix}wrong`;
+  const facts = factsOf(commitments);
   const log = {
     projection: facts,
     build: { projection: facts.name, version: facts.version, build: 0, names: { facts: table } },

@@ -8,6 +8,7 @@ import { withAdvisoryLocks } from '../../../infra/postgres/advisory-lock.ts';
 import type { Pool } from '../../../infra/postgres/client.ts';
 import { retry } from '../../../infra/retry.ts';
 import { AppError } from '../../../schemas/errors.ts';
+import type { EventCheck } from '../../../schemas/messages/chain-blocks.ts';
 import { HEIGHT_RANGE, partitionOfHeight, topics } from '../../../schemas/topics.ts';
 import type { BlockProjection, DeferredProjection } from '../../define.ts';
 import { descending } from '../../descending.ts';
@@ -16,7 +17,7 @@ import type { Heights } from '../compare.ts';
 import { createMessagesSince } from '../messages-since.ts';
 import type { ProjectionMetrics } from '../metrics.ts';
 import type { Difference } from './difference.ts';
-import { logBlocks, logDifferences } from './log.ts';
+import { commitmentOutcomes, logBlocks, logDifferences } from './log.ts';
 import type { LogBlock } from './log.ts';
 import { addRepairedRows, repairTables } from './repair.ts';
 import type { RepairedRows } from './repair.ts';
@@ -45,6 +46,8 @@ export interface VerifyOptions {
   readonly to: number | null;
   /** Makes the tables what the log says. */
   readonly repair: boolean;
+  /** Compares the events of each block with the commitment in its header, which takes some 60 µs an event. */
+  readonly commitments?: boolean;
   readonly onProgress?: (progress: VerifyProgress) => void;
   /** Compares blocks of the log with another source: all of them, or those whose headers give no counts. */
   readonly compareBlocks?: (
@@ -66,6 +69,8 @@ export interface VerifyReport {
   /** null: nothing is indexed. */
   readonly heights: Heights | null;
   readonly messages: number;
+  /** Blocks by the comparison with their event commitments, before a repair; null: not asked for. */
+  readonly commitments: Readonly<Record<EventCheck, number>> | null;
   /** The differences that remain. */
   readonly differences: readonly Difference[];
   /** The differences before the repair. */
@@ -77,6 +82,7 @@ export interface VerifyReport {
 }
 
 interface Look {
+  readonly commitments: VerifyReport['commitments'];
   readonly differences: Difference[];
   /** Differences at heights about which the log got messages meanwhile: only another look can tell. */
   readonly unsettled: Difference[];
@@ -101,16 +107,20 @@ export async function verify(deps: VerifyDeps, options: VerifyOptions): Promise<
     const bounds = boundsOf(await indexedHeights(deps.pool), options);
     if (bounds === null) {
       const differences = await stateDifferences(deps.pool, deps.kafka);
-      const nothing = { heights: null, messages: 0, repairedRows: 0, repairedTables: {} };
+      const nothing = { heights: null, messages: 0, commitments: null, repairedRows: 0, repairedTables: {} };
       return { ...nothing, differences, found: differences };
     }
     await sweepScratch(deps.clickhouse);
     let messages = 0;
+    // The first look is at all heights.
+    let commitments: VerifyReport['commitments'] = null;
     const repairedTables: Record<string, RepairedRows> = {};
     const look = async (heights: Heights, hinted: boolean): Promise<Look> =>
       await withScan(deps, options, { heights, hinted }, async (scan) => {
         messages += scan.messages;
-        return await differencesOf(deps, options, scan);
+        const found = await differencesOf(deps, options, scan);
+        commitments ??= found.commitments;
+        return found;
       });
 
     const pauseMs = options.betweenLooksMs ?? BETWEEN_LOOKS_MS;
@@ -125,7 +135,7 @@ export async function verify(deps: VerifyDeps, options: VerifyOptions): Promise<
       differences = await settle(heights, look, pauseMs);
     }
     const repairedRows = Object.values(repairedTables).reduce((sum, { deleted }) => sum + deleted, 0);
-    return { heights: bounds, messages, differences, found, repairedRows, repairedTables };
+    return { heights: bounds, messages, commitments, differences, found, repairedRows, repairedTables };
   });
 }
 
@@ -170,13 +180,13 @@ interface Scanned {
 /** Replays the log of these heights into scratch tables, which live as long as `work`. */
 async function withScan<T>(
   deps: VerifyDeps,
-  { onProgress = () => {}, waitMs = WAIT_MS }: VerifyOptions,
+  { onProgress = () => {}, waitMs = WAIT_MS, commitments = false }: VerifyOptions,
   { heights, hinted }: { heights: Heights; hinted: boolean },
   work: (scan: Scanned) => Promise<T>,
 ): Promise<T> {
   const { pool, clickhouse, kafka, signal } = deps;
   const compared = deps.projections.filter(({ isHistory }) => isHistory !== true);
-  const scratch = await openScratch(pool, clickhouse, compared);
+  const scratch = await openScratch(pool, clickhouse, compared, commitments);
   try {
     onProgress({ phase: 'waiting for the projections', read: 0, total: 0 });
     const ranges = await logRanges(deps, scratch, { heights, hinted, waitMs });
@@ -208,7 +218,7 @@ async function withScan<T>(
 
 async function differencesOf(
   { pool, clickhouse, kafka }: VerifyDeps,
-  { onProgress, compareBlocks }: VerifyOptions,
+  { onProgress, compareBlocks, commitments = false }: VerifyOptions,
   { scratch, heights, messages, unreadable, heightsSince }: Scanned,
 ): Promise<Look> {
   onProgress?.({ phase: 'comparing', read: messages, total: messages });
@@ -225,6 +235,7 @@ async function differencesOf(
   ];
   const rewritten = await heightsSince();
   return {
+    commitments: commitments ? await commitmentOutcomes(clickhouse, scratch) : null,
     differences: differences.filter((one) => !isAtOneOf(one, rewritten)),
     unsettled: differences.filter((one) => isAtOneOf(one, rewritten)),
   };

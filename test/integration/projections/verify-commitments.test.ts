@@ -1,0 +1,75 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+
+import { reportLines } from '../../../projections/engine/verify/report-lines.ts';
+import { verify } from '../../../projections/engine/verify/verify.ts';
+import { chainProjections } from '../../../projections/index.ts';
+import { toFelt } from '../../../schemas/felt.ts';
+import type { BlockBody } from '../../../schemas/messages/chain-blocks.ts';
+import { accepted, busyBlock, madeUpHeader, reverted } from '../../support/chain-messages.ts';
+import { independentCommitment } from '../../support/event-commitment.ts';
+import { projectionWorld } from '../../support/projection-world.ts';
+import type { ProjectionWorld } from '../../support/projection-world.ts';
+
+/** A verification of the log with the event commitments of its headers, computed here by another implementation. */
+
+let world: ProjectionWorld;
+const TRUE = 3;
+
+const withCommitment = (block: BlockBody, isTrue: boolean): BlockBody => {
+  const event_commitment = toFelt(isTrue ? independentCommitment(block.transactions) : 0xbadn);
+  return { ...block, header: { ...madeUpHeader, event_commitment } };
+};
+
+beforeAll(async () => {
+  world = await projectionWorld();
+  const orphan = withCommitment(busyBlock(2, 3, 1), false);
+  const blocks = [
+    ...Array.from({ length: TRUE }, (_, height) => withCommitment(busyBlock(height, 3), true)),
+    withCommitment(busyBlock(3, 3), false),
+    { ...withCommitment(busyBlock(4, 3), false), starknet_version: '0.13.1' },
+    busyBlock(5, 3),
+  ];
+  await world.publish([
+    accepted(orphan, 1),
+    reverted(orphan, 2),
+    ...blocks.map((block) => accepted(block, 3)),
+  ]);
+  await world.catchUp();
+  await world.pool.query(
+    "INSERT INTO tds.chunks (name, range_start, cursor, final_height) VALUES ('live', 0, 6, 0)",
+  );
+});
+afterAll(async () => await world?.close());
+
+const look = async (commitments: boolean, to: number | null = null) =>
+  await verify(
+    { ...world, projections: chainProjections, deferred: [], signal: new AbortController().signal },
+    { from: null, to, repair: false, waitMs: 5000, betweenLooksMs: 50, commitments },
+  );
+
+test('names the block whose events do not match, and counts all outcomes', async () => {
+  const report = await look(true);
+  expect(report.differences).toEqual([
+    {
+      kind: 'log',
+      what: 'block 3 of the log: its events do not match the event commitment in its header',
+      heights: { from: 3, to: 3 },
+      reread: true,
+    },
+  ]);
+  expect(report.commitments).toEqual({ verified: TRUE, mismatched: 1, old_version: 1, no_commitment: 1 });
+  expect(reportLines(report)).toContain(
+    'Event commitments: 3 blocks match, 1 do not, 1 are of an older Starknet, 1 have none in the log.',
+  );
+}, 60_000);
+
+test('leaves out an orphan that does not match, and what is outside the heights', async () => {
+  const report = await look(true, 2);
+  expect(report.differences).toEqual([]);
+  expect(report.commitments).toEqual({ verified: TRUE, mismatched: 0, old_version: 0, no_commitment: 0 });
+}, 60_000);
+
+test('compares no commitment unless it is asked to', async () => {
+  const report = await look(false);
+  expect([report.differences, report.commitments]).toEqual([[], null]);
+}, 60_000);
