@@ -73,6 +73,7 @@ Options
   --samples N     number of samples, instead of the default of each case
   --profile DIR   save CPU profiles of the service's Node processes in DIR, and show the most expensive functions
   --node-options=TEXT   NODE_OPTIONS of the service's processes, to compare settings of Node
+  --set=NAME=VALUE      a setting of the service, as --set=VERIFY_EVENTS=all; may be repeated
   --quick         compare the CPU time of the most important parts with reference work, in a minute or two; fail on a large loss
                   against test/bench/quick/ratios.json
   --record        with --quick: measure three times and write that file
@@ -93,6 +94,7 @@ const { values, positionals } = parseArgs({
     samples: { type: 'string' },
     profile: { type: 'string' },
     'node-options': { type: 'string', default: '' },
+    set: { type: 'string', multiple: true, default: [] },
     quick: { type: 'boolean', default: false },
     record: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
@@ -113,6 +115,14 @@ function brokerCount(text: string): Scale['brokers'] {
   process.stderr.write(`--brokers must be 1 or 3, not ${text}\n`);
   process.exit(2);
 }
+
+function settingOf(text: string): [string, string] {
+  const [, name, value] = /^([A-Z_0-9]+)=(.*)$/s.exec(text) ?? [];
+  if (name !== undefined && value !== undefined) return [name, value];
+  process.stderr.write(`--set must be NAME=VALUE, not ${text}\n`);
+  process.exit(2);
+}
+const settings = Object.fromEntries(values.set.map(settingOf));
 
 const unknown = positionals.filter((name) => cases.every((one) => one.name !== name));
 if (values.help || unknown.length > 0) {
@@ -158,6 +168,7 @@ async function runCase(one: BenchCase): Promise<CaseReport> {
     say: (line) => say(`  ${one.name}: ${line}`),
     profileDir: folder,
     nodeOptions: values['node-options'],
+    settings,
   });
   let report: CaseReport;
   try {

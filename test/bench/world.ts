@@ -49,6 +49,8 @@ export function createWorld(options: {
   /** Folder for the CPU profile that every Node process of the service writes when it exits. */
   profileDir: string | null;
   nodeOptions: string;
+  /** Settings of every service, over those of a case. */
+  settings: Readonly<Record<string, string>>;
 }): World {
   const { say, profileDir, nodeOptions } = options;
   const dir = mkdtempSync(join(tmpdir(), 'tds-bench-'));
@@ -86,7 +88,7 @@ export function createWorld(options: {
       const port = String(await freePort());
       const service = await startService(
         dataDir,
-        { PORT: port, ...ofNode, ...settings },
+        { PORT: port, ...ofNode, ...settings, ...options.settings },
         { withinMs: READY_MS },
       );
       names.set(service.pid, 'supervisor');

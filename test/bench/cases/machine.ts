@@ -2,9 +2,10 @@ import { closeSync, fsyncSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 
 import { chainProjections } from '../../../projections/index.ts';
+import { eventCommitment } from '../../../schemas/commitment/events.ts';
 import type { BenchCase, Figure } from '../case.ts';
 import { latency, median, timed } from '../measure.ts';
-import { fetchAnswers } from '../quick/parts.ts';
+import { blocksOf, fetchAnswers } from '../quick/parts.ts';
 import { cpuOf } from '../quick/reference.ts';
 import type { Stores } from '../stores.ts';
 import { follow, mixedChain } from './backfill.ts';
@@ -26,6 +27,7 @@ export const machineLimits: BenchCase = {
     const answers = await fetchAnswers(chain.url, heights);
     const { transfers } = await chain.truth({ from: 10, to: 109 });
     const parsing = await parserFigures(answers, transfers);
+    const hashing = await hashFigures(answers);
     const disk = diskFigures(world.dir);
 
     const { service, dataDir } = await world.service('machine', settings);
@@ -41,6 +43,7 @@ export const machineLimits: BenchCase = {
     return {
       figures: [
         ...parsing,
+        ...hashing,
         ...inserting,
         ...latency('ClickHouse: SELECT 1', await read('SELECT 1 AS n')),
         ...latency('ClickHouse: 51 rows by primary key', await read(page)),
@@ -67,6 +70,28 @@ async function parserFigures(answers: readonly string[], transfers: number): Pro
   return [
     { name: 'JSON.parse of blocks', value: bytes / 1e6 / seconds, unit: 'MB for a second of CPU' },
     { name: 'the same', value: transfers / seconds, unit: 'transfers for a second of CPU' },
+  ];
+}
+
+/** Event commitments, as the ingester compares them. */
+async function hashFigures(answers: readonly string[]): Promise<Figure[]> {
+  const bodies = blocksOf(answers).bodies();
+  const events = bodies
+    .flatMap(({ transactions }) => transactions)
+    .reduce((sum, transaction) => sum + transaction.events.length, 0);
+  const rounds: number[] = [];
+  for (let round = 0; round < PARSE_ROUNDS; round += 1)
+    rounds.push(
+      await cpuOf(() => {
+        for (const { transactions } of bodies) eventCommitment(transactions);
+      }),
+    );
+  return [
+    {
+      name: 'event commitments',
+      value: events / (median(rounds) / 1000),
+      unit: 'events for a second of CPU',
+    },
   ];
 }
 
