@@ -34,6 +34,7 @@ export function presentProgress(
         end === null || end === start ? null : Math.min(1, Math.max(0, (latest - start) / (end - start))),
     };
   });
+  const verified = totals.filter(({ chunk }) => chunks.some(({ name }) => name === chunk));
   return {
     network: networkName(chainId),
     chunks: shown,
@@ -41,5 +42,6 @@ export function presentProgress(
       transfers: shown.reduce((sum, { transfers }) => sum + transfers, 0),
       latest_block_overall: shown.reduce((highest, chunk) => Math.max(highest, chunk.latest_block), 0),
     },
+    verified_blocks: verified.reduce((sum, chunk) => sum + chunk.verified, 0),
   };
 }

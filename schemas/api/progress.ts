@@ -28,6 +28,9 @@ export const progressAnswer = z
       transfers: z.int().min(0).meta({ description: 'Sum over all chunks' }),
       latest_block_overall: z.int().min(0).meta({ description: 'Highest `latest_block`; 0 without a chunk' }),
     }),
+    verified_blocks: z.int().min(0).meta({
+      description: 'Indexed blocks whose events were compared with the commitment in their header, and match',
+    }),
   })
   .meta({ id: 'IndexerProgress' });
 export type ProgressAnswer = z.infer<typeof progressAnswer>;

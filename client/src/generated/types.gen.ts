@@ -648,6 +648,10 @@ export type IndexerProgress = {
          */
         latest_block_overall: number;
     };
+    /**
+     * Indexed blocks whose events were compared with the commitment in their header, and match
+     */
+    verified_blocks: number;
 };
 
 export type IndexerChunk = {

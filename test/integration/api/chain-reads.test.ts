@@ -416,6 +416,7 @@ describe('GET /api/indexer/progress/', () => {
           { name: 'live', range: [32, null], latest_block: 40, transfers: 4, percent: null },
         ],
         totals: { transfers: 6, latest_block_overall: 40 },
+        verified_blocks: 0,
       },
     ]);
   });

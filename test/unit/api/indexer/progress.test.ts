@@ -4,11 +4,11 @@ import { networkName, presentProgress } from '../../../../api/indexer/progress.t
 import { toFelt } from '../../../../schemas/felt.ts';
 
 const textFelt = (text: string) => toFelt(BigInt(`0x${Buffer.from(text).toString('hex')}`));
-const totals = (chunk: string, transfers: number, latest: number | null) => ({
+const totals = (chunk: string, transfers: number, latest: number | null, verified = 0) => ({
   chunk,
   blocks: 1,
   transfers,
-  verified: 0,
+  verified,
   latest_transfer_block: latest,
 });
 
@@ -31,6 +31,15 @@ describe('presentProgress', () => {
     expect(percent(100, 200, 999)).toBe(1);
     expect(percent(100, 100, 100)).toBeNull();
     expect(percent(100, null, 150)).toBeNull();
+  });
+
+  it('sums the verified blocks of the chunks that are shown', () => {
+    const chunks = [
+      { name: 'a', start: 0, end: 9 },
+      { name: 'live', start: 20, end: null },
+    ];
+    const found = [totals('a', 1, 9, 3), totals('live', 1, 33, 4), totals('never opened', 1, 99, 50)];
+    expect(presentProgress(null, chunks, found).verified_blocks).toBe(7);
   });
 
   it('sums transfers and takes the highest block over all chunks', () => {
