@@ -1,5 +1,6 @@
 import { sessionByTokenHash } from '../../projections/accounts/queries.ts';
 import { hashSecret } from './api-key.ts';
+import { addressBlock } from '../http/client-address.ts';
 import { permissionDenied, throttled, unauthenticated } from '../http/errors.ts';
 import { SESSION_AS_KEY, acceptsSessionAsKey } from '../http/route.ts';
 import { checkKey, countSessionCall } from './key-check.ts';
@@ -68,7 +69,7 @@ export function createIdentify(
 
   return {
     async none() {
-      await limitCalls(request.ip, route.addressCallsPerMinute);
+      await limitCalls(addressBlock(request.ip), route.addressCallsPerMinute);
       return {};
     },
     key,
@@ -79,7 +80,7 @@ export function createIdentify(
       return { user };
     },
     async signature() {
-      await limitCalls(request.ip, route.addressCallsPerMinute);
+      await limitCalls(addressBlock(request.ip), route.addressCallsPerMinute);
       return { signedCall: readSignature((name) => request.header(name), deps.now()) };
     },
     'key-or-session': async () =>

@@ -1,5 +1,7 @@
 import { publicVerificationAnswer } from '../../schemas/api/verification.ts';
+import { sleep } from '../../infra/lifecycle.ts';
 import type { Operator } from '../admin/operator.ts';
+import { behind } from '../http/errors.ts';
 import { defineRoute } from '../http/route.ts';
 import type { Route } from '../http/route.ts';
 import { shareRecent } from '../http/share-recent.ts';
@@ -9,12 +11,17 @@ export interface PublicVerificationDeps {
 }
 
 const MAX_AGE_SECONDS = 10;
+/** For clients that have seen a newer block than the kept answer; they share this one, too. */
+const NEWER_AGE_MS = 500;
+/** The heights are derived just after a block is indexed. */
+const LOOKS = 4;
 const CALLS_PER_MINUTE = 60;
 
 /** What anyone may ask: how much of the index is verified. */
 export function publicVerificationRoute({ operator }: PublicVerificationDeps): Route {
   const read = (): ReturnType<Operator['publicVerification']> => operator.publicVerification();
   const recent = shareRecent(read, MAX_AGE_SECONDS * 1000);
+  const newer = shareRecent(read, NEWER_AGE_MS);
   return defineRoute({
     id: 'getVerification',
     method: 'GET',
@@ -30,10 +37,15 @@ export function publicVerificationRoute({ operator }: PublicVerificationDeps): R
     asOf: 'It is the state now.',
     addressCallsPerMinute: CALLS_PER_MINUTE,
     response: { 200: publicVerificationAnswer },
+    errors: [503],
     async handler({ request }) {
-      const minBlock = request.minBlock();
+      const minBlock = request.minBlock() ?? -1;
       let body = await recent();
-      if (minBlock !== null && (body.heights.last ?? -1) < minBlock) body = await read();
+      for (let look = 0; (body.heights.last ?? -1) < minBlock; look += 1) {
+        if (look === LOOKS) throw behind(`The verification is not known up to block ${minBlock} yet.`);
+        if (look > 0) await sleep(NEWER_AGE_MS, request.signal);
+        body = await newer();
+      }
       const { last } = body.heights;
       return {
         status: 200,

@@ -132,14 +132,23 @@ function amount(text: string): bigint {
   throw new TypeError(`${text} is no amount`);
 }
 
+/** An amount that is hashed: what exceeds the field would be hashed as another one. */
+function inField(text: string): bigint {
+  if (amount(text) < P) return amount(text);
+  throw new TypeError(`${text} is no felt`);
+}
+
 function count(value: number): bigint {
   if (Number.isSafeInteger(value) && value >= 0) return BigInt(value);
   throw new TypeError(`${value} is no count`);
 }
 
+/** A time in its one spelling: no 30th of February, and no 24 o'clock. */
 function seconds(text: string): bigint {
-  if (!/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/.test(text)) throw new TypeError(`${text} is no time`);
-  return count(Date.parse(text) / 1000);
+  const ms = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/.test(text) ? Date.parse(text) : NaN;
+  if (Number.isNaN(ms) || new Date(ms).toISOString() !== text.replace('Z', '.000Z'))
+    throw new TypeError(`${text} is no time`);
+  return count(ms / 1000);
 }
 
 const numberOf = (bytes: Uint8Array): bigint => bytes.reduce((sum, byte) => sum * 256n + BigInt(byte), 0n);
@@ -161,7 +170,7 @@ function verifyPath({ block, event, path, root }: TransferProof, { hash, pair }:
   for (const step of path) {
     if (step.kind === 'edge') {
       const [bits, length] = [felt(step.bits), count(step.length)];
-      if (length === 0n || bits >= 2n ** length)
+      if (length === 0n || length > TREE_HEIGHT || bits >= 2n ** length)
         throw new TypeError('an edge has other bits than its length');
       node = (pair(node, bits) + length) % P;
       index += bits << BigInt(height);
@@ -195,7 +204,7 @@ function verifyBlockHash(block: ProvenBlock, { hash }: Poseidon): void {
     throw new ProofError('block_hash', `Blocks of version "${version}" have another kind of hash.`);
   // From 0.13.4 on, the prices are hashed on their own.
   const isNewer = ordered >= 13_004;
-  const pricesOf = (price: GasPrice): bigint[] => [amount(price.price_in_wei), amount(price.price_in_fri)];
+  const pricesOf = (price: GasPrice): bigint[] => [inField(price.price_in_wei), inField(price.price_in_fri)];
   const prices = [...pricesOf(block.l1_gas_price), ...pricesOf(block.l1_data_gas_price)];
   if (isNewer && block.l2_gas_price !== null) prices.push(...pricesOf(block.l2_gas_price));
   if (block.l1_da_mode !== 'BLOB' && block.l1_da_mode !== 'CALLDATA')
@@ -244,25 +253,32 @@ function verifyTransfer({ block, event, transfer, finality }: TransferProof): vo
   const keys = event.keys.map(felt);
   const data = event.data.map(felt);
   // A component that is not flat puts a key before the others.
-  const readings = [keys, keys.slice(1)].map((own) => readEvent(own, data, item));
-  if (!readings.some((reading) => reading !== null && isOf(transfer, reading)))
+  const [reading, another] = [keys, keys.slice(1)]
+    .map((own) => readEvent(own, data, item))
+    .filter((one) => one !== null);
+  // An event that can be read in two ways is no transfer.
+  if (reading === undefined || another !== undefined || !isOf(transfer, reading))
     throw new ProofError('transfer', 'Sender, recipient, value or token id are not those of the event.');
 }
 
-/** What an event transfers. `id` null: `value` may be an amount or a token id, which the event does not say. */
+/**
+ * What an event transfers. `id` null: `value` may be an amount or a token id, which the event does not say; without a number
+ * in the event it is an amount.
+ */
 interface Reading {
   readonly from: bigint;
   readonly to: bigint;
   readonly value: bigint;
   readonly id: bigint | null;
+  readonly isNumbered: boolean;
 }
 
-function isOf(transfer: ProvenTransfer, { from, to, value, id }: Reading): boolean {
+function isOf(transfer: ProvenTransfer, { from, to, value, id, isNumbered }: Reading): boolean {
   const { kind, nft_token_id: tokenId } = transfer;
   if (felt(transfer.from_address) !== from || felt(transfer.to_address) !== to) return false;
   const shown = amount(transfer.value);
   if (id !== null) return kind === 'erc1155' && shown === value && amount(tokenId) === id;
-  if (kind === 'erc721') return shown === 1n && amount(tokenId) === value;
+  if (kind === 'erc721') return isNumbered && shown === 1n && amount(tokenId) === value;
   return (kind === 'erc20' || kind === 'unknown') && shown === value && tokenId === '';
 }
 
@@ -281,13 +297,17 @@ function readEvent(keys: readonly bigint[], data: readonly bigint[], item: numbe
     );
     const value = numbers.length === 0 ? 0n : joined(numbers);
     if (!isKnown || item > 0 || from === undefined || to === undefined || value === null) return null;
-    return { from, to, value, id: null };
+    return { from, to, value, id: null, isNumbered: numbers.length > 0 };
   }
   if (keys.length !== (isKeyed ? 4 : 1)) return null;
   const [, from, to, ...numbers] = rest;
   if (from === undefined || to === undefined) return null;
   let [ids, values]: (readonly bigint[])[] = [];
-  if (selector === TRANSFER_SINGLE && item === 0 && [2, 4].includes(numbers.length)) {
+  if (
+    selector === TRANSFER_SINGLE &&
+    item === 0 &&
+    (numbers.length === 4 || (isKeyed && numbers.length === 2))
+  ) {
     ids = numbers.slice(0, numbers.length / 2);
     values = numbers.slice(numbers.length / 2);
   } else if (selector === TRANSFER_BATCH) {
@@ -297,7 +317,7 @@ function readEvent(keys: readonly bigint[], data: readonly bigint[], item: numbe
     [ids, values] = [at(1), at(2 + 2 * size)];
   }
   const [id, value] = [joined(ids ?? []), joined(values ?? [])];
-  return id === null || value === null ? null : { from, to, value, id };
+  return id === null || value === null ? null : { from, to, value, id, isNumbered: true };
 }
 
 /** A number of one felt, or of two halves. */

@@ -42,7 +42,7 @@ export function retryingFetch(
       const backoff = Math.min(maxDelayMs, delayMs * 2 ** (attempt - 1) * (1 + Math.random() / 4));
       const wait = (answer === null ? null : retryAfterMs(answer.headers)) ?? backoff;
       if (answer !== null && wait > maxDelayMs) return answer;
-      await answer?.body?.cancel();
+      await answer?.body?.cancel().catch(() => {});
       await sleep(wait, request.signal);
     }
   };

@@ -100,13 +100,19 @@ async function* connection(
   const ended = new AbortController();
   const end = (): void => ended.abort(signal?.reason);
   signal?.addEventListener('abort', end, { once: true });
-  const hasEnded = new Promise<never>((_, reject) =>
-    ended.signal.addEventListener('abort', () => reject(ended.signal.reason)),
-  );
-  hasEnded.catch(() => {});
   const orSilence = async <T>(arriving: Promise<T>): Promise<T> => {
     const timer = setTimeout(end, silenceMs);
-    return await Promise.race([arriving, hasEnded]).finally(() => clearTimeout(timer));
+    // A promise for each wait: one for all of them would keep whatever has arrived.
+    let fail = (): void => {};
+    const hasEnded = new Promise<never>((_, reject) => {
+      fail = () => reject(ended.signal.reason);
+      if (ended.signal.aborted) fail();
+      else ended.signal.addEventListener('abort', fail, { once: true });
+    });
+    return await Promise.race([arriving, hasEnded]).finally(() => {
+      clearTimeout(timer);
+      ended.signal.removeEventListener('abort', fail);
+    });
   };
   const connect = retryingFetch((input, init) => orSilence(fetch(input, init)), {
     ...retry,

@@ -95,8 +95,8 @@ async function install(needs) {
   // Both are awaited, so that no download continues after the other has failed.
   const failed = (await Promise.allSettled(fetching)).find(({ status }) => status === 'rejected');
   if (failed !== undefined) throw failed.reason;
-  if (needs.runtimes) await fetchRuntimes();
   if (consoleOutdated()) await buildConsole();
+  if (needs.runtimes) await fetchRuntimes();
 }
 
 // --- npm packages

@@ -5,7 +5,7 @@ import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { checkEvents } from '../../schemas/commitment/check.ts';
 import { AppError } from '../../schemas/errors.ts';
-import type { FetchedBlock } from '../node/types.ts';
+import type { CallOptions, FetchedBlock } from '../node/types.ts';
 import type { IngestMetrics } from './metrics.ts';
 import type { IngestNode } from './ports.ts';
 
@@ -73,11 +73,11 @@ export function withEventChecks({ node, commitments, mode, metrics, log }: Event
   };
 
   /** Whether another block matches: its neighbours, the newest, and the middle one. */
-  const isKnownElsewhere = async (height: number): Promise<boolean> => {
+  const findMatch = async (height: number, options: CallOptions | undefined): Promise<boolean> => {
     const others = new Set([height - 1, height + 1, newest, Math.floor(newest / 2)]);
     for (const other of others) {
       if (other === height || other < 0) continue;
-      const block = await node.getBlockWithReceipts(other).catch(() => null);
+      const block = await node.getBlockWithReceipts(other, options).catch(() => null);
       if (block === null || !hasEvents(block)) continue;
       if (checkEvents(block.body, block.eventCommitment) !== 'verified') continue;
       await learn();
@@ -85,9 +85,15 @@ export function withEventChecks({ node, commitments, mode, metrics, log }: Event
     }
     return false;
   };
-  const isRefused = async (height: number): Promise<boolean> => {
+  /** Shared by the blocks that are fetched meanwhile. */
+  let finding: Promise<boolean> | null = null;
+  const isKnownElsewhere = async (height: number, options: CallOptions | undefined): Promise<boolean> => {
+    finding ??= findMatch(height, options).finally(() => (finding = null));
+    return await finding;
+  };
+  const isRefused = async (height: number, options: CallOptions | undefined): Promise<boolean> => {
     if (mode === 'refuse' || mode === 'record') return mode === 'refuse';
-    return (await hold()) || (mismatches < PROBED && (await isKnownElsewhere(height)));
+    return (await hold()) || (mismatches < PROBED && (await isKnownElsewhere(height, options)));
   };
 
   const isLeftOut = (height: number): boolean => {
@@ -98,14 +104,14 @@ export function withEventChecks({ node, commitments, mode, metrics, log }: Event
     return mismatches >= STRANGE_AFTER && mode !== 'refuse' && !isKnown;
   };
 
-  const check = async (block: FetchedBlock): Promise<FetchedBlock> => {
+  const check = async (block: FetchedBlock, options: CallOptions | undefined): Promise<FetchedBlock> => {
     const { body, ...rest } = block;
     if (isLeftOut(body.height)) return block;
     const outcome = checkEvents(body, rest.eventCommitment);
     const { height, hash } = body;
     if (outcome === 'verified' && hasEvents(block)) await learn();
     if (outcome === 'mismatched') {
-      if (await isRefused(height)) {
+      if (await isRefused(height, options)) {
         metrics.eventChecks.inc({ outcome: 'refused' });
         throw mismatched(height, hash);
       }
@@ -123,7 +129,8 @@ export function withEventChecks({ node, commitments, mode, metrics, log }: Event
       newest = Math.max(newest, found?.height ?? 0);
       return found;
     },
-    getBlockWithReceipts: async (id, options) => await check(await node.getBlockWithReceipts(id, options)),
+    getBlockWithReceipts: async (id, options) =>
+      await check(await node.getBlockWithReceipts(id, options), options),
   };
 }
 

@@ -77,7 +77,7 @@ export function withHashChecks({ node, versions, mode, metrics, log }: HashCheck
       metrics.hashChecks.inc({ outcome: 'verified' });
       return await learn(version);
     }
-    if (isIncomplete(body)) return;
+    if (isIncomplete(body)) return metrics.hashChecks.inc({ outcome: 'incomplete' });
     if (mode !== 'record' && (await isKnown(version))) {
       metrics.hashChecks.inc({ outcome: 'refused' });
       throw new AppError('BLOCK_MISMATCHED', `block ${height}: its header does not have its hash`, {
@@ -99,11 +99,14 @@ export function withHashChecks({ node, versions, mode, metrics, log }: HashCheck
   };
 }
 
-/** Nodes show zero for commitments that they do not know. */
-function isIncomplete({ header }: FetchedBlock['body']): boolean {
+/** Nodes show zero for commitments that they do not know; of what a block does not have, zero is the commitment. */
+function isIncomplete({ header, transactions }: FetchedBlock['body']): boolean {
   if (header === undefined) return true;
-  const { state_diff_commitment, transaction_commitment, event_commitment, receipt_commitment } = header;
-  return [state_diff_commitment, transaction_commitment, event_commitment, receipt_commitment].includes(
-    ZERO_FELT,
+  const hasEvents = transactions.some(({ events }) => events.length > 0);
+  return (
+    header.state_diff_commitment === ZERO_FELT ||
+    (hasEvents && header.event_commitment === ZERO_FELT) ||
+    (transactions.length > 0 &&
+      [header.transaction_commitment, header.receipt_commitment].includes(ZERO_FELT))
   );
 }

@@ -76,7 +76,7 @@ const tokenSumRow = z.object({ of_token: felt, moved: signed });
 export async function tokenSums(
   clickhouse: Pick<ClickHouse, 'rows'>,
   tables: Tables,
-  { slice, to }: { readonly slice: number; readonly to: number },
+  { slice, to, signal }: { readonly slice: number; readonly to: number; readonly signal: AbortSignal },
 ): Promise<{ token: Felt; sum: bigint }[]> {
   const start = (of: number): string => (of * SLICE_WIDTH).toString(16).padStart(4, '0').padEnd(64, '0');
   const isLast = slice === ACCOUNT_SLICES - 1;
@@ -88,7 +88,7 @@ export async function tokenSums(
   const rows = await clickhouse.rows(
     { name: 'account-ledger.token-sums', sql, row: tokenSumRow },
     { from: start(slice), end: isLast ? 'f'.repeat(64) : start(slice + 1), newest: descending(to) },
-    { settings: { ...settings, max_result_rows: 0 } },
+    { signal, settings: { ...settings, max_result_rows: 0 } },
   );
   return rows.map(({ of_token: token, moved: sum }) => ({ token, sum }));
 }

@@ -147,7 +147,7 @@ function createRound(dependencies: FinisherDependencies): (round: readonly Inser
       throw new AppError('BUILD_RETIRED', 'The lock on the served builds was lost');
     for (const [target, of] of last) {
       await insert(of);
-      // These rows can be read now: nobody waits for what is derived from them.
+      // These rows can be read now: hardly anyone waits for what is derived from them, and then looks again.
       await allOf([
         announceIndexed === null ? Promise.resolve() : onPostgres(announceIndexed),
         derive(target, of),

@@ -4,7 +4,8 @@ import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import type { Logger } from '../../../infra/log.ts';
 import { withAdvisoryLocks } from '../../../infra/postgres/advisory-lock.ts';
 import { sqlRows } from '../../../infra/postgres/client.ts';
-import type { Pool } from '../../../infra/postgres/client.ts';
+import type { Pool, Sql } from '../../../infra/postgres/client.ts';
+import { sleep } from '../../../infra/lifecycle.ts';
 import { repeat } from '../../../infra/repeating.ts';
 import { AppError } from '../../../schemas/errors.ts';
 import { ACCOUNT_SLICES, tokenSums } from '../../account-ledger/queries.ts';
@@ -23,7 +24,21 @@ const POLL_MS = 5000;
 const PAUSE_SECONDS = 60;
 const PAUSE_FACTOR = 50;
 
+/** Between two looks: what is being written at the first is written at the second. */
+const BETWEEN_LOOKS_MS = 5000;
+
 const dueRow = z.object({ is_due: z.boolean() });
+
+async function isDue(db: Sql): Promise<boolean> {
+  const [row] = await sqlRows(
+    db,
+    dueRow,
+    `SELECT NOT EXISTS (SELECT FROM tds.conservation
+       WHERE checked_at > now() - make_interval(secs => greatest($1, seconds * $2))) AS is_due`,
+    [PAUSE_SECONDS, PAUSE_FACTOR],
+  );
+  return row?.is_due === true;
+}
 
 /** Sums the balance changes of all tokens again and again, in one process at a time. */
 export function startConservation({
@@ -33,24 +48,28 @@ export function startConservation({
 }: Omit<Deps, 'signal'> & { readonly log: Logger }): { stop(): Promise<void> } {
   const stopping = new AbortController();
   const deps = { pool, clickhouse, signal: stopping.signal };
+  /** After a failure, as long as after a look that took as much time. */
+  let restsUntil = 0;
   const work = async (): Promise<void> => {
+    if (performance.now() < restsUntil || !(await isDue(pool))) return;
+    const busy = (): string => 'Another process sums the balance changes';
+    await withAdvisoryLocks(pool, ['tds.conservation'], busy, async () => {
+      // Another process may have done it since.
+      if (await isDue(pool)) await checkConservation(deps);
+    });
+  };
+  const attempt = async (): Promise<void> => {
+    const startedAt = performance.now();
     try {
-      const [row] = await sqlRows(
-        pool,
-        dueRow,
-        `SELECT NOT EXISTS (SELECT FROM tds.conservation
-           WHERE checked_at > now() - make_interval(secs => greatest($1, seconds * $2))) AS is_due`,
-        [PAUSE_SECONDS, PAUSE_FACTOR],
-      );
-      if (row?.is_due !== true) return;
-      const busy = (): string => 'Another process sums the balance changes';
-      await withAdvisoryLocks(pool, ['tds.conservation'], busy, async () => await checkConservation(deps));
+      await work();
     } catch (error) {
-      // Another process does it, a store is unavailable (which raises an alarm elsewhere), or no read model is built yet.
-      log.debug({ err: error }, 'could not sum the balance changes');
+      const now = performance.now();
+      restsUntil = now + Math.max(1000 * PAUSE_SECONDS, PAUSE_FACTOR * (now - startedAt));
+      if (stopping.signal.aborted || (error instanceof AppError && error.code === 'CONFLICT')) return;
+      log.warn({ err: error }, 'could not sum the balance changes');
     }
   };
-  const looping = repeat(work, POLL_MS);
+  const looping = repeat(attempt, POLL_MS);
   return {
     async stop() {
       stopping.abort(new AppError('CONFLICT', 'Stopped'));
@@ -59,20 +78,21 @@ export function startConservation({
   };
 }
 
-/** Sums the balance changes of each ERC-20 token up to the newest block, and keeps which sums are not zero. */
-export async function checkConservation(deps: Deps): Promise<void> {
+/**
+ * Sums the balance changes of each ERC-20 token up to the newest block, and keeps which sums are not zero. While the blocks of a
+ * backfill, a repair or a reorg are written, some of their changes are missing in a look: only a sum that two looks find
+ * is kept.
+ */
+export async function checkConservation(deps: Deps, betweenLooksMs = BETWEEN_LOOKS_MS): Promise<void> {
   const startedAt = performance.now();
   const newest = await newestBlock(deps.clickhouse, await servedBuilds(deps.pool));
   if (newest === null) return;
   const sums = await sumTokens(deps, newest.height);
   let nonzero = [...sums].filter(([, sum]) => sum !== 0n);
   if (nonzero.length > 0) {
-    // A reorg between two slices also makes a sum differ from zero, but not twice.
+    await sleep(betweenLooksMs, deps.signal);
     const again = await sumTokens(deps, newest.height);
-    nonzero = nonzero.flatMap(([token]) => {
-      const sum = again.get(token) ?? 0n;
-      return sum === 0n ? [] : [[token, sum] as const];
-    });
+    nonzero = nonzero.filter(([token, sum]) => again.get(token) === sum);
   }
   const named = nonzero.slice(0, NAMED).map(([token, sum]) => ({ token_address: token, sum: String(sum) }));
   await deps.pool.query(
@@ -89,7 +109,7 @@ async function sumTokens({ pool, clickhouse, signal }: Deps, to: number): Promis
   const sums = new Map<string, bigint>();
   for (let slice = 0; slice < ACCOUNT_SLICES; slice += 1) {
     signal.throwIfAborted();
-    for (const { token, sum } of await tokenSums(clickhouse, served, { slice, to }))
+    for (const { token, sum } of await tokenSums(clickhouse, served, { slice, to, signal }))
       sums.set(token, BigInt.asIntN(256, (sums.get(token) ?? 0n) + sum));
   }
   return sums;

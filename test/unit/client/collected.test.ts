@@ -69,6 +69,38 @@ describe('after a collection of garbage', () => {
     expect(messages).toHaveLength(1);
   }, 5000);
 
+  it('nothing that a stream has read is kept', async () => {
+    const [chunks, chunkBytes] = [4000, 5000];
+    let sent = 0;
+    const body = new ReadableStream<Uint8Array>({
+      pull(controller) {
+        sent += 1;
+        const data = JSON.stringify({ height: sent, hash: `${sent}${'x'.repeat(chunkBytes)}` });
+        controller.enqueue(new TextEncoder().encode(`id: c${sent}\nevent: block\ndata: ${data}\n\n`));
+      },
+    });
+    const transport = {
+      baseUrl,
+      apiKey: 'k',
+      session: undefined,
+      retry: {},
+      fetch: async () => new Response(body),
+    };
+    const used = (): number => {
+      collect();
+      return process.memoryUsage().heapUsed;
+    };
+    let [messages, before, grown] = [0, 0, 0];
+    for await (const _ of streamTransfers(transport, {})) {
+      messages += 1;
+      if (messages === 100) before = used();
+      // While it is open: afterwards nothing holds it.
+      if (messages === chunks) grown = used() - before;
+      if (messages === chunks) break;
+    }
+    expect(grown).toBeLessThan((chunks * chunkBytes) / 4);
+  }, 20_000);
+
   it('a silent stream is given up and goes on', async () => {
     const transport = {
       baseUrl,

@@ -5,6 +5,7 @@ import type { TransferProof } from '../../../client/src/proof.ts';
 import { proofExample } from '../../../schemas/api/proof-example.ts';
 import { proofAnswer } from '../../../schemas/api/proofs.ts';
 import { changedAt, provedPlaces } from '../../support/proof-changes.ts';
+import { FELT_PRIME } from '../../../schemas/felt.ts';
 import { createRandom } from '../../support/random.ts';
 
 /** A proof of a transfer on Sepolia, whose block was recorded from a node. */
@@ -108,6 +109,35 @@ describe('verifyProof', () => {
       'an edge of no length',
       'format',
       { ...proof, path: [{ kind: 'edge', length: 0, bits: '0x0' }, ...path] },
+    ],
+    [
+      'a price that is hashed as the true one',
+      'format',
+      {
+        ...proof,
+        block: {
+          ...block,
+          l1_gas_price: {
+            ...block.l1_gas_price,
+            price_in_wei: String(BigInt(block.l1_gas_price.price_in_wei) + FELT_PRIME),
+          },
+        },
+      },
+    ],
+    [
+      'an edge longer than memory',
+      'format',
+      { ...proof, path: [{ kind: 'edge', length: 2 ** 40, bits: '0x0' }, ...path] },
+    ],
+    [
+      'a time with another spelling',
+      'format',
+      { ...proof, block: { ...block, timestamp: '2025-11-22T24:00:00Z' } },
+    ],
+    [
+      'a day that no month has',
+      'format',
+      { ...proof, block: { ...block, timestamp: '2025-02-30T00:00:00Z' } },
     ],
     ['a negative count', 'format', { ...proof, block: { ...block, state_diff_length: -1 } }],
     ['a count that is no integer', 'format', { ...proof, block: { ...block, state_diff_length: 5.5 } }],
