@@ -250,7 +250,7 @@ export const settings = {
     'VERIFY_EVENTS',
     z.enum(VERIFY_EVENTS, `must be one of ${VERIFY_EVENTS.join(', ')}`),
     'sample',
-    'which blocks are compared with the event_commitment of their header: sample, all, head, refuse, record or off, see docs/operations.md',
+    'blocks whose event commitment is compared: sample, all, head, refuse, record or off (docs/operations.md)',
   ),
   headPollMs: setting(
     'HEAD_POLL_MS',

@@ -6,7 +6,7 @@ import type { EventTree, HashedTransaction } from '../../schemas/commitment/even
 
 /** Longest work between two turns of the event loop: an event takes some 60 µs, and a block has up to thousands. */
 const SLICE_MS = 5;
-/** Of all trees that are kept together; some 500 bytes each. */
+/** Of all trees that are kept together; some 570 bytes each. */
 const MAX_EVENTS = 30_000;
 
 export interface EventTrees {

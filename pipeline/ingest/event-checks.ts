@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Logger } from '../../infra/log.ts';
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
-import { checkEvents } from '../../schemas/commitment/check.ts';
+import { checkEvents, hasEvents } from '../../schemas/commitment/check.ts';
 import { AppError } from '../../schemas/errors.ts';
 import type { CallOptions, FetchedBlock } from '../node/types.ts';
 import type { IngestMetrics } from './metrics.ts';
@@ -78,7 +78,7 @@ export function withEventChecks({ node, commitments, mode, metrics, log }: Event
     for (const other of others) {
       if (other === height || other < 0) continue;
       const block = await node.getBlockWithReceipts(other, options).catch(() => null);
-      if (block === null || !hasEvents(block)) continue;
+      if (block === null || !hasEvents(block.body)) continue;
       if (checkEvents(block.body, block.eventCommitment) !== 'verified') continue;
       await learn();
       return true;
@@ -109,7 +109,7 @@ export function withEventChecks({ node, commitments, mode, metrics, log }: Event
     if (isLeftOut(body.height)) return block;
     const outcome = checkEvents(body, rest.eventCommitment);
     const { height, hash } = body;
-    if (outcome === 'verified' && hasEvents(block)) await learn();
+    if (outcome === 'verified' && hasEvents(body)) await learn();
     if (outcome === 'mismatched') {
       if (await isRefused(height, options)) {
         metrics.eventChecks.inc({ outcome: 'refused' });
@@ -132,10 +132,6 @@ export function withEventChecks({ node, commitments, mode, metrics, log }: Event
     getBlockWithReceipts: async (id, options) =>
       await check(await node.getBlockWithReceipts(id, options), options),
   };
-}
-
-function hasEvents({ body }: FetchedBlock): boolean {
-  return body.transactions.some(({ events }) => events.length > 0);
 }
 
 function mismatched(height: number, hash: string): AppError {

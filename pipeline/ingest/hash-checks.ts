@@ -4,6 +4,7 @@ import type { Logger } from '../../infra/log.ts';
 import { sqlRows } from '../../infra/postgres/client.ts';
 import type { Sql } from '../../infra/postgres/client.ts';
 import { blockHash } from '../../schemas/commitment/block-hash.ts';
+import { hasEvents } from '../../schemas/commitment/check.ts';
 import { AppError } from '../../schemas/errors.ts';
 import { ZERO_FELT } from '../../schemas/felt.ts';
 import type { FetchedBlock } from '../node/types.ts';
@@ -100,12 +101,12 @@ export function withHashChecks({ node, versions, mode, metrics, log }: HashCheck
 }
 
 /** Nodes show zero for commitments that they do not know; of what a block does not have, zero is the commitment. */
-function isIncomplete({ header, transactions }: FetchedBlock['body']): boolean {
+function isIncomplete(body: FetchedBlock['body']): boolean {
+  const { header, transactions } = body;
   if (header === undefined) return true;
-  const hasEvents = transactions.some(({ events }) => events.length > 0);
   return (
     header.state_diff_commitment === ZERO_FELT ||
-    (hasEvents && header.event_commitment === ZERO_FELT) ||
+    (hasEvents(body) && header.event_commitment === ZERO_FELT) ||
     (transactions.length > 0 &&
       [header.transaction_commitment, header.receipt_commitment].includes(ZERO_FELT))
   );

@@ -22,6 +22,9 @@ export function hasCommitment({ starknet_version, header, transactions }: BlockB
 
 /** Nodes show zero for what they do not know; it is right only where there are no events. */
 function isCommitment(commitment: Felt | null, transactions: BlockBody['transactions']): commitment is Felt {
-  if (commitment !== ZERO_FELT) return commitment !== null;
-  return transactions.every(({ events }) => events.length === 0);
+  return commitment === ZERO_FELT ? !hasEvents({ transactions }) : commitment !== null;
+}
+
+export function hasEvents({ transactions }: Pick<BlockBody, 'transactions'>): boolean {
+  return transactions.some(({ events }) => events.length > 0);
 }

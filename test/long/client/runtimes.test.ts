@@ -1,10 +1,9 @@
-import { execFile, execFileSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, readdirSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { promisify } from 'node:util';
@@ -18,6 +17,8 @@ import { signatureHeaders } from '../../../schemas/webhooks/signature.ts';
 import { apiWorld } from '../../support/api-world.ts';
 import type { ApiWorld } from '../../support/api-world.ts';
 import { CHROMIUM } from '../../support/browser.ts';
+import { installPackedClient } from '../../support/packed-client.ts';
+import type { ClientProject } from '../../support/packed-client.ts';
 import { ALICE, BOB, COIN, TX1, writeSmallChain } from '../../support/small-chain.ts';
 import { aTransfer, writeBlocks } from '../../support/transfer-world.ts';
 
@@ -26,7 +27,7 @@ import { aTransfer, writeBlocks } from '../../support/transfer-world.ts';
 /** Set-up downloads the runtimes. */
 const folder = readdirSync('.cache').find((name) => name.startsWith('runtimes-'));
 const bin = (name: string): string => resolve('.cache', folder ?? 'runtimes', 'node_modules', '.bin', name);
-const project = mkdtempSync(join(tmpdir(), 'client-runtimes-'));
+let project: ClientProject;
 const [FIRST, TOP, PER_BLOCK] = [41, 60, 4];
 /** Connections of the stream that are cut, and after how many bytes. */
 const [CUTS, CUT_AFTER] = [2, 3000];
@@ -113,18 +114,10 @@ beforeAll(async () => {
   await writeBlocks(owner, blocks, { seq: 1, offset: 100 }, names);
   await owner.close();
 
-  execFileSync('npm', ['pack', '--silent', '--pack-destination', project], { cwd: 'client' });
-  const installed = join(project, 'node_modules', 'token-data-service-client');
-  mkdirSync(installed, { recursive: true });
-  const archive = join(project, 'token-data-service-client-0.1.0.tgz');
-  execFileSync('tar', ['-xzf', archive, '-C', installed, '--strip-components=1']);
-  writeFileSync(
-    join(project, 'package.json'),
-    JSON.stringify({ type: 'module', private: true, dependencies: { 'token-data-service-client': '0.1.0' } }),
-  );
-  copyFileSync('test/support/client-program.mjs', join(project, 'program.mjs'));
-  writeFileSync(
-    join(project, 'main.mjs'),
+  project = installPackedClient();
+  copyFileSync('test/support/client-program.mjs', join(project.dir, 'program.mjs'));
+  project.write(
+    'main.mjs',
     `import { run } from './program.mjs';
      console.log(JSON.stringify(await run(JSON.parse(process.env.INPUT))));`,
   );
@@ -148,7 +141,7 @@ afterAll(async () => {
   proxy?.closeAllConnections();
   proxy?.close();
   await world?.close();
-  rmSync(project, { recursive: true });
+  rmSync(project.dir, { recursive: true });
 });
 beforeEach(() => {
   seen = [];
@@ -197,15 +190,15 @@ test.each([
   ['Bun', 'bun', ['run']],
 ])('runs in %s', async (_name, program, args) => {
   const { stdout } = await promisify(execFile)(bin(program), [...args, 'main.mjs'], {
-    cwd: project,
-    env: { PATH: process.env['PATH'], HOME: project, INPUT: JSON.stringify(makeInput()) },
+    cwd: project.dir,
+    env: { PATH: process.env['PATH'], HOME: project.dir, INPUT: JSON.stringify(makeInput()) },
     timeout: 60_000,
   });
   expectRight(JSON.parse(stdout));
 });
 
 test('runs in Chromium, on a page of another host', async () => {
-  const bundle = await rolldown({ input: join(project, 'program.mjs'), platform: 'browser' });
+  const bundle = await rolldown({ input: join(project.dir, 'program.mjs'), platform: 'browser' });
   const [{ code }] = (await bundle.generate({ format: 'iife', name: 'program' })).output;
   await bundle.close();
   const page = await listen(

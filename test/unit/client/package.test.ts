@@ -1,26 +1,21 @@
-import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { spawnSync } from 'node:child_process';
+import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
 
 import { rolldown } from 'rolldown';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-/** The package as `npm pack` makes it, in a project that has nothing else. */
-const project = mkdtempSync(join(tmpdir(), 'client-'));
-const installed = join(project, 'node_modules', 'token-data-service-client');
+import { installPackedClient } from '../../support/packed-client.ts';
+import type { ClientProject } from '../../support/packed-client.ts';
+
+let project: ClientProject;
 const tsc = resolve('node_modules/.bin/tsc');
-const write = (name: string, text: string): void => writeFileSync(join(project, name), text);
 
 beforeAll(() => {
-  execFileSync('npm', ['pack', '--silent', '--pack-destination', project], { cwd: 'client' });
-  mkdirSync(installed, { recursive: true });
-  const archive = join(project, 'token-data-service-client-0.1.0.tgz');
-  execFileSync('tar', ['-xzf', archive, '-C', installed, '--strip-components=1']);
-  write('package.json', '{ "type": "module", "private": true }');
+  project = installPackedClient();
 }, 120_000);
-afterAll(() => rmSync(project, { recursive: true }));
+afterAll(() => rmSync(project.dir, { recursive: true }));
 
 const MAIN = `
 import { ApiError, TokenDataClient, formatAmount, verifyWebhook } from 'token-data-service-client';
@@ -49,17 +44,17 @@ await client.getPortfolio({ query: {} });
 
 describe('the package', () => {
   it('has every file that its exports name, the hash of the document, and no dependency', () => {
-    const read = (name: string): unknown => JSON.parse(readFileSync(join(installed, name), 'utf8'));
+    const read = (name: string): unknown => JSON.parse(readFileSync(join(project.installed, name), 'utf8'));
     const { exports, dependencies } = read('package.json') as {
       exports: { '.': Record<string, string> };
       dependencies?: unknown;
     };
-    const missing = Object.values(exports['.']).filter((file) => !existsSync(join(installed, file)));
+    const missing = Object.values(exports['.']).filter((file) => !existsSync(join(project.installed, file)));
     expect(missing).toEqual([]);
     expect(dependencies).toBeUndefined();
     expect(read('document.json')).toEqual(JSON.parse(readFileSync('client/document.json', 'utf8')));
     expect(
-      ['README.md', 'llms.txt', 'skill.md'].filter((name) => !existsSync(join(installed, name))),
+      ['README.md', 'llms.txt', 'skill.md'].filter((name) => !existsSync(join(project.installed, name))),
     ).toEqual([]);
   });
 
@@ -67,7 +62,7 @@ describe('the package', () => {
     ['node16', 'node16'],
     ['bundler', 'esnext'],
   ])('has types that compile with moduleResolution %s', (moduleResolution, module) => {
-    write('main.ts', MAIN);
+    project.write('main.ts', MAIN);
     const compilerOptions = {
       target: 'es2022',
       lib: ['es2022', 'dom', 'dom.iterable', 'dom.asynciterable'],
@@ -78,25 +73,28 @@ describe('the package', () => {
       noEmit: true,
       skipLibCheck: false,
     };
-    write('tsconfig.json', JSON.stringify({ compilerOptions, files: ['main.ts'] }));
-    const { stdout, status } = spawnSync(tsc, ['-p', '.'], { cwd: project, encoding: 'utf8' });
+    project.write('tsconfig.json', JSON.stringify({ compilerOptions, files: ['main.ts'] }));
+    const { stdout, status } = spawnSync(tsc, ['-p', '.'], { cwd: project.dir, encoding: 'utf8' });
     expect([status, stdout]).toEqual([0, '']);
   });
 
   it('runs in Node', () => {
-    write(
+    project.write(
       'main.mjs',
       `import { TokenDataClient } from 'token-data-service-client';
       const fetch = async ({ url }) => Response.json({ url });
       console.log(await new TokenDataClient({ baseUrl: 'http://service.example', fetch }).getProgress());`,
     );
-    const { stdout, stderr } = spawnSync(process.execPath, ['main.mjs'], { cwd: project, encoding: 'utf8' });
+    const { stdout, stderr } = spawnSync(process.execPath, ['main.mjs'], {
+      cwd: project.dir,
+      encoding: 'utf8',
+    });
     expect([stdout, stderr]).toEqual(["{ url: 'http://service.example/api/indexer/progress/' }\n", '']);
   });
 
   it('is below 15 KB compressed, all of it, and imports nothing of a runtime', async () => {
-    write('all.mjs', "export * from 'token-data-service-client';");
-    const bundle = await rolldown({ input: join(project, 'all.mjs'), platform: 'browser' });
+    project.write('all.mjs', "export * from 'token-data-service-client';");
+    const bundle = await rolldown({ input: join(project.dir, 'all.mjs'), platform: 'browser' });
     const [{ code, imports }] = (await bundle.generate({ minify: true })).output;
     await bundle.close();
     const bytes = gzipSync(code).length;
